@@ -1,0 +1,11 @@
+#ifndef STOWAGE_BASE_BASE_H_
+#define STOWAGE_BASE_BASE_H_
+
+// The room's facade: Result and Error, internal checks, byte counts, strings.
+
+#include "base/bytes.h"    // IWYU pragma: export
+#include "base/check.h"    // IWYU pragma: export
+#include "base/result.h"   // IWYU pragma: export
+#include "base/strings.h"  // IWYU pragma: export
+
+#endif  // STOWAGE_BASE_BASE_H_

@@ -1,0 +1,119 @@
+#ifndef STOWAGE_BASE_RESULT_H_
+#define STOWAGE_BASE_RESULT_H_
+
+// Result<T>: a value, or the user's error. Stowage throws nothing; every call
+// that a user can get wrong returns a Result whose Error names the actual
+// values:
+//
+//   [op or room] what is wrong: actual values; what was expected; what to do.
+//
+//   Result<Bytes> budget = ParseBytes("64MiB");
+//   if (!budget.ok()) return budget.error();
+//   Use(*budget);
+//
+// Reading the value of a failed Result is a bug in the caller and aborts.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+
+namespace stowage {
+
+/// Whose fault, and of what kind. The command line maps these to exit codes.
+enum class ErrorCode {
+  kInvalidArgument,  // a shape, a name, a number or a file's contents is wrong
+  kBudgetTooSmall,   // the plan needs more bytes than the budget or capacity
+  kUnsupported,      // well-formed, but this build or backend cannot do it
+  kNotFound,         // no such name, model or file
+  kDevice,           // no such device, or the device failed
+  kIo,               // the operating system refused to read or write
+};
+
+/// "invalid argument", "budget too small", ...
+const char* ErrorCodeName(ErrorCode code);
+
+struct Error {
+  ErrorCode code = ErrorCode::kInvalidArgument;
+  std::string message;  // one sentence, no newline
+};
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  const Error& error() const {
+    STOWAGE_CHECK(!ok());
+    return *std::get_if<1>(&state_);
+  }
+  const T& value() const& {
+    STOWAGE_CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T& value() & {
+    STOWAGE_CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T&& value() && {
+    STOWAGE_CHECK(ok());
+    return std::move(*std::get_if<0>(&state_));
+  }
+  const T& operator*() const& { return value(); }
+  T& operator*() & { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  const T* operator->() const { return &value(); }
+  T* operator->() { return &value(); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/// Success without a value, or an error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+
+  bool ok() const { return !error_.has_value(); }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const {
+    STOWAGE_CHECK(!ok());
+    return *error_;
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+using Status = Result<void>;
+
+}  // namespace stowage
+
+/// Returns the error of `expression` (a Status or Result) from this function.
+#define STOWAGE_RETURN_IF_ERROR(expression)                       \
+  do {                                                            \
+    if (auto stowage_status = (expression); !stowage_status.ok()) \
+      return stowage_status.error();                              \
+  } while (false)
+
+/// Defines `declaration` with the value of `expression` (a Result), or returns
+/// its error:  STOWAGE_ASSIGN_OR_RETURN(Bytes budget, ParseBytes(text));
+#define STOWAGE_ASSIGN_OR_RETURN(declaration, expression)                    \
+  STOWAGE_ASSIGN_OR_RETURN_IMPL_(STOWAGE_CONCAT_(stowage_result_, __LINE__), \
+                                 declaration, expression)
+#define STOWAGE_CONCAT_(a, b) STOWAGE_CONCAT_INNER_(a, b)
+#define STOWAGE_CONCAT_INNER_(a, b) a##b
+#define STOWAGE_ASSIGN_OR_RETURN_IMPL_(result, declaration, expression) \
+  auto result = (expression);                                           \
+  if (!result.ok()) return result.error();                              \
+  declaration = std::move(result).value()
+
+#endif  // STOWAGE_BASE_RESULT_H_

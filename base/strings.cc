@@ -1,0 +1,39 @@
+#include "base/strings.h"
+
+#include <charconv>
+#include <cstdio>
+
+namespace stowage {
+namespace internal {
+
+void AppendTo(std::string* out, std::string_view text) { out->append(text); }
+void AppendTo(std::string* out, char c) { out->push_back(c); }
+void AppendTo(std::string* out, bool value) {
+  out->append(value ? "true" : "false");
+}
+
+namespace {
+template <typename T>
+void AppendNumber(std::string* out, T value) {
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), value).ptr;
+  out->append(buffer, end);
+}
+}  // namespace
+
+void AppendTo(std::string* out, int64_t value) { AppendNumber(out, value); }
+void AppendTo(std::string* out, uint64_t value) { AppendNumber(out, value); }
+void AppendTo(std::string* out, double value) { AppendNumber(out, value); }
+
+}  // namespace internal
+
+std::string Fixed(double value, int decimals) {
+  char
+      buffer[400];  // the longest finite double has 309 digits before the point
+  std::snprintf(buffer, sizeof(buffer), "%.*f", decimals, value);
+  return buffer;
+}
+
+std::string Quoted(std::string_view name) { return StrCat('"', name, '"'); }
+
+}  // namespace stowage
