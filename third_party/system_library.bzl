@@ -1,0 +1,72 @@
+"""A header-only library, taken from the system where it is installed.
+
+    system_library(
+        name = "doctest",
+        target = "doctest",
+        headers = ["doctest"],
+        roots = ["/usr/include", "/usr/local/include"],
+        probe = "doctest/doctest.h",
+        package = "doctest-dev",
+    )
+
+gives @doctest//:doctest. Only the named directories are linked into the
+repository, so the system's include directory as a whole is never on a search
+path and a header of some other package cannot slip in. Where no root holds the
+probe, the pinned archive is downloaded if the library names one; otherwise the
+build stops and says which package to install.
+"""
+
+_BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "{target}",
+    hdrs = glob({globs}),
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _system_library_impl(ctx):
+    root = None
+    for candidate in ctx.attr.roots:
+        if ctx.path(candidate + "/" + ctx.attr.probe).exists:
+            root = ctx.path(candidate)
+            break
+    if not root and ctx.attr.url:
+        ctx.download_and_extract(
+            ctx.attr.url,
+            output = "archive",
+            sha256 = ctx.attr.sha256,
+            stripPrefix = ctx.attr.strip_prefix,
+        )
+        root = ctx.path("archive/" + ctx.attr.archive_include)
+    if not root:
+        fail("[third_party] %s is missing: no %s under %s; install the package %s (tools/setup.sh does)." % (
+            ctx.name,
+            ctx.attr.probe,
+            " or ".join(ctx.attr.roots),
+            ctx.attr.package,
+        ))
+    for header in ctx.attr.headers:
+        ctx.symlink(str(root) + "/" + header, "include/" + header)
+    ctx.file("BUILD", _BUILD.format(
+        globs = repr(["include/%s/**" % header for header in ctx.attr.headers]),
+        target = ctx.attr.target,
+    ))
+
+system_library = repository_rule(
+    implementation = _system_library_impl,
+    attrs = {
+        "archive_include": attr.string(doc = "The include directory within the archive."),
+        "headers": attr.string_list(mandatory = True, doc = "Directories below the root that are the library's."),
+        "package": attr.string(mandatory = True, doc = "The Debian and Ubuntu package, for the message."),
+        "probe": attr.string(mandatory = True, doc = "A header, relative to the root, that shows it is there."),
+        "roots": attr.string_list(mandatory = True, doc = "Include directories to look in, in order."),
+        "sha256": attr.string(),
+        "strip_prefix": attr.string(),
+        "target": attr.string(mandatory = True, doc = "The name of the cc_library."),
+        "url": attr.string(doc = "A pinned archive, used where no root holds the probe."),
+    },
+    local = True,
+    doc = "A header-only cc_library from the system's include directories.",
+)
