@@ -64,7 +64,7 @@ Result<Bytes> ParseBytes(std::string_view text) {
     if (suffix != unit.name) continue;
     const double bytes = number * unit.bytes;
     if (bytes >= 0x1p63) return error;
-    return static_cast<Bytes>(bytes);
+    return static_cast<Bytes>(std::round(bytes));  // 4.1 * 1e9 falls short
   }
   return error;
 }

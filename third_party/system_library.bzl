@@ -9,7 +9,7 @@
         package = "doctest-dev",
     )
 
-gives @doctest//:doctest. Only the named directories are linked into the
+gives @doctest//:doctest, and its files alone as @doctest//:headers. Only the named directories are linked into the
 repository, so the system's include directory as a whole is never on a search
 path and a header of some other package cannot slip in. Where no root holds the
 probe, the pinned archive is downloaded if the library names one; otherwise the
@@ -18,11 +18,17 @@ build stops and says which package to install.
 
 _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
 
+package(default_visibility = ["//visibility:public"])
+
+filegroup(
+    name = "headers",
+    srcs = glob({globs}),
+)
+
 cc_library(
     name = "{target}",
-    hdrs = glob({globs}),
+    hdrs = [":headers"],
     includes = ["include"],
-    visibility = ["//visibility:public"],
 )
 """
 
