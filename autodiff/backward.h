@@ -1,0 +1,46 @@
+#ifndef STOWAGE_AUTODIFF_BACKWARD_H_
+#define STOWAGE_AUTODIFF_BACKWARD_H_
+
+// Reverse-mode differentiation, graph to graph.
+//
+// BuildBackward reads a forward graph and writes a separate backward graph. Its
+// leaves are the forward values it reads (role saved, under their forward
+// names), the params and inputs it reads (under their own names) and the seed,
+// the gradient of the loss, an input called "grad:<loss>". Its outputs are one
+// gradient per requested param, called "grad:<param>". What backward must keep
+// is nowhere listed: it is what the emitted graph reads. Views are taken again
+// from their saved roots, fills and constants made again, so neither is ever
+// saved.
+//
+//   Result<Graph> backward = BuildBackward(forward, "loss");
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+struct BackwardOptions {
+  /// Names of params (or float inputs) to differentiate by; empty means all
+  /// params.
+  std::vector<std::string> wrt;
+};
+
+/// The backward graph of `forward` for the scalar called `loss`. Emits nothing
+/// that no requested gradient needs. Errors: no such value; the loss is not a
+/// float scalar; a name in `wrt` is unknown, twice there, or not of a float
+/// type; a requested value does not reach the loss (named); the way to it leads
+/// through an op that is not differentiable (named). Linear in the nodes of
+/// `forward`.
+Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
+                            const BackwardOptions& options = {});
+
+/// "grad:" + name.
+std::string GradientName(std::string_view name);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_BACKWARD_H_

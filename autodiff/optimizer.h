@@ -1,0 +1,73 @@
+#ifndef STOWAGE_AUTODIFF_OPTIMIZER_H_
+#define STOWAGE_AUTODIFF_OPTIMIZER_H_
+
+// Optimizers as IR: their memory is state in the arena, their arithmetic a node
+// per param. Whatever changes from step to step (learning rate, step number,
+// clip factor) is an input of the graph, so that changing it recompiles
+// nothing. The constants below follow PyTorch's defaults and update rules.
+
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace stowage {
+
+/// w -= lr * (g + decay * w)
+struct Sgd {
+  double decay = 0;
+};
+
+/// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity
+struct Momentum {
+  double momentum = 0.9;
+  double decay = 0;
+};
+
+/// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
+/// input.
+struct AdamW {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double decay = 0.01;
+};
+
+using Optimizer = std::variant<Sgd, Momentum, AdamW>;
+
+/// "sgd", "momentum", "adamw".
+std::string_view OptimizerName(const Optimizer& optimizer);
+/// The optimizer of that name with its defaults, or an error naming the
+/// choices.
+Result<Optimizer> ParseOptimizer(std::string_view name);
+
+/// Names of the states the optimizer keeps for the param `name`: "w.velocity";
+/// "w.m", "w.v".
+std::vector<std::string> StateNames(const Optimizer& optimizer,
+                                    std::string_view name);
+
+/// The step inputs an update reads.
+struct UpdateInputs {
+  Value lr;          // f32 scalar
+  Value step;        // i64 scalar, 1 at the first step
+  Value clip_scale;  // f32 scalar multiplying every gradient; Value() for none
+};
+
+/// Emits the update of `param` by `gradient` into `param`'s builder and
+/// declares the states it needs.
+void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
+                const UpdateInputs& inputs);
+
+/// The factor that brings the gradients' global norm down to `max_norm`, as
+/// PyTorch's clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); and the norm.
+struct ClipScale {
+  Value scale;  // f32 scalar
+  Value norm;   // f32 scalar
+};
+ClipScale EmitClipScale(GraphBuilder& g, const std::vector<Value>& gradients,
+                        double max_norm);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_OPTIMIZER_H_

@@ -1,0 +1,50 @@
+#ifndef STOWAGE_AUTODIFF_TRAIN_STEP_H_
+#define STOWAGE_AUTODIFF_TRAIN_STEP_H_
+
+// Forward, backward and update linked into one graph on one timeline.
+//
+// The saved inputs of the backward graph become the forward values themselves,
+// the seed becomes 1, and the update of each param follows directly on the last
+// node that makes its gradient and the last that reads the param, so that a
+// gradient dies as soon as it has been consumed. Clipping by global norm needs
+// every gradient before the first update; then the updates come last.
+//
+//   Result<Graph> step = BuildTrainStep(forward, "loss",
+//                                       {.optimizer = AdamW{}});
+//   // step inputs: the forward graph's, "lr" (f32) and "step" (i64)
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/backward.h"
+#include "autodiff/optimizer.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+struct TrainOptions {
+  Optimizer optimizer = AdamW{};
+  std::vector<std::string> wrt;  // params to train; empty means all
+  std::optional<double>
+      clip_norm;  // global-norm clipping; adds output "grad_norm"
+};
+
+/// The training step of `forward`: its outputs are the forward graph's. Errors:
+/// those of BuildBackward; a forward graph that already has an input "lr", or
+/// one "step" that is not an i64 scalar; a decay, beta or norm outside its
+/// range.
+Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
+                             const TrainOptions& options = {});
+
+/// One graph that runs `forward` and then `backward` (from BuildBackward on
+/// it), saved values wired up, the seed a fill of 1, the gradients still
+/// outputs.
+Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
+                           std::string_view loss);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_TRAIN_STEP_H_

@@ -1,0 +1,51 @@
+#include "ir/attrs.h"
+
+#include "base/check.h"
+
+namespace stowage {
+
+void Attrs::Set(std::string_view name, AttrValue value) {
+  for (Entry& entry : entries_) {
+    if (entry.first == name) {
+      entry.second = std::move(value);
+      return;
+    }
+  }
+  entries_.emplace_back(std::string(name), std::move(value));
+}
+
+const AttrValue* Attrs::Find(std::string_view name) const {
+  for (const Entry& entry : entries_) {
+    if (entry.first == name) return &entry.second;
+  }
+  return nullptr;
+}
+
+namespace {
+template <typename T>
+const T& Get(const Attrs& attrs, std::string_view name) {
+  const AttrValue* value = attrs.Find(name);
+  STOWAGE_CHECK(value != nullptr);
+  const T* typed = std::get_if<T>(value);
+  STOWAGE_CHECK(typed != nullptr);
+  return *typed;
+}
+}  // namespace
+
+int64_t Attrs::Int(std::string_view name) const {
+  return Get<int64_t>(*this, name);
+}
+double Attrs::Float(std::string_view name) const {
+  return Get<double>(*this, name);
+}
+DType Attrs::Type(std::string_view name) const {
+  return Get<DType>(*this, name);
+}
+const std::vector<int64_t>& Attrs::Ints(std::string_view name) const {
+  return Get<std::vector<int64_t>>(*this, name);
+}
+const std::string& Attrs::Data(std::string_view name) const {
+  return Get<std::string>(*this, name);
+}
+
+}  // namespace stowage

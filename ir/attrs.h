@@ -1,0 +1,55 @@
+#ifndef STOWAGE_IR_ATTRS_H_
+#define STOWAGE_IR_ATTRS_H_
+
+// The static arguments of a node: axes, flags, constants. A short list of named
+// values in a fixed order, so that printing, parsing and equality need no
+// per-op code.
+//
+//   Attrs attrs{{"axis", int64_t{1}}, {"keep", int64_t{0}}};
+//   attrs.Int("axis") == 1
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/dtype.h"
+
+namespace stowage {
+
+/// Integers and flags; reals; element types; integer lists; raw bytes.
+using AttrValue =
+    std::variant<int64_t, double, DType, std::vector<int64_t>, std::string>;
+
+class Attrs {
+ public:
+  using Entry = std::pair<std::string, AttrValue>;
+
+  Attrs() = default;
+  Attrs(std::initializer_list<Entry> entries) : entries_(entries) {}
+
+  void Set(std::string_view name, AttrValue value);
+  /// The value under `name`, or null. Linear in the (short) list.
+  const AttrValue* Find(std::string_view name) const;
+
+  // Typed access. A missing name or another type is a bug in the op and aborts;
+  // the graph parser checks attributes before an op sees them.
+  int64_t Int(std::string_view name) const;
+  double Float(std::string_view name) const;
+  DType Type(std::string_view name) const;
+  const std::vector<int64_t>& Ints(std::string_view name) const;
+  const std::string& Data(std::string_view name) const;
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_IR_ATTRS_H_

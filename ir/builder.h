@@ -1,0 +1,122 @@
+#ifndef STOWAGE_IR_BUILDER_H_
+#define STOWAGE_IR_BUILDER_H_
+
+// Builds graphs. Ops are free functions over Value handles (ir/ops.h); nothing
+// throws. The first bad op poisons the builder: its result and everything built
+// on it are inert, and Finish() returns that first error with the user's file
+// and line.
+//
+//   GraphBuilder g("mlp");
+//   Value x = g.Input("x", DType::kF32, {32, 64});
+//   Value w = g.Param("w", DType::kF32, {64, 10}, Init::Normal(0.02));
+//   g.Output("loss", CrossEntropy(MatMul(x, w), g.Input("y", DType::kI32,
+//   {32}))); Result<Graph> graph = g.Finish();
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+
+class GraphBuilder;
+
+/// A handle to a value under construction; copy it freely. Valid while its
+/// builder lives. After an error, handles are inert and may still be passed on.
+class Value {
+ public:
+  Value() = default;
+
+  bool ok() const { return id_ >= 0; }
+  GraphBuilder* builder() const { return builder_; }
+  /// Precondition: ok().
+  ValueId id() const;
+  // Of an inert value: f32(), so that model code which looks at shapes goes on
+  // until Finish() reports the error.
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+  DType dtype() const { return type().dtype; }
+  int rank() const { return shape().rank(); }
+  int64_t dim(int i) const { return shape()[i]; }
+
+ private:
+  friend class GraphBuilder;
+  Value(GraphBuilder* builder, ValueId id) : builder_(builder), id_(id) {}
+  GraphBuilder* builder_ = nullptr;
+  ValueId id_ = -1;
+};
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name);
+  GraphBuilder(const GraphBuilder&) = delete;  // Values point at their builder
+  GraphBuilder& operator=(const GraphBuilder&) = delete;
+
+  // Leaves. Names must be new in this graph; dimensions must be at least 1.
+  Value Param(std::string_view name, DType dtype, const Shape& shape,
+              Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
+  Value Input(std::string_view name, DType dtype, const Shape& shape,
+              SourceLoc loc = SourceLoc::Current());
+  Value State(std::string_view name, DType dtype, const Shape& shape,
+              Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
+  Value Saved(std::string_view name, DType dtype, const Shape& shape,
+              SourceLoc loc = SourceLoc::Current());
+
+  /// Marks `value` as readable after a step, under `name`. The name may be the
+  /// value's own; otherwise it must be new among values and outputs.
+  void Output(std::string_view name, Value value,
+              SourceLoc loc = SourceLoc::Current());
+
+  /// Renames `value`; returns it. Names from outside are how values are found.
+  Value Name(std::string_view name, Value value,
+             SourceLoc loc = SourceLoc::Current());
+
+  /// Appends a node. The free functions of ir/ops.h are the friendly form.
+  /// Returns its results, all inert when anything was wrong.
+  std::vector<Value> Emit(OpKind op, std::span<const Value> inputs, Attrs attrs,
+                          SourceLoc loc = SourceLoc::Current());
+
+  /// What later nodes are marked as (Node::phase, Node::origin): passes set it.
+  void SetOrigin(Phase phase, std::string_view origin);
+  void SetRole(Value value, Role role);
+
+  /// Records an error if none is recorded yet; returns an inert value. For
+  /// functions over the IR (nn/) that check their own arguments.
+  Value Fail(std::string_view message, SourceLoc loc);
+  Value Fail(Error error);
+
+  /// The recorded error, if any.
+  const std::optional<Error>& error() const { return error_; }
+
+  const ValueInfo& info(Value value) const;
+  std::optional<Value> Find(std::string_view name);
+  const Graph& graph() const { return graph_; }
+
+  /// Ends the building: the first error, or the verified, legal graph. The
+  /// builder must not be used afterwards.
+  Result<Graph> Finish();
+
+ private:
+  friend class Value;
+  Value Leaf(Role role, std::string_view name, DType dtype, const Shape& shape,
+             Init init, SourceLoc loc);
+  ValueId Add(ValueInfo info);
+  bool NameIsFree(std::string_view name) const;
+  std::string FreshName(std::string_view stem);
+
+  Graph graph_;
+  std::optional<Error> error_;
+  Phase phase_ = Phase::kForward;
+  std::string origin_;
+  std::unordered_map<std::string, int64_t> counters_;  // for FreshName
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_IR_BUILDER_H_

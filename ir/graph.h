@@ -1,0 +1,153 @@
+#ifndef STOWAGE_IR_GRAPH_H_
+#define STOWAGE_IR_GRAPH_H_
+
+// The IR: an immutable, verified list of nodes over values.
+//
+// A *value* is an edge: a typed tensor with a unique name. A leaf value (param,
+// input, saved, state) has no producer; every other value is a result of
+// exactly one *node*, one op instance. Nodes stand in execution order, inputs
+// before uses, so the position of a node in nodes() is its *time*. A view is a
+// value that owns no bytes (ir/layout.h says where it lies). Update nodes write
+// in place: the result is the new content of a param or state, and no later
+// node may read the old value.
+//
+// Graphs are made by GraphBuilder (ir/builder.h), by passes, or by ParseGraph
+// (ir/text.h); each verifies what it makes, so a Graph in hand is well formed
+// and every kernel can take the strides it will see. Ids are positions and may
+// change when a pass rewrites a graph: from outside, name values by their
+// names.
+//
+//   ValueId loss = *graph.Find("loss");
+//   graph.value(loss).type.shape;  graph.value(loss).producer;
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/attrs.h"
+#include "ir/op_kind.h"
+#include "ir/shape.h"
+
+namespace stowage {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr NodeId kNoNode = -1;
+
+/// What a value is for. Leaves: kParam (trained, persists), kInput (the caller
+/// writes it before a step), kSaved (a forward value that a backward graph
+/// reads), kState (optimizer memory, persists). Results: kConstant (of
+/// `constant`), kGradient, kActivation, kOutput (an activation that outlives
+/// the step).
+enum class Role : uint8_t {
+  kParam,
+  kInput,
+  kSaved,
+  kState,
+  kConstant,
+  kActivation,
+  kGradient,
+  kOutput,
+};
+std::string_view RoleName(Role role);
+std::optional<Role> ParseRole(std::string_view name);
+
+/// How a param or state is filled before the first step.
+struct Init {
+  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform };
+  Kind kind = Kind::kZeros;
+  double scale =
+      0;  // kNormal: standard deviation; kUniform: in [-scale, scale)
+
+  static Init Zeros() { return {Kind::kZeros, 0}; }
+  static Init Ones() { return {Kind::kOnes, 0}; }
+  static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
+  static Init Uniform(double bound) { return {Kind::kUniform, bound}; }
+  friend bool operator==(const Init&, const Init&) = default;
+};
+
+struct ValueInfo {
+  std::string name;
+  TensorType type;
+  Role role = Role::kActivation;
+  NodeId producer = kNoNode;
+  int result = 0;  // which result of the producer
+  Init init;       // params and states
+
+  bool is_leaf() const { return producer == kNoNode; }
+};
+
+/// Which part of a training step a node belongs to.
+enum class Phase : uint8_t { kForward, kBackward, kUpdate };
+std::string_view PhaseName(Phase phase);
+
+/// A place in the user's source, for error messages.
+struct SourceLoc {
+  const char* file = "";
+  int line = 0;
+
+  static constexpr SourceLoc Current(const char* file = __builtin_FILE(),
+                                     int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
+
+struct Node {
+  OpKind op = OpKind::kCopy;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> results;
+  Attrs attrs;
+  Phase phase = Phase::kForward;
+  /// The forward value that a backward or update node exists for; "" in forward
+  /// graphs. `backward of "fc2"`.
+  std::string origin;
+};
+
+/// A value that callers may read after a step, by name.
+struct GraphOutput {
+  std::string name;
+  ValueId value = 0;
+};
+
+class Graph {
+ public:
+  const std::string& name() const { return name_; }
+  std::span<const ValueInfo> values() const { return values_; }
+  std::span<const Node> nodes() const { return nodes_; }
+  std::span<const GraphOutput> outputs() const { return outputs_; }
+
+  const ValueInfo& value(ValueId id) const {
+    return values_[static_cast<size_t>(id)];
+  }
+  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
+  int num_values() const { return static_cast<int>(values_.size()); }
+  int num_nodes() const { return static_cast<int>(nodes_.size()); }
+
+  /// The value called `name` or, failing that, the output called `name`.
+  std::optional<ValueId> Find(std::string_view name) const;
+
+  /// Leaves of one role, in the order they were declared.
+  std::vector<ValueId> Leaves(Role role) const;
+
+  /// For people: `"fc2"` (forward), `backward of "fc2"`, `update of "fc2.w"`.
+  std::string Describe(NodeId id) const;
+
+ private:
+  friend class GraphBuilder;
+  std::string name_;
+  std::vector<ValueInfo> values_;
+  std::vector<Node> nodes_;
+  std::vector<GraphOutput> outputs_;
+  std::unordered_map<std::string, ValueId> by_name_;
+};
+
+/// Whether two graphs are the same, values, nodes, names, attributes and order.
+bool Equal(const Graph& a, const Graph& b);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_IR_GRAPH_H_

@@ -1,0 +1,105 @@
+#ifndef STOWAGE_IR_OP_DEF_H_
+#define STOWAGE_IR_OP_DEF_H_
+
+// What the IR knows of an op: how result types follow from operand types, which
+// results are views, what may be overwritten, which strides a kernel takes, how
+// many floating-point operations it costs. One OpDef an op, defined in
+// ir/ops/<op>.cc under the name declared below; GetOpDef finds it.
+//
+//   const OpDef& def = GetOpDef(OpKind::kMatMul);
+//   Result<std::vector<TensorType>> types = def.infer(args);
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/attrs.h"
+#include "ir/op_kind.h"
+#include "ir/shape.h"
+
+namespace stowage {
+
+inline constexpr int kMaxResults =
+    8;  // `split` is the only op that can need more
+inline constexpr int kAnyNumber = -1;
+
+/// The operands of an op that is being typed.
+struct OpArgs {
+  OpKind op;
+  std::span<const TensorType> types;
+  std::span<const std::string_view> names;  // of the operands, for messages
+  const Attrs& attrs;
+
+  int count() const { return static_cast<int>(types.size()); }
+  const TensorType& type(int i) const { return types[static_cast<size_t>(i)]; }
+  const Shape& shape(int i) const { return type(i).shape; }
+  /// `"h" is f32(32, 128)`, for messages.
+  std::string Describe(int i) const;
+  /// An invalid-argument error that opens with the op's name: "[matmul] ...".
+  Error Fail(std::string_view message) const;
+};
+
+/// Where a view lies in its root: strides in elements, distance of its first
+/// element from the root's in elements.
+struct ViewLayout {
+  Strides strides;
+  int64_t offset = 0;
+  friend bool operator==(const ViewLayout&, const ViewLayout&) = default;
+};
+
+struct OpDef {
+  /// Operand count; kAnyNumber for ops that check it in `infer`.
+  int num_inputs = 1;
+
+  /// Result types, or an error that names operands and actual values.
+  /// `num_inputs` has been checked before.
+  using InferFn = Result<std::vector<TensorType>> (*)(const OpArgs&);
+  InferFn infer = nullptr;
+
+  /// Floating-point operations (a multiply-add counts two); null means none.
+  using FlopsFn = double (*)(const OpArgs&,
+                             std::span<const TensorType> results);
+  FlopsFn flops = nullptr;
+
+  /// Set for view ops: the layout of result `r` inside input 0's root, given
+  /// input 0's own layout; nothing when strides cannot express it (the
+  /// legalizer then copies input 0 first).
+  using ViewFn = std::optional<ViewLayout> (*)(const OpArgs&, int r,
+                                               const ViewLayout& input);
+  ViewFn view = nullptr;
+
+  /// Whether the kernels take input `i` with these strides. Null: contiguous
+  /// only.
+  using AcceptsFn = bool (*)(const OpArgs&, int i, const Strides& strides);
+  AcceptsFn accepts = nullptr;
+
+  /// Inputs that result 0 may be written over, when both are contiguous, of one
+  /// byte size, and nothing reads the input later (bit i = input i).
+  uint32_t may_overwrite = 0;
+
+  /// The first `updates` results are the new contents of the first `updates`
+  /// inputs and always share their bytes (optimizer updates).
+  int updates = 0;
+
+  bool is_view() const { return view != nullptr; }
+};
+
+/// The definition of an op.
+const OpDef& GetOpDef(OpKind op);
+
+/// Accepts any strides (elementwise kernels, copies).
+bool AcceptAnyStrides(const OpArgs& args, int i, const Strides& strides);
+
+namespace op_defs {
+#define STOWAGE_OP(kind, name) extern const OpDef kind;
+#include "ir/ops.def"
+#undef STOWAGE_OP
+}  // namespace op_defs
+
+}  // namespace stowage
+
+#endif  // STOWAGE_IR_OP_DEF_H_

@@ -1,0 +1,217 @@
+#ifndef STOWAGE_IR_OPS_H_
+#define STOWAGE_IR_OPS_H_
+
+// The op surface: one free function an op, over Value handles. Every function
+// checks its operands; a mistake poisons the builder (ir/builder.h) with an
+// error that carries the caller's file and line. Binary functions broadcast
+// their operands as NumPy does, by inserting `broadcast` views.
+//
+//   Value h = Relu(Add(MatMul(x, w1), b1));
+//
+// Shapes are written (M, K); "..." is any number of leading dimensions. Axes
+// may be negative, counting from the end.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace stowage {
+
+using Axes = std::vector<int64_t>;
+#define STOWAGE_LOC SourceLoc loc = SourceLoc::Current()
+
+// --- Creation ---------------------------------------------------------------
+
+/// A tensor of `value` everywhere.
+Value Fill(GraphBuilder& g, double value, DType dtype, const Shape& shape,
+           STOWAGE_LOC);
+/// A tensor whose bytes are part of the graph. `data` holds exactly the type's
+/// bytes, row-major.
+Value Constant(GraphBuilder& g, DType dtype, const Shape& shape,
+               std::span<const std::byte> data, STOWAGE_LOC);
+
+// --- Views (no bytes, no work)
+// ------------------------------------------------
+
+/// Same elements in row-major order, another shape; one dimension may be -1. A
+/// copy is inserted only when strides cannot express it.
+Value Reshape(Value x, const Shape& shape, STOWAGE_LOC);
+/// Result axis i is x's axis `order[i]`.
+Value Permute(Value x, const Axes& order, STOWAGE_LOC);
+/// Swaps the last two axes.
+Value Transpose(Value x, STOWAGE_LOC);
+/// Elements [start, end) of one axis, every `step`-th (step >= 1).
+Value Slice(Value x, int64_t axis, int64_t start, int64_t end, int64_t step = 1,
+            STOWAGE_LOC);
+/// Cuts one axis into pieces of the given sizes, which sum to its dimension.
+std::vector<Value> Split(Value x, int64_t axis, const Axes& sizes, STOWAGE_LOC);
+/// Repeats dimensions of size 1, and new leading ones, to reach `shape`.
+Value BroadcastTo(Value x, const Shape& shape, STOWAGE_LOC);
+
+// --- Movement
+// -----------------------------------------------------------------
+
+/// A contiguous copy.
+Value Copy(Value x, STOWAGE_LOC);
+/// Another element type, rounding to nearest even (float to integer truncates,
+/// anything to bool is != 0). The same type is x itself.
+Value Cast(Value x, DType dtype, STOWAGE_LOC);
+/// Joins along one axis; the other dimensions and the types must agree.
+Value Concat(std::span<const Value> parts, int64_t axis, STOWAGE_LOC);
+/// table (V, C...), indices any shape S of i32 or i64 in [0, V) -> S + (C...).
+Value Gather(Value table, Value indices, STOWAGE_LOC);
+/// base (V, C...), indices S, updates S + (C...) -> base plus every update row
+/// at its index, repeated indices added in order (deterministic).
+Value ScatterAdd(Value base, Value indices, Value updates, STOWAGE_LOC);
+
+// --- Elementwise
+// ----------------------------------------------------------------
+
+Value Neg(Value x, STOWAGE_LOC);
+Value Abs(Value x, STOWAGE_LOC);
+Value Sign(Value x, STOWAGE_LOC);  // -1, 0 or 1
+Value Exp(Value x, STOWAGE_LOC);
+Value Log(Value x, STOWAGE_LOC);
+Value Sqrt(Value x, STOWAGE_LOC);
+Value Rsqrt(Value x, STOWAGE_LOC);
+Value Square(Value x, STOWAGE_LOC);
+Value Reciprocal(Value x, STOWAGE_LOC);
+Value Sin(Value x, STOWAGE_LOC);
+Value Cos(Value x, STOWAGE_LOC);
+Value Relu(Value x, STOWAGE_LOC);
+Value Silu(Value x, STOWAGE_LOC);  // x * sigmoid(x)
+Value Sigmoid(Value x, STOWAGE_LOC);
+Value Tanh(Value x, STOWAGE_LOC);
+Value GeluTanh(Value x, STOWAGE_LOC);  // the tanh approximation (GPT-2)
+Value GeluErf(Value x, STOWAGE_LOC);   // x * Phi(x)
+Value LogicalNot(Value x, STOWAGE_LOC);
+
+Value Add(Value a, Value b, STOWAGE_LOC);
+Value Sub(Value a, Value b, STOWAGE_LOC);
+Value Mul(Value a, Value b, STOWAGE_LOC);
+Value Div(Value a, Value b, STOWAGE_LOC);
+Value Pow(Value a, Value b, STOWAGE_LOC);  // gradients want a > 0
+Value Maximum(Value a, Value b, STOWAGE_LOC);
+Value Minimum(Value a, Value b, STOWAGE_LOC);
+/// x with a scalar of its own type: x + c, x * c.
+Value AddScalar(Value x, double c, STOWAGE_LOC);
+Value MulScalar(Value x, double c, STOWAGE_LOC);
+
+// Comparisons give bool.
+Value Equal(Value a, Value b, STOWAGE_LOC);
+Value NotEqual(Value a, Value b, STOWAGE_LOC);
+Value Less(Value a, Value b, STOWAGE_LOC);
+Value LessEqual(Value a, Value b, STOWAGE_LOC);
+Value Greater(Value a, Value b, STOWAGE_LOC);
+Value GreaterEqual(Value a, Value b, STOWAGE_LOC);
+Value LogicalAnd(Value a, Value b, STOWAGE_LOC);
+Value LogicalOr(Value a, Value b, STOWAGE_LOC);
+/// a where condition (bool), else b.
+Value Where(Value condition, Value a, Value b, STOWAGE_LOC);
+
+// Gradients of unary ops: dy times the derivative, read from the output where
+// that suffices (relu, sigmoid, tanh), else from the input.
+Value ReluGrad(Value y, Value dy, STOWAGE_LOC);
+Value SigmoidGrad(Value y, Value dy, STOWAGE_LOC);
+Value TanhGrad(Value y, Value dy, STOWAGE_LOC);
+Value SiluGrad(Value x, Value dy, STOWAGE_LOC);
+Value GeluTanhGrad(Value x, Value dy, STOWAGE_LOC);
+Value GeluErfGrad(Value x, Value dy, STOWAGE_LOC);
+
+/// Zeroes each element with probability p and scales the rest by 1/(1-p). The
+/// mask is Philox4x32-10 keyed by (seed, id), counter (step, element):
+/// stateless, the same in forward, backward and recomputation, never stored.
+/// seed and step are i64 scalars, inputs of the step; `id` tells dropouts of a
+/// model apart.
+Value Dropout(Value x, Value seed, Value step, double p, int64_t id,
+              STOWAGE_LOC);
+
+// --- Reductions -------------------------------------------------------------
+
+/// Over `axes` (all when empty); with `keep`, reduced dimensions stay as 1.
+Value ReduceSum(Value x, const Axes& axes = {}, bool keep = false, STOWAGE_LOC);
+Value ReduceMean(Value x, const Axes& axes = {}, bool keep = false,
+                 STOWAGE_LOC);
+Value ReduceMax(Value x, const Axes& axes = {}, bool keep = false, STOWAGE_LOC);
+/// The sum of squares of all elements, a scalar: for gradient norms.
+Value SumSquares(Value x, STOWAGE_LOC);
+/// Index (i32) of the largest element of the last axis, the first of equals.
+Value ArgMax(Value x, STOWAGE_LOC);
+
+// --- Products and layers
+// -------------------------------------------------------
+
+/// a (..., M, K) times b (..., K, N), or either transposed in its last two
+/// axes. b may also be (K, N) while a has leading dimensions; leading
+/// dimensions otherwise broadcast. -> (..., M, N)
+Value MatMul(Value a, Value b, bool transpose_a = false,
+             bool transpose_b = false, STOWAGE_LOC);
+Value Softmax(Value x, int64_t axis = -1, STOWAGE_LOC);
+Value LogSoftmax(Value x, int64_t axis = -1, STOWAGE_LOC);
+/// y, dy (..., C) -> dx; y is the forward result.
+Value SoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
+Value LogSoftmaxGrad(Value y, Value dy, STOWAGE_LOC);
+
+/// Mean over rows of -log softmax(logits)[label]; logits (..., V), labels (...)
+/// of i32 or i64 in [0, V). A step whose label is out of range reports it.
+Value CrossEntropy(Value logits, Value labels, STOWAGE_LOC);
+/// logits, labels, log_sum_exp (...), dloss scalar -> dlogits.
+Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
+                       Value dloss, STOWAGE_LOC);
+/// Mean of squared differences, a scalar.
+Value MeanSquaredError(Value prediction, Value target, STOWAGE_LOC);
+
+/// x (..., C), gamma (C), beta (C) -> (x - mean) / sqrt(var + eps) * gamma +
+/// beta.
+Value LayerNorm(Value x, Value gamma, Value beta, double eps = 1e-5,
+                STOWAGE_LOC);
+struct LayerNormGrads {
+  Value dx, dgamma, dbeta;
+};
+/// x, dy (..., C), gamma (C), mean and rstd (...).
+LayerNormGrads LayerNormGrad(Value x, Value gamma, Value mean, Value rstd,
+                             Value dy, STOWAGE_LOC);
+
+/// q (B, T, H, D), k and v (B, T, Hkv, D) with Hkv dividing H -> (B, T, H, D).
+/// softmax(scale q k^T + causal mask) v, computed blockwise: no T x T buffer.
+/// scale <= 0 means 1/sqrt(D).
+Value CausalAttention(Value q, Value k, Value v, double scale = 0, STOWAGE_LOC);
+struct CausalAttentionGrads {
+  Value dq, dk, dv;
+};
+/// o and log_sum_exp (B, H, T) are the forward results, d_o the gradient of o.
+CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
+                                         Value log_sum_exp, Value d_o,
+                                         double scale, STOWAGE_LOC);
+
+// --- Optimizer updates (in place; see autodiff/optimizer.h)
+// ----------------------- `scale` multiplies the gradient first (a clip factor,
+// f32 scalar); pass Value() for none. lr is an f32 scalar, step an i64 scalar
+// that counts from 1.
+
+/// w -= lr * (g + decay * w)
+Value SgdUpdate(Value w, Value g, Value lr, Value scale, double decay,
+                STOWAGE_LOC);
+struct MomentumResults {
+  Value w, velocity;
+};
+/// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity
+MomentumResults MomentumUpdate(Value w, Value velocity, Value g, Value lr,
+                               Value scale, double momentum, double decay,
+                               STOWAGE_LOC);
+struct AdamWResults {
+  Value w, m, v;
+};
+/// Loshchilov & Hutter 2019: w -= lr * decay * w, then
+/// w -= lr * m_hat / (sqrt(v_hat) + eps), bias-corrected with `step`.
+AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,
+                         Value step, Value scale, double beta1, double beta2,
+                         double eps, double decay, STOWAGE_LOC);
+
+#undef STOWAGE_LOC
+
+}  // namespace stowage
+
+#endif  // STOWAGE_IR_OPS_H_

@@ -1,0 +1,53 @@
+#ifndef STOWAGE_RUNTIME_KERNEL_H_
+#define STOWAGE_RUNTIME_KERNEL_H_
+
+// What a kernel sees: resolved addresses, types, strides and its scratch. A
+// kernel is a pure function of its launch: it allocates nothing, locks nothing,
+// throws nothing and reads no globals.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ir/attrs.h"
+#include "ir/graph.h"
+#include "ir/shape.h"
+
+namespace stowage {
+
+/// How a step ended. Anything but kOk names the first node that failed
+/// (Session::failed_node).
+enum class StepCode : uint8_t {
+  kOk,
+  kIndexOutOfRange,  // a label or an index outside [0, size)
+};
+
+/// A tensor in the arena. `data` is its first element; strides are in elements.
+struct TensorView {
+  std::byte* data = nullptr;
+  TensorType type;
+  Strides strides;
+
+  const Shape& shape() const { return type.shape; }
+  DType dtype() const { return type.dtype; }
+  int64_t size() const { return type.shape.num_elements(); }
+  bool contiguous() const { return IsContiguous(type.shape, strides); }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+/// One kernel call. The spans point into the Program that owns it.
+struct Launch {
+  OpKind op = OpKind::kCopy;
+  NodeId node = kNoNode;
+  const Attrs* attrs = nullptr;
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;
+  std::span<std::byte> workspace;  // as many bytes as the backend asked for
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_RUNTIME_KERNEL_H_
