@@ -1,4 +1,8 @@
-"""Every library that Stowage does not write itself; all are header-only."""
+"""Every library that Stowage does not write itself; all are header-only.
+
+The system's copy comes first. The archives, used where a system has none, are
+the releases that Debian 12 packages.
+"""
 
 load("//third_party:system_library.bzl", "system_library")
 
@@ -13,6 +17,9 @@ def library_repositories():
         package = "libeigen3-dev",
         probe = "Eigen/Core",
         roots = [root + "/eigen3" for root in _INCLUDE] + _INCLUDE,
+        sha256 = "8586084f71f9bde545ee7fa6d00288b264a2b7ac3607b974e54d13e7162c1c72",
+        strip_prefix = "eigen-3.4.0",
+        url = "https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.gz",
     )
     system_library(
         name = "doctest",
@@ -21,20 +28,30 @@ def library_repositories():
         package = "doctest-dev",
         probe = "doctest/doctest.h",
         roots = _INCLUDE,
+        sha256 = "19b2df757f2f3703a5e63cee553d85596875f06d91a3333acd80a969ef210856",
+        strip_prefix = "doctest-2.4.9",
+        url = "https://github.com/doctest/doctest/archive/refs/tags/v2.4.9.tar.gz",
     )
     system_library(
         name = "cli11",
         target = "cli11",
+        archive_include = "include",
         headers = ["CLI"],
         package = "libcli11-dev",
         probe = "CLI/CLI.hpp",
         roots = _INCLUDE,
+        sha256 = "26291377e892ba0e5b4972cdfd4a2ab3bf53af8dac1f4ea8fe0d1376b625c8cb",
+        strip_prefix = "CLI11-2.1.2",
+        url = "https://github.com/CLIUtils/CLI11/archive/v2.1.2.tar.gz",
     )
     system_library(
         name = "nlohmann_json",
         target = "json",
+        archive_include = "include",
         headers = ["nlohmann"],
         package = "nlohmann-json3-dev",
         probe = "nlohmann/json.hpp",
         roots = _INCLUDE,
+        sha256 = "e5c7a9f49a16814be27e4ed0ee900ecd0092bfb7dbfca65b5a421b774dccaaed",
+        url = "https://github.com/nlohmann/json/releases/download/v3.11.2/include.zip",
     )

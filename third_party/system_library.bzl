@@ -7,13 +7,14 @@
         roots = ["/usr/include", "/usr/local/include"],
         probe = "doctest/doctest.h",
         package = "doctest-dev",
+        url = "https://...", sha256 = "...",
     )
 
-gives @doctest//:doctest, and its files alone as @doctest//:headers. Only the named directories are linked into the
-repository, so the system's include directory as a whole is never on a search
-path and a header of some other package cannot slip in. Where no root holds the
-probe, the pinned archive is downloaded if the library names one; otherwise the
-build stops and says which package to install.
+gives @doctest//:doctest, and its files alone as @doctest//:headers. Only the
+named directories are linked into the repository, so the system's include
+directory as a whole is never on a search path of ours. Where no root holds the
+probe, the pinned archive is downloaded; where that fails too, the build stops
+and names the package to install.
 """
 
 _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_library")
@@ -32,29 +33,31 @@ cc_library(
 )
 """
 
-def _system_library_impl(ctx):
-    root = None
-    for candidate in ctx.attr.roots:
-        if ctx.path(candidate + "/" + ctx.attr.probe).exists:
-            root = ctx.path(candidate)
-            break
-    if not root and ctx.attr.url:
-        ctx.download_and_extract(
-            ctx.attr.url,
-            output = "archive",
-            sha256 = ctx.attr.sha256,
-            stripPrefix = ctx.attr.strip_prefix,
-        )
-        root = ctx.path("archive/" + ctx.attr.archive_include)
-    if not root:
-        fail("[third_party] %s is missing: no %s under %s; install the package %s (tools/setup.sh does)." % (
-            ctx.name,
+def _find_root(ctx):
+    for root in ctx.attr.roots:
+        if ctx.path(root + "/" + ctx.attr.probe).exists:
+            return root
+    download = ctx.download_and_extract(
+        ctx.attr.url,
+        allow_fail = True,
+        output = "archive",
+        sha256 = ctx.attr.sha256,
+        stripPrefix = ctx.attr.strip_prefix,
+    )
+    if not download.success:
+        fail("[third_party] %s is missing: no %s under %s, and %s cannot be downloaded; install the package %s (tools/setup.sh does)." % (
+            ctx.attr.target,
             ctx.attr.probe,
             " or ".join(ctx.attr.roots),
+            ctx.attr.url,
             ctx.attr.package,
         ))
+    return str(ctx.path("archive/" + ctx.attr.archive_include))
+
+def _system_library_impl(ctx):
+    root = _find_root(ctx)
     for header in ctx.attr.headers:
-        ctx.symlink(str(root) + "/" + header, "include/" + header)
+        ctx.symlink(root + "/" + header, "include/" + header)
     ctx.file("BUILD", _BUILD.format(
         globs = repr(["include/%s/**" % header for header in ctx.attr.headers]),
         target = ctx.attr.target,
@@ -63,15 +66,15 @@ def _system_library_impl(ctx):
 system_library = repository_rule(
     implementation = _system_library_impl,
     attrs = {
-        "archive_include": attr.string(doc = "The include directory within the archive."),
+        "archive_include": attr.string(default = ".", doc = "The include directory within the archive."),
         "headers": attr.string_list(mandatory = True, doc = "Directories below the root that are the library's."),
         "package": attr.string(mandatory = True, doc = "The Debian and Ubuntu package, for the message."),
         "probe": attr.string(mandatory = True, doc = "A header, relative to the root, that shows it is there."),
         "roots": attr.string_list(mandatory = True, doc = "Include directories to look in, in order."),
-        "sha256": attr.string(),
+        "sha256": attr.string(mandatory = True),
         "strip_prefix": attr.string(),
         "target": attr.string(mandatory = True, doc = "The name of the cc_library."),
-        "url": attr.string(doc = "A pinned archive, used where no root holds the probe."),
+        "url": attr.string(mandatory = True, doc = "The archive to use where no root holds the probe."),
     },
     local = True,
     doc = "A header-only cc_library from the system's include directories.",

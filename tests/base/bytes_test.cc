@@ -34,7 +34,7 @@ TEST_CASE("sizes that users type parse to exact bytes") {
            Row{"9007199254740993", 9007199254740993},  // 2^53 + 1: no double
            Row{"9223372036854775807", kMax},
        }) {
-    INFO(row.text);
+    INFO(std::string(row.text));
     const Result<Bytes> parsed = ParseBytes(row.text);
     REQUIRE(parsed.ok());
     CHECK(*parsed == row.bytes);
@@ -45,7 +45,7 @@ TEST_CASE("text that is no size is refused") {
   for (const char* text :
        {"", "abc", "-1", "-0.5KiB", " 64MiB", "64MiB ", "MiB", "64mib", "64M",
         "1e3", "+5", "1,5GiB", "0x10", "nan", "inf", "1.5.2GiB"}) {
-    INFO(text);
+    INFO(std::string(text));
     const Result<Bytes> parsed = ParseBytes(text);
     REQUIRE_FALSE(parsed.ok());
     CHECK(parsed.error().code == ErrorCode::kInvalidArgument);
@@ -55,7 +55,7 @@ TEST_CASE("text that is no size is refused") {
 TEST_CASE("sizes beyond 63 bits are refused") {
   for (const char* text : {"9223372036854775808", "8388608TiB", "9223373TB",
                            "99999999999999999999999999"}) {
-    INFO(text);
+    INFO(std::string(text));
     CHECK_FALSE(ParseBytes(text).ok());
   }
   // One TiB below 2^63.
