@@ -76,7 +76,7 @@ struct ValueInfo {
   Role role = Role::kActivation;
   NodeId producer = kNoNode;
   int result = 0;  // which result of the producer
-  Init init;       // params and states
+  Init init = {};  // params and states
 
   bool is_leaf() const { return producer == kNoNode; }
 };
@@ -98,13 +98,13 @@ struct SourceLoc {
 
 struct Node {
   OpKind op = OpKind::kCopy;
-  std::vector<ValueId> inputs;
-  std::vector<ValueId> results;
-  Attrs attrs;
+  std::vector<ValueId> inputs = {};
+  std::vector<ValueId> results = {};
+  Attrs attrs = {};
   Phase phase = Phase::kForward;
   /// The forward value that a backward or update node exists for; "" in forward
   /// graphs. `backward of "fc2"`.
-  std::string origin;
+  std::string origin = {};
 };
 
 /// A value that callers may read after a step, by name.
@@ -138,12 +138,16 @@ class Graph {
 
  private:
   friend class GraphBuilder;
+  friend Graph Legalize(Graph graph);
+  friend struct GraphTestPeer;  // tests/support: breaks graphs to test Verify
   std::string name_;
   std::vector<ValueInfo> values_;
   std::vector<Node> nodes_;
   std::vector<GraphOutput> outputs_;
   std::unordered_map<std::string, ValueId> by_name_;
 };
+
+Graph Legalize(Graph graph);  // ir/legalize.h
 
 /// Whether two graphs are the same, values, nodes, names, attributes and order.
 bool Equal(const Graph& a, const Graph& b);

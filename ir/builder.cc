@@ -1,0 +1,231 @@
+#include "ir/builder.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "ir/layout.h"
+#include "ir/legalize.h"
+#include "ir/verify.h"
+
+namespace stowage {
+
+ValueId Value::id() const {
+  STOWAGE_CHECK(ok());
+  return id_;
+}
+
+const TensorType& Value::type() const {
+  static const TensorType kInert;
+  return ok() ? builder_->info(*this).type : kInert;
+}
+
+GraphBuilder::GraphBuilder(std::string name) { graph_.name_ = std::move(name); }
+
+const ValueInfo& GraphBuilder::info(Value value) const {
+  STOWAGE_CHECK(value.ok() && value.builder() == this);
+  return graph_.value(value.id());
+}
+
+Value GraphBuilder::Fail(Error error) {
+  if (!error_) error_ = std::move(error);
+  return Value(this, -1);
+}
+
+Value GraphBuilder::Fail(std::string_view message, SourceLoc loc) {
+  return Fail(Error{ErrorCode::kInvalidArgument,
+                    StrCat(message, " (at ", loc.file, ":", loc.line, ")")});
+}
+
+bool GraphBuilder::NameIsFree(std::string_view name) const {
+  return !graph_.by_name_.contains(std::string(name));
+}
+
+std::string GraphBuilder::FreshName(std::string_view stem) {
+  std::string name;
+  do {
+    name = StrCat(stem, "_", ++counters_[std::string(stem)]);
+  } while (!NameIsFree(name));
+  return name;
+}
+
+ValueId GraphBuilder::Add(ValueInfo info) {
+  const auto id = static_cast<ValueId>(graph_.values_.size());
+  graph_.by_name_.emplace(info.name, id);
+  graph_.values_.push_back(std::move(info));
+  return id;
+}
+
+Value GraphBuilder::Leaf(Role role, std::string_view name, DType dtype,
+                         const Shape& shape, Init init, SourceLoc loc) {
+  const std::string_view kind = RoleName(role);
+  if (error_) return Value(this, -1);
+  if (name.empty()) {
+    return Fail(StrCat("[", kind, "] the name is empty; every ", kind,
+                       " needs a name of its own"),
+                loc);
+  }
+  if (!NameIsFree(name)) {
+    return Fail(
+        StrCat("[", kind, "] the name ", Quoted(name), " is taken in graph ",
+               Quoted(graph_.name()), "; names must be unique"),
+        loc);
+  }
+  if (shape.rank() > kMaxRank) {
+    return Fail(StrCat("[", kind, "] ", Quoted(name), " has rank ",
+                       shape.rank(), "; at most ", kMaxRank, " is supported"),
+                loc);
+  }
+  const auto elements = shape.CheckedNumElements();
+  if (!elements || !CheckedMul(*elements, SizeOf(dtype))) {
+    return Fail(
+        StrCat("[", kind, "] ", Quoted(name), " has shape ", shape.ToString(),
+               "; every dimension must be at least 1 and the bytes "
+               "must fit 64 bits"),
+        loc);
+  }
+  return Value(this, Add(ValueInfo{.name = std::string(name),
+                                   .type = {dtype, shape},
+                                   .role = role,
+                                   .init = init}));
+}
+
+Value GraphBuilder::Param(std::string_view name, DType dtype,
+                          const Shape& shape, Init init, SourceLoc loc) {
+  return Leaf(Role::kParam, name, dtype, shape, init, loc);
+}
+Value GraphBuilder::Input(std::string_view name, DType dtype,
+                          const Shape& shape, SourceLoc loc) {
+  return Leaf(Role::kInput, name, dtype, shape, Init::Zeros(), loc);
+}
+Value GraphBuilder::State(std::string_view name, DType dtype,
+                          const Shape& shape, Init init, SourceLoc loc) {
+  return Leaf(Role::kState, name, dtype, shape, init, loc);
+}
+Value GraphBuilder::Saved(std::string_view name, DType dtype,
+                          const Shape& shape, SourceLoc loc) {
+  return Leaf(Role::kSaved, name, dtype, shape, Init::Zeros(), loc);
+}
+
+void GraphBuilder::Output(std::string_view name, Value value, SourceLoc loc) {
+  if (error_) return;
+  if (!value.ok() || value.builder() != this) {
+    Fail(StrCat("[output] ", Quoted(name),
+                " is given a value that is not of graph ",
+                Quoted(graph_.name())),
+         loc);
+    return;
+  }
+  ValueInfo& info = graph_.values_[static_cast<size_t>(value.id())];
+  for (const GraphOutput& output : graph_.outputs_) {
+    if (output.name != name) continue;
+    Fail(StrCat("[output] there is an output ", Quoted(name), " already"), loc);
+    return;
+  }
+  if (info.name != name) {
+    if (!NameIsFree(name)) {
+      Fail(StrCat("[output] the name ", Quoted(name),
+                  " is another value's; an output's name must be its value's "
+                  "or new"),
+           loc);
+      return;
+    }
+    graph_.by_name_.emplace(name, value.id());
+  }
+  if (info.role == Role::kActivation) info.role = Role::kOutput;
+  graph_.outputs_.push_back({std::string(name), value.id()});
+}
+
+Value GraphBuilder::Name(std::string_view name, Value value, SourceLoc loc) {
+  if (error_ || !value.ok()) return value;
+  STOWAGE_CHECK(value.builder() == this);
+  ValueInfo& info = graph_.values_[static_cast<size_t>(value.id())];
+  if (info.name == name) return value;
+  if (name.empty() || !NameIsFree(name)) {
+    return Fail(StrCat("[name] ", Quoted(name), " for value ",
+                       Quoted(info.name), " is empty or taken in graph ",
+                       Quoted(graph_.name()), "; names must be unique"),
+                loc);
+  }
+  graph_.by_name_.erase(info.name);
+  info.name = std::string(name);
+  graph_.by_name_.emplace(info.name, value.id());
+  return value;
+}
+
+std::vector<Value> GraphBuilder::Emit(OpKind op, std::span<const Value> inputs,
+                                      Attrs attrs, SourceLoc loc) {
+  const auto fail = [&](std::string_view message) {
+    Fail(StrCat("[", OpName(op), "] ", message), loc);
+    return std::vector<Value>(kMaxResults, Value(this, -1));
+  };
+  if (error_) return std::vector<Value>(kMaxResults, Value(this, -1));
+  const OpDef& def = GetOpDef(op);
+  if (def.num_inputs != kAnyNumber &&
+      def.num_inputs != static_cast<int>(inputs.size())) {
+    return fail(StrCat("takes ", def.num_inputs, " operands, was given ",
+                       inputs.size()));
+  }
+  Node node{.op = op,
+            .inputs = {},
+            .results = {},
+            .attrs = std::move(attrs),
+            .phase = phase_,
+            .origin = origin_};
+  for (const Value& input : inputs) {
+    if (!input.ok() || input.builder() != this) {
+      return fail(StrCat("operand ", node.inputs.size(),
+                         " is not a value of graph ", Quoted(graph_.name())));
+    }
+    node.inputs.push_back(input.id());
+  }
+  OpArgsStorage storage;
+  auto types = def.infer(MakeOpArgs(graph_, node, &storage));
+  if (!types.ok()) {
+    Fail(types.error().message, loc);
+    return std::vector<Value>(kMaxResults, Value(this, -1));
+  }
+  std::vector<Value> results;
+  for (size_t r = 0; r < types->size(); ++r) {
+    const int result = static_cast<int>(r);
+    Role role = Role::kActivation;
+    if (op == OpKind::kConstant) role = Role::kConstant;
+    if (result < def.updates) role = graph_.value(node.inputs[r]).role;
+    const ValueId id =
+        Add(ValueInfo{.name = FreshName(OpName(op)),
+                      .type = (*types)[r],
+                      .role = role,
+                      .producer = static_cast<NodeId>(graph_.nodes_.size()),
+                      .result = result});
+    node.results.push_back(id);
+    results.push_back(Value(this, id));
+  }
+  graph_.nodes_.push_back(std::move(node));
+  return results;
+}
+
+void GraphBuilder::SetOrigin(Phase phase, std::string_view origin) {
+  phase_ = phase;
+  origin_ = std::string(origin);
+}
+
+void GraphBuilder::SetRole(Value value, Role role) {
+  if (!value.ok()) return;
+  STOWAGE_CHECK(value.builder() == this);
+  graph_.values_[static_cast<size_t>(value.id())].role = role;
+}
+
+std::optional<Value> GraphBuilder::Find(std::string_view name) {
+  const auto id = graph_.Find(name);
+  if (!id) return std::nullopt;
+  return Value(this, *id);
+}
+
+Result<Graph> GraphBuilder::Finish() {
+  if (error_) return *error_;
+  Graph graph = Legalize(std::move(graph_));
+  STOWAGE_RETURN_IF_ERROR(Verify(graph));
+  return graph;
+}
+
+}  // namespace stowage

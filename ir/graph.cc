@@ -1,0 +1,77 @@
+#include "ir/graph.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+constexpr std::array<std::string_view, 8> kRoleNames = {
+    "param",    "input",      "saved",    "state",
+    "constant", "activation", "gradient", "output"};
+}  // namespace
+
+std::string_view RoleName(Role role) {
+  return kRoleNames[static_cast<size_t>(role)];
+}
+
+std::optional<Role> ParseRole(std::string_view name) {
+  for (size_t i = 0; i < kRoleNames.size(); ++i) {
+    if (kRoleNames[i] == name) return static_cast<Role>(i);
+  }
+  return std::nullopt;
+}
+
+std::string_view PhaseName(Phase phase) {
+  static constexpr std::array<std::string_view, 3> kNames = {
+      "forward", "backward", "update"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+std::optional<ValueId> Graph::Find(std::string_view name) const {
+  const auto found = by_name_.find(std::string(name));
+  if (found == by_name_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::vector<ValueId> Graph::Leaves(Role role) const {
+  std::vector<ValueId> leaves;
+  for (ValueId id = 0; id < num_values(); ++id) {
+    if (value(id).is_leaf() && value(id).role == role) leaves.push_back(id);
+  }
+  return leaves;
+}
+
+std::string Graph::Describe(NodeId id) const {
+  const Node& n = node(id);
+  switch (n.phase) {
+    case Phase::kForward:
+      return Quoted(value(n.results.front()).name);
+    case Phase::kBackward:
+    case Phase::kUpdate:
+      return StrCat(PhaseName(n.phase), " of ", Quoted(n.origin));
+  }
+  STOWAGE_CHECK(false);
+}
+
+bool Equal(const Graph& a, const Graph& b) {
+  const auto same_value = [](const ValueInfo& x, const ValueInfo& y) {
+    return x.name == y.name && x.type == y.type && x.role == y.role &&
+           x.producer == y.producer && x.result == y.result && x.init == y.init;
+  };
+  const auto same_node = [](const Node& x, const Node& y) {
+    return x.op == y.op && x.inputs == y.inputs && x.results == y.results &&
+           x.attrs == y.attrs && x.phase == y.phase && x.origin == y.origin;
+  };
+  const auto same_output = [](const GraphOutput& x, const GraphOutput& y) {
+    return x.name == y.name && x.value == y.value;
+  };
+  return a.name() == b.name() &&
+         std::ranges::equal(a.values(), b.values(), same_value) &&
+         std::ranges::equal(a.nodes(), b.nodes(), same_node) &&
+         std::ranges::equal(a.outputs(), b.outputs(), same_output);
+}
+
+}  // namespace stowage

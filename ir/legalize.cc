@@ -1,0 +1,118 @@
+#include "ir/legalize.h"
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+// Whether `node` cannot use input `i` where it lies.
+bool NeedsCopy(const OpDef& def, const OpArgs& args, const Node& node, int i,
+               const ViewLayout& layout) {
+  if (def.is_view()) {
+    if (i != 0) return false;
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      if (!def.view(args, static_cast<int>(r), layout)) return true;
+    }
+    return false;
+  }
+  if (IsContiguous(args.shape(i), layout.strides)) return false;
+  return def.accepts == nullptr || !def.accepts(args, i, layout.strides);
+}
+
+// Calls visit(node index, input index, value) for every operand that needs a
+// copy, given layouts in which earlier copies have been made. Layouts are
+// tracked here because ComputeLayouts wants a legal graph.
+template <typename Visit>
+void FindIllegal(const Graph& graph, Visit visit) {
+  std::vector<ViewLayout> layouts(static_cast<size_t>(graph.num_values()));
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    layouts[static_cast<size_t>(id)] = {
+        ContiguousStrides(graph.value(id).type.shape), 0};
+  }
+  OpArgsStorage storage;
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.node(n);
+    const OpDef& def = GetOpDef(node.op);
+    const OpArgs args = MakeOpArgs(graph, node, &storage);
+    for (int i = 0; i < args.count(); ++i) {
+      const ValueId input = node.inputs[static_cast<size_t>(i)];
+      ViewLayout layout = layouts[static_cast<size_t>(input)];
+      if (NeedsCopy(def, args, node, i, layout)) {
+        visit(n, i, input);
+        layout = {ContiguousStrides(args.shape(i)), 0};
+      }
+      if (!def.is_view()) continue;
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        layouts[static_cast<size_t>(node.results[r])] =
+            *def.view(args, static_cast<int>(r), layout);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool IsLegal(const Graph& graph) {
+  bool legal = true;
+  FindIllegal(graph, [&](NodeId, int, ValueId) { legal = false; });
+  return legal;
+}
+
+Graph Legalize(Graph graph) {
+  struct Operand {
+    NodeId node;
+    int input;
+    ValueId value;
+  };
+  std::vector<Operand> operands;  // in node order
+  FindIllegal(graph, [&](NodeId node, int input, ValueId value) {
+    operands.push_back({node, input, value});
+  });
+  if (operands.empty()) return graph;
+
+  std::vector<Node> nodes;
+  std::unordered_map<ValueId, ValueId> copies;  // value -> its contiguous copy
+  size_t next = 0;
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    Node& node = graph.nodes_[static_cast<size_t>(n)];
+    for (; next < operands.size() && operands[next].node == n; ++next) {
+      const ValueId source = operands[next].value;
+      const auto [entry, is_new] =
+          copies.try_emplace(source, graph.num_values());
+      if (is_new) {
+        ValueInfo info{.name = graph.value(source).name + ".contiguous",
+                       .type = graph.value(source).type,
+                       .role = Role::kActivation};
+        for (int i = 2;
+             !graph.by_name_.try_emplace(info.name, entry->second).second;
+             ++i) {
+          info.name = StrCat(graph.value(source).name, ".contiguous", i);
+        }
+        graph.values_.push_back(std::move(info));
+        nodes.push_back(Node{.op = OpKind::kCopy,
+                             .inputs = {source},
+                             .results = {entry->second},
+                             .attrs = {},
+                             .phase = node.phase,
+                             .origin = node.origin});
+      }
+      node.inputs[static_cast<size_t>(operands[next].input)] = entry->second;
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes_ = std::move(nodes);
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    for (const ValueId result : graph.node(n).results) {
+      graph.values_[static_cast<size_t>(result)].producer = n;
+    }
+  }
+  return graph;
+}
+
+}  // namespace stowage
