@@ -15,11 +15,11 @@
 
 namespace stowage {
 
-/// How a step ended. Anything but kOk names the first node that failed
-/// (Session::failed_node).
+/// How a step ended. Runner::Explain puts anything but kOk into words.
 enum class StepCode : uint8_t {
   kOk,
   kIndexOutOfRange,  // a label or an index outside [0, size)
+  kInputsMissing,  // an input never written, or lost to another program's step
 };
 
 /// A tensor in the arena. `data` is its first element; strides are in elements.

@@ -1,0 +1,64 @@
+#ifndef STOWAGE_PLANNER_LIFETIMES_H_
+#define STOWAGE_PLANNER_LIFETIMES_H_
+
+// From a graph to buffers with lifetimes.
+//
+// A value that owns bytes is born at its producer's time and dies after the
+// last node that reads it or any view of it. Leaves are there from time 0;
+// params, states and inputs persist, because the next step reads them again;
+// outputs live to the end, their ancestors do not. Views own no bytes. A result
+// that may overwrite an operand which dies at that node, and of which nothing
+// else is read, takes over the operand's buffer. Scratch that a kernel asks for
+// is a buffer that lives for its node alone.
+//
+//   Lifetimes lifetimes = ComputeLifetimes(graph, {});
+//   lifetimes.buffers[lifetimes.buffer_of[value]].upper;
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "planner/problem.h"
+
+namespace stowage {
+
+/// The parts of an arena. Weights, states and io (inputs) are reserved regions,
+/// whose slots never change hands during a step; activations and workspace are
+/// packed together, in one span, and share its base address.
+enum class Region : uint8_t { kWeights, kState, kIo, kActivations, kWorkspace };
+std::string_view RegionName(Region region);
+
+/// Scratch bytes that a backend's kernel for `node` needs (Backend::Workspace).
+using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
+
+struct LiveBuffer {
+  std::string name;  // of the first value in it, or `workspace of "x"`
+  Region region = Region::kActivations;
+  Time lower = 0;  // half-open, in nodes
+  Time upper = 0;
+  Bytes size = 0;
+};
+
+struct Lifetimes {
+  std::vector<LiveBuffer> buffers;
+  std::vector<int32_t> buffer_of;     // per value; a view has its root's
+  std::vector<int32_t> workspace_of;  // per node; -1 where there is none
+  Layouts layouts;                    // per value
+  int views = 0;                      // values that own no bytes
+  int in_place = 0;                   // results written over an operand
+};
+
+struct LifetimeOptions {
+  bool in_place = true;
+  WorkspaceFn workspace;  // empty: kernels need none
+};
+
+/// Linear in values and operands.
+Lifetimes ComputeLifetimes(const Graph& graph, const LifetimeOptions& options);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_LIFETIMES_H_

@@ -1,0 +1,89 @@
+#ifndef STOWAGE_PLANNER_PLAN_H_
+#define STOWAGE_PLANNER_PLAN_H_
+
+// A plan: the place of every byte of one program, and what it costs.
+//
+//   address                                       base of
+//   0        weights       every param, once        kWeights
+//            state         optimizer memory         kState
+//            io            inputs                   kIo
+//            span          activations, gradients,  kActivations, kWorkspace
+//   arena_bytes            outputs and scratch, packed by lifetime
+//
+// Slots are addressed by (region, offset), so that plans which share a weight
+// layout agree on every weight and state whatever the rest of them holds.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "ir/graph.h"
+#include "planner/lifetimes.h"
+
+namespace stowage {
+
+struct PlannedBuffer {
+  std::string name;
+  Region region = Region::kActivations;
+  Bytes offset = 0;  // from the region's base
+  Bytes size = 0;
+  Time lower = 0;  // half-open
+  Time upper = 0;
+};
+
+/// Bytes of each part of the arena; they add up to arena_bytes.
+struct RegionBytes {
+  Bytes weights = 0;
+  Bytes state = 0;
+  Bytes io = 0;
+  Bytes activations = 0;  // the span up to its highest activation
+  Bytes workspace = 0;    // what scratch adds above that
+
+  Bytes span() const { return activations + workspace; }
+  Bytes total() const { return weights + state + io + span(); }
+  friend bool operator==(const RegionBytes&, const RegionBytes&) = default;
+};
+
+struct Plan {
+  std::string graph_name;
+  uint64_t fingerprint = 0;  // of the graph's text: Fingerprint(graph)
+  Bytes alignment = 0;       // of every slot
+  std::vector<PlannedBuffer> buffers;
+  std::vector<int32_t> buffer_of;     // per value; a view has its root's
+  std::vector<int32_t> workspace_of;  // per node; -1 where there is none
+  RegionBytes regions;
+
+  // The figures of design: all in bytes, padding to the alignment included.
+  Bytes lower_bound = 0;        // reserved regions + the largest live sum
+  Bytes no_reuse = 0;           // every non-view value in a slot of its own
+  Bytes caching_allocator = 0;  // simulated on the same schedule
+  Time peak_time = 0;           // where the lower bound is reached
+  int views = 0;
+  int in_place = 0;
+  std::string packer;  // the order that won: "greedy:size"
+  std::string order = "given";
+  bool optimal = false;  // arena_bytes() == lower_bound
+
+  Bytes arena_bytes() const { return regions.total(); }
+  Bytes saved() const { return no_reuse - arena_bytes(); }
+  /// Distance of a region's base, a buffer's first byte, from the arena's.
+  Bytes RegionBase(Region region) const;
+  Bytes AddressOf(const PlannedBuffer& buffer) const {
+    return RegionBase(buffer.region) + buffer.offset;
+  }
+};
+
+/// Buffers alive at `time`, largest first, ties by position.
+std::vector<int32_t> LiveAt(const Plan& plan, Time time);
+
+/// A hash of everything a plan depends on in `graph` (FNV-1a of its text form).
+uint64_t Fingerprint(const Graph& graph);
+
+/// Error kInvalidArgument unless `plan` was made for `graph`.
+Status CheckPlanIsFor(const Plan& plan, const Graph& graph);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_PLAN_H_

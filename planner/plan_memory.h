@@ -1,0 +1,42 @@
+#ifndef STOWAGE_PLANNER_PLAN_MEMORY_H_
+#define STOWAGE_PLANNER_PLAN_MEMORY_H_
+
+// The planner's door: a graph in, a place for every byte out, or the reason why
+// the budget cannot hold it.
+//
+//   Result<Plan> plan = PlanMemory(step, {.budget = 64 << 20});
+//   if (!plan.ok()) Print(plan.error().message);  // names the peak and its
+//   buffers
+
+#include <optional>
+
+#include "base/result.h"
+#include "planner/packer.h"
+#include "planner/plan.h"
+#include "planner/weight_layout.h"
+
+namespace stowage {
+
+inline constexpr Bytes kDefaultAlignment = 256;
+
+struct PlanOptions {
+  std::optional<Bytes> budget;          // the most bytes the arena may take
+  Bytes alignment = kDefaultAlignment;  // of every slot; a power of two
+  const WeightLayout* weights =
+      nullptr;  // given by another plan, or decided here
+  Packer packer = Packer::kGreedy;
+  bool in_place = true;
+  WorkspaceFn workspace;  // Backend::Workspace of the backend that will run it
+};
+
+/// Plans `graph`. The reserved regions come first, then activations and scratch
+/// are packed around them. Errors: kBudgetTooSmall, naming the budget, the
+/// need, the peak's node, the largest live buffers and the smallest budget that
+/// works; kInvalidArgument for a param or state that the weight layout lacks or
+/// holds with another type, an alignment that is no power of two, sums beyond
+/// 64 bits. Deterministic: same graph and options, same plan, byte for byte.
+Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options = {});
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_PLAN_MEMORY_H_

@@ -1,0 +1,50 @@
+#ifndef STOWAGE_RUNTIME_PROGRAM_H_
+#define STOWAGE_RUNTIME_PROGRAM_H_
+
+// A graph and its plan, resolved to a flat list of launches with final
+// addresses. Views are gone: they live on as strides and offsets of operands.
+//
+//   Result<Program> program = Program::Resolve(graph, plan, arena);
+//   program->launches();  // run them in order
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+#include "runtime/kernel.h"
+
+namespace stowage {
+
+class Program {
+ public:
+  /// Resolves `plan` over the bytes at `arena` (plan.arena_bytes() of them, at
+  /// a multiple of plan.alignment; they are not touched). Error when the plan
+  /// is not for this graph. Both are copied.
+  static Result<Program> Resolve(Graph graph, Plan plan, std::byte* arena);
+
+  const Graph& graph() const { return state_->graph; }
+  const Plan& plan() const { return state_->plan; }
+  std::span<const Launch> launches() const { return state_->launches; }
+  /// Where a value lies.
+  const TensorView& view(ValueId id) const {
+    return state_->views[static_cast<size_t>(id)];
+  }
+
+ private:
+  struct State {  // behind a pointer, so that spans survive moves
+    Graph graph;
+    Plan plan;
+    std::vector<TensorView> views;     // per value
+    std::vector<TensorView> operands;  // of all launches, inputs then outputs
+    std::vector<Launch> launches;
+  };
+  explicit Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_RUNTIME_PROGRAM_H_

@@ -1,0 +1,150 @@
+#ifndef STOWAGE_RUNTIME_SESSION_H_
+#define STOWAGE_RUNTIME_SESSION_H_
+
+// Programs at work in one arena.
+//
+// A session holds the arena (the caller's bytes, or one aligned block that it
+// allocates once) and one or more programs over the same weights: train, eval,
+// generate. The arena is as large as the largest of their plans. Weights and
+// states are shared; inputs, activations and outputs of one program last until
+// another program steps, and a step whose inputs have been lost that way is
+// refused, not run on garbage.
+//
+//   Result<Session> session = Session::Create({{"train", step, plan}},
+//   backend); session->Initialize(/*seed=*/1); Runner& train =
+//   session->program("train"); train.Write("x", images);  train.Write("y",
+//   labels);  train.Write("lr", 1e-3f); train.Step(); float loss =
+//   train.ReadScalar("loss");
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+#include "runtime/backend.h"
+#include "runtime/program.h"
+
+namespace stowage {
+
+struct SessionProgram {
+  std::string name;
+  Graph graph;
+  Plan plan;
+};
+
+struct SessionOptions {
+  /// Bytes to use as the arena; empty: the session allocates them. Must be at
+  /// least as large as the largest plan, aligned, and outlive the session.
+  std::span<std::byte> arena;
+  /// Fills the arena with 0xFF (NaN) first and every slot again at its death: a
+  /// run that reads dead bytes shows it. For tests; slow.
+  bool poison = false;
+};
+
+class Session;
+
+/// One program of a session. Belongs to its session and moves with it.
+class Runner {
+ public:
+  /// Copies `data` to the input, saved value, param or state called `name`.
+  /// Errors: no such leaf, or `data` is not of its type and exact size.
+  template <typename T>
+  Status Write(std::string_view name, std::span<const T> data) {
+    return WriteBytes(name, DTypeOf<T>(), std::as_bytes(data));
+  }
+  template <typename T>
+  Status Write(std::string_view name, const std::vector<T>& data) {
+    return Write(name, std::span<const T>(data));
+  }
+  /// A scalar.
+  template <typename T>
+  requires std::is_arithmetic_v<T> Status Write(std::string_view name,
+                                                T value) {
+    return Write(name, std::span<const T>(&value, 1));
+  }
+  Status WriteBytes(std::string_view name, DType dtype,
+                    std::span<const std::byte> data);
+
+  /// One step. Allocates nothing, throws nothing. Inputs keep their content
+  /// from step to step, until another program of the session steps.
+  StepCode Step() noexcept;
+
+  /// What went wrong in the last step, as an error naming the node or input.
+  Error Explain(StepCode code) const;
+
+  /// Copies an output, input, param or state to `data`. Errors: no such value,
+  /// wrong type or size, or a value that is dead by the end of the step.
+  template <typename T>
+  Status Read(std::string_view name, std::span<T> data) const {
+    return ReadBytes(name, DTypeOf<T>(), std::as_writable_bytes(data));
+  }
+  template <typename T>
+  Status Read(std::string_view name, std::vector<T>* data) const {
+    return Read(name, std::span<T>(*data));
+  }
+  Status ReadBytes(std::string_view name, DType dtype,
+                   std::span<std::byte> data) const;
+  /// A scalar output of type f32: the loss. Error as Read.
+  Result<float> ReadScalar(std::string_view name) const;
+
+  const std::string& name() const;
+  const Graph& graph() const;
+  const Plan& plan() const;
+
+ private:
+  friend class Session;
+  struct State;
+  explicit Runner(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+
+ public:
+  Runner(Runner&&) noexcept;
+  Runner& operator=(Runner&&) noexcept;
+  ~Runner();
+};
+
+class Session {
+ public:
+  /// Binds `programs` over one arena. Errors: no programs, two of one name, a
+  /// plan that is not for its graph or breaks a law (ValidatePlan), programs
+  /// that disagree on where a weight or state lies, an op the backend lacks, a
+  /// plan made without this backend's scratch, an arena that is too small or
+  /// misaligned, or memory that cannot be had. `backend` must outlive the
+  /// session.
+  static Result<Session> Create(std::vector<SessionProgram> programs,
+                                Backend& backend,
+                                const SessionOptions& options = {});
+
+  /// Fills params and states as their Init says. Each element is a function of
+  /// seed, the value's name and its index alone (Philox), so a param starts
+  /// equal in every program, layout and backend.
+  void Initialize(uint64_t seed);
+
+  /// The program called `name`; null when there is none.
+  Runner* Find(std::string_view name);
+  /// The first program.
+  Runner& front();
+
+  /// Bytes of the arena in use: the largest plan's. What was allocated,
+  /// exactly, when the session allocated it.
+  Bytes arena_bytes() const;
+  Backend& backend() const;
+
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_RUNTIME_SESSION_H_
