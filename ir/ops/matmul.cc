@@ -1,0 +1,80 @@
+// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all.
+
+#include "base/strings.h"
+#include "ir/op_def.h"
+#include "ir/ops/shape_rules.h"
+
+namespace stowage::op_defs {
+namespace {
+
+bool Transposed(const OpArgs& args, int i) {
+  return args.attrs.Int(i == 0 ? "transpose_a" : "transpose_b") == 1;
+}
+
+// Rows and columns of operand i as it enters the product.
+int64_t Rows(const OpArgs& args, int i) {
+  const Shape& shape = args.shape(i);
+  return shape[shape.rank() - (Transposed(args, i) ? 1 : 2)];
+}
+int64_t Columns(const OpArgs& args, int i) {
+  const Shape& shape = args.shape(i);
+  return shape[shape.rank() - (Transposed(args, i) ? 2 : 1)];
+}
+
+Shape Batch(const Shape& shape) {
+  return Shape(shape.span().first(static_cast<size_t>(shape.rank() - 2)));
+}
+
+TypesResult InferMatMul(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_a", AttrKind::kFlag},
+                                            {"transpose_b", AttrKind::kFlag}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "a", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "a", 1, "b"));
+  STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "a", 2));
+  STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 1, "b", 2));
+  const auto both = [&args] {
+    return StrCat(Operand(args, 0, "a"), ", ", Operand(args, 1, "b"));
+  };
+  if (Columns(args, 0) != Rows(args, 1)) {
+    const char* of_a = Transposed(args, 0) ? "last but one" : "last";
+    const char* of_b = Transposed(args, 1)         ? "last"
+                       : args.shape(1).rank() == 2 ? "first"
+                                                   : "last but one";
+    return args.Fail(StrCat("inner sizes differ: ", both(), "; a's ", of_a,
+                            " must equal b's ", of_b));
+  }
+  TensorType result = {args.type(0).dtype, Batch(args.shape(0))};
+  if (args.shape(1).rank() > 2 && Batch(args.shape(1)) != result.shape) {
+    return args.Fail(StrCat("leading dimensions differ: ", both(),
+                            "; they must be equal, or b a single matrix"));
+  }
+  result.shape.push_back(Rows(args, 0));
+  result.shape.push_back(Columns(args, 1));
+  return Typed(args, {result});
+}
+
+double MatMulFlops(const OpArgs& args, std::span<const TensorType> results) {
+  return 2 * Elements(results[0]) * static_cast<double>(Columns(args, 0));
+}
+
+// A matrix whose rows, or whose columns, are contiguous and do not overlap.
+bool AcceptsMatMul(const OpArgs& args, int i, const Strides& strides) {
+  const Shape& shape = args.shape(i);
+  const int row = shape.rank() - 2;
+  const int column = shape.rank() - 1;
+  const bool row_major = strides[column] == 1 &&
+                         (shape[row] == 1 || strides[row] >= shape[column]);
+  const bool column_major =
+      strides[row] == 1 &&
+      (shape[column] == 1 || strides[column] >= shape[row]);
+  return row_major || column_major;
+}
+
+}  // namespace
+
+constinit const OpDef MatMul = {.num_inputs = 2,
+                                .infer = InferMatMul,
+                                .flops = MatMulFlops,
+                                .accepts = AcceptsMatMul};
+
+}  // namespace stowage::op_defs

@@ -1,0 +1,85 @@
+// reduce_sum, reduce_mean, reduce_max, sum_squares, arg_max.
+
+#include <limits>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/op_def.h"
+#include "ir/ops/shape_rules.h"
+
+namespace stowage::op_defs {
+namespace {
+
+// Distinct axes of operand 0, in increasing order; none only for a scalar.
+Status CheckAxes(const OpArgs& args) {
+  const int rank = args.shape(0).rank();
+  const std::vector<int64_t>& axes = args.attrs.Ints("axes");
+  bool good = axes.empty() == (rank == 0);
+  std::string text;
+  int64_t last = -1;
+  for (const int64_t axis : axes) {
+    good &= axis > last && axis < rank;
+    last = axis;
+    text += StrCat(text.empty() ? "" : ", ", axis);
+  }
+  if (good) return {};
+  return args.Fail(
+      StrCat("axes (", text, ") do not suit ", Operand(args, 0, "x"),
+             rank == 0 ? std::string("; expected none")
+                       : StrCat("; expected distinct axes from 0 to ", rank - 1,
+                                " in increasing order")));
+}
+
+template <DTypes kTypes>
+TypesResult InferReduce(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckAttrs(args, {{"axes", AttrKind::kInts}, {"keep", AttrKind::kFlag}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", kTypes));
+  STOWAGE_RETURN_IF_ERROR(CheckAxes(args));
+  const bool keep = args.attrs.Int("keep") == 1;
+  TensorType result = {args.type(0).dtype, {}};
+  const std::vector<int64_t>& axes = args.attrs.Ints("axes");
+  auto next = axes.begin();
+  for (int i = 0; i < args.shape(0).rank(); ++i) {
+    if (next == axes.end() || *next != i) {
+      result.shape.push_back(args.shape(0)[i]);
+      continue;
+    }
+    ++next;
+    if (keep) result.shape.push_back(1);
+  }
+  return Typed(args, {result});
+}
+
+TypesResult InferSumSquares(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kFloat));
+  return Typed(args, {TensorType{StatisticsType(args.type(0).dtype), {}}});
+}
+
+TypesResult InferArgMax(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "x", DTypes::kNumeric));
+  STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "x", 1));
+  const Shape& shape = args.shape(0);
+  if (shape.back() > std::numeric_limits<int32_t>::max()) {
+    return args.Fail(StrCat(Operand(args, 0, "x"),
+                            "; an i32 index cannot count its last dimension"));
+  }
+  return Typed(args, {TensorType{DType::kI32, LeadingDims(shape)}});
+}
+
+constexpr OpDef ReduceDef(OpDef::InferFn infer) {
+  return {.infer = infer, .flops = FlopsPerOperandElement<1>};
+}
+
+}  // namespace
+
+constinit const OpDef ReduceSum = ReduceDef(InferReduce<DTypes::kNumeric>);
+constinit const OpDef ReduceMean = ReduceDef(InferReduce<DTypes::kFloat>);
+constinit const OpDef ReduceMax = ReduceDef(InferReduce<DTypes::kNumeric>);
+constinit const OpDef SumSquares = {.infer = InferSumSquares,
+                                    .flops = FlopsPerOperandElement<2>};
+constinit const OpDef ArgMax = ReduceDef(InferArgMax);
+
+}  // namespace stowage::op_defs
