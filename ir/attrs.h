@@ -44,7 +44,9 @@ class Attrs {
   const std::string& Data(std::string_view name) const;
 
   const std::vector<Entry>& entries() const { return entries_; }
-  friend bool operator==(const Attrs&, const Attrs&) = default;
+  /// The same names and values in the same order. Reals compare by their bits:
+  /// NaN equals itself, and -0 is not 0.
+  friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:
   std::vector<Entry> entries_;

@@ -33,8 +33,9 @@ Value GraphBuilder::Fail(Error error) {
 }
 
 Value GraphBuilder::Fail(std::string_view message, SourceLoc loc) {
-  return Fail(Error{ErrorCode::kInvalidArgument,
-                    StrCat(message, " (at ", loc.file, ":", loc.line, ")")});
+  std::string text(message);
+  if (loc.line > 0) text += StrCat(" (at ", loc.file, ":", loc.line, ")");
+  return Fail(Error{ErrorCode::kInvalidArgument, std::move(text)});
 }
 
 bool GraphBuilder::NameIsFree(std::string_view name) const {
@@ -155,6 +156,20 @@ Value GraphBuilder::Name(std::string_view name, Value value, SourceLoc loc) {
 
 std::vector<Value> GraphBuilder::Emit(OpKind op, std::span<const Value> inputs,
                                       Attrs attrs, SourceLoc loc) {
+  return EmitImpl(op, inputs, std::move(attrs), std::nullopt, loc);
+}
+
+std::vector<Value> GraphBuilder::EmitNamed(OpKind op,
+                                           std::span<const Value> inputs,
+                                           Attrs attrs,
+                                           std::span<const std::string> names,
+                                           SourceLoc loc) {
+  return EmitImpl(op, inputs, std::move(attrs), names, loc);
+}
+
+std::vector<Value> GraphBuilder::EmitImpl(
+    OpKind op, std::span<const Value> inputs, Attrs attrs,
+    std::optional<std::span<const std::string>> names, SourceLoc loc) {
   const auto fail = [&](std::string_view message) {
     Fail(StrCat("[", OpName(op), "] ", message), loc);
     return std::vector<Value>(kMaxResults, Value(this, -1));
@@ -185,14 +200,24 @@ std::vector<Value> GraphBuilder::Emit(OpKind op, std::span<const Value> inputs,
     Fail(types.error().message, loc);
     return std::vector<Value>(kMaxResults, Value(this, -1));
   }
+  if (names && names->size() != types->size()) {
+    return fail(StrCat("gives ", types->size(), " results, was given ",
+                       names->size(), " names"));
+  }
   std::vector<Value> results;
   for (size_t r = 0; r < types->size(); ++r) {
+    const std::string name = names ? (*names)[r] : FreshName(OpName(op));
+    if (name.empty() || !NameIsFree(name)) {
+      return fail(StrCat("the name ", Quoted(name), " for result ", r,
+                         " is empty or taken in graph ", Quoted(graph_.name()),
+                         "; names must be unique"));
+    }
     const int result = static_cast<int>(r);
     Role role = Role::kActivation;
     if (op == OpKind::kConstant) role = Role::kConstant;
     if (result < def.updates) role = graph_.value(node.inputs[r]).role;
     const ValueId id =
-        Add(ValueInfo{.name = FreshName(OpName(op)),
+        Add(ValueInfo{.name = name,
                       .type = (*types)[r],
                       .role = role,
                       .producer = static_cast<NodeId>(graph_.nodes_.size()),

@@ -81,13 +81,19 @@ class GraphBuilder {
   /// Returns its results, all inert when anything was wrong.
   std::vector<Value> Emit(OpKind op, std::span<const Value> inputs, Attrs attrs,
                           SourceLoc loc = SourceLoc::Current());
+  /// Emit, with a name for every result instead of fresh ones; as many names as
+  /// the op has results, all new in this graph.
+  std::vector<Value> EmitNamed(OpKind op, std::span<const Value> inputs,
+                               Attrs attrs, std::span<const std::string> names,
+                               SourceLoc loc = SourceLoc::Current());
 
   /// What later nodes are marked as (Node::phase, Node::origin): passes set it.
   void SetOrigin(Phase phase, std::string_view origin);
   void SetRole(Value value, Role role);
 
   /// Records an error if none is recorded yet; returns an inert value. For
-  /// functions over the IR (nn/) that check their own arguments.
+  /// functions over the IR (nn/) that check their own arguments. A SourceLoc{}
+  /// adds no place to the message.
   Value Fail(std::string_view message, SourceLoc loc);
   Value Fail(Error error);
 
@@ -106,6 +112,10 @@ class GraphBuilder {
   friend class Value;
   Value Leaf(Role role, std::string_view name, DType dtype, const Shape& shape,
              Init init, SourceLoc loc);
+  std::vector<Value> EmitImpl(OpKind op, std::span<const Value> inputs,
+                              Attrs attrs,
+                              std::optional<std::span<const std::string>> names,
+                              SourceLoc loc);
   ValueId Add(ValueInfo info);
   bool NameIsFree(std::string_view name) const;
   std::string FreshName(std::string_view stem);

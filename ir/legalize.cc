@@ -78,9 +78,15 @@ Graph Legalize(Graph graph) {
 
   std::vector<Node> nodes;
   std::unordered_map<ValueId, ValueId> copies;  // value -> its contiguous copy
+  // Old ids in their new order: values stand in the order of their producers,
+  // so a copy's result goes before the results of its first reader.
+  std::vector<ValueId> order;
+  const ValueId old_count = graph.num_values();
+  ValueId moved = 0;
   size_t next = 0;
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
     Node& node = graph.nodes_[static_cast<size_t>(n)];
+    while (moved < node.results.front()) order.push_back(moved++);
     for (; next < operands.size() && operands[next].node == n; ++next) {
       const ValueId source = operands[next].value;
       const auto [entry, is_new] =
@@ -94,6 +100,7 @@ Graph Legalize(Graph graph) {
              ++i) {
           info.name = StrCat(graph.value(source).name, ".contiguous", i);
         }
+        order.push_back(entry->second);
         graph.values_.push_back(std::move(info));
         nodes.push_back(Node{.op = OpKind::kCopy,
                              .inputs = {source},
@@ -106,6 +113,24 @@ Graph Legalize(Graph graph) {
     }
     nodes.push_back(std::move(node));
   }
+  while (moved < old_count) order.push_back(moved++);
+
+  std::vector<ValueId> new_ids(order.size());
+  std::vector<ValueInfo> values;
+  for (const ValueId old : order) {
+    new_ids[static_cast<size_t>(old)] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(graph.values_[static_cast<size_t>(old)]));
+  }
+  const auto renumber = [&](ValueId& id) {
+    id = new_ids[static_cast<size_t>(id)];
+  };
+  for (Node& node : nodes) {
+    for (ValueId& id : node.inputs) renumber(id);
+    for (ValueId& id : node.results) renumber(id);
+  }
+  for (GraphOutput& output : graph.outputs_) renumber(output.value);
+  for (auto& [name, id] : graph.by_name_) renumber(id);
+  graph.values_ = std::move(values);
   graph.nodes_ = std::move(nodes);
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
     for (const ValueId result : graph.node(n).results) {

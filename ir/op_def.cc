@@ -14,15 +14,6 @@ Error OpArgs::Fail(std::string_view message) const {
                StrCat("[", OpName(op), "] ", message)};
 }
 
-const OpDef& GetOpDef(OpKind op) {
-  static constexpr std::array<const OpDef*, kNumOps> kDefs = {
-#define STOWAGE_OP(kind, name) &op_defs::kind,
-#include "ir/ops.def"
-#undef STOWAGE_OP
-  };
-  return *kDefs[static_cast<size_t>(op)];
-}
-
 bool AcceptAnyStrides(const OpArgs&, int, const Strides&) { return true; }
 
 }  // namespace stowage

@@ -2,7 +2,8 @@
 #define STOWAGE_IR_TEXT_H_
 
 // The text form of a graph, for goldens, bug reports and plan files. What is
-// printed parses back to an equal graph (ir/graph.h, Equal).
+// printed parses back to an equal graph (ir/graph.h, Equal). One statement a
+// line, values before their uses:
 //
 //   stowage-ir 1
 //   graph "mlp" {
@@ -10,8 +11,16 @@
 //     w: f32(64, 10) = param {init=normal(0.02)}
 //     logits: f32(32, 10) = matmul(x, w) {transpose_a=0, transpose_b=0}
 //     ...
+//     dh: f32(32, 64) gradient = matmul(dlogits, w) {...} @backward("logits")
 //     output "loss" = loss
 //   }
+//
+// A name with characters outside letters, digits and _.:/- is quoted, with the
+// escapes \" \\ \n \x1f. The role of a result stands after its type where it is
+// not the usual one (activation; output if an output line names it; constant of
+// `constant`; the leaf's of an update). Attributes are integers, reals (always
+// with a point or an exponent, or inf or nan), element types, [1, 2] lists and
+// 0x00ff bytes.
 
 #include <string>
 #include <string_view>
@@ -21,13 +30,13 @@
 
 namespace stowage {
 
+/// `graph` in the text form above. Linear in the text.
 std::string ToText(const Graph& graph);
 
-/// Parses the text form, verifies and legalizes. Errors carry line and column.
+/// Parses the text form, verifies and legalizes; no text makes it abort. Errors
+/// carry line and column (in bytes, both from 1):
+/// `[ir] line 7, column 12: there is no op "matmull"`.
 Result<Graph> ParseGraph(std::string_view text);
-
-/// Graphviz: values as edges, nodes as boxes coloured by phase, views dashed.
-std::string ToDot(const Graph& graph);
 
 }  // namespace stowage
 

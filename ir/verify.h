@@ -1,9 +1,17 @@
 #ifndef STOWAGE_IR_VERIFY_H_
 #define STOWAGE_IR_VERIFY_H_
 
-// Re-derives everything a graph claims: inputs precede uses, every result type
-// follows from its operands, names are unique, updates write in place of params
-// or states and nothing reads the old content afterwards.
+// Re-derives everything a graph claims: inputs precede uses, values stand in
+// the order of their producers, every result type follows from its operands,
+// names are unique, roles fit, kernels can take the strides they will see,
+// updates write in place of whole params or states, once each, and nothing
+// reads the old content afterwards.
+//
+//   STOWAGE_RETURN_IF_ERROR(Verify(graph));
+//
+// Builders, passes and the parser call it on what they make. A model that
+// updates a value it goes on to read is a user's error and is found here; the
+// other claims can fail only through a bug in a pass.
 
 #include "base/result.h"
 #include "ir/graph.h"

@@ -1,0 +1,25 @@
+#ifndef STOWAGE_IR_IR_H_
+#define STOWAGE_IR_IR_H_
+
+// The room's facade: graphs, how they are built, checked, printed and read.
+//
+//   GraphBuilder g("mlp");
+//   ...
+//   Result<Graph> graph = g.Finish();
+//   std::string text = ToText(*graph);
+
+#include "ir/attrs.h"
+#include "ir/builder.h"
+#include "ir/dot.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/legalize.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+
+#endif  // STOWAGE_IR_IR_H_

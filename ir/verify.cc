@@ -1,0 +1,297 @@
+#include "ir/verify.h"
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/layout.h"
+#include "ir/legalize.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+template <typename... Args>
+Error Fail(const Args&... args) {
+  return Error{ErrorCode::kInvalidArgument, StrCat("[ir] ", args...)};
+}
+
+bool IsLeafRole(Role role) {
+  return role == Role::kParam || role == Role::kInput || role == Role::kSaved ||
+         role == Role::kState;
+}
+
+// `node 3 (relu "h")`, also of nodes whose results are wrong.
+std::string NodeLabel(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  std::string label = StrCat("node ", id, " (", OpName(node.op));
+  if (!node.results.empty() && node.results[0] >= 0 &&
+      node.results[0] < graph.num_values()) {
+    label += StrCat(" ", Quoted(graph.value(node.results[0]).name));
+  }
+  return label + ")";
+}
+
+Status VerifyNames(const Graph& graph) {
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const std::string& name = graph.value(id).name;
+    if (name.empty()) return Fail("value ", id, " has no name");
+    const std::optional<ValueId> found = graph.Find(name);
+    if (!found) {
+      return Fail("value ", id, " ", Quoted(name), " is not found by its name");
+    }
+    if (*found != id) {
+      return Fail("the name ", Quoted(name), " means value ", id, " and value ",
+                  *found, "; names must be unique");
+    }
+  }
+  return {};
+}
+
+Status VerifyLeaf(const ValueInfo& leaf) {
+  if (!IsLeafRole(leaf.role)) {
+    return Fail("leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
+                "; a leaf is a param, input, saved or state");
+  }
+  const Shape& shape = leaf.type.shape;
+  if (shape.rank() > kMaxRank) {
+    return Fail("leaf ", Quoted(leaf.name), " has rank ", shape.rank(),
+                "; at most ", kMaxRank, " is supported");
+  }
+  const std::optional<int64_t> elements = shape.CheckedNumElements();
+  if (!elements || !CheckedMul(*elements, SizeOf(leaf.type.dtype))) {
+    return Fail("leaf ", Quoted(leaf.name), " has shape ", shape.ToString(),
+                "; every dimension must be at least 1 and the bytes must fit "
+                "64 bits");
+  }
+  if (!std::isfinite(leaf.init.scale) || leaf.init.scale < 0) {
+    return Fail("the init of ", Quoted(leaf.name), " has scale ",
+                leaf.init.scale, "; expected a finite number of at least 0");
+  }
+  return {};
+}
+
+// Operands come earlier, results point back, types follow from the op's rule.
+// `next` is the first value that no earlier node or leaf accounts for.
+Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
+  const Node& node = graph.node(id);
+  const OpDef& def = GetOpDef(node.op);
+  if (node.results.empty()) {
+    return Fail(NodeLabel(graph, id), " has no results");
+  }
+  while (*next < graph.num_values() && graph.value(*next).is_leaf()) ++*next;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId input = node.inputs[i];
+    if (input < 0 || input >= graph.num_values()) {
+      return Fail(NodeLabel(graph, id), " reads value ", input,
+                  "; the graph has ", graph.num_values(), " values");
+    }
+    const ValueInfo& info = graph.value(input);
+    if (info.producer >= id) {
+      return Fail(NodeLabel(graph, id), " reads ", Quoted(info.name),
+                  " before node ", info.producer, " makes it");
+    }
+  }
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const ValueId result = node.results[r];
+    if (result != *next) {
+      return Fail(NodeLabel(graph, id), " has value ", result, " as result ", r,
+                  "; values stand in the order of their producers, here comes ",
+                  *next);
+    }
+    const ValueInfo& info = graph.value(result);
+    if (info.producer != id || info.result != static_cast<int>(r)) {
+      return Fail(Quoted(info.name), " is said to be result ", info.result,
+                  " of node ", info.producer, "; it is result ", r, " of ",
+                  NodeLabel(graph, id));
+    }
+    ++*next;
+  }
+  if (def.num_inputs != kAnyNumber &&
+      def.num_inputs != static_cast<int>(node.inputs.size())) {
+    return Fail(NodeLabel(graph, id), " has ", node.inputs.size(),
+                " operands; ", OpName(node.op), " takes ", def.num_inputs);
+  }
+  OpArgsStorage storage;
+  const Result<std::vector<TensorType>> types =
+      def.infer(MakeOpArgs(graph, node, &storage));
+  if (!types.ok()) {
+    return Fail(NodeLabel(graph, id), ": ", types.error().message);
+  }
+  if (types->size() != node.results.size()) {
+    return Fail(NodeLabel(graph, id), " has ", node.results.size(),
+                " results; its operands give ", types->size());
+  }
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const ValueInfo& info = graph.value(node.results[r]);
+    if (info.type != (*types)[r]) {
+      return Fail(Quoted(info.name), " is said to be ", info.type.ToString(),
+                  "; ", NodeLabel(graph, id), " makes it ",
+                  (*types)[r].ToString());
+    }
+    if (static_cast<int>(r) < def.updates) {
+      const ValueInfo& old = graph.value(node.inputs[r]);
+      if (info.role != old.role) {
+        return Fail(Quoted(info.name), " has role ", RoleName(info.role),
+                    "; it is the new content of ", Quoted(old.name),
+                    ", whose role is ", RoleName(old.role));
+      }
+    } else if (IsLeafRole(info.role)) {
+      return Fail(Quoted(info.name), " has role ", RoleName(info.role),
+                  " and is a result of ", NodeLabel(graph, id),
+                  "; only leaves and their updates have that role");
+    } else if (info.role == Role::kConstant && node.op != OpKind::kConstant) {
+      return Fail(Quoted(info.name), " has role constant and is a result of ",
+                  NodeLabel(graph, id), "; only results of constant have it");
+    }
+  }
+  return {};
+}
+
+Status VerifyOutputs(const Graph& graph) {
+  std::unordered_set<std::string> names;
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const auto& [name, value] = graph.outputs()[i];
+    if (value < 0 || value >= graph.num_values()) {
+      return Fail("output ", Quoted(name), " is value ", value,
+                  "; the graph has ", graph.num_values(), " values");
+    }
+    if (name.empty()) return Fail("output ", i, " has no name");
+    if (!names.insert(name).second) {
+      return Fail("two outputs are called ", Quoted(name));
+    }
+    const std::optional<ValueId> found = graph.Find(name);
+    if (found != value) {
+      return Fail("the name of output ", Quoted(name), " of value ", value,
+                  " means ", found ? StrCat("value ", *found) : "nothing",
+                  "; an output's name is its value's or its own");
+    }
+  }
+  return {};
+}
+
+// Whether params and states are written in place and never read as they were.
+class UpdateVerifier {
+ public:
+  explicit UpdateVerifier(const Graph& graph)
+      : graph_(graph),
+        layouts_(ComputeLayouts(graph)),
+        updater_(static_cast<size_t>(graph.num_values()), kNoNode),
+        is_new_(static_cast<size_t>(graph.num_values()), false) {}
+
+  Status Verify() {
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
+      const Node& node = graph_.node(id);
+      const OpDef& def = GetOpDef(node.op);
+      for (const ValueId input : node.inputs) {
+        if (IsGone(input)) return ReadsGone(NodeLabel(graph_, id), input);
+      }
+      for (int r = 0; r < def.updates; ++r) {
+        STOWAGE_RETURN_IF_ERROR(Update(id, static_cast<size_t>(r)));
+      }
+      // The other operands of an update must not lie where it writes.
+      for (size_t i = static_cast<size_t>(def.updates);
+           def.updates > 0 && i < node.inputs.size(); ++i) {
+        const ValueId input = node.inputs[i];
+        if (IsGone(input)) return ReadsGone(NodeLabel(graph_, id), input);
+      }
+      if (def.is_view()) {
+        for (const ValueId result : node.results) {
+          is_new_[Index(result)] = is_new_[Index(node.inputs[0])];
+        }
+      }
+    }
+    for (const GraphOutput& output : graph_.outputs()) {
+      if (IsGone(output.value)) {
+        return ReadsGone(StrCat("output ", Quoted(output.name)), output.value);
+      }
+    }
+    return {};
+  }
+
+ private:
+  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
+
+  // Whether `value` is the old content of an updated leaf, or a view of it.
+  bool IsGone(ValueId value) const {
+    return updater_[Index(layouts_[Index(value)].root)] != kNoNode &&
+           !is_new_[Index(value)];
+  }
+
+  Error ReadsGone(const std::string& reader, ValueId value) const {
+    const ValueId root = layouts_[Index(value)].root;
+    return Fail(reader, " reads ", Quoted(graph_.value(value).name),
+                ", the old content of ", Quoted(graph_.value(root).name),
+                ", which ", NodeLabel(graph_, updater_[Index(root)]),
+                " overwrites; read the update's result, or read earlier");
+  }
+
+  Status Update(NodeId id, size_t r) {
+    const ValueId target = graph_.node(id).inputs[r];
+    const ValueInfo& info = graph_.value(target);
+    if (!info.is_leaf() ||
+        (info.role != Role::kParam && info.role != Role::kState)) {
+      const std::string_view view =
+          layouts_[Index(target)].root == target ? "" : ", a view";
+      return Fail(NodeLabel(graph_, id), " writes in place of ",
+                  Quoted(info.name), ", which is ",
+                  info.is_leaf()
+                      ? StrCat("a leaf of role ", RoleName(info.role))
+                      : StrCat("a result of node ", info.producer, view),
+                  "; only a whole param or state can be updated, and once");
+    }
+    if (updater_[Index(target)] != kNoNode) {
+      return Fail(NodeLabel(graph_, id), " updates ", Quoted(info.name),
+                  " twice");
+    }
+    updater_[Index(target)] = id;
+    is_new_[Index(graph_.node(id).results[r])] = true;
+    return {};
+  }
+
+  const Graph& graph_;
+  const Layouts layouts_;
+  std::vector<NodeId> updater_;  // of each leaf
+  std::vector<bool> is_new_;     // the result of an update, or a view of it
+};
+
+}  // namespace
+
+Status Verify(const Graph& graph) {
+  STOWAGE_RETURN_IF_ERROR(VerifyNames(graph));
+  for (const ValueInfo& value : graph.values()) {
+    if (value.is_leaf()) {
+      STOWAGE_RETURN_IF_ERROR(VerifyLeaf(value));
+    } else if (value.producer < 0 || value.producer >= graph.num_nodes()) {
+      return Fail(Quoted(value.name), " is said to be a result of node ",
+                  value.producer, "; the graph has ", graph.num_nodes(),
+                  " nodes");
+    }
+  }
+  ValueId next = 0;
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    STOWAGE_RETURN_IF_ERROR(VerifyNode(graph, id, &next));
+  }
+  for (; next < graph.num_values(); ++next) {
+    const ValueInfo& value = graph.value(next);
+    if (!value.is_leaf()) {
+      return Fail(Quoted(value.name), " is said to be result ", value.result,
+                  " of ", NodeLabel(graph, value.producer),
+                  ", which does not have it");
+    }
+  }
+  STOWAGE_RETURN_IF_ERROR(VerifyOutputs(graph));
+  if (!IsLegal(graph)) {
+    return Fail("graph ", Quoted(graph.name()),
+                " has an operand whose strides its reader cannot take; "
+                "Legalize inserts the copy it needs");
+  }
+  return UpdateVerifier(graph).Verify();
+}
+
+}  // namespace stowage
