@@ -1,0 +1,76 @@
+"""Checks who includes whom, over every tracked C++ and CUDA file.
+
+BUILD visibility and the layering build enforce the directions between targets;
+this adds what they cannot see: headers of libraries that lie in the compiler's
+own search path, and rooms that must stay apart whatever a BUILD file says.
+"""
+
+import re
+import subprocess
+import sys
+
+# Room -> rooms whose headers it may include, besides its own. Rooms that are
+# not listed (tests, tools, examples, bench) may include any.
+ROOMS = {
+    "base": [],
+    "math": [],
+    "ir": ["base"],
+    "autodiff": ["base", "ir"],
+    "planner": ["base", "ir"],
+    "runtime": ["base", "ir", "planner"],
+    "cpu": ["base", "ir", "math", "runtime"],
+    "gpu": ["base", "ir", "math", "runtime"],
+    "nn": ["base", "ir"],
+    "report": ["base", "ir", "planner"],
+}
+
+# Headers of a library -> directories whose files may include them.
+LIBRARIES = {
+    r"cuda.*|cu(blas|rand|dnn|fft)\w*\.h|cooperative_groups.*|mma\.h|nv(tx3|ml|rtc).*|"
+    r"(device_functions|device_launch_parameters|vector_types)\.h":
+        ["gpu", "tests/gpu"],
+    r"(unsupported/)?Eigen/.*": ["cpu", "tests", "bench"],
+    r"nlohmann/.*": ["report", "tools", "tests", "bench", "examples"],
+    r"CLI/.*": ["tools", "bench", "examples"],
+    r"doctest/.*": ["tests"],
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+
+
+def within(path, directories):
+    return any(path.startswith(directory + "/") for directory in directories)
+
+
+def complaints(path, text):
+    room = path.split("/")[0]
+    for header in INCLUDE.findall(text):
+        target = header.split("/")[0]
+        if room in ROOMS and "/" in header and target != room:
+            known = target in ROOMS or target in (
+                "bench", "examples", "tests", "tools")
+            if known and target not in ROOMS[room]:
+                allowed = ", ".join(ROOMS[room]) or "no other room"
+                yield f'{path}: includes "{header}"; {room}/ may include {allowed}'
+        for library, directories in LIBRARIES.items():
+            if re.fullmatch(library, header) and not within(path, directories):
+                yield (f"{path}: includes <{header}>, which only "
+                       f"{', '.join(directories)} may")
+    if re.search(r"\.cuh?$", path) and not within(path, ["gpu", "tests/gpu"]):
+        yield f"{path}: CUDA source outside gpu/"
+
+
+def main():
+    files = subprocess.run(
+        ["git", "ls-files", "*.h", "*.inc", "*.def", "*.cc", "*.cu", "*.cuh"],
+        check=True, capture_output=True, text=True).stdout.split("\n")
+    found = []
+    for path in filter(None, files):
+        with open(path, encoding="utf-8") as source:
+            found += complaints(path, source.read())
+    print("\n".join(found) if found else "directions: as designed")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

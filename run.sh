@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds the command line program and trains a small GPT on a novel inside
+# 64 MiB, weights, gradients and optimizer state included. Further arguments go
+# to `stowage train`; ./run.sh --help lists them.
+set -euo pipefail
+cd "$(dirname "$0")"
+tools/setup.sh
+bazel build //tools:stowage
+exec bazel-bin/tools/stowage train \
+  --model gpt-nano \
+  --data examples/data/pride_and_prejudice.txt \
+  --budget 64MiB \
+  "$@"

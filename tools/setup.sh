@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs what a build needs and this system lacks, from Debian's or Ubuntu's
+# own packages; does nothing, quickly, when all is there.
+#
+#   tools/setup.sh            what `bazel test //...` needs
+#   tools/setup.sh --checks   also clang and clang-format, for .ci/run
+set -euo pipefail
+
+missing=()
+
+# need PACKAGE FILE...: the package, unless one of the files exists.
+need() {
+  local package=$1 file
+  shift
+  for file in "$@"; do
+    [[ -e $file ]] && return
+  done
+  missing+=("$package")
+}
+
+# need_command PACKAGE COMMAND...: the package, unless a command is there.
+need_command() {
+  local package=$1 command
+  shift
+  for command in "$@"; do
+    command -v "$command" >/dev/null && return
+  done
+  missing+=("$package")
+}
+
+need_command bazel-bootstrap bazel
+need_command g++ g++
+need_command python3 python3
+need libeigen3-dev /usr/{,local/}include/eigen3/Eigen/Core /usr/{,local/}include/Eigen/Core
+need doctest-dev /usr/{,local/}include/doctest/doctest.h
+need libcli11-dev /usr/{,local/}include/CLI/CLI.hpp
+need nlohmann-json3-dev /usr/{,local/}include/nlohmann/json.hpp
+if [[ ${1-} == --checks ]]; then
+  need_command git git
+  need_command clang clang
+  need_command clang-format clang-format clang-format-14
+fi
+
+[[ ${#missing[@]} == 0 ]] && exit
+
+if ! command -v apt-get >/dev/null; then
+  echo "[setup] missing: ${missing[*]}; there is no apt-get here: install what these Debian packages hold" >&2
+  exit 1
+fi
+as_root=()
+if [[ $(id -u) != 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "[setup] missing: ${missing[*]}; as root, run: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+  [[ -t 0 ]] || as_root+=(-n)
+fi
+echo "[setup] installing ${missing[*]}" >&2
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+    -o Dpkg::Use-Pty=0 "$@" </dev/null >&2
+}
+apt update || echo "[setup] apt-get update failed; trying with the lists at hand" >&2
+apt install --no-install-recommends "${missing[@]}"
