@@ -1,0 +1,532 @@
+#include "ir/ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/strings.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+
+namespace stowage {
+namespace {
+
+using Operands = std::span<const Value>;
+
+// A braced list as a span: Of({a, b}) lives to the end of the full expression.
+Operands Of(std::initializer_list<Value> values) {
+  return Operands(values.begin(), values.size());
+}
+
+// The builder of the first operand that has one; null when none has, which
+// leaves nowhere to report to.
+GraphBuilder* BuilderOf(Operands values) {
+  for (const Value& value : values) {
+    if (value.builder() != nullptr) return value.builder();
+  }
+  return nullptr;
+}
+
+// Whether types may be looked at: every operand is alive, in one builder. Where
+// not, Emit says what is wrong, or nothing if an error is recorded already.
+bool Usable(Operands values) {
+  for (const Value& value : values) {
+    if (!value.ok() || value.builder() != values[0].builder()) return false;
+  }
+  return true;
+}
+
+// Emits one node; exactly `count` results, all inert when anything was wrong.
+std::vector<Value> EmitAll(OpKind op, Operands inputs, Attrs attrs,
+                           size_t count, SourceLoc loc) {
+  GraphBuilder* g = BuilderOf(inputs);
+  std::vector<Value> results;
+  if (g != nullptr) results = g->Emit(op, inputs, std::move(attrs), loc);
+  results.resize(count);
+  return results;
+}
+
+// Emits one node; its result 0.
+Value Emit(OpKind op, Operands inputs, Attrs attrs, SourceLoc loc) {
+  return EmitAll(op, inputs, std::move(attrs), 1, loc)[0];
+}
+
+// Precondition: `value` is alive.
+std::string Describe(Value value) {
+  return StrCat(Quoted(value.builder()->info(value).name), " is ",
+                value.type().ToString());
+}
+
+Value FailOp(OpKind op, Value operand, std::string_view message,
+             SourceLoc loc) {
+  return operand.builder()->Fail(StrCat("[", OpName(op), "] ", message), loc);
+}
+
+// A negative axis counted from the end. Axes out of range stay as they are, for
+// the op to name.
+int64_t NormalAxis(Value x, int64_t axis) {
+  if (!x.ok() || axis >= 0 || axis + x.rank() < 0) return axis;
+  return axis + x.rank();
+}
+
+// As an attribute. A rank above kMaxRank is kept, for the op to refuse.
+Axes DimsAttr(const Shape& shape) {
+  Axes dims(shape.begin(), shape.end());
+  dims.resize(static_cast<size_t>(shape.rank()), 1);
+  return dims;
+}
+
+// --- Broadcasting ---
+
+// All dimensions of `x` but the last `count`.
+Shape LeadingDims(Value x, int count) {
+  return Shape(x.shape().span().first(static_cast<size_t>(x.rank() - count)));
+}
+
+std::optional<Shape> BroadcastShape(const Shape& a, const Shape& b) {
+  const Shape& longer = a.rank() >= b.rank() ? a : b;
+  const Shape& shorter = a.rank() >= b.rank() ? b : a;
+  const int added = longer.rank() - shorter.rank();
+  Shape out = longer;
+  for (int i = 0; i < shorter.rank(); ++i) {
+    int64_t& dim = out[added + i];
+    if (dim == 1) dim = shorter[i];
+    if (shorter[i] != 1 && shorter[i] != dim) return std::nullopt;
+  }
+  return out;
+}
+
+// Whether the op takes the operands' last `axes` dimensions. Where not, it is
+// best shown the operands before any broadcasting, whose names users know.
+bool Suit(OpKind op, Operands values, int axes, const Attrs& attrs) {
+  std::vector<TensorType> types;
+  std::vector<std::string_view> names;
+  for (const Value& value : values) {
+    const auto dims = value.shape().span();
+    const size_t kept = std::min(dims.size(), static_cast<size_t>(axes));
+    types.push_back({value.dtype(), Shape(dims.last(kept))});
+    names.push_back(value.builder()->info(value).name);
+  }
+  return GetOpDef(op).infer(OpArgs{op, types, names, attrs}).ok();
+}
+
+// Puts broadcast views in front of the operands so that they have one shape.
+// `names` are the operands' words in the op's signature. False after an error.
+bool BroadcastAll(OpKind op, std::span<Value> values,
+                  std::initializer_list<const char*> names, SourceLoc loc) {
+  if (!Usable(values) || !Suit(op, values, 0, {})) return true;  // Emit reports
+  Shape shape = values[0].shape();
+  for (const Value& value : values.subspan(1)) {
+    const auto next = BroadcastShape(shape, value.shape());
+    if (!next) {
+      std::string text;
+      for (size_t i = 0; i < values.size(); ++i) {
+        text += StrCat(names.begin()[i], " ", Describe(values[i]),
+                       i + 1 < values.size() ? ", " : "");
+      }
+      FailOp(op, value,
+             StrCat("shapes do not broadcast: ", text,
+                    "; counted from the last, dimensions must be equal or 1"),
+             loc);
+      return false;
+    }
+    shape = *next;
+  }
+  for (Value& value : values) value = BroadcastTo(value, shape, loc);
+  return true;
+}
+
+Value BroadcastBinary(OpKind op, Value a, Value b, SourceLoc loc) {
+  Value operands[] = {a, b};
+  if (!BroadcastAll(op, operands, {"a", "b"}, loc)) return Value();
+  return Emit(op, operands, {}, loc);
+}
+
+// x with a scalar constant of its own type.
+Value BinaryWithScalar(OpKind op, Value x, double c, SourceLoc loc) {
+  if (!x.ok()) return x;
+  return BroadcastBinary(op, x, Fill(*x.builder(), c, x.dtype(), {}, loc), loc);
+}
+
+Value Reduce(OpKind op, Value x, const Axes& axes, bool keep, SourceLoc loc) {
+  Axes normal;
+  for (const int64_t axis : axes) normal.push_back(NormalAxis(x, axis));
+  for (int i = 0; axes.empty() && i < x.rank(); ++i) normal.push_back(i);
+  std::sort(normal.begin(), normal.end());
+  return Emit(op, Of({x}), {{"axes", normal}, {"keep", int64_t{keep}}}, loc);
+}
+
+// `op` works along the last axis: brings `axis` there and back.
+Value AlongAxis(OpKind op, Value x, int64_t axis, SourceLoc loc) {
+  if (!x.ok()) return x;
+  const int64_t normal = NormalAxis(x, axis);
+  if (normal < 0 || normal >= x.rank()) {
+    return FailOp(op, x,
+                  StrCat("axis ", axis, " is out of range: x ", Describe(x),
+                         "; expected ", -x.rank(), " to ", x.rank() - 1),
+                  loc);
+  }
+  const int64_t last = x.rank() - 1;
+  if (normal == last) return Emit(op, Of({x}), {}, loc);
+  Axes swapped;  // its own inverse
+  for (int64_t i = 0; i <= last; ++i) swapped.push_back(i);
+  std::swap(swapped[static_cast<size_t>(normal)], swapped.back());
+  const Value y = Emit(op, Of({Permute(x, swapped, loc)}), {}, loc);
+  return Permute(y, swapped, loc);
+}
+
+double AttentionScale(Value q, double scale) {
+  if (scale <= 0 && q.ok() && q.rank() == 4) {
+    return 1 / std::sqrt(static_cast<double>(q.dim(3)));
+  }
+  return scale;
+}
+
+}  // namespace
+
+// --- Creation ---
+
+Value Fill(GraphBuilder& g, double value, DType dtype, const Shape& shape,
+           SourceLoc loc) {
+  return g.Emit(
+      OpKind::kFill, {},
+      {{"dtype", dtype}, {"shape", DimsAttr(shape)}, {"value", value}}, loc)[0];
+}
+
+Value Constant(GraphBuilder& g, DType dtype, const Shape& shape,
+               std::span<const std::byte> data, SourceLoc loc) {
+  const auto* bytes = reinterpret_cast<const char*>(data.data());
+  return g.Emit(OpKind::kConstant, {},
+                {{"dtype", dtype},
+                 {"shape", DimsAttr(shape)},
+                 {"data", std::string(bytes, data.size())}},
+                loc)[0];
+}
+
+// --- Views ---
+
+Value Reshape(Value x, const Shape& shape, SourceLoc loc) {
+  Axes dims = DimsAttr(shape);
+  int64_t known = 1;  // product of the others
+  int64_t* unknown = nullptr;
+  bool determined = true;
+  for (int64_t& dim : dims) {
+    if (dim == -1) {
+      determined &= unknown == nullptr;
+      unknown = &dim;
+      continue;
+    }
+    const auto product = CheckedMul(known, dim);
+    determined &= product.has_value();
+    known = product.value_or(0);
+  }
+  if (unknown != nullptr && x.ok()) {
+    const int64_t elements = x.shape().num_elements();
+    if (!determined || known < 1 || elements % known != 0) {
+      return FailOp(
+          OpKind::kReshape, x,
+          StrCat("the -1 in ", shape.ToString(), " cannot be found: x ",
+                 Describe(x), " with ", elements,
+                 " elements; expected one -1 and others whose "
+                 "product divides that"),
+          loc);
+    }
+    *unknown = elements / known;
+  }
+  return Emit(OpKind::kReshape, Of({x}), {{"shape", std::move(dims)}}, loc);
+}
+
+Value Permute(Value x, const Axes& order, SourceLoc loc) {
+  Axes normal;
+  for (const int64_t axis : order) normal.push_back(NormalAxis(x, axis));
+  return Emit(OpKind::kPermute, Of({x}), {{"order", std::move(normal)}}, loc);
+}
+
+Value Transpose(Value x, SourceLoc loc) {
+  if (!x.ok()) return x;
+  if (x.rank() < 2) {
+    return FailOp(OpKind::kPermute, x,
+                  StrCat("nothing to transpose: x ", Describe(x),
+                         "; expected rank at least 2"),
+                  loc);
+  }
+  Axes order;
+  for (int64_t i = 0; i < x.rank(); ++i) order.push_back(i);
+  std::swap(order[order.size() - 2], order[order.size() - 1]);
+  return Permute(x, order, loc);
+}
+
+Value Slice(Value x, int64_t axis, int64_t start, int64_t end, int64_t step,
+            SourceLoc loc) {
+  return Emit(OpKind::kSlice, Of({x}),
+              {{"axis", NormalAxis(x, axis)},
+               {"start", start},
+               {"end", end},
+               {"step", step}},
+              loc);
+}
+
+std::vector<Value> Split(Value x, int64_t axis, const Axes& sizes,
+                         SourceLoc loc) {
+  return EmitAll(OpKind::kSplit, Of({x}),
+                 {{"axis", NormalAxis(x, axis)}, {"sizes", sizes}},
+                 sizes.size(), loc);
+}
+
+Value BroadcastTo(Value x, const Shape& shape, SourceLoc loc) {
+  if (x.ok() && x.shape() == shape) return x;
+  return Emit(OpKind::kBroadcast, Of({x}), {{"shape", DimsAttr(shape)}}, loc);
+}
+
+// --- Movement ---
+
+Value Copy(Value x, SourceLoc loc) {
+  return Emit(OpKind::kCopy, Of({x}), {}, loc);
+}
+
+Value Cast(Value x, DType dtype, SourceLoc loc) {
+  if (x.ok() && x.dtype() == dtype) return x;
+  return Emit(OpKind::kCast, Of({x}), {{"dtype", dtype}}, loc);
+}
+
+Value Concat(std::span<const Value> parts, int64_t axis, SourceLoc loc) {
+  const int64_t normal = parts.empty() ? axis : NormalAxis(parts[0], axis);
+  return Emit(OpKind::kConcat, parts, {{"axis", normal}}, loc);
+}
+
+Value Gather(Value table, Value indices, SourceLoc loc) {
+  return Emit(OpKind::kGather, Of({table, indices}), {}, loc);
+}
+
+Value ScatterAdd(Value base, Value indices, Value updates, SourceLoc loc) {
+  return Emit(OpKind::kScatterAdd, Of({base, indices, updates}), {}, loc);
+}
+
+// --- Elementwise ---
+
+#define STOWAGE_UNARY(Kind)                         \
+  Value Kind(Value x, SourceLoc loc) {              \
+    return Emit(OpKind::k##Kind, Of({x}), {}, loc); \
+  }
+STOWAGE_UNARY(Neg)
+STOWAGE_UNARY(Abs)
+STOWAGE_UNARY(Sign)
+STOWAGE_UNARY(Exp)
+STOWAGE_UNARY(Log)
+STOWAGE_UNARY(Sqrt)
+STOWAGE_UNARY(Rsqrt)
+STOWAGE_UNARY(Square)
+STOWAGE_UNARY(Reciprocal)
+STOWAGE_UNARY(Sin)
+STOWAGE_UNARY(Cos)
+STOWAGE_UNARY(Relu)
+STOWAGE_UNARY(Silu)
+STOWAGE_UNARY(Sigmoid)
+STOWAGE_UNARY(Tanh)
+STOWAGE_UNARY(GeluTanh)
+STOWAGE_UNARY(GeluErf)
+STOWAGE_UNARY(LogicalNot)
+#undef STOWAGE_UNARY
+
+#define STOWAGE_BINARY(Kind)                            \
+  Value Kind(Value a, Value b, SourceLoc loc) {         \
+    return BroadcastBinary(OpKind::k##Kind, a, b, loc); \
+  }
+STOWAGE_BINARY(Add)
+STOWAGE_BINARY(Sub)
+STOWAGE_BINARY(Mul)
+STOWAGE_BINARY(Div)
+STOWAGE_BINARY(Pow)
+STOWAGE_BINARY(Maximum)
+STOWAGE_BINARY(Minimum)
+STOWAGE_BINARY(Equal)
+STOWAGE_BINARY(NotEqual)
+STOWAGE_BINARY(Less)
+STOWAGE_BINARY(LessEqual)
+STOWAGE_BINARY(Greater)
+STOWAGE_BINARY(GreaterEqual)
+STOWAGE_BINARY(LogicalAnd)
+STOWAGE_BINARY(LogicalOr)
+#undef STOWAGE_BINARY
+
+#define STOWAGE_UNARY_GRAD(Kind)                             \
+  Value Kind(Value x_or_y, Value dy, SourceLoc loc) {        \
+    return Emit(OpKind::k##Kind, Of({x_or_y, dy}), {}, loc); \
+  }
+STOWAGE_UNARY_GRAD(ReluGrad)
+STOWAGE_UNARY_GRAD(SigmoidGrad)
+STOWAGE_UNARY_GRAD(TanhGrad)
+STOWAGE_UNARY_GRAD(SiluGrad)
+STOWAGE_UNARY_GRAD(GeluTanhGrad)
+STOWAGE_UNARY_GRAD(GeluErfGrad)
+#undef STOWAGE_UNARY_GRAD
+
+Value AddScalar(Value x, double c, SourceLoc loc) {
+  return BinaryWithScalar(OpKind::kAdd, x, c, loc);
+}
+
+Value MulScalar(Value x, double c, SourceLoc loc) {
+  return BinaryWithScalar(OpKind::kMul, x, c, loc);
+}
+
+Value Where(Value condition, Value a, Value b, SourceLoc loc) {
+  Value operands[] = {condition, a, b};
+  if (!BroadcastAll(OpKind::kWhere, operands, {"condition", "a", "b"}, loc)) {
+    return Value();
+  }
+  return Emit(OpKind::kWhere, operands, {}, loc);
+}
+
+Value Dropout(Value x, Value seed, Value step, double p, int64_t id,
+              SourceLoc loc) {
+  return Emit(OpKind::kDropout, Of({x, seed, step}), {{"p", p}, {"id", id}},
+              loc);
+}
+
+// --- Reductions ---
+
+Value ReduceSum(Value x, const Axes& axes, bool keep, SourceLoc loc) {
+  return Reduce(OpKind::kReduceSum, x, axes, keep, loc);
+}
+
+Value ReduceMean(Value x, const Axes& axes, bool keep, SourceLoc loc) {
+  return Reduce(OpKind::kReduceMean, x, axes, keep, loc);
+}
+
+Value ReduceMax(Value x, const Axes& axes, bool keep, SourceLoc loc) {
+  return Reduce(OpKind::kReduceMax, x, axes, keep, loc);
+}
+
+Value SumSquares(Value x, SourceLoc loc) {
+  return Emit(OpKind::kSumSquares, Of({x}), {}, loc);
+}
+
+Value ArgMax(Value x, SourceLoc loc) {
+  return Emit(OpKind::kArgMax, Of({x}), {}, loc);
+}
+
+// --- Products and layers ---
+
+Value MatMul(Value a, Value b, bool transpose_a, bool transpose_b,
+             SourceLoc loc) {
+  const Attrs attrs{{"transpose_a", int64_t{transpose_a}},
+                    {"transpose_b", int64_t{transpose_b}}};
+  // A single matrix b serves all of a as it is; otherwise leading dimensions
+  // are made equal. Where they cannot be, the op says so.
+  if (Usable(Of({a, b})) && b.rank() > 2 &&
+      Suit(OpKind::kMatMul, Of({a, b}), 2, attrs)) {
+    const auto shape = BroadcastShape(LeadingDims(a, 2), LeadingDims(b, 2));
+    for (Value* x : {&a, &b}) {
+      if (!shape) break;
+      Shape full = *shape;
+      full.push_back(x->dim(x->rank() - 2));
+      full.push_back(x->dim(x->rank() - 1));
+      *x = BroadcastTo(*x, full, loc);
+    }
+  }
+  return Emit(OpKind::kMatMul, Of({a, b}), attrs, loc);
+}
+
+Value Softmax(Value x, int64_t axis, SourceLoc loc) {
+  return AlongAxis(OpKind::kSoftmax, x, axis, loc);
+}
+
+Value LogSoftmax(Value x, int64_t axis, SourceLoc loc) {
+  return AlongAxis(OpKind::kLogSoftmax, x, axis, loc);
+}
+
+Value SoftmaxGrad(Value y, Value dy, SourceLoc loc) {
+  return Emit(OpKind::kSoftmaxGrad, Of({y, dy}), {}, loc);
+}
+
+Value LogSoftmaxGrad(Value y, Value dy, SourceLoc loc) {
+  return Emit(OpKind::kLogSoftmaxGrad, Of({y, dy}), {}, loc);
+}
+
+Value CrossEntropy(Value logits, Value labels, SourceLoc loc) {
+  return Emit(OpKind::kCrossEntropy, Of({logits, labels}), {}, loc);
+}
+
+Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
+                       Value dloss, SourceLoc loc) {
+  return Emit(OpKind::kCrossEntropyGrad,
+              Of({logits, labels, log_sum_exp, dloss}), {}, loc);
+}
+
+Value MeanSquaredError(Value prediction, Value target, SourceLoc loc) {
+  if (Usable(Of({prediction, target})) &&
+      prediction.shape() != target.shape()) {
+    return prediction.builder()->Fail(
+        StrCat("[mean_squared_error] shapes differ: prediction ",
+               Describe(prediction), ", target ", Describe(target),
+               "; expected one shape"),
+        loc);
+  }
+  return ReduceMean(Square(Sub(prediction, target, loc), loc), {}, false, loc);
+}
+
+Value LayerNorm(Value x, Value gamma, Value beta, double eps, SourceLoc loc) {
+  return Emit(OpKind::kLayerNorm, Of({x, gamma, beta}), {{"eps", eps}}, loc);
+}
+
+LayerNormGrads LayerNormGrad(Value x, Value gamma, Value mean, Value rstd,
+                             Value dy, SourceLoc loc) {
+  const std::vector<Value> results = EmitAll(
+      OpKind::kLayerNormGrad, Of({x, gamma, mean, rstd, dy}), {}, 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
+Value CausalAttention(Value q, Value k, Value v, double scale, SourceLoc loc) {
+  return Emit(OpKind::kCausalAttention, Of({q, k, v}),
+              {{"scale", AttentionScale(q, scale)}}, loc);
+}
+
+CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
+                                         Value log_sum_exp, Value d_o,
+                                         double scale, SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kCausalAttentionGrad, Of({q, k, v, o, log_sum_exp, d_o}),
+              {{"scale", AttentionScale(q, scale)}}, 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
+// --- Optimizer updates ---
+
+namespace {
+// `inputs` and then `scale`, unless that is Value().
+std::vector<Value> WithScale(std::vector<Value> inputs, Value scale) {
+  if (scale.builder() != nullptr) inputs.push_back(scale);
+  return inputs;
+}
+}  // namespace
+
+Value SgdUpdate(Value w, Value g, Value lr, Value scale, double decay,
+                SourceLoc loc) {
+  return Emit(OpKind::kSgdUpdate, WithScale({w, g, lr}, scale),
+              {{"decay", decay}}, loc);
+}
+
+MomentumResults MomentumUpdate(Value w, Value velocity, Value g, Value lr,
+                               Value scale, double momentum, double decay,
+                               SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kMomentumUpdate, WithScale({w, velocity, g, lr}, scale),
+              {{"momentum", momentum}, {"decay", decay}}, 2, loc);
+  return {results[0], results[1]};
+}
+
+AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,
+                         Value step, Value scale, double beta1, double beta2,
+                         double eps, double decay, SourceLoc loc) {
+  const std::vector<Value> results = EmitAll(
+      OpKind::kAdamWUpdate, WithScale({w, m, v, g, lr, step}, scale),
+      {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 3,
+      loc);
+  return {results[0], results[1], results[2]};
+}
+
+}  // namespace stowage
