@@ -1,10 +1,12 @@
 #ifndef STOWAGE_BASE_BASE_H_
 #define STOWAGE_BASE_BASE_H_
 
-// The room's facade: Result and Error, internal checks, byte counts, strings.
+// The room's facade: Result and Error, internal checks, byte counts, hashes,
+// strings.
 
 #include "base/bytes.h"    // IWYU pragma: export
 #include "base/check.h"    // IWYU pragma: export
+#include "base/hash.h"     // IWYU pragma: export
 #include "base/result.h"   // IWYU pragma: export
 #include "base/strings.h"  // IWYU pragma: export
 

@@ -140,6 +140,7 @@ class Session {
   ~Session();
 
  private:
+  friend class Runner;
   struct State;
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

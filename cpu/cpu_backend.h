@@ -1,0 +1,26 @@
+#ifndef STOWAGE_CPU_CPU_BACKEND_H_
+#define STOWAGE_CPU_CPU_BACKEND_H_
+
+// The default backend: Eigen kernels on a small pool of threads.
+//
+// Work is split by shape, never by thread count, so results are bit-identical for
+// any number of threads. A step allocates nothing: kernels take their scratch from
+// the plan.
+//
+//   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
+
+#include <memory>
+
+#include "runtime/backend.h"
+
+namespace stowage {
+
+struct CpuOptions {
+  int threads = 0;  // the caller's included; 0: one per hardware thread
+};
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options = {});
+
+}  // namespace stowage
+
+#endif  // STOWAGE_CPU_CPU_BACKEND_H_

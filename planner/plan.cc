@@ -1,0 +1,63 @@
+#include "planner/plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/strings.h"
+#include "ir/text.h"
+
+namespace stowage {
+
+Bytes Plan::RegionBase(Region region) const {
+  switch (region) {
+    case Region::kWeights:
+      return 0;
+    case Region::kState:
+      return regions.weights;
+    case Region::kIo:
+      return regions.weights + regions.state;
+    case Region::kActivations:
+    case Region::kWorkspace:
+      return regions.weights + regions.state + regions.io;
+  }
+  STOWAGE_CHECK(false);
+}
+
+std::vector<int32_t> LiveAt(const Plan& plan, Time time) {
+  std::vector<int32_t> live;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& buffer = plan.buffers[i];
+    if (buffer.lower <= time && time < buffer.upper) {
+      live.push_back(static_cast<int32_t>(i));
+    }
+  }
+  std::ranges::stable_sort(live, [&](int32_t a, int32_t b) {
+    return plan.buffers[static_cast<size_t>(a)].size >
+           plan.buffers[static_cast<size_t>(b)].size;
+  });
+  return live;
+}
+
+uint64_t Fingerprint(const Graph& graph) {
+  Fnv1a hash;
+  hash.Update(ToText(graph));
+  return hash.digest();
+}
+
+Status CheckPlanIsFor(const Plan& plan, const Graph& graph) {
+  if (plan.fingerprint == Fingerprint(graph) &&
+      plan.buffer_of.size() == static_cast<size_t>(graph.num_values()) &&
+      plan.workspace_of.size() == static_cast<size_t>(graph.num_nodes())) {
+    return {};
+  }
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[plan] the plan was made for another graph: it is for ",
+             Quoted(plan.graph_name), " with ", plan.buffer_of.size(),
+             " values and ", plan.workspace_of.size(), " nodes, this is ",
+             Quoted(graph.name()), " with ", graph.num_values(), " and ",
+             graph.num_nodes(), "; plan this graph")};
+}
+
+}  // namespace stowage

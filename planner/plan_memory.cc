@@ -1,0 +1,231 @@
+#include "planner/plan_memory.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "planner/caching_allocator.h"
+#include "planner/lower_bound.h"
+
+namespace stowage {
+namespace {
+
+Error Fail(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[plan] ", message)};
+}
+
+// Lays the leaves of one role one after the other, or where `given` has them.
+// Returns the region's bytes.
+Result<Bytes> LayOutLeaves(
+    const Graph& graph, Role role, Bytes alignment,
+    const std::unordered_map<std::string, WeightLayout::Slot>* given,
+    Bytes given_bytes, Plan* plan) {
+  Bytes end = 0;
+  for (const ValueId id : graph.Leaves(role)) {
+    const ValueInfo& value = graph.value(id);
+    PlannedBuffer& buffer = plan->buffers[static_cast<size_t>(
+        plan->buffer_of[static_cast<size_t>(id)])];
+    if (given == nullptr) {
+      buffer.offset = end;
+      end += AlignUp(buffer.size, alignment);
+      continue;
+    }
+    const auto slot = given->find(value.name);
+    if (slot == given->end()) {
+      return Fail(StrCat("the weight layout has no ", RoleName(role), " ",
+                         Quoted(value.name), " of ", value.type.ToString(),
+                         "; it must come from a plan of the same model"));
+    }
+    if (slot->second.type != value.type) {
+      return Fail(StrCat(RoleName(role), " ", Quoted(value.name), " is ",
+                         value.type.ToString(), " here and ",
+                         slot->second.type.ToString(),
+                         " in the weight layout; they must be equal"));
+    }
+    buffer.offset = slot->second.offset;
+  }
+  return given == nullptr ? end : given_bytes;
+}
+
+// Everything that the figures are sums of must fit 64 bits with room to spare.
+Status CheckSums(const Lifetimes& lifetimes, Bytes alignment) {
+  Bytes sum = 0;
+  for (const LiveBuffer& buffer : lifetimes.buffers) {
+    const auto padded = CheckedAdd(buffer.size, alignment);
+    const auto next = padded ? CheckedAdd(sum, *padded) : padded;
+    if (!next) {
+      return Fail(StrCat("the sum of all buffers does not fit 64 bits at ",
+                         Quoted(buffer.name), " of ", buffer.size, " bytes"));
+    }
+    sum = *next;
+  }
+  return {};
+}
+
+// Every non-view value in a slot of its own, persistent ones once, and the
+// largest scratch once: what a program without any reuse would allocate.
+Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
+                   Bytes alignment, const RegionBytes& regions) {
+  Bytes sum = regions.weights + regions.state + regions.io;
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const ValueInfo& value = graph.value(id);
+    const bool owns = lifetimes.layouts[static_cast<size_t>(id)].root == id;
+    const bool reserved = value.is_leaf() && value.role != Role::kSaved;
+    if (owns && !reserved) sum += AlignUp(value.type.bytes(), alignment);
+  }
+  Bytes scratch = 0;
+  for (const LiveBuffer& buffer : lifetimes.buffers) {
+    if (buffer.region == Region::kWorkspace) {
+      scratch = std::max(scratch, AlignUp(buffer.size, alignment));
+    }
+  }
+  return sum + scratch;
+}
+
+Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
+  Problem problem;
+  for (const LiveBuffer& buffer : lifetimes.buffers) {
+    problem.buffers.push_back({.id = "",
+                               .lower = buffer.lower,
+                               .upper = buffer.upper,
+                               .size = buffer.size,
+                               .alignment = 1,
+                               .offset = std::nullopt});
+  }
+  return SimulateCachingAllocator(problem);
+}
+
+// "64.0 MiB", with the exact bytes where rounding would make two figures equal.
+std::string Figure(Bytes bytes, bool exact) {
+  return exact ? StrCat(FormatBytes(bytes), " (", bytes, " bytes)")
+               : FormatBytes(bytes);
+}
+
+Error BudgetError(const Graph& graph, const Plan& plan, Bytes budget) {
+  const Bytes need = plan.arena_bytes();
+  const bool exact = FormatBytes(budget) == FormatBytes(need);
+  std::string largest;
+  int named = 0;
+  for (const int32_t index : LiveAt(plan, plan.peak_time)) {
+    const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(index)];
+    largest += StrCat(named == 0 ? "" : ", ", Quoted(buffer.name), " ",
+                      FormatBytes(buffer.size));
+    if (++named == 3) break;
+  }
+  const std::string where =
+      plan.peak_time >= graph.num_nodes()
+          ? std::string("after the last node")
+          : graph.Describe(static_cast<NodeId>(plan.peak_time));
+  return {ErrorCode::kBudgetTooSmall,
+          StrCat("[plan] budget ", Figure(budget, exact), " is below the ",
+                 Figure(need, exact), " this step needs at its peak, time ",
+                 plan.peak_time, " (", where, "); largest live: ", largest,
+                 "; smallest budget that works: ", Figure(need, exact))};
+}
+
+}  // namespace
+
+Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
+  const Bytes alignment = options.alignment;
+  if (alignment < 1 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
+    return Fail(StrCat("alignment ", alignment,
+                       " is not a power of two; 64 and 256 are usual"));
+  }
+  if (options.budget && *options.budget <= 0) {
+    return Fail(StrCat("budget ", *options.budget,
+                       " bytes is not positive; give the most bytes the arena "
+                       "may take"));
+  }
+  const WeightLayout* weights = options.weights;
+  if (weights != nullptr && weights->alignment() % alignment != 0) {
+    return Fail(StrCat("the weight layout is aligned to ", weights->alignment(),
+                       " bytes, this plan to ", alignment,
+                       "; plan both with one alignment"));
+  }
+
+  const Lifetimes lifetimes = ComputeLifetimes(
+      graph, {.in_place = options.in_place, .workspace = options.workspace});
+  STOWAGE_RETURN_IF_ERROR(CheckSums(lifetimes, alignment));
+
+  Plan plan;
+  plan.graph_name = graph.name();
+  plan.fingerprint = Fingerprint(graph);
+  plan.alignment = alignment;
+  plan.buffer_of = lifetimes.buffer_of;
+  plan.workspace_of = lifetimes.workspace_of;
+  plan.views = lifetimes.views;
+  plan.in_place = lifetimes.in_place;
+  for (const LiveBuffer& buffer : lifetimes.buffers) {
+    plan.buffers.push_back({.name = buffer.name,
+                            .region = buffer.region,
+                            .offset = 0,
+                            .size = buffer.size,
+                            .lower = buffer.lower,
+                            .upper = buffer.upper});
+  }
+
+  // Reserve first: weights and states where every other program has them.
+  STOWAGE_ASSIGN_OR_RETURN(
+      plan.regions.weights,
+      LayOutLeaves(graph, Role::kParam, alignment,
+                   weights ? &weights->weights() : nullptr,
+                   weights ? weights->weight_bytes() : 0, &plan));
+  const bool states_given = weights != nullptr && weights->state_bytes() > 0;
+  STOWAGE_ASSIGN_OR_RETURN(
+      plan.regions.state,
+      LayOutLeaves(graph, Role::kState, alignment,
+                   states_given ? &weights->states() : nullptr,
+                   states_given ? weights->state_bytes() : 0, &plan));
+  STOWAGE_ASSIGN_OR_RETURN(
+      plan.regions.io,
+      LayOutLeaves(graph, Role::kInput, alignment, nullptr, 0, &plan));
+
+  // Then pack everything else into one span. Sizes are rounded up to the
+  // alignment: all offsets being multiples of it, the rest could hold nothing.
+  Problem problem;
+  std::vector<size_t> packed;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& buffer = plan.buffers[i];
+    if (buffer.region != Region::kActivations &&
+        buffer.region != Region::kWorkspace) {
+      continue;
+    }
+    packed.push_back(i);
+    problem.buffers.push_back({.id = "",
+                               .lower = buffer.lower,
+                               .upper = buffer.upper,
+                               .size = AlignUp(buffer.size, alignment),
+                               .alignment = alignment,
+                               .offset = std::nullopt});
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Packing packing,
+                           Pack(problem, {.packer = options.packer}));
+  for (size_t i = 0; i < packed.size(); ++i) {
+    PlannedBuffer& buffer = plan.buffers[packed[i]];
+    buffer.offset = packing.solution.offsets[i];
+    if (buffer.region == Region::kActivations) {
+      plan.regions.activations =
+          std::max(plan.regions.activations,
+                   buffer.offset + AlignUp(buffer.size, alignment));
+    }
+  }
+  plan.regions.workspace = packing.solution.height - plan.regions.activations;
+
+  const LowerBound bound = ComputeLowerBound(problem);
+  const Bytes reserved =
+      plan.regions.weights + plan.regions.state + plan.regions.io;
+  plan.lower_bound = reserved + bound.bytes;
+  plan.peak_time = bound.time;
+  plan.optimal = packing.solution.height == bound.bytes;
+  plan.packer = packing.packer;
+  plan.no_reuse = NoReuseBytes(graph, lifetimes, alignment, plan.regions);
+  plan.caching_allocator = SimulatedCachingAllocator(lifetimes);
+
+  if (options.budget && plan.arena_bytes() > *options.budget) {
+    return BudgetError(graph, plan, *options.budget);
+  }
+  return plan;
+}
+
+}  // namespace stowage

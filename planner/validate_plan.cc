@@ -1,0 +1,323 @@
+#include "planner/validate_plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "base/strings.h"
+#include "ir/layout.h"
+
+namespace stowage {
+namespace {
+
+// A half-open range of arena bytes.
+struct Range {
+  Bytes begin = 0;
+  Bytes end = 0;
+  bool Overlaps(const Range& other) const {
+    return begin < other.end && other.begin < end;
+  }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// Who wrote each byte of the arena last.
+class Ownership {
+ public:
+  static constexpr ValueId kNobody = -1;
+
+  explicit Ownership(Bytes bytes) { owners_[0] = {bytes, kNobody}; }
+
+  void Write(Range range, ValueId owner) {
+    if (range.begin == range.end) return;
+    SplitAt(range.begin);
+    SplitAt(range.end);
+    owners_.erase(owners_.lower_bound(range.begin),
+                  owners_.lower_bound(range.end));
+    owners_[range.begin] = {range.end, owner};
+  }
+
+  // Somebody other than `owner` who wrote a byte of `range` last, if any.
+  std::optional<ValueId> Intruder(Range range, ValueId owner) const {
+    for (auto it = std::prev(owners_.upper_bound(range.begin));
+         it != owners_.end() && it->first < range.end; ++it) {
+      if (it->second.owner != owner) return it->second.owner;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Interval {
+    Bytes end;
+    ValueId owner;
+  };
+  void SplitAt(Bytes at) {
+    const auto it = std::prev(owners_.upper_bound(at));
+    if (it->first == at || at >= it->second.end) return;
+    const Interval whole = it->second;
+    it->second.end = at;
+    owners_[at] = whole;
+  }
+  std::map<Bytes, Interval> owners_;  // by first byte; covers the arena
+};
+
+class PlanJudge {
+ public:
+  PlanJudge(const Graph& graph, const Plan& plan, size_t limit)
+      : graph_(graph), plan_(plan), limit_(limit) {}
+
+  std::vector<std::string> Judge() {
+    if (const Status match = CheckPlanIsFor(plan_, graph_); !match.ok()) {
+      return {match.error().message};
+    }
+    layouts_ = ComputeLayouts(graph_);
+    CheckSlots();
+    if (texts_.empty()) CheckViews();
+    if (texts_.empty()) RunSchedule();  // needs addresses that can be trusted
+    if (texts_.empty()) CheckLifetimes();
+    return std::move(texts_);
+  }
+
+ private:
+  bool Full() const { return texts_.size() >= limit_; }
+  template <typename... Args>
+  void Complain(const Args&... args) {
+    if (!Full()) texts_.push_back(StrCat("[validate] ", args...));
+  }
+
+  const Layout& layout(ValueId id) const {
+    return layouts_[static_cast<size_t>(id)];
+  }
+  const std::string& name(ValueId id) const { return graph_.value(id).name; }
+  const PlannedBuffer& buffer(ValueId id) const {
+    return plan_
+        .buffers[static_cast<size_t>(plan_.buffer_of[static_cast<size_t>(id)])];
+  }
+  bool IsBuffer(int32_t index) const {
+    return index >= 0 && index < static_cast<int64_t>(plan_.buffers.size());
+  }
+
+  // Bytes of a region and where it starts.
+  Range RegionRange(Region region) const {
+    const RegionBytes& r = plan_.regions;
+    const Bytes starts[] = {0, r.weights, r.weights + r.state,
+                            r.weights + r.state + r.io};
+    const Bytes sizes[] = {r.weights, r.state, r.io,
+                           r.activations + r.workspace};
+    const size_t i = std::min<size_t>(static_cast<size_t>(region), 3);
+    return {starts[i], starts[i] + sizes[i]};
+  }
+  Range RangeOf(const PlannedBuffer& slot) const {
+    const Bytes begin = RegionRange(slot.region).begin + slot.offset;
+    return {begin, begin + slot.size};
+  }
+
+  // The arena bytes from the first to the last element of a value.
+  Range Extent(ValueId id) const {
+    const TensorType& type = graph_.value(id).type;
+    const Layout& where = layout(id);
+    int64_t last = 0;
+    for (int i = 0; i < type.shape.rank(); ++i) {
+      last += (type.shape[i] - 1) * where.strides[i];
+    }
+    const Bytes begin = RangeOf(buffer(where.root)).begin + where.byte_offset;
+    return {begin, begin + (last + 1) * SizeOf(type.dtype)};
+  }
+
+  void CheckSlots() {
+    const RegionBytes& r = plan_.regions;
+    if (std::min({r.weights, r.state, r.io, r.activations, r.workspace}) < 0 ||
+        plan_.alignment < 1) {
+      Complain("a region of negative size or an alignment below 1");
+      return;
+    }
+    for (const PlannedBuffer& slot : plan_.buffers) {
+      const Range region = RegionRange(slot.region);
+      if (slot.offset < 0 || slot.size < 0 || slot.offset > region.end ||
+          slot.size > region.end - region.begin - slot.offset) {
+        Complain("slot ", Quoted(slot.name), " [", slot.offset, ", +",
+                 slot.size, ") is outside its region ", RegionName(slot.region),
+                 " of ", region.end - region.begin, " bytes");
+      } else if (slot.offset % plan_.alignment != 0 ||
+                 region.begin % plan_.alignment != 0) {
+        Complain("slot ", Quoted(slot.name), " at ", slot.offset, " of ",
+                 RegionName(slot.region), " is not aligned to ",
+                 plan_.alignment);
+      }
+    }
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const int32_t index = plan_.buffer_of[static_cast<size_t>(id)];
+      if (!IsBuffer(index)) {
+        Complain("value ", Quoted(name(id)), " has no slot");
+      } else if (index !=
+                 plan_.buffer_of[static_cast<size_t>(layout(id).root)]) {
+        Complain("view ", Quoted(name(id)),
+                 " is in another slot than its root ",
+                 Quoted(name(layout(id).root)));
+      } else if (layout(id).root == id) {
+        CheckOwner(id);
+      }
+    }
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+      const int32_t index = plan_.workspace_of[static_cast<size_t>(n)];
+      if (index == -1) continue;
+      if (!IsBuffer(index) ||
+          plan_.buffers[static_cast<size_t>(index)].region !=
+              Region::kWorkspace) {
+        Complain("the scratch of ", graph_.Describe(n),
+                 " is no workspace slot");
+      }
+    }
+  }
+
+  void CheckOwner(ValueId id) {
+    const ValueInfo& value = graph_.value(id);
+    const PlannedBuffer& slot = buffer(id);
+    Region expected = Region::kActivations;
+    if (value.is_leaf() && value.role == Role::kParam) {
+      expected = Region::kWeights;
+    } else if (value.is_leaf() && value.role == Role::kState) {
+      expected = Region::kState;
+    } else if (value.is_leaf() && value.role == Role::kInput) {
+      expected = Region::kIo;
+    }
+    if (slot.region != expected) {
+      Complain(Quoted(value.name), " is in region ", RegionName(slot.region),
+               ", it belongs in ", RegionName(expected));
+    }
+    if (slot.size < value.type.bytes()) {
+      Complain(Quoted(value.name), " needs ", value.type.bytes(),
+               " bytes, its slot has ", slot.size);
+    }
+  }
+
+  void CheckViews() {
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const ValueId root = layout(id).root;
+      const Range in = Extent(id);
+      const Bytes begin = RangeOf(buffer(root)).begin;
+      if (in.begin < begin ||
+          in.end > begin + graph_.value(root).type.bytes()) {
+        Complain("view ", Quoted(name(id)), " reaches outside its root ",
+                 Quoted(name(root)));
+      }
+    }
+  }
+
+  void RunSchedule() {
+    Ownership bytes(plan_.arena_bytes());
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      if (graph_.value(id).is_leaf()) bytes.Write(Extent(id), id);
+    }
+    for (NodeId n = 0; n < graph_.num_nodes() && !Full(); ++n) {
+      if (!GetOpDef(graph_.node(n).op).is_view()) RunNode(n, &bytes);
+    }
+    const std::string end = "the end of the step";
+    for (const GraphOutput& output : graph_.outputs()) {
+      CheckRead(bytes, output.value, end);
+    }
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const ValueInfo& value = graph_.value(id);
+      if (value.is_leaf() && value.role != Role::kSaved) {
+        CheckRead(bytes, id, end);
+      }
+    }
+  }
+
+  void CheckRead(const Ownership& bytes, ValueId id, const std::string& when) {
+    const ValueId root = layout(id).root;
+    const auto intruder = bytes.Intruder(Extent(id), root);
+    if (!intruder) return;
+    Complain(Quoted(name(id)), " is read at ", when, " where ",
+             *intruder == Ownership::kNobody
+                 ? std::string("nothing has been written")
+                 : StrCat(Quoted(name(*intruder)), " was written since"));
+  }
+
+  void RunNode(NodeId n, Ownership* bytes) {
+    const Node& node = graph_.node(n);
+    const std::string when = StrCat("time ", n, " (", graph_.Describe(n), ")");
+    for (const ValueId input : node.inputs) CheckRead(*bytes, input, when);
+
+    std::vector<Range> written;  // results, then scratch
+    for (const ValueId result : node.results) {
+      written.push_back(Extent(result));
+    }
+    const int32_t scratch = plan_.workspace_of[static_cast<size_t>(n)];
+    if (scratch >= 0) {
+      written.push_back(RangeOf(plan_.buffers[static_cast<size_t>(scratch)]));
+    }
+    for (size_t w = 0; w < written.size(); ++w) {
+      for (size_t other = 0; other < w; ++other) {
+        if (written[w].Overlaps(written[other])) {
+          Complain("two results or scratch of ", graph_.Describe(n),
+                   " share bytes at ", when);
+        }
+      }
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (written[w].Overlaps(Extent(node.inputs[i])) &&
+            !MayShare(node, w, i)) {
+          Complain("operand ", Quoted(name(node.inputs[i])),
+                   " is overwritten at ", when, " while it is read");
+        }
+      }
+    }
+    for (size_t w = 0; w < written.size(); ++w) {
+      bytes->Write(written[w], w < node.results.size()
+                                   ? layout(node.results[w]).root
+                                   : Ownership::kNobody);
+    }
+  }
+
+  // Whether what is written `w`th may lie on operand `i`: an update on what it
+  // updates, or result 0 exactly on an operand that the kernel may overwrite.
+  bool MayShare(const Node& node, size_t w, size_t i) const {
+    const OpDef& def = GetOpDef(node.op);
+    if (w >= node.results.size()) return false;
+    if (static_cast<int>(w) < def.updates) return w == i;
+    const ValueId input = node.inputs[i];
+    return w == 0 && i < 32 && (def.may_overwrite >> i & 1) != 0 &&
+           Extent(node.results[0]) == Extent(input) &&
+           IsContiguous(graph_.value(input).type.shape, layout(input).strides);
+  }
+
+  // The stated lifetimes must cover every use: reports and poisoning rely on
+  // them.
+  void CheckLifetimes() {
+    const Time end = graph_.num_nodes();
+    const auto covers = [&](ValueId id, Time time) {
+      const PlannedBuffer& slot = buffer(layout(id).root);
+      if (slot.lower <= time && time < slot.upper) return;
+      Complain(Quoted(name(id)), " is used at time ", time,
+               ", its slot is stated to live in [", slot.lower, ", ",
+               slot.upper, ")");
+    };
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+      for (const ValueId input : graph_.node(n).inputs) covers(input, n);
+      for (const ValueId result : graph_.node(n).results) covers(result, n);
+    }
+    for (const GraphOutput& output : graph_.outputs())
+      covers(output.value, end);
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const ValueInfo& value = graph_.value(id);
+      if (!value.is_leaf()) continue;
+      covers(id, 0);
+      if (value.role != Role::kSaved) covers(id, end);
+    }
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const size_t limit_;
+  Layouts layouts_;
+  std::vector<std::string> texts_;
+};
+
+}  // namespace
+
+std::vector<std::string> ValidatePlan(const Graph& graph, const Plan& plan,
+                                      size_t limit) {
+  return PlanJudge(graph, plan, limit).Judge();
+}
+
+}  // namespace stowage

@@ -1,0 +1,24 @@
+#ifndef STOWAGE_RUNTIME_INITIAL_VALUES_H_
+#define STOWAGE_RUNTIME_INITIAL_VALUES_H_
+
+// The bytes that a param or state starts with.
+//
+// Each element is a function of the seed, the value's name and the element's
+// index alone (Philox4x32-10), so a param starts equal in every program, plan
+// and backend, and adding a layer changes no other layer's start.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace stowage {
+
+/// The starting bytes of `value`, of its type, row-major. Normal values by the
+/// Box-Muller transform in double precision. Integers start at zero or one.
+std::vector<std::byte> InitialValues(const ValueInfo& value, uint64_t seed);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_RUNTIME_INITIAL_VALUES_H_

@@ -1,0 +1,408 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "planner/validate_plan.h"
+#include "runtime/initial_values.h"
+
+namespace stowage {
+namespace {
+
+Error Fail(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[session] ", message)};
+}
+
+constexpr uint8_t kPoison = 0xFF;  // NaN in every float type, -1 in integers
+
+// Whether a value is in the regions that all programs share.
+bool IsPersistent(const ValueInfo& value) {
+  return value.is_leaf() &&
+         (value.role == Role::kParam || value.role == Role::kState);
+}
+
+}  // namespace
+
+// What a step needs written before it runs.
+struct RequiredInput {
+  ValueId value;
+  bool written = false;
+};
+
+struct Runner::State {
+  std::string name;
+  Program program;
+  std::unique_ptr<Executable> executable;
+  Session::State* session = nullptr;
+  std::vector<RequiredInput> inputs;
+  // Poisoning: which buffers die after each launch, by the launch's index.
+  std::vector<std::vector<int32_t>> deaths;
+  NodeId failed_node = kNoNode;
+
+  std::byte* AddressOf(const PlannedBuffer& buffer) const;
+  StepCode RunPoisoned(size_t* failed) noexcept;
+};
+
+struct Session::State {
+  Backend* backend = nullptr;
+  std::byte* arena = nullptr;
+  Bytes arena_bytes = 0;
+  Bytes alignment = 1;
+  bool owned = false;
+  bool poison = false;
+  std::vector<Runner> runners;
+  // Whose inputs, activations and outputs the unshared part of the arena holds.
+  Runner::State* occupant = nullptr;
+
+  ~State() {
+    for (Runner& runner : runners) runner.state_->executable.reset();
+    if (owned) backend->Free(arena, arena_bytes, alignment);
+  }
+
+  // Hands the unshared part of the arena to `runner`; whoever had it loses it.
+  void Occupy(Runner::State* runner) {
+    if (occupant == runner) return;
+    if (occupant != nullptr) {
+      for (RequiredInput& input : occupant->inputs) input.written = false;
+    }
+    occupant = runner;
+  }
+};
+
+// --- Runner ------------------------------------------------------------------
+
+Runner::Runner(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Runner::Runner(Runner&&) noexcept = default;
+Runner& Runner::operator=(Runner&&) noexcept = default;
+Runner::~Runner() = default;
+
+const std::string& Runner::name() const { return state_->name; }
+const Graph& Runner::graph() const { return state_->program.graph(); }
+const Plan& Runner::plan() const { return state_->program.plan(); }
+
+std::byte* Runner::State::AddressOf(const PlannedBuffer& buffer) const {
+  return session->arena + program.plan().AddressOf(buffer);
+}
+
+Status Runner::WriteBytes(std::string_view name, DType dtype,
+                          std::span<const std::byte> data) {
+  const auto id = graph().Find(name);
+  if (!id || !graph().value(*id).is_leaf()) {
+    return Fail(StrCat("program ", Quoted(state_->name), " has no leaf ",
+                       Quoted(name),
+                       "; only inputs, saved values, params and states can be "
+                       "written"));
+  }
+  const ValueInfo& value = graph().value(*id);
+  if (value.type.dtype != dtype ||
+      value.type.bytes() != static_cast<Bytes>(data.size())) {
+    return Fail(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
+                       value.type.ToString(), ", ", value.type.bytes(),
+                       " bytes; was given ", data.size(), " bytes of ",
+                       DTypeName(dtype)));
+  }
+  if (!IsPersistent(value)) state_->session->Occupy(state_.get());
+  state_->session->backend->CopyIn(state_->program.view(*id).data, data);
+  for (RequiredInput& input : state_->inputs) {
+    if (input.value == *id) input.written = true;
+  }
+  return {};
+}
+
+StepCode Runner::Step() noexcept {
+  State& s = *state_;
+  s.failed_node = kNoNode;
+  for (const RequiredInput& input : s.inputs) {
+    if (!input.written) return StepCode::kInputsMissing;
+  }
+  s.session->Occupy(&s);
+  const auto launches = s.program.launches();
+  size_t failed = 0;
+  const StepCode code = s.session->poison
+                            ? s.RunPoisoned(&failed)
+                            : s.executable->Run(0, launches.size(), &failed);
+  if (code != StepCode::kOk) s.failed_node = launches[failed].node;
+  for (RequiredInput& input : s.inputs) {
+    // Saved values die at their last use; the next step needs them anew.
+    if (graph().value(input.value).role == Role::kSaved) input.written = false;
+  }
+  return code;
+}
+
+StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
+  const Plan& plan = program.plan();
+  for (size_t i = 0; i < program.launches().size(); ++i) {
+    const StepCode code = executable->Run(i, i + 1, failed);
+    if (code != StepCode::kOk) return code;
+    for (const int32_t index : deaths[i]) {
+      const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(index)];
+      session->backend->FillBytes(AddressOf(buffer), buffer.size, kPoison);
+    }
+  }
+  return StepCode::kOk;
+}
+
+Error Runner::Explain(StepCode code) const {
+  const State& s = *state_;
+  const std::string program = StrCat("program ", Quoted(s.name));
+  switch (code) {
+    case StepCode::kOk:
+      return Fail(StrCat(program, " has nothing to explain: the step was ok"));
+    case StepCode::kIndexOutOfRange:
+      return Fail(StrCat(program, " failed at ",
+                         s.failed_node == kNoNode
+                             ? std::string("no node")
+                             : graph().Describe(s.failed_node),
+                         ": an index or label is outside its range; check the "
+                         "integer inputs"));
+    case StepCode::kInputsMissing:
+      for (const RequiredInput& input : s.inputs) {
+        if (input.written) continue;
+        return Fail(StrCat(program, " was stepped without ",
+                           RoleName(graph().value(input.value).role), " ",
+                           Quoted(graph().value(input.value).name),
+                           ": it was never written, or another program has "
+                           "stepped since; write it before the step"));
+      }
+      return Fail(StrCat(program, " has all of its inputs now"));
+  }
+  STOWAGE_CHECK(false);
+}
+
+Status Runner::ReadBytes(std::string_view name, DType dtype,
+                         std::span<std::byte> data) const {
+  const State& s = *state_;
+  const auto id = graph().Find(name);
+  if (!id) {
+    return Fail(
+        StrCat("program ", Quoted(s.name), " has no value ", Quoted(name)));
+  }
+  const ValueInfo& value = graph().value(*id);
+  const TensorView& view = s.program.view(*id);
+  const auto outputs = graph().outputs();
+  const bool survives =
+      (value.is_leaf() && value.role != Role::kSaved) ||
+      std::ranges::any_of(outputs, [&](const GraphOutput& output) {
+        return output.value == *id;
+      });
+  if (!survives) {
+    return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
+                       " does not survive the step; make it an output"));
+  }
+  if (!view.contiguous()) {
+    return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
+                       " is a strided view; make a Copy of it an output"));
+  }
+  if (value.type.dtype != dtype ||
+      value.type.bytes() != static_cast<Bytes>(data.size())) {
+    return Fail(StrCat(Quoted(name), " is ", value.type.ToString(), ", ",
+                       value.type.bytes(), " bytes; was asked for ",
+                       data.size(), " bytes of ", DTypeName(dtype)));
+  }
+  if (!IsPersistent(value) && s.session->occupant != &s) {
+    return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
+                       " is gone: the program has not stepped, or another has "
+                       "stepped since"));
+  }
+  s.session->backend->CopyOut(data, view.data);
+  return {};
+}
+
+Result<float> Runner::ReadScalar(std::string_view name) const {
+  float value = 0;
+  STOWAGE_RETURN_IF_ERROR(Read(name, std::span<float>(&value, 1)));
+  return value;
+}
+
+// --- Session -----------------------------------------------------------------
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+Bytes Session::arena_bytes() const { return state_->arena_bytes; }
+Backend& Session::backend() const { return *state_->backend; }
+Runner& Session::front() { return state_->runners.front(); }
+
+Runner* Session::Find(std::string_view name) {
+  for (Runner& runner : state_->runners) {
+    if (runner.name() == name) return &runner;
+  }
+  return nullptr;
+}
+
+namespace {
+
+// A plan that is for its graph, obeys the laws and has the backend's scratch.
+Status CheckProgram(const SessionProgram& program, const Backend& backend) {
+  const Graph& graph = program.graph;
+  const Plan& plan = program.plan;
+  STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(plan, graph));
+  if (const auto broken = ValidatePlan(graph, plan, 1); !broken.empty()) {
+    return Fail(StrCat("the plan of program ", Quoted(program.name),
+                       " is not valid: ", broken.front()));
+  }
+  STOWAGE_RETURN_IF_ERROR(backend.Supports(graph));
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const int32_t slot = plan.workspace_of[static_cast<size_t>(n)];
+    const Bytes has =
+        slot < 0 ? 0 : plan.buffers[static_cast<size_t>(slot)].size;
+    const Bytes needs = backend.Workspace(graph, graph.node(n));
+    if (needs > has) {
+      return Fail(StrCat("backend ", Quoted(backend.name()), " needs ", needs,
+                         " bytes of scratch for ", graph.Describe(n),
+                         " of program ", Quoted(program.name),
+                         ", the plan has ", has,
+                         "; plan with PlanOptions::workspace of this backend"));
+    }
+  }
+  return {};
+}
+
+// All programs must agree on the shared regions.
+Status CheckShared(const std::vector<SessionProgram>& programs) {
+  struct Place {
+    TensorType type;
+    Bytes address;
+    const std::string* program;
+  };
+  std::unordered_map<std::string, Place> places;
+  const RegionBytes& first = programs.front().plan.regions;
+  for (const SessionProgram& program : programs) {
+    const RegionBytes& regions = program.plan.regions;
+    if (regions.weights != first.weights || regions.state != first.state) {
+      return Fail(StrCat(
+          "program ", Quoted(program.name), " reserves ", regions.weights,
+          " bytes of weights and ", regions.state, " of state, program ",
+          Quoted(programs.front().name), " ", first.weights, " and ",
+          first.state,
+          "; plan all of them with one WeightLayout, taken from the plan that "
+          "has the states"));
+    }
+    for (ValueId id = 0; id < program.graph.num_values(); ++id) {
+      const ValueInfo& value = program.graph.value(id);
+      if (!IsPersistent(value)) continue;
+      const PlannedBuffer& buffer = program.plan.buffers[static_cast<size_t>(
+          program.plan.buffer_of[static_cast<size_t>(id)])];
+      const Place place{value.type, program.plan.AddressOf(buffer),
+                        &program.name};
+      const Place& known = places.try_emplace(value.name, place).first->second;
+      if (known.type == place.type && known.address == place.address) continue;
+      return Fail(StrCat(
+          "programs ", Quoted(*known.program), " and ", Quoted(program.name),
+          " disagree on ", Quoted(value.name), ": ", known.type.ToString(),
+          " at ", known.address, " and ", place.type.ToString(), " at ",
+          place.address, "; plan them with one WeightLayout"));
+    }
+  }
+  return {};
+}
+
+// Buffers of the packed span that are dead once launch `i` has run, for each i.
+std::vector<std::vector<int32_t>> DeathsAfterLaunches(const Program& program) {
+  const auto launches = program.launches();
+  std::vector<std::vector<int32_t>> deaths(launches.size());
+  const auto& buffers = program.plan().buffers;
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    if (buffers[b].region != Region::kActivations &&
+        buffers[b].region != Region::kWorkspace) {
+      continue;
+    }
+    // The last launch inside the lifetime; views take time but launch nothing.
+    const auto after = std::ranges::partition_point(
+        launches,
+        [&](const Launch& launch) { return launch.node < buffers[b].upper; });
+    const bool ends = buffers[b].upper <= program.graph().num_nodes();
+    if (after == launches.begin() || !ends) continue;
+    const auto last = static_cast<size_t>(after - launches.begin()) - 1;
+    deaths[last].push_back(static_cast<int32_t>(b));
+  }
+  return deaths;
+}
+
+}  // namespace
+
+Result<Session> Session::Create(std::vector<SessionProgram> programs,
+                                Backend& backend,
+                                const SessionOptions& options) {
+  if (programs.empty()) return Fail("there are no programs; give at least one");
+  auto state = std::make_unique<State>();
+  state->backend = &backend;
+  state->poison = options.poison;
+  for (const SessionProgram& program : programs) {
+    for (const SessionProgram& other : programs) {
+      if (&other != &program && other.name == program.name) {
+        return Fail(StrCat("two programs are called ", Quoted(program.name),
+                           "; names must be unique"));
+      }
+    }
+    STOWAGE_RETURN_IF_ERROR(CheckProgram(program, backend));
+    state->arena_bytes =
+        std::max(state->arena_bytes, program.plan.arena_bytes());
+    state->alignment = std::max(state->alignment, program.plan.alignment);
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckShared(programs));
+
+  if (options.arena.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        state->arena, backend.Allocate(state->arena_bytes, state->alignment));
+    state->owned = true;
+  } else {
+    const auto address = reinterpret_cast<uintptr_t>(options.arena.data());
+    if (static_cast<Bytes>(options.arena.size()) < state->arena_bytes ||
+        address % static_cast<uintptr_t>(state->alignment) != 0) {
+      return Fail(StrCat("the arena given has ", options.arena.size(),
+                         " bytes at an address that is ",
+                         address % static_cast<uintptr_t>(state->alignment),
+                         " modulo ", state->alignment, "; the plans need ",
+                         state->arena_bytes, " bytes at a multiple of ",
+                         state->alignment));
+    }
+    state->arena = options.arena.data();
+  }
+  if (state->poison) {
+    backend.FillBytes(state->arena, state->arena_bytes, kPoison);
+  }
+
+  for (SessionProgram& source : programs) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        Program program,
+        Program::Resolve(std::move(source.graph), std::move(source.plan),
+                         state->arena));
+    auto runner = std::make_unique<Runner::State>(
+        Runner::State{.name = std::move(source.name),
+                      .program = std::move(program),
+                      .executable = nullptr,
+                      .session = state.get(),
+                      .inputs = {},
+                      .deaths = {}});
+    STOWAGE_ASSIGN_OR_RETURN(runner->executable, backend.Bind(runner->program));
+    const Graph& graph = runner->program.graph();
+    for (const Role role : {Role::kInput, Role::kSaved}) {
+      for (const ValueId id : graph.Leaves(role)) {
+        runner->inputs.push_back({id});
+      }
+    }
+    if (state->poison) runner->deaths = DeathsAfterLaunches(runner->program);
+    state->runners.push_back(Runner(std::move(runner)));
+  }
+  return Session(std::move(state));
+}
+
+void Session::Initialize(uint64_t seed) {
+  for (const Runner& runner : state_->runners) {
+    const Graph& graph = runner.graph();
+    for (ValueId id = 0; id < graph.num_values(); ++id) {
+      const ValueInfo& value = graph.value(id);
+      if (!IsPersistent(value)) continue;
+      state_->backend->CopyIn(runner.state_->program.view(id).data,
+                              InitialValues(value, seed));
+    }
+  }
+}
+
+}  // namespace stowage
