@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 tools/setup.sh
 bazel build //tools:stowage
-exec bazel-bin/tools/stowage train \
+exec "$(bazel info bazel-bin 2>/dev/null)/tools/stowage" train \
   --model gpt-nano \
   --data examples/data/pride_and_prejudice.txt \
   --budget 64MiB \
