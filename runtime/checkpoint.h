@@ -4,7 +4,7 @@
 // Params, optimizer state and step number in one file of the safetensors
 // layout: eight bytes of header length (little endian), a JSON header that
 // names every tensor's type, shape and place, then the bytes. Other tools can
-// read the weights; a CRC of the bytes in the metadata tells a flipped bit.
+// read the weights; a digest of all of it in the metadata tells a flipped bit.
 //
 //   Status saved = SaveCheckpoint(runner, "model.safetensors", /*step=*/300);
 //   Result<int64_t> step = LoadCheckpoint(runner, "model.safetensors");

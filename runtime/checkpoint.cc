@@ -1,0 +1,239 @@
+#include "runtime/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <unordered_map>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/strings.h"
+#include "runtime/safetensors.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::string_view kFormat = "stowage-checkpoint-1";
+constexpr Bytes kMaxHeaderBytes = 100'000'000;  // the format's own limit
+static_assert(std::endian::native == std::endian::little,
+              "checkpoints hold little-endian bytes");
+
+Error Fail(const std::string& path, std::string_view message,
+           ErrorCode code = ErrorCode::kInvalidArgument) {
+  return {code, StrCat("[checkpoint] ", Quoted(path), " ", message)};
+}
+
+std::string Hex(uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(value));
+  return text;
+}
+
+// What a checkpoint of `graph` holds: its params, then its states.
+std::vector<ValueId> PersistentValues(const Graph& graph) {
+  std::vector<ValueId> values = graph.Leaves(Role::kParam);
+  for (const ValueId id : graph.Leaves(Role::kState)) values.push_back(id);
+  return values;
+}
+
+// The digest covers everything but itself: step, names, types, ranges and data.
+uint64_t Digest(const SafetensorsHeader& header, std::string_view step,
+                std::span<const std::byte> data) {
+  Fnv1a hash;
+  hash.Update(StrCat("step ", step, ";"));
+  for (const SafeTensor& tensor : header.tensors) {
+    hash.Update(StrCat(Quoted(tensor.name), tensor.type.ToString(),
+                       tensor.begin, ",", tensor.end, ";"));
+  }
+  hash.Update(data);
+  return hash.digest();
+}
+
+// Writes all parts to a new file, flushed to the disk.
+Status WriteFile(const std::string& path,
+                 std::initializer_list<std::span<const std::byte>> parts) {
+  const auto error = [&](std::string_view what) {
+    return Fail(path, StrCat(what, ": ", std::strerror(errno)), ErrorCode::kIo);
+  };
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return error("cannot be created");
+  for (std::span<const std::byte> rest : parts) {
+    while (!rest.empty()) {
+      const ssize_t written = ::write(fd, rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        const Error failed = error("cannot be written");
+        ::close(fd);
+        return failed;
+      }
+      rest = rest.subspan(static_cast<size_t>(written));
+    }
+  }
+  if (::fsync(fd) != 0) {
+    const Error failed = error("cannot be flushed");
+    ::close(fd);
+    return failed;
+  }
+  if (::close(fd) != 0) return error("cannot be closed");
+  return {};
+}
+
+}  // namespace
+
+Status SaveCheckpoint(const Runner& runner, const std::string& path,
+                      int64_t step) {
+  const Graph& graph = runner.graph();
+  SafetensorsHeader header;
+  std::vector<std::byte> data;
+  for (const ValueId id : PersistentValues(graph)) {
+    const ValueInfo& value = graph.value(id);
+    const auto begin = static_cast<Bytes>(data.size());
+    data.resize(data.size() + static_cast<size_t>(value.type.bytes()));
+    header.tensors.push_back(
+        {value.name, value.type, begin, static_cast<Bytes>(data.size())});
+    STOWAGE_RETURN_IF_ERROR(
+        runner.ReadBytes(value.name, value.type.dtype,
+                         std::span(data).subspan(static_cast<size_t>(begin))));
+  }
+  const std::string step_text = StrCat(step);
+  header.metadata = {{"format", std::string(kFormat)},
+                     {"step", step_text},
+                     {"fnv1a64", Hex(Digest(header, step_text, data))}};
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+
+  const std::string temporary = path + ".tmp";
+  Status written =
+      WriteFile(temporary, {std::as_bytes(std::span(&length, 1)),
+                            std::as_bytes(std::span(text)), std::span(data)});
+  if (written.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = Fail(path, StrCat("cannot be replaced: ", std::strerror(errno)),
+                   ErrorCode::kIo);
+  }
+  if (!written.ok()) std::remove(temporary.c_str());
+  return written;
+}
+
+namespace {
+
+struct Checkpoint {
+  SafetensorsHeader header;
+  int64_t step = 0;
+  std::vector<std::byte> data;
+};
+
+// Reads the file and checks everything that needs no graph.
+Result<Checkpoint> ReadCheckpoint(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    return Fail(path, StrCat("cannot be opened: ", std::strerror(errno)),
+                errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo);
+  }
+  const auto size = static_cast<Bytes>(file.tellg());
+  uint64_t length = 0;
+  file.seekg(0);
+  if (size < 8 || !file.read(reinterpret_cast<char*>(&length), 8)) {
+    return Fail(path, StrCat("has ", size,
+                             " bytes, too few for a checkpoint; it is "
+                             "truncated or no checkpoint"));
+  }
+  if (length > static_cast<uint64_t>(kMaxHeaderBytes) ||
+      static_cast<Bytes>(length) > size - 8) {
+    return Fail(path, StrCat("states a header of ", length, " bytes and has ",
+                             size, "; it is truncated or no checkpoint"));
+  }
+  std::string text(length, '\0');
+  Checkpoint checkpoint;
+  checkpoint.data.resize(static_cast<size_t>(size - 8) - length);
+  if (!file.read(text.data(), static_cast<std::streamsize>(length)) ||
+      !file.read(reinterpret_cast<char*>(checkpoint.data.data()),
+                 static_cast<std::streamsize>(checkpoint.data.size()))) {
+    return Fail(path, "cannot be read to its end", ErrorCode::kIo);
+  }
+  auto header =
+      ParseSafetensorsHeader(text, static_cast<Bytes>(checkpoint.data.size()));
+  if (!header.ok())
+    return Fail(path, StrCat("is damaged: ", header.error().message));
+  checkpoint.header = std::move(*header);
+
+  const std::string* format = checkpoint.header.Find("format");
+  const std::string* step = checkpoint.header.Find("step");
+  const std::string* digest = checkpoint.header.Find("fnv1a64");
+  if (format == nullptr || *format != kFormat || step == nullptr ||
+      digest == nullptr) {
+    return Fail(path, StrCat("is not of the format ", Quoted(kFormat),
+                             "; only files that Stowage saved can be resumed"));
+  }
+  const char* const end = step->data() + step->size();
+  if (std::from_chars(step->data(), end, checkpoint.step).ptr != end) {
+    return Fail(path, StrCat("has step ", Quoted(*step), ", not a number"));
+  }
+  const std::string actual =
+      Hex(Digest(checkpoint.header, *step, checkpoint.data));
+  if (actual != *digest) {
+    return Fail(path, StrCat("is damaged: its content has the digest ", actual,
+                             ", it was saved with ", *digest));
+  }
+  return checkpoint;
+}
+
+}  // namespace
+
+Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+  const Graph& graph = runner.graph();
+  std::unordered_map<std::string_view, const SafeTensor*> saved;
+  for (const SafeTensor& tensor : checkpoint.header.tensors) {
+    saved.emplace(tensor.name, &tensor);
+  }
+  const std::vector<ValueId> values = PersistentValues(graph);
+  for (const ValueId id : values) {
+    const ValueInfo& value = graph.value(id);
+    const auto found = saved.find(value.name);
+    if (found == saved.end()) {
+      return Fail(path, StrCat("lacks the ", RoleName(value.role), " ",
+                               Quoted(value.name), " of program ",
+                               Quoted(runner.name()),
+                               "; it is of another model or optimizer"));
+    }
+    if (found->second->type != value.type) {
+      return Fail(path,
+                  StrCat("has ", Quoted(value.name), " as ",
+                         found->second->type.ToString(), ", program ",
+                         Quoted(runner.name()), " has ", value.type.ToString(),
+                         "; it is of another model"));
+    }
+  }
+  // A program without states may leave a training checkpoint's states unread;
+  // anything else that it does not know means another model.
+  const bool has_states = !graph.Leaves(Role::kState).empty();
+  if (has_states && saved.size() != values.size()) {
+    for (const SafeTensor& tensor : checkpoint.header.tensors) {
+      const auto id = graph.Find(tensor.name);
+      if (id && graph.value(*id).is_leaf()) continue;
+      return Fail(path, StrCat("has a tensor ", Quoted(tensor.name),
+                               " that program ", Quoted(runner.name()),
+                               " lacks; it is of another model or optimizer"));
+    }
+  }
+  for (const ValueId id : values) {
+    const ValueInfo& value = graph.value(id);
+    const SafeTensor& tensor = *saved.at(value.name);
+    STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
+        value.name, value.type.dtype,
+        std::span(checkpoint.data)
+            .subspan(static_cast<size_t>(tensor.begin),
+                     static_cast<size_t>(tensor.end - tensor.begin))));
+  }
+  return checkpoint.step;
+}
+
+}  // namespace stowage

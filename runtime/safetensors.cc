@@ -1,0 +1,269 @@
+#include "runtime/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+struct DTypeTag {
+  DType dtype;
+  std::string_view tag;
+};
+constexpr std::array<DTypeTag, 8> kTags = {{{DType::kF32, "F32"},
+                                            {DType::kF64, "F64"},
+                                            {DType::kF16, "F16"},
+                                            {DType::kBF16, "BF16"},
+                                            {DType::kI32, "I32"},
+                                            {DType::kI64, "I64"},
+                                            {DType::kU8, "U8"},
+                                            {DType::kBool, "BOOL"}}};
+
+std::string JsonString(std::string_view text) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (byte < 0x20) {
+      out += StrCat("\\u00", kHex[byte >> 4], kHex[byte & 15]);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+// A recursive-descent reader of the JSON subset that headers consist of:
+// objects, strings, arrays of non-negative integers.
+class HeaderParser {
+ public:
+  HeaderParser(std::string_view text, Bytes data_bytes)
+      : text_(text), data_bytes_(data_bytes) {}
+
+  Result<SafetensorsHeader> Parse() {
+    const bool parsed =
+        Object([&](std::string key) {
+          return key == "__metadata__" ? Metadata() : Tensor(std::move(key));
+        }) &&
+        AtEnd();
+    if (!parsed) return Error{ErrorCode::kInvalidArgument, message_};
+    std::ranges::sort(header_.tensors, {}, [](const SafeTensor& t) {
+      return std::pair(t.begin, t.end);
+    });
+    Bytes covered = 0;
+    for (const SafeTensor& tensor : header_.tensors) {
+      if (tensor.begin != covered) return RangeError(tensor, covered);
+      covered = tensor.end;
+    }
+    if (covered != data_bytes_) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[safetensors] the tensors cover ", covered, " bytes of ",
+                 data_bytes_, "; the file is truncated or has bytes too many")};
+    }
+    return std::move(header_);
+  }
+
+ private:
+  static Error RangeError(const SafeTensor& tensor, Bytes expected) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[safetensors] tensor ", Quoted(tensor.name), " starts at byte ",
+               tensor.begin, ", expected ", expected,
+               "; ranges must follow without gap or overlap")};
+  }
+
+  bool Fail(std::string_view what) {
+    if (message_.empty()) {
+      message_ = StrCat("[safetensors] header byte ", pos_, ": ", what);
+    }
+    return false;
+  }
+  void SkipSpace() {
+    while (pos_ < text_.size() && std::string_view(" \t\r\n").find(
+                                      text_[pos_]) != std::string_view::npos) {
+      ++pos_;
+    }
+  }
+  bool Accept(char c) {
+    SkipSpace();
+    if (pos_ >= text_.size() || text_[pos_] != c) return false;
+    ++pos_;
+    return true;
+  }
+  bool Expect(char c) {
+    return Accept(c) || Fail(StrCat("expected '", c, "'"));
+  }
+  bool AtEnd() {
+    SkipSpace();
+    return pos_ == text_.size() || Fail("text after the header's object");
+  }
+
+  // "{" key ":" value ... "}", where visit(key) reads the value.
+  template <typename Visit>
+  bool Object(Visit visit) {
+    if (!Expect('{')) return false;
+    if (Accept('}')) return true;
+    do {
+      std::string key;
+      if (!String(&key) || !Expect(':') || !visit(std::move(key))) return false;
+    } while (Accept(','));
+    return Expect('}');
+  }
+
+  bool String(std::string* out) {
+    if (!Expect('"')) return false;
+    while (pos_ < text_.size() && text_[pos_] != '"') {
+      const char c = text_[pos_++];
+      if (static_cast<unsigned char>(c) < 0x20) {
+        return Fail("a control character in a string");
+      }
+      if (c != '\\') {
+        *out += c;
+      } else if (!Escape(out)) {
+        return false;
+      }
+    }
+    return Expect('"');
+  }
+
+  bool Escape(std::string* out) {
+    static constexpr std::string_view kNames = "\"\\/bfnrt";
+    static constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
+    const char c = pos_ < text_.size() ? text_[pos_++] : '\0';
+    if (const size_t at = kNames.find(c); at != std::string_view::npos) {
+      *out += kValues[at];
+      return true;
+    }
+    unsigned code = 0;
+    const char* const first = text_.data() + pos_;
+    if (c != 'u' || text_.size() - pos_ < 4 ||
+        std::from_chars(first, first + 4, code, 16).ptr != first + 4 ||
+        code >= 0x80) {
+      return Fail("an escape other than those of ASCII");
+    }
+    pos_ += 4;
+    *out += static_cast<char>(code);
+    return true;
+  }
+
+  bool Integers(std::vector<int64_t>* out) {
+    if (!Expect('[')) return false;
+    if (Accept(']')) return true;
+    do {
+      SkipSpace();
+      int64_t number = 0;
+      const char* const first = text_.data() + pos_;
+      const auto [end, code] =
+          std::from_chars(first, text_.data() + text_.size(), number);
+      if (code != std::errc() || number < 0) {
+        return Fail("expected a non-negative integer of 64 bits");
+      }
+      pos_ += static_cast<size_t>(end - first);
+      out->push_back(number);
+    } while (Accept(','));
+    return Expect(']');
+  }
+
+  bool Metadata() {
+    return Object([&](std::string key) {
+      std::string value;
+      if (!String(&value)) return false;
+      header_.metadata.emplace_back(std::move(key), std::move(value));
+      return true;
+    });
+  }
+
+  bool Tensor(std::string name) {
+    SafeTensor tensor{.name = std::move(name), .type = {}};
+    std::optional<DType> dtype;
+    std::vector<int64_t> shape, range;
+    const bool parsed = Object([&](const std::string& key) {
+      if (key == "shape") return Integers(&shape);
+      if (key == "data_offsets") return Integers(&range);
+      if (key != "dtype") return Fail(StrCat("unknown key ", Quoted(key)));
+      std::string tag;
+      if (!String(&tag)) return false;
+      for (const DTypeTag& known : kTags) {
+        if (known.tag == tag) dtype = known.dtype;
+      }
+      return dtype.has_value() || Fail(StrCat("unknown dtype ", Quoted(tag)));
+    });
+    if (!parsed) return false;
+    tensor.type.shape = Shape(std::span<const int64_t>(shape));
+    const auto elements = tensor.type.shape.CheckedNumElements();
+    if (!dtype || range.size() != 2 || shape.size() > kMaxRank || !elements) {
+      return Fail(StrCat("tensor ", Quoted(tensor.name),
+                         " lacks a dtype, a shape of positive dimensions or "
+                         "two data_offsets"));
+    }
+    tensor.type.dtype = *dtype;
+    tensor.begin = range[0];
+    tensor.end = range[1];
+    const auto bytes = CheckedMul(*elements, SizeOf(*dtype));
+    if (!bytes || tensor.end - tensor.begin != *bytes) {
+      return Fail(StrCat("tensor ", Quoted(tensor.name), " is ",
+                         tensor.type.ToString(), " but its range is [",
+                         tensor.begin, ", ", tensor.end, ")"));
+    }
+    for (const SafeTensor& other : header_.tensors) {
+      if (other.name == tensor.name) {
+        return Fail(StrCat("two tensors are called ", Quoted(tensor.name)));
+      }
+    }
+    header_.tensors.push_back(std::move(tensor));
+    return true;
+  }
+
+  std::string_view text_;
+  Bytes data_bytes_;
+  size_t pos_ = 0;
+  std::string message_;
+  SafetensorsHeader header_;
+};
+
+}  // namespace
+
+const std::string* SafetensorsHeader::Find(std::string_view key) const {
+  for (const auto& [name, value] : metadata) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
+  std::string out = "{\"__metadata__\":{";
+  for (size_t i = 0; i < header.metadata.size(); ++i) {
+    out += StrCat(i == 0 ? "" : ",", JsonString(header.metadata[i].first), ":",
+                  JsonString(header.metadata[i].second));
+  }
+  out += "}";
+  for (const SafeTensor& tensor : header.tensors) {
+    const auto tag =
+        std::ranges::find(kTags, tensor.type.dtype, &DTypeTag::dtype);
+    out += StrCat(",", JsonString(tensor.name), ":{\"dtype\":\"", tag->tag,
+                  "\",\"shape\":[");
+    for (int i = 0; i < tensor.type.shape.rank(); ++i) {
+      out += StrCat(i == 0 ? "" : ",", tensor.type.shape[i]);
+    }
+    out += StrCat("],\"data_offsets\":[", tensor.begin, ",", tensor.end, "]}");
+  }
+  out += "}";
+  out.resize(static_cast<size_t>(AlignUp(static_cast<Bytes>(out.size()), 8)),
+             ' ');
+  return out;
+}
+
+Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
+                                                 Bytes data_bytes) {
+  return HeaderParser(text, data_bytes).Parse();
+}
+
+}  // namespace stowage
