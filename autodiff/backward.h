@@ -26,7 +26,7 @@ namespace stowage {
 struct BackwardOptions {
   /// Names of params (or float inputs) to differentiate by; empty means all
   /// params.
-  std::vector<std::string> wrt;
+  std::vector<std::string> wrt = {};
 };
 
 /// The backward graph of `forward` for the scalar called `loss`. Emits nothing

@@ -6,10 +6,12 @@
 // clip factor) is an input of the graph, so that changing it recompiles
 // nothing. The constants below follow PyTorch's defaults and update rules.
 
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "base/result.h"
 #include "ir/builder.h"
 
 namespace stowage {
@@ -42,6 +44,10 @@ std::string_view OptimizerName(const Optimizer& optimizer);
 /// choices.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
+/// Whether the constants are in range: momentum and betas in [0, 1), eps above
+/// 0, decay not negative.
+Status CheckOptimizer(const Optimizer& optimizer);
+
 /// Names of the states the optimizer keeps for the param `name`: "w.velocity";
 /// "w.m", "w.v".
 std::vector<std::string> StateNames(const Optimizer& optimizer,
@@ -55,7 +61,7 @@ struct UpdateInputs {
 };
 
 /// Emits the update of `param` by `gradient` into `param`'s builder and
-/// declares the states it needs.
+/// declares the states it needs. The new content of "w" is called "new:w".
 void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
                 const UpdateInputs& inputs);
 

@@ -27,21 +27,25 @@ namespace stowage {
 
 struct TrainOptions {
   Optimizer optimizer = AdamW{};
-  std::vector<std::string> wrt;  // params to train; empty means all
-  std::optional<double>
-      clip_norm;  // global-norm clipping; adds output "grad_norm"
+  /// Names of the params to train; empty means all.
+  std::vector<std::string> wrt = {};
+  /// The global norm to clip the gradients to; adds an output "grad_norm".
+  std::optional<double> clip_norm = std::nullopt;
 };
 
 /// The training step of `forward`: its outputs are the forward graph's. Errors:
-/// those of BuildBackward; a forward graph that already has an input "lr", or
-/// one "step" that is not an i64 scalar; a decay, beta or norm outside its
-/// range.
+/// those of BuildBackward; a name in `wrt` that is not a param's; a
+/// forward graph that already has a value "lr", or one "step" that is not an
+/// input of an i64 scalar; a decay, beta or norm outside its range. Linear in
+/// the nodes of `forward`, but for constants, each of which backward compares
+/// with all of forward's.
 Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                              const TrainOptions& options = {});
 
 /// One graph that runs `forward` and then `backward` (from BuildBackward on
 /// it), saved values wired up, the seed a fill of 1, the gradients still
-/// outputs.
+/// outputs. Error: `backward` reads a value that `forward` does not have, or
+/// has of another type.
 Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
                            std::string_view loss);
 

@@ -1,0 +1,10 @@
+#ifndef STOWAGE_AUTODIFF_AUTODIFF_H_
+#define STOWAGE_AUTODIFF_AUTODIFF_H_
+
+// The autodiff room: gradients as graphs, optimizers as ops, training steps.
+
+#include "autodiff/backward.h"
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
+
+#endif  // STOWAGE_AUTODIFF_AUTODIFF_H_

@@ -1,0 +1,208 @@
+#include "autodiff/backward.h"
+
+#include <optional>
+#include <unordered_set>
+
+#include "autodiff/cotangents.h"
+#include "autodiff/forward_values.h"
+#include "autodiff/graph_copy.h"
+#include "autodiff/vjp.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+template <typename... Args>
+Error Fail(ErrorCode code, const Args&... args) {
+  return Error{code, StrCat("[autodiff] ", args...)};
+}
+
+Result<ValueId> FindLoss(const Graph& forward, std::string_view name) {
+  const std::optional<ValueId> loss = forward.Find(name);
+  if (!loss) {
+    return Fail(ErrorCode::kNotFound, "graph ", Quoted(forward.name()),
+                " has no value ", Quoted(name),
+                "; the loss is named as a value or as an output");
+  }
+  const TensorType& type = forward.value(*loss).type;
+  if (type.shape.rank() != 0 || !IsFloat(type.dtype)) {
+    return Fail(ErrorCode::kInvalidArgument, "the loss ", Quoted(name), " is ",
+                type.ToString(),
+                "; expected a float scalar, such as a mean of it");
+  }
+  return *loss;
+}
+
+// The leaves to differentiate by, in the order asked for.
+Result<std::vector<ValueId>> FindWrt(const Graph& forward,
+                                     const std::vector<std::string>& names) {
+  std::vector<ValueId> wrt;
+  if (names.empty()) {
+    for (const ValueId id : forward.Leaves(Role::kParam)) {
+      if (IsFloat(forward.value(id).type.dtype)) wrt.push_back(id);
+    }
+    if (!wrt.empty()) return wrt;
+    return Fail(ErrorCode::kInvalidArgument, "graph ", Quoted(forward.name()),
+                " has no float params; name inputs to differentiate by");
+  }
+  std::unordered_set<ValueId> seen;
+  for (const std::string& name : names) {
+    const std::optional<ValueId> id = forward.Find(name);
+    if (!id) {
+      return Fail(ErrorCode::kNotFound, "graph ", Quoted(forward.name()),
+                  " has no param or input ", Quoted(name),
+                  " to differentiate by");
+    }
+    const ValueInfo& info = forward.value(*id);
+    if (info.role != Role::kParam && info.role != Role::kInput) {
+      return Fail(ErrorCode::kInvalidArgument, "cannot differentiate by ",
+                  Quoted(name), ", whose role is ", RoleName(info.role),
+                  "; expected a param or an input");
+    }
+    if (!IsFloat(info.type.dtype)) {
+      return Fail(ErrorCode::kInvalidArgument, "cannot differentiate by ",
+                  Quoted(name), ", which is ", info.type.ToString(),
+                  "; expected a float type");
+    }
+    if (!seen.insert(*id).second) {
+      return Fail(ErrorCode::kInvalidArgument, Quoted(name),
+                  " is named twice among those to differentiate by");
+    }
+    wrt.push_back(*id);
+  }
+  return wrt;
+}
+
+Status RefuseUpdates(const Graph& forward) {
+  for (const Node& node : forward.nodes()) {
+    if (GetOpDef(node.op).updates == 0) continue;
+    return Fail(ErrorCode::kInvalidArgument, "graph ", Quoted(forward.name()),
+                " overwrites ", Quoted(forward.value(node.inputs[0]).name),
+                " by a ", OpName(node.op),
+                "; differentiate the graph without updates");
+  }
+  return {};
+}
+
+// Wants the gradient of every value through which one of `wrt` can act on the
+// loss.
+void WantAllThatDependsOn(const std::vector<ValueId>& wrt, const Graph& forward,
+                          Cotangents* cotangents) {
+  for (const ValueId id : wrt) cotangents->Want(id);
+  for (const Node& node : forward.nodes()) {
+    if (GetVjp(node.op).is_zero()) continue;
+    bool depends = false;
+    for (const ValueId input : node.inputs) {
+      depends |= cotangents->wanted(input);
+    }
+    if (!depends) continue;
+    for (const ValueId result : node.results) {
+      if (IsFloat(forward.value(result).type.dtype)) cotangents->Want(result);
+    }
+  }
+}
+
+// Marks the gradient of `of` as what it is, unless it has such a name already
+// (one value can be the gradient of several) or is a leaf.
+void NameGradient(const ValueInfo& of, Value gradient, GraphBuilder* g) {
+  if (!gradient.ok()) return;
+  const ValueInfo& info = g->info(gradient);
+  if (info.is_leaf() || info.role != Role::kActivation) return;
+  g->SetRole(gradient, Role::kGradient);
+  const std::string name = GradientName(of.name);
+  if (!g->Find(name)) g->Name(name, gradient);
+}
+
+// Emits the gradient of every node on the way from the loss to `wrt`, last node
+// first, when all readers of its results have contributed.
+void Sweep(const Graph& forward, ForwardValues* values, Cotangents* cotangents,
+           GraphBuilder* g) {
+  for (NodeId id = forward.num_nodes() - 1; id >= 0; --id) {
+    const Node& node = forward.node(id);
+    bool matters = false;
+    for (const ValueId result : node.results) {
+      if (const auto gradient = cotangents->Find(result)) {
+        NameGradient(forward.value(result), *gradient, g);
+        matters = true;
+      }
+    }
+    if (!matters) continue;
+    g->SetOrigin(Phase::kBackward, forward.value(node.results.front()).name);
+    values->BeginNode();
+    VjpContext context(forward, node, values, cotangents, g);
+    const Vjp& vjp = GetVjp(node.op);
+    if (vjp.refusal != nullptr) {
+      context.Refuse(vjp.refusal);
+    } else {
+      vjp.rule(context);
+    }
+    if (g->error()) return;
+  }
+}
+
+// `graph` without the leaves that nothing reads, as a finished graph.
+Result<Graph> WithoutUnreadLeaves(const Graph& graph) {
+  std::vector<bool> is_read(static_cast<size_t>(graph.num_values()), false);
+  const auto mark = [&](ValueId id) {
+    is_read[static_cast<size_t>(id)] = true;
+  };
+  for (const Node& node : graph.nodes()) {
+    for (const ValueId input : node.inputs) mark(input);
+  }
+  for (const GraphOutput& output : graph.outputs()) mark(output.value);
+  GraphBuilder g(graph.name());
+  GraphCopy copy(graph, &g);
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    if (graph.value(id).is_leaf() && is_read[static_cast<size_t>(id)]) {
+      copy.DeclareLeaf(id);
+    }
+  }
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) copy.CopyNode(id);
+  for (const GraphOutput& output : graph.outputs()) {
+    g.Output(output.name, copy[output.value]);
+  }
+  return g.Finish();
+}
+
+}  // namespace
+
+std::string GradientName(std::string_view name) {
+  return StrCat("grad:", name);
+}
+
+Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
+                            const BackwardOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(const ValueId loss_id, FindLoss(forward, loss));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<ValueId> wrt,
+                           FindWrt(forward, options.wrt));
+  STOWAGE_RETURN_IF_ERROR(RefuseUpdates(forward));
+
+  Cotangents cotangents(forward);
+  WantAllThatDependsOn(wrt, forward, &cotangents);
+
+  GraphBuilder g(StrCat(forward.name(), ".backward"));
+  ForwardValues values(forward, &g);
+  cotangents.Add(loss_id, g.Input(GradientName(loss),
+                                  forward.value(loss_id).type.dtype, {}));
+  Sweep(forward, &values, &cotangents, &g);
+  if (g.error()) return *g.error();
+
+  for (const ValueId id : wrt) {
+    const ValueInfo& info = forward.value(id);
+    const std::optional<Value> gradient = cotangents.Find(id);
+    if (!gradient) {
+      return Fail(ErrorCode::kInvalidArgument, Quoted(info.name),
+                  " has no way to the loss ", Quoted(loss),
+                  " on which its gradient is not zero everywhere; use it, or "
+                  "leave it out");
+    }
+    NameGradient(info, *gradient, &g);
+    g.Output(GradientName(info.name), *gradient);
+  }
+  if (g.error()) return *g.error();
+  return WithoutUnreadLeaves(g.graph());
+}
+
+}  // namespace stowage

@@ -1,0 +1,45 @@
+#include "autodiff/graph_copy.h"
+
+#include "base/check.h"
+
+namespace stowage {
+
+Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role) {
+  const DType dtype = info.type.dtype;
+  const Shape& shape = info.type.shape;
+  switch (role) {
+    case Role::kParam:
+      return to.Param(info.name, dtype, shape, info.init);
+    case Role::kInput:
+      return to.Input(info.name, dtype, shape);
+    case Role::kState:
+      return to.State(info.name, dtype, shape, info.init);
+    case Role::kSaved:
+      return to.Saved(info.name, dtype, shape);
+    default:
+      STOWAGE_CHECK(false);
+  }
+}
+
+void GraphCopy::DeclareLeaf(ValueId id) {
+  const ValueInfo& info = from_.value(id);
+  Map(id, stowage::DeclareLeaf(to_, info, info.role));
+}
+
+void GraphCopy::CopyNode(NodeId id) {
+  const Node& node = from_.node(id);
+  std::vector<Value> inputs;
+  for (const ValueId input : node.inputs) inputs.push_back((*this)[input]);
+  to_.SetOrigin(node.phase, node.origin);
+  const std::vector<Value> results = to_.Emit(node.op, inputs, node.attrs);
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const ValueInfo& info = from_.value(node.results[r]);
+    if (!to_.Find(info.name)) to_.Name(info.name, results[r]);
+    // Outputs are outputs only where they are declared as such.
+    to_.SetRole(results[r],
+                info.role == Role::kOutput ? Role::kActivation : info.role);
+    Map(node.results[r], results[r]);
+  }
+}
+
+}  // namespace stowage

@@ -1,0 +1,52 @@
+#ifndef STOWAGE_AUTODIFF_GRAPH_COPY_H_
+#define STOWAGE_AUTODIFF_GRAPH_COPY_H_
+
+// Copies a graph, or parts of it, into a builder: what the linking of graphs is
+// made of. Values keep their names where these are free and get fresh ones
+// where not; nodes keep their phase and origin.
+//
+//   GraphCopy copy(forward, &g);
+//   for (ValueId id : forward.Leaves(Role::kParam)) copy.DeclareLeaf(id);
+//   copy.CopyNode(0);
+
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+/// Declares a leaf with `info`'s name, type and init, in the given leaf role.
+Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role);
+
+class GraphCopy {
+ public:
+  /// Both must outlive this.
+  GraphCopy(const Graph& from, GraphBuilder* to)
+      : from_(from),
+        to_(*to),
+        values_(static_cast<size_t>(from.num_values())) {}
+
+  /// Lets `value` of the builder stand for the value `id` of the graph.
+  void Map(ValueId id, Value value) {
+    values_[static_cast<size_t>(id)] = value;
+  }
+  /// What stands for `id`; inert before it was mapped, declared or copied.
+  Value operator[](ValueId id) const {
+    return values_[static_cast<size_t>(id)];
+  }
+
+  /// Declares the leaf `id` as it is.
+  void DeclareLeaf(ValueId id);
+  /// Appends node `id`. Precondition: all its inputs stand for something.
+  void CopyNode(NodeId id);
+
+ private:
+  const Graph& from_;
+  GraphBuilder& to_;
+  std::vector<Value> values_;  // by id in from_
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_GRAPH_COPY_H_

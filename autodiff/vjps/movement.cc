@@ -1,0 +1,25 @@
+#include "autodiff/vjp.h"
+#include "ir/ops.h"
+
+namespace stowage {
+
+constinit const Vjp CopyVjp =
+    Differentiable([](VjpContext& v) { v.Contribute(0, v.cotangent()); });
+
+constinit const Vjp CastVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Cast(v.cotangent(), v.input_type(0).dtype));
+});
+
+constinit const Vjp ConcatVjp = Differentiable([](VjpContext& v) {
+  const int64_t axis = v.attrs().Int("axis");
+  int64_t start = 0;
+  for (int i = 0; i < v.num_inputs(); ++i) {
+    const int64_t end = start + v.input_shape(i)[static_cast<int>(axis)];
+    if (v.needs(i)) {
+      v.Contribute(i, Slice(v.cotangent(), axis, start, end));
+    }
+    start = end;
+  }
+});
+
+}  // namespace stowage

@@ -1,0 +1,11 @@
+#include "autodiff/vjp.h"
+
+namespace stowage {
+
+#define STOWAGE_UPDATE(kind) \
+  STOWAGE_NON_DIFFERENTIABLE(kind, "it overwrites what it reads")
+STOWAGE_UPDATE(SgdUpdate);
+STOWAGE_UPDATE(MomentumUpdate);
+STOWAGE_UPDATE(AdamWUpdate);
+
+}  // namespace stowage

@@ -1,0 +1,87 @@
+#include "autodiff/vjp.h"
+#include "ir/ops.h"
+
+namespace stowage {
+
+constinit const Vjp NegVjp =
+    Differentiable([](VjpContext& v) { v.Contribute(0, Neg(v.cotangent())); });
+
+constinit const Vjp AbsVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Mul(v.cotangent(), Sign(v.input(0))));
+});
+
+STOWAGE_ZERO_DERIVATIVE(Sign);
+
+constinit const Vjp ExpVjp = Differentiable(
+    [](VjpContext& v) { v.Contribute(0, Mul(v.cotangent(), v.output())); });
+
+constinit const Vjp LogVjp = Differentiable(
+    [](VjpContext& v) { v.Contribute(0, Div(v.cotangent(), v.input(0))); });
+
+// 1 / (2 y)
+constinit const Vjp SqrtVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Div(MulScalar(v.cotangent(), 0.5), v.output()));
+});
+
+// -1/2 y^3
+constinit const Vjp RsqrtVjp = Differentiable([](VjpContext& v) {
+  const Value y = v.output();
+  const Value y3 = Mul(Square(y), y);
+  v.Contribute(0, Mul(MulScalar(v.cotangent(), -0.5), y3));
+});
+
+constinit const Vjp SquareVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Mul(MulScalar(v.cotangent(), 2), v.input(0)));
+});
+
+// -y^2
+constinit const Vjp ReciprocalVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Neg(Mul(v.cotangent(), Square(v.output()))));
+});
+
+constinit const Vjp SinVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Mul(v.cotangent(), Cos(v.input(0))));
+});
+
+constinit const Vjp CosVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Neg(Mul(v.cotangent(), Sin(v.input(0)))));
+});
+
+// From the output where that suffices.
+constinit const Vjp ReluVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, ReluGrad(v.output(), v.cotangent()));
+});
+
+constinit const Vjp SigmoidVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, SigmoidGrad(v.output(), v.cotangent()));
+});
+
+constinit const Vjp TanhVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, TanhGrad(v.output(), v.cotangent()));
+});
+
+// From the input where it is needed.
+constinit const Vjp SiluVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, SiluGrad(v.input(0), v.cotangent()));
+});
+
+constinit const Vjp GeluTanhVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, GeluTanhGrad(v.input(0), v.cotangent()));
+});
+
+constinit const Vjp GeluErfVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, GeluErfGrad(v.input(0), v.cotangent()));
+});
+
+STOWAGE_ZERO_DERIVATIVE(LogicalNot);
+
+#define STOWAGE_SECOND_DERIVATIVE(kind) \
+  STOWAGE_NON_DIFFERENTIABLE(kind, "second derivatives are not provided")
+STOWAGE_SECOND_DERIVATIVE(ReluGrad);
+STOWAGE_SECOND_DERIVATIVE(SigmoidGrad);
+STOWAGE_SECOND_DERIVATIVE(TanhGrad);
+STOWAGE_SECOND_DERIVATIVE(SiluGrad);
+STOWAGE_SECOND_DERIVATIVE(GeluTanhGrad);
+STOWAGE_SECOND_DERIVATIVE(GeluErfGrad);
+
+}  // namespace stowage
