@@ -3,7 +3,6 @@
 #include <cmath>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -231,18 +230,24 @@ class UpdateVerifier {
                 " overwrites; read the update's result, or read earlier");
   }
 
+  // What a value that cannot be updated is, for people.
+  std::string Kind(ValueId id) const {
+    const ValueInfo& info = graph_.value(id);
+    if (info.is_leaf()) return StrCat("a leaf of role ", RoleName(info.role));
+    const ValueId root = layouts_[Index(id)].root;
+    if (root == id) return StrCat("a result of node ", info.producer);
+    const bool is_view = GetOpDef(graph_.node(info.producer).op).is_view();
+    return StrCat(is_view ? "a view of " : "the new content of ",
+                  Quoted(graph_.value(root).name));
+  }
+
   Status Update(NodeId id, size_t r) {
     const ValueId target = graph_.node(id).inputs[r];
     const ValueInfo& info = graph_.value(target);
     if (!info.is_leaf() ||
         (info.role != Role::kParam && info.role != Role::kState)) {
-      const std::string_view view =
-          layouts_[Index(target)].root == target ? "" : ", a view";
       return Fail(NodeLabel(graph_, id), " writes in place of ",
-                  Quoted(info.name), ", which is ",
-                  info.is_leaf()
-                      ? StrCat("a leaf of role ", RoleName(info.role))
-                      : StrCat("a result of node ", info.producer, view),
+                  Quoted(info.name), ", which is ", Kind(target),
                   "; only a whole param or state can be updated, and once");
     }
     if (updater_[Index(target)] != kNoNode) {

@@ -1,0 +1,1138 @@
+#include "ir/ops.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/strings.h"
+#include "ir/attrs.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+#include "ir/shape.h"
+
+namespace stowage {
+namespace {
+
+using Values = std::vector<Value>;
+
+Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kF32, shape);
+}
+Value F64(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kF64, shape);
+}
+Value I32(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kI32, shape);
+}
+Value I64(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kI64, shape);
+}
+Value Bool(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kBool, shape);
+}
+Value BF16(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kBF16, shape);
+}
+
+Values Only(Value value) { return {value}; }
+
+// Every result of the last node.
+Values Last(GraphBuilder& g) {
+  Values values;
+  for (const ValueId id : g.graph().nodes().back().results) {
+    values.push_back(*g.Find(g.graph().value(id).name));
+  }
+  return values;
+}
+
+struct Row {
+  const char* what;
+  Values (*build)(GraphBuilder& g);
+  std::vector<std::string> types;
+};
+
+// One row an op at least; the second test below insists.
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> kRows = {
+      {"constant",
+       [](GraphBuilder& g) {
+         const std::vector<std::byte> data(24);
+         return Only(Constant(g, DType::kF64, {3}, data));
+       },
+       {"f64(3)"}},
+      {"scalar constant of bools",
+       [](GraphBuilder& g) {
+         const std::vector<std::byte> data(1, std::byte{1});
+         return Only(Constant(g, DType::kBool, {}, data));
+       },
+       {"bool()"}},
+      {"fill",
+       [](GraphBuilder& g) {
+         return Values{Fill(g, -2147483648.0, DType::kI32, {2, 1}),
+                       Fill(g, 255, DType::kU8, {1}),
+                       Fill(g, HUGE_VAL, DType::kF16, {})};
+       },
+       {"i32(2, 1)", "u8(1)", "f16()"}},
+      {"copy",
+       [](GraphBuilder& g) {
+         return Only(Copy(Bool(g, "x", {2, 3})));
+       },
+       {"bool(2, 3)"}},
+      {"cast",
+       [](GraphBuilder& g) {
+         return Only(Cast(F32(g, "x", {2, 3}), DType::kI64));
+       },
+       {"i64(2, 3)"}},
+      {"concat of three along a negative axis",
+       [](GraphBuilder& g) {
+         const Values parts = {F32(g, "a", {2, 3, 4}), F32(g, "b", {2, 1, 4}),
+                               F32(g, "c", {2, 5, 4})};
+         return Only(Concat(parts, -2));
+       },
+       {"f32(2, 9, 4)"}},
+      {"concat of one",
+       [](GraphBuilder& g) {
+         const Values parts = {I32(g, "a", {2})};
+         return Only(Concat(parts, 0));
+       },
+       {"i32(2)"}},
+      {"gather of rows",
+       [](GraphBuilder& g) {
+         return Only(Gather(F32(g, "t", {100, 8}), I32(g, "i", {4, 6})));
+       },
+       {"f32(4, 6, 8)"}},
+      {"gather of scalars by one index",
+       [](GraphBuilder& g) {
+         return Only(Gather(F64(g, "t", {100}), I64(g, "i", {})));
+       },
+       {"f64()"}},
+      {"scatter_add",
+       [](GraphBuilder& g) {
+         return Only(ScatterAdd(F32(g, "base", {100, 8}), I64(g, "i", {4, 6}),
+                                F32(g, "u", {4, 6, 8})));
+       },
+       {"f32(100, 8)"}},
+      {"reshape",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3, 4});
+         return Values{Reshape(x, {6, 4}), Reshape(x, {-1}),
+                       Reshape(x, {4, -1, 2}), Reshape(x, {1, 24, 1, -1})};
+       },
+       {"f32(6, 4)", "f32(24)", "f32(4, 3, 2)", "f32(1, 24, 1, 1)"}},
+      {"reshape of a scalar",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {});
+         return Values{Reshape(x, {1, -1}), Reshape(Reshape(x, {1, 1}), {})};
+       },
+       {"f32(1, 1)", "f32()"}},
+      {"permute",
+       [](GraphBuilder& g) {
+         return Only(Permute(F32(g, "x", {2, 3, 4}), {2, 0, 1}));
+       },
+       {"f32(4, 2, 3)"}},
+      {"permute with negative axes, and transpose",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3, 4});
+         return Values{Permute(x, {-1, 0, -2}), Transpose(x)};
+       },
+       {"f32(4, 2, 3)", "f32(2, 4, 3)"}},
+      {"slice",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {10, 7});
+         return Values{Slice(x, 0, 2, 5),     Slice(x, 0, 0, 10, 3),
+                       Slice(x, 0, 1, 10, 3), Slice(x, 0, 2, 10, 3),
+                       Slice(x, -1, 6, 7),    Slice(x, 1, 0, 7, INT64_MAX)};
+       },
+       {"f32(3, 7)", "f32(4, 7)", "f32(3, 7)", "f32(3, 7)", "f32(10, 1)",
+        "f32(10, 1)"}},
+      {"split",
+       [](GraphBuilder& g) {
+         return Split(F32(g, "x", {2, 12}), -1, {3, 8, 1});
+       },
+       {"f32(2, 3)", "f32(2, 8)", "f32(2, 1)"}},
+      {"split into more than eight",
+       [](GraphBuilder& g) {
+         return Split(F32(g, "x", {9}), 0, {1, 1, 1, 1, 1, 1, 1, 1, 1});
+       },
+       std::vector<std::string>(9, "f32(1)")},
+      {"broadcast",
+       [](GraphBuilder& g) {
+         return Values{BroadcastTo(F32(g, "x", {3, 1}), {2, 3, 5}),
+                       BroadcastTo(I32(g, "y", {}), {4})};
+       },
+       {"f32(2, 3, 5)", "i32(4)"}},
+      {"float functions of one operand",
+       [](GraphBuilder& g) {
+         const Value x = BF16(g, "x", {2, 3});
+         return Values{Exp(x),      Log(x),        Sqrt(x),    Rsqrt(x),
+                       Square(x),   Reciprocal(x), Sin(x),     Cos(x),
+                       Relu(x),     Silu(x),       Sigmoid(x), Tanh(x),
+                       GeluTanh(x), GeluErf(x)};
+       },
+       std::vector<std::string>(14, "bf16(2, 3)")},
+      {"neg, abs and sign, also of integers",
+       [](GraphBuilder& g) {
+         const Value x = I32(g, "x", {4});
+         return Values{Neg(x), Abs(x), Sign(x)};
+       },
+       std::vector<std::string>(3, "i32(4)")},
+      {"logical ops",
+       [](GraphBuilder& g) {
+         const Value x = Bool(g, "x", {4});
+         return Values{LogicalNot(x), LogicalAnd(x, x), LogicalOr(x, x)};
+       },
+       std::vector<std::string>(3, "bool(4)")},
+      {"arithmetic, also of integers",
+       [](GraphBuilder& g) {
+         const Value a = I64(g, "a", {2, 3});
+         const Value b = I64(g, "b", {2, 3});
+         return Values{Add(a, b), Sub(a, b), Mul(a, b), Maximum(a, b),
+                       Minimum(a, b)};
+       },
+       std::vector<std::string>(5, "i64(2, 3)")},
+      {"div and pow",
+       [](GraphBuilder& g) {
+         const Value a = F64(g, "a", {2, 3});
+         return Values{Div(a, a), Pow(a, a)};
+       },
+       std::vector<std::string>(2, "f64(2, 3)")},
+      {"comparisons",
+       [](GraphBuilder& g) {
+         const Value a = F32(g, "a", {2});
+         const Value b = F32(g, "b", {2});
+         return Values{Equal(a, b),     NotEqual(a, b), Less(a, b),
+                       LessEqual(a, b), Greater(a, b),  GreaterEqual(a, b)};
+       },
+       std::vector<std::string>(6, "bool(2)")},
+      {"gradients of functions of one operand",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2});
+         const Value dy = F32(g, "dy", {2});
+         return Values{ReluGrad(x, dy),     SigmoidGrad(x, dy),
+                       TanhGrad(x, dy),     SiluGrad(x, dy),
+                       GeluTanhGrad(x, dy), GeluErfGrad(x, dy)};
+       },
+       std::vector<std::string>(6, "f32(2)")},
+      {"where, of integers",
+       [](GraphBuilder& g) {
+         return Only(Where(Bool(g, "c", {2, 3}), I32(g, "a", {2, 3}),
+                           I32(g, "b", {2, 3})));
+       },
+       {"i32(2, 3)"}},
+      {"where, all broadcast",
+       [](GraphBuilder& g) {
+         return Only(Where(Bool(g, "c", {2, 1, 1}), F32(g, "a", {3, 1}),
+                           F32(g, "b", {4})));
+       },
+       {"f32(2, 3, 4)"}},
+      {"dropout",
+       [](GraphBuilder& g) {
+         return Only(Dropout(F32(g, "x", {2, 3}), I64(g, "seed", {}),
+                             I64(g, "step", {}), 0.1, 7));
+       },
+       {"f32(2, 3)"}},
+      {"reductions",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3, 4});
+         return Values{ReduceSum(x), ReduceSum(x, {}, true),
+                       ReduceMean(x, {-1, 0}), ReduceMax(x, {1}, true)};
+       },
+       {"f32()", "f32(1, 1, 1)", "f32(3)", "f32(2, 1, 4)"}},
+      {"sum of a scalar, of integers",
+       [](GraphBuilder& g) {
+         return Values{ReduceSum(F32(g, "x", {})),
+                       ReduceMax(I32(g, "y", {3}), {0})};
+       },
+       {"f32()", "i32()"}},
+      {"sum_squares",
+       [](GraphBuilder& g) {
+         return Values{SumSquares(F32(g, "x", {2, 3})),
+                       SumSquares(F64(g, "y", {2, 3})),
+                       SumSquares(BF16(g, "z", {2, 3}))};
+       },
+       {"f32()", "f64()", "f32()"}},
+      {"arg_max",
+       [](GraphBuilder& g) {
+         return Only(ArgMax(F64(g, "x", {2, 3, 4})));
+       },
+       {"i32(2, 3)"}},
+      {"matmul of matrices, all four ways",
+       [](GraphBuilder& g) {
+         const Value a = F32(g, "a", {2, 3});
+         const Value at = F32(g, "at", {3, 2});
+         const Value b = F32(g, "b", {3, 5});
+         const Value bt = F32(g, "bt", {5, 3});
+         return Values{MatMul(a, b), MatMul(at, b, true),
+                       MatMul(a, bt, false, true), MatMul(at, bt, true, true)};
+       },
+       std::vector<std::string>(4, "f32(2, 5)")},
+      {"matmul of a batch with one matrix",
+       [](GraphBuilder& g) {
+         const Value a = F32(g, "a", {7, 6, 2, 3});
+         return Values{MatMul(a, F32(g, "b", {3, 5})),
+                       MatMul(a, F32(g, "bt", {5, 3}), false, true)};
+       },
+       std::vector<std::string>(2, "f32(7, 6, 2, 5)")},
+      {"matmul of batches, and broadcast ones",
+       [](GraphBuilder& g) {
+         const Value a = F32(g, "a", {7, 6, 2, 3});
+         return Values{MatMul(a, F32(g, "b", {7, 6, 3, 5})),
+                       MatMul(a, F32(g, "c", {7, 1, 3, 5})),
+                       MatMul(a, F32(g, "d", {6, 3, 5})),
+                       MatMul(F32(g, "e", {2, 3}), F32(g, "f", {7, 6, 3, 5}))};
+       },
+       std::vector<std::string>(4, "f32(7, 6, 2, 5)")},
+      {"softmax and log_softmax along any axis",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3, 4});
+         return Values{Softmax(x), Softmax(x, 0), LogSoftmax(x),
+                       LogSoftmax(x, -2)};
+       },
+       std::vector<std::string>(4, "f32(2, 3, 4)")},
+      {"gradients of softmax and log_softmax",
+       [](GraphBuilder& g) {
+         const Value y = F32(g, "y", {2, 3});
+         const Value dy = F32(g, "dy", {2, 3});
+         return Values{SoftmaxGrad(y, dy), LogSoftmaxGrad(y, dy)};
+       },
+       std::vector<std::string>(2, "f32(2, 3)")},
+      {"cross_entropy",
+       [](GraphBuilder& g) {
+         CrossEntropy(F32(g, "logits", {4, 6, 10}), I32(g, "labels", {4, 6}));
+         return Last(g);
+       },
+       {"f32()", "f32(4, 6)"}},
+      {"cross_entropy in bf16 keeps statistics in f32",
+       [](GraphBuilder& g) {
+         CrossEntropy(BF16(g, "logits", {4, 10}), I32(g, "labels", {4}));
+         return Last(g);
+       },
+       {"f32()", "f32(4)"}},
+      {"cross_entropy in f64, of one row",
+       [](GraphBuilder& g) {
+         CrossEntropy(F64(g, "logits", {10}), I64(g, "labels", {}));
+         return Last(g);
+       },
+       {"f64()", "f64()"}},
+      {"cross_entropy_grad",
+       [](GraphBuilder& g) {
+         return Only(CrossEntropyGrad(BF16(g, "logits", {4, 10}),
+                                      I32(g, "labels", {4}), F32(g, "l", {4}),
+                                      F32(g, "d", {})));
+       },
+       {"bf16(4, 10)"}},
+      {"mean_squared_error",
+       [](GraphBuilder& g) {
+         return Only(
+             MeanSquaredError(F32(g, "p", {4, 2}), F32(g, "t", {4, 2})));
+       },
+       {"f32()"}},
+      {"layer_norm",
+       [](GraphBuilder& g) {
+         LayerNorm(F32(g, "x", {4, 6, 8}), F32(g, "gamma", {8}),
+                   F32(g, "beta", {8}));
+         return Last(g);
+       },
+       {"f32(4, 6, 8)", "f32(4, 6)", "f32(4, 6)"}},
+      {"layer_norm in bf16 keeps statistics in f32",
+       [](GraphBuilder& g) {
+         LayerNorm(BF16(g, "x", {4, 8}), BF16(g, "gamma", {8}),
+                   BF16(g, "beta", {8}));
+         return Last(g);
+       },
+       {"bf16(4, 8)", "f32(4)", "f32(4)"}},
+      {"layer_norm_grad",
+       [](GraphBuilder& g) {
+         const LayerNormGrads grads =
+             LayerNormGrad(F64(g, "x", {4, 6, 8}), F64(g, "gamma", {8}),
+                           F64(g, "mean", {4, 6}), F64(g, "rstd", {4, 6}),
+                           F64(g, "dy", {4, 6, 8}));
+         return Values{grads.dx, grads.dgamma, grads.dbeta};
+       },
+       {"f64(4, 6, 8)", "f64(8)", "f64(8)"}},
+      {"causal_attention with grouped heads",
+       [](GraphBuilder& g) {
+         CausalAttention(F32(g, "q", {2, 5, 6, 8}), F32(g, "k", {2, 5, 3, 8}),
+                         F32(g, "v", {2, 5, 3, 8}));
+         return Last(g);
+       },
+       {"f32(2, 5, 6, 8)", "f32(2, 6, 5)"}},
+      {"causal_attention_grad",
+       [](GraphBuilder& g) {
+         const CausalAttentionGrads grads = CausalAttentionGrad(
+             F32(g, "q", {2, 5, 6, 8}), F32(g, "k", {2, 5, 3, 8}),
+             F32(g, "v", {2, 5, 3, 8}), F32(g, "o", {2, 5, 6, 8}),
+             F32(g, "l", {2, 6, 5}), F32(g, "d_o", {2, 5, 6, 8}), 0.5);
+         return Values{grads.dq, grads.dk, grads.dv};
+       },
+       {"f32(2, 5, 6, 8)", "f32(2, 5, 3, 8)", "f32(2, 5, 3, 8)"}},
+      {"sgd_update",
+       [](GraphBuilder& g) {
+         const Value w = g.Param("w", DType::kF32, {2, 3});
+         return Only(SgdUpdate(w, F32(g, "dw", {2, 3}), F32(g, "lr", {}),
+                               Value(), 0.1));
+       },
+       {"f32(2, 3)"}},
+      {"momentum_update with a clip factor",
+       [](GraphBuilder& g) {
+         const MomentumResults r = MomentumUpdate(
+             g.Param("w", DType::kF32, {2, 3}),
+             g.State("velocity", DType::kF32, {2, 3}), F32(g, "dw", {2, 3}),
+             F32(g, "lr", {}), F32(g, "clip", {}), 0.9, 0);
+         return Values{r.w, r.velocity};
+       },
+       {"f32(2, 3)", "f32(2, 3)"}},
+      {"adamw_update",
+       [](GraphBuilder& g) {
+         const AdamWResults r = AdamWUpdate(
+             g.Param("w", DType::kF64, {2}), g.State("m", DType::kF64, {2}),
+             g.State("v", DType::kF64, {2}), F64(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), Value(), 0.9, 0.999, 1e-8,
+             0.01);
+         return Values{r.w, r.m, r.v};
+       },
+       {"f64(2)", "f64(2)", "f64(2)"}},
+      {"adamw_update with a clip factor",
+       [](GraphBuilder& g) {
+         const AdamWResults r = AdamWUpdate(
+             g.Param("w", DType::kF32, {2}), g.State("m", DType::kF32, {2}),
+             g.State("v", DType::kF32, {2}), F32(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), F32(g, "clip", {}), 0.9,
+             0.999, 1e-8, 0.01);
+         return Values{r.w, r.m, r.v};
+       },
+       {"f32(2)", "f32(2)", "f32(2)"}},
+  };
+  return kRows;
+}
+
+TEST_CASE("result types follow from operands") {
+  for (const Row& row : Rows()) {
+    INFO(row.what);
+    GraphBuilder g("rows");
+    std::vector<std::string> types;
+    for (const Value& value : row.build(g)) {
+      REQUIRE(value.ok());
+      types.push_back(value.type().ToString());
+    }
+    CHECK(types == row.types);
+    CHECK(g.Finish().ok());
+  }
+}
+
+TEST_CASE("every op is in the table of types") {
+  std::set<OpKind> seen;
+  for (const Row& row : Rows()) {
+    GraphBuilder g("rows");
+    row.build(g);
+    for (const Node& node : g.graph().nodes()) seen.insert(node.op);
+  }
+  for (int i = 0; i < kNumOps; ++i) {
+    const auto op = static_cast<OpKind>(i);
+    INFO(std::string(OpName(op)));
+    CHECK(seen.contains(op));
+  }
+}
+
+// Some value of another kind than `value`.
+AttrValue OtherKind(const AttrValue& value) {
+  if (std::holds_alternative<std::string>(value)) return int64_t{1};
+  return std::string("bytes");
+}
+
+TEST_CASE(
+    "attributes that are missing, mistyped, unknown or doubled are errors") {
+  for (const Row& row : Rows()) {
+    GraphBuilder g("rows");
+    row.build(g);
+    const Graph& graph = g.graph();
+    for (const Node& node : graph.nodes()) {
+      INFO(std::string(OpName(node.op)));
+      OpArgsStorage storage;
+      const OpArgs good = MakeOpArgs(graph, node, &storage);
+      const auto infers = [&](const Attrs& attrs) {
+        return GetOpDef(node.op)
+            .infer(OpArgs{good.op, good.types, good.names, attrs})
+            .ok();
+      };
+      REQUIRE(infers(node.attrs));
+      Attrs unknown = node.attrs;
+      unknown.Set("colour", int64_t{1});
+      CHECK_FALSE(infers(unknown));
+      const auto& entries = node.attrs.entries();
+      for (size_t bad = 0; bad < entries.size(); ++bad) {
+        INFO(entries[bad].first);
+        Attrs missing;
+        for (size_t i = 0; i < entries.size(); ++i) {
+          if (i != bad) missing.Set(entries[i].first, entries[i].second);
+        }
+        CHECK_FALSE(infers(missing));
+        Attrs mistyped = node.attrs;
+        mistyped.Set(entries[bad].first, OtherKind(entries[bad].second));
+        CHECK_FALSE(infers(mistyped));
+        const Attrs doubled = entries.size() == 1
+                                  ? Attrs{entries[0], entries[0]}
+                                  : Attrs{entries[0], entries[1], entries[0]};
+        CHECK_FALSE(infers(doubled));
+      }
+    }
+  }
+}
+
+TEST_CASE("elementwise ops take the element types they can compute") {
+  const std::set<DType> floats = {DType::kF32, DType::kF64, DType::kF16,
+                                  DType::kBF16};
+  std::set<DType> numbers = floats;
+  numbers.insert({DType::kI32, DType::kI64, DType::kU8});
+  std::set<DType> all = numbers;
+  all.insert(DType::kBool);
+  struct OpRow {
+    std::vector<OpKind> ops;
+    std::set<DType> taken;
+  };
+  const OpRow unary[] = {
+      {{OpKind::kNeg, OpKind::kAbs, OpKind::kSign}, numbers},
+      {{OpKind::kExp, OpKind::kLog, OpKind::kSqrt, OpKind::kRsqrt,
+        OpKind::kSquare, OpKind::kReciprocal, OpKind::kSin, OpKind::kCos,
+        OpKind::kRelu, OpKind::kSilu, OpKind::kSigmoid, OpKind::kTanh,
+        OpKind::kGeluTanh, OpKind::kGeluErf},
+       floats},
+      {{OpKind::kLogicalNot}, {DType::kBool}},
+      {{OpKind::kCopy}, all},
+  };
+  const OpRow binary[] = {
+      {{OpKind::kAdd, OpKind::kSub, OpKind::kMul, OpKind::kMaximum,
+        OpKind::kMinimum, OpKind::kLess, OpKind::kLessEqual, OpKind::kGreater,
+        OpKind::kGreaterEqual},
+       numbers},
+      {{OpKind::kEqual, OpKind::kNotEqual}, all},
+      {{OpKind::kDiv, OpKind::kPow, OpKind::kReluGrad, OpKind::kSigmoidGrad,
+        OpKind::kTanhGrad, OpKind::kSiluGrad, OpKind::kGeluTanhGrad,
+        OpKind::kGeluErfGrad},
+       floats},
+      {{OpKind::kLogicalAnd, OpKind::kLogicalOr}, {DType::kBool}},
+  };
+  const std::string_view names[] = {"a", "b"};
+  const Attrs none;
+  const auto check = [&](std::span<const OpRow> rows, size_t operands) {
+    for (const OpRow& row : rows) {
+      for (const OpKind op : row.ops) {
+        for (const DType dtype : kAllDTypes) {
+          INFO(std::string(OpName(op))
+               << " of " << std::string(DTypeName(dtype)));
+          const std::vector<TensorType> types(operands, {dtype, {2}});
+          const OpArgs args = {op, types, std::span(names).first(operands),
+                               none};
+          CHECK(GetOpDef(op).infer(args).ok() == row.taken.contains(dtype));
+        }
+      }
+    }
+  };
+  check(unary, 1);
+  check(binary, 2);
+}
+
+// --- Views ---
+
+// Offsets of all elements in row-major order.
+std::vector<int64_t> Offsets(const Shape& shape, const ViewLayout& layout) {
+  std::vector<int64_t> offsets = {layout.offset};
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    std::vector<int64_t> next;
+    for (const int64_t offset : offsets) {
+      for (int64_t i = 0; i < shape[axis]; ++i) {
+        next.push_back(offset + i * layout.strides[axis]);
+      }
+    }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+// Whether any strides put elements of `shape` at `offsets`: each stride is the
+// distance that one step along its axis makes from the first element.
+bool SomeStridesFit(const Shape& shape, const std::vector<int64_t>& offsets) {
+  ViewLayout guess = {Strides::Filled(shape.rank(), 0), offsets[0]};
+  int64_t step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] > 1) {
+      guess.strides[i] = offsets[static_cast<size_t>(step)] - offsets[0];
+    }
+    step *= shape[i];
+  }
+  return Offsets(shape, guess) == offsets;
+}
+
+std::optional<ViewLayout> View(OpKind op, const Shape& from,
+                               const ViewLayout& layout, const Attrs& attrs,
+                               Shape* to, int r = 0) {
+  const TensorType type = {DType::kF32, from};
+  const std::string_view name = "x";
+  const OpArgs args = {op, {&type, 1}, {&name, 1}, attrs};
+  const auto types = GetOpDef(op).infer(args);
+  REQUIRE(types.ok());
+  *to = (*types)[static_cast<size_t>(r)].shape;
+  return GetOpDef(op).view(args, r, layout);
+}
+
+std::vector<int64_t> List(const Dims& dims) {
+  return {dims.begin(), dims.end()};
+}
+
+TEST_CASE("reshape finds strides where there are any") {
+  struct ReshapeRow {
+    const char* what;
+    Shape from;
+    Strides strides;
+    Shape to;
+    std::optional<Strides> expected;
+  };
+  const std::vector<ReshapeRow> rows = {
+      {"contiguous", {2, 3, 4}, {12, 4, 1}, {6, 4}, Strides{4, 1}},
+      {"flat", {2, 3, 4}, {12, 4, 1}, {24}, Strides{1}},
+      {"cut across", {2, 3, 4}, {12, 4, 1}, {4, 6}, Strides{6, 1}},
+      {"transposed stays", {3, 2}, {1, 3}, {3, 2}, Strides{1, 3}},
+      {"transposed does not merge", {3, 2}, {1, 3}, {6}, std::nullopt},
+      {"split of a permuted axis",
+       {4, 6},
+       {1, 4},
+       {4, 2, 3},
+       Strides{1, 12, 4}},
+      {"merge of heads that still lie together (B, T, H, D)",
+       {2, 5, 3, 4},
+       {60, 12, 4, 1},
+       {2, 5, 12},
+       Strides{60, 12, 1}},
+      {"merge of heads after a permute (B, H, T, D)",
+       {2, 3, 5, 4},
+       {60, 4, 12, 1},
+       {6, 5, 4},
+       std::nullopt},
+      {"rows of a column slice",
+       {4, 3},
+       {10, 1},
+       {2, 2, 3},
+       Strides{20, 10, 1}},
+      {"a column slice does not merge", {4, 3}, {10, 1}, {12}, std::nullopt},
+      {"every other row does not merge with columns",
+       {2, 4},
+       {8, 1},
+       {8},
+       std::nullopt},
+      {"every other element", {6}, {2}, {2, 3}, Strides{6, 2}},
+      {"sizes of 1 are passed over", {2, 1, 3}, {3, 77, 1}, {6}, Strides{1}},
+      {"broadcast axes merge", {2, 3, 4}, {0, 0, 1}, {6, 4}, Strides{0, 1}},
+      {"broadcast and real do not", {2, 3}, {0, 1}, {6}, std::nullopt},
+      {"real and broadcast do not", {2, 3}, {1, 0}, {6}, std::nullopt},
+      {"cut within a broadcast",
+       {6, 4},
+       {0, 1},
+       {2, 3, 2, 2},
+       Strides{0, 0, 2, 1}},
+      {"a piece does not reach into the next run",
+       {2, 6},
+       {100, 1},
+       {3, 4},
+       std::nullopt},
+  };
+  for (const ReshapeRow& row : rows) {
+    INFO(row.what);
+    Shape to;
+    const ViewLayout from = {row.strides, 5};
+    const auto view =
+        View(OpKind::kReshape, row.from, from, {{"shape", List(row.to)}}, &to);
+    REQUIRE(view.has_value() == row.expected.has_value());
+    if (view) CHECK(*view == ViewLayout{*row.expected, 5});
+  }
+}
+
+TEST_CASE("reshape adds sizes of 1 anywhere") {
+  Shape to;
+  const auto view = View(OpKind::kReshape, {3, 2}, {{1, 3}, 0},
+                         {{"shape", std::vector<int64_t>{1, 3, 1, 2, 1}}}, &to);
+  REQUIRE(view.has_value());
+  CHECK(view->strides[1] == 1);
+  CHECK(view->strides[3] == 3);
+  const auto scalar = View(OpKind::kReshape, {1, 1}, {{9, 9}, 4},
+                           {{"shape", std::vector<int64_t>{}}}, &to);
+  CHECK(scalar == ViewLayout{{}, 4});
+}
+
+TEST_CASE("a reshape of contiguous elements is contiguous, ones included") {
+  for (const Shape& to : {Shape{1, 24}, Shape{24, 1}, Shape{2, 1, 12},
+                          Shape{1, 4, 1, 3, 2, 1}, Shape{24}}) {
+    Shape shape;
+    const auto view = View(OpKind::kReshape, {2, 3, 4}, {{12, 4, 1}, 0},
+                           {{"shape", List(to)}}, &shape);
+    REQUIRE(view.has_value());
+    CHECK(view->strides == ContiguousStrides(to));
+  }
+}
+
+TEST_CASE("permute, slice, split and broadcast move strides and offsets") {
+  using L = std::vector<int64_t>;
+  const Shape x = {4, 6, 5};
+  const ViewLayout at = {{60, 5, 1}, 7};  // every other row of 8, say
+  Shape to;
+  CHECK(View(OpKind::kPermute, x, at, {{"order", L{2, 0, 1}}}, &to) ==
+        ViewLayout{{1, 60, 5}, 7});
+  const auto slice = [](int64_t axis, int64_t start, int64_t end,
+                        int64_t step) {
+    return Attrs{
+        {"axis", axis}, {"start", start}, {"end", end}, {"step", step}};
+  };
+  CHECK(View(OpKind::kSlice, x, at, slice(1, 2, 5, 1), &to) ==
+        ViewLayout{{60, 5, 1}, 17});
+  CHECK(View(OpKind::kSlice, x, at, slice(1, 1, 6, 2), &to) ==
+        ViewLayout{{60, 10, 1}, 12});
+  // One element is left of the axis: no stride that could overflow.
+  CHECK(View(OpKind::kSlice, x, at, slice(0, 3, 4, INT64_MAX), &to) ==
+        ViewLayout{{60, 5, 1}, 187});
+  const Attrs split = {{"axis", int64_t{1}}, {"sizes", L{1, 3, 2}}};
+  CHECK(View(OpKind::kSplit, x, at, split, &to, 0) ==
+        ViewLayout{{60, 5, 1}, 7});
+  CHECK(View(OpKind::kSplit, x, at, split, &to, 1) ==
+        ViewLayout{{60, 5, 1}, 12});
+  CHECK(View(OpKind::kSplit, x, at, split, &to, 2) ==
+        ViewLayout{{60, 5, 1}, 27});
+  CHECK(View(OpKind::kBroadcast, {4, 1, 5}, at, {{"shape", L{2, 4, 3, 5}}},
+             &to) == ViewLayout{{0, 60, 0, 1}, 7});
+  CHECK(View(OpKind::kBroadcast, {}, {{}, 7}, {{"shape", L{3}}}, &to) ==
+        ViewLayout{{0}, 7});
+}
+
+TEST_CASE("views of views read the same elements as numbering says") {
+  // Random chains of views over numbered elements; `elements` is where each of
+  // the view's elements, in row-major order, must lie.
+  std::mt19937 random(1);
+  const auto below = [&](int64_t n) {
+    return std::uniform_int_distribution<int64_t>(0, n - 1)(random);
+  };
+  int inexpressible = 0;
+  for (int chain = 0; chain < 3000; ++chain) {
+    Shape shape = {1 + below(4), 1 + below(4), 1 + below(4)};
+    ViewLayout layout = {ContiguousStrides(shape), 0};
+    for (int depth = 0; depth < 4; ++depth) {
+      const std::vector<int64_t> old = Offsets(shape, layout);
+      std::vector<int64_t> elements;
+      OpKind op = OpKind::kReshape;
+      Attrs attrs;
+      const int axis =
+          shape.rank() == 0 ? 0 : static_cast<int>(below(shape.rank()));
+      switch (shape.rank() == 0 ? 3 : below(4)) {
+        case 0: {  // a rotation of the axes
+          op = OpKind::kPermute;
+          std::vector<int64_t> order;
+          for (int i = 0; i < shape.rank(); ++i) {
+            order.push_back((i + axis) % shape.rank());
+          }
+          // Result index (i_k) is input index (i_k at axis order[k]).
+          Strides rows = ContiguousStrides(shape);
+          Shape to;
+          Strides steps;
+          for (const int64_t o : order) {
+            to.push_back(shape[static_cast<int>(o)]);
+            steps.push_back(rows[static_cast<int>(o)]);
+          }
+          for (const int64_t position : Offsets(to, {steps, 0})) {
+            elements.push_back(old[static_cast<size_t>(position)]);
+          }
+          attrs = {{"order", order}};
+          break;
+        }
+        case 1: {
+          op = OpKind::kSlice;
+          const int64_t start = below(shape[axis]);
+          const int64_t end = start + 1 + below(shape[axis] - start);
+          const int64_t step = 1 + below(3);
+          const int64_t inner = ContiguousStrides(shape)[axis];
+          for (size_t i = 0; i < old.size(); ++i) {
+            const int64_t at = static_cast<int64_t>(i) / inner % shape[axis];
+            if (at >= start && at < end && (at - start) % step == 0) {
+              elements.push_back(old[i]);
+            }
+          }
+          attrs = {{"axis", int64_t{axis}},
+                   {"start", start},
+                   {"end", end},
+                   {"step", step}};
+          break;
+        }
+        case 2: {  // a new leading axis
+          op = OpKind::kBroadcast;
+          if (shape.rank() > 4) continue;
+          std::vector<int64_t> to = List(shape);
+          to.insert(to.begin(), 1 + below(3));
+          for (int64_t i = 0; i < to[0]; ++i) {
+            elements.insert(elements.end(), old.begin(), old.end());
+          }
+          attrs = {{"shape", to}};
+          break;
+        }
+        default: {  // random factors of the element count
+          std::vector<int64_t> to;
+          int64_t rest = shape.num_elements();
+          while (rest > 1 && to.size() < 5) {
+            int64_t factor = 1 + below(rest);
+            while (rest % factor != 0) --factor;
+            to.push_back(factor);
+            rest /= factor;
+          }
+          to.push_back(rest);
+          elements = old;
+          attrs = {{"shape", to}};
+        }
+      }
+      Shape to;
+      const auto view = View(op, shape, layout, attrs, &to);
+      REQUIRE(view.has_value() == SomeStridesFit(to, elements));
+      if (!view) {
+        ++inexpressible;
+        break;
+      }
+      REQUIRE(Offsets(to, *view) == elements);
+      shape = to;
+      layout = *view;
+    }
+  }
+  CHECK(inexpressible > 100);  // the chains do meet that case
+}
+
+// --- The op functions ---
+
+std::vector<OpKind> Ops(const Graph& graph) {
+  std::vector<OpKind> ops;
+  for (const Node& node : graph.nodes()) ops.push_back(node.op);
+  return ops;
+}
+
+using Kinds = std::vector<OpKind>;
+
+TEST_CASE("binary functions broadcast only the operands that need it") {
+  struct BroadcastRow {
+    Shape a, b;
+    std::string result;
+    int views;
+  };
+  for (const BroadcastRow& row : {
+           BroadcastRow{{2, 3}, {2, 3}, "f32(2, 3)", 0},
+           BroadcastRow{{2, 3}, {3}, "f32(2, 3)", 1},
+           BroadcastRow{{3}, {2, 3}, "f32(2, 3)", 1},
+           BroadcastRow{{2, 3}, {2, 1}, "f32(2, 3)", 1},
+           BroadcastRow{{2, 3}, {}, "f32(2, 3)", 1},
+           BroadcastRow{{2, 1}, {1, 3}, "f32(2, 3)", 2},
+           BroadcastRow{{4, 1, 3}, {2, 1}, "f32(4, 2, 3)", 2},
+           BroadcastRow{{1, 1}, {1}, "f32(1, 1)", 1},
+           BroadcastRow{{}, {}, "f32()", 0},
+       }) {
+    INFO(row.a.ToString() << " with " << row.b.ToString());
+    GraphBuilder g("broadcast");
+    const Value a = F32(g, "a", row.a);
+    const Value b = F32(g, "b", row.b);
+    CHECK(Add(a, b).type().ToString() == row.result);
+    CHECK(g.graph().num_nodes() == 1 + row.views);
+    CHECK(Less(a, b).dtype() == DType::kBool);
+    CHECK(g.graph().num_nodes() == 2 + 2 * row.views);
+  }
+}
+
+TEST_CASE("scalars join as fills of the operand's own type") {
+  GraphBuilder g("scalars");
+  const Value x = F64(g, "x", {2, 3});
+  CHECK(AddScalar(x, 0.1).type().ToString() == "f64(2, 3)");
+  CHECK(Ops(g.graph()) ==
+        Kinds{OpKind::kFill, OpKind::kBroadcast, OpKind::kAdd});
+  const Node& fill = g.graph().node(0);
+  CHECK(fill.attrs.Float("value") == 0.1);
+  CHECK(fill.attrs.Type("dtype") == DType::kF64);
+  CHECK(MulScalar(I32(g, "n", {}), 3).type().ToString() == "i32()");
+  CHECK(Ops(g.graph()) == Kinds{OpKind::kFill, OpKind::kBroadcast, OpKind::kAdd,
+                                OpKind::kFill, OpKind::kMul});
+}
+
+TEST_CASE("a cast to the same type and a broadcast to the same shape are x") {
+  GraphBuilder g("same");
+  const Value x = F32(g, "x", {2, 3});
+  CHECK(Cast(x, DType::kF32).id() == x.id());
+  CHECK(BroadcastTo(x, {2, 3}).id() == x.id());
+  CHECK(g.graph().num_nodes() == 0);
+}
+
+TEST_CASE("axes are stored from the front, reduction axes in order") {
+  GraphBuilder g("axes");
+  const Value x = F32(g, "x", {2, 3, 4});
+  using L = std::vector<int64_t>;
+  const auto last = [&]() -> const Attrs& {
+    return g.graph().nodes().back().attrs;
+  };
+  ReduceSum(x, {-1, 0});
+  CHECK(last() == Attrs{{"axes", L{0, 2}}, {"keep", int64_t{0}}});
+  ReduceSum(x, {}, true);
+  CHECK(last() == Attrs{{"axes", L{0, 1, 2}}, {"keep", int64_t{1}}});
+  Permute(x, {-1, 0, 1});
+  CHECK(last().Ints("order") == L{2, 0, 1});
+  Slice(x, -3, 0, 1);
+  CHECK(last().Int("axis") == 0);
+  Split(x, -1, {1, 3});
+  CHECK(last().Int("axis") == 2);
+  const Values parts = {x, x};
+  Concat(parts, -1);
+  CHECK(last().Int("axis") == 2);
+  Reshape(x, {4, -1});
+  CHECK(last().Ints("shape") == L{4, 6});
+}
+
+TEST_CASE("softmax along another axis is a permute there and back") {
+  GraphBuilder g("softmax");
+  const Value x = F32(g, "x", {2, 3, 4});
+  Softmax(x, 2);
+  CHECK(Ops(g.graph()) == Kinds{OpKind::kSoftmax});
+  Softmax(x, -3);
+  REQUIRE(Ops(g.graph()) == Kinds{OpKind::kSoftmax, OpKind::kPermute,
+                                  OpKind::kSoftmax, OpKind::kPermute});
+  const Node& soft = g.graph().node(2);
+  CHECK(g.graph().value(soft.inputs[0]).type.shape == Shape{4, 3, 2});
+}
+
+TEST_CASE("attention without a scale has 1/sqrt(D)") {
+  for (const double scale : {0.0, -1.0, 0.25}) {
+    GraphBuilder g("attention");
+    const Value q = F32(g, "q", {1, 2, 1, 64});
+    CausalAttention(q, q, q, scale);
+    CHECK(g.graph().node(0).attrs.Float("scale") ==
+          (scale > 0 ? scale : 0.125));
+  }
+}
+
+TEST_CASE("a clip factor is an operand only where it is given") {
+  for (const bool clipped : {false, true}) {
+    GraphBuilder g("update");
+    const Value w = g.Param("w", DType::kF32, {2});
+    const Value clip = clipped ? F32(g, "clip", {}) : Value();
+    SgdUpdate(w, F32(g, "dw", {2}), F32(g, "lr", {}), clip, 0);
+    CHECK(g.graph().node(0).inputs.size() == (clipped ? 4u : 3u));
+  }
+}
+
+TEST_CASE("update results keep the role of what they update") {
+  GraphBuilder g("update");
+  const MomentumResults r = MomentumUpdate(
+      g.Param("w", DType::kF32, {2}), g.State("velocity", DType::kF32, {2}),
+      F32(g, "dw", {2}), F32(g, "lr", {}), Value(), 0.9, 0);
+  CHECK(g.info(r.w).role == Role::kParam);
+  CHECK(g.info(r.velocity).role == Role::kState);
+}
+
+// --- Strides that kernels take ---
+
+// Copies that the finished graph holds.
+int Copies(GraphBuilder& g) {
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  int copies = 0;
+  for (const Node& node : graph->nodes()) copies += node.op == OpKind::kCopy;
+  return copies;
+}
+
+TEST_CASE("copies stand only where a kernel cannot take the strides") {
+  struct CopyRow {
+    const char* what;
+    void (*build)(GraphBuilder& g);
+    int copies;
+  };
+  const CopyRow rows[] = {
+      {"elementwise of a transposed and a broadcast operand",
+       [](GraphBuilder& g) {
+         Mul(Transpose(F32(g, "x", {3, 2})), F32(g, "b", {3}));
+       },
+       0},
+      {"where, cast, concat and dropout of transposed operands",
+       [](GraphBuilder& g) {
+         const Value x = Transpose(F32(g, "x", {3, 2}));
+         const Values parts = {x, x};
+         Concat(parts, 0);
+         Where(Bool(g, "c", {2, 3}), x, x);
+         Cast(x, DType::kF64);
+         Dropout(x, I64(g, "seed", {}), I64(g, "step", {}), 0.5, 0);
+       },
+       0},
+      {"matmul of transposed operands",
+       [](GraphBuilder& g) {
+         MatMul(Transpose(F32(g, "a", {3, 2})), Transpose(F32(g, "b", {5, 3})));
+       },
+       0},
+      {"matmul of heads: (B, T, H, D) permuted to (B, H, T, D)",
+       [](GraphBuilder& g) {
+         const Value q = Permute(F32(g, "q", {2, 5, 3, 4}), {0, 2, 1, 3});
+         MatMul(q, q, false, true);
+       },
+       0},
+      {"matmul of column slices",
+       [](GraphBuilder& g) {
+         const Values x = Split(F32(g, "x", {4, 8}), 1, {4, 4});
+         MatMul(x[0], x[1]);
+       },
+       0},
+      {"matmul of every other row",
+       [](GraphBuilder& g) {
+         MatMul(Slice(F32(g, "a", {4, 3}), 0, 0, 4, 2), F32(g, "b", {3, 5}));
+       },
+       0},
+      {"matmul of every other column",
+       [](GraphBuilder& g) {
+         MatMul(Slice(F32(g, "a", {4, 6}), 1, 0, 6, 2), F32(g, "b", {3, 5}));
+       },
+       1},
+      {"matmul with a broadcast batch",
+       [](GraphBuilder& g) {
+         MatMul(F32(g, "a", {7, 2, 3}), F32(g, "b", {1, 3, 5}));
+       },
+       0},
+      {"matmul of broadcast rows: they overlap",
+       [](GraphBuilder& g) {
+         MatMul(BroadcastTo(F32(g, "a", {3}), {2, 3}), F32(g, "b", {3, 5}));
+       },
+       1},
+      {"matmul of broadcast columns",
+       [](GraphBuilder& g) {
+         MatMul(BroadcastTo(F32(g, "a", {2, 1}), {2, 3}), F32(g, "b", {3, 5}));
+       },
+       1},
+      {"matmul of one broadcast row: nothing repeats",
+       [](GraphBuilder& g) {
+         MatMul(BroadcastTo(F32(g, "a", {3}), {1, 3}), F32(g, "b", {3, 5}));
+       },
+       0},
+      {"attention of a packed qkv",
+       [](GraphBuilder& g) {
+         const Values qkv = Split(
+             Reshape(F32(g, "qkv", {2, 5, 36}), {2, 5, 9, 4}), 2, {3, 3, 3});
+         CausalAttention(qkv[0], qkv[1], qkv[2]);
+       },
+       0},
+      {"attention of (B, H, T, D) permuted back",
+       [](GraphBuilder& g) {
+         const Value q = Permute(F32(g, "q", {2, 3, 5, 4}), {0, 2, 1, 3});
+         CausalAttention(q, q, q);
+       },
+       0},
+      {"attention of repeated heads, of strided elements: k and v once each",
+       [](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 3, 4});
+         const Value k = BroadcastTo(F32(g, "k", {2, 5, 1, 4}), {2, 5, 3, 4});
+         const Value v = Slice(F32(g, "v", {2, 5, 3, 8}), 3, 0, 8, 2);
+         CausalAttention(q, k, v);
+       },
+       2},
+      {"attention gradient: a strided log-sum-exp alone is copied",
+       [](GraphBuilder& g) {
+         const Value q = Permute(F32(g, "q", {2, 3, 5, 4}), {0, 2, 1, 3});
+         CausalAttentionGrad(q, q, q, q, Transpose(F32(g, "l", {2, 5, 3})), q,
+                             1);
+       },
+       1},
+      {"softmax of a transposed operand, used twice",
+       [](GraphBuilder& g) {
+         const Value x = Transpose(F32(g, "x", {3, 2}));
+         Softmax(x);
+         LogSoftmax(x);
+       },
+       1},
+      {"reductions, gather and norms of transposed operands",
+       [](GraphBuilder& g) {
+         ReduceSum(Transpose(F32(g, "x", {3, 2})));
+         Gather(Transpose(F32(g, "t", {3, 2})), I32(g, "i", {2}));
+         LayerNorm(Transpose(F32(g, "z", {3, 2})), F32(g, "gamma", {3}),
+                   F32(g, "beta", {3}));
+       },
+       3},
+      {"update with a transposed gradient",
+       [](GraphBuilder& g) {
+         SgdUpdate(g.Param("w", DType::kF32, {2, 3}),
+                   Transpose(F32(g, "dw", {3, 2})), F32(g, "lr", {}), Value(),
+                   0);
+       },
+       1},
+      {"reshape that strides cannot express",
+       [](GraphBuilder& g) {
+         Reshape(Transpose(F32(g, "x", {3, 2})), {6});
+       },
+       1},
+  };
+  for (const CopyRow& row : rows) {
+    INFO(row.what);
+    GraphBuilder g("copies");
+    row.build(g);
+    CHECK(Copies(g) == row.copies);
+  }
+}
+
+// --- Costs and overwriting ---
+
+TEST_CASE("operation counts of products and reductions are the textbook's") {
+  GraphBuilder g("flops");
+  const auto flops = [&] {
+    return NodeFlops(g.graph(), g.graph().nodes().back());
+  };
+  const Value a = F32(g, "a", {7, 2, 3});
+  MatMul(a, F32(g, "b", {3, 5}));
+  CHECK(flops() == 2 * 7 * 2 * 5 * 3);
+  MatMul(F32(g, "at", {3, 2}), F32(g, "bt", {5, 3}), true, true);
+  CHECK(flops() == 2 * 2 * 5 * 3);
+  const Value q = F32(g, "q", {2, 10, 6, 8});
+  const Value k = F32(g, "k", {2, 10, 3, 8});
+  CausalAttention(q, k, k);
+  CHECK(flops() == 4 * 2 * 6 * 10 * 10 * 8 / 2);
+  CausalAttentionGrad(q, k, k, q, F32(g, "l", {2, 6, 10}), q, 1);
+  CHECK(flops() == 5 * 2 * 6 * 10 * 10 * 8);
+  ReduceSum(a, {0});
+  CHECK(flops() == 42);
+  Add(a, a);
+  CHECK(flops() == 42);
+  ScatterAdd(F32(g, "base", {9, 4}), I32(g, "i", {6}), F32(g, "u", {6, 4}));
+  CHECK(flops() == 24);
+  Copy(a);
+  CHECK(flops() == 0);
+  Transpose(a);
+  CHECK(flops() == 0);
+}
+
+TEST_CASE("what results may lie over, and what updates write, is as said") {
+  const auto mask = [](OpKind op) { return GetOpDef(op).may_overwrite; };
+  CHECK(mask(OpKind::kRelu) == 0b1);
+  CHECK(mask(OpKind::kAdd) == 0b11);
+  CHECK(mask(OpKind::kLess) == 0b11);
+  CHECK(mask(OpKind::kWhere) == 0b111);
+  CHECK(mask(OpKind::kDropout) == 0b1);
+  CHECK(mask(OpKind::kCast) == 0b1);
+  CHECK(mask(OpKind::kSoftmaxGrad) == 0b11);
+  CHECK(mask(OpKind::kCrossEntropyGrad) == 0b1);
+  CHECK(mask(OpKind::kLayerNorm) == 0b1);
+  CHECK(mask(OpKind::kLayerNormGrad) == 0b10000);
+  CHECK(mask(OpKind::kScatterAdd) == 0b1);
+  for (const OpKind op :
+       {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,
+        OpKind::kCausalAttention, OpKind::kCausalAttentionGrad, OpKind::kCopy,
+        OpKind::kReshape, OpKind::kCrossEntropy}) {
+    INFO(std::string(OpName(op)));
+    CHECK(mask(op) == 0);
+  }
+  CHECK(GetOpDef(OpKind::kSgdUpdate).updates == 1);
+  CHECK(GetOpDef(OpKind::kMomentumUpdate).updates == 2);
+  CHECK(GetOpDef(OpKind::kAdamWUpdate).updates == 3);
+  CHECK(GetOpDef(OpKind::kAdd).updates == 0);
+}
+
+}  // namespace
+}  // namespace stowage

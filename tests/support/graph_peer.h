@@ -1,0 +1,32 @@
+#ifndef STOWAGE_TESTS_SUPPORT_GRAPH_PEER_H_
+#define STOWAGE_TESTS_SUPPORT_GRAPH_PEER_H_
+
+// Opens a Graph's fields, so that tests can break a good graph in one place and
+// see that Verify notices.
+//
+//   Graph graph = *ParseGraph(text);
+//   GraphTestPeer::Nodes(graph)[1].inputs[0] = 7;
+//   CHECK_FALSE(Verify(graph).ok());
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace stowage {
+
+struct GraphTestPeer {
+  static std::vector<ValueInfo>& Values(Graph& graph) { return graph.values_; }
+  static std::vector<Node>& Nodes(Graph& graph) { return graph.nodes_; }
+  static std::vector<GraphOutput>& Outputs(Graph& graph) {
+    return graph.outputs_;
+  }
+  static std::unordered_map<std::string, ValueId>& ByName(Graph& graph) {
+    return graph.by_name_;
+  }
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_SUPPORT_GRAPH_PEER_H_
