@@ -1,0 +1,102 @@
+#ifndef STOWAGE_REPORT_NUMBERS_H_
+#define STOWAGE_REPORT_NUMBERS_H_
+
+// The figures of a plan, once, as plain numbers. Everything that people or
+// programs read (table, map, JSON, SVG, trace) is printed from this struct and
+// computes nothing of its own.
+//
+// All sizes are bytes. Times are positions in the schedule, intervals
+// half-open. A view counts zero, padding to the alignment counts as used,
+// weights count once, and the arena figure is the bytes that are really
+// allocated.
+//
+//   Report report = MakeReport(step, *plan);
+//   std::cout << ToText(report);
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+
+namespace stowage {
+
+struct ReportBuffer {
+  std::string name;
+  Region region = Region::kActivations;
+  Bytes address = 0;  // of its first byte, from the arena's
+  Bytes size = 0;
+  Time lower = 0;
+  Time upper = 0;
+};
+
+struct ReportNode {
+  std::string label;  // `backward of "fc2"`
+  std::string op;
+  Phase phase = Phase::kForward;
+  double flops = 0;
+};
+
+struct Report {
+  std::string graph_name;
+  int64_t params = 0;  // elements of all params
+  double flops = 0;    // of one run; a multiply-add counts two
+
+  std::vector<ReportNode> nodes;      // the schedule
+  std::vector<ReportBuffer> buffers;  // in the plan's order
+  int views = 0;
+  int in_place = 0;
+
+  Bytes alignment = 0;
+  RegionBytes regions;
+  Bytes arena = 0;        // regions.total()
+  Bytes lower_bound = 0;  // reserved regions + the largest live sum
+  Bytes no_reuse = 0;
+  Bytes caching_allocator = 0;
+  std::string packer;
+  std::string order;
+  bool optimal = false;  // arena == lower_bound
+
+  Time peak_time = 0;
+  std::string peak_node;           // the label of the node at peak_time
+  std::vector<int32_t> peak_live;  // indices of buffers, largest first
+  std::vector<RegionBytes> live;   // bytes of live buffers, per node
+
+  Bytes saved() const { return no_reuse - arena; }
+  Bytes saved_over_caching() const { return caching_allocator - arena; }
+  double saved_percent() const { return Percent(saved(), no_reuse); }
+  double saved_over_caching_percent() const {
+    return Percent(saved_over_caching(), caching_allocator);
+  }
+  /// arena / lower bound - 1, in percent: what no better packing could win more
+  /// of.
+  double fragmentation_percent() const {
+    return Percent(arena - lower_bound, lower_bound);
+  }
+
+  /// 100 part / whole; 0 of nothing.
+  static double Percent(Bytes part, Bytes whole) {
+    return whole == 0
+               ? 0.0
+               : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+  }
+};
+
+/// The figures of `plan`. Precondition: it was made for `graph`
+/// (CheckPlanIsFor); it may be a bad plan. Linear in nodes, values and buffers,
+/// but for sorting the live set.
+Report MakeReport(const Graph& graph, const Plan& plan);
+
+/// The bytes of one region.
+Bytes BytesOf(const RegionBytes& regions, Region region);
+
+/// Every region, in the order of the arena.
+inline constexpr Region kRegions[] = {Region::kWeights, Region::kState,
+                                      Region::kIo, Region::kActivations,
+                                      Region::kWorkspace};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_REPORT_NUMBERS_H_

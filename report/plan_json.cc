@@ -1,0 +1,319 @@
+#include "report/plan_json.h"
+
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/strings.h"
+#include "ir/text.h"
+#include "planner/lifetimes.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "stowage-plan";
+constexpr int64_t kVersion = 1;
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+constexpr Region kAllRegions[] = {Region::kWeights, Region::kState, Region::kIo,
+                                  Region::kActivations, Region::kWorkspace};
+
+std::string Hex(uint64_t value) {
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + sizeof(digits), value, 16);
+  return std::string(digits, end.ptr);
+}
+
+Error Fail(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[plan file] ", message)};
+}
+
+// Reads the fields of one object; messages call the object `where`.
+class Reader {
+ public:
+  Reader(const Json& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
+
+  Status CheckIsObject() const {
+    if (object_.is_object()) return {};
+    return Fail(
+        StrCat(where_, " is ", object_.type_name(), "; expected an object"));
+  }
+
+  Result<const Json*> Field(std::string_view name) const {
+    const auto found = object_.find(name);
+    if (found == object_.end()) {
+      return Fail(StrCat(where_, " has no ", Quoted(name)));
+    }
+    return &*found;
+  }
+
+  Result<int64_t> Int(std::string_view name, int64_t least,
+                      int64_t most) const {
+    STOWAGE_ASSIGN_OR_RETURN(const Json* field, Field(name));
+    return IntOf(*field, StrCat(where_, ": ", Quoted(name)), least, most);
+  }
+
+  Result<std::string> String(std::string_view name) const {
+    STOWAGE_ASSIGN_OR_RETURN(const Json* field, Field(name));
+    if (!field->is_string()) return WrongType(name, *field, "a string");
+    return field->get<std::string>();
+  }
+
+  Result<bool> Bool(std::string_view name) const {
+    STOWAGE_ASSIGN_OR_RETURN(const Json* field, Field(name));
+    if (!field->is_boolean()) return WrongType(name, *field, "true or false");
+    return field->get<bool>();
+  }
+
+  Result<const Json*> Array(std::string_view name) const {
+    STOWAGE_ASSIGN_OR_RETURN(const Json* field, Field(name));
+    if (!field->is_array()) return WrongType(name, *field, "an array");
+    return field;
+  }
+
+  /// An array of `count` indices in [least, end).
+  Result<std::vector<int32_t>> Indices(std::string_view name, size_t count,
+                                       int64_t least, size_t end) const {
+    STOWAGE_ASSIGN_OR_RETURN(const Json* array, Array(name));
+    if (array->size() != count) {
+      return Fail(StrCat(where_, ": ", Quoted(name), " has ", array->size(),
+                         " entries; the graph needs ", count));
+    }
+    std::vector<int32_t> indices;
+    indices.reserve(count);
+    for (const Json& entry : *array) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          const int64_t index,
+          IntOf(entry,
+                StrCat(where_, ": ", Quoted(name), " entry ", indices.size()),
+                least, static_cast<int64_t>(end) - 1));
+      indices.push_back(static_cast<int32_t>(index));
+    }
+    return indices;
+  }
+
+ private:
+  static Result<int64_t> IntOf(const Json& field, const std::string& what,
+                               int64_t least, int64_t most) {
+    const bool fits = field.is_number_unsigned()
+                          ? field.get<uint64_t>() <= static_cast<uint64_t>(kMax)
+                          : field.is_number_integer();
+    const int64_t value = fits ? field.get<int64_t>() : 0;
+    if (!fits || value < least || value > most) {
+      return Fail(StrCat(
+          what, " is ",
+          field.is_number() ? field.dump() : std::string(field.type_name()),
+          "; expected an integer ",
+          most == kMax ? StrCat("of at least ", least)
+                       : StrCat("from ", least, " to ", most)));
+    }
+    return value;
+  }
+
+  Error WrongType(std::string_view name, const Json& field,
+                  std::string_view expected) const {
+    return Fail(StrCat(where_, ": ", Quoted(name), " is ", field.type_name(),
+                       "; expected ", expected));
+  }
+
+  const Json& object_;
+  const std::string where_;
+};
+
+std::optional<Region> ParseRegion(std::string_view name) {
+  for (const Region region : kAllRegions) {
+    if (RegionName(region) == name) return region;
+  }
+  return std::nullopt;
+}
+
+Result<RegionBytes> ReadRegions(const Reader& file) {
+  STOWAGE_ASSIGN_OR_RETURN(const Json* json, file.Field("regions"));
+  const Reader reader(*json, "\"regions\"");
+  STOWAGE_RETURN_IF_ERROR(reader.CheckIsObject());
+  RegionBytes regions;
+  Bytes* const fields[] = {&regions.weights, &regions.state, &regions.io,
+                           &regions.activations, &regions.workspace};
+  std::optional<Bytes> sum = 0;
+  for (size_t i = 0; i < std::size(fields); ++i) {
+    STOWAGE_ASSIGN_OR_RETURN(*fields[i],
+                             reader.Int(RegionName(kAllRegions[i]), 0, kMax));
+    sum = CheckedAdd(*sum, *fields[i]);
+    if (!sum) return Fail("\"regions\": the sum does not fit 64 bits");
+  }
+  return regions;
+}
+
+Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
+                                               const Graph& graph,
+                                               const RegionBytes& regions,
+                                               Bytes alignment) {
+  STOWAGE_ASSIGN_OR_RETURN(const Json* array, file.Array("buffers"));
+  std::vector<PlannedBuffer> buffers;
+  buffers.reserve(array->size());
+  Bytes total = 0;
+  for (const Json& json : *array) {
+    const std::string where = StrCat("buffer ", buffers.size());
+    const Reader reader(json, where);
+    STOWAGE_RETURN_IF_ERROR(reader.CheckIsObject());
+    PlannedBuffer buffer;
+    STOWAGE_ASSIGN_OR_RETURN(buffer.name, reader.String("name"));
+    STOWAGE_ASSIGN_OR_RETURN(const std::string region, reader.String("region"));
+    const std::optional<Region> parsed = ParseRegion(region);
+    if (!parsed) {
+      return Fail(StrCat(where, ": \"region\" is ", Quoted(region),
+                         "; expected weights, state, io, activations or "
+                         "workspace"));
+    }
+    buffer.region = *parsed;
+    STOWAGE_ASSIGN_OR_RETURN(buffer.offset, reader.Int("offset", 0, kMax));
+    STOWAGE_ASSIGN_OR_RETURN(buffer.size, reader.Int("size", 0, kMax));
+    STOWAGE_ASSIGN_OR_RETURN(buffer.lower,
+                             reader.Int("lower", 0, graph.num_nodes()));
+    STOWAGE_ASSIGN_OR_RETURN(
+        buffer.upper, reader.Int("upper", buffer.lower, graph.num_nodes()));
+    // Room for the base, the offset, the padding, and the sum of all.
+    const auto end = CheckedAdd(buffer.offset, regions.total());
+    const auto padded = CheckedAdd(buffer.size, alignment);
+    const auto top =
+        end && padded ? CheckedAdd(*end, *padded) : std::optional<Bytes>();
+    const auto sum = padded ? CheckedAdd(total, *padded) : padded;
+    if (!top || !sum) {
+      return Fail(StrCat(where, ": offset ", buffer.offset, " and size ",
+                         buffer.size, " do not fit 64 bits"));
+    }
+    total = *sum;
+    buffers.push_back(std::move(buffer));
+  }
+  return buffers;
+}
+
+Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
+  Plan plan;
+  plan.graph_name = graph.name();
+  STOWAGE_ASSIGN_OR_RETURN(const std::string fingerprint,
+                           file.String("fingerprint"));
+  plan.fingerprint = Fingerprint(graph);
+  if (fingerprint != Hex(plan.fingerprint)) {
+    return Fail(StrCat("the fingerprint is ", Quoted(fingerprint),
+                       ", that of the graph in the file ",
+                       Quoted(Hex(plan.fingerprint)),
+                       "; the plan was made for another graph, or the file was "
+                       "altered"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(plan.alignment,
+                           file.Int("alignment", 1, Bytes{1} << 40));
+  STOWAGE_ASSIGN_OR_RETURN(plan.regions, ReadRegions(file));
+  STOWAGE_ASSIGN_OR_RETURN(
+      plan.buffers, ReadBuffers(file, graph, plan.regions, plan.alignment));
+  STOWAGE_ASSIGN_OR_RETURN(
+      plan.buffer_of,
+      file.Indices("buffer_of", static_cast<size_t>(graph.num_values()), 0,
+                   plan.buffers.size()));
+  STOWAGE_ASSIGN_OR_RETURN(
+      plan.workspace_of,
+      file.Indices("workspace_of", static_cast<size_t>(graph.num_nodes()), -1,
+                   plan.buffers.size()));
+  STOWAGE_ASSIGN_OR_RETURN(plan.lower_bound,
+                           file.Int("lower_bound_bytes", 0, kMax));
+  STOWAGE_ASSIGN_OR_RETURN(plan.no_reuse, file.Int("no_reuse_bytes", 0, kMax));
+  STOWAGE_ASSIGN_OR_RETURN(plan.caching_allocator,
+                           file.Int("caching_allocator_bytes", 0, kMax));
+  STOWAGE_ASSIGN_OR_RETURN(plan.peak_time,
+                           file.Int("peak_time", 0, graph.num_nodes()));
+  constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t views, file.Int("views", 0, kMaxInt));
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t in_place,
+                           file.Int("in_place", 0, kMaxInt));
+  plan.views = static_cast<int>(views);
+  plan.in_place = static_cast<int>(in_place);
+  STOWAGE_ASSIGN_OR_RETURN(plan.packer, file.String("packer"));
+  STOWAGE_ASSIGN_OR_RETURN(plan.order, file.String("order"));
+  STOWAGE_ASSIGN_OR_RETURN(plan.optimal, file.Bool("optimal"));
+  return plan;
+}
+
+}  // namespace
+
+std::string PlanToJson(const Plan& plan, const Graph& graph) {
+  Json regions = Json::object();
+  regions["weights"] = plan.regions.weights;
+  regions["state"] = plan.regions.state;
+  regions["io"] = plan.regions.io;
+  regions["activations"] = plan.regions.activations;
+  regions["workspace"] = plan.regions.workspace;
+  Json buffers = Json::array();
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    buffers.push_back({{"name", buffer.name},
+                       {"region", RegionName(buffer.region)},
+                       {"offset", buffer.offset},
+                       {"size", buffer.size},
+                       {"lower", buffer.lower},
+                       {"upper", buffer.upper}});
+  }
+  Json json = Json::object();
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["graph_name"] = plan.graph_name;
+  json["fingerprint"] = Hex(plan.fingerprint);
+  json["alignment"] = plan.alignment;
+  json["arena_bytes"] = plan.arena_bytes();
+  json["lower_bound_bytes"] = plan.lower_bound;
+  json["no_reuse_bytes"] = plan.no_reuse;
+  json["caching_allocator_bytes"] = plan.caching_allocator;
+  json["peak_time"] = plan.peak_time;
+  json["views"] = plan.views;
+  json["in_place"] = plan.in_place;
+  json["packer"] = plan.packer;
+  json["order"] = plan.order;
+  json["optimal"] = plan.optimal;
+  json["regions"] = std::move(regions);
+  json["buffers"] = std::move(buffers);
+  json["buffer_of"] = plan.buffer_of;
+  json["workspace_of"] = plan.workspace_of;
+  json["graph"] = ToText(graph);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Result<PlanFile> PlanFromJson(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) {
+    return Fail(StrCat("no valid JSON in ", text.size(),
+                       " bytes: cut short, altered, or another kind of file; "
+                       "expected a file that `stowage plan -o` wrote"));
+  }
+  const Reader file(json, "the file");
+  STOWAGE_RETURN_IF_ERROR(file.CheckIsObject());
+  STOWAGE_ASSIGN_OR_RETURN(const std::string format, file.String("format"));
+  if (format != kFormat) {
+    return Fail(StrCat("\"format\" is ", Quoted(format), "; expected ",
+                       Quoted(kFormat)));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t version, file.Int("version", 0, kMax));
+  if (version != kVersion) {
+    return Fail(StrCat("version ", version, " is not known here; version ",
+                       kVersion, " is"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::string graph_text, file.String("graph"));
+  Result<Graph> graph = ParseGraph(graph_text);
+  if (!graph.ok()) {
+    return Fail(StrCat("the graph in it is wrong: ", graph.error().message));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Plan plan, ReadPlan(file, *graph));
+  // Its figures belong to its slots.
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t arena,
+                           file.Int("arena_bytes", 0, kMax));
+  if (arena != plan.arena_bytes()) {
+    return Fail(StrCat("\"arena_bytes\" is ", arena, ", the regions sum to ",
+                       plan.arena_bytes(), "; they must be equal"));
+  }
+  return PlanFile{std::move(*graph), std::move(plan)};
+}
+
+}  // namespace stowage

@@ -1,0 +1,29 @@
+#ifndef STOWAGE_REPORT_REPORT_JSON_H_
+#define STOWAGE_REPORT_REPORT_JSON_H_
+
+// The report for programs: exact bytes, under the names that `stowage plan
+// --json` prints. Times are positions in the schedule.
+//
+//   {"graph": "mlp", "params": 2410, "arena_bytes": 71680, ...,
+//    "peak_live": [{"name": "h1", "bytes": 4096, "region": "activations"}],
+//    ...}
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "report/numbers.h"
+
+namespace stowage {
+
+/// The figures as one object, for callers that add to it; `peak_live` holds the
+/// `peak_limit` largest.
+nlohmann::ordered_json FiguresJson(const Report& report, size_t peak_limit);
+
+/// The figures with everything that lives at the peak, and every buffer's name,
+/// region, address, bytes and lifetime under `timeline`. Ends with a newline.
+std::string ToJson(const Report& report);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_REPORT_REPORT_JSON_H_

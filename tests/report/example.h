@@ -1,0 +1,24 @@
+#ifndef STOWAGE_TESTS_REPORT_EXAMPLE_H_
+#define STOWAGE_TESTS_REPORT_EXAMPLE_H_
+
+// A graph of three nodes and a plan for it, both laid by hand, so that every
+// figure of a report can be worked out on paper.
+//
+//   address  time 0  1  2        64-byte span above 32 reserved bytes
+//     64              .  .  S    S  workspace of "loss"  16 bytes [2, 3)
+//     48              .  r  r    r  16 bytes [1, 3)
+//     32              h  h  l    h  16 bytes [0, 2), l "loss" 4 bytes [2, 3)
+//     16              x  x  x    x  input, 16 bytes
+//      0              w  w  w    w  param, 16 bytes
+
+#include "ir/graph.h"
+#include "planner/plan.h"
+
+namespace stowage::testing {
+
+Graph ExampleGraph();
+Plan ExamplePlan();
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_REPORT_EXAMPLE_H_

@@ -1,0 +1,170 @@
+#include "report/plan_json.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/strings.h"
+#include "tests/report/example.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Example() {
+  return PlanToJson(testing::ExamplePlan(), testing::ExampleGraph());
+}
+
+TEST_CASE("a plan file loads back equal") {
+  const Plan plan = testing::ExamplePlan();
+  const Result<PlanFile> file = PlanFromJson(Example());
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  CHECK(Equal(file->graph, testing::ExampleGraph()));
+  const Plan& loaded = file->plan;
+  CHECK(CheckPlanIsFor(loaded, file->graph).ok());
+  CHECK(loaded.graph_name == plan.graph_name);
+  CHECK(loaded.fingerprint == plan.fingerprint);
+  CHECK(loaded.alignment == plan.alignment);
+  CHECK(loaded.regions == plan.regions);
+  CHECK(loaded.buffer_of == plan.buffer_of);
+  CHECK(loaded.workspace_of == plan.workspace_of);
+  CHECK(loaded.lower_bound == plan.lower_bound);
+  CHECK(loaded.no_reuse == plan.no_reuse);
+  CHECK(loaded.caching_allocator == plan.caching_allocator);
+  CHECK(loaded.peak_time == plan.peak_time);
+  CHECK(loaded.views == plan.views);
+  CHECK(loaded.in_place == plan.in_place);
+  CHECK(loaded.packer == plan.packer);
+  CHECK(loaded.order == plan.order);
+  CHECK(loaded.optimal == plan.optimal);
+  REQUIRE(loaded.buffers.size() == plan.buffers.size());
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    CHECK(loaded.buffers[i].name == plan.buffers[i].name);
+    CHECK(loaded.buffers[i].region == plan.buffers[i].region);
+    CHECK(loaded.buffers[i].offset == plan.buffers[i].offset);
+    CHECK(loaded.buffers[i].size == plan.buffers[i].size);
+    CHECK(loaded.buffers[i].lower == plan.buffers[i].lower);
+    CHECK(loaded.buffers[i].upper == plan.buffers[i].upper);
+  }
+  CHECK(PlanToJson(loaded, file->graph) == Example());
+}
+
+TEST_CASE("what is wrong with a plan file is named") {
+  struct Row {
+    std::function<void(Json&)> corrupt;
+    const char* message;
+  };
+  const Row rows[] = {
+      {[](Json& j) { j.erase("format"); }, "the file has no \"format\""},
+      {[](Json& j) { j["format"] = "other"; },
+       "\"format\" is \"other\"; expected \"stowage-plan\""},
+      {[](Json& j) { j["version"] = 2; },
+       "version 2 is not known here; version 1 is"},
+      {[](Json& j) { j["version"] = "1"; },
+       "the file: \"version\" is string; expected an integer of at least 0"},
+      {[](Json& j) { j["graph"] = "stowage-ir 1\ngraph \"g\" {"; },
+       "the graph in it is wrong: "},
+      {[](Json& j) { j["fingerprint"] = "0"; },
+       "the fingerprint is \"0\", that of the graph in the file "},
+      {[](Json& j) { j["alignment"] = 0; },
+       "the file: \"alignment\" is 0; expected an integer from 1 to "},
+      {[](Json& j) { j["alignment"] = 1.5; },
+       "the file: \"alignment\" is 1.5; expected an integer from 1 to "},
+      {[](Json& j) { j["regions"] = 3; },
+       "\"regions\" is number; expected an object"},
+      {[](Json& j) { j["regions"].erase("io"); }, "\"regions\" has no \"io\""},
+      {[](Json& j) { j["regions"]["state"] = -1; },
+       "\"regions\": \"state\" is -1; expected an integer of at least 0"},
+      {[](Json& j) { j["regions"]["state"] = INT64_MAX; },
+       "\"regions\": the sum does not fit 64 bits"},
+      {[](Json& j) { j["regions"]["state"] = 1e300; },
+       "\"regions\": \"state\" is 1e+300; expected an integer of at least 0"},
+      {[](Json& j) { j["regions"]["state"] = UINT64_MAX; },
+       "\"regions\": \"state\" is 18446744073709551615; expected an integer "
+       "of at least 0"},
+      {[](Json& j) { j["buffers"] = nullptr; },
+       "the file: \"buffers\" is null; expected an array"},
+      {[](Json& j) { j["buffers"][1] = 7; },
+       "buffer 1 is number; expected an object"},
+      {[](Json& j) { j["buffers"][1].erase("offset"); },
+       "buffer 1 has no \"offset\""},
+      {[](Json& j) { j["buffers"][2]["region"] = "heap"; },
+       "buffer 2: \"region\" is \"heap\"; expected weights, state, io, "
+       "activations or workspace"},
+      {[](Json& j) { j["buffers"][2]["name"] = 1; },
+       "buffer 2: \"name\" is number; expected a string"},
+      {[](Json& j) { j["buffers"][2]["upper"] = 4; },
+       "buffer 2: \"upper\" is 4; expected an integer from 0 to 3"},
+      {[](Json& j) { j["buffers"][3]["upper"] = 0; },
+       "buffer 3: \"upper\" is 0; expected an integer from 1 to 3"},
+      {[](Json& j) { j["buffers"][3]["offset"] = INT64_MAX - 8; },
+       "buffer 3: offset 9223372036854775799 and size 16 do not fit 64 bits"},
+      {[](Json& j) { j["buffers"][3]["size"] = -16; },
+       "buffer 3: \"size\" is -16; expected an integer of at least 0"},
+      {[](Json& j) { j["buffer_of"].push_back(0); },
+       "the file: \"buffer_of\" has 6 entries; the graph needs 5"},
+      {[](Json& j) { j["buffer_of"][4] = 6; },
+       "the file: \"buffer_of\" entry 4 is 6; expected an integer from 0 to 5"},
+      {[](Json& j) { j["workspace_of"][0] = -2; },
+       "the file: \"workspace_of\" entry 0 is -2; expected an integer from -1 "
+       "to 5"},
+      {[](Json& j) { j["peak_time"] = 99; },
+       "the file: \"peak_time\" is 99; expected an integer from 0 to 3"},
+      {[](Json& j) { j["optimal"] = 1; },
+       "the file: \"optimal\" is number; expected true or false"},
+      {[](Json& j) { j["arena_bytes"] = 81; },
+       "\"arena_bytes\" is 81, the regions sum to 80; they must be equal"},
+      {[](Json& j) { j = Json::array(); },
+       "the file is array; expected an object"},
+  };
+  for (const Row& row : rows) {
+    Json json = Json::parse(Example());
+    row.corrupt(json);
+    const Result<PlanFile> file = PlanFromJson(json.dump());
+    INFO(row.message);
+    REQUIRE(!file.ok());
+    CHECK(file.error().code == ErrorCode::kInvalidArgument);
+    const std::string expected = StrCat("[plan file] ", row.message);
+    INFO(file.error().message);
+    // Exact, but for messages that end in a figure or another room's words.
+    if (expected.back() == ' ') {
+      CHECK(file.error().message.starts_with(expected));
+    } else {
+      CHECK(file.error().message == expected);
+    }
+  }
+}
+
+TEST_CASE("a plan file cut short anywhere is refused") {
+  const std::string whole = Example();
+  for (size_t length = 0; length + 2 < whole.size(); length += 7) {
+    const Result<PlanFile> file = PlanFromJson(whole.substr(0, length));
+    REQUIRE(!file.ok());
+    CHECK(file.error().message ==
+          StrCat("[plan file] no valid JSON in ", length,
+                 " bytes: cut short, altered, or another kind of file; "
+                 "expected a file that `stowage plan -o` wrote"));
+  }
+}
+
+TEST_CASE("a plan file with any one byte changed loads sound or not at all") {
+  const std::string whole = Example();
+  int refused = 0;
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string altered = whole;
+    altered[at] = static_cast<char>(altered[at] ^ 1);
+    const Result<PlanFile> file = PlanFromJson(altered);
+    if (!file.ok()) {
+      ++refused;
+    } else {
+      CHECK(CheckPlanIsFor(file->plan, file->graph).ok());
+    }
+  }
+  CHECK(refused > static_cast<int>(whole.size()) / 2);
+}
+
+}  // namespace
+}  // namespace stowage

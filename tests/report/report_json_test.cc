@@ -1,0 +1,71 @@
+#include "report/report_json.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "report/numbers.h"
+#include "tests/report/example.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST_CASE("the JSON report parses back to the plan's figures, in exact bytes") {
+  const Plan plan = testing::ExamplePlan();
+  const Json json =
+      Json::parse(ToJson(MakeReport(testing::ExampleGraph(), plan)));
+  CHECK(json["graph"] == plan.graph_name);
+  CHECK(json["params"] == 4);
+  CHECK(json["arena_bytes"] == plan.arena_bytes());
+  CHECK(json["lower_bound_bytes"] == plan.lower_bound);
+  CHECK(json["no_reuse_bytes"] == plan.no_reuse);
+  CHECK(json["caching_allocator_bytes"] == plan.caching_allocator);
+  CHECK(json["saved_bytes"] == plan.saved());
+  CHECK(json["regions"] == Json({{"weights", 16},
+                                 {"state", 0},
+                                 {"io", 16},
+                                 {"activations", 32},
+                                 {"workspace", 16}}));
+  CHECK(json["nodes"] == 3);
+  CHECK(json["buffers"] == 6);
+  CHECK(json["views"] == plan.views);
+  CHECK(json["in_place"] == plan.in_place);
+  CHECK(json["peak_time"] == 2);
+  CHECK(json["peak_node"] == "\"loss\"");
+  CHECK(json["packer"] == plan.packer);
+  CHECK(json["order"] == "given");
+  CHECK(json["optimal"] == true);
+  REQUIRE(json["peak_live"].size() == 5);
+  CHECK(json["peak_live"][4] ==
+        Json({{"name", "loss"}, {"bytes", 4}, {"region", "activations"}}));
+  REQUIRE(json["timeline"].size() == plan.buffers.size());
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& buffer = plan.buffers[i];
+    const Json& row = json["timeline"][i];
+    CHECK(row["name"] == buffer.name);
+    CHECK(row["region"] == RegionName(buffer.region));
+    CHECK(row["address"] == plan.AddressOf(buffer));
+    CHECK(row["bytes"] == buffer.size);
+    CHECK(row["lower"] == buffer.lower);
+    CHECK(row["upper"] == buffer.upper);
+  }
+}
+
+TEST_CASE("the figures alone name as many live buffers as asked") {
+  const Report report =
+      MakeReport(testing::ExampleGraph(), testing::ExamplePlan());
+  CHECK(FiguresJson(report, 2)["peak_live"].size() == 2);
+  CHECK(FiguresJson(report, 99)["peak_live"].size() == 5);
+}
+
+TEST_CASE("a name that is no UTF-8 still gives JSON") {
+  Plan plan = testing::ExamplePlan();
+  plan.buffers[0].name = "\xff\xfe";
+  const std::string text = ToJson(MakeReport(testing::ExampleGraph(), plan));
+  CHECK(Json::accept(text));
+}
+
+}  // namespace
+}  // namespace stowage
