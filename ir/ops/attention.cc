@@ -22,8 +22,8 @@ Status CheckQKV(const OpArgs& args) {
                             "; expected q (B, T, H, D) and k (B, T, Hkv, D) "
                             "with Hkv dividing H"));
   }
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "v", args.type(1),
-                                    "the type of " + Operand(args, 1, "k")));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckType(args, 2, "v", args.type(1), "since " + Operand(args, 1, "k")));
   return CheckPositive(args, "scale");
 }
 
@@ -40,11 +40,11 @@ TypesResult InferAttention(const OpArgs& args) {
 
 TypesResult InferAttentionGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckQKV(args));
-  const std::string follows = "as it follows from " + Operand(args, 0, "q");
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "o", args.type(0), follows));
+  const std::string since = "since " + Operand(args, 0, "q");
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "o", args.type(0), since));
   STOWAGE_RETURN_IF_ERROR(
-      CheckType(args, 4, "log_sum_exp", LogSumExpType(args), follows));
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 5, "d_o", args.type(0), follows));
+      CheckType(args, 4, "log_sum_exp", LogSumExpType(args), since));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 5, "d_o", args.type(0), since));
   return Typed(args, {args.type(0), args.type(1), args.type(2)});
 }
 

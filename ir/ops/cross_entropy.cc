@@ -15,7 +15,7 @@ Status CheckLogitsAndLabels(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 1, "labels", DTypes::kIndex));
   return CheckType(args, 1, "labels",
                    TensorType{args.type(1).dtype, LeadingDims(args.shape(0))},
-                   "one label for each row of " + Operand(args, 0, "logits"));
+                   "since " + Operand(args, 0, "logits"));
 }
 
 TensorType LossType(const OpArgs& args) {
@@ -33,11 +33,10 @@ TypesResult InferCrossEntropy(const OpArgs& args) {
 
 TypesResult InferCrossEntropyGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckLogitsAndLabels(args));
-  const std::string follows =
-      "as it follows from " + Operand(args, 0, "logits");
+  const std::string since = "since " + Operand(args, 0, "logits");
   STOWAGE_RETURN_IF_ERROR(
-      CheckType(args, 2, "log_sum_exp", LogSumExpType(args), follows));
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "dloss", LossType(args), follows));
+      CheckType(args, 2, "log_sum_exp", LogSumExpType(args), since));
+  STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "dloss", LossType(args), since));
   return Typed(args, {args.type(0)});
 }
 

@@ -31,8 +31,8 @@ TypesResult InferScatterAdd(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 1, "indices", DTypes::kIndex));
   STOWAGE_RETURN_IF_ERROR(CheckType(
       args, 2, "updates", TensorType{args.type(0).dtype, RowsShape(args)},
-      StrCat("one row of ", Operand(args, 0, "base"),
-             " for each index: ", Operand(args, 1, "indices"))));
+      StrCat("since ", Operand(args, 0, "base"), " and ",
+             Operand(args, 1, "indices"))));
   return Typed(args, {args.type(0)});
 }
 

@@ -23,8 +23,7 @@ TensorType RowType(const OpArgs& args) {
 
 Status CheckFollows(const OpArgs& args, int i, const char* label,
                     const TensorType& type) {
-  return CheckType(args, i, label, type,
-                   "as it follows from " + Operand(args, 0, "x"));
+  return CheckType(args, i, label, type, "since " + Operand(args, 0, "x"));
 }
 
 TypesResult InferLayerNorm(const OpArgs& args) {

@@ -25,7 +25,7 @@ Status CheckUpdate(const OpArgs& args,
                             " with scale; was given ", args.count()));
   }
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "w", DTypes::kFloat));
-  const std::string same = "the type of " + Operand(args, 0, "w");
+  const std::string same = "since " + Operand(args, 0, "w");
   for (int i = 1; i < g; ++i) {
     STOWAGE_RETURN_IF_ERROR(
         CheckType(args, i, updated.begin()[i], args.type(0), same));

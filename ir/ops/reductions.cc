@@ -24,7 +24,7 @@ Status CheckAxes(const OpArgs& args) {
   }
   if (good) return {};
   return args.Fail(
-      StrCat("axes (", text, ") do not suit ", Operand(args, 0, "x"),
+      StrCat("axes (", text, ") are wrong: ", Operand(args, 0, "x"),
              rank == 0 ? std::string("; expected none")
                        : StrCat("; expected distinct axes from 0 to ", rank - 1,
                                 " in increasing order")));

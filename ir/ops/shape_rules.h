@@ -57,7 +57,7 @@ Status CheckDType(const OpArgs& args, int i, std::string_view label,
                   DTypes allowed);
 Status CheckRankAtLeast(const OpArgs& args, int i, std::string_view label,
                         int rank);
-/// Operand i is exactly of `type`; `reason` says where that follows from.
+/// Operand i is exactly of `type`; `reason` says why.
 Status CheckType(const OpArgs& args, int i, std::string_view label,
                  const TensorType& type, std::string_view reason);
 /// The two operands agree in element type, and in shape.

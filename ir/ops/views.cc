@@ -84,10 +84,10 @@ TypesResult InferPermute(const OpArgs& args) {
     is_permutation &= sorted[i] == static_cast<int64_t>(i);
   }
   if (!is_permutation) {
-    return args.Fail(StrCat("order ", ListText(order),
-                            " is no permutation of the axes of x ",
-                            args.Describe(0), "; expected each of its ",
-                            shape.rank(), " axes once"));
+    return args.Fail(
+        StrCat("order ", ListText(order),
+               " is no permutation of the axes: ", Operand(args, 0, "x"),
+               "; expected each of its ", shape.rank(), " axes once"));
   }
   TensorType result = {args.type(0).dtype, {}};
   for (const int64_t axis : order) {
@@ -192,9 +192,9 @@ TypesResult InferBroadcast(const OpArgs& args) {
     fits = from[i] == 1 || from[i] == to[added + i];
   }
   if (!fits) {
-    return args.Fail(StrCat(Operand(args, 0, "x"), " does not broadcast to ",
-                            to.ToString(),
-                            "; counted from the last, each dimension of x must "
+    return args.Fail(StrCat(Operand(args, 0, "x"),
+                            "; it does not broadcast to ", to.ToString(),
+                            ": counted from the last, each dimension of x must "
                             "be 1 or equal"));
   }
   return Typed(args, {TensorType{args.type(0).dtype, to}});

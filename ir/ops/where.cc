@@ -12,7 +12,7 @@ TypesResult InferWhere(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckSameType(args, 1, "a", 2, "b"));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 0, "condition",
                                     TensorType{DType::kBool, args.shape(1)},
-                                    "the shape of " + Operand(args, 1, "a")));
+                                    "since " + Operand(args, 1, "a")));
   return Typed(args, {args.type(1)});
 }
 

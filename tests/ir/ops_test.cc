@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"

@@ -1,0 +1,868 @@
+// The messages of every mistake that the ops can name, word for word.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/op_kind.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+
+namespace stowage {
+namespace {
+
+using Values = std::vector<Value>;
+using L = std::vector<int64_t>;
+
+Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kF32, shape);
+}
+Value F64(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kF64, shape);
+}
+Value I32(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kI32, shape);
+}
+Value I64(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kI64, shape);
+}
+Value Bool(GraphBuilder& g, const char* name, const Shape& shape) {
+  return g.Input(name, DType::kBool, shape);
+}
+
+struct Row {
+  void (*build)(GraphBuilder& g);
+  const char* message;
+};
+
+constexpr int64_t kHuge = int64_t{1} << 40;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+void CheckRows(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    INFO(row.message);
+    GraphBuilder g("errors");
+    row.build(g);
+    const Result<Graph> graph = g.Finish();
+    REQUIRE_FALSE(graph.ok());
+    CHECK(graph.error().code == ErrorCode::kInvalidArgument);
+    const std::string& message = graph.error().message;
+    // The place in the source follows; another test looks at it.
+    CHECK(message.substr(0, message.find(" (at ")) == row.message);
+  }
+}
+
+TEST_CASE("an error ends with the caller's file and line") {
+  GraphBuilder g("errors");
+  const Value x = F32(g, "x", {2});
+  const Value y = F32(g, "y", {3});
+  const int line = __LINE__ + 1;
+  Add(x, y);
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_FALSE(graph.ok());
+  const std::string end = StrCat(" (at ", __FILE__, ":", line, ")");
+  const std::string& message = graph.error().message;
+  REQUIRE(message.size() > end.size());
+  CHECK(message.substr(message.size() - end.size()) == end);
+}
+
+TEST_CASE("attributes") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kSlice, Values{F32(g, "x", {4})},
+                {{"start", int64_t{0}},
+                 {"end", int64_t{1}},
+                 {"step", int64_t{1}}});
+       },
+       "[slice] attribute \"axis\" is missing; expected an integer"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kConcat, Values{F32(g, "x", {4})}, {{"axis", 0.0}});
+       },
+       "[concat] attribute \"axis\" is a real number; expected an integer"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kLayerNorm,
+                Values{F32(g, "x", {4}), F32(g, "a", {4}), F32(g, "b", {4})},
+                {{"eps", int64_t{1}}});
+       },
+       "[layer_norm] attribute \"eps\" is an integer; expected a real number"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kCast, Values{F32(g, "x", {4})}, {{"dtype", L{1}}});
+       },
+       "[cast] attribute \"dtype\" is a list of integers; expected an element "
+       "type"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kReshape, Values{F32(g, "x", {4})},
+                {{"shape", DType::kF32}});
+       },
+       "[reshape] attribute \"shape\" is an element type; expected a list of "
+       "integers"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kReshape, Values{F32(g, "x", {4})},
+                {{"shape", std::string("4")}});
+       },
+       "[reshape] attribute \"shape\" is bytes; expected a list of integers"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kConstant, {},
+                {{"dtype", DType::kF32}, {"shape", L{}}});
+       },
+       "[constant] attribute \"data\" is missing; expected bytes"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kRelu, Values{F32(g, "x", {4})},
+                {{"axis", int64_t{0}}});
+       },
+       "[relu] takes no attribute \"axis\""},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kCast, Values{F32(g, "x", {4})},
+                {{"dtype", DType::kF32}, {"dtype", DType::kF64}});
+       },
+       "[cast] attribute \"dtype\" is given twice; expected once"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kReduceSum, Values{F32(g, "x", {4})},
+                {{"axes", L{0}}, {"keep", int64_t{2}}});
+       },
+       "[reduce_sum] attribute \"keep\" is 2; expected 0 or 1"},
+  });
+}
+
+TEST_CASE("creation") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         const std::vector<std::byte> data(11);
+         Constant(g, DType::kF32, {3}, data);
+       },
+       "[constant] data has 11 bytes; f32(3) has 12"},
+      {[](GraphBuilder& g) {
+         const std::vector<std::byte> data = {std::byte{1}, std::byte{200}};
+         Constant(g, DType::kBool, {2}, data);
+       },
+       "[constant] byte 1 of bool data is 200; expected 0 or 1"},
+      {[](GraphBuilder& g) { Fill(g, 0.5, DType::kI32, {2}); },
+       "[fill] value is 0.5; expected a number that i32 holds"},
+      {[](GraphBuilder& g) { Fill(g, 2147483648.0, DType::kI32, {2}); },
+       "[fill] value is 2147483648; expected a number that i32 holds"},
+      {[](GraphBuilder& g) { Fill(g, -1, DType::kU8, {2}); },
+       "[fill] value is -1; expected a number that u8 holds"},
+      {[](GraphBuilder& g) { Fill(g, 2, DType::kBool, {2}); },
+       "[fill] value is 2; expected a number that bool holds"},
+      {[](GraphBuilder& g) { Fill(g, kNaN, DType::kI64, {2}); },
+       "[fill] value is nan; expected a number that i64 holds"},
+      {[](GraphBuilder& g) {
+         Fill(g, 0, DType::kF32, {2, 0});
+       },
+       "[fill] shape (2, 0) has dimension 0; expected at least 1"},
+      {[](GraphBuilder& g) {
+         Fill(g, 0, DType::kF32, {kHuge, kHuge});
+       },
+       "[fill] shape (1099511627776, 1099511627776) is too large; its bytes "
+       "must fit 64 bits"},
+      {[](GraphBuilder& g) {
+         Fill(g, 0, DType::kF32, {kHuge, int64_t{1} << 21});
+       },
+       "[fill] result f32(1099511627776, 2097152) is too large; its bytes must "
+       "fit 64 bits"},
+      {[](GraphBuilder& g) {
+         Fill(g, 0, DType::kF32, {1, 2, 1, 1, 1, 1, 1, 1, 3});
+       },
+       "[fill] shape (1, 2, 1, 1, 1, 1, 1, 1, ...) has rank 9; at most 8 is "
+       "supported"},
+      {[](GraphBuilder& g) { MulScalar(I32(g, "n", {2}), 0.5); },
+       "[fill] value is 0.5; expected a number that i32 holds"},
+  });
+}
+
+TEST_CASE("movement") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kConcat, {}, {{"axis", int64_t{0}}});
+       },
+       "[concat] has no parts; expected at least 1"},
+      {[](GraphBuilder& g) {
+         const Values parts = {F32(g, "a", {2, 3}), F32(g, "b", {2, 4})};
+         Concat(parts, 0);
+       },
+       "[concat] shapes differ: part 0 \"a\" is f32(2, 3), part 1 \"b\" is "
+       "f32(2, 4); all dimensions but axis 0 must agree"},
+      {[](GraphBuilder& g) {
+         const Values parts = {F32(g, "a", {2}), F32(g, "b", {2, 1})};
+         Concat(parts, 0);
+       },
+       "[concat] shapes differ: part 0 \"a\" is f32(2), part 1 \"b\" is f32(2, "
+       "1); all dimensions but axis 0 must agree"},
+      {[](GraphBuilder& g) {
+         const Values parts = {F32(g, "a", {2}), F64(g, "b", {2})};
+         Concat(parts, 0);
+       },
+       "[concat] element types differ: part 0 \"a\" is f32(2), part 1 \"b\" is "
+       "f64(2); expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         const Values parts = {F32(g, "a", {2})};
+         Concat(parts, -2);
+       },
+       "[concat] axis -2 is out of range: part 0 \"a\" is f32(2); expected 0 "
+       "to 0"},
+      {[](GraphBuilder& g) {
+         const Values parts = {F32(g, "a", {})};
+         Concat(parts, 0);
+       },
+       "[concat] axis 0 is out of range: part 0 \"a\" is f32(); expected rank "
+       "at least 1"},
+      {[](GraphBuilder& g) {
+         const Value x = g.Input("x", DType::kU8, {int64_t{1} << 62});
+         const Values parts = {x, x};
+         Concat(parts, 0);
+       },
+       "[concat] axis 0 sums to more than 64 bits at part 1 \"x\" is "
+       "u8(4611686018427387904); join fewer or smaller parts"},
+      {[](GraphBuilder& g) {
+         Cast(g.Input("x", DType::kU8, {int64_t{1} << 61}), DType::kF64);
+       },
+       "[cast] result f64(2305843009213693952) is too large; its bytes must "
+       "fit 64 bits"},
+      {[](GraphBuilder& g) { Gather(F32(g, "t", {}), I32(g, "i", {2})); },
+       "[gather] table \"t\" is f32(); expected rank at least 1"},
+      {[](GraphBuilder& g) {
+         Gather(F32(g, "t", {5, 2}), F32(g, "i", {2}));
+       },
+       "[gather] indices \"i\" is f32(2); expected i32 or i64"},
+      {[](GraphBuilder& g) {
+         Gather(F32(g, "t", {5, 1, 1, 1, 2}), I32(g, "i", {1, 1, 1, 1, 1}));
+       },
+       "[gather] result f32(1, 1, 1, 1, 1, 1, 1, 1, ...) would have rank 9; at "
+       "most 8 is supported"},
+      {[](GraphBuilder& g) {
+         ScatterAdd(Bool(g, "base", {5}), I32(g, "i", {2}), Bool(g, "u", {2}));
+       },
+       "[scatter_add] base \"base\" is bool(5); expected any element type but "
+       "bool"},
+      {[](GraphBuilder& g) {
+         ScatterAdd(F32(g, "base", {}), I32(g, "i", {2}), F32(g, "u", {2}));
+       },
+       "[scatter_add] base \"base\" is f32(); expected rank at least 1"},
+      {[](GraphBuilder& g) {
+         ScatterAdd(F32(g, "base", {5}), Bool(g, "i", {2}), F32(g, "u", {2}));
+       },
+       "[scatter_add] indices \"i\" is bool(2); expected i32 or i64"},
+      {[](GraphBuilder& g) {
+         ScatterAdd(F32(g, "base", {5, 3}), I32(g, "i", {2}),
+                    F64(g, "u", {2, 3}));
+       },
+       "[scatter_add] updates \"u\" is f64(2, 3); expected f32(2, 3), since "
+       "base \"base\" is f32(5, 3) and indices \"i\" is i32(2)"},
+  });
+}
+
+TEST_CASE("views") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         Reshape(F32(g, "x", {2, 3}), {4});
+       },
+       "[reshape] element counts differ: x \"x\" is f32(2, 3) with 6 elements, "
+       "shape (4) has 4"},
+      {[](GraphBuilder& g) {
+         Reshape(F32(g, "x", {2, 3}), {4, -1});
+       },
+       "[reshape] the -1 in (4, -1) cannot be found: x \"x\" is f32(2, 3) with "
+       "6 elements; expected one -1 and others whose product divides that"},
+      {[](GraphBuilder& g) {
+         Reshape(F32(g, "x", {2, 3}), {-1, -1});
+       },
+       "[reshape] the -1 in (-1, -1) cannot be found: x \"x\" is f32(2, 3) "
+       "with 6 elements; expected one -1 and others whose product divides "
+       "that"},
+      {[](GraphBuilder& g) {
+         Reshape(F32(g, "x", {2, 3}), {0, -1});
+       },
+       "[reshape] the -1 in (0, -1) cannot be found: x \"x\" is f32(2, 3) with "
+       "6 elements; expected one -1 and others whose product divides that"},
+      {[](GraphBuilder& g) {
+         Reshape(F32(g, "x", {2, 3}), {kHuge, kHuge, -1});
+       },
+       "[reshape] the -1 in (1099511627776, 1099511627776, -1) cannot be "
+       "found: x \"x\" is f32(2, 3) with 6 elements; expected one -1 and "
+       "others whose product divides that"},
+      {[](GraphBuilder& g) {
+         Reshape(F32(g, "x", {2, 3}), {-2, 3});
+       },
+       "[reshape] shape (-2, 3) has dimension -2; expected at least 1"},
+      {[](GraphBuilder& g) {
+         Permute(F32(g, "x", {2, 3}), {0});
+       },
+       "[permute] order (0) is no permutation of the axes: x \"x\" is f32(2, "
+       "3); expected each of its 2 axes once"},
+      {[](GraphBuilder& g) {
+         Permute(F32(g, "x", {2, 3}), {1, -1});
+       },
+       "[permute] order (1, 1) is no permutation of the axes: x \"x\" is "
+       "f32(2, 3); expected each of its 2 axes once"},
+      {[](GraphBuilder& g) {
+         Permute(F32(g, "x", {2, 3}), {0, -3});
+       },
+       "[permute] order (0, -3) is no permutation of the axes: x \"x\" is "
+       "f32(2, 3); expected each of its 2 axes once"},
+      {[](GraphBuilder& g) { Transpose(F32(g, "x", {3})); },
+       "[permute] nothing to transpose: x \"x\" is f32(3); expected rank at "
+       "least 2"},
+      {[](GraphBuilder& g) { Slice(F32(g, "x", {4}), 1, 0, 1); },
+       "[slice] axis 1 is out of range: x \"x\" is f32(4); expected 0 to 0"},
+      {[](GraphBuilder& g) { Slice(F32(g, "x", {4}), 0, 2, 2); },
+       "[slice] range [2, 2) is empty or outside axis 0: x \"x\" is f32(4); "
+       "expected 0 <= start < end <= 4"},
+      {[](GraphBuilder& g) { Slice(F32(g, "x", {4}), 0, -1, 2); },
+       "[slice] range [-1, 2) is empty or outside axis 0: x \"x\" is f32(4); "
+       "expected 0 <= start < end <= 4"},
+      {[](GraphBuilder& g) { Slice(F32(g, "x", {4}), 0, 2, 5); },
+       "[slice] range [2, 5) is empty or outside axis 0: x \"x\" is f32(4); "
+       "expected 0 <= start < end <= 4"},
+      {[](GraphBuilder& g) { Slice(F32(g, "x", {4}), 0, 0, 4, 0); },
+       "[slice] step is 0; expected at least 1"},
+      {[](GraphBuilder& g) { Split(F32(g, "x", {4}), 1, {4}); },
+       "[split] axis 1 is out of range: x \"x\" is f32(4); expected 0 to 0"},
+      {[](GraphBuilder& g) {
+         Split(F32(g, "x", {4}), 0, {1, 2});
+       },
+       "[split] sizes (1, 2) do not cut axis 0: x \"x\" is f32(4); expected "
+       "sizes of at least 1 that sum to 4"},
+      {[](GraphBuilder& g) {
+         Split(F32(g, "x", {4}), 0, {5, -1});
+       },
+       "[split] sizes (5, -1) do not cut axis 0: x \"x\" is f32(4); expected "
+       "sizes of at least 1 that sum to 4"},
+      {[](GraphBuilder& g) { Split(F32(g, "x", {4}), 0, {}); },
+       "[split] sizes () do not cut axis 0: x \"x\" is f32(4); expected sizes "
+       "of at least 1 that sum to 4"},
+      {[](GraphBuilder& g) {
+         Split(F32(g, "x", {4}), 0, {INT64_MAX, INT64_MAX, 6});
+       },
+       "[split] sizes (9223372036854775807, 9223372036854775807, 6) do not cut "
+       "axis 0: x \"x\" is f32(4); expected sizes of at least 1 that sum to 4"},
+      {[](GraphBuilder& g) {
+         BroadcastTo(F32(g, "x", {2, 3}), {2, 4});
+       },
+       "[broadcast] x \"x\" is f32(2, 3); it does not broadcast to (2, 4): "
+       "counted from the last, each dimension of x must be 1 or equal"},
+      {[](GraphBuilder& g) {
+         BroadcastTo(F32(g, "x", {2, 3}), {3});
+       },
+       "[broadcast] x \"x\" is f32(2, 3); it does not broadcast to (3): "
+       "counted from the last, each dimension of x must be 1 or equal"},
+      {[](GraphBuilder& g) {
+         BroadcastTo(F32(g, "x", {}), {kHuge, kHuge});
+       },
+       "[broadcast] shape (1099511627776, 1099511627776) is too large; its "
+       "bytes must fit 64 bits"},
+      {[](GraphBuilder& g) {
+         BroadcastTo(F32(g, "x", {}), {3, -1});
+       },
+       "[broadcast] shape (3, -1) has dimension -1; expected at least 1"},
+  });
+}
+
+TEST_CASE("elementwise") {
+  CheckRows({
+      {[](GraphBuilder& g) { Exp(I32(g, "x", {4})); },
+       "[exp] x \"x\" is i32(4); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) { Neg(Bool(g, "x", {4})); },
+       "[neg] x \"x\" is bool(4); expected any element type but bool"},
+      {[](GraphBuilder& g) { LogicalNot(F32(g, "x", {4})); },
+       "[logical_not] x \"x\" is f32(4); expected bool"},
+      {[](GraphBuilder& g) {
+         Add(F32(g, "a", {2, 3}), F32(g, "b", {4}));
+       },
+       "[add] shapes do not broadcast: a \"a\" is f32(2, 3), b \"b\" is "
+       "f32(4); counted from the last, dimensions must be equal or 1"},
+      {[](GraphBuilder& g) {
+         Mul(F32(g, "a", {2, 3}), F64(g, "b", {3}));
+       },
+       "[mul] element types differ: a \"a\" is f32(2, 3), b \"b\" is f64(3); "
+       "expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         Div(I32(g, "a", {3}), I32(g, "b", {2, 3}));
+       },
+       "[div] a \"a\" is i32(3); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) { Less(Bool(g, "a", {3}), Bool(g, "b", {3})); },
+       "[less] a \"a\" is bool(3); expected any element type but bool"},
+      {[](GraphBuilder& g) { LogicalOr(Bool(g, "a", {3}), F32(g, "b", {3})); },
+       "[logical_or] element types differ: a \"a\" is bool(3), b \"b\" is "
+       "f32(3); expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         Add(F32(g, "a", {kHuge, 1}), F32(g, "b", {kHuge}));
+       },
+       "[broadcast] shape (1099511627776, 1099511627776) is too large; its "
+       "bytes must fit 64 bits"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kAdd, Values{F32(g, "a", {2, 3}), F32(g, "b", {3})},
+                {});
+       },
+       "[add] shapes differ: a \"a\" is f32(2, 3), b \"b\" is f32(3); expected "
+       "one shape"},
+      {[](GraphBuilder& g) {
+         ReluGrad(F32(g, "h", {2, 3}), F32(g, "dh", {3}));
+       },
+       "[relu_grad] shapes differ: y \"h\" is f32(2, 3), dy \"dh\" is f32(3); "
+       "expected one shape"},
+      {[](GraphBuilder& g) {
+         GeluTanhGrad(F32(g, "h", {3}), F64(g, "dh", {3}));
+       },
+       "[gelu_tanh_grad] element types differ: x \"h\" is f32(3), dy \"dh\" is "
+       "f64(3); expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         Where(I32(g, "c", {3}), F32(g, "a", {3}), F32(g, "b", {3}));
+       },
+       "[where] condition \"c\" is i32(3); expected bool"},
+      {[](GraphBuilder& g) {
+         Where(Bool(g, "c", {3}), F32(g, "a", {2, 3}), F64(g, "b", {}));
+       },
+       "[where] element types differ: a \"a\" is f32(2, 3), b \"b\" is f64(); "
+       "expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         Where(Bool(g, "c", {4}), F32(g, "a", {3}), F32(g, "b", {2, 1}));
+       },
+       "[where] shapes do not broadcast: condition \"c\" is bool(4), a \"a\" "
+       "is f32(3), b \"b\" is f32(2, 1); counted from the last, dimensions "
+       "must be equal or 1"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kWhere,
+                Values{Bool(g, "c", {4}), F32(g, "a", {3}), F32(g, "b", {3})},
+                {});
+       },
+       "[where] condition \"c\" is bool(4); expected bool(3), since a \"a\" is "
+       "f32(3)"},
+      {[](GraphBuilder& g) {
+         Dropout(I32(g, "x", {3}), I64(g, "seed", {}), I64(g, "step", {}), 0.5,
+                 0);
+       },
+       "[dropout] x \"x\" is i32(3); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         Dropout(F32(g, "x", {3}), I32(g, "seed", {}), I64(g, "step", {}), 0.5,
+                 0);
+       },
+       "[dropout] seed \"seed\" is i32(); expected i64(), a scalar"},
+      {[](GraphBuilder& g) {
+         Dropout(F32(g, "x", {3}), I64(g, "seed", {}), I64(g, "step", {1}), 0.5,
+                 0);
+       },
+       "[dropout] step \"step\" is i64(1); expected i64(), a scalar"},
+      {[](GraphBuilder& g) {
+         Dropout(F32(g, "x", {3}), I64(g, "seed", {}), I64(g, "step", {}), 1,
+                 0);
+       },
+       "[dropout] p is 1; expected at least 0 and below 1"},
+      {[](GraphBuilder& g) {
+         Dropout(F32(g, "x", {3}), I64(g, "seed", {}), I64(g, "step", {}), kNaN,
+                 0);
+       },
+       "[dropout] p is nan; expected at least 0 and below 1"},
+  });
+}
+
+TEST_CASE("reductions") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         ReduceSum(F32(g, "x", {2, 3}), {2});
+       },
+       "[reduce_sum] axes (2) are wrong: x \"x\" is f32(2, 3); expected "
+       "distinct axes from 0 to 1 in increasing order"},
+      {[](GraphBuilder& g) {
+         ReduceMax(F32(g, "x", {2, 3}), {1, -1});
+       },
+       "[reduce_max] axes (1, 1) are wrong: x \"x\" is f32(2, 3); expected "
+       "distinct axes from 0 to 1 in increasing order"},
+      {[](GraphBuilder& g) {
+         ReduceMax(F32(g, "x", {2, 3}), {0, -3});
+       },
+       "[reduce_max] axes (-3, 0) are wrong: x \"x\" is f32(2, 3); expected "
+       "distinct axes from 0 to 1 in increasing order"},
+      {[](GraphBuilder& g) { ReduceSum(F32(g, "x", {}), {0}); },
+       "[reduce_sum] axes (0) are wrong: x \"x\" is f32(); expected none"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kReduceSum, Values{F32(g, "x", {2})},
+                {{"axes", L{}}, {"keep", int64_t{0}}});
+       },
+       "[reduce_sum] axes () are wrong: x \"x\" is f32(2); expected distinct "
+       "axes from 0 to 0 in increasing order"},
+      {[](GraphBuilder& g) {
+         ReduceMean(I32(g, "x", {2, 3}));
+       },
+       "[reduce_mean] x \"x\" is i32(2, 3); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         ReduceSum(Bool(g, "x", {2, 3}));
+       },
+       "[reduce_sum] x \"x\" is bool(2, 3); expected any element type but "
+       "bool"},
+      {[](GraphBuilder& g) {
+         SumSquares(I32(g, "x", {2, 3}));
+       },
+       "[sum_squares] x \"x\" is i32(2, 3); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) { ArgMax(F32(g, "x", {})); },
+       "[arg_max] x \"x\" is f32(); expected rank at least 1"},
+      {[](GraphBuilder& g) { ArgMax(Bool(g, "x", {2})); },
+       "[arg_max] x \"x\" is bool(2); expected any element type but bool"},
+      {[](GraphBuilder& g) { ArgMax(F32(g, "x", {int64_t{1} << 31})); },
+       "[arg_max] x \"x\" is f32(2147483648); an i32 index cannot count its "
+       "last dimension"},
+  });
+}
+
+TEST_CASE("products") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "h", {32, 128}), F32(g, "w2", {64, 10}));
+       },
+       "[matmul] inner sizes differ: a \"h\" is f32(32, 128), b \"w2\" is "
+       "f32(64, 10); a's last must equal b's first"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "h", {4, 32, 128}), F32(g, "w2", {4, 64, 10}));
+       },
+       "[matmul] inner sizes differ: a \"h\" is f32(4, 32, 128), b \"w2\" is "
+       "f32(4, 64, 10); a's last must equal b's last but one"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "h", {32, 128}), F32(g, "w2", {32, 10}), true, true);
+       },
+       "[matmul] inner sizes differ: a \"h\" is f32(32, 128), b \"w2\" is "
+       "f32(32, 10); a's last but one must equal b's last"},
+      {[](GraphBuilder& g) {  // named before anything is broadcast
+         MatMul(F32(g, "h", {4, 1, 2, 3}), F32(g, "w2", {5, 2, 3}));
+       },
+       "[matmul] inner sizes differ: a \"h\" is f32(4, 1, 2, 3), b \"w2\" is "
+       "f32(5, 2, 3); a's last must equal b's last but one"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "h", {4, 2, 3}), F32(g, "w2", {5, 3, 2}));
+       },
+       "[matmul] leading dimensions differ: a \"h\" is f32(4, 2, 3), b \"w2\" "
+       "is f32(5, 3, 2); they must be equal, or b a single matrix"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "x", {3}), F32(g, "w", {3, 2}));
+       },
+       "[matmul] a \"x\" is f32(3); expected rank at least 2"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "x", {2, 2, 3}), F32(g, "w", {3}));
+       },
+       "[matmul] b \"w\" is f32(3); expected rank at least 2"},
+      {[](GraphBuilder& g) {
+         MatMul(I32(g, "x", {2, 3}), I32(g, "w", {3, 2}));
+       },
+       "[matmul] a \"x\" is i32(2, 3); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "x", {2, 3}), F64(g, "w", {3, 2}));
+       },
+       "[matmul] element types differ: a \"x\" is f32(2, 3), b \"w\" is f64(3, "
+       "2); expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         MatMul(F32(g, "x", {kHuge, 1}), F32(g, "w", {1, kHuge}));
+       },
+       "[matmul] result f32(1099511627776, 1099511627776) is too large; its "
+       "bytes must fit 64 bits"},
+  });
+}
+
+TEST_CASE("layers") {
+  CheckRows({
+      {[](GraphBuilder& g) { Softmax(I32(g, "x", {3})); },
+       "[softmax] x \"x\" is i32(3); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         Softmax(F32(g, "x", {2, 3}), -3);
+       },
+       "[softmax] axis -3 is out of range: x \"x\" is f32(2, 3); expected -2 "
+       "to 1"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kSoftmax, Values{F32(g, "x", {})}, {});
+       },
+       "[softmax] x \"x\" is f32(); expected rank at least 1"},
+      {[](GraphBuilder& g) {
+         SoftmaxGrad(F32(g, "p", {3}), F32(g, "dp", {4}));
+       },
+       "[softmax_grad] shapes differ: y \"p\" is f32(3), dy \"dp\" is f32(4); "
+       "expected one shape"},
+      {[](GraphBuilder& g) {
+         CrossEntropy(F32(g, "logits", {4, 10}), F32(g, "labels", {4}));
+       },
+       "[cross_entropy] labels \"labels\" is f32(4); expected i32 or i64"},
+      {[](GraphBuilder& g) {
+         CrossEntropy(F32(g, "logits", {4, 10}), I64(g, "labels", {4, 10}));
+       },
+       "[cross_entropy] labels \"labels\" is i64(4, 10); expected i64(4), "
+       "since logits \"logits\" is f32(4, 10)"},
+      {[](GraphBuilder& g) {
+         CrossEntropy(F32(g, "logits", {}), I64(g, "labels", {}));
+       },
+       "[cross_entropy] logits \"logits\" is f32(); expected rank at least 1"},
+      {[](GraphBuilder& g) {
+         CrossEntropyGrad(F32(g, "logits", {4, 10}), I64(g, "labels", {4}),
+                          F32(g, "l", {10}), F32(g, "d", {}));
+       },
+       "[cross_entropy_grad] log_sum_exp \"l\" is f32(10); expected f32(4), "
+       "since logits \"logits\" is f32(4, 10)"},
+      {[](GraphBuilder& g) {
+         CrossEntropyGrad(F32(g, "logits", {4, 10}), I64(g, "labels", {4}),
+                          F32(g, "l", {4}), F64(g, "d", {}));
+       },
+       "[cross_entropy_grad] dloss \"d\" is f64(); expected f32(), since "
+       "logits \"logits\" is f32(4, 10)"},
+      {[](GraphBuilder& g) {
+         MeanSquaredError(F32(g, "p", {4, 1}), F32(g, "t", {4}));
+       },
+       "[mean_squared_error] shapes differ: prediction \"p\" is f32(4, 1), "
+       "target \"t\" is f32(4); expected one shape"},
+      {[](GraphBuilder& g) {
+         LayerNorm(I32(g, "x", {4, 8}), F32(g, "gamma", {8}),
+                   F32(g, "beta", {8}));
+       },
+       "[layer_norm] x \"x\" is i32(4, 8); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         LayerNorm(F32(g, "x", {}), F32(g, "gamma", {}), F32(g, "beta", {}));
+       },
+       "[layer_norm] x \"x\" is f32(); expected rank at least 1"},
+      {[](GraphBuilder& g) {
+         LayerNorm(F32(g, "x", {4, 8}), F32(g, "gamma", {4}),
+                   F32(g, "beta", {8}));
+       },
+       "[layer_norm] gamma \"gamma\" is f32(4); expected f32(8), since x \"x\" "
+       "is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         LayerNorm(F32(g, "x", {4, 8}), F32(g, "gamma", {8}),
+                   F64(g, "beta", {8}));
+       },
+       "[layer_norm] beta \"beta\" is f64(8); expected f32(8), since x \"x\" "
+       "is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         LayerNorm(F32(g, "x", {4, 8}), F32(g, "gamma", {8}),
+                   F32(g, "beta", {8}), 0);
+       },
+       "[layer_norm] eps is 0; expected a finite number above 0"},
+      {[](GraphBuilder& g) {
+         LayerNorm(F32(g, "x", {4, 8}), F32(g, "gamma", {8}),
+                   F32(g, "beta", {8}), HUGE_VAL);
+       },
+       "[layer_norm] eps is inf; expected a finite number above 0"},
+      {[](GraphBuilder& g) {
+         LayerNormGrad(F32(g, "x", {4, 8}), F32(g, "gamma", {8}),
+                       F32(g, "mean", {8}), F32(g, "rstd", {4}),
+                       F32(g, "dy", {4, 8}));
+       },
+       "[layer_norm_grad] mean \"mean\" is f32(8); expected f32(4), since x "
+       "\"x\" is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         LayerNormGrad(F32(g, "x", {4, 8}), F32(g, "gamma", {8}),
+                       F32(g, "mean", {4}), F32(g, "rstd", {4}),
+                       F32(g, "dy", {8}));
+       },
+       "[layer_norm_grad] dy \"dy\" is f32(8); expected f32(4, 8), since x "
+       "\"x\" is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         const Value k = F32(g, "k", {2, 5, 3, 8});
+         CausalAttention(q, k, k);
+       },
+       "[causal_attention] heads do not match: q \"q\" is f32(2, 5, 4, 8), k "
+       "\"k\" is f32(2, 5, 3, 8); expected q (B, T, H, D) and k (B, T, Hkv, D) "
+       "with Hkv dividing H"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 32});
+         CausalAttention(q, q, q);
+       },
+       "[causal_attention] heads do not match: q \"q\" is f32(2, 5, 32), k "
+       "\"q\" is f32(2, 5, 32); expected q (B, T, H, D) and k (B, T, Hkv, D) "
+       "with Hkv dividing H"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         CausalAttention(q, q, F32(g, "v", {2, 5, 4, 6}));
+       },
+       "[causal_attention] v \"v\" is f32(2, 5, 4, 6); expected f32(2, 5, 4, "
+       "8), since k \"q\" is f32(2, 5, 4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         CausalAttention(q, q, q, kNaN);
+       },
+       "[causal_attention] scale is nan; expected a finite number above 0"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         CausalAttentionGrad(q, q, q, q, F32(g, "l", {2, 5, 4}), q, 1);
+       },
+       "[causal_attention_grad] log_sum_exp \"l\" is f32(2, 5, 4); expected "
+       "f32(2, 4, 5), since q \"q\" is f32(2, 5, 4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         CausalAttentionGrad(q, q, q, q, F32(g, "l", {2, 4, 5}),
+                             F32(g, "d_o", {2, 5, 32}), 1);
+       },
+       "[causal_attention_grad] d_o \"d_o\" is f32(2, 5, 32); expected f32(2, "
+       "5, 4, 8), since q \"q\" is f32(2, 5, 4, 8)"},
+  });
+}
+
+TEST_CASE("optimizer updates") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         const Value w = g.Param("w", DType::kF32, {2});
+         g.Emit(OpKind::kSgdUpdate, Values{w, w}, {{"decay", 0.0}});
+       },
+       "[sgd_update] takes 3 operands, or 4 with scale; was given 2"},
+      {[](GraphBuilder& g) {
+         const Value w = g.Param("w", DType::kF32, {2});
+         g.Emit(OpKind::kAdamWUpdate, Values(8, w),
+                {{"beta1", 0.9}, {"beta2", 0.9}, {"eps", 0.1}, {"decay", 0.0}});
+       },
+       "[adamw_update] takes 6 operands, or 7 with scale; was given 8"},
+      {[](GraphBuilder& g) {
+         SgdUpdate(g.Param("w", DType::kI32, {2}), I32(g, "dw", {2}),
+                   F32(g, "lr", {}), Value(), 0);
+       },
+       "[sgd_update] w \"w\" is i32(2); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         SgdUpdate(g.Param("w", DType::kF32, {2}), F32(g, "dw", {3}),
+                   F32(g, "lr", {}), Value(), 0);
+       },
+       "[sgd_update] g \"dw\" is f32(3); expected f32(2), since w \"w\" is "
+       "f32(2)"},
+      {[](GraphBuilder& g) {
+         SgdUpdate(g.Param("w", DType::kF64, {2}), F64(g, "dw", {2}),
+                   F64(g, "lr", {}), Value(), 0);
+       },
+       "[sgd_update] lr \"lr\" is f64(); expected f32(), a scalar"},
+      {[](GraphBuilder& g) {
+         SgdUpdate(g.Param("w", DType::kF32, {2}), F32(g, "dw", {2}),
+                   F32(g, "lr", {}), F32(g, "clip", {1}), 0);
+       },
+       "[sgd_update] scale \"clip\" is f32(1); expected f32(), a scalar"},
+      {[](GraphBuilder& g) {
+         SgdUpdate(g.Param("w", DType::kF32, {2}), F32(g, "dw", {2}),
+                   F32(g, "lr", {}), Value(), -0.5);
+       },
+       "[sgd_update] decay is -0.5; expected a finite number of at least 0"},
+      {[](GraphBuilder& g) {
+         MomentumUpdate(g.Param("w", DType::kF32, {2}),
+                        g.State("velocity", DType::kF64, {2}),
+                        F32(g, "dw", {2}), F32(g, "lr", {}), Value(), 0.9, 0);
+       },
+       "[momentum_update] velocity \"velocity\" is f64(2); expected f32(2), "
+       "since w \"w\" is f32(2)"},
+      {[](GraphBuilder& g) {
+         MomentumUpdate(g.Param("w", DType::kF32, {2}),
+                        g.State("velocity", DType::kF32, {2}),
+                        F32(g, "dw", {2}), F32(g, "lr", {}), Value(), 1, 0);
+       },
+       "[momentum_update] momentum is 1; expected at least 0 and below 1"},
+      {[](GraphBuilder& g) {
+         AdamWUpdate(g.Param("w", DType::kF32, {2}),
+                     g.State("m", DType::kF32, {2}),
+                     g.State("v", DType::kF32, {3}), F32(g, "dw", {2}),
+                     F32(g, "lr", {}), I64(g, "step", {}), Value(), 0.9, 0.999,
+                     1e-8, 0);
+       },
+       "[adamw_update] v \"v\" is f32(3); expected f32(2), since w \"w\" is "
+       "f32(2)"},
+      {[](GraphBuilder& g) {
+         AdamWUpdate(g.Param("w", DType::kF32, {2}),
+                     g.State("m", DType::kF32, {2}),
+                     g.State("v", DType::kF32, {2}), F32(g, "dw", {2}),
+                     F32(g, "lr", {}), F32(g, "step", {}), Value(), 0.9, 0.999,
+                     1e-8, 0);
+       },
+       "[adamw_update] step \"step\" is f32(); expected i64(), a scalar"},
+      {[](GraphBuilder& g) {
+         AdamWUpdate(
+             g.Param("w", DType::kF32, {2}), g.State("m", DType::kF32, {2}),
+             g.State("v", DType::kF32, {2}), F32(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), Value(), 0.9, 1.5, 1e-8, 0);
+       },
+       "[adamw_update] beta2 is 1.5; expected at least 0 and below 1"},
+      {[](GraphBuilder& g) {
+         AdamWUpdate(
+             g.Param("w", DType::kF32, {2}), g.State("m", DType::kF32, {2}),
+             g.State("v", DType::kF32, {2}), F32(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), Value(), 0.9, 0.999, 0, 0);
+       },
+       "[adamw_update] eps is 0; expected a finite number above 0"},
+  });
+}
+
+TEST_CASE("operands must be values of one builder") {
+  GraphBuilder g("one");
+  GraphBuilder other("other");
+  const Value x = F32(g, "x", {2});
+  CHECK_FALSE(Add(x, F32(other, "y", {2})).ok());
+  REQUIRE(g.error().has_value());
+  CHECK(g.error()->message.starts_with(
+      "[add] operand 1 is not a value of graph \"one\""));
+  CHECK_FALSE(other.error().has_value());
+
+  GraphBuilder h("empty handle");
+  CHECK_FALSE(MatMul(F32(h, "a", {2, 2}), Value()).ok());
+  REQUIRE(h.error().has_value());
+  CHECK(h.error()->message.starts_with(
+      "[matmul] operand 1 is not a value of graph \"empty handle\""));
+
+  CHECK_FALSE(Relu(Value()).ok());
+  CHECK_FALSE(Softmax(Value(), 0).ok());
+  CHECK_FALSE(AddScalar(Value(), 1).ok());
+  CHECK_FALSE(Transpose(Value()).ok());
+  CHECK_FALSE(Add(Value(), Value()).ok());
+}
+
+TEST_CASE("after an error every function passes inert values on") {
+  GraphBuilder g("first");
+  const Value x = F32(g, "x", {2, 3});
+  const Value bad = MatMul(x, F32(g, "w", {4, 5}));
+  REQUIRE_FALSE(bad.ok());
+  const std::string first = g.error()->message;
+  const Values parts = {bad, x};
+  const Values two = Split(bad, 0, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+  CHECK(two.size() == 10);
+  Values all = {Fill(g, 0.5, DType::kI32, {1}),
+                Constant(g, DType::kF32, {2}, {}),
+                Reshape(bad, {-1, 3}),
+                Permute(bad, {-1}),
+                Transpose(bad),
+                Slice(bad, -1, 0, 1),
+                BroadcastTo(bad, {2}),
+                Copy(bad),
+                Cast(bad, DType::kF64),
+                Concat(parts, -1),
+                Gather(bad, bad),
+                ScatterAdd(bad, bad, bad),
+                Relu(bad),
+                Add(bad, x),
+                Add(x, bad),
+                AddScalar(bad, 1),
+                MulScalar(bad, 2),
+                Less(x, bad),
+                Where(bad, x, x),
+                ReluGrad(bad, x),
+                Dropout(bad, x, x, 2, 0),
+                ReduceSum(bad, {-5}),
+                SumSquares(bad),
+                ArgMax(bad),
+                MatMul(bad, x),
+                Softmax(bad, 7),
+                LogSoftmax(bad, 0),
+                SoftmaxGrad(x, bad),
+                CrossEntropy(bad, x),
+                CrossEntropyGrad(bad, x, x, x),
+                MeanSquaredError(bad, x),
+                LayerNorm(x, bad, bad),
+                CausalAttention(bad, x, x),
+                LayerNormGrad(x, bad, x, x, x).dbeta,
+                CausalAttentionGrad(x, x, x, x, x, bad, 0).dv,
+                SgdUpdate(bad, x, x, Value(), 0),
+                MomentumUpdate(x, bad, x, x, bad, 0, 0).velocity,
+                AdamWUpdate(x, x, x, bad, x, x, Value(), 0, 0, 0, 0).v};
+  all.insert(all.end(), two.begin(), two.end());
+  for (const Value& value : all) CHECK_FALSE(value.ok());
+  CHECK(g.graph().num_nodes() == 0);
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_FALSE(graph.ok());
+  CHECK(graph.error().message == first);
+}
+
+}  // namespace
+}  // namespace stowage
