@@ -17,10 +17,10 @@ ROOMS = {
     "ir": ["base"],
     "autodiff": ["base", "ir"],
     "planner": ["base", "ir"],
-    "runtime": ["base", "ir", "planner"],
+    "runtime": ["base", "ir", "math", "planner"],
     "cpu": ["base", "ir", "math", "runtime"],
     "gpu": ["base", "ir", "math", "runtime"],
-    "nn": ["base", "ir"],
+    "nn": ["base", "ir", "math"],
     "report": ["base", "ir", "planner"],
 }
 

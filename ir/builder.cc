@@ -1,5 +1,6 @@
 #include "ir/builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -53,6 +54,7 @@ std::string GraphBuilder::FreshName(std::string_view stem) {
 ValueId GraphBuilder::Add(ValueInfo info) {
   const auto id = static_cast<ValueId>(graph_.values_.size());
   graph_.by_name_.emplace(info.name, id);
+  named_.push_back(info.is_leaf());
   graph_.values_.push_back(std::move(info));
   return id;
 }
@@ -123,7 +125,9 @@ void GraphBuilder::Output(std::string_view name, Value value, SourceLoc loc) {
     Fail(StrCat("[output] there is an output ", Quoted(name), " already"), loc);
     return;
   }
-  if (info.name != name) {
+  if (info.name != name && !named_[static_cast<size_t>(value.id())]) {
+    Name(name, value, loc);
+  } else if (info.name != name) {
     if (!NameIsFree(name)) {
       Fail(StrCat("[output] the name ", Quoted(name),
                   " is another value's; an output's name must be its value's "
@@ -141,6 +145,7 @@ Value GraphBuilder::Name(std::string_view name, Value value, SourceLoc loc) {
   if (error_ || !value.ok()) return value;
   STOWAGE_CHECK(value.builder() == this);
   ValueInfo& info = graph_.values_[static_cast<size_t>(value.id())];
+  named_[static_cast<size_t>(value.id())] = true;
   if (info.name == name) return value;
   if (name.empty() || !NameIsFree(name)) {
     return Fail(StrCat("[name] ", Quoted(name), " for value ",
@@ -148,7 +153,13 @@ Value GraphBuilder::Name(std::string_view name, Value value, SourceLoc loc) {
                        Quoted(graph_.name()), "; names must be unique"),
                 loc);
   }
-  graph_.by_name_.erase(info.name);
+  // An output that goes by the old name keeps it.
+  const auto has_old_name = [&](const GraphOutput& output) {
+    return output.name == info.name;
+  };
+  if (std::ranges::none_of(graph_.outputs_, has_old_name)) {
+    graph_.by_name_.erase(info.name);
+  }
   info.name = std::string(name);
   graph_.by_name_.emplace(info.name, value.id());
   return value;
@@ -222,6 +233,7 @@ std::vector<Value> GraphBuilder::EmitImpl(
                       .role = role,
                       .producer = static_cast<NodeId>(graph_.nodes_.size()),
                       .result = result});
+    named_.back() = names.has_value();
     node.results.push_back(id);
     results.push_back(Value(this, id));
   }

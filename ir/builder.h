@@ -68,8 +68,9 @@ class GraphBuilder {
   Value Saved(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
 
-  /// Marks `value` as readable after a step, under `name`. The name may be the
-  /// value's own; otherwise it must be new among values and outputs.
+  /// Marks `value` as readable after a step, under `name`, which becomes the
+  /// value's own name if the user has given it none. Otherwise the name must be
+  /// the value's or new among values and outputs.
   void Output(std::string_view name, Value value,
               SourceLoc loc = SourceLoc::Current());
 
@@ -125,6 +126,7 @@ class GraphBuilder {
   Phase phase_ = Phase::kForward;
   std::string origin_;
   std::unordered_map<std::string, int64_t> counters_;  // for FreshName
+  std::vector<bool> named_;  // per value: named by the user, not by FreshName
 };
 
 }  // namespace stowage

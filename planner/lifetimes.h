@@ -53,7 +53,7 @@ struct Lifetimes {
 
 struct LifetimeOptions {
   bool in_place = true;
-  WorkspaceFn workspace;  // empty: kernels need none
+  WorkspaceFn workspace = {};  // empty: kernels need none
 };
 
 /// Linear in values and operands.

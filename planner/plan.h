@@ -38,8 +38,8 @@ struct RegionBytes {
   Bytes weights = 0;
   Bytes state = 0;
   Bytes io = 0;
-  Bytes activations = 0;  // the span up to its highest activation
-  Bytes workspace = 0;    // what scratch adds above that
+  Bytes activations = 0;  // the span less `workspace`
+  Bytes workspace = 0;    // by how much scratch raises the span's lower bound
 
   Bytes span() const { return activations + workspace; }
   Bytes total() const { return weights + state + io + span(); }

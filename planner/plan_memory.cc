@@ -201,18 +201,19 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
   }
   STOWAGE_ASSIGN_OR_RETURN(const Packing packing,
                            Pack(problem, {.packer = options.packer}));
+  Problem without_scratch;
   for (size_t i = 0; i < packed.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[packed[i]];
     buffer.offset = packing.solution.offsets[i];
     if (buffer.region == Region::kActivations) {
-      plan.regions.activations =
-          std::max(plan.regions.activations,
-                   buffer.offset + AlignUp(buffer.size, alignment));
+      without_scratch.buffers.push_back(problem.buffers[i]);
     }
   }
-  plan.regions.workspace = packing.solution.height - plan.regions.activations;
-
   const LowerBound bound = ComputeLowerBound(problem);
+  plan.regions.workspace =
+      bound.bytes - ComputeLowerBound(without_scratch).bytes;
+  plan.regions.activations = packing.solution.height - plan.regions.workspace;
+
   const Bytes reserved =
       plan.regions.weights + plan.regions.state + plan.regions.io;
   plan.lower_bound = reserved + bound.bytes;

@@ -20,13 +20,15 @@ namespace stowage {
 inline constexpr Bytes kDefaultAlignment = 256;
 
 struct PlanOptions {
-  std::optional<Bytes> budget;          // the most bytes the arena may take
+  std::optional<Bytes> budget =
+      std::nullopt;                     // the most bytes the arena may take
   Bytes alignment = kDefaultAlignment;  // of every slot; a power of two
   const WeightLayout* weights =
       nullptr;  // given by another plan, or decided here
   Packer packer = Packer::kGreedy;
   bool in_place = true;
-  WorkspaceFn workspace;  // Backend::Workspace of the backend that will run it
+  WorkspaceFn workspace =
+      {};  // Backend::Workspace of the backend that will run it
 };
 
 /// Plans `graph`. The reserved regions come first, then activations and scratch

@@ -40,7 +40,7 @@ struct SessionProgram {
 struct SessionOptions {
   /// Bytes to use as the arena; empty: the session allocates them. Must be at
   /// least as large as the largest plan, aligned, and outlive the session.
-  std::span<std::byte> arena;
+  std::span<std::byte> arena = {};
   /// Fills the arena with 0xFF (NaN) first and every slot again at its death: a
   /// run that reads dead bytes shows it. For tests; slow.
   bool poison = false;

@@ -1,0 +1,121 @@
+#include "cpu/cpu_backend.h"
+
+#include <cstring>
+#include <new>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "cpu/kernel.h"
+#include "cpu/thread_pool.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+class CpuExecutable final : public Executable {
+ public:
+  CpuExecutable(const Program& program, cpu::ThreadPool* pool)
+      : launches_(program.launches()), pool_(pool) {
+    kernels_.reserve(launches_.size());
+    for (const Launch& launch : launches_) {
+      kernels_.push_back(cpu::GetKernel(launch.op).run);
+    }
+  }
+
+  StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
+    for (size_t i = first; i < last; ++i) {
+      const StepCode code = kernels_[i](launches_[i], *pool_);
+      if (code != StepCode::kOk) {
+        *failed = i;
+        return code;
+      }
+    }
+    return StepCode::kOk;
+  }
+
+ private:
+  std::span<const Launch> launches_;
+  std::vector<decltype(cpu::CpuKernel::run)> kernels_;
+  cpu::ThreadPool* pool_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : pool_(threads) {}
+
+  std::string_view name() const override { return "cpu"; }
+
+  Bytes Workspace(const Graph& graph, const Node& node) const override {
+    const auto workspace = cpu::GetKernel(node.op).workspace;
+    if (workspace == nullptr) return 0;
+    OpArgsStorage storage;
+    const OpArgs args = MakeOpArgs(graph, node, &storage);
+    std::vector<TensorType> results;
+    for (const ValueId id : node.results) {
+      results.push_back(graph.value(id).type);
+    }
+    return workspace(args, results, pool_.threads());
+  }
+
+  Status Supports(const Graph& graph) const override {
+    for (const Node& node : graph.nodes()) {
+      STOWAGE_RETURN_IF_ERROR(cpu::Supports(graph, node));
+    }
+    return {};
+  }
+
+  Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) override {
+    void* const block = ::operator new(
+        static_cast<size_t>(bytes),
+        std::align_val_t(static_cast<size_t>(alignment)), std::nothrow);
+    if (block == nullptr) {
+      return Error{ErrorCode::kDevice,
+                   StrCat("[cpu] an arena of ", FormatBytes(bytes), " (", bytes,
+                          " bytes) cannot be allocated on this machine")};
+    }
+    return static_cast<std::byte*>(block);
+  }
+  void Free(std::byte* block, Bytes, Bytes alignment) noexcept override {
+    ::operator delete(block, std::align_val_t(static_cast<size_t>(alignment)));
+  }
+
+  void CopyIn(std::byte* device, std::span<const std::byte> host) override {
+    std::memcpy(device, host.data(), host.size());
+  }
+  void CopyOut(std::span<std::byte> host, const std::byte* device) override {
+    std::memcpy(host.data(), device, host.size());
+  }
+  void FillBytes(std::byte* device, Bytes bytes, uint8_t value) override {
+    std::memset(device, value, static_cast<size_t>(bytes));
+  }
+
+  Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
+    STOWAGE_RETURN_IF_ERROR(Supports(program.graph()));
+    if (program.plan().alignment % cpu::kWorkspaceAlignment != 0) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[cpu] the plan is aligned to ",
+                          program.plan().alignment, " bytes; the kernels need ",
+                          cpu::kWorkspaceAlignment, " or a multiple of it")};
+    }
+    return std::unique_ptr<Executable>(
+        std::make_unique<CpuExecutable>(program, &pool_));
+  }
+
+ private:
+  cpu::ThreadPool pool_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options) {
+  int threads = options.threads;
+  if (threads < 1) {
+    threads = static_cast<int>(std::thread::hardware_concurrency());
+  }
+  return std::make_unique<CpuBackend>(threads < 1 ? 1 : threads);
+}
+
+}  // namespace stowage

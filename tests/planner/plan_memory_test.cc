@@ -1,0 +1,186 @@
+#include "planner/plan_memory.h"
+
+#include <doctest/doctest.h>
+
+#include "autodiff/train_step.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/validate_plan.h"
+
+namespace stowage {
+namespace {
+
+Graph Finish(GraphBuilder& g) {
+  auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return std::move(*graph);
+}
+
+Plan MustPlan(const Graph& graph, const PlanOptions& options = {}) {
+  auto plan = PlanMemory(graph, options);
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  for (const std::string& text : ValidatePlan(graph, *plan)) FAIL_CHECK(text);
+  return std::move(*plan);
+}
+
+// x (8, 16) through two layers of 32 and 4: every size below can be done by
+// hand.
+Graph SmallModel(int64_t batch = 8) {
+  GraphBuilder g("small");
+  Value x = g.Input("x", DType::kF32, {batch, 16});
+  Value y = g.Input("y", DType::kI32, {batch});
+  Value w1 = g.Param("w1", DType::kF32, {16, 32});
+  Value w2 = g.Param("w2", DType::kF32, {32, 4});
+  Value h = g.Name("h", MatMul(x, w1));
+  Value logits = g.Name("logits", MatMul(Relu(h), w2));
+  g.Output("loss", CrossEntropy(logits, y));
+  return Finish(g);
+}
+
+TEST_CASE("the figures of a chain are those done by hand") {
+  GraphBuilder g("chain");
+  Value x = g.Input("x", DType::kF32, {64});  // 256 bytes: one slot of 256
+  Value w = g.Param("w", DType::kF32, {1});   // 4 bytes, padded to 256
+  Value a = g.Name("a", Concat(std::vector{x, x}, 0));  // 512 bytes, time 0
+  Value b = g.Name("b", Concat(std::vector{a, x}, 0));  // 768, time 1
+  Value c = g.Name("c", Concat(std::vector{b, w}, 0));  // 772 -> 1024, time 2
+  g.Output("out", ReduceSum(c));                        // 4 -> 256, time 3
+  const Graph graph = Finish(g);
+  const Plan plan = MustPlan(graph);
+  CHECK(plan.regions.weights == 256);
+  CHECK(plan.regions.state == 0);
+  CHECK(plan.regions.io == 256);
+  // Live: time 0: 512; time 1: 512 + 768; time 2: 768 + 1024; time 3: 1024 +
+  // 256.
+  CHECK(plan.lower_bound == 512 + 1792);
+  CHECK(plan.peak_time == 2);
+  CHECK(plan.arena_bytes() == plan.lower_bound);
+  CHECK(plan.optimal);
+  CHECK(plan.no_reuse == 512 + 512 + 768 + 1024 + 256);
+  CHECK(plan.saved() == plan.no_reuse - plan.arena_bytes());
+  CHECK(plan.views == 0);
+}
+
+TEST_CASE("without packing or sharing, the arena is the no-reuse figure") {
+  const Graph step = *BuildTrainStep(SmallModel(), "loss");
+  const Plan plan =
+      MustPlan(step, {.packer = Packer::kLinear, .in_place = false});
+  CHECK(plan.arena_bytes() == plan.no_reuse);
+  CHECK(plan.saved() == 0);
+}
+
+TEST_CASE("views save nothing: they are in no figure") {
+  const auto build = [](bool with_views) {
+    GraphBuilder g("g");
+    Value x = g.Input("x", DType::kF32, {32, 32});
+    Value a = MatMul(x, x);
+    if (with_views) a = Reshape(Transpose(Slice(a, 0, 0, 32)), {32, 1, 32});
+    g.Output("out", MatMul(Reshape(a, {32, 32}), x));
+    return Finish(g);
+  };
+  const Plan plain = MustPlan(build(false));
+  const Plan viewed = MustPlan(build(true));
+  CHECK(viewed.views > plain.views);
+  CHECK(viewed.no_reuse == plain.no_reuse);
+  CHECK(viewed.arena_bytes() == plain.arena_bytes());
+}
+
+TEST_CASE("the budget holds to the byte") {
+  const Graph step = *BuildTrainStep(SmallModel(), "loss");
+  const Bytes need = MustPlan(step).arena_bytes();
+  CHECK(PlanMemory(step, {.budget = need}).ok());
+  const auto refused = PlanMemory(step, {.budget = need - 1});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+}
+
+TEST_CASE("a budget below the need names need, peak and largest live buffers") {
+  GraphBuilder g("g");
+  Value x = g.Input("x", DType::kF32, {256, 1024});   // 1 MiB
+  Value w = g.Param("w", DType::kF32, {1024, 1024});  // 4 MiB
+  Value h = g.Name("h", MatMul(x, w));                // 1 MiB, time 0
+  Value wide =
+      g.Name("wide", Concat(std::vector{h, h, h}, 0));  // 3 MiB, time 1
+  g.Output("out", ReduceSum(wide));                     // 4 B, time 2
+  const Graph graph = Finish(g);
+  const auto refused = PlanMemory(graph, {.budget = 8 << 20});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(
+      refused.error().message ==
+      "[plan] budget 8.0 MiB is below the 9.0 MiB this step needs at its peak, "
+      "time 1 (\"wide\"); largest live: \"w\" 4.0 MiB, \"wide\" 3.0 MiB, \"x\" "
+      "1.0 MiB; smallest budget that works: 9.0 MiB");
+  const auto close = PlanMemory(graph, {.budget = (9 << 20) - 1});
+  REQUIRE_FALSE(close.ok());
+  CHECK(close.error().message.find(
+            "budget 9.0 MiB (9437183 bytes) is below the 9.0 MiB (9437184 "
+            "bytes)") != std::string::npos);
+}
+
+TEST_CASE("bad options are errors that name the value") {
+  const Graph graph = SmallModel();
+  const auto message = [&](const PlanOptions& options) {
+    const auto plan = PlanMemory(graph, options);
+    REQUIRE_FALSE(plan.ok());
+    CHECK(plan.error().code == ErrorCode::kInvalidArgument);
+    return plan.error().message;
+  };
+  CHECK(message({.alignment = 48}) ==
+        "[plan] alignment 48 is not a power of two; 64 and 256 are usual");
+  CHECK(message({.alignment = 0}) ==
+        "[plan] alignment 0 is not a power of two; 64 and 256 are usual");
+  CHECK(message({.budget = 0}) ==
+        "[plan] budget 0 bytes is not positive; give the most bytes the arena "
+        "may take");
+}
+
+TEST_CASE("sums beyond 64 bits are an error naming the buffer") {
+  GraphBuilder g("g");
+  Value x = g.Input("x", DType::kU8, {int64_t{1} << 62});
+  Value a = g.Name("a", Copy(x));
+  g.Output("out", Copy(a));
+  const auto plan = PlanMemory(Finish(g));
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().message ==
+        "[plan] the sum of all buffers does not fit 64 bits at \"a\" of "
+        "4611686018427387904 bytes");
+}
+
+TEST_CASE("every slot is aligned to what was asked") {
+  const Graph step = *BuildTrainStep(SmallModel(5), "loss");
+  for (const Bytes alignment : {Bytes{1}, Bytes{64}, Bytes{4096}}) {
+    const Plan plan = MustPlan(step, {.alignment = alignment});
+    for (const PlannedBuffer& buffer : plan.buffers) {
+      CHECK(plan.AddressOf(buffer) % alignment == 0);
+    }
+  }
+}
+
+TEST_CASE("planning twice gives the same plan, byte for byte") {
+  const Graph step = *BuildTrainStep(SmallModel(), "loss");
+  const Plan a = MustPlan(step), b = MustPlan(step);
+  REQUIRE(a.buffers.size() == b.buffers.size());
+  for (size_t i = 0; i < a.buffers.size(); ++i) {
+    CHECK(a.AddressOf(a.buffers[i]) == b.AddressOf(b.buffers[i]));
+  }
+}
+
+TEST_CASE("the regions add up to the arena, scratch included") {
+  const Graph step = *BuildTrainStep(SmallModel(), "loss");
+  const Plan plan =
+      MustPlan(step, {.workspace = [](const Graph&, const Node& node) -> Bytes {
+                 return node.op == OpKind::kMatMul ? 1 << 20 : 0;
+               }});
+  CHECK(plan.regions.workspace > 1 << 19);
+  CHECK(plan.regions.activations < 1 << 16);
+  CHECK(plan.regions.total() == plan.arena_bytes());
+  Bytes highest = 0;
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    highest = std::max(highest, plan.AddressOf(buffer) + buffer.size);
+  }
+  CHECK(highest <= plan.arena_bytes());
+  CHECK(highest > plan.arena_bytes() - plan.alignment);
+}
+
+}  // namespace
+}  // namespace stowage

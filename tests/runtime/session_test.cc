@@ -1,0 +1,268 @@
+#include "runtime/session.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
+
+namespace stowage {
+namespace {
+
+// mean((x w - y)^2) with x (batch, 2), w (2, 1).
+Graph Regression(int64_t batch) {
+  GraphBuilder g("regression");
+  Value x = g.Input("x", DType::kF32, {batch, 2});
+  Value y = g.Input("y", DType::kF32, {batch, 1});
+  Value w = g.Param("w", DType::kF32, {2, 1}, Init::Ones());
+  g.Output("loss", MeanSquaredError(MatMul(x, w), y));
+  auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return std::move(*graph);
+}
+
+struct Fixture {
+  std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
+
+  Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
+    auto plan = PlanMemory(
+        graph, {.weights = weights, .workspace = cpu->WorkspaceFunction()});
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    return std::move(*plan);
+  }
+  Session Open(std::vector<SessionProgram> programs,
+               const SessionOptions& options = {}) {
+    auto session = Session::Create(std::move(programs), *cpu, options);
+    REQUIRE_MESSAGE(session.ok(), session.error().message);
+    return std::move(*session);
+  }
+  std::string Refusal(std::vector<SessionProgram> programs,
+                      const SessionOptions& options = {}) {
+    auto session = Session::Create(std::move(programs), *cpu, options);
+    REQUIRE_FALSE(session.ok());
+    return session.error().message;
+  }
+};
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a step of gradient descent is the one done by hand") {
+  const Graph step =
+      *BuildTrainStep(Regression(1), "loss", {.optimizer = Sgd{}});
+  Session session = Open({{"train", step, PlanOf(step)}});
+  session.Initialize(1);
+  Runner& train = session.front();
+  REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
+  REQUIRE(train.Write("y", std::vector<float>{1}).ok());
+  REQUIRE(train.Write("lr", 0.125f).ok());
+  REQUIRE(train.Step() == StepCode::kOk);
+  // w = (1, 1): prediction 3, loss 4, gradient 2 * 2 * x = (4, 8).
+  CHECK(*train.ReadScalar("loss") == 4.0f);
+  std::vector<float> w(2);
+  REQUIRE(train.Read("w", &w).ok());
+  CHECK(w == std::vector<float>{0.5f, 0.0f});
+  // Inputs keep their content: prediction 0.5, loss 0.25.
+  REQUIRE(train.Step() == StepCode::kOk);
+  CHECK(*train.ReadScalar("loss") == 0.25f);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the arena is exactly the largest plan") {
+  const Graph step = *BuildTrainStep(Regression(8), "loss");
+  const Plan plan = PlanOf(step);
+  CHECK(Open({{"train", step, plan}}).arena_bytes() == plan.arena_bytes());
+}
+
+TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
+  const Graph step =
+      *BuildTrainStep(Regression(1), "loss", {.optimizer = Momentum{}});
+  const Graph eval = Regression(4);
+  const Plan step_plan = PlanOf(step);
+  const WeightLayout layout = WeightLayout::FromForward(step, step_plan);
+  Session session =
+      Open({{"train", step, step_plan}, {"eval", eval, PlanOf(eval, &layout)}});
+  session.Initialize(1);
+  Runner& train = *session.Find("train");
+  Runner& evaluate = *session.Find("eval");
+  CHECK(session.Find("generate") == nullptr);
+
+  REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
+  REQUIRE(train.Write("y", std::vector<float>{1}).ok());
+  REQUIRE(train.Write("lr", 0.125f).ok());
+  REQUIRE(train.Step() == StepCode::kOk);
+
+  REQUIRE(evaluate.Write("x", std::vector<float>{2, 0, 0, 1, 0, 0, 2, 2}).ok());
+  REQUIRE(evaluate.Write("y", std::vector<float>(4, 0)).ok());
+  REQUIRE(evaluate.Step() == StepCode::kOk);
+  // The trained w is (0.5, 0): predictions 1, 0, 0, 1.
+  CHECK(*evaluate.ReadScalar("loss") == 0.5f);
+
+  SUBCASE("a step whose inputs another program has overwritten is refused") {
+    const StepCode code = train.Step();
+    REQUIRE(code == StepCode::kInputsMissing);
+    CHECK(
+        train.Explain(code).message ==
+        "[session] program \"train\" was stepped without input \"x\": it was "
+        "never written, or another program has stepped since; write it before "
+        "the step");
+    const auto loss = train.ReadScalar("loss");
+    REQUIRE_FALSE(loss.ok());
+    CHECK(
+        loss.error().message ==
+        "[session] \"loss\" of program \"train\" is gone: the program has not "
+        "stepped, or another has stepped since");
+  }
+  SUBCASE("with its inputs written again it goes on from the same state") {
+    REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
+    REQUIRE(train.Write("y", std::vector<float>{1}).ok());
+    REQUIRE(train.Write("lr", 0.125f).ok());
+    REQUIRE(train.Step() == StepCode::kOk);
+    // Gradient at (0.5, 0): 2 * (0.5 - 1) * (1, 2) = (-1, -2); velocity was (4,
+    // 8), now 0.9 * (4, 8) + (-1, -2) = (2.6, 5.2).
+    std::vector<float> w(2);
+    REQUIRE(train.Read("w", &w).ok());
+    CHECK(w[0] == doctest::Approx(0.5 - 0.125 * 2.6));
+    CHECK(w[1] == doctest::Approx(0.0 - 0.125 * 5.2));
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "programs that disagree on the weights are refused") {
+  const Graph step = *BuildTrainStep(Regression(1), "loss");
+  const Graph eval = Regression(4);
+  CHECK(
+      Refusal({{"train", step, PlanOf(step)}, {"eval", eval, PlanOf(eval)}}) ==
+      "[session] program \"eval\" reserves 256 bytes of weights and 0 of "
+      "state, "
+      "program \"train\" 256 and 512; plan all of them with one WeightLayout, "
+      "taken from the plan that has the states");
+}
+
+TEST_CASE_FIXTURE(Fixture, "sessions that cannot work are refused") {
+  const Graph a = Regression(1);
+  const Graph b = Regression(2);
+  CHECK(Refusal({}) == "[session] there are no programs; give at least one");
+  CHECK(Refusal({{"p", a, PlanOf(a)}, {"p", a, PlanOf(a)}}) ==
+        "[session] two programs are called \"p\"; names must be unique");
+  CHECK(Refusal({{"p", a, PlanOf(b)}}).find("made for another graph") !=
+        std::string::npos);
+  Plan broken = PlanOf(a);
+  broken.buffers[0].offset += 4;
+  CHECK(Refusal({{"p", a, broken}}).find("is not valid: [validate] slot") !=
+        std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "the caller's bytes serve as the arena") {
+  const Graph graph = Regression(2);
+  const Plan plan = PlanOf(graph);
+  const auto bytes = static_cast<size_t>(plan.arena_bytes());
+  std::vector<std::byte> block(bytes + 256);
+  void* at = block.data();
+  size_t room = block.size();
+  auto* const base = static_cast<std::byte*>(std::align(256, bytes, at, room));
+  Session session =
+      Open({{"p", graph, plan}}, {.arena = {base, bytes}, .poison = false});
+  session.Initialize(3);
+  REQUIRE(session.front().Write("x", std::vector<float>{1, 2, 3, 4}).ok());
+  REQUIRE(session.front().Write("y", std::vector<float>{3, 8}).ok());
+  REQUIRE(session.front().Step() == StepCode::kOk);
+  CHECK(*session.front().ReadScalar("loss") == 0.5f);  // (0 + 1) / 2
+
+  CHECK(Refusal({{"p", graph, plan}},
+                {.arena = {base, bytes - 1}, .poison = false})
+            .find("the plans need") != std::string::npos);
+  CHECK(Refusal({{"p", graph, plan}},
+                {.arena = {base + 8, bytes}, .poison = false})
+            .find("is 8 modulo 256") != std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "reading and writing name what is wrong") {
+  const Graph graph = Regression(2);
+  Session session = Open({{"p", graph, PlanOf(graph)}});
+  Runner& p = session.front();
+  const auto message = [](const Status& status) {
+    REQUIRE_FALSE(status.ok());
+    return status.error().message;
+  };
+  CHECK(message(p.Write("z", 1.0f)) ==
+        "[session] program \"p\" has no leaf \"z\"; only inputs, saved values, "
+        "params and states can be written");
+  CHECK(message(p.Write("loss", 1.0f)).find("has no leaf \"loss\"") !=
+        std::string::npos);
+  CHECK(message(p.Write("x", std::vector<float>{1, 2, 3})) ==
+        "[session] input \"x\" is f32(2, 2), 16 bytes; was given 12 bytes of "
+        "f32");
+  CHECK(message(p.Write("x", std::vector<int32_t>{1, 2, 3, 4})) ==
+        "[session] input \"x\" is f32(2, 2), 16 bytes; was given 16 bytes of "
+        "i32");
+  std::vector<float> four(4);
+  CHECK(message(p.Read("nothing", &four)) ==
+        "[session] program \"p\" has no value \"nothing\"");
+  CHECK(
+      message(p.Read("matmul_1", &four)) ==
+      "[session] \"matmul_1\" of program \"p\" does not survive the step; make "
+      "it an output");
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "a label out of range stops the step and is explained") {
+  GraphBuilder g("classifier");
+  Value logits = g.Input("logits", DType::kF32, {2, 3});
+  g.Output("loss", CrossEntropy(logits, g.Input("labels", DType::kI32, {2})));
+  const Graph graph = *g.Finish();
+  Session session = Open({{"p", graph, PlanOf(graph)}});
+  Runner& p = session.front();
+  REQUIRE(p.Write("logits", std::vector<float>(6, 0)).ok());
+  REQUIRE(p.Write("labels", std::vector<int32_t>{0, 3}).ok());
+  const StepCode code = p.Step();
+  REQUIRE(code == StepCode::kIndexOutOfRange);
+  CHECK(p.Explain(code).message.find(
+            "failed at \"cross_entropy_1\": an index or "
+            "label is outside its range") != std::string::npos);
+  REQUIRE(p.Write("labels", std::vector<int32_t>{0, 2}).ok());
+  REQUIRE(p.Step() == StepCode::kOk);
+  CHECK(*p.ReadScalar("loss") == doctest::Approx(std::log(3.0)));
+}
+
+TEST_CASE_FIXTURE(Fixture, "a plan without the backend's scratch is refused") {
+  GraphBuilder g("norm");
+  Value x = g.Param("x", DType::kF32, {64, 256});
+  Value c = g.Param("c", DType::kF32, {256}, Init::Ones());
+  g.Output("loss", ReduceSum(LayerNorm(x, c, c)));
+  const Graph graph = *g.Finish();
+  const Graph step = *BuildTrainStep(graph, "loss");
+  bool needs = false;
+  for (const Node& node : step.nodes()) {
+    needs = needs || cpu->Workspace(step, node) > 0;
+  }
+  REQUIRE(needs);
+  CHECK(Refusal({{"p", step, *PlanMemory(step)}})
+            .find("plan with PlanOptions::workspace of this backend") !=
+        std::string::npos);
+}
+
+TEST_CASE_FIXTURE(Fixture, "a saved value must be written for every step") {
+  const Graph forward = Regression(2);
+  const Graph backward = *BuildBackward(forward, "loss");
+  REQUIRE_FALSE(backward.Leaves(Role::kSaved).empty());
+  Session session = Open({{"backward", backward, PlanOf(backward)}});
+  session.Initialize(1);
+  Runner& runner = session.front();
+  for (const Role role : {Role::kInput, Role::kSaved}) {
+    for (const ValueId id : backward.Leaves(role)) {
+      const ValueInfo& value = backward.value(id);
+      std::vector<float> data(
+          static_cast<size_t>(value.type.shape.num_elements()), 1.0f);
+      REQUIRE(runner.Write(value.name, data).ok());
+    }
+  }
+  CHECK(runner.Step() == StepCode::kOk);
+  CHECK(runner.Step() == StepCode::kInputsMissing);
+}
+
+}  // namespace
+}  // namespace stowage

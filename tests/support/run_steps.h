@@ -1,0 +1,41 @@
+#ifndef STOWAGE_TESTS_SUPPORT_RUN_STEPS_H_
+#define STOWAGE_TESTS_SUPPORT_RUN_STEPS_H_
+
+// Runs a graph for some steps in a given kind of arena, and returns everything
+// that a caller could see, for bitwise comparison.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "planner/plan_memory.h"
+#include "runtime/backend.h"
+
+namespace stowage::testing {
+
+struct RunOptions {
+  int64_t steps = 2;
+  uint64_t seed = 0;    // of params and inputs
+  bool planned = true;  // false: every value in memory of its own
+  bool poison = false;
+  Bytes alignment = kDefaultAlignment;
+};
+
+/// What is visible after a run: every output after every step ("loss@0"), every
+/// param and state at the end, as bytes.
+using Visible = std::map<std::string, std::vector<std::byte>>;
+
+/// Plans, validates and runs `graph` on `backend`; failures abort with the
+/// message.
+Visible RunSteps(const Graph& graph, Backend& backend,
+                 const RunOptions& options);
+
+/// The names under which two runs differ, "" when none: "loss@0, w1".
+std::string Differences(const Visible& a, const Visible& b);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_SUPPORT_RUN_STEPS_H_
