@@ -1,0 +1,44 @@
+#ifndef STOWAGE_PLANNER_GREEDY_H_
+#define STOWAGE_PLANNER_GREEDY_H_
+
+// The greedy packer: take the buffers in some order and give each the lowest
+// gap it fits in. All depends on the order, so several good ones are tried:
+//
+//   pressure  those alive when the hold is fullest first, then by size
+//   lifetime  longest first, then largest
+//   peak      by distance in time from the fullest moment, then by size
+//   size      largest first, then longest
+//   area      largest size x lifetime first
+//   birth     in the order of the schedule
+//   death     in the order of the schedule run backwards
+//
+// Fixed buffers are put down before all others, then those alive at every time
+// (weights, optimizer state), which would only be in the way later.
+//
+// When none of the orders reaches the target, each is mended like a squeaky
+// wheel: whatever ended above the target moves to the front of the order, the
+// rest follows as before, and the hold is filled again. Steps of neural network
+// training mostly come out at the lower bound exactly, often at once.
+//
+// The effort is bounded in work, not in time, so the result is the same on
+// every machine: the first order is always finished, the rest share a bound.
+
+#include <string>
+
+#include "planner/problem.h"
+
+namespace stowage {
+
+struct GreedyPacking {
+  Solution solution;
+  std::string order;  // which order won: "pressure", "size, mended", ...
+};
+
+/// Packs a problem that passes CheckProblem; stops as soon as the height is
+/// `target` or less (its lower bound, as a rule). Deterministic; ties go by
+/// index. About O(n log^2 n) for an order; never a scan over all pairs.
+GreedyPacking PackGreedily(const Problem& problem, Bytes target);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_GREEDY_H_

@@ -1,0 +1,51 @@
+#ifndef STOWAGE_PLANNER_PACKER_H_
+#define STOWAGE_PLANNER_PACKER_H_
+
+// The one door to all packers: check the problem, pack it, say how good the
+// packing is, and, when a capacity is given and missed, say why.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(Packing packing, Pack(problem));
+//   packing.solution.offsets[3];  // where buffer 3 stands
+//   packing.optimal;              // no packing is lower
+//
+// Equal problems give equal packings, on every machine.
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "planner/problem.h"
+
+namespace stowage {
+
+enum class Packer {
+  kLinear,  // no reuse: the baseline (planner/linear.h)
+  kGreedy,  // lowest gap first, in several orders (planner/greedy.h)
+};
+
+/// "linear", "greedy".
+const char* PackerName(Packer packer);
+
+/// The packer of that name; error kInvalidArgument listing the names.
+Result<Packer> ParsePacker(std::string_view name);
+
+struct PackOptions {
+  Packer packer = Packer::kGreedy;
+};
+
+struct Packing {
+  Solution solution;
+  Bytes lower_bound = 0;  // see planner/lower_bound.h
+  bool optimal = false;   // the height is the lower bound: nothing is lower
+  std::string packer;     // "linear", "greedy: pressure", ... which one won
+};
+
+/// Packs `problem`. Errors: kInvalidArgument when CheckProblem finds fault;
+/// kBudgetTooSmall when the problem has a capacity and the packing is higher,
+/// naming the capacity, the height, the lower bound and, when that is what is
+/// above the capacity, the buffers that cause it.
+Result<Packing> Pack(const Problem& problem, const PackOptions& options = {});
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_PACKER_H_
