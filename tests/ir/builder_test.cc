@@ -253,6 +253,39 @@ TEST_CASE("Outputs have names of their own or their values'") {
   SUBCASE("nothing wrong") { CHECK(FinishError(g).empty()); }
 }
 
+TEST_CASE("An output names its value, unless that has a name already") {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {1});
+  const Value fresh = Unary(g, OpKind::kNeg, x);
+  const Value named = g.Name("named", Unary(g, OpKind::kNeg, x));
+  const std::vector<Value> operands = {x};
+  const std::vector<std::string> names = {"emitted"};
+  const Value emitted = g.EmitNamed(OpKind::kNeg, operands, {}, names)[0];
+  g.Output("a", fresh);
+  g.Output("b", named);
+  g.Output("c", emitted);
+  g.Output("d", x);
+  g.Output("e", fresh);  // "a" by now
+  CHECK(g.info(fresh).name == "a");
+  CHECK(g.info(named).name == "named");
+  CHECK(g.info(emitted).name == "emitted");
+  CHECK(g.info(x).name == "x");
+  CHECK(FinishError(g).empty());
+}
+
+TEST_CASE("An output keeps its name when its value gets another") {
+  GraphBuilder g("net");
+  const Value y = Unary(g, OpKind::kNeg, g.Input("x", DType::kF32, {1}));
+  g.Output("loss", y);
+  g.Name("mean", y);
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  CHECK(graph->Find("loss") == y.id());
+  CHECK(graph->Find("mean") == y.id());
+  REQUIRE(graph->outputs().size() == 1);
+  CHECK(graph->outputs()[0].name == "loss");
+}
+
 TEST_CASE("Later nodes carry the phase and origin that were set") {
   GraphBuilder g("net");
   const Value x = g.Param("x", DType::kF32, {1});
