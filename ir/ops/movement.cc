@@ -29,7 +29,7 @@ TypesResult InferConcat(const OpArgs& args) {
   for (int i = 1; i < args.count(); ++i) {
     STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, Part(0), i, Part(i)));
     Shape shape = args.shape(i);
-    if (shape.rank() == result.shape.rank()) shape[axis] = args.shape(0)[axis];
+    shape[axis] = args.shape(0)[axis];  // in capacity whatever its rank
     if (shape != args.shape(0)) {
       return args.Fail(StrCat("shapes differ: ", Operand(args, 0, Part(0)),
                               ", ", Operand(args, i, Part(i)),

@@ -1013,6 +1013,13 @@ TEST_CASE("copies stand only where a kernel cannot take the strides") {
          MatMul(BroadcastTo(F32(g, "a", {3}), {1, 3}), F32(g, "b", {3, 5}));
        },
        0},
+      {"a batch of single rows out of a column slice, row stride 0",
+       [](GraphBuilder& g) {
+         const Value x = Slice(F32(g, "x", {7, 6}), 1, 0, 3);
+         const Value rows = Permute(BroadcastTo(x, {1, 7, 3}), {1, 0, 2});
+         MatMul(rows, F32(g, "b", {3, 5}));
+       },
+       0},
       {"attention of a packed qkv",
        [](GraphBuilder& g) {
          const Values qkv = Split(
