@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
 #include "planner/columns.h"

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/bytes.h"
+
 namespace stowage {
 
 Solution PackLinearly(const Problem& problem) {

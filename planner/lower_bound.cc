@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
+
 namespace stowage {
 
 LowerBound ComputeLowerBound(const Problem& problem) {

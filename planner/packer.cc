@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
 #include "planner/greedy.h"

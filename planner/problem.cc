@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/bytes.h"
 #include "base/strings.h"
 
 namespace stowage {

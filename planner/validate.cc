@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
 
