@@ -1,0 +1,30 @@
+#include "nn/check_options.h"
+
+#include "base/strings.h"
+
+namespace stowage {
+
+Status CheckModelOptions(std::string_view model, const ModelOptions& options) {
+  if (!options.batch) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " is given no batch size")};
+  }
+  if (*options.batch < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] batch ", *options.batch, " for ", model,
+                        " is below 1; a step needs at least one example")};
+  }
+  if (!IsFloat(options.dtype)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] dtype ", DTypeName(options.dtype), " for ",
+                        model, " does not hold fractions; use f32")};
+  }
+  if (!(options.dropout >= 0 && options.dropout < 1)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] dropout ", options.dropout, " for ", model,
+                        " is not a probability in [0, 1)")};
+  }
+  return {};
+}
+
+}  // namespace stowage

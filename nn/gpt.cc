@@ -1,0 +1,96 @@
+#include "nn/gpt.h"
+
+#include <cmath>
+
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "nn/check_options.h"
+#include "nn/layers.h"
+
+namespace stowage {
+namespace {
+
+Status CheckConfig(const GptConfig& config) {
+  const auto check = [&](std::string_view what, int64_t value) -> Status {
+    if (value >= 1) return {};
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", config.name, " has ", what, " ", value,
+                        "; it must be at least 1")};
+  };
+  STOWAGE_RETURN_IF_ERROR(check("layers", config.layers));
+  STOWAGE_RETURN_IF_ERROR(check("heads", config.heads));
+  STOWAGE_RETURN_IF_ERROR(check("width", config.width));
+  STOWAGE_RETURN_IF_ERROR(check("vocabulary", config.vocabulary));
+  return check("max_seq", config.max_seq);
+}
+
+Status CheckSeq(const GptConfig& config, const ModelOptions& options) {
+  if (!options.seq) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", config.name, " is given no seq length")};
+  }
+  if (*options.seq < 1 || *options.seq > config.max_seq) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] seq ", *options.seq, " for ", config.name,
+                        " is out of range; expected 1 to ", config.max_seq)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
+                       const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
+  STOWAGE_RETURN_IF_ERROR(CheckModelOptions(config.name, options));
+  STOWAGE_RETURN_IF_ERROR(CheckSeq(config, options));
+  const Shape rows{*options.batch, *options.seq};
+
+  GraphBuilder g(config.name);
+  const Value tokens = g.Input("tokens", DType::kI32, rows);
+  Value targets;
+  if (purpose != ModelPurpose::kGenerate) {
+    targets = g.Input("targets", DType::kI32, rows);
+  }
+  Dropouts dropouts;
+  if (purpose == ModelPurpose::kTrain && options.dropout > 0) {
+    const Value seed = g.Input("seed", DType::kI64, {});
+    const Value step = g.Input("step", DType::kI64, {});
+    dropouts = Dropouts(seed, step, options.dropout);
+  }
+
+  const EmbeddingResults wte =
+      Embedding(tokens, "wte", config.vocabulary, config.width, options.dtype);
+  Value positions = g.Param("wpe", options.dtype,
+                            {config.max_seq, config.width}, Init::Normal(0.02));
+  if (*options.seq < config.max_seq) {
+    positions = Slice(positions, 0, 0, *options.seq);
+  }
+  Value x = dropouts.Apply(g.Name("embedding", Add(wte.rows, positions)));
+
+  const TransformerOptions block{
+      .heads = config.heads,
+      .projection_init = Init::Normal(
+          0.02 / std::sqrt(2.0 * static_cast<double>(config.layers))),
+      .dropouts = &dropouts};
+  for (int64_t i = 0; i < config.layers; ++i) {
+    x = TransformerBlock(x, StrCat("h.", i), block);
+  }
+  const Value logits =
+      g.Name("logits", MatMul(LayerNorm(x, "ln_f"), wte.table, false, true));
+  if (purpose == ModelPurpose::kGenerate) {
+    g.Output("logits", logits);
+  } else {
+    g.Output("loss", g.Name("loss", CrossEntropy(logits, targets)));
+  }
+  return g.Finish();
+}
+
+int64_t GptParameterCount(const GptConfig& config) {
+  const int64_t c = config.width;
+  return (config.vocabulary + config.max_seq) * c +
+         config.layers * (12 * c * c + 13 * c) + 2 * c;
+}
+
+}  // namespace stowage

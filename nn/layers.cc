@@ -1,0 +1,129 @@
+#include "nn/layers.h"
+
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+/// "" when x has a last axis of features, else what is wrong with it.
+std::string WrongFeatures(std::string_view op, const Value& x,
+                          std::string_view name, int min_rank) {
+  if (x.rank() >= min_rank && IsFloat(x.dtype())) return "";
+  return StrCat("[", op, "] the input of ", Quoted(name), ", ",
+                Quoted(x.builder()->info(x).name), ", is ", x.type().ToString(),
+                "; expected a float tensor of rank ", min_rank, " or more");
+}
+
+}  // namespace
+
+Value Linear(Value x, std::string_view name, int64_t out_features,
+             const LinearOptions& options, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (const std::string wrong = WrongFeatures("linear", x, name, 1);
+      !wrong.empty()) {
+    return g.Fail(wrong, loc);
+  }
+  const Value weight =
+      g.Param(StrCat(name, ".weight"), x.dtype(),
+              {x.shape().back(), out_features}, options.init, loc);
+  Value y = MatMul(x, weight, false, false, loc);
+  if (options.bias) {
+    const Value bias = g.Param(StrCat(name, ".bias"), x.dtype(), {out_features},
+                               Init::Zeros(), loc);
+    y = Add(y, bias, loc);
+  }
+  return g.Name(name, y, loc);
+}
+
+Value LayerNorm(Value x, std::string_view name, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (const std::string wrong = WrongFeatures("layer_norm", x, name, 1);
+      !wrong.empty()) {
+    return g.Fail(wrong, loc);
+  }
+  const Shape features{x.shape().back()};
+  const Value gamma =
+      g.Param(StrCat(name, ".weight"), x.dtype(), features, Init::Ones(), loc);
+  const Value beta =
+      g.Param(StrCat(name, ".bias"), x.dtype(), features, Init::Zeros(), loc);
+  return g.Name(name, LayerNorm(x, gamma, beta, 1e-5, loc), loc);
+}
+
+EmbeddingResults Embedding(Value indices, std::string_view name, int64_t rows,
+                           int64_t width, DType dtype, SourceLoc loc) {
+  if (!indices.ok()) return {indices, indices};
+  GraphBuilder& g = *indices.builder();
+  const Value table =
+      g.Param(name, dtype, {rows, width}, Init::Normal(0.02), loc);
+  const Value gathered = Gather(table, indices, loc);
+  return {g.Name(StrCat(name, ".rows"), gathered, loc), table};
+}
+
+Value Dropouts::Apply(Value x, SourceLoc loc) {
+  if (p_ == 0) return x;
+  return Dropout(x, seed_, step_, p_, next_id_++, loc);
+}
+
+Value CausalSelfAttention(Value x, std::string_view name,
+                          const TransformerOptions& options, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (const std::string wrong = WrongFeatures("attention", x, name, 3);
+      !wrong.empty()) {
+    return g.Fail(wrong, loc);
+  }
+  if (x.rank() > 3) {
+    return g.Fail(
+        StrCat("[attention] the input of ", Quoted(name), " is ",
+               x.type().ToString(), "; expected (batch, time, width)"),
+        loc);
+  }
+  const int64_t batch = x.dim(0), time = x.dim(1), width = x.dim(2);
+  if (options.heads < 1 || width % options.heads != 0) {
+    return g.Fail(
+        StrCat("[attention] ", Quoted(name), " has ", options.heads,
+               " heads over a width of ", width,
+               "; the width must be a positive multiple of the heads"),
+        loc);
+  }
+  const Value qkv = Linear(x, StrCat(name, ".c_attn"), 3 * width, {}, loc);
+  const Shape by_head{batch, time, options.heads, width / options.heads};
+  std::vector<Value> heads = Split(qkv, -1, {width, width, width}, loc);
+  for (Value& part : heads) part = Reshape(part, by_head, loc);
+  const Value attended = CausalAttention(heads[0], heads[1], heads[2], 0, loc);
+  const Value joined =
+      Reshape(g.Name(StrCat(name, ".attention"), attended, loc),
+              {batch, time, width}, loc);
+  const Value y = Linear(joined, StrCat(name, ".c_proj"), width,
+                         {.bias = true, .init = options.projection_init}, loc);
+  return options.dropouts ? options.dropouts->Apply(y, loc) : y;
+}
+
+Value TransformerBlock(Value x, std::string_view name,
+                       const TransformerOptions& options, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  const Value attention =
+      CausalSelfAttention(LayerNorm(x, StrCat(name, ".ln_1"), loc),
+                          StrCat(name, ".attn"), options, loc);
+  if (!attention.ok()) return attention;
+  const Value h =
+      g.Name(StrCat(name, ".attn.residual"), Add(x, attention, loc), loc);
+  const int64_t width = h.shape().back();
+  const Value wide = Linear(LayerNorm(h, StrCat(name, ".ln_2"), loc),
+                            StrCat(name, ".mlp.c_fc"), 4 * width, {}, loc);
+  const Value bent =
+      g.Name(StrCat(name, ".mlp.gelu"), GeluTanh(wide, loc), loc);
+  Value y = Linear(bent, StrCat(name, ".mlp.c_proj"), width,
+                   {.bias = true, .init = options.projection_init}, loc);
+  if (options.dropouts) y = options.dropouts->Apply(y, loc);
+  return g.Name(name, Add(h, y, loc), loc);
+}
+
+}  // namespace stowage

@@ -1,0 +1,99 @@
+#ifndef STOWAGE_NN_LAYERS_H_
+#define STOWAGE_NN_LAYERS_H_
+
+// Layers: functions over the IR that declare their own params.
+//
+// A layer takes its input and a name. The name prefixes the layer's params and
+// names its result, so `Linear(x, "fc1", 128)` declares "fc1.weight" and
+// "fc1.bias" and its result is called "fc1"; error messages, plans and
+// checkpoints then speak of "fc1". The param names of the transformer layers
+// are those of GPT-2.
+//
+// Weights of linear layers are laid out (in, out), so y = x W + b needs no
+// transposition; PyTorch's nn.Linear holds the transposed matrix.
+//
+//   GraphBuilder g("classifier");
+//   Value x = g.Input("x", DType::kF32, {32, 64});
+//   Value logits = Linear(Relu(Linear(x, "fc1", 128)), "fc2", 10);
+//
+// Params take their element type from the layer's input.
+
+#include <cstdint>
+#include <string_view>
+
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+struct LinearOptions {
+  bool bias = true;
+  Init init = Init::Normal(0.02);  // of the weight; the bias starts at zero
+};
+
+/// x (..., in) -> x W + b (..., out). Params "<name>.weight" (in, out) and,
+/// with bias, "<name>.bias" (out).
+Value Linear(Value x, std::string_view name, int64_t out_features,
+             const LinearOptions& options = {},
+             SourceLoc loc = SourceLoc::Current());
+
+/// Normalizes the last axis of x (..., C). Params "<name>.weight" (C), ones at
+/// first, and "<name>.bias" (C), zeros. eps is 1e-5.
+Value LayerNorm(Value x, std::string_view name,
+                SourceLoc loc = SourceLoc::Current());
+
+struct EmbeddingResults {
+  Value rows;   // indices' shape + (width)
+  Value table;  // the param, for models that tie their output layer to it
+};
+
+/// Row indices[i] of a table (rows, width), normal with deviation 0.02 at
+/// first, for indices of i32 or i64 in [0, rows). The param is called `name`.
+EmbeddingResults Embedding(Value indices, std::string_view name, int64_t rows,
+                           int64_t width, DType dtype,
+                           SourceLoc loc = SourceLoc::Current());
+
+/// Numbers the dropouts of one model, so that no two drop the same elements.
+/// seed and step are i64 scalars.
+class Dropouts {
+ public:
+  /// No dropout: Apply returns its argument.
+  Dropouts() = default;
+  Dropouts(Value seed, Value step, double p)
+      : seed_(seed), step_(step), p_(p) {}
+
+  Value Apply(Value x, SourceLoc loc = SourceLoc::Current());
+
+ private:
+  Value seed_, step_;
+  double p_ = 0;
+  int64_t next_id_ = 0;
+};
+
+struct TransformerOptions {
+  int64_t heads = 1;
+  /// Of the two projections that end in the residual stream.
+  Init projection_init = Init::Normal(0.02);
+  Dropouts* dropouts = nullptr;  // after each of these projections
+};
+
+/// x (B, T, C) -> (B, T, C): queries, keys and values from one linear layer
+/// "<name>.c_attn" (C, 3C), cut into views (B, T, H, C / H); causal attention;
+/// the projection "<name>.c_proj" (C, C). Error: C is not a multiple of the
+/// heads.
+Value CausalSelfAttention(Value x, std::string_view name,
+                          const TransformerOptions& options,
+                          SourceLoc loc = SourceLoc::Current());
+
+/// x (B, T, C) -> (B, T, C), one pre-norm block of GPT-2:
+/// h = x + attention(norm(x)); h + mlp(norm(h)), where mlp widens to 4C and
+/// bends with the tanh form of GELU. Params of "<name>.ln_1", "<name>.attn",
+/// "<name>.ln_2", "<name>.mlp.c_fc", "<name>.mlp.c_proj".
+Value TransformerBlock(Value x, std::string_view name,
+                       const TransformerOptions& options,
+                       SourceLoc loc = SourceLoc::Current());
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_LAYERS_H_

@@ -1,0 +1,36 @@
+#ifndef STOWAGE_NN_MODEL_OPTIONS_H_
+#define STOWAGE_NN_MODEL_OPTIONS_H_
+
+// What may be chosen when the graph of a model is built.
+//
+//   BuildModel("gpt-nano", ModelPurpose::kTrain, {.batch = 8, .seq = 64});
+
+#include <cstdint>
+#include <optional>
+
+#include "ir/dtype.h"
+
+namespace stowage {
+
+/// What a model's graph is for. The params, their names and their order are the
+/// same for all purposes, so that one weight layout serves all graphs.
+enum class ModelPurpose {
+  kTrain,     // output "loss"; dropout, if any, is on
+  kEvaluate,  // output "loss"; classifiers: also "predictions"
+  kGenerate,  // output "logits"; no targets
+};
+
+struct ModelOptions {
+  std::optional<int64_t> batch = {};  // the model's default when absent
+  std::optional<int64_t> seq = {};    // likewise; only for models of sequences
+  /// Of params and activations: f32 or f64 to compute with. Graphs of f16 and
+  /// bf16 store everything in that type, which is what a plan needs to know.
+  DType dtype = DType::kF32;
+  /// Probability in [0, 1). Above zero, a graph for training has two more
+  /// inputs, the i64 scalars "seed" and "step".
+  double dropout = 0;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_MODEL_OPTIONS_H_

@@ -1,0 +1,68 @@
+#ifndef STOWAGE_NN_MODELS_H_
+#define STOWAGE_NN_MODELS_H_
+
+// The models that the command line knows by name, with the sizes and the
+// training settings they start from.
+//
+//   Result<ModelInfo> info = FindModel("gpt-nano");
+//   Result<Graph> forward = BuildModel(info->name, ModelPurpose::kTrain);
+//   Result<Graph> step = BuildTrainStep(*forward, "loss");
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "ir/graph.h"
+#include "nn/model_options.h"
+#include "nn/schedule.h"
+
+namespace stowage {
+
+/// What a model learns from.
+enum class ModelData {
+  kDigits,  // nn/digits_data.h: inputs "x", "y"
+  kText,    // nn/text_data.h: inputs "tokens", "targets"
+};
+
+/// Settings that train the model well on the data that comes with the project.
+struct TrainingDefaults {
+  std::string_view optimizer = {};  // "sgd", "momentum" or "adamw"
+  double beta1 = 0.9;               // adamw
+  double beta2 = 0.999;             // adamw
+  double decay = 0;
+  int64_t steps = 0;
+  LearningRateSchedule schedule =
+      {};  // over `steps`; peak is the learning rate
+};
+
+struct ModelInfo {
+  std::string_view name;
+  std::string_view description;  // one line
+  ModelData data = ModelData::kText;
+  int64_t batch = 1;
+  int64_t seq = 0;         // 0 for models without sequences
+  int64_t max_seq = 0;     // likewise
+  int64_t vocabulary = 0;  // tokens, or classes
+  int64_t params = 0;      // elements of all params
+  TrainingDefaults training;
+};
+
+/// All models, smallest first.
+std::span<const ModelInfo> Models();
+
+/// The model of that name. Error kNotFound, listing the names there are.
+Result<ModelInfo> FindModel(std::string_view name);
+
+/// The graph of the model called `name`; options left absent are the model's
+/// defaults. Inputs and outputs are those of BuildMlp (nn/mlp.h) and BuildGpt
+/// (nn/gpt.h). Errors: theirs, and FindModel's.
+Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
+                         const ModelOptions& options = {});
+
+/// Elements of all params of `graph`.
+int64_t ParameterCount(const Graph& graph);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_MODELS_H_

@@ -1,0 +1,19 @@
+#ifndef STOWAGE_NN_NN_H_
+#define STOWAGE_NN_NN_H_
+
+// Layers and models as functions over the IR, and the data they learn from.
+// Nothing here computes: a model is a graph, which autodiff, planner and
+// runtime take from there.
+//
+//   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
+
+#include "nn/digits_data.h"
+#include "nn/gpt.h"
+#include "nn/layers.h"
+#include "nn/mlp.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "nn/schedule.h"
+#include "nn/text_data.h"
+
+#endif  // STOWAGE_NN_NN_H_

@@ -1,0 +1,18 @@
+#ifndef STOWAGE_NN_READ_FILE_H_
+#define STOWAGE_NN_READ_FILE_H_
+
+// A whole file as a string.
+
+#include <string>
+
+#include "base/result.h"
+
+namespace stowage {
+
+/// The bytes of the file at `path`. Errors: kNotFound when there is none, kIo
+/// when it is no regular file or reading fails.
+Result<std::string> ReadFile(const std::string& path);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_READ_FILE_H_

@@ -1,0 +1,216 @@
+#include "nn/text_data.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "nn/random.h"
+#include "nn/read_file.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::string_view kRoom = "[data] ";  // opens every message
+
+struct CodePoint {
+  char32_t value;
+  size_t bytes;
+};
+
+/// The well-formed code point (Unicode 15, table 3-7) at the start of `text`,
+/// which is not empty; nothing when there is none.
+std::optional<CodePoint> ReadCodePoint(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  const char32_t first = byte(0);
+  if (first < 0x80) return CodePoint{first, 1};
+  size_t length = 0;
+  char32_t value = 0;
+  char32_t smallest = 0;  // of this length: longer forms are not well-formed
+  if (first >> 5 == 0b110) {
+    length = 2, value = first & 0x1f, smallest = 0x80;
+  } else if (first >> 4 == 0b1110) {
+    length = 3, value = first & 0x0f, smallest = 0x800;
+  } else if (first >> 3 == 0b11110) {
+    length = 4, value = first & 0x07, smallest = 0x10000;
+  }
+  if (length == 0 || text.size() < length) return std::nullopt;
+  for (size_t i = 1; i < length; ++i) {
+    if (byte(i) >> 6 != 0b10) return std::nullopt;
+    value = value << 6 | (byte(i) & 0x3f);
+  }
+  const bool surrogate = value >= 0xd800 && value <= 0xdfff;
+  if (value < smallest || value > 0x10ffff || surrogate) return std::nullopt;
+  return CodePoint{value, length};
+}
+
+std::string_view AsciiFor(char32_t c) {
+  switch (c) {
+    case 0x09:    // tab
+    case 0xa0:    // no-break space
+    case 0x202f:  // narrow no-break space
+      return " ";
+    case 0x2018:
+    case 0x2019:
+    case 0x201a:
+    case 0x201b:
+      return "'";
+    case 0x201c:
+    case 0x201d:
+    case 0x201e:
+    case 0x201f:
+      return "\"";
+    case 0x2010:
+    case 0x2011:
+    case 0x2012:
+    case 0x2013:
+    case 0x2014:
+    case 0x2015:
+    case 0x2212:  // minus sign
+      return "-";
+    case 0x2026:
+      return "...";
+    default:
+      return "?";
+  }
+}
+
+void CopyWindow(std::span<const int32_t> part, int64_t start, int64_t row,
+                int64_t seq, std::span<int32_t> tokens,
+                std::span<int32_t> targets) {
+  const auto from = part.begin() + start;
+  std::copy_n(from, seq, tokens.begin() + row * seq);
+  std::copy_n(from + 1, seq, targets.begin() + row * seq);
+}
+
+void CheckBatchSpans(std::span<const int32_t> part, int64_t batch, int64_t seq,
+                     std::span<int32_t> tokens, std::span<int32_t> targets) {
+  STOWAGE_CHECK(batch >= 1 && seq >= 1 && std::ssize(part) > seq);
+  STOWAGE_CHECK(std::ssize(tokens) == batch * seq);
+  STOWAGE_CHECK(std::ssize(targets) == batch * seq);
+}
+
+}  // namespace
+
+Result<std::string> NormalizeText(std::string_view utf8) {
+  std::string out;
+  out.reserve(utf8.size());
+  int64_t line = 1;
+  size_t line_start = 0;
+  for (size_t i = 0; i < utf8.size();) {
+    const auto c = ReadCodePoint(utf8.substr(i));
+    if (!c || c->value == 0) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat(kRoom, "not a text: ", c ? "a NUL byte" : "not UTF-8",
+                          " at line ", line, ", column ", i - line_start + 1,
+                          "; expected UTF-8 text")};
+    }
+    const bool crlf = c->value == '\r' && utf8.substr(i + 1).starts_with('\n');
+    const bool mark = i == 0 && c->value == 0xfeff;
+    i += c->bytes;
+    if (crlf || mark) continue;
+    if (c->value == '\n' || c->value == '\r') {
+      out += '\n';
+      ++line;
+      line_start = i;
+    } else if (c->value >= ' ' && c->value <= '~') {
+      out += static_cast<char>(c->value);
+    } else {
+      out += AsciiFor(c->value);
+    }
+  }
+  return out;
+}
+
+std::vector<int32_t> EncodeText(std::string_view normalized) {
+  std::vector<int32_t> tokens;
+  tokens.reserve(normalized.size());
+  for (const char c : normalized) {
+    STOWAGE_CHECK(c == '\n' || (c >= ' ' && c <= '~'));
+    tokens.push_back(c == '\n' ? 0 : c - ' ' + 1);
+  }
+  return tokens;
+}
+
+std::string DecodeText(std::span<const int32_t> tokens) {
+  std::string text;
+  text.reserve(tokens.size());
+  for (const int32_t token : tokens) {
+    STOWAGE_CHECK(token >= 0 && token < kTextVocabulary);
+    text += token == 0 ? '\n' : static_cast<char>(' ' + token - 1);
+  }
+  return text;
+}
+
+Result<TextData> TextData::Load(const std::string& path, int64_t seq) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  return FromText(content, path, seq);
+}
+
+Result<TextData> TextData::FromText(std::string_view utf8,
+                                    std::string_view origin, int64_t seq) {
+  const auto fail = [&](std::string_view message) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat(kRoom, Quoted(origin), " ", message)};
+  };
+  if (seq < 1) {
+    return fail(
+        StrCat("is read in windows of ", seq, " tokens; expected at least 1"));
+  }
+  if (utf8.empty()) return fail("is empty; expected UTF-8 text");
+  Result<std::string> normalized = NormalizeText(utf8);
+  if (!normalized.ok()) {
+    Error error = normalized.error();
+    error.message =
+        StrCat(kRoom, Quoted(origin), ": ", error.message.substr(kRoom.size()));
+    return error;
+  }
+  if (normalized->size() >
+      static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return fail(StrCat("has ", normalized->size(),
+                       " characters; at most 2^31 - 1 are supported"));
+  }
+  TextData data;
+  data.tokens_ = EncodeText(*normalized);
+  data.held_out_ = data.tokens_.size() / 10;
+  // The train part is at least as long as the held-out one.
+  if (static_cast<int64_t>(data.held_out_) <= seq) {
+    return fail(StrCat("has ", data.tokens_.size(),
+                       " characters, of which the last tenth is held out; a "
+                       "tenth must be longer than a window of ",
+                       seq, "; use a longer text or a smaller seq"));
+  }
+  return data;
+}
+
+void SampleTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
+                     uint64_t seed, uint64_t step, std::span<int32_t> tokens,
+                     std::span<int32_t> targets) {
+  CheckBatchSpans(part, batch, seq, tokens, targets);
+  SplitMix64 random(seed, step);
+  for (int64_t row = 0; row < batch; ++row) {
+    const int64_t start = random.Below(std::ssize(part) - seq);
+    CopyWindow(part, start, row, seq, tokens, targets);
+  }
+}
+
+int64_t CountTextBatches(std::span<const int32_t> part, int64_t batch,
+                         int64_t seq) {
+  return std::max<int64_t>(1, (std::ssize(part) - 1) / seq / batch);
+}
+
+void ReadTextBatch(std::span<const int32_t> part, int64_t batch, int64_t seq,
+                   int64_t index, std::span<int32_t> tokens,
+                   std::span<int32_t> targets) {
+  CheckBatchSpans(part, batch, seq, tokens, targets);
+  const int64_t windows = (std::ssize(part) - 1) / seq;
+  for (int64_t row = 0; row < batch; ++row) {
+    const int64_t window = (index * batch + row) % windows;
+    CopyWindow(part, window * seq, row, seq, tokens, targets);
+  }
+}
+
+}  // namespace stowage

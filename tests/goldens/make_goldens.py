@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Writes the golden numbers that tests/nn/pytorch_parity_test.cc compares with.
+
+Builds the mlp and a small GPT in PyTorch in double precision, trains each for
+five steps, and writes losses, gradients and final params as CSV files beside
+this script. Params and data follow a formula (see `uniform`) that the test
+computes too, so the goldens hold results only.
+
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
+    /tmp/venv/bin/python tests/goldens/make_goldens.py
+
+Rows are kind,name,index,value:
+    loss,,STEP,v            loss of step 1..5, before its update
+    grad_norm,,STEP,v       global norm of the gradients, in clipped runs
+    grad_sum,PARAM,0,v      of the gradient at the first step: the sum,
+    grad_norm2,PARAM,0,v    the Euclidean norm,
+    grad,PARAM,INDEX,v      and some elements, indexed in row-major order
+    after_sum,PARAM,0,v     likewise of the param after five steps
+    after_norm2,PARAM,0,v
+    after,PARAM,INDEX,v
+"""
+
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+
+STEPS = 5
+MASK = (1 << 64) - 1
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def bits(name, index):
+    """64 bits: FNV-1a of the name, then SplitMix64 of the hash plus index."""
+    h = 0xCBF29CE484222325
+    for byte in name.encode():
+        h = ((h ^ byte) * 0x100000001B3) & MASK
+    z = (h + (index + 1) * 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def uniform(name, index):
+    """In [-1, 1), exact in double precision."""
+    return (bits(name, index) >> 11) * 2.0**-52 - 1.0
+
+
+def param(name, *shape):
+    """Norm gains near one, other vectors small, matrices less so."""
+    count = math.prod(shape)
+    values = [uniform(name, i) for i in range(count)]
+    if name.endswith(".weight") and len(shape) == 1:
+        values = [1 + 0.125 * v for v in values]
+    elif len(shape) == 1:
+        values = [0.0625 * v for v in values]
+    else:
+        values = [0.25 * v for v in values]
+    data = torch.tensor(values, dtype=torch.float64).reshape(shape)
+    return data.requires_grad_()
+
+
+def integers(name, bound, *shape):
+    count = math.prod(shape)
+    values = [bits(name, i) % bound for i in range(count)]
+    return torch.tensor(values).reshape(shape)
+
+
+class Mlp:
+    """The model `mlp`; weights are (in, out)."""
+
+    batch = 8
+
+    def __init__(self):
+        sizes = {"fc1": (64, 128), "fc2": (128, 128), "fc3": (128, 10)}
+        self.params = {}
+        for name, (rows, columns) in sizes.items():
+            for p, shape in ((".weight", (rows, columns)), (".bias", (columns,))):
+                self.params[name + p] = param(name + p, *shape)
+
+    def loss(self, step):
+        p = self.params
+        x = integers(f"x:{step}", 17, self.batch, 64).double() / 16
+        y = integers(f"y:{step}", 10, self.batch)
+        h = F.relu(x @ p["fc1.weight"] + p["fc1.bias"])
+        h = F.relu(h @ p["fc2.weight"] + p["fc2.bias"])
+        return F.cross_entropy(h @ p["fc3.weight"] + p["fc3.bias"], y)
+
+
+class GptTiny:
+    """The GPT of nn/gpt.h; its position embedding is longer than the windows."""
+
+    layers, heads, width, vocabulary, max_seq = 2, 4, 32, 40, 24
+    batch, seq = 3, 16
+
+    def __init__(self):
+        c = self.width
+        shapes = {"wte": (self.vocabulary, c), "wpe": (self.max_seq, c)}
+        for i in range(self.layers):
+            shapes |= {
+                f"h.{i}.ln_1.weight": (c,),
+                f"h.{i}.ln_1.bias": (c,),
+                f"h.{i}.attn.c_attn.weight": (c, 3 * c),
+                f"h.{i}.attn.c_attn.bias": (3 * c,),
+                f"h.{i}.attn.c_proj.weight": (c, c),
+                f"h.{i}.attn.c_proj.bias": (c,),
+                f"h.{i}.ln_2.weight": (c,),
+                f"h.{i}.ln_2.bias": (c,),
+                f"h.{i}.mlp.c_fc.weight": (c, 4 * c),
+                f"h.{i}.mlp.c_fc.bias": (4 * c,),
+                f"h.{i}.mlp.c_proj.weight": (4 * c, c),
+                f"h.{i}.mlp.c_proj.bias": (c,),
+            }
+        shapes |= {"ln_f.weight": (c,), "ln_f.bias": (c,)}
+        self.params = {n: param(n, *shape) for n, shape in shapes.items()}
+
+    def linear(self, x, name):
+        return x @ self.params[name + ".weight"] + self.params[name + ".bias"]
+
+    def norm(self, x, name):
+        return F.layer_norm(
+            x,
+            (self.width,),
+            self.params[name + ".weight"],
+            self.params[name + ".bias"],
+            eps=1e-5,
+        )
+
+    def attention(self, x, name):
+        b, t, c = x.shape
+        q, k, v = (
+            part.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+            for part in self.linear(x, name + ".c_attn").split(c, dim=2)
+        )
+        scores = q @ k.transpose(2, 3) / math.sqrt(c // self.heads)
+        later = torch.ones(t, t, dtype=torch.bool).triu(diagonal=1)
+        scores = scores.masked_fill(later, -math.inf)
+        y = (scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(b, t, c)
+        return self.linear(y, name + ".c_proj")
+
+    def loss(self, step):
+        shape = (self.batch, self.seq)
+        tokens = integers(f"tokens:{step}", self.vocabulary, *shape)
+        targets = integers(f"targets:{step}", self.vocabulary, *shape)
+        x = self.params["wte"][tokens] + self.params["wpe"][: self.seq]
+        for i in range(self.layers):
+            x = x + self.attention(self.norm(x, f"h.{i}.ln_1"), f"h.{i}.attn")
+            h = self.linear(self.norm(x, f"h.{i}.ln_2"), f"h.{i}.mlp.c_fc")
+            h = F.gelu(h, approximate="tanh")
+            x = x + self.linear(h, f"h.{i}.mlp.c_proj")
+        logits = self.norm(x, "ln_f") @ self.params["wte"].t()
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def describe(kind, name, tensor):
+    flat = tensor.detach().flatten()
+    count = len(flat)
+    yield f"{kind}_sum", name, 0, flat.sum().item()
+    yield f"{kind}_norm2", name, 0, flat.norm().item()
+    for index in sorted({0, count // 3, count // 2, count - 1}):
+        yield kind, name, index, flat[index].item()
+
+
+def run(model, make_optimizer, clip_norm=None):
+    params = model.params
+    optimizer = make_optimizer(params.values())
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad()
+        loss = model.loss(step)
+        loss.backward()
+        yield "loss", "", step, loss.item()
+        if step == 1:
+            for name, p in params.items():
+                yield from describe("grad", name, p.grad)
+        if clip_norm is not None:
+            norm = torch.nn.utils.clip_grad_norm_(params.values(), clip_norm)
+            yield "grad_norm", "", step, norm.item()
+        optimizer.step()
+    for name, p in params.items():
+        yield from describe("after", name, p)
+
+
+def write(name, rows):
+    with open(HERE / f"{name}.csv", "w", encoding="ascii") as out:
+        out.write("kind,name,index,value\n")
+        for kind, param_name, index, value in rows:
+            out.write(f"{kind},{param_name},{index},{value!r}\n")
+
+
+# Learning rates are powers of two: an f32 input holds them exactly.
+def sgd(params):
+    return torch.optim.SGD(params, lr=2.0**-4, weight_decay=0.01)
+
+
+def momentum(params):
+    return torch.optim.SGD(params, lr=2.0**-6, momentum=0.9, weight_decay=0.01)
+
+
+def adamw(params):
+    return torch.optim.AdamW(
+        params, lr=2.0**-8, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1
+    )
+
+
+def main():
+    write("mlp_sgd", run(Mlp(), sgd))
+    write("mlp_momentum", run(Mlp(), momentum))
+    write("mlp_adamw", run(Mlp(), adamw))
+    write("gpt_tiny_adamw", run(GptTiny(), adamw))
+    write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))
+
+
+if __name__ == "__main__":
+    main()

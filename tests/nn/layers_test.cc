@@ -1,0 +1,129 @@
+#include "nn/layers.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "ir/builder.h"
+#include "ir/graph.h"
+
+namespace stowage {
+namespace {
+
+std::string ErrorOf(GraphBuilder& g) {
+  const auto graph = g.Finish();
+  REQUIRE_FALSE(graph.ok());
+  return graph.error().message;
+}
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+TEST_CASE("a linear layer names its params and its result") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF64, {2, 3, 5});
+  const Value y =
+      Linear(x, "fc", 7, {.bias = true, .init = Init::Uniform(0.5)});
+  g.Output("fc", y);
+  const auto graph = g.Finish();
+  REQUIRE(graph.ok());
+  CHECK(graph->value(*graph->Find("fc")).type ==
+        TensorType{DType::kF64, {2, 3, 7}});
+  const ValueInfo& weight = graph->value(*graph->Find("fc.weight"));
+  CHECK(weight.type == TensorType{DType::kF64, {5, 7}});
+  CHECK(weight.init == Init::Uniform(0.5));
+  const ValueInfo& bias = graph->value(*graph->Find("fc.bias"));
+  CHECK(bias.type == TensorType{DType::kF64, {7}});
+  CHECK(bias.init == Init::Zeros());
+}
+
+TEST_CASE("a linear layer without a bias has one param") {
+  GraphBuilder g("test");
+  Linear(g.Input("x", DType::kF32, {2, 3}), "fc", 4, {.bias = false});
+  const auto graph = g.Finish();
+  REQUIRE(graph.ok());
+  CHECK(graph->Leaves(Role::kParam).size() == 1);
+}
+
+TEST_CASE("a norm starts as the identity after normalizing") {
+  GraphBuilder g("test");
+  LayerNorm(g.Input("x", DType::kF32, {2, 3}), "ln");
+  const auto graph = g.Finish();
+  REQUIRE(graph.ok());
+  CHECK(graph->value(*graph->Find("ln.weight")).init == Init::Ones());
+  CHECK(graph->value(*graph->Find("ln.bias")).init == Init::Zeros());
+}
+
+TEST_CASE("an embedding gives a row for every index, and its table") {
+  GraphBuilder g("test");
+  const Value indices = g.Input("i", DType::kI64, {4, 2});
+  const EmbeddingResults wte = Embedding(indices, "wte", 9, 3, DType::kF32);
+  CHECK(wte.rows.shape() == Shape{4, 2, 3});
+  CHECK(wte.table.shape() == Shape{9, 3});
+  CHECK(g.Find("wte").has_value());
+}
+
+TEST_CASE("a block keeps the shape of its input") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 4, 6});
+  CHECK(TransformerBlock(x, "h.0", {.heads = 3}).shape() == Shape{2, 4, 6});
+  CHECK(g.Find("h.0").has_value());
+  CHECK(g.Find("h.0.mlp.c_proj.weight").has_value());
+}
+
+TEST_CASE("a layer of the wrong input says which, and the user's line") {
+  {
+    GraphBuilder g("test");
+    Linear(g.Input("k", DType::kI32, {2, 3}), "fc", 4);
+    const std::string message = ErrorOf(g);
+    CHECK(Contains(message, "[linear]"));
+    CHECK(Contains(message, "\"k\", is i32(2, 3)"));
+    CHECK(Contains(message, "layers_test.cc"));
+  }
+  {
+    GraphBuilder g("test");
+    LayerNorm(g.Input("s", DType::kF32, {}), "ln");
+    CHECK(Contains(ErrorOf(g), "[layer_norm] the input of \"ln\", \"s\""));
+  }
+  {
+    GraphBuilder g("test");
+    CausalSelfAttention(g.Input("x", DType::kF32, {4, 6}), "attn",
+                        {.heads = 2});
+    CHECK(Contains(ErrorOf(g), "rank 3"));
+  }
+  {
+    GraphBuilder g("test");
+    CausalSelfAttention(g.Input("x", DType::kF32, {1, 2, 4, 6}), "attn",
+                        {.heads = 2});
+    CHECK(Contains(ErrorOf(g), "expected (batch, time, width)"));
+  }
+  {
+    GraphBuilder g("test");
+    CausalSelfAttention(g.Input("x", DType::kF32, {1, 4, 6}), "attn",
+                        {.heads = 4});
+    CHECK(Contains(ErrorOf(g), "4 heads over a width of 6"));
+  }
+}
+
+TEST_CASE("two layers of one name are refused") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 3});
+  Linear(Linear(x, "fc", 3), "fc", 3);
+  CHECK(Contains(ErrorOf(g), "\"fc.weight\" is taken"));
+}
+
+TEST_CASE("layers pass an inert value on and keep the first error") {
+  GraphBuilder g("test");
+  const Value bad = Linear(g.Input("k", DType::kI32, {2, 3}), "first", 4);
+  REQUIRE_FALSE(bad.ok());
+  CHECK_FALSE(Linear(bad, "second", 4).ok());
+  CHECK_FALSE(LayerNorm(bad, "ln").ok());
+  CHECK_FALSE(Embedding(bad, "wte", 3, 4, DType::kF32).rows.ok());
+  CHECK_FALSE(TransformerBlock(bad, "h", {.heads = 2}).ok());
+  CHECK_FALSE(Dropouts().Apply(bad).ok());
+  CHECK(Contains(ErrorOf(g), "\"first\""));
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,279 @@
+#include "nn/models.h"
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "nn/gpt.h"
+
+namespace stowage {
+namespace {
+
+constexpr ModelPurpose kPurposes[] = {
+    ModelPurpose::kTrain, ModelPurpose::kEvaluate, ModelPurpose::kGenerate};
+
+bool Mentions(const Error& error, std::string_view text) {
+  return error.message.find(text) != std::string::npos;
+}
+
+TensorType TypeOf(const Graph& graph, std::string_view name) {
+  const auto id = graph.Find(name);
+  REQUIRE_MESSAGE(id.has_value(), "no value ", name);
+  return graph.value(*id).type;
+}
+
+std::set<std::string> OutputNames(const Graph& graph) {
+  std::set<std::string> names;
+  for (const GraphOutput& output : graph.outputs()) names.insert(output.name);
+  return names;
+}
+
+std::vector<std::string> LeafNames(const Graph& graph, Role role) {
+  std::vector<std::string> names;
+  for (const ValueId id : graph.Leaves(role)) {
+    names.push_back(graph.value(id).name);
+  }
+  return names;
+}
+
+TEST_CASE("gpt2-124m has the published number of params") {
+  // Summed tensor by tensor from the published sizes of GPT-2 small.
+  const int64_t c = 768;
+  const int64_t embeddings = 50257 * c + 1024 * c;
+  const int64_t norm = 2 * c;
+  const int64_t attention = c * 3 * c + 3 * c + c * c + c;
+  const int64_t mlp = c * 4 * c + 4 * c + 4 * c * c + c;
+  const int64_t total = embeddings + 12 * (2 * norm + attention + mlp) + norm;
+  REQUIRE(total == 124439808);
+
+  const auto graph = BuildModel("gpt2-124m", ModelPurpose::kTrain);
+  REQUIRE(graph.ok());
+  CHECK(ParameterCount(*graph) == total);
+  CHECK(FindModel("gpt2-124m")->params == total);
+}
+
+TEST_CASE("every model counts its params as its graph does") {
+  for (const ModelInfo& info : Models()) {
+    CAPTURE(info.name);
+    const auto graph = BuildModel(info.name, ModelPurpose::kTrain);
+    REQUIRE(graph.ok());
+    CHECK(ParameterCount(*graph) == info.params);
+    CHECK(graph->name() == info.name);
+  }
+}
+
+TEST_CASE("a model has the same params in the same order for every purpose") {
+  for (const ModelInfo& info : Models()) {
+    CAPTURE(info.name);
+    const auto train = BuildModel(info.name, ModelPurpose::kTrain,
+                                  {.batch = 2, .dropout = 0.1});
+    REQUIRE(train.ok());
+    for (const ModelPurpose purpose : kPurposes) {
+      const auto graph = BuildModel(info.name, purpose, {.batch = 1});
+      if (!graph.ok()) {
+        CHECK(graph.error().code == ErrorCode::kUnsupported);
+        CHECK(info.data == ModelData::kDigits);
+        continue;
+      }
+      CHECK(LeafNames(*graph, Role::kParam) == LeafNames(*train, Role::kParam));
+      for (const std::string& name : LeafNames(*graph, Role::kParam)) {
+        CHECK(TypeOf(*graph, name) == TypeOf(*train, name));
+      }
+    }
+  }
+}
+
+TEST_CASE("params carry GPT-2's names, weights laid out (in, out)") {
+  const auto graph = BuildGpt({.name = "tiny",
+                               .layers = 2,
+                               .heads = 2,
+                               .width = 8,
+                               .vocabulary = 11,
+                               .max_seq = 6},
+                              ModelPurpose::kTrain, {.batch = 3, .seq = 5});
+  REQUIRE(graph.ok());
+  CHECK(TypeOf(*graph, "wte").shape == Shape{11, 8});
+  CHECK(TypeOf(*graph, "wpe").shape == Shape{6, 8});
+  CHECK(TypeOf(*graph, "h.0.ln_1.weight").shape == Shape{8});
+  CHECK(TypeOf(*graph, "h.0.ln_1.bias").shape == Shape{8});
+  CHECK(TypeOf(*graph, "h.0.attn.c_attn.weight").shape == Shape{8, 24});
+  CHECK(TypeOf(*graph, "h.0.attn.c_attn.bias").shape == Shape{24});
+  CHECK(TypeOf(*graph, "h.1.attn.c_proj.weight").shape == Shape{8, 8});
+  CHECK(TypeOf(*graph, "h.1.mlp.c_fc.weight").shape == Shape{8, 32});
+  CHECK(TypeOf(*graph, "h.1.mlp.c_proj.weight").shape == Shape{32, 8});
+  CHECK(TypeOf(*graph, "h.1.mlp.c_proj.bias").shape == Shape{8});
+  CHECK(TypeOf(*graph, "ln_f.bias").shape == Shape{8});
+  // 12 tensors a block, two embeddings, the last norm; the output layer has
+  // none of its own.
+  CHECK(LeafNames(*graph, Role::kParam).size() == 2 * 12 + 2 + 2);
+}
+
+TEST_CASE("a gpt graph reads tokens and targets and gives a loss or logits") {
+  const ModelOptions options{.batch = 2, .seq = 7};
+  for (const ModelPurpose purpose :
+       {ModelPurpose::kTrain, ModelPurpose::kEvaluate}) {
+    const auto graph = BuildModel("gpt-nano", purpose, options);
+    REQUIRE(graph.ok());
+    CHECK(LeafNames(*graph, Role::kInput) ==
+          std::vector<std::string>{"tokens", "targets"});
+    CHECK(TypeOf(*graph, "tokens") == TensorType{DType::kI32, {2, 7}});
+    CHECK(OutputNames(*graph) == std::set<std::string>{"loss"});
+    CHECK(TypeOf(*graph, "loss") == TensorType{DType::kF32, {}});
+  }
+  const auto graph = BuildModel("gpt-nano", ModelPurpose::kGenerate, options);
+  REQUIRE(graph.ok());
+  CHECK(LeafNames(*graph, Role::kInput) == std::vector<std::string>{"tokens"});
+  CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
+  CHECK(TypeOf(*graph, "logits").shape == Shape{2, 7, 96});
+}
+
+TEST_CASE("the mlp reads pixels and a class and can predict") {
+  const auto train = BuildModel("mlp", ModelPurpose::kTrain, {.batch = 3});
+  REQUIRE(train.ok());
+  CHECK(TypeOf(*train, "x") == TensorType{DType::kF32, {3, 64}});
+  CHECK(TypeOf(*train, "y") == TensorType{DType::kI32, {3}});
+  CHECK(OutputNames(*train) == std::set<std::string>{"loss"});
+  const auto evaluate =
+      BuildModel("mlp", ModelPurpose::kEvaluate, {.batch = 3});
+  REQUIRE(evaluate.ok());
+  CHECK(OutputNames(*evaluate) == std::set<std::string>{"loss", "predictions"});
+  CHECK(TypeOf(*evaluate, "predictions") == TensorType{DType::kI32, {3}});
+}
+
+TEST_CASE("the dtype is that of every param; a loss is never of half width") {
+  for (const ModelInfo& info : Models()) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+      CAPTURE(info.name);
+      CAPTURE(DTypeName(dtype));
+      const auto graph = BuildModel(info.name, ModelPurpose::kTrain,
+                                    {.batch = 2, .dtype = dtype});
+      REQUIRE(graph.ok());
+      for (const std::string& name : LeafNames(*graph, Role::kParam)) {
+        CHECK(TypeOf(*graph, name).dtype == dtype);
+      }
+      CHECK(TypeOf(*graph, "loss").dtype ==
+            (dtype == DType::kF64 ? DType::kF64 : DType::kF32));
+    }
+  }
+}
+
+TEST_CASE("dropout is on in training graphs alone, each with its own id") {
+  const ModelOptions options{.batch = 2, .seq = 4, .dropout = 0.25};
+  const auto train = BuildModel("gpt-nano", ModelPurpose::kTrain, options);
+  REQUIRE(train.ok());
+  CHECK(TypeOf(*train, "seed") == TensorType{DType::kI64, {}});
+  CHECK(TypeOf(*train, "step") == TensorType{DType::kI64, {}});
+  std::set<int64_t> ids;
+  int dropouts = 0;
+  for (const Node& node : train->nodes()) {
+    if (node.op != OpKind::kDropout) continue;
+    ++dropouts;
+    ids.insert(node.attrs.Int("id"));
+    CHECK(node.attrs.Float("p") == 0.25);
+  }
+  CHECK(dropouts == 1 + 2 * 4);  // the embedding, two in each of four blocks
+  CHECK(ids.size() == 9);
+
+  const auto evaluate =
+      BuildModel("gpt-nano", ModelPurpose::kEvaluate, options);
+  REQUIRE(evaluate.ok());
+  for (const Node& node : evaluate->nodes()) {
+    CHECK(node.op != OpKind::kDropout);
+  }
+  CHECK_FALSE(evaluate->Find("seed").has_value());
+}
+
+TEST_CASE("the queries, keys and values of a block are views, not copies") {
+  const auto graph = BuildModel("gpt-nano", ModelPurpose::kTrain);
+  REQUIRE(graph.ok());
+  for (const Node& node : graph->nodes()) CHECK(node.op != OpKind::kCopy);
+}
+
+TEST_CASE("residual projections start smaller, by the root of their number") {
+  const auto graph = BuildModel("gpt-nano", ModelPurpose::kTrain);
+  REQUIRE(graph.ok());
+  const auto scale = [&](std::string_view name) {
+    return graph->value(*graph->Find(name)).init.scale;
+  };
+  CHECK(scale("wte") == 0.02);
+  CHECK(scale("h.3.mlp.c_fc.weight") == 0.02);
+  // Four blocks end eight times in the residual stream; sqrt(8) = 2.8284271.
+  CHECK(scale("h.3.mlp.c_proj.weight") == doctest::Approx(0.02 / 2.8284271));
+  CHECK(scale("h.0.attn.c_proj.weight") == doctest::Approx(0.02 / 2.8284271));
+}
+
+TEST_CASE("an unknown model is refused with the names there are") {
+  const auto graph = BuildModel("gpt-5", ModelPurpose::kTrain);
+  REQUIRE_FALSE(graph.ok());
+  CHECK(graph.error().code == ErrorCode::kNotFound);
+  for (const ModelInfo& info : Models()) {
+    CHECK(Mentions(graph.error(), info.name));
+  }
+  CHECK(Mentions(graph.error(), "\"gpt-5\""));
+}
+
+TEST_CASE("options out of range are refused with their value and the range") {
+  const auto refuse = [](std::string_view model, ModelPurpose purpose,
+                         const ModelOptions& options) {
+    const auto graph = BuildModel(model, purpose, options);
+    REQUIRE_FALSE(graph.ok());
+    return graph.error();
+  };
+  const ModelPurpose train = ModelPurpose::kTrain;
+  CHECK(Mentions(refuse("gpt-nano", train, {.batch = 0}), "[model] batch 0"));
+  CHECK(Mentions(refuse("mlp", train, {.batch = -3}), "[model] batch -3"));
+  CHECK(Mentions(refuse("gpt-nano", train, {.seq = 0}), "seq 0"));
+  const Error too_long = refuse("gpt2-124m", train, {.seq = 1025});
+  CHECK(Mentions(too_long, "seq 1025"));
+  CHECK(Mentions(too_long, "1 to 1024"));
+  CHECK(Mentions(refuse("mlp", train, {.seq = 8}), "no sequence"));
+  CHECK(Mentions(refuse("mlp", train, {.dtype = DType::kI32}), "i32"));
+  CHECK(Mentions(refuse("mlp", train, {.dropout = 1}), "dropout 1"));
+  CHECK(Mentions(refuse("mlp", train, {.dropout = -0.5}), "dropout -0.5"));
+  CHECK(refuse("mlp", ModelPurpose::kGenerate, {}).code ==
+        ErrorCode::kUnsupported);
+}
+
+TEST_CASE("a gpt of impossible sizes is refused") {
+  const GptConfig good{.name = "odd",
+                       .layers = 1,
+                       .heads = 2,
+                       .width = 8,
+                       .vocabulary = 5,
+                       .max_seq = 4};
+  const auto refuse = [](const GptConfig& config, const ModelOptions& options) {
+    const auto graph = BuildGpt(config, ModelPurpose::kTrain, options);
+    REQUIRE_FALSE(graph.ok());
+    return graph.error();
+  };
+  const ModelOptions options{.batch = 1, .seq = 4};
+  REQUIRE(BuildGpt(good, ModelPurpose::kTrain, options).ok());
+  GptConfig config = good;
+  config.heads = 3;
+  CHECK(Mentions(refuse(config, options), "3 heads over a width of 8"));
+  config = good;
+  config.vocabulary = 0;
+  CHECK(Mentions(refuse(config, options), "vocabulary 0"));
+  config = good;
+  config.layers = -1;
+  CHECK(Mentions(refuse(config, options), "layers -1"));
+  CHECK(Mentions(refuse(good, {.seq = 4}), "no batch size"));
+  CHECK(Mentions(refuse(good, {.batch = 1}), "no seq length"));
+}
+
+TEST_CASE("every model's defaults are within its limits") {
+  for (const ModelInfo& info : Models()) {
+    CAPTURE(info.name);
+    CHECK(info.seq <= info.max_seq);
+    CHECK(info.training.steps > info.training.schedule.warmup);
+    CHECK(info.training.schedule.peak > 0);
+    CHECK(FindModel(info.name)->description == info.description);
+    CHECK(BuildModel(info.name, ModelPurpose::kEvaluate).ok());
+  }
+}
+
+}  // namespace
+}  // namespace stowage
