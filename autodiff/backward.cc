@@ -194,9 +194,9 @@ Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
     const std::optional<Value> gradient = cotangents.Find(id);
     if (!gradient) {
       return Fail(ErrorCode::kInvalidArgument, Quoted(info.name),
-                  " has no way to the loss ", Quoted(loss),
-                  " on which its gradient is not zero everywhere; use it, or "
-                  "leave it out");
+                  " does not reach the loss ", Quoted(loss),
+                  " through ops with a gradient; use it there, or leave it "
+                  "out of those to differentiate by");
     }
     NameGradient(info, *gradient, &g);
     g.Output(GradientName(info.name), *gradient);

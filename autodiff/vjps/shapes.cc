@@ -37,6 +37,7 @@ Value SumTo(Value x, const Shape& shape) {
 }
 
 Value Unreduce(Value reduced, const Axes& axes, const Shape& shape) {
+  if (reduced.rank() == 0) return BroadcastTo(reduced, shape);
   const std::vector<bool> among = IsAmong(axes, shape.rank());
   Shape kept = shape;
   for (int i = 0; i < shape.rank(); ++i) {

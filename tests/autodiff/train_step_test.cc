@@ -1,0 +1,430 @@
+// Training steps: the order of their nodes, their arithmetic over several steps
+// against formulas written out here, and every error.
+
+#include "autodiff/train_step.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "autodiff/backward.h"
+#include "autodiff/optimizer.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "ir/verify.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+namespace {
+
+constexpr DType kF32 = DType::kF32;
+constexpr DType kI32 = DType::kI32;
+using Strings = std::vector<std::string>;
+using Numbers = std::vector<double>;
+
+Graph Build(const char* name,
+            const std::function<void(GraphBuilder&)>& describe) {
+  GraphBuilder g(name);
+  describe(g);
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *graph;
+}
+
+Graph Step(const Graph& forward, const TrainOptions& options) {
+  const Result<Graph> step = BuildTrainStep(forward, "loss", options);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  CHECK(Verify(*step).ok());
+  return *step;
+}
+
+// The nodes after the forward part, each as its op and what it is for.
+Strings Order(const Graph& step) {
+  Strings order;
+  for (NodeId id = 0; id < step.num_nodes(); ++id) {
+    const Node& node = step.node(id);
+    if (node.phase == Phase::kForward) continue;
+    order.push_back(std::string(OpName(node.op)) + " " +
+                    step.value(node.results.front()).name);
+  }
+  return order;
+}
+
+Strings OutputNames(const Graph& graph) {
+  Strings names;
+  for (const GraphOutput& output : graph.outputs()) {
+    names.push_back(output.name);
+  }
+  return names;
+}
+
+Graph Perceptron() {
+  return Build("mlp", [](GraphBuilder& g) {
+    const Value x = g.Input("x", kF32, {32, 64});
+    const Value w1 = g.Param("w1", kF32, {64, 128});
+    const Value b1 = g.Param("b1", kF32, {128});
+    const Value w2 = g.Param("w2", kF32, {128, 10});
+    const Value y = g.Input("y", kI32, {32});
+    const Value z1 = g.Name("z1", Add(MatMul(x, w1), b1));
+    const Value z2 = g.Name("z2", MatMul(g.Name("h1", Relu(z1)), w2));
+    g.Output("loss", g.Name("loss", CrossEntropy(z2, y)));
+  });
+}
+
+TEST_CASE(
+    "an update follows on the last node that its param or gradient needs") {
+  const Graph step = Step(Perceptron(), {.optimizer = Sgd{}});
+  // w2 has its gradient one node before grad:h1, which still reads w2.
+  CHECK(Order(step) == Strings{"fill grad:loss", "cross_entropy_grad grad:z2",
+                               "matmul grad:w2", "matmul grad:h1",
+                               "sgd_update new:w2", "relu_grad grad:z1",
+                               "reduce_sum grad:b1", "sgd_update new:b1",
+                               "matmul grad:w1", "sgd_update new:w1"});
+  CHECK(OutputNames(step) == Strings{"loss"});
+  CHECK(step.Describe(step.value(*step.Find("new:w2")).producer) ==
+        "update of \"w2\"");
+}
+
+TEST_CASE("no gradient outlives its update") {
+  for (const Optimizer& optimizer :
+       {Optimizer(Sgd{}), Optimizer(Momentum{}), Optimizer(AdamW{})}) {
+    const Graph step = Step(Perceptron(), {.optimizer = optimizer});
+    for (const std::string name : {"w1", "b1", "w2"}) {
+      const ValueId gradient = *step.Find("grad:" + name);
+      NodeId last = kNoNode;
+      for (NodeId id = 0; id < step.num_nodes(); ++id) {
+        for (const ValueId input : step.node(id).inputs) {
+          if (input == gradient) last = id;
+        }
+      }
+      CHECK(last == step.value(*step.Find("new:" + name)).producer);
+    }
+  }
+}
+
+TEST_CASE("with clipping, the updates come last, after the norm") {
+  const Graph step = Step(Perceptron(), {.optimizer = Sgd{}, .clip_norm = 1.0});
+  const Strings order = Order(step);
+  REQUIRE(order.size() > 4);
+  CHECK(Strings(order.end() - 4, order.end()) ==
+        Strings{"minimum minimum_1", "sgd_update new:w1", "sgd_update new:b1",
+                "sgd_update new:w2"});
+  CHECK(OutputNames(step) == Strings{"loss", "grad_norm"});
+}
+
+TEST_CASE("a param used twice is updated once, by the sum of its gradients") {
+  // loss = sum (w * w * x): gradient 2 w x
+  const Graph forward = Build("twice", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kF32, {3});
+    g.Output("loss", ReduceSum(Mul(Mul(w, w), g.Input("x", kF32, {3}))));
+  });
+  const Graph step = Step(forward, {.optimizer = Sgd{}});
+  int updates = 0;
+  for (const Node& node : step.nodes()) {
+    updates += node.op == OpKind::kSgdUpdate;
+  }
+  CHECK(updates == 1);
+  const Tensors values = Interpret(
+      step,
+      {{"w", {1, 2, 3}}, {"x", {1, -1, 2}}, {"lr", {0.5}}, {"step", {1}}});
+  CHECK(values.at("new:w") == Numbers{0, 4, -3});
+}
+
+TEST_CASE("only the params asked for are trained, in one graph that verifies") {
+  const Graph step = Step(Perceptron(), {.optimizer = AdamW{}, .wrt = {"b1"}});
+  Strings states;
+  for (const ValueId id : step.Leaves(Role::kState)) {
+    states.push_back(step.value(id).name);
+  }
+  CHECK(states == Strings{"b1.m", "b1.v"});
+  CHECK(!step.Find("new:w1"));
+}
+
+TEST_CASE("a step input that the forward graph has already is shared") {
+  const Graph forward = Build("dropout", [](GraphBuilder& g) {
+    const Value seed = g.Input("seed", DType::kI64, {});
+    const Value step = g.Input("step", DType::kI64, {});
+    const Value w = g.Param("w", kF32, {8});
+    g.Output("loss", ReduceSum(Dropout(w, seed, step, 0.5, 1)));
+  });
+  const Graph step = Step(forward, {.optimizer = AdamW{}});
+  CHECK(step.Leaves(Role::kInput).size() == 3);  // seed, step, lr
+}
+
+TEST_CASE("a constant of the forward graph is not made again in backward") {
+  const Graph forward = Build("constant", [](GraphBuilder& g) {
+    const float numbers[] = {1, 2, 3};
+    const Value c = Constant(g, kF32, {3}, std::as_bytes(std::span(numbers)));
+    g.Output("loss", ReduceSum(Mul(g.Param("w", kF32, {3}), c)));
+  });
+  const Graph backward = *BuildBackward(forward, "loss");
+  CHECK(backward.Leaves(Role::kSaved).empty());
+  const Graph step = Step(forward, {.optimizer = Sgd{}});
+  int constants = 0;
+  for (const Node& node : step.nodes()) {
+    constants += node.op == OpKind::kConstant;
+  }
+  CHECK(constants == 1);
+  const Tensors values =
+      Interpret(step, {{"w", {0, 0, 0}}, {"lr", {1}}, {"step", {1}}});
+  CHECK(values.at("new:w") == Numbers{-1, -2, -3});
+}
+
+TEST_CASE("names of forward values stay; backward values give way") {
+  // Both graphs have a view called permute_1.
+  const Graph forward = Build("clash", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kF32, {2, 3});
+    const Value h = Sin(Transpose(w));
+    g.Output("loss", ReduceSum(Mul(Transpose(h), w)));
+  });
+  const Graph backward = *BuildBackward(forward, "loss");
+  const Result<Graph> linked = LinkBackward(forward, backward, "loss");
+  REQUIRE_MESSAGE(linked.ok(), linked.error().message);
+  CHECK(Verify(*linked).ok());
+  for (const ValueInfo& info : forward.values()) {
+    const auto id = linked->Find(info.name);
+    REQUIRE(id);
+    CHECK(linked->value(*id).type == info.type);
+  }
+  // d/dw sum(sin(w) w) = cos(w) w + sin(w)
+  const Numbers w = {0.5, -1, 2, 0, 1.5, -0.25};
+  const Tensors values = Interpret(*linked, {{"w", w}});
+  for (size_t i = 0; i < w.size(); ++i) {
+    CHECK(values.at("grad:w")[i] ==
+          doctest::Approx(std::cos(w[i]) * w[i] + std::sin(w[i])));
+  }
+}
+
+// --- Arithmetic ---
+// loss = mean over 4 rows of (x w + b - y)^2, w of 2 and b of 1 element.
+
+Graph Regression() {
+  return Build("regression", [](GraphBuilder& g) {
+    const Value x = g.Input("x", kF32, {4, 2});
+    const Value w = g.Param("w", kF32, {2, 1});
+    const Value b = g.Param("b", kF32, {1});
+    const Value y = g.Input("y", kF32, {4, 1});
+    g.Output("loss", MeanSquaredError(Add(MatMul(x, w), b), y));
+  });
+}
+
+constexpr double kX[4][2] = {{1, 2}, {-1, 0.5}, {0.25, -2}, {3, 1}};
+constexpr double kY[4] = {1, -2, 0.5, 4};
+
+// Params p = (w0, w1, b) and what an optimizer keeps for them.
+struct Reference {
+  double p[3] = {0.5, -0.25, 0.125};
+  double first[3] = {};   // velocity, or first moment
+  double second[3] = {};  // second moment
+
+  double Loss() const {
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) sum += Error(i) * Error(i);
+    return sum / 4;
+  }
+  double Error(int i) const {
+    return kX[i][0] * p[0] + kX[i][1] * p[1] + p[2] - kY[i];
+  }
+  double Gradient(int j) const {
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) {
+      sum += 2 * Error(i) * (j < 2 ? kX[i][j] : 1) / 4;
+    }
+    return sum;
+  }
+  double GradientNorm() const {
+    return std::sqrt(Gradient(0) * Gradient(0) + Gradient(1) * Gradient(1) +
+                     Gradient(2) * Gradient(2));
+  }
+};
+
+// Three steps of the graph beside three of `advance`, which gets the gradients
+// (times `clip`, 1 or the clip factor), the learning rate and the step's
+// number.
+void CheckThreeSteps(const TrainOptions& options,
+                     const std::function<void(Reference&, const double*, double,
+                                              int)>& advance) {
+  const Graph step = Step(Regression(), options);
+  Reference reference;
+  Tensors leaves = {{"w", {0.5, -0.25}}, {"b", {0.125}}};
+  for (const double(&row)[2] : kX) {
+    leaves["x"].insert(leaves["x"].end(), {row[0], row[1]});
+  }
+  leaves["y"] = Numbers(kY, kY + 4);
+  for (const ValueId id : step.Leaves(Role::kState)) {
+    const ValueInfo& info = step.value(id);
+    leaves[info.name].resize(
+        static_cast<size_t>(info.type.shape.num_elements()));
+  }
+  for (int t = 1; t <= 3; ++t) {
+    const double lr = 0.1 / t;  // it may change from step to step
+    leaves["lr"] = {lr};
+    leaves["step"] = {static_cast<double>(t)};
+    const Tensors values = Interpret(step, leaves);
+    CHECK(values.at("loss")[0] == doctest::Approx(reference.Loss()));
+    double clip = 1;
+    if (options.clip_norm) {
+      const double norm = reference.GradientNorm();
+      CHECK(values.at("grad_norm")[0] == doctest::Approx(norm));
+      clip = std::min(1.0, *options.clip_norm / (norm + 1e-6));
+    }
+    double gradients[3];
+    for (int j = 0; j < 3; ++j) gradients[j] = clip * reference.Gradient(j);
+    advance(reference, gradients, lr, t);
+    CarryOver(step, values, &leaves);
+    const double actual[3] = {leaves["w"][0], leaves["w"][1], leaves["b"][0]};
+    for (int j = 0; j < 3; ++j) {
+      CHECK(actual[j] == doctest::Approx(reference.p[j]).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("three steps of SGD with decay follow the formula") {
+  CheckThreeSteps({.optimizer = Sgd{.decay = 0.01}},
+                  [](Reference& r, const double* g, double lr, int) {
+                    for (int j = 0; j < 3; ++j)
+                      r.p[j] -= lr * (g[j] + 0.01 * r.p[j]);
+                  });
+}
+
+TEST_CASE("three steps of momentum follow the formula") {
+  CheckThreeSteps({.optimizer = Momentum{.momentum = 0.8, .decay = 0.02}},
+                  [](Reference& r, const double* g, double lr, int) {
+                    for (int j = 0; j < 3; ++j) {
+                      r.first[j] = 0.8 * r.first[j] + g[j] + 0.02 * r.p[j];
+                      r.p[j] -= lr * r.first[j];
+                    }
+                  });
+}
+
+void AdvanceAdamW(Reference& r, const double* g, double lr, int t) {
+  for (int j = 0; j < 3; ++j) {
+    r.first[j] = 0.9 * r.first[j] + (1 - 0.9) * g[j];
+    r.second[j] = 0.999 * r.second[j] + (1 - 0.999) * g[j] * g[j];
+    const double m_hat = r.first[j] / (1 - std::pow(0.9, t));
+    const double v_hat = r.second[j] / (1 - std::pow(0.999, t));
+    r.p[j] -= lr * 0.01 * r.p[j];
+    r.p[j] -= lr * m_hat / (std::sqrt(v_hat) + 1e-8);
+  }
+}
+
+TEST_CASE("three steps of AdamW follow the formula") {
+  CheckThreeSteps({.optimizer = AdamW{}}, AdvanceAdamW);
+}
+
+TEST_CASE(
+    "three clipped steps follow the formula, whether the clip bites or not") {
+  // The first gradient's norm is between 5 and 6.
+  CHECK(Reference().GradientNorm() > 5);
+  CHECK(Reference().GradientNorm() < 6);
+  for (const double max_norm : {0.5, 100.0}) {
+    CheckThreeSteps({.optimizer = AdamW{}, .clip_norm = max_norm},
+                    AdvanceAdamW);
+    CheckThreeSteps({.optimizer = Sgd{}, .clip_norm = max_norm},
+                    [](Reference& r, const double* g, double lr, int) {
+                      for (int j = 0; j < 3; ++j) r.p[j] -= lr * g[j];
+                    });
+  }
+}
+
+// --- Names and mistakes ---
+
+TEST_CASE("optimizers are found by the names they have") {
+  for (const char* name : {"sgd", "momentum", "adamw"}) {
+    const Result<Optimizer> optimizer = ParseOptimizer(name);
+    REQUIRE(optimizer.ok());
+    CHECK(OptimizerName(*optimizer) == name);
+  }
+  CHECK(ParseOptimizer("adam").error().message ==
+        "[optimizer] there is no optimizer \"adam\"; expected sgd, momentum or "
+        "adamw");
+}
+
+TEST_CASE("states are named after their param") {
+  CHECK(StateNames(Sgd{}, "w").empty());
+  CHECK(StateNames(Momentum{}, "w") == Strings{"w.velocity"});
+  CHECK(StateNames(AdamW{}, "fc.w") == Strings{"fc.w.m", "fc.w.v"});
+}
+
+TEST_CASE("constants out of range have their message") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  struct Row {
+    TrainOptions options;
+    const char* message;
+  };
+  const Row rows[] = {
+      {{.optimizer = Sgd{.decay = -0.5}},
+       "[optimizer] decay is -0.5; expected a finite number of at least 0"},
+      {{.optimizer = Sgd{.decay = infinity}},
+       "[optimizer] decay is inf; expected a finite number of at least 0"},
+      {{.optimizer = Momentum{.momentum = 1}},
+       "[optimizer] momentum is 1; expected at least 0 and below 1"},
+      {{.optimizer = AdamW{.beta1 = -0.1}},
+       "[optimizer] beta1 is -0.1; expected at least 0 and below 1"},
+      {{.optimizer = AdamW{.beta2 = nan}},
+       "[optimizer] beta2 is nan; expected at least 0 and below 1"},
+      {{.optimizer = AdamW{.eps = 0}},
+       "[optimizer] eps is 0; expected a finite number above 0"},
+      {{.clip_norm = 0.0},
+       "[optimizer] clip_norm is 0; expected a finite number above 0"},
+      {{.wrt = {"x"}},
+       "[autodiff] cannot train \"x\", whose role is input; expected a param"},
+      {{.wrt = {"v"}},
+       "[autodiff] graph \"regression\" has no param or input \"v\" to "
+       "differentiate by"},
+  };
+  for (const Row& row : rows) {
+    const Result<Graph> step =
+        BuildTrainStep(Regression(), "loss", row.options);
+    CAPTURE(row.message);
+    REQUIRE(!step.ok());
+    CHECK(step.error().message == row.message);
+  }
+}
+
+TEST_CASE(
+    "a forward graph may not use the names of the step's inputs "
+    "otherwise") {
+  const Graph lr = Build("a", [](GraphBuilder& g) {
+    g.Output("loss",
+             ReduceSum(Mul(g.Param("w", kF32, {2}), g.Input("lr", kF32, {2}))));
+  });
+  CHECK(BuildTrainStep(lr, "loss").error().message ==
+        "[autodiff] graph \"a\" has a value \"lr\"; the step needs this name "
+        "for its learning rate");
+  const Graph step = Build("b", [](GraphBuilder& g) {
+    g.Output("loss", ReduceSum(Mul(g.Param("w", kF32, {2}),
+                                   g.Input("step", kF32, {2}))));
+  });
+  CHECK(BuildTrainStep(step, "loss").error().message ==
+        "[autodiff] \"step\" in graph \"b\" is input f32(2); the step needs "
+        "this name for an input i64()");
+}
+
+TEST_CASE("a backward graph links only to the graph it was built from") {
+  const auto build = [](const char* name, int64_t size, const char* hidden) {
+    return Build(name, [&](GraphBuilder& g) {
+      const Value w = g.Param("w", kF32, {size});
+      const Value h = g.Name(hidden, Exp(w));
+      g.Output("loss", ReduceSum(h));
+    });
+  };
+  const Graph backward = *BuildBackward(build("one", 3, "h"), "loss");
+  CHECK(LinkBackward(build("two", 3, "other"), backward, "loss")
+            .error()
+            .message ==
+        "[autodiff] graph \"one.backward\" reads \"h\", which graph \"two\" "
+        "does not have; link a backward graph to the graph that it was built "
+        "from");
+  CHECK(LinkBackward(build("two", 5, "h"), backward, "loss").error().message ==
+        "[autodiff] graph \"one.backward\" reads \"h\" as f32(3), in graph "
+        "\"two\" it is f32(5); link a backward graph to the graph that it was "
+        "built from");
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,789 @@
+#include "tests/support/interpret.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "base/check.h"
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// A tensor: shape and elements in row-major order.
+struct Array {
+  Shape shape;
+  Numbers data;
+
+  explicit Array(const Shape& s = {})
+      : shape(s), data(static_cast<size_t>(s.num_elements()), 0.0) {}
+  double& operator[](int64_t i) { return data.at(static_cast<size_t>(i)); }
+  double operator[](int64_t i) const { return data.at(static_cast<size_t>(i)); }
+  int64_t size() const { return static_cast<int64_t>(data.size()); }
+};
+
+int64_t Position(const Shape& shape, const Dims& index) {
+  int64_t position = 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    position = position * shape[i] + index[i];
+  }
+  return position;
+}
+
+// The coordinates of an element.
+Dims Coordinates(const Shape& shape, int64_t position) {
+  Dims index = Dims::Filled(shape.rank(), 0);
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    index[i] = position % shape[i];
+    position /= shape[i];
+  }
+  return index;
+}
+
+struct Call {
+  const Node& node;
+  std::vector<const Array*> in;
+  std::vector<Array> out;  // shaped, zero
+
+  const Array& input(size_t i) const { return *in.at(i); }
+  int64_t Int(const char* name) const { return node.attrs.Int(name); }
+  double Float(const char* name) const { return node.attrs.Float(name); }
+  const std::vector<int64_t>& Ints(const char* name) const {
+    return node.attrs.Ints(name);
+  }
+};
+
+// --- Elementwise ---
+
+void Map(Call& c, const std::function<double(double)>& f) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0][i] = f(c.input(0)[i]);
+}
+
+void Map2(Call& c, const std::function<double(double, double)>& f) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    c.out[0][i] = f(c.input(0)[i], c.input(1)[i]);
+  }
+}
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+double SiluSlope(double x) { return Sigmoid(x) * (1 + x * (1 - Sigmoid(x))); }
+
+constexpr double kPi = 3.14159265358979323846;
+
+double GeluTanh(double x) {
+  return x / 2 *
+         (1 + std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x)));
+}
+double GeluTanhSlope(double x) {
+  const double t = std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x));
+  const double du = std::sqrt(2 / kPi) * (1 + 3 * 0.044715 * x * x);
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * du;
+}
+
+double NormalCdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
+double GeluErfSlope(double x) {
+  return NormalCdf(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * kPi);
+}
+
+double CastTo(DType dtype, double x) {
+  if (IsFloat(dtype)) return x;
+  return dtype == DType::kBool ? static_cast<double>(x != 0) : std::trunc(x);
+}
+
+void Where(Call& c) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    c.out[0][i] = c.input(0)[i] != 0 ? c.input(1)[i] : c.input(2)[i];
+  }
+}
+
+// Philox4x32-10 (Salmon et al. 2011), written from the paper.
+std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> x, uint32_t key0,
+                               uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = 0xD2511F53ull * x[0];
+    const uint64_t b = 0xCD9E8D57ull * x[2];
+    x = {static_cast<uint32_t>(b >> 32) ^ x[1] ^ key0, static_cast<uint32_t>(b),
+         static_cast<uint32_t>(a >> 32) ^ x[3] ^ key1,
+         static_cast<uint32_t>(a)};
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return x;
+}
+
+void Dropout(Call& c) {
+  const auto seed = static_cast<uint64_t>(c.input(1)[0]);
+  const auto step = static_cast<uint64_t>(c.input(2)[0]);
+  const auto id = static_cast<uint32_t>(c.Int("id"));
+  const double p = c.Float("p");
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const auto quad = static_cast<uint64_t>(i / 4);
+    const std::array<uint32_t, 4> random =
+        Philox({static_cast<uint32_t>(quad), static_cast<uint32_t>(quad >> 32),
+                static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
+               static_cast<uint32_t>(seed),
+               static_cast<uint32_t>(seed >> 32) ^ (id * 0x9E3779B1u));
+    const bool keeps = random[static_cast<size_t>(i % 4)] / 0x1p32 >= p;
+    c.out[0][i] = keeps ? c.input(0)[i] / (1 - p) : 0;
+  }
+}
+
+// --- Creation and movement ---
+
+template <typename T>
+double Decode(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return static_cast<double>(value);
+}
+
+double DecodeHalf(const char* bytes) {
+  uint16_t bits;
+  std::memcpy(&bits, bytes, 2);
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 1023;
+  double value = exponent == 0 ? std::ldexp(fraction, -24)
+                               : std::ldexp(1024 + fraction, exponent - 25);
+  if (exponent == 31) {
+    value = fraction == 0 ? std::numeric_limits<double>::infinity()
+                          : std::numeric_limits<double>::quiet_NaN();
+  }
+  return bits >> 15 ? -value : value;
+}
+
+double DecodeBFloat(const char* bytes) {
+  uint16_t high;
+  std::memcpy(&high, bytes, 2);
+  const uint32_t bits = uint32_t{high} << 16;
+  return Decode<float>(reinterpret_cast<const char*>(&bits));
+}
+
+double DecodeAs(DType dtype, const char* bytes) {
+  switch (dtype) {
+    case DType::kF32:
+      return Decode<float>(bytes);
+    case DType::kF64:
+      return Decode<double>(bytes);
+    case DType::kF16:
+      return DecodeHalf(bytes);
+    case DType::kBF16:
+      return DecodeBFloat(bytes);
+    case DType::kI32:
+      return Decode<int32_t>(bytes);
+    case DType::kI64:
+      return Decode<int64_t>(bytes);
+    case DType::kU8:
+    case DType::kBool:
+      return Decode<uint8_t>(bytes);
+  }
+  STOWAGE_CHECK(false);
+}
+
+void Constant(Call& c) {
+  const DType dtype = c.node.attrs.Type("dtype");
+  const std::string& bytes = c.node.attrs.Data("data");
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    c.out[0][i] = DecodeAs(dtype, bytes.data() + i * SizeOf(dtype));
+  }
+}
+
+// An index operand's element, checked.
+int64_t IndexAt(const Array& indices, int64_t i, int64_t limit) {
+  const auto index = static_cast<int64_t>(indices[i]);
+  STOWAGE_CHECK(index >= 0 && index < limit);
+  return index;
+}
+
+void Gather(Call& c) {
+  const Array& table = c.input(0);
+  const int64_t row = table.size() / table.shape[0];
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    c.out[0][i] =
+        table[IndexAt(c.input(1), i / row, table.shape[0]) * row + i % row];
+  }
+}
+
+void ScatterAdd(Call& c) {
+  c.out[0] = c.input(0);
+  const Array& updates = c.input(2);
+  const int64_t row = c.out[0].size() / c.out[0].shape[0];
+  for (int64_t i = 0; i < updates.size(); ++i) {
+    const int64_t index = IndexAt(c.input(1), i / row, c.out[0].shape[0]);
+    c.out[0][index * row + i % row] += updates[i];
+  }
+}
+
+void Concat(Call& c) {
+  const int axis = static_cast<int>(c.Int("axis"));
+  int64_t start = 0;
+  for (const Array* part : c.in) {
+    for (int64_t i = 0; i < part->size(); ++i) {
+      Dims index = Coordinates(part->shape, i);
+      index[axis] += start;
+      c.out[0][Position(c.out[0].shape, index)] = (*part)[i];
+    }
+    start += part->shape[axis];
+  }
+}
+
+// --- Views ---
+
+// out[r][index] = in[source(index)]
+void View(Call& c, size_t r, const std::function<Dims(const Dims&)>& source) {
+  Array& out = c.out[r];
+  for (int64_t i = 0; i < out.size(); ++i) {
+    out[i] = c.input(
+        0)[Position(c.input(0).shape, source(Coordinates(out.shape, i)))];
+  }
+}
+
+void Permute(Call& c) {
+  const std::vector<int64_t>& order = c.Ints("order");
+  View(c, 0, [&](const Dims& index) {
+    Dims source = index;
+    for (int i = 0; i < index.rank(); ++i) {
+      source[static_cast<int>(order[static_cast<size_t>(i)])] = index[i];
+    }
+    return source;
+  });
+}
+
+void Slice(Call& c) {
+  const int axis = static_cast<int>(c.Int("axis"));
+  View(c, 0, [&](Dims index) {
+    index[axis] = c.Int("start") + index[axis] * c.Int("step");
+    return index;
+  });
+}
+
+void Split(Call& c) {
+  const int axis = static_cast<int>(c.Int("axis"));
+  int64_t start = 0;
+  for (size_t r = 0; r < c.out.size(); ++r) {
+    View(c, r, [&](Dims index) {
+      index[axis] += start;
+      return index;
+    });
+    start += c.out[r].shape[axis];
+  }
+}
+
+void Broadcast(Call& c) {
+  const Shape& from = c.input(0).shape;
+  View(c, 0, [&](const Dims& index) {
+    Dims source = Dims::Filled(from.rank(), 0);
+    const int added = index.rank() - from.rank();
+    for (int i = 0; i < from.rank(); ++i) {
+      if (from[i] != 1) source[i] = index[added + i];
+    }
+    return source;
+  });
+}
+
+// --- Reductions ---
+
+// Folds every element into the element of out[0] that it reduces to.
+void Fold(Call& c, const std::function<double(double, double)>& f) {
+  const Array& x = c.input(0);
+  Shape kept = x.shape;
+  for (const int64_t axis : c.Ints("axes")) kept[static_cast<int>(axis)] = 1;
+  std::vector<bool> seen(c.out[0].data.size(), false);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    Dims index = Coordinates(x.shape, i);
+    for (const int64_t axis : c.Ints("axes")) index[static_cast<int>(axis)] = 0;
+    const int64_t target = Position(kept, index);
+    auto first = seen.begin() + target;
+    c.out[0][target] = *first ? f(c.out[0][target], x[i]) : x[i];
+    *first = true;
+  }
+}
+
+void ReduceMean(Call& c) {
+  Fold(c, std::plus<>());
+  const auto count = static_cast<double>(c.input(0).size() / c.out[0].size());
+  for (double& y : c.out[0].data) y /= count;
+}
+
+// Calls visit(row number, position of the row's first element).
+void ForRows(const Array& x,
+             const std::function<void(int64_t, int64_t)>& visit) {
+  const int64_t n = x.shape.back();
+  for (int64_t row = 0; row < x.size() / n; ++row) visit(row, row * n);
+}
+
+void ArgMax(Call& c) {
+  const Array& x = c.input(0);
+  ForRows(x, [&](int64_t row, int64_t begin) {
+    const auto first = x.data.begin() + begin;
+    c.out[0][row] = static_cast<double>(
+        std::max_element(first, first + x.shape.back()) - first);
+  });
+}
+
+// --- Products and layers ---
+
+void MatMul(Call& c) {
+  const Array& a = c.input(0);
+  const Array& b = c.input(1);
+  Array& y = c.out[0];
+  const bool ta = c.Int("transpose_a") != 0;
+  const bool tb = c.Int("transpose_b") != 0;
+  const int64_t m = y.shape[y.shape.rank() - 2];
+  const int64_t n = y.shape.back();
+  const int64_t k = a.shape[a.shape.rank() - (ta ? 2 : 1)];
+  const bool shares_b = b.shape.rank() == 2;
+  for (int64_t batch = 0; batch < y.size() / (m * n); ++batch) {
+    const int64_t a0 = batch * m * k;
+    const int64_t b0 = shares_b ? 0 : batch * k * n;
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l) {
+          sum += a[a0 + (ta ? l * m + i : i * k + l)] *
+                 b[b0 + (tb ? j * k + l : l * n + j)];
+        }
+        y[(batch * m + i) * n + j] = sum;
+      }
+    }
+  }
+}
+
+double LogSumExp(const Array& x, int64_t begin) {
+  const auto first = x.data.begin() + begin;
+  const double max = *std::max_element(first, first + x.shape.back());
+  double sum = 0;
+  for (int64_t j = 0; j < x.shape.back(); ++j) {
+    sum += std::exp(x[begin + j] - max);
+  }
+  return max + std::log(sum);
+}
+
+void Softmax(Call& c, bool takes_log) {
+  const Array& x = c.input(0);
+  ForRows(x, [&](int64_t, int64_t begin) {
+    const double lse = LogSumExp(x, begin);
+    for (int64_t i = begin; i < begin + x.shape.back(); ++i) {
+      c.out[0][i] = takes_log ? x[i] - lse : std::exp(x[i] - lse);
+    }
+  });
+}
+
+void SoftmaxGrad(Call& c, bool took_log) {
+  const Array& y = c.input(0);
+  const Array& dy = c.input(1);
+  ForRows(y, [&](int64_t, int64_t begin) {
+    double sum = 0;
+    for (int64_t i = begin; i < begin + y.shape.back(); ++i) {
+      sum += took_log ? dy[i] : dy[i] * y[i];
+    }
+    for (int64_t i = begin; i < begin + y.shape.back(); ++i) {
+      c.out[0][i] =
+          took_log ? dy[i] - std::exp(y[i]) * sum : y[i] * (dy[i] - sum);
+    }
+  });
+}
+
+void CrossEntropy(Call& c) {
+  const Array& x = c.input(0);
+  const auto rows = static_cast<double>(x.size() / x.shape.back());
+  ForRows(x, [&](int64_t row, int64_t begin) {
+    c.out[1][row] = LogSumExp(x, begin);
+    const int64_t label = IndexAt(c.input(1), row, x.shape.back());
+    c.out[0][0] += (c.out[1][row] - x[begin + label]) / rows;
+  });
+}
+
+void CrossEntropyGrad(Call& c) {
+  const Array& x = c.input(0);
+  const auto rows = static_cast<double>(x.size() / x.shape.back());
+  ForRows(x, [&](int64_t row, int64_t begin) {
+    const int64_t label = IndexAt(c.input(1), row, x.shape.back());
+    for (int64_t j = 0; j < x.shape.back(); ++j) {
+      const double p = std::exp(x[begin + j] - c.input(2)[row]);
+      c.out[0][begin + j] = c.input(3)[0] * (p - (j == label)) / rows;
+    }
+  });
+}
+
+void LayerNorm(Call& c) {
+  const Array& x = c.input(0);
+  const int64_t n = x.shape.back();
+  const auto count = static_cast<double>(n);
+  ForRows(x, [&](int64_t row, int64_t begin) {
+    double mean = 0;
+    for (int64_t j = 0; j < n; ++j) mean += x[begin + j] / count;
+    double variance = 0;
+    for (int64_t j = 0; j < n; ++j) {
+      variance += (x[begin + j] - mean) * (x[begin + j] - mean) / count;
+    }
+    const double rstd = 1 / std::sqrt(variance + c.Float("eps"));
+    c.out[1][row] = mean;
+    c.out[2][row] = rstd;
+    for (int64_t j = 0; j < n; ++j) {
+      c.out[0][begin + j] =
+          (x[begin + j] - mean) * rstd * c.input(1)[j] + c.input(2)[j];
+    }
+  });
+}
+
+void LayerNormGrad(Call& c) {
+  const Array& x = c.input(0);
+  const Array& gamma = c.input(1);
+  const Array& dy = c.input(4);
+  const int64_t n = x.shape.back();
+  ForRows(x, [&](int64_t row, int64_t begin) {
+    const double rstd = c.input(3)[row];
+    const auto normal = [&](int64_t j) {
+      return (x[begin + j] - c.input(2)[row]) * rstd;
+    };
+    double mean_g = 0;   // of g = dy gamma
+    double mean_gn = 0;  // of g times the normalized x
+    for (int64_t j = 0; j < n; ++j) {
+      const double g = dy[begin + j] * gamma[j];
+      mean_g += g / static_cast<double>(n);
+      mean_gn += g * normal(j) / static_cast<double>(n);
+      c.out[1][j] += dy[begin + j] * normal(j);
+      c.out[2][j] += dy[begin + j];
+    }
+    for (int64_t j = 0; j < n; ++j) {
+      c.out[0][begin + j] =
+          rstd * (dy[begin + j] * gamma[j] - mean_g - normal(j) * mean_gn);
+    }
+  });
+}
+
+// One head of one batch element, over T x T. Positions are of (B, T, H, D).
+class Head {
+ public:
+  Head(const Call& c, int64_t batch, int64_t head)
+      : q_(c.input(0)),
+        k_(c.input(1)),
+        batch_(batch),
+        head_(head),
+        kv_head_(head / (q_.shape[2] / k_.shape[2])),
+        scale_(c.Float("scale")) {}
+
+  int64_t Q(int64_t t, int64_t d) const {
+    return Position(q_.shape, {batch_, t, head_, d});
+  }
+  int64_t KV(int64_t t, int64_t d) const {
+    return Position(k_.shape, {batch_, t, kv_head_, d});
+  }
+  int64_t Row(int64_t t) const {  // of (B, H, T)
+    return (batch_ * q_.shape[2] + head_) * q_.shape[1] + t;
+  }
+  double Score(int64_t t, int64_t s) const {
+    double sum = 0;
+    for (int64_t d = 0; d < q_.shape[3]; ++d) sum += q_[Q(t, d)] * k_[KV(s, d)];
+    return scale_ * sum;
+  }
+  double scale() const { return scale_; }
+
+ private:
+  const Array& q_;
+  const Array& k_;
+  int64_t batch_, head_, kv_head_;
+  double scale_;
+};
+
+// Calls visit(head, t) for every query.
+void ForQueries(const Call& c,
+                const std::function<void(const Head&, int64_t)>& visit) {
+  const Shape& q = c.input(0).shape;
+  for (int64_t b = 0; b < q[0]; ++b) {
+    for (int64_t h = 0; h < q[2]; ++h) {
+      const Head head(c, b, h);
+      for (int64_t t = 0; t < q[1]; ++t) visit(head, t);
+    }
+  }
+}
+
+void CausalAttention(Call& c) {
+  const Array& v = c.input(2);
+  ForQueries(c, [&](const Head& head, int64_t t) {
+    Array scores(Shape{t + 1});
+    for (int64_t s = 0; s <= t; ++s) scores[s] = head.Score(t, s);
+    const double lse = LogSumExp(scores, 0);
+    c.out[1][head.Row(t)] = lse;
+    for (int64_t s = 0; s <= t; ++s) {
+      const double p = std::exp(scores[s] - lse);
+      for (int64_t d = 0; d < v.shape[3]; ++d) {
+        c.out[0][head.Q(t, d)] += p * v[head.KV(s, d)];
+      }
+    }
+  });
+}
+
+void CausalAttentionGrad(Call& c) {
+  const Array &q = c.input(0), &k = c.input(1), &v = c.input(2),
+              &o = c.input(3), &lse = c.input(4), &d_o = c.input(5);
+  ForQueries(c, [&](const Head& head, int64_t t) {
+    double delta = 0;  // o . d_o
+    for (int64_t d = 0; d < q.shape[3]; ++d) {
+      delta += o[head.Q(t, d)] * d_o[head.Q(t, d)];
+    }
+    for (int64_t s = 0; s <= t; ++s) {
+      const double p = std::exp(head.Score(t, s) - lse[head.Row(t)]);
+      double dp = 0;
+      for (int64_t d = 0; d < q.shape[3]; ++d) {
+        dp += d_o[head.Q(t, d)] * v[head.KV(s, d)];
+        c.out[2][head.KV(s, d)] += p * d_o[head.Q(t, d)];
+      }
+      const double ds = p * (dp - delta) * head.scale();
+      for (int64_t d = 0; d < q.shape[3]; ++d) {
+        c.out[0][head.Q(t, d)] += ds * k[head.KV(s, d)];
+        c.out[1][head.KV(s, d)] += ds * q[head.Q(t, d)];
+      }
+    }
+  });
+}
+
+// --- Updates ---
+
+// The clip factor, operand `i`, if there is one.
+double ScaleAt(const Call& c, size_t i) {
+  return c.in.size() > i ? c.input(i)[0] : 1;
+}
+
+void SgdUpdate(Call& c) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double w = c.input(0)[i];
+    const double g = c.input(1)[i] * ScaleAt(c, 3);
+    c.out[0][i] = w - c.input(2)[0] * (g + c.Float("decay") * w);
+  }
+}
+
+void MomentumUpdate(Call& c) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double w = c.input(0)[i];
+    const double g = c.input(2)[i] * ScaleAt(c, 4);
+    c.out[1][i] =
+        c.Float("momentum") * c.input(1)[i] + g + c.Float("decay") * w;
+    c.out[0][i] = w - c.input(3)[0] * c.out[1][i];
+  }
+}
+
+void AdamWUpdate(Call& c) {
+  const double lr = c.input(4)[0];
+  const double step = c.input(5)[0];
+  const double b1 = c.Float("beta1");
+  const double b2 = c.Float("beta2");
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double g = c.input(3)[i] * ScaleAt(c, 6);
+    const double m = b1 * c.input(1)[i] + (1 - b1) * g;
+    const double v = b2 * c.input(2)[i] + (1 - b2) * g * g;
+    const double decayed = c.input(0)[i] * (1 - lr * c.Float("decay"));
+    const double m_hat = m / (1 - std::pow(b1, step));
+    const double v_hat = v / (1 - std::pow(b2, step));
+    c.out[0][i] = decayed - lr * m_hat / (std::sqrt(v_hat) + c.Float("eps"));
+    c.out[1][i] = m;
+    c.out[2][i] = v;
+  }
+}
+
+// A switch without default: the compiler names an op that is missing.
+void Run(Call& c) {
+  switch (c.node.op) {
+    case OpKind::kConstant:
+      return Constant(c);
+    case OpKind::kFill:
+      std::ranges::fill(c.out[0].data, c.Float("value"));
+      return;
+    case OpKind::kCopy:
+    case OpKind::kReshape:
+      c.out[0].data = c.input(0).data;
+      return;
+    case OpKind::kCast:
+      return Map(
+          c, [&](double x) { return CastTo(c.node.attrs.Type("dtype"), x); });
+    case OpKind::kConcat:
+      return Concat(c);
+    case OpKind::kGather:
+      return Gather(c);
+    case OpKind::kScatterAdd:
+      return ScatterAdd(c);
+    case OpKind::kPermute:
+      return Permute(c);
+    case OpKind::kSlice:
+      return Slice(c);
+    case OpKind::kSplit:
+      return Split(c);
+    case OpKind::kBroadcast:
+      return Broadcast(c);
+    case OpKind::kNeg:
+      return Map(c, [](double x) { return -x; });
+    case OpKind::kAbs:
+      return Map(c, [](double x) { return std::abs(x); });
+    case OpKind::kSign:
+      return Map(c, [](double x) { return double((x > 0) - (x < 0)); });
+    case OpKind::kExp:
+      return Map(c, [](double x) { return std::exp(x); });
+    case OpKind::kLog:
+      return Map(c, [](double x) { return std::log(x); });
+    case OpKind::kSqrt:
+      return Map(c, [](double x) { return std::sqrt(x); });
+    case OpKind::kRsqrt:
+      return Map(c, [](double x) { return 1 / std::sqrt(x); });
+    case OpKind::kSquare:
+      return Map(c, [](double x) { return x * x; });
+    case OpKind::kReciprocal:
+      return Map(c, [](double x) { return 1 / x; });
+    case OpKind::kSin:
+      return Map(c, [](double x) { return std::sin(x); });
+    case OpKind::kCos:
+      return Map(c, [](double x) { return std::cos(x); });
+    case OpKind::kRelu:
+      return Map(c, [](double x) { return std::max(x, 0.0); });
+    case OpKind::kSilu:
+      return Map(c, [](double x) { return x * Sigmoid(x); });
+    case OpKind::kSigmoid:
+      return Map(c, Sigmoid);
+    case OpKind::kTanh:
+      return Map(c, [](double x) { return std::tanh(x); });
+    case OpKind::kGeluTanh:
+      return Map(c, GeluTanh);
+    case OpKind::kGeluErf:
+      return Map(c, [](double x) { return x * NormalCdf(x); });
+    case OpKind::kLogicalNot:
+      return Map(c, [](double x) { return double(x == 0); });
+    case OpKind::kAdd:
+      return Map2(c, std::plus<>());
+    case OpKind::kSub:
+      return Map2(c, std::minus<>());
+    case OpKind::kMul:
+      return Map2(c, std::multiplies<>());
+    case OpKind::kDiv:
+      return Map2(c, std::divides<>());
+    case OpKind::kPow:
+      return Map2(c, [](double a, double b) { return std::pow(a, b); });
+    case OpKind::kMaximum:
+      return Map2(c, [](double a, double b) { return std::max(a, b); });
+    case OpKind::kMinimum:
+      return Map2(c, [](double a, double b) { return std::min(a, b); });
+    case OpKind::kEqual:
+      return Map2(c, std::equal_to<>());
+    case OpKind::kNotEqual:
+      return Map2(c, std::not_equal_to<>());
+    case OpKind::kLess:
+      return Map2(c, std::less<>());
+    case OpKind::kLessEqual:
+      return Map2(c, std::less_equal<>());
+    case OpKind::kGreater:
+      return Map2(c, std::greater<>());
+    case OpKind::kGreaterEqual:
+      return Map2(c, std::greater_equal<>());
+    case OpKind::kLogicalAnd:
+      return Map2(c, [](double a, double b) { return double(a && b); });
+    case OpKind::kLogicalOr:
+      return Map2(c, [](double a, double b) { return double(a || b); });
+    case OpKind::kReluGrad:
+      return Map2(c, [](double y, double dy) { return y > 0 ? dy : 0; });
+    case OpKind::kSigmoidGrad:
+      return Map2(c, [](double y, double dy) { return dy * y * (1 - y); });
+    case OpKind::kTanhGrad:
+      return Map2(c, [](double y, double dy) { return dy * (1 - y * y); });
+    case OpKind::kSiluGrad:
+      return Map2(c, [](double x, double dy) { return dy * SiluSlope(x); });
+    case OpKind::kGeluTanhGrad:
+      return Map2(c, [](double x, double dy) { return dy * GeluTanhSlope(x); });
+    case OpKind::kGeluErfGrad:
+      return Map2(c, [](double x, double dy) { return dy * GeluErfSlope(x); });
+    case OpKind::kWhere:
+      return Where(c);
+    case OpKind::kDropout:
+      return Dropout(c);
+    case OpKind::kReduceSum:
+      return Fold(c, std::plus<>());
+    case OpKind::kReduceMean:
+      return ReduceMean(c);
+    case OpKind::kReduceMax:
+      return Fold(c, [](double a, double b) { return std::max(a, b); });
+    case OpKind::kSumSquares:
+      for (const double x : c.input(0).data) c.out[0][0] += x * x;
+      return;
+    case OpKind::kArgMax:
+      return ArgMax(c);
+    case OpKind::kMatMul:
+      return MatMul(c);
+    case OpKind::kSoftmax:
+      return Softmax(c, /*takes_log=*/false);
+    case OpKind::kSoftmaxGrad:
+      return SoftmaxGrad(c, /*took_log=*/false);
+    case OpKind::kLogSoftmax:
+      return Softmax(c, /*takes_log=*/true);
+    case OpKind::kLogSoftmaxGrad:
+      return SoftmaxGrad(c, /*took_log=*/true);
+    case OpKind::kCrossEntropy:
+      return CrossEntropy(c);
+    case OpKind::kCrossEntropyGrad:
+      return CrossEntropyGrad(c);
+    case OpKind::kLayerNorm:
+      return LayerNorm(c);
+    case OpKind::kLayerNormGrad:
+      return LayerNormGrad(c);
+    case OpKind::kCausalAttention:
+      return CausalAttention(c);
+    case OpKind::kCausalAttentionGrad:
+      return CausalAttentionGrad(c);
+    case OpKind::kSgdUpdate:
+      return SgdUpdate(c);
+    case OpKind::kMomentumUpdate:
+      return MomentumUpdate(c);
+    case OpKind::kAdamWUpdate:
+      return AdamWUpdate(c);
+  }
+  STOWAGE_CHECK(false);
+}
+
+}  // namespace
+
+Tensors Interpret(const Graph& graph, const Tensors& leaves) {
+  std::vector<Array> arrays;
+  for (const ValueInfo& info : graph.values()) {
+    arrays.emplace_back(info.type.shape);
+    if (!info.is_leaf()) continue;
+    const auto leaf = leaves.find(info.name);
+    STOWAGE_CHECK(leaf != leaves.end());
+    STOWAGE_CHECK(leaf->second.size() == arrays.back().data.size());
+    arrays.back().data = leaf->second;
+  }
+  for (const Node& node : graph.nodes()) {
+    Call call{node, {}, {}};
+    for (const ValueId id : node.inputs) {
+      call.in.push_back(&arrays[static_cast<size_t>(id)]);
+    }
+    for (const ValueId id : node.results) {
+      call.out.emplace_back(graph.value(id).type.shape);
+    }
+    Run(call);
+    for (size_t r = 0; r < node.results.size(); ++r) {
+      arrays[static_cast<size_t>(node.results[r])].data = call.out[r].data;
+    }
+  }
+  Tensors values;
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    values[graph.value(id).name] = arrays[static_cast<size_t>(id)].data;
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    values[output.name] = arrays[static_cast<size_t>(output.value)].data;
+  }
+  return values;
+}
+
+void CarryOver(const Graph& graph, const Tensors& values, Tensors* leaves) {
+  for (const Node& node : graph.nodes()) {
+    for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
+      const auto i = static_cast<size_t>(r);
+      (*leaves)[graph.value(node.inputs[i]).name] =
+          values.at(graph.value(node.results[i]).name);
+    }
+  }
+}
+
+}  // namespace stowage

@@ -1,0 +1,607 @@
+#include "tests/support/op_cases.h"
+
+#include <cmath>
+#include <random>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+using In = std::span<const Value>;
+using Out = std::vector<Value>;
+using Unary = Value (*)(Value, SourceLoc);
+using Binary = Value (*)(Value, Value, SourceLoc);
+
+constexpr SourceLoc kLoc;
+constexpr auto kInteger = Content::kInteger;
+constexpr auto kSpread = Content::kSpread;
+
+class Table {
+ public:
+  explicit Table(DType real) : real_(real) {}
+
+  LeafSpec Real(const char* name, const Shape& shape, double low = -1,
+                double high = 1, Role role = Role::kInput) const {
+    return {name, real_, shape, Content::kReal, low, high, role};
+  }
+  LeafSpec Spread(const char* name, const Shape& shape) const {
+    return {name, real_, shape, kSpread};
+  }
+  static LeafSpec Index(const char* name, const Shape& shape, double limit,
+                        DType dtype = DType::kI32) {
+    return {name, dtype, shape, kInteger, 0, limit};
+  }
+  static LeafSpec Bool(const char* name, const Shape& shape) {
+    return {name, DType::kBool, shape, kInteger, 0, 2};
+  }
+  static LeafSpec Scalar(const char* name, DType dtype, double value) {
+    return {name, dtype, {}, Content::kReal, value, value};
+  }
+
+  OpCase& Add(OpKind op, const std::string& variant,
+              std::vector<LeafSpec> leaves,
+              std::function<Out(GraphBuilder&, In)> build) {
+    rows_.push_back({.name = StrCat(OpName(op), variant),
+                     .op = op,
+                     .leaves = std::move(leaves),
+                     .build = std::move(build)});
+    return rows_.back();
+  }
+
+  // An elementwise op of x: contiguous, through a view, of a single element.
+  void AddUnary(OpKind op, Unary f, LeafSpec x) {
+    x.shape = {3, 5};
+    Add(op, "", {x}, [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
+    x.shape = {4, 5, 7};
+    Add(op, " of a view", {x}, [f](GraphBuilder&, In in) {
+      return Out{f(Permute(Slice(in[0], 2, 1, 7, 2), {2, 0, 1}), kLoc)};
+    });
+    x.shape = {};
+    Add(op, " of a scalar", {x},
+        [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
+  }
+
+  // An elementwise op of a and b: contiguous, through views, broadcast.
+  void AddBinary(OpKind op, Binary f, LeafSpec a, LeafSpec b,
+                 const std::string& variant = "") {
+    const auto plain = [f](GraphBuilder&, In in) {
+      return Out{f(in[0], in[1], kLoc)};
+    };
+    a.shape = b.shape = {3, 5};
+    Add(op, variant, {a, b}, plain);
+    a.shape = {5, 3};
+    b.shape = {3, 9};
+    Add(op, variant + " of views", {a, b}, [f](GraphBuilder&, In in) {
+      return Out{f(Transpose(in[0]), Slice(in[1], 1, 2, 7), kLoc)};
+    });
+    a.shape = {2, 1, 7};
+    b.shape = {3, 1};
+    Add(op, variant + " with broadcasting", {a, b}, plain);
+  }
+
+  // The gradient of a unary op, read from its input or from its output.
+  void AddUnaryGrad(OpKind op, Binary f, LeafSpec x_or_y) {
+    x_or_y.shape = {5, 3};
+    Add(op, "", {x_or_y, Real("dy", {5, 3})},
+        [f](GraphBuilder&, In in) { return Out{f(in[0], in[1], kLoc)}; });
+    Add(op, " of views", {x_or_y, Real("dy", {3, 1})},
+        [f](GraphBuilder&, In in) {
+          return Out{f(Transpose(in[0]), BroadcastTo(in[1], {3, 5}), kLoc)};
+        });
+  }
+
+  void AddReduction(OpKind op, const LeafSpec& x, const std::string& variant,
+                    const Axes& axes, bool keep) {
+    Add(op, variant, {x}, [op, axes, keep](GraphBuilder&, In in) {
+      if (op == OpKind::kReduceSum) return Out{ReduceSum(in[0], axes, keep)};
+      if (op == OpKind::kReduceMean) return Out{ReduceMean(in[0], axes, keep)};
+      return Out{ReduceMax(in[0], axes, keep)};
+    });
+  }
+
+  void AddMatMul(const std::string& variant, const Shape& a, const Shape& b,
+                 bool transpose_a, bool transpose_b) {
+    Add(OpKind::kMatMul, variant, {Real("a", a), Real("b", b)},
+        [=](GraphBuilder&, In in) {
+          return Out{MatMul(in[0], in[1], transpose_a, transpose_b)};
+        });
+  }
+
+  void AddCreation();
+  void AddMovement();
+  void AddViews();
+  void AddElementwise();
+  void AddReductions();
+  void AddProducts();
+  void AddSoftmaxes();
+  void AddCrossEntropy();
+  void AddLayerNorm();
+  void AddAttention();
+  void AddUpdates();
+
+  std::vector<OpCase> Take() { return std::move(rows_); }
+
+ private:
+  DType real_;
+  std::vector<OpCase> rows_;
+};
+
+void Table::AddCreation() {
+  Add(OpKind::kFill, "", {}, [this_real = real_](GraphBuilder& g, In) {
+    return Out{Fill(g, -2.5, this_real, {3, 5}), Fill(g, 7, DType::kI64, {}),
+               Fill(g, 1, DType::kBool, {4})};
+  });
+  Add(OpKind::kConstant, "", {}, [](GraphBuilder& g, In) {
+    const float reals[] = {1.5f, -2, 3.25f, 0, 1e-3f, -1e6f};
+    const int32_t integers[] = {3, -1, 2000000000};
+    const auto f = std::as_bytes(std::span(reals));
+    const auto i = std::as_bytes(std::span(integers));
+    return Out{Constant(g, DType::kF32, {2, 3}, f),
+               Constant(g, DType::kI32, {3}, i)};
+  });
+}
+
+void Table::AddMovement() {
+  AddUnary(OpKind::kCopy, Copy, Real("x", {}));
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
+                            DType::kI32, DType::kBool}) {
+    if (dtype == real_) continue;
+    OpCase& row =
+        Add(OpKind::kCast, StrCat(" to ", DTypeName(dtype)),
+            {Real("x", {3, 7}, -9, 9)}, [dtype](GraphBuilder&, In in) {
+              return Out{Cast(Transpose(in[0]), dtype)};
+            });
+    if (SizeOf(dtype) == 2) row.tolerance = 1.0 / 128;  // of bf16: 8 bits
+  }
+  Add(OpKind::kCast, " and back", {Real("x", {3, 7})},
+      [](GraphBuilder&, In in) {
+        return Out{Cast(Cast(in[0], DType::kBF16), in[0].dtype())};
+      })
+      .tolerance = 1.0 / 128;
+  Add(OpKind::kCast, " from i32", {Index("x", {5}, 100)},
+      [this_real = real_](GraphBuilder&, In in) {
+        return Out{Cast(in[0], this_real)};
+      });
+  Add(OpKind::kConcat, "", {Real("a", {3, 2}), Real("b", {3, 5})},
+      [](GraphBuilder&, In in) { return Out{Concat(in, 1)}; });
+  Add(OpKind::kConcat, " of views",
+      {Real("a", {2, 1, 4}), Real("b", {4, 3, 2}), Real("c", {2, 2, 4})},
+      [](GraphBuilder&, In in) {
+        const Value parts[] = {BroadcastTo(in[0], {2, 3, 4}),
+                               Permute(in[1], {2, 1, 0}), in[2], in[2]};
+        return Out{Concat(parts, 1)};
+      });
+  Add(OpKind::kGather, "", {Real("table", {7, 3}), Index("indices", {2, 5}, 7)},
+      [](GraphBuilder&, In in) { return Out{Gather(in[0], in[1])}; });
+  Add(OpKind::kGather, " of scalars by i64",
+      {Real("table", {4}), Index("indices", {6}, 4, DType::kI64)},
+      [](GraphBuilder&, In in) { return Out{Gather(in[0], in[1])}; });
+  Add(OpKind::kGather, " from a view",
+      {Real("table", {3, 7}), Index("indices", {4}, 7)},
+      [](GraphBuilder&, In in) {
+        return Out{Gather(Transpose(in[0]), in[1])};
+      });
+  Add(OpKind::kScatterAdd, "",
+      {Real("base", {4, 3}), Index("indices", {2, 5}, 4),
+       Real("updates", {2, 5, 3})},
+      [](GraphBuilder&, In in) {
+        return Out{ScatterAdd(in[0], in[1], in[2])};
+      });
+  Add(OpKind::kScatterAdd, " of views",
+      {Real("base", {3, 4}), Index("indices", {6}, 4, DType::kI64),
+       Real("updates", {1, 3})},
+      [](GraphBuilder&, In in) {
+        return Out{
+            ScatterAdd(Transpose(in[0]), in[1], BroadcastTo(in[2], {6, 3}))};
+      });
+}
+
+void Table::AddViews() {
+  Add(OpKind::kReshape, "", {Real("x", {3, 4})}, [](GraphBuilder&, In in) {
+    return Out{Reshape(in[0], {2, -1, 3})};
+  });
+  Add(OpKind::kReshape, " of a view, by a copy", {Real("x", {3, 4})},
+      [](GraphBuilder&, In in) {
+        return Out{Reshape(Transpose(in[0]), {12})};
+      });
+  Add(OpKind::kPermute, "", {Real("x", {2, 3, 5})}, [](GraphBuilder&, In in) {
+    return Out{Permute(in[0], {1, 2, 0})};
+  });
+  Add(OpKind::kPermute, " of a scalar", {Real("x", {})},
+      [](GraphBuilder&, In in) { return Out{Permute(in[0], {})}; });
+  Add(OpKind::kSlice, "", {Real("x", {5, 7})},
+      [](GraphBuilder&, In in) { return Out{Slice(in[0], 0, 1, 4)}; });
+  Add(OpKind::kSlice, " at the ends", {Real("x", {5, 7})},
+      [](GraphBuilder&, In in) {
+        return Out{Slice(in[0], 1, 0, 2), Slice(in[0], 1, 6, 7),
+                   Slice(in[0], 0, 0, 5)};
+      })
+      .differentiable = 3;
+  Add(OpKind::kSlice, " with steps", {Real("x", {3, 11, 2})},
+      [](GraphBuilder&, In in) {
+        return Out{Slice(in[0], 1, 2, 10, 3), Slice(in[0], 1, 0, 11, 2),
+                   Slice(in[0], 1, 1, 11, 5), Slice(in[0], 0, 1, 3, 7)};
+      })
+      .differentiable = 4;
+  Add(OpKind::kSlice, " of rank 8", {Real("x", {1, 2, 1, 2, 5, 1, 2, 1})},
+      [](GraphBuilder&, In in) { return Out{Slice(in[0], 4, 1, 5, 2)}; });
+  Add(OpKind::kSplit, "", {Real("x", {3, 7})}, [](GraphBuilder&, In in) {
+    return Split(in[0], 1, {2, 4, 1});
+  }).differentiable = 3;
+  Add(OpKind::kSplit, " used in part", {Real("x", {7, 3})},
+      [](GraphBuilder&, In in) {
+        const std::vector<Value> pieces =
+            Split(Transpose(in[0]), 1, {1, 3, 1, 2});
+        return Out{Square(pieces[1]), Exp(pieces[3])};
+      })
+      .differentiable = 2;
+  Add(OpKind::kBroadcast, "", {Real("x", {3, 1, 2})}, [](GraphBuilder&, In in) {
+    return Out{BroadcastTo(in[0], {3, 5, 2})};
+  });
+  Add(OpKind::kBroadcast, " to more dimensions", {Real("x", {3, 1})},
+      [](GraphBuilder&, In in) {
+        return Out{BroadcastTo(in[0], {2, 1, 3, 4}),
+                   BroadcastTo(in[0], {5, 3, 1})};
+      })
+      .differentiable = 2;
+  Add(OpKind::kBroadcast, " of a scalar", {Real("x", {})},
+      [](GraphBuilder&, In in) {
+        return Out{BroadcastTo(in[0], {3, 2})};
+      });
+}
+
+void Table::AddElementwise() {
+  const LeafSpec any = Real("x", {}, -3, 3);
+  const LeafSpec positive = Real("x", {}, 0.25, 3);
+  const LeafSpec kinked = Spread("x", {});
+  AddUnary(OpKind::kNeg, Neg, any);
+  AddUnary(OpKind::kAbs, Abs, kinked);
+  AddUnary(OpKind::kSign, Sign, kinked);
+  AddUnary(OpKind::kExp, Exp, any);
+  AddUnary(OpKind::kLog, Log, positive);
+  AddUnary(OpKind::kSqrt, Sqrt, positive);
+  AddUnary(OpKind::kRsqrt, Rsqrt, positive);
+  AddUnary(OpKind::kSquare, Square, any);
+  AddUnary(OpKind::kReciprocal, Reciprocal, positive);
+  AddUnary(OpKind::kSin, Sin, any);
+  AddUnary(OpKind::kCos, Cos, any);
+  AddUnary(OpKind::kRelu, Relu, kinked);
+  AddUnary(OpKind::kSilu, Silu, any);
+  AddUnary(OpKind::kSigmoid, Sigmoid, any);
+  AddUnary(OpKind::kTanh, Tanh, any);
+  AddUnary(OpKind::kGeluTanh, GeluTanh, any);
+  AddUnary(OpKind::kGeluErf, GeluErf, any);
+  AddUnary(OpKind::kLogicalNot, LogicalNot, Bool("x", {}));
+
+  AddBinary(OpKind::kAdd, stowage::Add, Real("a", {}), Real("b", {}));
+  AddBinary(OpKind::kSub, Sub, Real("a", {}), Real("b", {}));
+  AddBinary(OpKind::kMul, Mul, Real("a", {}), Real("b", {}));
+  AddBinary(OpKind::kDiv, Div, Real("a", {}), Real("b", {}, 0.25, 2));
+  AddBinary(OpKind::kPow, Pow, Real("a", {}, 0.25, 2), Real("b", {}, -2, 3));
+  AddBinary(OpKind::kMaximum, Maximum, Spread("a", {}), Spread("b", {}));
+  AddBinary(OpKind::kMinimum, Minimum, Spread("a", {}), Spread("b", {}));
+  Add(OpKind::kMul, " of a value by itself", {Real("x", {2, 3})},
+      [](GraphBuilder&, In in) { return Out{Mul(in[0], in[0])}; });
+  Add(OpKind::kAdd, " of integers", {Index("a", {5}, 9), Index("b", {5}, 9)},
+      [](GraphBuilder&, In in) { return Out{stowage::Add(in[0], in[1])}; });
+  // Small integers, so that some are equal.
+  const LeafSpec a = Index("a", {}, 3);
+  const LeafSpec b = Index("b", {}, 3);
+  AddBinary(OpKind::kEqual, Equal, a, b);
+  AddBinary(OpKind::kNotEqual, NotEqual, a, b);
+  AddBinary(OpKind::kLess, Less, a, b);
+  AddBinary(OpKind::kLessEqual, LessEqual, a, b);
+  AddBinary(OpKind::kGreater, Greater, a, b);
+  AddBinary(OpKind::kGreaterEqual, GreaterEqual, a, b);
+  AddBinary(OpKind::kLess, Less, Spread("a", {}), Spread("b", {}), " of reals");
+  AddBinary(OpKind::kLogicalAnd, LogicalAnd, Bool("a", {}), Bool("b", {}));
+  AddBinary(OpKind::kLogicalOr, LogicalOr, Bool("a", {}), Bool("b", {}));
+
+  AddUnaryGrad(OpKind::kReluGrad, ReluGrad, Spread("y", {}));
+  AddUnaryGrad(OpKind::kSigmoidGrad, SigmoidGrad, Real("y", {}, 0, 1));
+  AddUnaryGrad(OpKind::kTanhGrad, TanhGrad, Real("y", {}));
+  AddUnaryGrad(OpKind::kSiluGrad, SiluGrad, any);
+  AddUnaryGrad(OpKind::kGeluTanhGrad, GeluTanhGrad, any);
+  AddUnaryGrad(OpKind::kGeluErfGrad, GeluErfGrad, any);
+
+  const auto where = [](GraphBuilder&, In in) {
+    return Out{Where(in[0], in[1], in[2])};
+  };
+  Add(OpKind::kWhere, "",
+      {Bool("condition", {3, 5}), Real("a", {3, 5}), Real("b", {3, 5})}, where);
+  Add(OpKind::kWhere, " with broadcasting",
+      {Bool("condition", {1, 5}), Real("a", {3, 1}), Real("b", {})}, where);
+
+  const auto dropout = [](double p) {
+    return [p](GraphBuilder&, In in) {
+      return Out{Dropout(in[0], in[1], in[2], p, 3)};
+    };
+  };
+  const LeafSpec seed = Index("seed", {}, 1e12, DType::kI64);
+  const LeafSpec step = Index("step", {}, 1e6, DType::kI64);
+  Add(OpKind::kDropout, "", {Real("x", {9, 7}), seed, step}, dropout(0.3));
+  Add(OpKind::kDropout, " that keeps all", {Real("x", {9}), seed, step},
+      dropout(0));
+  Add(OpKind::kDropout, " of a view", {Real("x", {9, 7}), seed, step},
+      [](GraphBuilder&, In in) {
+        return Out{Dropout(Transpose(in[0]), in[1], in[2], 0.5, 0)};
+      });
+}
+
+void Table::AddReductions() {
+  for (const OpKind op :
+       {OpKind::kReduceSum, OpKind::kReduceMean, OpKind::kReduceMax}) {
+    const LeafSpec x = Spread("x", {3, 4, 5});
+    AddReduction(op, x, " over all", {}, false);
+    AddReduction(op, x, " over the last axis", {2}, false);
+    AddReduction(op, x, " over the first axis", {0}, false);
+    AddReduction(op, x, " over the middle, kept", {1}, true);
+    AddReduction(op, x, " over outer axes", {0, 2}, false);
+    AddReduction(op, x, " over all, kept", {}, true);
+    AddReduction(op, Spread("x", {}), " of a scalar", {}, false);
+  }
+  Add(OpKind::kReduceSum, " of a view", {Real("x", {3, 5})},
+      [](GraphBuilder&, In in) {
+        return Out{ReduceSum(Transpose(in[0]), {1})};
+      });
+  Add(OpKind::kSumSquares, "", {Real("x", {3, 7})},
+      [](GraphBuilder&, In in) { return Out{SumSquares(in[0])}; });
+  Add(OpKind::kSumSquares, " of a view", {Real("x", {3, 7})},
+      [](GraphBuilder&, In in) {
+        return Out{SumSquares(Slice(in[0], 1, 1, 6, 2))};
+      });
+  Add(OpKind::kArgMax, "", {Spread("x", {3, 7})},
+      [](GraphBuilder&, In in) { return Out{ArgMax(in[0])}; });
+  Add(OpKind::kArgMax, " among equals", {Index("x", {4, 6}, 2)},
+      [](GraphBuilder&, In in) { return Out{ArgMax(in[0])}; });
+}
+
+void Table::AddProducts() {
+  AddMatMul("", {3, 4}, {4, 5}, false, false);
+  AddMatMul(" with a transposed", {4, 3}, {4, 5}, true, false);
+  AddMatMul(" with b transposed", {3, 4}, {5, 4}, false, true);
+  AddMatMul(" with both transposed", {4, 3}, {5, 4}, true, true);
+  AddMatMul(" of a row and a column", {1, 7}, {7, 1}, false, false);
+  AddMatMul(" larger than a tile", {37, 65}, {65, 33}, false, false);
+  AddMatMul(" of many by one", {2, 3, 4}, {4, 5}, false, false);
+  AddMatMul(" of many by one transposed", {2, 2, 3, 4}, {5, 4}, false, true);
+  AddMatMul(" of many transposed by one", {2, 4, 3}, {4, 5}, true, false);
+  AddMatMul(" of many transposed by one transposed", {2, 4, 3}, {5, 4}, true,
+            true);
+  AddMatMul(" of many by many", {2, 3, 4}, {2, 4, 5}, false, false);
+  AddMatMul(" of many by many, a transposed", {2, 4, 3}, {2, 4, 5}, true,
+            false);
+  AddMatMul(" of many by many, b transposed", {2, 3, 4}, {2, 5, 4}, false,
+            true);
+  AddMatMul(" of many by many, both transposed", {2, 4, 3}, {2, 5, 4}, true,
+            true);
+  AddMatMul(" with broadcasting", {3, 1, 2, 4}, {2, 4, 5}, false, false);
+  AddMatMul(" of one by many", {3, 4}, {2, 4, 5}, false, false);
+  Add(OpKind::kMatMul, " of views", {Real("a", {4, 3}), Real("b", {9, 5})},
+      [](GraphBuilder&, In in) {
+        return Out{MatMul(Transpose(in[0]), Slice(in[1], 0, 3, 7))};
+      });
+  Add(OpKind::kMatMul, " of heads", {Real("x", {2, 5, 3, 4})},
+      [](GraphBuilder&, In in) {
+        const Value heads = Permute(in[0], {0, 2, 1, 3});
+        return Out{MatMul(heads, heads, false, true)};
+      });
+}
+
+void Table::AddSoftmaxes() {
+  AddUnaryGrad(OpKind::kSoftmaxGrad, SoftmaxGrad, Real("y", {}, 0, 1));
+  AddUnaryGrad(OpKind::kLogSoftmaxGrad, LogSoftmaxGrad, Real("y", {}, -3, 0));
+  for (const OpKind op : {OpKind::kSoftmax, OpKind::kLogSoftmax}) {
+    const auto softmax = [op](Value x, int64_t axis) {
+      return op == OpKind::kSoftmax ? Softmax(x, axis) : LogSoftmax(x, axis);
+    };
+    Add(op, "", {Real("x", {3, 5}, -4, 4)},
+        [=](GraphBuilder&, In in) { return Out{softmax(in[0], -1)}; });
+    Add(op, " along another axis", {Real("x", {2, 5, 3}, -4, 4)},
+        [=](GraphBuilder&, In in) { return Out{softmax(in[0], 1)}; });
+    Add(op, " of large numbers", {Real("x", {2, 3}, 1000, 1010)},
+        [=](GraphBuilder&, In in) { return Out{softmax(in[0], -1)}; });
+  }
+}
+
+void Table::AddCrossEntropy() {
+  const auto build = [](GraphBuilder& g, In in) {
+    std::vector<Value> results = g.Emit(OpKind::kCrossEntropy, in, {});
+    results.resize(2);  // loss, log-sum-exp
+    return results;
+  };
+  Add(OpKind::kCrossEntropy, "",
+      {Real("logits", {4, 7}, -3, 3), Index("labels", {4}, 7)}, build);
+  Add(OpKind::kCrossEntropy, " of sequences, by i64",
+      {Real("logits", {2, 3, 5}, -3, 3),
+       Index("labels", {2, 3}, 5, DType::kI64)},
+      build);
+  Add(OpKind::kCrossEntropyGrad, "",
+      {Real("logits", {4, 7}, -3, 3), Index("labels", {4}, 7),
+       Real("dloss", {})},
+      [=](GraphBuilder& g, In in) {
+        const std::vector<Value> forward = build(g, in.first(2));
+        return Out{CrossEntropyGrad(in[0], in[1], forward[1], in[2])};
+      });
+}
+
+void Table::AddLayerNorm() {
+  const auto build = [](GraphBuilder& g, In in) {
+    std::vector<Value> results =
+        g.Emit(OpKind::kLayerNorm, in, {{"eps", 1e-5}});
+    results.resize(3);  // y, mean, rstd
+    return results;
+  };
+  const auto leaves = [this](const Shape& x) {
+    return std::vector{Real("x", x, -2, 3), Real("gamma", {x.back()}, 0.5, 2),
+                       Real("beta", {x.back()})};
+  };
+  Add(OpKind::kLayerNorm, "", leaves({4, 7}), build);
+  Add(OpKind::kLayerNorm, " of sequences", leaves({2, 3, 5}), build);
+  std::vector<LeafSpec> with_dy = leaves({4, 7});
+  with_dy.push_back(Real("dy", {4, 7}));
+  Add(OpKind::kLayerNormGrad, "", with_dy, [=](GraphBuilder& g, In in) {
+    const std::vector<Value> forward = build(g, in.first(3));
+    const LayerNormGrads grads =
+        LayerNormGrad(in[0], in[1], forward[1], forward[2], in[3]);
+    return Out{grads.dx, grads.dgamma, grads.dbeta};
+  });
+}
+
+void Table::AddAttention() {
+  const auto build = [](GraphBuilder& g, In in) {
+    std::vector<Value> results =
+        g.Emit(OpKind::kCausalAttention, in.first(3), {{"scale", 0.6}});
+    results.resize(2);  // o, log-sum-exp
+    return results;
+  };
+  const auto leaves = [this](int64_t heads) {
+    return std::vector{Real("q", {2, 5, 4, 3}), Real("k", {2, 5, heads, 3}),
+                       Real("v", {2, 5, heads, 3})};
+  };
+  Add(OpKind::kCausalAttention, "", leaves(4), build);
+  Add(OpKind::kCausalAttention, " with shared heads", leaves(2), build);
+  Add(OpKind::kCausalAttention, " of a packed qkv", {Real("qkv", {2, 7, 24})},
+      [](GraphBuilder&, In in) {
+        const std::vector<Value> parts = Split(in[0], 2, {8, 8, 8});
+        const Shape heads = {2, 7, 2, 4};
+        return Out{CausalAttention(Reshape(parts[0], heads),
+                                   Reshape(parts[1], heads),
+                                   Reshape(parts[2], heads))};
+      });
+  Add(OpKind::kCausalAttention, " longer than a block",
+      {Real("q", {1, 70, 1, 4}), Real("k", {1, 70, 1, 4}),
+       Real("v", {1, 70, 1, 4})},
+      build);
+  for (const int64_t heads : {4, 1}) {
+    std::vector<LeafSpec> with_d_o = leaves(heads);
+    with_d_o.push_back(Real("d_o", {2, 5, 4, 3}));
+    Add(OpKind::kCausalAttentionGrad, heads == 4 ? "" : " with shared heads",
+        with_d_o, [=](GraphBuilder& g, In in) {
+          const std::vector<Value> forward = build(g, in);
+          const CausalAttentionGrads grads = CausalAttentionGrad(
+              in[0], in[1], in[2], forward[0], forward[1], in[3], 0.6);
+          return Out{grads.dq, grads.dk, grads.dv};
+        });
+  }
+}
+
+void Table::AddUpdates() {
+  const LeafSpec w = Real("w", {3, 5}, -1, 1, Role::kParam);
+  const LeafSpec velocity = Real("velocity", {3, 5}, -1, 1, Role::kState);
+  const LeafSpec m = Real("m", {3, 5}, -1, 1, Role::kState);
+  const LeafSpec v = Real("v", {3, 5}, 0.1, 1, Role::kState);
+  const LeafSpec g = Real("g", {3, 5});
+  const LeafSpec lr = Scalar("lr", DType::kF32, 0.125);
+  const LeafSpec scale = Scalar("scale", DType::kF32, 0.75);
+  const LeafSpec step = Index("step", {}, 5, DType::kI64);
+  Add(OpKind::kSgdUpdate, "", {w, g, lr}, [](GraphBuilder&, In in) {
+    return Out{SgdUpdate(in[0], in[1], in[2], Value(), 0.1)};
+  });
+  Add(OpKind::kSgdUpdate, " with a scale", {w, g, lr, scale},
+      [](GraphBuilder&, In in) {
+        return Out{SgdUpdate(in[0], in[1], in[2], in[3], 0)};
+      });
+  for (const bool scaled : {false, true}) {
+    std::vector<LeafSpec> leaves = {w, velocity, g, lr, scale};
+    if (!scaled) leaves.pop_back();
+    Add(OpKind::kMomentumUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const MomentumResults results = MomentumUpdate(
+              in[0], in[1], in[2], in[3], scaled ? in[4] : Value(), 0.9, 0.1);
+          return Out{results.w, results.velocity};
+        });
+    leaves = {w, m, v, g, lr, step, scale};
+    leaves[5].low = 1;  // steps count from 1
+    if (!scaled) leaves.pop_back();
+    Add(OpKind::kAdamWUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const AdamWResults results =
+              AdamWUpdate(in[0], in[1], in[2], in[3], in[4], in[5],
+                          scaled ? in[6] : Value(), 0.9, 0.99, 1e-8, 0.1);
+          return Out{results.w, results.m, results.v};
+        });
+  }
+}
+
+Value DeclareLeaf(GraphBuilder& g, const LeafSpec& leaf) {
+  switch (leaf.role) {
+    case Role::kParam:
+      return g.Param(leaf.name, leaf.dtype, leaf.shape);
+    case Role::kState:
+      return g.State(leaf.name, leaf.dtype, leaf.shape);
+    default:
+      return g.Input(leaf.name, leaf.dtype, leaf.shape);
+  }
+}
+
+// Uniform in [0, 1); the same on every platform.
+double Uniform(std::mt19937_64& random) {
+  return static_cast<double>(random() >> 11) * 0x1p-53;
+}
+
+}  // namespace
+
+std::vector<OpCase> OpCases(DType real) {
+  Table table(real);
+  table.AddCreation();
+  table.AddMovement();
+  table.AddViews();
+  table.AddElementwise();
+  table.AddReductions();
+  table.AddProducts();
+  table.AddSoftmaxes();
+  table.AddCrossEntropy();
+  table.AddLayerNorm();
+  table.AddAttention();
+  table.AddUpdates();
+  return table.Take();
+}
+
+Graph BuildCase(const OpCase& c) {
+  GraphBuilder g(c.name);
+  std::vector<Value> leaves;
+  for (const LeafSpec& leaf : c.leaves) leaves.push_back(DeclareLeaf(g, leaf));
+  const std::vector<Value> results = c.build(g, leaves);
+  for (size_t i = 0; i < results.size(); ++i) {
+    g.Output(StrCat("y", i), results[i]);
+  }
+  Result<Graph> graph = g.Finish();
+  STOWAGE_CHECK(graph.ok());
+  return *std::move(graph);
+}
+
+Tensors CaseLeaves(const OpCase& c, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Odd multiples of the kink distance, in random order, taken one by one.
+  int64_t count = 0;
+  for (const LeafSpec& leaf : c.leaves) {
+    if (leaf.content == kSpread) count += leaf.shape.num_elements();
+  }
+  std::vector<double> spread;
+  for (int64_t i = 0; i < count; ++i) {
+    spread.push_back((2 * (i - count / 2) + 1) * kKinkDistance);
+    std::swap(spread.back(), spread[random() % spread.size()]);
+  }
+  Tensors leaves;
+  for (const LeafSpec& leaf : c.leaves) {
+    std::vector<double>& data = leaves[leaf.name];
+    for (int64_t i = 0; i < leaf.shape.num_elements(); ++i) {
+      double x = leaf.low + (leaf.high - leaf.low) * Uniform(random);
+      if (leaf.content == kInteger) x = std::floor(x);
+      if (leaf.content == Content::kReal) x = static_cast<float>(x);
+      if (leaf.content == kSpread) {
+        x = spread.back();
+        spread.pop_back();
+      }
+      data.push_back(x);
+    }
+  }
+  return leaves;
+}
+
+}  // namespace stowage

@@ -1,0 +1,78 @@
+#ifndef STOWAGE_TESTS_SUPPORT_OP_CASES_H_
+#define STOWAGE_TESTS_SUPPORT_OP_CASES_H_
+
+// The op test table: small graphs, at least one for every op of ir/ops.def,
+// with odd shapes, and with views and broadcasts as operands. Gradient checks
+// and kernel comparisons run over all of its rows, so a new op gets its tests
+// by a row here.
+//
+//   for (const OpCase& c : OpCases(DType::kF32)) {
+//     const Graph graph = BuildCase(c);
+//     Tensors expected = Interpret(graph, CaseLeaves(c));
+//   }
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/op_kind.h"
+#include "ir/shape.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+
+/// What a leaf of a case holds.
+enum class Content {
+  kReal,     // uniform in [low, high)
+  kInteger,  // uniform integers in [low, high); also for bool
+  /// Odd multiples of kKinkDistance, each at most once in the case: no two
+  /// elements are closer than twice that, and none is closer to 0 than that.
+  /// For ops with kinks, where elements meet or cross 0.
+  kSpread,
+};
+inline constexpr double kKinkDistance = 1.0 / 64;
+
+struct LeafSpec {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  Content content = Content::kReal;
+  double low = -1;
+  double high = 1;
+  Role role = Role::kInput;
+};
+
+struct OpCase {
+  std::string name;  // unique; begins with the op's
+  OpKind op;
+  std::vector<LeafSpec> leaves;
+  /// Builds the op on the leaves, which are given in order; returns all results
+  /// to look at.
+  std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>
+      build;
+  /// How many of the results, from the first, have gradients: the others are
+  /// statistics (a log-sum-exp, a mean).
+  int differentiable = 1;
+  /// Largest error of a kernel that computes in f32, relative to the largest
+  /// element of the result or 1.
+  double tolerance = 1e-5;
+};
+
+/// All rows, with f32 or f64 as the type of real operands.
+std::vector<OpCase> OpCases(DType real);
+
+/// The case's graph, of the case's name; its outputs are "y0", "y1", ...
+Graph BuildCase(const OpCase& c);
+
+/// The case's leaves, filled; the same for the same seed. Reals are f32
+/// numbers.
+Tensors CaseLeaves(const OpCase& c, uint64_t seed = 1);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_SUPPORT_OP_CASES_H_
