@@ -3,9 +3,9 @@
 
 // The default backend: Eigen kernels on a small pool of threads.
 //
-// Work is split by shape, never by thread count, so results are bit-identical for
-// any number of threads. A step allocates nothing: kernels take their scratch from
-// the plan.
+// Work is split by shape, never by thread count, so results are bit-identical
+// for any number of threads. A step allocates nothing: kernels take their
+// scratch from the plan.
 //
 //   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 

@@ -1,0 +1,47 @@
+#include "cpu/kernel.h"
+
+#include "base/strings.h"
+#include "ir/layout.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr const CpuKernel* kKernels[] = {
+#define STOWAGE_OP(kind, name) &kernels::kind,
+#include "ir/ops.def"
+#undef STOWAGE_OP
+};
+
+bool ComputesInFloat(const OpArgs& args) {
+  if (args.count() == 0) return true;
+  const DType dtype = args.type(0).dtype;
+  return dtype == DType::kF32 || dtype == DType::kF64;
+}
+
+}  // namespace
+
+const CpuKernel& GetKernel(OpKind op) {
+  return *kKernels[static_cast<size_t>(op)];
+}
+
+Status Supports(const Graph& graph, const Node& node) {
+  const CpuKernel& kernel = GetKernel(node.op);
+  if (kernel.run == nullptr) return {};
+  OpArgsStorage storage;
+  const OpArgs args = MakeOpArgs(graph, node, &storage);
+  const auto supports =
+      kernel.supports == nullptr ? ComputesInFloat : kernel.supports;
+  if (supports(args)) return {};
+  std::string types;
+  for (int i = 0; i < args.count(); ++i) {
+    types += StrCat(i == 0 ? "" : ", ", args.Describe(i));
+  }
+  const std::string result =
+      node.results.empty() ? "" : graph.value(node.results[0]).name;
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[cpu] ", OpName(node.op), " of ", Quoted(result),
+                      " is not computed in this element type: ", types,
+                      "; cast to f32 or f64 first")};
+}
+
+}  // namespace stowage::cpu

@@ -1,0 +1,64 @@
+#ifndef STOWAGE_CPU_KERNEL_H_
+#define STOWAGE_CPU_KERNEL_H_
+
+// The table of CPU kernels: one entry an op, defined in cpu/kernels/ under the
+// name declared below. An op without an entry is a link error; views have an
+// entry whose `run` is null, for they do no work.
+//
+// A kernel is a pure function of its launch and runs on the caller's pool; its
+// results are the same, bit for bit, whatever the number of threads and
+// wherever its operands lie. All it needs beside its operands is the workspace
+// it asks for here.
+//
+//   const CpuKernel& kernel = GetKernel(node.op);
+//   StepCode code = kernel.run(launch, pool);
+
+#include <span>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "cpu/thread_pool.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+#include "runtime/kernel.h"
+
+namespace stowage::cpu {
+
+struct CpuKernel {
+  /// Runs one launch. Null for views.
+  using RunFn = StepCode (*)(const Launch&, ThreadPool&) noexcept;
+  RunFn run = nullptr;
+
+  /// Bytes of workspace, aligned to kWorkspaceAlignment, for a pool of
+  /// `threads`. Null: none.
+  using WorkspaceFn = Bytes (*)(const OpArgs&,
+                                std::span<const TensorType> results,
+                                int threads);
+  WorkspaceFn workspace = nullptr;
+
+  /// Whether `run` takes operands of these types; asked before a launch is
+  /// made. Null: operand 0 of f32 or f64.
+  using SupportsFn = bool (*)(const OpArgs&);
+  SupportsFn supports = nullptr;
+};
+
+/// Where workspaces must start: a cache line.
+inline constexpr Bytes kWorkspaceAlignment = 64;
+
+/// The kernel of an op.
+const CpuKernel& GetKernel(OpKind op);
+
+/// Whether the CPU can run `node`. Error kUnsupported names the op, the node
+/// and the element type.
+Status Supports(const Graph& graph, const Node& node);
+
+namespace kernels {
+#define STOWAGE_OP(kind, name) extern const CpuKernel kind;
+#include "ir/ops.def"
+#undef STOWAGE_OP
+}  // namespace kernels
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_KERNEL_H_

@@ -1,0 +1,38 @@
+#ifndef STOWAGE_CPU_KERNELS_CHUNKS_H_
+#define STOWAGE_CPU_KERNELS_CHUNKS_H_
+
+// Cutting work into chunks by shapes alone, so that results are the same for
+// any number of threads.
+//
+//   ParallelRanges(pool, rows, RowsPerChunk(columns),
+//                  [&](int64_t begin, int64_t end) { ... });
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/thread_pool.h"
+
+namespace stowage::cpu {
+
+/// Elements of a chunk of elementwise work: a few microseconds of it, several
+/// times what handing a chunk to a thread costs.
+inline constexpr int64_t kChunkElements = 16384;
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// How many rows of `columns` elements make a chunk.
+constexpr int64_t RowsPerChunk(int64_t columns) {
+  return std::max<int64_t>(1, kChunkElements / std::max<int64_t>(1, columns));
+}
+
+/// f(begin, end) over [0, size) in pieces of `piece`, the last one shorter.
+template <typename F>
+void ParallelRanges(ThreadPool& pool, int64_t size, int64_t piece, F&& f) {
+  pool.ParallelFor(CeilDiv(size, piece), [&](int64_t chunk, int) {
+    f(chunk * piece, std::min(size, (chunk + 1) * piece));
+  });
+}
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_KERNELS_CHUNKS_H_

@@ -1,0 +1,81 @@
+// dropout: the mask is computed where it is used (math/philox.h), never stored.
+
+#include "cpu/kernel.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/elementwise.h"
+#include "math/philox.h"
+
+namespace stowage::cpu {
+namespace {
+
+// Counters worked on side by side, so that the compiler can put them in lanes.
+constexpr int kQuads = 16;
+constexpr int kBlock = 4 * kQuads;  // elements
+
+// The random words of elements 4 * quad to 4 * quad + kBlock - 1.
+void RandomWords(const math::PhiloxKey& key, int64_t step, int64_t quad,
+                 uint32_t* words) {
+  uint32_t x[4][kQuads];
+  for (int lane = 0; lane < kQuads; ++lane) {
+    const math::Philox4 counter = math::DropoutCounter(step, quad + lane);
+    for (int i = 0; i < 4; ++i) x[i][lane] = counter.word[i];
+  }
+  uint32_t key0 = key.word[0];
+  uint32_t key1 = key.word[1];
+  for (int round = 0; round < math::kPhiloxRounds; ++round) {
+    for (int lane = 0; lane < kQuads; ++lane) {
+      const uint64_t product0 = uint64_t{math::kPhiloxMultiplier0} * x[0][lane];
+      const uint64_t product1 = uint64_t{math::kPhiloxMultiplier1} * x[2][lane];
+      x[0][lane] = static_cast<uint32_t>(product1 >> 32) ^ x[1][lane] ^ key0;
+      x[1][lane] = static_cast<uint32_t>(product1);
+      x[2][lane] = static_cast<uint32_t>(product0 >> 32) ^ x[3][lane] ^ key1;
+      x[3][lane] = static_cast<uint32_t>(product0);
+    }
+    key0 += math::kPhiloxWeyl0;
+    key1 += math::kPhiloxWeyl1;
+  }
+  for (int lane = 0; lane < kQuads; ++lane) {
+    for (int i = 0; i < 4; ++i) words[4 * lane + i] = x[i][lane];
+  }
+}
+
+StepCode RunDropout(const Launch& launch, ThreadPool& pool) noexcept {
+  const double p = launch.attrs->Float("p");
+  const math::PhiloxKey key = math::DropoutKey(
+      *launch.inputs[1].as<const int64_t>(), launch.attrs->Int("id"));
+  const int64_t step = *launch.inputs[2].as<const int64_t>();
+  const uint64_t threshold = math::DropoutThreshold(p);
+  // Seed and step are not walked over.
+  Launch elementwise = launch;
+  elementwise.inputs = launch.inputs.first(1);
+  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T scale = static_cast<T>(1 / (1 - p));
+    Elementwise<T, T>(
+        elementwise, pool, [&](int64_t n, int64_t index, T* y, const T* x) {
+          uint32_t words[kBlock];
+          int64_t i = 0;
+          while (i < n) {
+            const int64_t quad = (index + i) / 4;
+            RandomWords(key, step, quad, words);
+            const int64_t skipped = (index + i) - 4 * quad;
+            const int64_t count = std::min(n - i, kBlock - skipped);
+            for (int64_t j = 0; j < count; ++j) {
+              y[i + j] =
+                  words[skipped + j] >= threshold ? x[i + j] * scale : T(0);
+            }
+            i += count;
+          }
+        });
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel Dropout = {.run = RunDropout};
+
+}  // namespace kernels
+}  // namespace stowage::cpu

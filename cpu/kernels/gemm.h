@@ -1,0 +1,195 @@
+#ifndef STOWAGE_CPU_KERNELS_GEMM_H_
+#define STOWAGE_CPU_KERNELS_GEMM_H_
+
+// The inner loops of every matrix product: a block of up to kBlockRows rows by
+// one strip of up to 3 registers of columns, held in registers while k runs.
+//
+// Eigen's own product is not used. It wants its packing blocks from the heap
+// (or, with its internals bent, from us), and on AVX-512 it reached 150 to 180
+// Gflop/s a core on the shapes of a small transformer where these loops reach
+// 210 to 245: rows of a need no packing, for they are read one number at a time
+// by broadcast, and strips of three registers need half the loads.
+//
+// Every element of c is one chain of multiply-adds with k rising (cut into
+// blocks of k by the caller, which continue the chain from c), whatever the
+// strip or block it falls in. So how a product is tiled, and how tiles are
+// dealt to threads, never shows in the result.
+//
+//   MultiplyStrip<T>(m, n, k, a, b, c, /*accumulate=*/false);
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/kernels/vec.h"
+
+namespace stowage::cpu {
+
+/// An operand read by single numbers: element (i, j) is at
+/// data[i * row + j * column].
+template <typename T>
+struct Strided {
+  const T* data;
+  int64_t row;
+  int64_t column;
+
+  Strided At(int64_t i, int64_t j) const {
+    return {data + i * row + j * column, row, column};
+  }
+};
+
+/// An operand whose rows are contiguous, `row` apart. `padded` says that whole
+/// registers may be read past the end of a row.
+template <typename T>
+struct Rows {
+  T* data;
+  int64_t row;
+  bool padded = false;
+
+  Rows At(int64_t i, int64_t j) const {
+    return {data + i * row + j, row, padded};
+  }
+};
+
+/// Columns of a strip, at most: three registers.
+template <typename T>
+inline constexpr int64_t kStripColumns = 3 * Vec<T>::kLanes;
+
+namespace internal {
+
+// 8 x 3 sums, 3 registers of b and one of a fill 32 registers; 4 x 3 fill 16.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int kBlockRows = 8;
+#else
+inline constexpr int kBlockRows = 4;
+#endif
+
+enum class Tail {
+  kNone,    // the strip is whole registers
+  kPadded,  // its last register is partly used, b may be read past it
+  kExact,   // its last register is partly used
+};
+
+template <typename T, int kM, int kVecs, Tail kTail>
+void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
+                   Rows<T> c, bool accumulate) {
+  using V = Vec<T>;
+  constexpr int kLast = kVecs - 1;
+  const int64_t last_count = n - kLast * V::kLanes;
+  V sum[kM][kVecs];
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < kVecs; ++j) {
+      const T* from = c.data + i * c.row + j * V::kLanes;
+      if (!accumulate) {
+        sum[i][j] = V::Zero();
+      } else if (j == kLast && kTail != Tail::kNone) {
+        sum[i][j] = V::LoadFirst(from, last_count, T(0));
+      } else {
+        sum[i][j] = V::Load(from);
+      }
+    }
+  }
+  const T* b_row = b.data;
+  const T* a_column = a.data;
+  for (int64_t p = 0; p < k; ++p) {
+    V b_vec[kVecs];
+    for (int j = 0; j < kVecs; ++j) {
+      const T* from = b_row + j * V::kLanes;
+      if (j == kLast && kTail == Tail::kExact) {
+        b_vec[j] = V::LoadFirst(from, last_count, T(0));
+      } else {
+        b_vec[j] = V::Load(from);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kM; ++i) {
+      const V a_all = V::All(a_column[i * a.row]);
+#pragma GCC unroll 3
+      for (int j = 0; j < kVecs; ++j) {
+        sum[i][j] = MulAdd(a_all, b_vec[j], sum[i][j]);
+      }
+    }
+    b_row += b.row;
+    a_column += a.column;
+  }
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < kVecs; ++j) {
+      T* to = c.data + i * c.row + j * V::kLanes;
+      if (j == kLast && kTail != Tail::kNone) {
+        sum[i][j].StoreFirst(to, last_count);
+      } else {
+        sum[i][j].Store(to);
+      }
+    }
+  }
+}
+
+// The rows left over, by ever smaller blocks.
+template <typename T, int kM, int kVecs, Tail kTail>
+void MultiplyRows(int64_t m, int64_t n, int64_t k, Strided<T> a,
+                  Rows<const T> b, Rows<T> c, bool accumulate) {
+  int64_t i = 0;
+  for (; i + kM <= m; i += kM) {
+    MultiplyBlock<T, kM, kVecs, kTail>(n, k, a.At(i, 0), b, c.At(i, 0),
+                                       accumulate);
+  }
+  if constexpr (kM > 1) {
+    if (i < m) {
+      MultiplyRows<T, kM / 2, kVecs, kTail>(m - i, n, k, a.At(i, 0), b,
+                                            c.At(i, 0), accumulate);
+    }
+  }
+}
+
+template <typename T, int kVecs>
+void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
+                  Rows<const T> b, Rows<T> c, bool accumulate) {
+  if (n == kVecs * Vec<T>::kLanes) {
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kNone>(m, n, k, a, b, c,
+                                                    accumulate);
+  } else if (b.padded) {
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kPadded>(m, n, k, a, b, c,
+                                                      accumulate);
+  } else {
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kExact>(m, n, k, a, b, c,
+                                                     accumulate);
+  }
+}
+
+}  // namespace internal
+
+/// c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; 1 <= n <=
+/// kStripColumns, m >= 1.
+template <typename T>
+void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
+                   Rows<const T> b, Rows<T> c, bool accumulate) {
+  constexpr int64_t kLanes = Vec<T>::kLanes;
+  if (n > 2 * kLanes) {
+    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, accumulate);
+  } else if (n > kLanes) {
+    internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, accumulate);
+  } else {
+    internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, accumulate);
+  }
+}
+
+/// The same for any n, strip by strip.
+template <typename T>
+void Multiply(int64_t m, int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
+              Rows<T> c, bool accumulate) {
+  for (int64_t j = 0; j < n; j += kStripColumns<T>) {
+    MultiplyStrip<T>(m, std::min(kStripColumns<T>, n - j), k, a, b.At(0, j),
+                     c.At(0, j), accumulate);
+  }
+}
+
+/// Copies b (k, n) to rows of `row` elements, a multiple of the register's
+/// lanes and >= n, with zeros after the n-th.
+template <typename T>
+void Pack(int64_t k, int64_t n, Strided<T> b, T* packed, int64_t row);
+
+extern template void Pack(int64_t, int64_t, Strided<float>, float*, int64_t);
+extern template void Pack(int64_t, int64_t, Strided<double>, double*, int64_t);
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_KERNELS_GEMM_H_

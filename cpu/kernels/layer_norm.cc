@@ -1,0 +1,159 @@
+// layer_norm and its gradient, along the last axis.
+//
+// dgamma and dbeta are sums over rows, in two stages: one partial sum for each
+// of a number of row chunks that the shape alone decides, then the partial sums
+// in order.
+
+#include <cmath>
+
+#include "cpu/kernel.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/rows.h"
+#include "cpu/kernels/vec.h"
+
+namespace stowage::cpu {
+namespace {
+
+template <typename T>
+void RunForward(const Launch& launch, ThreadPool& pool) {
+  const TensorView& x = launch.inputs[0];
+  const int64_t n = x.shape().back();
+  const T* gamma = launch.inputs[1].as<const T>();
+  const T* beta = launch.inputs[2].as<const T>();
+  T* means = launch.outputs[1].as<T>();
+  T* rstds = launch.outputs[2].as<T>();
+  const T eps = static_cast<T>(launch.attrs->Float("eps"));
+  const T inverse_n = T(1) / static_cast<T>(n);
+  ParallelRanges(
+      pool, x.size() / n, RowsPerChunk(n), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const T* from = x.as<const T>() + row * n;
+          T* to = launch.outputs[0].as<T>() + row * n;
+          const T mean =
+              RowSum<T>(n, [&](auto at) { return at.Load(from); }) * inverse_n;
+          const Vec<T> shift = Vec<T>::All(mean);
+          const T variance = RowSum<T>(n,
+                                       [&](auto at) {
+                                         const Vec<T> centred =
+                                             at.Load(from, mean) - shift;
+                                         return centred * centred;
+                                       }) *
+                             inverse_n;
+          const T rstd = 1 / std::sqrt(variance + eps);
+          const Vec<T> factor = Vec<T>::All(rstd);
+          ForEachVec<T>(n, [&](auto at) {
+            const Vec<T> normal = (at.Load(from) - shift) * factor;
+            at.Store(to, MulAdd(normal, at.Load(gamma), at.Load(beta)));
+          });
+          means[row] = mean;
+          rstds[row] = rstd;
+        }
+      });
+}
+
+// Rows of one partial sum of dgamma and dbeta, and how many such sums: at most
+// 32, so that they stay small beside the operands.
+struct GradChunks {
+  explicit GradChunks(const Shape& x)
+      : columns(x.back()),
+        rows(x.num_elements() / columns),
+        piece(std::max(RowsPerChunk(columns), CeilDiv(rows, 32))),
+        count(CeilDiv(rows, piece)) {}
+  int64_t columns;
+  int64_t rows;
+  int64_t piece;
+  int64_t count;
+};
+
+// With h = (x - mean) rstd and g = dy gamma:
+//   dx = rstd (g - mean(g) - h mean(g h)),  dgamma = sum(dy h), dbeta = sum(dy)
+template <typename T>
+void GradRows(const Launch& launch, int64_t n, int64_t begin, int64_t end,
+              T* dgamma, T* dbeta) {
+  const T* x = launch.inputs[0].as<const T>();
+  const T* gamma = launch.inputs[1].as<const T>();
+  const T* means = launch.inputs[2].as<const T>();
+  const T* rstds = launch.inputs[3].as<const T>();
+  const T* dy = launch.inputs[4].as<const T>();
+  T* dx = launch.outputs[0].as<T>();
+  const T inverse_n = T(1) / static_cast<T>(n);
+  std::fill(dgamma, dgamma + n, T(0));
+  std::fill(dbeta, dbeta + n, T(0));
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x_row = x + row * n;
+    const T* dy_row = dy + row * n;
+    T* dx_row = dx + row * n;
+    const Vec<T> mean = Vec<T>::All(means[row]);
+    const Vec<T> rstd = Vec<T>::All(rstds[row]);
+    Vec<T> sum_gh = Vec<T>::Zero();
+    const T sum_g = RowSum<T>(n, [&](auto at) {
+      const Vec<T> h = (at.Load(x_row) - mean) * rstd;
+      const Vec<T> d = at.Load(dy_row);
+      at.Store(dgamma, MulAdd(d, h, at.Load(dgamma)));
+      at.Store(dbeta, at.Load(dbeta) + d);
+      const Vec<T> g = d * at.Load(gamma);  // 0 outside the row, as d is
+      sum_gh = MulAdd(g, h, sum_gh);
+      return g;
+    });
+    const Vec<T> mean_g = Vec<T>::All(sum_g * inverse_n);
+    const Vec<T> mean_gh = Vec<T>::All(SumLanes(sum_gh) * inverse_n);
+    ForEachVec<T>(n, [&](auto at) {
+      const Vec<T> h = (at.Load(x_row) - mean) * rstd;
+      const Vec<T> g = at.Load(dy_row) * at.Load(gamma);
+      at.Store(dx_row, rstd * (g - mean_g - h * mean_gh));
+    });
+  }
+}
+
+template <typename T>
+void RunGrad(const Launch& launch, ThreadPool& pool) {
+  const GradChunks chunks(launch.inputs[0].shape());
+  const int64_t n = chunks.columns;
+  T* partial = reinterpret_cast<T*>(launch.workspace.data());
+  ParallelRanges(pool, chunks.rows, chunks.piece,
+                 [&](int64_t begin, int64_t end) {
+                   T* sums = partial + begin / chunks.piece * 2 * n;
+                   GradRows<T>(launch, n, begin, end, sums, sums + n);
+                 });
+  T* dgamma = launch.outputs[1].as<T>();
+  T* dbeta = launch.outputs[2].as<T>();
+  ForEachVec<T>(n, [&](auto at) {
+    Vec<T> gamma_sum = Vec<T>::Zero();
+    Vec<T> beta_sum = Vec<T>::Zero();
+    for (int64_t i = 0; i < chunks.count; ++i) {
+      gamma_sum += at.Load(partial + 2 * i * n);
+      beta_sum += at.Load(partial + (2 * i + 1) * n);
+    }
+    at.Store(dgamma, gamma_sum);
+    at.Store(dbeta, beta_sum);
+  });
+}
+
+StepCode RunLayerNorm(const Launch& launch, ThreadPool& pool) noexcept {
+  OnFloat(launch.outputs[0].dtype(),
+          [&](auto zero) { RunForward<decltype(zero)>(launch, pool); });
+  return StepCode::kOk;
+}
+StepCode RunLayerNormGrad(const Launch& launch, ThreadPool& pool) noexcept {
+  OnFloat(launch.outputs[0].dtype(),
+          [&](auto zero) { RunGrad<decltype(zero)>(launch, pool); });
+  return StepCode::kOk;
+}
+
+Bytes LayerNormGradWorkspace(const OpArgs& args, std::span<const TensorType>,
+                             int) {
+  const GradChunks chunks(args.shape(0));
+  return chunks.count * 2 * chunks.columns * SizeOf(args.type(0).dtype);
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel LayerNorm = {.run = RunLayerNorm};
+constinit const CpuKernel LayerNormGrad = {.run = RunLayerNormGrad,
+                                           .workspace = LayerNormGradWorkspace};
+
+}  // namespace kernels
+}  // namespace stowage::cpu

@@ -1,0 +1,96 @@
+// sgd_update, momentum_update, adamw_update: in place over parameters and
+// state; the formulas are math/optimizer.h's.
+
+#include "cpu/kernel.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/vec.h"
+#include "math/optimizer.h"
+
+namespace stowage::cpu {
+namespace {
+
+double ScalarF32(const TensorView& x) { return *x.as<const float>(); }
+
+// The optional operand that multiplies the gradient.
+double GradientScale(const Launch& launch, size_t index) {
+  return launch.inputs.size() > index ? ScalarF32(launch.inputs[index]) : 1.0;
+}
+
+// Calls f(place, T*...) over chunks of w's elements, with typed registers.
+template <typename F>
+void ForElements(const Launch& launch, ThreadPool& pool, F&& f) {
+  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    ParallelRanges(pool, launch.outputs[0].size(), kChunkElements,
+                   [&](int64_t begin, int64_t end) {
+                     ForEachVec<T>(end - begin,
+                                   [&](auto at) { f(at, begin, T{}); });
+                   });
+  });
+}
+
+StepCode RunSgd(const Launch& launch, ThreadPool& pool) noexcept {
+  const double lr = ScalarF32(launch.inputs[2]);
+  const double decay = launch.attrs->Float("decay");
+  const double scale = GradientScale(launch, 3);
+  ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
+    using T = decltype(zero);
+    using V = Vec<T>;
+    V w = at.Load(launch.inputs[0].as<const T>() + begin);
+    const V g = at.Load(launch.inputs[1].as<const T>() + begin) * V(scale);
+    math::SgdStep(V(lr), V(decay), g, &w);
+    at.Store(launch.outputs[0].as<T>() + begin, w);
+  });
+  return StepCode::kOk;
+}
+
+StepCode RunMomentum(const Launch& launch, ThreadPool& pool) noexcept {
+  const double lr = ScalarF32(launch.inputs[3]);
+  const double momentum = launch.attrs->Float("momentum");
+  const double decay = launch.attrs->Float("decay");
+  const double scale = GradientScale(launch, 4);
+  ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
+    using T = decltype(zero);
+    using V = Vec<T>;
+    V w = at.Load(launch.inputs[0].as<const T>() + begin);
+    V velocity = at.Load(launch.inputs[1].as<const T>() + begin);
+    const V g = at.Load(launch.inputs[2].as<const T>() + begin) * V(scale);
+    math::MomentumStep(V(lr), V(momentum), V(decay), g, &w, &velocity);
+    at.Store(launch.outputs[0].as<T>() + begin, w);
+    at.Store(launch.outputs[1].as<T>() + begin, velocity);
+  });
+  return StepCode::kOk;
+}
+
+StepCode RunAdamW(const Launch& launch, ThreadPool& pool) noexcept {
+  const auto constants = math::AdamWConstants::At(
+      *launch.inputs[5].as<const int64_t>(), ScalarF32(launch.inputs[4]),
+      launch.attrs->Float("beta1"), launch.attrs->Float("beta2"),
+      launch.attrs->Float("eps"), launch.attrs->Float("decay"));
+  const double scale = GradientScale(launch, 6);
+  ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
+    using T = decltype(zero);
+    using V = Vec<T>;
+    V w = at.Load(launch.inputs[0].as<const T>() + begin);
+    V m = at.Load(launch.inputs[1].as<const T>() + begin);
+    V v = at.Load(launch.inputs[2].as<const T>() + begin);
+    const V g = at.Load(launch.inputs[3].as<const T>() + begin) * V(scale);
+    math::AdamWStep(constants, g, &w, &m, &v);
+    at.Store(launch.outputs[0].as<T>() + begin, w);
+    at.Store(launch.outputs[1].as<T>() + begin, m);
+    at.Store(launch.outputs[2].as<T>() + begin, v);
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel SgdUpdate = {.run = RunSgd};
+constinit const CpuKernel MomentumUpdate = {.run = RunMomentum};
+constinit const CpuKernel AdamWUpdate = {.run = RunAdamW};
+
+}  // namespace kernels
+}  // namespace stowage::cpu

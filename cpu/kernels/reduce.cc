@@ -1,0 +1,406 @@
+// reduce_sum, reduce_mean, reduce_max, sum_squares, arg_max, of contiguous
+// operands.
+//
+// Neighbouring axes that are all reduced, or all kept, are one. What then has
+// the form (outer, reduced, inner), of floats, takes one of two fast paths:
+// rows (inner is 1) or columns. All else, integers included, goes element by
+// element. Sums are cut into pieces by shape alone and the pieces added in
+// order.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
+
+#include "cpu/kernel.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/rows.h"
+#include "cpu/kernels/strided.h"
+#include "cpu/kernels/vec.h"
+
+namespace stowage::cpu {
+namespace {
+
+struct Sum {
+  template <typename T>
+  static constexpr T Start() {
+    return T(0);
+  }
+  template <typename V>
+  static V Combine(V a, V b) {
+    if constexpr (std::is_integral_v<V>) {  // wraps around
+      return static_cast<V>(static_cast<uint64_t>(a) +
+                            static_cast<uint64_t>(b));
+    } else {
+      return a + b;
+    }
+  }
+  template <typename V>
+  static V Term(V x) {
+    return x;
+  }
+  template <typename T>
+  static T Row(int64_t n, const T* x) {
+    return RowSum<T>(n, [&](auto at) { return at.Load(x); });
+  }
+};
+
+struct SumOfSquares : Sum {
+  template <typename V>
+  static V Term(V x) {
+    return x * x;
+  }
+  template <typename T>
+  static T Row(int64_t n, const T* x) {
+    return RowSum<T>(n, [&](auto at) {
+      const Vec<T> value = at.Load(x);
+      return value * value;
+    });
+  }
+};
+
+// NaN where there is one.
+struct Largest {
+  template <typename T>
+  static constexpr T Start() {
+    if constexpr (std::is_floating_point_v<T>) {
+      return -std::numeric_limits<T>::infinity();
+    } else {
+      return std::numeric_limits<T>::min();
+    }
+  }
+  template <typename T>
+  static Vec<T> Combine(Vec<T> a, Vec<T> b) {
+    return Max(a, b);
+  }
+  template <typename T>
+  static T Combine(T a, T b) {
+    return a >= b || a != a ? a : b;
+  }
+  template <typename V>
+  static V Term(V x) {
+    return x;
+  }
+  template <typename T>
+  static T Row(int64_t n, const T* x) {
+    return RowMax(n, x);
+  }
+};
+
+// The operand's axes, merged: groups alternate between kept and reduced.
+struct Groups {
+  Groups(const Shape& shape, std::span<const int64_t> axes) {
+    const Strides strides = ContiguousStrides(shape);
+    int last = -1;  // 1: reduced, 0: kept
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == 1) continue;
+      const int reduced =
+          std::find(axes.begin(), axes.end(), axis) != axes.end();
+      Shape& dims = reduced == 1 ? reduced_dims : kept_dims;
+      Strides& steps = reduced == 1 ? reduced_strides : kept_strides;
+      if (reduced == last) {
+        dims[dims.rank() - 1] *= shape[axis];
+        steps[steps.rank() - 1] = strides[axis];
+      } else {
+        dims.push_back(shape[axis]);
+        steps.push_back(strides[axis]);
+      }
+      last = reduced;
+    }
+    inner_is_reduced = last != 0;
+  }
+
+  // Whether this is (outer, reduced, inner).
+  bool simple() const { return reduced_dims.rank() <= 1; }
+  int64_t reduced() const { return reduced_dims.num_elements(); }
+  int64_t kept() const { return kept_dims.num_elements(); }
+  int64_t inner() const {
+    if (inner_is_reduced || reduced_dims.rank() == 0) return 1;
+    return kept_dims.back();
+  }
+  int64_t outer() const { return kept() / inner(); }
+
+  Shape reduced_dims, kept_dims;
+  Strides reduced_strides, kept_strides;
+  bool inner_is_reduced = true;
+};
+
+Groups GroupsOf(const Shape& shape, const Attrs& attrs) {
+  return Groups(shape, attrs.Ints("axes"));
+}
+// For the ops that reduce everything.
+Groups AllReduced(const Shape& shape) {
+  std::array<int64_t, kMaxRank> axes;
+  for (int i = 0; i < kMaxRank; ++i) axes[static_cast<size_t>(i)] = i;
+  return Groups(shape, axes);
+}
+
+// --- Rows: (outer, reduced) --------------------------------------------------
+
+int64_t RowPieces(const Groups& groups) {
+  return CeilDiv(groups.reduced(), kChunkElements);
+}
+
+template <typename R, typename T>
+void ReduceRows(const Groups& groups, const T* x, T* y, double factor,
+                std::span<std::byte> workspace, ThreadPool& pool) {
+  const int64_t outer = groups.outer();
+  const int64_t n = groups.reduced();
+  const int64_t pieces = RowPieces(groups);
+  if (pieces == 1) {
+    ParallelRanges(pool, outer, RowsPerChunk(n),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       y[i] = static_cast<T>(R::Row(n, x + i * n) * factor);
+                     }
+                   });
+    return;
+  }
+  double* partial = reinterpret_cast<double*>(workspace.data());
+  pool.ParallelFor(outer * pieces, [&](int64_t task, int) {
+    const int64_t begin = task % pieces * kChunkElements;
+    const int64_t count = std::min(kChunkElements, n - begin);
+    partial[task] = R::Row(count, x + task / pieces * n + begin);
+  });
+  for (int64_t i = 0; i < outer; ++i) {
+    double total = partial[i * pieces];
+    for (int64_t piece = 1; piece < pieces; ++piece) {
+      total = R::Combine(total, partial[i * pieces + piece]);
+    }
+    y[i] = static_cast<T>(total * factor);
+  }
+}
+
+// --- Columns: (outer, reduced, inner) ----------------------------------------
+
+// How the columns are cut: wide ones into bands of columns, narrow ones into
+// pieces of rows with a partial result each.
+struct ColumnPlan {
+  explicit ColumnPlan(const Groups& groups) {
+    constexpr int64_t kWide = 2048;
+    constexpr int64_t kBand = 512;
+    constexpr int64_t kMostPieces = 32;
+    constexpr int64_t kEnoughTasks = 16;
+    const int64_t inner = groups.inner();
+    const int64_t rows = groups.reduced();
+    band = inner >= kWide ? kBand : inner;
+    rows_per_piece = rows;
+    if (inner < kWide && groups.outer() < kEnoughTasks) {
+      rows_per_piece =
+          std::max(RowsPerChunk(inner), CeilDiv(rows, kMostPieces));
+    }
+    bands = CeilDiv(inner, band);
+    pieces = CeilDiv(rows, rows_per_piece);
+  }
+  int64_t band, bands;  // columns of a band
+  int64_t rows_per_piece, pieces;
+};
+
+// y[j] = R over i < rows of x[i * row + j], times factor, for j < columns.
+template <typename R, typename T>
+void ReduceColumnBlock(int64_t rows, int64_t columns, const T* x, int64_t row,
+                       T* y, T factor) {
+  using V = Vec<T>;
+  constexpr int kVecs = 4;
+  constexpr int64_t kRun = 128;  // rows combined before they join the total
+  const V start = V::All(R::template Start<T>());
+  int64_t j = 0;
+  for (; j + kVecs * V::kLanes <= columns; j += kVecs * V::kLanes) {
+    V total[kVecs] = {start, start, start, start};
+    for (int64_t i = 0; i < rows; i += kRun) {
+      V part[kVecs] = {start, start, start, start};
+      for (int64_t r = i; r < std::min(rows, i + kRun); ++r) {
+        for (int v = 0; v < kVecs; ++v) {
+          part[v] = R::Combine(
+              part[v], R::Term(V::Load(x + r * row + j + v * V::kLanes)));
+        }
+      }
+      for (int v = 0; v < kVecs; ++v) total[v] = R::Combine(total[v], part[v]);
+    }
+    for (int v = 0; v < kVecs; ++v) {
+      (total[v] * V::All(factor)).Store(y + j + v * V::kLanes);
+    }
+  }
+  ForEachVec<T>(columns - j, [&](auto at) {
+    V total = start;
+    for (int64_t i = 0; i < rows; i += kRun) {
+      V part = start;
+      for (int64_t r = i; r < std::min(rows, i + kRun); ++r) {
+        part = R::Combine(part, R::Term(at.Load(x + r * row + j)));
+      }
+      total = R::Combine(total, part);
+    }
+    at.Store(y + j, total * V::All(factor));
+  });
+}
+
+template <typename R, typename T>
+void ReduceColumns(const Groups& groups, const T* x, T* y, double factor,
+                   std::span<std::byte> workspace, ThreadPool& pool) {
+  const ColumnPlan plan(groups);
+  const int64_t inner = groups.inner();
+  const int64_t rows = groups.reduced();
+  const bool whole = plan.pieces == 1;
+  T* to = whole ? y : reinterpret_cast<T*>(workspace.data());
+  pool.ParallelFor(
+      groups.outer() * plan.pieces * plan.bands, [&](int64_t task, int) {
+        const int64_t column = task % plan.bands * plan.band;
+        const int64_t part = task / plan.bands;  // of to: (outer, piece)
+        const int64_t first = part % plan.pieces * plan.rows_per_piece;
+        const int64_t outer = part / plan.pieces;
+        ReduceColumnBlock<R>(std::min(plan.rows_per_piece, rows - first),
+                             std::min(plan.band, inner - column),
+                             x + (outer * rows + first) * inner + column, inner,
+                             to + part * inner + column,
+                             static_cast<T>(whole ? factor : 1));
+      });
+  if (whole) return;
+  for (int64_t outer = 0; outer < groups.outer(); ++outer) {
+    const T* partial = to + outer * plan.pieces * inner;
+    ForEachVec<T>(inner, [&](auto at) {
+      Vec<T> total = at.Load(partial);
+      for (int64_t piece = 1; piece < plan.pieces; ++piece) {
+        total = R::Combine(total, at.Load(partial + piece * inner));
+      }
+      at.Store(y + outer * inner, total * Vec<T>(factor));
+    });
+  }
+}
+
+// --- Anything ----------------------------------------------------------------
+
+template <typename R, typename T>
+void ReduceEach(const Groups& groups, const T* x, T* y, double factor,
+                ThreadPool& pool) {
+  // Floats add up in f64.
+  using Total = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+  const StridedWalk<1> kept(groups.kept_dims, {&groups.kept_strides});
+  const StridedWalk<1> reduced(groups.reduced_dims, {&groups.reduced_strides});
+  const int64_t n = groups.reduced();
+  ParallelRanges(
+      pool, groups.kept(), RowsPerChunk(n), [&](int64_t begin, int64_t end) {
+        kept.Runs(begin, end,
+                  [&](int64_t index, const auto& offsets, int64_t count) {
+                    for (int64_t i = 0; i < count; ++i) {
+                      const T* from = x + offsets[0] + i * kept.inner(0);
+                      Total total = R::template Start<Total>();
+                      reduced.Runs(
+                          0, n, [&](int64_t, const auto& places, int64_t run) {
+                            for (int64_t j = 0; j < run; ++j) {
+                              const Total value =
+                                  from[places[0] + j * reduced.inner(0)];
+                              total = R::Combine(total, R::Term(value));
+                            }
+                          });
+                      if constexpr (std::is_floating_point_v<T>)
+                        total *= factor;
+                      y[index + i] = static_cast<T>(total);
+                    }
+                  });
+      });
+}
+
+template <typename R>
+void Reduce(const Groups& groups, const Launch& launch, double factor,
+            ThreadPool& pool) {
+  OnNumber(launch.inputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = launch.inputs[0].as<const T>();
+    T* y = launch.outputs[0].as<T>();
+    if constexpr (std::is_floating_point_v<T>) {
+      if (groups.simple() && groups.inner() == 1) {
+        return ReduceRows<R>(groups, x, y, factor, launch.workspace, pool);
+      }
+      if (groups.simple()) {
+        return ReduceColumns<R>(groups, x, y, factor, launch.workspace, pool);
+      }
+    }
+    ReduceEach<R>(groups, x, y, factor, pool);
+  });
+}
+
+Bytes Workspace(const Groups& groups, DType dtype) {
+  if (!IsComputedFloat(dtype) || !groups.simple()) return 0;
+  if (groups.inner() == 1) {
+    const int64_t pieces = RowPieces(groups);
+    return pieces == 1 ? 0 : groups.outer() * pieces * SizeOf(DType::kF64);
+  }
+  const ColumnPlan plan(groups);
+  return plan.pieces == 1 ? 0 : groups.kept() * plan.pieces * SizeOf(dtype);
+}
+
+Bytes ReduceWorkspace(const OpArgs& args, std::span<const TensorType>, int) {
+  return Workspace(GroupsOf(args.shape(0), args.attrs), args.type(0).dtype);
+}
+Bytes SumSquaresWorkspace(const OpArgs& args, std::span<const TensorType>,
+                          int) {
+  return Workspace(AllReduced(args.shape(0)), args.type(0).dtype);
+}
+
+StepCode RunReduceSum(const Launch& launch, ThreadPool& pool) noexcept {
+  Reduce<Sum>(GroupsOf(launch.inputs[0].shape(), *launch.attrs), launch, 1,
+              pool);
+  return StepCode::kOk;
+}
+StepCode RunReduceMean(const Launch& launch, ThreadPool& pool) noexcept {
+  const Groups groups = GroupsOf(launch.inputs[0].shape(), *launch.attrs);
+  Reduce<Sum>(groups, launch, 1 / static_cast<double>(groups.reduced()), pool);
+  return StepCode::kOk;
+}
+StepCode RunReduceMax(const Launch& launch, ThreadPool& pool) noexcept {
+  Reduce<Largest>(GroupsOf(launch.inputs[0].shape(), *launch.attrs), launch, 1,
+                  pool);
+  return StepCode::kOk;
+}
+StepCode RunSumSquares(const Launch& launch, ThreadPool& pool) noexcept {
+  Reduce<SumOfSquares>(AllReduced(launch.inputs[0].shape()), launch, 1, pool);
+  return StepCode::kOk;
+}
+
+// The first of equals; the first NaN, if there is one.
+template <typename T>
+int32_t IndexOfLargest(int64_t n, const T* x) {
+  int64_t best = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    if (x[i] != x[i]) return static_cast<int32_t>(i);
+    if (x[i] > x[best]) best = i;
+  }
+  return static_cast<int32_t>(best);
+}
+
+StepCode RunArgMax(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& x = launch.inputs[0];
+  const int64_t n = x.shape().back();
+  int32_t* y = launch.outputs[0].as<int32_t>();
+  OnNumber(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    ParallelRanges(pool, x.size() / n, RowsPerChunk(n),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       y[i] = IndexOfLargest(n, x.as<const T>() + i * n);
+                     }
+                   });
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel ReduceSum = {.run = RunReduceSum,
+                                       .workspace = ReduceWorkspace,
+                                       .supports = SupportsNumbers};
+constinit const CpuKernel ReduceMean = {.run = RunReduceMean,
+                                        .workspace = ReduceWorkspace};
+constinit const CpuKernel ReduceMax = {.run = RunReduceMax,
+                                       .workspace = ReduceWorkspace,
+                                       .supports = SupportsNumbers};
+constinit const CpuKernel SumSquares = {.run = RunSumSquares,
+                                        .workspace = SumSquaresWorkspace};
+constinit const CpuKernel ArgMax = {.run = RunArgMax,
+                                    .supports = SupportsNumbers};
+
+}  // namespace kernels
+}  // namespace stowage::cpu

@@ -1,0 +1,13 @@
+// Views do no work.
+
+#include "cpu/kernel.h"
+
+namespace stowage::cpu::kernels {
+
+constinit const CpuKernel Reshape = {};
+constinit const CpuKernel Permute = {};
+constinit const CpuKernel Slice = {};
+constinit const CpuKernel Split = {};
+constinit const CpuKernel Broadcast = {};
+
+}  // namespace stowage::cpu::kernels

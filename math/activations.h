@@ -1,0 +1,81 @@
+#ifndef STOWAGE_MATH_ACTIVATIONS_H_
+#define STOWAGE_MATH_ACTIVATIONS_H_
+
+// Activation functions and their derivatives, as templates over the number type
+// (see math/portable.h), so that every backend computes the same formula.
+//
+//   float y = math::GeluTanh(1.5f);
+//   float dx = dy * math::GeluTanhDerivative(1.5f);
+
+#include "math/portable.h"
+
+namespace stowage::math {
+
+/// 1 / (1 + exp(-x)).
+template <typename T>
+STOWAGE_HOST_DEVICE inline T Sigmoid(T x) {
+  return T(1) / (T(1) + Exp(-x));
+}
+
+/// d sigmoid / dx, from the output y: y (1 - y).
+template <typename T>
+STOWAGE_HOST_DEVICE inline T SigmoidDerivativeFromOutput(T y) {
+  return y * (T(1) - y);
+}
+
+/// d tanh / dx, from the output y: 1 - y^2.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T TanhDerivativeFromOutput(T y) {
+  return T(1) - y * y;
+}
+
+/// x sigmoid(x), also called swish (Elfwing, Uchibe & Doya 2018).
+template <typename T>
+STOWAGE_HOST_DEVICE inline T Silu(T x) {
+  return x / (T(1) + Exp(-x));
+}
+
+/// s + x s (1 - s) with s = sigmoid(x).
+template <typename T>
+STOWAGE_HOST_DEVICE inline T SiluDerivative(T x) {
+  const T s = Sigmoid(x);
+  return s + x * s * (T(1) - s);
+}
+
+/// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): the approximation of
+/// Hendrycks & Gimpel 2016, section 2, that GPT-2 uses.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T GeluTanh(T x) {
+  const T root = T(0.79788456080286535588);  // sqrt(2/pi)
+  const T inner = root * x * (T(1) + T(0.044715) * x * x);
+  return T(0.5) * x * (T(1) + Tanh(inner));
+}
+
+/// The derivative of GeluTanh.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T GeluTanhDerivative(T x) {
+  const T root = T(0.79788456080286535588);  // sqrt(2/pi)
+  const T square = T(0.044715) * x * x;
+  const T t = Tanh(root * x * (T(1) + square));
+  const T inner_derivative = root * (T(1) + T(3) * square);
+  return T(0.5) * (T(1) + t) + T(0.5) * x * (T(1) - t * t) * inner_derivative;
+}
+
+/// x Phi(x), Phi the normal distribution function, taken as erfc(-x/sqrt 2)/2
+/// so that the left tail keeps its relative precision.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T GeluErf(T x) {
+  return T(0.5) * x * Erfc(x * T(-0.70710678118654752440));
+}
+
+/// The derivative of GeluErf: Phi(x) + x phi(x).
+template <typename T>
+STOWAGE_HOST_DEVICE inline T GeluErfDerivative(T x) {
+  const T distribution = T(0.5) * Erfc(x * T(-0.70710678118654752440));
+  const T density = T(0.39894228040143267794) * Exp(T(-0.5) * x * x);
+  return distribution + x * density;
+}
+
+}  // namespace stowage::math
+
+#endif  // STOWAGE_MATH_ACTIVATIONS_H_

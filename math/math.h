@@ -1,0 +1,12 @@
+#ifndef STOWAGE_MATH_MATH_H_
+#define STOWAGE_MATH_MATH_H_
+
+// The room's facade: formulas that every backend shares.
+
+#include "math/activations.h"   // IWYU pragma: export
+#include "math/optimizer.h"     // IWYU pragma: export
+#include "math/philox.h"        // IWYU pragma: export
+#include "math/portable.h"      // IWYU pragma: export
+#include "math/small_floats.h"  // IWYU pragma: export
+
+#endif  // STOWAGE_MATH_MATH_H_

@@ -1,0 +1,37 @@
+#ifndef STOWAGE_MATH_PORTABLE_H_
+#define STOWAGE_MATH_PORTABLE_H_
+
+// What lets one formula serve both processors: the mark for functions that a
+// GPU compiler must also compile, and the elementary functions under one set of
+// names.
+//
+// A formula is a template over the number type T and calls Exp, Tanh, ...
+// without a namespace. For float and double it gets the functions below; for a
+// type of another namespace (the CPU kernels' vectors of lanes) it gets that
+// namespace's own.
+//
+//   template <typename T>
+//   STOWAGE_HOST_DEVICE T Logistic(T x) { return T(1) / (T(1) + Exp(-x)); }
+
+#include <cmath>
+
+#if defined(__CUDACC__)
+#define STOWAGE_HOST_DEVICE __host__ __device__
+#else
+#define STOWAGE_HOST_DEVICE
+#endif
+
+namespace stowage::math {
+
+STOWAGE_HOST_DEVICE inline float Exp(float x) { return ::expf(x); }
+STOWAGE_HOST_DEVICE inline double Exp(double x) { return ::exp(x); }
+STOWAGE_HOST_DEVICE inline float Tanh(float x) { return ::tanhf(x); }
+STOWAGE_HOST_DEVICE inline double Tanh(double x) { return ::tanh(x); }
+STOWAGE_HOST_DEVICE inline float Erfc(float x) { return ::erfcf(x); }
+STOWAGE_HOST_DEVICE inline double Erfc(double x) { return ::erfc(x); }
+STOWAGE_HOST_DEVICE inline float Sqrt(float x) { return ::sqrtf(x); }
+STOWAGE_HOST_DEVICE inline double Sqrt(double x) { return ::sqrt(x); }
+
+}  // namespace stowage::math
+
+#endif  // STOWAGE_MATH_PORTABLE_H_

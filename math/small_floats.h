@@ -1,0 +1,86 @@
+#ifndef STOWAGE_MATH_SMALL_FLOATS_H_
+#define STOWAGE_MATH_SMALL_FLOATS_H_
+
+// The 16-bit floating-point formats as bit patterns, to and from float; what is
+// not representable rounds to the nearest, ties to even (IEEE 754). NaN stays
+// NaN.
+//
+//   math::FloatToHalf(65504.0f) == 0x7BFF;  math::HalfToFloat(0x3C00) == 1.0f
+
+#include <cstdint>
+#include <cstring>
+
+#include "math/portable.h"
+
+namespace stowage::math {
+
+STOWAGE_HOST_DEVICE inline uint32_t FloatBits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits;
+}
+STOWAGE_HOST_DEVICE inline float BitsFloat(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+
+/// bf16: the upper half of a float.
+STOWAGE_HOST_DEVICE inline float BFloat16ToFloat(uint16_t bits) {
+  return BitsFloat(uint32_t{bits} << 16);
+}
+STOWAGE_HOST_DEVICE inline uint16_t FloatToBFloat16(float x) {
+  const uint32_t bits = FloatBits(x);
+  if ((bits & 0x7FFFFFFF) > 0x7F800000) {  // NaN: keep it one, make it quiet
+    return static_cast<uint16_t>((bits >> 16) | 0x0040);
+  }
+  const uint32_t odd = (bits >> 16) & 1;  // a tie goes to the even neighbour
+  return static_cast<uint16_t>((bits + 0x7FFF + odd) >> 16);
+}
+
+/// f16: 1 sign bit, 5 exponent bits (bias 15), 10 fraction bits.
+STOWAGE_HOST_DEVICE inline float HalfToFloat(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1F;
+  const uint32_t fraction = bits & 0x3FF;
+  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24, exact
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return BitsFloat(sign | FloatBits(magnitude));
+  }
+  if (exponent == 0x1F) return BitsFloat(sign | 0x7F800000 | (fraction << 13));
+  return BitsFloat(sign | ((exponent + 112) << 23) | (fraction << 13));
+}
+STOWAGE_HOST_DEVICE inline uint16_t FloatToHalf(float x) {
+  const uint32_t bits = FloatBits(x);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  const uint32_t magnitude = bits & 0x7FFFFFFF;
+  if (magnitude > 0x7F800000) return static_cast<uint16_t>(sign | 0x7E00);
+  // 65520 and above, halfway from the largest f16 to the next power of two.
+  if (magnitude >= 0x477FF000) return static_cast<uint16_t>(sign | 0x7C00);
+  if (magnitude < 0x38800000) {  // below 2^-14: a multiple of 2^-24
+    // Adding 0.5 leaves just those bits of the sum's fraction, rounded to even.
+    const float sum = BitsFloat(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (FloatBits(sum) - 0x3F000000));
+  }
+  const uint32_t odd = (magnitude >> 13) & 1;
+  const uint32_t rounded = magnitude - (112u << 23) + 0xFFF + odd;
+  return static_cast<uint16_t>(sign | (rounded >> 13));
+}
+
+/// From double in one rounding: through a float whose last bit is sticky (round
+/// to odd; Boldo & Melquiond 2008), so that the second rounding sees whether
+/// anything was cut off.
+STOWAGE_HOST_DEVICE inline float RoundToOddFloat(double x) {
+  const float nearest = static_cast<float>(x);
+  const double back = nearest;
+  if (back == x || x != x) return nearest;
+  uint32_t bits = FloatBits(nearest);
+  // Rounded away from zero: step back towards it.
+  const bool away = (x > 0) == (back > x);
+  if (away) bits -= 1;
+  return BitsFloat(bits | 1);
+}
+
+}  // namespace stowage::math
+
+#endif  // STOWAGE_MATH_SMALL_FLOATS_H_
