@@ -60,6 +60,7 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
   REQUIRE(train.Write("y", std::vector<float>{1}).ok());
   REQUIRE(train.Write("lr", 0.125f).ok());
+  REQUIRE(train.Write("step", int64_t{1}).ok());
   REQUIRE(train.Step() == StepCode::kOk);
   // w = (1, 1): prediction 3, loss 4, gradient 2 * 2 * x = (4, 8).
   CHECK(*train.ReadScalar("loss") == 4.0f);
@@ -93,6 +94,7 @@ TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
   REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
   REQUIRE(train.Write("y", std::vector<float>{1}).ok());
   REQUIRE(train.Write("lr", 0.125f).ok());
+  REQUIRE(train.Write("step", int64_t{1}).ok());
   REQUIRE(train.Step() == StepCode::kOk);
 
   REQUIRE(evaluate.Write("x", std::vector<float>{2, 0, 0, 1, 0, 0, 2, 2}).ok());
@@ -120,6 +122,7 @@ TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
     REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
     REQUIRE(train.Write("y", std::vector<float>{1}).ok());
     REQUIRE(train.Write("lr", 0.125f).ok());
+    REQUIRE(train.Write("step", int64_t{1}).ok());
     REQUIRE(train.Step() == StepCode::kOk);
     // Gradient at (0.5, 0): 2 * (0.5 - 1) * (1, 2) = (-1, -2); velocity was (4,
     // 8), now 0.9 * (4, 8) + (-1, -2) = (2.6, 5.2).

@@ -1,0 +1,14 @@
+#ifndef STOWAGE_PLANNER_PLANNER_H_
+#define STOWAGE_PLANNER_PLANNER_H_
+
+// The room's facade: plan a graph, share its weights among programs, judge a
+// plan.
+
+#include "planner/lifetimes.h"      // IWYU pragma: export
+#include "planner/packer.h"         // IWYU pragma: export
+#include "planner/plan.h"           // IWYU pragma: export
+#include "planner/plan_memory.h"    // IWYU pragma: export
+#include "planner/validate_plan.h"  // IWYU pragma: export
+#include "planner/weight_layout.h"  // IWYU pragma: export
+
+#endif  // STOWAGE_PLANNER_PLANNER_H_

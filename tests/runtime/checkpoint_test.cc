@@ -1,0 +1,233 @@
+#include "runtime/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
+#include "runtime/safetensors.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage {
+namespace {
+
+std::string TemporaryPath(std::string_view name) {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  return StrCat(folder == nullptr ? "/tmp" : folder, "/", name);
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+void WriteAll(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+Graph Model(int64_t hidden, std::string_view second = "w2") {
+  GraphBuilder g("model");
+  Value x = g.Input("x", DType::kF32, {4, 3});
+  Value y = g.Input("labels", DType::kI32, {4});
+  Value w1 = g.Param("w1", DType::kF32, {3, hidden}, Init::Normal(1));
+  Value w2 = g.Param(second, DType::kF32, {hidden, 7}, Init::Normal(1));
+  g.Output("loss", CrossEntropy(MatMul(Tanh(MatMul(x, w1)), w2), y));
+  return *g.Finish();
+}
+
+struct Trained {
+  std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
+  Session session;
+
+  explicit Trained(const Graph& graph) : session(Open(graph, *cpu)) {
+    session.Initialize(5);
+  }
+  static Session Open(const Graph& graph, Backend& backend) {
+    auto plan = PlanMemory(graph, {.workspace = backend.WorkspaceFunction()});
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    auto session = Session::Create({{"train", graph, *plan}}, backend);
+    REQUIRE_MESSAGE(session.ok(), session.error().message);
+    return std::move(*session);
+  }
+  void Step(int64_t from, int64_t to) {
+    for (int64_t step = from; step <= to; ++step) {
+      testing::WriteRandomInputs(session.front(), 1, step);
+      REQUIRE(session.front().Step() == StepCode::kOk);
+    }
+  }
+  std::vector<std::byte> Bytes(const std::string& name) {
+    const Runner& runner = session.front();
+    const TensorType type =
+        runner.graph().value(*runner.graph().Find(name)).type;
+    std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
+    REQUIRE(runner.ReadBytes(name, type.dtype, bytes).ok());
+    return bytes;
+  }
+};
+
+constexpr const char* kPersistent[] = {"w1",   "w2",   "w1.m",
+                                       "w1.v", "w2.m", "w2.v"};
+
+TEST_CASE("a resumed run ends, bit for bit, where an uninterrupted one ends") {
+  const Graph step = *BuildTrainStep(Model(5), "loss");
+  const std::string path = TemporaryPath("resume.safetensors");
+  Trained whole(step);
+  whole.Step(1, 20);
+
+  Trained first(step);
+  first.Step(1, 11);
+  REQUIRE(SaveCheckpoint(first.session.front(), path, 11).ok());
+  Trained second(step);
+  second.session.Initialize(99);  // another start, which loading replaces
+  const auto resumed = LoadCheckpoint(second.session.front(), path);
+  REQUIRE_MESSAGE(resumed.ok(), resumed.error().message);
+  CHECK(*resumed == 11);
+  second.Step(12, 20);
+  for (const char* name : kPersistent) {
+    INFO(name);
+    CHECK(second.Bytes(name) == whole.Bytes(name));
+  }
+}
+
+TEST_CASE("the file is in the safetensors layout") {
+  Trained model(*BuildTrainStep(Model(5), "loss"));
+  const std::string path = TemporaryPath("layout.safetensors");
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 3).ok());
+  const std::string file = ReadAll(path);
+  REQUIRE(file.size() > 8);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), 8);
+  // w1 (3, 5), w2 (5, 7) and two states each, of four bytes an element.
+  const size_t data = 3 * (15 + 35) * 4;
+  REQUIRE(file.size() == 8 + length + data);
+  const auto header = ParseSafetensorsHeader(
+      std::string_view(file).substr(8, length), static_cast<Bytes>(data));
+  REQUIRE_MESSAGE(header.ok(), header.error().message);
+  CHECK(header->tensors.size() == 6);
+  CHECK(header->tensors[0].name == "w1");
+  CHECK(header->tensors[0].type == TensorType{DType::kF32, {3, 5}});
+  CHECK(*header->Find("step") == "3");
+  const auto w1 = model.Bytes("w1");
+  CHECK(std::memcmp(file.data() + 8 + length, w1.data(), w1.size()) == 0);
+}
+
+TEST_CASE("damaged files are refused whole, and nothing is touched") {
+  const Graph step = *BuildTrainStep(Model(5), "loss");
+  const std::string path = TemporaryPath("damaged.safetensors");
+  Trained model(step);
+  model.Step(1, 3);
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 3).ok());
+  const std::string good = ReadAll(path);
+  model.Step(4, 6);
+  const auto before = model.Bytes("w1");
+
+  const auto refusal = [&](std::string_view bytes) {
+    WriteAll(path, bytes);
+    const auto loaded = LoadCheckpoint(model.session.front(), path);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(loaded.error().code == ErrorCode::kInvalidArgument);
+    CHECK(model.Bytes("w1") == before);
+    return loaded.error().message;
+  };
+  SUBCASE("empty") {
+    CHECK(refusal("").find("has 0 bytes, too few for a checkpoint") !=
+          std::string::npos);
+  }
+  SUBCASE("truncated anywhere") {
+    for (size_t size = 0; size < good.size(); size += 7) {
+      refusal(std::string_view(good).substr(0, size));
+    }
+    CHECK(refusal(std::string_view(good).substr(0, good.size() - 1))
+              .find("truncated") != std::string::npos);
+  }
+  SUBCASE("a byte too many") {
+    CHECK(refusal(good + "x").find("bytes too many") != std::string::npos);
+  }
+  SUBCASE("any one bit flipped in the data") {
+    for (size_t at = good.size() - 600; at < good.size(); at += 13) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 16);
+      CHECK(refusal(bad).find("is damaged: its content has the digest") !=
+            std::string::npos);
+    }
+  }
+  SUBCASE("any one bit flipped in the header") {
+    uint64_t length = 0;
+    std::memcpy(&length, good.data(), 8);
+    for (size_t at = 0; at < 8 + length; ++at) {
+      if (good[at] == ' ') continue;  // padding: white space for white space
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 4);
+      refusal(bad);
+    }
+  }
+}
+
+TEST_CASE("a checkpoint of another model or optimizer is refused by name") {
+  const std::string path = TemporaryPath("other.safetensors");
+  Trained saved(*BuildTrainStep(Model(5), "loss"));
+  REQUIRE(SaveCheckpoint(saved.session.front(), path, 1).ok());
+  const auto message = [&](const Graph& graph) {
+    Trained other(graph);
+    const auto loaded = LoadCheckpoint(other.session.front(), path);
+    REQUIRE_FALSE(loaded.ok());
+    return loaded.error().message;
+  };
+  CHECK(
+      message(*BuildTrainStep(Model(6), "loss"))
+          .find("has \"w1\" as f32(3, 5), program \"train\" has f32(3, 6); it "
+                "is of another model") != std::string::npos);
+  CHECK(message(*BuildTrainStep(Model(5, "w3"), "loss"))
+            .find("lacks the param \"w3\"") != std::string::npos);
+  CHECK(message(*BuildTrainStep(Model(5), "loss", {.optimizer = Momentum{}}))
+            .find("lacks the state \"w2.velocity\"") != std::string::npos);
+}
+
+TEST_CASE("an evaluation program loads the weights of a training checkpoint") {
+  const std::string path = TemporaryPath("eval.safetensors");
+  Trained train(*BuildTrainStep(Model(5), "loss"));
+  train.Step(1, 2);
+  REQUIRE(SaveCheckpoint(train.session.front(), path, 2).ok());
+  Trained eval(Model(5));
+  REQUIRE(LoadCheckpoint(eval.session.front(), path).ok());
+  CHECK(eval.Bytes("w2") == train.Bytes("w2"));
+}
+
+TEST_CASE("files that cannot be read or written are named") {
+  Trained model(Model(5));
+  const auto missing =
+      LoadCheckpoint(model.session.front(), "/nonexistent/a.safetensors");
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().code == ErrorCode::kNotFound);
+  CHECK(missing.error().message ==
+        "[checkpoint] \"/nonexistent/a.safetensors\" cannot be opened: No such "
+        "file or directory");
+  const Status unwritable =
+      SaveCheckpoint(model.session.front(), "/nonexistent/a.safetensors", 1);
+  REQUIRE_FALSE(unwritable.ok());
+  CHECK(unwritable.error().code == ErrorCode::kIo);
+}
+
+TEST_CASE("a failed save leaves the old checkpoint in place") {
+  const std::string path = TemporaryPath("kept.safetensors");
+  Trained model(Model(5));
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 7).ok());
+  // The temporary file's name is taken by a folder, so the next save must fail.
+  std::filesystem::create_directory(path + ".tmp");
+  CHECK_FALSE(SaveCheckpoint(model.session.front(), path, 8).ok());
+  std::filesystem::remove(path + ".tmp");
+  CHECK(*LoadCheckpoint(model.session.front(), path) == 7);
+}
+
+}  // namespace
+}  // namespace stowage
