@@ -27,6 +27,14 @@ Error AtLine(size_t line, std::string_view what) {
                StrCat("[csv] line ", line, ": ", what)};
 }
 
+// A field in quotes, on one line whatever is in it.
+std::string Shown(std::string field) {
+  for (char& c : field) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return Quoted(field);
+}
+
 struct Row {
   size_t line = 0;  // on which it begins, from 1
   std::vector<std::string> fields;
@@ -112,7 +120,7 @@ Result<int64_t> ParseNumber(const Row& row, size_t field, Column column) {
   }
   if (parsed.ec != std::errc() || parsed.ptr != end) {
     return AtLine(row.line, StrCat("column ", Quoted(kNames[column]), ": ",
-                                   Quoted(text), " is no whole number"));
+                                   Shown(text), " is no whole number"));
   }
   return value;
 }
@@ -146,7 +154,7 @@ class Parser {
       if (name == kNames.end()) {
         return AtLine(header.line,
                       StrCat("the header has the unknown column ",
-                             Quoted(header.fields[i]),
+                             Shown(header.fields[i]),
                              "; expected id,lower,upper,size[,alignment]"
                              "[,offset] in any order"));
       }
@@ -190,7 +198,7 @@ class Parser {
                                ParseNumber(row, *fields_[kOffset], kOffset));
     } else if (!fixed_) {
       return AtLine(row.line,
-                    StrCat("column \"offset\": buffer ", Quoted(b.id),
+                    StrCat("column \"offset\": buffer ", Shown(b.id),
                            " has none; a packing gives every buffer one"));
     }
     STOWAGE_RETURN_IF_ERROR(CheckRow(row, b));
@@ -198,7 +206,7 @@ class Parser {
       const auto [earlier, inserted] = lines_.emplace(b.id, row.line);
       if (!inserted) {
         return AtLine(row.line,
-                      StrCat("column \"id\": ", Quoted(b.id),
+                      StrCat("column \"id\": ", Shown(b.id),
                              " was used before, on line ", earlier->second));
       }
     }

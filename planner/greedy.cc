@@ -15,6 +15,7 @@
 #include "base/strings.h"
 #include "planner/columns.h"
 #include "planner/hold.h"
+#include "planner/linear.h"
 
 namespace stowage {
 namespace {
@@ -106,10 +107,14 @@ class Greedy {
         (SpansAll(i) ? lasting_ : passing_).push_back(static_cast<uint32_t>(i));
       }
     }
-    // The coarsest alignment first wastes the least padding.
+    // The coarsest alignment first, and what fills its units before what does
+    // not, wastes the least padding.
     std::stable_sort(
-        lasting_.begin(), lasting_.end(), [&](uint32_t a, uint32_t b) {
-          return problem_.buffers[a].alignment > problem_.buffers[b].alignment;
+        lasting_.begin(), lasting_.end(), [&](uint32_t i, uint32_t j) {
+          const Buffer& a = problem_.buffers[i];
+          const Buffer& b = problem_.buffers[j];
+          if (a.alignment != b.alignment) return a.alignment > b.alignment;
+          return a.size % a.alignment == 0 && b.size % b.alignment != 0;
         });
     RoundSizes();
     pressure_.emplace(columns_, rounded_);
@@ -268,7 +273,15 @@ class Greedy {
 }  // namespace
 
 GreedyPacking PackGreedily(const Problem& problem, Bytes target) {
-  return Greedy(problem, target).Run();
+  GreedyPacking best = Greedy(problem, target).Run();
+  // Padding and fixed buffers can make reuse the worse choice.
+  if (best.solution.height > target) {
+    Solution linear = PackLinearly(problem);
+    if (linear.height < best.solution.height) {
+      best = {std::move(linear), "no reuse"};
+    }
+  }
+  return best;
 }
 
 }  // namespace stowage

@@ -31,12 +31,13 @@ namespace stowage {
 
 struct GreedyPacking {
   Solution solution;
-  std::string order;  // which order won: "pressure", "size, mended", ...
+  std::string order;  // what won: "pressure", "size, mended", ...
 };
 
 /// Packs a problem that passes CheckProblem; stops as soon as the height is
 /// `target` or less (its lower bound, as a rule). Deterministic; ties go by
-/// index. About O(n log^2 n) for an order; never a scan over all pairs.
+/// index. Never higher than PackLinearly. About O(n log^2 n) for an order;
+/// never a scan over all pairs.
 GreedyPacking PackGreedily(const Problem& problem, Bytes target);
 
 }  // namespace stowage

@@ -35,22 +35,24 @@ namespace stowage {
 using Time = int64_t;
 
 struct Buffer {
-  std::string id;               // unique unless empty
-  Time lower = 0;               // first time at which it lives
-  Time upper = 0;               // first time at which it no longer lives
-  Bytes size = 0;               // may be zero
-  Bytes alignment = 1;          // its offset is a multiple of this
-  std::optional<Bytes> offset;  // given when its placement is fixed
+  std::string id = {};               // unique unless empty
+  Time lower = 0;                    // first time at which it lives
+  Time upper = 0;                    // first time at which it no longer lives
+  Bytes size = 0;                    // may be zero
+  Bytes alignment = 1;               // its offset is a multiple of this
+  std::optional<Bytes> offset = {};  // given when its placement is fixed
 };
 
 struct Problem {
-  std::vector<Buffer> buffers;
-  std::optional<Bytes> capacity;  // the largest height that will do, if any
+  std::vector<Buffer> buffers = {};
+  std::optional<Bytes> capacity =
+      {};  // the largest height that will do, if any
 };
 
 struct Solution {
-  std::vector<Bytes> offsets;  // one per buffer, in the order of the problem
-  Bytes height = 0;            // the largest offset + size; 0 without buffers
+  std::vector<Bytes> offsets =
+      {};            // one per buffer, in the order of the problem
+  Bytes height = 0;  // the largest offset + size; 0 without buffers
 };
 
 /// Error kInvalidArgument naming the first buffer that is malformed:

@@ -1,7 +1,7 @@
 #include "planner/validate.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
