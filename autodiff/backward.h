@@ -24,8 +24,8 @@
 namespace stowage {
 
 struct BackwardOptions {
-  /// Names of params (or float inputs) to differentiate by; empty means all
-  /// params.
+  /// Names of float params and inputs to differentiate by; empty means all
+  /// float params.
   std::vector<std::string> wrt = {};
 };
 
