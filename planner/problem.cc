@@ -55,11 +55,12 @@ Status CheckSums(const Problem& problem) {
   for (size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& b = problem.buffers[i];
     if (!b.offset) continue;
-    const std::optional<Bytes> end = CheckedAdd(*b.offset, b.size);
+    std::optional<Bytes> end = CheckedAdd(*b.offset, b.size);
+    if (end) end = CheckedAdd(*end, b.alignment - 1);
     if (!end) {
       return Malformed(problem, i,
                        StrCat("ends at offset ", *b.offset, " + size ", b.size,
-                              ", which does not fit 64 bits"));
+                              ", which with padding does not fit 64 bits"));
     }
     base = std::max(base, *end);
   }

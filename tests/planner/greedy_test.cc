@@ -158,12 +158,12 @@ TEST_CASE("The same problem packs the same, and a copy too") {
   }
 }
 
-TEST_CASE("Tens of thousands of buffers pack well and without a fault") {
+TEST_CASE("Ten thousand buffers pack well and without a fault") {
   std::mt19937_64 random(31);
   Problem problem;
-  for (int k = 0; k < 30000; ++k) {
-    const Time lower = Uniform(random, 0, 20000);
-    const Time length = Uniform(random, 0, 99) == 0 ? 2000 : 5;
+  for (int k = 0; k < 10000; ++k) {
+    const Time lower = Uniform(random, 0, 7000);
+    const Time length = Uniform(random, 0, 99) == 0 ? 700 : 5;
     problem.buffers.push_back({.lower = lower,
                                .upper = lower + Uniform(random, 1, length),
                                .size = Uniform(random, 1, 1 << 20),

@@ -38,7 +38,14 @@ TEST_CASE("Every malformed problem is refused by name") {
        "alignment 8"},
       {{.buffers = {{.id = "x", .upper = 1, .size = 2, .offset = kMost - 1}}},
        "[pack] buffer \"x\" ends at offset 9223372036854775806 + size 2, which "
-       "does not fit 64 bits"},
+       "with padding does not fit 64 bits"},
+      {{.buffers = {{.id = "x",
+                     .upper = 1,
+                     .size = kMost - 62,
+                     .alignment = 64,
+                     .offset = 0}}},
+       "[pack] buffer \"x\" ends at offset 0 + size 9223372036854775745, which "
+       "with padding does not fit 64 bits"},
       {{.buffers = {{.id = "x", .upper = 1, .size = kMost - 1},
                     {.id = "y", .lower = 5, .upper = 6, .size = 2}}},
        "[pack] buffer \"y\" takes the sum of sizes and padding past 64 bits: "
@@ -91,6 +98,15 @@ TEST_CASE("What is only nearly malformed is packed") {
   const auto packing = Pack(full);
   REQUIRE(packing.ok());
   CHECK(packing->solution.height == kMost - 9);
+  const Problem eternal{
+      .buffers = {{.lower = std::numeric_limits<Time>::min(),
+                   .upper = std::numeric_limits<Time>::max(),
+                   .size = kMost - 63,
+                   .alignment = 64,
+                   .offset = 0},
+                  {.lower = std::numeric_limits<Time>::max() - 1,
+                   .upper = std::numeric_limits<Time>::max()}}};
+  CHECK(Pack(eternal).ok());
 }
 
 TEST_CASE("Packers are known by name") {

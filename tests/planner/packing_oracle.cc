@@ -100,7 +100,7 @@ Problem RandomProblem(std::mt19937_64& random, int most) {
   Problem problem;
   for (int i = 0; i < count; ++i) {
     Buffer b;
-    if (Uniform(random, 0, 3) > 0) b.id = "b" + std::to_string(i);
+    if (Uniform(random, 0, 3) > 0) b.id = std::to_string(i);
     switch (Uniform(random, 0, 3)) {
       case 0:  // one unit
         b.lower = Uniform(random, 0, end - 1);
