@@ -109,6 +109,16 @@ void ScaleRow(int64_t n, T factor, T* row) {
       n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
 }
 
+// Rows of scores are worked on in whole registers: up to the first multiple of
+// a register's lanes, what follows the keys seen is set to `rest`.
+template <typename T>
+int64_t FillToRegister(int64_t seen, T rest, T* row) {
+  constexpr int64_t kLanes = Vec<T>::kLanes;
+  const int64_t end = CeilDiv(seen, kLanes) * kLanes;
+  std::fill(row + seen, row + end, rest);
+  return end;
+}
+
 // Turns one row of scores into weights exp(scale s - largest) in place, zeros
 // after `seen`; `largest` and `total` run on over the tiles. Returns by how
 // much what was summed before must be scaled.
@@ -116,20 +126,22 @@ template <typename T>
 T OnlineSoftmax(int64_t seen, T scale, T* row, T* largest, T* total) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   const Vec<T> scales = Vec<T>::All(scale);
+  const int64_t end = FillToRegister(seen, kLowest, row);
   Vec<T> top = Vec<T>::All(kLowest);
-  ForEachVec<T>(
-      seen, [&](auto at) { top = Max(top, at.Load(row, kLowest) * scales); });
+  for (int64_t j = 0; j < end; j += Vec<T>::kLanes) {
+    top = Larger(top, Vec<T>::Load(row + j));
+  }
+  // The scale is positive. NaN comes out as NaN, by its weight.
   const T before = *largest;
-  *largest = std::max(before, MaxLanes(top));
-  // A row of -inf alone has no weights to speak of; NaN comes out as NaN.
+  *largest = std::max(before, LargestLane(top) * scale);
   const Vec<T> shift = Vec<T>::All(*largest);
   Vec<T> sum = Vec<T>::Zero();
-  ForEachVec<T>(seen, [&](auto at) {
-    const Vec<T> weight = Exp(at.Load(row, kLowest) * scales - shift);
-    at.Store(row, weight);
+  for (int64_t j = 0; j < end; j += Vec<T>::kLanes) {
+    const Vec<T> weight = Exp(Vec<T>::Load(row + j) * scales - shift);
+    weight.Store(row + j);
     sum += weight;
-  });
-  std::fill(row + seen, row + kTile, T(0));
+  }
+  std::fill(row + end, row + kTile, T(0));
   const T correction = before == kLowest ? T(0) : std::exp(before - *largest);
   *total = *total * correction + SumLanes(sum);
   return correction;
@@ -208,13 +220,17 @@ void ProbabilitiesAndGradient(int64_t seen, T scale, T log_sum_exp, T delta,
   const Vec<T> scales = Vec<T>::All(scale);
   const Vec<T> shift = Vec<T>::All(log_sum_exp);
   const Vec<T> deltas = Vec<T>::All(delta);
-  ForEachVec<T>(seen, [&](auto at) {
-    const Vec<T> p = Exp(at.Load(scores) * scales - shift);
-    at.Store(scores, p);
-    at.Store(d_weights, p * (at.Load(d_weights) - deltas) * scales);
-  });
-  std::fill(scores + seen, scores + kTile, T(0));
-  std::fill(d_weights + seen, d_weights + kTile, T(0));
+  const int64_t end =
+      FillToRegister(seen, -std::numeric_limits<T>::infinity(), scores);
+  FillToRegister(seen, T(0), d_weights);
+  for (int64_t j = 0; j < end; j += Vec<T>::kLanes) {
+    const Vec<T> p = Exp(Vec<T>::Load(scores + j) * scales - shift);
+    p.Store(scores + j);
+    const Vec<T> d_p = Vec<T>::Load(d_weights + j);
+    (p * (d_p - deltas) * scales).Store(d_weights + j);
+  }
+  std::fill(scores + end, scores + kTile, T(0));
+  std::fill(d_weights + end, d_weights + kTile, T(0));
 }
 
 template <typename T>

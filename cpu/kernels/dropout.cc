@@ -8,34 +8,45 @@
 namespace stowage::cpu {
 namespace {
 
-// Counters worked on side by side, so that the compiler can put them in lanes.
+// Counters worked on side by side, one a lane. Words stand in 64 bits, where
+// compilers find the widening multiplication.
 constexpr int kQuads = 16;
 constexpr int kBlock = 4 * kQuads;  // elements
 
-// The random words of elements 4 * quad to 4 * quad + kBlock - 1.
-void RandomWords(const math::PhiloxKey& key, int64_t step, int64_t quad,
+struct Lanes {
+  uint64_t word[4][kQuads];
+};
+
+void Round(Lanes& x, uint64_t key0, uint64_t key1) {
+  constexpr uint64_t kLow = 0xFFFFFFFF;
+  for (int lane = 0; lane < kQuads; ++lane) {
+    const uint64_t product0 = math::kPhiloxMultiplier0 * x.word[0][lane];
+    const uint64_t product1 = math::kPhiloxMultiplier1 * x.word[2][lane];
+    x.word[0][lane] = (product1 >> 32) ^ x.word[1][lane] ^ key0;
+    x.word[1][lane] = product1 & kLow;
+    x.word[2][lane] = (product0 >> 32) ^ x.word[3][lane] ^ key1;
+    x.word[3][lane] = product0 & kLow;
+  }
+}
+
+// The random words of elements 4 * quad to 4 * quad + kBlock - 1:
+// math::Philox4x32, lane by lane.
+void RandomWords(math::PhiloxKey key, int64_t step, int64_t quad,
                  uint32_t* words) {
-  uint32_t x[4][kQuads];
+  Lanes x;
   for (int lane = 0; lane < kQuads; ++lane) {
     const math::Philox4 counter = math::DropoutCounter(step, quad + lane);
-    for (int i = 0; i < 4; ++i) x[i][lane] = counter.word[i];
+    for (int i = 0; i < 4; ++i) x.word[i][lane] = counter.word[i];
   }
-  uint32_t key0 = key.word[0];
-  uint32_t key1 = key.word[1];
   for (int round = 0; round < math::kPhiloxRounds; ++round) {
-    for (int lane = 0; lane < kQuads; ++lane) {
-      const uint64_t product0 = uint64_t{math::kPhiloxMultiplier0} * x[0][lane];
-      const uint64_t product1 = uint64_t{math::kPhiloxMultiplier1} * x[2][lane];
-      x[0][lane] = static_cast<uint32_t>(product1 >> 32) ^ x[1][lane] ^ key0;
-      x[1][lane] = static_cast<uint32_t>(product1);
-      x[2][lane] = static_cast<uint32_t>(product0 >> 32) ^ x[3][lane] ^ key1;
-      x[3][lane] = static_cast<uint32_t>(product0);
-    }
-    key0 += math::kPhiloxWeyl0;
-    key1 += math::kPhiloxWeyl1;
+    Round(x, key.word[0], key.word[1]);
+    key.word[0] += math::kPhiloxWeyl0;
+    key.word[1] += math::kPhiloxWeyl1;
   }
   for (int lane = 0; lane < kQuads; ++lane) {
-    for (int i = 0; i < 4; ++i) words[4 * lane + i] = x[i][lane];
+    for (int i = 0; i < 4; ++i) {
+      words[4 * lane + i] = static_cast<uint32_t>(x.word[i][lane]);
+    }
   }
 }
 

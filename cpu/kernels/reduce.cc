@@ -84,7 +84,11 @@ struct Largest {
   }
   template <typename T>
   static T Row(int64_t n, const T* x) {
-    return RowMax(n, x);
+    constexpr T kStart = Start<T>();
+    Vec<T> top = Vec<T>::All(kStart);
+    ForEachVec<T>(n, [&](auto at) { top = Max(top, at.Load(x, kStart)); });
+    if (AnyNaN(top)) return std::numeric_limits<T>::quiet_NaN();
+    return LargestLane(top);
   }
 };
 

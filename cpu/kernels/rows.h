@@ -14,13 +14,13 @@
 
 namespace stowage::cpu {
 
-/// The largest element; NaN when there is one.
+/// The largest element, to shift exponents by; anything when one is NaN.
 template <typename T>
 T RowMax(int64_t n, const T* x) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   Vec<T> top = Vec<T>::All(kLowest);
-  ForEachVec<T>(n, [&](auto at) { top = Max(top, at.Load(x, kLowest)); });
-  return MaxLanes(top);
+  ForEachVec<T>(n, [&](auto at) { top = Larger(top, at.Load(x, kLowest)); });
+  return LargestLane(top);
 }
 
 /// The sum of the registers term(place), whose lanes outside the row must be 0.

@@ -30,6 +30,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 namespace stowage::cpu {
 
@@ -109,6 +110,11 @@ template <typename T>
 Vec<T> Sqrt(Vec<T> a) {
   return Vec<T>(Eigen::internal::psqrt(a.v));
 }
+/// The larger in one instruction; where one is NaN, either of them.
+template <typename T>
+Vec<T> Larger(Vec<T> a, Vec<T> b) {
+  return Vec<T>(Eigen::internal::pmax(a.v, b.v));
+}
 /// The larger; NaN where either is.
 template <typename T>
 Vec<T> Max(Vec<T> a, Vec<T> b) {
@@ -120,21 +126,21 @@ Vec<T> Min(Vec<T> a, Vec<T> b) {
   return Select(a <= b, a, Select(b < a, b, a + b));
 }
 
-/// The sum, the largest of the lanes, always in one order.
+/// The sum of the lanes, always in one order.
 template <typename T>
 T SumLanes(Vec<T> a) {
   return Eigen::internal::predux(a.v);
 }
+/// The largest of the lanes; anything when one of them is NaN.
 template <typename T>
-T MaxLanes(Vec<T> a) {
-  T lanes[Vec<T>::kLanes];
-  a.Store(lanes);
-  T largest = lanes[0];
-  for (const T lane : lanes) {
-    if (!(lane <= largest)) largest = lane;
-    if (largest != largest) return largest;
-  }
-  return largest;
+T LargestLane(Vec<T> a) {
+  return Eigen::internal::predux_max(a.v);
+}
+/// Whether a lane is NaN.
+template <typename T>
+bool AnyNaN(Vec<T> a) {
+  // NaN alone is not <= itself.
+  return SumLanes(Select(a <= a, Vec<T>::Zero(), Vec<T>(1))) != 0;
 }
 
 /// Transposes the square whose rows are kLanes registers `from_row` apart.

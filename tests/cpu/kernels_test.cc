@@ -1,0 +1,582 @@
+// The CPU kernels at sizes that reach every path: several chunks, blocks and
+// tiles, ragged ends, views as operands. (The op test table's cases are small.)
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "cpu/kernel.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "tests/cpu/run_graph.h"
+
+namespace stowage {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+using Build = std::function<void(GraphBuilder&)>;
+
+Graph MakeGraph(const std::string& name, const Build& build) {
+  GraphBuilder builder(name);
+  build(builder);
+  Result<Graph> graph = builder.Finish();
+  REQUIRE_MESSAGE(graph.ok(), (graph.ok() ? "" : graph.error().message));
+  return std::move(graph).value();
+}
+
+// Floats between -1 and 1: f32 numbers, or multiples of 1/64, which all float
+// types hold. Integers in [0, limit).
+Tensors RandomLeaves(const Graph& graph, int64_t limit = 7) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<float> real(-1, 1);
+  std::uniform_int_distribution<int64_t> sixty_fourths(-63, 63);
+  std::uniform_int_distribution<int64_t> integer(0, limit - 1);
+  Tensors leaves;
+  for (const ValueInfo& value : graph.values()) {
+    if (!value.is_leaf()) continue;
+    const DType dtype = value.type.dtype;
+    std::vector<double>& x = leaves[value.name];
+    for (int64_t i = 0; i < value.type.shape.num_elements(); ++i) {
+      if (!IsFloat(dtype)) {
+        x.push_back(static_cast<double>(integer(random)));
+      } else if (SizeOf(dtype) == 2) {
+        x.push_back(static_cast<double>(sixty_fourths(random)) / 64);
+      } else {
+        x.push_back(static_cast<double>(real(random)));
+      }
+    }
+  }
+  return leaves;
+}
+
+struct Precision {
+  DType dtype;
+  double tolerance;
+};
+constexpr Precision kF32 = {DType::kF32, 2e-5};
+constexpr Precision kF64 = {DType::kF64, 1e-12};
+
+void CheckGraph(const std::string& name, double tolerance, const Build& build,
+                int64_t limit = 7) {
+  const Graph graph = MakeGraph(name, build);
+  CheckAgainstInterpreter(graph, RandomLeaves(graph, limit), tolerance);
+}
+
+// y of one operand x of f32 numbers.
+std::vector<double> Apply(const std::vector<double>& x,
+                          const std::function<Value(Value)>& f,
+                          DType dtype = DType::kF32) {
+  const Graph graph = MakeGraph("apply", [&](GraphBuilder& g) {
+    g.Output("y",
+             f(g.Input("x", dtype, Shape{static_cast<int64_t>(x.size())})));
+  });
+  const CpuRun run = RunOnCpu(graph, {{"x", x}});
+  REQUIRE(run.code == StepCode::kOk);
+  return run.values.at("y");
+}
+
+// --- Elementwise -------------------------------------------------------------
+
+TEST_CASE("elementwise kernels cross chunks and take operands of any strides") {
+  for (const Precision p : {kF32, kF64}) {
+    const auto in = [&](GraphBuilder& g, const char* name, const Shape& shape) {
+      return g.Input(name, p.dtype, shape);
+    };
+    CheckGraph("add, 3 chunks", p.tolerance, [&](GraphBuilder& g) {
+      g.Output("y", Add(in(g, "a", {321, 123}), in(g, "b", {321, 123})));
+    });
+    CheckGraph("bias", p.tolerance, [&](GraphBuilder& g) {
+      g.Output("y", Add(in(g, "a", {700, 37}), in(g, "b", {37})));
+    });
+    CheckGraph("column", p.tolerance, [&](GraphBuilder& g) {
+      g.Output("y", Mul(in(g, "a", {30, 1100}), in(g, "b", {30, 1})));
+    });
+    CheckGraph("scalar", p.tolerance, [&](GraphBuilder& g) {
+      g.Output("y", GeluTanh(MulScalar(in(g, "a", {40000}), 0.3)));
+    });
+    CheckGraph("transposed, every third", p.tolerance, [&](GraphBuilder& g) {
+      const Value a = Slice(Transpose(in(g, "a", {600, 70})), 1, 1, 600, 3);
+      g.Output("y", Sub(a, in(g, "b", {70, 200})));
+    });
+    CheckGraph("five axes", p.tolerance, [&](GraphBuilder& g) {
+      const Value a = Permute(in(g, "a", {3, 5, 2, 7, 4}), {2, 0, 4, 1, 3});
+      g.Output("y", Maximum(a, in(g, "b", {3, 1, 5, 1})));
+    });
+    CheckGraph(
+        "where, transposed", p.tolerance,
+        [&](GraphBuilder& g) {
+          const Value c = g.Input("c", DType::kBool, {90, 200});
+          g.Output("y", Where(Transpose(c), in(g, "a", {200, 90}),
+                              BroadcastTo(in(g, "b", {90}), {200, 90})));
+        },
+        2);
+    CheckGraph("comparison", p.tolerance, [&](GraphBuilder& g) {
+      g.Output("y", Less(in(g, "a", {200, 190}), in(g, "b", {190})));
+    });
+    CheckGraph("dropout, 3 chunks", p.tolerance, [&](GraphBuilder& g) {
+      g.Output("y", Dropout(Transpose(in(g, "a", {321, 123})),
+                            g.Input("seed", DType::kI64, {}),
+                            g.Input("step", DType::kI64, {}), 0.25, 5));
+    });
+  }
+}
+
+TEST_CASE("integers wrap around instead of overflowing") {
+  const double lowest = std::numeric_limits<int32_t>::min();
+  const double largest = std::numeric_limits<int32_t>::max();
+  const std::vector<double> x = {lowest, largest, -3, 0};
+  const auto on = [&](const std::function<Value(Value)>& f) {
+    return Apply(x, f, DType::kI32);
+  };
+  CHECK(on([](Value v) { return Neg(v); }) ==
+        std::vector<double>{lowest, -largest, 3, 0});
+  CHECK(on([](Value v) { return Abs(v); }) ==
+        std::vector<double>{lowest, largest, 3, 0});
+  CHECK(on([](Value v) { return Sign(v); }) ==
+        std::vector<double>{-1, 1, -1, 0});
+  CHECK(on([](Value v) { return Add(v, v); }) ==
+        std::vector<double>{0, -2, -6, 0});
+  CHECK(on([](Value v) { return Mul(v, v); }) ==
+        std::vector<double>{0, 1, 9, 0});
+  CHECK(on([](Value v) { return ReduceSum(v); }) == std::vector<double>{-4});
+  CHECK(on([](Value v) { return ReduceMax(v); }) ==
+        std::vector<double>{largest});
+}
+
+TEST_CASE("infinities and NaN come out as they should") {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const std::vector<double> x = {-kInf, -1000, 0, 1000, kInf, kNaN};
+    const auto check = [&](const std::function<Value(Value)>& f,
+                           const std::vector<double>& want) {
+      const std::vector<double> got = Apply(x, f, dtype);
+      for (size_t i = 0; i < want.size(); ++i) {
+        CAPTURE(i);
+        if (std::isnan(want[i])) {
+          CHECK(std::isnan(got[i]));
+        } else {
+          CHECK(got[i] == want[i]);
+        }
+      }
+    };
+    check([](Value v) { return Exp(v); }, {0, 0, 1, kInf, kInf, kNaN});
+    check([](Value v) { return Tanh(v); }, {-1, -1, 0, 1, 1, kNaN});
+    check([](Value v) { return Sigmoid(v); }, {0, 0, 0.5, 1, 1, kNaN});
+    check([](Value v) { return Relu(v); }, {0, 0, 0, 1000, kInf, kNaN});
+    check([](Value v) { return Maximum(v, MulScalar(v, 0)); },
+          {kNaN, 0, 0, 1000, kNaN, kNaN});
+    check([](Value v) { return ReduceMax(v); }, {kNaN});
+    check([](Value v) { return ArgMax(v); }, {5});
+    check([](Value v) { return ReduceMax(Slice(v, 0, 0, 5)); }, {kInf});
+    check([](Value v) { return Softmax(Slice(v, 0, 0, 4)); }, {0, 0, 0, 1});
+    check([](Value v) { return GeluErf(Slice(v, 0, 1, 4)); }, {0, 0, 1000});
+  }
+}
+
+TEST_CASE("casts round to even, truncate, saturate, and never trap") {
+  const auto to = [](DType dtype) {
+    return [dtype](Value v) { return Cast(v, dtype); };
+  };
+  // 2049 lies halfway between the f16 numbers 2048 and 2050, 2051 between 2050
+  // and 2052; 65520 halfway from the largest f16 to infinity.
+  CHECK(Apply({2049, 2051, 65519, 65520, 0x1p-25, 0x1.8p-25, -0x1p-24},
+              to(DType::kF16)) ==
+        std::vector<double>{2048, 2052, 65504, kInf, 0, 0x1p-24, -0x1p-24});
+  CHECK(Apply({257, 259, 0x1p-130}, to(DType::kBF16)) ==
+        std::vector<double>{256, 260, 0x1p-130});
+  // Just above a tie, by less than a float can tell.
+  CHECK(Apply({2049 + 0x1p-40, 2049 - 0x1p-40}, to(DType::kF16), DType::kF64) ==
+        std::vector<double>{2050, 2048});
+  CHECK(Apply({257 + 0x1p-40, 1e300}, to(DType::kBF16), DType::kF64) ==
+        std::vector<double>{258, kInf});
+  const double lowest = std::numeric_limits<int32_t>::min();
+  const double largest = std::numeric_limits<int32_t>::max();
+  CHECK(
+      Apply({-1.9, 1.9, 3e9, -3e9, kInf, -kInf, kNaN, -0.5}, to(DType::kI32)) ==
+      std::vector<double>{-1, 1, largest, lowest, largest, lowest, 0, 0});
+  CHECK(Apply({-1, 255.5, 256, kNaN}, to(DType::kU8)) ==
+        std::vector<double>{0, 255, 255, 0});
+  CHECK(Apply({9.3e18, -9.3e18}, to(DType::kI64), DType::kF64) ==
+        std::vector<double>{0x1p63, -0x1p63});
+  CHECK(Apply({0, -0.0, 0.5, kNaN}, to(DType::kBool)) ==
+        std::vector<double>{0, 0, 1, 1});
+  CHECK(Apply({300, -1}, to(DType::kU8), DType::kI32) ==
+        std::vector<double>{44, 255});
+  // 2^56 + 2^48 is a tie between bf16 numbers; one more is not.
+  const Graph graph = MakeGraph("cast of i64", [](GraphBuilder& g) {
+    const int64_t x[] = {(int64_t{1} << 56) + (int64_t{1} << 48),
+                         (int64_t{1} << 56) + (int64_t{1} << 48) + 1};
+    g.Output("y",
+             Cast(Constant(g, DType::kI64, {2}, std::as_bytes(std::span(x))),
+                  DType::kBF16));
+  });
+  CHECK(RunOnCpu(graph, {}).values.at("y") ==
+        std::vector<double>{0x1p56, 0x1p56 + 0x1p49});
+}
+
+TEST_CASE("every element type casts to every other") {
+  for (const DType from : kAllDTypes) {
+    for (const DType to : kAllDTypes) {
+      CheckGraph(
+          StrCat("cast ", DTypeName(from), " to ", DTypeName(to)), 0.01,
+          [&](GraphBuilder& g) {
+            g.Output("y", Cast(Transpose(g.Input("x", from, {45, 67})), to));
+          },
+          2);
+    }
+  }
+}
+
+// --- Movement ----------------------------------------------------------------
+
+TEST_CASE("copies and joins move elements of every width") {
+  for (const DType dtype : kAllDTypes) {
+    const auto in = [&](GraphBuilder& g, const char* name, const Shape& shape) {
+      return g.Input(name, dtype, shape);
+    };
+    CheckGraph(
+        "transposition", 0,
+        [&](GraphBuilder& g) {
+          g.Output("y", Copy(Transpose(in(g, "x", {3, 150, 77}))));
+        },
+        2);
+    CheckGraph(
+        "heads to the front", 0,
+        [&](GraphBuilder& g) {
+          g.Output("y",
+                   Copy(Permute(in(g, "x", {5, 33, 4, 31}), {0, 2, 1, 3})));
+        },
+        2);
+    CheckGraph(
+        "concat along the middle", 0,
+        [&](GraphBuilder& g) {
+          const Value parts[] = {in(g, "a", {40, 3, 70}),
+                                 Permute(in(g, "b", {70, 5, 40}), {2, 1, 0}),
+                                 BroadcastTo(in(g, "c", {70}), {40, 1, 70})};
+          g.Output("y", Concat(parts, 1));
+        },
+        2);
+    CheckGraph("fill", 0, [&](GraphBuilder& g) {
+      g.Output("y", Fill(g, 1, dtype, {40000}));
+    });
+  }
+}
+
+TEST_CASE("rows are gathered and added at their indices") {
+  for (const DType index : {DType::kI32, DType::kI64}) {
+    for (const int64_t columns : {1, 100}) {
+      const Build gather = [&](GraphBuilder& g) {
+        g.Output("y", Gather(g.Input("table", DType::kF32, {7, columns}),
+                             g.Input("ids", index, {30, 20})));
+      };
+      CheckGraph("gather", 0, gather);
+      const Build scatter = [&](GraphBuilder& g) {
+        g.Output("y",
+                 ScatterAdd(g.Input("base", DType::kF32, {7, columns}),
+                            g.Input("ids", index, {30, 20}),
+                            g.Input("dy", DType::kF32, {30, 20, columns})));
+      };
+      CheckGraph("scatter_add", 1e-5, scatter);
+    }
+  }
+}
+
+TEST_CASE("an index out of range ends the step and touches nothing") {
+  const auto code = [](const Build& build, std::vector<double> ids) {
+    const Graph graph = MakeGraph("out of range", build);
+    Tensors leaves = RandomLeaves(graph);
+    leaves["ids"] = std::move(ids);
+    const CpuRun run = RunOnCpu(graph, leaves);
+    CHECK(run.guards_intact);
+    return run.code;
+  };
+  const auto ids = [](GraphBuilder& g) {
+    return g.Input("ids", DType::kI32, {3});
+  };
+  const auto in = [](GraphBuilder& g, const char* name, const Shape& shape) {
+    return g.Input(name, DType::kF32, shape);
+  };
+  const std::vector<Build> ops = {
+      [&](GraphBuilder& g) {
+        g.Output("y", Gather(in(g, "x", {5, 2}), ids(g)));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y",
+                 ScatterAdd(in(g, "x", {5, 2}), ids(g), in(g, "dy", {3, 2})));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y", CrossEntropy(in(g, "x", {3, 5}), ids(g)));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y", CrossEntropyGrad(in(g, "x", {3, 5}), ids(g),
+                                       in(g, "lse", {3}), in(g, "dy", {})));
+      }};
+  for (const Build& op : ops) {
+    CHECK(code(op, {0, 4, 2}) == StepCode::kOk);
+    CHECK(code(op, {0, 5, 2}) == StepCode::kIndexOutOfRange);
+    CHECK(code(op, {0, 4, -1}) == StepCode::kIndexOutOfRange);
+    CHECK(code(op, {2147483647, 4, 1}) == StepCode::kIndexOutOfRange);
+  }
+}
+
+// --- Reductions and rows -----------------------------------------------------
+
+TEST_CASE("reductions over any axes, of one piece and of many") {
+  struct Case {
+    Shape shape;
+    Axes axes;
+  };
+  const std::vector<Case> cases = {
+      {{70001}, {}},          {{1100, 37}, {0}},     {{1100, 37}, {1}},
+      {{2, 40000}, {1}},      {{5, 301, 19}, {1}},   {{20, 50, 33}, {1}},
+      {{9, 2500}, {0}},       {{33, 5, 77}, {0, 2}}, {{6, 7, 8, 9}, {0, 2}},
+      {{6, 7, 8, 9}, {1, 3}}, {{4, 1, 3000}, {1}}};
+  for (const Precision p : {kF32, kF64}) {
+    for (const Case& c : cases) {
+      CheckGraph(StrCat("reduce ", c.shape.ToString()), p.tolerance,
+                 [&](GraphBuilder& g) {
+                   const Value x = g.Input("x", p.dtype, c.shape);
+                   g.Output("sum", ReduceSum(x, c.axes));
+                   g.Output("mean", ReduceMean(x, c.axes));
+                   g.Output("max", ReduceMax(x, c.axes));
+                   g.Output("squares", SumSquares(x));
+                   g.Output("where", ArgMax(x));
+                 });
+    }
+  }
+  CheckGraph("reduce of integers", 0, [](GraphBuilder& g) {
+    const Value x = g.Input("x", DType::kI64, {33, 900});
+    g.Output("sum", ReduceSum(x, {1}));
+    g.Output("max", ReduceMax(x, {0}));
+    g.Output("where", ArgMax(x));
+  });
+}
+
+TEST_CASE("long sums lose little") {
+  // A plain f32 sum of 2^22 numbers near 1 is off by some 1e-3 of its value.
+  const Graph graph = MakeGraph("long sum", [](GraphBuilder& g) {
+    g.Output("y", ReduceSum(Fill(g, 1.0009765625, DType::kF32, {1 << 22})));
+    g.Output("z",
+             ReduceSum(Fill(g, 1.0009765625, DType::kF32, {1 << 20, 4}), {0}));
+  });
+  const CpuRun run = RunOnCpu(graph, {});
+  CHECK(run.values.at("y")[0] == doctest::Approx(4198400).epsilon(1e-6));
+  CHECK(run.values.at("z")[3] == doctest::Approx(1049600).epsilon(1e-6));
+}
+
+TEST_CASE("softmaxes, norms and the loss on rows of every length") {
+  for (const Precision p : {kF32, kF64}) {
+    for (const Shape& shape :
+         {Shape{3, 1}, Shape{5, 7}, Shape{700, 80}, Shape{31, 2100}}) {
+      CheckGraph(
+          StrCat("rows ", shape.ToString()), p.tolerance,
+          [&](GraphBuilder& g) {
+            const Value x = g.Input("x", p.dtype, shape);
+            const Value dy = g.Input("dy", p.dtype, shape);
+            const Shape rows{shape[0]};
+            const Shape columns{shape[1]};
+            const Value y = Softmax(x);
+            const Value log_y = LogSoftmax(x);
+            g.Output("softmax", y);
+            g.Output("log_softmax", log_y);
+            g.Output("softmax_grad", SoftmaxGrad(y, dy));
+            g.Output("log_softmax_grad", LogSoftmaxGrad(log_y, dy));
+            const Value gamma = g.Input("gamma", p.dtype, columns);
+            const LayerNormGrads grads =
+                LayerNormGrad(x, gamma, g.Input("mean", p.dtype, rows),
+                              g.Input("rstd", p.dtype, rows), dy);
+            g.Output("dx", grads.dx);
+            g.Output("dgamma", grads.dgamma);
+            g.Output("dbeta", grads.dbeta);
+            const Value labels = g.Input("labels", DType::kI32, rows);
+            g.Output("loss", CrossEntropy(x, labels));
+            g.Output("dlogits",
+                     CrossEntropyGrad(x, labels, g.Input("lse", p.dtype, rows),
+                                      g.Input("dloss", p.dtype, {})));
+            // The variance of a row of one element is 0.
+            if (shape[1] == 1) return;
+            g.Output("layer_norm",
+                     LayerNorm(x, gamma, g.Input("beta", p.dtype, columns)));
+          },
+          shape[1]);
+    }
+  }
+}
+
+// --- Products ----------------------------------------------------------------
+
+TEST_CASE("matrix products of every size and transposition") {
+  const int64_t sizes[][3] = {{1, 1, 1},     {1, 70, 90},    {2, 600, 16},
+                              {7, 5, 3},     {8, 16, 48},    {33, 31, 49},
+                              {65, 300, 97}, {300, 17, 130}, {520, 40, 20}};
+  for (const Precision p : {kF32, kF64}) {
+    for (const auto& [m, k, n] : sizes) {
+      for (const bool ta : {false, true}) {
+        for (const bool tb : {false, true}) {
+          const Shape a = ta ? Shape{k, m} : Shape{m, k};
+          const Shape b = tb ? Shape{n, k} : Shape{k, n};
+          CheckGraph(StrCat("matmul ", a.ToString(), b.ToString()), p.tolerance,
+                     [&](GraphBuilder& g) {
+                       g.Output("y", MatMul(g.Input("a", p.dtype, a),
+                                            g.Input("b", p.dtype, b), ta, tb));
+                     });
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("stacks of matrix products, of views and broadcasts") {
+  for (const Precision p : {kF32, kF64}) {
+    const auto in = [&](GraphBuilder& g, const char* name, const Shape& shape) {
+      return g.Input(name, p.dtype, shape);
+    };
+    const auto check = [&](const char* name, const Build& build) {
+      CheckGraph(name, p.tolerance, build);
+    };
+    check("rows folded", [&](GraphBuilder& g) {
+      g.Output("y", MatMul(in(g, "a", {3, 50, 20}), in(g, "b", {20, 30})));
+    });
+    check("rows of a slice, not foldable", [&](GraphBuilder& g) {
+      const Value a = Slice(in(g, "a", {3, 60, 20}), 1, 5, 55);
+      g.Output("y", MatMul(a, in(g, "b", {20, 30})));
+    });
+    check("one row each", [&](GraphBuilder& g) {
+      g.Output("y", MatMul(in(g, "a", {9, 1, 20}), in(g, "b", {20, 30})));
+    });
+    check("transposed stack by one matrix", [&](GraphBuilder& g) {
+      g.Output("y", MatMul(in(g, "a", {3, 20, 50}), in(g, "b", {20, 30}), true,
+                           false));
+    });
+    check("stack by stack", [&](GraphBuilder& g) {
+      g.Output("y",
+               MatMul(in(g, "a", {2, 3, 17, 20}), in(g, "b", {2, 3, 20, 19})));
+    });
+    check("heads as views", [&](GraphBuilder& g) {
+      const Value a = Permute(in(g, "a", {2, 17, 4, 20}), {0, 2, 1, 3});
+      const Value b = Permute(in(g, "b", {2, 19, 4, 20}), {0, 2, 3, 1});
+      g.Output("y", MatMul(a, b));
+    });
+    check("broadcast stack", [&](GraphBuilder& g) {
+      g.Output("y", MatMul(in(g, "a", {4, 2, 5, 6}),
+                           BroadcastTo(in(g, "b", {2, 6, 7}), {4, 2, 6, 7})));
+    });
+  }
+}
+
+TEST_CASE("attention over tiles, head groups and odd head sizes") {
+  struct Case {
+    int64_t batch, length, heads, key_heads, depth;
+  };
+  for (const Precision p : {kF32, kF64}) {
+    for (const Case c : {Case{2, 1, 2, 2, 3}, Case{1, 5, 2, 1, 8},
+                         Case{2, 64, 3, 3, 32}, Case{1, 65, 4, 2, 33},
+                         Case{2, 150, 4, 1, 20}, Case{1, 200, 2, 2, 64}}) {
+      CheckGraph(
+          StrCat("attention of length ", c.length), p.tolerance,
+          [&](GraphBuilder& g) {
+            const Shape q_shape{c.batch, c.length, c.heads, c.depth};
+            const int64_t all = c.heads + 2 * c.key_heads;
+            // One packed operand, as a model's projection gives.
+            const std::vector<Value> qkv = Split(
+                g.Input("qkv", p.dtype, {c.batch, c.length, all, c.depth}), 2,
+                {c.heads, c.key_heads, c.key_heads});
+            const auto results =
+                g.Emit(OpKind::kCausalAttention, qkv, Attrs{{"scale", 0.5}});
+            g.Output("o", results[0]);
+            g.Output("lse", results[1]);
+            const CausalAttentionGrads grads = CausalAttentionGrad(
+                qkv[0], qkv[1], qkv[2], results[0], results[1],
+                g.Input("d_o", p.dtype, q_shape), 0.5);
+            g.Output("dq", grads.dq);
+            g.Output("dk", grads.dk);
+            g.Output("dv", grads.dv);
+          });
+    }
+  }
+}
+
+TEST_CASE("attention never looks ahead") {
+  const Graph graph = MakeGraph("attention", [](GraphBuilder& g) {
+    const auto in = [&](const char* name) {
+      return g.Input(name, DType::kF32, {1, 100, 1, 8});
+    };
+    g.Output("o", CausalAttention(in("q"), in("k"), in("v")));
+  });
+  Tensors leaves = RandomLeaves(graph);
+  const std::vector<double> before = RunOnCpu(graph, leaves).values.at("o");
+  for (const char* name : {"q", "k", "v"}) {
+    std::fill(leaves[name].begin() + 70 * 8, leaves[name].end(), kNaN);
+  }
+  const std::vector<double> after = RunOnCpu(graph, leaves).values.at("o");
+  // Queries 64 to 69 share a group of rows with later ones.
+  CHECK(std::equal(before.begin(), before.begin() + 64 * 8, after.begin()));
+  CHECK(std::isnan(after[70 * 8]));
+}
+
+// --- Optimizers --------------------------------------------------------------
+
+TEST_CASE("optimizers update in place over several chunks") {
+  for (const Precision p : {kF32, kF64}) {
+    const Shape shape{40001};
+    const Graph graph = MakeGraph("updates", [&](GraphBuilder& g) {
+      const auto param = [&](const char* name) {
+        return g.Param(name, p.dtype, shape);
+      };
+      const auto state = [&](const char* name) {
+        return g.State(name, p.dtype, shape);
+      };
+      const Value gradient = g.Input("g", p.dtype, shape);
+      const Value lr = g.Input("lr", DType::kF32, {});
+      const Value scale = g.Input("scale", DType::kF32, {});
+      const Value step = g.Input("step", DType::kI64, {});
+      g.Output("new w1", SgdUpdate(param("w1"), gradient, lr, Value(), 0.1));
+      const MomentumResults momentum = MomentumUpdate(
+          param("w2"), state("u"), gradient, lr, scale, 0.9, 0.1);
+      g.Output("new w2", momentum.w);
+      g.Output("new u", momentum.velocity);
+      const AdamWResults adamw =
+          AdamWUpdate(param("w3"), state("m"), state("v"), gradient, lr, step,
+                      scale, 0.9, 0.999, 1e-8, 0.01);
+      g.Output("new w3", adamw.w);
+      g.Output("new m", adamw.m);
+      g.Output("new v", adamw.v);
+    });
+    Tensors leaves = RandomLeaves(graph);
+    for (double& x : leaves["v"]) x = std::abs(x);
+    leaves["lr"] = {0.125};
+    leaves["step"] = {3};
+    leaves["scale"] = {0.75};
+    CheckAgainstInterpreter(graph, leaves, p.tolerance);
+  }
+}
+
+// --- What the CPU cannot do --------------------------------------------------
+
+TEST_CASE("an element type that a kernel does not compute in is refused") {
+  const Graph graph = MakeGraph("bf16", [](GraphBuilder& g) {
+    const Value a = g.Input("a", DType::kBF16, {2, 3});
+    g.Output("copy", Copy(a));
+    g.Output("product", g.Name("h", MatMul(a, Transpose(a))));
+  });
+  const auto node = [&](const char* name) -> const Node& {
+    return graph.node(graph.value(*graph.Find(name)).producer);
+  };
+  CHECK(cpu::Supports(graph, node("copy")).ok());
+  const Status status = cpu::Supports(graph, node("h"));
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == ErrorCode::kUnsupported);
+  CHECK(status.error().message.find(
+            "[cpu] matmul of \"h\" is not computed in this element type: "
+            "\"a\" is bf16(2, 3)") == 0);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,383 @@
+#include "tests/cpu/run_graph.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+#include "cpu/kernel.h"
+#include "cpu/thread_pool.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "math/small_floats.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STOWAGE_COUNTS_MALLOC 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define STOWAGE_COUNTS_MALLOC 0
+#endif
+#endif
+#if !defined(STOWAGE_COUNTS_MALLOC) && defined(__GLIBC__)
+#define STOWAGE_COUNTS_MALLOC 1
+#endif
+
+namespace {
+std::atomic<bool> g_counting{false};
+std::atomic<int64_t> g_heap_calls{0};
+}  // namespace
+
+#if STOWAGE_COUNTS_MALLOC
+// Every way to the heap goes through these, operator new included.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* malloc(size_t size) {
+  if (g_counting.load(std::memory_order_relaxed)) ++g_heap_calls;
+  return __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  if (g_counting.load(std::memory_order_relaxed)) ++g_heap_calls;
+  return __libc_calloc(count, size);
+}
+void* realloc(void* old, size_t size) {
+  if (g_counting.load(std::memory_order_relaxed)) ++g_heap_calls;
+  return __libc_realloc(old, size);
+}
+}
+#endif
+
+namespace stowage {
+namespace {
+
+using cpu::CpuKernel;
+using cpu::GetKernel;
+using cpu::ThreadPool;
+
+constexpr std::byte kPoison{0xFF};  // NaN in every float type
+constexpr std::byte kGuard{0xA5};
+constexpr size_t kGuardBytes = 64;
+
+// Memory of one root, between guards.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Bytes bytes, size_t shift) : size_(static_cast<size_t>(bytes)) {
+    storage_.assign(64 + shift + size_ + 2 * kGuardBytes, kGuard);
+    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
+    start_ = (64 - address % 64) % 64 + kGuardBytes + shift;
+    std::fill_n(data(), size_, kPoison);
+  }
+  std::byte* data() { return storage_.data() + start_; }
+  size_t size() const { return size_; }
+  bool intact() const {
+    const auto guards = [](const std::byte* from, const std::byte* to) {
+      return std::all_of(from, to, [](std::byte b) { return b == kGuard; });
+    };
+    const std::byte* first = storage_.data();
+    return guards(first, first + start_) &&
+           guards(first + start_ + size_, first + storage_.size());
+  }
+
+ private:
+  std::vector<std::byte> storage_;
+  size_t start_ = 0;
+  size_t size_ = 0;
+};
+
+template <typename T>
+void Put(T value, std::byte* to) {
+  std::memcpy(to, &value, sizeof(T));
+}
+template <typename T>
+T Get(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+void Encode(DType dtype, double x, std::byte* to) {
+  switch (dtype) {
+    case DType::kF32:
+      return Put(static_cast<float>(x), to);
+    case DType::kF64:
+      return Put(x, to);
+    case DType::kF16:
+      return Put(math::FloatToHalf(math::RoundToOddFloat(x)), to);
+    case DType::kBF16:
+      return Put(math::FloatToBFloat16(math::RoundToOddFloat(x)), to);
+    case DType::kI32:
+      return Put(static_cast<int32_t>(x), to);
+    case DType::kI64:
+      return Put(static_cast<int64_t>(x), to);
+    case DType::kU8:
+      return Put(static_cast<uint8_t>(x), to);
+    case DType::kBool:
+      return Put(static_cast<uint8_t>(x != 0), to);
+  }
+}
+
+double Decode(DType dtype, const std::byte* from) {
+  switch (dtype) {
+    case DType::kF32:
+      return Get<float>(from);
+    case DType::kF64:
+      return Get<double>(from);
+    case DType::kF16:
+      return math::HalfToFloat(Get<uint16_t>(from));
+    case DType::kBF16:
+      return math::BFloat16ToFloat(Get<uint16_t>(from));
+    case DType::kI32:
+      return Get<int32_t>(from);
+    case DType::kI64:
+      return static_cast<double>(Get<int64_t>(from));
+    case DType::kU8:
+    case DType::kBool:
+      return Get<uint8_t>(from);
+  }
+  return 0;
+}
+
+// Byte offset of the element that is `index`-th in row-major order.
+Bytes OffsetOf(int64_t index, const TensorType& type, const Layout& layout) {
+  int64_t offset = 0;
+  for (int axis = type.shape.rank() - 1; axis >= 0; --axis) {
+    offset += index % type.shape[axis] * layout.strides[axis];
+    index /= type.shape[axis];
+  }
+  return layout.byte_offset + offset * SizeOf(type.dtype);
+}
+
+class Runner {
+ public:
+  Runner(const Graph& graph, const CpuRunOptions& options)
+      : graph_(graph),
+        options_(options),
+        layouts_(ComputeLayouts(graph)),
+        buffers_(static_cast<size_t>(graph.num_values())),
+        holder_(static_cast<size_t>(graph.num_values())) {
+    for (ValueId id = 0; id < graph.num_values(); ++id) {
+      holder_[static_cast<size_t>(id)] = layout(id).root;
+    }
+  }
+
+  CpuRun Run(const Tensors& leaves) {
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      if (graph_.value(id).is_leaf()) {
+        Write(id, leaves.at(graph_.value(id).name));
+      }
+    }
+    for (NodeId node = 0; node < graph_.num_nodes(); ++node) {
+      run_.code = RunNode(node);
+      if (run_.code != StepCode::kOk) break;
+    }
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.size() > 0) run_.guards_intact &= buffer.intact();
+    }
+    if (run_.code != StepCode::kOk) return run_;
+    for (const GraphOutput& output : graph_.outputs()) {
+      Read(output.name, output.value);
+    }
+    return run_;
+  }
+
+ private:
+  const Layout& layout(ValueId id) const {
+    return layouts_[static_cast<size_t>(id)];
+  }
+  size_t NextShift() {
+    return options_.misaligned ? 8 * (1 + shifts_++ % 7) : 0;
+  }
+  Buffer& Allocate(ValueId root) {
+    Buffer& buffer = buffers_[static_cast<size_t>(root)];
+    buffer = Buffer(graph_.value(root).type.bytes(), NextShift());
+    return buffer;
+  }
+  // First byte of a value's root.
+  std::byte* Base(ValueId id) {
+    const ValueId root = layout(id).root;
+    return buffers_[static_cast<size_t>(holder_[static_cast<size_t>(root)])]
+        .data();
+  }
+  TensorView View(ValueId id) {
+    return {Base(id) + layout(id).byte_offset, graph_.value(id).type,
+            layout(id).strides};
+  }
+
+  void Write(ValueId leaf, const std::vector<double>& elements) {
+    const TensorType& type = graph_.value(leaf).type;
+    STOWAGE_CHECK(static_cast<int64_t>(elements.size()) ==
+                  type.shape.num_elements());
+    std::byte* to = Allocate(leaf).data();
+    for (size_t i = 0; i < elements.size(); ++i) {
+      Encode(type.dtype, elements[i],
+             to + static_cast<Bytes>(i) * SizeOf(type.dtype));
+    }
+  }
+  void Read(const std::string& name, ValueId id) {
+    const TensorType& type = graph_.value(id).type;
+    const std::byte* from = Base(id);
+    for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
+      const std::byte* element = from + OffsetOf(i, type, layout(id));
+      run_.values[name].push_back(Decode(type.dtype, element));
+      std::vector<std::byte>& bytes = run_.bytes[name];
+      bytes.insert(bytes.end(), element, element + SizeOf(type.dtype));
+    }
+  }
+
+  // Whether nothing but operand `i` of `node` reads that operand's root, from
+  // now on or at the end.
+  bool LastUse(NodeId node, size_t i) const {
+    const ValueId root = layout(graph_.node(node).inputs[i]).root;
+    for (NodeId at = node; at < graph_.num_nodes(); ++at) {
+      const Node& reader = graph_.node(at);
+      for (size_t k = 0; k < reader.inputs.size(); ++k) {
+        if (at == node && k == i) continue;
+        if (layout(reader.inputs[k]).root == root) return false;
+      }
+    }
+    return std::none_of(
+        graph_.outputs().begin(), graph_.outputs().end(),
+        [&](const GraphOutput& o) { return layout(o.value).root == root; });
+  }
+
+  bool Overwrites(NodeId id, size_t i) const {
+    const Node& node = graph_.node(id);
+    const ValueId input = node.inputs[i];
+    const TensorType& type = graph_.value(input).type;
+    return (GetOpDef(node.op).may_overwrite >> i & 1) != 0 &&
+           layout(input).byte_offset == 0 &&
+           IsContiguous(type.shape, layout(input).strides) &&
+           type.bytes() == graph_.value(layout(input).root).type.bytes() &&
+           type.bytes() == graph_.value(node.results[0]).type.bytes() &&
+           LastUse(id, i);
+  }
+
+  void PlaceResults(NodeId id) {
+    const Node& node = graph_.node(id);
+    const int updates = GetOpDef(node.op).updates;
+    for (size_t r = static_cast<size_t>(updates); r < node.results.size();
+         ++r) {
+      const ValueId result = node.results[r];
+      for (size_t i = 0; options_.overwrite && r == 0 && i < node.inputs.size();
+           ++i) {
+        if (!Overwrites(id, i)) continue;
+        holder_[static_cast<size_t>(result)] =
+            holder_[static_cast<size_t>(layout(node.inputs[i]).root)];
+        ++run_.overwritten;
+        break;
+      }
+      if (holder_[static_cast<size_t>(result)] == result) Allocate(result);
+    }
+  }
+
+  StepCode RunNode(NodeId id) {
+    const Node& node = graph_.node(id);
+    const CpuKernel& kernel = GetKernel(node.op);
+    if (kernel.run == nullptr) return StepCode::kOk;
+    const Status supported = cpu::Supports(graph_, node);
+    REQUIRE_MESSAGE(supported.ok(),
+                    (supported.ok() ? "" : supported.error().message));
+    PlaceResults(id);
+    OpArgsStorage storage;
+    const OpArgs args = MakeOpArgs(graph_, node, &storage);
+    std::vector<TensorType> results;
+    std::vector<TensorView> inputs;
+    std::vector<TensorView> outputs;
+    for (const ValueId input : node.inputs) inputs.push_back(View(input));
+    for (const ValueId result : node.results) {
+      results.push_back(graph_.value(result).type);
+      outputs.push_back(View(result));
+    }
+    ThreadPool& pool = Pool(options_.threads);
+    Buffer workspace(kernel.workspace == nullptr
+                         ? 0
+                         : kernel.workspace(args, results, options_.threads),
+                     0);
+    const Launch launch = {node.op,     id,
+                           &node.attrs, inputs,
+                           outputs,     {workspace.data(), workspace.size()}};
+    g_heap_calls = 0;
+    g_counting = true;
+    const StepCode code = kernel.run(launch, pool);
+    g_counting = false;
+    run_.heap_calls += g_heap_calls;
+    run_.guards_intact &= workspace.intact();
+    return code;
+  }
+
+  static ThreadPool& Pool(int threads) {
+    static std::map<int, std::unique_ptr<ThreadPool>> pools;
+    std::unique_ptr<ThreadPool>& pool = pools[threads];
+    if (pool == nullptr) pool = std::make_unique<ThreadPool>(threads);
+    return *pool;
+  }
+
+  const Graph& graph_;
+  const CpuRunOptions options_;
+  const Layouts layouts_;
+  std::vector<Buffer> buffers_;  // by the root they were made for
+  std::vector<ValueId> holder_;  // by root: whose buffer holds it
+  CpuRun run_;
+  size_t shifts_ = 0;
+};
+
+double LargestError(const std::vector<double>& got,
+                    const std::vector<double>& want) {
+  double scale = 1;
+  for (const double x : want) {
+    if (std::isfinite(x)) scale = std::max(scale, std::abs(x));
+  }
+  double error = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) {
+      continue;
+    }
+    const double difference = std::abs(got[i] - want[i]) / scale;
+    error = difference <= error ? error : difference;  // NaN stays
+    if (std::isnan(difference)) return difference;
+  }
+  return error;
+}
+
+}  // namespace
+
+CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
+                const CpuRunOptions& options) {
+  return Runner(graph, options).Run(leaves);
+}
+
+void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
+                             double tolerance) {
+  CAPTURE(graph.name());
+  Tensors expected = Interpret(graph, leaves);
+  const CpuRun plain = RunOnCpu(graph, leaves);
+  REQUIRE(plain.code == StepCode::kOk);
+  for (const auto& [name, got] : plain.values) {
+    CAPTURE(name);
+    REQUIRE(got.size() == expected[name].size());
+    CHECK(LargestError(got, expected[name]) <= tolerance);
+  }
+  for (const int threads : {1, 2, 3}) {
+    for (const bool misaligned : {false, true}) {
+      for (const bool overwrite : {false, true}) {
+        CAPTURE(threads);
+        CAPTURE(misaligned);
+        CAPTURE(overwrite);
+        const CpuRun run =
+            RunOnCpu(graph, leaves, {threads, misaligned, overwrite});
+        CHECK(run.code == StepCode::kOk);
+        CHECK(run.guards_intact);
+        CHECK(run.heap_calls == 0);
+        CHECK(run.bytes == plain.bytes);
+      }
+    }
+  }
+}
+
+}  // namespace stowage

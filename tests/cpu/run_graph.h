@@ -1,0 +1,55 @@
+#ifndef STOWAGE_TESTS_CPU_RUN_GRAPH_H_
+#define STOWAGE_TESTS_CPU_RUN_GRAPH_H_
+
+// Runs graphs on the CPU kernels alone: no plan, no session. Every value that
+// owns bytes has memory of its own, full of NaN before it is written and with a
+// guard behind it; so has every workspace.
+//
+//   CpuRun run = RunOnCpu(graph, leaves, {.threads = 2});
+//   run.values["y0"];
+//
+//   CheckAgainstInterpreter(graph, leaves, 1e-5);
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "runtime/kernel.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+
+struct CpuRunOptions {
+  int threads = 1;
+  /// Moves buffers off their alignment of 64 bytes, by a multiple of 8 that
+  /// differs from buffer to buffer.
+  bool misaligned = false;
+  /// Lets result 0 lie over an operand wherever its op allows that.
+  bool overwrite = false;
+};
+
+struct CpuRun {
+  StepCode code = StepCode::kOk;
+  Tensors values;  // of the graph's outputs, in row-major order
+  std::map<std::string, std::vector<std::byte>> bytes;  // the same, as they lie
+  bool guards_intact = true;
+  int64_t heap_calls = 0;  // to malloc and operator new, within kernels
+  int overwritten = 0;     // results that lay over an operand
+};
+
+/// Runs every node in order, up to the first that fails.
+CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
+                const CpuRunOptions& options = {});
+
+/// The laws of every kernel (doctest checks): outputs agree with the
+/// interpreter within `tolerance` (relative to the largest element of an
+/// output, or 1), are the same bytes for 1, 2 and 3 threads, misaligned and
+/// over their operands; nothing is written outside, nothing is allocated.
+void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
+                             double tolerance);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_CPU_RUN_GRAPH_H_

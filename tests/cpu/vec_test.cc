@@ -1,0 +1,126 @@
+// The registers of lanes and their elementary functions.
+
+#include "cpu/kernels/vec.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace stowage::cpu {
+namespace {
+
+// The largest distance of f(x) from want(x), in units of the last place of T,
+// over 2^18 numbers between low and high.
+template <typename T, typename F, typename Want>
+double WorstUlps(double low, double high, F f, Want want) {
+  constexpr int kLanes = Vec<T>::kLanes;
+  constexpr int kNumbers = 1 << 18;
+  double worst = 0;
+  for (int i = 0; i < kNumbers; i += kLanes) {
+    T x[kLanes];
+    T y[kLanes];
+    for (int j = 0; j < kLanes; ++j) {
+      x[j] = static_cast<T>(low + (high - low) * (i + j) / kNumbers);
+    }
+    f(Vec<T>::Load(x)).Store(y);
+    for (int j = 0; j < kLanes; ++j) {
+      const long double exact = want(static_cast<long double>(x[j]));
+      const long double unit =
+          std::abs(exact) * std::numeric_limits<T>::epsilon();
+      worst = std::max(
+          worst,
+          static_cast<double>(
+              std::abs(static_cast<long double>(y[j]) - exact) /
+              std::max<long double>(unit, std::numeric_limits<T>::min())));
+    }
+  }
+  return worst;
+}
+
+TEST_CASE("elementary functions are within a few units in the last place") {
+  const auto exp_want = [](long double x) { return std::exp(x); };
+  const auto log_want = [](long double x) { return std::log(x); };
+  const auto tanh_want = [](long double x) { return std::tanh(x); };
+  const auto sin_want = [](long double x) { return std::sin(x); };
+  const auto cos_want = [](long double x) { return std::cos(x); };
+  const auto exp = [](auto x) { return Exp(x); };
+  const auto log = [](auto x) { return Log(x); };
+  const auto tanh = [](auto x) { return Tanh(x); };
+  CHECK(WorstUlps<float>(-87, 88, exp, exp_want) < 3);
+  CHECK(WorstUlps<double>(-700, 700, exp, exp_want) < 3);
+  CHECK(WorstUlps<float>(1e-3, 100, log, log_want) < 3);
+  CHECK(WorstUlps<double>(1e-3, 100, log, log_want) < 3);
+  CHECK(WorstUlps<float>(-10, 10, tanh, tanh_want) < 5);
+  CHECK(WorstUlps<float>(-0.1, 0.1, tanh, tanh_want) < 5);
+  CHECK(WorstUlps<double>(-10, 10, tanh, tanh_want) < 3);
+  const auto sin = [](auto x) { return Sin(x); };
+  const auto cos = [](auto x) { return Cos(x); };
+  CHECK(WorstUlps<float>(0.1, 3, sin, sin_want) < 3);
+  CHECK(WorstUlps<float>(-1.5, 1.5, cos, cos_want) < 3);
+}
+
+TEST_CASE("erfc keeps its relative precision far out to the right") {
+  const auto want = [](long double x) { return std::erfc(x); };
+  const auto f = [](auto x) { return Erfc(x); };
+  CHECK(WorstUlps<float>(-4, 1, f, want) < 6);
+  // exp(-x^2) takes the rounding of x^2 times itself.
+  CHECK(WorstUlps<float>(1, 9, f, want) < 100);
+  CHECK(WorstUlps<double>(-4, 9, f, want) < 3);
+}
+
+TEST_CASE("the last, partly filled register computes like the others") {
+  std::vector<float> x(3 * Vec<float>::kLanes + 1);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = 0.1f * static_cast<float>(i) - 2;
+  }
+  std::vector<float> whole(x.size());
+  ForEachVec<float>(static_cast<int64_t>(x.size()), [&](auto at) {
+    at.Store(whole.data(), Exp(at.Load(x.data())));
+  });
+  for (size_t count = 1; count < x.size(); ++count) {
+    std::vector<float> part(x.size(), -1);
+    ForEachVec<float>(static_cast<int64_t>(count), [&](auto at) {
+      at.Store(part.data(), Exp(at.Load(x.data())));
+    });
+    for (size_t i = 0; i < x.size(); ++i) {
+      CHECK(part[i] == (i < count ? whole[i] : -1));
+    }
+  }
+}
+
+TEST_CASE("maxima and minima carry NaN, sums and largest lanes hold all") {
+  using V = Vec<float>;
+  const V nan = V::All(std::numeric_limits<float>::quiet_NaN());
+  const V one = V(1);
+  CHECK(AnyNaN(Max(nan, one)));
+  CHECK(AnyNaN(Max(one, nan)));
+  CHECK(AnyNaN(Min(nan, one)));
+  CHECK(AnyNaN(Min(one, nan)));
+  CHECK_FALSE(AnyNaN(one));
+  float lanes[V::kLanes];
+  float sum = 0;
+  for (int i = 0; i < V::kLanes; ++i) {
+    lanes[i] = static_cast<float>(i * i);
+    sum += lanes[i];
+  }
+  CHECK(SumLanes(V::Load(lanes)) == sum);
+  CHECK(LargestLane(V::Load(lanes)) == lanes[V::kLanes - 1]);
+}
+
+TEST_CASE("a square is transposed") {
+  constexpr int kLanes = Vec<double>::kLanes;
+  double from[kLanes][kLanes + 3];
+  double to[kLanes][kLanes + 1];
+  for (int i = 0; i < kLanes; ++i) {
+    for (int j = 0; j < kLanes; ++j) from[i][j] = 100 * i + j;
+  }
+  TransposeSquare(&from[0][0], kLanes + 3, &to[0][0], kLanes + 1);
+  for (int i = 0; i < kLanes; ++i) {
+    for (int j = 0; j < kLanes; ++j) CHECK(to[j][i] == from[i][j]);
+  }
+}
+
+}  // namespace
+}  // namespace stowage::cpu
