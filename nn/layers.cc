@@ -33,6 +33,7 @@ Value Linear(Value x, std::string_view name, int64_t out_features,
               {x.shape().back(), out_features}, options.init, loc);
   Value y = MatMul(x, weight, false, false, loc);
   if (options.bias) {
+    y = g.Name(StrCat(name, ".matmul"), y, loc);
     const Value bias = g.Param(StrCat(name, ".bias"), x.dtype(), {out_features},
                                Init::Zeros(), loc);
     y = Add(y, bias, loc);

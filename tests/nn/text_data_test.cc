@@ -69,7 +69,8 @@ TEST_CASE("bytes that are not UTF-8 text are refused with their place") {
            "x\xC3",              // cut short
            "x\xC3(",             // continued by something else
            "x\xC0\xAF",          // longer than need be
-           "x\xE0\x80\xAF",      // likewise
+           "x\xE0\x9F\xBF",      // likewise
+           "x\xF0\x8F\xBF\xBF",  // likewise
            "x\xED\xA0\x80",      // a surrogate
            "x\xF4\x90\x80\x80",  // past U+10FFFF
            "x\xFF",              // no such lead byte
