@@ -9,8 +9,9 @@
 //   GraphBuilder g("mlp");
 //   Value x = g.Input("x", DType::kF32, {32, 64});
 //   Value w = g.Param("w", DType::kF32, {64, 10}, Init::Normal(0.02));
-//   g.Output("loss", CrossEntropy(MatMul(x, w), g.Input("y", DType::kI32,
-//   {32}))); Result<Graph> graph = g.Finish();
+//   Value y = g.Input("y", DType::kI32, {32});
+//   g.Output("loss", CrossEntropy(MatMul(x, w), y));
+//   Result<Graph> graph = g.Finish();
 
 #include <optional>
 #include <span>

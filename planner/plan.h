@@ -55,14 +55,14 @@ struct Plan {
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
   RegionBytes regions;
 
-  // The figures of design: all in bytes, padding to the alignment included.
+  // What it costs, in bytes, padding to the alignment included.
   Bytes lower_bound = 0;        // reserved regions + the largest live sum
-  Bytes no_reuse = 0;           // every non-view value in a slot of its own
+  Bytes no_reuse = 0;           // a slot for every non-view value, scratch once
   Bytes caching_allocator = 0;  // simulated on the same schedule
   Time peak_time = 0;           // where the lower bound is reached
   int views = 0;
   int in_place = 0;
-  std::string packer;  // the order that won: "greedy:size"
+  std::string packer;  // the order that won: "greedy: size"
   std::string order = "given";
   bool optimal = false;  // arena_bytes() == lower_bound
 

@@ -5,8 +5,7 @@
 // the budget cannot hold it.
 //
 //   Result<Plan> plan = PlanMemory(step, {.budget = 64 << 20});
-//   if (!plan.ok()) Print(plan.error().message);  // names the peak and its
-//   buffers
+//   if (!plan.ok()) Print(plan.error().message);  // names the peak
 
 #include <optional>
 

@@ -5,9 +5,8 @@
 // way to run a bound program. The CPU backend (cpu/cpu_backend.h) is always
 // there.
 //
-//   Result<Plan> plan = PlanMemory(step, {.workspace =
-//   backend.WorkspaceFunction()}); Result<Session> session =
-//   Session::Create({{"train", step, *plan}}, backend);
+//   Plan plan = *PlanMemory(step, {.workspace = backend.WorkspaceFunction()});
+//   Session session = *Session::Create({{"train", step, plan}}, backend);
 
 #include <cstddef>
 #include <memory>

@@ -165,7 +165,7 @@ Error Runner::Explain(StepCode code) const {
                            RoleName(graph().value(input.value).role), " ",
                            Quoted(graph().value(input.value).name),
                            ": it was never written, or another program has "
-                           "stepped since; write it before the step"));
+                           "been used since; write it before the step"));
       }
       return Fail(StrCat(program, " has all of its inputs now"));
   }
@@ -205,7 +205,7 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
   if (!IsPersistent(value) && s.session->occupant != &s) {
     return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
                        " is gone: the program has not stepped, or another has "
-                       "stepped since"));
+                       "been used since"));
   }
   s.session->backend->CopyOut(data, view.data);
   return {};

@@ -7,14 +7,16 @@
 // allocates once) and one or more programs over the same weights: train, eval,
 // generate. The arena is as large as the largest of their plans. Weights and
 // states are shared; inputs, activations and outputs of one program last until
-// another program steps, and a step whose inputs have been lost that way is
-// refused, not run on garbage.
+// another program is stepped or given an input, and a step whose inputs have been
+// lost that way is refused, not run on garbage.
 //
-//   Result<Session> session = Session::Create({{"train", step, plan}},
-//   backend); session->Initialize(/*seed=*/1); Runner& train =
-//   session->program("train"); train.Write("x", images);  train.Write("y",
-//   labels);  train.Write("lr", 1e-3f); train.Step(); float loss =
-//   train.ReadScalar("loss");
+//   Result<Session> session = Session::Create({{"train", step, plan}}, backend);
+//   session->Initialize(/*seed=*/1);
+//   Runner& train = session->front();
+//   train.Write("x", images);  train.Write("y", labels);
+//   train.Write("lr", 1e-3f);  train.Write("step", int64_t{1});
+//   train.Step();
+//   Result<float> loss = train.ReadScalar("loss");
 
 #include <cstdint>
 #include <memory>
@@ -71,7 +73,7 @@ class Runner {
                     std::span<const std::byte> data);
 
   /// One step. Allocates nothing, throws nothing. Inputs keep their content
-  /// from step to step, until another program of the session steps.
+  /// from step to step, until another program is stepped or given an input.
   StepCode Step() noexcept;
 
   /// What went wrong in the last step, as an error naming the node or input.

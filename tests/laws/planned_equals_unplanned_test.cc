@@ -4,8 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <span>
+#include <vector>
+
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
+#include "nn/models.h"
+#include "tests/support/op_cases.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
 
@@ -39,6 +44,80 @@ TEST_CASE("400 random training steps are bit-identical planned and unplanned") {
     const auto poisoned =
         RunSteps(step, *cpu, {.steps = 3, .seed = seed, .poison = true});
     CHECK(Differences(poisoned, unplanned) == "");
+  }
+}
+
+// Writes the leaves of an op row, all of which are inputs, params or states.
+void WriteLeaves(Runner& runner, const OpCase& c) {
+  const Tensors leaves = CaseLeaves(c);
+  for (const LeafSpec& leaf : c.leaves) {
+    const auto write = [&]<typename T>(T) {
+      std::vector<T> data;
+      for (const double x : leaves.at(leaf.name)) {
+        data.push_back(static_cast<T>(x));
+      }
+      REQUIRE(runner
+                  .WriteBytes(leaf.name, leaf.dtype,
+                              std::as_bytes(std::span<const T>(data)))
+                  .ok());
+    };
+    switch (leaf.dtype) {
+      case DType::kF32:
+        write(float{});
+        break;
+      case DType::kF64:
+        write(double{});
+        break;
+      case DType::kI32:
+        write(int32_t{});
+        break;
+      case DType::kI64:
+        write(int64_t{});
+        break;
+      case DType::kU8:
+      case DType::kBool:
+        write(uint8_t{});
+        break;
+      case DType::kF16:
+      case DType::kBF16:  // any bits will do: they are only moved and cast
+        write(uint16_t{});
+        break;
+    }
+  }
+}
+
+TEST_CASE("every op row is bit-identical planned, poisoned and unplanned") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  for (const DType real : {DType::kF32, DType::kF64}) {
+    for (const OpCase& c : OpCases(real)) {
+      INFO(c.name);
+      const Graph graph = BuildCase(c);
+      RunOptions options{.steps = 1, .planned = false};
+      options.write_inputs = [&](Runner& runner, int64_t) {
+        WriteLeaves(runner, c);
+      };
+      const auto unplanned = RunSteps(graph, *cpu, options);
+      options.planned = true;
+      CHECK(Differences(RunSteps(graph, *cpu, options), unplanned) == "");
+      options.poison = true;
+      CHECK(Differences(RunSteps(graph, *cpu, options), unplanned) == "");
+    }
+  }
+}
+
+TEST_CASE(
+    "the example models are bit-identical planned, poisoned and unplanned") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  for (const char* name : {"mlp", "gpt-nano"}) {
+    INFO(std::string(name));
+    ModelOptions model{.batch = 2};
+    if (std::string_view(name) != "mlp") model.seq = 24;
+    const Graph forward = *BuildModel(name, ModelPurpose::kTrain, model);
+    const Graph step = *BuildTrainStep(forward, "loss");
+    const auto unplanned = RunSteps(step, *cpu, {.steps = 3, .planned = false});
+    CHECK(Differences(RunSteps(step, *cpu, {.steps = 3}), unplanned) == "");
+    CHECK(Differences(RunSteps(step, *cpu, {.steps = 3, .poison = true}),
+                      unplanned) == "");
   }
 }
 

@@ -106,17 +106,17 @@ TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
   SUBCASE("a step whose inputs another program has overwritten is refused") {
     const StepCode code = train.Step();
     REQUIRE(code == StepCode::kInputsMissing);
-    CHECK(
-        train.Explain(code).message ==
-        "[session] program \"train\" was stepped without input \"x\": it was "
-        "never written, or another program has stepped since; write it before "
-        "the step");
+    CHECK(train.Explain(code).message ==
+          "[session] program \"train\" was stepped without input \"x\": it was "
+          "never written, or another program has been used since; write it "
+          "before "
+          "the step");
     const auto loss = train.ReadScalar("loss");
     REQUIRE_FALSE(loss.ok());
     CHECK(
         loss.error().message ==
         "[session] \"loss\" of program \"train\" is gone: the program has not "
-        "stepped, or another has stepped since");
+        "stepped, or another has been used since");
   }
   SUBCASE("with its inputs written again it goes on from the same state") {
     REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
@@ -223,9 +223,9 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(p.Write("labels", std::vector<int32_t>{0, 3}).ok());
   const StepCode code = p.Step();
   REQUIRE(code == StepCode::kIndexOutOfRange);
-  CHECK(p.Explain(code).message.find(
-            "failed at \"cross_entropy_1\": an index or "
-            "label is outside its range") != std::string::npos);
+  CHECK(p.Explain(code).message.find("failed at \"loss\": an index or "
+                                     "label is outside its range") !=
+        std::string::npos);
   REQUIRE(p.Write("labels", std::vector<int32_t>{0, 2}).ok());
   REQUIRE(p.Step() == StepCode::kOk);
   CHECK(*p.ReadScalar("loss") == doctest::Approx(std::log(3.0)));

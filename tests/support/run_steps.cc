@@ -49,7 +49,11 @@ Visible RunSteps(const Graph& graph, Backend& backend,
 
   Visible visible;
   for (int64_t step = 0; step < options.steps; ++step) {
-    WriteRandomInputs(runner, options.seed, step + 1);
+    if (options.write_inputs) {
+      options.write_inputs(runner, step + 1);
+    } else {
+      WriteRandomInputs(runner, options.seed, step + 1);
+    }
     if (const StepCode code = runner.Step(); code != StepCode::kOk) {
       Require(Status(runner.Explain(code)));
     }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "ir/graph.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
+#include "runtime/session.h"
 
 namespace stowage::testing {
 
@@ -21,6 +23,8 @@ struct RunOptions {
   uint64_t seed = 0;    // of params and inputs
   bool planned = true;  // false: every value in memory of its own
   bool poison = false;
+  /// Writes the inputs of a step, counted from 1; empty: WriteRandomInputs.
+  std::function<void(Runner&, int64_t step)> write_inputs = {};
   Bytes alignment = kDefaultAlignment;
 };
 

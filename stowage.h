@@ -1,0 +1,18 @@
+#ifndef STOWAGE_STOWAGE_H_
+#define STOWAGE_STOWAGE_H_
+
+// Stowage: train neural networks inside a memory budget fixed before the first
+// step. This header brings in all that a program needs: graphs, training steps,
+// plans, sessions, the CPU backend, models and reports. README.md shows it at
+// work.
+
+#include "autodiff/autodiff.h"  // IWYU pragma: export
+#include "base/base.h"          // IWYU pragma: export
+#include "cpu/cpu_backend.h"    // IWYU pragma: export
+#include "ir/ir.h"              // IWYU pragma: export
+#include "nn/nn.h"              // IWYU pragma: export
+#include "planner/planner.h"    // IWYU pragma: export
+#include "report/report.h"      // IWYU pragma: export
+#include "runtime/runtime.h"    // IWYU pragma: export
+
+#endif  // STOWAGE_STOWAGE_H_

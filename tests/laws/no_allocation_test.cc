@@ -1,0 +1,84 @@
+// Law 4: a step performs no heap allocation, and the arena never grows. malloc
+// itself is counted, so operator new and Eigen are too.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "autodiff/train_step.h"
+#include "cpu/cpu_backend.h"
+#include "nn/models.h"
+#include "planner/plan_memory.h"
+#include "runtime/session.h"
+#include "tests/support/random_graph.h"
+#include "tools/heap_counter.h"
+
+namespace stowage {
+namespace {
+
+// Allocations in `steps` steps of `graph` after the first, or nothing where
+// they cannot be counted.
+std::optional<int64_t> AllocationsInSteps(const Graph& graph, int threads,
+                                          int steps) {
+  const auto cpu = MakeCpuBackend({.threads = threads});
+  auto plan = PlanMemory(graph, {.workspace = cpu->WorkspaceFunction()});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  const Bytes planned = plan->arena_bytes();
+  auto session = Session::Create({{"train", graph, *plan}}, *cpu);
+  REQUIRE_MESSAGE(session.ok(), session.error().message);
+  session->Initialize(1);
+  Runner& runner = session->front();
+  testing::WriteRandomInputs(runner, 1, 1);
+
+  StepCode code = StepCode::kOk;
+  const auto before = tools::HeapAllocations();
+  for (int i = 0; i < steps && code == StepCode::kOk; ++i) code = runner.Step();
+  const auto after = tools::HeapAllocations();
+  REQUIRE(code == StepCode::kOk);
+  CHECK(session->arena_bytes() == planned);
+  if (!before || !after) return std::nullopt;
+  return *after - *before;
+}
+
+TEST_CASE("the counter counts") {
+  const auto before = tools::HeapAllocations();
+  if (!before) return;  // a sanitizer has its own malloc
+  void* volatile block = std::malloc(100);
+  CHECK(*tools::HeapAllocations() == *before + 1);
+  std::free(block);
+  delete[] new int[10];
+  CHECK(*tools::HeapAllocations() >= *before + 1);
+}
+
+TEST_CASE("steps of the models allocate nothing") {
+  for (const char* name : {"mlp", "gpt-nano"}) {
+    const Graph forward = *BuildModel(name, ModelPurpose::kTrain);
+    for (const bool clip : {false, true}) {
+      TrainOptions options;
+      if (clip) options.clip_norm = 1.0;
+      const Graph step = *BuildTrainStep(forward, "loss", options);
+      for (const int threads : {1, 2}) {
+        INFO(std::string(name), " with ", threads, " threads");
+        CHECK(AllocationsInSteps(step, threads, 3).value_or(0) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "steps of random graphs allocate nothing, and no product is too large") {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    INFO("seed ", seed);
+    const Graph step = *BuildTrainStep(testing::MakeRandomModel(seed), "loss");
+    CHECK(AllocationsInSteps(step, 2, 2).value_or(0) == 0);
+  }
+  // Eigen's own product goes to the heap from about 160 x 160 floats up.
+  const Graph forward =
+      *BuildModel("mlp", ModelPurpose::kTrain, {.batch = 2048});
+  CHECK(
+      AllocationsInSteps(*BuildTrainStep(forward, "loss"), 2, 1).value_or(0) ==
+      0);
+}
+
+}  // namespace
+}  // namespace stowage
