@@ -134,9 +134,8 @@ TEST_CASE("Mending finds what no plain order does") {
   CHECK(mended == 10);
 }
 
-TEST_CASE("Sizes that alignment rounds up do not keep the packer searching") {
-  // The bound of 10 cannot be reached: two of size 5 aligned to 8 end at 13.
-  // With that seen the first order is the last.
+TEST_CASE("Sizes that alignment rounds up end above the bound") {
+  // The bound is 10, but two of size 5 aligned to 8 end at 13.
   const Problem problem{
       .buffers = {{.lower = 0, .upper = 2, .size = 5, .alignment = 8},
                   {.lower = 1, .upper = 3, .size = 5, .alignment = 8}}};

@@ -149,6 +149,18 @@ TEST_CASE("A buffer that covers many others is reported against each") {
   CHECK(Validate(problem, solution, 2).size() == 2);
 }
 
+TEST_CASE("A buffer already found at fault does not hide the one it covers") {
+  // "a" spans bytes 0 to 9; "b" and "c" both lie inside it, "c" above "b".
+  const Problem problem{.buffers = {{.lower = 0, .upper = 9, .size = 10},
+                                    {.lower = 1, .upper = 9, .size = 1},
+                                    {.lower = 2, .upper = 9, .size = 1}}};
+  const auto violations =
+      Validate(problem, {.offsets = {0, 2, 5}, .height = 10});
+  REQUIRE(violations.size() == 2);
+  CHECK(violations[0].buffers == std::vector<size_t>{0, 1});
+  CHECK(violations[1].buffers == std::vector<size_t>{0, 2});
+}
+
 TEST_CASE("Of a thousand random corruptions every harmful one is noticed") {
   std::mt19937_64 random(7);
   int harmful = 0;
