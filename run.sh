@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the command line program and trains a small GPT on a novel inside
-# 64 MiB, weights, gradients and optimizer state included. Further arguments go
+# 32 MiB, weights, gradients and optimizer state included. Further arguments go
 # to `stowage train`; ./run.sh --help lists them.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -9,5 +9,5 @@ bazel build //tools:stowage
 exec "$(bazel info bazel-bin 2>/dev/null)/tools/stowage" train \
   --model gpt-nano \
   --data examples/data/pride_and_prejudice.txt \
-  --budget 64MiB \
+  --budget 32MiB \
   "$@"

@@ -1,6 +1,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 #include <utility>
 
@@ -17,6 +18,29 @@ Error Fail(std::string_view message) {
 }
 
 constexpr uint8_t kPoison = 0xFF;  // NaN in every float type, -1 in integers
+
+// Copies a strided view to contiguous, row-major `host`, by way of a copy of all
+// bytes between its first and its last element.
+void CopyOutStrided(Backend& backend, const TensorView& view,
+                    std::span<std::byte> host) {
+  const Shape& shape = view.shape();
+  const auto element = static_cast<size_t>(SizeOf(view.dtype()));
+  int64_t last = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    last += (shape[axis] - 1) * view.strides[axis];
+  }
+  std::vector<std::byte> extent(static_cast<size_t>(last + 1) * element);
+  backend.CopyOut(extent, view.data);
+  for (int64_t i = 0; i < shape.num_elements(); ++i) {
+    int64_t from = 0, rest = i;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      from += rest % shape[axis] * view.strides[axis];
+      rest /= shape[axis];
+    }
+    std::memcpy(&host[static_cast<size_t>(i) * element],
+                &extent[static_cast<size_t>(from) * element], element);
+  }
+}
 
 // Whether a value is in the regions that all programs share.
 bool IsPersistent(const ValueInfo& value) {
@@ -192,10 +216,6 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
     return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
                        " does not survive the step; make it an output"));
   }
-  if (!view.contiguous()) {
-    return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
-                       " is a strided view; make a Copy of it an output"));
-  }
   if (value.type.dtype != dtype ||
       value.type.bytes() != static_cast<Bytes>(data.size())) {
     return Fail(StrCat(Quoted(name), " is ", value.type.ToString(), ", ",
@@ -207,7 +227,11 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
                        " is gone: the program has not stepped, or another has "
                        "been used since"));
   }
-  s.session->backend->CopyOut(data, view.data);
+  if (view.contiguous()) {
+    s.session->backend->CopyOut(data, view.data);
+  } else {
+    CopyOutStrided(*s.session->backend, view, data);
+  }
   return {};
 }
 

@@ -212,6 +212,25 @@ TEST_CASE_FIXTURE(Fixture, "reading and writing name what is wrong") {
 }
 
 TEST_CASE_FIXTURE(Fixture,
+                  "an output that is a view is read in its own order") {
+  GraphBuilder g("views");
+  Value x = g.Input("x", DType::kF32, {2, 3});
+  Value y = MulScalar(x, 2);
+  g.Output("columns", Transpose(y));
+  g.Output("every_other", Slice(y, 1, 0, 3, 2));
+  const Graph graph = *g.Finish();
+  Session session = Open({{"p", graph, PlanOf(graph)}});
+  Runner& p = session.front();
+  REQUIRE(p.Write("x", std::vector<float>{1, 2, 3, 4, 5, 6}).ok());
+  REQUIRE(p.Step() == StepCode::kOk);
+  std::vector<float> columns(6), every_other(4);
+  REQUIRE(p.Read("columns", &columns).ok());
+  CHECK(columns == std::vector<float>{2, 8, 4, 10, 6, 12});
+  REQUIRE(p.Read("every_other", &every_other).ok());
+  CHECK(every_other == std::vector<float>{2, 6, 8, 12});
+}
+
+TEST_CASE_FIXTURE(Fixture,
                   "a label out of range stops the step and is explained") {
   GraphBuilder g("classifier");
   Value logits = g.Input("logits", DType::kF32, {2, 3});
