@@ -29,13 +29,14 @@ std::string Interval(Time lower, Time upper) {
 }
 
 std::string WithCommas(int64_t value) {
-  std::string digits = StrCat(value);
+  const std::string digits = StrCat(value);
   const size_t first = value < 0 ? 1 : 0;
-  for (size_t at = digits.size(); at > first + 3;) {
-    at -= 3;
-    digits.insert(at, ",");
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > first && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
   }
-  return digits;
+  return out;
 }
 
 std::string XmlEscaped(std::string_view text) {

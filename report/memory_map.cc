@@ -187,12 +187,16 @@ std::string MemoryMap(const Report& report, const MemoryMapOptions& options) {
   const std::string end = StrCat(report.nodes.size());
   const size_t axis = static_cast<size_t>(columns);
   out += StrCat(PadLeft("time", kMarginWidth), "  ",
-                end.size() + 1 < axis ? "0" + PadLeft(end, axis - 1)
+                end.size() + 1 < axis ? StrCat("0", PadLeft(end, axis - 1))
                                       : StrCat("0 to ", end),
                 '\n');
 
   out += '\n';
+  const auto shown = [&](char sign) {
+    return std::ranges::find(grid.signs, sign) != grid.signs.end();
+  };
   for (const size_t i : largest) {
+    if (!shown(sign_of[i])) continue;
     const ReportBuffer& buffer = report.buffers[i];
     out += StrCat("  ", sign_of[i], "  ", PadRight(buffer.name, 34),
                   PadLeft(FormatBytes(buffer.size), 11), "  ",
@@ -201,9 +205,7 @@ std::string MemoryMap(const Report& report, const MemoryMapOptions& options) {
   }
   std::string others;
   for (const char sign : std::string_view("wsi+~.")) {
-    if (sign != kFree && std::ranges::find(sign_of, sign) == sign_of.end()) {
-      continue;
-    }
+    if (!shown(sign)) continue;
     others +=
         StrCat(others.empty() ? "  " : "; ", sign, " ", SignMeaning(sign));
   }

@@ -22,6 +22,7 @@ struct MemoryMapOptions {
   int columns = 64;  // of cells, at most: no more than there are nodes
   int rows = 24;
   int letters = 16;  // largest buffers that get a letter, at most 26
+                     // (the legend leaves out those too small to be seen)
 };
 
 /// The map and its legend; lines of at most 80 characters with the default

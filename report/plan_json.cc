@@ -177,7 +177,7 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
     STOWAGE_ASSIGN_OR_RETURN(buffer.lower,
                              reader.Int("lower", 0, graph.num_nodes()));
     STOWAGE_ASSIGN_OR_RETURN(
-        buffer.upper, reader.Int("upper", buffer.lower, graph.num_nodes()));
+        buffer.upper, reader.Int("upper", buffer.lower, graph.num_nodes() + 1));
     // Room for the base, the offset, the padding, and the sum of all.
     const auto end = CheckedAdd(buffer.offset, regions.total());
     const auto padded = CheckedAdd(buffer.size, alignment);

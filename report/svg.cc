@@ -126,8 +126,9 @@ class Drawing {
     const double bottom = static_cast<double>(buffer.address);
     const double top = bottom + static_cast<double>(buffer.size);
     const double x = X(static_cast<double>(buffer.lower));
-    const double width =
-        std::max(0.0, X(static_cast<double>(buffer.upper)) - x);
+    // What lives on after the last node ends with the picture.
+    const double upper = std::min(static_cast<double>(buffer.upper), end_);
+    const double width = std::max(0.0, X(upper) - x);
     out_ +=
         StrCat("<rect class=\"buffer\" x=\"", Number(x), "\" y=\"",
                Number(Y(top)), "\" width=\"", Number(width), "\" height=\"",

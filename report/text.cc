@@ -51,14 +51,13 @@ std::string SummaryTable(const Report& report) {
   std::string out = Rule('=');
   out += Line(StrCat("memory plan of ", Quoted(report.graph_name)));
   out += Line(StrCat(WithCommas(report.params), " parameters, ",
-                     Fixed(report.flops / 1e9, 3), " GFLOP a run"));
+                     Fixed(report.flops / 1e9, 3),
+                     " GFLOP a run, slots aligned to ", report.alignment));
   out += Line(StrCat(report.nodes.size(), " nodes, ", report.buffers.size(),
                      " buffers, ", report.views, " views, ", report.in_place,
                      " written in place"));
-  out +=
-      Line(StrCat("packer ", report.packer, ", order ", report.order,
-                  ", alignment ", report.alignment,
-                  report.optimal ? ", provably optimal for this order" : ""));
+  out += Line(StrCat("packer ", report.packer, ", order ", report.order,
+                     report.optimal ? "; no packing is smaller" : ""));
   out += Rule('=');
   out += Row("Region", "Size", "Share", "What it holds");
   out += Rule('-');
@@ -82,7 +81,7 @@ std::string SummaryTable(const Report& report) {
   out += Row("saved", FormatBytes(report.saved()),
              Percent(report.saved_percent()), "(no reuse - arena) / no reuse");
   out += Row("caching allocator", FormatBytes(report.caching_allocator), "",
-             "simulated on the same order");
+             "simulated; 2 and 20 MiB segments");
   // Below zero when the arena is the larger one.
   const Bytes over = report.saved_over_caching();
   out += Row("saved over it",
@@ -126,7 +125,7 @@ std::string PeakTable(const Report& report, size_t limit) {
 
 std::string ToText(const Report& report) {
   const std::string map = MemoryMap(report);
-  return StrCat(SummaryTable(report), PeakTable(report, 10),
+  return StrCat(SummaryTable(report), "\n", PeakTable(report, 10),
                 map.empty() ? "" : "\n", map);
 }
 

@@ -54,10 +54,12 @@ TEST_CASE("buffers without a letter show what they are") {
 
 TEST_CASE("a cell that is mostly free shows as free") {
   Plan plan = testing::ExamplePlan();
-  plan.regions.workspace = 16 + 80;  // twice the height, the upper half empty
+  plan.regions.workspace += 20;  // two rows of 50 bytes
+  // The upper row holds nothing at time 0, 14 of its 50 bytes at time 1, and
+  // 14 and 16 at time 2.
   const std::string map =
       MemoryMap(MakeReport(testing::ExampleGraph(), plan), {.rows = 2});
-  CHECK(map.starts_with("       80 B |...\n        0 B |"));
+  CHECK(map.starts_with("       50 B |..C\n        0 B |www\n"));
 }
 
 TEST_CASE("no line of the default map is longer than 80 characters") {

@@ -1,0 +1,271 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "tests/tools/run_stowage.h"
+
+namespace stowage::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+Json PlanAsJson(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  arguments.push_back("--json");
+  const Outcome outcome = RunStowage(arguments);
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  return Json::parse(outcome.out);
+}
+
+TEST_CASE("plan --json has every field, and figures that agree") {
+  const Json plan = PlanAsJson({"--model", "mlp", "--batch", "32"});
+  CHECK(plan["model"] == "mlp");
+  // 64 -> 128 -> 128 -> 10, with biases.
+  CHECK(plan["params"] == 64 * 128 + 128 + 128 * 128 + 128 + 128 * 10 + 10);
+  CHECK(plan["batch"] == 32);
+  CHECK(plan["seq"].is_null());
+  CHECK(plan["dtype"] == "f32");
+  CHECK(plan["optimizer"] == "adamw");
+  const int64_t arena = plan["arena_bytes"];
+  int64_t sum = 0;
+  for (const char* region :
+       {"weights", "state", "io", "activations", "workspace"}) {
+    sum += plan["regions"][region].get<int64_t>();
+  }
+  CHECK(sum == arena);
+  CHECK(plan["lower_bound_bytes"] <= arena);
+  CHECK(plan["no_reuse_bytes"] >= arena);
+  CHECK(plan["saved_bytes"] == plan["no_reuse_bytes"].get<int64_t>() - arena);
+  CHECK(plan["caching_allocator_bytes"] > 0);
+  // Weights, padded to slots, and AdamW's two moments of each.
+  CHECK(plan["regions"]["weights"] >= 4 * plan["params"].get<int64_t>());
+  CHECK(plan["regions"]["state"] ==
+        2 * plan["regions"]["weights"].get<int64_t>());
+  CHECK(plan["nodes"] > 0);
+  CHECK(plan["buffers"] > 0);
+  CHECK(plan["views"] >= 0);
+  CHECK(plan["in_place"] >= 0);
+  CHECK(plan["peak_time"] >= 0);
+  CHECK(plan["peak_node"].is_string());
+  CHECK(plan["peak_live"].size() > 0);
+  for (const char* field : {"name", "bytes", "region"}) {
+    CHECK(plan["peak_live"][0].contains(field));
+  }
+  CHECK(plan["packer"].is_string());
+  CHECK(plan["order"] == "given");
+  CHECK(plan["optimal"] == (plan["lower_bound_bytes"] == arena));
+  CHECK(plan["recompute"] == "none");
+  CHECK(plan["recomputed_nodes"] == 0);
+  CHECK(plan["recompute_flops_percent"] == 0);
+  CHECK(plan["micro_batches"] == 1);
+  CHECK(plan["budget_bytes"].is_null());
+  CHECK(plan["fits"] == true);
+  CHECK(plan["minimum_budget_bytes"] == arena);
+  CHECK(plan["plan_seconds"] >= 0);
+  CHECK(plan["valid"] == true);
+}
+
+TEST_CASE("the smallest budget works, and one byte less does not") {
+  const int64_t need = PlanAsJson({"--model", "mlp"})["minimum_budget_bytes"];
+  const Json plan = PlanAsJson({"--model", "mlp", "--budget", StrCat(need)});
+  CHECK(plan["budget_bytes"] == need);
+  CHECK(plan["fits"] == true);
+
+  const Outcome refused = RunStowage(
+      {"plan", "--model", "mlp", "--budget", StrCat(need - 1), "--json"});
+  CHECK(refused.exit_code == 1);
+  CHECK(Json::parse(refused.out)["minimum_budget_bytes"] == need);
+  CHECK(refused.err.find("largest live: ") != std::string::npos);
+}
+
+TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
+  const Outcome outcome =
+      RunStowage({"plan", "--model", "mlp", "--budget", "100KiB", "--json"});
+  CHECK(outcome.exit_code == 1);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["budget_bytes"] == 102400);
+  CHECK(json["fits"] == false);
+  CHECK(json["minimum_budget_bytes"] > 102400);
+  CHECK(json["minimum_budgets"]["none"] == json["minimum_budget_bytes"]);
+  CHECK(json["minimum_budgets"]["recompute"].is_null());
+  CHECK(json["peak_node"].is_string());
+  CHECK(json["peak_live"].size() > 0);
+  const std::string error = json["error"];
+  CHECK(error.starts_with("[plan] budget 100.0 KiB is below the "));
+  CHECK(outcome.err == StrCat("stowage: ", error, "\n"));
+}
+
+TEST_CASE("bf16 halves the weights") {
+  const Json f32 = PlanAsJson({"--model", "gpt-nano"});
+  const Json bf16 = PlanAsJson({"--model", "gpt-nano", "--dtype", "bf16"});
+  CHECK(bf16["dtype"] == "bf16");
+  CHECK(2 * bf16["regions"]["weights"].get<int64_t>() <=
+        f32["regions"]["weights"].get<int64_t>() + 256 * 100);
+}
+
+TEST_CASE("the linear packer is the baseline without reuse") {
+  const Json linear = PlanAsJson({"--model", "mlp", "--packer", "linear"});
+  const Json greedy = PlanAsJson({"--model", "mlp", "--packer", "greedy"});
+  CHECK(linear["arena_bytes"] > greedy["arena_bytes"]);
+  CHECK(linear["lower_bound_bytes"] == greedy["lower_bound_bytes"]);
+}
+
+TEST_CASE("a plan file is checked and reported in every form") {
+  const std::string path = TempPath("mlp.plan");
+  const Json plan = PlanAsJson({"--model", "mlp", "-o", path});
+
+  const Outcome valid = RunStowage({"check", path});
+  CHECK(valid.exit_code == 0);
+  CHECK(valid.out.find("valid") != std::string::npos);
+
+  const Outcome json = RunStowage({"report", path, "--format", "json"});
+  CHECK(json.exit_code == 0);
+  CHECK(Json::parse(json.out)["arena_bytes"] == plan["arena_bytes"]);
+
+  const Outcome peak =
+      RunStowage({"report", path, "--format", "json", "--at-peak"});
+  CHECK(peak.exit_code == 0);
+  CHECK(Json::parse(peak.out)["peak_live"][0] == plan["peak_live"][0]);
+
+  CHECK(RunStowage({"report", path}).out.find("| arena ") != std::string::npos);
+  CHECK(RunStowage({"report", path, "--at-peak"}).out.find("| peak: time ") !=
+        std::string::npos);
+  CHECK(
+      RunStowage({"report", path, "--format", "svg"}).out.starts_with("<svg "));
+  CHECK(RunStowage({"report", path, "--format", "html"})
+            .out.starts_with("<!DOCTYPE html>"));
+  CHECK(Json::accept(RunStowage({"report", path, "--format", "trace"}).out));
+
+  const std::string svg = TempPath("mlp.svg");
+  const Outcome to_file =
+      RunStowage({"report", path, "--format", "svg", "-o", svg});
+  CHECK(to_file.exit_code == 0);
+  CHECK(to_file.out.empty());
+  CHECK(ReadAll(svg).starts_with("<svg "));
+}
+
+TEST_CASE("check names the violations of a bad plan and exits 1") {
+  const std::string path = TempPath("moved.plan");
+  PlanAsJson({"--model", "mlp", "-o", path});
+  Json file = Json::parse(ReadAll(path));
+  for (Json& buffer : file["buffers"]) {
+    if (buffer["region"] == "activations") buffer["offset"] = 0;
+  }
+  WriteTemp("moved.plan", file.dump());
+  const Outcome outcome = RunStowage({"check", path});
+  CHECK(outcome.exit_code == 1);
+  CHECK(!outcome.out.empty());
+}
+
+TEST_CASE("a graph in its text form is planned as it is") {
+  const std::string path = WriteTemp("g.txt",
+                                     "stowage-ir 1\n"
+                                     "graph \"small\" {\n"
+                                     "  x: f32(64) = input\n"
+                                     "  h: f32(64) = exp(x)\n"
+                                     "  y: f32(64) = relu(h)\n"
+                                     "  output \"y\" = y\n"
+                                     "}\n");
+  const Json plan = PlanAsJson({"--graph", path});
+  CHECK(plan["model"] == "small");
+  CHECK(plan["params"] == 0);
+  CHECK(plan["nodes"] == 2);
+  CHECK(plan["in_place"] == 1);
+  // 256 bytes of input, 256 for h and y, which takes its place.
+  CHECK(plan["arena_bytes"] == 512);
+}
+
+TEST_CASE("bad input exits 2 and says what is wrong") {
+  const std::string empty = WriteTemp("empty", "");
+  const std::string cut = WriteTemp("cut.plan", "{\"format\": \"stowage-");
+  struct Row {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const Row rows[] = {
+      {{"plan"}, "[plan] nothing to plan; give --model or --graph"},
+      {{"plan", "--model", "mlp", "--graph", empty},
+       "[plan] both --model and --graph are given; give one"},
+      {{"plan", "--model", "nope"},
+       "[model] there is no model \"nope\"; the models are mlp, gpt-nano, "
+       "gpt2-124m"},
+      {{"plan", "--model", "mlp", "--batch", "0"},
+       "[model] batch 0 for mlp is below 1"},
+      {{"plan", "--model", "mlp", "--batch", "-3"},
+       "[model] batch -3 for mlp is below 1"},
+      {{"plan", "--model", "mlp", "--seq", "8"},
+       "[model] seq 8 is given, but mlp has no sequence"},
+      {{"plan", "--model", "gpt-nano", "--seq", "257"},
+       "[model] seq 257 for gpt-nano is out of range; expected 1 to 256"},
+      {{"plan", "--model", "gpt-nano", "--batch", "4611686018427387904"}, ""},
+      {{"plan", "--model", "mlp", "--budget", "abc"}, "[budget] "},
+      {{"plan", "--model", "mlp", "--budget", "0"}, "[budget] the size is 0"},
+      {{"plan", "--model", "mlp", "--budget=-5"}, "[budget] "},
+      {{"plan", "--model", "mlp", "--budget", "9999999999999GiB"}, "[budget] "},
+      {{"plan", "--model", "mlp", "--dtype", "f8"}, ""},
+      {{"plan", "--model", "mlp", "--optimizer", "lion"},
+       "[optimizer] there is no optimizer \"lion\""},
+      {{"plan", "--model", "mlp", "--recompute", "auto"},
+       "[recompute] auto is not in this version; available: none"},
+      {{"plan", "--model", "mlp", "--recompute", "all"},
+       "[recompute] there is no choice \"all\""},
+      {{"plan", "--model", "mlp", "--micro-batches", "4"},
+       "[micro-batches] 4 is not in this version; available: 1"},
+      {{"plan", "--model", "mlp", "--micro-batches", "auto"},
+       "[micro-batches] auto is not in this version; available: 1"},
+      {{"plan", "--model", "mlp", "--micro-batches", "0"},
+       "[micro-batches] \"0\" is no number of at least 1, nor auto"},
+      {{"plan", "--model", "mlp", "--order", "memory"},
+       "[order] memory is not in this version; available: given"},
+      {{"plan", "--model", "mlp", "--order", "random"},
+       "[order] there is no order \"random\""},
+      {{"plan", "--model", "mlp", "--packer", "best"},
+       "[packer] best is not in this version; available: linear, greedy"},
+      {{"plan", "--model", "mlp", "--packer", "x"},
+       "[packer] there is no packer \"x\""},
+      {{"plan", "--model", "mlp", "--time-limit", "3"},
+       "[time-limit] no packer of this version takes one"},
+      {{"plan", "--graph", "/nowhere/g.txt"},
+       "[file] \"/nowhere/g.txt\" cannot be read: No such file or directory"},
+      {{"plan", "--graph", empty}, ""},
+      {{"plan", "--model", "mlp", "-o", "/nowhere/mlp.plan"},
+       "[file] \"/nowhere/mlp.plan\" cannot be written: "},
+      {{"report", "/nowhere/p"}, "[file] \"/nowhere/p\" cannot be read: "},
+      {{"report", cut}, "[plan file] no valid JSON in 20 bytes: cut short"},
+      {{"check", cut}, "[plan file] no valid JSON in 20 bytes: cut short"},
+      {{"check", "/tmp"}, "[file] \"/tmp\" cannot be read: it is a directory"},
+  };
+  for (const Row& row : rows) {
+    const Outcome outcome = RunStowage(row.arguments);
+    std::string line;
+    for (const std::string& argument : row.arguments) line += argument + " ";
+    INFO(line);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.starts_with(StrCat("stowage: ", row.message)));
+  }
+}
+
+TEST_CASE("a report has the forms it names and no others") {
+  const std::string path = TempPath("forms.plan");
+  PlanAsJson({"--model", "mlp", "-o", path});
+  const Outcome unknown = RunStowage({"report", path, "--format", "pdf"});
+  CHECK(unknown.exit_code == 2);
+  CHECK(unknown.err ==
+        "stowage: [report] there is no format \"pdf\"; expected text, json, "
+        "svg, html or trace\n");
+  const Outcome peak =
+      RunStowage({"report", path, "--format", "svg", "--at-peak"});
+  CHECK(peak.exit_code == 2);
+  CHECK(peak.err ==
+        "stowage: [report] --at-peak has no form svg; expected text or "
+        "json\n");
+}
+
+}  // namespace
+}  // namespace stowage::testing

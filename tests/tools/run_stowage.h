@@ -1,0 +1,36 @@
+#ifndef STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
+#define STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
+
+// Runs the built program as a user would, and says what it printed.
+//
+//   const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--json"});
+//   CHECK(outcome.exit_code == 0);
+
+#include <string>
+#include <vector>
+
+namespace stowage::testing {
+
+struct Outcome {
+  int exit_code = -1;  // -1 when a signal ended it
+  std::string out;     // stdout
+  std::string err;     // stderr
+};
+
+Outcome RunStowage(const std::vector<std::string>& arguments);
+
+/// A path in this test's own directory.
+std::string TempPath(const std::string& name);
+/// Writes a file there; returns its path.
+std::string WriteTemp(const std::string& name, const std::string& contents);
+std::string ReadAll(const std::string& path);
+
+/// 60 rows of digits that `train --model mlp` takes, each class its own
+/// pattern.
+std::string SomeDigits();
+/// 4,000 characters of text in lines.
+std::string SomeText();
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_

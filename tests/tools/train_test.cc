@@ -1,0 +1,292 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "tests/tools/run_stowage.h"
+
+namespace stowage::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<Json> Lines(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(Json::parse(line));
+  }
+  return lines;
+}
+
+// Six steps of the small model, unless `more` says how many.
+std::vector<std::string> Mlp(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"train",
+                                        "--model",
+                                        "mlp",
+                                        "--data",
+                                        WriteTemp("digits.csv", SomeDigits()),
+                                        "--batch",
+                                        "8"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  if (std::ranges::find(more, "--steps") == more.end()) {
+    arguments.insert(arguments.end(), {"--steps", "6"});
+  }
+  return arguments;
+}
+
+std::vector<Json> TrainMlp(std::vector<std::string> more) {
+  more.push_back("--json");
+  const Outcome outcome = RunStowage(Mlp(more));
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  return Lines(outcome.out);
+}
+
+TEST_CASE("train --json prints one object a step and one at the end") {
+  const std::vector<Json> lines = TrainMlp({"--budget", "8MiB"});
+  REQUIRE(lines.size() == 7);
+  for (size_t i = 0; i < 6; ++i) {
+    const Json& line = lines[i];
+    CHECK(line["step"] == i + 1);
+    CHECK(line["loss"] > 0);
+    CHECK(line["lr"] > 0);
+    CHECK(line["step_seconds"] > 0);
+    CHECK(line["tokens_per_second"] > 0);
+    CHECK(line["budget_bytes"] == 8388608);
+    CHECK(line["arena_bytes"] <= 8388608);
+    CHECK(line["lower_bound_bytes"] <= line["arena_bytes"]);
+    CHECK(line["saved_bytes"] == line["no_reuse_bytes"].get<int64_t>() -
+                                     line["arena_bytes"].get<int64_t>());
+    CHECK(line.size() == 10);
+  }
+  const Json& end = lines[6];
+  CHECK(end["done"] == true);
+  CHECK(end["steps"] == 6);
+  CHECK(end["validation_loss"] > 0);
+  CHECK(end["validation_accuracy"] >= 0);
+  CHECK(end["validation_accuracy"] <= 1);
+  CHECK(end["arena_bytes"] == lines[0]["arena_bytes"]);
+  CHECK(end["peak_rss_bytes"] > end["arena_bytes"]);
+  // Null where a sanitizer has the heap.
+  CHECK((end["heap_allocations_in_steps"].is_null() ||
+         end["heap_allocations_in_steps"] == 0));
+  CHECK(end["seconds"] > 0);
+  CHECK(end["device"] == "cpu");
+}
+
+TEST_CASE("without a budget the budget is null") {
+  CHECK(TrainMlp({})[0]["budget_bytes"].is_null());
+}
+
+TEST_CASE("training lowers the loss, and is the same each time for one seed") {
+  const std::vector<Json> once = TrainMlp({"--steps", "60"});
+  CHECK(once[59]["loss"] < 0.5 * once[0]["loss"].get<double>());
+  const std::vector<Json> again = TrainMlp({"--steps", "60"});
+  const std::vector<Json> other = TrainMlp({"--steps", "60", "--seed", "2"});
+  for (size_t i = 0; i < 60; ++i) {
+    CHECK(once[i]["loss"] == again[i]["loss"]);
+  }
+  CHECK(once[0]["loss"] != other[0]["loss"]);
+}
+
+TEST_CASE("a run stopped, saved and resumed ends as the uninterrupted one") {
+  const std::string whole = TempPath("whole.safetensors");
+  const std::string part = TempPath("part.safetensors");
+  const std::string rest = TempPath("rest.safetensors");
+  const std::vector<Json> uninterrupted = TrainMlp({"--save", whole});
+  const std::vector<Json> first = TrainMlp({"--stop-at", "4", "--save", part});
+  const std::vector<Json> second = TrainMlp({"--resume", part, "--save", rest});
+  REQUIRE(first.size() == 5);
+  REQUIRE(second.size() == 3);
+  CHECK(second[0]["step"] == 5);
+  CHECK(second[0]["loss"] == uninterrupted[4]["loss"]);
+  CHECK(second[1]["loss"] == uninterrupted[5]["loss"]);
+  CHECK(second[2]["validation_loss"] == uninterrupted[6]["validation_loss"]);
+  CHECK(ReadAll(rest) == ReadAll(whole));
+
+  const Outcome over = RunStowage(Mlp({"--resume", whole}));
+  CHECK(over.exit_code == 2);
+  CHECK(over.err ==
+        "stowage: [train] nothing is left to do: the checkpoint is at step 6 "
+        "and the run ends at 6; give more --steps\n");
+}
+
+TEST_CASE(
+    "a checkpoint that was cut, altered or is another model's is refused") {
+  const std::string path = TempPath("good.safetensors");
+  TrainMlp({"--steps", "2", "--save", path});
+  const std::string whole = ReadAll(path);
+  std::string flipped = whole;
+  flipped[whole.size() - 100] ^= 1;
+  const std::string bad[] = {
+      WriteTemp("cut.safetensors", whole.substr(0, whole.size() - 8)),
+      WriteTemp("flipped.safetensors", flipped),
+      WriteTemp("empty.safetensors", ""),
+      TempPath("missing.safetensors"),
+  };
+  for (const std::string& file : bad) {
+    const Outcome outcome = RunStowage(Mlp({"--resume", file}));
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.starts_with("stowage: [checkpoint] "));
+  }
+  const Outcome other = RunStowage({"train", "--model", "gpt-nano", "--data",
+                                    WriteTemp("t.txt", SomeText()), "--batch",
+                                    "1", "--seq", "8", "--resume", path});
+  CHECK(other.exit_code == 2);
+  CHECK(other.err.starts_with("stowage: [checkpoint] "));
+
+  // The optimizer's memory is part of what training continues from.
+  const Outcome sgd =
+      RunStowage(Mlp({"--optimizer", "momentum", "--resume", path}));
+  CHECK(sgd.exit_code == 2);
+}
+
+TEST_CASE("a run for people ends with losses, accuracy, report and map") {
+  const std::string svg = TempPath("train.svg");
+  const Outcome outcome = RunStowage(Mlp({"--svg", svg}));
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.starts_with("mlp, 6 steps on cpu: training loss "));
+  CHECK(outcome.out.find("held-out accuracy ") != std::string::npos);
+  CHECK(outcome.out.find("| lower bound ") != std::string::npos);
+  CHECK(outcome.out.find("0 B |ww") != std::string::npos);
+  CHECK(ReadAll(svg).starts_with("<svg "));
+  // stderr is a file here, no terminal: lines, no carriage returns.
+  CHECK(outcome.err.find("step 6/6  loss ") != std::string::npos);
+  CHECK(outcome.err.find('\r') == std::string::npos);
+  CHECK(outcome.err.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("a long run logs about twenty lines") {
+  const Outcome outcome = RunStowage(Mlp({"--steps", "100"}));
+  CHECK(outcome.exit_code == 0);
+  std::istringstream in(outcome.err);
+  int lines = 0;
+  for (std::string line; std::getline(in, line);) ++lines;
+  CHECK(lines >= 15);
+  CHECK(lines <= 25);
+}
+
+TEST_CASE("a gpt model trains on text and writes some") {
+  const std::string text = WriteTemp("text.txt", SomeText());
+  const std::vector<std::string> arguments = {
+      "train", "--model", "gpt-nano", "--data", text,       "--batch", "2",
+      "--seq", "16",      "--steps",  "2",      "--sample", "20"};
+  const Outcome outcome = RunStowage(arguments);
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.find("The model writes (temperature 0.8):\n") !=
+        std::string::npos);
+  CHECK(RunStowage(arguments).out.substr(0, 60) == outcome.out.substr(0, 60));
+}
+
+TEST_CASE("momentum and sgd train too") {
+  for (const char* optimizer : {"sgd", "momentum"}) {
+    const std::vector<Json> lines =
+        TrainMlp({"--optimizer", optimizer, "--steps", "40"});
+    INFO(optimizer);
+    CHECK(lines[39]["loss"] < lines[0]["loss"]);
+  }
+}
+
+TEST_CASE("a budget too small exits 1 before anything is trained") {
+  const Outcome text = RunStowage(Mlp({"--budget", "64KiB"}));
+  CHECK(text.exit_code == 1);
+  CHECK(text.out.empty());
+  CHECK(text.err.starts_with("stowage: [plan] budget 64.0 KiB is below the "));
+
+  const Outcome json = RunStowage(Mlp({"--budget", "64KiB", "--json"}));
+  CHECK(json.exit_code == 1);
+  const Json object = Json::parse(json.out);
+  CHECK(object["fits"] == false);
+  CHECK(object["budget_bytes"] == 65536);
+  CHECK(object["minimum_budget_bytes"] > 65536);
+  CHECK(object["peak_live"].size() > 0);
+  CHECK(object["error"].get<std::string>().find("largest live: ") !=
+        std::string::npos);
+}
+
+TEST_CASE("a device that is not there exits 3") {
+  const Outcome outcome = RunStowage(Mlp({"--device", "cuda"}));
+  CHECK(outcome.exit_code == 3);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err ==
+        "stowage: [gpu] this build has no CUDA backend; give --device cpu\n");
+}
+
+TEST_CASE("a loss that is no number ends the run") {
+  const Outcome outcome =
+      RunStowage(Mlp({"--optimizer", "sgd", "--lr", "1e30", "--steps", "20"}));
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("[train] the loss is ") != std::string::npos);
+}
+
+TEST_CASE("bad input exits 2 and says what is wrong") {
+  const std::string empty = WriteTemp("empty", "");
+  const std::string binary = WriteTemp("binary", std::string("\x7f"
+                                                             "ELF\0\0\1",
+                                                             7));
+  const std::string digits = WriteTemp("digits.csv", SomeDigits());
+  const std::string text = WriteTemp("text.txt", SomeText());
+  const std::string shorter = WriteTemp("short.txt", "a few words");
+  const std::string missing = TempPath("missing");
+  const std::vector<std::string> mlp = {"--model", "mlp", "--data", digits};
+  const std::vector<std::string> gpt = {"--model", "gpt-nano", "--data", text};
+  struct Row {
+    std::vector<std::string> base;
+    std::vector<std::string> more;
+    std::string message;  // part of it
+  };
+  const Row rows[] = {
+      {{"--model", "nope", "--data", digits}, {}, "there is no model \"nope\""},
+      {{"--model", "mlp", "--data", missing}, {}, "missing"},
+      {{"--model", "mlp", "--data", empty}, {}, "empty"},
+      {{"--model", "mlp", "--data", binary}, {}, "binary"},
+      {{"--model", "mlp", "--data", text}, {}, "text.txt"},
+      {{"--model", "gpt-nano", "--data", missing}, {}, "missing"},
+      {{"--model", "gpt-nano", "--data", empty}, {}, "empty"},
+      {{"--model", "gpt-nano", "--data", binary}, {}, "binary"},
+      {{"--model", "gpt-nano", "--data", shorter}, {}, "short.txt"},
+      {mlp, {"--batch", "0"}, "[model] batch 0 for mlp is below 1"},
+      {gpt, {"--seq", "257"}, "[model] seq 257 for gpt-nano is out of range"},
+      {gpt, {"--seq", "0"}, "[model] seq 0 for gpt-nano is out of range"},
+      {mlp, {"--lr", "nan"}, "[train] learning rate nan is not a positive "},
+      {mlp, {"--lr", "0"}, "[train] learning rate 0 is not a positive number"},
+      {mlp, {"--lr=-0.1"}, "[train] learning rate -0.1 is not a positive "},
+      {mlp, {"--lr", "inf"}, "[train] learning rate inf is not a positive "},
+      {mlp, {"--steps", "0"}, "[train] steps 0 is below 1"},
+      {mlp, {"--stop-at", "500"}, "[train] stop-at 500 is out of range"},
+      {gpt, {"--sample=-1"}, "[train] sample -1 is negative"},
+      {mlp, {"--budget", "abc"}, "[budget] "},
+      {mlp, {"--budget", "0"}, "[budget] the size is 0"},
+      {mlp, {"--budget=-1MiB"}, "[budget] "},
+      {mlp, {"--dtype", "bf16"}, "[train] dtype bf16 cannot be trained with"},
+      {mlp, {"--device", "tpu"}, "[device] there is no device \"tpu\""},
+      {mlp, {"--recompute", "cheap"}, "[recompute] cheap is not in this "},
+      {mlp, {"--micro-batches", "2"}, "[micro-batches] 2 is not in this "},
+      {mlp, {"--optimizer", "x"}, "[optimizer] there is no optimizer \"x\""},
+      {mlp, {"--steps", "1", "--save", "/nowhere/x"}, "/nowhere/x"},
+      {mlp, {"--steps", "1", "--svg", "/nowhere/x"}, "/nowhere/x"},
+      {mlp, {"--seed=-1"}, "[train] seed -1 is negative"},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> arguments = {"train"};
+    arguments.insert(arguments.end(), row.base.begin(), row.base.end());
+    arguments.insert(arguments.end(), row.more.begin(), row.more.end());
+    const Outcome outcome = RunStowage(arguments);
+    INFO(row.message);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find(row.message) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace stowage::testing

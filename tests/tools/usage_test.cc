@@ -1,0 +1,84 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/strings.h"
+#include "tests/tools/run_stowage.h"
+
+namespace stowage::testing {
+namespace {
+
+TEST_CASE("--version prints the version to stdout") {
+  const Outcome outcome = RunStowage({"--version"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out == "stowage 0.1.0\n");
+  CHECK(outcome.err.empty());
+}
+
+TEST_CASE("--help lists the subcommands and the exit codes") {
+  const Outcome outcome = RunStowage({"--help"});
+  CHECK(outcome.exit_code == 0);
+  for (const char* part : {"train", "plan", "pack", "check", "report", "models",
+                           "Exit codes", "70 a bug"}) {
+    INFO(part);
+    CHECK(outcome.out.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("every subcommand's help shows an example of it") {
+  for (const char* name :
+       {"train", "plan", "pack", "check", "report", "models"}) {
+    const Outcome outcome = RunStowage({name, "--help"});
+    INFO(name);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.out.find(StrCat("Example:\n  stowage ", name, " ")) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("wrong usage exits 2 with a word on stderr and nothing on stdout") {
+  const std::vector<std::string> rows[] = {
+      {},
+      {"sail"},
+      {"plan", "--modell", "mlp"},
+      {"plan", "--model", "mlp", "--batch", "many"},
+      {"plan", "--model", "mlp", "--batch", "99999999999999999999"},
+      {"plan", "--model"},
+      {"train", "--model", "mlp"},
+      {"train", "--data", "x"},
+      {"pack"},
+      {"check"},
+      {"report"},
+      {"models", "extra"},
+  };
+  for (const std::vector<std::string>& arguments : rows) {
+    const Outcome outcome = RunStowage(arguments);
+    INFO(arguments.size(), arguments.empty() ? "" : arguments.back());
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(!outcome.err.empty());
+  }
+}
+
+TEST_CASE("models lists names, parameter counts and defaults") {
+  const Outcome text = RunStowage({"models"});
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.find("gpt2-124m  124,439,808") != std::string::npos);
+
+  const Outcome json = RunStowage({"models", "--json"});
+  CHECK(json.exit_code == 0);
+  const nlohmann::json models = nlohmann::json::parse(json.out);
+  REQUIRE(models.size() == 3);
+  CHECK(models[0]["name"] == "mlp");
+  CHECK(models[0]["seq"].is_null());
+  CHECK(models[2]["name"] == "gpt2-124m");
+  // Vocabulary 50257, 1024 positions, 12 layers of width 768.
+  CHECK(models[2]["params"] ==
+        (50257 + 1024) * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
+  CHECK(models[2]["batch"] == 4);
+  CHECK(models[2]["seq"] == 1024);
+}
+
+}  // namespace
+}  // namespace stowage::testing

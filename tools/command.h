@@ -1,0 +1,63 @@
+#ifndef STOWAGE_TOOLS_COMMAND_H_
+#define STOWAGE_TOOLS_COMMAND_H_
+
+// What the subcommands share: exit codes, how errors are printed, and files.
+//
+// Data goes to stdout, progress and errors to stderr. Each subcommand has a
+// file of its own with an Add... function, which declares it to CLI11 and runs
+// it when it was the one asked for.
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace stowage::tools {
+
+// What scripts may rely on.
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitNo = 1;        // infeasible budget, invalid plan
+inline constexpr int kExitUsage = 2;     // bad options or input
+inline constexpr int kExitNoDevice = 3;  // no such device
+inline constexpr int kExitBug = 70;      // ours
+
+// Each declares one subcommand; when it runs, its exit code goes to
+// *exit_code, which must outlive the app.
+void AddTrain(CLI::App& app, int* exit_code);
+void AddPlan(CLI::App& app, int* exit_code);
+void AddPack(CLI::App& app, int* exit_code);
+void AddCheck(CLI::App& app, int* exit_code);
+void AddReport(CLI::App& app, int* exit_code);
+void AddModels(CLI::App& app, int* exit_code);
+
+int ExitCodeOf(ErrorCode code);
+
+/// Prints the error to stderr; returns its exit code.
+int Fail(const Error& error);
+
+/// Declares the subcommand `name`, which shows `example` below its help.
+CLI::App* AddSubcommand(CLI::App& app, const std::string& name,
+                        const std::string& description,
+                        const std::string& example);
+
+/// Prints one line of JSON to stdout. Text that is no UTF-8 is replaced.
+void PrintJson(const nlohmann::ordered_json& json);
+
+/// The size an option was given, if it was. Error naming the option when the
+/// text is no size or not positive.
+Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
+                                             const std::string& text);
+
+/// The whole file. Errors: kNotFound, kIo.
+Result<std::string> ReadFile(const std::string& path);
+
+/// Writes `contents` to the file, or to stdout when `path` is empty. Error kIo.
+Status WriteOutput(const std::string& path, std::string_view contents);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_COMMAND_H_

@@ -1,0 +1,52 @@
+// The stowage program: plan, train, and judge plans, from the command line.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <iostream>
+
+#include "tools/command.h"
+
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+// A failed internal check aborts, having said so; scripts see EX_SOFTWARE.
+void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  namespace tools = stowage::tools;
+  std::signal(SIGABRT, ExitAsBug);
+
+  CLI::App app(
+      "Stowage plans every byte of a training step before the first step "
+      "runs.",
+      "stowage");
+  app.set_version_flag("--version", std::string("stowage ") + kVersion);
+  app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 1 the answer is no (budget too small, plan "
+      "invalid),\n2 usage or bad input, 3 no such device, 70 a bug in "
+      "stowage.\n`stowage SUBCOMMAND --help` shows an example.");
+
+  int exit_code = tools::kExitDone;
+  tools::AddTrain(app, &exit_code);
+  tools::AddPlan(app, &exit_code);
+  tools::AddPack(app, &exit_code);
+  tools::AddCheck(app, &exit_code);
+  tools::AddReport(app, &exit_code);
+  tools::AddModels(app, &exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? tools::kExitDone : tools::kExitUsage;
+  }
+  std::cout.flush();
+  if (!std::cout) {
+    return tools::Fail(
+        {stowage::ErrorCode::kIo, "[file] stdout cannot be written"});
+  }
+  return exit_code;
+}

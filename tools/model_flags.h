@@ -1,0 +1,63 @@
+#ifndef STOWAGE_TOOLS_MODEL_FLAGS_H_
+#define STOWAGE_TOOLS_MODEL_FLAGS_H_
+
+// The options that say which training step is meant, shared by `plan` and
+// `train`, and the step they mean: its graph, planned over one weight layout.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "autodiff/optimizer.h"
+#include "base/result.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "nn/models.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "planner/weight_layout.h"
+
+namespace stowage::tools {
+
+struct ModelFlags {
+  std::string model;
+  std::optional<int64_t> batch, seq;
+  std::string dtype = "f32";
+  std::string optimizer;  // empty: the model's
+  std::string budget;     // empty: none
+  std::string recompute = "none";
+  std::string micro_batches = "1";
+};
+
+/// Declares the options; --model is left to the caller.
+void AddModelOptions(CLI::App& command, ModelFlags* flags);
+
+/// A step as the flags say, checked.
+struct StepSpec {
+  ModelInfo info;
+  ModelOptions options;  // batch and seq filled in
+  Optimizer optimizer;
+  std::optional<Bytes> budget;
+};
+
+/// Checks what the flags can say and this version cannot do. Errors name the
+/// option.
+Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
+
+/// Error kUnsupported unless recomputation and micro-batches are left alone.
+Status CheckStepIsAsGiven(const ModelFlags& flags);
+
+struct PlannedStep {
+  Graph step;
+  Plan plan;
+  WeightLayout layout;  // of weights and states, for further programs
+};
+
+/// Builds the training step and plans it around the weights as the forward plan
+/// laid them out.
+Result<PlannedStep> PlanStep(const StepSpec& spec, const PlanOptions& options);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_MODEL_FLAGS_H_

@@ -1,0 +1,142 @@
+// stowage pack: the packing problem by itself, from and to CSV.
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "planner/csv.h"
+#include "planner/packer.h"
+#include "planner/validate.h"
+#include "tools/command.h"
+#include "tools/packer_flags.h"
+
+namespace stowage::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  std::string file;
+  std::string capacity;  // empty: none
+  PackerFlags packer;
+  std::string output;
+  bool json = false;
+};
+
+// What a packing comes to. The figures are told even when it is too high.
+struct Figures {
+  Bytes total = 0;
+  bool fits = true;
+  bool valid = false;
+  double seconds = 0;
+};
+
+Json FiguresJson(const Problem& problem, std::optional<Bytes> capacity,
+                 const Packing& packing, const Figures& figures) {
+  Json json = Json::object();
+  json["buffers"] = problem.buffers.size();
+  json["total_bytes"] = figures.total;
+  json["lower_bound"] = packing.lower_bound;
+  json["height"] = packing.solution.height;
+  json["capacity"] = capacity ? Json(*capacity) : Json();
+  json["fits"] = figures.fits;
+  json["optimal"] = packing.optimal;
+  json["packer"] = packing.packer;
+  json["seconds"] = figures.seconds;
+  json["valid"] = figures.valid;
+  return json;
+}
+
+void PrintText(const Problem& problem, std::optional<Bytes> capacity,
+               const Packing& packing, const Figures& figures) {
+  const Bytes height = packing.solution.height;
+  const double above =
+      packing.lower_bound == 0
+          ? 0.0
+          : 100.0 * static_cast<double>(height - packing.lower_bound) /
+                static_cast<double>(packing.lower_bound);
+  std::cout << "buffers      " << problem.buffers.size() << ", "
+            << figures.total << " bytes in all\n"
+            << "lower bound  " << packing.lower_bound << " bytes\n"
+            << "height       " << height << " bytes, " << Fixed(above, 3)
+            << " % above the bound" << (packing.optimal ? ": optimal\n" : "\n");
+  if (capacity) {
+    std::cout << "capacity     " << *capacity << " bytes, "
+              << *capacity - height << " to spare\n";
+  }
+  std::cout << "packer       " << packing.packer << ", "
+            << Fixed(figures.seconds, 3) << " s, "
+            << (figures.valid ? "valid" : "NOT VALID") << "\n";
+}
+
+int Run(const Flags& flags) {
+  const Result<Packer> packer = ReadPackerFlags(flags.packer);
+  if (!packer.ok()) return Fail(packer.error());
+  const Result<std::optional<Bytes>> capacity =
+      ParseSizeOption("capacity", flags.capacity);
+  if (!capacity.ok()) return Fail(capacity.error());
+  const Result<std::string> text = ReadFile(flags.file);
+  if (!text.ok()) return Fail(text.error());
+  Result<Problem> problem = ParseProblemCsv(*text);
+  if (!problem.ok()) return Fail(problem.error());
+
+  const auto start = std::chrono::steady_clock::now();
+  const Result<Packing> packing = Pack(*problem, {.packer = *packer});
+  if (!packing.ok()) return Fail(packing.error());
+  Figures figures;
+  figures.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  for (const Buffer& buffer : problem->buffers) figures.total += buffer.size;
+  figures.valid = Validate(*problem, packing->solution).empty();
+  figures.fits = !*capacity || packing->solution.height <= **capacity;
+
+  Json json = FiguresJson(*problem, *capacity, *packing, figures);
+  if (!figures.fits) {
+    // The packer itself says why.
+    problem->capacity = *capacity;
+    const Result<Packing> refused = Pack(*problem, {.packer = *packer});
+    STOWAGE_CHECK(!refused.ok());
+    json["error"] = refused.error().message;
+    if (flags.json) PrintJson(json);
+    return Fail(refused.error());
+  }
+  if (!flags.output.empty()) {
+    const Status written = WriteOutput(
+        flags.output, FormatPackingCsv(*problem, packing->solution));
+    if (!written.ok()) return Fail(written.error());
+  }
+  if (flags.json) {
+    PrintJson(json);
+  } else {
+    PrintText(*problem, *capacity, *packing, figures);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddPack(CLI::App& app, int* exit_code) {
+  CLI::App* command =
+      AddSubcommand(app, "pack", "Pack the buffers of a CSV file",
+                    "stowage pack buffers.csv --capacity 1MiB -o packed.csv");
+  const auto flags = std::make_shared<Flags>();
+  command
+      ->add_option("file", flags->file,
+                   "CSV with the header "
+                   "id,lower,upper,size[,alignment][,offset]; lifetimes are "
+                   "half-open, an offset is fixed")
+      ->required();
+  command->add_option("--capacity", flags->capacity,
+                      "The largest height that will do");
+  AddPackerOptions(*command, &flags->packer);
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  command->add_option("-o,--output", flags->output,
+                      "Write the CSV with all offsets to this file");
+  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,69 @@
+#include "tools/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include "base/strings.h"
+#include "report/format.h"
+
+namespace stowage::tools {
+namespace {
+
+std::string MemoryText(const MemoryFigures& memory) {
+  const double percent = memory.no_reuse == 0
+                             ? 0.0
+                             : 100.0 * static_cast<double>(memory.saved()) /
+                                   static_cast<double>(memory.no_reuse);
+  return StrCat(
+      "arena ", FormatBytes(memory.arena),
+      memory.budget ? StrCat(" of ", FormatBytes(*memory.budget)) : "",
+      "  saved ", Fixed(static_cast<double>(memory.saved()) / (1 << 20), 1),
+      " MiB (", Fixed(percent, 1), " %)");
+}
+
+bool WantsColour() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return no_color == nullptr || *no_color == '\0';
+}
+
+}  // namespace
+
+Progress::Progress(int64_t first, int64_t last, std::string_view token_name,
+                   const MemoryFigures& memory)
+    : first_(first),
+      last_(last),
+      every_(std::max<int64_t>(1, (last - first + 1) / 20)),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      colour_(terminal_ && WantsColour()),
+      token_name_(token_name),
+      memory_(MemoryText(memory)) {}
+
+void Progress::Show(const StepFigures& figures) {
+  const bool end = figures.step == first_ || figures.step == last_;
+  if (terminal_) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!end && now - shown_ < std::chrono::milliseconds(100)) return;
+    shown_ = now;
+  } else if (!end && figures.step % every_ != 0) {
+    return;
+  }
+  const std::string last = StrCat(last_);
+  const std::string loss = Fixed(figures.loss, 4);
+  const std::string line =
+      StrCat("step ", PadLeft(StrCat(figures.step), last.size()), "/", last,
+             "  loss ", colour_ ? StrCat("\x1b[1m", loss, "\x1b[0m") : loss,
+             "  lr ", Fixed(figures.lr, 6), "  ",
+             WithCommas(static_cast<int64_t>(figures.tokens_per_second)), " ",
+             token_name_, "/s  ", memory_);
+  if (terminal_) {
+    std::cerr << '\r' << line << "\x1b[K" << (figures.step == last_ ? "\n" : "")
+              << std::flush;
+  } else {
+    std::cerr << line << std::endl;
+  }
+}
+
+}  // namespace stowage::tools

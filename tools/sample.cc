@@ -1,0 +1,67 @@
+#include "tools/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "nn/text_data.h"
+
+namespace stowage::tools {
+namespace {
+
+// An index, with probability proportional to exp(logits / temperature). Written
+// out because the standard's distributions differ between libraries.
+int32_t Draw(std::span<const float> logits, double temperature,
+             std::mt19937_64& random) {
+  const float largest = *std::ranges::max_element(logits);
+  std::vector<double> weights;
+  double sum = 0;
+  for (const float logit : logits) {
+    weights.push_back(
+        std::exp((static_cast<double>(logit) - largest) / temperature));
+    sum += weights.back();
+  }
+  double left = sum * std::ldexp(static_cast<double>(random() >> 11), -53);
+  for (size_t i = 0; i + 1 < weights.size(); ++i) {
+    left -= weights[i];
+    if (left < 0) return static_cast<int32_t>(i);
+  }
+  return static_cast<int32_t>(weights.size()) - 1;
+}
+
+}  // namespace
+
+Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
+                               double temperature, uint64_t seed) {
+  const std::optional<ValueId> logits_id = generate.graph().Find("logits");
+  STOWAGE_CHECK(logits_id.has_value());
+  const auto vocabulary =
+      static_cast<size_t>(generate.graph().value(*logits_id).type.shape.back());
+  const auto window = static_cast<size_t>(seq);
+  std::vector<float> logits(window * vocabulary);
+  std::vector<int32_t> text = {0};  // a newline: a line begins
+  std::vector<int32_t> tokens(window);
+  std::mt19937_64 random(seed);
+  while (static_cast<int64_t>(text.size()) <= length) {
+    const size_t seen = std::min(text.size(), window);
+    std::ranges::fill(tokens, 0);  // after the last: no row looks ahead
+    std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(),
+              tokens.begin());
+    STOWAGE_RETURN_IF_ERROR(generate.Write("tokens", tokens));
+    if (const StepCode code = generate.Step(); code != StepCode::kOk) {
+      return generate.Explain(code);
+    }
+    STOWAGE_RETURN_IF_ERROR(generate.Read("logits", &logits));
+    // The row of the last token; only what is a character.
+    const std::span<const float> row =
+        std::span<const float>(logits)
+            .subspan((seen - 1) * vocabulary, vocabulary)
+            .first(std::min(vocabulary, static_cast<size_t>(kTextVocabulary)));
+    text.push_back(Draw(row, temperature, random));
+  }
+  return DecodeText(std::span<const int32_t>(text).subspan(1));
+}
+
+}  // namespace stowage::tools

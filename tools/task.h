@@ -1,0 +1,52 @@
+#ifndef STOWAGE_TOOLS_TASK_H_
+#define STOWAGE_TOOLS_TASK_H_
+
+// What a model learns: where its batches come from, and how it is judged on
+// what was held out.
+//
+//   Result<std::unique_ptr<Task>> task = LoadTask(spec, "digits.csv", seed);
+//   (*task)->WriteBatch(train, step);
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "runtime/session.h"
+#include "tools/model_flags.h"
+
+namespace stowage::tools {
+
+struct Evaluation {
+  double loss = 0;                 // mean over what was held out (of a text,
+                                   // at most its first 100 batches)
+  std::optional<double> accuracy;  // of a classifier, 0..1
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  /// Draws the batch of `step`, a function of the seed and the step alone, and
+  /// writes it to the runner's inputs. Allocates nothing.
+  virtual Status WriteBatch(Runner& train, int64_t step) = 0;
+
+  /// Examples a step of the evaluation program must take.
+  virtual int64_t evaluation_batch() const = 0;
+  virtual Result<Evaluation> Evaluate(Runner& evaluate) = 0;
+
+  /// Tokens, or examples where there are no sequences, in a training step.
+  virtual int64_t tokens_per_step() const = 0;
+  virtual std::string_view token_name() const = 0;  // for people, short
+};
+
+/// The task of the model on the data in `path`. Errors: those of TextData and
+/// DigitsData.
+Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
+                                       const std::string& path, uint64_t seed);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_TASK_H_

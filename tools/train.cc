@@ -1,0 +1,391 @@
+// stowage train: a training run inside a memory budget.
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "planner/plan_memory.h"
+#include "report/report.h"
+#include "runtime/checkpoint.h"
+#include "runtime/session.h"
+#include "tools/budget.h"
+#include "tools/command.h"
+#include "tools/heap_counter.h"
+#include "tools/model_flags.h"
+#include "tools/progress.h"
+#include "tools/sample.h"
+#include "tools/task.h"
+
+namespace stowage::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kTemperature = 0.8;
+constexpr int64_t kMaxSampleSeq = 64;  // each character costs a forward run
+
+struct Flags {
+  ModelFlags model;
+  std::string data;
+  std::optional<int64_t> steps;
+  std::optional<int64_t> stop_at;
+  std::optional<double> lr;
+  std::string device = "auto";
+  std::string save, resume, svg;
+  int64_t seed = 1;
+  int64_t sample = 200;
+  bool json = false;
+};
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Error Invalid(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
+}
+
+Status CheckDevice(const std::string& device) {
+  if (device == "auto" || device == "cpu") return {};
+  if (device == "cuda") {
+    return Error{ErrorCode::kDevice,
+                 "[gpu] this build has no CUDA backend; give --device cpu"};
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[device] there is no device ", Quoted(device),
+                      "; expected auto, cpu or cuda")};
+}
+
+// How long and how fast to train.
+struct RunSpec {
+  int64_t steps = 0;  // of the whole run, which the schedule spans
+  int64_t stop_at = 0;
+  LearningRateSchedule schedule;
+};
+
+Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
+  const TrainingDefaults& defaults = spec.info.training;
+  RunSpec run;
+  run.steps = flags.steps.value_or(defaults.steps);
+  if (run.steps < 1) {
+    return Invalid(StrCat("steps ", run.steps, " is below 1"));
+  }
+  run.stop_at = flags.stop_at.value_or(run.steps);
+  if (run.stop_at < 1 || run.stop_at > run.steps) {
+    return Invalid(StrCat("stop-at ", run.stop_at,
+                          " is out of range; expected 1 to ", run.steps));
+  }
+  run.schedule = defaults.schedule;
+  if (OptimizerName(spec.optimizer) != defaults.optimizer) {
+    // The model's rate is for the model's optimizer.
+    run.schedule.peak = std::holds_alternative<AdamW>(spec.optimizer) ? 1e-3
+                        : std::holds_alternative<Sgd>(spec.optimizer) ? 1e-1
+                                                                      : 2e-2;
+  }
+  if (flags.lr) {
+    if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
+      return Invalid(
+          StrCat("learning rate ", *flags.lr, " is not a positive number"));
+    }
+    run.schedule.peak = *flags.lr;
+  }
+  if (flags.seed < 0) {
+    return Invalid(StrCat("seed ", flags.seed, " is negative"));
+  }
+  if (flags.sample < 0) {
+    return Invalid(StrCat("sample ", flags.sample, " is negative"));
+  }
+  if (spec.options.dtype != DType::kF32) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[train] dtype ", DTypeName(spec.options.dtype),
+                        " cannot be trained with on the CPU; available: f32 "
+                        "(`stowage plan` plans any)")};
+  }
+  return run;
+}
+
+// The programs of a run over one weight layout: train, evaluate, and generate
+// for models of text.
+Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
+                                                 PlannedStep step,
+                                                 int64_t evaluation_batch,
+                                                 int64_t sample_seq,
+                                                 PlanOptions options) {
+  options.weights = &step.layout;
+  options.budget = spec.budget;
+  std::vector<SessionProgram> programs;
+  programs.push_back({"train", std::move(step.step), std::move(step.plan)});
+  const auto add = [&](std::string name, ModelPurpose purpose,
+                       const ModelOptions& model_options) -> Status {
+    STOWAGE_ASSIGN_OR_RETURN(
+        Graph graph, BuildModel(spec.info.name, purpose, model_options));
+    STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(graph, options));
+    programs.push_back({std::move(name), std::move(graph), std::move(plan)});
+    return {};
+  };
+  ModelOptions model_options = spec.options;
+  model_options.batch = evaluation_batch;
+  STOWAGE_RETURN_IF_ERROR(
+      add("evaluate", ModelPurpose::kEvaluate, model_options));
+  if (sample_seq > 0) {
+    model_options.batch = 1;
+    model_options.seq = sample_seq;
+    STOWAGE_RETURN_IF_ERROR(
+        add("generate", ModelPurpose::kGenerate, model_options));
+  }
+  return programs;
+}
+
+Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
+  Json json = Json::object();
+  json["step"] = figures.step;
+  json["loss"] = figures.loss;
+  json["lr"] = figures.lr;
+  json["step_seconds"] = figures.seconds;
+  json["tokens_per_second"] = figures.tokens_per_second;
+  json["arena_bytes"] = memory.arena;
+  json["budget_bytes"] = memory.budget ? Json(*memory.budget) : Json();
+  json["lower_bound_bytes"] = memory.lower_bound;
+  json["no_reuse_bytes"] = memory.no_reuse;
+  json["saved_bytes"] = memory.saved();
+  return json;
+}
+
+// What the steps of a run came to.
+struct RunFigures {
+  double loss = 0;  // of the last step
+  std::optional<int64_t> heap_allocations = 0;
+};
+
+Result<RunFigures> RunSteps(Runner& train, Task& task, const RunSpec& run,
+                            int64_t done, const MemoryFigures& memory,
+                            bool json) {
+  const bool reads_step = [&] {
+    const std::optional<ValueId> id = train.graph().Find("step");
+    return id && train.graph().value(*id).role == Role::kInput;
+  }();
+  Progress progress(done + 1, run.stop_at, task.token_name(), memory);
+  RunFigures total;
+  for (int64_t step = done + 1; step <= run.stop_at; ++step) {
+    const std::optional<int64_t> allocations = HeapAllocations();
+    const Clock::time_point start = Clock::now();
+    const double lr = run.schedule.At(step, run.steps);
+    STOWAGE_RETURN_IF_ERROR(task.WriteBatch(train, step));
+    STOWAGE_RETURN_IF_ERROR(train.Write("lr", static_cast<float>(lr)));
+    if (reads_step) STOWAGE_RETURN_IF_ERROR(train.Write("step", step));
+    if (const StepCode code = train.Step(); code != StepCode::kOk) {
+      return train.Explain(code);
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const float loss, train.ReadScalar("loss"));
+    const double seconds = SecondsSince(start);
+    if (allocations) {
+      *total.heap_allocations += *HeapAllocations() - *allocations;
+    } else {
+      total.heap_allocations.reset();
+    }
+
+    const StepFigures figures{
+        .step = step,
+        .loss = loss,
+        .lr = lr,
+        .seconds = seconds,
+        .tokens_per_second =
+            static_cast<double>(task.tokens_per_step()) / seconds};
+    if (json) {
+      PrintJson(StepJson(figures, memory));
+    } else {
+      progress.Show(figures);
+    }
+    if (!std::isfinite(loss)) {
+      return Invalid(StrCat("the loss is ", loss, " at step ", step,
+                            "; a lower learning rate than ", lr, " may help"));
+    }
+    total.loss = loss;
+  }
+  return total;
+}
+
+Bytes PeakResidentBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
+}
+
+int Run(const Flags& flags) {
+  const Clock::time_point start = Clock::now();
+  if (const Status device = CheckDevice(flags.device); !device.ok()) {
+    return Fail(device.error());
+  }
+  const Result<StepSpec> spec = ReadModelFlags(flags.model);
+  if (!spec.ok()) return Fail(spec.error());
+  const Result<RunSpec> run = ReadRunFlags(flags, *spec);
+  if (!run.ok()) return Fail(run.error());
+  const auto seed = static_cast<uint64_t>(flags.seed);
+
+  // Everything is planned before the first byte of the arena is taken.
+  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  PlanOptions options;
+  options.workspace = backend->WorkspaceFunction();
+  Result<PlannedStep> step = PlanStep(*spec, options);
+  if (!step.ok()) return Fail(step.error());
+  const Report report = MakeReport(step->step, step->plan);
+  if (spec->budget && report.arena > *spec->budget) {
+    const Error error =
+        RefusalOf(step->step, step->plan, options, *spec->budget);
+    if (flags.json) {
+      Json json = FiguresJson(report, 20);
+      json["budget_bytes"] = *spec->budget;
+      json["fits"] = false;
+      json["minimum_budget_bytes"] = report.arena;
+      json.update(RefusalJson(report, error));
+      PrintJson(json);
+    }
+    return Fail(error);
+  }
+  Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
+  if (!task.ok()) return Fail(task.error());
+  const int64_t sample_seq =
+      spec->info.data == ModelData::kText && flags.sample > 0
+          ? std::min(*spec->options.seq, kMaxSampleSeq)
+          : 0;
+  Result<std::vector<SessionProgram>> programs =
+      PlanPrograms(*spec, *std::move(step), (*task)->evaluation_batch(),
+                   sample_seq, options);
+  if (!programs.ok()) return Fail(programs.error());
+  Result<Session> session = Session::Create(*std::move(programs), *backend);
+  if (!session.ok()) return Fail(session.error());
+
+  Runner& train = *session->Find("train");
+  int64_t done = 0;
+  if (flags.resume.empty()) {
+    session->Initialize(seed);
+  } else {
+    const Result<int64_t> loaded = LoadCheckpoint(train, flags.resume);
+    if (!loaded.ok()) return Fail(loaded.error());
+    done = *loaded;
+    if (done >= run->stop_at) {
+      return Fail(Invalid(StrCat(
+          "nothing is left to do: the checkpoint is at "
+          "step ",
+          done, " and the run ends at ", run->stop_at, "; give more --steps")));
+    }
+  }
+
+  const MemoryFigures memory{.arena = session->arena_bytes(),
+                             .budget = spec->budget,
+                             .lower_bound = report.lower_bound,
+                             .no_reuse = report.no_reuse};
+  const Result<RunFigures> figures =
+      RunSteps(train, **task, *run, done, memory, flags.json);
+  if (!figures.ok()) return Fail(figures.error());
+  if (!flags.save.empty()) {
+    const Status saved = SaveCheckpoint(train, flags.save, run->stop_at);
+    if (!saved.ok()) return Fail(saved.error());
+  }
+  const Result<Evaluation> evaluation =
+      (*task)->Evaluate(*session->Find("evaluate"));
+  if (!evaluation.ok()) return Fail(evaluation.error());
+
+  if (!flags.svg.empty()) {
+    const Status written = WriteOutput(flags.svg, ToSvg(report));
+    if (!written.ok()) return Fail(written.error());
+  }
+  if (flags.json) {
+    Json json = Json::object();
+    json["done"] = true;
+    json["steps"] = run->stop_at;
+    json["validation_loss"] = evaluation->loss;
+    if (evaluation->accuracy) {
+      json["validation_accuracy"] = *evaluation->accuracy;
+    }
+    json["arena_bytes"] = memory.arena;
+    json["peak_rss_bytes"] = PeakResidentBytes();
+    json["heap_allocations_in_steps"] =
+        figures->heap_allocations ? Json(*figures->heap_allocations) : Json();
+    json["seconds"] = SecondsSince(start);
+    json["device"] = backend->name();
+    PrintJson(json);
+    return kExitDone;
+  }
+
+  std::cout << spec->info.name << ", " << run->stop_at << " steps on "
+            << backend->name() << ": training loss " << Fixed(figures->loss, 4)
+            << ", held-out loss " << Fixed(evaluation->loss, 4);
+  if (evaluation->accuracy) {
+    std::cout << ", held-out accuracy " << Fixed(100 * *evaluation->accuracy, 1)
+              << " %";
+  }
+  std::cout << "\n\n";
+  if (sample_seq > 0) {
+    const Result<std::string> text =
+        SampleText(*session->Find("generate"), sample_seq, flags.sample,
+                   kTemperature, seed);
+    if (!text.ok()) return Fail(text.error());
+    std::cout << "The model writes (temperature " << Fixed(kTemperature, 1)
+              << "):\n"
+              << *text << "\n\n";
+  }
+  std::cout << ToText(report) << "\narena of the run "
+            << FormatBytes(memory.arena) << " (" << memory.arena
+            << " bytes, all programs), peak memory of the process "
+            << FormatBytes(PeakResidentBytes());
+  if (figures->heap_allocations) {
+    std::cout << ", heap allocations in steps " << *figures->heap_allocations;
+  }
+  std::cout << ", " << Fixed(SecondsSince(start), 1) << " s\n";
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddTrain(CLI::App& app, int* exit_code) {
+  CLI::App* command = AddSubcommand(
+      app, "train", "Train a model inside a memory budget",
+      "stowage train --model mlp --data digits.csv --steps 200 --budget 4MiB");
+  const auto flags = std::make_shared<Flags>();
+  command
+      ->add_option("--model", flags->model.model,
+                   "A name that `stowage models` lists")
+      ->required();
+  command
+      ->add_option("--data", flags->data,
+                   "Text for gpt models, rows of digits for mlp")
+      ->required();
+  AddModelOptions(*command, &flags->model);
+  command->add_option("--steps", flags->steps,
+                      "Steps of the whole run, which the learning rate's "
+                      "schedule spans; default: the model's");
+  command->add_option("--stop-at", flags->stop_at,
+                      "End after this step, as if interrupted; --save and "
+                      "--resume continue bit for bit");
+  command->add_option("--lr", flags->lr,
+                      "Peak of the learning rate; default: the model's");
+  command->add_option("--device", flags->device, "auto, cpu or cuda")
+      ->capture_default_str();
+  command->add_option("--save", flags->save,
+                      "Write a checkpoint to this file at the end");
+  command->add_option("--resume", flags->resume,
+                      "Continue from this checkpoint");
+  command
+      ->add_option("--seed", flags->seed,
+                   "Of initial values, batches and the sample")
+      ->capture_default_str();
+  command
+      ->add_option("--sample", flags->sample,
+                   "Characters to generate at the end (gpt models)")
+      ->capture_default_str();
+  command->add_option("--svg", flags->svg,
+                      "Write a picture of the plan to this file");
+  command->add_flag("--json", flags->json,
+                    "Print one JSON object a step, and one at the end");
+  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+}
+
+}  // namespace stowage::tools
