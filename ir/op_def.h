@@ -23,8 +23,9 @@
 
 namespace stowage {
 
-inline constexpr int kMaxResults =
-    8;  // `split` is the only op that can need more
+/// No op but `split` has more results; an Emit that fails returns so many inert
+/// ones.
+inline constexpr int kMaxResults = 8;
 inline constexpr int kAnyNumber = -1;
 
 /// The operands of an op that is being typed.
