@@ -146,8 +146,7 @@ Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
 }
 
 void MatMuls(Bench& bench, int64_t k, int64_t n) {
-  const std::string size =
-      std::to_string(kRows) + "x" + std::to_string(k) + "x" + std::to_string(n);
+  const std::string size = StrCat(kRows, "x", k, "x", n);
   bench.Time("matmul x w " + size, [&](GraphBuilder& g) {
     MatMul(F32(g, "x", {kRows, k}), F32(g, "w", {k, n}));
   });

@@ -5,7 +5,6 @@
 // with a barrier. The scratch is one strip a thread, however large the product.
 
 #include <algorithm>
-#include <array>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
@@ -34,6 +33,12 @@ struct Operand {
   Shape batch;
   Strides batch_strides;
 
+  // The first `rank` leading dimensions alone.
+  void KeepBatch(int rank) {
+    const auto count = static_cast<size_t>(rank);
+    batch = Shape(Shape(batch).span().first(count));
+    batch_strides = Strides(Strides(batch_strides).span().first(count));
+  }
   int64_t BatchOffset(int64_t index) const {
     int64_t offset = 0;
     for (int axis = batch.rank() - 1; axis >= 0; --axis) {
@@ -63,8 +68,6 @@ Operand<T> MakeOperand(const TensorView& x, bool transposed) {
 // as they continue the rows and b is the same matrix along them.
 template <typename T>
 void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
-  Operand<T> folded_a = *a;
-  Operand<T> folded_b = *b;
   int kept = a->batch.rank();
   for (; kept > 0; --kept) {
     const int axis = kept - 1;
@@ -73,18 +76,11 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
     const bool continues = a->batch[axis] == 1 || *rows == 1 ||
                            a->batch_strides[axis] == *rows * a->matrix.row;
     if (!same_b || !continues) break;
-    if (*rows == 1 && a->batch[axis] != 1) {
-      a->matrix.row = a->batch_strides[axis];
-    }
+    if (*rows == 1) a->matrix.row = a->batch_strides[axis];
     *rows *= a->batch[axis];
   }
-  const auto first = static_cast<size_t>(kept);
-  a->batch = Shape(folded_a.batch.span().first(first));
-  a->batch_strides = Strides(folded_a.batch_strides.span().first(first));
-  if (b->batch.rank() > 0) {
-    b->batch = Shape(folded_b.batch.span().first(first));
-    b->batch_strides = Strides(folded_b.batch_strides.span().first(first));
-  }
+  a->KeepBatch(kept);
+  if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
 // Rows of a task: many, so that a packed strip is used often, but enough tasks

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
@@ -13,38 +14,26 @@
 namespace stowage::cpu {
 namespace {
 
-// Runs F::Row(n, y, operand rows...) on every row.
-template <typename F>
-StepCode RunRows1(const Launch& launch, ThreadPool& pool) noexcept {
+// Calls F::Row(n, y, operands...) on every row; F takes `k...` operands.
+template <typename F, size_t... k>
+void RunRows(const Launch& launch, ThreadPool& pool,
+             std::index_sequence<k...>) {
   const TensorView& y = launch.outputs[0];
   const int64_t n = y.shape().back();
   OnFloat(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    ParallelRanges(pool, y.size() / n, RowsPerChunk(n),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) {
-                       F::Row(n, y.as<T>() + row * n,
-                              launch.inputs[0].as<const T>() + row * n);
-                     }
-                   });
+    ParallelRanges(
+        pool, y.size() / n, RowsPerChunk(n), [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) {
+            F::Row(n, y.as<T>() + row * n,
+                   launch.inputs[k].template as<const T>() + row * n...);
+          }
+        });
   });
-  return StepCode::kOk;
 }
-template <typename F>
-StepCode RunRows2(const Launch& launch, ThreadPool& pool) noexcept {
-  const TensorView& y = launch.outputs[0];
-  const int64_t n = y.shape().back();
-  OnFloat(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    ParallelRanges(pool, y.size() / n, RowsPerChunk(n),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t row = begin; row < end; ++row) {
-                       F::Row(n, y.as<T>() + row * n,
-                              launch.inputs[0].as<const T>() + row * n,
-                              launch.inputs[1].as<const T>() + row * n);
-                     }
-                   });
-  });
+template <typename F, size_t kOperands>
+StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
+  RunRows<F>(launch, pool, std::make_index_sequence<kOperands>{});
   return StepCode::kOk;
 }
 
@@ -103,10 +92,10 @@ struct LogSoftmaxGradFn {
 
 namespace kernels {
 
-constinit const CpuKernel Softmax = {.run = RunRows1<SoftmaxFn>};
-constinit const CpuKernel SoftmaxGrad = {.run = RunRows2<SoftmaxGradFn>};
-constinit const CpuKernel LogSoftmax = {.run = RunRows1<LogSoftmaxFn>};
-constinit const CpuKernel LogSoftmaxGrad = {.run = RunRows2<LogSoftmaxGradFn>};
+constinit const CpuKernel Softmax = {.run = Run<SoftmaxFn, 1>};
+constinit const CpuKernel SoftmaxGrad = {.run = Run<SoftmaxGradFn, 2>};
+constinit const CpuKernel LogSoftmax = {.run = Run<LogSoftmaxFn, 1>};
+constinit const CpuKernel LogSoftmaxGrad = {.run = Run<LogSoftmaxGradFn, 2>};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "base/check.h"
 #include "cpu/kernel.h"
@@ -358,10 +359,11 @@ void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
   Tensors expected = Interpret(graph, leaves);
   const CpuRun plain = RunOnCpu(graph, leaves);
   REQUIRE(plain.code == StepCode::kOk);
-  for (const auto& [name, got] : plain.values) {
+  for (const auto& output : plain.values) {
+    const std::string& name = output.first;
     CAPTURE(name);
-    REQUIRE(got.size() == expected[name].size());
-    CHECK(LargestError(got, expected[name]) <= tolerance);
+    REQUIRE(output.second.size() == expected[name].size());
+    CHECK(LargestError(output.second, expected[name]) <= tolerance);
   }
   for (const int threads : {1, 2, 3}) {
     for (const bool misaligned : {false, true}) {
