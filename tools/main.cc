@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 
 #include "tools/command.h"
@@ -19,6 +20,13 @@ void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
 int main(int argc, char** argv) {
   namespace tools = stowage::tools;
   std::signal(SIGABRT, ExitAsBug);
+  // `bazel run` starts programs in a folder of its own; paths are the caller's.
+  if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY")) {
+    if (chdir(folder) != 0) {
+      return tools::Fail({stowage::ErrorCode::kIo,
+                          "[file] the working directory cannot be entered"});
+    }
+  }
 
   CLI::App app(
       "Stowage plans every byte of a training step before the first step "

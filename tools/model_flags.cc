@@ -66,6 +66,11 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
   command.add_option("--budget", flags->budget,
                      "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
   command
+      .add_option("--threads", flags->threads,
+                  "Threads to compute with; their scratch is in the arena; "
+                  "default: all of the machine's")
+      ->check(CLI::Range(1, 256));
+  command
       .add_option("--recompute", flags->recompute,
                   "Recompute instead of keeping: none (cheap and auto are "
                   "not in this version)")

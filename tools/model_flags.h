@@ -26,6 +26,7 @@ struct ModelFlags {
   std::string dtype = "f32";
   std::string optimizer;  // empty: the model's
   std::string budget;     // empty: none
+  int threads = 0;        // 0: one per hardware thread
   std::string recompute = "none";
   std::string micro_batches = "1";
 };

@@ -133,7 +133,8 @@ int Run(const Flags& flags) {
       ParseSizeOption("budget", flags.model.budget);
   if (!budget.ok()) return Fail(budget.error());
 
-  const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
+  const std::unique_ptr<Backend> cpu =
+      MakeCpuBackend({.threads = flags.model.threads});
   PlanOptions options;
   options.packer = *packer;
   options.workspace = [&cpu](const Graph& graph, const Node& node) {

@@ -230,7 +230,8 @@ int Run(const Flags& flags) {
   const auto seed = static_cast<uint64_t>(flags.seed);
 
   // Everything is planned before the first byte of the arena is taken.
-  const std::unique_ptr<Backend> backend = MakeCpuBackend();
+  const std::unique_ptr<Backend> backend =
+      MakeCpuBackend({.threads = flags.model.threads});
   PlanOptions options;
   options.workspace = backend->WorkspaceFunction();
   Result<PlannedStep> step = PlanStep(*spec, options);
