@@ -72,7 +72,7 @@ std::span<const ModelInfo> Models() {
               {.optimizer = "adamw",
                .beta2 = 0.99,
                .decay = 0.1,
-               .steps = 1600,
+               .steps = 3000,
                .schedule = {.peak = 2e-3, .warmup = 100, .final_factor = 0.1}}),
       GptInfo(
           Gpt2(), "GPT-2 small, 12 layers of width 768, 12 heads", 4, 1024,
