@@ -38,6 +38,9 @@ CLI::App* AddSubcommand(CLI::App& app, const std::string& name,
                         const std::string& example) {
   CLI::App* command = app.add_subcommand(name, description);
   command->footer("Example:\n  " + example);
+  // An option given twice means what was given last, as scripts expect.
+  command->option_defaults()->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeLast);
   return command;
 }
 

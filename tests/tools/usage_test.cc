@@ -61,6 +61,13 @@ TEST_CASE("wrong usage exits 2 with a word on stderr and nothing on stdout") {
   }
 }
 
+TEST_CASE("an option given twice means what was given last") {
+  const Outcome outcome =
+      RunStowage({"plan", "--model", "gpt2-124m", "--json", "--model", "mlp"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.find("\"model\":\"mlp\"") != std::string::npos);
+}
+
 TEST_CASE("models lists names, parameter counts and defaults") {
   const Outcome text = RunStowage({"models"});
   CHECK(text.exit_code == 0);
