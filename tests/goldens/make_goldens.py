@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden numbers that tests/nn/pytorch_parity_test.cc compares with.
 
-Builds the mlp and a small GPT in PyTorch in double precision, trains each for
+Builds the mlp, a tiny GPT and gpt-nano in PyTorch in double precision, trains each for
 five steps, and writes losses, gradients and final params as CSV files beside
 this script. Params and data follow a formula (see `uniform`) that the test
 computes too, so the goldens hold results only.
@@ -153,6 +153,13 @@ class GptTiny:
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+class GptNano(GptTiny):
+    """The model of that name, at its default sizes."""
+
+    layers, heads, width, vocabulary, max_seq = 4, 4, 128, 96, 256
+    batch, seq = 8, 64
+
+
 def describe(kind, name, tensor):
     flat = tensor.detach().flatten()
     count = len(flat)
@@ -209,6 +216,7 @@ def main():
     write("mlp_adamw", run(Mlp(), adamw))
     write("gpt_tiny_adamw", run(GptTiny(), adamw))
     write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))
+    write("gpt_nano_adamw", run(GptNano(), adamw))
 
 
 if __name__ == "__main__":
