@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -62,6 +65,8 @@ struct Runner::State {
   std::unique_ptr<Executable> executable;
   Session::State* session = nullptr;
   std::vector<RequiredInput> inputs;
+  // Whether the arena holds what the last step left.
+  bool stepped = false;
   // Poisoning: which buffers die after each launch, by the launch's index.
   std::vector<std::vector<int32_t>> deaths;
   NodeId failed_node = kNoNode;
@@ -91,6 +96,7 @@ struct Session::State {
     if (occupant == runner) return;
     if (occupant != nullptr) {
       for (RequiredInput& input : occupant->inputs) input.written = false;
+      occupant->stepped = false;
     }
     occupant = runner;
   }
@@ -129,6 +135,8 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
                        DTypeName(dtype)));
   }
   if (!IsPersistent(value)) state_->session->Occupy(state_.get());
+  // A saved value lies where results of the last step may be.
+  if (value.role == Role::kSaved) state_->stepped = false;
   state_->session->backend->CopyIn(state_->program.view(*id).data, data);
   for (RequiredInput& input : state_->inputs) {
     if (input.value == *id) input.written = true;
@@ -149,6 +157,7 @@ StepCode Runner::Step() noexcept {
                             ? s.RunPoisoned(&failed)
                             : s.executable->Run(0, launches.size(), &failed);
   if (code != StepCode::kOk) s.failed_node = launches[failed].node;
+  s.stepped = code == StepCode::kOk;
   for (RequiredInput& input : s.inputs) {
     // Saved values die at their last use; the next step needs them anew.
     if (graph().value(input.value).role == Role::kSaved) input.written = false;
@@ -222,7 +231,11 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
                        value.type.bytes(), " bytes; was asked for ",
                        data.size(), " bytes of ", DTypeName(dtype)));
   }
-  if (!IsPersistent(value) && s.session->occupant != &s) {
+  const bool is_written =
+      std::ranges::any_of(s.inputs, [&](const RequiredInput& input) {
+        return input.value == *id && input.written;
+      });
+  if (!IsPersistent(value) && !s.stepped && !is_written) {
     return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
                        " is gone: the program has not stepped, or another has "
                        "been used since"));
@@ -322,6 +335,28 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
           " at ", known.address, " and ", place.type.ToString(), " at ",
           place.address, "; plan them with one WeightLayout"));
     }
+  }
+  // Values of different names must lie apart, in whichever programs they are.
+  std::map<std::pair<Bytes, std::string_view>, const Place*> by_address;
+  for (const auto& [name, place] : places) {
+    by_address.emplace(std::pair(place.address, std::string_view(name)),
+                       &place);
+  }
+  for (auto it = by_address.begin(); it != by_address.end(); ++it) {
+    const auto next = std::next(it);
+    const auto& [address, name] = it->first;
+    if (next == by_address.end() ||
+        next->first.first >= address + it->second->type.bytes()) {
+      continue;
+    }
+    return Fail(StrCat(Quoted(name), " of program ",
+                       Quoted(*it->second->program), ", ",
+                       it->second->type.ToString(), " at ", address, ", and ",
+                       Quoted(next->first.second), " of program ",
+                       Quoted(*next->second->program), ", ",
+                       next->second->type.ToString(), " at ", next->first.first,
+                       ", share bytes; plan the programs with one WeightLayout "
+                       "that has both"));
   }
   return {};
 }

@@ -80,7 +80,9 @@ class Runner {
   Error Explain(StepCode code) const;
 
   /// Copies an output, input, param or state to `data`. Errors: no such value,
-  /// wrong type or size, or a value that is dead by the end of the step.
+  /// wrong type or size, a value that is dead by the end of the step, or one
+  /// that is not there: no step has succeeded, an input was not written, or
+  /// another program has been used since.
   template <typename T>
   Status Read(std::string_view name, std::span<T> data) const {
     return ReadBytes(name, DTypeOf<T>(), std::as_writable_bytes(data));
@@ -114,10 +116,10 @@ class Session {
  public:
   /// Binds `programs` over one arena. Errors: no programs, two of one name, a
   /// plan that is not for its graph or breaks a law (ValidatePlan), programs
-  /// that disagree on where a weight or state lies, an op the backend lacks, a
-  /// plan made without this backend's scratch, an arena that is too small or
-  /// misaligned, or memory that cannot be had. `backend` must outlive the
-  /// session.
+  /// that disagree on where a weight or state lies, or lay different ones over
+  /// each other, an op the backend lacks, a plan made without this backend's
+  /// scratch, an arena that is too small or misaligned, or memory that cannot
+  /// be had. `backend` must outlive the session.
   static Result<Session> Create(std::vector<SessionProgram> programs,
                                 Backend& backend,
                                 const SessionOptions& options = {});

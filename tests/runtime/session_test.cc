@@ -145,6 +145,46 @@ TEST_CASE_FIXTURE(Fixture,
       "taken from the plan that has the states");
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "programs that lay different weights over each other are "
+                  "refused") {
+  const auto model = [](const char* name) {
+    GraphBuilder g(name);
+    g.Output("sum", ReduceSum(g.Param(name, DType::kF32, {4})));
+    return *g.Finish();
+  };
+  const Graph a = model("a");
+  const Graph b = model("b");
+  CHECK(Refusal({{"p", a, PlanOf(a)}, {"q", b, PlanOf(b)}}) ==
+        "[session] \"a\" of program \"p\", f32(4) at 0, and \"b\" of program "
+        "\"q\", f32(4) at 0, share bytes; plan the programs with one "
+        "WeightLayout that has both");
+}
+
+TEST_CASE_FIXTURE(Fixture, "results can be read after a step, and not before") {
+  GraphBuilder g("classifier");
+  Value logits = g.Input("logits", DType::kF32, {2, 3});
+  g.Output("loss", CrossEntropy(logits, g.Input("labels", DType::kI32, {2})));
+  const Graph graph = *g.Finish();
+  Session session = Open({{"p", graph, PlanOf(graph)}});
+  Runner& p = session.front();
+  REQUIRE(p.Write("logits", std::vector<float>(6, 2)).ok());
+  std::vector<float> back(6);
+  CHECK(p.Read("logits", &back).ok());
+  CHECK(back == std::vector<float>(6, 2));
+  std::vector<int32_t> labels(2);
+  CHECK_FALSE(p.Read("labels", &labels).ok());
+  CHECK_FALSE(p.ReadScalar("loss").ok());
+  REQUIRE(p.Write("labels", std::vector<int32_t>{0, 1}).ok());
+  CHECK_FALSE(p.ReadScalar("loss").ok());
+  REQUIRE(p.Step() == StepCode::kOk);
+  CHECK(p.ReadScalar("loss").ok());
+  REQUIRE(p.Write("labels", std::vector<int32_t>{0, 3}).ok());
+  CHECK(p.ReadScalar("loss").ok());  // inputs lie apart from results
+  REQUIRE(p.Step() == StepCode::kIndexOutOfRange);
+  CHECK_FALSE(p.ReadScalar("loss").ok());
+}
+
 TEST_CASE_FIXTURE(Fixture, "sessions that cannot work are refused") {
   const Graph a = Regression(1);
   const Graph b = Regression(2);
@@ -284,6 +324,15 @@ TEST_CASE_FIXTURE(Fixture, "a saved value must be written for every step") {
   }
   CHECK(runner.Step() == StepCode::kOk);
   CHECK(runner.Step() == StepCode::kInputsMissing);
+  // Results stay, until a saved value is written where one of them may be.
+  std::vector<float> gradient(2);
+  CHECK(runner.Read("grad:w", &gradient).ok());
+  const ValueInfo& saved = backward.value(backward.Leaves(Role::kSaved)[0]);
+  REQUIRE(runner
+              .Write(saved.name, std::vector<float>(static_cast<size_t>(
+                                     saved.type.shape.num_elements())))
+              .ok());
+  CHECK_FALSE(runner.Read("grad:w", &gradient).ok());
 }
 
 }  // namespace
