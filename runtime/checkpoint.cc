@@ -140,7 +140,11 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path) {
   const auto size = static_cast<Bytes>(file.tellg());
   uint64_t length = 0;
   file.seekg(0);
-  if (size < 8 || !file.read(reinterpret_cast<char*>(&length), 8)) {
+  if (size >= 8 && !file.read(reinterpret_cast<char*>(&length), 8)) {
+    return Fail(path, StrCat("cannot be read: ", std::strerror(errno)),
+                ErrorCode::kIo);
+  }
+  if (size < 8) {
     return Fail(path, StrCat("has ", size,
                              " bytes, too few for a checkpoint; it is "
                              "truncated or no checkpoint"));
@@ -173,7 +177,9 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path) {
                              "; only files that Stowage saved can be resumed"));
   }
   const char* const end = step->data() + step->size();
-  if (std::from_chars(step->data(), end, checkpoint.step).ptr != end) {
+  const auto [after, code] =
+      std::from_chars(step->data(), end, checkpoint.step);
+  if (code != std::errc() || after != end) {
     return Fail(path, StrCat("has step ", Quoted(*step), ", not a number"));
   }
   const std::string actual =

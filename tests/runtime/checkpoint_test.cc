@@ -212,6 +212,11 @@ TEST_CASE("files that cannot be read or written are named") {
   CHECK(missing.error().message ==
         "[checkpoint] \"/nonexistent/a.safetensors\" cannot be opened: No such "
         "file or directory");
+  const auto folder = LoadCheckpoint(model.session.front(), TemporaryPath(""));
+  REQUIRE_FALSE(folder.ok());
+  CHECK(folder.error().code == ErrorCode::kIo);
+  CHECK(folder.error().message.find("cannot be read: Is a directory") !=
+        std::string::npos);
   const Status unwritable =
       SaveCheckpoint(model.session.front(), "/nonexistent/a.safetensors", 1);
   REQUIRE_FALSE(unwritable.ok());
