@@ -1,5 +1,7 @@
 #include "autodiff/graph_copy.h"
 
+#include <string>
+
 #include "base/check.h"
 
 namespace stowage {
@@ -34,6 +36,15 @@ void GraphCopy::CopyNode(NodeId id) {
   const std::vector<Value> results = to_.Emit(node.op, inputs, node.attrs);
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueInfo& info = from_.value(node.results[r]);
+    // A later result may hold this one's name, as its fresh one.
+    for (size_t later = r + 1; later < node.results.size(); ++later) {
+      if (!results[later].ok() || to_.info(results[later]).name != info.name) {
+        continue;
+      }
+      std::string aside = info.name + "_";
+      while (to_.Find(aside)) aside += "_";
+      to_.Name(aside, results[later]);
+    }
     if (!to_.Find(info.name)) to_.Name(info.name, results[r]);
     // Outputs are outputs only where they are declared as such.
     to_.SetRole(results[r],

@@ -198,6 +198,24 @@ TEST_CASE("names of forward values stay; backward values give way") {
   }
 }
 
+TEST_CASE("results of one node keep names that would come fresh in turn") {
+  // Emitted anew, the pieces would be called split_1 and split_2.
+  const Graph forward = Build("swapped", [](GraphBuilder& g) {
+    const std::vector<Value> pieces = Split(g.Param("w", kF32, {4}), 0, {2, 2});
+    g.Name("aside", pieces[1]);
+    g.Output("split_2", g.Name("split_2", pieces[0]));
+    g.Name("split_1", pieces[1]);
+    g.Output("loss", ReduceSum(Mul(pieces[0], pieces[1])));
+  });
+  const Result<Graph> linked =
+      LinkBackward(forward, *BuildBackward(forward, "loss"), "loss");
+  REQUIRE_MESSAGE(linked.ok(), linked.error().message);
+  const Tensors values = Interpret(*linked, {{"w", {1, 2, 3, 4}}});
+  CHECK(values.at("split_2") == Numbers{1, 2});
+  CHECK(values.at("split_1") == Numbers{3, 4});
+  CHECK(values.at("grad:w") == Numbers{3, 4, 1, 2});
+}
+
 // --- Arithmetic ---
 // loss = mean over 4 rows of (x w + b - y)^2, w of 2 and b of 1 element.
 
