@@ -72,6 +72,13 @@ Status VerifyLeaf(const ValueInfo& leaf) {
     return Fail("the init of ", Quoted(leaf.name), " has scale ",
                 leaf.init.scale, "; expected a finite number of at least 0");
   }
+  const bool is_random = leaf.init.kind == Init::Kind::kNormal ||
+                         leaf.init.kind == Init::Kind::kUniform;
+  if (is_random && !IsFloat(leaf.type.dtype)) {
+    return Fail("the init of ", Quoted(leaf.name), " is random, its type ",
+                leaf.type.ToString(),
+                "; only floats start random, others at zeros or ones");
+  }
   return {};
 }
 

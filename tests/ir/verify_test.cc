@@ -93,6 +93,12 @@ TEST_CASE("Leaves must look like leaves") {
         }) ==
         "[ir] the init of \"w\" has scale inf; expected a finite number of at "
         "least 0");
+  CHECK(ErrorAfter([](Graph& g) {
+          Peer::Values(g)[1].type.dtype = DType::kI32;
+          Peer::Values(g)[1].init = Init::Normal(1e10);
+        }) ==
+        "[ir] the init of \"w\" is random, its type i32(2, 3); only floats "
+        "start random, others at zeros or ones");
 }
 
 TEST_CASE("Roles of results are checked") {
