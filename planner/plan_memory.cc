@@ -48,17 +48,31 @@ Result<Bytes> LayOutLeaves(
   return given == nullptr ? end : given_bytes;
 }
 
-// Everything that the figures are sums of must fit 64 bits with room to spare.
-Status CheckSums(const Lifetimes& lifetimes, Bytes alignment) {
-  Bytes sum = 0;
+// Everything that the figures are sums of must fit 64 bits with room to spare:
+// what is reserved by `weights`, if given, every value that is no view, though
+// several may take turns in one buffer, and scratch.
+Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
+                 const WeightLayout* weights, Bytes alignment) {
+  std::optional<Bytes> sum = 0;
+  const auto add = [&](std::string_view name, Bytes bytes) -> Status {
+    if (sum) sum = CheckedAdd(*sum, bytes);
+    if (sum) sum = CheckedAdd(*sum, alignment);
+    if (sum) return {};
+    return Fail(StrCat("the sum of all buffers does not fit 64 bits at ",
+                       Quoted(name), " of ", bytes, " bytes"));
+  };
+  if (weights != nullptr) {
+    STOWAGE_RETURN_IF_ERROR(add("given weights", weights->weight_bytes()));
+    STOWAGE_RETURN_IF_ERROR(add("given states", weights->state_bytes()));
+  }
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    if (lifetimes.layouts[static_cast<size_t>(id)].root != id) continue;
+    const ValueInfo& value = graph.value(id);
+    STOWAGE_RETURN_IF_ERROR(add(value.name, value.type.bytes()));
+  }
   for (const LiveBuffer& buffer : lifetimes.buffers) {
-    const auto padded = CheckedAdd(buffer.size, alignment);
-    const auto next = padded ? CheckedAdd(sum, *padded) : padded;
-    if (!next) {
-      return Fail(StrCat("the sum of all buffers does not fit 64 bits at ",
-                         Quoted(buffer.name), " of ", buffer.size, " bytes"));
-    }
-    sum = *next;
+    if (buffer.region != Region::kWorkspace) continue;
+    STOWAGE_RETURN_IF_ERROR(add(buffer.name, buffer.size));
   }
   return {};
 }
@@ -146,7 +160,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
 
   const Lifetimes lifetimes = ComputeLifetimes(
       graph, {.in_place = options.in_place, .workspace = options.workspace});
-  STOWAGE_RETURN_IF_ERROR(CheckSums(lifetimes, alignment));
+  STOWAGE_RETURN_IF_ERROR(CheckSums(graph, lifetimes, weights, alignment));
 
   Plan plan;
   plan.graph_name = graph.name();

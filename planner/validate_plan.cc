@@ -126,9 +126,17 @@ class PlanJudge {
 
   void CheckSlots() {
     const RegionBytes& r = plan_.regions;
-    if (std::min({r.weights, r.state, r.io, r.activations, r.workspace}) < 0 ||
-        plan_.alignment < 1) {
-      Complain("a region of negative size or an alignment below 1");
+    std::optional<Bytes> sum = 0;
+    for (const Bytes bytes :
+         {r.weights, r.state, r.io, r.activations, r.workspace}) {
+      if (sum) sum = bytes < 0 ? std::nullopt : CheckedAdd(*sum, bytes);
+    }
+    if (!sum || plan_.alignment < 1) {
+      Complain("the regions are of ", r.weights, ", ", r.state, ", ", r.io,
+               ", ", r.activations, " and ", r.workspace,
+               " bytes, the alignment is ", plan_.alignment,
+               "; expected sizes of at least 0 whose sum fits 64 bits and an "
+               "alignment of at least 1");
       return;
     }
     for (const PlannedBuffer& slot : plan_.buffers) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "autodiff/train_step.h"
+#include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "planner/validate_plan.h"
@@ -144,6 +145,34 @@ TEST_CASE("sums beyond 64 bits are an error naming the buffer") {
   CHECK(plan.error().message ==
         "[plan] the sum of all buffers does not fit 64 bits at \"a\" of "
         "4611686018427387904 bytes");
+}
+
+TEST_CASE("values that take turns in one buffer count towards the sum, too") {
+  // An arena of 2^61 bytes, twice; without reuse 11 * 2^60 > 2^63.
+  GraphBuilder g("g");
+  Value x = g.Input("x", DType::kF32, {int64_t{1} << 58});
+  for (int i = 0; i < 10; ++i) x = g.Name(StrCat("h", i), Relu(x));
+  g.Output("out", x);
+  const auto plan = PlanMemory(Finish(g));
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().message ==
+        "[plan] the sum of all buffers does not fit 64 bits at \"h6\" of "
+        "1152921504606846976 bytes");
+}
+
+TEST_CASE("what a weight layout reserves counts towards the sum, too") {
+  GraphBuilder weights("weights");
+  weights.Output("w", weights.Param("w", DType::kU8, {int64_t{1} << 62}));
+  const Graph first = Finish(weights);
+  const Plan first_plan = MustPlan(first);
+  const WeightLayout layout = WeightLayout::FromForward(first, first_plan);
+  GraphBuilder g("g");
+  g.Output("out", Copy(g.Input("x", DType::kU8, {int64_t{1} << 61})));
+  const auto plan = PlanMemory(Finish(g), {.weights = &layout});
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().message ==
+        "[plan] the sum of all buffers does not fit 64 bits at \"out\" of "
+        "2305843009213693952 bytes");
 }
 
 TEST_CASE("every slot is aligned to what was asked") {

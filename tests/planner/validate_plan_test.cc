@@ -315,6 +315,16 @@ TEST_CASE("complaints name the values and the time") {
     CHECK(first_complaint(plan).find("is not aligned to 256") !=
           std::string::npos);
   }
+  SUBCASE("regions beyond 64 bits") {
+    Plan plan = good;
+    plan.regions.weights = int64_t{1} << 62;
+    plan.regions.state = int64_t{1} << 62;
+    CHECK(first_complaint(plan) ==
+          "[validate] the regions are of 4611686018427387904, "
+          "4611686018427387904, 256, 1536 and 0 bytes, the alignment is 256; "
+          "expected sizes of at least 0 whose sum fits 64 bits and an "
+          "alignment of at least 1");
+  }
   SUBCASE("another graph's plan") {
     Plan plan = good;
     plan.fingerprint ^= 1;
