@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/hash.h"
@@ -43,11 +44,12 @@ std::vector<ValueId> PersistentValues(const Graph& graph) {
   return values;
 }
 
-// The digest covers everything but itself: step, names, types, ranges and data.
+// The digest covers everything but itself: step, number of params, names,
+// types, ranges and data.
 uint64_t Digest(const SafetensorsHeader& header, std::string_view step,
-                std::span<const std::byte> data) {
+                std::string_view params, std::span<const std::byte> data) {
   Fnv1a hash;
-  hash.Update(StrCat("step ", step, ";"));
+  hash.Update(StrCat("step ", step, ";params ", params, ";"));
   for (const SafeTensor& tensor : header.tensors) {
     hash.Update(StrCat(Quoted(tensor.name), tensor.type.ToString(),
                        tensor.begin, ",", tensor.end, ";"));
@@ -104,9 +106,12 @@ Status SaveCheckpoint(const Runner& runner, const std::string& path,
                          std::span(data).subspan(static_cast<size_t>(begin))));
   }
   const std::string step_text = StrCat(step);
-  header.metadata = {{"format", std::string(kFormat)},
-                     {"step", step_text},
-                     {"fnv1a64", Hex(Digest(header, step_text, data))}};
+  const std::string params_text = StrCat(graph.Leaves(Role::kParam).size());
+  header.metadata = {
+      {"format", std::string(kFormat)},
+      {"step", step_text},
+      {"params", params_text},
+      {"fnv1a64", Hex(Digest(header, step_text, params_text, data))}};
   const std::string text = FormatSafetensorsHeader(header);
   const uint64_t length = text.size();
 
@@ -127,6 +132,7 @@ namespace {
 struct Checkpoint {
   SafetensorsHeader header;
   int64_t step = 0;
+  int64_t params = 0;  // the first tensors; the others are states
   std::vector<std::byte> data;
 };
 
@@ -170,20 +176,25 @@ Result<Checkpoint> ReadCheckpoint(const std::string& path) {
 
   const std::string* format = checkpoint.header.Find("format");
   const std::string* step = checkpoint.header.Find("step");
+  const std::string* params = checkpoint.header.Find("params");
   const std::string* digest = checkpoint.header.Find("fnv1a64");
   if (format == nullptr || *format != kFormat || step == nullptr ||
-      digest == nullptr) {
+      params == nullptr || digest == nullptr) {
     return Fail(path, StrCat("is not of the format ", Quoted(kFormat),
                              "; only files that Stowage saved can be resumed"));
   }
-  const char* const end = step->data() + step->size();
-  const auto [after, code] =
-      std::from_chars(step->data(), end, checkpoint.step);
-  if (code != std::errc() || after != end) {
-    return Fail(path, StrCat("has step ", Quoted(*step), ", not a number"));
+  const auto is_number = [](const std::string& text, int64_t* number) {
+    const char* const end = text.data() + text.size();
+    const auto [after, code] = std::from_chars(text.data(), end, *number);
+    return code == std::errc() && after == end;
+  };
+  if (!is_number(*step, &checkpoint.step) ||
+      !is_number(*params, &checkpoint.params)) {
+    return Fail(path, StrCat("has step ", Quoted(*step), " and ",
+                             Quoted(*params), " params; expected numbers"));
   }
   const std::string actual =
-      Hex(Digest(checkpoint.header, *step, checkpoint.data));
+      Hex(Digest(checkpoint.header, *step, *params, checkpoint.data));
   if (actual != *digest) {
     return Fail(path, StrCat("is damaged: its content has the digest ", actual,
                              ", it was saved with ", *digest));
@@ -221,14 +232,17 @@ Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path) {
   // A program without states may leave a training checkpoint's states unread;
   // anything else that it does not know means another model.
   const bool has_states = !graph.Leaves(Role::kState).empty();
-  if (has_states && saved.size() != values.size()) {
-    for (const SafeTensor& tensor : checkpoint.header.tensors) {
-      const auto id = graph.Find(tensor.name);
-      if (id && graph.value(*id).is_leaf()) continue;
-      return Fail(path, StrCat("has a tensor ", Quoted(tensor.name),
-                               " that program ", Quoted(runner.name()),
-                               " lacks; it is of another model or optimizer"));
-    }
+  std::unordered_set<std::string_view> known;
+  for (const ValueId id : values) known.insert(graph.value(id).name);
+  for (size_t i = 0; i < checkpoint.header.tensors.size(); ++i) {
+    const SafeTensor& tensor = checkpoint.header.tensors[i];
+    const bool is_state = static_cast<int64_t>(i) >= checkpoint.params;
+    if (known.contains(tensor.name) || (is_state && !has_states)) continue;
+    return Fail(
+        path,
+        StrCat("has a ", RoleName(is_state ? Role::kState : Role::kParam), " ",
+               Quoted(tensor.name), " that program ", Quoted(runner.name()),
+               " lacks; it is of another model or optimizer"));
   }
   for (const ValueId id : values) {
     const ValueInfo& value = graph.value(id);

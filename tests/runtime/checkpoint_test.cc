@@ -193,6 +193,34 @@ TEST_CASE("a checkpoint of another model or optimizer is refused by name") {
             .find("lacks the state \"w2.velocity\"") != std::string::npos);
 }
 
+TEST_CASE("a checkpoint with a param too many is refused by any program") {
+  const std::string path = TemporaryPath("deeper.safetensors");
+  Trained deeper(*BuildTrainStep(Model(5), "loss", {.optimizer = Sgd{}}));
+  REQUIRE(SaveCheckpoint(deeper.session.front(), path, 1).ok());
+  // Here "w2" is an input, no param.
+  GraphBuilder g("shallow");
+  Value x = g.Input("x", DType::kF32, {4, 3});
+  Value w1 = g.Param("w1", DType::kF32, {3, 5}, Init::Normal(1));
+  Value w2 = g.Input("w2", DType::kF32, {5});
+  g.Output("loss", ReduceMean(Mul(MatMul(x, w1), w2)));
+  const Graph shallow = *g.Finish();
+  for (const Graph& graph :
+       {shallow, *BuildTrainStep(shallow, "loss"),
+        *BuildTrainStep(shallow, "loss", {.optimizer = Sgd{}})}) {
+    Trained other(graph);
+    const auto before = other.Bytes("w1");
+    const bool has_states = !graph.Leaves(Role::kState).empty();
+    const auto loaded = LoadCheckpoint(other.session.front(), path);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(loaded.error().message.find(
+              has_states ? "lacks the state \"w1.m\""
+                         : "has a param \"w2\" that program \"train\" lacks; "
+                           "it is of another model or optimizer") !=
+          std::string::npos);
+    CHECK(other.Bytes("w1") == before);
+  }
+}
+
 TEST_CASE("an evaluation program loads the weights of a training checkpoint") {
   const std::string path = TemporaryPath("eval.safetensors");
   Trained train(*BuildTrainStep(Model(5), "loss"));
