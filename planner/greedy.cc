@@ -20,10 +20,8 @@
 namespace stowage {
 namespace {
 
-// How often each order is mended at most, and how much looking into the hold
-// (Hold::work) may be spent on all that follows the first order.
-constexpr int kRounds = 32;
-constexpr int64_t kWork = 60'000'000;
+// How often each order is mended at most for kGreedyWork; for more, more often.
+constexpr int64_t kRounds = 32;
 
 enum class Order { kPressure, kLifetime, kPeak, kSize, kArea, kBirth, kDeath };
 constexpr Order kOrders[] = {Order::kPressure, Order::kLifetime, Order::kPeak,
@@ -91,8 +89,10 @@ class Pressure {
 
 class Greedy {
  public:
-  Greedy(const Problem& problem, Bytes target)
+  Greedy(const Problem& problem, Bytes target, int64_t work, Deadline deadline)
       : problem_(problem),
+        work_(work),
+        deadline_(deadline),
         columns_(ComputeColumns(problem)),
         hold_(columns_.count) {
     best_.solution.height = std::numeric_limits<Bytes>::max();
@@ -123,7 +123,8 @@ class Greedy {
 
   GreedyPacking Run() {
     std::vector<std::vector<uint32_t>> sequences(std::size(kOrders));
-    for (int round = 0; round < kRounds; ++round) {
+    const int64_t rounds = kRounds * std::max<int64_t>(1, work_ / kGreedyWork);
+    for (int64_t round = 0; round < rounds; ++round) {
       for (size_t k = 0; k < std::size(kOrders); ++k) {
         if (round == 0) sequences[k] = Sequence(kOrders[k]);
         if (!Fill(sequences[k])) return std::move(best_);
@@ -133,7 +134,8 @@ class Greedy {
               StrCat(OrderName(kOrders[k]), round > 0 ? ", mended" : "");
         }
         if (height_ <= target_) return std::move(best_);
-        if (round == 0 && k == 0) work_limit_ = hold_.work() + kWork;
+        if (round == 0 && k == 0) work_limit_ = hold_.work() + work_;
+        if (IsPast(deadline_)) return std::move(best_);
         if (!Mend(&sequences[k])) return std::move(best_);
       }
     }
@@ -254,6 +256,8 @@ class Greedy {
   }
 
   const Problem& problem_;
+  const int64_t work_;  // allowed after the first order
+  const Deadline deadline_;
   const Columns columns_;
   std::vector<uint32_t> fixed_;    // placed by the user
   std::vector<uint32_t> lasting_;  // alive in every column
@@ -272,8 +276,9 @@ class Greedy {
 
 }  // namespace
 
-GreedyPacking PackGreedily(const Problem& problem, Bytes target) {
-  GreedyPacking best = Greedy(problem, target).Run();
+GreedyPacking PackGreedily(const Problem& problem, Bytes target, int64_t work,
+                           Deadline deadline) {
+  GreedyPacking best = Greedy(problem, target, work, deadline).Run();
   // Padding and fixed buffers can make reuse the worse choice.
   if (best.solution.height > target) {
     Solution linear = PackLinearly(problem);

@@ -23,8 +23,10 @@
 // The effort is bounded in work, not in time, so the result is the same on
 // every machine: the first order is always finished, the rest share a bound.
 
+#include <cstdint>
 #include <string>
 
+#include "planner/deadline.h"
 #include "planner/problem.h"
 
 namespace stowage {
@@ -34,11 +36,16 @@ struct GreedyPacking {
   std::string order;  // what won: "pressure", "size, mended", ...
 };
 
+/// How much looking into the hold (Hold::work) may be spent on all that follows
+/// the first order, unless more is asked for.
+inline constexpr int64_t kGreedyWork = 60'000'000;
+
 /// Packs a problem that passes CheckProblem; stops as soon as the height is
-/// `target` or less (its lower bound, as a rule). Deterministic; ties go by
-/// index. Never higher than PackLinearly. About O(n log^2 n) for an order;
-/// never a scan over all pairs.
-GreedyPacking PackGreedily(const Problem& problem, Bytes target);
+/// `target` or less (its lower bound, as a rule), or after the first order when
+/// the deadline is past. Deterministic; ties go by index. Never higher than
+/// PackLinearly. About O(n log^2 n) for an order; never a scan over all pairs.
+GreedyPacking PackGreedily(const Problem& problem, Bytes target,
+                           int64_t work = kGreedyWork, Deadline deadline = {});
 
 }  // namespace stowage
 

@@ -8,14 +8,16 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "planner/best.h"
 #include "planner/greedy.h"
 #include "planner/linear.h"
 #include "planner/lower_bound.h"
+#include "planner/misfit.h"
 
 namespace stowage {
 namespace {
 
-constexpr Packer kPackers[] = {Packer::kLinear, Packer::kGreedy};
+constexpr Packer kPackers[] = {Packer::kLinear, Packer::kGreedy, Packer::kBest};
 constexpr size_t kLargestNamed = 3;
 
 // "64.0 MiB (67108864 bytes)", or "5 B" where both would be the same.
@@ -44,8 +46,22 @@ std::string Cause(const Problem& problem, const LowerBound& bound) {
   return text;
 }
 
+// Who cannot fit together. All of a small set are named, for each counts.
+std::string Named(const Problem& problem, const Misfit& misfit) {
+  constexpr size_t kMostNamed = 12;
+  const size_t count = misfit.buffers.size();
+  std::string text = StrCat(count, " buffers that cannot fit together: ");
+  const size_t named = std::min(count, kMostNamed);
+  for (size_t k = 0; k < named; ++k) {
+    text += StrCat(k > 0 ? ", " : "", BufferName(problem, misfit.buffers[k]));
+  }
+  if (named < count) text += StrCat(" and ", count - named, " more");
+  if (misfit.irreducible) text += "; without any one of them the others would";
+  return text;
+}
+
 Error OverCapacity(const Problem& problem, const LowerBound& bound,
-                   const Packing& packing) {
+                   const Packing& packing, const Misfit& misfit) {
   const Bytes capacity = *problem.capacity;
   if (bound.bytes > capacity) {
     return Error{
@@ -54,6 +70,15 @@ Error OverCapacity(const Problem& problem, const LowerBound& bound,
                ": it is below the lower bound of ", Exact(bound.bytes), ", ",
                Cause(problem, bound), "; the ", packing.packer,
                " packer reaches ", Exact(packing.solution.height))};
+  }
+  if (!misfit.buffers.empty()) {
+    return Error{
+        ErrorCode::kBudgetTooSmall,
+        StrCat("[pack] no packing fits the capacity of ", Exact(capacity),
+               ": a complete search found none, although the lower bound is ",
+               Exact(bound.bytes), "; it has ", Named(problem, misfit),
+               "; the ", packing.packer, " packer reaches ",
+               Exact(packing.solution.height))};
   }
   return Error{
       ErrorCode::kBudgetTooSmall,
@@ -73,6 +98,8 @@ const char* PackerName(Packer packer) {
       return "linear";
     case Packer::kGreedy:
       return "greedy";
+    case Packer::kBest:
+      return "best";
   }
   STOWAGE_CHECK(false);
 }
@@ -94,6 +121,8 @@ Result<Packing> Pack(const Problem& problem, const PackOptions& options) {
 
   Packing packing;
   packing.packer = PackerName(options.packer);
+  Bytes proven = bound.bytes;
+  Misfit misfit;
   switch (options.packer) {
     case Packer::kLinear:
       packing.solution = PackLinearly(problem);
@@ -104,11 +133,20 @@ Result<Packing> Pack(const Problem& problem, const PackOptions& options) {
       packing.packer += StrCat(": ", greedy.order);
       break;
     }
+    case Packer::kBest: {
+      BestPacking best =
+          PackBest(problem, bound.bytes, {.deadline = options.deadline});
+      packing.solution = std::move(best.solution);
+      packing.packer += StrCat(": ", best.method);
+      proven = best.proven;
+      misfit = std::move(best.misfit);
+      break;
+    }
   }
   packing.lower_bound = bound.bytes;
-  packing.optimal = packing.solution.height == bound.bytes;
+  packing.optimal = packing.solution.height == proven;
   if (problem.capacity && packing.solution.height > *problem.capacity) {
-    return OverCapacity(problem, bound, packing);
+    return OverCapacity(problem, bound, packing, misfit);
   }
   return packing;
 }

@@ -8,12 +8,14 @@
 //   packing.solution.offsets[3];  // where buffer 3 stands
 //   packing.optimal;              // no packing is lower
 //
-// Equal problems give equal packings, on every machine.
+// Equal problems give equal packings, on every machine, unless a deadline cuts
+// the best packer off.
 
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "planner/deadline.h"
 #include "planner/problem.h"
 
 namespace stowage {
@@ -21,9 +23,10 @@ namespace stowage {
 enum class Packer {
   kLinear,  // no reuse: the baseline (planner/linear.h)
   kGreedy,  // lowest gap first, in several orders (planner/greedy.h)
+  kBest,    // greedy, then a complete search for seconds (planner/best.h)
 };
 
-/// "linear", "greedy".
+/// "linear", "greedy", "best".
 const char* PackerName(Packer packer);
 
 /// The packer of that name; error kInvalidArgument listing the names.
@@ -31,19 +34,23 @@ Result<Packer> ParsePacker(std::string_view name);
 
 struct PackOptions {
   Packer packer = Packer::kGreedy;
+  Deadline deadline = {};  // when kBest is to look no further, if ever
 };
 
 struct Packing {
   Solution solution;
   Bytes lower_bound = 0;  // see planner/lower_bound.h
-  bool optimal = false;   // the height is the lower bound: nothing is lower
+  bool optimal = false;   // nothing is lower: the height is the lower bound, or
+                          // kBest has searched all below it in vain
   std::string packer;     // "linear", "greedy: pressure", ... which one won
 };
 
-/// Packs `problem`. Errors: kInvalidArgument when CheckProblem finds fault;
-/// kBudgetTooSmall when the problem has a capacity and the packing is higher,
-/// naming the capacity, the height, the lower bound and, when that is what is
-/// above the capacity, the buffers that cause it.
+/// Packs `problem`. kBest is never higher than kGreedy; with a capacity it is
+/// content to fit it, without one it looks for the lowest packing. Errors:
+/// kInvalidArgument when CheckProblem finds fault; kBudgetTooSmall when the
+/// problem has a capacity and the packing is higher, naming the capacity, the
+/// height, the lower bound and, when it is known that no packing fits, the
+/// buffers that cause it.
 Result<Packing> Pack(const Problem& problem, const PackOptions& options = {});
 
 }  // namespace stowage

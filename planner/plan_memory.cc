@@ -213,8 +213,9 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
                                .alignment = alignment,
                                .offset = std::nullopt});
   }
-  STOWAGE_ASSIGN_OR_RETURN(const Packing packing,
-                           Pack(problem, {.packer = options.packer}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Packing packing,
+      Pack(problem, {.packer = options.packer, .deadline = options.deadline}));
   Problem without_scratch;
   for (size_t i = 0; i < packed.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[packed[i]];
@@ -232,7 +233,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
       plan.regions.weights + plan.regions.state + plan.regions.io;
   plan.lower_bound = reserved + bound.bytes;
   plan.peak_time = bound.time;
-  plan.optimal = packing.solution.height == bound.bytes;
+  plan.optimal = packing.optimal;
   plan.packer = packing.packer;
   plan.no_reuse = NoReuseBytes(graph, lifetimes, alignment, plan.regions);
   plan.caching_allocator = SimulatedCachingAllocator(lifetimes);

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/result.h"
+#include "planner/deadline.h"
 #include "planner/packer.h"
 #include "planner/plan.h"
 #include "planner/weight_layout.h"
@@ -25,6 +26,7 @@ struct PlanOptions {
   const WeightLayout* weights =
       nullptr;  // given by another plan, or decided here
   Packer packer = Packer::kGreedy;
+  Deadline deadline = {};  // of the best packer; see planner/packer.h
   bool in_place = true;
   WorkspaceFn workspace =
       {};  // Backend::Workspace of the backend that will run it
@@ -35,7 +37,8 @@ struct PlanOptions {
 /// need, the peak's node, the largest live buffers and the smallest budget that
 /// works; kInvalidArgument for a param or state that the weight layout lacks or
 /// holds with another type, an alignment that is no power of two, sums beyond
-/// 64 bits. Deterministic: same graph and options, same plan, byte for byte.
+/// 64 bits. Deterministic: same graph and options, same plan, byte for byte,
+/// unless the deadline passes.
 Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options = {});
 
 }  // namespace stowage

@@ -73,8 +73,8 @@ void PrintText(const Problem& problem, std::optional<Bytes> capacity,
 }
 
 int Run(const Flags& flags) {
-  const Result<Packer> packer = ReadPackerFlags(flags.packer);
-  if (!packer.ok()) return Fail(packer.error());
+  const Result<PackOptions> options = ReadPackerFlags(flags.packer);
+  if (!options.ok()) return Fail(options.error());
   const Result<std::optional<Bytes>> capacity =
       ParseSizeOption("capacity", flags.capacity);
   if (!capacity.ok()) return Fail(capacity.error());
@@ -84,7 +84,13 @@ int Run(const Flags& flags) {
   if (!problem.ok()) return Fail(problem.error());
 
   const auto start = std::chrono::steady_clock::now();
-  const Result<Packing> packing = Pack(*problem, {.packer = *packer});
+  problem->capacity = *capacity;
+  const Result<Packing> fitting = Pack(*problem, *options);
+  const bool refused =
+      !fitting.ok() && fitting.error().code == ErrorCode::kBudgetTooSmall;
+  // What it comes to without the capacity is still worth reporting.
+  if (refused) problem->capacity.reset();
+  const Result<Packing> packing = refused ? Pack(*problem, *options) : fitting;
   if (!packing.ok()) return Fail(packing.error());
   Figures figures;
   figures.seconds =
@@ -96,13 +102,9 @@ int Run(const Flags& flags) {
 
   Json json = FiguresJson(*problem, *capacity, *packing, figures);
   if (!figures.fits) {
-    // The packer itself says why.
-    problem->capacity = *capacity;
-    const Result<Packing> refused = Pack(*problem, {.packer = *packer});
-    STOWAGE_CHECK(!refused.ok());
-    json["error"] = refused.error().message;
+    json["error"] = fitting.error().message;
     if (flags.json) PrintJson(json);
-    return Fail(refused.error());
+    return Fail(fitting.error());
   }
   if (!flags.output.empty()) {
     const Status written = WriteOutput(

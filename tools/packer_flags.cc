@@ -1,34 +1,52 @@
 #include "tools/packer_flags.h"
 
+#include <chrono>
+
 #include "base/strings.h"
+#include "planner/deadline.h"
 
 namespace stowage::tools {
 
 void AddPackerOptions(CLI::App& command, PackerFlags* flags) {
   command
       .add_option("--packer", flags->packer,
-                  "linear or greedy (best is not in this version)")
+                  "linear, greedy or best (which searches for some seconds)")
       ->capture_default_str();
   command.add_option("--time-limit", flags->time_limit,
-                     "Seconds to search (no packer of this version does)");
+                     "Seconds after which --packer best looks no further");
 }
 
-Result<Packer> ReadPackerFlags(const PackerFlags& flags) {
-  if (flags.time_limit) {
-    return Error{ErrorCode::kUnsupported,
-                 "[time-limit] no packer of this version takes one; leave it "
-                 "out: linear and greedy need no limit"};
+Result<PackOptions> ReadPackerFlags(const PackerFlags& flags) {
+  PackOptions options;
+  if (flags.packer == "linear") {
+    options.packer = Packer::kLinear;
+  } else if (flags.packer == "greedy") {
+    options.packer = Packer::kGreedy;
+  } else if (flags.packer == "best") {
+    options.packer = Packer::kBest;
+  } else {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[packer] there is no packer ", Quoted(flags.packer),
+                        "; expected linear, greedy or best")};
   }
-  if (flags.packer == "best") {
-    return Error{ErrorCode::kUnsupported,
-                 "[packer] best is not in this version; available: linear, "
-                 "greedy"};
+  if (!flags.time_limit) return options;
+  if (options.packer != Packer::kBest) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[time-limit] the ", flags.packer,
+                        " packer does not search; leave the limit out, or say "
+                        "--packer best")};
   }
-  if (flags.packer == "linear") return Packer::kLinear;
-  if (flags.packer == "greedy") return Packer::kGreedy;
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[packer] there is no packer ", Quoted(flags.packer),
-                      "; expected linear, greedy or best")};
+  constexpr double kMostSeconds = 1e6;
+  const double seconds = *flags.time_limit;
+  if (!(seconds > 0 && seconds <= kMostSeconds)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[time-limit] ", seconds,
+                        " is out of range; expected seconds above 0, at most "
+                        "1000000")};
+  }
+  options.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(seconds));
+  return options;
 }
 
 }  // namespace stowage::tools

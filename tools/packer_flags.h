@@ -19,9 +19,9 @@ struct PackerFlags {
 
 void AddPackerOptions(CLI::App& command, PackerFlags* flags);
 
-/// Error when there is no such packer, or not in this version, or it takes no
-/// time limit.
-Result<Packer> ReadPackerFlags(const PackerFlags& flags);
+/// The options, with a time limit counted from now. Error when there is no such
+/// packer, or it takes no time limit, or the limit is none.
+Result<PackOptions> ReadPackerFlags(const PackerFlags& flags);
 
 }  // namespace stowage::tools
 

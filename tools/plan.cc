@@ -127,7 +127,7 @@ int Run(const Flags& flags) {
   if (const Status status = CheckOrder(flags.order); !status.ok()) {
     return Fail(status.error());
   }
-  const Result<Packer> packer = ReadPackerFlags(flags.packer);
+  const Result<PackOptions> packer = ReadPackerFlags(flags.packer);
   if (!packer.ok()) return Fail(packer.error());
   const Result<std::optional<Bytes>> budget =
       ParseSizeOption("budget", flags.model.budget);
@@ -136,7 +136,8 @@ int Run(const Flags& flags) {
   const std::unique_ptr<Backend> cpu =
       MakeCpuBackend({.threads = flags.model.threads});
   PlanOptions options;
-  options.packer = *packer;
+  options.packer = packer->packer;
+  options.deadline = packer->deadline;
   options.workspace = [&cpu](const Graph& graph, const Node& node) {
     return IsComputedOnCpu(graph, node) ? cpu->Workspace(graph, node) : 0;
   };

@@ -112,13 +112,16 @@ TEST_CASE("What is only nearly malformed is packed") {
 TEST_CASE("Packers are known by name") {
   CHECK(PackerName(Packer::kLinear) == std::string("linear"));
   CHECK(PackerName(Packer::kGreedy) == std::string("greedy"));
+  CHECK(PackerName(Packer::kBest) == std::string("best"));
+  CHECK(ParsePacker("best").value() == Packer::kBest);
   CHECK(ParsePacker("linear").value() == Packer::kLinear);
   CHECK(ParsePacker("greedy").value() == Packer::kGreedy);
   const auto none = ParsePacker("Greedy");
   REQUIRE(!none.ok());
   CHECK(
       none.error().message ==
-      "[pack] there is no packer \"Greedy\"; expected one of: linear, greedy");
+      "[pack] there is no packer \"Greedy\"; expected one of: linear, greedy, "
+      "best");
 }
 
 TEST_CASE("No buffers pack into nothing") {

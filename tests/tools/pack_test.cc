@@ -37,6 +37,20 @@ TEST_CASE("pack --json has every field") {
   CHECK(json["valid"] == true);
 }
 
+TEST_CASE("the best packer searches, with and without a time limit") {
+  const std::string csv = WriteTemp("three.csv", kThree);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"pack", csv, "--packer", "best", "--json"},
+        {"pack", csv, "--packer", "best", "--time-limit", "5", "--json"}}) {
+    const Outcome outcome = RunStowage(arguments);
+    REQUIRE(outcome.exit_code == 0);
+    const Json json = Json::parse(outcome.out);
+    CHECK(json["packer"].get<std::string>().rfind("best: ", 0) == 0);
+    CHECK(json["optimal"] == true);
+    CHECK(json["height"] == json["lower_bound"]);
+  }
+}
+
 TEST_CASE("the linear packer reuses nothing") {
   const Outcome outcome = RunStowage(
       {"pack", WriteTemp("three.csv", kThree), "--packer", "linear", "--json"});
@@ -124,8 +138,9 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {"pack", "/nowhere/x.csv"},
       {"pack", good, "--capacity", "0"},
       {"pack", good, "--capacity", "wide"},
-      {"pack", good, "--packer", "best"},
       {"pack", good, "--time-limit", "1"},
+      {"pack", good, "--packer", "best", "--time-limit", "0"},
+      {"pack", good, "--packer", "best", "--time-limit", "nan"},
       {"pack", good, "-o", "/nowhere/x.csv"},
       {"check", good},  // offsets are missing
   };
