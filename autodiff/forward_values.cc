@@ -48,8 +48,8 @@ Value ForwardValues::Read(ValueId id) {
     inputs.push_back(Read(input));
     is_of_this_node |= std::ranges::count(of_this_node_, input) > 0;
   }
-  const std::vector<Value> results =
-      backward_.Emit(node.op, inputs, node.attrs);
+  std::vector<Value> results = backward_.Emit(node.op, inputs, node.attrs);
+  results.resize(node.results.size());  // after an error there may be fewer
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueId result = node.results[r];
     values_[static_cast<size_t>(result)] = results[r];

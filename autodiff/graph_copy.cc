@@ -33,7 +33,8 @@ void GraphCopy::CopyNode(NodeId id) {
   std::vector<Value> inputs;
   for (const ValueId input : node.inputs) inputs.push_back((*this)[input]);
   to_.SetOrigin(node.phase, node.origin);
-  const std::vector<Value> results = to_.Emit(node.op, inputs, node.attrs);
+  std::vector<Value> results = to_.Emit(node.op, inputs, node.attrs);
+  results.resize(node.results.size());  // after an error there may be fewer
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueInfo& info = from_.value(node.results[r]);
     // A later result may hold this one's name, as its fresh one.

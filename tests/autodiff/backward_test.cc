@@ -353,6 +353,19 @@ TEST_CASE("every mistake has its message") {
   CHECK(BuildBackward(graph, "loss", {.wrt = {"w"}}).ok());
 }
 
+TEST_CASE("a seed's name that is taken is an error, even before many pieces") {
+  const Graph forward = Build("taken", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kF32, {64});
+    const std::vector<Value> pieces =
+        Split(g.Name("grad:loss", Tanh(w)), 0, Axes(64, 1));
+    g.Output("loss", ReduceMax(pieces[63]));
+  });
+  const Result<Graph> backward = BuildBackward(forward, "loss");
+  REQUIRE_FALSE(backward.ok());
+  CHECK(backward.error().message.find(
+            "[input] the name \"grad:loss\" is taken") == 0);
+}
+
 TEST_CASE("a graph without float params wants to be told by what") {
   const Graph forward = Build("bare", [](GraphBuilder& g) {
     g.Output("loss", ReduceSum(g.Input("x", kF32, {2})));

@@ -216,6 +216,21 @@ TEST_CASE("results of one node keep names that would come fresh in turn") {
   CHECK(values.at("grad:w") == Numbers{3, 4, 1, 2});
 }
 
+TEST_CASE("a name that is taken is an error, however many pieces follow") {
+  // The states of "w" need the name "w.m"; then comes a split in 64.
+  const Graph forward = Build("taken", [](GraphBuilder& g) {
+    const Value v = g.Param("v", kF32, {64});
+    const std::vector<Value> pieces = Split(Tanh(v), 0, Axes(64, 1));
+    const Value w = g.Param("w", kF32, {5});
+    const Value other = g.Param("w.m", kF32, {5});
+    const Value first = ReduceSum(Mul(pieces[0], pieces[63]));
+    g.Output("loss", Add(first, ReduceSum(Mul(w, other))));
+  });
+  const Result<Graph> step = BuildTrainStep(forward, "loss");
+  REQUIRE_FALSE(step.ok());
+  CHECK(step.error().message.find("[state] the name \"w.m\" is taken") == 0);
+}
+
 // --- Arithmetic ---
 // loss = mean over 4 rows of (x w + b - y)^2, w of 2 and b of 1 element.
 
