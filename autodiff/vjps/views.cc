@@ -49,13 +49,14 @@ constinit const Vjp BroadcastVjp = Differentiable([](VjpContext& v) {
 constinit const Vjp SliceVjp = Differentiable([](VjpContext& v) {
   const int axis = static_cast<int>(v.attrs().Int("axis"));
   const int64_t start = v.attrs().Int("start");
-  const int64_t step = v.attrs().Int("step");
   const Shape& shape = v.input_shape(0);
   int64_t outer = 1;
   int64_t inner = 1;
   for (int i = 0; i < axis; ++i) outer *= shape[i];
   for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
   const int64_t size = v.output_shape()[axis];
+  // A step past the end leaves one element: no step is taken.
+  const int64_t step = size == 1 ? 1 : v.attrs().Int("step");
   const int64_t rest = shape[axis] - start;  // what the padded dy must cover
 
   Value dx = ReshapeTo(v.cotangent(), {outer, size, inner});
