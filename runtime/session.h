@@ -8,7 +8,8 @@
 // generate. The arena is as large as the largest of their plans. Weights and
 // states are shared; inputs, activations and outputs of one program last until
 // another program is stepped or given an input, and a step whose inputs have been
-// lost that way is refused, not run on garbage.
+// lost that way is refused, not run on garbage. One thread at a time may use a
+// session, and a backend that several sessions share.
 //
 //   Result<Session> session = Session::Create({{"train", step, plan}}, backend);
 //   session->Initialize(/*seed=*/1);
