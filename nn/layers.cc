@@ -116,6 +116,7 @@ Value TransformerBlock(Value x, std::string_view name,
   if (!attention.ok()) return attention;
   const Value h =
       g.Name(StrCat(name, ".attn.residual"), Add(x, attention, loc), loc);
+  if (!h.ok()) return h;
   const int64_t width = h.shape().back();
   const Value wide = Linear(LayerNorm(h, StrCat(name, ".ln_2"), loc),
                             StrCat(name, ".mlp.c_fc"), 4 * width, {}, loc);

@@ -113,6 +113,14 @@ TEST_CASE("two layers of one name are refused") {
   CHECK(Contains(ErrorOf(g), "\"fc.weight\" is taken"));
 }
 
+TEST_CASE("a block whose residual's name is taken is refused") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 3, 8});
+  g.Input("b.attn.residual", DType::kF32, {1});
+  CHECK_FALSE(TransformerBlock(x, "b", {.heads = 2}).ok());
+  CHECK(Contains(ErrorOf(g), "\"b.attn.residual\""));
+}
+
 TEST_CASE("layers pass an inert value on and keep the first error") {
   GraphBuilder g("test");
   const Value bad = Linear(g.Input("k", DType::kI32, {2, 3}), "first", 4);
