@@ -51,6 +51,8 @@ class CpuBackend final : public Backend {
   Bytes Workspace(const Graph& graph, const Node& node) const override {
     const auto workspace = cpu::GetKernel(node.op).workspace;
     if (workspace == nullptr) return 0;
+    // What has no kernel needs no scratch; Bind refuses it.
+    if (!cpu::Supports(graph, node).ok()) return 0;
     OpArgsStorage storage;
     const OpArgs args = MakeOpArgs(graph, node, &storage);
     std::vector<TensorType> results;

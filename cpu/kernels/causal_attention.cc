@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/bytes.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
@@ -147,13 +148,12 @@ T OnlineSoftmax(int64_t seen, T scale, T* row, T* largest, T* total) {
   return correction;
 }
 
-template <typename T>
+// Elements of scratch a thread.
 constexpr int64_t ForwardScratch(int64_t depth) {
   return (depth + kTile) * kTile;
 }
-template <typename T>
 constexpr int64_t GradScratch(int64_t depth) {
-  return 2 * (depth + kTile) * kTile;
+  return 2 * ForwardScratch(depth);
 }
 
 template <typename T>
@@ -179,7 +179,7 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
     T* log_sum_exp =
         launch.outputs[1].as<T>() + (batch * heads + head) * length;
     T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
-                thread * ForwardScratch<T>(depth);
+                thread * ForwardScratch(depth);
     T* weights = keys_t + depth * kTile;
 
     Tile tile;
@@ -259,7 +259,7 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
     const Rows<T> dk = Head<T>(launch.outputs[1], batch, key_head);
     const Rows<T> dv = Head<T>(launch.outputs[2], batch, key_head);
     T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
-                thread * GradScratch<T>(depth);
+                thread * GradScratch(depth);
     T* values_t = keys_t + depth * kTile;
     T* weights = values_t + depth * kTile;
     T* d_weights = weights + kTile * kTile;
@@ -315,19 +315,21 @@ StepCode RunCausalAttentionGrad(const Launch& launch,
   return StepCode::kOk;
 }
 
+// `times` ForwardScratch a thread; where that does not fit 64 bits, what no plan
+// can hold.
+Bytes ScratchBytes(const OpArgs& args, int64_t times, int threads) {
+  const int64_t depth = args.shape(0)[3];
+  const Bytes tile_row = times * kTile * threads * SizeOf(args.type(0).dtype);
+  return CheckedMul(depth + kTile, tile_row)
+      .value_or(std::numeric_limits<Bytes>::max());
+}
 Bytes ForwardWorkspace(const OpArgs& args, std::span<const TensorType>,
                        int threads) {
-  return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
-    using T = decltype(zero);
-    return threads * ForwardScratch<T>(args.shape(0)[3]) * SizeOf(DTypeOf<T>());
-  });
+  return ScratchBytes(args, 1, threads);
 }
 Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>,
                     int threads) {
-  return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
-    using T = decltype(zero);
-    return threads * GradScratch<T>(args.shape(0)[3]) * SizeOf(DTypeOf<T>());
-  });
+  return ScratchBytes(args, 2, threads);
 }
 
 }  // namespace

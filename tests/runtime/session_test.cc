@@ -307,6 +307,30 @@ TEST_CASE_FIXTURE(Fixture, "a plan without the backend's scratch is refused") {
         std::string::npos);
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "what the backend cannot compute is planned, and refused") {
+  GraphBuilder g("half");
+  Value x = g.Input("x", DType::kF16, {1, 4, 2, 8});
+  g.Output("product", MatMul(x, x, false, true));
+  g.Output("attended", CausalAttention(x, x, x));
+  const Graph graph = *g.Finish();
+  CHECK(Refusal({{"p", graph, PlanOf(graph)}})
+            .find("[cpu] matmul of \"product\" is not computed in this element "
+                  "type") == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "scratch beyond 64 bits is an error of the plan") {
+  GraphBuilder g("deep");
+  Value x = g.Input("x", DType::kF32, {1, 1, 1, int64_t{1} << 56});
+  g.Output("y", CausalAttention(x, x, x));
+  const auto plan =
+      PlanMemory(*g.Finish(), {.workspace = cpu->WorkspaceFunction()});
+  REQUIRE_FALSE(plan.ok());
+  CHECK(plan.error().message ==
+        "[plan] the sum of all buffers does not fit 64 bits at \"workspace of "
+        "\"y\"\" of 9223372036854775807 bytes");
+}
+
 TEST_CASE_FIXTURE(Fixture, "a saved value must be written for every step") {
   const Graph forward = Regression(2);
   const Graph backward = *BuildBackward(forward, "loss");
