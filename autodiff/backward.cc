@@ -186,6 +186,7 @@ Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
   ForwardValues values(forward, &g);
   cotangents.Add(loss_id, g.Input(GradientName(loss),
                                   forward.value(loss_id).type.dtype, {}));
+  if (g.error()) return *g.error();
   Sweep(forward, &values, &cotangents, &g);
   if (g.error()) return *g.error();
 
