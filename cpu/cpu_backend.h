@@ -1,7 +1,7 @@
 #ifndef STOWAGE_CPU_CPU_BACKEND_H_
 #define STOWAGE_CPU_CPU_BACKEND_H_
 
-// The default backend: Eigen kernels on a small pool of threads.
+// The default backend: kernels over Eigen's vector packets on a small pool of threads.
 //
 // Work is split by shape, never by thread count, so results are bit-identical
 // for any number of threads. A step allocates nothing: kernels take their
