@@ -63,7 +63,7 @@ std::span<const ModelInfo> Models() {
                 .params = MlpParameterCount(),
                 .training = {.optimizer = "adamw",
                              .decay = 0.01,
-                             .steps = 400,
+                             .steps = 1500,
                              .schedule = {.peak = 2e-3,
                                           .warmup = 20,
                                           .final_factor = 0.1}}},
