@@ -161,6 +161,24 @@ TEST_CASE("check names the violations of a bad plan and exits 1") {
   CHECK(!outcome.out.empty());
 }
 
+TEST_CASE("a plan with another graph in its file is refused and exits 2") {
+  const std::string small = TempPath("batch32.plan");
+  const std::string large = TempPath("batch64.plan");
+  PlanAsJson({"--model", "mlp", "--batch", "32", "-o", small});
+  PlanAsJson({"--model", "mlp", "--batch", "64", "-o", large});
+  Json file = Json::parse(ReadAll(small));
+  file["graph"] = Json::parse(ReadAll(large))["graph"];
+  const std::string mixed = WriteTemp("mixed.plan", file.dump());
+  for (const char* command : {"check", "report"}) {
+    const Outcome outcome = RunStowage({command, mixed});
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find("the plan was made for another graph") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a graph in its text form is planned as it is") {
   const std::string path = WriteTemp("g.txt",
                                      "stowage-ir 1\n"
