@@ -1,0 +1,68 @@
+#ifndef STOWAGE_GPU_KERNEL_H_
+#define STOWAGE_GPU_KERNEL_H_
+
+// The table of GPU kernels: one entry an op, defined in gpu/kernels/ under the
+// name declared below. An op without an entry is a link error; views have an
+// entry whose `enqueue` is null, for they do no work.
+//
+// A kernel is a pure function of its launch: the same operands give the same
+// bits wherever they lie. It computes in f32, whatever 16-bit type its operands
+// are stored in, adds in a fixed order, and needs no memory but its operands and
+// the workspace that it asks for here. Nothing of this needs a device: a plan
+// can be made on a machine that has none.
+//
+//   const GpuKernel& kernel = GetKernel(node.op);
+//   kernel.enqueue(launch, queue);
+
+#include <span>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "gpu/queue.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+#include "runtime/kernel.h"
+
+namespace stowage::gpu {
+
+struct GpuKernel {
+  /// Enqueues one launch. Null for views.
+  using EnqueueFn = void (*)(const Launch&, Queue&);
+  EnqueueFn enqueue = nullptr;
+
+  /// Bytes of workspace, aligned to kSlotAlignment. Null: none.
+  using WorkspaceFn = Bytes (*)(const OpArgs&,
+                                std::span<const TensorType> results);
+  WorkspaceFn workspace = nullptr;
+
+  /// Whether `enqueue` takes operands of these types; asked before a launch is
+  /// made. Null: operand 0 of f32, f16 or bf16.
+  using SupportsFn = bool (*)(const OpArgs&);
+  SupportsFn supports = nullptr;
+
+  /// Enqueues consecutive launches of this op in few grids; the results are
+  /// those of one at a time. Null: one at a time.
+  using EnqueueManyFn = void (*)(std::span<const Launch>, Queue&);
+  EnqueueManyFn enqueue_many = nullptr;
+};
+
+/// Where slots and workspaces must start: what the matrix products want.
+inline constexpr Bytes kSlotAlignment = 256;
+
+/// The kernel of an op.
+const GpuKernel& GetKernel(OpKind op);
+
+/// Whether there is a kernel for `node`. Error kUnsupported names the op, the
+/// node and the element type.
+Status Supports(const Graph& graph, const Node& node);
+
+namespace kernels {
+#define STOWAGE_OP(kind, name) extern const GpuKernel kind;
+#include "ir/ops.def"
+#undef STOWAGE_OP
+}  // namespace kernels
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KERNEL_H_

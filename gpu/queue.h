@@ -1,0 +1,124 @@
+#ifndef STOWAGE_GPU_QUEUE_H_
+#define STOWAGE_GPU_QUEUE_H_
+
+// What the host side of a kernel may ask of a device: grids of threads, matrix
+// products, fills and copies, one after the other. A queue is filled once, when
+// a program is bound, and what was put in is replayed at every step; so nothing
+// here may depend on what the arena holds.
+//
+//   struct ScaleParams { float* x; int64_t n; float factor; };
+//   STOWAGE_KERNEL(256) Scale(STOWAGE_PARAMS(ScaleParams) p) { ... }
+//
+//   LaunchKernel(queue, "scale", Scale, ScaleParams{x, n, 2.0f},
+//                {.x = BlocksFor(n, 256)}, 256);
+//
+// A kernel takes one struct of params by value, trivially copyable and at most
+// kMaxParamBytes: so that a queue can keep it, and an emulated device call it.
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "base/bytes.h"
+#include "ir/dtype.h"
+
+namespace stowage::gpu {
+
+/// Blocks of a grid.
+struct Grid {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+inline constexpr size_t kMaxParamBytes = 4000;  // CUDA takes 4096
+/// Blocks a grid may have along y and z.
+inline constexpr int64_t kMaxGridYZ = 65535;
+
+/// One grid. Blocks are one-dimensional.
+struct KernelCall {
+  const char* name = "";  // for errors and profiles; a literal
+  const void* function = nullptr;
+  const void* params = nullptr;  // copied by the queue
+  size_t params_bytes = 0;
+  /// Calls `function` with the params, for devices that are emulated.
+  void (*invoke)(const void* function, const void* params) = nullptr;
+  Grid grid;
+  uint32_t threads = 0;         // a block, a multiple of 32
+  uint32_t dynamic_shared = 0;  // bytes a block
+};
+
+/// A matrix as it lies in memory: rows are `stride` elements apart, their
+/// elements adjacent; `transposed` if the product wants its transpose; the
+/// matrices of a batch are `batch_stride` elements apart (0: one for all).
+struct MatrixOperand {
+  const std::byte* data = nullptr;
+  int64_t stride = 0;
+  int64_t batch_stride = 0;
+  bool transposed = false;
+};
+
+/// c (m, n) = a (m, k) b (k, n), or c += it, `batch` times; products of f16 and
+/// bf16 are summed in f32 and rounded once.
+struct MatMulCall {
+  DType dtype = DType::kF32;  // of a, b and c: f32, f16 or bf16
+  int64_t m = 0, n = 0, k = 0;
+  int64_t batch = 1;
+  MatrixOperand a, b;
+  std::byte* c = nullptr;
+  int64_t c_stride = 0;
+  int64_t c_batch_stride = 0;
+  bool accumulate = false;
+  std::byte* workspace = nullptr;
+  Bytes workspace_bytes = 0;
+};
+
+/// Where a kernel reports that an index is out of range; see ReportFault in
+/// gpu/simt.h. The smallest launch index wins.
+struct FaultSlot {
+  uint32_t* word = nullptr;
+  uint32_t launch = 0;
+};
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+
+  // What fails is kept: the first error is returned when the program is bound.
+  virtual void Launch(const KernelCall& call) = 0;
+  virtual void MatMul(const MatMulCall& call) = 0;
+  virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
+  virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
+
+  /// The slot of the launch that is being enqueued.
+  virtual FaultSlot fault() const = 0;
+};
+
+/// Blocks of `threads` that give each of `n` items a thread; at least 1.
+constexpr uint32_t BlocksFor(int64_t n, int64_t threads) {
+  const int64_t blocks = (n + threads - 1) / threads;
+  return static_cast<uint32_t>(blocks < 1 ? 1 : blocks);
+}
+
+/// Enqueues one grid of `kernel`.
+template <typename Params>
+void LaunchKernel(Queue& queue, const char* name, void (*kernel)(Params),
+                  const std::type_identity_t<Params>& params, Grid grid,
+                  uint32_t threads, uint32_t dynamic_shared = 0) {
+  static_assert(std::is_trivially_copyable_v<Params>);
+  static_assert(sizeof(Params) <= kMaxParamBytes);
+  queue.Launch({.name = name,
+                .function = reinterpret_cast<const void*>(kernel),
+                .params = &params,
+                .params_bytes = sizeof(Params),
+                .invoke =
+                    [](const void* function, const void* bytes) {
+                      reinterpret_cast<void (*)(Params)>(const_cast<void*>(
+                          function))(*static_cast<const Params*>(bytes));
+                    },
+                .grid = grid,
+                .threads = threads,
+                .dynamic_shared = dynamic_shared});
+}
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_QUEUE_H_
