@@ -1,0 +1,41 @@
+#ifndef STOWAGE_GPU_EMULATOR_EMULATOR_H_
+#define STOWAGE_GPU_EMULATOR_EMULATOR_H_
+
+// Runs grids of kernels that were compiled by an ordinary C++ compiler
+// (gpu/simt.h): a fiber per GPU thread, one block after the other. Where a
+// thread waits for others, in SyncThreads or in a function of its warp, another
+// one runs on, and which one is drawn by lot: a kernel that lacks a barrier
+// gives wrong results under some seed, though it may seem right in the natural
+// order.
+//
+// What is reported, with the name of the kernel: an index outside a shared
+// array; bytes written beside one; an address that is not aligned; threads that
+// wait in different places, or for lanes that never come. Shared memory is full
+// of NaN when a block starts.
+//
+//   EmulatorOptions options{.seed = 7};
+//   RunGrid(call, options);
+
+#include <cstdint>
+#include <string>
+
+#include "gpu/queue.h"
+
+namespace stowage::gpu {
+
+struct EmulatorOptions {
+  /// 0: blocks and threads in their natural order, and copies to shared memory
+  /// (CopyAsync16) at once. Others: shuffled, and the bytes of such copies are
+  /// NaN from the call to the CopyAsyncWait that waits for them.
+  uint64_t seed = 0;
+  /// Takes what is wrong with a kernel; the rest of its grid is then not run.
+  /// Null: it is printed, and the process aborts.
+  std::string* report = nullptr;
+};
+
+/// Runs all blocks of `call`, in this thread.
+void RunGrid(const KernelCall& call, const EmulatorOptions& options = {});
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_EMULATOR_EMULATOR_H_
