@@ -1,15 +1,18 @@
-"""Every library that Stowage does not write itself; all are header-only.
+"""Every library that Stowage does not write itself.
 
-The system's copy comes first. The archives, used where a system has none, are
-the releases that Debian 12 packages.
+All are header-only save the CUDA toolkit, which is optional. The system's copy
+comes first. The archives, used where a system has none, are the releases that
+Debian 12 packages.
 """
 
+load("//third_party:cuda.bzl", "cuda_repository")
 load("//third_party:system_library.bzl", "system_library")
 
 _INCLUDE = ["/usr/include", "/usr/local/include"]
 
 def library_repositories():
-    """Declares @eigen//:eigen, @doctest//:doctest, @cli11//:cli11, @nlohmann_json//:json."""
+    """Declares @eigen, @doctest, @cli11, @nlohmann_json (target :json) and @cuda."""
+    cuda_repository(name = "cuda")
     system_library(
         name = "eigen",
         target = "eigen",

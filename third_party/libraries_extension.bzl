@@ -7,5 +7,5 @@ load("//third_party:libraries.bzl", "library_repositories")
 
 libraries = module_extension(
     implementation = lambda ctx: library_repositories(),
-    doc = "Declares the header-only libraries that Stowage uses.",
+    doc = "Declares the libraries that Stowage uses.",
 )
