@@ -5,8 +5,8 @@
 namespace stowage {
 
 std::string_view DTypeName(DType dtype) {
-  static constexpr std::array<std::string_view, 8> kNames = {
-      "f32", "f64", "f16", "bf16", "i32", "i64", "u8", "bool"};
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "f32", "f64", "f16", "bf16", "i16", "i32", "i64", "u8", "bool"};
   return kNames[static_cast<size_t>(dtype)];
 }
 
@@ -17,7 +17,7 @@ Result<DType> ParseDType(std::string_view name) {
   return Error{ErrorCode::kInvalidArgument,
                StrCat("[dtype] ", Quoted(name),
                       " is not an element type: expected f32, f64, f16, bf16, "
-                      "i32, i64, u8 or bool")};
+                      "i16, i32, i64, u8 or bool")};
 }
 
 }  // namespace stowage

@@ -2,7 +2,9 @@
 #define STOWAGE_IR_DTYPE_H_
 
 // Element types. f32 and f64 compute everywhere; f16 and bf16 are stored, cast
-// and sized; i32 and i64 index; u8 and bool carry masks and bytes.
+// and sized, and computed with where a backend says so; i32 and i64 index; i16
+// is what the optimizer keeps beside bf16 weights (math/split_master.h); u8 and
+// bool carry masks and bytes.
 //
 //   SizeOf(DType::kBF16) == 2;  DTypeName(DType::kF32) == "f32"
 
@@ -15,10 +17,20 @@
 
 namespace stowage {
 
-enum class DType : uint8_t { kF32, kF64, kF16, kBF16, kI32, kI64, kU8, kBool };
+enum class DType : uint8_t {
+  kF32,
+  kF64,
+  kF16,
+  kBF16,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kBool
+};
 
 inline constexpr std::array kAllDTypes = {
-    DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
+    DType::kF32, DType::kF64, DType::kF16, DType::kBF16, DType::kI16,
     DType::kI32, DType::kI64, DType::kU8,  DType::kBool};
 
 /// Bytes of one element.
@@ -32,6 +44,7 @@ constexpr Bytes SizeOf(DType dtype) {
       return 4;
     case DType::kF16:
     case DType::kBF16:
+    case DType::kI16:
       return 2;
     case DType::kU8:
     case DType::kBool:
@@ -67,6 +80,10 @@ constexpr DType DTypeOf<float>() {
 template <>
 constexpr DType DTypeOf<double>() {
   return DType::kF64;
+}
+template <>
+constexpr DType DTypeOf<int16_t>() {
+  return DType::kI16;
 }
 template <>
 constexpr DType DTypeOf<int32_t>() {

@@ -457,6 +457,21 @@ Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
               Of({logits, labels, log_sum_exp, dloss}), {}, loc);
 }
 
+Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
+                         SourceLoc loc) {
+  return Emit(OpKind::kLinearCrossEntropy, Of({x, w, labels}),
+              {{"chunk", chunk}}, loc);
+}
+
+LinearCrossEntropyGrads LinearCrossEntropyGrad(Value x, Value w, Value labels,
+                                               Value dloss, int64_t chunk,
+                                               SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kLinearCrossEntropyGrad, Of({x, w, labels, dloss}),
+              {{"chunk", chunk}}, 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
 Value MeanSquaredError(Value prediction, Value target, SourceLoc loc) {
   if (Usable(Of({prediction, target})) &&
       prediction.shape() != target.shape()) {
@@ -527,6 +542,18 @@ AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,
       {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 3,
       loc);
   return {results[0], results[1], results[2]};
+}
+
+AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
+                                   Value g, Value lr, Value step, Value scale,
+                                   double beta1, double beta2, double eps,
+                                   double decay, SourceLoc loc) {
+  const std::vector<Value> results = EmitAll(
+      OpKind::kAdamWSplitUpdate,
+      WithScale({w, delta, m, v, g, lr, step}, scale),
+      {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 4,
+      loc);
+  return {results[0], results[1], results[2], results[3]};
 }
 
 }  // namespace stowage

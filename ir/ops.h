@@ -160,6 +160,18 @@ Value CrossEntropy(Value logits, Value labels, STOWAGE_LOC);
 /// logits, labels, log_sum_exp (...), dloss scalar -> dlogits.
 Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
                        Value dloss, STOWAGE_LOC);
+/// CrossEntropy of the logits x w^T; x (..., C), w (V, C), labels (...). Logits
+/// exist for `chunk` >= 1 rows at a time, in scratch: never all of them.
+Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
+                         STOWAGE_LOC);
+struct LinearCrossEntropyGrads {
+  Value loss, dx, dw;
+};
+/// The loss again, and its gradients times the scalar dloss, from each chunk's
+/// logits made once. dw is summed over chunks in their order.
+LinearCrossEntropyGrads LinearCrossEntropyGrad(Value x, Value w, Value labels,
+                                               Value dloss, int64_t chunk,
+                                               STOWAGE_LOC);
 /// Mean of squared differences, a scalar.
 Value MeanSquaredError(Value prediction, Value target, STOWAGE_LOC);
 
@@ -209,6 +221,15 @@ struct AdamWResults {
 AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,
                          Value step, Value scale, double beta1, double beta2,
                          double eps, double decay, STOWAGE_LOC);
+struct AdamWSplitResults {
+  Value w, delta, m, v;
+};
+/// AdamWUpdate in f32 of the f32 weight that w (bf16) and delta (i16) are
+/// together (math/split_master.h); m and v f32, g bf16.
+AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
+                                   Value g, Value lr, Value step, Value scale,
+                                   double beta1, double beta2, double eps,
+                                   double decay, STOWAGE_LOC);
 
 #undef STOWAGE_LOC
 

@@ -65,6 +65,8 @@ void StoreAs(DType dtype, double value, std::byte* at) {
       return Store(at, math::FloatToHalf(static_cast<float>(value)));
     case DType::kBF16:
       return Store(at, math::FloatToBFloat16(static_cast<float>(value)));
+    case DType::kI16:
+      return Store(at, static_cast<int16_t>(value));
     case DType::kI32:
       return Store(at, static_cast<int32_t>(value));
     case DType::kI64:

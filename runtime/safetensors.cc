@@ -15,10 +15,11 @@ struct DTypeTag {
   DType dtype;
   std::string_view tag;
 };
-constexpr std::array<DTypeTag, 8> kTags = {{{DType::kF32, "F32"},
+constexpr std::array<DTypeTag, 9> kTags = {{{DType::kF32, "F32"},
                                             {DType::kF64, "F64"},
                                             {DType::kF16, "F16"},
                                             {DType::kBF16, "BF16"},
+                                            {DType::kI16, "I16"},
                                             {DType::kI32, "I32"},
                                             {DType::kI64, "I64"},
                                             {DType::kU8, "U8"},

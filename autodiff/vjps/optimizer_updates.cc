@@ -7,5 +7,6 @@ namespace stowage {
 STOWAGE_UPDATE(SgdUpdate);
 STOWAGE_UPDATE(MomentumUpdate);
 STOWAGE_UPDATE(AdamWUpdate);
+STOWAGE_UPDATE(AdamWSplitUpdate);
 
 }  // namespace stowage

@@ -41,6 +41,8 @@ auto OnAny(DType dtype, F&& f) {
       return f(Half{});
     case DType::kBF16:
       return f(BFloat16{});
+    case DType::kI16:
+      return f(int16_t{});
     case DType::kI32:
       return f(int32_t{});
     case DType::kI64:

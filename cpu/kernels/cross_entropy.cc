@@ -1,38 +1,17 @@
 // cross_entropy and its gradient. The mean is taken over chunks of rows whose
 // sums (in f64) are added in order, so it does not depend on threads.
 
-#include <cmath>
-#include <limits>
-
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
+#include "cpu/kernels/cross_entropy_rows.h"
 #include "cpu/kernels/dispatch.h"
-#include "cpu/kernels/rows.h"
-#include "cpu/kernels/vec.h"
 
 namespace stowage::cpu {
 namespace {
 
-template <typename Label>
-bool InRange(const Label* labels, int64_t rows, int64_t size) {
-  bool good = true;
-  for (int64_t i = 0; i < rows; ++i) good &= labels[i] >= 0 && labels[i] < size;
-  return good;
-}
-
 int64_t ChunksOfRows(const Shape& logits) {
   const int64_t n = logits.back();
   return CeilDiv(logits.num_elements() / n, RowsPerChunk(n));
-}
-
-template <typename T>
-T LogSumExp(int64_t n, const T* x) {
-  constexpr T kLowest = -std::numeric_limits<T>::infinity();
-  const T largest = RowMax(n, x);
-  const Vec<T> shift = Vec<T>::All(largest);
-  const T total =
-      RowSum<T>(n, [&](auto at) { return Exp(at.Load(x, kLowest) - shift); });
-  return largest + std::log(total);
 }
 
 template <typename T, typename Label>
@@ -69,13 +48,8 @@ void RunGrad(const Launch& launch, const Label* labels, ThreadPool& pool) {
   T* dx = launch.outputs[0].as<T>();
   ParallelRanges(pool, rows, RowsPerChunk(n), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const Vec<T> shift = Vec<T>::All(log_sum_exp[row]);
-      const T* from = x + row * n;
-      T* to = dx + row * n;
-      ForEachVec<T>(n, [&](auto at) {
-        at.Store(to, Exp(at.Load(from) - shift) * Vec<T>::All(factor));
-      });
-      to[labels[row]] -= factor;
+      LogitsGrad<T>(n, x + row * n, log_sum_exp[row], labels[row], factor,
+                    dx + row * n);
     }
   });
 }

@@ -44,6 +44,8 @@ auto OnNumber(DType dtype, F&& f) {
       return f(float{});
     case DType::kF64:
       return f(double{});
+    case DType::kI16:
+      return f(int16_t{});
     case DType::kI32:
       return f(int32_t{});
     case DType::kI64:

@@ -1,8 +1,5 @@
-// matmul: packs a strip of b into scratch, then runs down the rows of a.
-//
-// Work is cut into (matrix, chunk of rows, strip of columns); each task packs
-// its own strip, which costs a few percent of the task and saves a second pass
-// with a barrier. The scratch is one strip a thread, however large the product.
+// matmul: packs a strip of b into scratch, then runs down the rows of a. Work is
+// cut into (matrix, chunk of rows, strip of columns); see product.h.
 
 #include <algorithm>
 
@@ -10,21 +7,10 @@
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
+#include "cpu/kernels/product.h"
 
 namespace stowage::cpu {
 namespace {
-
-// Depth of a packed strip: 48 KiB of it on AVX-512.
-template <typename T>
-constexpr int64_t kBlockDepth = 1024 / static_cast<int64_t>(sizeof(T));
-
-// With fewer rows than this, packing a strip costs more than it gains.
-constexpr int64_t kPackRows = 16;
-
-template <typename T>
-constexpr int64_t StripElements(int64_t depth) {
-  return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
-}
 
 // One operand: a stack of matrices.
 template <typename T>
@@ -83,18 +69,6 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
-// Rows of a task: many, so that a packed strip is used often, but enough tasks
-// to go round.
-int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
-  constexpr int64_t kMost = 256;
-  constexpr int64_t kFewest = 32;
-  constexpr int64_t kTasks = 16;
-  int64_t chunk = kMost;
-  while (chunk > kFewest && CeilDiv(rows, chunk) * tasks_per_row_chunk < kTasks)
-    chunk /= 2;
-  return chunk;
-}
-
 template <typename T>
 void RunTyped(const Launch& launch, ThreadPool& pool) {
   const TensorView& y = launch.outputs[0];
@@ -126,19 +100,10 @@ void RunTyped(const Launch& launch, ThreadPool& pool) {
         from_b.data += b.BatchOffset(matrix);
         const Rows<T> to = {
             y.as<T>() + (matrix * rows + row) * columns + column, columns};
-        const bool pack = from_b.column != 1 || m >= kPackRows;
         T* packed = reinterpret_cast<T*>(launch.workspace.data()) +
                     thread * StripElements<T>(depth);
-        for (int64_t p = 0; p < depth; p += kBlockDepth<T>) {
-          const int64_t k = std::min(kBlockDepth<T>, depth - p);
-          Rows<const T> strip = {from_b.At(p, column).data, from_b.row};
-          if (pack) {
-            Pack<T>(k, n, from_b.At(p, column), packed, kStripColumns<T>);
-            strip = {packed, kStripColumns<T>, /*padded=*/true};
-          }
-          MultiplyStrip<T>(m, n, k, from_a.At(row, p), strip, to,
-                           /*accumulate=*/p > 0);
-        }
+        ProductTask<T>(m, n, depth, from_a.At(row, 0), from_b.At(0, column), to,
+                       /*accumulate=*/false, packed);
       });
 }
 

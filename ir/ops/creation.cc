@@ -50,6 +50,8 @@ bool Holds(DType dtype, double value) {
     case DType::kF16:
     case DType::kBF16:
       return true;
+    case DType::kI16:
+      return FitsInteger(value, std::numeric_limits<int16_t>::digits, true);
     case DType::kI32:
       return FitsInteger(value, std::numeric_limits<int32_t>::digits, true);
     case DType::kI64:

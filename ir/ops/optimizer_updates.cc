@@ -1,6 +1,9 @@
-// sgd_update, momentum_update, adamw_update: results are the new contents of
-// the first operands. Learning rate, step and clip factor are operands, so that
-// changing them changes no graph.
+// sgd_update, momentum_update, adamw_update, adamw_split_update: results are the
+// new contents of the first operands. Learning rate, step and clip factor are
+// operands, so that changing them changes no graph.
+
+#include <initializer_list>
+#include <optional>
 
 #include "base/strings.h"
 #include "ir/op_def.h"
@@ -12,10 +15,16 @@ namespace {
 constexpr TensorType kF32Scalar = {DType::kF32, {}};
 constexpr TensorType kI64Scalar = {DType::kI64, {}};
 
+// An operand that an update overwrites.
+struct Updated {
+  const char* label;
+  std::optional<DType> dtype = {};  // w's where absent
+};
+
 // Operands are w, the other updated ones, g, lr, then step for AdamW, and
 // perhaps scale. `updated` names the first ones.
-Status CheckUpdate(const OpArgs& args,
-                   std::initializer_list<const char*> updated, bool has_step) {
+Status CheckUpdate(const OpArgs& args, std::initializer_list<Updated> updated,
+                   bool has_step) {
   const int g = static_cast<int>(updated.size());
   const int lr = g + 1;
   const int step = lr + 1;
@@ -27,8 +36,10 @@ Status CheckUpdate(const OpArgs& args,
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "w", DTypes::kFloat));
   const std::string same = "since " + Operand(args, 0, "w");
   for (int i = 1; i < g; ++i) {
+    const Updated& state = updated.begin()[i];
+    const DType dtype = state.dtype.value_or(args.type(0).dtype);
     STOWAGE_RETURN_IF_ERROR(
-        CheckType(args, i, updated.begin()[i], args.type(0), same));
+        CheckType(args, i, state.label, {dtype, args.shape(0)}, same));
   }
   STOWAGE_RETURN_IF_ERROR(CheckType(args, g, "g", args.type(0), same));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, lr, "lr", kF32Scalar, "a scalar"));
@@ -45,7 +56,7 @@ Status CheckUpdate(const OpArgs& args,
 
 TypesResult InferSgd(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"decay", AttrKind::kReal}}));
-  STOWAGE_RETURN_IF_ERROR(CheckUpdate(args, {"w"}, /*has_step=*/false));
+  STOWAGE_RETURN_IF_ERROR(CheckUpdate(args, {{"w"}}, /*has_step=*/false));
   STOWAGE_RETURN_IF_ERROR(CheckNotNegative(args, "decay"));
   return Typed(args, {args.type(0)});
 }
@@ -54,24 +65,38 @@ TypesResult InferMomentum(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(
       args, {{"momentum", AttrKind::kReal}, {"decay", AttrKind::kReal}}));
   STOWAGE_RETURN_IF_ERROR(
-      CheckUpdate(args, {"w", "velocity"}, /*has_step=*/false));
+      CheckUpdate(args, {{"w"}, {"velocity"}}, /*has_step=*/false));
   STOWAGE_RETURN_IF_ERROR(CheckFraction(args, "momentum"));
   STOWAGE_RETURN_IF_ERROR(CheckNotNegative(args, "decay"));
   return Typed(args, {args.type(0), args.type(1)});
 }
 
-TypesResult InferAdamW(const OpArgs& args) {
+Status CheckAdamW(const OpArgs& args, std::initializer_list<Updated> updated) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"beta1", AttrKind::kReal},
                                             {"beta2", AttrKind::kReal},
                                             {"eps", AttrKind::kReal},
                                             {"decay", AttrKind::kReal}}));
-  STOWAGE_RETURN_IF_ERROR(CheckUpdate(args, {"w", "m", "v"},
-                                      /*has_step=*/true));
+  STOWAGE_RETURN_IF_ERROR(CheckUpdate(args, updated, /*has_step=*/true));
   STOWAGE_RETURN_IF_ERROR(CheckFraction(args, "beta1"));
   STOWAGE_RETURN_IF_ERROR(CheckFraction(args, "beta2"));
   STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "eps"));
-  STOWAGE_RETURN_IF_ERROR(CheckNotNegative(args, "decay"));
+  return CheckNotNegative(args, "decay");
+}
+
+TypesResult InferAdamW(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAdamW(args, {{"w"}, {"m"}, {"v"}}));
   return Typed(args, {args.type(0), args.type(1), args.type(2)});
+}
+
+// The master weight is w and delta together, math/split_master.h.
+TypesResult InferAdamWSplit(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAdamW(
+      args,
+      {{"w"}, {"delta", DType::kI16}, {"m", DType::kF32}, {"v", DType::kF32}}));
+  if (args.type(0).dtype != DType::kBF16) {
+    return args.Fail(StrCat(Operand(args, 0, "w"), "; expected bf16"));
+  }
+  return Typed(args, {args.type(0), args.type(1), args.type(2), args.type(3)});
 }
 
 }  // namespace
@@ -88,5 +113,9 @@ constinit const OpDef AdamWUpdate = {.num_inputs = kAnyNumber,
                                      .infer = InferAdamW,
                                      .flops = FlopsPerResultElement<16>,
                                      .updates = 3};
+constinit const OpDef AdamWSplitUpdate = {.num_inputs = kAnyNumber,
+                                          .infer = InferAdamWSplit,
+                                          .flops = FlopsPerResultElement<16>,
+                                          .updates = 4};
 
 }  // namespace stowage::op_defs

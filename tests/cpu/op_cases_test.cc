@@ -17,9 +17,7 @@ TEST_CASE("every op case agrees with the interpreter in f32") {
 
 TEST_CASE("every op case agrees with the interpreter in f64") {
   for (const OpCase& c : OpCases(DType::kF64)) {
-    // A cast through 16 bits loses the rest in any type.
-    const double tolerance = c.op == OpKind::kCast ? c.tolerance : 1e-12;
-    CheckAgainstInterpreter(BuildCase(c), CaseLeaves(c), tolerance);
+    CheckAgainstInterpreter(BuildCase(c), CaseLeaves(c), c.tolerance);
   }
 }
 

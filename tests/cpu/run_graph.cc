@@ -112,6 +112,8 @@ void Encode(DType dtype, double x, std::byte* to) {
       return Put(math::FloatToHalf(math::RoundToOddFloat(x)), to);
     case DType::kBF16:
       return Put(math::FloatToBFloat16(math::RoundToOddFloat(x)), to);
+    case DType::kI16:
+      return Put(static_cast<int16_t>(x), to);
     case DType::kI32:
       return Put(static_cast<int32_t>(x), to);
     case DType::kI64:
@@ -133,6 +135,8 @@ double Decode(DType dtype, const std::byte* from) {
       return math::HalfToFloat(Get<uint16_t>(from));
     case DType::kBF16:
       return math::BFloat16ToFloat(Get<uint16_t>(from));
+    case DType::kI16:
+      return Get<int16_t>(from);
     case DType::kI32:
       return Get<int32_t>(from);
     case DType::kI64:

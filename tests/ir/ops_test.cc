@@ -331,6 +331,28 @@ const std::vector<Row>& Rows() {
                                       F32(g, "d", {})));
        },
        {"bf16(4, 10)"}},
+      {"linear_cross_entropy",
+       [](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 6, 8}), F32(g, "w", {10, 8}),
+                            I32(g, "labels", {4, 6}), 7);
+         return Last(g);
+       },
+       {"f32()", "f32(4, 6)"}},
+      {"linear_cross_entropy in f64, of one row",
+       [](GraphBuilder& g) {
+         LinearCrossEntropy(F64(g, "x", {8}), F64(g, "w", {10, 8}),
+                            I64(g, "labels", {}), 1);
+         return Last(g);
+       },
+       {"f64()", "f64()"}},
+      {"linear_cross_entropy_grad in bf16 keeps the loss in f32",
+       [](GraphBuilder& g) {
+         const LinearCrossEntropyGrads grads = LinearCrossEntropyGrad(
+             BF16(g, "x", {4, 8}), BF16(g, "w", {10, 8}), I64(g, "labels", {4}),
+             F32(g, "dloss", {}), 2);
+         return Values{grads.loss, grads.dx, grads.dw};
+       },
+       {"f32()", "bf16(4, 8)", "bf16(10, 8)"}},
       {"mean_squared_error",
        [](GraphBuilder& g) {
          return Only(
@@ -412,6 +434,17 @@ const std::vector<Row>& Rows() {
          return Values{r.w, r.m, r.v};
        },
        {"f32(2)", "f32(2)", "f32(2)"}},
+      {"adamw_split_update with a clip factor",
+       [](GraphBuilder& g) {
+         const AdamWSplitResults r = AdamWSplitUpdate(
+             g.Param("w", DType::kBF16, {2}),
+             g.State("delta", DType::kI16, {2}), g.State("m", DType::kF32, {2}),
+             g.State("v", DType::kF32, {2}), BF16(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), F32(g, "clip", {}), 0.9,
+             0.999, 1e-8, 0.01);
+         return Values{r.w, r.delta, r.m, r.v};
+       },
+       {"bf16(2)", "i16(2)", "f32(2)", "f32(2)"}},
   };
   return kRows;
 }
@@ -493,7 +526,7 @@ TEST_CASE("elementwise ops take the element types they can compute") {
   const std::set<DType> floats = {DType::kF32, DType::kF64, DType::kF16,
                                   DType::kBF16};
   std::set<DType> numbers = floats;
-  numbers.insert({DType::kI32, DType::kI64, DType::kU8});
+  numbers.insert({DType::kI16, DType::kI32, DType::kI64, DType::kU8});
   std::set<DType> all = numbers;
   all.insert(DType::kBool);
   struct OpRow {

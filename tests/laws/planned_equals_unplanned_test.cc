@@ -68,6 +68,9 @@ void WriteLeaves(Runner& runner, const OpCase& c) {
       case DType::kF64:
         write(double{});
         break;
+      case DType::kI16:
+        write(int16_t{});
+        break;
       case DType::kI32:
         write(int32_t{});
         break;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "ir/op_def.h"
@@ -174,6 +176,8 @@ double DecodeAs(DType dtype, const char* bytes) {
       return DecodeHalf(bytes);
     case DType::kBF16:
       return DecodeBFloat(bytes);
+    case DType::kI16:
+      return Decode<int16_t>(bytes);
     case DType::kI32:
       return Decode<int32_t>(bytes);
     case DType::kI64:
@@ -411,6 +415,52 @@ void CrossEntropyGrad(Call& c) {
   });
 }
 
+// x w^T, as an array of its own.
+Array Logits(const Call& c) {
+  const Array& x = c.input(0);
+  const Array& w = c.input(1);
+  const int64_t width = x.shape.back();
+  Array logits(Shape{x.size() / width, w.shape[0]});
+  for (int64_t i = 0; i < logits.size(); ++i) {
+    const int64_t row = i / w.shape[0] * width;
+    const int64_t column = i % w.shape[0] * width;
+    for (int64_t k = 0; k < width; ++k) logits[i] += x[row + k] * w[column + k];
+  }
+  return logits;
+}
+
+// Chunks change nothing of what is defined.
+void LinearCrossEntropy(Call& c) {
+  const Array logits = Logits(c);
+  Call of_logits{c.node, {&logits, c.in[2]}, std::move(c.out)};
+  CrossEntropy(of_logits);
+  c.out = std::move(of_logits.out);
+}
+
+void LinearCrossEntropyGrad(Call& c) {
+  const Array logits = Logits(c);
+  const Array& x = c.input(0);
+  const Array& w = c.input(1);
+  Call forward{
+      c.node, {&logits, c.in[2]}, {c.out[0], Array(Shape{logits.shape[0]})}};
+  CrossEntropy(forward);
+  c.out[0] = forward.out[0];
+  Call grad{c.node,
+            {&logits, c.in[2], &forward.out[1], c.in[3]},
+            {Array(logits.shape)}};
+  CrossEntropyGrad(grad);
+  const Array& d = grad.out[0];
+  const int64_t width = x.shape.back();
+  for (int64_t i = 0; i < d.size(); ++i) {
+    const int64_t row = i / w.shape[0] * width;
+    const int64_t column = i % w.shape[0] * width;
+    for (int64_t k = 0; k < width; ++k) {
+      c.out[1][row + k] += d[i] * w[column + k];
+      c.out[2][column + k] += d[i] * x[row + k];
+    }
+  }
+}
+
 void LayerNorm(Call& c) {
   const Array& x = c.input(0);
   const int64_t n = x.shape.back();
@@ -587,6 +637,38 @@ void AdamWUpdate(Call& c) {
   }
 }
 
+// On the f32 numbers that w and delta are the parts of: with the number's bits
+// as an integer, w is the nearest multiple of 2^16, the larger of two, and delta
+// the rest.
+void AdamWSplitUpdate(Call& c) {
+  constexpr uint32_t kUnit = 1 << 16;
+  Array master(c.input(0).shape);
+  for (int64_t i = 0; i < master.size(); ++i) {
+    const auto delta = static_cast<int32_t>(c.input(1)[i]);
+    const uint32_t bits =
+        std::bit_cast<uint32_t>(static_cast<float>(c.input(0)[i])) +
+        static_cast<uint32_t>(delta);
+    master[i] = std::bit_cast<float>(bits);
+  }
+  std::vector<const Array*> in = {&master};
+  in.insert(in.end(), c.in.begin() + 2, c.in.end());
+  Call update{c.node, in, {master, c.out[2], c.out[3]}};
+  AdamWUpdate(update);
+  for (int64_t i = 0; i < master.size(); ++i) {
+    auto bits = std::bit_cast<uint32_t>(static_cast<float>(update.out[0][i]));
+    int32_t rest = static_cast<int32_t>(bits % kUnit);
+    bits -= static_cast<uint32_t>(rest);
+    if (rest >= static_cast<int32_t>(kUnit / 2)) {
+      bits += kUnit;
+      rest -= static_cast<int32_t>(kUnit);
+    }
+    c.out[0][i] = std::bit_cast<float>(bits);
+    c.out[1][i] = rest;
+  }
+  c.out[2] = update.out[1];
+  c.out[3] = update.out[2];
+}
+
 // A switch without default: the compiler names an op that is missing.
 void Run(Call& c) {
   switch (c.node.op) {
@@ -723,6 +805,10 @@ void Run(Call& c) {
       return CrossEntropy(c);
     case OpKind::kCrossEntropyGrad:
       return CrossEntropyGrad(c);
+    case OpKind::kLinearCrossEntropy:
+      return LinearCrossEntropy(c);
+    case OpKind::kLinearCrossEntropyGrad:
+      return LinearCrossEntropyGrad(c);
     case OpKind::kLayerNorm:
       return LayerNorm(c);
     case OpKind::kLayerNormGrad:
@@ -737,6 +823,8 @@ void Run(Call& c) {
       return MomentumUpdate(c);
     case OpKind::kAdamWUpdate:
       return AdamWUpdate(c);
+    case OpKind::kAdamWSplitUpdate:
+      return AdamWSplitUpdate(c);
   }
   STOWAGE_CHECK(false);
 }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "ir/ops.h"
+#include "math/small_floats.h"
 
 namespace stowage {
 namespace {
@@ -48,7 +49,8 @@ class Table {
     rows_.push_back({.name = StrCat(OpName(op), variant),
                      .op = op,
                      .leaves = std::move(leaves),
-                     .build = std::move(build)});
+                     .build = std::move(build),
+                     .tolerance = real_ == DType::kF64 ? 1e-12 : 1e-5});
     return rows_.back();
   }
 
@@ -119,6 +121,7 @@ class Table {
   void AddProducts();
   void AddSoftmaxes();
   void AddCrossEntropy();
+  void AddLinearCrossEntropy();
   void AddLayerNorm();
   void AddAttention();
   void AddUpdates();
@@ -429,6 +432,45 @@ void Table::AddCrossEntropy() {
       });
 }
 
+void Table::AddLinearCrossEntropy() {
+  const auto build = [](int64_t chunk) {
+    return [chunk](GraphBuilder& g, In in) {
+      std::vector<Value> results =
+          g.Emit(OpKind::kLinearCrossEntropy, in, {{"chunk", chunk}});
+      results.resize(2);  // loss, log-sum-exp
+      return results;
+    };
+  };
+  // Three chunks, the last one short.
+  const std::vector<LeafSpec> leaves = {
+      Real("x", {8, 5}, -2, 2), Real("w", {7, 5}), Index("labels", {8}, 7)};
+  const std::vector<LeafSpec> sequences = {
+      Real("x", {2, 3, 4}, -2, 2), Real("w", {37, 4}),
+      Index("labels", {2, 3}, 37, DType::kI64)};
+  Add(OpKind::kLinearCrossEntropy, "", leaves, build(3));
+  Add(OpKind::kLinearCrossEntropy, " of sequences, by i64", sequences,
+      build(4));
+  Add(OpKind::kLinearCrossEntropy, " in one chunk", leaves, build(100));
+  const auto build_grad = [](int64_t chunk) {
+    return [chunk](GraphBuilder&, In in) {
+      const LinearCrossEntropyGrads grads =
+          LinearCrossEntropyGrad(in[0], in[1], in[2], in[3], chunk);
+      return Out{grads.loss, grads.dx, grads.dw};
+    };
+  };
+  for (const bool of_sequences : {false, true}) {
+    std::vector<LeafSpec> with_dloss = of_sequences ? sequences : leaves;
+    with_dloss.push_back(
+        {.name = "dloss",
+         .dtype = real_ == DType::kF64 ? DType::kF64 : DType::kF32,
+         .shape = {}});
+    const std::string variant = of_sequences ? " of sequences" : "";
+    Add(OpKind::kLinearCrossEntropyGrad, variant, with_dloss, build_grad(3));
+    Add(OpKind::kLinearCrossEntropyGrad, variant + " row by row", with_dloss,
+        build_grad(1));
+  }
+}
+
 void Table::AddLayerNorm() {
   const auto build = [](GraphBuilder& g, In in) {
     std::vector<Value> results =
@@ -525,6 +567,26 @@ void Table::AddUpdates() {
                           scaled ? in[6] : Value(), 0.9, 0.99, 1e-8, 0.1);
           return Out{results.w, results.m, results.v};
         });
+    // Of these types whatever the type of reals is. The error is that of delta,
+    // where a last bit of the f32 master is 2^-15.
+    leaves = {
+        {"w", DType::kBF16, {3, 5}, Content::kReal, -1, 1, Role::kParam},
+        {"delta", DType::kI16, {3, 5}, kInteger, -32768, 32768, Role::kState},
+        {"m", DType::kF32, {3, 5}, Content::kReal, -1, 1, Role::kState},
+        {"v", DType::kF32, {3, 5}, Content::kReal, 0.1, 1, Role::kState},
+        {"g", DType::kBF16, {3, 5}},
+        lr,
+        leaves[5],
+        scale};
+    if (!scaled) leaves.pop_back();
+    Add(OpKind::kAdamWSplitUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const AdamWSplitResults results =
+              AdamWSplitUpdate(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
+                               scaled ? in[7] : Value(), 0.9, 0.99, 1e-8, 0.1);
+          return Out{results.w, results.delta, results.m, results.v};
+        })
+        .tolerance = 1e-3;
   }
 }
 
@@ -537,6 +599,13 @@ Value DeclareLeaf(GraphBuilder& g, const LeafSpec& leaf) {
     default:
       return g.Input(leaf.name, leaf.dtype, leaf.shape);
   }
+}
+
+// The f32 number nearest to x, and of these, for bf16, the bf16 number.
+double RoundTo(DType dtype, double x) {
+  const auto nearest = static_cast<float>(x);
+  if (dtype != DType::kBF16) return nearest;
+  return math::BFloat16ToFloat(math::FloatToBFloat16(nearest));
 }
 
 // Uniform in [0, 1); the same on every platform.
@@ -556,6 +625,7 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddProducts();
   table.AddSoftmaxes();
   table.AddCrossEntropy();
+  table.AddLinearCrossEntropy();
   table.AddLayerNorm();
   table.AddAttention();
   table.AddUpdates();
@@ -593,7 +663,7 @@ Tensors CaseLeaves(const OpCase& c, uint64_t seed) {
     for (int64_t i = 0; i < leaf.shape.num_elements(); ++i) {
       double x = leaf.low + (leaf.high - leaf.low) * Uniform(random);
       if (leaf.content == kInteger) x = std::floor(x);
-      if (leaf.content == Content::kReal) x = static_cast<float>(x);
+      if (leaf.content == Content::kReal) x = RoundTo(leaf.dtype, x);
       if (leaf.content == kSpread) {
         x = spread.back();
         spread.pop_back();

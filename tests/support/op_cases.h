@@ -58,9 +58,9 @@ struct OpCase {
   /// How many of the results, from the first, have gradients: the others are
   /// statistics (a log-sum-exp, a mean).
   int differentiable = 1;
-  /// Largest error of a kernel that computes in f32, relative to the largest
-  /// element of the result or 1.
-  double tolerance = 1e-5;
+  /// Largest error of a kernel that computes in the type of real operands,
+  /// relative to the largest element of the result or 1.
+  double tolerance = 0;
 };
 
 /// All rows, with f32 or f64 as the type of real operands.

@@ -1,0 +1,82 @@
+#ifndef STOWAGE_CPU_KERNELS_PRODUCT_H_
+#define STOWAGE_CPU_KERNELS_PRODUCT_H_
+
+// Whole matrix products on the thread pool, cut into (chunk of rows, strip of
+// columns). Each task packs its own strip of b, which costs a few percent of the
+// task and saves a second pass with a barrier. The scratch is one strip a
+// thread, however large the product.
+//
+//   const int64_t strip = StripElements<T>(k);  // scratch: strip * threads
+//   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch);
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/gemm.h"
+#include "cpu/thread_pool.h"
+
+namespace stowage::cpu {
+
+/// Depth of a packed strip: 48 KiB of it on AVX-512.
+template <typename T>
+inline constexpr int64_t kBlockDepth = 1024 / static_cast<int64_t>(sizeof(T));
+
+/// Elements of a packed strip for products of that depth (k).
+template <typename T>
+constexpr int64_t StripElements(int64_t depth) {
+  return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
+}
+
+/// Rows of a task: many, so that a packed strip is used often, but enough tasks
+/// to go round.
+inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
+  constexpr int64_t kMost = 256;
+  constexpr int64_t kFewest = 32;
+  constexpr int64_t kTasks = 16;
+  int64_t chunk = kMost;
+  while (chunk > kFewest && CeilDiv(rows, chunk) * tasks_per_row_chunk < kTasks)
+    chunk /= 2;
+  return chunk;
+}
+
+/// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <=
+/// kStripColumns. `packed` has StripElements(k) elements.
+template <typename T>
+void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
+                 Rows<T> c, bool accumulate, T* packed) {
+  // With fewer rows than this, packing a strip costs more than it gains.
+  constexpr int64_t kPackRows = 16;
+  const bool pack = b.column != 1 || m >= kPackRows;
+  for (int64_t p = 0; p < k; p += kBlockDepth<T>) {
+    const int64_t depth = std::min(kBlockDepth<T>, k - p);
+    Rows<const T> strip = {b.At(p, 0).data, b.row};
+    if (pack) {
+      Pack<T>(depth, n, b.At(p, 0), packed, kStripColumns<T>);
+      strip = {packed, kStripColumns<T>, /*padded=*/true};
+    }
+    MultiplyStrip<T>(m, n, depth, a.At(0, p), strip, c, accumulate || p > 0);
+  }
+}
+
+/// c (m, n) = a (m, k) b (k, n), or c += with `accumulate`. `scratch` has
+/// StripElements(k) elements for each thread of the pool.
+template <typename T>
+void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
+             Strided<T> b, Rows<T> c, bool accumulate, T* scratch) {
+  const int64_t strips = CeilDiv(n, kStripColumns<T>);
+  const int64_t task_rows = RowsPerTask(m, strips);
+  pool.ParallelFor(
+      CeilDiv(m, task_rows) * strips, [&](int64_t task, int thread) {
+        const int64_t column = task % strips * kStripColumns<T>;
+        const int64_t row = task / strips * task_rows;
+        ProductTask<T>(std::min(task_rows, m - row),
+                       std::min(kStripColumns<T>, n - column), k, a.At(row, 0),
+                       b.At(0, column), c.At(row, column), accumulate,
+                       scratch + thread * StripElements<T>(k));
+      });
+}
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_KERNELS_PRODUCT_H_
