@@ -1,0 +1,93 @@
+#include "gpu/emulator/emulated_queue.h"
+
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "math/small_floats.h"
+
+namespace stowage::gpu {
+namespace {
+
+double Load(DType dtype, const std::byte* data, int64_t i) {
+  const std::byte* at = data + i * SizeOf(dtype);
+  if (dtype == DType::kF32) {
+    float x;
+    std::memcpy(&x, at, sizeof(x));
+    return x;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, at, sizeof(bits));
+  if (dtype == DType::kF16) return math::HalfToFloat(bits);
+  STOWAGE_CHECK(dtype == DType::kBF16);
+  return math::BFloat16ToFloat(bits);
+}
+
+void Store(DType dtype, double value, std::byte* data, int64_t i) {
+  std::byte* at = data + i * SizeOf(dtype);
+  if (dtype == DType::kF32) {
+    const auto x = static_cast<float>(value);
+    std::memcpy(at, &x, sizeof(x));
+    return;
+  }
+  const float odd = math::RoundToOddFloat(value);
+  const uint16_t bits = dtype == DType::kF16 ? math::FloatToHalf(odd)
+                                             : math::FloatToBFloat16(odd);
+  std::memcpy(at, &bits, sizeof(bits));
+}
+
+// Matrix `index` of an operand as (rows, columns), row-major.
+std::vector<double> Read(const MatrixOperand& x, DType dtype, int64_t index,
+                         int64_t rows, int64_t columns) {
+  const std::byte* data = x.data + index * x.batch_stride * SizeOf(dtype);
+  std::vector<double> matrix(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      matrix[static_cast<size_t>(i * columns + j)] =
+          Load(dtype, data, x.transposed ? j * x.stride + i : i * x.stride + j);
+    }
+  }
+  return matrix;
+}
+
+}  // namespace
+
+void EmulatedQueue::Launch(const KernelCall& call) {
+  ++kernels_;
+  RunGrid(call, options_);
+}
+
+void EmulatedQueue::MatMul(const MatMulCall& call) {
+  ++products_;
+  std::vector<double> row(static_cast<size_t>(call.n));
+  for (int64_t index = 0; index < call.batch; ++index) {
+    const auto a = Read(call.a, call.dtype, index, call.m, call.k);
+    const auto b = Read(call.b, call.dtype, index, call.k, call.n);
+    std::byte* c = call.c + index * call.c_batch_stride * SizeOf(call.dtype);
+    for (int64_t i = 0; i < call.m; ++i) {
+      const int64_t first = i * call.c_stride;
+      for (int64_t j = 0; j < call.n; ++j) {
+        row[static_cast<size_t>(j)] =
+            call.accumulate ? Load(call.dtype, c, first + j) : 0;
+      }
+      for (int64_t k = 0; k < call.k; ++k) {
+        const double factor = a[static_cast<size_t>(i * call.k + k)];
+        const double* from = b.data() + k * call.n;
+        for (size_t j = 0; j < row.size(); ++j) row[j] += factor * from[j];
+      }
+      for (int64_t j = 0; j < call.n; ++j) {
+        Store(call.dtype, row[static_cast<size_t>(j)], c, first + j);
+      }
+    }
+  }
+}
+
+void EmulatedQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {
+  if (bytes > 0) std::memset(to, value, static_cast<size_t>(bytes));
+}
+
+void EmulatedQueue::Copy(std::byte* to, const std::byte* from, Bytes bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+
+}  // namespace stowage::gpu

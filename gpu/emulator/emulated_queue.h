@@ -1,0 +1,54 @@
+#ifndef STOWAGE_GPU_EMULATOR_EMULATED_QUEUE_H_
+#define STOWAGE_GPU_EMULATOR_EMULATED_QUEUE_H_
+
+// A queue on memory of the host: everything runs at once, kernels in the
+// emulator, matrix products as plain loops that sum in double precision.
+//
+//   EmulatedQueue queue({.seed = 3});
+//   kernel.enqueue(launch, queue);
+//   CHECK(!queue.has_fault());
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "gpu/emulator/emulator.h"
+#include "gpu/queue.h"
+
+namespace stowage::gpu {
+
+class EmulatedQueue : public Queue {
+ public:
+  explicit EmulatedQueue(const EmulatorOptions& options = {})
+      : options_(options) {}
+
+  void Launch(const KernelCall& call) override;
+  /// m x n x k x batch operations.
+  void MatMul(const MatMulCall& call) override;
+  void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
+  void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
+  FaultSlot fault() const override { return {&word_, launch_}; }
+
+  /// Says which launch is enqueued from here on; 0 at first.
+  void set_launch(uint32_t launch) { launch_ = launch; }
+
+  bool has_fault() const { return word_ != kNoFault; }
+  /// The first launch that had a fault.
+  uint32_t faulty_launch() const { return word_; }
+
+  int64_t kernels() const { return kernels_; }
+  int64_t products() const { return products_; }
+
+ private:
+  static constexpr uint32_t kNoFault = 0xFFFFFFFF;
+
+  EmulatorOptions options_;
+  mutable uint32_t word_ = kNoFault;
+  uint32_t launch_ = 0;
+  int64_t kernels_ = 0;
+  int64_t products_ = 0;
+};
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_EMULATOR_EMULATED_QUEUE_H_

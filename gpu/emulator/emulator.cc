@@ -1,0 +1,499 @@
+#include "gpu/emulator/emulator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "gpu/emulator/context.h"
+#include "gpu/emulator/fiber.h"
+
+namespace stowage::gpu {
+namespace emulator {
+
+constinit thread_local Context context;
+
+namespace {
+
+constexpr int kLanes = 32;
+constexpr uint32_t kMostThreads = 1024;
+constexpr size_t kMostShared = 227 * 1024;  // of a block, on sm_90
+constexpr size_t kMostStatic = 48 * 1024;
+constexpr std::byte kNan{0xFF};  // so filled, every float type holds NaN
+constexpr std::byte kGuard{0xA5};
+
+// SplitMix64 (Steele, Lea & Flood 2014).
+class Lots {
+ public:
+  explicit Lots(uint64_t seed) : state_(seed) {}
+  /// In [0, n).
+  size_t Draw(size_t n) {
+    uint64_t z = (state_ += 0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return static_cast<size_t>(((z ^ (z >> 31)) >> 32) * n >> 32);
+  }
+  template <typename T>
+  void Shuffle(std::vector<T>* items) {
+    for (size_t i = items->size(); i > 1; --i) {
+      std::swap((*items)[i - 1], (*items)[Draw(i)]);
+    }
+  }
+
+ private:
+  uint64_t state_;
+};
+
+struct Copy {
+  std::byte* to;
+  const std::byte* from;  // null: zeros
+  int group;
+};
+
+struct Thread {
+  Fiber* fiber = nullptr;  // null before it starts
+  bool returned = false;
+  const Site* waits = nullptr;  // null: it does not
+  std::vector<Copy> copies;     // under way, oldest first
+  int group = 0;                // that the next copy will belong to
+};
+
+struct WarpState {
+  int arrived = 0;
+  CompleteFn complete = nullptr;
+  const Site* site = nullptr;  // of those who have arrived
+  void* arguments[kLanes] = {};
+};
+
+struct SharedRange {
+  const char* name;
+  std::byte* bytes;
+  size_t size;
+};
+
+bool Same(const Site& a, const Site& b) {
+  return a.line == b.line &&
+         (a.word == b.word || std::strcmp(a.word, b.word) == 0) &&
+         (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
+std::string Describe(const Site& site) {
+  return StrCat(site.word, " (", site.file, ":", site.line, ")");
+}
+
+// Runs the threads of a block. A fiber runs one thread after another, so that
+// those which never wait cost no switch; one that waits keeps its fiber.
+class Machine {
+ public:
+  void Run(const KernelCall& call, const EmulatorOptions& options);
+
+  void AwaitBlock(const Site& site);
+  void AwaitWarp(CompleteFn complete, void* arguments, const Site& site);
+  void OpenShared(const char* name, std::byte* bytes, size_t size);
+  bool IsShared16(const void* address) const;
+  void CopyAsync(void* shared, const void* global);
+  void AwaitCopies(int groups_left);
+  Thread& me() { return threads_[static_cast<size_t>(context.thread)]; }
+  [[noreturn]] void Abandon(const std::string& what);
+
+ private:
+  static constexpr int kNobody = -1;
+
+  static void FiberBody();
+
+  bool RunBlock();
+  void Complain(const std::string& what);
+  std::string WhoWaits() const;
+  void AddRange(const SharedRange& range);
+  std::string BrokenGuard() const;
+
+  int TakeNext();
+  void Resume(Fiber& from, int thread);
+  void Suspend(const Site& site);
+  void Return();
+  void ReleaseBlock();
+  void Release(int thread) {
+    threads_[static_cast<size_t>(thread)].waits = nullptr;
+    runnable_.push_back(thread);
+  }
+
+  // Of the grid.
+  const KernelCall* call_ = nullptr;
+  const EmulatorOptions* options_ = nullptr;
+  Lots lots_{0};
+  std::vector<std::byte> dynamic_;
+
+  // Of the block.
+  std::vector<Thread> threads_;
+  std::vector<WarpState> warps_;
+  std::vector<int> unstarted_;  // the last one is next
+  std::vector<int> runnable_;   // have waited, need not any more
+  size_t first_runnable_ = 0;   // in the natural order
+  int live_ = 0;
+  int arrived_ = 0;  // in SyncThreads
+  const Site* block_site_ = nullptr;
+  std::vector<SharedRange> shared_;
+  std::string complaint_;
+
+  Fiber main_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+};
+
+Machine& TheMachine() {
+  static thread_local Machine machine;
+  return machine;
+}
+
+void Machine::Complain(const std::string& what) {
+  complaint_ = StrCat("[emulator] kernel ", Quoted(call_->name), ", block (",
+                      context.block[0], ", ", context.block[1], ", ",
+                      context.block[2], "): ", what);
+}
+
+void Machine::Abandon(const std::string& what) {
+  Complain(StrCat("thread ", context.thread, ": ", what));
+  Fiber& fiber = *me().fiber;
+  Fiber::Switch(fiber, main_);
+  STOWAGE_CHECK(false);  // nobody switches back
+}
+
+void Machine::Run(const KernelCall& call, const EmulatorOptions& options) {
+  call_ = &call;
+  options_ = &options;
+  STOWAGE_CHECK(call.threads > 0 && call.threads % kLanes == 0 &&
+                call.threads <= kMostThreads);
+  STOWAGE_CHECK(call.grid.x > 0 && call.grid.y > 0 && call.grid.z > 0);
+  STOWAGE_CHECK(call.grid.y <= kMaxGridYZ && call.grid.z <= kMaxGridYZ);
+  STOWAGE_CHECK(call.dynamic_shared <= kMostShared);
+  lots_ = Lots(options.seed);
+  threads_.resize(call.threads);
+  warps_.resize(call.threads / kLanes);
+  dynamic_.resize(call.dynamic_shared + 2 * kGuardBytes + 128);
+  const auto address = reinterpret_cast<uintptr_t>(dynamic_.data());
+  context.block_size = static_cast<int>(call.threads);
+  context.dynamic_shared =
+      dynamic_.data() + kGuardBytes + (128 - (address + kGuardBytes) % 128);
+  context.grid[0] = static_cast<int>(call.grid.x);
+  context.grid[1] = static_cast<int>(call.grid.y);
+  context.grid[2] = static_cast<int>(call.grid.z);
+
+  const uint64_t blocks = uint64_t{call.grid.x} * call.grid.y * call.grid.z;
+  std::vector<uint64_t> order(blocks);
+  for (uint64_t i = 0; i < blocks; ++i) order[i] = i;
+  if (options.seed != 0) lots_.Shuffle(&order);
+  for (const uint64_t block : order) {
+    context.block[0] = static_cast<int>(block % call.grid.x);
+    context.block[1] = static_cast<int>(block / call.grid.x % call.grid.y);
+    context.block[2] = static_cast<int>(block / call.grid.x / call.grid.y);
+    if (RunBlock()) continue;
+    if (options.report == nullptr) {
+      internal::CheckFailed(complaint_.c_str(), __FILE__, __LINE__);
+    }
+    *options.report = complaint_;
+    break;
+  }
+  context.block_size = 0;
+}
+
+// False, with a complaint, if something is wrong.
+bool Machine::RunBlock() {
+  ++context.serial;
+  complaint_.clear();
+  shared_.clear();
+  if (call_->dynamic_shared > 0) {
+    AddRange({"DynamicShared", context.dynamic_shared, call_->dynamic_shared});
+  }
+  for (Thread& thread : threads_) {
+    thread.fiber = nullptr;
+    thread.returned = false;
+    thread.waits = nullptr;
+    thread.copies.clear();
+    thread.group = 0;
+  }
+  for (WarpState& warp : warps_) warp.arrived = 0;
+  runnable_.clear();
+  first_runnable_ = 0;
+  live_ = static_cast<int>(threads_.size());
+  arrived_ = 0;
+  unstarted_.resize(threads_.size());
+  for (int i = 0; i < live_; ++i) {
+    unstarted_[static_cast<size_t>(live_ - 1 - i)] = i;
+  }
+  if (options_->seed != 0) lots_.Shuffle(&unstarted_);
+
+  Resume(main_, TakeNext());
+  if (complaint_.empty() && live_ > 0) Complain(WhoWaits());
+  if (complaint_.empty()) {
+    const std::string broken = BrokenGuard();
+    if (!broken.empty()) Complain(broken);
+  }
+  if (complaint_.empty()) return true;
+  // Threads stand in the middle of the kernel; their fibers start anew.
+  idle_.clear();
+  for (const std::unique_ptr<Fiber>& fiber : fibers_) {
+    fiber->Start(FiberBody);
+    idle_.push_back(fiber.get());
+  }
+  return false;
+}
+
+std::string Machine::WhoWaits() const {
+  std::map<std::string, std::vector<size_t>> waiting;
+  size_t returned = 0;
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    if (threads_[i].returned) {
+      ++returned;
+    } else {
+      waiting[Describe(*threads_[i].waits)].push_back(i);
+    }
+  }
+  std::string text = "threads wait for others that do not come: ";
+  for (const auto& [where, who] : waiting) {
+    text += StrCat(who.size(), " in ", where, ", the first is thread ", who[0],
+                   "; ");
+  }
+  return text + StrCat(returned, " have returned");
+}
+
+void Machine::AddRange(const SharedRange& range) {
+  std::fill_n(range.bytes, range.size, kNan);
+  std::fill_n(range.bytes - kGuardBytes, kGuardBytes, kGuard);
+  std::fill_n(range.bytes + range.size, kGuardBytes, kGuard);
+  shared_.push_back(range);
+}
+
+void Machine::OpenShared(const char* name, std::byte* bytes, size_t size) {
+  AddRange({name, bytes, size});
+  size_t fixed = 0;
+  for (const SharedRange& range : shared_) {
+    if (range.bytes != context.dynamic_shared) fixed += range.size;
+  }
+  if (fixed > kMostStatic || fixed + call_->dynamic_shared > kMostShared) {
+    Abandon(StrCat("too much shared memory: ", fixed, " bytes in arrays, ",
+                   call_->dynamic_shared, " at launch"));
+  }
+}
+
+bool Machine::IsShared16(const void* address) const {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  return std::any_of(
+      shared_.begin(), shared_.end(), [at](const SharedRange& range) {
+        const auto first = reinterpret_cast<uintptr_t>(range.bytes);
+        return at >= first && at - first + 16 <= range.size;
+      });
+}
+
+std::string Machine::BrokenGuard() const {
+  for (const SharedRange& range : shared_) {
+    for (size_t i = 0; i < kGuardBytes; ++i) {
+      if (*(range.bytes - 1 - i) != kGuard) {
+        return StrCat("byte ", i + 1, " before shared array ",
+                      Quoted(range.name), " was written");
+      }
+      if (range.bytes[range.size + i] != kGuard) {
+        return StrCat("byte ", range.size + i, " of shared array ",
+                      Quoted(range.name), " was written, which has ",
+                      range.size);
+      }
+    }
+  }
+  return "";
+}
+
+// --- Which thread runs ---
+
+int Machine::TakeNext() {
+  const size_t waiting = runnable_.size() - first_runnable_;
+  if (options_->seed == 0) {
+    if (unstarted_.empty() && waiting > 0) {
+      const int next = runnable_[first_runnable_++];
+      if (first_runnable_ == runnable_.size()) {
+        runnable_.clear();
+        first_runnable_ = 0;
+      }
+      return next;
+    }
+  } else if (waiting > 0) {
+    const size_t lot = lots_.Draw(waiting + unstarted_.size());
+    if (lot < waiting) {
+      std::swap(runnable_[lot], runnable_.back());
+      const int next = runnable_.back();
+      runnable_.pop_back();
+      return next;
+    }
+  }
+  if (unstarted_.empty()) return kNobody;
+  const int next = unstarted_.back();
+  unstarted_.pop_back();
+  return next;
+}
+
+void Machine::Resume(Fiber& from, int thread) {
+  if (thread == kNobody) return Fiber::Switch(from, main_);
+  Fiber*& fiber = threads_[static_cast<size_t>(thread)].fiber;
+  if (fiber == nullptr) {
+    if (idle_.empty()) {
+      fibers_.push_back(std::make_unique<Fiber>(fibers_.size()));
+      fibers_.back()->Start(FiberBody);
+      idle_.push_back(fibers_.back().get());
+    }
+    fiber = idle_.back();
+    idle_.pop_back();
+  }
+  context.thread = thread;
+  Fiber::Switch(from, *fiber);
+}
+
+void Machine::Suspend(const Site& site) {
+  me().waits = &site;
+  Resume(*me().fiber, TakeNext());
+}
+
+void Machine::FiberBody() {
+  Machine& machine = TheMachine();
+  while (true) {
+    Fiber* const fiber = machine.me().fiber;
+    machine.call_->invoke(machine.call_->function, machine.call_->params);
+    machine.Return();
+    const int next = machine.TakeNext();
+    if (next != kNobody &&
+        machine.threads_[static_cast<size_t>(next)].fiber == nullptr) {
+      context.thread = next;
+      machine.me().fiber = fiber;
+      continue;
+    }
+    machine.idle_.push_back(fiber);
+    machine.Resume(*fiber, next);
+  }
+}
+
+void Machine::Return() {
+  me().returned = true;
+  --live_;
+  if (arrived_ > 0 && arrived_ == live_) ReleaseBlock();
+}
+
+// --- Barriers ---
+
+void Machine::ReleaseBlock() {
+  arrived_ = 0;
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    if (!threads_[i].returned && threads_[i].waits != nullptr) {
+      Release(static_cast<int>(i));
+    }
+  }
+}
+
+void Machine::AwaitBlock(const Site& site) {
+  if (arrived_ > 0 && !Same(*block_site_, site)) {
+    Abandon(StrCat("it is in ", Describe(site), " while others wait in ",
+                   Describe(*block_site_)));
+  }
+  block_site_ = &site;
+  if (++arrived_ == live_) return ReleaseBlock();
+  Suspend(site);
+}
+
+void Machine::AwaitWarp(CompleteFn complete, void* arguments,
+                        const Site& site) {
+  const int lane = context.thread % kLanes;
+  const int first = context.thread - lane;
+  WarpState& warp = warps_[static_cast<size_t>(context.thread / kLanes)];
+  if (warp.arrived > 0 &&
+      (warp.complete != complete || !Same(*warp.site, site))) {
+    Abandon(StrCat("it is in ", Describe(site),
+                   " while others of its warp wait in ", Describe(*warp.site)));
+  }
+  warp.complete = complete;
+  warp.site = &site;
+  warp.arguments[lane] = arguments;
+  if (++warp.arrived < kLanes) return Suspend(site);
+  complete(warp.arguments);
+  warp.arrived = 0;
+  for (int i = 0; i < kLanes; ++i) {
+    if (i != lane) Release(first + i);
+  }
+}
+
+// --- Copies to shared memory ---
+
+void Arrive(const Copy& copy) {
+  if (copy.from == nullptr) {
+    std::memset(copy.to, 0, 16);
+  } else {
+    std::memcpy(copy.to, copy.from, 16);
+  }
+}
+
+void Machine::CopyAsync(void* shared, const void* global) {
+  const Copy copy = {static_cast<std::byte*>(shared),
+                     static_cast<const std::byte*>(global), me().group};
+  if (options_->seed == 0) return Arrive(copy);
+  std::fill_n(copy.to, 16, kNan);
+  me().copies.push_back(copy);
+}
+
+void Machine::AwaitCopies(int groups_left) {
+  std::vector<Copy>& copies = me().copies;
+  const int done = me().group - groups_left;  // groups before this one arrive
+  size_t arrived = 0;
+  while (arrived < copies.size() && copies[arrived].group < done) {
+    Arrive(copies[arrived++]);
+  }
+  copies.erase(copies.begin(),
+               copies.begin() + static_cast<ptrdiff_t>(arrived));
+}
+
+}  // namespace
+
+// --- What the words call ---
+
+void Report(const std::string& what) { TheMachine().Abandon(what); }
+
+void ReportIndex(const char* array, int64_t index, int64_t size) {
+  Report(StrCat("index ", index, " is outside shared array ", Quoted(array),
+                " of ", size));
+}
+
+void ReportMisaligned(const char* word, const void* address) {
+  Report(StrCat(word, " of an address that is ",
+                reinterpret_cast<uintptr_t>(address) % 16,
+                " bytes past a multiple of 16"));
+}
+
+void AwaitBlock(const Site& site) { TheMachine().AwaitBlock(site); }
+void AwaitWarp(CompleteFn complete, void* arguments, const Site& site) {
+  TheMachine().AwaitWarp(complete, arguments, site);
+}
+
+void OpenShared(const char* name, std::byte* bytes, size_t size) {
+  TheMachine().OpenShared(name, bytes, size);
+}
+
+void CheckShared16(const char* word, const void* address) {
+  if (reinterpret_cast<uintptr_t>(address) % 16 != 0) {
+    ReportMisaligned(word, address);
+  }
+  if (!TheMachine().IsShared16(address)) {
+    Report(StrCat(word, " of an address outside shared memory"));
+  }
+}
+
+void CopyAsync(void* shared, const void* global) {
+  TheMachine().CopyAsync(shared, global);
+}
+void CommitCopies() { ++TheMachine().me().group; }
+void AwaitCopies(int groups_left) { TheMachine().AwaitCopies(groups_left); }
+
+}  // namespace emulator
+
+void RunGrid(const KernelCall& call, const EmulatorOptions& options) {
+  emulator::TheMachine().Run(call, options);
+}
+
+}  // namespace stowage::gpu

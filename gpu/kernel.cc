@@ -1,0 +1,47 @@
+#include "gpu/kernel.h"
+
+#include "base/strings.h"
+#include "ir/layout.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr const GpuKernel* kKernels[] = {
+#define STOWAGE_OP(kind, name) &kernels::kind,
+#include "ir/ops.def"
+#undef STOWAGE_OP
+};
+
+bool ComputesInFloat(const OpArgs& args) {
+  if (args.count() == 0) return true;
+  const DType dtype = args.type(0).dtype;
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+}  // namespace
+
+const GpuKernel& GetKernel(OpKind op) {
+  return *kKernels[static_cast<size_t>(op)];
+}
+
+Status Supports(const Graph& graph, const Node& node) {
+  const GpuKernel& kernel = GetKernel(node.op);
+  if (kernel.enqueue == nullptr) return {};
+  OpArgsStorage storage;
+  const OpArgs args = MakeOpArgs(graph, node, &storage);
+  const auto supports =
+      kernel.supports == nullptr ? ComputesInFloat : kernel.supports;
+  if (supports(args)) return {};
+  std::string types;
+  for (int i = 0; i < args.count(); ++i) {
+    types += StrCat(i == 0 ? "" : ", ", args.Describe(i));
+  }
+  const std::string result =
+      node.results.empty() ? "" : graph.value(node.results[0]).name;
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[gpu] ", OpName(node.op), " of ", Quoted(result),
+                      " is not computed in this element type: ", types,
+                      "; cast to f32, bf16 or f16 first")};
+}
+
+}  // namespace stowage::gpu
