@@ -59,6 +59,11 @@ class Builder {
       const ValueInfo& value = graph_.value(id);
       if (value.is_leaf()) AddBuffer(id, RegionOfLeaf(value.role), 0);
     }
+    if (options_.reserve > 0) {
+      out_.reserve = static_cast<int32_t>(out_.buffers.size());
+      out_.buffers.push_back({"reserve of the backend", Region::kIo, 0,
+                              graph_.num_nodes() + 1, options_.reserve});
+    }
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) AddNode(n);
     return std::move(out_);
   }

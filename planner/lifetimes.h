@@ -34,6 +34,10 @@ std::string_view RegionName(Region region);
 /// Scratch bytes that a backend's kernel for `node` needs (Backend::Workspace).
 using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
 
+/// Bytes that a backend keeps in the arena beside the values of `graph`, in
+/// slots of `alignment` (Backend::Reserve): what it stages inputs in, say.
+using ReserveFn = std::function<Bytes(const Graph& graph, Bytes alignment)>;
+
 struct LiveBuffer {
   std::string name;  // of the first value in it, or `workspace of "x"`
   Region region = Region::kActivations;
@@ -46,6 +50,7 @@ struct Lifetimes {
   std::vector<LiveBuffer> buffers;
   std::vector<int32_t> buffer_of;     // per value; a view has its root's
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
+  int32_t reserve = -1;               // what the backend keeps; -1: nothing
   Layouts layouts;                    // per value
   int views = 0;                      // values that own no bytes
   int in_place = 0;                   // results written over an operand
@@ -54,6 +59,7 @@ struct Lifetimes {
 struct LifetimeOptions {
   bool in_place = true;
   WorkspaceFn workspace = {};  // empty: kernels need none
+  Bytes reserve = 0;           // what the backend keeps beside the values
 };
 
 /// Linear in values and operands.

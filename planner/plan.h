@@ -6,7 +6,9 @@
 //   address                                       base of
 //   0        weights       every param, once        kWeights
 //            state         optimizer memory         kState
-//            io            inputs                   kIo
+//            io            inputs, and what the     kIo
+//                          backend keeps beside
+//                          the values
 //            span          activations, gradients,  kActivations, kWorkspace
 //   arena_bytes            outputs and scratch, packed by lifetime
 //
@@ -53,6 +55,7 @@ struct Plan {
   std::vector<PlannedBuffer> buffers;
   std::vector<int32_t> buffer_of;     // per value; a view has its root's
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
+  int32_t reserve = -1;  // the buffer of Backend::Reserve; -1: none
   RegionBytes regions;
 
   // What it costs, in bytes, padding to the alignment included.

@@ -74,6 +74,11 @@ Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
     if (buffer.region != Region::kWorkspace) continue;
     STOWAGE_RETURN_IF_ERROR(add(buffer.name, buffer.size));
   }
+  if (lifetimes.reserve >= 0) {
+    const LiveBuffer& reserve =
+        lifetimes.buffers[static_cast<size_t>(lifetimes.reserve)];
+    STOWAGE_RETURN_IF_ERROR(add(reserve.name, reserve.size));
+  }
   return {};
 }
 
@@ -159,7 +164,10 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
   }
 
   const Lifetimes lifetimes = ComputeLifetimes(
-      graph, {.in_place = options.in_place, .workspace = options.workspace});
+      graph,
+      {.in_place = options.in_place,
+       .workspace = options.workspace,
+       .reserve = options.reserve ? options.reserve(graph, alignment) : 0});
   STOWAGE_RETURN_IF_ERROR(CheckSums(graph, lifetimes, weights, alignment));
 
   Plan plan;
@@ -168,6 +176,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
   plan.alignment = alignment;
   plan.buffer_of = lifetimes.buffer_of;
   plan.workspace_of = lifetimes.workspace_of;
+  plan.reserve = lifetimes.reserve;
   plan.views = lifetimes.views;
   plan.in_place = lifetimes.in_place;
   for (const LiveBuffer& buffer : lifetimes.buffers) {
@@ -194,6 +203,11 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
   STOWAGE_ASSIGN_OR_RETURN(
       plan.regions.io,
       LayOutLeaves(graph, Role::kInput, alignment, nullptr, 0, &plan));
+  if (plan.reserve >= 0) {
+    PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(plan.reserve)];
+    buffer.offset = plan.regions.io;
+    plan.regions.io += AlignUp(buffer.size, alignment);
+  }
 
   // Then pack everything else into one span. Sizes are rounded up to the
   // alignment: all offsets being multiples of it, the rest could hold nothing.

@@ -29,7 +29,8 @@ struct PlanOptions {
   Deadline deadline = {};  // of the best packer; see planner/packer.h
   bool in_place = true;
   WorkspaceFn workspace =
-      {};  // Backend::Workspace of the backend that will run it
+      {};                  // Backend::Workspace of the backend that will run it
+  ReserveFn reserve = {};  // Backend::Reserve of that backend
 };
 
 /// Plans `graph`. The reserved regions come first, then activations and scratch

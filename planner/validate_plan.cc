@@ -25,6 +25,7 @@ struct Range {
 class Ownership {
  public:
   static constexpr ValueId kNobody = -1;
+  static constexpr ValueId kBackend = -2;
 
   explicit Ownership(Bytes bytes) { owners_[0] = {bytes, kNobody}; }
 
@@ -92,6 +93,9 @@ class PlanJudge {
   const PlannedBuffer& buffer(ValueId id) const {
     return plan_
         .buffers[static_cast<size_t>(plan_.buffer_of[static_cast<size_t>(id)])];
+  }
+  const PlannedBuffer& reserve() const {
+    return plan_.buffers[static_cast<size_t>(plan_.reserve)];
   }
   bool IsBuffer(int32_t index) const {
     return index >= 0 && index < static_cast<int64_t>(plan_.buffers.size());
@@ -166,6 +170,10 @@ class PlanJudge {
         CheckOwner(id);
       }
     }
+    if (plan_.reserve != -1 &&
+        (!IsBuffer(plan_.reserve) || reserve().region != Region::kIo)) {
+      Complain("the backend's reserve is no io slot");
+    }
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
       const int32_t index = plan_.workspace_of[static_cast<size_t>(n)];
       if (index == -1) continue;
@@ -214,6 +222,9 @@ class PlanJudge {
 
   void RunSchedule() {
     Ownership bytes(plan_.arena_bytes());
+    if (plan_.reserve != -1) {
+      bytes.Write(RangeOf(reserve()), Ownership::kBackend);
+    }
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       if (graph_.value(id).is_leaf()) bytes.Write(Extent(id), id);
     }
@@ -230,6 +241,14 @@ class PlanJudge {
         CheckRead(bytes, id, end);
       }
     }
+    if (plan_.reserve == -1) return;
+    const auto intruder =
+        bytes.Intruder(RangeOf(reserve()), Ownership::kBackend);
+    if (intruder) {
+      Complain("the backend's reserve is overwritten",
+               *intruder < 0 ? std::string()
+                             : StrCat(" by ", Quoted(name(*intruder))));
+    }
   }
 
   void CheckRead(const Ownership& bytes, ValueId id, const std::string& when) {
@@ -239,6 +258,8 @@ class PlanJudge {
     Complain(Quoted(name(id)), " is read at ", when, " where ",
              *intruder == Ownership::kNobody
                  ? std::string("nothing has been written")
+             : *intruder == Ownership::kBackend
+                 ? std::string("the backend keeps its own")
                  : StrCat(Quoted(name(*intruder)), " was written since"));
   }
 
@@ -293,6 +314,11 @@ class PlanJudge {
   // them.
   void CheckLifetimes() {
     const Time end = graph_.num_nodes();
+    if (plan_.reserve != -1 &&
+        (reserve().lower > 0 || reserve().upper <= end)) {
+      Complain("the backend's reserve is stated to live in [", reserve().lower,
+               ", ", reserve().upper, "); it must be there throughout");
+    }
     const auto covers = [&](ValueId id, Time time) {
       const PlannedBuffer& slot = buffer(layout(id).root);
       if (slot.lower <= time && time < slot.upper) return;

@@ -220,6 +220,10 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
       plan.workspace_of,
       file.Indices("workspace_of", static_cast<size_t>(graph.num_nodes()), -1,
                    plan.buffers.size()));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const int64_t reserve,
+      file.Int("reserve", -1, static_cast<int64_t>(plan.buffers.size()) - 1));
+  plan.reserve = static_cast<int32_t>(reserve);
   STOWAGE_ASSIGN_OR_RETURN(plan.lower_bound,
                            file.Int("lower_bound_bytes", 0, kMax));
   STOWAGE_ASSIGN_OR_RETURN(plan.no_reuse, file.Int("no_reuse_bytes", 0, kMax));
@@ -277,6 +281,7 @@ std::string PlanToJson(const Plan& plan, const Graph& graph) {
   json["buffers"] = std::move(buffers);
   json["buffer_of"] = plan.buffer_of;
   json["workspace_of"] = plan.workspace_of;
+  json["reserve"] = plan.reserve;
   json["graph"] = ToText(graph);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }

@@ -194,6 +194,29 @@ TEST_CASE("planning twice gives the same plan, byte for byte") {
   }
 }
 
+TEST_CASE("what the backend keeps lies in io, and is in every figure") {
+  const Graph graph = SmallModel();
+  const Plan plain = MustPlan(graph);
+  const Plan plan =
+      MustPlan(graph, {.reserve = [&](const Graph& asked, Bytes alignment) {
+                 CHECK(asked.name() == graph.name());
+                 return alignment + 1;  // 257 bytes: two slots
+               }});
+  CHECK(plain.reserve == -1);
+  REQUIRE(plan.reserve >= 0);
+  const PlannedBuffer& reserve =
+      plan.buffers[static_cast<size_t>(plan.reserve)];
+  CHECK(reserve.region == Region::kIo);
+  CHECK(reserve.offset == plain.regions.io);  // behind the inputs
+  CHECK(reserve.size == 257);
+  CHECK(reserve.lower == 0);
+  CHECK(reserve.upper == graph.num_nodes() + 1);
+  CHECK(plan.regions.io == plain.regions.io + 512);
+  CHECK(plan.arena_bytes() == plain.arena_bytes() + 512);
+  CHECK(plan.lower_bound == plain.lower_bound + 512);
+  CHECK(plan.no_reuse == plain.no_reuse + 512);
+}
+
 TEST_CASE("the regions add up to the arena, scratch included") {
   const Graph step = *BuildTrainStep(SmallModel(), "loss");
   const Plan plan =

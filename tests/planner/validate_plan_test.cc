@@ -134,6 +134,21 @@ class NaiveJudge {
         bytes[static_cast<size_t>(i)] = owner;
       }
     };
+    Span reserve{0, 0};
+    if (plan_->reserve != -1) {
+      if (plan_->reserve < 0 ||
+          plan_->reserve >= static_cast<int32_t>(plan_->buffers.size())) {
+        return false;
+      }
+      const PlannedBuffer& b =
+          plan_->buffers[static_cast<size_t>(plan_->reserve)];
+      if (b.region != Region::kIo || b.lower > 0 ||
+          b.upper <= graph_.num_nodes()) {
+        return false;
+      }
+      reserve = {plan_->AddressOf(b), plan_->AddressOf(b) + b.size};
+      write(reserve, -2);
+    }
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       if (graph_.value(id).is_leaf()) write(SpanOf(id), id);
     }
@@ -200,6 +215,9 @@ class NaiveJudge {
       if (!Lives(id, 0)) return false;
       if (value.role != Role::kSaved && !Reads(bytes, id, end)) return false;
     }
+    for (Bytes i = reserve.begin; i < reserve.end; ++i) {
+      if (bytes[static_cast<size_t>(i)] != -2) return false;
+    }
     return true;
   }
 
@@ -215,7 +233,7 @@ std::string Corrupt(Plan* plan, Rng* rng) {
     return static_cast<size_t>(rng->Below(static_cast<int64_t>(size)));
   };
   PlannedBuffer& buffer = plan->buffers[index(plan->buffers.size())];
-  switch (rng->Below(12)) {
+  switch (rng->Below(13)) {
     case 0:
     case 1:
     case 2:
@@ -249,6 +267,10 @@ std::string Corrupt(Plan* plan, Rng* rng) {
       return "shrank a region";
     }
     case 10:
+      plan->reserve = static_cast<int32_t>(
+          rng->Below(static_cast<int64_t>(plan->buffers.size()) + 3) - 2);
+      return "redirected the backend's reserve";
+    case 11:
       (rng->Below(2) == 0 ? buffer.lower : buffer.upper) += rng->Below(5) - 2;
       return StrCat("changed the lifetime of ", buffer.name);
     default: {
@@ -264,7 +286,9 @@ TEST_CASE(
   int refused = 0, harmless = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Graph step = StepOf(seed);
-    const auto good = PlanMemory(step, {.workspace = SomeScratch});
+    const auto good = PlanMemory(
+        step, {.workspace = SomeScratch,
+               .reserve = [](const Graph&, Bytes) { return Bytes{300}; }});
     REQUIRE(good.ok());
     NaiveJudge naive(step, *good);
     REQUIRE(naive.Accepts(*good));
@@ -307,6 +331,14 @@ TEST_CASE("complaints name the values and the time") {
     CHECK(first_complaint(plan) ==
           "[validate] \"a\" is read at time 2 (\"out\") where \"b\" was "
           "written since");
+  }
+  SUBCASE("an input on what the backend keeps") {
+    Plan plan = *PlanMemory(
+        graph, {.reserve = [](const Graph&, Bytes) { return Bytes{512}; }});
+    CHECK(ValidatePlan(graph, plan).empty());
+    slot(plan, "x").offset = 256;
+    CHECK(first_complaint(plan) ==
+          "[validate] the backend's reserve is overwritten by \"x\"");
   }
   SUBCASE("misaligned") {
     Plan plan = good;

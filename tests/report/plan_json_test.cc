@@ -31,6 +31,7 @@ TEST_CASE("a plan file loads back equal") {
   CHECK(loaded.regions == plan.regions);
   CHECK(loaded.buffer_of == plan.buffer_of);
   CHECK(loaded.workspace_of == plan.workspace_of);
+  CHECK(loaded.reserve == plan.reserve);
   CHECK(loaded.lower_bound == plan.lower_bound);
   CHECK(loaded.no_reuse == plan.no_reuse);
   CHECK(loaded.caching_allocator == plan.caching_allocator);
