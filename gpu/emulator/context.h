@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace stowage::gpu::emulator {
 
@@ -29,7 +28,6 @@ struct Site {
 };
 
 /// What is wrong with the kernel that runs. Does not return to it.
-[[noreturn]] void Report(const std::string& what);
 [[noreturn]] void ReportIndex(const char* array, int64_t index, int64_t size);
 [[noreturn]] void ReportMisaligned(const char* word, const void* address);
 

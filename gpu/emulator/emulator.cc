@@ -98,7 +98,11 @@ class Machine {
   void CopyAsync(void* shared, const void* global);
   void AwaitCopies(int groups_left);
   Thread& me() { return threads_[static_cast<size_t>(context.thread)]; }
-  [[noreturn]] void Abandon(const std::string& what);
+  /// Says what is wrong, here and with this thread. Then Leave.
+  void Complain(const std::string& what);
+  /// Gives up the block. Nothing on the stacks of its threads is destroyed, so
+  /// they must hold no memory.
+  [[noreturn]] void Leave();
 
  private:
   static constexpr int kNobody = -1;
@@ -106,7 +110,7 @@ class Machine {
   static void FiberBody();
 
   bool RunBlock();
-  void Complain(const std::string& what);
+  void ComplainOfBlock(const std::string& what);
   std::string WhoWaits() const;
   void AddRange(const SharedRange& range);
   std::string BrokenGuard() const;
@@ -149,14 +153,17 @@ Machine& TheMachine() {
   return machine;
 }
 
-void Machine::Complain(const std::string& what) {
+void Machine::ComplainOfBlock(const std::string& what) {
   complaint_ = StrCat("[emulator] kernel ", Quoted(call_->name), ", block (",
                       context.block[0], ", ", context.block[1], ", ",
                       context.block[2], "): ", what);
 }
 
-void Machine::Abandon(const std::string& what) {
-  Complain(StrCat("thread ", context.thread, ": ", what));
+void Machine::Complain(const std::string& what) {
+  ComplainOfBlock(StrCat("thread ", context.thread, ": ", what));
+}
+
+void Machine::Leave() {
   Fiber& fiber = *me().fiber;
   Fiber::Switch(fiber, main_);
   STOWAGE_CHECK(false);  // nobody switches back
@@ -227,10 +234,10 @@ bool Machine::RunBlock() {
   if (options_->seed != 0) lots_.Shuffle(&unstarted_);
 
   Resume(main_, TakeNext());
-  if (complaint_.empty() && live_ > 0) Complain(WhoWaits());
+  if (complaint_.empty() && live_ > 0) ComplainOfBlock(WhoWaits());
   if (complaint_.empty()) {
     const std::string broken = BrokenGuard();
-    if (!broken.empty()) Complain(broken);
+    if (!broken.empty()) ComplainOfBlock(broken);
   }
   if (complaint_.empty()) return true;
   // Threads stand in the middle of the kernel; their fibers start anew.
@@ -274,8 +281,9 @@ void Machine::OpenShared(const char* name, std::byte* bytes, size_t size) {
     if (range.bytes != context.dynamic_shared) fixed += range.size;
   }
   if (fixed > kMostStatic || fixed + call_->dynamic_shared > kMostShared) {
-    Abandon(StrCat("too much shared memory: ", fixed, " bytes in arrays, ",
-                   call_->dynamic_shared, " at launch"));
+    Complain(StrCat("too much shared memory: ", fixed, " bytes in arrays, ",
+                    call_->dynamic_shared, " at launch"));
+    Leave();
   }
 }
 
@@ -391,8 +399,9 @@ void Machine::ReleaseBlock() {
 
 void Machine::AwaitBlock(const Site& site) {
   if (arrived_ > 0 && !Same(*block_site_, site)) {
-    Abandon(StrCat("it is in ", Describe(site), " while others wait in ",
-                   Describe(*block_site_)));
+    Complain(StrCat("it is in ", Describe(site), " while others wait in ",
+                    Describe(*block_site_)));
+    Leave();
   }
   block_site_ = &site;
   if (++arrived_ == live_) return ReleaseBlock();
@@ -406,8 +415,10 @@ void Machine::AwaitWarp(CompleteFn complete, void* arguments,
   WarpState& warp = warps_[static_cast<size_t>(context.thread / kLanes)];
   if (warp.arrived > 0 &&
       (warp.complete != complete || !Same(*warp.site, site))) {
-    Abandon(StrCat("it is in ", Describe(site),
-                   " while others of its warp wait in ", Describe(*warp.site)));
+    Complain(StrCat("it is in ", Describe(site),
+                    " while others of its warp wait in ",
+                    Describe(*warp.site)));
+    Leave();
   }
   warp.complete = complete;
   warp.site = &site;
@@ -453,17 +464,17 @@ void Machine::AwaitCopies(int groups_left) {
 
 // --- What the words call ---
 
-void Report(const std::string& what) { TheMachine().Abandon(what); }
-
 void ReportIndex(const char* array, int64_t index, int64_t size) {
-  Report(StrCat("index ", index, " is outside shared array ", Quoted(array),
-                " of ", size));
+  TheMachine().Complain(StrCat("index ", index, " is outside shared array ",
+                               Quoted(array), " of ", size));
+  TheMachine().Leave();
 }
 
 void ReportMisaligned(const char* word, const void* address) {
-  Report(StrCat(word, " of an address that is ",
-                reinterpret_cast<uintptr_t>(address) % 16,
-                " bytes past a multiple of 16"));
+  TheMachine().Complain(StrCat(word, " of an address that is ",
+                               reinterpret_cast<uintptr_t>(address) % 16,
+                               " bytes past a multiple of 16"));
+  TheMachine().Leave();
 }
 
 void AwaitBlock(const Site& site) { TheMachine().AwaitBlock(site); }
@@ -480,7 +491,8 @@ void CheckShared16(const char* word, const void* address) {
     ReportMisaligned(word, address);
   }
   if (!TheMachine().IsShared16(address)) {
-    Report(StrCat(word, " of an address outside shared memory"));
+    TheMachine().Complain(StrCat(word, " of an address outside shared memory"));
+    TheMachine().Leave();
   }
 }
 
