@@ -1,0 +1,310 @@
+#include "tests/gpu/run_graph.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "gpu/emulator/emulated_queue.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "runtime/kernel.h"
+#include "tests/support/elements.h"
+
+namespace stowage {
+namespace {
+
+using gpu::EmulatedQueue;
+using gpu::GpuKernel;
+
+constexpr auto kAlignment = static_cast<size_t>(gpu::kSlotAlignment);
+
+// Floating-point types that the kernels compute in by default.
+bool SupportsByDefault(const OpArgs& args) {
+  if (args.count() == 0) return true;
+  const DType dtype = args.type(0).dtype;
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+class Runner {
+ public:
+  Runner(const Graph& graph, const GpuRunOptions& options)
+      : graph_(graph),
+        options_(options),
+        layouts_(ComputeLayouts(graph)),
+        buffers_(static_cast<size_t>(graph.num_values())),
+        holder_(static_cast<size_t>(graph.num_values())),
+        queue_({.seed = options.seed, .report = &run_.wrong}) {
+    for (ValueId id = 0; id < graph.num_values(); ++id) {
+      holder_[static_cast<size_t>(id)] = layout(id).root;
+    }
+  }
+
+  GpuRun Run(const Tensors& leaves) {
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      if (graph_.value(id).is_leaf()) {
+        Write(id, leaves.at(graph_.value(id).name));
+      }
+    }
+    for (NodeId node = 0; node < graph_.num_nodes() && run_.wrong.empty();) {
+      node = RunFrom(node);
+    }
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const GuardedBuffer& buffer = buffers_[static_cast<size_t>(id)];
+      if (buffer.size() > 0 && !buffer.intact()) {
+        Blame(StrCat("bytes beside ", Quoted(graph_.value(id).name),
+                     " were written"));
+      }
+    }
+    run_.grids = queue_.kernels();
+    run_.fault = queue_.has_fault();
+    if (!run_.wrong.empty()) return run_;
+    for (const GraphOutput& output : graph_.outputs()) {
+      Read(output.name, output.value);
+    }
+    return run_;
+  }
+
+ private:
+  // A launch with what it points to.
+  struct Call {
+    std::vector<TensorView> inputs, outputs;
+    GuardedBuffer workspace;
+  };
+
+  void Blame(const std::string& what) {
+    if (run_.wrong.empty()) run_.wrong = what;
+  }
+  const Layout& layout(ValueId id) const {
+    return layouts_[static_cast<size_t>(id)];
+  }
+  GuardedBuffer& buffer(ValueId root) {
+    return buffers_[static_cast<size_t>(holder_[static_cast<size_t>(root)])];
+  }
+  TensorView View(ValueId id) {
+    return {buffer(layout(id).root).data() + layout(id).byte_offset,
+            graph_.value(id).type, layout(id).strides};
+  }
+
+  bool IsUpdated(ValueId leaf) const {
+    for (const Node& node : graph_.nodes()) {
+      for (int i = 0; i < GetOpDef(node.op).updates; ++i) {
+        if (layout(node.inputs[static_cast<size_t>(i)]).root == leaf) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  void Write(ValueId leaf, const std::vector<double>& elements) {
+    const TensorType& type = graph_.value(leaf).type;
+    STOWAGE_CHECK(static_cast<int64_t>(elements.size()) ==
+                  type.shape.num_elements());
+    size_t shift = 0;
+    if (options_.misaligned && !IsUpdated(leaf)) {
+      shift = static_cast<size_t>(SizeOf(type.dtype)) * (1 + shifts_++ % 7);
+    }
+    GuardedBuffer& to = buffers_[static_cast<size_t>(leaf)];
+    to = GuardedBuffer(type.bytes(), kAlignment, shift);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      EncodeElement(type.dtype, elements[i],
+                    to.data() + static_cast<Bytes>(i) * SizeOf(type.dtype));
+    }
+  }
+  void Read(const std::string& name, ValueId id) {
+    const TensorType& type = graph_.value(id).type;
+    const std::byte* from = buffer(layout(id).root).data();
+    for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
+      const std::byte* element = from + ElementOffset(i, type, layout(id));
+      run_.values[name].push_back(DecodeElement(type.dtype, element));
+      std::vector<std::byte>& bytes = run_.bytes[name];
+      bytes.insert(bytes.end(), element, element + SizeOf(type.dtype));
+    }
+  }
+
+  // Whether nothing but operand `i` of `node` reads that operand's root, from
+  // now on or at the end.
+  bool LastUse(NodeId node, size_t i) const {
+    const ValueId root = layout(graph_.node(node).inputs[i]).root;
+    for (NodeId at = node; at < graph_.num_nodes(); ++at) {
+      const Node& reader = graph_.node(at);
+      for (size_t k = 0; k < reader.inputs.size(); ++k) {
+        if (at == node && k == i) continue;
+        if (layout(reader.inputs[k]).root == root) return false;
+      }
+    }
+    return std::none_of(
+        graph_.outputs().begin(), graph_.outputs().end(),
+        [&](const GraphOutput& o) { return layout(o.value).root == root; });
+  }
+
+  bool Overwrites(NodeId id, size_t i) const {
+    const Node& node = graph_.node(id);
+    const ValueId input = node.inputs[i];
+    const TensorType& type = graph_.value(input).type;
+    return (GetOpDef(node.op).may_overwrite >> i & 1) != 0 &&
+           layout(input).byte_offset == 0 &&
+           IsContiguous(type.shape, layout(input).strides) &&
+           type.bytes() == graph_.value(layout(input).root).type.bytes() &&
+           type.bytes() == graph_.value(node.results[0]).type.bytes() &&
+           LastUse(id, i);
+  }
+
+  void PlaceResults(NodeId id) {
+    const Node& node = graph_.node(id);
+    const int updates = GetOpDef(node.op).updates;
+    for (size_t r = static_cast<size_t>(updates); r < node.results.size();
+         ++r) {
+      const ValueId result = node.results[r];
+      ValueId& holder = holder_[static_cast<size_t>(result)];
+      for (size_t i = 0; options_.overwrite && r == 0 && i < node.inputs.size();
+           ++i) {
+        if (!Overwrites(id, i)) continue;
+        holder = holder_[static_cast<size_t>(layout(node.inputs[i]).root)];
+        ++run_.overwritten;
+        break;
+      }
+      if (holder == result) {
+        buffers_[static_cast<size_t>(result)] =
+            GuardedBuffer(graph_.value(result).type.bytes(), kAlignment);
+      }
+    }
+  }
+
+  void Prepare(NodeId id, const GpuKernel& kernel, Call* call) {
+    const Node& node = graph_.node(id);
+    OpArgsStorage storage;
+    const OpArgs args = MakeOpArgs(graph_, node, &storage);
+    const auto supports =
+        kernel.supports == nullptr ? SupportsByDefault : kernel.supports;
+    REQUIRE_MESSAGE(supports(args), "not supported: ", OpName(node.op));
+    PlaceResults(id);
+    std::vector<TensorType> results;
+    for (const ValueId input : node.inputs) {
+      call->inputs.push_back(View(input));
+    }
+    for (const ValueId result : node.results) {
+      results.push_back(graph_.value(result).type);
+      call->outputs.push_back(View(result));
+    }
+    call->workspace = GuardedBuffer(
+        kernel.workspace == nullptr ? 0 : kernel.workspace(args, results),
+        kAlignment);
+  }
+
+  // Runs node `first`, and those after it that go into the same call; returns
+  // the next node.
+  NodeId RunFrom(NodeId first) {
+    const OpKind op = graph_.node(first).op;
+    const GpuKernel& kernel = options_.kernels(op);
+    if (kernel.enqueue == nullptr) return first + 1;
+    NodeId end = first + 1;
+    while (kernel.enqueue_many != nullptr && end < graph_.num_nodes() &&
+           graph_.node(end).op == op) {
+      ++end;
+    }
+    std::vector<Call> calls(static_cast<size_t>(end - first));
+    std::vector<Launch> launches;
+    for (NodeId id = first; id < end; ++id) {
+      Call& call = calls[static_cast<size_t>(id - first)];
+      Prepare(id, kernel, &call);
+      launches.push_back({op,
+                          id,
+                          &graph_.node(id).attrs,
+                          call.inputs,
+                          call.outputs,
+                          {call.workspace.data(), call.workspace.size()}});
+    }
+    const std::vector<std::vector<std::byte>> before = Unwritten(first, end);
+    queue_.set_launch(static_cast<uint32_t>(first));
+    if (kernel.enqueue_many != nullptr) {
+      kernel.enqueue_many(launches, queue_);
+    } else {
+      kernel.enqueue(launches[0], queue_);
+    }
+    const std::string name{OpName(op)};
+    if (Unwritten(first, end) != before) {
+      Blame(StrCat("an operand of ", name, " was written"));
+    }
+    for (const Call& call : calls) {
+      if (!call.workspace.intact()) {
+        Blame(StrCat("bytes beside the workspace of ", name, " were written"));
+      }
+    }
+    return end;
+  }
+
+  // What the operands of these nodes hold that none of them may write.
+  std::vector<std::vector<std::byte>> Unwritten(NodeId first, NodeId end) {
+    std::vector<const GuardedBuffer*> written;
+    for (NodeId id = first; id < end; ++id) {
+      for (const ValueId result : graph_.node(id).results) {
+        written.push_back(&buffer(layout(result).root));
+      }
+    }
+    std::vector<std::vector<std::byte>> contents;
+    for (NodeId id = first; id < end; ++id) {
+      for (const ValueId input : graph_.node(id).inputs) {
+        const GuardedBuffer& from = buffer(layout(input).root);
+        if (std::find(written.begin(), written.end(), &from) == written.end()) {
+          contents.emplace_back(from.data(), from.data() + from.size());
+        }
+      }
+    }
+    return contents;
+  }
+
+  const Graph& graph_;
+  const GpuRunOptions options_;
+  const Layouts layouts_;
+  std::vector<GuardedBuffer> buffers_;  // by the root they were made for
+  std::vector<ValueId> holder_;         // by root: whose buffer holds it
+  GpuRun run_;
+  EmulatedQueue queue_;
+  size_t shifts_ = 0;
+};
+
+}  // namespace
+
+GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
+                     const GpuRunOptions& options) {
+  return Runner(graph, options).Run(leaves);
+}
+
+int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
+                            double tolerance, GpuKernels kernels) {
+  CAPTURE(graph.name());
+  Tensors expected = Interpret(graph, leaves);
+  const GpuRun plain = RunInEmulator(graph, leaves, {.kernels = kernels});
+  REQUIRE(plain.wrong == "");
+  CHECK(!plain.fault);
+  for (const auto& output : plain.values) {
+    const std::string& name = output.first;
+    CAPTURE(name);
+    REQUIRE(output.second.size() == expected[name].size());
+    CHECK(LargestError(output.second, expected[name]) <= tolerance);
+  }
+  int runs = 1;
+  for (const uint64_t seed : {1, 2, 3}) {
+    for (const bool misaligned : {false, true}) {
+      for (const bool overwrite : {false, true}) {
+        if (misaligned && overwrite) continue;  // results are aligned
+        CAPTURE(seed);
+        CAPTURE(misaligned);
+        CAPTURE(overwrite);
+        const GpuRun run = RunInEmulator(
+            graph, leaves, {seed, misaligned, overwrite, kernels});
+        ++runs;
+        CHECK(run.wrong == "");
+        CHECK(run.bytes == plain.bytes);
+      }
+    }
+  }
+  return runs;
+}
+
+}  // namespace stowage

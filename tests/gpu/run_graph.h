@@ -1,0 +1,67 @@
+#ifndef STOWAGE_TESTS_GPU_RUN_GRAPH_H_
+#define STOWAGE_TESTS_GPU_RUN_GRAPH_H_
+
+// Runs graphs on the GPU kernels alone, in the emulator: no plan, no session,
+// no GPU. Every value that owns bytes has memory of its own, full of NaN before
+// it is written and between guards; so has every workspace.
+//
+//   GpuRun run = RunInEmulator(graph, leaves, {.seed = 7});
+//   run.values["y0"];
+//
+//   CheckAgainstInterpreter(graph, leaves, 1e-5);
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gpu/kernel.h"
+#include "ir/graph.h"
+#include "ir/op_kind.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+
+/// From ops to kernels: all of them, or those that a test links.
+using GpuKernels = const gpu::GpuKernel& (*)(OpKind);
+
+struct GpuRunOptions {
+  /// Of the emulator: 0 is the natural order of threads.
+  uint64_t seed = 0;
+  /// Moves leaves that nothing updates off their alignment, by elements, as a
+  /// view may lie anywhere.
+  bool misaligned = false;
+  /// Lets result 0 lie over an operand wherever its op allows that.
+  bool overwrite = false;
+  GpuKernels kernels = gpu::GetKernel;
+};
+
+struct GpuRun {
+  /// What went wrong: a report of the emulator, or bytes written that a kernel
+  /// must leave alone. Empty: nothing.
+  std::string wrong;
+  bool fault = false;  // an index was out of range
+  Tensors values;      // of the graph's outputs, in row-major order
+  std::map<std::string, std::vector<std::byte>> bytes;  // the same, as they lie
+  int overwritten = 0;  // results that lay over an operand
+  int64_t grids = 0;    // kernels launched
+};
+
+/// Runs every node in order. Consecutive nodes of one op are enqueued together
+/// where the kernel can.
+GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
+                     const GpuRunOptions& options = {});
+
+/// The laws of every kernel (doctest checks): outputs agree with the
+/// interpreter within `tolerance` (relative to the largest element of an
+/// output, or 1), and are the same bytes under three shuffled orders of blocks
+/// and threads, with leaves anywhere, and over their operands; nothing is
+/// written outside. Returns how many runs that took.
+int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
+                            double tolerance,
+                            GpuKernels kernels = gpu::GetKernel);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_GPU_RUN_GRAPH_H_
