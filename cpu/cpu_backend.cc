@@ -18,7 +18,7 @@ namespace {
 class CpuExecutable final : public Executable {
  public:
   CpuExecutable(const Program& program, cpu::ThreadPool* pool)
-      : launches_(program.launches()), pool_(pool) {
+      : program_(program), launches_(program.launches()), pool_(pool) {
     kernels_.reserve(launches_.size());
     for (const Launch& launch : launches_) {
       kernels_.push_back(cpu::GetKernel(launch.op).run);
@@ -36,8 +36,16 @@ class CpuExecutable final : public Executable {
     return StepCode::kOk;
   }
 
+  void WriteInput(ValueId input, std::span<const std::byte> data) override {
+    std::memcpy(program_.view(input).data, data.data(), data.size());
+  }
+  void ReadInput(ValueId input, std::span<std::byte> data) const override {
+    std::memcpy(data.data(), program_.view(input).data, data.size());
+  }
+
  private:
-  std::span<const Launch> launches_;
+  const Program& program_;
+  const std::span<const Launch> launches_;
   std::vector<decltype(cpu::CpuKernel::run)> kernels_;
   cpu::ThreadPool* pool_;
 };
@@ -84,14 +92,17 @@ class CpuBackend final : public Backend {
     ::operator delete(block, std::align_val_t(static_cast<size_t>(alignment)));
   }
 
-  void CopyIn(std::byte* device, std::span<const std::byte> host) override {
+  Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
     std::memcpy(device, host.data(), host.size());
+    return {};
   }
-  void CopyOut(std::span<std::byte> host, const std::byte* device) override {
+  Status CopyOut(std::span<std::byte> host, const std::byte* device) override {
     std::memcpy(host.data(), device, host.size());
+    return {};
   }
-  void FillBytes(std::byte* device, Bytes bytes, uint8_t value) override {
+  Status FillBytes(std::byte* device, Bytes bytes, uint8_t value) override {
     std::memset(device, value, static_cast<size_t>(bytes));
+    return {};
   }
 
   Result<std::unique_ptr<Executable>> Bind(const Program& program) override {

@@ -20,6 +20,9 @@ enum class StepCode : uint8_t {
   kOk,
   kIndexOutOfRange,  // a label or an index outside [0, size)
   kInputsMissing,  // an input never written, or lost to another program's step
+  kNonFinite,    // a result holds NaN or infinity; only where it was asked for
+  kDeviceFault,  // the device failed, and will fail again
+  kStepUnknown,  // never started, or too many have been started since
 };
 
 /// A tensor in the arena. `data` is its first element; strides are in elements.

@@ -57,6 +57,16 @@ Result<Program> Program::Resolve(Graph graph, Plan plan, std::byte* arena) {
     }
     state->launches.push_back(launch);
   }
+  for (const GraphOutput& output : g.outputs()) {
+    const TensorType& type = g.value(output.value).type;
+    if (type.dtype == DType::kF32 && type.shape.num_elements() == 1) {
+      state->scalars.push_back(output.value);
+    }
+  }
+  if (p.reserve >= 0) {
+    const Bytes size = p.buffers[static_cast<size_t>(p.reserve)].size;
+    state->reserve = {address(p.reserve), static_cast<size_t>(size)};
+  }
   return Program(std::move(state));
 }
 

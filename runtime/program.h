@@ -28,6 +28,10 @@ class Program {
   const Graph& graph() const { return state_->graph; }
   const Plan& plan() const { return state_->plan; }
   std::span<const Launch> launches() const { return state_->launches; }
+  /// The outputs of one f32 element, such as the loss, in the graph's order.
+  std::span<const ValueId> scalars() const { return state_->scalars; }
+  /// What the plan reserved for the backend; empty: nothing.
+  std::span<std::byte> reserve() const { return state_->reserve; }
   /// Where a value lies.
   const TensorView& view(ValueId id) const {
     return state_->views[static_cast<size_t>(id)];
@@ -40,6 +44,8 @@ class Program {
     std::vector<TensorView> views;     // per value
     std::vector<TensorView> operands;  // of all launches, inputs then outputs
     std::vector<Launch> launches;
+    std::vector<ValueId> scalars;
+    std::span<std::byte> reserve;
   };
   explicit Program(std::unique_ptr<State> state) : state_(std::move(state)) {}
   std::unique_ptr<State> state_;

@@ -1,6 +1,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -24,8 +25,8 @@ constexpr uint8_t kPoison = 0xFF;  // NaN in every float type, -1 in integers
 
 // Copies a strided view to contiguous, row-major `host`, by way of a copy of all
 // bytes between its first and its last element.
-void CopyOutStrided(Backend& backend, const TensorView& view,
-                    std::span<std::byte> host) {
+Status CopyOutStrided(Backend& backend, const TensorView& view,
+                      std::span<std::byte> host) {
   const Shape& shape = view.shape();
   const auto element = static_cast<size_t>(SizeOf(view.dtype()));
   int64_t last = 0;
@@ -33,7 +34,7 @@ void CopyOutStrided(Backend& backend, const TensorView& view,
     last += (shape[axis] - 1) * view.strides[axis];
   }
   std::vector<std::byte> extent(static_cast<size_t>(last + 1) * element);
-  backend.CopyOut(extent, view.data);
+  STOWAGE_RETURN_IF_ERROR(backend.CopyOut(extent, view.data));
   for (int64_t i = 0; i < shape.num_elements(); ++i) {
     int64_t from = 0, rest = i;
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -43,6 +44,7 @@ void CopyOutStrided(Backend& backend, const TensorView& view,
     std::memcpy(&host[static_cast<size_t>(i) * element],
                 &extent[static_cast<size_t>(from) * element], element);
   }
+  return {};
 }
 
 // Whether a value is in the regions that all programs share.
@@ -59,12 +61,22 @@ struct RequiredInput {
   bool written = false;
 };
 
+// What is known of a step, and kept for the last kStepsInFlight of them.
+struct KeptStep {
+  StepCode code = StepCode::kOk;
+  NodeId failed_node = kNoNode;
+  std::vector<float> scalars;  // Program::scalars()
+};
+
 struct Runner::State {
   std::string name;
   Program program;
   std::unique_ptr<Executable> executable;
   Session::State* session = nullptr;
   std::vector<RequiredInput> inputs;
+  uint64_t started = 0;  // steps
+  uint64_t settled = 0;  // of them, those of which `kept` knows how they ended
+  std::array<KeptStep, kStepsInFlight> kept;
   // Whether the arena holds what the last step left.
   bool stepped = false;
   // Poisoning: which buffers die after each launch, by the launch's index.
@@ -72,7 +84,16 @@ struct Runner::State {
   NodeId failed_node = kNoNode;
 
   std::byte* AddressOf(const PlannedBuffer& buffer) const;
+  KeptStep& Kept(uint64_t step) { return kept[step % kStepsInFlight]; }
+  // Whether a step can be waited for.
+  bool Knows(uint64_t step) const {
+    return step >= 1 && step <= started && started - step < kStepsInFlight;
+  }
+  void RunNow(KeptStep* step) noexcept;
   StepCode RunPoisoned(size_t* failed) noexcept;
+  void NoteFailure(StepCode code, size_t failed, KeptStep* step) noexcept;
+  // Waits for all steps up to `last`.
+  void Settle(uint64_t last) noexcept;
 };
 
 struct Session::State {
@@ -95,6 +116,7 @@ struct Session::State {
   void Occupy(Runner::State* runner) {
     if (occupant == runner) return;
     if (occupant != nullptr) {
+      occupant->Settle(occupant->started);
       for (RequiredInput& input : occupant->inputs) input.written = false;
       occupant->stepped = false;
     }
@@ -135,34 +157,92 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
                        DTypeName(dtype)));
   }
   if (!IsPersistent(value)) state_->session->Occupy(state_.get());
-  // A saved value lies where results of the last step may be.
-  if (value.role == Role::kSaved) state_->stepped = false;
-  state_->session->backend->CopyIn(state_->program.view(*id).data, data);
+  if (value.role == Role::kInput) {
+    state_->executable->WriteInput(*id, data);
+  } else {
+    state_->Settle(state_->started);
+    // A saved value lies where results of the last step may be.
+    if (value.role == Role::kSaved) state_->stepped = false;
+    STOWAGE_RETURN_IF_ERROR(
+        state_->session->backend->CopyIn(state_->program.view(*id).data, data));
+  }
   for (RequiredInput& input : state_->inputs) {
     if (input.value == *id) input.written = true;
   }
   return {};
 }
 
-StepCode Runner::Step() noexcept {
+StepCode Runner::Step() noexcept { return Wait(Start()); }
+
+uint64_t Runner::Start() noexcept {
   State& s = *state_;
-  s.failed_node = kNoNode;
+  if (s.started >= kStepsInFlight) s.Settle(s.started + 1 - kStepsInFlight);
+  const uint64_t step = ++s.started;
+  KeptStep& kept = s.Kept(step);
+  kept.code = StepCode::kOk;
+  kept.failed_node = kNoNode;
   for (const RequiredInput& input : s.inputs) {
-    if (!input.written) return StepCode::kInputsMissing;
+    if (input.written) continue;
+    s.Settle(step - 1);
+    kept.code = StepCode::kInputsMissing;
+    s.settled = step;
+    return step;
   }
   s.session->Occupy(&s);
-  const auto launches = s.program.launches();
-  size_t failed = 0;
-  const StepCode code = s.session->poison
-                            ? s.RunPoisoned(&failed)
-                            : s.executable->Run(0, launches.size(), &failed);
-  if (code != StepCode::kOk) s.failed_node = launches[failed].node;
-  s.stepped = code == StepCode::kOk;
+  if (s.session->poison || !s.executable->Start(step)) {
+    s.Settle(step - 1);
+    s.RunNow(&kept);
+    s.settled = step;
+  }
   for (RequiredInput& input : s.inputs) {
     // Saved values die at their last use; the next step needs them anew.
     if (graph().value(input.value).role == Role::kSaved) input.written = false;
   }
-  return code;
+  return step;
+}
+
+StepCode Runner::Wait(uint64_t step) noexcept {
+  State& s = *state_;
+  if (!s.Knows(step)) return StepCode::kStepUnknown;
+  s.Settle(step);
+  s.failed_node = s.Kept(step).failed_node;
+  return s.Kept(step).code;
+}
+
+void Runner::State::Settle(uint64_t last) noexcept {
+  while (settled < last) {
+    KeptStep& step = Kept(++settled);
+    size_t failed = 0;
+    const StepCode code = executable->Wait(settled, step.scalars, &failed);
+    NoteFailure(code, failed, &step);
+    stepped = code == StepCode::kOk;
+  }
+}
+
+void Runner::State::NoteFailure(StepCode code, size_t failed,
+                                KeptStep* step) noexcept {
+  step->code = code;
+  if (code != StepCode::kOk && failed < program.launches().size()) {
+    step->failed_node = program.launches()[failed].node;
+  }
+}
+
+void Runner::State::RunNow(KeptStep* step) noexcept {
+  size_t failed = 0;
+  StepCode code = session->poison
+                      ? RunPoisoned(&failed)
+                      : executable->Run(0, program.launches().size(), &failed);
+  for (size_t i = 0; code == StepCode::kOk && i < step->scalars.size(); ++i) {
+    const Status copied = session->backend->CopyOut(
+        std::as_writable_bytes(std::span(&step->scalars[i], 1)),
+        program.view(program.scalars()[i]).data);
+    if (!copied.ok()) {
+      code = StepCode::kDeviceFault;
+      failed = program.launches().size();
+    }
+  }
+  NoteFailure(code, failed, step);
+  stepped = code == StepCode::kOk;
 }
 
 StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
@@ -172,7 +252,11 @@ StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
     if (code != StepCode::kOk) return code;
     for (const int32_t index : deaths[i]) {
       const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(index)];
-      session->backend->FillBytes(AddressOf(buffer), buffer.size, kPoison);
+      const Status filled =
+          session->backend->FillBytes(AddressOf(buffer), buffer.size, kPoison);
+      if (filled.ok()) continue;
+      *failed = i;
+      return StepCode::kDeviceFault;
     }
   }
   return StepCode::kOk;
@@ -181,16 +265,31 @@ StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
 Error Runner::Explain(StepCode code) const {
   const State& s = *state_;
   const std::string program = StrCat("program ", Quoted(s.name));
+  const std::string node = s.failed_node == kNoNode
+                               ? std::string()
+                               : " at " + graph().Describe(s.failed_node);
   switch (code) {
     case StepCode::kOk:
       return Fail(StrCat(program, " has nothing to explain: the step was ok"));
     case StepCode::kIndexOutOfRange:
-      return Fail(StrCat(program, " failed at ",
-                         s.failed_node == kNoNode
-                             ? std::string("no node")
-                             : graph().Describe(s.failed_node),
+      return Fail(StrCat(program, " failed", node,
                          ": an index or label is outside its range; check the "
                          "integer inputs"));
+    case StepCode::kNonFinite:
+      return Fail(StrCat(program, " failed", node,
+                         ": the result holds NaN or infinity, and is the first "
+                         "that does"));
+    case StepCode::kDeviceFault:
+      return {
+          ErrorCode::kDevice,
+          StrCat("[session] ", program, " failed on the device", node, ": ",
+                 s.executable->fault(),
+                 node.empty() ? "; a run that checks every op names it" : "")};
+    case StepCode::kStepUnknown:
+      return Fail(StrCat(program, " has started ", s.started,
+                         " steps and was asked for another, or for one that "
+                         "is not among the last ",
+                         kStepsInFlight));
     case StepCode::kInputsMissing:
       for (const RequiredInput& input : s.inputs) {
         if (input.written) continue;
@@ -207,12 +306,13 @@ Error Runner::Explain(StepCode code) const {
 
 Status Runner::ReadBytes(std::string_view name, DType dtype,
                          std::span<std::byte> data) const {
-  const State& s = *state_;
+  State& s = *state_;
   const auto id = graph().Find(name);
   if (!id) {
     return Fail(
         StrCat("program ", Quoted(s.name), " has no value ", Quoted(name)));
   }
+  s.Settle(s.started);
   const ValueInfo& value = graph().value(*id);
   const TensorView& view = s.program.view(*id);
   const auto outputs = graph().outputs();
@@ -240,18 +340,38 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
                        " is gone: the program has not stepped, or another has "
                        "been used since"));
   }
-  if (view.contiguous()) {
-    s.session->backend->CopyOut(data, view.data);
-  } else {
-    CopyOutStrided(*s.session->backend, view, data);
+  if (value.is_leaf() && value.role == Role::kInput) {
+    s.executable->ReadInput(*id, data);
+    return {};
   }
-  return {};
+  if (!view.contiguous()) {
+    return CopyOutStrided(*s.session->backend, view, data);
+  }
+  return s.session->backend->CopyOut(data, view.data);
 }
 
 Result<float> Runner::ReadScalar(std::string_view name) const {
   float value = 0;
   STOWAGE_RETURN_IF_ERROR(Read(name, std::span<float>(&value, 1)));
   return value;
+}
+
+Result<float> Runner::ReadScalar(std::string_view name, uint64_t step) const {
+  State& s = *state_;
+  const auto scalars = s.program.scalars();
+  const auto id = graph().Find(name);
+  const auto found =
+      id ? std::ranges::find(scalars, *id) : std::ranges::end(scalars);
+  if (found == scalars.end()) {
+    return Fail(StrCat("program ", Quoted(s.name), " has no output ",
+                       Quoted(name), " that is one f32 element"));
+  }
+  if (!s.Knows(step)) return Explain(StepCode::kStepUnknown);
+  s.Settle(step);
+  const KeptStep& kept = s.Kept(step);
+  s.failed_node = kept.failed_node;
+  if (kept.code != StepCode::kOk) return Explain(kept.code);
+  return kept.scalars[static_cast<size_t>(found - scalars.begin())];
 }
 
 // --- Session -----------------------------------------------------------------
@@ -296,6 +416,16 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
                          ", the plan has ", has,
                          "; plan with PlanOptions::workspace of this backend"));
     }
+  }
+  const Bytes has = plan.reserve < 0
+                        ? 0
+                        : plan.buffers[static_cast<size_t>(plan.reserve)].size;
+  const Bytes needs = backend.Reserve(graph, plan.alignment);
+  if (needs > has) {
+    return Fail(StrCat("backend ", Quoted(backend.name()), " keeps ", needs,
+                       " bytes beside the values of program ",
+                       Quoted(program.name), ", the plan has ", has,
+                       "; plan with PlanOptions::reserve of this backend"));
   }
   return {};
 }
@@ -421,10 +551,12 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
                          state->arena_bytes, " bytes at a multiple of ",
                          state->alignment));
     }
+    STOWAGE_RETURN_IF_ERROR(backend.CheckArena(options.arena));
     state->arena = options.arena.data();
   }
   if (state->poison) {
-    backend.FillBytes(state->arena, state->arena_bytes, kPoison);
+    STOWAGE_RETURN_IF_ERROR(
+        backend.FillBytes(state->arena, state->arena_bytes, kPoison));
   }
 
   for (SessionProgram& source : programs) {
@@ -438,7 +570,11 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
                       .executable = nullptr,
                       .session = state.get(),
                       .inputs = {},
+                      .kept = {},
                       .deaths = {}});
+    for (KeptStep& kept : runner->kept) {
+      kept.scalars.resize(runner->program.scalars().size());
+    }
     STOWAGE_ASSIGN_OR_RETURN(runner->executable, backend.Bind(runner->program));
     const Graph& graph = runner->program.graph();
     for (const Role role : {Role::kInput, Role::kSaved}) {
@@ -458,8 +594,9 @@ void Session::Initialize(uint64_t seed) {
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       const ValueInfo& value = graph.value(id);
       if (!IsPersistent(value)) continue;
-      state_->backend->CopyIn(runner.state_->program.view(id).data,
-                              InitialValues(value, seed));
+      // What fails here fails in the next step, which says so.
+      static_cast<void>(state_->backend->CopyIn(
+          runner.state_->program.view(id).data, InitialValues(value, seed)));
     }
   }
 }

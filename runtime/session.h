@@ -11,6 +11,9 @@
 // lost that way is refused, not run on garbage. One thread at a time may use a
 // session, and a backend that several sessions share.
 //
+// A device that works on its own need never wait for its caller: start a step
+// while the one before it is still running.
+//
 //   Result<Session> session = Session::Create({{"train", step, plan}}, backend);
 //   session->Initialize(/*seed=*/1);
 //   Runner& train = session->front();
@@ -18,6 +21,9 @@
 //   train.Write("lr", 1e-3f);  train.Write("step", int64_t{1});
 //   train.Step();
 //   Result<float> loss = train.ReadScalar("loss");
+//
+//   const uint64_t step = train.Start();           // and write the next batch
+//   loss = train.ReadScalar("loss", step);         // waits for this step alone
 
 #include <cstdint>
 #include <memory>
@@ -42,7 +48,8 @@ struct SessionProgram {
 
 struct SessionOptions {
   /// Bytes to use as the arena; empty: the session allocates them. Must be at
-  /// least as large as the largest plan, aligned, and outlive the session.
+  /// least as large as the largest plan, aligned, of a kind that the backend
+  /// takes, and outlive the session.
   std::span<std::byte> arena = {};
   /// Fills the arena with 0xFF (NaN) first and every slot again at its death: a
   /// run that reads dead bytes shows it. For tests; slow.
@@ -73,15 +80,26 @@ class Runner {
   Status WriteBytes(std::string_view name, DType dtype,
                     std::span<const std::byte> data);
 
-  /// One step. Allocates nothing, throws nothing. Inputs keep their content
-  /// from step to step, until another program is stepped or given an input.
+  /// One step: Start, then Wait. Inputs keep their content from step to step,
+  /// until another program is stepped or given an input.
   StepCode Step() noexcept;
 
-  /// What went wrong in the last step, as an error naming the node or input.
+  /// Starts a step with the inputs as they are now, and returns its number,
+  /// which counts from 1. Returns before the step is done where the device works
+  /// on its own; waits for the step kStepsInFlight before it. Allocates nothing,
+  /// throws nothing.
+  uint64_t Start() noexcept;
+  /// Waits for a step, one of the last kStepsInFlight that were started, and
+  /// not for those after it; says how it ended. A step that fails does not
+  /// stop those started after it. Allocates nothing, throws nothing.
+  StepCode Wait(uint64_t step) noexcept;
+
+  /// What went wrong in the step that was waited for last, as an error naming
+  /// the node or input.
   Error Explain(StepCode code) const;
 
-  /// Copies an output, input, param or state to `data`. Errors: no such value,
-  /// wrong type or size, a value that is dead by the end of the step, or one
+  /// Copies an output, input, param or state to `data`, as it is after all
+  /// steps that were started. Errors: no such value, wrong type or size, a value that is dead by the end of the step, or one
   /// that is not there: no step has succeeded, an input was not written, or
   /// another program has been used since.
   template <typename T>
@@ -96,6 +114,10 @@ class Runner {
                    std::span<std::byte> data) const;
   /// A scalar output of type f32: the loss. Error as Read.
   Result<float> ReadScalar(std::string_view name) const;
+  /// The same of one step, one of the last kStepsInFlight that were started, for
+  /// which it waits, though not for those after it. Errors: no f32 output of one
+  /// element is so called, or the step failed.
+  Result<float> ReadScalar(std::string_view name, uint64_t step) const;
 
   const std::string& name() const;
   const Graph& graph() const;
@@ -119,15 +141,16 @@ class Session {
   /// plan that is not for its graph or breaks a law (ValidatePlan), programs
   /// that disagree on where a weight or state lies, or lay different ones over
   /// each other, an op the backend lacks, a plan made without this backend's
-  /// scratch, an arena that is too small or misaligned, or memory that cannot
-  /// be had. `backend` must outlive the session.
+  /// scratch or reserve, an arena that is too small, misaligned or of the wrong
+  /// kind, or memory that cannot be had. `backend` must outlive the session.
   static Result<Session> Create(std::vector<SessionProgram> programs,
                                 Backend& backend,
                                 const SessionOptions& options = {});
 
   /// Fills params and states as their Init says. Each element is a function of
   /// seed, the value's name and its index alone (Philox), so a param starts
-  /// equal in every program, layout and backend.
+  /// equal in every program, layout and backend. A device that fails here
+  /// fails the next step.
   void Initialize(uint64_t seed);
 
   /// The program called `name`; null when there is none.

@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
+#include "runtime/backend.h"
 
 namespace stowage {
 namespace {
@@ -288,6 +289,133 @@ TEST_CASE_FIXTURE(Fixture,
   REQUIRE(p.Write("labels", std::vector<int32_t>{0, 2}).ok());
   REQUIRE(p.Step() == StepCode::kOk);
   CHECK(*p.ReadScalar("loss") == doctest::Approx(std::log(3.0)));
+}
+
+TEST_CASE_FIXTURE(
+    Fixture, "steps are started, waited for, and kept while four more are") {
+  const Graph step =
+      *BuildTrainStep(Regression(1), "loss", {.optimizer = Sgd{}});
+  Session session = Open({{"train", step, PlanOf(step)}});
+  session.Initialize(1);
+  Runner& train = session.front();
+  CHECK(train.Wait(1) == StepCode::kStepUnknown);
+  CHECK(train.Wait(0) == StepCode::kStepUnknown);
+  const uint64_t refused = train.Start();  // nothing has been written
+  CHECK(refused == 1);
+  CHECK(train.Wait(refused) == StepCode::kInputsMissing);
+  CHECK(train.ReadScalar("loss", refused)
+            .error()
+            .message.find("was stepped without input") != std::string::npos);
+
+  REQUIRE(train.Write("x", std::vector<float>{1, 2}).ok());
+  REQUIRE(train.Write("y", std::vector<float>{1}).ok());
+  REQUIRE(train.Write("lr", 0.125f).ok());
+  REQUIRE(train.Write("step", int64_t{1}).ok());
+  const uint64_t first = train.Start();
+  CHECK(first == 2);
+  // The loss was 4 and w is (0.5, 0) now: prediction 0.5.
+  REQUIRE(train.Write("y", std::vector<float>{0.5}).ok());
+  CHECK(train.Start() == 3);
+  CHECK(*train.ReadScalar("loss", first) == 4.0f);
+  CHECK(*train.ReadScalar("loss", 3) == 0.0f);
+  CHECK(*train.ReadScalar("loss") == 0.0f);
+  CHECK(train.ReadScalar("w", 3).error().message ==
+        "[session] program \"train\" has no output \"w\" that is one f32 "
+        "element");
+  CHECK_FALSE(train.ReadScalar("nothing", 3).ok());
+  for (uint64_t step = 4; step <= 5; ++step) CHECK(train.Start() == step);
+  CHECK(train.Wait(first) == StepCode::kOk);
+  CHECK(*train.ReadScalar("loss", first) == 4.0f);
+  CHECK(train.Start() == 6);
+  CHECK(train.Wait(first) == StepCode::kStepUnknown);
+  CHECK(train.ReadScalar("loss", first).error().message ==
+        "[session] program \"train\" has started 6 steps and was asked for "
+        "another, or for one that is not among the last 4");
+  CHECK(train.Wait(7) == StepCode::kStepUnknown);
+}
+
+// A backend that keeps something of its own in the arena, and takes no other.
+class KeepingBackend final : public Backend {
+ public:
+  explicit KeepingBackend(Backend& cpu) : cpu_(cpu) {}
+  std::string_view name() const override { return "keeping"; }
+  Bytes Workspace(const Graph& graph, const Node& node) const override {
+    return cpu_.Workspace(graph, node);
+  }
+  Bytes Reserve(const Graph&, Bytes alignment) const override {
+    return 2 * alignment;
+  }
+  Status Supports(const Graph& graph) const override {
+    return cpu_.Supports(graph);
+  }
+  Status CheckArena(std::span<std::byte>) const override {
+    return Error{ErrorCode::kInvalidArgument, "[keeping] not these bytes"};
+  }
+  Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) override {
+    return cpu_.Allocate(bytes, alignment);
+  }
+  void Free(std::byte* block, Bytes bytes, Bytes alignment) noexcept override {
+    cpu_.Free(block, bytes, alignment);
+  }
+  Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
+    return cpu_.CopyIn(device, host);
+  }
+  Status CopyOut(std::span<std::byte>, const std::byte*) override {
+    return Error{ErrorCode::kDevice, "[keeping] the wire is cut"};
+  }
+  Status FillBytes(std::byte* device, Bytes bytes, uint8_t value) override {
+    return cpu_.FillBytes(device, bytes, value);
+  }
+  Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
+    kept = program.reserve();
+    return cpu_.Bind(program);
+  }
+  std::span<std::byte> kept;
+
+ private:
+  Backend& cpu_;
+};
+
+TEST_CASE_FIXTURE(Fixture, "a backend finds in the arena what it asked for") {
+  const Graph graph = Regression(1);
+  KeepingBackend backend(*cpu);
+  auto refused = Session::Create({{"p", graph, PlanOf(graph)}}, backend);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message ==
+        "[session] backend \"keeping\" keeps 512 bytes beside the values of "
+        "program \"p\", the plan has 0; plan with PlanOptions::reserve of this "
+        "backend");
+
+  const auto plan = PlanMemory(graph, {.workspace = backend.WorkspaceFunction(),
+                                       .reserve = backend.ReserveFunction()});
+  REQUIRE(plan.ok());
+  auto session = Session::Create({{"p", graph, *plan}}, backend);
+  REQUIRE(session.ok());
+  CHECK(backend.kept.size() == 512);
+  CHECK(session->arena_bytes() == plan->arena_bytes());
+
+  SUBCASE("an arena that it does not take is refused") {
+    std::vector<std::byte> block(static_cast<size_t>(plan->arena_bytes()) +
+                                 256);
+    void* at = block.data();
+    size_t room = block.size();
+    auto* const base =
+        static_cast<std::byte*>(std::align(256, block.size() - 256, at, room));
+    const auto other = Session::Create({{"p", graph, *plan}}, backend,
+                                       {.arena = {base, block.size() - 256}});
+    REQUIRE_FALSE(other.ok());
+    CHECK(other.error().message == "[keeping] not these bytes");
+  }
+  SUBCASE("a copy that fails is the error of the step and of the read") {
+    Runner& p = session->front();
+    REQUIRE(p.Write("x", std::vector<float>{1, 2}).ok());
+    REQUIRE(p.Write("y", std::vector<float>{1}).ok());
+    const StepCode code = p.Step();
+    CHECK(code == StepCode::kDeviceFault);
+    CHECK(p.Explain(code).code == ErrorCode::kDevice);
+    std::vector<float> w(2);
+    CHECK(p.Read("w", &w).error().message == "[keeping] the wire is cut");
+  }
 }
 
 TEST_CASE_FIXTURE(Fixture, "a plan without the backend's scratch is refused") {
