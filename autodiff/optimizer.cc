@@ -30,6 +30,32 @@ Status CheckDecay(double decay) {
   return Check("decay", decay, decay >= 0, "a finite number of at least 0");
 }
 
+// A state of a param: what its name ends in, and its element type.
+struct State {
+  std::string_view suffix;
+  DType dtype;
+};
+
+bool HasSplitMaster(DType param) { return param == DType::kBF16; }
+
+// The states of a param of type `param`, in the order of the update's operands.
+std::vector<State> StatesOf(const Optimizer& optimizer, DType param) {
+  using States = std::vector<State>;
+  return std::visit(Overload{[](const Sgd&) { return States{}; },
+                             [&](const Momentum&) {
+                               return States{{".velocity", param}};
+                             },
+                             [&](const AdamW&) {
+                               if (HasSplitMaster(param)) {
+                                 return States{{".delta", DType::kI16},
+                                               {".m", DType::kF32},
+                                               {".v", DType::kF32}};
+                               }
+                               return States{{".m", param}, {".v", param}};
+                             }},
+                    optimizer);
+}
+
 // What the parts of an update are called in the step graph, where free.
 void NameNew(Value updated, std::string_view leaf) {
   if (!updated.ok()) return;
@@ -76,16 +102,12 @@ Status CheckOptimizer(const Optimizer& optimizer) {
 }
 
 std::vector<std::string> StateNames(const Optimizer& optimizer,
-                                    std::string_view name) {
-  using Names = std::vector<std::string>;
-  return std::visit(
-      Overload{
-          [](const Sgd&) { return Names{}; },
-          [&](const Momentum&) { return Names{StrCat(name, ".velocity")}; },
-          [&](const AdamW&) {
-            return Names{StrCat(name, ".m"), StrCat(name, ".v")};
-          }},
-      optimizer);
+                                    std::string_view name, DType dtype) {
+  std::vector<std::string> names;
+  for (const State& state : StatesOf(optimizer, dtype)) {
+    names.push_back(StrCat(name, state.suffix));
+  }
+  return names;
 }
 
 void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
@@ -93,10 +115,11 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
   if (!param.ok()) return;
   GraphBuilder& g = *param.builder();
   const ValueInfo info = g.info(param);  // a copy: the graph grows
-  const std::vector<std::string> names = StateNames(optimizer, info.name);
+  std::vector<std::string> names;
   std::vector<Value> states;
-  for (const std::string& name : names) {
-    states.push_back(g.State(name, info.type.dtype, info.type.shape));
+  for (const State& state : StatesOf(optimizer, info.type.dtype)) {
+    names.push_back(StrCat(info.name, state.suffix));
+    states.push_back(g.State(names.back(), state.dtype, info.type.shape));
   }
   const auto [lr, step, scale] = inputs;
   std::vector<Value> updated;  // the param, then the states
@@ -107,7 +130,13 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
         MomentumUpdate(param, states[0], gradient, lr, scale,
                        momentum->momentum, momentum->decay);
     updated = {results.w, results.velocity};
-  } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
+  } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer);
+             adamw != nullptr && HasSplitMaster(info.type.dtype)) {
+    const AdamWSplitResults results = AdamWSplitUpdate(
+        param, states[0], states[1], states[2], gradient, lr, step, scale,
+        adamw->beta1, adamw->beta2, adamw->eps, adamw->decay);
+    updated = {results.w, results.delta, results.m, results.v};
+  } else if (adamw != nullptr) {
     const AdamWResults results =
         AdamWUpdate(param, states[0], states[1], gradient, lr, step, scale,
                     adamw->beta1, adamw->beta2, adamw->eps, adamw->decay);

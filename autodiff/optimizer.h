@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "ir/builder.h"
+#include "ir/dtype.h"
 
 namespace stowage {
 
@@ -28,7 +29,9 @@ struct Momentum {
 };
 
 /// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
-/// input.
+/// input. A bf16 param is the upper part of an f32 weight, whose rest is a state
+/// (math/split_master.h), and the moments are f32: 10 bytes of state for each
+/// element. Sgd and Momentum compute and keep everything in the param's type.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -48,10 +51,10 @@ Result<Optimizer> ParseOptimizer(std::string_view name);
 /// 0, decay not negative.
 Status CheckOptimizer(const Optimizer& optimizer);
 
-/// Names of the states the optimizer keeps for the param `name`: "w.velocity";
-/// "w.m", "w.v".
+/// Names of the states the optimizer keeps for the param `name` of that type:
+/// "w.velocity"; "w.m", "w.v", and before these "w.delta" if w is bf16.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
-                                    std::string_view name);
+                                    std::string_view name, DType dtype);
 
 /// The step inputs an update reads.
 struct UpdateInputs {

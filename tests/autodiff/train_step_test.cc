@@ -15,12 +15,15 @@
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "ir/verify.h"
+#include "math/small_floats.h"
+#include "math/split_master.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {
 namespace {
 
 constexpr DType kF32 = DType::kF32;
+constexpr DType kBF16 = DType::kBF16;
 constexpr DType kI32 = DType::kI32;
 using Strings = std::vector<std::string>;
 using Numbers = std::vector<double>;
@@ -363,6 +366,42 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "a bf16 param moves as its f32 weight does, by steps it cannot tell") {
+  // loss = sum w x, so that gradients are x whatever w is. Ten steps of 1e-4
+  // leave w = 1 where it is, for the next bf16 number is 2^-8 away.
+  const Numbers x = {1, -2, 0.5};
+  const Graph forward = Build("sum", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kBF16, {3});
+    const Value product = Mul(w, g.Input("x", kBF16, {3}));
+    g.Output("loss", ReduceSum(Cast(product, kF32)));
+  });
+  const Graph step = Step(forward, {.optimizer = AdamW{}});
+  Strings states;
+  for (const ValueId id : step.Leaves(Role::kState)) {
+    states.push_back(step.value(id).name + " " +
+                     step.value(id).type.ToString());
+  }
+  CHECK(states == Strings{"w.delta i16(3)", "w.m f32(3)", "w.v f32(3)"});
+  Tensors leaves = {{"w", {1, -2, 3}}, {"x", x}, {"lr", {1e-4}}};
+  for (const char* state : {"w.delta", "w.m", "w.v"}) leaves[state] = {0, 0, 0};
+  Reference reference{.p = {1, -2, 3}};
+  for (int t = 1; t <= 10; ++t) {
+    leaves["step"] = {static_cast<double>(t)};
+    AdvanceAdamW(reference, x.data(), 1e-4, t);
+    CarryOver(step, Interpret(step, leaves), &leaves);
+    for (size_t j = 0; j < 3; ++j) {
+      const auto weight =
+          math::FloatToBFloat16(static_cast<float>(leaves["w"][j]));
+      const auto delta = static_cast<int16_t>(leaves["w.delta"][j]);
+      CHECK(math::Join({weight, delta}) ==
+            doctest::Approx(reference.p[j]).epsilon(1e-6));
+    }
+  }
+  CHECK(leaves["w"] == Numbers{1, -2, 3});
+  CHECK(reference.p[0] < 0.9991);
+}
+
 // --- Names and mistakes ---
 
 TEST_CASE("optimizers are found by the names they have") {
@@ -377,9 +416,12 @@ TEST_CASE("optimizers are found by the names they have") {
 }
 
 TEST_CASE("states are named after their param") {
-  CHECK(StateNames(Sgd{}, "w").empty());
-  CHECK(StateNames(Momentum{}, "w") == Strings{"w.velocity"});
-  CHECK(StateNames(AdamW{}, "fc.w") == Strings{"fc.w.m", "fc.w.v"});
+  CHECK(StateNames(Sgd{}, "w", kF32).empty());
+  CHECK(StateNames(Momentum{}, "w", kF32) == Strings{"w.velocity"});
+  CHECK(StateNames(AdamW{}, "fc.w", kF32) == Strings{"fc.w.m", "fc.w.v"});
+  CHECK(StateNames(Momentum{}, "w", kBF16) == Strings{"w.velocity"});
+  CHECK(StateNames(AdamW{}, "fc.w", kBF16) ==
+        Strings{"fc.w.delta", "fc.w.m", "fc.w.v"});
 }
 
 TEST_CASE("constants out of range have their message") {

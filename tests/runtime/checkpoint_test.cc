@@ -99,6 +99,34 @@ TEST_CASE("a resumed run ends, bit for bit, where an uninterrupted one ends") {
   }
 }
 
+TEST_CASE("a bf16 param is resumed with what its f32 weight has beyond bf16") {
+  GraphBuilder g("split");
+  const Value w = g.Param("w", DType::kBF16, {40}, Init::Normal(1));
+  const AdamWSplitResults updated = AdamWSplitUpdate(
+      w, g.State("w.delta", DType::kI16, {40}),
+      g.State("w.m", DType::kF32, {40}), g.State("w.v", DType::kF32, {40}),
+      Cast(g.Input("g", DType::kF32, {40}), DType::kBF16),
+      g.Input("lr", DType::kF32, {}), g.Input("step", DType::kI64, {}), Value(),
+      0.9, 0.999, 1e-8, 0.01);
+  CHECK(updated.w.ok());
+  const Graph step = *g.Finish();
+  const std::string path = TemporaryPath("split.safetensors");
+  Trained whole(step);
+  CHECK(whole.Bytes("w.delta") == std::vector<std::byte>(80));
+  whole.Step(1, 6);
+  Trained first(step);
+  first.Step(1, 3);
+  CHECK(first.Bytes("w.delta") != std::vector<std::byte>(80));
+  REQUIRE(SaveCheckpoint(first.session.front(), path, 3).ok());
+  Trained second(step);
+  REQUIRE(LoadCheckpoint(second.session.front(), path).ok());
+  second.Step(4, 6);
+  for (const char* name : {"w", "w.delta", "w.m", "w.v"}) {
+    INFO(std::string(name));
+    CHECK(second.Bytes(name) == whole.Bytes(name));
+  }
+}
+
 TEST_CASE("the file is in the safetensors layout") {
   Trained model(*BuildTrainStep(Model(5), "loss"));
   const std::string path = TemporaryPath("layout.safetensors");

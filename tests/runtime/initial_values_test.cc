@@ -31,6 +31,8 @@ TEST_CASE("zeros and ones are zeros and ones in every type") {
         std::vector<uint16_t>{0x3F80});
   CHECK(Values<uint16_t>("w", {DType::kF16, {1}}, Init::Ones(), 1) ==
         std::vector<uint16_t>{0x3C00});
+  CHECK(Values<int16_t>("w", {DType::kI16, {2}}, Init::Zeros(), 1) ==
+        std::vector<int16_t>{0, 0});
   CHECK(Values<int64_t>("w", {DType::kI64, {1}}, Init::Ones(), 1) ==
         std::vector<int64_t>{1});
 }

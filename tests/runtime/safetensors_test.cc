@@ -11,17 +11,20 @@ TEST_CASE("what is formatted parses back") {
   const SafetensorsHeader header{
       .metadata = {{"note", "quotes \" and \\ and \n"}},
       .tensors = {{"a.\"b\"", {DType::kBF16, {2, 3}}, 0, 12},
-                  {"scalar", {DType::kI64, {}}, 12, 20}}};
+                  {"scalar", {DType::kI64, {}}, 12, 20},
+                  {"rest", {DType::kI16, {3}}, 20, 26}}};
   const std::string text = FormatSafetensorsHeader(header);
   CHECK(text.size() % 8 == 0);
-  const auto parsed = ParseSafetensorsHeader(text, 20);
+  CHECK(text.find(R"("rest":{"dtype":"I16","shape":[3])") != std::string::npos);
+  const auto parsed = ParseSafetensorsHeader(text, 26);
   REQUIRE_MESSAGE(parsed.ok(), parsed.error().message);
   CHECK(parsed->metadata == header.metadata);
-  REQUIRE(parsed->tensors.size() == 2);
+  REQUIRE(parsed->tensors.size() == 3);
   CHECK(parsed->tensors[0].name == "a.\"b\"");
   CHECK(parsed->tensors[0].type == header.tensors[0].type);
   CHECK(parsed->tensors[1].type == header.tensors[1].type);
   CHECK(parsed->tensors[1].begin == 12);
+  CHECK(parsed->tensors[2].type == header.tensors[2].type);
 }
 
 TEST_CASE("bad headers are errors that say where") {
