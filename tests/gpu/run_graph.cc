@@ -201,7 +201,10 @@ class Runner {
   NodeId RunFrom(NodeId first) {
     const OpKind op = graph_.node(first).op;
     const GpuKernel& kernel = options_.kernels(op);
-    if (kernel.enqueue == nullptr) return first + 1;
+    if (kernel.enqueue == nullptr) {
+      REQUIRE_MESSAGE(GetOpDef(op).is_view(), "no kernel: ", OpName(op));
+      return first + 1;
+    }
     NodeId end = first + 1;
     while (kernel.enqueue_many != nullptr && end < graph_.num_nodes() &&
            graph_.node(end).op == op) {
