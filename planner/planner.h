@@ -8,6 +8,7 @@
 #include "planner/packer.h"         // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export
+#include "planner/recompute.h"      // IWYU pragma: export
 #include "planner/validate_plan.h"  // IWYU pragma: export
 #include "planner/weight_layout.h"  // IWYU pragma: export
 

@@ -1,0 +1,297 @@
+#include "planner/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+constexpr Recompute kRecomputes[] = {Recompute::kNone, Recompute::kCheap,
+                                     Recompute::kAuto};
+constexpr int kBoundTimes = 24;  // at which the operations are bounded
+
+size_t Index(int32_t id) { return static_cast<size_t>(id); }
+
+// Marks the named values, or the roots of named views.
+Status Mark(const Graph& graph, const Rehearsal& rehearsal,
+            const std::vector<std::string>& names, std::string_view what,
+            std::vector<uint8_t>* marks) {
+  marks->assign(Index(graph.num_values()), 0);
+  for (const std::string& name : names) {
+    const std::optional<ValueId> id = graph.Find(name);
+    if (!id) {
+      return Error{
+          ErrorCode::kNotFound,
+          StrCat("[recompute] graph ", Quoted(graph.name()), " has no value ",
+                 Quoted(name), " to be always ", what)};
+    }
+    const ValueId root = rehearsal.root(*id);
+    if (std::ranges::count(rehearsal.candidates(), root) == 0) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[recompute] ", Quoted(name), " cannot be always ", what,
+                 ": it is no result of the forward pass, or an "
+                 "output; expected a value that may be dropped")};
+    }
+    (*marks)[Index(root)] = 1;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view RecomputeName(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone:
+      return "none";
+    case Recompute::kCheap:
+      return "cheap";
+    case Recompute::kAuto:
+      return "auto";
+  }
+  STOWAGE_CHECK(false);
+}
+
+Result<Recompute> ParseRecompute(std::string_view name) {
+  for (const Recompute recompute : kRecomputes) {
+    if (name == RecomputeName(recompute)) return recompute;
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[recompute] there is no choice ", Quoted(name),
+                      "; expected none, cheap or auto")};
+}
+
+RecomputePlanner::RecomputePlanner(const Graph& graph, PlanOptions options,
+                                   RecomputeOptions recompute)
+    : graph_(graph),
+      options_(std::move(options)),
+      recompute_(std::move(recompute)) {
+  options_.budget.reset();
+}
+
+Status RecomputePlanner::Prepare() {
+  if (given_) return {};
+  STOWAGE_ASSIGN_OR_RETURN(Plan given, PlanMemory(graph_, options_));
+  rehearsal_.emplace(graph_, RehearsalOptions{.alignment = options_.alignment,
+                                              .in_place = options_.in_place,
+                                              .workspace = options_.workspace});
+  STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_kept,
+                               "kept", &decisions_.always_kept));
+  STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_remade,
+                               "recomputed", &decisions_.always_remade));
+  for (const ValueId id : rehearsal_->candidates()) {
+    if (!decisions_.always_kept[Index(id)] ||
+        !decisions_.always_remade[Index(id)]) {
+      continue;
+    }
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[recompute] ", Quoted(graph_.value(id).name),
+                        " is to be always kept and always recomputed; name it "
+                        "once")};
+  }
+  reserved_ = given.arena_bytes() - given.regions.span();
+  given_ = std::move(given);
+  return {};
+}
+
+Status RecomputePlanner::Search() {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  if (!choices_.empty()) return {};
+  if (recompute_.recompute == Recompute::kNone) {
+    choices_.push_back(
+        {{given_->lower_bound - reserved_, 0, rehearsal_->AsGiven()},
+         given_->arena_bytes()});
+    return {};
+  }
+  for (Bargain& bargain : SearchRecompute(graph_, *rehearsal_, decisions_)) {
+    if (recompute_.recompute == Recompute::kCheap && !choices_.empty() &&
+        bargain.flops > kCheapShare * rehearsal_->flops()) {
+      break;
+    }
+    choices_.push_back({std::move(bargain), std::nullopt});
+  }
+  if (choices_.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[recompute] what is to be always recomputed would read "
+                 "params that have been updated by then; name less"};
+  }
+  // Full moments, spread over the step, at which bytes are dearest.
+  if (!rehearsal_->Run(rehearsal_->AsGiven())) return {};
+  const RecomputeBound bound(graph_, *rehearsal_);
+  const auto live = rehearsal_->live();
+  const int count = std::min(kBoundTimes, graph_.num_nodes());
+  for (int k = 0; k < count; ++k) {
+    const auto at = [&](int part) {
+      return live.begin() + int64_t{graph_.num_nodes()} * part / count;
+    };
+    const auto time =
+        static_cast<NodeId>(std::max_element(at(k), at(k + 1)) - live.begin());
+    full_times_.push_back({bound.Forced(time), bound.Tradeoffs(time)});
+  }
+  return {};
+}
+
+double RecomputePlanner::LeastExtraFlops(Bytes budget) const {
+  double least = 0;
+  for (const FullTime& time : full_times_) {
+    least = std::max(
+        least, LeastFlops(time.tradeoffs, budget - reserved_ - time.forced));
+  }
+  return least;
+}
+
+// Of the latest run of the rehearsal. What runs again only for another's sake
+// is part of the other's cost.
+std::vector<Remade> RecomputePlanner::Explain() const {
+  const auto items = rehearsal_->items();
+  const auto freed = [&](NodeId n) {
+    Bytes sum = 0;
+    for (const ValueId id : graph_.node(n).results) {
+      if (rehearsal_->is_saved(id) && rehearsal_->is_dropped(id)) {
+        sum += graph_.value(id).type.bytes();
+      }
+    }
+    return sum;
+  };
+  std::map<int32_t, NodeId> for_whom;  // by instance
+  std::map<NodeId, Remade> by_node;
+  for (auto item = items.rbegin(); item != items.rend(); ++item) {
+    if (!item->again) continue;
+    const Node& node = graph_.node(item->node);
+    NodeId whom = item->node;
+    if (freed(item->node) == 0) {
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        const auto entry =
+            for_whom.find(item->first_result + static_cast<int32_t>(r));
+        if (entry != for_whom.end()) whom = entry->second;
+      }
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      for_whom[rehearsal_->operands()[Index(item->operands) + i]] = whom;
+    }
+    if (rehearsal_->is_view(item->node)) continue;
+    Remade& remade = by_node[whom];
+    remade.flops += rehearsal_->node_flops(item->node);
+    if (whom == item->node) ++remade.times;
+  }
+  std::vector<Remade> all;
+  for (auto& [n, remade] : by_node) {
+    const std::vector<ValueId>& results = graph_.node(n).results;
+    const auto dropped = std::ranges::find_if(results, [&](ValueId id) {
+      return rehearsal_->is_saved(id) && rehearsal_->is_dropped(id);
+    });
+    remade.name =
+        graph_.value(dropped == results.end() ? results[0] : *dropped).name;
+    remade.freed = freed(n);
+    all.push_back(std::move(remade));
+  }
+  std::ranges::stable_sort(
+      all, [](const Remade& a, const Remade& b) { return a.freed > b.freed; });
+  return all;
+}
+
+Result<RecomputedPlan> RecomputePlanner::Make(const Bargain& bargain) {
+  STOWAGE_CHECK(rehearsal_->Run(bargain.fates));
+  RecomputedPlan made;
+  made.recomputed_nodes = rehearsal_->nodes_again();
+  if (made.recomputed_nodes == 0) {
+    made.graph = graph_;
+    made.plan = *given_;
+    return made;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(made.graph, Rewrite(graph_, *rehearsal_));
+  STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options_));
+  made.extra_flops = rehearsal_->extra_flops();
+  if (rehearsal_->flops() > 0) {
+    made.extra_percent = 100 * made.extra_flops / rehearsal_->flops();
+  }
+  made.remade = Explain();
+  return made;
+}
+
+Result<Bytes> RecomputePlanner::Arena(Choice& choice) {
+  if (!choice.arena) {
+    STOWAGE_ASSIGN_OR_RETURN(const RecomputedPlan made, Make(choice.bargain));
+    choice.arena = made.plan.arena_bytes();
+  }
+  return *choice.arena;
+}
+
+Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  const bool fits = !budget || given_->arena_bytes() <= *budget;
+  if (fits && recompute_.always_remade.empty()) {
+    return Make({0, 0, rehearsal_->AsGiven()});
+  }
+  STOWAGE_RETURN_IF_ERROR(Search());
+  for (Choice& choice : choices_) {
+    if (budget && reserved_ + choice.bargain.peak > *budget) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
+    if (budget && arena > *budget) continue;
+    STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made, Make(choice.bargain));
+    if (budget) made.least_extra_flops = LeastExtraFlops(*budget);
+    return made;
+  }
+  PlanOptions refused = options_;
+  refused.budget = budget;
+  const Result<Plan> plan = PlanMemory(graph_, refused);
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest, SmallestBudget());
+  if (plan.ok()) {
+    return Error{
+        ErrorCode::kBudgetTooSmall,
+        StrCat("[plan] budget ", *budget, " bytes is below the ", smallest,
+               " bytes that are needed when what is named is always "
+               "recomputed; without that it fits")};
+  }
+  return WithRecompute(plan.error(), *given_, *budget, smallest);
+}
+
+Result<Bytes> RecomputePlanner::SmallestBudget() {
+  STOWAGE_RETURN_IF_ERROR(Search());
+  std::optional<Bytes> smallest;
+  for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
+    if (smallest && reserved_ + choice->bargain.peak >= *smallest) break;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(*choice));
+    smallest = std::min(smallest.value_or(arena), arena);
+  }
+  return *smallest;
+}
+
+Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
+  STOWAGE_RETURN_IF_ERROR(Search());
+  std::vector<FrontierPoint> points;
+  for (Choice& choice : choices_) {
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
+    if (!points.empty() && arena >= points.back().arena) continue;
+    STOWAGE_CHECK(rehearsal_->Run(choice.bargain.fates));
+    points.push_back(
+        {arena, rehearsal_->extra_flops(),
+         100 * rehearsal_->extra_flops() / std::max(rehearsal_->flops(), 1.0),
+         LeastExtraFlops(arena), rehearsal_->nodes_again()});
+  }
+  return points;
+}
+
+Error WithRecompute(Error refusal, const Plan& given, Bytes budget,
+                    Bytes smallest) {
+  if (smallest >= given.arena_bytes()) return refusal;
+  const std::string figure = FormatBytes(smallest);
+  refusal.message += StrCat(", or ", figure);
+  if (figure == FormatBytes(budget)) {
+    refusal.message += StrCat(" (", smallest, " bytes)");
+  }
+  refusal.message += " with recompute";
+  return refusal;
+}
+
+Result<RecomputedPlan> PlanWithRecompute(const Graph& graph,
+                                         const PlanOptions& options,
+                                         const RecomputeOptions& recompute) {
+  return RecomputePlanner(graph, options, recompute).PlanFor(options.budget);
+}
+
+}  // namespace stowage

@@ -1,0 +1,146 @@
+#ifndef STOWAGE_PLANNER_RECOMPUTE_H_
+#define STOWAGE_PLANNER_RECOMPUTE_H_
+
+// Fits a training step into a budget by making some forward values twice.
+//
+// Backward reads what forward made, and until then it takes up bytes. A value
+// can die after its last reader in forward instead, and be made again from what
+// is still there right before backward wants it: bytes for operations. The
+// planner finds which values to drop so that the packed arena fits the budget
+// at the fewest extra operations it can find, and says how few it could
+// possibly have been. Kernels are functions of their operands, dropout
+// included, so the results do not change by a bit.
+//
+// The choices for all budgets are searched at once, so that a larger budget
+// never costs more: see planner/recompute_search.h for how, docs/budgets.md for
+// the whole.
+//
+//   RecomputePlanner planner(step, {.weights = &weights});
+//   Result<RecomputedPlan> fitted = planner.PlanFor(64 << 20);
+//   if (fitted.ok()) Run(fitted->graph, fitted->plan);
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "planner/recompute_bound.h"
+#include "planner/recompute_search.h"
+#include "planner/rehearsal.h"
+
+namespace stowage {
+
+/// `kCheap` is for what costs nearly nothing: elementwise ops and norms.
+enum class Recompute : uint8_t { kNone, kCheap, kAuto };
+std::string_view RecomputeName(Recompute recompute);
+/// Error kInvalidArgument for anything but "none", "cheap" and "auto".
+Result<Recompute> ParseRecompute(std::string_view name);
+
+/// The most that kCheap may add to a step's operations.
+inline constexpr double kCheapShare = 0.01;
+
+struct RecomputeOptions {
+  Recompute recompute = Recompute::kAuto;
+  /// Names of values, or of views of them, that are never dropped, and of those
+  /// that always are.
+  std::vector<std::string> always_kept = {};
+  std::vector<std::string> always_remade = {};
+};
+
+/// A node that runs again, and why.
+struct Remade {
+  std::string name;  // of its first dropped result
+  Bytes freed = 0;   // bytes of its results that would be kept otherwise
+  double flops =
+      0;          // of its further runs, and of what runs again for them only
+  int times = 0;  // how often it runs again
+};
+
+struct RecomputedPlan {
+  Graph graph;               // the one given, when nothing runs again
+  Plan plan;                 // for `graph`
+  int recomputed_nodes = 0;  // views not counted
+  double extra_flops = 0;
+  double extra_percent = 0;  // of the step's operations without
+  /// No recomputation that fits the budget costs less, whatever is dropped and
+  /// when, if the nodes of the step keep their order. 0 without a budget.
+  double least_extra_flops = 0;
+  std::vector<Remade> remade;  // most bytes freed first
+};
+
+/// One bargain: the smallest budget it fits, and what it costs.
+struct FrontierPoint {
+  Bytes arena = 0;
+  double extra_flops = 0;
+  double extra_percent = 0;
+  double least_extra_flops = 0;
+  int recomputed_nodes = 0;
+};
+
+class RecomputePlanner {
+ public:
+  /// `graph` and what `options` points at must outlive this. Options' budget is
+  /// not looked at.
+  RecomputePlanner(const Graph& graph, PlanOptions options,
+                   RecomputeOptions recompute = {});
+
+  /// The plan that fits `budget` at the fewest extra operations found; the plan
+  /// of the graph as it is when that fits, or without a budget. Errors:
+  /// kBudgetTooSmall, which also names the smallest budget with recomputation;
+  /// those of PlanMemory; kNotFound and kInvalidArgument for names that are no
+  /// forward value's.
+  Result<RecomputedPlan> PlanFor(std::optional<Bytes> budget);
+
+  /// The smallest budget that PlanFor does not refuse.
+  Result<Bytes> SmallestBudget();
+
+  /// All bargains between the step as it is and the smallest budget, by falling
+  /// arena and rising cost.
+  Result<std::vector<FrontierPoint>> Frontier();
+
+ private:
+  struct Choice {
+    Bargain bargain;
+    std::optional<Bytes> arena;  // once packed
+  };
+
+  Status Prepare();
+  Status Search();
+  Result<RecomputedPlan> Make(const Bargain& bargain);
+  Result<Bytes> Arena(Choice& choice);
+  double LeastExtraFlops(Bytes budget) const;
+  std::vector<Remade> Explain() const;
+
+  struct FullTime {
+    Bytes forced;
+    std::vector<Tradeoff> tradeoffs;
+  };
+
+  const Graph& graph_;
+  PlanOptions options_;
+  RecomputeOptions recompute_;
+  RecomputeSearchOptions decisions_;
+  std::optional<Rehearsal> rehearsal_;  // once prepared
+  std::optional<Plan> given_;           // of the graph as it is
+  Bytes reserved_ = 0;
+  std::vector<Choice> choices_;  // once searched; as SearchRecompute's
+  std::vector<FullTime> full_times_;
+};
+
+/// The refusal of `budget` for a graph whose plan is `given`, with "or Y with
+/// recompute" where that is less.
+Error WithRecompute(Error refusal, const Plan& given, Bytes budget,
+                    Bytes smallest);
+
+/// RecomputePlanner(graph, options, recompute).PlanFor(options.budget).
+Result<RecomputedPlan> PlanWithRecompute(
+    const Graph& graph, const PlanOptions& options,
+    const RecomputeOptions& recompute = {});
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_RECOMPUTE_H_

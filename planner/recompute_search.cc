@@ -1,0 +1,382 @@
+#include "planner/recompute_search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+
+#include "base/hash.h"
+#include "planner/recompute_bound.h"
+
+namespace stowage {
+namespace {
+
+constexpr int64_t kExhaustive = 1 << 14;  // so many combinations are all tried
+constexpr int kTimes = 8;                 // at which cuts are made
+constexpr int kTargets = 64;              // on the ladder
+constexpr int64_t kMostNodesRun = 60'000'000;  // in all rehearsals together
+
+size_t Index(int32_t id) { return static_cast<size_t>(id); }
+
+class Search {
+ public:
+  Search(const Graph& graph, Rehearsal& rehearsal,
+         const RecomputeSearchOptions& options)
+      : graph_(graph), rehearsal_(rehearsal), options_(options) {
+    FindFree();
+    FindClasses();
+  }
+
+  std::vector<Bargain> Run() {
+    const std::vector<Fate> given = Decided(rehearsal_.AsGiven());
+    if (!Try(given)) return {};
+    const Outcome start = outcome_;
+    live_given_.assign(rehearsal_.live().begin(), rehearsal_.live().end());
+    if (!SearchAll(given)) {
+      TryCuts();
+      ClimbDown(start.peak);
+    }
+    std::vector<Bargain> bargains;
+    double least = std::numeric_limits<double>::infinity();
+    for (auto& [peak, found] : found_) {
+      // By rising peak; keep what is cheaper than all that is smaller.
+      if (found.flops >= least) continue;
+      least = found.flops;
+      bargains.push_back({peak, found.flops, std::move(found.fates)});
+    }
+    std::reverse(bargains.begin(), bargains.end());
+    return bargains;
+  }
+
+ private:
+  struct Outcome {
+    Bytes peak = 0;
+    double flops = 0;
+  };
+  struct Found {
+    double flops;
+    std::vector<Fate> fates;
+  };
+
+  // The candidates that the search may decide on.
+  void FindFree() {
+    for (const ValueId id : rehearsal_.candidates()) {
+      const bool decided =
+          (!options_.always_kept.empty() && options_.always_kept[Index(id)]) ||
+          (!options_.always_remade.empty() &&
+           options_.always_remade[Index(id)]);
+      if (!decided) free_.push_back(id);
+    }
+  }
+
+  std::vector<Fate> Decided(std::vector<Fate> fates) const {
+    for (const ValueId id : rehearsal_.candidates()) {
+      Fate& fate = fates[Index(id)];
+      if (!options_.always_kept.empty() && options_.always_kept[Index(id)]) {
+        fate = Fate::kKept;
+      }
+      if (!options_.always_remade.empty() &&
+          options_.always_remade[Index(id)] && fate == Fate::kKept) {
+        fate = Fate::kRemade;
+      }
+    }
+    return fates;
+  }
+
+  // Values are of one class when their nodes, and those around them to a
+  // distance of two, look alike but for names.
+  void FindClasses() {
+    const auto mix = [](uint64_t a, uint64_t b) {
+      return (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2))) *
+             1099511628211u;
+    };
+    std::vector<uint64_t> hash(Index(graph_.num_values()));
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const ValueInfo& info = graph_.value(id);
+      Fnv1a h;
+      h.Update(info.type.ToString());
+      h.Update(info.is_leaf() ? RoleName(info.role)
+                              : OpName(graph_.node(info.producer).op));
+      hash[Index(id)] = mix(h.digest(), static_cast<uint64_t>(info.result));
+    }
+    for (int round = 0; round < 2; ++round) {
+      std::vector<uint64_t> next = hash;
+      for (const Node& node : graph_.nodes()) {
+        uint64_t inputs = 7;
+        for (const ValueId input : node.inputs) {
+          inputs = mix(inputs, hash[Index(input)]);
+        }
+        for (const ValueId result : node.results) {
+          uint64_t& mine = next[Index(result)];
+          mine = mix(mine, inputs);
+          for (const ValueId input : node.inputs) {
+            if (!graph_.value(input).is_leaf()) {
+              next[Index(input)] += hash[Index(result)] * 31;
+            }
+          }
+        }
+      }
+      hash = std::move(next);
+    }
+    std::map<uint64_t, size_t> index;
+    for (const ValueId id : free_) {
+      const auto [entry, is_new] =
+          index.try_emplace(hash[Index(id)], classes_.size());
+      if (is_new) classes_.emplace_back();
+      classes_[entry->second].push_back(id);
+    }
+  }
+
+  // Rehearses; remembers the outcome when it is a bargain. False when it cannot
+  // be run, or when the effort is spent.
+  bool Try(const std::vector<Fate>& fates) {
+    if (nodes_run_ > kMostNodesRun) return false;
+    if (!rehearsal_.Run(fates)) return false;
+    nodes_run_ += static_cast<int64_t>(rehearsal_.items().size());
+    outcome_ = {rehearsal_.peak(), rehearsal_.extra_flops()};
+    Remember(fates);
+    return true;
+  }
+
+  void Remember(const std::vector<Fate>& fates) {
+    auto at = found_.upper_bound(outcome_.peak);
+    if (at != found_.begin() && std::prev(at)->second.flops <= outcome_.flops) {
+      return;
+    }
+    while (at != found_.end() && at->second.flops >= outcome_.flops) {
+      at = found_.erase(at);
+    }
+    found_.insert_or_assign(outcome_.peak, Found{outcome_.flops, fates});
+  }
+
+  // All fates, if there are few enough; else false.
+  bool SearchAll(const std::vector<Fate>& given) {
+    int64_t count = 1;
+    int64_t kinds = 3;
+    for (size_t k = 0; k < free_.size() && count <= kExhaustive; ++k)
+      count *= 3;
+    if (count > kExhaustive) {
+      if (free_.size() > 14) return false;
+      kinds = 2;
+      count = int64_t{1} << free_.size();
+    }
+    std::vector<Fate> fates = given;
+    for (int64_t number = 0; number < count; ++number) {
+      int64_t rest = number;
+      for (const ValueId id : free_) {
+        fates[Index(id)] = static_cast<Fate>(rest % kinds);
+        rest /= kinds;
+      }
+      Try(fates);
+    }
+    return true;
+  }
+
+  // Where in each stretch of the step most is alive.
+  std::vector<NodeId> FullTimes() const {
+    std::vector<NodeId> times;
+    const int count = std::min(kTimes, graph_.num_nodes());
+    for (int k = 0; k < count; ++k) {
+      const auto begin = live_given_.begin() +
+                         static_cast<int64_t>(graph_.num_nodes()) * k / count;
+      const auto end =
+          live_given_.begin() +
+          static_cast<int64_t>(graph_.num_nodes()) * (k + 1) / count;
+      times.push_back(static_cast<NodeId>(std::max_element(begin, end) -
+                                          live_given_.begin()));
+    }
+    const auto first =
+        std::max_element(times.begin(), times.end(), [&](NodeId a, NodeId b) {
+          return live_given_[Index(a)] < live_given_[Index(b)];
+        });
+    std::iter_swap(times.begin(), first);
+    return times;
+  }
+
+  void TryCuts() {
+    const RecomputeBound bound(graph_, rehearsal_);
+    for (const NodeId time : FullTimes()) {
+      const std::vector<Tradeoff> tradeoffs = bound.Tradeoffs(time);
+      for (size_t k = 0; k < tradeoffs.size(); ++k) {
+        const std::vector<Fate> to = Decided(tradeoffs[k].fates);
+        Try(to);
+        if (k > 0) Change(Decided(tradeoffs[k - 1].fates), to);
+      }
+    }
+  }
+
+  // From some fates to others, one group of neighbours after the other.
+  void Change(std::vector<Fate> from, const std::vector<Fate>& to) {
+    std::vector<int32_t> leader(Index(graph_.num_values()), -1);
+    const auto find = [&](ValueId id) {
+      while (leader[Index(id)] != id) id = leader[Index(id)];
+      return id;
+    };
+    std::vector<ValueId> changed;
+    for (const ValueId id : free_) {
+      if (from[Index(id)] == to[Index(id)]) continue;
+      changed.push_back(id);
+      leader[Index(id)] = id;
+      const Node& node = graph_.node(graph_.value(id).producer);
+      const auto join = [&](ValueId other) {
+        if (leader[Index(other)] < 0) return;
+        const ValueId a = find(id);
+        const ValueId b = find(other);
+        leader[Index(std::max(a, b))] = std::min(a, b);
+      };
+      for (const ValueId input : node.inputs) join(rehearsal_.root(input));
+      for (const ValueId result : node.results) join(result);
+    }
+    for (const ValueId group : changed) {
+      if (find(group) != group) continue;
+      for (const ValueId id : changed) {
+        if (find(id) == group) from[Index(id)] = to[Index(id)];
+      }
+      Try(from);
+    }
+  }
+
+  // Bytes above the target, summed over time.
+  double Excess(Bytes target) const {
+    double sum = 0;
+    for (const Bytes live : rehearsal_.live()) {
+      if (live > target) sum += static_cast<double>(live - target);
+    }
+    return sum;
+  }
+
+  // Of every class the first and the last value of the given fate.
+  template <typename Visit>
+  void ForEachMove(const std::vector<Fate>& fates, Fate fate, bool both,
+                   Visit visit) const {
+    for (const std::vector<ValueId>& members : classes_) {
+      const auto has_fate = [&](ValueId id) {
+        return fates[Index(id)] == fate;
+      };
+      const auto first = std::ranges::find_if(members, has_fate);
+      if (first == members.end()) continue;
+      visit(*first);
+      if (!both) continue;
+      const auto last =
+          std::find_if(members.rbegin(), members.rend(), has_fate);
+      if (*last != *first) visit(*last);
+    }
+  }
+
+  // Drops values until the target is met. False when nothing helps any more.
+  bool Reach(Bytes target, std::vector<Fate>* fates) {
+    if (!Try(*fates)) return false;
+    while (outcome_.peak > target) {
+      const double flops = outcome_.flops;
+      const double excess = Excess(target);
+      const double least = 1e-9 * rehearsal_.flops() + 1;
+      double best_score = 0;
+      ValueId best = -1;
+      Fate best_fate = Fate::kKept;
+      const auto consider = [&](ValueId id, Fate fate) {
+        const Fate old = (*fates)[Index(id)];
+        (*fates)[Index(id)] = fate;
+        if (Try(*fates)) {
+          const double gain = excess - Excess(target);
+          const double cost = std::max(outcome_.flops - flops, least);
+          if (gain > 0 && gain / cost > best_score) {
+            best_score = gain / cost;
+            best = id;
+            best_fate = fate;
+          }
+        }
+        (*fates)[Index(id)] = old;
+      };
+      ForEachMove(*fates, Fate::kKept, true,
+                  [&](ValueId id) { consider(id, Fate::kRemade); });
+      ForEachMove(*fates, Fate::kRemade, true, [&](ValueId id) {
+        consider(id, Fate::kRemadeEachTime);
+        consider(id, Fate::kKept);
+      });
+      if (best < 0) return false;
+      (*fates)[Index(best)] = best_fate;
+      if (!Try(*fates)) return false;
+    }
+    return true;
+  }
+
+  // Keeps values again where the target allows it and that saves operations.
+  void Polish(Bytes target, std::vector<Fate>* fates) {
+    if (!Try(*fates)) return;
+    double flops = outcome_.flops;
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      const auto consider = [&](ValueId id, Fate fate) {
+        const Fate old = (*fates)[Index(id)];
+        if (old == fate) return;
+        (*fates)[Index(id)] = fate;
+        if (Try(*fates) && outcome_.peak <= target && outcome_.flops < flops) {
+          flops = outcome_.flops;
+          changed = true;
+        } else {
+          (*fates)[Index(id)] = old;
+        }
+      };
+      ForEachMove(*fates, Fate::kRemadeEachTime, true, [&](ValueId id) {
+        consider(id, Fate::kRemade);
+        consider(id, Fate::kKept);
+      });
+      ForEachMove(*fates, Fate::kRemade, true,
+                  [&](ValueId id) { consider(id, Fate::kKept); });
+    }
+  }
+
+  void ClimbDown(Bytes start) {
+    const Bytes rung = std::max<Bytes>(1, start / kTargets);
+    for (Bytes target = start - rung; target > 0; target -= rung) {
+      if (nodes_run_ > kMostNodesRun) return;
+      // The cheapest that meets the target already, made cheaper; the dearest
+      // that does not, brought down to it.
+      auto at = found_.upper_bound(target);
+      const bool met = at != found_.begin();
+      std::vector<Fate> above;
+      if (at != found_.end()) above = at->second.fates;
+      if (met) {
+        std::vector<Fate> fates = std::prev(at)->second.fates;
+        Polish(target, &fates);
+      }
+      if (above.empty()) continue;
+      if (Reach(target, &above)) {
+        Polish(target, &above);
+      } else if (!met) {
+        break;
+      }
+    }
+    // As low as it goes, in ever smaller steps.
+    for (Bytes step = rung / 2; step > start / 4096 + 1;) {
+      if (nodes_run_ > kMostNodesRun) return;
+      const Bytes target = found_.begin()->first - step;
+      std::vector<Fate> fates = found_.begin()->second.fates;
+      if (target > 0 && Reach(target, &fates)) {
+        Polish(target, &fates);
+      } else {
+        step /= 2;
+      }
+    }
+  }
+
+  const Graph& graph_;
+  Rehearsal& rehearsal_;
+  const RecomputeSearchOptions& options_;
+  std::vector<ValueId> free_;
+  std::vector<std::vector<ValueId>> classes_;
+  std::vector<Bytes> live_given_;
+  std::map<Bytes, Found> found_;  // by peak; operations fall as it rises
+  Outcome outcome_;               // of the latest try
+  int64_t nodes_run_ = 0;
+};
+
+}  // namespace
+
+std::vector<Bargain> SearchRecompute(const Graph& graph, Rehearsal& rehearsal,
+                                     const RecomputeSearchOptions& options) {
+  return Search(graph, rehearsal, options).Run();
+}
+
+}  // namespace stowage

@@ -1,0 +1,323 @@
+#include "planner/rehearsal.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ir/op_def.h"
+#include "ir/rewrite.h"
+
+namespace stowage {
+
+Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
+    : graph_(graph), options_(options), layouts_(ComputeLayouts(graph)) {
+  for (const Node& node : graph.nodes()) {
+    const OpDef& def = GetOpDef(node.op);
+    NodeInfo info;
+    info.flops = NodeFlops(graph, node);
+    info.workspace = options.workspace ? AlignUp(options.workspace(graph, node),
+                                                 options.alignment)
+                                       : 0;
+    info.may_overwrite = options.in_place ? def.may_overwrite : 0;
+    info.updates = def.updates;
+    info.is_view = def.is_view();
+    flops_ += info.flops;
+    nodes_.push_back(info);
+  }
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const ValueInfo& info = graph.value(id);
+    const Layout& layout = layouts_[Index(id)];
+    sizes_.push_back(AlignUp(info.type.bytes(), options.alignment));
+    covers_root_.push_back(layout.byte_offset == 0 &&
+                           info.type.bytes() ==
+                               graph.value(layout.root).type.bytes() &&
+                           IsContiguous(info.type.shape, layout.strides));
+    const bool is_view =
+        !info.is_leaf() && nodes_[Index(info.producer)].is_view;
+    content_.push_back(
+        is_view ? content_[Index(graph.node(info.producer).inputs[0])] : id);
+  }
+  FindCandidates();
+}
+
+void Rehearsal::FindCandidates() {
+  const auto values = Index(graph_.num_values());
+  std::vector<uint8_t> is_output(values, 0);
+  for (const GraphOutput& output : graph_.outputs()) {
+    is_output[Index(root(output.value))] = 1;
+  }
+  is_candidate_.assign(values, 0);
+  last_forward_use_.assign(values, kNoNode);
+  as_given_.assign(values, Fate::kKept);
+  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+    const Node& node = graph_.node(n);
+    if (node.phase != Phase::kForward || nodes_[Index(n)].is_view) continue;
+    for (const ValueId id : node.results) {
+      last_forward_use_[Index(id)] = n;
+      if (root(id) != id || is_output[Index(id)]) continue;
+      is_candidate_[Index(id)] = 1;
+      candidates_.push_back(id);
+      as_given_[Index(id)] = Fate::kRemade;
+    }
+  }
+  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+    if (nodes_[Index(n)].is_view) continue;
+    for (const ValueId input : graph_.node(n).inputs) {
+      const size_t id = Index(root(input));
+      if (!is_candidate_[id]) continue;
+      if (graph_.node(n).phase != Phase::kForward) {
+        as_given_[id] = Fate::kKept;
+      } else if (as_given_[id] != Fate::kKept) {
+        last_forward_use_[id] = n;
+      }
+    }
+  }
+}
+
+// Whether a node that runs for `stage` can read the value as it is.
+bool Rehearsal::IsCurrent(ValueId id, NodeId stage) const {
+  const ValueId root_id = root(id);
+  const int32_t root_now = current_[Index(root_id)];
+  if (root_now < 0) return false;
+  if (is_candidate_[Index(root_id)]) {
+    const Fate fate = fates_[Index(root_id)];
+    const bool original = root_now == root_id;
+    if (original && fate != Fate::kKept &&
+        stage > last_forward_use_[Index(root_id)]) {
+      return false;
+    }
+    if (!original && fate == Fate::kRemadeEachTime &&
+        made_at_[Index(root_id)] != stage) {
+      return false;
+    }
+  }
+  if (id == root_id) return true;
+  const int32_t now = current_[Index(id)];
+  return now >= 0 && root_of_[Index(now)] == root_now;
+}
+
+// Finds the nodes that must run before node `stage` can. False when one of
+// them reads a param that holds something else by now.
+bool Rehearsal::CollectMissing(NodeId stage) {
+  missing_.clear();
+  stack_.assign(1, stage);
+  while (!stack_.empty()) {
+    const NodeId n = stack_.back();
+    stack_.pop_back();
+    if (n != stage) missing_.push_back(n);
+    for (const ValueId input : graph_.node(n).inputs) {
+      const size_t leaf = Index(root(input));
+      if (graph_.value(root(input)).is_leaf() &&
+          holds_[leaf] != content_[Index(input)]) {
+        return false;
+      }
+      if (IsCurrent(input, stage)) continue;
+      const NodeId producer = graph_.value(input).producer;
+      STOWAGE_CHECK(producer != kNoNode);
+      if (wanted_at_[Index(producer)] == stage) continue;
+      wanted_at_[Index(producer)] = stage;
+      stack_.push_back(producer);
+    }
+  }
+  std::sort(missing_.begin(), missing_.end());
+  return true;
+}
+
+void Rehearsal::Emit(NodeId id, NodeId stage) {
+  const Node& node = graph_.node(id);
+  const NodeInfo& info = nodes_[Index(id)];
+  Item item{.node = id,
+            .operands = static_cast<int32_t>(operands_.size()),
+            .first_result = node.results[0],
+            .again = has_run_[Index(id)] != 0};
+  has_run_[Index(id)] = 1;
+  for (const ValueId input : node.inputs) {
+    operands_.push_back(current_[Index(input)]);
+  }
+  if (item.again) {
+    item.first_result = static_cast<int32_t>(value_of_.size());
+    for (const ValueId result : node.results) {
+      value_of_.push_back(result);
+      root_of_.push_back(-1);
+    }
+    extra_flops_ += info.flops;
+    if (!info.is_view) ++nodes_again_;
+  }
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const ValueId result = node.results[r];
+    const auto instance = item.first_result + static_cast<int32_t>(r);
+    const bool is_update = static_cast<int32_t>(r) < info.updates;
+    root_of_[Index(instance)] =
+        info.is_view ? root_of_[Index(operands_[Index(item.operands)])]
+        : is_update  ? root(result)
+                     : instance;
+    if (is_update) holds_[Index(root(result))] = result;
+    // A result that is there still, beside one that is not, stays.
+    if (item.again && IsCurrent(result, stage)) continue;
+    current_[Index(result)] = instance;
+    made_at_[Index(result)] = stage;
+  }
+  items_.push_back(item);
+}
+
+bool Rehearsal::Run(std::span<const Fate> fates) {
+  const auto values = Index(graph_.num_values());
+  fates_.assign(fates.begin(), fates.end());
+  items_.clear();
+  operands_.clear();
+  extra_flops_ = 0;
+  nodes_again_ = 0;
+  current_.assign(values, -1);
+  made_at_.assign(values, kNoNode);
+  holds_.resize(values);
+  value_of_.resize(values);
+  root_of_.resize(values);
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    holds_[Index(id)] = value_of_[Index(id)] = root_of_[Index(id)] = id;
+    if (graph_.value(id).is_leaf()) current_[Index(id)] = id;
+  }
+  has_run_.assign(nodes_.size(), 0);
+  wanted_at_.assign(nodes_.size(), kNoNode);
+  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+    // A view of what is not there waits until somebody wants it.
+    if (nodes_[Index(n)].is_view &&
+        !IsCurrent(root(graph_.node(n).inputs[0]), n)) {
+      continue;
+    }
+    if (!CollectMissing(n)) return false;
+    for (const NodeId missing : missing_) Emit(missing, n);
+    Emit(n, n);
+  }
+  MeasureLifetimes();
+  return true;
+}
+
+// The rule of planner/lifetimes.h, on instances.
+int32_t Rehearsal::BufferToTakeOver(const Item& item, int32_t time) const {
+  const Node& node = graph_.node(item.node);
+  const uint32_t bits = nodes_[Index(item.node)].may_overwrite;
+  const Bytes bytes = graph_.value(node.results[0]).type.bytes();
+  const auto operand = [&](size_t i) {
+    return operands_[Index(item.operands) + i];
+  };
+  const auto buffer = [&](size_t i) {
+    return buffer_of_[Index(root_of_[Index(operand(i))])];
+  };
+  for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
+    if ((bits >> i & 1) == 0) continue;
+    const int32_t candidate = buffer(i);
+    const Buffer& b = buffers_[Index(candidate)];
+    const ValueId held = root(value_of_[Index(operand(i))]);
+    if (!b.packed || b.upper != time + 1 ||
+        graph_.value(held).type.bytes() != bytes) {
+      continue;
+    }
+    bool whole = true;
+    for (size_t j = 0; j < node.inputs.size(); ++j) {
+      if (buffer(j) != candidate) continue;
+      whole &= j < 32 && (bits >> j & 1) != 0 &&
+               covers_root_[Index(node.inputs[j])] != 0;
+    }
+    if (whole) return candidate;
+  }
+  return -1;
+}
+
+void Rehearsal::MeasureLifetimes() {
+  const auto end = static_cast<int32_t>(items_.size());
+  const auto results_of = [&](const Item& item) {
+    return static_cast<int32_t>(graph_.node(item.node).results.size());
+  };
+  upper_.assign(value_of_.size(), 0);
+  const auto extend = [&](int32_t instance, int32_t time) {
+    int32_t& last = upper_[Index(root_of_[Index(instance)])];
+    last = std::max(last, time);
+  };
+  for (int32_t t = 0; t < end; ++t) {
+    const Item& item = items_[Index(t)];
+    const size_t count = graph_.node(item.node).inputs.size();
+    for (size_t i = 0; i < count; ++i) {
+      extend(operands_[Index(item.operands) + i], t + 1);
+    }
+    for (int32_t r = 0; r < results_of(item); ++r) {
+      extend(item.first_result + r, t + 1);
+    }
+  }
+  for (const GraphOutput& output : graph_.outputs()) {
+    extend(output.value, end + 1);
+  }
+
+  buffer_of_.assign(value_of_.size(), -1);
+  buffers_.clear();
+  live_.assign(Index(end) + 2, 0);
+  const auto add = [&](int32_t instance, int32_t lower, bool packed) {
+    const ValueId value = value_of_[Index(instance)];
+    buffer_of_[Index(instance)] = static_cast<int32_t>(buffers_.size());
+    buffers_.push_back(
+        {lower, upper_[Index(instance)], sizes_[Index(value)], packed});
+  };
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    const ValueInfo& info = graph_.value(id);
+    if (!info.is_leaf()) continue;
+    upper_[Index(id)] = std::max(upper_[Index(id)], 1);
+    add(id, 0, info.role == Role::kSaved);
+  }
+  for (int32_t t = 0; t < end; ++t) {
+    const Item& item = items_[Index(t)];
+    const NodeInfo& info = nodes_[Index(item.node)];
+    const int32_t taken =
+        info.may_overwrite != 0 ? BufferToTakeOver(item, t) : -1;
+    for (int32_t r = 0; r < results_of(item); ++r) {
+      const int32_t instance = item.first_result + r;
+      if (root_of_[Index(instance)] != instance) continue;
+      if (r == 0 && taken >= 0) {
+        buffer_of_[Index(instance)] = taken;
+        Buffer& buffer = buffers_[Index(taken)];
+        buffer.upper = std::max(buffer.upper, upper_[Index(instance)]);
+      } else {
+        add(instance, t, true);
+      }
+    }
+    live_[Index(t)] += info.workspace;
+    live_[Index(t) + 1] -= info.workspace;
+  }
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.packed) continue;
+    live_[Index(buffer.lower)] += buffer.size;
+    live_[Index(buffer.upper)] -= buffer.size;
+  }
+  peak_ = 0;
+  Bytes sum = 0;
+  for (Bytes& live : live_) {
+    sum += live;
+    live = sum;
+    peak_ = std::max(peak_, sum);
+  }
+  live_.pop_back();
+}
+
+Result<Graph> Rewrite(const Graph& graph, const Rehearsal& rehearsal) {
+  Rewriter to(graph);
+  std::vector<Value> values(static_cast<size_t>(graph.num_values()));
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    if (graph.value(id).is_leaf())
+      values[static_cast<size_t>(id)] = to.leaf(id);
+  }
+  std::vector<Value> operands;
+  for (const Rehearsal::Item& item : rehearsal.items()) {
+    const size_t count = graph.node(item.node).inputs.size();
+    operands.clear();
+    for (size_t i = 0; i < count; ++i) {
+      const int32_t instance =
+          rehearsal.operands()[static_cast<size_t>(item.operands) + i];
+      operands.push_back(values[static_cast<size_t>(instance)]);
+    }
+    const std::vector<Value> results = to.Run(item.node, operands);
+    const size_t first = static_cast<size_t>(item.first_result);
+    values.resize(std::max(values.size(), first + results.size()));
+    std::copy(results.begin(), results.end(),
+              values.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  return to.Finish();
+}
+
+}  // namespace stowage

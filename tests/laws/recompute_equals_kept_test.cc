@@ -1,0 +1,85 @@
+// Laws 2 and 3 for steps with recomputation: whatever is made twice, the run is
+// bit-identical to one in which every value is made once and has memory of its
+// own, also when every slot is filled with NaN at its death.
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "cpu/cpu_backend.h"
+#include "planner/plan_memory.h"
+#include "planner/rehearsal.h"
+#include "planner/validate_plan.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run_steps.h"
+
+namespace stowage {
+namespace {
+
+using testing::Differences;
+using testing::MakeRandomModel;
+using testing::Rng;
+using testing::RunSteps;
+
+Graph StepOf(uint64_t seed) {
+  TrainOptions options;
+  if (seed % 3 == 1) options.optimizer = Momentum{};
+  if (seed % 3 == 2) options.optimizer = Sgd{};
+  if (seed % 4 == 0) options.clip_norm = 0.5;
+  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return std::move(*step);
+}
+
+TEST_CASE("random fates change no bit of 400 random training steps") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  int rewritten = 0;
+  int refused = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    INFO("seed ", seed);
+    const Graph step = StepOf(seed);
+    const auto unplanned =
+        RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
+    const WorkspaceFn workspace = cpu->WorkspaceFunction();
+    Rehearsal rehearsal(step, {.workspace = workspace});
+    Rng rng(seed);
+    for (int round = 0; round < 4; ++round) {
+      std::vector<Fate> fates = rehearsal.AsGiven();
+      for (const ValueId id : rehearsal.candidates()) {
+        if (rng.Below(4) <= round) {
+          fates[static_cast<size_t>(id)] = static_cast<Fate>(rng.Below(3));
+        }
+      }
+      if (!rehearsal.Run(fates)) {
+        ++refused;
+        continue;
+      }
+      const auto graph = Rewrite(step, rehearsal);
+      REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+      rewritten += graph->num_nodes() > step.num_nodes();
+
+      // The rehearsal knows what the planner will find.
+      const auto plan = PlanMemory(*graph, {.workspace = workspace});
+      REQUIRE(plan.ok());
+      CHECK(ValidatePlan(*graph, *plan).empty());
+      CHECK(plan->lower_bound - plan->regions.weights - plan->regions.state -
+                plan->regions.io ==
+            rehearsal.peak());
+      CHECK(GraphFlops(*graph) ==
+            doctest::Approx(GraphFlops(step) + rehearsal.extra_flops()));
+
+      const auto remade = RunSteps(*graph, *cpu, {.steps = 3, .seed = seed});
+      CHECK(Differences(remade, unplanned) == "");
+      const auto poisoned =
+          RunSteps(*graph, *cpu, {.steps = 3, .seed = seed, .poison = true});
+      CHECK(Differences(poisoned, unplanned) == "");
+    }
+  }
+  CHECK(rewritten > 1000);
+  MESSAGE(rewritten, " steps with nodes run again, ", refused, " refused");
+}
+
+}  // namespace
+}  // namespace stowage
