@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Compiles one source with nvcc, for //gpu:cuda_library.bzl. In one call it makes
 # the object, the log of ptxas (kept even where nothing is wrong, for it says how
-# many registers each kernel takes), the PTX of every architecture beside the
-# object, and the list of headers that were offered and not read.
+# many registers each kernel takes), the PTX, and the list of headers that were
+# offered and not read.
 #
-#   cuda_compile.sh HEADERS NVCC SOURCE OBJECT LOG UNUSED OPTION...
+#   cuda_compile.sh HEADERS NVCC SOURCE OBJECT LOG PTX UNUSED OPTION...
 set -euo pipefail
-headers=$1 nvcc=$2 source=$3 object=$4 log=$5 unused=$6
-shift 6
+headers=$1 nvcc=$2 source=$3 object=$4 log=$5 ptx=$6 unused=$7
+shift 7
 
 # A fixed name: the names of intermediate files are in the object.
 kept=$object.kept
@@ -22,7 +22,7 @@ status=0
 grep -vE "^ptxas info|bytes stack frame, .*spill" "$log" >&2 || true
 [[ $status == 0 ]] || exit "$status"
 
-mv "$kept"/*.compute_*.ptx "$(dirname "$object")"
+mv "$kept"/*.ptx "$ptx"
 
 # The dependency file is one rule over many lines: "object : a.h \".
 tr -s ' \\' '\n\n' <"$kept/read" | sed 's|^\./||' | sort -u >"$kept/names"

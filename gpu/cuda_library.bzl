@@ -11,34 +11,35 @@ static CUDA runtime, which comes along. Attributes are those of cc_library and, 
 options of nvcc's parts, of rules_cuda. Where no CUDA toolkit was found the target
 does not exist; depend on it through if_cuda([...]) of @cuda//:defs.bzl.
 
-One action compiles one source, for all architectures of @cuda. The output group
-`reports` has what ptxas said of every kernel (NAME.ptxas.txt: registers, spills,
-shared memory) and the PTX (NAME.compute_90.ptx, ...), from the same action; tests
-read both (tests/gpu/resource_gates_test.cc).
+One action compiles one source: to PTX of the oldest architecture of @cuda, once,
+and from that to machine code for each. (PTX for each of them would be the same,
+since kernels use nothing that the oldest lacks, and would take twice the time.)
+GPUs to come compile the PTX when the program starts.
+
+The output group `reports` has what ptxas said of every kernel (NAME.ptxas.txt:
+registers, spills, shared memory) and the PTX (NAME.ptx), from the same action;
+tests read both (tests/gpu/compiled_kernels_test.cc).
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-load("@cuda//:defs.bzl", "CUDA_ARCHITECTURES", "CUDA_FOUND", "CUDA_NVCC", "CUDA_VERSION")
-
-def _code_options():
-    """Machine code for each architecture, and PTX of the last for those to come."""
-    options = []
-    for arch in CUDA_ARCHITECTURES:
-        code = "sm_" + arch
-        if arch == CUDA_ARCHITECTURES[-1]:
-            code = "[%s,compute_%s]" % (code, arch)
-        options += ["-gencode", "arch=compute_%s,code=%s" % (arch, code)]
-    return options
+load("@cuda//:defs.bzl", "CUDA_ARCHITECTURES", "CUDA_FOUND", "CUDA_NVCC")
 
 _OPTIONS = [
     "-x=cu",
     "-std=c++20",
-    "-O3",
+    "-O1",  # of host code; device code is always optimized
     "--expt-relaxed-constexpr",
     "--resource-usage",
     "-Xfatbin=-compress-all",
     "-Xcompiler=-fPIC,-Wall,-Wextra",
-] + _code_options()
+    # A comparison that is pointless for unsigned types, in a template for all.
+    "-diag-suppress=186",
+    "-gencode=arch=compute_%s,code=[%s,compute_%s]" % (
+        CUDA_ARCHITECTURES[0],
+        ",".join(["sm_" + name for name in CUDA_ARCHITECTURES]),
+        CUDA_ARCHITECTURES[0],
+    ) if CUDA_FOUND else "",
+]
 
 def _host_options(flag, values):
     """Options that nvcc hands to g++, which preprocesses for it."""
@@ -51,10 +52,7 @@ def _compile(ctx, src, context):
     object = ctx.actions.declare_file(prefix + ".o")
     log = ctx.actions.declare_file(prefix + ".ptxas.txt")
     unused = ctx.actions.declare_file(prefix + ".unused_inputs")
-    ptx = [
-        ctx.actions.declare_file("%s.compute_%s.ptx" % (prefix, arch))
-        for arch in CUDA_ARCHITECTURES
-    ]
+    ptx = ctx.actions.declare_file(prefix + ".ptx")
 
     # Not the source: that is always read.
     headers = ctx.actions.args()
@@ -63,7 +61,7 @@ def _compile(ctx, src, context):
     headers.set_param_file_format("multiline")
 
     arguments = ctx.actions.args()
-    arguments.add_all([CUDA_NVCC, src, object, log, unused])
+    arguments.add_all([CUDA_NVCC, src, object, log, ptx, unused])
     arguments.add_all(_OPTIONS)
     arguments.add_all(ctx.attr.ptxasopts, format_each = "-Xptxas=%s")
     arguments.add_all(ctx.attr.copts)
@@ -75,16 +73,15 @@ def _compile(ctx, src, context):
     ctx.actions.run(
         executable = ctx.executable._compile,
         arguments = [headers, arguments],
-        inputs = depset([src], transitive = [context.headers]),
-        outputs = [object, log, unused] + ptx,
+        # The compiler itself is no input; its version stands for it.
+        inputs = depset([src, ctx.file._toolkit], transitive = [context.headers]),
+        outputs = [object, log, ptx, unused],
         unused_inputs_list = unused,
-        # The compiler is no input: a new one must not find the old one's objects.
-        env = {"STOWAGE_CUDA_VERSION": CUDA_VERSION},
         mnemonic = "CudaCompile",
         progress_message = "Compiling %s for the GPU" % src.short_path,
         use_default_shell_env = True,
     )
-    return object, [log] + ptx
+    return object, [log, ptx]
 
 def _cuda_library_impl(ctx):
     toolchain = find_cpp_toolchain(ctx)
@@ -167,6 +164,10 @@ _cuda_library = rule(
             executable = True,
         ),
         "_runtime": attr.label(default = "@cuda//:cudart_static" if CUDA_FOUND else None),
+        "_toolkit": attr.label(
+            allow_single_file = True,
+            default = "@cuda//:toolkit.txt" if CUDA_FOUND else None,
+        ),
     },
     fragments = ["cpp"],
     toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],

@@ -11,7 +11,8 @@ gives, on every machine, @cuda//:defs.bzl with
     if_cuda(yes, no)    yes where CUDA_FOUND, else no
 
 and, where it is found, @cuda//:headers (of the runtime, the driver and cuBLASLt,
-for host code; nvcc finds its own) and @cuda//:cudart_static, the runtime to link.
+for host code; nvcc finds its own), @cuda//:cudart_static, the runtime to link, and
+@cuda//:toolkit.txt, which changes when the toolkit does.
 Nothing here links a library that a machine without a GPU would lack: cuBLASLt is
 opened at run time, and only its header is used.
 
@@ -87,6 +88,8 @@ def if_cuda(yes, no = []):
 _BUILD = """load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
+
+exports_files(["toolkit.txt"])
 
 cc_library(
     name = "headers",
@@ -193,6 +196,7 @@ def _cuda_repository_impl(ctx):
             toolkit.library + "/libcudart_static.a",
             "lib/libcudart_static.a",
         )
+        ctx.file("toolkit.txt", toolkit.version + "\n", executable = False)
         _write(ctx, "CUDA %s at %s" % (toolkit.version, root), toolkit)
         return
 

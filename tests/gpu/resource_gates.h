@@ -1,0 +1,83 @@
+#ifndef STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
+#define STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
+
+// What the compiler made of the GPU kernels, held against what we want of them.
+// No GPU is needed to see that a kernel spills registers to memory, keeps an
+// array there, or does not use the tensor cores: ptxas says the first, for
+// each architecture, and the PTX the others; //gpu:cuda_library.bzl keeps both.
+//
+//   Compiled compiled;
+//   Status read = AddPtxasLog(log, &compiled);
+//   ...
+//   for (const std::string& fault : Faults(compiled, rules)) FAIL_CHECK(fault);
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stowage::testing {
+
+/// What ptxas said of one function. Functions that kernels call, rather than
+/// contain, are listed for each kernel that calls them, with no registers of
+/// their own.
+struct Resources {
+  std::string function;      // mangled
+  std::string architecture;  // "90"
+  int registers = 0;
+  int stack_bytes = 0;
+  int spill_bytes = 0;  // stored and loaded
+};
+
+/// What a function does, as PTX.
+struct PtxFunction {
+  std::string function;  // mangled
+  bool is_kernel = false;
+  bool bounded = false;       // it says how many threads a block has at most
+  bool tensor_cores = false;  // mma.sync
+  bool wide_loads = false;    // 16 bytes from global memory in one instruction
+  bool local_memory = false;  // ld.local, st.local
+};
+
+struct Compiled {
+  std::vector<Resources> resources;
+  std::vector<PtxFunction> ptx;
+  std::vector<std::string> warnings;  // lines
+};
+
+/// Adds what a NAME.ptxas.txt says. Error kInvalidArgument for text that is not
+/// what ptxas prints with --resource-usage, with the line.
+Status AddPtxasLog(std::string_view log, Compiled* compiled);
+
+/// Adds the functions of a NAME.ptx. Error kInvalidArgument if it names no
+/// target.
+Status AddPtx(std::string_view ptx, Compiled* compiled);
+
+/// "Softmax<float, 4>" for the mangled name of
+/// void stowage::gpu::(anonymous namespace)::Softmax<float, 4>(Params).
+std::string ShortName(const std::string& mangled);
+
+/// What is wanted of kernels. The rule for a kernel is the last one whose
+/// `prefix` its short name begins with.
+struct KernelRule {
+  std::string_view prefix;
+  int registers = 0;          // at most
+  bool tensor_cores = false;  // uses them
+  bool wide_loads = false;    // has some
+  bool local_memory = false;  // may have it
+};
+
+/// What is wrong, one line each, empty if nothing: a kernel that spills, takes
+/// more registers than its rule allows, keeps values in local memory, lacks what
+/// its rule wants or STOWAGE_KERNEL's bound on its threads, or is in the PTX and
+/// not in the log of each architecture, or the reverse; a function that is
+/// called, not inlined; a warning; a rule without a kernel. No kernels at all are
+/// a fault too.
+std::vector<std::string> Faults(const Compiled& compiled,
+                                std::span<const KernelRule> rules);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_GPU_RESOURCE_GATES_H_
