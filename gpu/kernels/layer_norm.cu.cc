@@ -1,0 +1,494 @@
+// layer_norm and its gradient, along the last axis.
+//
+// A row of up to kMaxWarpRow elements is a warp's, one of up to kMaxBlockRow a
+// block's, and stays in registers; longer rows are read again for each pass. In
+// the gradient, what stays in registers is the sums for dgamma and dbeta, while a
+// block goes through many rows; each row is read twice, the second time from the
+// cache. The sums end in the workspace, and a second grid adds up those of all
+// blocks in order.
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/block_reduce.h"
+#include "gpu/kernel.h"
+#include "gpu/kernels/dispatch.h"
+#include "gpu/kernels/rows.h"
+#include "gpu/simt.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr int64_t kMaxBlockRow = 8192;
+
+// The sum over the threads of a row.
+template <int kThreads, typename Scratch>
+STOWAGE_DEVICE float SumOfRow(float v, Scratch& scratch) {
+  if constexpr (kThreads == kWarpSize) {
+    return WarpSum(v);
+  } else {
+    return BlockSum(v, &scratch[0]);
+  }
+}
+
+// --- layer_norm --------------------------------------------------------------
+
+struct NormParams {
+  const void* x;
+  const void* gamma;
+  const void* beta;
+  void* y;
+  float* mean;
+  float* rstd;
+  int64_t rows;
+  int64_t n;
+  float inverse_n;
+  float eps;
+};
+
+// y = (x - mean) rstd gamma + beta, kPackSize<T> of them.
+template <bool kPacked, typename T>
+STOWAGE_DEVICE void StoreNormal(const NormParams& p, T* y, int64_t i,
+                                const Pack<T>& x, float mean, float rstd) {
+  const Pack<T> gamma =
+      LoadOfWholeRow<kPacked>(static_cast<const T*>(p.gamma), i, p.n, T{});
+  const Pack<T> beta =
+      LoadOfWholeRow<kPacked>(static_cast<const T*>(p.beta), i, p.n, T{});
+  Pack<T> pack;
+  for (int j = 0; j < kPackSize<T>; ++j) {
+    const float normal = (ToFloat(x.value[j]) - mean) * rstd;
+    pack.value[j] =
+        FromFloat<T>(normal * ToFloat(gamma.value[j]) + ToFloat(beta.value[j]));
+  }
+  StoreOfWholeRow<kPacked>(y, i, p.n, pack);
+}
+
+template <typename T>
+STOWAGE_DEVICE float SumOf(const Pack<T>& x) {  // 0 outside the row
+  float sum = 0;
+  for (int j = 0; j < kPackSize<T>; ++j) sum += ToFloat(x.value[j]);
+  return sum;
+}
+template <typename T>
+STOWAGE_DEVICE float SquaresOf(const Pack<T>& x, int64_t i, int64_t n,
+                               float mean) {
+  float sum = 0;
+  for (int j = 0; j < kPackSize<T>; ++j) {
+    const float centred = i + j < n ? ToFloat(x.value[j]) - mean : 0.0f;
+    sum += centred * centred;
+  }
+  return sum;
+}
+
+// kThreads: 32 or kRowThreads.
+template <typename T, bool kPacked, int kThreads>
+STOWAGE_KERNEL(kRowThreads)
+NormHeldRows(STOWAGE_PARAMS(NormParams) p) {
+  constexpr int kWidth = kPackSize<T>;
+  constexpr int kPacks = static_cast<int>(kMaxWarpRow) / (kWarpSize * kWidth);
+  STOWAGE_SHARED(float, scratch, kWarpSize);
+  constexpr bool kWarp = kThreads == kWarpSize;
+  const int64_t row =
+      kWarp ? int64_t{BlockId()} * kRowWarps + Warp() : BlockId();
+  const int thread = kWarp ? Lane() : ThreadId();
+  if (row >= p.rows) return;
+  const T* x = static_cast<const T*>(p.x) + row * p.n;
+  T* y = static_cast<T*>(p.y) + row * p.n;
+  const int n = static_cast<int>(p.n);
+  Pack<T> held[kPacks];
+  float sum = 0;
+  for (int k = 0; k < kPacks; ++k) {
+    held[k] =
+        LoadOfWholeRow<kPacked>(x, (k * kThreads + thread) * kWidth, n, T{});
+    sum += SumOf(held[k]);
+  }
+  const float mean = SumOfRow<kThreads>(sum, scratch) * p.inverse_n;
+  sum = 0;
+  for (int k = 0; k < kPacks; ++k) {
+    sum += SquaresOf(held[k], (k * kThreads + thread) * kWidth, n, mean);
+  }
+  const float variance = SumOfRow<kThreads>(sum, scratch) * p.inverse_n;
+  const float rstd = 1 / sqrtf(variance + p.eps);
+  for (int k = 0; k < kPacks; ++k) {
+    const int i = (k * kThreads + thread) * kWidth;
+    if (i < n) StoreNormal<kPacked>(p, y, i, held[k], mean, rstd);
+  }
+  if (thread == 0) {
+    p.mean[row] = mean;
+    p.rstd[row] = rstd;
+  }
+}
+
+template <typename T, bool kPacked>
+STOWAGE_KERNEL(kRowThreads)
+NormLongRows(STOWAGE_PARAMS(NormParams) p) {
+  constexpr int kWidth = kPackSize<T>;
+  STOWAGE_SHARED(float, scratch, kWarpSize);
+  const T* x = static_cast<const T*>(p.x) + BlockId() * p.n;
+  T* y = static_cast<T*>(p.y) + BlockId() * p.n;
+  const int64_t first = ThreadId() * kWidth;
+  constexpr int64_t kStep = kRowThreads * kWidth;
+  float sum = 0;
+  for (int64_t i = first; i < p.n; i += kStep) {
+    sum += SumOf(LoadOfWholeRow<kPacked>(x, i, p.n, T{}));
+  }
+  const float mean = BlockSum(sum, &scratch[0]) * p.inverse_n;
+  sum = 0;
+  for (int64_t i = first; i < p.n; i += kStep) {
+    sum += SquaresOf(LoadOfWholeRow<kPacked>(x, i, p.n, T{}), i, p.n, mean);
+  }
+  const float variance = BlockSum(sum, &scratch[0]) * p.inverse_n;
+  const float rstd = 1 / sqrtf(variance + p.eps);
+  for (int64_t i = first; i < p.n; i += kStep) {
+    StoreNormal<kPacked>(p, y, i, LoadOfWholeRow<kPacked>(x, i, p.n, T{}), mean,
+                         rstd);
+  }
+  if (ThreadId() == 0) {
+    p.mean[BlockId()] = mean;
+    p.rstd[BlockId()] = rstd;
+  }
+}
+
+template <typename T, bool kPacked>
+void LaunchNorm(const NormParams& params, Queue& queue) {
+  const auto launch = [&](void (*kernel)(NormParams), int64_t rows_of_block) {
+    LaunchKernel(queue, "layer_norm", kernel, params,
+                 {.x = BlocksFor(params.rows, rows_of_block)}, kRowThreads);
+  };
+  if (params.n <= kMaxWarpRow) {
+    launch(NormHeldRows<T, kPacked, kWarpSize>, kRowWarps);
+  } else if (params.n <= kMaxBlockRow) {
+    launch(NormHeldRows<T, kPacked, kRowThreads>, 1);
+  } else {
+    launch(NormLongRows<T, kPacked>, 1);
+  }
+}
+
+void EnqueueNorm(const Launch& launch, Queue& queue) {
+  const TensorView& x = launch.inputs[0];
+  const int64_t n = x.shape().back();
+  const NormParams params = {
+      .x = x.data,
+      .gamma = launch.inputs[1].data,
+      .beta = launch.inputs[2].data,
+      .y = launch.outputs[0].data,
+      .mean = launch.outputs[1].as<float>(),
+      .rstd = launch.outputs[2].as<float>(),
+      .rows = x.size() / n,
+      .n = n,
+      .inverse_n = 1.0f / static_cast<float>(n),
+      .eps = static_cast<float>(launch.attrs->Float("eps"))};
+  OnFloat(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (PacksAreWhole<T>(n, params.x, params.gamma, params.beta, params.y)) {
+      LaunchNorm<T, true>(params, queue);
+    } else {
+      LaunchNorm<T, false>(params, queue);
+    }
+  });
+}
+
+// --- layer_norm_grad ---------------------------------------------------------
+
+// With h = (x - mean) rstd and g = dy gamma:
+//   dx = rstd (g - mean(g) - h mean(g h)),  dgamma = sum(dy h), dbeta = sum(dy)
+
+constexpr int kGradWarps = 4;  // of a block whose warps have rows of their own
+
+// Blocks of the grid over rows, each with its sums for dgamma and dbeta: enough
+// for the device, few enough that the sums stay small beside the operands.
+int64_t GradBlocks(int64_t rows) {
+  constexpr int64_t kMost = 512;
+  constexpr int64_t kRows = 8;  // of a block, at least
+  return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMost);
+}
+
+struct GradParams {
+  const void* x;
+  const void* gamma;
+  const float* mean;
+  const float* rstd;
+  const void* dy;
+  void* dx;
+  float* partial;  // (blocks, 2, n): for dgamma, for dbeta
+  int64_t rows;
+  int64_t n;
+  float inverse_n;
+};
+
+// One pack of a row: its share of the row's sums, and its terms of dgamma and
+// dbeta. 0 outside the row, as dy is there.
+template <typename T>
+struct GradTerms {
+  STOWAGE_DEVICE void Add(const Pack<T>& x, const Pack<T>& dy,
+                          const Pack<T>& gamma, float mean, float rstd,
+                          float* dgamma, float* dbeta) {
+    for (int j = 0; j < kPackSize<T>; ++j) {
+      const float h = (ToFloat(x.value[j]) - mean) * rstd;
+      const float d = ToFloat(dy.value[j]);
+      const float g = d * ToFloat(gamma.value[j]);
+      dgamma[j] += d * h;
+      dbeta[j] += d;
+      sum_g += g;
+      sum_gh += g * h;
+    }
+  }
+  float sum_g = 0;
+  float sum_gh = 0;
+};
+
+template <typename T>
+STOWAGE_DEVICE Pack<T> InputGradient(const Pack<T>& x, const Pack<T>& dy,
+                                     const Pack<T>& gamma, float mean,
+                                     float rstd, float mean_g, float mean_gh) {
+  Pack<T> dx;
+  for (int j = 0; j < kPackSize<T>; ++j) {
+    const float h = (ToFloat(x.value[j]) - mean) * rstd;
+    const float g = ToFloat(dy.value[j]) * ToFloat(gamma.value[j]);
+    dx.value[j] = FromFloat<T>(rstd * (g - mean_g - h * mean_gh));
+  }
+  return dx;
+}
+
+// Rows of up to kThreads * kPacks * kPackSize<T> elements; kThreads is 32 or
+// kRowThreads.
+template <typename T, bool kPacked, int kThreads, int kPacks>
+STOWAGE_KERNEL(kThreads == kWarpSize ? kGradWarps * kWarpSize : kThreads)
+GradRows(STOWAGE_PARAMS(GradParams) p) {
+  constexpr int kWidth = kPackSize<T>;
+  constexpr bool kWarp = kThreads == kWarpSize;
+  STOWAGE_SHARED(float, scratch, kWarpSize);
+  const int thread = kWarp ? Lane() : ThreadId();
+  const int n = static_cast<int>(p.n);
+  const T* gamma = static_cast<const T*>(p.gamma);
+  float dgamma[kPacks * kWidth];
+  float dbeta[kPacks * kWidth];
+  for (int c = 0; c < kPacks * kWidth; ++c) dgamma[c] = dbeta[c] = 0;
+
+  const int64_t step = kWarp ? int64_t{GridSize()} * kGradWarps : GridSize();
+  for (int64_t row = kWarp ? int64_t{BlockId()} * kGradWarps + Warp()
+                           : BlockId();
+       row < p.rows; row += step) {
+    const T* x = static_cast<const T*>(p.x) + row * p.n;
+    const T* dy = static_cast<const T*>(p.dy) + row * p.n;
+    T* dx = static_cast<T*>(p.dx) + row * p.n;
+    const float mean = p.mean[row];
+    const float rstd = p.rstd[row];
+    GradTerms<T> terms;
+    for (int k = 0; k < kPacks; ++k) {
+      const int i = (k * kThreads + thread) * kWidth;
+      terms.Add(LoadOfWholeRow<kPacked>(x, i, n, T{}),
+                LoadOfWholeRow<kPacked>(dy, i, n, T{}),
+                LoadOfWholeRow<kPacked>(gamma, i, n, T{}), mean, rstd,
+                &dgamma[k * kWidth], &dbeta[k * kWidth]);
+    }
+    const float mean_g = SumOfRow<kThreads>(terms.sum_g, scratch) * p.inverse_n;
+    const float mean_gh =
+        SumOfRow<kThreads>(terms.sum_gh, scratch) * p.inverse_n;
+    for (int k = 0; k < kPacks; ++k) {
+      const int i = (k * kThreads + thread) * kWidth;
+      if (i >= n) break;
+      StoreOfWholeRow<kPacked>(
+          dx, i, n,
+          InputGradient(LoadOfWholeRow<kPacked>(x, i, n, T{}),
+                        LoadOfWholeRow<kPacked>(dy, i, n, T{}),
+                        LoadOfWholeRow<kPacked>(gamma, i, n, T{}), mean, rstd,
+                        mean_g, mean_gh));
+    }
+  }
+
+  float* partial = p.partial + int64_t{BlockId()} * 2 * p.n;
+  if constexpr (kWarp) {  // the warps add up, in turn
+    constexpr int kColumns = kWarpSize * kPacks * kWidth;
+    STOWAGE_SHARED(float, sums, 2 * kColumns);
+    for (int warp = 0; warp < kGradWarps; ++warp) {
+      for (int c = 0; warp == Warp() && c < kPacks * kWidth; ++c) {
+        const int column =
+            (c / kWidth * kWarpSize + Lane()) * kWidth + c % kWidth;
+        sums[column] = (warp == 0 ? 0.0f : sums[column]) + dgamma[c];
+        sums[kColumns + column] =
+            (warp == 0 ? 0.0f : sums[kColumns + column]) + dbeta[c];
+      }
+      SyncThreads();
+    }
+    for (int i = ThreadId(); i < n; i += kGradWarps * kWarpSize) {
+      partial[i] = sums[i];
+      partial[p.n + i] = sums[kColumns + i];
+    }
+  } else {
+    for (int c = 0; c < kPacks * kWidth; ++c) {
+      const int column = (c / kWidth * kThreads + thread) * kWidth + c % kWidth;
+      if (column >= n) continue;
+      partial[column] = dgamma[c];
+      partial[p.n + column] = dbeta[c];
+    }
+  }
+}
+
+// Of any length; the sums for dgamma and dbeta are in the workspace from the
+// start. A thread has the same columns of every row.
+template <typename T, bool kPacked>
+STOWAGE_KERNEL(kRowThreads)
+GradLongRows(STOWAGE_PARAMS(GradParams) p) {
+  constexpr int kWidth = kPackSize<T>;
+  STOWAGE_SHARED(float, scratch, kWarpSize);
+  const int64_t first = ThreadId() * kWidth;
+  constexpr int64_t kStep = kRowThreads * kWidth;
+  const T* gamma = static_cast<const T*>(p.gamma);
+  float* dgamma = p.partial + int64_t{BlockId()} * 2 * p.n;
+  float* dbeta = dgamma + p.n;
+  for (int64_t i = first; i < p.n; i += kStep) {
+    for (int64_t c = i; c < i + kWidth && c < p.n; ++c) {
+      dgamma[c] = dbeta[c] = 0;
+    }
+  }
+  for (int64_t row = BlockId(); row < p.rows; row += GridSize()) {
+    const T* x = static_cast<const T*>(p.x) + row * p.n;
+    const T* dy = static_cast<const T*>(p.dy) + row * p.n;
+    T* dx = static_cast<T*>(p.dx) + row * p.n;
+    const float mean = p.mean[row];
+    const float rstd = p.rstd[row];
+    GradTerms<T> terms;
+    for (int64_t i = first; i < p.n; i += kStep) {
+      float to_dgamma[kWidth] = {};
+      float to_dbeta[kWidth] = {};
+      terms.Add(LoadOfWholeRow<kPacked>(x, i, p.n, T{}),
+                LoadOfWholeRow<kPacked>(dy, i, p.n, T{}),
+                LoadOfWholeRow<kPacked>(gamma, i, p.n, T{}), mean, rstd,
+                to_dgamma, to_dbeta);
+      for (int j = 0; j < kWidth && i + j < p.n; ++j) {
+        dgamma[i + j] += to_dgamma[j];
+        dbeta[i + j] += to_dbeta[j];
+      }
+    }
+    const float mean_g = BlockSum(terms.sum_g, &scratch[0]) * p.inverse_n;
+    const float mean_gh = BlockSum(terms.sum_gh, &scratch[0]) * p.inverse_n;
+    for (int64_t i = first; i < p.n; i += kStep) {
+      StoreOfWholeRow<kPacked>(
+          dx, i, p.n,
+          InputGradient(LoadOfWholeRow<kPacked>(x, i, p.n, T{}),
+                        LoadOfWholeRow<kPacked>(dy, i, p.n, T{}),
+                        LoadOfWholeRow<kPacked>(gamma, i, p.n, T{}), mean, rstd,
+                        mean_g, mean_gh));
+    }
+  }
+}
+
+struct ParamSumsParams {
+  const float* partial;
+  void* dgamma;
+  void* dbeta;
+  int64_t n;
+  int64_t blocks;
+};
+
+// Adds up the sums of all blocks, 32 columns a block of this grid; y is 0 for
+// dgamma, 1 for dbeta. Warps take turns at the blocks.
+template <typename T>
+STOWAGE_KERNEL(kRowThreads)
+AddParamSums(STOWAGE_PARAMS(ParamSumsParams) p) {
+  STOWAGE_SHARED(float, of_warp, kRowThreads);
+  const int64_t column = int64_t{BlockId()} * kWarpSize + Lane();
+  const float* from = p.partial + BlockIdY() * p.n + column;
+  float sum = 0;
+  if (column < p.n) {
+    for (int64_t block = Warp(); block < p.blocks; block += kRowWarps) {
+      sum += from[block * 2 * p.n];
+    }
+  }
+  of_warp[ThreadId()] = sum;
+  SyncThreads();
+  if (Warp() != 0 || column >= p.n) return;
+  for (int warp = 1; warp < kRowWarps; ++warp) {
+    sum += of_warp[warp * kWarpSize + Lane()];
+  }
+  T* to = static_cast<T*>(BlockIdY() == 0 ? p.dgamma : p.dbeta);
+  to[column] = FromFloat<T>(sum);
+}
+
+template <typename T, bool kPacked>
+void LaunchGrad(const GradParams& params, Queue& queue) {
+  const Grid grid = {.x = static_cast<uint32_t>(GradBlocks(params.rows))};
+  // Kernels for rows of 8, 16, 24 and 32 elements a thread; of those that are
+  // not packed the last alone.
+  constexpr int kEight = 8 / kPackSize<T>;
+  const auto launch = [&](void (*kernel)(GradParams), uint32_t threads) {
+    LaunchKernel(queue, "layer_norm_grad", kernel, params, grid, threads);
+  };
+  const auto of_warps = [&](void (*kernel)(GradParams)) {
+    launch(kernel, kGradWarps * kWarpSize);
+  };
+  const auto of_blocks = [&](void (*kernel)(GradParams)) {
+    launch(kernel, kRowThreads);
+  };
+  if (params.n > kMaxBlockRow) return of_blocks(GradLongRows<T, kPacked>);
+  if constexpr (kPacked) {
+    if (params.n <= kMaxWarpRow) {
+      switch ((params.n + 255) / 256) {
+        case 1:
+          return of_warps(GradRows<T, true, kWarpSize, kEight>);
+        case 2:
+          return of_warps(GradRows<T, true, kWarpSize, 2 * kEight>);
+        case 3:
+          return of_warps(GradRows<T, true, kWarpSize, 3 * kEight>);
+      }
+    } else if (params.n <= kMaxBlockRow / 4) {
+      return of_blocks(GradRows<T, true, kRowThreads, kEight>);
+    } else if (params.n <= kMaxBlockRow / 2) {
+      return of_blocks(GradRows<T, true, kRowThreads, 2 * kEight>);
+    }
+  }
+  if (params.n <= kMaxWarpRow) {
+    of_warps(GradRows<T, kPacked, kWarpSize, 4 * kEight>);
+  } else {
+    of_blocks(GradRows<T, kPacked, kRowThreads, 4 * kEight>);
+  }
+}
+
+void EnqueueGrad(const Launch& launch, Queue& queue) {
+  const TensorView& x = launch.inputs[0];
+  const int64_t n = x.shape().back();
+  const GradParams params = {
+      .x = x.data,
+      .gamma = launch.inputs[1].data,
+      .mean = launch.inputs[2].as<const float>(),
+      .rstd = launch.inputs[3].as<const float>(),
+      .dy = launch.inputs[4].data,
+      .dx = launch.outputs[0].data,
+      .partial = reinterpret_cast<float*>(launch.workspace.data()),
+      .rows = x.size() / n,
+      .n = n,
+      .inverse_n = 1.0f / static_cast<float>(n)};
+  const ParamSumsParams sums = {.partial = params.partial,
+                                .dgamma = launch.outputs[1].data,
+                                .dbeta = launch.outputs[2].data,
+                                .n = n,
+                                .blocks = GradBlocks(params.rows)};
+  OnFloat(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (PacksAreWhole<T>(n, params.x, params.gamma, params.dy, params.dx)) {
+      LaunchGrad<T, true>(params, queue);
+    } else {
+      LaunchGrad<T, false>(params, queue);
+    }
+    LaunchKernel(queue, "layer_norm_grad of params", AddParamSums<T>, sums,
+                 {.x = BlocksFor(n, kWarpSize), .y = 2}, kRowThreads);
+  });
+}
+
+Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
+  const int64_t n = args.shape(0).back();
+  const int64_t blocks = GradBlocks(args.shape(0).num_elements() / n);
+  return blocks * 2 * n * SizeOf(DType::kF32);
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const GpuKernel LayerNorm = {.enqueue = EnqueueNorm};
+constinit const GpuKernel LayerNormGrad = {.enqueue = EnqueueGrad,
+                                           .workspace = GradWorkspace};
+
+}  // namespace kernels
+}  // namespace stowage::gpu
