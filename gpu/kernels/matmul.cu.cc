@@ -1,0 +1,144 @@
+// matmul: the queue computes products; this says which. Leading dimensions become
+// rows of `a` where b is the same matrix along them, else one batch, else a
+// product each.
+
+#include "gpu/kernels/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "gpu/kernel.h"
+#include "gpu/queue.h"
+
+namespace stowage::gpu {
+namespace {
+
+bool Transposed(const Attrs& attrs, int i) {
+  return attrs.Int(i == 0 ? "transpose_a" : "transpose_b") == 1;
+}
+
+// The last two dimensions of x. What lies column after column is the transpose
+// of a matrix that lies row after row.
+MatrixOperand OperandOf(const TensorView& x, bool transposed) {
+  const int row = x.shape().rank() - 2;
+  const int column = row + 1;
+  const bool row_major =
+      x.strides[column] == 1 &&
+      (x.shape()[row] == 1 || x.strides[row] >= x.shape()[column]);
+  const int lead = row_major ? row : column;  // its stride is the matrix's
+  const int along = row_major ? column : row;
+  // The stride along a dimension of 1 says nothing.
+  const int64_t stride =
+      x.shape()[lead] == 1 ? x.shape()[along] : x.strides[lead];
+  return {
+      .data = x.data, .stride = stride, .transposed = transposed == row_major};
+}
+
+// A leading dimension, or several that are one: how many matrices, and how far
+// apart they are in a, b and c.
+struct Level {
+  int64_t size, a, b, c;
+};
+struct Levels {
+  std::array<Level, kMaxRank> level;
+  int count = 0;  // innermost first
+};
+
+Levels LevelsOf(const TensorView& a, const TensorView& b, const TensorView& c) {
+  Levels levels;
+  for (int axis = c.shape().rank() - 3; axis >= 0; --axis) {
+    const bool shares_b = b.shape().rank() == 2;
+    const Level next = {c.shape()[axis], a.strides[axis],
+                        shares_b ? 0 : b.strides[axis], c.strides[axis]};
+    if (next.size == 1) continue;
+    if (levels.count > 0) {
+      Level& last = levels.level[static_cast<size_t>(levels.count - 1)];
+      if (next.a == last.size * last.a && next.b == last.size * last.b &&
+          next.c == last.size * last.c) {
+        last.size *= next.size;
+        continue;
+      }
+    }
+    levels.level[static_cast<size_t>(levels.count++)] = next;
+  }
+  return levels;
+}
+
+// Takes the innermost level into the rows of a and c, if they continue there.
+void FoldIntoRows(Levels* levels, MatMulCall* call) {
+  if (levels->count == 0 || call->a.transposed) return;
+  const Level& level = levels->level[0];
+  if (level.b != 0 || level.c != call->m * call->c_stride) return;
+  if (call->m == 1) {
+    if (level.a < call->k) return;
+    call->a.stride = level.a;
+  } else if (level.a != call->m * call->a.stride) {
+    return;
+  }
+  call->m *= level.size;
+  std::copy(levels->level.begin() + 1, levels->level.end(),
+            levels->level.begin());
+  --levels->count;
+}
+
+// The product `call`, once for each index of `levels[from..)`.
+void Enqueue(MatMulCall call, const Levels& levels, int from, Bytes element,
+             Queue& queue) {
+  if (from == levels.count) return queue.MatMul(call);
+  const Level& level = levels.level[static_cast<size_t>(from)];
+  for (int64_t i = 0; i < level.size; ++i) {
+    Enqueue(call, levels, from + 1, element, queue);
+    call.a.data += level.a * element;
+    call.b.data += level.b * element;
+    call.c += level.c * element;
+  }
+}
+
+void EnqueueMatMul(const Launch& launch, Queue& queue) {
+  const TensorView& a = launch.inputs[0];
+  const TensorView& b = launch.inputs[1];
+  const TensorView& c = launch.outputs[0];
+  const bool a_transposed = Transposed(*launch.attrs, 0);
+  const int rank = a.shape().rank();
+  MatMulCall call = {
+      .dtype = c.dtype(),
+      .m = c.shape()[rank - 2],
+      .n = c.shape()[rank - 1],
+      .k = a.shape()[rank - (a_transposed ? 2 : 1)],
+      .a = OperandOf(a, a_transposed),
+      .b = OperandOf(b, Transposed(*launch.attrs, 1)),
+      .c = c.data,
+      .c_stride = c.shape().back(),
+      .workspace = launch.workspace.data(),
+      .workspace_bytes = static_cast<Bytes>(launch.workspace.size())};
+  Levels levels = LevelsOf(a, b, c);
+  FoldIntoRows(&levels, &call);
+  if (levels.count > 0) {  // the largest is the batch
+    const auto begin = levels.level.begin();
+    const auto end = begin + levels.count;
+    std::iter_swap(
+        begin, std::max_element(begin, end, [](const Level& x, const Level& y) {
+          return x.size < y.size;
+        }));
+    call.batch = begin->size;
+    call.a.batch_stride = begin->a;
+    call.b.batch_stride = begin->b;
+    call.c_batch_stride = begin->c;
+  }
+  Enqueue(call, levels, std::min(levels.count, 1), SizeOf(c.dtype()), queue);
+}
+
+Bytes Workspace(const OpArgs&, std::span<const TensorType> results) {
+  return MatMulWorkspace(results[0].shape.num_elements());
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const GpuKernel MatMul = {.enqueue = EnqueueMatMul,
+                                    .workspace = Workspace};
+
+}  // namespace kernels
+}  // namespace stowage::gpu
