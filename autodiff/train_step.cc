@@ -18,17 +18,62 @@ Error Fail(const Args&... args) {
   return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
 }
 
+bool IsSeed(const ValueInfo& info, std::string_view loss) {
+  return info.role == Role::kInput && info.name == GradientName(loss);
+}
+
+// A linear_cross_entropy whose loss is what is differentiated, and its gradient,
+// which makes the same loss on its way.
+struct FusedLoss {
+  NodeId forward;
+  NodeId backward;
+};
+
+// Nothing where the loss is something else, or where anything reads the loss or
+// the log-sum-exp: readers come before the gradient, or are not known here.
+std::optional<FusedLoss> FindFusedLoss(const Graph& forward,
+                                       const Graph& backward,
+                                       std::string_view loss) {
+  const std::optional<ValueId> id = forward.Find(loss);
+  if (!id || forward.value(*id).is_leaf()) return std::nullopt;
+  const NodeId producer = forward.value(*id).producer;
+  const Node& node = forward.node(producer);
+  if (node.op != OpKind::kLinearCrossEntropy || node.results[0] != *id) {
+    return std::nullopt;
+  }
+  for (const ValueId result : node.results) {
+    if (backward.Find(forward.value(result).name)) return std::nullopt;
+    for (const Node& reader : forward.nodes()) {
+      if (std::ranges::count(reader.inputs, result) > 0) return std::nullopt;
+    }
+  }
+  for (const GraphOutput& output : forward.outputs()) {
+    if (output.value == node.results[1]) return std::nullopt;
+  }
+  for (NodeId gradient = 0; gradient < backward.num_nodes(); ++gradient) {
+    const Node& other = backward.node(gradient);
+    if (other.op == OpKind::kLinearCrossEntropyGrad &&
+        IsSeed(backward.value(other.inputs[3]), loss)) {
+      return FusedLoss{producer, gradient};
+    }
+  }
+  return std::nullopt;
+}
+
 // Runs a forward and a backward graph in one builder: the forward graph at
 // once, the backward graph node by node, as the caller asks for.
 class Linker {
  public:
   /// All must outlive this.
-  Linker(const Graph& forward, const Graph& backward, GraphBuilder* g)
+  Linker(const Graph& forward, const Graph& backward, std::string_view loss,
+         GraphBuilder* g)
       : forward_(forward),
         backward_(backward),
+        loss_(loss),
         g_(*g),
         forward_copy_(forward, g),
-        backward_copy_(backward, g) {}
+        backward_copy_(backward, g),
+        fused_(FindFusedLoss(forward, backward, loss)) {}
 
   /// Declares the forward graph's leaves.
   void DeclareLeaves() {
@@ -37,24 +82,25 @@ class Linker {
     }
   }
 
-  /// Appends the forward graph's nodes.
+  /// Appends the forward graph's nodes, save a loss that the backward graph
+  /// makes.
   void CopyForward() {
     for (NodeId id = 0; id < forward_.num_nodes(); ++id) {
-      forward_copy_.CopyNode(id);
+      if (!fused_ || id != fused_->forward) forward_copy_.CopyNode(id);
     }
+    if (!fused_) DeclareOutputs();
   }
 
   /// Lets forward values stand for the backward graph's leaves, and a fill of 1
   /// for the seed.
-  Status WireUp(std::string_view loss) {
-    const std::string seed_name = GradientName(loss);
+  Status WireUp() {
     for (ValueId id = 0; id < backward_.num_values(); ++id) {
       const ValueInfo& info = backward_.value(id);
       if (!info.is_leaf()) continue;
-      if (info.name == seed_name && info.role == Role::kInput) {
-        g_.SetOrigin(Phase::kBackward, loss);
+      if (IsSeed(info, loss_)) {
+        g_.SetOrigin(Phase::kBackward, loss_);
         const Value seed = Fill(g_, 1, info.type.dtype, info.type.shape);
-        if (!g_.Find(seed_name)) g_.Name(seed_name, seed);
+        if (!g_.Find(info.name)) g_.Name(info.name, seed);
         g_.SetRole(seed, Role::kGradient);
         backward_copy_.Map(id, seed);
         continue;
@@ -96,23 +142,37 @@ class Linker {
       }
     }
     backward_copy_.CopyNode(id);
-  }
-
-  void DeclareOutputs() {
-    for (const GraphOutput& output : forward_.outputs()) {
-      g_.Output(output.name, forward_copy_[output.value]);
-    }
+    if (fused_ && id == fused_->backward) TakeLoss();
   }
 
   Value forward(ValueId id) const { return forward_copy_[id]; }
   Value backward(ValueId id) const { return backward_copy_[id]; }
 
  private:
+  void DeclareOutputs() {
+    for (const GraphOutput& output : forward_.outputs()) {
+      g_.Output(output.name, forward_copy_[output.value]);
+    }
+  }
+
+  // The loss that came with its gradients is the forward graph's.
+  void TakeLoss() {
+    const ValueId id = forward_.node(fused_->forward).results[0];
+    const Value loss =
+        backward_copy_[backward_.node(fused_->backward).results[0]];
+    const std::string& name = forward_.value(id).name;
+    if (!g_.Find(name)) g_.Name(name, loss);
+    forward_copy_.Map(id, loss);
+    DeclareOutputs();
+  }
+
   const Graph& forward_;
   const Graph& backward_;
+  const std::string_view loss_;
   GraphBuilder& g_;
   GraphCopy forward_copy_;
   GraphCopy backward_copy_;
+  const std::optional<FusedLoss> fused_;
 };
 
 Status CheckOptions(const Graph& forward, const TrainOptions& options) {
@@ -219,14 +279,13 @@ class Updater {
 Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
                            std::string_view loss) {
   GraphBuilder g(StrCat(forward.name(), ".linked"));
-  Linker linker(forward, backward, &g);
+  Linker linker(forward, backward, loss, &g);
   linker.DeclareLeaves();
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp(loss));
+  STOWAGE_RETURN_IF_ERROR(linker.WireUp());
   for (NodeId id = 0; id < backward.num_nodes(); ++id) {
     linker.CopyBackwardNode(id);
   }
-  linker.DeclareOutputs();
   for (const GraphOutput& output : backward.outputs()) {
     g.Output(output.name, linker.backward(output.value));
   }
@@ -242,13 +301,12 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
   const std::vector<Trained> all = FindTrained(forward, backward);
 
   GraphBuilder g(StrCat(forward.name(), ".step"));
-  Linker linker(forward, backward, &g);
+  Linker linker(forward, backward, loss, &g);
   Updater updater(options, linker, &g);
   linker.DeclareLeaves();
   updater.DeclareInputs();
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp(loss));
-  linker.DeclareOutputs();
+  STOWAGE_RETURN_IF_ERROR(linker.WireUp());
 
   std::multimap<NodeId, Trained> ready;  // when updates may follow
   if (!options.clip_norm) {

@@ -9,6 +9,10 @@
 // gradient dies as soon as it has been consumed. Clipping by global norm needs
 // every gradient before the first update; then the updates come last.
 //
+// A linear_cross_entropy that is the loss, and that nothing else reads, is left
+// out of the forward part: its gradient makes the loss too, and so the logits
+// are made once in a step and never kept.
+//
 //   Result<Graph> step = BuildTrainStep(forward, "loss",
 //                                       {.optimizer = AdamW{}});
 //   // step inputs: the forward graph's, "lr" (f32) and "step" (i64)

@@ -38,6 +38,22 @@ Status CheckSeq(const GptConfig& config, const ModelOptions& options) {
   return {};
 }
 
+Status CheckLogitChunk(const GptConfig& config, const ModelOptions& options) {
+  if (!options.logit_chunk || *options.logit_chunk >= 0) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[model] logit_chunk ", *options.logit_chunk, " for ", config.name,
+             " is negative; expected rows of a chunk, or 0 for all "
+             "rows at once")};
+}
+
+// Rows of a chunk of logits; 0 for all at once.
+int64_t LogitChunk(const GptConfig& config, const ModelOptions& options) {
+  constexpr int64_t kLargeVocabulary = 8192;
+  if (options.logit_chunk) return *options.logit_chunk;
+  return config.vocabulary >= kLargeVocabulary ? kLogitChunk : 0;
+}
+
 }  // namespace
 
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
@@ -45,6 +61,7 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(config.name, options));
   STOWAGE_RETURN_IF_ERROR(CheckSeq(config, options));
+  STOWAGE_RETURN_IF_ERROR(CheckLogitChunk(config, options));
   const Shape rows{*options.batch, *options.seq};
 
   GraphBuilder g(config.name);
@@ -77,8 +94,14 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
   for (int64_t i = 0; i < config.layers; ++i) {
     x = TransformerBlock(x, StrCat("h.", i), block);
   }
-  const Value logits =
-      g.Name("logits", MatMul(LayerNorm(x, "ln_f"), wte.table, false, true));
+  x = LayerNorm(x, "ln_f");
+  const int64_t chunk = LogitChunk(config, options);
+  if (purpose != ModelPurpose::kGenerate && chunk > 0) {
+    const Value loss = LinearCrossEntropy(x, wte.table, targets, chunk);
+    g.Output("loss", g.Name("loss", loss));
+    return g.Finish();
+  }
+  const Value logits = g.Name("logits", MatMul(x, wte.table, false, true));
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", logits);
   } else {

@@ -34,6 +34,9 @@ struct GptConfig {
   int64_t max_seq = 1;  // rows of the position embedding
 };
 
+/// Rows of a chunk of logits where nothing else is asked for.
+inline constexpr int64_t kLogitChunk = 8192;
+
 /// The graph of a GPT. Inputs: "tokens" and, unless generating, "targets", both
 /// i32 (B, T) in [0, vocabulary), where targets[i] is the token that follows
 /// tokens[i]. Outputs: "loss", the mean of -log p in nats per token; when
@@ -42,7 +45,11 @@ struct GptConfig {
 /// the residual stream; attention probabilities, which are never stored, have
 /// none. Errors: batch or seq absent, below 1, or seq above max_seq; a size of
 /// `config` below 1; heads that do not divide the width; dropout outside
-/// [0, 1); an integer dtype.
+/// [0, 1); an integer dtype; a negative logit_chunk.
+///
+/// The logits are the largest value of a step if the vocabulary is large, so
+/// from 8192 tokens on a loss makes them by chunks of kLogitChunk rows, unless
+/// `options.logit_chunk` says otherwise.
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 

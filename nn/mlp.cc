@@ -26,6 +26,11 @@ Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
                  StrCat("[model] seq ", *options.seq,
                         " is given, but mlp has no sequence; leave it out")};
   }
+  if (options.logit_chunk) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] logit_chunk ", *options.logit_chunk,
+                        " is given, but mlp has few logits; leave it out")};
+  }
   if (purpose == ModelPurpose::kGenerate) {
     return Error{ErrorCode::kUnsupported,
                  "[model] mlp classifies and cannot generate; use a gpt model"};

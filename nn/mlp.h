@@ -22,8 +22,9 @@ inline constexpr int64_t kMlpClasses = 10;
 /// normal with deviation sqrt(2 / in) (He et al. 2015). Inputs: "x" (B, 64),
 /// always f32 and cast to the dtype of the options, "y" i32 (B) in [0, 10).
 /// Outputs: "loss", the mean cross-entropy in nats; when evaluating also
-/// "predictions" i32 (B). Errors: batch absent or below 1; a seq; dropout
-/// outside [0, 1); an integer dtype; kUnsupported for generating.
+/// "predictions" i32 (B). Errors: batch absent or below 1; a seq or a
+/// logit_chunk; dropout outside [0, 1); an integer dtype; kUnsupported for
+/// generating.
 Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options);
 
 }  // namespace stowage

@@ -90,12 +90,12 @@ TypesResult InferAdamW(const OpArgs& args) {
 
 // The master weight is w and delta together, math/split_master.h.
 TypesResult InferAdamWSplit(const OpArgs& args) {
+  if (args.count() > 0 && args.type(0).dtype != DType::kBF16) {
+    return args.Fail(StrCat(Operand(args, 0, "w"), "; expected bf16"));
+  }
   STOWAGE_RETURN_IF_ERROR(CheckAdamW(
       args,
       {{"w"}, {"delta", DType::kI16}, {"m", DType::kF32}, {"v", DType::kF32}}));
-  if (args.type(0).dtype != DType::kBF16) {
-    return args.Fail(StrCat(Operand(args, 0, "w"), "; expected bf16"));
-  }
   return Typed(args, {args.type(0), args.type(1), args.type(2), args.type(3)});
 }
 

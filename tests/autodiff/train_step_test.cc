@@ -5,14 +5,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "ir/builder.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/verify.h"
 #include "math/small_floats.h"
@@ -232,6 +236,141 @@ TEST_CASE("a name that is taken is an error, however many pieces follow") {
   const Result<Graph> step = BuildTrainStep(forward, "loss");
   REQUIRE_FALSE(step.ok());
   CHECK(step.error().message.find("[state] the name \"w.m\" is taken") == 0);
+}
+
+// --- A loss that is made with its gradients ---
+
+// A linear layer, and its loss over 7 classes: of logits as a value, or of 2
+// rows of logits at a time. `more` may add to what the graph gives.
+Graph Classifier(bool chunked,
+                 const std::function<void(Value loss)>& more = {}) {
+  return Build("classifier", [&](GraphBuilder& g) {
+    const Value x = g.Input("x", DType::kF64, {5, 3});
+    const Value w1 = g.Param("w1", DType::kF64, {3, 4});
+    const Value w2 = g.Param("w2", DType::kF64, {7, 4});
+    const Value y = g.Input("y", kI32, {5});
+    const Value h = g.Name("h", Tanh(MatMul(x, w1)));
+    const Value loss = chunked ? LinearCrossEntropy(h, w2, y, 2)
+                               : CrossEntropy(MatMul(h, w2, false, true), y);
+    g.Output("loss", g.Name("loss", loss));
+    if (more) more(loss);
+  });
+}
+
+int CountOf(const Graph& graph, OpKind op) {
+  return static_cast<int>(std::ranges::count(
+      graph.nodes(), op, [](const Node& n) { return n.op; }));
+}
+
+double Flops(const Graph& graph) {
+  double sum = 0;
+  for (const Node& node : graph.nodes()) {
+    const OpDef& def = GetOpDef(node.op);
+    if (def.flops == nullptr) continue;
+    OpArgsStorage storage;
+    std::vector<TensorType> results;
+    for (const ValueId id : node.results) {
+      results.push_back(graph.value(id).type);
+    }
+    sum += def.flops(MakeOpArgs(graph, node, &storage), results);
+  }
+  return sum;
+}
+
+Tensors ClassifierLeaves() {
+  Tensors leaves = {{"y", {6, 0, 3, 3, 1}}, {"lr", {0.5}}, {"step", {1}}};
+  const auto fill = [&](const char* name, size_t count, double frequency) {
+    for (size_t i = 0; i < count; ++i) {
+      leaves[name].push_back(std::sin(frequency * static_cast<double>(i + 1)));
+    }
+  };
+  fill("x", 15, 1);
+  fill("w1", 12, 2);
+  fill("w2", 28, 3);
+  return leaves;
+}
+
+TEST_CASE("a loss by chunks of logits is made with its gradients, once") {
+  for (const std::optional<double> clip : {std::optional<double>(), {0.25}}) {
+    const TrainOptions options{.optimizer = Sgd{}, .clip_norm = clip};
+    const Graph plain = Step(Classifier(false), options);
+    const Graph step = Step(Classifier(true), options);
+    CHECK(CountOf(step, OpKind::kLinearCrossEntropy) == 0);
+    CHECK(CountOf(step, OpKind::kLinearCrossEntropyGrad) == 1);
+    CHECK(OutputNames(step) == OutputNames(plain));
+    const ValueInfo& loss = step.value(*step.Find("loss"));
+    CHECK(step.node(loss.producer).op == OpKind::kLinearCrossEntropyGrad);
+    CHECK(loss.role == Role::kOutput);
+    CHECK(Flops(step) == Flops(plain));
+    const Tensors got = Interpret(step, ClassifierLeaves());
+    const Tensors want = Interpret(plain, ClassifierLeaves());
+    for (const char* name : {"loss", "new:w1", "new:w2"}) {
+      CAPTURE(std::string(name));
+      for (size_t i = 0; i < want.at(name).size(); ++i) {
+        CHECK(got.at(name)[i] ==
+              doctest::Approx(want.at(name)[i]).epsilon(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("a backward graph by chunks keeps neither logits nor statistics") {
+  const Graph forward = Classifier(true);
+  const Graph backward = *BuildBackward(forward, "loss");
+  Strings saved;
+  for (const ValueId id : backward.Leaves(Role::kSaved)) {
+    saved.push_back(backward.value(id).name);
+  }
+  CHECK(saved == Strings{"h"});
+  const Result<Graph> linked = LinkBackward(forward, backward, "loss");
+  REQUIRE_MESSAGE(linked.ok(), linked.error().message);
+  CHECK(OutputNames(*linked) == Strings{"loss", "grad:w1", "grad:w2"});
+  CHECK(CountOf(*linked, OpKind::kLinearCrossEntropy) == 0);
+  const Tensors got = Interpret(*linked, ClassifierLeaves());
+  const Tensors want = Interpret(
+      *LinkBackward(Classifier(false),
+                    *BuildBackward(Classifier(false), "loss"), "loss"),
+      ClassifierLeaves());
+  for (size_t i = 0; i < want.at("grad:w2").size(); ++i) {
+    CHECK(got.at("grad:w2")[i] ==
+          doctest::Approx(want.at("grad:w2")[i]).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a loss that something else reads is made where it stood") {
+  // Read by a node.
+  const Graph read = Step(
+      Classifier(
+          true,
+          [](Value loss) { loss.builder()->Output("perplexity", Exp(loss)); }),
+      {.optimizer = Sgd{}});
+  CHECK(CountOf(read, OpKind::kLinearCrossEntropy) == 1);
+  CHECK(OutputNames(read) == Strings{"loss", "perplexity"});
+  // Not itself what is differentiated.
+  const Graph forward = Build("scaled", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kF32, {3, 2});
+    const Value part =
+        g.Name("part", LinearCrossEntropy(g.Input("x", kF32, {4, 2}), w,
+                                          g.Input("y", kI32, {4}), 3));
+    g.Output("part", part);
+    g.Output("loss", MulScalar(part, 2));
+  });
+  const Graph scaled = Step(forward, {.optimizer = Sgd{}});
+  CHECK(CountOf(scaled, OpKind::kLinearCrossEntropy) == 1);
+  // Its log-sum-exp is wanted.
+  const Graph statistics = Step(
+      Build("statistics",
+            [](GraphBuilder& g) {
+              const Value leaves[] = {g.Input("x", kF32, {4, 2}),
+                                      g.Param("w", kF32, {3, 2}),
+                                      g.Input("y", kI32, {4})};
+              const std::vector<Value> results = g.Emit(
+                  OpKind::kLinearCrossEntropy, leaves, {{"chunk", int64_t{3}}});
+              g.Output("loss", results[0]);
+              g.Output("log_sum_exp", results[1]);
+            }),
+      {.optimizer = Sgd{}});
+  CHECK(CountOf(statistics, OpKind::kLinearCrossEntropy) == 1);
 }
 
 // --- Arithmetic ---

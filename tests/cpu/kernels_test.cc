@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -319,6 +320,16 @@ TEST_CASE("an index out of range ends the step and touches nothing") {
       [&](GraphBuilder& g) {
         g.Output("y", CrossEntropyGrad(in(g, "x", {3, 5}), ids(g),
                                        in(g, "lse", {3}), in(g, "dy", {})));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y", LinearCrossEntropy(in(g, "x", {3, 2}), in(g, "w", {5, 2}),
+                                         ids(g), 2));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y",
+                 LinearCrossEntropyGrad(in(g, "x", {3, 2}), in(g, "w", {5, 2}),
+                                        ids(g), in(g, "dy", {}), 2)
+                     .dw);
       }};
   for (const Build& op : ops) {
     CHECK(code(op, {0, 4, 2}) == StepCode::kOk);
@@ -413,6 +424,58 @@ TEST_CASE("softmaxes, norms and the loss on rows of every length") {
 }
 
 // --- Products ----------------------------------------------------------------
+
+// A loss of x w^T and its gradients times dloss: by chunks of rows of logits,
+// or by the ops that have all of them.
+Graph LossOfProduct(DType dtype, std::optional<int64_t> chunk) {
+  return MakeGraph(StrCat("loss by ", chunk.value_or(0)), [&](GraphBuilder& g) {
+    const Value x = g.Input("x", dtype, {2, 41, 33});
+    const Value w = g.Input("w", dtype, {301, 33});
+    const Value labels = g.Input("labels", DType::kI32, {2, 41});
+    const Value dloss = g.Input("dloss", dtype, {});
+    if (chunk) {
+      g.Output("forward", LinearCrossEntropy(x, w, labels, *chunk));
+      const LinearCrossEntropyGrads grads =
+          LinearCrossEntropyGrad(x, w, labels, dloss, *chunk);
+      g.Output("loss", grads.loss);
+      g.Output("dx", grads.dx);
+      g.Output("dw", grads.dw);
+      return;
+    }
+    const Value logits = MatMul(x, w, false, true);
+    const Value operands[] = {logits, labels};
+    const std::vector<Value> forward =
+        g.Emit(OpKind::kCrossEntropy, operands, {});
+    const Value dlogits = CrossEntropyGrad(logits, labels, forward[1], dloss);
+    g.Output("forward", forward[0]);
+    g.Output("loss", Copy(forward[0]));
+    g.Output("dx", MatMul(dlogits, w));
+    g.Output("dw", MatMul(Reshape(dlogits, {82, 301}), Reshape(x, {82, 33}),
+                          true, false));
+  });
+}
+
+TEST_CASE("a loss by chunks is that of all logits, and so are its gradients") {
+  for (const Precision p : {kF32, kF64}) {
+    const Graph whole = LossOfProduct(p.dtype, std::nullopt);
+    Tensors leaves = RandomLeaves(whole, 301);
+    leaves["dloss"] = {0.7};
+    const CpuRun want = RunOnCpu(whole, leaves);
+    for (const int64_t chunk : {1, 7, 40, 81, 82, 1000}) {
+      CAPTURE(chunk);
+      const Graph chunked = LossOfProduct(p.dtype, chunk);
+      CheckAgainstInterpreter(chunked, leaves, p.tolerance);
+      const CpuRun got = RunOnCpu(chunked, leaves);
+      for (const char* loss : {"forward", "loss"}) {
+        CHECK(got.values.at(loss)[0] ==
+              doctest::Approx(want.values.at(loss)[0])
+                  .epsilon(p.dtype == DType::kF32 ? 1e-6 : 1e-12));
+      }
+      CHECK(got.bytes.at("dx") == want.bytes.at("dx"));
+      CHECK(got.bytes.at("dw") == want.bytes.at("dw"));
+    }
+  }
+}
 
 TEST_CASE("matrix products of every size and transposition") {
   const int64_t sizes[][3] = {{1, 1, 1},     {1, 70, 90},    {2, 600, 16},

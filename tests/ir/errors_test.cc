@@ -609,6 +609,35 @@ TEST_CASE("layers") {
        "[cross_entropy_grad] dloss \"d\" is f64(); expected f32(), since "
        "logits \"logits\" is f32(4, 10)"},
       {[](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 8}), F32(g, "w", {8, 10}),
+                            I64(g, "labels", {4}), 2);
+       },
+       "[linear_cross_entropy] w \"w\" is f32(8, 10); expected (V, 8), since "
+       "x \"x\" is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 8}), F64(g, "w", {10, 8}),
+                            I64(g, "labels", {4}), 2);
+       },
+       "[linear_cross_entropy] element types differ: x \"x\" is f32(4, 8), w "
+       "\"w\" is f64(10, 8); expected one element type: cast one of them"},
+      {[](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 8}), F32(g, "w", {10, 8}),
+                            I64(g, "labels", {8}), 2);
+       },
+       "[linear_cross_entropy] labels \"labels\" is i64(8); expected i64(4), "
+       "since x \"x\" is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 8}), F32(g, "w", {10, 8}),
+                            I64(g, "labels", {4}), 0);
+       },
+       "[linear_cross_entropy] chunk is 0; expected at least 1 row of logits"},
+      {[](GraphBuilder& g) {
+         LinearCrossEntropyGrad(F64(g, "x", {4, 8}), F64(g, "w", {10, 8}),
+                                I64(g, "labels", {4}), F32(g, "d", {}), 2);
+       },
+       "[linear_cross_entropy_grad] dloss \"d\" is f32(); expected f64(), "
+       "since x \"x\" is f64(4, 8)"},
+      {[](GraphBuilder& g) {
          MeanSquaredError(F32(g, "p", {4, 1}), F32(g, "t", {4}));
        },
        "[mean_squared_error] shapes differ: prediction \"p\" is f32(4, 1), "
@@ -783,6 +812,32 @@ TEST_CASE("optimizer updates") {
              F32(g, "lr", {}), I64(g, "step", {}), Value(), 0.9, 0.999, 0, 0);
        },
        "[adamw_update] eps is 0; expected a finite number above 0"},
+      {[](GraphBuilder& g) {
+         AdamWSplitUpdate(
+             g.Param("w", DType::kF32, {2}), g.State("r", DType::kI16, {2}),
+             g.State("m", DType::kF32, {2}), g.State("v", DType::kF32, {2}),
+             F32(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}), Value(),
+             0.9, 0.999, 1e-8, 0);
+       },
+       "[adamw_split_update] w \"w\" is f32(2); expected bf16"},
+      {[](GraphBuilder& g) {
+         AdamWSplitUpdate(
+             g.Param("w", DType::kBF16, {2}), g.State("r", DType::kI32, {2}),
+             g.State("m", DType::kF32, {2}), g.State("v", DType::kF32, {2}),
+             F32(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}), Value(),
+             0.9, 0.999, 1e-8, 0);
+       },
+       "[adamw_split_update] delta \"r\" is i32(2); expected i16(2), since w "
+       "\"w\" is bf16(2)"},
+      {[](GraphBuilder& g) {
+         AdamWSplitUpdate(
+             g.Param("w", DType::kBF16, {2}), g.State("r", DType::kI16, {2}),
+             g.State("m", DType::kBF16, {2}), g.State("v", DType::kF32, {2}),
+             F32(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}), Value(),
+             0.9, 0.999, 1e-8, 0);
+       },
+       "[adamw_split_update] m \"m\" is bf16(2); expected f32(2), since w "
+       "\"w\" is bf16(2)"},
   });
 }
 
@@ -818,44 +873,48 @@ TEST_CASE("after an error every function passes inert values on") {
   const Values parts = {bad, x};
   const Values two = Split(bad, 0, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1});
   CHECK(two.size() == 10);
-  Values all = {Fill(g, 0.5, DType::kI32, {1}),
-                Constant(g, DType::kF32, {2}, {}),
-                Reshape(bad, {-1, 3}),
-                Permute(bad, {-1}),
-                Transpose(bad),
-                Slice(bad, -1, 0, 1),
-                BroadcastTo(bad, {2}),
-                Copy(bad),
-                Cast(bad, DType::kF64),
-                Concat(parts, -1),
-                Gather(bad, bad),
-                ScatterAdd(bad, bad, bad),
-                Relu(bad),
-                Add(bad, x),
-                Add(x, bad),
-                AddScalar(bad, 1),
-                MulScalar(bad, 2),
-                Less(x, bad),
-                Where(bad, x, x),
-                ReluGrad(bad, x),
-                Dropout(bad, x, x, 2, 0),
-                ReduceSum(bad, {-5}),
-                SumSquares(bad),
-                ArgMax(bad),
-                MatMul(bad, x),
-                Softmax(bad, 7),
-                LogSoftmax(bad, 0),
-                SoftmaxGrad(x, bad),
-                CrossEntropy(bad, x),
-                CrossEntropyGrad(bad, x, x, x),
-                MeanSquaredError(bad, x),
-                LayerNorm(x, bad, bad),
-                CausalAttention(bad, x, x),
-                LayerNormGrad(x, bad, x, x, x).dbeta,
-                CausalAttentionGrad(x, x, x, x, x, bad, 0).dv,
-                SgdUpdate(bad, x, x, Value(), 0),
-                MomentumUpdate(x, bad, x, x, bad, 0, 0).velocity,
-                AdamWUpdate(x, x, x, bad, x, x, Value(), 0, 0, 0, 0).v};
+  Values all = {
+      Fill(g, 0.5, DType::kI32, {1}),
+      Constant(g, DType::kF32, {2}, {}),
+      Reshape(bad, {-1, 3}),
+      Permute(bad, {-1}),
+      Transpose(bad),
+      Slice(bad, -1, 0, 1),
+      BroadcastTo(bad, {2}),
+      Copy(bad),
+      Cast(bad, DType::kF64),
+      Concat(parts, -1),
+      Gather(bad, bad),
+      ScatterAdd(bad, bad, bad),
+      Relu(bad),
+      Add(bad, x),
+      Add(x, bad),
+      AddScalar(bad, 1),
+      MulScalar(bad, 2),
+      Less(x, bad),
+      Where(bad, x, x),
+      ReluGrad(bad, x),
+      Dropout(bad, x, x, 2, 0),
+      ReduceSum(bad, {-5}),
+      SumSquares(bad),
+      ArgMax(bad),
+      MatMul(bad, x),
+      Softmax(bad, 7),
+      LogSoftmax(bad, 0),
+      SoftmaxGrad(x, bad),
+      CrossEntropy(bad, x),
+      CrossEntropyGrad(bad, x, x, x),
+      LinearCrossEntropy(x, bad, x, 1),
+      LinearCrossEntropyGrad(x, bad, x, x, 1).dw,
+      MeanSquaredError(bad, x),
+      LayerNorm(x, bad, bad),
+      CausalAttention(bad, x, x),
+      LayerNormGrad(x, bad, x, x, x).dbeta,
+      CausalAttentionGrad(x, x, x, x, x, bad, 0).dv,
+      SgdUpdate(bad, x, x, Value(), 0),
+      MomentumUpdate(x, bad, x, x, bad, 0, 0).velocity,
+      AdamWUpdate(x, x, x, bad, x, x, Value(), 0, 0, 0, 0).v,
+      AdamWSplitUpdate(x, x, x, x, bad, x, x, Value(), 0, 0, 0, 0).delta};
   all.insert(all.end(), two.begin(), two.end());
   for (const Value& value : all) CHECK_FALSE(value.ok());
   CHECK(g.graph().num_nodes() == 0);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -160,6 +161,31 @@ TEST_CASE("the dtype is that of every param; a loss is never of half width") {
   }
 }
 
+// The chunk of the loss in the graph, or nothing where it is of logits.
+std::optional<int64_t> ChunkOf(const Result<Graph>& graph) {
+  REQUIRE(graph.ok());
+  for (const Node& node : graph->nodes()) {
+    if (node.op == OpKind::kLinearCrossEntropy) return node.attrs.Int("chunk");
+  }
+  return std::nullopt;
+}
+
+TEST_CASE("a loss over a large vocabulary makes its logits by chunks") {
+  for (const ModelPurpose purpose :
+       {ModelPurpose::kTrain, ModelPurpose::kEvaluate}) {
+    CHECK(ChunkOf(BuildModel("gpt2-124m", purpose)) == 8192);
+    CHECK(ChunkOf(BuildModel("gpt2-124m", purpose, {.logit_chunk = 100})) ==
+          100);
+    CHECK_FALSE(ChunkOf(BuildModel("gpt2-124m", purpose, {.logit_chunk = 0})));
+    CHECK_FALSE(ChunkOf(BuildModel("gpt-nano", purpose)));
+    CHECK(ChunkOf(BuildModel("gpt-nano", purpose, {.logit_chunk = 7})) == 7);
+  }
+  // Whoever generates wants the logits.
+  const auto graph = BuildModel("gpt2-124m", ModelPurpose::kGenerate);
+  CHECK_FALSE(ChunkOf(graph));
+  CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
+}
+
 TEST_CASE("dropout is on in training graphs alone, each with its own id") {
   const ModelOptions options{.batch = 2, .seq = 4, .dropout = 0.25};
   const auto train = BuildModel("gpt-nano", ModelPurpose::kTrain, options);
@@ -230,6 +256,9 @@ TEST_CASE("options out of range are refused with their value and the range") {
   CHECK(Mentions(too_long, "seq 1025"));
   CHECK(Mentions(too_long, "1 to 1024"));
   CHECK(Mentions(refuse("mlp", train, {.seq = 8}), "no sequence"));
+  CHECK(Mentions(refuse("mlp", train, {.logit_chunk = 8}), "logit_chunk 8"));
+  CHECK(Mentions(refuse("gpt-nano", train, {.logit_chunk = -1}),
+                 "logit_chunk -1"));
   CHECK(Mentions(refuse("mlp", train, {.dtype = DType::kI32}), "i32"));
   CHECK(Mentions(refuse("mlp", train, {.dropout = 1}), "dropout 1"));
   CHECK(Mentions(refuse("mlp", train, {.dropout = -0.5}), "dropout -0.5"));
