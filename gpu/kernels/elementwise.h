@@ -1,0 +1,370 @@
+#ifndef STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
+#define STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
+
+// The kernel under every elementwise op: y = f(operands...) for operands of one
+// shape and any strides, and a result that may lie over an operand of its size.
+//
+// A thread works on units: as many neighbouring elements as fit 16 bytes of the
+// widest type, where every operand lies so, or single elements elsewhere. An
+// operand that a row repeats (stride 0) is read once a unit, so that scalars,
+// biases and one number a row keep the wide path. Which it is, is found when the
+// launch is enqueued, since addresses are fixed by then.
+//
+// f takes numbers: float for f32, RoughFloat (which converts from and to float)
+// for bf16 and f16, integers as they are.
+//
+//   struct AddFn {
+//     template <typename N>
+//     STOWAGE_DEVICE N operator()(N a, N b) const { return a + b; }
+//   };
+//   EnqueueMap<AddFn, BF16, BF16, BF16>("add", queue, y, {&a, &b});
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "gpu/kernels/dispatch.h"
+#include "gpu/kernels/rough_float.h"
+#include "gpu/kernels/walk.h"
+#include "gpu/queue.h"
+#include "gpu/simt.h"
+#include "ir/op_kind.h"
+#include "runtime/kernel.h"
+
+namespace stowage::gpu {
+
+/// n elements of T, moved as one: 16 bytes at most.
+template <typename T, int n>
+struct alignas(sizeof(T) * n) Elements {
+  T value[n];
+};
+
+namespace internal {
+
+template <typename T, int n>
+STOWAGE_DEVICE Elements<T, n> FromPack(const Pack<T>& pack) {
+  Elements<T, n> x;
+  for (int i = 0; i < n; ++i) x.value[i] = pack.value[i];
+  return x;
+}
+template <typename T, int n>
+STOWAGE_DEVICE Pack<T> ToPack(const Elements<T, n>& x) {
+  Pack<T> pack;
+  for (int i = 0; i < n; ++i) pack.value[i] = x.value[i];
+  return pack;
+}
+
+}  // namespace internal
+
+/// At a multiple of their size; `Once` as LoadPackOnce.
+template <typename T, int n>
+STOWAGE_DEVICE Elements<T, n> LoadElements(const T* from) {
+  if constexpr (n == kPackSize<T>) {
+    return internal::FromPack<T, n>(LoadPack(from));
+  } else {
+    return *reinterpret_cast<const Elements<T, n>*>(from);
+  }
+}
+template <typename T, int n>
+STOWAGE_DEVICE Elements<T, n> LoadElementsOnce(const T* from) {
+  if constexpr (n == kPackSize<T>) {
+    return internal::FromPack<T, n>(LoadPackOnce(from));
+  } else {
+    return LoadElements<T, n>(from);
+  }
+}
+template <typename T, int n>
+STOWAGE_DEVICE void StoreElements(T* to, const Elements<T, n>& y) {
+  if constexpr (n == kPackSize<T>) {
+    StorePack(to, internal::ToPack<T, n>(y));
+  } else {
+    *reinterpret_cast<Elements<T, n>*>(to) = y;
+  }
+}
+template <typename T, int n>
+STOWAGE_DEVICE void StoreElementsOnce(T* to, const Elements<T, n>& y) {
+  if constexpr (n == kPackSize<T>) {
+    StorePackOnce(to, internal::ToPack<T, n>(y));
+  } else {
+    StoreElements(to, y);
+  }
+}
+
+/// What a kernel computes with, of an element, and back.
+template <typename T>
+STOWAGE_DEVICE auto ToNumber(T x) {
+  if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
+    return RoughFloat(ToFloat(x));
+  } else {
+    return x;
+  }
+}
+template <typename T, typename N>
+STOWAGE_DEVICE T FromNumber(N y) {
+  if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, F16>) {
+    return FromFloat<T>(static_cast<float>(y));
+  } else {
+    return static_cast<T>(y);
+  }
+}
+
+/// y = x: a copy, or a rounding to another float type.
+struct SameFn {
+  template <typename N>
+  STOWAGE_DEVICE N operator()(N x) const {
+    return x;
+  }
+};
+
+template <int kOperands>
+struct MapParams {
+  Walk<kOperands> walk;
+  std::byte* data[kOperands];  // of the result, then of the operands
+  uint32_t units;
+  uint32_t tail;      // elements behind the last unit, of a loop of rank 1
+  uint32_t repeated;  // bit k: all elements of a unit are operand k's first
+};
+
+/// The unit of operand k at `offset`: n elements, or its first n times.
+template <int k, typename T, int n, typename Params>
+STOWAGE_DEVICE Elements<T, n> LoadOperand(const Params& p, int32_t offset) {
+  const T* from = reinterpret_cast<const T*>(p.data[k]) + offset;
+  if (n > 1 && (p.repeated >> k & 1) != 0) {
+    const T first = *from;
+    Elements<T, n> x;
+    for (int i = 0; i < n; ++i) x.value[i] = first;
+    return x;
+  }
+  return LoadElements<T, n>(from);
+}
+
+/// The offset in operand k of element `at`, one of the tail.
+template <typename Params>
+STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
+  return (p.repeated >> k & 1) != 0 ? 0 : at;
+}
+
+namespace internal {
+
+inline constexpr int kMapThreads = 256;
+// Units of a thread: enough bytes under way to keep the memory busy.
+constexpr int MapUnits(int width) { return width > 1 ? 2 : 4; }
+
+template <size_t k, typename T, int n>
+struct MapSlot {
+  Elements<T, n> elements;
+};
+
+template <typename Sequence, int n, typename... In>
+struct MapOperands;
+
+// One unit of every operand.
+template <size_t... k, int n, typename... In>
+struct MapOperands<std::index_sequence<k...>, n, In...> : MapSlot<k, In, n>... {
+  template <typename Params>
+  STOWAGE_DEVICE void Load(const Params& p, const int32_t* offset) {
+    ((MapSlot<k, In, n>::elements =
+          LoadOperand<static_cast<int>(k) + 1, In, n>(p, offset[k + 1])),
+     ...);
+  }
+  template <typename Out, typename F>
+  STOWAGE_DEVICE Elements<Out, n> Map(const F& f) const {
+    return MapEach<Out>(f, std::make_index_sequence<static_cast<size_t>(n)>());
+  }
+
+ private:
+  // Spelled out, since a loop that is not unrolled would put the elements into
+  // memory.
+  template <typename Out, typename F, size_t... i>
+  STOWAGE_DEVICE Elements<Out, n> MapEach(const F& f,
+                                          std::index_sequence<i...>) const {
+    return {{MapOne<Out>(f, i)...}};
+  }
+  template <typename Out, typename F>
+  STOWAGE_DEVICE Out MapOne(const F& f, size_t i) const {
+    return FromNumber<Out>(
+        f(ToNumber(MapSlot<k, In, n>::elements.value[i])...));
+  }
+};
+
+// y = F of all units x; spelled out for the same reason.
+template <typename F, typename Out, typename Params, typename X, int kOperands,
+          size_t... i>
+STOWAGE_DEVICE void StoreUnits(
+    const Params& p, const uint32_t (&units)[sizeof...(i)],
+    const int32_t (&offsets)[sizeof...(i)][kOperands],
+    const X (&x)[sizeof...(i)], std::index_sequence<i...>) {
+  Out* y = reinterpret_cast<Out*>(p.data[0]);
+  const auto store = [&](uint32_t unit, int32_t at, const X& operands) {
+    if (unit < p.units) {
+      StoreElements(y + at, operands.template Map<Out>(F()));
+    }
+  };
+  (store(units[i], offsets[i][0], x[i]), ...);
+}
+
+template <typename F, int kWidth, typename Out, typename... In>
+STOWAGE_KERNEL(kMapThreads)
+MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
+  constexpr int kOperands = 1 + sizeof...(In);
+  constexpr int kUnits = MapUnits(kWidth);
+  using Indices = std::index_sequence_for<In...>;
+  const auto thread = static_cast<uint32_t>(ThreadId());
+  const uint32_t first =
+      static_cast<uint32_t>(BlockId()) * (kMapThreads * kUnits) + thread;
+  uint32_t units[kUnits];
+  for (int i = 0; i < kUnits; ++i) {
+    units[i] = first + static_cast<uint32_t>(i * kMapThreads);
+  }
+  // Those of units past the end are not used.
+  int32_t offsets[kUnits][kOperands];
+  p.walk.Locate(units, offsets);
+
+  // All loads come first, so that they are under way together.
+  MapOperands<Indices, kWidth, In...> x[kUnits];
+  for (int i = 0; i < kUnits; ++i) {
+    if (units[i] < p.units) x[i].Load(p, offsets[i]);
+  }
+  StoreUnits<F, Out>(p, units, offsets, x, std::make_index_sequence<kUnits>());
+
+  if (kWidth > 1 && BlockId() == 0 && thread < p.tail) {
+    const auto at = static_cast<int32_t>(p.units * kWidth + thread);
+    int32_t offset[kOperands];
+    for (int k = 0; k < kOperands; ++k) offset[k] = TailOffset(p, k, at);
+    MapOperands<Indices, 1, In...> one;
+    one.Load(p, offset);
+    StoreElements(reinterpret_cast<Out*>(p.data[0]) + at,
+                  one.template Map<Out>(F()));
+  }
+}
+
+}  // namespace internal
+
+/// Whether units of `width` elements can be moved as one: operand k is of
+/// `bytes[k]` an element and starts at data[k].
+template <int kOperands>
+bool TakesUnits(
+    const StridedLoop<kOperands>& loop,
+    const std::array<std::byte*, static_cast<size_t>(kOperands)>& data,
+    const std::array<int, static_cast<size_t>(kOperands)>& bytes, int width) {
+  for (int k = 0; k < kOperands; ++k) {
+    const auto i = static_cast<size_t>(k);
+    if (k > 0 && loop.steps[0][k] == 0) continue;  // repeated
+    const auto unit = static_cast<uintptr_t>(bytes[i] * width);
+    if (loop.steps[0][k] != 1) return false;
+    if (reinterpret_cast<uintptr_t>(data[i]) % unit != 0) return false;
+    for (int axis = 1; axis < loop.rank; ++axis) {
+      if (loop.steps[axis][k] % width != 0) return false;
+    }
+  }
+  return loop.rank == 1 || loop.dims[0] % width == 0;
+}
+
+/// The params of one grid: `loop` in units of `width` elements.
+template <int kOperands>
+MapParams<kOperands> MapParamsOf(
+    const StridedLoop<kOperands>& loop,
+    const std::array<std::byte*, static_cast<size_t>(kOperands)>& data,
+    int width) {
+  const int64_t elements = loop.elements();
+  MapParams<kOperands> p = {};
+  p.walk = Walk<kOperands>::Over(loop, width);
+  p.units = static_cast<uint32_t>(elements / width);
+  p.tail = static_cast<uint32_t>(elements % width);
+  for (int k = 0; k < kOperands; ++k) {
+    p.data[k] = data[static_cast<size_t>(k)];
+    if (k > 0 && loop.steps[0][k] == 0) p.repeated |= 1u << k;
+  }
+  return p;
+}
+
+/// Calls f(params, wide) for the grids of an elementwise kernel: wide, in units
+/// of `width` elements, or in single ones. `first` of the result is the number
+/// of its first element.
+template <int kOperands, typename F>
+void ForEachGrid(
+    const TensorView& y,
+    const std::array<const TensorView*, static_cast<size_t>(kOperands - 1)>& x,
+    int width, const F& f) {
+  constexpr auto kCount = static_cast<size_t>(kOperands);
+  std::array<const TensorView*, kCount> views = {&y};
+  for (size_t k = 1; k < kCount; ++k) views[k] = x[k - 1];
+  std::array<const Strides*, kCount> strides;
+  std::array<int, kCount> bytes;
+  for (size_t k = 0; k < kCount; ++k) {
+    strides[k] = &views[k]->strides;
+    bytes[k] = static_cast<int>(SizeOf(views[k]->dtype()));
+  }
+  ForEachPiece(MergeAxes<kOperands>(y.shape(), strides),
+               [&](const StridedLoop<kOperands>& piece,
+                   const std::array<int64_t, kCount>& first) {
+                 std::array<std::byte*, kCount> data;
+                 for (size_t k = 0; k < kCount; ++k) {
+                   data[k] = views[k]->data + first[k] * bytes[k];
+                 }
+                 const bool wide = TakesUnits(piece, data, bytes, width);
+                 f(MapParamsOf(piece, data, wide ? width : 1), wide, first[0]);
+               });
+}
+
+/// Enqueues y = F()(x...) for elements of the types Out and In...; y and the
+/// operands are of y's shape. Signed integers, of which there are few, go one by
+/// one: a kernel less for each.
+template <typename F, typename Out, typename... In>
+void EnqueueMap(const char* name, Queue& queue, const TensorView& y,
+                const std::array<const TensorView*, sizeof...(In)>& x) {
+  constexpr int kOperands = 1 + sizeof...(In);
+  constexpr bool kSigned =
+      ((std::is_integral_v<In> && std::is_signed_v<In>) || ...);
+  constexpr int kWidth =
+      kSigned ? 1
+              : 16 / static_cast<int>(std::max({sizeof(Out), sizeof(In)...}));
+  ForEachGrid<kOperands>(
+      y, x, kWidth, [&](const MapParams<kOperands>& p, bool wide, int64_t) {
+        const int width = wide ? kWidth : 1;
+        LaunchKernel(queue, name,
+                     wide ? internal::MapKernel<F, kWidth, Out, In...>
+                          : internal::MapKernel<F, 1, Out, In...>,
+                     p,
+                     {.x = BlocksFor(p.units, internal::kMapThreads *
+                                                  internal::MapUnits(width))},
+                     internal::kMapThreads);
+      });
+}
+
+/// A GpuKernel::enqueue: result 0, of Out, is F of the first `kInputs`
+/// operands, of In.
+template <typename F, typename Out, typename In, int kInputs>
+void EnqueueLike(const Launch& launch, Queue& queue) {
+  const char* name = OpName(launch.op).data();
+  const TensorView& y = launch.outputs[0];
+  if constexpr (kInputs == 1) {
+    EnqueueMap<F, Out, In>(name, queue, y, {&launch.inputs[0]});
+  } else {
+    EnqueueMap<F, Out, In, In>(name, queue, y,
+                               {&launch.inputs[0], &launch.inputs[1]});
+  }
+}
+
+/// Likewise, for floats of any type, or for numbers of any but f64.
+template <typename F, int kInputs>
+void EnqueueFloats(const Launch& launch, Queue& queue) {
+  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    EnqueueLike<F, T, T, kInputs>(launch, queue);
+  });
+}
+template <typename F, int kInputs>
+void EnqueueNumbers(const Launch& launch, Queue& queue) {
+  OnNumber(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    EnqueueLike<F, T, T, kInputs>(launch, queue);
+  });
+}
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KERNELS_ELEMENTWISE_H_
