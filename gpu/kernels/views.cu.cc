@@ -1,0 +1,13 @@
+// Views do no work.
+
+#include "gpu/kernel.h"
+
+namespace stowage::gpu::kernels {
+
+constinit const GpuKernel Reshape = {};
+constinit const GpuKernel Permute = {};
+constinit const GpuKernel Slice = {};
+constinit const GpuKernel Split = {};
+constinit const GpuKernel Broadcast = {};
+
+}  // namespace stowage::gpu::kernels
