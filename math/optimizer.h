@@ -44,8 +44,9 @@ struct AdamWConstants {
   double eps;
 
   /// `step` counts from 1.
-  static AdamWConstants At(int64_t step, double lr, double beta1, double beta2,
-                           double eps, double decay) {
+  STOWAGE_HOST_DEVICE static AdamWConstants At(int64_t step, double lr,
+                                               double beta1, double beta2,
+                                               double eps, double decay) {
     const double t = static_cast<double>(step);
     return {
         1 - lr * decay, lr / (1 - std::pow(beta1, t)), beta1, 1 - beta1, beta2,
