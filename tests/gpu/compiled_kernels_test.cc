@@ -16,7 +16,13 @@ namespace {
 // A thread can have 255 registers; a multiprocessor has 65,536 for up to 2,048
 // threads. At 128, 16 warps fit, which hides the latency of memory.
 constexpr KernelRule kRules[] = {
-    {.prefix = "", .registers = 128},
+    {.kernels = "*", .registers = 128},
+    // Walks along rows, where the flag says that they start at multiples of 16
+    // bytes, and down columns several at a time.
+    {.kernels = "*Rows<*true*>", .registers = 128, .wide_loads = true},
+    {.kernels = "Row*<*true>", .registers = 128, .wide_loads = true},
+    {.kernels = "ReduceColumns<*4>", .registers = 128, .wide_loads = true},
+    {.kernels = "ReduceColumns<*8>", .registers = 128, .wide_loads = true},
 };
 
 TEST_CASE("kernels spill nothing and use what the hardware has") {

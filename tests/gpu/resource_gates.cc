@@ -104,11 +104,23 @@ bool LoadsSixteenBytes(std::string_view opcode, std::string_view line) {
          (Contains(opcode, ".v2.") && opcode.ends_with("64"));
 }
 
+// Whether a name fits a pattern, in which * stands for any characters.
+bool Fits(std::string_view name, std::string_view pattern) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return name == pattern;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  pattern.remove_prefix(star + 1);
+  for (size_t start = star; start <= name.size(); ++start) {
+    if (Fits(name.substr(start), pattern)) return true;
+  }
+  return false;
+}
+
 const KernelRule* RuleFor(const std::string& name,
                           std::span<const KernelRule> rules) {
   const KernelRule* found = nullptr;
   for (const KernelRule& rule : rules) {
-    if (name.starts_with(rule.prefix)) found = &rule;
+    if (Fits(name, rule.kernels)) found = &rule;
   }
   return found;
 }
@@ -280,9 +292,8 @@ std::vector<std::string> Faults(const Compiled& compiled,
   }
   for (const KernelRule& rule : rules) {
     if (!used.contains(&rule)) {
-      faults.push_back(StrCat("the rule for ",
-                              rule.prefix.empty() ? "all" : rule.prefix,
-                              " is for no kernel"));
+      faults.push_back(
+          StrCat("the rule for ", rule.kernels, " is for no kernel"));
     }
   }
   if (in_ptx.empty() || in_log.empty())

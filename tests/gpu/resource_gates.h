@@ -59,10 +59,10 @@ Status AddPtx(std::string_view ptx, Compiled* compiled);
 /// void stowage::gpu::(anonymous namespace)::Softmax<float, 4>(Params).
 std::string ShortName(const std::string& mangled);
 
-/// What is wanted of kernels. The rule for a kernel is the last one whose
-/// `prefix` its short name begins with.
+/// What is wanted of kernels. The rule for a kernel is the last one whose pattern
+/// fits its short name; a * in it stands for any characters.
 struct KernelRule {
-  std::string_view prefix;
+  std::string_view kernels;
   int registers = 0;          // at most
   bool tensor_cores = false;  // uses them
   bool wide_loads = false;    // has some

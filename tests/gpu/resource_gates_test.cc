@@ -57,8 +57,8 @@ constexpr char kTensor[] =
     "\t// end inline asm\n";
 
 const std::vector<KernelRule> kRules = {
-    {.prefix = "", .registers = 64},
-    {.prefix = "Product",
+    {.kernels = "*", .registers = 64},
+    {.kernels = "Prod*t",
      .registers = 128,
      .tensor_cores = true,
      .wide_loads = true},
@@ -228,8 +228,30 @@ TEST_CASE("warnings are faults") {
 
 TEST_CASE("no kernels at all and rules for no kernel are faults") {
   CHECK(Faults(Compiled{}, kRules) ==
-        Lines{"the rule for all is for no kernel",
-              "the rule for Product is for no kernel", "there are no kernels"});
+        Lines{"the rule for * is for no kernel",
+              "the rule for Prod*t is for no kernel", "there are no kernels"});
+}
+
+TEST_CASE("a * in a rule stands for any characters") {
+  Compiled compiled;
+  const Status read = AddPtxasLog(Log(kScale, kNoStack, 64), &compiled);
+  REQUIRE(read.ok());
+  compiled.ptx.push_back(
+      {.function = kScale, .is_kernel = true, .bounded = true});
+  const auto fits = [&compiled](std::string_view kernels) {
+    const KernelRule rule = {.kernels = kernels, .registers = 64};
+    return Faults(compiled, {&rule, 1}).empty();
+  };
+  for (const char* pattern : {"*", "Scale<float>", "Scale*", "*<float>", "**",
+                              "S*e<*>", "*Scale<float>*", "Sc*a*t>"}) {
+    CAPTURE(pattern);
+    CHECK(fits(pattern));
+  }
+  for (const char* pattern :
+       {"", "Scale", "*Scale", "Scale<float>?", "S*x*", "e*", "*<float>*t>"}) {
+    CAPTURE(pattern);
+    CHECK(!fits(pattern));
+  }
 }
 
 TEST_CASE("text that is neither log nor PTX is an error") {
