@@ -5,6 +5,7 @@
 // plan.
 
 #include "planner/lifetimes.h"      // IWYU pragma: export
+#include "planner/order.h"
 #include "planner/packer.h"         // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export

@@ -5,12 +5,15 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/text.h"
+#include "planner/order.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
+#include "planner/weight_layout.h"
 #include "report/report.h"
 #include "tools/budget.h"
 #include "tools/command.h"
@@ -34,19 +37,12 @@ struct Flags {
 struct Planned {
   Graph graph;
   Plan plan;
+  std::optional<Bytes> order_bound;  // when an order was looked for
   double seconds = 0;
 };
 
-Error Unsupported(std::string_view option, std::string_view value,
-                  std::string_view available) {
-  return {ErrorCode::kUnsupported,
-          StrCat("[", option, "] ", value,
-                 " is not in this version; available: ", available)};
-}
-
 Status CheckOrder(const std::string& order) {
-  if (order == "given") return {};
-  if (order == "memory") return Unsupported("order", order, "given");
+  if (order == "given" || order == "memory") return {};
   return Error{ErrorCode::kInvalidArgument,
                StrCat("[order] there is no order ", Quoted(order),
                       "; expected given or memory")};
@@ -68,16 +64,27 @@ bool IsComputedOnCpu(const Graph& graph, const Node& node) {
 Result<Planned> MakePlan(const Flags& flags, const PlanOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   Planned planned;
+  std::optional<WeightLayout> layout;
   if (flags.graph.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(const StepSpec spec, ReadModelFlags(flags.model));
     STOWAGE_ASSIGN_OR_RETURN(PlannedStep step, PlanStep(spec, options));
     planned.graph = std::move(step.step);
     planned.plan = std::move(step.plan);
+    layout = std::move(step.layout);
   } else {
     STOWAGE_RETURN_IF_ERROR(CheckStepIsAsGiven(flags.model));
     STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
     STOWAGE_ASSIGN_OR_RETURN(planned.graph, ParseGraph(text));
     STOWAGE_ASSIGN_OR_RETURN(planned.plan, PlanMemory(planned.graph, options));
+  }
+  if (flags.order == "memory") {
+    PlanOptions order_options = options;
+    if (layout) order_options.weights = &*layout;
+    STOWAGE_ASSIGN_OR_RETURN(OrderedPlan ordered,
+                             PlanInMemoryOrder(planned.graph, order_options));
+    planned.graph = std::move(ordered.graph);
+    planned.plan = std::move(ordered.plan);
+    planned.order_bound = ordered.bound;
   }
   planned.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -105,6 +112,8 @@ Json Describe(const Flags& flags, const Planned& planned, const Report& report,
     json["optimizer"] = nullptr;
   }
   json.update(FiguresJson(report, 20));
+  json["order_bound_bytes"] =
+      planned.order_bound ? Json(*planned.order_bound) : Json();
   json["recompute"] = "none";
   json["recomputed_nodes"] = 0;
   json["recompute_flops_percent"] = 0.0;
@@ -147,6 +156,10 @@ int Run(const Flags& flags) {
   const Report report = MakeReport(planned->graph, planned->plan);
   Json json = Describe(flags, *planned, report, *budget);
   if (*budget && report.arena > **budget) {
+    // The order for memory may have been packed by the best packer.
+    if (planned->plan.packer.starts_with("best")) {
+      options.packer = Packer::kBest;
+    }
     const Error error =
         RefusalOf(planned->graph, planned->plan, options, **budget);
     json.update(RefusalJson(report, error));
@@ -163,6 +176,13 @@ int Run(const Flags& flags) {
     PrintJson(json);
   } else {
     std::cout << ToText(report);
+    if (planned->order_bound) {
+      std::cout << "\nno order of the nodes needs less than "
+                << FormatBytes(*planned->order_bound)
+                << (*planned->order_bound == report.arena
+                        ? ", so this one is optimal\n"
+                        : "\n");
+    }
     if (*budget) {
       std::cout << "\nfits the budget of " << FormatBytes(**budget) << ", "
                 << FormatBytes(**budget - report.arena) << " to spare\n";
@@ -186,8 +206,8 @@ void AddPlan(CLI::App& app, int* exit_code) {
   AddModelOptions(*command, &flags->model);
   command
       ->add_option("--order", flags->order,
-                   "Order of the nodes: given (memory is not in this "
-                   "version)")
+                   "Order of the nodes: given, or memory, which looks for the "
+                   "one that needs the least")
       ->capture_default_str();
   AddPackerOptions(*command, &flags->packer);
   command->add_option("--graph", flags->graph,
