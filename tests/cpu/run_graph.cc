@@ -332,6 +332,8 @@ class Runner {
   size_t shifts_ = 0;
 };
 
+}  // namespace
+
 double LargestError(const std::vector<double>& got,
                     const std::vector<double>& want) {
   double scale = 1;
@@ -349,8 +351,6 @@ double LargestError(const std::vector<double>& got,
   }
   return error;
 }
-
-}  // namespace
 
 CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
                 const CpuRunOptions& options) {

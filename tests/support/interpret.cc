@@ -669,6 +669,27 @@ void AdamWSplitUpdate(Call& c) {
   c.out[3] = update.out[2];
 }
 
+// --- Rounding ---
+
+// x to a float type of so many significant bits, whose smallest number is
+// 2^lowest and whose largest is below 2^limit: to the nearest, ties to even.
+double RoundTo(double x, int bits, int lowest, int limit) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent = 0;  // |x| is in [2^(exponent - 1), 2^exponent)
+  std::frexp(x, &exponent);
+  const double unit = std::ldexp(1.0, std::max(exponent - bits, lowest));
+  const double rounded = std::nearbyint(x / unit) * unit;
+  if (std::abs(rounded) < std::ldexp(1.0, limit)) return rounded;
+  return std::copysign(std::numeric_limits<double>::infinity(), x);
+}
+
+void RoundAll(DType dtype, Numbers* numbers) {
+  for (double& x : *numbers) {
+    if (dtype == DType::kBF16) x = RoundTo(x, 8, -133, 128);
+    if (dtype == DType::kF16) x = RoundTo(x, 11, -24, 16);
+  }
+}
+
 // A switch without default: the compiler names an op that is missing.
 void Run(Call& c) {
   switch (c.node.op) {
@@ -831,8 +852,13 @@ void Run(Call& c) {
 
 }  // namespace
 
-Tensors Interpret(const Graph& graph, const Tensors& leaves) {
+Tensors Interpret(const Graph& graph, const Tensors& leaves,
+                  Rounding rounding) {
   std::vector<Array> arrays;
+  const auto round = [&](ValueId id) {
+    if (rounding == Rounding::kNone) return;
+    RoundAll(graph.value(id).type.dtype, &arrays[static_cast<size_t>(id)].data);
+  };
   for (const ValueInfo& info : graph.values()) {
     arrays.emplace_back(info.type.shape);
     if (!info.is_leaf()) continue;
@@ -840,6 +866,7 @@ Tensors Interpret(const Graph& graph, const Tensors& leaves) {
     STOWAGE_CHECK(leaf != leaves.end());
     STOWAGE_CHECK(leaf->second.size() == arrays.back().data.size());
     arrays.back().data = leaf->second;
+    round(static_cast<ValueId>(arrays.size()) - 1);
   }
   for (const Node& node : graph.nodes()) {
     Call call{node, {}, {}};
@@ -852,6 +879,7 @@ Tensors Interpret(const Graph& graph, const Tensors& leaves) {
     Run(call);
     for (size_t r = 0; r < node.results.size(); ++r) {
       arrays[static_cast<size_t>(node.results[r])].data = call.out[r].data;
+      round(node.results[r]);
     }
   }
   Tensors values;

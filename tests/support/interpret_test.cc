@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/result.h"
 #include "ir/builder.h"
@@ -115,6 +116,55 @@ TEST_CASE("what an update writes is carried over to the next step") {
   CarryOver(graph, y, &leaves);
   CHECK(leaves.at("w") == Numbers{-0.5, -0.5});
   CHECK(leaves.at("u") == Numbers{3, 5});
+}
+
+TEST_CASE("16-bit values are rounded to their types where that is asked for") {
+  GraphBuilder g("rounding");
+  const Value a = g.Input("a", DType::kBF16, {5});
+  const Value b = g.Input("b", DType::kF16, {4});
+  g.Output("sum", AddScalar(a, 1));
+  g.Output("wide", Cast(a, kF32));
+  g.Output("half", Neg(b));
+  g.Output("third", Fill(g, 1.0 / 3, DType::kBF16, {}));
+  g.Output("f32", Fill(g, 1.0 / 3, kF32, {}));
+  const Graph graph = Finish(g);
+  // 257 lies between the bf16 numbers 256 and 258, 259 between 258 and 260;
+  // 2049 between the f16 numbers 2048 and 2050.
+  const Tensors leaves = {{"a", {257, 259, 0x1p-133, 0x1.8p-134, 0x1.FFp127}},
+                          {"b", {2049, 2051, 65520, 0x1p-25}}};
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensors y = Interpret(graph, leaves, Rounding::kTo16Bits);
+  CHECK(y.at("wide") == Numbers{256, 260, 0x1p-133, 0x1p-133, infinity});
+  // 256 + 1 rounds to even again.
+  CHECK(y.at("sum") == Numbers{256, 260, 1, 1, infinity});
+  CHECK(y.at("half") == Numbers{-2048, -2052, -infinity, 0});
+  CHECK(y.at("third") == Numbers{171.0 / 512});
+  CHECK(y.at("f32") == Numbers{1.0 / 3});
+  CHECK(Interpret(graph, leaves).at("wide") == leaves.at("a"));
+}
+
+TEST_CASE("a split weight is put together, moved, and taken apart") {
+  // With both betas 0, a step is lr in the direction of -g.
+  GraphBuilder g("split");
+  const Value w = g.Param("w", DType::kBF16, {3});
+  const AdamWSplitResults results = AdamWSplitUpdate(
+      w, g.State("delta", DType::kI16, {3}), g.State("m", kF32, {3}),
+      g.State("v", kF32, {3}), g.Input("g", DType::kBF16, {3}),
+      g.Input("lr", kF32, {}), g.Input("step", DType::kI64, {}), Value(), 0, 0,
+      1e-30, 0);
+  g.Output("new delta", results.delta);
+  g.Output("new w", results.w);
+  // Each step is lr = 2^-9, a quarter of a bf16 bit of 1, 2^14 of its f32 bits.
+  const Tensors y = Interpret(Finish(g), {{"w", {1, 1, -1}},
+                                          {"delta", {5, 20000, 7}},
+                                          {"m", {0, 0, 0}},
+                                          {"v", {0, 0, 0}},
+                                          {"g", {-1, -1, 1}},
+                                          {"lr", {0x1p-9}},
+                                          {"step", {1}}});
+  CHECK(y.at("new w") == Numbers{1, 1 + 0x1p-7, -1});
+  CHECK(y.at("new delta") ==
+        Numbers{5 + 16384, 20000 + 16384 - 65536, 7 + 16384});
 }
 
 }  // namespace

@@ -58,19 +58,21 @@ struct OpCase {
   /// How many of the results, from the first, have gradients: the others are
   /// statistics (a log-sum-exp, a mean).
   int differentiable = 1;
-  /// Largest error of a kernel that computes in the type of real operands,
-  /// relative to the largest element of the result or 1.
+  /// Largest error of a kernel that computes in the type of real operands (in
+  /// f32 for bf16), relative to the largest element of the result or 1.
   double tolerance = 0;
 };
 
-/// All rows, with f32 or f64 as the type of real operands.
+/// All rows, with f32, f64 or bf16 as the type of real operands. Rows of bf16
+/// are for kernels that compute in f32 and round what they store; expect what
+/// Interpret gives with Rounding::kTo16Bits.
 std::vector<OpCase> OpCases(DType real);
 
 /// The case's graph, of the case's name; its outputs are "y0", "y1", ...
 Graph BuildCase(const OpCase& c);
 
 /// The case's leaves, filled; the same for the same seed. Reals are f32
-/// numbers.
+/// numbers, those of bf16 leaves bf16 numbers.
 Tensors CaseLeaves(const OpCase& c, uint64_t seed = 1);
 
 }  // namespace stowage
