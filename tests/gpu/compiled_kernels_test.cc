@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/gpu/resource_gates.h"
@@ -15,14 +16,35 @@ namespace {
 
 // A thread can have 255 registers; a multiprocessor has 65,536 for up to 2,048
 // threads. At 128, 16 warps fit, which hides the latency of memory.
+constexpr int kRegisters = 128;
+
+constexpr KernelRule Wide(std::string_view kernels) {
+  return {.kernels = kernels, .registers = kRegisters, .wide_loads = true};
+}
+constexpr KernelRule Plain(std::string_view kernels) {
+  return {.kernels = kernels, .registers = kRegisters};
+}
+constexpr KernelRule Local(std::string_view kernels) {
+  return {.kernels = kernels, .registers = kRegisters, .local_memory = true};
+}
+
+// The last that fits counts. Numbers in names are elements taken at a time; true
+// says that rows start at multiples of 16 bytes.
 constexpr KernelRule kRules[] = {
-    {.kernels = "*", .registers = 128},
-    // Walks along rows, where the flag says that they start at multiples of 16
-    // bytes, and down columns several at a time.
-    {.kernels = "*Rows<*true*>", .registers = 128, .wide_loads = true},
-    {.kernels = "Row*<*true>", .registers = 128, .wide_loads = true},
-    {.kernels = "ReduceColumns<*4>", .registers = 128, .wide_loads = true},
-    {.kernels = "ReduceColumns<*8>", .registers = 128, .wide_loads = true},
+    Plain("*"),
+    Wide("*Rows<*true*>"),
+    Wide("Row*<*true>"),
+    Wide("ReduceColumns<*4>"),
+    Wide("ReduceColumns<*8>"),
+    Wide("MapKernel<*, 4, *>"),
+    Wide("MapKernel<*, 8, *>"),
+    Plain("MapKernel<SameFn, *>"),  // casts: what they read may be narrower
+    Wide("DropoutKernel<*, 4>"),
+    Wide("DropoutKernel<*, 8>"),
+    Wide("UpdateKernel<*>"),
+    // Large arguments are reduced by a table; others do not come that way.
+    Local("MapKernel<SinFn, *>"),
+    Local("MapKernel<CosFn, *>"),
 };
 
 TEST_CASE("kernels spill nothing and use what the hardware has") {

@@ -104,6 +104,9 @@ bool LoadsSixteenBytes(std::string_view opcode, std::string_view line) {
          (Contains(opcode, ".v2.") && opcode.ends_with("64"));
 }
 
+// How the functions of CUDA's own library begin, such as pow of doubles.
+constexpr std::string_view kCudaFunction = "__internal_";
+
 // Whether a name fits a pattern, in which * stands for any characters.
 bool Fits(std::string_view name, std::string_view pattern) {
   const size_t star = pattern.find('*');
@@ -206,7 +209,12 @@ std::string ShortName(const std::string& mangled) {
   for (size_t at; (at = name.find(kAnonymous)) != std::string::npos;) {
     name.erase(at, kAnonymous.size());
   }
-  // From the last space or :: outside of <> to the first ( outside of them.
+  for (size_t end; (end = name.find("::")) != std::string::npos;) {
+    size_t start = end;
+    while (start > 0 && IsIdentifier(name[start - 1])) --start;
+    name.erase(start, end + 2 - start);
+  }
+  // From the last space outside of <> to the first ( outside of them.
   int depth = 0;
   size_t start = 0;
   for (size_t i = 0; i < name.size(); ++i) {
@@ -214,7 +222,7 @@ std::string ShortName(const std::string& mangled) {
     if (name[i] == '>') --depth;
     if (depth > 0) continue;
     if (name[i] == '(') return name.substr(start, i - start);
-    if (name[i] == ' ' || name[i] == ':') start = i + 1;
+    if (name[i] == ' ') start = i + 1;
   }
   return name.substr(start);
 }
@@ -222,7 +230,7 @@ std::string ShortName(const std::string& mangled) {
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules) {
   std::vector<std::string> faults = compiled.warnings;
-  std::set<std::string> in_ptx, architectures;
+  std::set<std::string> kernels, others, architectures;
   std::set<std::pair<std::string, std::string>> in_log;
   std::set<const KernelRule*> used;
 
@@ -231,11 +239,13 @@ std::vector<std::string> Faults(const Compiled& compiled,
     const auto fault = [&](const auto&... what) {
       faults.push_back(StrCat(name, ": ", what...));
     };
+    (ptx.is_kernel ? kernels : others).insert(ptx.function);
     if (!ptx.is_kernel) {
-      fault("is called by kernels; mark it STOWAGE_DEVICE to have it inlined");
+      if (!name.starts_with(kCudaFunction)) {
+        fault("is called by kernels; mark it STOWAGE_DEVICE to inline it");
+      }
       continue;
     }
-    in_ptx.insert(ptx.function);
     const KernelRule* rule = RuleFor(name, rules);
     used.insert(rule);
     if (rule == nullptr) {
@@ -264,7 +274,7 @@ std::vector<std::string> Faults(const Compiled& compiled,
     in_log.insert({resources.function, resources.architecture});
     const KernelRule* rule = RuleFor(name, rules);
     if (rule == nullptr) continue;  // said above
-    if (resources.spill_bytes > 0) {
+    if (resources.spill_bytes > 0 && !rule->local_memory) {
       fault("spills ", resources.spill_bytes, " bytes of registers");
     }
     if (resources.stack_bytes > 0 && !rule->local_memory) {
@@ -277,7 +287,7 @@ std::vector<std::string> Faults(const Compiled& compiled,
   }
 
   for (const std::string& architecture : architectures) {
-    for (const std::string& function : in_ptx) {
+    for (const std::string& function : kernels) {
       if (!in_log.contains({function, architecture})) {
         faults.push_back(StrCat(ShortName(function), " for ", architecture,
                                 ": in the PTX and not in a log"));
@@ -285,7 +295,7 @@ std::vector<std::string> Faults(const Compiled& compiled,
     }
   }
   for (const auto& [function, architecture] : in_log) {
-    if (!in_ptx.contains(function)) {
+    if (!kernels.contains(function) && !others.contains(function)) {
       faults.push_back(StrCat(ShortName(function), " for ", architecture,
                               ": in a log and not in the PTX"));
     }
@@ -296,7 +306,7 @@ std::vector<std::string> Faults(const Compiled& compiled,
           StrCat("the rule for ", rule.kernels, " is for no kernel"));
     }
   }
-  if (in_ptx.empty() || in_log.empty())
+  if (kernels.empty() || in_log.empty())
     faults.push_back("there are no kernels");
   return faults;
 }

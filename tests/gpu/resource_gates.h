@@ -55,8 +55,8 @@ Status AddPtxasLog(std::string_view log, Compiled* compiled);
 /// target.
 Status AddPtx(std::string_view ptx, Compiled* compiled);
 
-/// "Softmax<float, 4>" for the mangled name of
-/// void stowage::gpu::(anonymous namespace)::Softmax<float, 4>(Params).
+/// "Softmax<BF16, 4>" for the mangled name of
+/// void stowage::gpu::(anonymous namespace)::Softmax<stowage::gpu::BF16, 4>(P).
 std::string ShortName(const std::string& mangled);
 
 /// What is wanted of kernels. The rule for a kernel is the last one whose pattern
@@ -66,14 +66,14 @@ struct KernelRule {
   int registers = 0;          // at most
   bool tensor_cores = false;  // uses them
   bool wide_loads = false;    // has some
-  bool local_memory = false;  // may have it
+  bool local_memory = false;  // may use it, for spilled registers too
 };
 
 /// What is wrong, one line each, empty if nothing: a kernel that spills, takes
 /// more registers than its rule allows, keeps values in local memory, lacks what
 /// its rule wants or STOWAGE_KERNEL's bound on its threads, or is in the PTX and
 /// not in the log of each architecture, or the reverse; a function that is
-/// called, not inlined; a warning; a rule without a kernel. No kernels at all are
+/// called, not inlined, unless it is CUDA's own; a warning; a rule without a kernel. No kernels at all are
 /// a fault too.
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules);

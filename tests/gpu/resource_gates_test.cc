@@ -196,12 +196,34 @@ TEST_CASE("a kernel that states no bound on its threads is a fault") {
               "STOWAGE_KERNEL"});
 }
 
-TEST_CASE("a function that is called is a fault") {
-  std::string ptx = GoodPtx();
-  ptx += ".func  (.param .b32 func_retval0) _ZN4room6HelperEf(\n";
-  CHECK(FaultsOf(GoodLog(), ptx) ==
-        Lines{"Helper: is called by kernels; mark it STOWAGE_DEVICE to "
-              "have it inlined"});
+TEST_CASE("a function that is called is a fault, unless it is CUDA's") {
+  const std::string call = ".func  (.param .b32 func_retval0) ";
+  CHECK(FaultsOf(GoodLog(), StrCat(GoodPtx(), call, "_ZN4room6HelperEf(\n")) ==
+        Lines{"Helper: is called by kernels; mark it STOWAGE_DEVICE to inline "
+              "it"});
+  std::string log = GoodLog();
+  log.insert(log.find("ptxas info    : Used"),
+             StrCat("ptxas info    : Function properties for "
+                    "__internal_accurate_pow\n    ",
+                    kNoStack, "\n"));
+  CHECK(FaultsOf(log, StrCat(GoodPtx(), call, "__internal_accurate_pow(\n")) ==
+        Lines{});
+}
+
+TEST_CASE("a rule can allow local memory") {
+  const std::string numbers =
+      "32 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads";
+  Compiled compiled;
+  const Status read = AddPtxasLog(Log(kScale, numbers, 64), &compiled);
+  REQUIRE(read.ok());
+  compiled.ptx.push_back({.function = kScale,
+                          .is_kernel = true,
+                          .bounded = true,
+                          .local_memory = true});
+  KernelRule rule = {.kernels = "*", .registers = 64};
+  CHECK(Faults(compiled, {&rule, 1}).size() == 3);
+  rule.local_memory = true;
+  CHECK(Faults(compiled, {&rule, 1}) == Lines{});
 }
 
 TEST_CASE("a kernel must be in the log and in the PTX") {
@@ -272,6 +294,7 @@ TEST_CASE("names are shown without namespaces, results and parameters") {
   CHECK(ShortName("_ZN4room5ScaleIfEEvPT_") == "Scale<float>");
   CHECK(ShortName("_ZN7stowage3gpu40_GLOBAL__N__5e08c3cd_8_k2_cu_cc_"
                   "15513a9c4TrigIfLi3EEEvNS1_1PE") == "Trig<float, 3>");
+  CHECK(ShortName("_ZN4room3MapINS_4room4SineELi4EEEvPT_") == "Map<Sine, 4>");
   CHECK(ShortName("plain") == "plain");
 }
 
