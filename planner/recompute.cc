@@ -12,7 +12,8 @@ namespace {
 
 constexpr Recompute kRecomputes[] = {Recompute::kNone, Recompute::kCheap,
                                      Recompute::kAuto};
-constexpr int kBoundTimes = 24;  // at which the operations are bounded
+constexpr int kBoundTimes = 24;      // at which the operations are bounded
+constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
@@ -103,8 +104,7 @@ Status RecomputePlanner::Search() {
   if (!choices_.empty()) return {};
   if (recompute_.recompute == Recompute::kNone) {
     choices_.push_back(
-        {{given_->lower_bound - reserved_, 0, rehearsal_->AsGiven()},
-         given_->arena_bytes()});
+        {{given_->lower_bound - reserved_, 0, {}}, given_->arena_bytes()});
     return {};
   }
   for (Bargain& bargain : SearchRecompute(graph_, *rehearsal_, decisions_)) {
@@ -151,7 +151,7 @@ std::vector<Remade> RecomputePlanner::Explain() const {
   const auto freed = [&](NodeId n) {
     Bytes sum = 0;
     for (const ValueId id : graph_.node(n).results) {
-      if (rehearsal_->is_saved(id) && rehearsal_->is_dropped(id)) {
+      if (rehearsal_->is_saved(id)) {
         sum += graph_.value(id).type.bytes();
       }
     }
@@ -181,9 +181,8 @@ std::vector<Remade> RecomputePlanner::Explain() const {
   std::vector<Remade> all;
   for (auto& [n, remade] : by_node) {
     const std::vector<ValueId>& results = graph_.node(n).results;
-    const auto dropped = std::ranges::find_if(results, [&](ValueId id) {
-      return rehearsal_->is_saved(id) && rehearsal_->is_dropped(id);
-    });
+    const auto dropped = std::ranges::find_if(
+        results, [&](ValueId id) { return rehearsal_->is_saved(id); });
     remade.name =
         graph_.value(dropped == results.end() ? results[0] : *dropped).name;
     remade.freed = freed(n);
@@ -195,16 +194,22 @@ std::vector<Remade> RecomputePlanner::Explain() const {
 }
 
 Result<RecomputedPlan> RecomputePlanner::Make(const Bargain& bargain) {
-  STOWAGE_CHECK(rehearsal_->Run(bargain.fates));
   RecomputedPlan made;
-  made.recomputed_nodes = rehearsal_->nodes_again();
-  if (made.recomputed_nodes == 0) {
+  if (bargain.script.empty()) {
     made.graph = graph_;
     made.plan = *given_;
     return made;
   }
+  STOWAGE_CHECK(rehearsal_->Run(bargain.script));
+  made.recomputed_nodes = rehearsal_->nodes_again();
   STOWAGE_ASSIGN_OR_RETURN(made.graph, Rewrite(graph_, *rehearsal_));
   STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options_));
+  if (!made.plan.optimal && options_.packer == Packer::kGreedy &&
+      made.plan.buffers.size() <= kFewBuffers) {
+    PlanOptions thorough = options_;
+    thorough.packer = Packer::kBest;
+    STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, thorough));
+  }
   made.extra_flops = rehearsal_->extra_flops();
   if (rehearsal_->flops() > 0) {
     made.extra_percent = 100 * made.extra_flops / rehearsal_->flops();
@@ -225,7 +230,7 @@ Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   const bool fits = !budget || given_->arena_bytes() <= *budget;
   if (fits && recompute_.always_remade.empty()) {
-    return Make({0, 0, rehearsal_->AsGiven()});
+    return Make({});
   }
   STOWAGE_RETURN_IF_ERROR(Search());
   for (Choice& choice : choices_) {
@@ -267,7 +272,7 @@ Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
   for (Choice& choice : choices_) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
     if (!points.empty() && arena >= points.back().arena) continue;
-    STOWAGE_CHECK(rehearsal_->Run(choice.bargain.fates));
+    STOWAGE_CHECK(rehearsal_->Run(choice.bargain.script));
     points.push_back(
         {arena, rehearsal_->extra_flops(),
          100 * rehearsal_->extra_flops() / std::max(rehearsal_->flops(), 1.0),

@@ -18,7 +18,6 @@ RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
     : graph_(graph),
       rehearsal_(rehearsal),
       last_use_(Index(graph.num_values()), kNoNode),
-      is_candidate_(Index(graph.num_values()), 0),
       is_output_(Index(graph.num_values()), 0) {
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
     if (rehearsal.is_view(n)) continue;
@@ -26,7 +25,6 @@ RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
       last_use_[Index(rehearsal.root(input))] = n;
     }
   }
-  for (const ValueId id : rehearsal.candidates()) is_candidate_[Index(id)] = 1;
   for (const GraphOutput& output : graph.outputs()) {
     is_output_[Index(rehearsal.root(output.value))] = 1;
   }
@@ -55,7 +53,8 @@ Bytes RecomputeBound::Forced(NodeId time) const {
     count(node.results[r]);
   }
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    if (is_candidate_[Index(id)] || graph_.value(id).producer >= time) continue;
+    if (rehearsal_.is_candidate(id) || graph_.value(id).producer >= time)
+      continue;
     if (is_output_[Index(id)] || last_use_[Index(id)] >= time) count(id);
   }
   return forced;
@@ -104,7 +103,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
                     capacity(rehearsal_.node_flops(producer)));
     for (const ValueId input : graph_.node(producer).inputs) {
       const ValueId root = rehearsal_.root(input);
-      if (!is_candidate_[Index(root)]) continue;
+      if (!rehearsal_.is_candidate(root)) continue;
       network.AddEdge(again(producer), wanted(root), MinCut::kInfinite);
     }
   }
@@ -118,7 +117,10 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
     const bool runs = network.is_source_side(again(producer));
     const bool stored = network.is_source_side(wanted(id)) && !runs;
     if (network.is_source_side(wanted(id))) {
-      tradeoff.fates[Index(id)] = stored ? Fate::kKept : Fate::kRemade;
+      // The gap that the time is in.
+      size_t gap = rehearsal_.first_gap(id);
+      for (const Gap& g : rehearsal_.gaps_of(id)) gap += g.end < time;
+      tradeoff.fates[gap] = stored ? Fate::kKept : Fate::kRemade;
     }
     if (stored && !is_read_now[Index(id)]) {
       tradeoff.stored += rehearsal_.bytes(id);

@@ -26,7 +26,7 @@ namespace stowage {
 struct Tradeoff {
   double flops = 0;         // to make again what is not stored
   Bytes stored = 0;         // of what can be chosen
-  std::vector<Fate> fates;  // stored values are kept, all others remade
+  std::vector<Fate> fates;  // in the gaps that the time is in
 };
 
 class RecomputeBound {
@@ -46,8 +46,7 @@ class RecomputeBound {
 
   const Graph& graph_;
   const Rehearsal& rehearsal_;
-  std::vector<NodeId> last_use_;  // per root value: by a node that is no view
-  std::vector<uint8_t> is_candidate_;
+  std::vector<NodeId> last_use_;    // per root value: by a node that is no view
   std::vector<uint8_t> is_output_;  // per root value
 };
 

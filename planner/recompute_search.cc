@@ -4,16 +4,18 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "base/hash.h"
 #include "planner/recompute_bound.h"
+#include "planner/recompute_exact.h"
 
 namespace stowage {
 namespace {
 
-constexpr int64_t kExhaustive = 1 << 14;  // so many combinations are all tried
-constexpr int kTimes = 8;                 // at which cuts are made
-constexpr int kTargets = 64;              // on the ladder
+constexpr int kMostScripts = 256;              // of a small step
+constexpr int kTimes = 8;                      // at which cuts are made
+constexpr int kTargets = 64;                   // on the ladder
 constexpr int64_t kMostNodesRun = 60'000'000;  // in all rehearsals together
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
@@ -32,7 +34,7 @@ class Search {
     if (!Try(given)) return {};
     const Outcome start = outcome_;
     live_given_.assign(rehearsal_.live().begin(), rehearsal_.live().end());
-    if (!SearchAll(given)) {
+    if (!SearchAll()) {
       TryCuts();
       ClimbDown(start.peak);
     }
@@ -42,7 +44,7 @@ class Search {
       // By rising peak; keep what is cheaper than all that is smaller.
       if (found.flops >= least) continue;
       least = found.flops;
-      bargains.push_back({peak, found.flops, std::move(found.fates)});
+      bargains.push_back({peak, found.flops, std::move(found.script)});
     }
     std::reverse(bargains.begin(), bargains.end());
     return bargains;
@@ -56,35 +58,35 @@ class Search {
   struct Found {
     double flops;
     std::vector<Fate> fates;
+    Script script;
   };
 
-  // The candidates that the search may decide on.
+  bool IsAmong(const std::vector<uint8_t>& marks, ValueId id) const {
+    return !marks.empty() && marks[Index(id)] != 0;
+  }
+
+  // The gaps that the search may decide on.
   void FindFree() {
-    for (const ValueId id : rehearsal_.candidates()) {
-      const bool decided =
-          (!options_.always_kept.empty() && options_.always_kept[Index(id)]) ||
-          (!options_.always_remade.empty() &&
-           options_.always_remade[Index(id)]);
-      if (!decided) free_.push_back(id);
+    for (size_t gap = 0; gap < rehearsal_.gaps().size(); ++gap) {
+      const ValueId id = rehearsal_.gaps()[gap].value;
+      if (!IsAmong(options_.always_kept, id) &&
+          !IsAmong(options_.always_remade, id)) {
+        free_.push_back(gap);
+      }
     }
   }
 
   std::vector<Fate> Decided(std::vector<Fate> fates) const {
-    for (const ValueId id : rehearsal_.candidates()) {
-      Fate& fate = fates[Index(id)];
-      if (!options_.always_kept.empty() && options_.always_kept[Index(id)]) {
-        fate = Fate::kKept;
-      }
-      if (!options_.always_remade.empty() &&
-          options_.always_remade[Index(id)] && fate == Fate::kKept) {
-        fate = Fate::kRemade;
-      }
+    for (size_t gap = 0; gap < fates.size(); ++gap) {
+      const ValueId id = rehearsal_.gaps()[gap].value;
+      if (IsAmong(options_.always_kept, id)) fates[gap] = Fate::kKept;
+      if (IsAmong(options_.always_remade, id)) fates[gap] = Fate::kRemade;
     }
     return fates;
   }
 
-  // Values are of one class when their nodes, and those around them to a
-  // distance of two, look alike but for names.
+  // Gaps are of one class when the nodes of their values, and those around them
+  // to a distance of two, look alike but for names.
   void FindClasses() {
     const auto mix = [](uint64_t a, uint64_t b) {
       return (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2))) *
@@ -119,11 +121,12 @@ class Search {
       hash = std::move(next);
     }
     std::map<uint64_t, size_t> index;
-    for (const ValueId id : free_) {
-      const auto [entry, is_new] =
-          index.try_emplace(hash[Index(id)], classes_.size());
+    for (const size_t gap : free_) {
+      const ValueId id = rehearsal_.gaps()[gap].value;
+      const uint64_t key = mix(hash[Index(id)], gap - rehearsal_.first_gap(id));
+      const auto [entry, is_new] = index.try_emplace(key, classes_.size());
       if (is_new) classes_.emplace_back();
-      classes_[entry->second].push_back(id);
+      classes_[entry->second].push_back(gap);
     }
   }
 
@@ -146,28 +149,24 @@ class Search {
     while (at != found_.end() && at->second.flops >= outcome_.flops) {
       at = found_.erase(at);
     }
-    found_.insert_or_assign(outcome_.peak, Found{outcome_.flops, fates});
+    found_.insert_or_assign(outcome_.peak,
+                            Found{outcome_.flops, fates, rehearsal_.script()});
   }
 
-  // All fates, if there are few enough; else false.
-  bool SearchAll(const std::vector<Fate>& given) {
-    int64_t count = 1;
-    int64_t kinds = 3;
-    for (size_t k = 0; k < free_.size() && count <= kExhaustive; ++k)
-      count *= 3;
-    if (count > kExhaustive) {
-      if (free_.size() > 14) return false;
-      kinds = 2;
-      count = int64_t{1} << free_.size();
+  // The cheapest of all scripts, for every peak at which there is another.
+  // False when the step is too large for that, or the user has decided some.
+  bool SearchAll() {
+    if (free_.size() < rehearsal_.gaps().size() ||
+        !IsSmallStep(graph_, rehearsal_)) {
+      return false;
     }
-    std::vector<Fate> fates = given;
-    for (int64_t number = 0; number < count; ++number) {
-      int64_t rest = number;
-      for (const ValueId id : free_) {
-        fates[Index(id)] = static_cast<Fate>(rest % kinds);
-        rest /= kinds;
-      }
-      Try(fates);
+    Bytes peak = outcome_.peak;
+    for (int k = 0; k < kMostScripts && peak > 0; ++k) {
+      const auto script = CheapestScript(graph_, rehearsal_, peak - 1);
+      if (!script || !rehearsal_.Run(*script)) break;
+      outcome_ = {rehearsal_.peak(), rehearsal_.extra_flops()};
+      Remember({});
+      peak = std::min(peak - 1, outcome_.peak);
     }
     return true;
   }
@@ -212,10 +211,12 @@ class Search {
       while (leader[Index(id)] != id) id = leader[Index(id)];
       return id;
     };
-    std::vector<ValueId> changed;
-    for (const ValueId id : free_) {
-      if (from[Index(id)] == to[Index(id)]) continue;
-      changed.push_back(id);
+    std::vector<size_t> changed;
+    for (const size_t gap : free_) {
+      if (from[gap] == to[gap]) continue;
+      changed.push_back(gap);
+      const ValueId id = rehearsal_.gaps()[gap].value;
+      if (leader[Index(id)] >= 0) continue;
       leader[Index(id)] = id;
       const Node& node = graph_.node(graph_.value(id).producer);
       const auto join = [&](ValueId other) {
@@ -227,10 +228,13 @@ class Search {
       for (const ValueId input : node.inputs) join(rehearsal_.root(input));
       for (const ValueId result : node.results) join(result);
     }
-    for (const ValueId group : changed) {
-      if (find(group) != group) continue;
-      for (const ValueId id : changed) {
-        if (find(id) == group) from[Index(id)] = to[Index(id)];
+    ValueId previous = -1;
+    for (const size_t first : changed) {
+      const ValueId group = rehearsal_.gaps()[first].value;
+      if (find(group) != group || group == previous) continue;
+      previous = group;
+      for (const size_t gap : changed) {
+        if (find(rehearsal_.gaps()[gap].value) == group) from[gap] = to[gap];
       }
       Try(from);
     }
@@ -249,10 +253,8 @@ class Search {
   template <typename Visit>
   void ForEachMove(const std::vector<Fate>& fates, Fate fate, bool both,
                    Visit visit) const {
-    for (const std::vector<ValueId>& members : classes_) {
-      const auto has_fate = [&](ValueId id) {
-        return fates[Index(id)] == fate;
-      };
+    for (const std::vector<size_t>& members : classes_) {
+      const auto has_fate = [&](size_t gap) { return fates[gap] == fate; };
       const auto first = std::ranges::find_if(members, has_fate);
       if (first == members.end()) continue;
       visit(*first);
@@ -271,30 +273,30 @@ class Search {
       const double excess = Excess(target);
       const double least = 1e-9 * rehearsal_.flops() + 1;
       double best_score = 0;
-      ValueId best = -1;
+      std::optional<size_t> best;
       Fate best_fate = Fate::kKept;
-      const auto consider = [&](ValueId id, Fate fate) {
-        const Fate old = (*fates)[Index(id)];
-        (*fates)[Index(id)] = fate;
+      const auto consider = [&](size_t gap, Fate fate) {
+        const Fate old = (*fates)[gap];
+        (*fates)[gap] = fate;
         if (Try(*fates)) {
           const double gain = excess - Excess(target);
           const double cost = std::max(outcome_.flops - flops, least);
           if (gain > 0 && gain / cost > best_score) {
             best_score = gain / cost;
-            best = id;
+            best = gap;
             best_fate = fate;
           }
         }
-        (*fates)[Index(id)] = old;
+        (*fates)[gap] = old;
       };
       ForEachMove(*fates, Fate::kKept, true,
-                  [&](ValueId id) { consider(id, Fate::kRemade); });
-      ForEachMove(*fates, Fate::kRemade, true, [&](ValueId id) {
-        consider(id, Fate::kRemadeEachTime);
-        consider(id, Fate::kKept);
+                  [&](size_t gap) { consider(gap, Fate::kRemade); });
+      ForEachMove(*fates, Fate::kRemade, true, [&](size_t gap) {
+        consider(gap, Fate::kRemadeEachTime);
+        consider(gap, Fate::kKept);
       });
-      if (best < 0) return false;
-      (*fates)[Index(best)] = best_fate;
+      if (!best) return false;
+      (*fates)[*best] = best_fate;
       if (!Try(*fates)) return false;
     }
     return true;
@@ -307,23 +309,23 @@ class Search {
     bool changed = true;
     while (changed) {
       changed = false;
-      const auto consider = [&](ValueId id, Fate fate) {
-        const Fate old = (*fates)[Index(id)];
+      const auto consider = [&](size_t gap, Fate fate) {
+        const Fate old = (*fates)[gap];
         if (old == fate) return;
-        (*fates)[Index(id)] = fate;
+        (*fates)[gap] = fate;
         if (Try(*fates) && outcome_.peak <= target && outcome_.flops < flops) {
           flops = outcome_.flops;
           changed = true;
         } else {
-          (*fates)[Index(id)] = old;
+          (*fates)[gap] = old;
         }
       };
-      ForEachMove(*fates, Fate::kRemadeEachTime, true, [&](ValueId id) {
-        consider(id, Fate::kRemade);
-        consider(id, Fate::kKept);
+      ForEachMove(*fates, Fate::kRemadeEachTime, true, [&](size_t gap) {
+        consider(gap, Fate::kRemade);
+        consider(gap, Fate::kKept);
       });
       ForEachMove(*fates, Fate::kRemade, true,
-                  [&](ValueId id) { consider(id, Fate::kKept); });
+                  [&](size_t gap) { consider(gap, Fate::kKept); });
     }
   }
 
@@ -364,8 +366,8 @@ class Search {
   const Graph& graph_;
   Rehearsal& rehearsal_;
   const RecomputeSearchOptions& options_;
-  std::vector<ValueId> free_;
-  std::vector<std::vector<ValueId>> classes_;
+  std::vector<size_t> free_;                  // gaps
+  std::vector<std::vector<size_t>> classes_;  // of these
   std::vector<Bytes> live_given_;
   std::map<Bytes, Found> found_;  // by peak; operations fall as it rises
   Outcome outcome_;               // of the latest try

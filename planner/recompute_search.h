@@ -24,7 +24,7 @@ namespace stowage {
 struct Bargain {
   Bytes peak = 0;    // of the live bytes that are packed
   double flops = 0;  // extra
-  std::vector<Fate> fates;
+  Script script;
 };
 
 struct RecomputeSearchOptions {

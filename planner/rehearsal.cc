@@ -36,85 +36,98 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     content_.push_back(
         is_view ? content_[Index(graph.node(info.producer).inputs[0])] : id);
   }
-  FindCandidates();
+  FindGaps();
 }
 
-void Rehearsal::FindCandidates() {
+void Rehearsal::FindGaps() {
   const auto values = Index(graph_.num_values());
-  std::vector<uint8_t> is_output(values, 0);
-  for (const GraphOutput& output : graph_.outputs()) {
-    is_output[Index(root(output.value))] = 1;
-  }
-  is_candidate_.assign(values, 0);
-  last_forward_use_.assign(values, kNoNode);
-  as_given_.assign(values, Fate::kKept);
+  std::vector<uint8_t> is_candidate(values, 0);
+  std::vector<NodeId> begin(values, kNoNode);
+  std::vector<std::vector<NodeId>> later(values);  // readers in later phases
   for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
     const Node& node = graph_.node(n);
-    if (node.phase != Phase::kForward || nodes_[Index(n)].is_view) continue;
-    for (const ValueId id : node.results) {
-      last_forward_use_[Index(id)] = n;
-      if (root(id) != id || is_output[Index(id)]) continue;
-      is_candidate_[Index(id)] = 1;
-      candidates_.push_back(id);
-      as_given_[Index(id)] = Fate::kRemade;
-    }
-  }
-  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
     if (nodes_[Index(n)].is_view) continue;
-    for (const ValueId input : graph_.node(n).inputs) {
+    for (const ValueId input : node.inputs) {
       const size_t id = Index(root(input));
-      if (!is_candidate_[id]) continue;
-      if (graph_.node(n).phase != Phase::kForward) {
-        as_given_[id] = Fate::kKept;
-      } else if (as_given_[id] != Fate::kKept) {
-        last_forward_use_[id] = n;
+      if (!is_candidate[id]) continue;
+      if (node.phase == Phase::kForward && later[id].empty()) {
+        begin[id] = n;
+      } else if (later[id].empty() || later[id].back() != n) {
+        later[id].push_back(n);
       }
     }
+    if (node.phase != Phase::kForward) continue;
+    for (const ValueId id : node.results) {
+      is_candidate[Index(id)] = root(id) == id;
+      begin[Index(id)] = n;
+    }
   }
+  is_output_.assign(nodes_.size(), 0);
+  for (const GraphOutput& output : graph_.outputs()) {
+    is_candidate[Index(root(output.value))] = 0;
+    const NodeId producer = graph_.value(output.value).producer;
+    if (producer != kNoNode) is_output_[Index(producer)] = 1;
+  }
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    first_gap_.push_back(gaps_.size());
+    if (!is_candidate[Index(id)]) continue;
+    candidates_.push_back(id);
+    NodeId from = begin[Index(id)];
+    for (const NodeId to : later[Index(id)]) {
+      gaps_.push_back({id, from, to});
+      as_given_.push_back(Fate::kKept);
+      from = to;
+    }
+    if (!later[Index(id)].empty()) continue;
+    gaps_.push_back({id, from, graph_.num_nodes()});
+    as_given_.push_back(Fate::kRemade);
+  }
+  first_gap_.push_back(gaps_.size());
 }
 
 // Whether a node that runs for `stage` can read the value as it is.
-bool Rehearsal::IsCurrent(ValueId id, NodeId stage) const {
-  const ValueId root_id = root(id);
-  const int32_t root_now = current_[Index(root_id)];
+bool Rehearsal::IsCurrent(ValueId id, NodeId stage) {
+  const size_t root_id = Index(root(id));
+  const int32_t root_now = current_[root_id];
   if (root_now < 0) return false;
-  if (is_candidate_[Index(root_id)]) {
-    const Fate fate = fates_[Index(root_id)];
-    const bool original = root_now == root_id;
-    if (original && fate != Fate::kKept &&
-        stage > last_forward_use_[Index(root_id)]) {
-      return false;
-    }
-    if (!original && fate == Fate::kRemadeEachTime &&
-        made_at_[Index(root_id)] != stage) {
-      return false;
+  if (!fates_.empty() && first_gap_[root_id] < first_gap_[root_id + 1]) {
+    // The gap that the stage is in, or the last; before the first, all is there.
+    size_t& gap = gap_now_[root_id];
+    while (gaps_[gap].end < stage && gap + 1 < first_gap_[root_id + 1]) ++gap;
+    if (stage > gaps_[gap].begin && fates_[gap] != Fate::kKept) {
+      const bool made_in_gap = made_at_[root_id] > gaps_[gap].begin;
+      if (!made_in_gap) return false;
+      if (fates_[gap] == Fate::kRemadeEachTime && made_at_[root_id] != stage) {
+        return false;
+      }
     }
   }
-  if (id == root_id) return true;
+  if (Index(id) == root_id) return true;
   const int32_t now = current_[Index(id)];
   return now >= 0 && root_of_[Index(now)] == root_now;
 }
 
-// Finds the nodes that must run before node `stage` can. False when one of
-// them reads a param that holds something else by now.
-bool Rehearsal::CollectMissing(NodeId stage) {
+// Finds the nodes that must run before `node` can, for `stage`. False when one
+// of them reads a param that holds something else by now.
+bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
+  ++searches_;
   missing_.clear();
-  stack_.assign(1, stage);
+  stack_.assign(1, node);
   while (!stack_.empty()) {
     const NodeId n = stack_.back();
     stack_.pop_back();
-    if (n != stage) missing_.push_back(n);
+    if (n != node) missing_.push_back(n);
     for (const ValueId input : graph_.node(n).inputs) {
-      const size_t leaf = Index(root(input));
-      if (graph_.value(root(input)).is_leaf() &&
-          holds_[leaf] != content_[Index(input)]) {
+      const ValueId leaf = root(input);
+      if (graph_.value(leaf).is_leaf() &&
+          holds_[Index(leaf)] != content_[Index(input)]) {
         return false;
       }
       if (IsCurrent(input, stage)) continue;
       const NodeId producer = graph_.value(input).producer;
-      STOWAGE_CHECK(producer != kNoNode);
-      if (wanted_at_[Index(producer)] == stage) continue;
-      wanted_at_[Index(producer)] = stage;
+      if (producer == kNoNode) return false;
+      if (wanted_[Index(producer)] == searches_) continue;
+      wanted_[Index(producer)] = searches_;
       stack_.push_back(producer);
     }
   }
@@ -126,6 +139,7 @@ void Rehearsal::Emit(NodeId id, NodeId stage) {
   const Node& node = graph_.node(id);
   const NodeInfo& info = nodes_[Index(id)];
   Item item{.node = id,
+            .stage = stage,
             .operands = static_cast<int32_t>(operands_.size()),
             .first_result = node.results[0],
             .again = has_run_[Index(id)] != 0};
@@ -151,21 +165,19 @@ void Rehearsal::Emit(NodeId id, NodeId stage) {
         : is_update  ? root(result)
                      : instance;
     if (is_update) holds_[Index(root(result))] = result;
-    // A result that is there still, beside one that is not, stays.
-    if (item.again && IsCurrent(result, stage)) continue;
     current_[Index(result)] = instance;
     made_at_[Index(result)] = stage;
   }
   items_.push_back(item);
 }
 
-bool Rehearsal::Run(std::span<const Fate> fates) {
+void Rehearsal::Start() {
   const auto values = Index(graph_.num_values());
-  fates_.assign(fates.begin(), fates.end());
   items_.clear();
   operands_.clear();
   extra_flops_ = 0;
   nodes_again_ = 0;
+  gap_now_.assign(first_gap_.begin(), first_gap_.end() - 1);
   current_.assign(values, -1);
   made_at_.assign(values, kNoNode);
   holds_.resize(values);
@@ -176,19 +188,70 @@ bool Rehearsal::Run(std::span<const Fate> fates) {
     if (graph_.value(id).is_leaf()) current_[Index(id)] = id;
   }
   has_run_.assign(nodes_.size(), 0);
-  wanted_at_.assign(nodes_.size(), kNoNode);
+  wanted_.assign(nodes_.size(), 0);
+  searches_ = 0;
+}
+
+bool Rehearsal::RunNode(NodeId id, NodeId stage) {
+  if (!CollectMissing(id, stage)) return false;
+  for (const NodeId missing : missing_) Emit(missing, stage);
+  Emit(id, stage);
+  return true;
+}
+
+bool Rehearsal::RunStage(NodeId stage) {
+  // A view is taken when somebody wants it, lest its root live for it alone.
+  if (nodes_[Index(stage)].is_view && !is_output_[Index(stage)]) return true;
+  return RunNode(stage, stage);
+}
+
+bool Rehearsal::Run(std::span<const Fate> fates) {
+  fates_.assign(fates.begin(), fates.end());
+  Start();
   for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
-    // A view of what is not there waits until somebody wants it.
-    if (nodes_[Index(n)].is_view &&
-        !IsCurrent(root(graph_.node(n).inputs[0]), n)) {
-      continue;
-    }
-    if (!CollectMissing(n)) return false;
-    for (const NodeId missing : missing_) Emit(missing, n);
-    Emit(n, n);
+    if (!RunStage(n)) return false;
   }
   MeasureLifetimes();
   return true;
+}
+
+bool Rehearsal::Run(const Script& script) {
+  fates_.clear();
+  Start();
+  auto next = script.begin();
+  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+    for (; next != script.end() && next->stage == n; ++next) {
+      if (next->node >= n || !RunNode(next->node, n)) return false;
+    }
+    if (!RunStage(n)) return false;
+  }
+  MeasureLifetimes();
+  return next == script.end();
+}
+
+Script Rehearsal::script() const {
+  Script script;
+  for (const Item& item : items_) {
+    if (!item.again || nodes_[Index(item.node)].is_view) continue;
+    script.push_back({item.stage, item.node});
+  }
+  return script;
+}
+
+bool Rehearsal::may_take_over(NodeId id, ValueId root_id) const {
+  const Node& node = graph_.node(id);
+  const uint32_t bits = nodes_[Index(id)].may_overwrite;
+  bool reads = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (root(node.inputs[i]) != root_id) continue;
+    if (i >= 32 || (bits >> i & 1) == 0 ||
+        !covers_root_[Index(node.inputs[i])]) {
+      return false;
+    }
+    reads = true;
+  }
+  return reads && graph_.value(node.results[0]).type.bytes() ==
+                      graph_.value(root_id).type.bytes();
 }
 
 // The rule of planner/lifetimes.h, on instances.

@@ -3,21 +3,23 @@
 
 // A training step played through with some of its forward values made twice.
 //
-// Every forward value that owns bytes has a fate. *Kept*, it stays from its
-// making to its last reader, as in the graph. *Remade*, it dies after the last
-// forward node that reads it, and is made again right before the first later
-// node that wants it; then it stays. *Remade each time*, it is made again for
-// every later node that wants it. What remaking reads is itself kept or remade,
-// so chains through several dropped values follow of themselves, in the order
-// of the graph; views are taken again from whatever their root is by then.
+// Between its last reader in forward and its first reader in a later phase, and
+// between any two of these, a forward value waits: a *gap*. In each gap it has a
+// fate. *Kept*, it stays. *Remade*, it dies, and is made again when the gap
+// ends, or before, when a chain wants it, and then stays. *Remade each time*, it
+// does not even stay between two that want it within the gap. What remaking
+// reads is itself kept or remade, so chains through several dropped values
+// follow of themselves, in the order of the graph; views are taken again from
+// whatever their root is by then.
 //
-// A rehearsal gives the schedule, the live bytes at each of its times and the
-// extra operations, by the rules of planner/lifetimes.h, in-place results
-// included, without making a graph: a search can rehearse thousands of fates.
+// What comes out is a script: which nodes run again, and when. Readers read what
+// was made last. A rehearsal of a script gives the live bytes at each time and
+// the extra operations, by the rules of planner/lifetimes.h, in-place results
+// included, without making a graph: a search can rehearse thousands.
 //
 //   Rehearsal rehearsal(step, {});
 //   std::vector<Fate> fates = rehearsal.AsGiven();
-//   fates[ln_1] = Fate::kRemade;
+//   fates[rehearsal.gaps_of(ln_1).front()] = Fate::kRemade;
 //   if (rehearsal.Run(fates)) rehearsal.peak();  // less than before, or not
 
 #include <cstdint>
@@ -40,28 +42,55 @@ struct RehearsalOptions {
   WorkspaceFn workspace = {};
 };
 
+/// A forward value waiting. `begin` and `end` are the nodes that read it before
+/// and after; without a later reader, `end` is the number of nodes.
+struct Gap {
+  ValueId value = 0;
+  NodeId begin = 0;
+  NodeId end = 0;
+};
+
+/// A node that runs again right before node `stage` of the graph runs.
+struct Rerun {
+  NodeId stage = 0;
+  NodeId node = 0;
+};
+
+/// In the order of running. Views are not listed: they follow.
+using Script = std::vector<Rerun>;
+
 class Rehearsal {
  public:
   /// `graph` must outlive this.
   Rehearsal(const Graph& graph, const RehearsalOptions& options);
 
-  /// By value: everything that the graph itself keeps for later phases is kept,
-  /// all other forward values would be remade if a chain wanted them.
-  const std::vector<Fate>& AsGiven() const { return as_given_; }
-
-  /// Values whose fate matters: results of forward nodes that own bytes and are
-  /// no outputs, in order.
+  /// Values that may be dropped: results of forward nodes that own bytes and
+  /// are no outputs, in order.
   std::span<const ValueId> candidates() const { return candidates_; }
+  bool is_candidate(ValueId id) const { return !gaps_of(id).empty(); }
   /// Whether a node of a later phase reads the candidate, or a view of it.
   bool is_saved(ValueId id) const {
-    return is_candidate_[Index(id)] && as_given_[Index(id)] == Fate::kKept;
+    return is_candidate(id) && gaps_of(id).front().end < graph_.num_nodes();
   }
+  /// All gaps, those of a value next to each other, by time.
+  std::span<const Gap> gaps() const { return gaps_; }
+  std::span<const Gap> gaps_of(ValueId id) const {
+    return std::span(gaps_).subspan(
+        first_gap_[Index(id)],
+        first_gap_[Index(id) + 1] - first_gap_[Index(id)]);
+  }
+  size_t first_gap(ValueId id) const { return first_gap_[Index(id)]; }
 
-  /// Plays the step through. False when a node that has to run again reads a
-  /// param that has been updated by then. Fates of other values than candidates
-  /// are not looked at. Linear in the nodes run, but for the sorting of each
-  /// chain.
+  /// By gap: kept where a node of the graph reads at its end, else remade, would
+  /// a chain want it.
+  const std::vector<Fate>& AsGiven() const { return as_given_; }
+
+  /// Plays the step through with a fate for every gap, or as a script says.
+  /// False when a node that has to run again reads a param that has been
+  /// updated by then, or, in a script, something that is not there. Linear in
+  /// the nodes run, but for the sorting of each chain.
   bool Run(std::span<const Fate> fates);
+  bool Run(const Script& script);
 
   // Of the latest Run that was true.
 
@@ -69,15 +98,14 @@ class Rehearsal {
   /// by their ids, and beyond these, what was made again.
   struct Item {
     NodeId node = 0;
+    NodeId stage = 0;          // the node of the graph that it runs for
     int32_t operands = 0;      // first of its operands in operands()
     int32_t first_result = 0;  // instance of result 0; the others follow
     bool again = false;
   };
   std::span<const Item> items() const { return items_; }
   std::span<const int32_t> operands() const { return operands_; }
-  bool is_dropped(ValueId id) const {
-    return is_candidate_[Index(id)] && fates_[Index(id)] != Fate::kKept;
-  }
+  Script script() const;
   /// Live bytes of all that is packed, by time, the moment after the end last.
   std::span<const Bytes> live() const { return live_; }
   Bytes peak() const { return peak_; }
@@ -88,13 +116,14 @@ class Rehearsal {
   double node_flops(NodeId id) const { return nodes_[Index(id)].flops; }
   bool is_view(NodeId id) const { return nodes_[Index(id)].is_view; }
   double flops() const { return flops_; }
+  Bytes workspace(NodeId id) const { return nodes_[Index(id)].workspace; }
+  /// Whether result 0 of the node may be written over the value, should that
+  /// die there: the kernel allows it, the bytes are as many, and every operand
+  /// that lies in the value covers it whole.
+  bool may_take_over(NodeId id, ValueId root) const;
   ValueId root(ValueId id) const { return layouts_[Index(id)].root; }
   /// Rounded up to the alignment.
   Bytes bytes(ValueId id) const { return sizes_[Index(id)]; }
-  /// The last node that wants the value before a later phase does.
-  NodeId last_forward_use(ValueId id) const {
-    return last_forward_use_[Index(id)];
-  }
 
  private:
   struct NodeInfo {
@@ -106,11 +135,14 @@ class Rehearsal {
   };
 
   static size_t Index(int32_t id) { return static_cast<size_t>(id); }
-  void FindCandidates();
+  void FindGaps();
 
-  bool IsCurrent(ValueId id, NodeId stage) const;
-  bool CollectMissing(NodeId stage);
+  void Start();
+  bool IsCurrent(ValueId id, NodeId stage);
+  bool CollectMissing(NodeId node, NodeId stage);
   void Emit(NodeId id, NodeId stage);
+  bool RunNode(NodeId id, NodeId stage);
+  bool RunStage(NodeId stage);
   void MeasureLifetimes();
   int32_t BufferToTakeOver(const Item& item, int32_t time) const;
 
@@ -121,21 +153,24 @@ class Rehearsal {
   std::vector<Bytes> sizes_;          // per value
   std::vector<uint8_t> covers_root_;  // per value: whole, in order
   std::vector<ValueId> content_;      // per value: what a leaf must still hold
-  std::vector<NodeId> last_forward_use_;
-  std::vector<uint8_t> is_candidate_;
+  std::vector<uint8_t> is_output_;    // per node
   std::vector<ValueId> candidates_;
+  std::vector<Gap> gaps_;
+  std::vector<size_t> first_gap_;  // per value, and one more
   std::vector<Fate> as_given_;
   double flops_ = 0;
 
   // Of a run.
-  std::vector<Fate> fates_;
+  std::vector<Fate> fates_;      // empty while a script is played
+  std::vector<size_t> gap_now_;  // per value
   std::vector<Item> items_;
   std::vector<int32_t> operands_;
-  std::vector<int32_t> current_;   // per value: its instance, or -1
-  std::vector<NodeId> made_at_;    // per value: the stage of that instance
-  std::vector<ValueId> holds_;     // per leaf: whose content
-  std::vector<uint8_t> has_run_;   // per node
-  std::vector<NodeId> wanted_at_;  // per node: the stage that collected it
+  std::vector<int32_t> current_;  // per value: its latest instance, or -1
+  std::vector<NodeId> made_at_;   // per value: the stage of that instance
+  std::vector<ValueId> holds_;    // per leaf: whose content
+  std::vector<uint8_t> has_run_;  // per node
+  std::vector<int32_t> wanted_;   // per node: the search that collected it
+  int32_t searches_ = 0;
   std::vector<NodeId> missing_;
   std::vector<NodeId> stack_;
   std::vector<ValueId> value_of_;   // per instance

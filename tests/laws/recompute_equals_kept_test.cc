@@ -10,6 +10,7 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "planner/plan_memory.h"
+#include "planner/recompute.h"
 #include "planner/rehearsal.h"
 #include "planner/validate_plan.h"
 #include "tests/support/random_graph.h"
@@ -47,10 +48,8 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
     Rng rng(seed);
     for (int round = 0; round < 4; ++round) {
       std::vector<Fate> fates = rehearsal.AsGiven();
-      for (const ValueId id : rehearsal.candidates()) {
-        if (rng.Below(4) <= round) {
-          fates[static_cast<size_t>(id)] = static_cast<Fate>(rng.Below(3));
-        }
+      for (Fate& fate : fates) {
+        if (rng.Below(4) <= round) fate = static_cast<Fate>(rng.Below(3));
       }
       if (!rehearsal.Run(fates)) {
         ++refused;
@@ -79,6 +78,39 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
   }
   CHECK(rewritten > 1000);
   MESSAGE(rewritten, " steps with nodes run again, ", refused, " refused");
+}
+
+TEST_CASE("300 random training steps are bit-identical under four budgets") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const WorkspaceFn workspace = cpu->WorkspaceFunction();
+  int remade = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    INFO("seed ", seed);
+    const Graph step = StepOf(seed);
+    const auto unplanned =
+        RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
+    const PlanOptions options{.workspace = workspace};
+    RecomputePlanner planner(step, options);
+    const auto smallest = planner.SmallestBudget();
+    REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
+    const Bytes given = PlanMemory(step, options)->arena_bytes();
+    CHECK(*smallest <= given);
+    for (int part = 0; part < 4; ++part) {
+      const Bytes budget = *smallest + (given - *smallest) * part / 4;
+      const auto made = planner.PlanFor(budget);
+      REQUIRE_MESSAGE(made.ok(), made.error().message);
+      CHECK(made->plan.arena_bytes() <= budget);
+      CHECK(ValidatePlan(made->graph, made->plan).empty());
+      remade += made->recomputed_nodes > 0;
+      const auto run = RunSteps(made->graph, *cpu, {.steps = 2, .seed = seed});
+      CHECK(Differences(run, unplanned) == "");
+      const auto poisoned = RunSteps(
+          made->graph, *cpu, {.steps = 2, .seed = seed, .poison = true});
+      CHECK(Differences(poisoned, unplanned) == "");
+    }
+    CHECK(!planner.PlanFor(*smallest - 1).ok());
+  }
+  CHECK(remade > 600);
 }
 
 }  // namespace
