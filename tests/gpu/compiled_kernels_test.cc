@@ -24,8 +24,13 @@ constexpr KernelRule Wide(std::string_view kernels) {
 constexpr KernelRule Plain(std::string_view kernels) {
   return {.kernels = kernels, .registers = kRegisters};
 }
-constexpr KernelRule Local(std::string_view kernels) {
-  return {.kernels = kernels, .registers = kRegisters, .local_memory = true};
+// May put by a few registers, on a path that is taken once or seldom.
+constexpr KernelRule Spilling(std::string_view kernels, int bytes,
+                              bool local_memory) {
+  return {.kernels = kernels,
+          .registers = kRegisters,
+          .local_memory = local_memory,
+          .spill_bytes = bytes};
 }
 
 // The last that fits counts. Numbers in names are elements taken at a time; true
@@ -43,8 +48,11 @@ constexpr KernelRule kRules[] = {
     Wide("DropoutKernel<*, 8>"),
     Wide("UpdateKernel<*>"),
     // Large arguments are reduced by a table; others do not come that way.
-    Local("MapKernel<SinFn, *>"),
-    Local("MapKernel<CosFn, *>"),
+    Spilling("MapKernel<SinFn, *>", 24, true),
+    Spilling("MapKernel<CosFn, *>", 24, true),
+    // One 64-bit division places each warp; on 8.0 it takes a register or two.
+    Spilling("AddTiles<*>", 8, false),
+    Spilling("AddPieces<*>", 16, false),
 };
 
 TEST_CASE("kernels spill nothing and use what the hardware has") {

@@ -274,10 +274,12 @@ std::vector<std::string> Faults(const Compiled& compiled,
     in_log.insert({resources.function, resources.architecture});
     const KernelRule* rule = RuleFor(name, rules);
     if (rule == nullptr) continue;  // said above
-    if (resources.spill_bytes > 0 && !rule->local_memory) {
+    if (resources.spill_bytes > rule->spill_bytes) {
       fault("spills ", resources.spill_bytes, " bytes of registers");
     }
-    if (resources.stack_bytes > 0 && !rule->local_memory) {
+    // What is spilled lies on the stack.
+    if (resources.stack_bytes > 0 && !rule->local_memory &&
+        rule->spill_bytes == 0) {
       fault("has a stack of ", resources.stack_bytes, " bytes");
     }
     if (resources.registers > rule->registers) {

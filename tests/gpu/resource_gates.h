@@ -66,10 +66,11 @@ struct KernelRule {
   int registers = 0;          // at most
   bool tensor_cores = false;  // uses them
   bool wide_loads = false;    // has some
-  bool local_memory = false;  // may use it, for spilled registers too
+  bool local_memory = false;  // may keep values there
+  int spill_bytes = 0;        // at most, stored and loaded
 };
 
-/// What is wrong, one line each, empty if nothing: a kernel that spills, takes
+/// What is wrong, one line each, empty if nothing: a kernel that spills or takes
 /// more registers than its rule allows, keeps values in local memory, lacks what
 /// its rule wants or STOWAGE_KERNEL's bound on its threads, or is in the PTX and
 /// not in the log of each architecture, or the reverse; a function that is

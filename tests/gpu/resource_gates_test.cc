@@ -210,7 +210,7 @@ TEST_CASE("a function that is called is a fault, unless it is CUDA's") {
         Lines{});
 }
 
-TEST_CASE("a rule can allow local memory") {
+TEST_CASE("a rule can allow local memory and some spilling") {
   const std::string numbers =
       "32 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads";
   Compiled compiled;
@@ -223,7 +223,16 @@ TEST_CASE("a rule can allow local memory") {
   KernelRule rule = {.kernels = "*", .registers = 64};
   CHECK(Faults(compiled, {&rule, 1}).size() == 3);
   rule.local_memory = true;
+  CHECK(Faults(compiled, {&rule, 1}) ==
+        Lines{"Scale<float> for 90: spills 16 bytes of registers"});
+  rule.spill_bytes = 15;
+  CHECK(Faults(compiled, {&rule, 1}) ==
+        Lines{"Scale<float> for 90: spills 16 bytes of registers"});
+  rule.spill_bytes = 16;
   CHECK(Faults(compiled, {&rule, 1}) == Lines{});
+  rule.local_memory = false;
+  CHECK(Faults(compiled, {&rule, 1}) ==
+        Lines{"Scale<float>: keeps values in local memory"});
 }
 
 TEST_CASE("a kernel must be in the log and in the PTX") {
