@@ -73,6 +73,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
+  /// The name, and what else a user may want to know of the device.
+  virtual std::string description() const { return std::string(name()); }
 
   /// Scratch bytes of the kernel for `node`; what the plan must be made with.
   virtual Bytes Workspace(const Graph& graph, const Node& node) const = 0;

@@ -1,0 +1,270 @@
+#include "gpu/cublas_lt.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "gpu/device_checks.h"
+#include "gpu/kernel.h"
+#include "gpu/shared_library.h"
+
+// The functions that are used; each is looked up by its name.
+#define STOWAGE_CUBLAS_LT(F)              \
+  F(cublasLtCreate)                       \
+  F(cublasLtDestroy)                      \
+  F(cublasLtGetVersion)                   \
+  F(cublasLtMatmul)                       \
+  F(cublasLtMatmulAlgoGetHeuristic)       \
+  F(cublasLtMatmulDescCreate)             \
+  F(cublasLtMatmulDescDestroy)            \
+  F(cublasLtMatmulDescSetAttribute)       \
+  F(cublasLtMatmulPreferenceCreate)       \
+  F(cublasLtMatmulPreferenceDestroy)      \
+  F(cublasLtMatmulPreferenceSetAttribute) \
+  F(cublasLtMatrixLayoutCreate)           \
+  F(cublasLtMatrixLayoutDestroy)          \
+  F(cublasLtMatrixLayoutSetAttribute)
+
+namespace stowage::gpu {
+namespace {
+
+// Proposals asked for; the first is nearly always taken.
+constexpr int kProposals = 8;
+
+Error Fail(std::string_view message) {
+  return {ErrorCode::kDevice, StrCat("[gpu] ", message)};
+}
+
+std::string Describe(const MatMulCall& call) {
+  return StrCat("product of ", call.batch, " x (", call.m, ", ", call.k,
+                ") by (", call.k, ", ", call.n, ") in ", DTypeName(call.dtype));
+}
+
+Status Check(cublasStatus_t status, std::string_view what,
+             const MatMulCall& call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return {};
+  return Fail(StrCat("cuBLASLt, status ", static_cast<int>(status), " from ",
+                     what, ", ", Describe(call)));
+}
+
+cudaDataType_t TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return CUDA_R_32F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+    case DType::kF16:
+      return CUDA_R_16F;
+    default:
+      STOWAGE_CHECK(false);
+  }
+}
+
+// What an address is a multiple of, as far as it matters. The same wherever a
+// slot lies, so the choice of an algorithm does not depend on the plan.
+int64_t AlignmentOf(const void* address) {
+  const auto bits = reinterpret_cast<uintptr_t>(address);
+  const auto most = static_cast<uintptr_t>(kSlotAlignment);
+  return static_cast<int64_t>(bits % most == 0 ? most : bits & (~bits + 1));
+}
+
+}  // namespace
+
+struct CublasLt::Functions {
+#define STOWAGE_DECLARE(name) decltype(&::name) name = nullptr;
+  STOWAGE_CUBLAS_LT(STOWAGE_DECLARE)
+#undef STOWAGE_DECLARE
+};
+
+struct CublasLt::Product {
+  explicit Product(const Functions& f) : functions(f) {}
+  ~Product() {
+    for (const cublasLtMatrixLayout_t layout : {a, b, c}) {
+      if (layout != nullptr) functions.cublasLtMatrixLayoutDestroy(layout);
+    }
+    if (operation != nullptr) functions.cublasLtMatmulDescDestroy(operation);
+  }
+
+  const Functions& functions;
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  cublasLtMatmulAlgo_t algorithm = {};
+};
+
+CublasLt::CublasLt() = default;
+
+CublasLt::~CublasLt() {
+  products_.clear();
+  if (handle_ != nullptr) functions_->cublasLtDestroy(handle_);
+}
+
+Result<std::unique_ptr<CublasLt>> CublasLt::Load(const std::string& given) {
+  const std::vector<std::string> places =
+      CublasLtPlaces(CUBLAS_VER_MAJOR, given);
+  STOWAGE_ASSIGN_OR_RETURN(
+      const SharedLibrary library,
+      OpenSharedLibrary(StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR), places));
+  auto functions = std::make_unique<Functions>();
+#define STOWAGE_LOOK_UP(name)                                                 \
+  functions->name = reinterpret_cast<decltype(&::name)>(library.Find(#name)); \
+  if (functions->name == nullptr) {                                           \
+    return Fail(StrCat(library.path, " is no cuBLASLt: it lacks ", #name));   \
+  }
+  STOWAGE_CUBLAS_LT(STOWAGE_LOOK_UP)
+#undef STOWAGE_LOOK_UP
+
+  std::unique_ptr<CublasLt> lt(new CublasLt);
+  lt->path_ = library.path;
+  lt->version_ = static_cast<int>(functions->cublasLtGetVersion());
+  lt->functions_ = std::move(functions);
+  STOWAGE_RETURN_IF_ERROR(
+      CheckMatMulLibrary(lt->version_, CUBLAS_VER_MAJOR, lt->path_));
+  if (const auto status = lt->functions_->cublasLtCreate(&lt->handle_);
+      status != CUBLAS_STATUS_SUCCESS) {
+    lt->handle_ = nullptr;
+    return Fail(StrCat("cuBLASLt of ", lt->path_,
+                       " cannot be used on this device: status ",
+                       static_cast<int>(status), " from cublasLtCreate"));
+  }
+  return lt;
+}
+
+CublasLt::Key CublasLt::KeyOf(const MatMulCall& call) {
+  return {static_cast<int64_t>(call.dtype),
+          call.m,
+          call.n,
+          call.k,
+          call.batch,
+          call.a.stride,
+          call.a.batch_stride,
+          call.a.transposed,
+          call.b.stride,
+          call.b.batch_stride,
+          call.b.transposed,
+          call.c_stride,
+          call.c_batch_stride,
+          call.accumulate,
+          call.workspace_bytes,
+          AlignmentOf(call.a.data),
+          AlignmentOf(call.b.data),
+          AlignmentOf(call.c),
+          AlignmentOf(call.workspace)};
+}
+
+// The library's matrices are column-major: what is (m, n) in rows is to it
+// (n, m). So it is given c^T = b^T a^T, and what we call its first operand is b.
+Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
+    const MatMulCall& call) const {
+  const Functions& f = *functions_;
+  auto product = std::make_unique<Product>(f);
+  STOWAGE_RETURN_IF_ERROR(
+      Check(f.cublasLtMatmulDescCreate(&product->operation, CUBLAS_COMPUTE_32F,
+                                       CUDA_R_32F),
+            "cublasLtMatmulDescCreate", call));
+  const auto set_transposed = [&](cublasLtMatmulDescAttributes_t attribute,
+                                  bool transposed) {
+    const cublasOperation_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return Check(f.cublasLtMatmulDescSetAttribute(product->operation, attribute,
+                                                  &value, sizeof(value)),
+                 "cublasLtMatmulDescSetAttribute", call);
+  };
+  STOWAGE_RETURN_IF_ERROR(
+      set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, call.b.transposed));
+  STOWAGE_RETURN_IF_ERROR(
+      set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, call.a.transposed));
+
+  // A matrix of `rows` rows of `columns` adjacent elements, as it is stored.
+  const auto set_layout = [&](cublasLtMatrixLayout_t* layout, int64_t rows,
+                              int64_t columns, int64_t stride,
+                              int64_t batch_stride) -> Status {
+    STOWAGE_RETURN_IF_ERROR(
+        Check(f.cublasLtMatrixLayoutCreate(layout, TypeOf(call.dtype),
+                                           static_cast<uint64_t>(columns),
+                                           static_cast<uint64_t>(rows), stride),
+              "cublasLtMatrixLayoutCreate", call));
+    const auto batch = static_cast<int32_t>(call.batch);
+    STOWAGE_RETURN_IF_ERROR(Check(
+        f.cublasLtMatrixLayoutSetAttribute(
+            *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)),
+        "cublasLtMatrixLayoutSetAttribute", call));
+    return Check(f.cublasLtMatrixLayoutSetAttribute(
+                     *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                     &batch_stride, sizeof(batch_stride)),
+                 "cublasLtMatrixLayoutSetAttribute", call);
+  };
+  const bool at = call.a.transposed, bt = call.b.transposed;
+  STOWAGE_RETURN_IF_ERROR(set_layout(&product->a, bt ? call.n : call.k,
+                                     bt ? call.k : call.n, call.b.stride,
+                                     call.b.batch_stride));
+  STOWAGE_RETURN_IF_ERROR(set_layout(&product->b, at ? call.k : call.m,
+                                     at ? call.m : call.k, call.a.stride,
+                                     call.a.batch_stride));
+  STOWAGE_RETURN_IF_ERROR(set_layout(&product->c, call.m, call.n, call.c_stride,
+                                     call.c_batch_stride));
+
+  cublasLtMatmulPreference_t preference = nullptr;
+  STOWAGE_RETURN_IF_ERROR(Check(f.cublasLtMatmulPreferenceCreate(&preference),
+                                "cublasLtMatmulPreferenceCreate", call));
+  const auto workspace = static_cast<uint64_t>(call.workspace_bytes);
+  auto status = f.cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+      sizeof(workspace));
+  const std::pair<cublasLtMatmulPreferenceAttributes_t, const void*>
+      addresses[] = {
+          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call.b.data},
+          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, call.a.data},
+          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, call.c},
+          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, call.c},
+      };
+  for (const auto& [attribute, address] : addresses) {
+    const auto alignment = static_cast<uint32_t>(AlignmentOf(address));
+    if (status != CUBLAS_STATUS_SUCCESS) break;
+    status = f.cublasLtMatmulPreferenceSetAttribute(
+        preference, attribute, &alignment, sizeof(alignment));
+  }
+  cublasLtMatmulHeuristicResult_t proposals[kProposals];
+  int count = 0;
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status = f.cublasLtMatmulAlgoGetHeuristic(
+        handle_, product->operation, product->a, product->b, product->c,
+        product->c, preference, kProposals, proposals, &count);
+  }
+  f.cublasLtMatmulPreferenceDestroy(preference);
+  STOWAGE_RETURN_IF_ERROR(
+      Check(status, "cublasLtMatmulAlgoGetHeuristic", call));
+  for (int i = 0; i < count; ++i) {
+    if (proposals[i].state != CUBLAS_STATUS_SUCCESS ||
+        proposals[i].workspaceSize > workspace) {
+      continue;
+    }
+    product->algorithm = proposals[i].algo;
+    return product;
+  }
+  return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
+                     " bytes of scratch for the ", Describe(call)));
+}
+
+Status CublasLt::Prepare(const MatMulCall& call, cudaStream_t stream) {
+  std::unique_ptr<Product>& product = products_[KeyOf(call)];
+  if (product != nullptr) return {};
+  Result<std::unique_ptr<Product>> chosen = Choose(call);
+  if (!chosen.ok()) return chosen.error();
+  product = *std::move(chosen);
+  return Run(call, stream);
+}
+
+Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
+  const auto found = products_.find(KeyOf(call));
+  STOWAGE_CHECK(found != products_.end() && found->second != nullptr);
+  const Product& product = *found->second;
+  const float alpha = 1, beta = call.accumulate ? 1 : 0;
+  return Check(functions_->cublasLtMatmul(
+                   handle_, product.operation, &alpha, call.b.data, product.a,
+                   call.a.data, product.b, &beta, call.c, product.c, call.c,
+                   product.c, &product.algorithm, call.workspace,
+                   static_cast<size_t>(call.workspace_bytes), stream),
+               "cublasLtMatmul", call);
+}
+
+}  // namespace stowage::gpu

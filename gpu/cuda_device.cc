@@ -1,0 +1,243 @@
+#include "gpu/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/strings.h"
+#include "gpu/cublas_lt.h"
+#include "gpu/device_checks.h"
+
+namespace stowage::gpu {
+namespace {
+
+// What a kernel may use without asking for more.
+constexpr uint32_t kSharedBytesOfAll = 48 << 10;
+
+cudaStream_t Cuda(Stream stream) {
+  return static_cast<cudaStream_t>(stream.handle);
+}
+cudaEvent_t Cuda(Event event) { return static_cast<cudaEvent_t>(event.handle); }
+cudaGraphExec_t Cuda(DeviceGraph graph) {
+  return static_cast<cudaGraphExec_t>(graph.handle);
+}
+
+Status Check(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  cudaGetLastError();  // what is not the context's end is not told again
+  return Error{ErrorCode::kDevice,
+               StrCat("[gpu] ", what, ": ", cudaGetErrorString(error), " (",
+                      cudaGetErrorName(error), ")")};
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
+
+  Status Open(const std::string& matmul_library) {
+    int driver = 0, runtime = 0, count = 0;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion"));
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
+    STOWAGE_RETURN_IF_ERROR(CheckDriver(driver, runtime));
+    const cudaError_t counted = cudaGetDeviceCount(&count);
+    if (counted != cudaErrorNoDevice) {
+      STOWAGE_RETURN_IF_ERROR(Check(counted, "cudaGetDeviceCount"));
+    }
+    STOWAGE_RETURN_IF_ERROR(CheckDeviceNumber(ordinal_, count));
+    cudaDeviceProp properties;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaGetDeviceProperties(&properties, ordinal_),
+              "cudaGetDeviceProperties"));
+    traits_.name = properties.name;
+    traits_.major = properties.major;
+    traits_.minor = properties.minor;
+    shared_bytes_ = properties.sharedMemPerBlockOptin;
+    STOWAGE_RETURN_IF_ERROR(
+        CheckArchitecture(traits_.name, traits_.major, traits_.minor));
+    STOWAGE_RETURN_IF_ERROR(Check(cudaSetDevice(ordinal_), "cudaSetDevice"));
+    STOWAGE_RETURN_IF_ERROR(Check(cudaFree(nullptr), "making a context"));
+    STOWAGE_ASSIGN_OR_RETURN(matmul_, CublasLt::Load(matmul_library));
+    traits_.matmul_library = matmul_->path();
+    traits_.software =
+        StrCat("driver for CUDA ", CudaVersionName(driver), ", runtime ",
+               CudaVersionName(runtime), ", cuBLASLt ", matmul_->version());
+    return {};
+  }
+
+  const DeviceTraits& traits() const override { return traits_; }
+
+  Result<DeviceMemory> Memory() override {
+    size_t free = 0, total = 0;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
+    return DeviceMemory{static_cast<Bytes>(free), static_cast<Bytes>(total)};
+  }
+
+  Result<std::byte*> Allocate(Bytes bytes) override {
+    void* block = nullptr;
+    const cudaError_t error = cudaMalloc(&block, static_cast<size_t>(bytes));
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      STOWAGE_ASSIGN_OR_RETURN(const DeviceMemory memory, Memory());
+      return OutOfMemory(traits_.name, bytes, memory);
+    }
+    STOWAGE_RETURN_IF_ERROR(
+        Check(error, StrCat("allocating ", bytes, " bytes")));
+    return static_cast<std::byte*>(block);
+  }
+  void Free(std::byte* block) noexcept override { cudaFree(block); }
+
+  Result<PinnedBlock> AllocatePinned(Bytes bytes) override {
+    void* host = nullptr;
+    void* device = nullptr;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaHostAlloc(&host, static_cast<size_t>(bytes),
+                            cudaHostAllocMapped | cudaHostAllocPortable),
+              StrCat("allocating ", bytes, " bytes of pinned memory")));
+    if (const Status mapped = Check(cudaHostGetDevicePointer(&device, host, 0),
+                                    "mapping pinned memory");
+        !mapped.ok()) {
+      cudaFreeHost(host);
+      return mapped.error();
+    }
+    return PinnedBlock{static_cast<std::byte*>(host),
+                       static_cast<std::byte*>(device)};
+  }
+  void FreePinned(const PinnedBlock& block) noexcept override {
+    cudaFreeHost(block.host);
+  }
+
+  Result<Stream> CreateStream() override {
+    cudaStream_t stream = nullptr;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+              "making a stream"));
+    return Stream{stream};
+  }
+  void Destroy(Stream stream) noexcept override {
+    cudaStreamDestroy(Cuda(stream));
+  }
+  Result<Event> CreateEvent() override {
+    cudaEvent_t event = nullptr;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+              "making an event"));
+    return Event{event};
+  }
+  void Destroy(Event event) noexcept override { cudaEventDestroy(Cuda(event)); }
+
+  Status Record(Event event, Stream stream) override {
+    return Check(cudaEventRecord(Cuda(event), Cuda(stream)),
+                 "recording an event");
+  }
+  Status Await(Stream stream, Event event) override {
+    return Check(cudaStreamWaitEvent(Cuda(stream), Cuda(event), 0),
+                 "waiting for an event on a stream");
+  }
+  Status Synchronize(Event event) override {
+    return Check(cudaEventSynchronize(Cuda(event)), "waiting for the device");
+  }
+  Status Synchronize(Stream stream) override {
+    return Check(cudaStreamSynchronize(Cuda(stream)), "waiting for the device");
+  }
+
+  Status Copy(void* to, const void* from, Bytes bytes, Stream stream) override {
+    return Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes),
+                                 cudaMemcpyDefault, Cuda(stream)),
+                 "copying");
+  }
+  Status Fill(std::byte* to, uint8_t value, Bytes bytes,
+              Stream stream) override {
+    return Check(
+        cudaMemsetAsync(to, value, static_cast<size_t>(bytes), Cuda(stream)),
+        "filling");
+  }
+
+  Status Launch(const KernelCall& call, Stream stream) override {
+    void* arguments[] = {const_cast<void*>(call.params)};
+    return Check(cudaLaunchKernel(call.function,
+                                  dim3(call.grid.x, call.grid.y, call.grid.z),
+                                  dim3(call.threads), arguments,
+                                  call.dynamic_shared, Cuda(stream)),
+                 call.name);
+  }
+  Status MatMul(const MatMulCall& call, Stream stream) override {
+    return matmul_->Run(call, Cuda(stream));
+  }
+
+  Status Prepare(const KernelCall& call) override {
+    cudaFuncAttributes attributes;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaFuncGetAttributes(&attributes, call.function), call.name));
+    uint32_t& most = shared_of_[call.function];
+    if (call.dynamic_shared <= std::max(most, kSharedBytesOfAll)) return {};
+    const size_t needed = call.dynamic_shared + attributes.sharedSizeBytes;
+    if (needed > shared_bytes_) {
+      return Error{ErrorCode::kDevice,
+                   StrCat("[gpu] ", call.name, " needs ", needed,
+                          " bytes of shared memory a block, ", traits_.name,
+                          " has ", shared_bytes_)};
+    }
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaFuncSetAttribute(call.function,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(call.dynamic_shared)),
+              call.name));
+    most = call.dynamic_shared;
+    return {};
+  }
+  Status Prepare(const MatMulCall& call, Stream stream) override {
+    return matmul_->Prepare(call, Cuda(stream));
+  }
+
+  Status BeginCapture(Stream stream) override {
+    return Check(
+        cudaStreamBeginCapture(Cuda(stream), cudaStreamCaptureModeThreadLocal),
+        "beginning a capture");
+  }
+  Result<DeviceGraph> EndCapture(Stream stream) override {
+    cudaGraph_t graph = nullptr;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaStreamEndCapture(Cuda(stream), &graph), "ending a capture"));
+    cudaGraphExec_t executable = nullptr;
+    const Status made =
+        Check(cudaGraphInstantiate(&executable, graph, 0), "making a graph");
+    cudaGraphDestroy(graph);
+    STOWAGE_RETURN_IF_ERROR(made);
+    if (const Status uploaded = Check(cudaGraphUpload(executable, Cuda(stream)),
+                                      "uploading a graph");
+        !uploaded.ok()) {
+      cudaGraphExecDestroy(executable);
+      return uploaded.error();
+    }
+    return DeviceGraph{executable};
+  }
+  Status LaunchGraph(DeviceGraph graph, Stream stream) override {
+    return Check(cudaGraphLaunch(Cuda(graph), Cuda(stream)),
+                 "launching a graph");
+  }
+  void Destroy(DeviceGraph graph) noexcept override {
+    cudaGraphExecDestroy(Cuda(graph));
+  }
+
+ private:
+  const int ordinal_;
+  DeviceTraits traits_;
+  size_t shared_bytes_ = 0;  // that a block may have
+  std::unordered_map<const void*, uint32_t> shared_of_;  // allowed by Prepare
+  std::unique_ptr<CublasLt> matmul_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options) {
+  auto device = std::make_unique<CudaDevice>(options.device);
+  STOWAGE_RETURN_IF_ERROR(device->Open(options.matmul_library));
+  return std::unique_ptr<Device>(std::move(device));
+}
+
+}  // namespace stowage::gpu

@@ -1,0 +1,73 @@
+#include "gpu/device_checks.h"
+
+#include "base/strings.h"
+
+namespace stowage::gpu {
+namespace {
+
+Error Fail(std::string_view message) {
+  return {ErrorCode::kDevice, StrCat("[gpu] ", message)};
+}
+
+}  // namespace
+
+std::string CudaVersionName(int version) {
+  return StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+Status CheckDriver(int driver, int runtime) {
+  if (driver == 0) {
+    return Fail(
+        StrCat("this machine has no NVIDIA driver; expected one for "
+               "CUDA ",
+               CudaVersionName(runtime / 1000 * 1000),
+               " or later; install it, or use the CPU"));
+  }
+  // Any driver of a major version runs what was built for that version.
+  if (driver / 1000 >= runtime / 1000) return {};
+  return Fail(StrCat("the driver is too old: it is for CUDA ",
+                     CudaVersionName(driver), "; this program needs one for ",
+                     CudaVersionName(runtime / 1000 * 1000),
+                     " or later; install a newer driver"));
+}
+
+Status CheckDeviceNumber(int ordinal, int count) {
+  if (count == 0) {
+    return Fail(
+        "this machine has no CUDA device that the driver shows; see "
+        "nvidia-smi and CUDA_VISIBLE_DEVICES");
+  }
+  if (ordinal >= 0 && ordinal < count) return {};
+  return Fail(StrCat("there is no device ", ordinal, ": this machine shows ",
+                     count, "; expected 0 to ", count - 1));
+}
+
+Status CheckArchitecture(std::string_view name, int major, int minor) {
+  if (major > kLeastMajor || (major == kLeastMajor && minor >= kLeastMinor)) {
+    return {};
+  }
+  return Fail(StrCat(name, " is of compute capability ", major, ".", minor,
+                     "; the kernels need ", kLeastMajor, ".", kLeastMinor,
+                     " or later (A100, RTX 30, H100, ...)"));
+}
+
+Status CheckMatMulLibrary(int version, int needed_major,
+                          std::string_view path) {
+  // 130100, or 12804 with one digit less until version 12.
+  const int major = version >= 100000 ? version / 10000 : version / 1000;
+  if (major == needed_major) return {};
+  return Fail(StrCat(path, " is cuBLASLt of version ", version,
+                     "; this program needs version ", needed_major));
+}
+
+Error OutOfMemory(std::string_view name, Bytes needed,
+                  const DeviceMemory& memory) {
+  return Fail(StrCat("an arena of ", FormatBytes(needed), " (", needed,
+                     " bytes) cannot be allocated on ", name, ": ",
+                     FormatBytes(memory.free), " of ",
+                     FormatBytes(memory.total),
+                     " are free; end what else uses it, or plan with a smaller "
+                     "budget"));
+}
+
+}  // namespace stowage::gpu

@@ -1,0 +1,42 @@
+#ifndef STOWAGE_GPU_DEVICE_CHECKS_H_
+#define STOWAGE_GPU_DEVICE_CHECKS_H_
+
+// What must be so for a machine to run the GPU backend, as rules over what was
+// found on it. All errors are kDevice, and say what was found and what would do.
+//
+//   STOWAGE_RETURN_IF_ERROR(CheckDriver(12040, CUDART_VERSION));
+
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "gpu/device.h"
+
+namespace stowage::gpu {
+
+// The oldest compute capability: bf16 tensor cores and copies to shared memory.
+inline constexpr int kLeastMajor = 8;
+inline constexpr int kLeastMinor = 0;
+
+/// "13.0" of CUDA's 13000.
+std::string CudaVersionName(int version);
+
+/// `driver`: the CUDA version that the driver is for, 0 when there is none;
+/// `runtime`: the one that this program is built with.
+Status CheckDriver(int driver, int runtime);
+
+/// Whether device `ordinal` is among `count`.
+Status CheckDeviceNumber(int ordinal, int count);
+
+Status CheckArchitecture(std::string_view name, int major, int minor);
+
+/// `version` as cuBLASLt tells it (130100), loaded from `path`.
+Status CheckMatMulLibrary(int version, int needed_major, std::string_view path);
+
+/// That a device called `name` has not `needed` bytes.
+Error OutOfMemory(std::string_view name, Bytes needed,
+                  const DeviceMemory& memory);
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_DEVICE_CHECKS_H_

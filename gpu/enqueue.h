@@ -1,0 +1,64 @@
+#ifndef STOWAGE_GPU_ENQUEUE_H_
+#define STOWAGE_GPU_ENQUEUE_H_
+
+// From launches to work on a stream.
+//
+//   DeviceQueue queue(device, stream, fault_word, DeviceQueue::Mode::kRun);
+//   EnqueueLaunches(program.launches(), queue);
+//   Status status = queue.Finish(program);
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "gpu/device.h"
+#include "gpu/queue.h"
+#include "runtime/kernel.h"
+#include "runtime/program.h"
+
+namespace stowage::gpu {
+
+/// A queue on a device's stream.
+class DeviceQueue final : public Queue {
+ public:
+  enum class Mode {
+    kRun,      // gives the work to the stream
+    kPrepare,  // prepares the device for it: before a capture
+  };
+  /// `fault_word`: where kernels report, on the device.
+  DeviceQueue(Device& device, Stream stream, uint32_t* fault_word, Mode mode)
+      : device_(device), stream_(stream), word_(fault_word), mode_(mode) {}
+
+  void Launch(const KernelCall& call) override;
+  void MatMul(const MatMulCall& call) override;
+  void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
+  void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
+  FaultSlot fault() const override { return {word_, launch_}; }
+
+  /// The launch to which what follows belongs.
+  void set_launch(size_t launch) { launch_ = static_cast<uint32_t>(launch); }
+
+  /// The first error, with the node that it befell.
+  Status Finish(const Program& program) const;
+
+ private:
+  void Note(const Status& status);
+
+  Device& device_;
+  const Stream stream_;
+  uint32_t* const word_;
+  const Mode mode_;
+  uint32_t launch_ = 0;
+  Status status_;
+  uint32_t failed_ = 0;
+};
+
+/// Enqueues all launches in order; those that an op's kernel takes together, and
+/// of which none reads or overwrites what another writes, in one call.
+/// Quadratic in the launches of one call.
+void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue);
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_ENQUEUE_H_

@@ -1,0 +1,41 @@
+#ifndef STOWAGE_GPU_GPU_H_
+#define STOWAGE_GPU_GPU_H_
+
+// The room's facade: sessions on a CUDA device.
+//
+// Plan with the needs of a GPU (gpu/gpu_needs.h, or the backend's own), bf16 or
+// f32, and hand the plan to a session on this backend. The arena is one
+// allocation on the device, of exactly the planned bytes.
+//
+//   Result<std::unique_ptr<Backend>> gpu = MakeGpuBackend();
+//   if (!gpu.ok()) Print(gpu.error().message);  // why not; use the CPU
+//
+// Use a device other than the first from one thread only.
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "gpu/gpu_needs.h"  // IWYU pragma: export
+#include "runtime/backend.h"
+
+namespace stowage {
+
+struct GpuOptions {
+  int device = 0;  // its number, as the driver counts
+  /// The file of cuBLASLt, or its folder; empty: it is looked for, see
+  /// docs/gpu.md.
+  std::string matmul_library;
+  /// Runs every step op by op, waits after each, and names the op at which the
+  /// device failed or the first result that is not finite. Slow.
+  bool check = false;
+};
+
+/// The backend of a device. Errors, all kDevice: this build has no CUDA; no
+/// driver, or one that is too old; no such device, or one that is too old;
+/// cuBLASLt is missing or of another version.
+Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options = {});
+
+}  // namespace stowage
+
+#endif  // STOWAGE_GPU_GPU_H_

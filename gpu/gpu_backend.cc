@@ -1,0 +1,133 @@
+#include "gpu/gpu_backend.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "gpu/gpu_executable.h"
+#include "gpu/gpu_needs.h"
+#include "gpu/kernel.h"
+
+namespace stowage::gpu {
+namespace {
+
+class GpuBackend final : public Backend {
+ public:
+  ~GpuBackend() override {
+    if (state_.compute.handle != nullptr) device().Destroy(state_.compute);
+    if (state_.copy.handle != nullptr) device().Destroy(state_.copy);
+  }
+
+  Status Open(std::unique_ptr<Device> device, const BackendOptions& options) {
+    state_.device = std::move(device);
+    state_.check = options.check;
+    STOWAGE_ASSIGN_OR_RETURN(state_.compute, this->device().CreateStream());
+    STOWAGE_ASSIGN_OR_RETURN(state_.copy, this->device().CreateStream());
+    STOWAGE_ASSIGN_OR_RETURN(at_open_, this->device().Memory());
+    return {};
+  }
+
+  std::string_view name() const override { return "cuda"; }
+  std::string description() const override {
+    const DeviceTraits& traits = device().traits();
+    return StrCat("cuda, ", traits.name, " (sm_", traits.major, traits.minor,
+                  ", ", FormatBytes(at_open_.free), " free), ", traits.software,
+                  " of ", traits.matmul_library);
+  }
+
+  Bytes Workspace(const Graph& graph, const Node& node) const override {
+    return GpuWorkspace(graph, node);
+  }
+  Bytes Reserve(const Graph& graph, Bytes alignment) const override {
+    return GpuReserve(graph, alignment);
+  }
+  Status Supports(const Graph& graph) const override {
+    return GpuSupports(graph);
+  }
+
+  Status CheckBudget(Bytes budget) const override {
+    if (budget <= at_open_.total) return {};
+    return Error{ErrorCode::kDevice,
+                 StrCat("[gpu] budget ", FormatBytes(budget), " (", budget,
+                        " bytes) is above the ", FormatBytes(at_open_.total),
+                        " (", at_open_.total, " bytes) of ",
+                        device().traits().name, "; give a smaller one")};
+  }
+  Status CheckArena(std::span<std::byte>) const override {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[gpu] the arena of a device is allocated there; leave "
+                 "SessionOptions::arena empty"};
+  }
+
+  Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) override {
+    if (alignment > kSlotAlignment) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[gpu] the plan is aligned to ", alignment,
+                          " bytes; a device gives blocks at multiples of ",
+                          kSlotAlignment)};
+    }
+    STOWAGE_ASSIGN_OR_RETURN(std::byte * block, device().Allocate(bytes));
+    arena_bytes_ += bytes;
+    return block;
+  }
+  void Free(std::byte* block, Bytes bytes, Bytes) noexcept override {
+    device().Free(block);
+    arena_bytes_ -= bytes;
+  }
+
+  Status CopyIn(std::byte* to, std::span<const std::byte> host) override {
+    return Done(device().Copy(to, host.data(), static_cast<Bytes>(host.size()),
+                              state_.compute));
+  }
+  Status CopyOut(std::span<std::byte> host, const std::byte* from) override {
+    return Done(device().Copy(host.data(), from,
+                              static_cast<Bytes>(host.size()), state_.compute));
+  }
+  Status FillBytes(std::byte* to, Bytes bytes, uint8_t value) override {
+    return Done(device().Fill(to, value, bytes, state_.compute));
+  }
+
+  Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
+    STOWAGE_RETURN_IF_ERROR(Supports(program.graph()));
+    return BindProgram(program, state_);
+  }
+
+  std::vector<MemoryNote> MemoryBesideArena() const override {
+    std::vector<MemoryNote> notes = {
+        {"pinned memory of the host", state_.pinned_bytes},
+        {"on the device when it was opened, its context included",
+         at_open_.total - at_open_.free}};
+    if (const auto now = device().Memory(); now.ok()) {
+      notes.push_back({"on the device since, beside the arena",
+                       at_open_.free - now->free - arena_bytes_});
+    }
+    return notes;
+  }
+
+ private:
+  Device& device() const { return *state_.device; }
+
+  // Waits for what has just been given to the stream.
+  Status Done(const Status& given) {
+    const Status done =
+        given.ok() ? device().Synchronize(state_.compute) : given;
+    state_.Ok(done);
+    return done;
+  }
+
+  DeviceState state_;
+  DeviceMemory at_open_;
+  Bytes arena_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> MakeGpuBackend(std::unique_ptr<Device> device,
+                                                const BackendOptions& options) {
+  auto backend = std::make_unique<GpuBackend>();
+  STOWAGE_RETURN_IF_ERROR(backend->Open(std::move(device), options));
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+}  // namespace stowage::gpu

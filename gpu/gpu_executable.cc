@@ -1,0 +1,277 @@
+#include "gpu/gpu_executable.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "gpu/enqueue.h"
+#include "gpu/kernel.h"
+#include "gpu/staging.h"
+#include "gpu/step_record.h"
+
+namespace stowage::gpu {
+namespace {
+
+class GpuExecutable final : public Executable {
+ public:
+  GpuExecutable(const Program& program, DeviceState& state)
+      : program_(program), state_(state), device_(*state.device) {}
+  ~GpuExecutable() override;
+
+  Status Open();
+
+  StepCode Run(size_t first, size_t last, size_t* failed) noexcept override;
+  bool Start(uint64_t step) noexcept override;
+  StepCode Wait(uint64_t step, std::span<float> scalars,
+                size_t* failed) noexcept override;
+  void WriteInput(ValueId input, std::span<const std::byte> data) override {
+    state_.Ok(staging_->Write(input, data, next_ % 2));
+  }
+  void ReadInput(ValueId input, std::span<std::byte> data) const override {
+    staging_->Read(input, data);
+  }
+  std::string fault() const override { return state_.fault; }
+
+ private:
+  StepRecord* record() const {
+    return reinterpret_cast<StepRecord*>(program_.reserve().data());
+  }
+  std::byte* ring() const { return pinned_.host + 2 * staging_->slot_bytes(); }
+  const std::byte* Entry(uint64_t step) const {
+    return ring() + static_cast<Bytes>(step % kStepsInFlight) *
+                        RingStride(program_.scalars().size());
+  }
+  Event Done(uint64_t step) const { return done_[step % kStepsInFlight]; }
+  bool HasArrived(uint64_t step) const;
+
+  Status EnqueueStep(DeviceQueue& queue);
+  void EnqueueOne(size_t index, DeviceQueue& queue);
+  Status Capture();
+  Status Enter(uint64_t step);
+  Status TryStart(uint64_t step);
+  StepCode RunOne(size_t launch, size_t* failed) noexcept;
+  Status TryRunOne(size_t launch, StepRecord* found);
+
+  const Program& program_;
+  DeviceState& state_;
+  Device& device_;
+  PinnedBlock pinned_;  // two input slots, then the ring
+  Bytes pinned_bytes_ = 0;
+  std::unique_ptr<InputStaging> staging_;
+  std::array<Event, kStepsInFlight> done_ = {};
+  DeviceGraph graph_;
+  uint64_t next_ = 1;  // the step that the record and the slots are ready for
+};
+
+GpuExecutable::~GpuExecutable() {
+  // What still runs uses what is released here.
+  static_cast<void>(device_.Synchronize(state_.copy));
+  static_cast<void>(device_.Synchronize(state_.compute));
+  if (state_.current == this) state_.current = nullptr;
+  if (graph_.handle != nullptr) device_.Destroy(graph_);
+  for (const Event event : done_) {
+    if (event.handle != nullptr) device_.Destroy(event);
+  }
+  if (pinned_.host != nullptr) device_.FreePinned(pinned_);
+  state_.pinned_bytes -= pinned_bytes_;
+}
+
+Status GpuExecutable::Open() {
+  const Plan& plan = program_.plan();
+  if (plan.alignment % kSlotAlignment != 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[gpu] the plan is aligned to ", plan.alignment,
+                        " bytes; the kernels need ", kSlotAlignment,
+                        " or a multiple of it")};
+  }
+  const Bytes slot = SlotBytes(program_.graph(), plan.alignment);
+  STOWAGE_CHECK(static_cast<Bytes>(program_.reserve().size()) >=
+                ReserveBytes(slot));
+  const Bytes ring_bytes = static_cast<Bytes>(kStepsInFlight) *
+                           RingStride(program_.scalars().size());
+  const Bytes pinned_bytes = 2 * slot + ring_bytes;
+  STOWAGE_ASSIGN_OR_RETURN(pinned_, device_.AllocatePinned(pinned_bytes));
+  pinned_bytes_ = pinned_bytes;
+  state_.pinned_bytes += pinned_bytes;
+  std::memset(pinned_.host, 0, static_cast<size_t>(pinned_bytes));
+  STOWAGE_ASSIGN_OR_RETURN(
+      staging_,
+      InputStaging::Create(program_, pinned_,
+                           program_.reserve().data() + kRecordBytes, device_));
+  for (Event& event : done_) {
+    STOWAGE_ASSIGN_OR_RETURN(event, device_.CreateEvent());
+  }
+  DeviceQueue prepare(device_, state_.compute, &record()->fault,
+                      DeviceQueue::Mode::kPrepare);
+  for (size_t i = 0; i < program_.launches().size(); ++i) {
+    EnqueueOne(i, prepare);
+  }
+  STOWAGE_RETURN_IF_ERROR(EnqueueStep(prepare));
+  STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.compute));
+  return state_.check ? Status() : Capture();
+}
+
+Status GpuExecutable::EnqueueStep(DeviceQueue& queue) {
+  const size_t none = program_.launches().size();
+  queue.set_launch(none);
+  EnqueueBeginStep(record(), program_.reserve().data() + kRecordBytes,
+                   staging_->slot_bytes(), staging_->planned(),
+                   staging_->bytes(), queue);
+  EnqueueLaunches(program_.launches(), queue);
+  queue.set_launch(none);
+  std::vector<const float*> scalars;
+  for (const ValueId id : program_.scalars()) {
+    scalars.push_back(program_.view(id).as<float>());
+  }
+  EnqueueEndStep(record(), pinned_.device + 2 * staging_->slot_bytes(),
+                 static_cast<uint32_t>(kStepsInFlight), scalars, queue);
+  return queue.Finish(program_);
+}
+
+// One launch, and the scan of its results in a checked run.
+void GpuExecutable::EnqueueOne(size_t index, DeviceQueue& queue) {
+  const Launch& launch = program_.launches()[index];
+  queue.set_launch(index);
+  GetKernel(launch.op).enqueue(launch, queue);
+  if (!state_.check) return;
+  for (const TensorView& result : launch.outputs) {
+    const DType dtype = result.dtype();
+    const bool is_float =
+        dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+    if (!is_float || !result.contiguous()) continue;
+    EnqueueFindNonFinite(dtype, result.data, result.size(),
+                         &record()->non_finite, queue);
+  }
+}
+
+Status GpuExecutable::Capture() {
+  STOWAGE_RETURN_IF_ERROR(device_.BeginCapture(state_.compute));
+  DeviceQueue queue(device_, state_.compute, &record()->fault,
+                    DeviceQueue::Mode::kRun);
+  const Status enqueued = EnqueueStep(queue);
+  Result<DeviceGraph> graph = device_.EndCapture(state_.compute);
+  if (graph.ok()) graph_ = *graph;
+  STOWAGE_RETURN_IF_ERROR(enqueued);
+  return graph.ok() ? Status() : Status(graph.error());
+}
+
+// Makes the arena this program's: whatever else ran there is waited for.
+Status GpuExecutable::Enter(uint64_t step) {
+  STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.copy));
+  const StepRecord fresh{.step = step};
+  STOWAGE_RETURN_IF_ERROR(
+      device_.Copy(record(), &fresh, sizeof(fresh), state_.compute));
+  STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.compute));
+  staging_->Forget();
+  state_.current = this;
+  next_ = step;
+  return {};
+}
+
+bool GpuExecutable::Start(uint64_t step) noexcept {
+  if (state_.check) return false;
+  if (state_.fault.empty()) state_.Ok(TryStart(step));
+  return true;  // Wait tells what failed
+}
+
+Status GpuExecutable::TryStart(uint64_t step) {
+  if (state_.current != this || next_ != step) {
+    STOWAGE_RETURN_IF_ERROR(Enter(step));
+  }
+  // The slot was read last by the step before the last.
+  STOWAGE_RETURN_IF_ERROR(staging_->Upload(
+      step % 2, Done(step + kStepsInFlight - 2), state_.copy, state_.compute));
+  STOWAGE_RETURN_IF_ERROR(device_.LaunchGraph(graph_, state_.compute));
+  STOWAGE_RETURN_IF_ERROR(device_.Record(Done(step), state_.compute));
+  next_ = step + 1;
+  return {};
+}
+
+bool GpuExecutable::HasArrived(uint64_t step) const {
+  auto* const written =
+      const_cast<uint64_t*>(reinterpret_cast<const uint64_t*>(Entry(step)));
+  return std::atomic_ref<uint64_t>(*written).load(std::memory_order_acquire) ==
+         step;
+}
+
+StepCode GpuExecutable::Wait(uint64_t step, std::span<float> scalars,
+                             size_t* failed) noexcept {
+  *failed = program_.launches().size();
+  if (!HasArrived(step)) {
+    if (!state_.fault.empty() || !state_.Ok(device_.Synchronize(Done(step)))) {
+      return StepCode::kDeviceFault;
+    }
+    STOWAGE_CHECK(HasArrived(step));
+  }
+  RingEntry head;
+  std::memcpy(&head, Entry(step), sizeof(head));
+  std::memcpy(scalars.data(), Entry(step) + sizeof(head), scalars.size_bytes());
+  if (head.fault == kNoFault) return StepCode::kOk;
+  *failed = head.fault;
+  return StepCode::kIndexOutOfRange;
+}
+
+StepCode GpuExecutable::Run(size_t first, size_t last,
+                            size_t* failed) noexcept {
+  *failed = program_.launches().size();
+  if (!state_.fault.empty()) return StepCode::kDeviceFault;
+  if (first == 0) {
+    // The slots in the arena, and the record's step, are made anew by the next
+    // Start.
+    if (!state_.Ok(Enter(0)) || !state_.Ok(staging_->Place(state_.compute))) {
+      return StepCode::kDeviceFault;
+    }
+  }
+  for (size_t i = first; i < last; ++i) {
+    const StepCode code = RunOne(i, failed);
+    if (code != StepCode::kOk) return code;
+  }
+  return StepCode::kOk;
+}
+
+StepCode GpuExecutable::RunOne(size_t launch, size_t* failed) noexcept {
+  StepRecord found;
+  const bool ok = state_.Ok(TryRunOne(launch, &found));
+  StepCode code = StepCode::kOk;
+  if (!ok) {
+    code = StepCode::kDeviceFault;
+  } else if (found.fault != kNoFault) {
+    code = StepCode::kIndexOutOfRange;
+  } else if (found.non_finite != 0) {
+    code = StepCode::kNonFinite;
+  }
+  if (code != StepCode::kOk) *failed = launch;
+  return code;
+}
+
+Status GpuExecutable::TryRunOne(size_t index, StepRecord* found) {
+  DeviceQueue queue(device_, state_.compute, &record()->fault,
+                    DeviceQueue::Mode::kRun);
+  EnqueueOne(index, queue);
+  STOWAGE_RETURN_IF_ERROR(queue.Finish(program_));
+  STOWAGE_RETURN_IF_ERROR(
+      device_.Copy(found, record(), sizeof(*found), state_.compute));
+  return device_.Synchronize(state_.compute);
+}
+
+}  // namespace
+
+bool DeviceState::Ok(const Status& status) {
+  if (status.ok()) return true;
+  if (fault.empty()) fault = status.error().message;
+  return false;
+}
+
+Result<std::unique_ptr<Executable>> BindProgram(const Program& program,
+                                                DeviceState& state) {
+  auto executable = std::make_unique<GpuExecutable>(program, state);
+  STOWAGE_RETURN_IF_ERROR(executable->Open());
+  return std::unique_ptr<Executable>(std::move(executable));
+}
+
+}  // namespace stowage::gpu

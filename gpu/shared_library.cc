@@ -1,0 +1,95 @@
+#include "gpu/shared_library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "base/strings.h"
+
+namespace stowage::gpu {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// The paths that match a pattern such as "/usr/lib/python3*/x".
+std::vector<std::string> Matches(const std::string& pattern) {
+  glob_t found = {};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+  return paths;
+}
+
+}  // namespace
+
+void* SharedLibrary::Find(const char* symbol) const {
+  return dlsym(handle, symbol);
+}
+
+std::vector<std::string> CublasLtPlaces(int major, const std::string& given) {
+  const std::string file = StrCat("libcublasLt.so.", major);
+  const std::string chosen =
+      given.empty() ? Variable("STOWAGE_CUBLASLT") : given;
+  if (!chosen.empty()) {
+    return {IsFolder(chosen) ? StrCat(chosen, "/", file) : chosen};
+  }
+  std::vector<std::string> places = {file};
+  for (const std::string& root :
+       {Variable("CUDA_HOME"), Variable("CUDA_PATH"),
+        std::string("/usr/local/cuda"), StrCat("/usr/local/cuda-", major)}) {
+    if (root.empty()) continue;
+    places.push_back(StrCat(root, "/lib64/", file));
+    places.push_back(StrCat(root, "/lib/", file));
+  }
+  for (const std::string& root :
+       {Variable("VIRTUAL_ENV"), Variable("CONDA_PREFIX"),
+        Variable("HOME").empty() ? "" : Variable("HOME") + "/.local",
+        std::string("/usr/local"), std::string("/usr")}) {
+    if (root.empty()) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      for (const std::string& wheel :
+           {StrCat("cu", major), std::string("cublas")}) {
+        const auto found = Matches(StrCat(root, "/lib/python3*/", packages,
+                                          "/nvidia/", wheel, "/lib/", file));
+        places.insert(places.end(), found.begin(), found.end());
+      }
+    }
+  }
+  return places;
+}
+
+Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
+                                        std::span<const std::string> places) {
+  std::string tried;
+  for (const std::string& place : places) {
+    void* const handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      tried += StrCat(tried.empty() ? "" : ", ", place);
+      continue;
+    }
+    link_map* map = nullptr;
+    const bool named = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 &&
+                       map != nullptr && map->l_name[0] != '\0';
+    return SharedLibrary{handle, named ? map->l_name : place};
+  }
+  return Error{ErrorCode::kDevice,
+               StrCat("[gpu] ", name, " cannot be loaded; tried ", tried,
+                      "; install cuBLAS (a CUDA toolkit, or NVIDIA's wheels in "
+                      "a Python environment), or name the file or its folder "
+                      "in STOWAGE_CUBLASLT")};
+}
+
+}  // namespace stowage::gpu

@@ -1,0 +1,72 @@
+#ifndef STOWAGE_GPU_STEP_RECORD_H_
+#define STOWAGE_GPU_STEP_RECORD_H_
+
+// The first and the last kernel of every step, and the scan of a debug run.
+//
+// A step's graph is launched again and again as it was captured; what differs
+// from step to step is in memory. The step record counts steps. Inputs arrive
+// in one of two slots, by turns, while the step before still reads the planned
+// places: BeginStep copies the slot of this step there. EndStep writes what the
+// caller wants to know into a ring in the host's memory, the step's number last,
+// and counts on.
+//
+//   reserve of a program   [StepRecord][slot 0][slot 1]
+//   pinned memory          [slot 0][slot 1][ring: an entry a step, by turns]
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/bytes.h"
+#include "gpu/queue.h"
+#include "ir/dtype.h"
+
+namespace stowage::gpu {
+
+inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
+
+/// What a program keeps on the device between its steps.
+struct StepRecord {
+  uint64_t step = 0;          // the one that runs, or will run next
+  uint32_t fault = kNoFault;  // the first launch that had a bad index
+  uint32_t non_finite = 0;    // 1: FindNonFinite found something
+};
+
+/// Before the first of two slots of `slot_bytes` in a program's reserve, and the
+/// whole reserve.
+inline constexpr Bytes kRecordBytes = 256;
+constexpr Bytes ReserveBytes(Bytes slot_bytes) {
+  return kRecordBytes + 2 * slot_bytes;
+}
+
+/// What a step tells the host; the scalars follow it.
+struct RingEntry {
+  uint64_t step = 0;  // written last
+  uint32_t fault = kNoFault;
+  uint32_t reserved = 0;
+};
+
+/// Bytes from one entry of a ring to the next.
+constexpr Bytes RingStride(size_t scalars) {
+  return AlignUp(static_cast<Bytes>(sizeof(RingEntry) + 4 * scalars), 64);
+}
+
+/// Copies the first `bytes` of slot `record->step` % 2, of two of `slot_bytes` at
+/// `slots`, to `to`, and clears the record's fault. All are multiples of 16.
+void EnqueueBeginStep(StepRecord* record, const std::byte* slots,
+                      Bytes slot_bytes, std::byte* to, Bytes bytes,
+                      Queue& queue);
+
+/// Writes step, fault and `scalars` to entry `record->step` % `entries` of the
+/// ring, as the device sees it, and adds one to the record's step.
+void EnqueueEndStep(StepRecord* record, std::byte* ring, uint32_t entries,
+                    std::span<const float* const> scalars, Queue& queue);
+
+/// Sets *found to 1 if any of the `n` elements, of f32, bf16 or f16, is NaN or
+/// infinite.
+void EnqueueFindNonFinite(DType dtype, const std::byte* x, int64_t n,
+                          uint32_t* found, Queue& queue);
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_STEP_RECORD_H_
