@@ -56,7 +56,8 @@ def complaints(path, text):
             if re.fullmatch(library, header) and not within(path, directories):
                 yield (f"{path}: includes <{header}>, which only "
                        f"{', '.join(directories)} may")
-    if re.search(r"\.(cu\.cc|cuh?)$", path) and not within(path, ["gpu", "tests/gpu"]):
+    cuda = re.search(r"\.(cu\.cc|cuh?)$", path)
+    if cuda and not within(path, ["gpu", "tests/gpu"]):
         yield f"{path}: CUDA source outside gpu/"
 
 
