@@ -68,6 +68,9 @@ struct alignas(16) Pack {
 //                                 block; may follow template <...>
 //   STOWAGE_PARAMS(T)             the type of a kernel's one parameter, by value
 //   STOWAGE_DEVICE                marks a function called by kernels
+//   STOWAGE_UNROLL                before a loop of constant length: unrolled, so
+//                                 that arrays it indexes can lie in registers
+//   STOWAGE_UNROLL_BY(n)          before a loop: n turns at a time
 //   STOWAGE_SHARED(T, name, n)    n elements (a constant) shared by the block,
 //                                 at a multiple of 16 bytes; name[i] in [0, n)
 //   T* DynamicShared<T>()         the bytes asked for at launch, 128-aligned

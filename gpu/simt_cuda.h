@@ -10,6 +10,9 @@
 #define STOWAGE_KERNEL(threads) __global__ void __launch_bounds__(threads)
 #define STOWAGE_PARAMS(T) const __grid_constant__ T
 #define STOWAGE_DEVICE __device__ __forceinline__
+#define STOWAGE_UNROLL _Pragma("unroll")
+#define STOWAGE_UNROLL_BY(n) STOWAGE_PRAGMA(unroll n)
+#define STOWAGE_PRAGMA(text) _Pragma(#text)
 #define STOWAGE_SHARED(T, name, n) __shared__ alignas(16) T name[n]
 
 namespace stowage::gpu {

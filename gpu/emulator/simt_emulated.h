@@ -14,6 +14,8 @@
 #define STOWAGE_KERNEL(threads) void
 #define STOWAGE_PARAMS(T) const T
 #define STOWAGE_DEVICE inline
+#define STOWAGE_UNROLL
+#define STOWAGE_UNROLL_BY(n)
 #define STOWAGE_SHARED(T, name, n)                                        \
   static thread_local ::stowage::gpu::emulator::SharedArray<T, (n)> name; \
   name.Open(#name)

@@ -33,6 +33,14 @@ constexpr KernelRule Spilling(std::string_view kernels, int bytes,
           .spill_bytes = bytes};
 }
 
+// Keeps its accumulators in registers, a few warps to a multiprocessor.
+constexpr KernelRule Tensor(std::string_view kernels, int spill_bytes = 0) {
+  return {.kernels = kernels,
+          .registers = 255,
+          .tensor_cores = true,
+          .spill_bytes = spill_bytes};
+}
+
 // The last that fits counts. Numbers in names are elements taken at a time; true
 // says that rows start at multiples of 16 bytes.
 constexpr KernelRule kRules[] = {
@@ -53,6 +61,10 @@ constexpr KernelRule kRules[] = {
     // One 64-bit division places each warp; on 8.0 it takes a register or two.
     Spilling("AddTiles<*>", 8, false),
     Spilling("AddPieces<*>", 16, false),
+    Tensor("Attention*<*>"),
+    Tensor("AttentionForward<*, 128>", 32),  // on 8.0
+    Plain("AttentionDelta<*>"),
+    {.kernels = "SimtAttentionGradKeys<float, 128>", .registers = 168},
 };
 
 TEST_CASE("kernels spill nothing and use what the hardware has") {

@@ -1,0 +1,496 @@
+// Causal attention without tensor cores: in f32 throughout, for f32 operands and
+// for rows longer than the tiles of attention_tensor.cu.cc. The same three
+// kernels, on square tiles of queries and keys that lie in shared memory as
+// floats.
+//
+// Scores (kRows, kRows) belong to threads as 8 by 16: thread i has rows i / 16,
+// i / 16 + 8, ... and columns i % 16, i % 16 + 16, ... Sums (kRows, kDepth)
+// belong to them by 4 adjacent columns.
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/check.h"
+#include "gpu/kernels/attention_params.h"
+#include "gpu/kernels/dispatch.h"
+#include "gpu/queue.h"
+#include "gpu/simt.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr int kThreads = 128;
+
+template <int kDepth>
+struct Tiles {
+  static constexpr int kRows = kDepth == 256 ? 16 : 32;  // of queries or keys
+  static constexpr int kPitch = kDepth + 4;  // so 8 rows lie in different banks
+  static constexpr int kElements = kRows * kPitch;
+  static constexpr int kWeightPitch = kRows + 1;
+  static constexpr int kWeights = kRows * kWeightPitch;
+  // Of scores, what a thread has.
+  static constexpr int kScoreRows = kRows / 8;
+  static constexpr int kScoreColumns = kRows / 16;
+  // Of sums.
+  static constexpr int kAcross = kDepth / 4 < 32 ? kDepth / 4 : 32;
+  static constexpr int kDown = kThreads / kAcross;
+  static constexpr int kSumRows = kRows / kDown;
+  static constexpr int kSumGroups = kDepth / 4 / kAcross;
+};
+
+// A thread's rows and columns.
+template <int kDepth>
+STOWAGE_DEVICE int ScoreRow(int i) {
+  return ThreadId() / 16 + 8 * i;
+}
+template <int kDepth>
+STOWAGE_DEVICE int ScoreColumn(int j) {
+  return ThreadId() % 16 + 16 * j;
+}
+template <int kDepth>
+STOWAGE_DEVICE int SumRow(int i) {
+  return ThreadId() / Tiles<kDepth>::kAcross + Tiles<kDepth>::kDown * i;
+}
+template <int kDepth>
+STOWAGE_DEVICE int SumColumn(int group) {
+  constexpr int kAcross = Tiles<kDepth>::kAcross;
+  return 4 * (ThreadId() % kAcross + kAcross * group);
+}
+
+template <int kDepth>
+struct Scores {
+  float at[Tiles<kDepth>::kScoreRows][Tiles<kDepth>::kScoreColumns];
+};
+template <int kDepth>
+struct Sums {
+  float at[Tiles<kDepth>::kSumRows][Tiles<kDepth>::kSumGroups][4];
+};
+
+template <int kDepth>
+STOWAGE_DEVICE void Clear(Sums<kDepth>& sums) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < Tiles<kDepth>::kSumRows; ++i) {
+    STOWAGE_UNROLL
+    for (int g = 0; g < Tiles<kDepth>::kSumGroups; ++g) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) sums.at[i][g][e] = 0;
+    }
+  }
+}
+
+// Rows [first, first + kRows) of a head, zeros where there is nothing.
+template <int kDepth, typename T>
+STOWAGE_DEVICE void LoadRows(float* tile, const T* head, int64_t row_stride,
+                             int first, const AttentionParams& p) {
+  constexpr int kChunk = kPackSize<T>;
+  constexpr int kChunks = kDepth / kChunk;
+  for (int i = ThreadId(); i < Tiles<kDepth>::kRows * kChunks; i += kThreads) {
+    const int row = i / kChunks;
+    const int column = i % kChunks * kChunk;
+    const T* from = head + (first + row) * row_stride + column;
+    float* to = tile + row * Tiles<kDepth>::kPitch + column;
+    const int columns = first + row < p.length ? p.depth - column : 0;
+    if (p.packed && columns > 0) {
+      const Pack<T> pack = LoadPack(from);
+      STOWAGE_UNROLL
+      for (int e = 0; e < kChunk; ++e) to[e] = ToFloat(pack.value[e]);
+    } else {
+      for (int e = 0; e < kChunk; ++e) {
+        to[e] = e < columns ? ToFloat(from[e]) : 0;
+      }
+    }
+  }
+}
+
+// a b^T of two tiles.
+template <int kDepth>
+STOWAGE_DEVICE Scores<kDepth> MultiplyRows(const float* a, const float* b) {
+  using Its = Tiles<kDepth>;
+  Scores<kDepth> s;
+  STOWAGE_UNROLL
+  for (int i = 0; i < Its::kScoreRows; ++i) {
+    STOWAGE_UNROLL
+    for (int j = 0; j < Its::kScoreColumns; ++j) s.at[i][j] = 0;
+  }
+  for (int d = 0; d < kDepth; d += 4) {
+    Pack<float> x[Its::kScoreRows], y[Its::kScoreColumns];
+    STOWAGE_UNROLL
+    for (int i = 0; i < Its::kScoreRows; ++i) {
+      x[i] = LoadPack(a + ScoreRow<kDepth>(i) * Its::kPitch + d);
+    }
+    STOWAGE_UNROLL
+    for (int j = 0; j < Its::kScoreColumns; ++j) {
+      y[j] = LoadPack(b + ScoreColumn<kDepth>(j) * Its::kPitch + d);
+    }
+    STOWAGE_UNROLL
+    for (int i = 0; i < Its::kScoreRows; ++i) {
+      STOWAGE_UNROLL
+      for (int j = 0; j < Its::kScoreColumns; ++j) {
+        STOWAGE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          s.at[i][j] += x[i].value[e] * y[j].value[e];
+        }
+      }
+    }
+  }
+  return s;
+}
+
+// sums += w x, where element (row, inner) of w is weights[row * row_pitch +
+// inner * inner_pitch] and x is a tile.
+template <int kDepth>
+STOWAGE_DEVICE void AddWeighted(Sums<kDepth>& sums, const float* weights,
+                                int row_pitch, int inner_pitch,
+                                const float* tile) {
+  using Its = Tiles<kDepth>;
+  for (int inner = 0; inner < Its::kRows; ++inner) {
+    float w[Its::kSumRows];
+    STOWAGE_UNROLL
+    for (int i = 0; i < Its::kSumRows; ++i) {
+      w[i] = weights[SumRow<kDepth>(i) * row_pitch + inner * inner_pitch];
+    }
+    STOWAGE_UNROLL
+    for (int g = 0; g < Its::kSumGroups; ++g) {
+      const Pack<float> x =
+          LoadPack(tile + inner * Its::kPitch + SumColumn<kDepth>(g));
+      STOWAGE_UNROLL
+      for (int i = 0; i < Its::kSumRows; ++i) {
+        STOWAGE_UNROLL
+        for (int e = 0; e < 4; ++e) sums.at[i][g][e] += w[i] * x.value[e];
+      }
+    }
+  }
+}
+
+// Writes the thread's part of rows [first, first + kRows), row i times
+// factors[i], or all of them times `factor` where factors is null.
+template <int kDepth, typename T>
+STOWAGE_DEVICE void StoreRows(const Sums<kDepth>& sums, const float* factors,
+                              float factor, T* head, int64_t row_stride,
+                              int first, const AttentionParams& p) {
+  using Its = Tiles<kDepth>;
+  STOWAGE_UNROLL
+  for (int i = 0; i < Its::kSumRows; ++i) {
+    const int row = SumRow<kDepth>(i);
+    if (first + row >= p.length) continue;
+    const float times = factors == nullptr ? factor : factors[row];
+    T* to = head + (first + row) * row_stride;
+    STOWAGE_UNROLL
+    for (int g = 0; g < Its::kSumGroups; ++g) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int column = SumColumn<kDepth>(g) + e;
+        if (column < p.depth) {
+          to[column] = FromFloat<T>(sums.at[i][g][e] * times);
+        }
+      }
+    }
+  }
+}
+
+// The largest, and the sum, over the 16 threads that share rows of scores.
+STOWAGE_DEVICE float RowMax(float v) {
+  STOWAGE_UNROLL
+  for (int mask = 8; mask > 0; mask /= 2) v = fmaxf(v, ShuffleXor(v, mask));
+  return v;
+}
+STOWAGE_DEVICE float RowSum(float v) {
+  STOWAGE_UNROLL
+  for (int mask = 8; mask > 0; mask /= 2) v += ShuffleXor(v, mask);
+  return v;
+}
+
+STOWAGE_DEVICE int TilesOf(int length, int rows) {
+  return (length + rows - 1) / rows;
+}
+
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads)
+SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
+  using Its = Tiles<kDepth>;
+  constexpr int kRows = Its::kRows;
+  float* q_tile = DynamicShared<float>();
+  float* k_tile = q_tile + Its::kElements;
+  float* v_tile = k_tile + Its::kElements;
+  STOWAGE_SHARED(float, weights, Its::kWeights);
+  STOWAGE_SHARED(float, factors, kRows);
+
+  // The tiles with most keys come first.
+  const int tiles = TilesOf(p.length, kRows);
+  const int tile = tiles - 1 - BlockId() % tiles;
+  const int first_query = tile * kRows;
+  const int head = BlockId() / tiles % p.heads;
+  const int batch = BlockId() / tiles / p.heads;
+  const int key_head = head / (p.heads / p.key_heads);
+  const T* k = HeadOf<T>(p.k, batch, key_head);
+  const T* v = HeadOf<T>(p.v, batch, key_head);
+  LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
+                   p);
+  Sums<kDepth> o;
+  Clear(o);
+  float largest[Its::kScoreRows], total[Its::kScoreRows];
+  STOWAGE_UNROLL
+  for (int i = 0; i < Its::kScoreRows; ++i) {
+    largest[i] = -INFINITY;
+    total[i] = 0;
+  }
+  for (int first_key = 0; first_key <= first_query; first_key += kRows) {
+    SyncThreads();  // the tiles before have been used
+    LoadRows<kDepth>(k_tile, k, p.k.row, first_key, p);
+    LoadRows<kDepth>(v_tile, v, p.v.row, first_key, p);
+    SyncThreads();
+    Scores<kDepth> s = MultiplyRows<kDepth>(q_tile, k_tile);
+    STOWAGE_UNROLL
+    for (int i = 0; i < Its::kScoreRows; ++i) {
+      const int row = ScoreRow<kDepth>(i);
+      float top = largest[i];
+      STOWAGE_UNROLL
+      for (int j = 0; j < Its::kScoreColumns; ++j) {
+        const bool seen =
+            first_key + ScoreColumn<kDepth>(j) <= first_query + row;
+        s.at[i][j] = seen ? s.at[i][j] * p.scale : -INFINITY;
+        top = fmaxf(top, s.at[i][j]);
+      }
+      top = RowMax(top);  // every row sees key 0
+      const float correction = math::Exp(largest[i] - top);
+      largest[i] = top;
+      float sum = 0;
+      STOWAGE_UNROLL
+      for (int j = 0; j < Its::kScoreColumns; ++j) {
+        const float weight = math::Exp(s.at[i][j] - top);
+        sum += weight;
+        weights[row * Its::kWeightPitch + ScoreColumn<kDepth>(j)] = weight;
+      }
+      total[i] = total[i] * correction + RowSum(sum);
+      if (ThreadId() % 16 == 0) factors[row] = correction;
+    }
+    SyncThreads();
+    STOWAGE_UNROLL
+    for (int i = 0; i < Its::kSumRows; ++i) {
+      const float correction = factors[SumRow<kDepth>(i)];
+      STOWAGE_UNROLL
+      for (int g = 0; g < Its::kSumGroups; ++g) {
+        STOWAGE_UNROLL
+        for (int e = 0; e < 4; ++e) o.at[i][g][e] *= correction;
+      }
+    }
+    AddWeighted<kDepth>(o, &weights[0], Its::kWeightPitch, 1, v_tile);
+  }
+  SyncThreads();
+  float* log_sum_exp = p.log_sum_exp + StatisticsOf(p, batch, head);
+  if (ThreadId() % 16 == 0) {
+    STOWAGE_UNROLL
+    for (int i = 0; i < Its::kScoreRows; ++i) {
+      const int row = ScoreRow<kDepth>(i);
+      factors[row] = 1 / total[i];
+      if (first_query + row < p.length) {
+        log_sum_exp[first_query + row] = largest[i] + logf(total[i]);
+      }
+    }
+  }
+  SyncThreads();
+  StoreRows<kDepth>(
+      o, &factors[0], 1,
+      HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth),
+      static_cast<int64_t>(p.heads) * p.depth, first_query, p);
+}
+
+// The log-sum-exp and o . d_o of a query; beyond the sequence, what makes its
+// probabilities 0.
+STOWAGE_DEVICE void LoadStatistics(float* log_sum_exp, float* delta,
+                                   const AttentionParams& p, int batch,
+                                   int head, int query) {
+  const int64_t at = StatisticsOf(p, batch, head) + query;
+  const bool exists = query < p.length;
+  *log_sum_exp = exists ? p.log_sum_exp[at] : INFINITY;
+  *delta = exists ? p.delta[at] : 0;
+}
+
+// For a tile of queries (rows) and keys (columns): the probabilities, and the
+// gradients of the scores before scaling.
+template <int kDepth>
+STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
+                                  const float* v_tile, const float* d_o_tile,
+                                  const float* log_sum_exp, const float* delta,
+                                  int first_query, int first_key, float scale,
+                                  float* weights, float* d_scores) {
+  using Its = Tiles<kDepth>;
+  const Scores<kDepth> s = MultiplyRows<kDepth>(q_tile, k_tile);
+  const Scores<kDepth> d_weights = MultiplyRows<kDepth>(d_o_tile, v_tile);
+  STOWAGE_UNROLL
+  for (int i = 0; i < Its::kScoreRows; ++i) {
+    const int row = ScoreRow<kDepth>(i);
+    STOWAGE_UNROLL
+    for (int j = 0; j < Its::kScoreColumns; ++j) {
+      const int column = ScoreColumn<kDepth>(j);
+      const bool seen = first_key + column <= first_query + row;
+      const float weight =
+          seen ? math::Exp(s.at[i][j] * scale - log_sum_exp[row]) : 0;
+      const int at = row * Its::kWeightPitch + column;
+      weights[at] = weight;
+      d_scores[at] = weight * (d_weights.at[i][j] - delta[row]);
+    }
+  }
+}
+
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads)
+SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
+  using Its = Tiles<kDepth>;
+  constexpr int kRows = Its::kRows;
+  float* k_tile = DynamicShared<float>();
+  float* v_tile = k_tile + Its::kElements;
+  float* q_tile = v_tile + Its::kElements;
+  float* d_o_tile = q_tile + Its::kElements;
+  STOWAGE_SHARED(float, weights, Its::kWeights);
+  STOWAGE_SHARED(float, d_scores, Its::kWeights);
+  STOWAGE_SHARED(float, log_sum_exp, kRows);
+  STOWAGE_SHARED(float, delta, kRows);
+
+  const int tiles = TilesOf(p.length, kRows);
+  const int first_key = BlockId() % tiles * kRows;
+  const int key_head = BlockId() / tiles % p.key_heads;
+  const int batch = BlockId() / tiles / p.key_heads;
+  const int group = p.heads / p.key_heads;
+  LoadRows<kDepth>(k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row, first_key,
+                   p);
+  LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row, first_key,
+                   p);
+  Sums<kDepth> dk, dv;
+  Clear(dk);
+  Clear(dv);
+  for (int i = 0; i < group; ++i) {
+    const int head = key_head * group + i;
+    for (int first_query = first_key; first_query < p.length;
+         first_query += kRows) {
+      SyncThreads();  // what is shared has been used
+      LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row,
+                       first_query, p);
+      LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
+                       first_query, p);
+      if (ThreadId() < kRows) {
+        LoadStatistics(&log_sum_exp[ThreadId()], &delta[ThreadId()], p, batch,
+                       head, first_query + ThreadId());
+      }
+      SyncThreads();
+      Probabilities<kDepth>(q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0],
+                            &delta[0], first_query, first_key, p.scale,
+                            &weights[0], &d_scores[0]);
+      SyncThreads();
+      AddWeighted<kDepth>(dv, &weights[0], 1, Its::kWeightPitch, d_o_tile);
+      AddWeighted<kDepth>(dk, &d_scores[0], 1, Its::kWeightPitch, q_tile);
+    }
+  }
+  const int64_t row_stride = static_cast<int64_t>(p.key_heads) * p.depth;
+  StoreRows<kDepth>(
+      dk, nullptr, p.scale,
+      HeadOf<T>(p.out[1], batch, key_head, p.length, p.key_heads, p.depth),
+      row_stride, first_key, p);
+  StoreRows<kDepth>(
+      dv, nullptr, 1,
+      HeadOf<T>(p.out[2], batch, key_head, p.length, p.key_heads, p.depth),
+      row_stride, first_key, p);
+}
+
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads)
+SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
+  using Its = Tiles<kDepth>;
+  constexpr int kRows = Its::kRows;
+  float* q_tile = DynamicShared<float>();
+  float* d_o_tile = q_tile + Its::kElements;
+  float* k_tile = d_o_tile + Its::kElements;
+  float* v_tile = k_tile + Its::kElements;
+  STOWAGE_SHARED(float, weights, Its::kWeights);
+  STOWAGE_SHARED(float, d_scores, Its::kWeights);
+  STOWAGE_SHARED(float, log_sum_exp, kRows);
+  STOWAGE_SHARED(float, delta, kRows);
+
+  const int tiles = TilesOf(p.length, kRows);
+  const int first_query = (tiles - 1 - BlockId() % tiles) * kRows;
+  const int head = BlockId() / tiles % p.heads;
+  const int batch = BlockId() / tiles / p.heads;
+  const int key_head = head / (p.heads / p.key_heads);
+  LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
+                   p);
+  LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
+                   first_query, p);
+  if (ThreadId() < kRows) {
+    LoadStatistics(&log_sum_exp[ThreadId()], &delta[ThreadId()], p, batch, head,
+                   first_query + ThreadId());
+  }
+  Sums<kDepth> dq;
+  Clear(dq);
+  for (int first_key = 0; first_key <= first_query; first_key += kRows) {
+    SyncThreads();  // the tiles before have been used
+    LoadRows<kDepth>(k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row,
+                     first_key, p);
+    LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row,
+                     first_key, p);
+    SyncThreads();
+    Probabilities<kDepth>(q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0],
+                          &delta[0], first_query, first_key, p.scale,
+                          &weights[0], &d_scores[0]);
+    SyncThreads();
+    AddWeighted<kDepth>(dq, &d_scores[0], Its::kWeightPitch, 1, k_tile);
+  }
+  StoreRows<kDepth>(
+      dq, nullptr, p.scale,
+      HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth),
+      static_cast<int64_t>(p.heads) * p.depth, first_query, p);
+}
+
+template <int kDepth>
+constexpr uint32_t SharedBytes(int tiles) {
+  return static_cast<uint32_t>(tiles * Tiles<kDepth>::kElements *
+                               sizeof(float));
+}
+
+template <typename T, int kDepth>
+void EnqueueForward(const AttentionParams& p, Queue& queue) {
+  const uint32_t tiles = BlocksFor(p.length, Tiles<kDepth>::kRows);
+  LaunchKernel(queue, "attention in f32", SimtAttentionForward<T, kDepth>, p,
+               {.x = tiles * static_cast<uint32_t>(p.batch * p.heads)},
+               kThreads, SharedBytes<kDepth>(3));
+}
+
+template <typename T, int kDepth>
+void EnqueueGrad(const AttentionParams& p, Queue& queue) {
+  const uint32_t tiles = BlocksFor(p.length, Tiles<kDepth>::kRows);
+  LaunchKernel(queue, "attention grad in f32, keys",
+               SimtAttentionGradKeys<T, kDepth>, p,
+               {.x = tiles * static_cast<uint32_t>(p.batch * p.key_heads)},
+               kThreads, SharedBytes<kDepth>(4));
+  LaunchKernel(queue, "attention grad in f32, queries",
+               SimtAttentionGradQueries<T, kDepth>, p,
+               {.x = tiles * static_cast<uint32_t>(p.batch * p.heads)},
+               kThreads, SharedBytes<kDepth>(4));
+}
+
+}  // namespace
+
+void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue) {
+  STOWAGE_CHECK(p.depth <= kSimtDepth);
+  if (p.depth > kTensorDepth) {
+    return OnFloat(dtype, [&](auto zero) {
+      EnqueueForward<decltype(zero), 256>(p, queue);
+    });
+  }
+  STOWAGE_CHECK(dtype == DType::kF32);
+  if (p.depth <= 64) return EnqueueForward<float, 64>(p, queue);
+  EnqueueForward<float, 128>(p, queue);
+}
+
+void EnqueueSimtAttentionGrad(DType dtype, const AttentionParams& p,
+                              Queue& queue) {
+  STOWAGE_CHECK(p.depth <= kSimtDepth);
+  if (p.depth > kTensorDepth) {
+    return OnFloat(
+        dtype, [&](auto zero) { EnqueueGrad<decltype(zero), 256>(p, queue); });
+  }
+  STOWAGE_CHECK(dtype == DType::kF32);
+  if (p.depth <= 64) return EnqueueGrad<float, 64>(p, queue);
+  EnqueueGrad<float, 128>(p, queue);
+}
+
+}  // namespace stowage::gpu

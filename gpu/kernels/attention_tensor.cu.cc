@@ -1,0 +1,598 @@
+// Causal attention on tensor cores, f16 and bf16: the forward pass of
+// FlashAttention-2 (Dao 2023), and a gradient in two passes, one over tiles of
+// keys for dk and dv, one over tiles of queries for dq. Each makes the
+// probabilities again from log_sum_exp; so every result has one block that
+// writes it, in a fixed order of adding, and nothing is kept between the passes.
+//
+// Probabilities never leave the registers: the accumulators of one product are
+// the left operand of the next. For dk and dv that takes the transposes of the
+// scores, k q^T.
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/check.h"
+#include "gpu/kernels/attention_params.h"
+#include "gpu/kernels/attention_tiles.h"
+#include "gpu/queue.h"
+#include "gpu/simt.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * kWarpSize;
+constexpr float kLog2E = 1.4426950408889634f;
+
+// Sizes of tiles, such that accumulators fit the 255 registers of a thread.
+template <int kDepth>
+struct ForwardTiles {
+  static constexpr int kM = 2;
+  static constexpr int kQueries = 16 * kM * kWarps;
+  static constexpr int kKeys = kDepth == 128 ? 32 : 64;
+  static constexpr int kElements = (kQueries + 2 * 2 * kKeys) * kDepth;
+};
+template <int kDepth>
+struct KeyGradTiles {
+  static constexpr int kM = kDepth == 128 ? 1 : 2;
+  static constexpr int kKeys = 16 * kM * kWarps;
+  static constexpr int kQueries = 32;
+  static constexpr int kElements = (2 * kKeys + 2 * 2 * kQueries) * kDepth;
+};
+template <int kDepth>
+struct QueryGradTiles {
+  static constexpr int kM = kDepth == 128 ? 1 : 2;
+  static constexpr int kQueries = 16 * kM * kWarps;
+  static constexpr int kKeys = kDepth == 128 ? 64 : 32;
+  static constexpr int kElements = (2 * kQueries + 2 * 2 * kKeys) * kDepth;
+};
+
+STOWAGE_DEVICE int TilesOf(int length, int rows) {
+  return (length + rows - 1) / rows;
+}
+
+// --- Forward ---
+
+// What a thread keeps for its queries: rows lane / 4 and lane / 4 + 8 of every
+// strip.
+template <int kM, int kDepth>
+struct OnlineSoftmax {
+  float o[kM][kDepth / 8][4];
+  float largest[kM][2];  // of the raw scores so far, the same in four lanes
+  float total[kM][2];    // of this lane's weights
+};
+
+// Takes one tile of keys into account. With kDiagonal some scores may be masked.
+template <bool kDiagonal, int kDepth, int kKeys, int kM, typename T>
+STOWAGE_DEVICE void AddKeys(OnlineSoftmax<kM, kDepth>& state, const T* shared,
+                            int q_tile, int k_tile, int v_tile, int first_query,
+                            int first_key, float scale2) {
+  Strips strips{0, kM};
+  if (kDiagonal) {  // strips above the diagonal see none of these keys
+    STOWAGE_UNROLL
+    for (int i = 0; i < kM; ++i) {
+      if (first_query + StripRow<kWarps>(i) + 15 < first_key) {
+        strips.begin = i + 1;
+      }
+    }
+    if (strips.begin == kM) return;
+  }
+  float s[kM][kKeys / 8][4];
+  MultiplyTiles<kWarps, kDepth, kM, kKeys>(s, shared, q_tile, k_tile, strips);
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    if (!strips.Has(i)) continue;
+    if (kDiagonal) {
+      const int query = first_query + StripRow<kWarps>(i) + Lane() / 4;
+      const int key = first_key + Lane() % 4 * 2;
+      STOWAGE_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) {
+        STOWAGE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          if (key + n * 8 + e % 2 > query + e / 2 * 8) s[i][n][e] = -INFINITY;
+        }
+      }
+    }
+    STOWAGE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float top = state.largest[i][half];
+      STOWAGE_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) {
+        top = fmaxf(top, fmaxf(s[i][n][2 * half], s[i][n][2 * half + 1]));
+      }
+      top = fmaxf(top, ShuffleXor(top, 1));
+      top = fmaxf(top, ShuffleXor(top, 2));
+      // Every row sees key 0, so that `top` is finite from the first tile on.
+      const float correction = Exp2((state.largest[i][half] - top) * scale2);
+      state.largest[i][half] = top;
+      const float shift = top * scale2;
+      float sum = state.total[i][half] * correction;
+      STOWAGE_UNROLL
+      for (int n = 0; n < kKeys / 8; ++n) {
+        STOWAGE_UNROLL
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          s[i][n][e] = Exp2(s[i][n][e] * scale2 - shift);
+          sum += s[i][n][e];
+        }
+      }
+      state.total[i][half] = sum;
+      STOWAGE_UNROLL
+      for (int n = 0; n < kDepth / 8; ++n) {
+        state.o[i][n][2 * half] *= correction;
+        state.o[i][n][2 * half + 1] *= correction;
+      }
+    }
+  }
+  AddWeighted<kDepth, kM, kKeys>(state.o, s, shared, v_tile, strips);
+}
+
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads)
+AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
+  using Tiles = ForwardTiles<kDepth>;
+  constexpr int kM = Tiles::kM;
+  constexpr int kStage = Tiles::kKeys * kDepth;
+  T* shared = DynamicShared<T>();
+  constexpr int q_tile = 0;
+  constexpr int k_tiles = Tiles::kQueries * kDepth;  // two, and two of v
+  constexpr int v_tiles = k_tiles + 2 * kStage;
+
+  // The tiles with most keys come first.
+  const int tiles = TilesOf(p.length, Tiles::kQueries);
+  const int first_query = (tiles - 1 - BlockId() % tiles) * Tiles::kQueries;
+  const int head = BlockId() / tiles % p.heads;
+  const int batch = BlockId() / tiles / p.heads;
+  const int key_head = head / (p.heads / p.key_heads);
+  const T* k = HeadOf<T>(p.k, batch, key_head);
+  const T* v = HeadOf<T>(p.v, batch, key_head);
+  const auto load_keys = [&](int step) {
+    const int stage = step % 2 * kStage;
+    const int first = step * Tiles::kKeys;
+    LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + k_tiles + stage, k,
+                                             p.k.row, first, p.length, p.depth,
+                                             p.packed);
+    LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + v_tiles + stage, v,
+                                             p.v.row, first, p.length, p.depth,
+                                             p.packed);
+  };
+  LoadTile<Tiles::kQueries, kDepth, kThreads>(
+      shared + q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
+      p.length, p.depth, p.packed);
+  load_keys(0);
+  CopyAsyncCommit();
+
+  OnlineSoftmax<kM, kDepth> state;
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    STOWAGE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      state.largest[i][half] = -INFINITY;
+      state.total[i][half] = 0;
+      STOWAGE_UNROLL
+      for (int n = 0; n < kDepth / 8; ++n) {
+        state.o[i][n][2 * half] = 0;
+        state.o[i][n][2 * half + 1] = 0;
+      }
+    }
+  }
+
+  const float scale2 = p.scale * kLog2E;
+  const int end_query = first_query + Tiles::kQueries < p.length
+                            ? first_query + Tiles::kQueries
+                            : p.length;
+  const int steps = TilesOf(end_query, Tiles::kKeys);
+  for (int step = 0; step < steps; ++step) {
+    CopyAsyncWait<0>();
+    SyncThreads();  // and the other stage has been read
+    if (step + 1 < steps) load_keys(step + 1);
+    CopyAsyncCommit();
+    const int first_key = step * Tiles::kKeys;
+    const int k_tile = k_tiles + step % 2 * kStage;
+    const int v_tile = v_tiles + step % 2 * kStage;
+    if (first_key + Tiles::kKeys - 1 > first_query) {
+      AddKeys<true, kDepth, Tiles::kKeys>(state, shared, q_tile, k_tile, v_tile,
+                                          first_query, first_key, scale2);
+    } else {
+      AddKeys<false, kDepth, Tiles::kKeys>(state, shared, q_tile, k_tile,
+                                           v_tile, first_query, first_key,
+                                           scale2);
+    }
+  }
+
+  T* o = HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth);
+  float* log_sum_exp = p.log_sum_exp + StatisticsOf(p, batch, head);
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    const int strip_row = StripRow<kWarps>(i);
+    float factor[2];
+    STOWAGE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float total = state.total[i][half];
+      total += ShuffleXor(total, 1);
+      total += ShuffleXor(total, 2);
+      factor[half] = 1 / total;
+      const int query = first_query + strip_row + Lane() / 4 + half * 8;
+      if (Lane() % 4 == 0 && query < p.length) {
+        log_sum_exp[query] = state.largest[i][half] * p.scale + logf(total);
+      }
+    }
+    StoreStrip<kDepth>(state.o[i], factor, shared + q_tile, strip_row, o,
+                       static_cast<int64_t>(p.heads) * p.depth,
+                       first_query + strip_row, p.length, p.depth);
+  }
+}
+
+// --- Gradient ---
+
+// What a probability is computed with: its query's log-sum-exp in powers of 2,
+// and o . d_o. Queries beyond the sequence get what makes everything 0.
+struct QueryStatistics {
+  float log2_sum;
+  float delta;
+};
+
+STOWAGE_DEVICE QueryStatistics LoadStatistics(const AttentionParams& p,
+                                              int batch, int head, int query) {
+  if (query >= p.length) return {INFINITY, 0};
+  const int64_t at = StatisticsOf(p, batch, head) + query;
+  return {p.log_sum_exp[at] * kLog2E, p.delta[at]};
+}
+
+// Takes one tile of queries into account, for the keys of this block.
+template <bool kDiagonal, int kDepth, int kQueries, int kM, typename T>
+STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
+                               float (&dv)[kM][kDepth / 8][4], const T* shared,
+                               int k_tile, int v_tile, int q_tile, int d_o_tile,
+                               const QueryStatistics* statistics, int first_key,
+                               int first_query, float scale2) {
+  Strips strips{0, kM};
+  if (kDiagonal) {  // these queries see none of the strips right of the diagonal
+    STOWAGE_UNROLL
+    for (int i = kM - 1; i >= 0; --i) {
+      if (first_key + StripRow<kWarps>(i) > first_query + kQueries - 1) {
+        strips.end = i;
+      }
+    }
+    if (strips.end == 0) return;
+  }
+  float p[kM][kQueries / 8][4];  // transposed: a row is a key
+  MultiplyTiles<kWarps, kDepth, kM, kQueries>(p, shared, k_tile, q_tile,
+                                              strips);
+  const int column = Lane() % 4 * 2;
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    if (!strips.Has(i)) continue;
+    const int key = first_key + StripRow<kWarps>(i) + Lane() / 4;
+    STOWAGE_UNROLL
+    for (int n = 0; n < kQueries / 8; ++n) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int query = n * 8 + column + e % 2;
+        const float power = p[i][n][e] * scale2 - statistics[query].log2_sum;
+        p[i][n][e] = kDiagonal && key + e / 2 * 8 > first_query + query
+                         ? 0
+                         : Exp2(power);
+      }
+    }
+  }
+  AddWeighted<kDepth, kM, kQueries>(dv, p, shared, d_o_tile, strips);
+  float ds[kM][kQueries / 8][4];
+  MultiplyTiles<kWarps, kDepth, kM, kQueries>(ds, shared, v_tile, d_o_tile,
+                                              strips);
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    STOWAGE_UNROLL
+    for (int n = 0; n < kQueries / 8; ++n) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        ds[i][n][e] = p[i][n][e] *
+                      (ds[i][n][e] - statistics[n * 8 + column + e % 2].delta);
+      }
+    }
+  }
+  AddWeighted<kDepth, kM, kQueries>(dk, ds, shared, q_tile, strips);
+}
+
+// dk and dv of one tile of keys, summed over the query heads that share them.
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads)
+AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
+  using Tiles = KeyGradTiles<kDepth>;
+  constexpr int kM = Tiles::kM;
+  constexpr int kStage = Tiles::kQueries * kDepth;
+  T* shared = DynamicShared<T>();
+  constexpr int k_tile = 0;
+  constexpr int v_tile = Tiles::kKeys * kDepth;
+  constexpr int q_tiles = 2 * v_tile;  // two, and two of d_o
+  constexpr int d_o_tiles = q_tiles + 2 * kStage;
+  STOWAGE_SHARED(QueryStatistics, statistics, 2 * Tiles::kQueries);
+
+  // The tiles that most queries see come first.
+  const int tiles = TilesOf(p.length, Tiles::kKeys);
+  const int first_key = BlockId() % tiles * Tiles::kKeys;
+  const int key_head = BlockId() / tiles % p.key_heads;
+  const int batch = BlockId() / tiles / p.key_heads;
+  const int group = p.heads / p.key_heads;
+  const int end_head = (key_head + 1) * group;
+  const int query_begin = first_key / Tiles::kQueries * Tiles::kQueries;
+
+  const auto load_queries = [&](int stage, int head, int first) {
+    LoadTile<Tiles::kQueries, kDepth, kThreads>(
+        shared + q_tiles + stage * kStage, HeadOf<T>(p.q, batch, head), p.q.row,
+        first, p.length, p.depth, p.packed);
+    LoadTile<Tiles::kQueries, kDepth, kThreads>(
+        shared + d_o_tiles + stage * kStage, HeadOf<T>(p.d_o, batch, head),
+        p.d_o.row, first, p.length, p.depth, p.packed);
+  };
+  LoadTile<Tiles::kKeys, kDepth, kThreads>(
+      shared + k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row, first_key,
+      p.length, p.depth, p.packed);
+  LoadTile<Tiles::kKeys, kDepth, kThreads>(
+      shared + v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row, first_key,
+      p.length, p.depth, p.packed);
+  // The tile that is loaded next, and the one that is worked on.
+  int next_head = key_head * group;
+  int next_query = query_begin;
+  int first_query = query_begin;
+  load_queries(0, next_head, next_query);
+  CopyAsyncCommit();
+  if (ThreadId() < Tiles::kQueries) {
+    statistics[ThreadId()] =
+        LoadStatistics(p, batch, next_head, next_query + ThreadId());
+  }
+
+  float dk[kM][kDepth / 8][4];
+  float dv[kM][kDepth / 8][4];
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    STOWAGE_UNROLL
+    for (int n = 0; n < kDepth / 8; ++n) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) dk[i][n][e] = dv[i][n][e] = 0;
+    }
+  }
+
+  const float scale2 = p.scale * kLog2E;
+  for (int stage = 0; next_head < end_head; stage = 1 - stage) {
+    CopyAsyncWait<0>();
+    SyncThreads();  // and the other stage has been read
+    next_query += Tiles::kQueries;
+    if (next_query >= p.length) {
+      next_query = query_begin;
+      ++next_head;
+    }
+    const bool more = next_head < end_head;
+    if (more) load_queries(1 - stage, next_head, next_query);
+    CopyAsyncCommit();
+    QueryStatistics next{};
+    if (more && ThreadId() < Tiles::kQueries) {
+      next = LoadStatistics(p, batch, next_head, next_query + ThreadId());
+    }
+    const int q_tile = q_tiles + stage * kStage;
+    const int d_o_tile = d_o_tiles + stage * kStage;
+    const QueryStatistics* its = &statistics[stage * Tiles::kQueries];
+    if (first_key + Tiles::kKeys - 1 > first_query) {
+      AddQueries<true, kDepth, Tiles::kQueries>(dk, dv, shared, k_tile, v_tile,
+                                                q_tile, d_o_tile, its,
+                                                first_key, first_query, scale2);
+    } else {
+      AddQueries<false, kDepth, Tiles::kQueries>(
+          dk, dv, shared, k_tile, v_tile, q_tile, d_o_tile, its, first_key,
+          first_query, scale2);
+    }
+    if (more && ThreadId() < Tiles::kQueries) {
+      statistics[(1 - stage) * Tiles::kQueries + ThreadId()] = next;
+    }
+    first_query = next_query;
+  }
+
+  T* dk_head =
+      HeadOf<T>(p.out[1], batch, key_head, p.length, p.key_heads, p.depth);
+  T* dv_head =
+      HeadOf<T>(p.out[2], batch, key_head, p.length, p.key_heads, p.depth);
+  const int64_t row_stride = static_cast<int64_t>(p.key_heads) * p.depth;
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    const int strip_row = StripRow<kWarps>(i);
+    StoreStrip<kDepth>(dk[i], {p.scale, p.scale}, shared + k_tile, strip_row,
+                       dk_head, row_stride, first_key + strip_row, p.length,
+                       p.depth);
+    StoreStrip<kDepth>(dv[i], {1, 1}, shared + v_tile, strip_row, dv_head,
+                       row_stride, first_key + strip_row, p.length, p.depth);
+  }
+}
+
+// Takes one tile of keys into account, for the queries of this block.
+template <bool kDiagonal, int kDepth, int kKeys, int kM, typename T>
+STOWAGE_DEVICE void AddKeysToGrad(float (&dq)[kM][kDepth / 8][4],
+                                  const T* shared, int q_tile, int d_o_tile,
+                                  int k_tile, int v_tile,
+                                  const QueryStatistics (&statistics)[kM][2],
+                                  int first_query, int first_key,
+                                  float scale2) {
+  Strips strips{0, kM};
+  if (kDiagonal) {
+    STOWAGE_UNROLL
+    for (int i = 0; i < kM; ++i) {
+      if (first_query + StripRow<kWarps>(i) + 15 < first_key) {
+        strips.begin = i + 1;
+      }
+    }
+    if (strips.begin == kM) return;
+  }
+  float p[kM][kKeys / 8][4];
+  MultiplyTiles<kWarps, kDepth, kM, kKeys>(p, shared, q_tile, k_tile, strips);
+  float ds[kM][kKeys / 8][4];
+  MultiplyTiles<kWarps, kDepth, kM, kKeys>(ds, shared, d_o_tile, v_tile,
+                                           strips);
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    const int query = first_query + StripRow<kWarps>(i) + Lane() / 4;
+    const int key = first_key + Lane() % 4 * 2;
+    STOWAGE_UNROLL
+    for (int n = 0; n < kKeys / 8; ++n) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const QueryStatistics& its = statistics[i][e / 2];
+        const float power = p[i][n][e] * scale2 - its.log2_sum;
+        const float weight =
+            kDiagonal && key + n * 8 + e % 2 > query + e / 2 * 8 ? 0
+                                                                 : Exp2(power);
+        ds[i][n][e] = weight * (ds[i][n][e] - its.delta);
+      }
+    }
+  }
+  AddWeighted<kDepth, kM, kKeys>(dq, ds, shared, k_tile, strips);
+}
+
+// dq of one tile of queries.
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads)
+AttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
+  using Tiles = QueryGradTiles<kDepth>;
+  constexpr int kM = Tiles::kM;
+  constexpr int kStage = Tiles::kKeys * kDepth;
+  T* shared = DynamicShared<T>();
+  constexpr int q_tile = 0;
+  constexpr int d_o_tile = Tiles::kQueries * kDepth;
+  constexpr int k_tiles = 2 * d_o_tile;  // two, and two of v
+  constexpr int v_tiles = k_tiles + 2 * kStage;
+
+  const int tiles = TilesOf(p.length, Tiles::kQueries);
+  const int first_query = (tiles - 1 - BlockId() % tiles) * Tiles::kQueries;
+  const int head = BlockId() / tiles % p.heads;
+  const int batch = BlockId() / tiles / p.heads;
+  const int key_head = head / (p.heads / p.key_heads);
+  const T* k = HeadOf<T>(p.k, batch, key_head);
+  const T* v = HeadOf<T>(p.v, batch, key_head);
+  const auto load_keys = [&](int step) {
+    const int stage = step % 2 * kStage;
+    const int first = step * Tiles::kKeys;
+    LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + k_tiles + stage, k,
+                                             p.k.row, first, p.length, p.depth,
+                                             p.packed);
+    LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + v_tiles + stage, v,
+                                             p.v.row, first, p.length, p.depth,
+                                             p.packed);
+  };
+  LoadTile<Tiles::kQueries, kDepth, kThreads>(
+      shared + q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
+      p.length, p.depth, p.packed);
+  LoadTile<Tiles::kQueries, kDepth, kThreads>(
+      shared + d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row, first_query,
+      p.length, p.depth, p.packed);
+  load_keys(0);
+  CopyAsyncCommit();
+
+  QueryStatistics statistics[kM][2];
+  float dq[kM][kDepth / 8][4];
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    STOWAGE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      statistics[i][half] = LoadStatistics(
+          p, batch, head,
+          first_query + StripRow<kWarps>(i) + Lane() / 4 + half * 8);
+    }
+    STOWAGE_UNROLL
+    for (int n = 0; n < kDepth / 8; ++n) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < 4; ++e) dq[i][n][e] = 0;
+    }
+  }
+
+  const float scale2 = p.scale * kLog2E;
+  const int end_query = first_query + Tiles::kQueries < p.length
+                            ? first_query + Tiles::kQueries
+                            : p.length;
+  const int steps = TilesOf(end_query, Tiles::kKeys);
+  for (int step = 0; step < steps; ++step) {
+    CopyAsyncWait<0>();
+    SyncThreads();  // and the other stage has been read
+    if (step + 1 < steps) load_keys(step + 1);
+    CopyAsyncCommit();
+    const int first_key = step * Tiles::kKeys;
+    const int k_tile = k_tiles + step % 2 * kStage;
+    const int v_tile = v_tiles + step % 2 * kStage;
+    if (first_key + Tiles::kKeys - 1 > first_query) {
+      AddKeysToGrad<true, kDepth, Tiles::kKeys>(dq, shared, q_tile, d_o_tile,
+                                                k_tile, v_tile, statistics,
+                                                first_query, first_key, scale2);
+    } else {
+      AddKeysToGrad<false, kDepth, Tiles::kKeys>(
+          dq, shared, q_tile, d_o_tile, k_tile, v_tile, statistics, first_query,
+          first_key, scale2);
+    }
+  }
+
+  T* dq_head = HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth);
+  STOWAGE_UNROLL
+  for (int i = 0; i < kM; ++i) {
+    const int strip_row = StripRow<kWarps>(i);
+    StoreStrip<kDepth>(dq[i], {p.scale, p.scale}, shared + q_tile, strip_row,
+                       dq_head, static_cast<int64_t>(p.heads) * p.depth,
+                       first_query + strip_row, p.length, p.depth);
+  }
+}
+
+// --- Launches ---
+
+template <typename T, int kDepth>
+void EnqueueForward(const AttentionParams& p, Queue& queue) {
+  using Tiles = ForwardTiles<kDepth>;
+  const uint32_t tiles = BlocksFor(p.length, Tiles::kQueries);
+  const auto heads = static_cast<uint32_t>(p.batch * p.heads);
+  LaunchKernel(queue, "attention", AttentionForward<T, kDepth>, p,
+               {.x = tiles * heads}, kThreads, Tiles::kElements * sizeof(T));
+}
+
+template <typename T, int kDepth>
+void EnqueueGrad(const AttentionParams& p, Queue& queue) {
+  using Keys = KeyGradTiles<kDepth>;
+  using Queries = QueryGradTiles<kDepth>;
+  const auto heads = static_cast<uint32_t>(p.batch * p.heads);
+  const auto key_heads = static_cast<uint32_t>(p.batch * p.key_heads);
+  LaunchKernel(queue, "attention grad, keys", AttentionGradKeys<T, kDepth>, p,
+               {.x = BlocksFor(p.length, Keys::kKeys) * key_heads}, kThreads,
+               Keys::kElements * sizeof(T));
+  LaunchKernel(queue, "attention grad, queries",
+               AttentionGradQueries<T, kDepth>, p,
+               {.x = BlocksFor(p.length, Queries::kQueries) * heads}, kThreads,
+               Queries::kElements * sizeof(T));
+}
+
+// f(T(), depth) with the depth, a constant, that rows are padded to.
+template <int kDepth>
+struct DepthConstant {
+  static constexpr int value = kDepth;
+};
+template <typename F>
+void OnTypeAndDepth(DType dtype, int depth, F&& f) {
+  STOWAGE_CHECK(depth <= kTensorDepth);
+  const auto with = [&](auto zero) {
+    if (depth <= 32) return f(zero, DepthConstant<32>());
+    if (depth <= 64) return f(zero, DepthConstant<64>());
+    return f(zero, DepthConstant<128>());
+  };
+  if (dtype == DType::kBF16) return with(BF16{});
+  STOWAGE_CHECK(dtype == DType::kF16);
+  with(F16{});
+}
+
+}  // namespace
+
+void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
+                            Queue& queue) {
+  OnTypeAndDepth(dtype, p.depth, [&](auto zero, auto depth) {
+    EnqueueForward<decltype(zero), depth.value>(p, queue);
+  });
+}
+
+void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
+                                Queue& queue) {
+  OnTypeAndDepth(dtype, p.depth, [&](auto zero, auto depth) {
+    EnqueueGrad<decltype(zero), depth.value>(p, queue);
+  });
+}
+
+}  // namespace stowage::gpu

@@ -1,0 +1,141 @@
+// causal_attention and its gradient: which kernels compute them, and o . d_o,
+// which all gradients need.
+
+#include <cstdint>
+#include <limits>
+
+#include "base/bytes.h"
+#include "gpu/block_reduce.h"
+#include "gpu/kernel.h"
+#include "gpu/kernels/attention_params.h"
+#include "gpu/kernels/dispatch.h"
+#include "gpu/queue.h"
+#include "gpu/simt.h"
+#include "ir/dtype.h"
+#include "ir/op_def.h"
+#include "ir/shape.h"
+#include "runtime/kernel.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr int kDeltaThreads = 256;
+constexpr int kDeltaRows = kDeltaThreads / kWarpSize;  // of a block
+
+// A warp for every row of d_o, in the order of (B, T, H).
+template <typename T>
+STOWAGE_KERNEL(kDeltaThreads)
+AttentionDelta(STOWAGE_PARAMS(AttentionParams) p) {
+  const int64_t row = static_cast<int64_t>(BlockId()) * kDeltaRows + Warp();
+  const int head = static_cast<int>(row % p.heads);
+  const int time = static_cast<int>(row / p.heads % p.length);
+  const int batch = static_cast<int>(row / p.heads / p.length);
+  if (batch >= p.batch) return;
+  const T* o = HeadOf<T>(p.o, batch, head) + time * p.o.row;
+  const T* d_o = HeadOf<T>(p.d_o, batch, head) + time * p.d_o.row;
+  float sum = 0;
+  // Lanes take pairs, so that 16-bit elements are read 4 bytes a lane.
+  for (int d = 2 * Lane(); d < p.depth; d += 2 * kWarpSize) {
+    sum += ToFloat(o[d]) * ToFloat(d_o[d]);
+    if (d + 1 < p.depth) sum += ToFloat(o[d + 1]) * ToFloat(d_o[d + 1]);
+  }
+  sum = WarpSum(sum);
+  if (Lane() == 0) p.delta[StatisticsOf(p, batch, head) + time] = sum;
+}
+
+AttentionOperand Operand(const TensorView& x) {
+  return {x.data, x.strides[0], x.strides[1], x.strides[2]};
+}
+
+bool IsPacked(const AttentionOperand& x, const Shape& shape, DType dtype) {
+  const auto aligned = [&](int axis, int64_t stride) {
+    return shape[axis] == 1 || stride * SizeOf(dtype) % 16 == 0;
+  };
+  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && aligned(0, x.batch) &&
+         aligned(1, x.row) && aligned(2, x.head);
+}
+
+AttentionParams CommonParams(const Launch& launch) {
+  const TensorView& q = launch.inputs[0];
+  const TensorView& k = launch.inputs[1];
+  const TensorView& v = launch.inputs[2];
+  AttentionParams p;
+  p.q = Operand(q);
+  p.k = Operand(k);
+  p.v = Operand(v);
+  p.batch = static_cast<int>(q.shape()[0]);
+  p.length = static_cast<int>(q.shape()[1]);
+  p.heads = static_cast<int>(q.shape()[2]);
+  p.depth = static_cast<int>(q.shape()[3]);
+  p.key_heads = static_cast<int>(k.shape()[2]);
+  p.scale = static_cast<float>(launch.attrs->Float("scale"));
+  p.packed = p.depth * SizeOf(q.dtype()) % 16 == 0 &&
+             IsPacked(p.q, q.shape(), q.dtype()) &&
+             IsPacked(p.k, k.shape(), k.dtype()) &&
+             IsPacked(p.v, v.shape(), v.dtype());
+  return p;
+}
+
+bool OnTensorCores(const TensorView& q) {
+  return SizeOf(q.dtype()) == 2 && q.shape()[3] <= kTensorDepth;
+}
+
+void EnqueueAttention(const Launch& launch, Queue& queue) {
+  const TensorView& q = launch.inputs[0];
+  AttentionParams p = CommonParams(launch);
+  p.out[0] = launch.outputs[0].data;
+  p.log_sum_exp = launch.outputs[1].as<float>();
+  if (OnTensorCores(q)) {
+    EnqueueTensorAttention(q.dtype(), p, queue);
+  } else {
+    EnqueueSimtAttention(q.dtype(), p, queue);
+  }
+}
+
+void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
+  const TensorView& q = launch.inputs[0];
+  const TensorView& d_o = launch.inputs[5];
+  AttentionParams p = CommonParams(launch);
+  p.o = Operand(launch.inputs[3]);
+  p.d_o = Operand(d_o);
+  p.packed = p.packed && IsPacked(p.d_o, d_o.shape(), d_o.dtype());
+  for (size_t i = 0; i < 3; ++i) p.out[i] = launch.outputs[i].data;
+  p.log_sum_exp = launch.inputs[4].as<float>();
+  p.delta = reinterpret_cast<float*>(launch.workspace.data());
+  const int64_t rows = static_cast<int64_t>(p.batch) * p.length * p.heads;
+  OnFloat(q.dtype(), [&](auto zero) {
+    LaunchKernel(queue, "attention grad, o . d_o",
+                 AttentionDelta<decltype(zero)>, p,
+                 {.x = BlocksFor(rows, kDeltaRows)}, kDeltaThreads);
+  });
+  if (OnTensorCores(q)) {
+    EnqueueTensorAttentionGrad(q.dtype(), p, queue);
+  } else {
+    EnqueueSimtAttentionGrad(q.dtype(), p, queue);
+  }
+}
+
+// delta. Where it does not fit 64 bits, what no plan can hold.
+Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
+  const TensorType& log_sum_exp = args.type(4);
+  return CheckedMul(log_sum_exp.shape.num_elements(), sizeof(float))
+      .value_or(std::numeric_limits<Bytes>::max());
+}
+
+bool SupportsAttention(const OpArgs& args) {
+  return IsComputedFloat(args.type(0).dtype) && args.shape(0)[3] <= kSimtDepth;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const GpuKernel CausalAttention = {.enqueue = EnqueueAttention,
+                                             .supports = SupportsAttention};
+constinit const GpuKernel CausalAttentionGrad = {
+    .enqueue = EnqueueAttentionGrad,
+    .workspace = GradWorkspace,
+    .supports = SupportsAttention};
+
+}  // namespace kernels
+}  // namespace stowage::gpu
