@@ -36,6 +36,8 @@ class GpuBackend final : public Backend {
                   " of ", traits.matmul_library);
   }
 
+  bool works_on_its_own() const override { return !state_.check; }
+
   Bytes Workspace(const Graph& graph, const Node& node) const override {
     return GpuWorkspace(graph, node);
   }

@@ -76,6 +76,9 @@ class Backend {
   /// The name, and what else a user may want to know of the device.
   virtual std::string description() const { return std::string(name()); }
 
+  /// Whether Executable::Start returns before the step is done.
+  virtual bool works_on_its_own() const { return false; }
+
   /// Scratch bytes of the kernel for `node`; what the plan must be made with.
   virtual Bytes Workspace(const Graph& graph, const Node& node) const = 0;
   WorkspaceFn WorkspaceFunction() const {
