@@ -30,6 +30,12 @@ STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * *velocity;
 }
 
+/// 1 - beta^t, without cancellation where beta is next to 1; and without pow,
+/// which GPU compilers do not inline. beta in [0, 1), t at least 1.
+STOWAGE_HOST_DEVICE inline double OneMinusPower(double beta, double t) {
+  return -std::expm1(t * std::log(beta));
+}
+
 /// AdamW (Loshchilov & Hutter 2019, algorithm 2):
 ///   w -= lr decay w
 ///   m = beta1 m + (1 - beta1) g;    m_hat = m / (1 - beta1^step)
@@ -47,10 +53,10 @@ struct AdamWConstants {
   STOWAGE_HOST_DEVICE static AdamWConstants At(int64_t step, double lr,
                                                double beta1, double beta2,
                                                double eps, double decay) {
-    const double t = static_cast<double>(step);
-    return {
-        1 - lr * decay, lr / (1 - std::pow(beta1, t)), beta1, 1 - beta1, beta2,
-        1 - beta2,      1 / (1 - std::pow(beta2, t)),  eps};
+    const double first = OneMinusPower(beta1, static_cast<double>(step));
+    const double second = OneMinusPower(beta2, static_cast<double>(step));
+    return {1 - lr * decay, lr / first, beta1,      1 - beta1,
+            beta2,          1 - beta2,  1 / second, eps};
   }
 };
 

@@ -14,6 +14,7 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
+#include "gpu/kernels/movement.h"
 #include "math/small_floats.h"
 
 namespace stowage::gpu {
@@ -141,10 +142,7 @@ void EnqueueCast(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
   const TensorView& y = launch.outputs[0];
   if (x.dtype() == y.dtype()) {
-    OnWidth(y.dtype(), [&](auto zero) {
-      using T = decltype(zero);
-      EnqueueMap<SameFn, T, T>("cast", queue, y, {&x});
-    });
+    CopyStrided("cast", queue, y, x);
     return;
   }
   if (IsComputedFloat(x.dtype()) && IsComputedFloat(y.dtype())) {

@@ -1,4 +1,7 @@
-// copy, concat: elements of any type, as integers of their width.
+// copy, concat, and the strided copy under them: elements of any type, as
+// integers of their width.
+
+#include "gpu/kernels/movement.h"
 
 #include <cstddef>
 
@@ -97,11 +100,27 @@ void EnqueueTranspose(const char* name, Queue& queue,
                {.x = matrices * p.squares_y.d * p.squares_x.d}, kThreads);
 }
 
-// y = x, of one shape and any strides.
-void EnqueueStrided(const char* name, Queue& queue, const TensorView& y,
-                    const TensorView& x) {
+void EnqueueCopy(const Launch& launch, Queue& queue) {
+  CopyStrided("copy", queue, launch.outputs[0], launch.inputs[0]);
+}
+
+void EnqueueConcat(const Launch& launch, Queue& queue) {
+  const TensorView& y = launch.outputs[0];
+  const auto axis = static_cast<int>(launch.attrs->Int("axis"));
+  TensorView part = y;
+  for (const TensorView& x : launch.inputs) {
+    part.type.shape = x.shape();
+    CopyStrided("concat", queue, part, x);
+    part.data += x.shape()[axis] * y.strides[axis] * SizeOf(y.dtype());
+  }
+}
+
+}  // namespace
+
+void CopyStrided(const char* name, Queue& queue, const TensorView& y,
+                 const TensorView& x) {
   if (x.contiguous() && y.contiguous()) {
-    queue.Copy(y.data, x.data, y.type.bytes());
+    if (y.data != x.data) queue.Copy(y.data, x.data, y.type.bytes());
     return;
   }
   OnWidth(y.dtype(), [&](auto zero) {
@@ -118,23 +137,6 @@ void EnqueueStrided(const char* name, Queue& queue, const TensorView& y,
     });
   });
 }
-
-void EnqueueCopy(const Launch& launch, Queue& queue) {
-  EnqueueStrided("copy", queue, launch.outputs[0], launch.inputs[0]);
-}
-
-void EnqueueConcat(const Launch& launch, Queue& queue) {
-  const TensorView& y = launch.outputs[0];
-  const auto axis = static_cast<int>(launch.attrs->Int("axis"));
-  TensorView part = y;
-  for (const TensorView& x : launch.inputs) {
-    part.type.shape = x.shape();
-    EnqueueStrided("concat", queue, part, x);
-    part.data += x.shape()[axis] * y.strides[axis] * SizeOf(y.dtype());
-  }
-}
-
-}  // namespace
 
 namespace kernels {
 

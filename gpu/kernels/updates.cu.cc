@@ -274,7 +274,7 @@ STOWAGE_DEVICE void UpdateUnits(const Data& data, int64_t begin, int64_t count,
                                 const Group& group,
                                 typename Rule::Constants* constants) {
   int i = ThreadId() * n;
-  typename Rule::template Unit<n> unit;
+  typename Rule::template Unit<n> unit = {};
   if (i < count) unit.Load(data, begin + i);
   if (ThreadId() == 0) *constants = Rule::At(group);
   SyncThreads();
