@@ -1,0 +1,101 @@
+#include "gpu/device_checks.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "base/strings.h"
+#include "gpu/shared_library.h"
+
+namespace stowage::gpu {
+namespace {
+
+std::string MessageOf(const Status& status) {
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == ErrorCode::kDevice);
+  return status.error().message;
+}
+
+TEST_CASE("no driver, and one that is too old, are told with their versions") {
+  CHECK(
+      MessageOf(CheckDriver(0, 13000)) ==
+      "[gpu] this machine has no NVIDIA driver; expected one for CUDA 13.0 or "
+      "later; install it, or use the CPU");
+  CHECK(MessageOf(CheckDriver(12040, 13010)) ==
+        "[gpu] the driver is too old: it is for CUDA 12.4; this program needs "
+        "one for 13.0 or later; install a newer driver");
+  // A driver runs what was built for a later minor version of its own.
+  CHECK(CheckDriver(13000, 13010).ok());
+  CHECK(CheckDriver(14000, 13010).ok());
+}
+
+TEST_CASE("a device that is not there is told with how many are") {
+  CHECK(MessageOf(CheckDeviceNumber(0, 0))
+            .find("no CUDA device that the driver shows") != std::string::npos);
+  CHECK(MessageOf(CheckDeviceNumber(2, 2)) ==
+        "[gpu] there is no device 2: this machine shows 2; expected 0 to 1");
+  CHECK_FALSE(CheckDeviceNumber(-1, 2).ok());
+  CHECK(CheckDeviceNumber(1, 2).ok());
+}
+
+TEST_CASE("an architecture before sm_80 is told with its capability") {
+  CHECK(MessageOf(CheckArchitecture("Tesla T4", 7, 5)) ==
+        "[gpu] Tesla T4 is of compute capability 7.5; the kernels need 8.0 or "
+        "later (A100, RTX 30, H100, ...)");
+  CHECK(CheckArchitecture("NVIDIA A100", 8, 0).ok());
+  CHECK(CheckArchitecture("NVIDIA H200", 9, 0).ok());
+}
+
+TEST_CASE("another version of cuBLASLt is told with both versions") {
+  CHECK(CheckMatMulLibrary(130100, 13, "x").ok());
+  CHECK(CheckMatMulLibrary(120804, 12, "x").ok());
+  CHECK(CheckMatMulLibrary(12804, 12, "x").ok());
+  CHECK(MessageOf(CheckMatMulLibrary(120804, 13, "/lib/libcublasLt.so")) ==
+        "[gpu] /lib/libcublasLt.so is cuBLASLt of version 120804; this program "
+        "needs version 13");
+}
+
+TEST_CASE("a missing library is told with every place that was tried") {
+  const std::vector<std::string> places = {"/nowhere/libnone.so.13",
+                                           "libnone.so.13"};
+  const auto library = OpenSharedLibrary("libnone.so.13", places);
+  REQUIRE_FALSE(library.ok());
+  CHECK(library.error().code == ErrorCode::kDevice);
+  CHECK(
+      library.error().message ==
+      "[gpu] libnone.so.13 cannot be loaded; tried /nowhere/libnone.so.13, "
+      "libnone.so.13; install cuBLAS (a CUDA toolkit, or NVIDIA's wheels in a "
+      "Python environment), or name the file or its folder in "
+      "STOWAGE_CUBLASLT");
+}
+
+TEST_CASE("a library is opened at the first place that has it") {
+  const std::vector<std::string> places = {"/nowhere/libm.so.6", "libm.so.6",
+                                           "libdl.so.2"};
+  const auto library = OpenSharedLibrary("libm.so.6", places);
+  REQUIRE_MESSAGE(library.ok(), library.error().message);
+  CHECK(library->path.starts_with("/"));
+  CHECK(library->path.ends_with("libm.so.6"));
+  CHECK(library->Find("cosf") != nullptr);
+  CHECK(library->Find("no_such_function") == nullptr);
+}
+
+TEST_CASE("cuBLASLt is looked for where it was said to be, and nowhere else") {
+  REQUIRE(setenv("STOWAGE_CUBLASLT", "/opt/lt/libcublasLt.so.13.9", 1) == 0);
+  CHECK(CublasLtPlaces(13, "") ==
+        std::vector<std::string>{"/opt/lt/libcublasLt.so.13.9"});
+  // An option goes before the variable; a folder is completed.
+  CHECK(CublasLtPlaces(13, "/usr") ==
+        std::vector<std::string>{"/usr/libcublasLt.so.13"});
+  REQUIRE(unsetenv("STOWAGE_CUBLASLT") == 0);
+  REQUIRE(setenv("CUDA_HOME", "/opt/cuda", 1) == 0);
+  const auto places = CublasLtPlaces(13, "");
+  REQUIRE(places.size() >= 2);
+  CHECK(places[0] == "libcublasLt.so.13");  // the loader's own search
+  CHECK(places[1] == "/opt/cuda/lib64/libcublasLt.so.13");
+  REQUIRE(unsetenv("CUDA_HOME") == 0);
+}
+
+}  // namespace
+}  // namespace stowage::gpu

@@ -1,0 +1,356 @@
+#include "tests/gpu/fake_device.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "gpu/device_checks.h"
+#include "gpu/emulator/emulated_queue.h"
+#include "gpu/emulator/emulator.h"
+#include "gpu/kernel.h"
+
+namespace stowage::testing {
+
+using gpu::DeviceGraph;
+using gpu::DeviceMemory;
+using gpu::Event;
+using gpu::KernelCall;
+using gpu::MatMulCall;
+using gpu::PinnedBlock;
+using gpu::Stream;
+
+namespace {
+
+constexpr std::align_val_t kBlockAlignment{256};
+
+std::byte* NewBlock(Bytes bytes) {
+  auto* const block = static_cast<std::byte*>(
+      ::operator new(static_cast<size_t>(bytes), kBlockAlignment));
+  std::memset(block, 0xA5, static_cast<size_t>(bytes));  // nothing sensible
+  return block;
+}
+void DeleteBlock(std::byte* block) {
+  ::operator delete(block, kBlockAlignment);
+}
+
+// What an algorithm for a product is chosen by.
+std::vector<int64_t> ShapeOf(const MatMulCall& call) {
+  return {static_cast<int64_t>(call.dtype),
+          call.m,
+          call.n,
+          call.k,
+          call.batch,
+          call.a.stride,
+          call.a.batch_stride,
+          call.a.transposed,
+          call.b.stride,
+          call.b.batch_stride,
+          call.b.transposed,
+          call.c_stride,
+          call.c_batch_stride,
+          call.accumulate,
+          call.workspace_bytes};
+}
+
+Error Failure(const std::string& function) {
+  return {ErrorCode::kDevice, StrCat("[gpu] ", function, " was told to fail")};
+}
+
+}  // namespace
+
+FakeDevice::FakeDevice(const FakeOptions& options) : options_(options) {
+  traits_ = {.name = "Fake GPU",
+             .major = 9,
+             .minor = 0,
+             .software = "an emulator",
+             .matmul_library = "plain loops"};
+}
+
+FakeDevice::~FakeDevice() { STOWAGE_CHECK(live_ == 0); }
+
+int64_t FakeDevice::calls(const std::string& function) const {
+  const auto found = calls_.find(function);
+  return found == calls_.end() ? 0 : found->second;
+}
+
+Status FakeDevice::Call(const std::string& function) {
+  ++calls_[function];
+  if (broken_) {
+    return Error{ErrorCode::kDevice, "[gpu] an illegal memory access"};
+  }
+  if (failing_.erase(function) > 0) return Failure(function);
+  return {};
+}
+
+// Of functions that a capture forbids.
+Status FakeDevice::CallInCapture(const std::string& function) {
+  STOWAGE_CHECK(!capturing_);
+  return Call(function);
+}
+
+Result<DeviceMemory> FakeDevice::Memory() {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("Memory"));
+  // A context of 100 MB, and 1 MB for the rest.
+  const Bytes context = 100'000'000 + (arena_.empty() ? 0 : 1'000'000);
+  return DeviceMemory{
+      .free = options_.total - context - static_cast<Bytes>(arena_.size()),
+      .total = options_.total};
+}
+
+Result<std::byte*> FakeDevice::Allocate(Bytes bytes) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("Allocate"));
+  STOWAGE_ASSIGN_OR_RETURN(const DeviceMemory memory, Memory());
+  if (bytes > memory.free) return OutOfMemory(traits_.name, bytes, memory);
+  STOWAGE_CHECK(arena_.empty());  // one block is all there is
+  ++live_;
+  arena_ = {NewBlock(bytes), static_cast<size_t>(bytes)};
+  return arena_.data();
+}
+
+void FakeDevice::Free(std::byte* block) noexcept {
+  STOWAGE_CHECK(block == arena_.data());
+  --live_;
+  DeleteBlock(block);
+  arena_ = {};
+}
+
+Result<PinnedBlock> FakeDevice::AllocatePinned(Bytes bytes) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("AllocatePinned"));
+  ++live_;
+  std::byte* const block = NewBlock(bytes);
+  return PinnedBlock{block, block};
+}
+
+void FakeDevice::FreePinned(const PinnedBlock& block) noexcept {
+  --live_;
+  DeleteBlock(block.host);
+}
+
+Result<Stream> FakeDevice::CreateStream() {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("CreateStream"));
+  ++live_;
+  auto* const stream = new FakeStream;
+  stream->lazy = streams_ == 0 ? options_.lazy_compute : options_.lazy_copy;
+  ++streams_;
+  return Stream{stream};
+}
+
+void FakeDevice::Destroy(Stream stream) noexcept {
+  --live_;
+  delete static_cast<FakeStream*>(stream.handle);
+}
+
+Result<Event> FakeDevice::CreateEvent() {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("CreateEvent"));
+  ++live_;
+  return Event{new FakeEvent};
+}
+
+void FakeDevice::Destroy(Event event) noexcept {
+  --live_;
+  delete static_cast<FakeEvent*>(event.handle);
+}
+
+void FakeDevice::Give(Stream handle, Work work) {
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  if (stream.capture != nullptr) {
+    stream.capture->push_back(std::move(work));
+    return;
+  }
+  stream.work.push_back(std::move(work));
+  ++stream.given;
+  if (!stream.lazy) RunUntil(stream, stream.given);
+}
+
+void FakeDevice::RunUntil(FakeStream& stream, uint64_t position) {
+  while (stream.done < position) {
+    const Work work = std::move(stream.work.front());
+    stream.work.pop_front();
+    ++stream.done;
+    if (!broken_) work();
+  }
+}
+
+Status FakeDevice::Record(Event handle, Stream of) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("Record"));
+  auto& event = *static_cast<FakeEvent*>(handle.handle);
+  event.stream = static_cast<FakeStream*>(of.handle);
+  event.position = event.stream->given;
+  return {};
+}
+
+Status FakeDevice::Await(Stream stream, Event handle) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("Await"));
+  const FakeEvent event = *static_cast<FakeEvent*>(handle.handle);
+  if (event.stream == nullptr) return {};
+  Give(stream, [this, event] { RunUntil(*event.stream, event.position); });
+  return {};
+}
+
+Status FakeDevice::Synchronize(Event handle) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("SynchronizeEvent"));
+  const FakeEvent event = *static_cast<FakeEvent*>(handle.handle);
+  if (event.stream == nullptr || event.stream->done >= event.position) {
+    return {};
+  }
+  RunUntil(*event.stream, event.position);
+  return Call("Blocked");
+}
+
+Status FakeDevice::Synchronize(Stream handle) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("SynchronizeStream"));
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  if (stream.done == stream.given) return {};
+  RunUntil(stream, stream.given);
+  return Call("Blocked");
+}
+
+bool FakeDevice::IsInArena(const void* at, Bytes bytes) const {
+  const auto* const begin = static_cast<const std::byte*>(at);
+  return begin >= arena_.data() &&
+         begin + bytes <= arena_.data() + arena_.size();
+}
+
+Status FakeDevice::Copy(void* to, const void* from, Bytes bytes,
+                        Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(Call("Copy"));
+  STOWAGE_CHECK(IsInArena(to, bytes) || IsInArena(from, bytes));
+  Give(stream, [=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  return {};
+}
+
+Status FakeDevice::Fill(std::byte* to, uint8_t value, Bytes bytes,
+                        Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(Call("Fill"));
+  STOWAGE_CHECK(IsInArena(to, bytes));
+  Give(stream, [=] { std::memset(to, value, static_cast<size_t>(bytes)); });
+  return {};
+}
+
+Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(Call("Launch"));
+  const auto prepared = prepared_.find(call.function);
+  STOWAGE_CHECK(prepared != prepared_.end() &&
+                prepared->second >= call.dynamic_shared);
+  STOWAGE_CHECK(call.threads % 32 == 0 && call.threads <= 1024);
+  const auto* const bytes = static_cast<const std::byte*>(call.params);
+  const std::vector<std::byte> params(bytes, bytes + call.params_bytes);
+  Give(stream, [this, call, params] {
+    executed_.push_back(call.name);
+    if (call.name == faulty_kernel_) {
+      broken_ = true;
+      return;
+    }
+    KernelCall with_params = call;
+    with_params.params = params.data();
+    gpu::RunGrid(with_params, {.seed = options_.seed});
+  });
+  return {};
+}
+
+void FakeDevice::CheckProduct(const MatMulCall& call) const {
+  const Bytes element = SizeOf(call.dtype);
+  const auto check = [&](const std::byte* data, int64_t rows, int64_t columns,
+                         int64_t stride, int64_t batch_stride) {
+    const int64_t last =
+        (call.batch - 1) * batch_stride + (rows - 1) * stride + columns - 1;
+    STOWAGE_CHECK(IsInArena(data, (last + 1) * element));
+    STOWAGE_CHECK(reinterpret_cast<uintptr_t>(data) %
+                      static_cast<uintptr_t>(element) ==
+                  0);
+    STOWAGE_CHECK(stride >= columns);
+  };
+  const bool at = call.a.transposed, bt = call.b.transposed;
+  check(call.a.data, at ? call.k : call.m, at ? call.m : call.k, call.a.stride,
+        call.a.batch_stride);
+  check(call.b.data, bt ? call.n : call.k, bt ? call.k : call.n, call.b.stride,
+        call.b.batch_stride);
+  check(call.c, call.m, call.n, call.c_stride, call.c_batch_stride);
+  if (call.workspace_bytes == 0) return;
+  STOWAGE_CHECK(IsInArena(call.workspace, call.workspace_bytes));
+  STOWAGE_CHECK(reinterpret_cast<uintptr_t>(call.workspace) % 256 == 0);
+}
+
+void FakeDevice::Multiply(const MatMulCall& call) {
+  executed_.push_back("product");
+  // A real one uses its scratch.
+  if (call.workspace_bytes > 0) {
+    std::memset(call.workspace, 0xFF,
+                static_cast<size_t>(call.workspace_bytes));
+  }
+  gpu::EmulatedQueue queue;
+  queue.MatMul(call);
+}
+
+Status FakeDevice::MatMul(const MatMulCall& call, Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(Call("MatMul"));
+  STOWAGE_CHECK(prepared_products_.contains(ShapeOf(call)));
+  CheckProduct(call);
+  Give(stream, [this, call] { Multiply(call); });
+  return {};
+}
+
+Status FakeDevice::Prepare(const KernelCall& call) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("PrepareKernel"));
+  uint32_t& shared = prepared_[call.function];
+  shared = std::max(shared, call.dynamic_shared);
+  return {};
+}
+
+Status FakeDevice::Prepare(const MatMulCall& call, Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("PrepareMatMul"));
+  CheckProduct(call);
+  if (prepared_products_.insert(ShapeOf(call)).second) {
+    Give(stream, [this, call] { Multiply(call); });
+  }
+  return {};
+}
+
+Status FakeDevice::BeginCapture(Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("BeginCapture"));
+  ++live_;
+  static_cast<FakeStream*>(stream.handle)->capture = new std::vector<Work>;
+  capturing_ = true;
+  return {};
+}
+
+Result<DeviceGraph> FakeDevice::EndCapture(Stream handle) {
+  STOWAGE_CHECK(capturing_);
+  capturing_ = false;
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  const DeviceGraph graph{std::exchange(stream.capture, nullptr)};
+  if (const Status status = Call("EndCapture"); !status.ok()) {
+    Destroy(graph);
+    return status.error();
+  }
+  return graph;
+}
+
+Status FakeDevice::LaunchGraph(DeviceGraph graph, Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("LaunchGraph"));
+  const auto* const work = static_cast<std::vector<Work>*>(graph.handle);
+  Give(stream, [this, work] {
+    for (const Work& piece : *work) {
+      if (!broken_) piece();
+    }
+  });
+  return {};
+}
+
+void FakeDevice::Destroy(DeviceGraph graph) noexcept {
+  --live_;
+  delete static_cast<std::vector<Work>*>(graph.handle);
+}
+
+std::unique_ptr<Backend> MakeFakeBackend(const FakeOptions& options,
+                                         FakeDevice** device) {
+  auto fake = std::make_unique<FakeDevice>(options);
+  if (device != nullptr) *device = fake.get();
+  auto backend = gpu::MakeGpuBackend(std::move(fake), options.backend);
+  STOWAGE_CHECK(backend.ok());
+  return *std::move(backend);
+}
+
+}  // namespace stowage::testing

@@ -1,0 +1,135 @@
+#ifndef STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
+#define STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
+
+// A GPU in the memory of the host: kernels run in the emulator, matrix products
+// as plain loops, and every call is counted. It insists on what a real one wants
+// (kernels prepared before they are launched, nothing but work in a capture,
+// operands of matrix products inside one allocation), and fails when it is told
+// to.
+//
+// A stream may be lazy: its work is done as late as the rules allow, when
+// somebody waits for it. A step that reads its inputs too early, or overwrites
+// those of another too soon, then computes something else.
+//
+//   FakeDevice* fake = nullptr;
+//   auto backend = MakeFakeBackend({.lazy_compute = true}, &fake);
+//   ... CHECK(fake->calls("Allocate") == 1);
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "gpu/device.h"
+#include "gpu/gpu_backend.h"
+#include "runtime/backend.h"
+
+namespace stowage::testing {
+
+struct FakeOptions {
+  uint64_t seed = 0;  // of the order in which threads run
+  Bytes total = int64_t{1} << 30;
+  bool lazy_compute = false;  // the stream that is created first
+  bool lazy_copy = false;     // the second
+  gpu::BackendOptions backend = {};
+};
+
+class FakeDevice final : public gpu::Device {
+ public:
+  explicit FakeDevice(const FakeOptions& options);
+  ~FakeDevice() override;
+
+  /// How often a function of Device was called: "Allocate", "LaunchGraph". What
+  /// was waited for in vain counts as "Blocked".
+  int64_t calls(const std::string& function) const;
+  /// Bytes of the one allocation.
+  Bytes arena_bytes() const { return static_cast<Bytes>(arena_.size()); }
+  /// Addresses of kernels' and products' names, in the order of their execution.
+  const std::vector<std::string>& executed() const { return executed_; }
+
+  /// The function's next call fails.
+  void Fail(const std::string& function) { failing_.insert(function); }
+  /// The device fails when the kernel of this name runs next: whoever waits for
+  /// it is told, and from then on everybody.
+  void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
+
+  const gpu::DeviceTraits& traits() const override { return traits_; }
+  Result<gpu::DeviceMemory> Memory() override;
+  Result<std::byte*> Allocate(Bytes bytes) override;
+  void Free(std::byte* block) noexcept override;
+  Result<gpu::PinnedBlock> AllocatePinned(Bytes bytes) override;
+  void FreePinned(const gpu::PinnedBlock& block) noexcept override;
+  Result<gpu::Stream> CreateStream() override;
+  void Destroy(gpu::Stream stream) noexcept override;
+  Result<gpu::Event> CreateEvent() override;
+  void Destroy(gpu::Event event) noexcept override;
+  Status Record(gpu::Event event, gpu::Stream stream) override;
+  Status Await(gpu::Stream stream, gpu::Event event) override;
+  Status Synchronize(gpu::Event event) override;
+  Status Synchronize(gpu::Stream stream) override;
+  Status Copy(void* to, const void* from, Bytes bytes,
+              gpu::Stream stream) override;
+  Status Fill(std::byte* to, uint8_t value, Bytes bytes,
+              gpu::Stream stream) override;
+  Status Launch(const gpu::KernelCall& call, gpu::Stream stream) override;
+  Status MatMul(const gpu::MatMulCall& call, gpu::Stream stream) override;
+  Status Prepare(const gpu::KernelCall& call) override;
+  Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override;
+  Status BeginCapture(gpu::Stream stream) override;
+  Result<gpu::DeviceGraph> EndCapture(gpu::Stream stream) override;
+  Status LaunchGraph(gpu::DeviceGraph graph, gpu::Stream stream) override;
+  void Destroy(gpu::DeviceGraph graph) noexcept override;
+
+ private:
+  using Work = std::function<void()>;
+  struct FakeStream {
+    bool lazy = false;
+    std::deque<Work> work;  // what is not done
+    uint64_t given = 0;     // pieces of work, ever
+    uint64_t done = 0;
+    std::vector<Work>* capture = nullptr;
+  };
+  struct FakeEvent {
+    FakeStream* stream = nullptr;
+    uint64_t position = 0;
+  };
+
+  // Counts the call, and fails it where that was asked for.
+  Status Call(const std::string& function);
+  Status CallInCapture(const std::string& function);
+  void Give(gpu::Stream stream, Work work);
+  void RunUntil(FakeStream& stream, uint64_t position);
+  void Multiply(const gpu::MatMulCall& call);
+  bool IsInArena(const void* at, Bytes bytes) const;
+  void CheckProduct(const gpu::MatMulCall& call) const;
+
+  const FakeOptions options_;
+  gpu::DeviceTraits traits_;
+  std::map<std::string, int64_t> calls_;
+  std::set<std::string> failing_;
+  std::string faulty_kernel_;
+  bool broken_ = false;
+  bool capturing_ = false;
+  std::vector<std::string> executed_;
+  std::span<std::byte> arena_;
+  Bytes pinned_ = 0;
+  std::map<const void*, uint32_t> prepared_;  // kernels, and shared bytes
+  std::set<std::vector<int64_t>> prepared_products_;
+  int streams_ = 0;
+  int64_t live_ = 0;  // handles and blocks; 0 when all were given back
+};
+
+/// The GPU backend on such a device, which belongs to it. Aborts on errors.
+std::unique_ptr<Backend> MakeFakeBackend(const FakeOptions& options,
+                                         FakeDevice** device);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_GPU_FAKE_DEVICE_H_

@@ -1,0 +1,121 @@
+#include "gpu/step_record.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "gpu/emulator/emulated_queue.h"
+#include "math/small_floats.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr uint64_t kSeeds[] = {0, 1, 2};
+
+TEST_CASE("a step begins with the inputs of its slot, and no fault") {
+  for (const uint64_t seed : kSeeds) {
+    for (const Bytes bytes : {Bytes{16}, Bytes{4112}}) {
+      const Bytes slot_bytes = AlignUp(bytes, 256);
+      alignas(16) static std::byte slots[2 * 4352], planned[4352 + 16];
+      for (size_t i = 0; i < sizeof(slots); ++i) {
+        slots[i] = static_cast<std::byte>(i * 7 + i / 4352);
+      }
+      for (const uint64_t step : {6, 7}) {
+        StepRecord record{.step = step, .fault = 3, .non_finite = 1};
+        std::memset(planned, 0, sizeof(planned));
+        EmulatedQueue queue({.seed = seed});
+        EnqueueBeginStep(&record, slots, slot_bytes, planned, bytes, queue);
+        const std::byte* const from = slots + (step == 7 ? slot_bytes : 0);
+        CHECK(std::memcmp(planned, from, static_cast<size_t>(bytes)) == 0);
+        CHECK(planned[bytes] == std::byte{0});  // not one byte more
+        CHECK(record.step == step);
+        CHECK(record.fault == kNoFault);
+        CHECK(record.non_finite == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a program without inputs begins all the same") {
+  StepRecord record{.step = 1, .fault = 3};
+  EmulatedQueue queue;
+  EnqueueBeginStep(&record, nullptr, 0, nullptr, 0, queue);
+  CHECK(record.fault == kNoFault);
+}
+
+TEST_CASE("a step ends in its place of the ring, and the next is counted") {
+  for (const uint64_t seed : kSeeds) {
+    // More than one grid takes; one of them alone.
+    for (const size_t count :
+         {size_t{0}, size_t{1}, size_t{128}, size_t{300}}) {
+      std::vector<float> values(count);
+      std::vector<const float*> scalars;
+      for (size_t i = 0; i < count; ++i) {
+        values[i] = std::sqrt(static_cast<float>(i));
+        scalars.push_back(&values[i]);
+      }
+      const auto stride = static_cast<size_t>(RingStride(count));
+      CHECK(stride >= sizeof(RingEntry) + 4 * count);
+      alignas(64) static std::byte ring[4 * 2048];
+      REQUIRE(4 * stride <= sizeof(ring));
+      std::memset(ring, 0, sizeof(ring));
+      StepRecord record{.step = 5, .fault = 9};
+      EmulatedQueue queue({.seed = seed});
+      EnqueueEndStep(&record, ring, 4, scalars, queue);
+      CHECK(record.step == 6);
+      RingEntry entry;
+      std::memcpy(&entry, ring + stride, sizeof(entry));
+      CHECK(entry.step == 5);
+      CHECK(entry.fault == 9);
+      CHECK(std::memcmp(ring + stride + sizeof(entry), values.data(),
+                        4 * count) == 0);
+      for (const size_t other : {size_t{0}, size_t{2}, size_t{3}}) {
+        std::memcpy(&entry, ring + other * stride, sizeof(entry));
+        CHECK(entry.step == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("NaN and infinity are found wherever they are, large numbers not") {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const int64_t n : {1, 257, 300'000}) {
+    std::vector<float> x(static_cast<size_t>(n),
+                         std::numeric_limits<float>::max());
+    const auto found = [&] {
+      uint32_t word = 0;
+      EmulatedQueue queue;
+      EnqueueFindNonFinite(DType::kF32,
+                           reinterpret_cast<const std::byte*>(x.data()), n,
+                           &word, queue);
+      return word;
+    };
+    CHECK(found() == 0);
+    for (const size_t at : {size_t{0}, x.size() / 2, x.size() - 1}) {
+      for (const float bad : {inf, -inf, nan}) {
+        const float was = x[at];
+        x[at] = bad;
+        CHECK(found() == 1);
+        x[at] = was;
+      }
+    }
+  }
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    std::vector<uint16_t> x(100, 0x7BFF);  // finite in both
+    uint32_t word = 0;
+    EmulatedQueue queue;
+    const auto* const bytes = reinterpret_cast<const std::byte*>(x.data());
+    EnqueueFindNonFinite(dtype, bytes, 100, &word, queue);
+    CHECK(word == 0);
+    x[77] = dtype == DType::kBF16 ? 0x7F80 : 0x7C00;  // infinity
+    EnqueueFindNonFinite(dtype, bytes, 100, &word, queue);
+    CHECK(word == 1);
+  }
+}
+
+}  // namespace
+}  // namespace stowage::gpu

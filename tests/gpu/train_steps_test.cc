@@ -1,0 +1,264 @@
+// Whole training steps through the GPU's program: its kernels in the emulator,
+// its graphs on the fake device.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "gpu/gpu_needs.h"
+#include "math/philox.h"
+#include "nn/gpt.h"
+#include "nn/mlp.h"
+#include "nn/models.h"
+#include "planner/plan_memory.h"
+#include "runtime/backend.h"
+#include "runtime/session.h"
+#include "tests/gpu/fake_device.h"
+
+namespace stowage::testing {
+namespace {
+
+constexpr int64_t kSteps = 3;
+
+Graph StepOf(const Result<Graph>& forward) {
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  auto step = BuildTrainStep(*forward, "loss",
+                             {.optimizer = AdamW{}, .clip_norm = 1.0});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *std::move(step);
+}
+
+Graph Mlp(DType dtype) {
+  return StepOf(BuildMlp(ModelPurpose::kTrain, {.batch = 16, .dtype = dtype}));
+}
+
+// gpt-nano in small: its ops, its dropout, a length that no tile divides.
+Graph Gpt(DType dtype) {
+  return StepOf(
+      BuildGpt({.name = "gpt",
+                .layers = 2,
+                .heads = 2,
+                .width = 64,
+                .vocabulary = 96,
+                .max_seq = 40},
+               ModelPurpose::kTrain,
+               {.batch = 2, .seq = 37, .dtype = dtype, .dropout = 0.1}));
+}
+
+// Inputs are functions of the step: integers below what the model takes, floats
+// in [0, 1).
+void WriteInputs(Runner& train, int64_t step) {
+  const Graph& graph = train.graph();
+  for (const ValueId id : graph.Leaves(Role::kInput)) {
+    const ValueInfo& value = graph.value(id);
+    const auto n = static_cast<size_t>(value.type.shape.num_elements());
+    if (value.name == "step" || value.name == "seed") {
+      REQUIRE(train.Write(value.name, step).ok());
+    } else if (value.name == "lr") {
+      REQUIRE(train.Write("lr", 0.01f / static_cast<float>(step)).ok());
+    } else {
+      std::vector<uint32_t> draws(n);
+      for (size_t i = 0; i < n; ++i) {
+        draws[i] =
+            math::Philox4x32(
+                {{static_cast<uint32_t>(i), static_cast<uint32_t>(id), 0, 0}},
+                {{static_cast<uint32_t>(step), 0}})
+                .word[0];
+      }
+      if (value.type.dtype == DType::kF32) {
+        std::vector<float> x(n);
+        for (size_t i = 0; i < n; ++i) {
+          x[i] = std::ldexp(static_cast<float>(draws[i] >> 8), -24);
+        }
+        REQUIRE(train.Write(value.name, x).ok());
+      } else {
+        std::vector<int32_t> x(n);
+        for (size_t i = 0; i < n; ++i) {
+          x[i] = static_cast<int32_t>(draws[i] % 10);
+        }
+        REQUIRE(train.Write(value.name, x).ok());
+      }
+    }
+  }
+}
+
+// What a run leaves behind: the loss of every step, and all params and states.
+struct Outcome {
+  std::vector<float> losses;
+  std::vector<std::byte> persistent;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+struct RunOptions {
+  bool poison = false;
+  uint64_t ahead = 0;  // steps that are started before a loss is read
+};
+
+Outcome Run(const Graph& step, Backend& backend, const PlanOptions& planning,
+            const RunOptions& options = {}) {
+  auto plan = PlanMemory(step, planning);
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  auto session = Session::Create({{"train", step, *std::move(plan)}}, backend,
+                                 {.arena = {}, .poison = options.poison});
+  REQUIRE_MESSAGE(session.ok(), session.error().message);
+  session->Initialize(7);
+  Runner& train = session->front();
+  Outcome outcome;
+  for (int64_t i = 1; i <= kSteps; ++i) {
+    WriteInputs(train, i);
+    const uint64_t started = train.Start();
+    if (started <= options.ahead) continue;
+    const auto loss = train.ReadScalar("loss", started - options.ahead);
+    REQUIRE_MESSAGE(loss.ok(), loss.error().message);
+    outcome.losses.push_back(*loss);
+  }
+  for (uint64_t last = kSteps - options.ahead + 1; last <= kSteps; ++last) {
+    outcome.losses.push_back(*train.ReadScalar("loss", last));
+  }
+  for (const Role role : {Role::kParam, Role::kState}) {
+    for (const ValueId id : step.Leaves(role)) {
+      const ValueInfo& value = step.value(id);
+      std::vector<std::byte> bytes(static_cast<size_t>(value.type.bytes()));
+      REQUIRE(train.ReadBytes(value.name, value.type.dtype, bytes).ok());
+      outcome.persistent.insert(outcome.persistent.end(), bytes.begin(),
+                                bytes.end());
+    }
+  }
+  return outcome;
+}
+
+PlanOptions GpuPlanning() {
+  return {.workspace = GpuWorkspace, .reserve = GpuReserve};
+}
+
+Outcome RunOnFake(const Graph& step, const FakeOptions& fake = {},
+                  const PlanOptions& planning = GpuPlanning(),
+                  const RunOptions& options = {}) {
+  const auto backend = MakeFakeBackend(fake, nullptr);
+  return Run(step, *backend, planning, options);
+}
+
+Outcome RunOnCpu(const Graph& step) {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  return Run(step, *cpu, {.workspace = cpu->WorkspaceFunction()});
+}
+
+// Elsewhere in the arena: nothing in place, nothing shared, and the reserve
+// larger than it need be.
+PlanOptions AnotherLayout() {
+  return {.packer = Packer::kLinear,
+          .in_place = false,
+          .workspace = GpuWorkspace,
+          .reserve = [](const Graph& graph, Bytes alignment) {
+            return GpuReserve(graph, alignment) + 3 * alignment;
+          }};
+}
+
+void CheckSameBits(const Graph& step) {
+  const Outcome once = RunOnFake(step);
+  CHECK(RunOnFake(step, {.seed = 5}) == once);  // another order of threads
+  CHECK(RunOnFake(step, {}, AnotherLayout()) == once);
+  CHECK(RunOnFake(step, {.lazy_compute = true}, GpuPlanning(), {.ahead = 2}) ==
+        once);
+  // Op by op, with every slot full of NaN from its death on.
+  CHECK(RunOnFake(step, {}, GpuPlanning(), {.poison = true}) == once);
+}
+
+TEST_CASE("f32: the losses of mlp are the CPU's") {
+  const Graph step = Mlp(DType::kF32);
+  const Outcome cpu = RunOnCpu(step), gpu = RunOnFake(step);
+  for (size_t i = 0; i < kSteps; ++i) {
+    CHECK(gpu.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(2e-5));
+  }
+}
+
+TEST_CASE("f32: the losses of a small gpt are the CPU's") {
+  const Graph step = Gpt(DType::kF32);
+  const Outcome cpu = RunOnCpu(step), gpu = RunOnFake(step);
+  for (size_t i = 0; i < kSteps; ++i) {
+    CHECK(gpu.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(2e-5));
+  }
+}
+
+TEST_CASE("bf16: the losses are the f32 losses within bf16's rounding") {
+  for (const auto build : {Mlp, Gpt}) {
+    const Outcome cpu = RunOnCpu(build(DType::kF32));
+    const Outcome gpu = RunOnFake(build(DType::kBF16));
+    for (size_t i = 0; i < kSteps; ++i) {
+      CHECK(gpu.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(0.02));
+    }
+    CHECK(gpu.losses[0] != cpu.losses[0]);  // it did compute in bf16
+  }
+}
+
+TEST_CASE("gpt-nano itself, in f32 and in bf16") {
+  const auto step = [](DType dtype) {
+    return StepOf(BuildModel("gpt-nano", ModelPurpose::kTrain,
+                             {.batch = 1, .seq = 32, .dtype = dtype}));
+  };
+  const Outcome cpu = RunOnCpu(step(DType::kF32));
+  const Outcome f32 = RunOnFake(step(DType::kF32));
+  const Outcome bf16 = RunOnFake(step(DType::kBF16));
+  for (size_t i = 0; i < kSteps; ++i) {
+    CHECK(f32.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(2e-5));
+    CHECK(bf16.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(0.02));
+  }
+}
+
+TEST_CASE("mlp: any layout, replay and order of threads gives the same bits") {
+  CheckSameBits(Mlp(DType::kF32));
+  CheckSameBits(Mlp(DType::kBF16));
+}
+
+TEST_CASE(
+    "f32 gpt: any layout, replay and order of threads gives the same "
+    "bits") {
+  CheckSameBits(Gpt(DType::kF32));
+}
+
+TEST_CASE(
+    "bf16 gpt: any layout, replay and order of threads gives the same "
+    "bits") {
+  CheckSameBits(Gpt(DType::kBF16));
+}
+
+TEST_CASE("the updates of all params go in few grids") {
+  const Graph step = Mlp(DType::kBF16);
+  FakeDevice* fake = nullptr;
+  const auto backend = MakeFakeBackend({}, &fake);
+  Run(step, *backend, GpuPlanning());
+  const auto params = static_cast<int64_t>(step.Leaves(Role::kParam).size());
+  REQUIRE(params == 6);
+  int64_t grids = 0;
+  for (const std::string& name : fake->executed()) {
+    grids += name.find("adamw") != std::string::npos ? 1 : 0;
+  }
+  CHECK(grids == kSteps);  // clipping puts all updates at the end, side by side
+}
+
+TEST_CASE("a label out of range names the loss of the model") {
+  const Graph step = Mlp(DType::kF32);
+  const auto backend = MakeFakeBackend({}, nullptr);
+  auto session = Session::Create(
+      {{"train", step, *PlanMemory(step, GpuPlanning())}}, *backend);
+  REQUIRE(session.ok());
+  session->Initialize(7);
+  Runner& train = session->front();
+  WriteInputs(train, 1);
+  std::vector<int32_t> labels(16, 9);
+  labels[11] = 10;
+  REQUIRE(train.Write("y", labels).ok());
+  const StepCode code = train.Step();
+  REQUIRE(code == StepCode::kIndexOutOfRange);
+  CHECK(train.Explain(code).message.find("failed at \"loss\"") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace stowage::testing
