@@ -1,14 +1,33 @@
 // How packing scales: a table over problems of a thousand to a million buffers
-// that look like steps of training.
+// that look like steps of training: generated ones, and one step, from a CSV
+// file or generated, repeated as an unrolled loop repeats it.
 //
-//   bazel run //bench:pack_scale -- [largest number of buffers]
+//   bazel run -c opt //bench:pack_scale -- [largest number of buffers [STEP.csv]]
+//
+// "by size" is the height of what greedy packing by size alone comes to, over
+// the bound. Bytes a buffer are what the peak of resident memory rises by while
+// packing, less the solution; once memory has been taken, nothing is seen of
+// smaller problems. Seconds are CPU time.
 
-#include <chrono>
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <numeric>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "planner/columns.h"
+#include "planner/csv.h"
+#include "planner/hold.h"
+#include "planner/lower_bound.h"
 #include "planner/packer.h"
 #include "planner/problem.h"
 #include "planner/validate.h"
@@ -51,37 +70,108 @@ Problem TrainingStep(int count) {
   return problem;
 }
 
-void Report(int count, const Problem& problem, stowage::Packer packer) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  const auto packing = stowage::Pack(problem, {.packer = packer});
-  const auto packed = Clock::now();
+// `times` steps one after the other; what lives through a step lives through
+// all.
+Problem Repeated(const Problem& step, int times) {
+  Time first = step.buffers[0].lower;
+  Time last = step.buffers[0].upper;
+  for (const stowage::Buffer& b : step.buffers) {
+    first = std::min(first, b.lower);
+    last = std::max(last, b.upper);
+  }
+  const Time length = last - first;
+  Problem problem;
+  for (int k = 0; k < times; ++k) {
+    for (stowage::Buffer b : step.buffers) {
+      b.id.clear();
+      const bool lasts = b.lower == first && b.upper == last;
+      if (lasts && k > 0) continue;
+      b.lower += k * length;
+      b.upper += (lasts ? times - 1 : k) * length;
+      problem.buffers.push_back(b);
+    }
+  }
+  return problem;
+}
+
+double Seconds(std::clock_t start) {
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+int64_t PeakResidentBytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{1024} * usage.ru_maxrss;
+}
+
+Bytes HeightBySize(const Problem& problem) {
+  const stowage::Columns columns = stowage::ComputeColumns(problem);
+  stowage::Hold hold(columns.count);
+  std::vector<size_t> order(problem.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return problem.buffers[a].size > problem.buffers[b].size;
+  });
+  Bytes height = 0;
+  for (const size_t i : order) {
+    const stowage::Buffer& b = problem.buffers[i];
+    if (b.size == 0) continue;
+    const Bytes at = hold.LowestFit(columns.ranges[i], b.size, b.alignment);
+    hold.Occupy(columns.ranges[i], at, at + b.size);
+    height = std::max(height, at + b.size);
+  }
+  return height;
+}
+
+void Report(const char* kind, const Problem& problem) {
+  const int64_t before = PeakResidentBytes();
+  const std::clock_t start = std::clock();
+  const auto packing = stowage::Pack(problem);
+  const double seconds = Seconds(start);
   if (!packing.ok()) {
     std::printf("%s\n", packing.error().message.c_str());
     std::exit(1);
   }
+  const auto count = static_cast<double>(problem.buffers.size());
+  const double bytes =
+      static_cast<double>(PeakResidentBytes() - before) / count -
+      double{sizeof(Bytes)};
   const bool valid = stowage::Validate(problem, packing->solution).empty();
-  const auto validated = Clock::now();
-  const std::chrono::duration<double> packing_time = packed - start;
-  const std::chrono::duration<double> validation_time = validated - packed;
-  std::printf("%9d  %-26s %10.3f %12.6f  %-7s %9.3f  %s\n", count,
-              packing->packer.c_str(), packing_time.count(),
-              static_cast<double>(packing->solution.height) /
-                  static_cast<double>(packing->lower_bound),
-              packing->optimal ? "yes" : "no", validation_time.count(),
-              valid ? "valid" : "INVALID");
+  const auto bound = static_cast<double>(packing->lower_bound);
+  std::printf("%9zu  %-10s %-26s %8.3f %9.1f %12.6f %12.6f  %-7s  %s\n",
+              problem.buffers.size(), kind, packing->packer.c_str(), seconds,
+              std::max(bytes, 0.0),
+              static_cast<double>(packing->solution.height) / bound,
+              static_cast<double>(HeightBySize(problem)) / bound,
+              packing->optimal ? "yes" : "no", valid ? "valid" : "INVALID");
+  std::fflush(stdout);
+}
+
+Problem ReadStep(const char* file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)),
+                         std::istreambuf_iterator<char>());
+  auto problem = stowage::ParseProblemCsv(text);
+  if (!problem.ok()) {
+    std::printf("%s\n", problem.error().message.c_str());
+    std::exit(1);
+  }
+  return std::move(*problem);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const int most = argc > 1 ? std::atoi(argv[1]) : 1000000;
-  std::printf("%9s  %-26s %10s %12s  %-7s %9s\n", "buffers", "packer",
-              "seconds", "height/bound", "optimal", "validate");
-  for (int count = 1000; count <= most; count *= 10) {
-    const Problem problem = TrainingStep(count);
-    Report(count, problem, stowage::Packer::kLinear);
-    Report(count, problem, stowage::Packer::kGreedy);
+  const Problem step = argc > 2 ? ReadStep(argv[2]) : TrainingStep(2000);
+  std::printf("%9s  %-10s %-26s %8s %9s %12s %12s  %s\n", "buffers", "kind",
+              "packer", "seconds", "B/buffer", "height/bound", "by size",
+              "optimal");
+  // The largest first, for the peak of resident memory never falls.
+  for (int count = most; count >= 1000; count /= 10) {
+    Report("one step", TrainingStep(count));
+    const auto times = count / static_cast<int>(step.buffers.size());
+    if (times > 1) Report("repeated", Repeated(step, times));
   }
   return 0;
 }

@@ -12,13 +12,16 @@
 //   birth     in the order of the schedule
 //   death     in the order of the schedule run backwards
 //
-// Fixed buffers are put down before all others, then those alive at every time
-// (weights, optimizer state), which would only be in the way later.
+// Fixed buffers go before all others, then those alive at every time, which
+// would only be in the way later. When no order reaches the target, each is
+// mended like a squeaky wheel: whatever ended above moves to the front, the rest
+// follows as before, and the hold is filled again.
 //
-// When none of the orders reaches the target, each is mended like a squeaky
-// wheel: whatever ended above the target moves to the front of the order, the
-// rest follows as before, and the hold is filled again. Steps of neural network
-// training mostly come out at the lower bound exactly, often at once.
+// Large problems are made small first. Where only lasting buffers reach from one
+// column to the next, the two sides are packed on their own, and equal ones, as
+// the steps of an unrolled loop are, once. Thousands of buffers that hang
+// together are stacked, longest-lived first (planner/skyline.h), and where some
+// end above the target, the columns around them are packed anew.
 //
 // The effort is bounded in work, not in time, so the result is the same on
 // every machine: the first order is always finished, the rest share a bound.
@@ -33,7 +36,7 @@ namespace stowage {
 
 struct GreedyPacking {
   Solution solution;
-  std::string order;  // what won: "pressure", "size, mended", ...
+  std::string order;  // what won: "pressure", "size, mended", "stack", ...
 };
 
 /// How much looking into the hold (Hold::work) may be spent on all that follows

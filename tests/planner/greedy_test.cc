@@ -34,8 +34,8 @@ TEST_CASE("A drawing with one best packing comes out as drawn") {
   const GreedyPacking packing = PackToBound(problem);
   CHECK(packing.order == "pressure");
   CHECK(packing.solution.height == 6);
-  // Largest first among the fullest: "d" below "c".
-  CHECK(packing.solution.offsets == std::vector<Bytes>{0, 1, 3, 4, 1});
+  // What lives before time 2 is packed apart from what lives after it.
+  CHECK(packing.solution.offsets == std::vector<Bytes>{0, 1, 3, 1, 3});
 }
 
 TEST_CASE("Nothing packs into nothing, and zero bytes anywhere") {
@@ -173,6 +173,82 @@ TEST_CASE("Ten thousand buffers pack well and without a fault") {
   const Bytes bound = ComputeLowerBound(problem).bytes;
   CHECK(packing.solution.height >= bound);
   CHECK(packing.solution.height <= bound + bound / 10);
+}
+
+TEST_CASE("Equal steps are packed alike, as well as one alone") {
+  std::mt19937_64 random(37);
+  for (int round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    const Time length = 40;
+    Problem step;
+    for (int k = 0; k < 60; ++k) {
+      const Time lower = Uniform(random, 0, length - 1);
+      step.buffers.push_back({.lower = lower,
+                              .upper = Uniform(random, lower + 1, length),
+                              .size = Uniform(random, 1, 1000),
+                              .alignment = Uniform(random, 0, 1) ? 1 : 16});
+    }
+    // Nothing else reaches through.
+    step.buffers.push_back({.lower = 0, .upper = length, .size = 300});
+    Problem loop;
+    const int times = 5;
+    for (int t = 0; t < times; ++t) {
+      for (size_t k = 0; k + 1 < step.buffers.size(); ++k) {
+        loop.buffers.push_back(step.buffers[k]);
+        loop.buffers.back().lower += t * length;
+        loop.buffers.back().upper += t * length;
+      }
+    }
+    loop.buffers.push_back(step.buffers.back());
+    loop.buffers.back().upper = times * length;
+
+    const GreedyPacking one = PackToBound(step);
+    const GreedyPacking all = PackToBound(loop);
+    CHECK(IsGoodPacking(loop, all.solution));
+    // The work is shared, so it need not be as low, but it cannot be lower than
+    // what any packing of one step is.
+    CHECK(all.solution.height >= NaiveLowerBound(step));
+    CHECK(all.solution.height <= one.solution.height + 16);
+    const size_t count = step.buffers.size() - 1;
+    for (size_t k = count; k + 1 < loop.buffers.size(); ++k) {
+      REQUIRE(all.solution.offsets[k] == all.solution.offsets[k - count]);
+    }
+  }
+}
+
+TEST_CASE("A deep step is stacked, and mended to the bound") {
+  std::mt19937_64 random(41);
+  Problem problem;
+  const Time layers = 1000;
+  const Time end = 2 * layers;
+  for (Time t = 0; t < layers; ++t) {
+    const Time back = end - t - 1;
+    const auto add = [&](Time lower, Time upper, Bytes size) {
+      problem.buffers.push_back(
+          {.lower = lower, .upper = upper, .size = 64 * size, .alignment = 64});
+    };
+    add(0, end, 5);
+    add(t, back + 1, 10);
+    add(t, t + 1 + Uniform(random, 1, 3), 30);
+    add(t, t + 1, Uniform(random, 1, 99));
+    add(back, back + 2, 10);
+    add(back, back + Uniform(random, 1, 3), Uniform(random, 1, 99));
+  }
+  const GreedyPacking packing = PackToBound(problem);
+  CHECK(packing.order == "stack");
+  CHECK(packing.solution.height == ComputeLowerBound(problem).bytes);
+  CHECK(Validate(problem, packing.solution).empty());
+}
+
+TEST_CASE("Large problems with all that can be in one pack without a fault") {
+  std::mt19937_64 random(43);
+  for (int round = 0; round < 4; ++round) {
+    CAPTURE(round);
+    const Problem problem = RandomProblem(random, 5500);
+    const GreedyPacking packing = PackToBound(problem);
+    CHECK(Validate(problem, packing.solution).empty());
+    CHECK(packing.solution.height >= ComputeLowerBound(problem).bytes);
+  }
 }
 
 }  // namespace
