@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "ir/dtype.h"
 #include "tests/gpu/run_graph.h"
 
 namespace stowage {

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/emulator/emulated_queue.h"
+#include "gpu/kernel.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "runtime/kernel.h"
@@ -21,13 +22,6 @@ using gpu::EmulatedQueue;
 using gpu::GpuKernel;
 
 constexpr auto kAlignment = static_cast<size_t>(gpu::kSlotAlignment);
-
-// Floating-point types that the kernels compute in by default.
-bool SupportsByDefault(const OpArgs& args) {
-  if (args.count() == 0) return true;
-  const DType dtype = args.type(0).dtype;
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
-}
 
 class Runner {
  public:
@@ -179,9 +173,9 @@ class Runner {
     const Node& node = graph_.node(id);
     OpArgsStorage storage;
     const OpArgs args = MakeOpArgs(graph_, node, &storage);
-    const auto supports =
-        kernel.supports == nullptr ? SupportsByDefault : kernel.supports;
-    REQUIRE_MESSAGE(supports(args), "not supported: ", OpName(node.op));
+    const Status supported = gpu::Supports(graph_, node);
+    REQUIRE_MESSAGE(supported.ok(),
+                    (supported.ok() ? "" : supported.error().message));
     PlaceResults(id);
     std::vector<TensorType> results;
     for (const ValueId input : node.inputs) {
@@ -200,7 +194,7 @@ class Runner {
   // the next node.
   NodeId RunFrom(NodeId first) {
     const OpKind op = graph_.node(first).op;
-    const GpuKernel& kernel = options_.kernels(op);
+    const GpuKernel& kernel = gpu::GetKernel(op);
     if (kernel.enqueue == nullptr) {
       REQUIRE_MESSAGE(GetOpDef(op).is_view(), "no kernel: ", OpName(op));
       return first + 1;
@@ -279,10 +273,10 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 }
 
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
-                            double tolerance, GpuKernels kernels) {
+                            double tolerance) {
   CAPTURE(graph.name());
-  Tensors expected = Interpret(graph, leaves);
-  const GpuRun plain = RunInEmulator(graph, leaves, {.kernels = kernels});
+  Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
+  const GpuRun plain = RunInEmulator(graph, leaves);
   REQUIRE(plain.wrong == "");
   CHECK(!plain.fault);
   for (const auto& output : plain.values) {
@@ -299,8 +293,8 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
         CAPTURE(seed);
         CAPTURE(misaligned);
         CAPTURE(overwrite);
-        const GpuRun run = RunInEmulator(
-            graph, leaves, {seed, misaligned, overwrite, kernels});
+        const GpuRun run =
+            RunInEmulator(graph, leaves, {seed, misaligned, overwrite});
         ++runs;
         CHECK(run.wrong == "");
         CHECK(run.bytes == plain.bytes);

@@ -16,15 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "gpu/kernel.h"
 #include "ir/graph.h"
-#include "ir/op_kind.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {
-
-/// From ops to kernels: all of them, or those that a test links.
-using GpuKernels = const gpu::GpuKernel& (*)(OpKind);
 
 struct GpuRunOptions {
   /// Of the emulator: 0 is the natural order of threads.
@@ -34,7 +29,6 @@ struct GpuRunOptions {
   bool misaligned = false;
   /// Lets result 0 lie over an operand wherever its op allows that.
   bool overwrite = false;
-  GpuKernels kernels = gpu::GetKernel;
 };
 
 struct GpuRun {
@@ -54,13 +48,12 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
                      const GpuRunOptions& options = {});
 
 /// The laws of every kernel (doctest checks): outputs agree with the
-/// interpreter within `tolerance` (relative to the largest element of an
+/// interpreter, which rounds as they do, within `tolerance` (relative to the largest element of an
 /// output, or 1), and are the same bytes under three shuffled orders of blocks
 /// and threads, with leaves anywhere, and over their operands; nothing is
 /// written outside. Returns how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
-                            double tolerance,
-                            GpuKernels kernels = gpu::GetKernel);
+                            double tolerance);
 
 }  // namespace stowage
 
