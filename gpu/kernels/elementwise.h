@@ -150,8 +150,11 @@ STOWAGE_DEVICE int32_t TailOffset(const Params& p, int k, int32_t at) {
 namespace internal {
 
 inline constexpr int kMapThreads = 256;
-// Units of a thread: enough bytes under way to keep the memory busy.
-constexpr int MapUnits(int width) { return width > 1 ? 2 : 4; }
+// Units of a thread: enough bytes under way to keep the memory busy, and few
+// enough elements for the registers.
+constexpr int MapUnits(int width) {
+  return width == 1 ? 4 : width == 16 ? 1 : 2;
+}
 
 template <size_t k, typename T, int n>
 struct MapSlot {
@@ -172,39 +175,15 @@ struct MapOperands<std::index_sequence<k...>, n, In...> : MapSlot<k, In, n>... {
   }
   template <typename Out, typename F>
   STOWAGE_DEVICE Elements<Out, n> Map(const F& f) const {
-    return MapEach<Out>(f, std::make_index_sequence<static_cast<size_t>(n)>());
-  }
-
- private:
-  // Spelled out, since a loop that is not unrolled would put the elements into
-  // memory.
-  template <typename Out, typename F, size_t... i>
-  STOWAGE_DEVICE Elements<Out, n> MapEach(const F& f,
-                                          std::index_sequence<i...>) const {
-    return {{MapOne<Out>(f, i)...}};
-  }
-  template <typename Out, typename F>
-  STOWAGE_DEVICE Out MapOne(const F& f, size_t i) const {
-    return FromNumber<Out>(
-        f(ToNumber(MapSlot<k, In, n>::elements.value[i])...));
+    Elements<Out, n> y;
+    STOWAGE_UNROLL
+    for (int i = 0; i < n; ++i) {
+      y.value[i] =
+          FromNumber<Out>(f(ToNumber(MapSlot<k, In, n>::elements.value[i])...));
+    }
+    return y;
   }
 };
-
-// y = F of all units x; spelled out for the same reason.
-template <typename F, typename Out, typename Params, typename X, int kOperands,
-          size_t... i>
-STOWAGE_DEVICE void StoreUnits(
-    const Params& p, const uint32_t (&units)[sizeof...(i)],
-    const int32_t (&offsets)[sizeof...(i)][kOperands],
-    const X (&x)[sizeof...(i)], std::index_sequence<i...>) {
-  Out* y = reinterpret_cast<Out*>(p.data[0]);
-  const auto store = [&](uint32_t unit, int32_t at, const X& operands) {
-    if (unit < p.units) {
-      StoreElements(y + at, operands.template Map<Out>(F()));
-    }
-  };
-  (store(units[i], offsets[i][0], x[i]), ...);
-}
 
 template <typename F, int kWidth, typename Out, typename... In>
 STOWAGE_KERNEL(kMapThreads)
@@ -212,6 +191,7 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
   constexpr int kOperands = 1 + sizeof...(In);
   constexpr int kUnits = MapUnits(kWidth);
   using Indices = std::index_sequence_for<In...>;
+  Out* y = reinterpret_cast<Out*>(p.data[0]);
   const auto thread = static_cast<uint32_t>(ThreadId());
   const uint32_t first =
       static_cast<uint32_t>(BlockId()) * (kMapThreads * kUnits) + thread;
@@ -225,10 +205,16 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
 
   // All loads come first, so that they are under way together.
   MapOperands<Indices, kWidth, In...> x[kUnits];
+  STOWAGE_UNROLL
   for (int i = 0; i < kUnits; ++i) {
     if (units[i] < p.units) x[i].Load(p, offsets[i]);
   }
-  StoreUnits<F, Out>(p, units, offsets, x, std::make_index_sequence<kUnits>());
+  STOWAGE_UNROLL
+  for (int i = 0; i < kUnits; ++i) {
+    if (units[i] < p.units) {
+      StoreElements(y + offsets[i][0], x[i].template Map<Out>(F()));
+    }
+  }
 
   if (kWidth > 1 && BlockId() == 0 && thread < p.tail) {
     const auto at = static_cast<int32_t>(p.units * kWidth + thread);
@@ -236,8 +222,7 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
     for (int k = 0; k < kOperands; ++k) offset[k] = TailOffset(p, k, at);
     MapOperands<Indices, 1, In...> one;
     one.Load(p, offset);
-    StoreElements(reinterpret_cast<Out*>(p.data[0]) + at,
-                  one.template Map<Out>(F()));
+    StoreElements(y + at, one.template Map<Out>(F()));
   }
 }
 
