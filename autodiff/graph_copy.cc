@@ -28,25 +28,26 @@ void GraphCopy::DeclareLeaf(ValueId id) {
   Map(id, stowage::DeclareLeaf(to_, info, info.role));
 }
 
-void GraphCopy::CopyNode(NodeId id) {
+void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
   const Node& node = from_.node(id);
   std::vector<Value> inputs;
   for (const ValueId input : node.inputs) inputs.push_back((*this)[input]);
   to_.SetOrigin(node.phase, node.origin);
-  std::vector<Value> results = to_.Emit(node.op, inputs, node.attrs);
+  std::vector<Value> results = to_.Emit(node.op, inputs, attrs);
   results.resize(node.results.size());  // after an error there may be fewer
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueInfo& info = from_.value(node.results[r]);
+    const std::string name = info.name + suffix_;
     // A later result may hold this one's name, as its fresh one.
     for (size_t later = r + 1; later < node.results.size(); ++later) {
-      if (!results[later].ok() || to_.info(results[later]).name != info.name) {
+      if (!results[later].ok() || to_.info(results[later]).name != name) {
         continue;
       }
-      std::string aside = info.name + "_";
+      std::string aside = name + "_";
       while (to_.Find(aside)) aside += "_";
       to_.Name(aside, results[later]);
     }
-    if (!to_.Find(info.name)) to_.Name(info.name, results[r]);
+    if (!to_.Find(name)) to_.Name(name, results[r]);
     // Outputs are outputs only where they are declared as such.
     to_.SetRole(results[r],
                 info.role == Role::kOutput ? Role::kActivation : info.role);

@@ -2,13 +2,15 @@
 #define STOWAGE_AUTODIFF_GRAPH_COPY_H_
 
 // Copies a graph, or parts of it, into a builder: what the linking of graphs is
-// made of. Values keep their names where these are free and get fresh ones
-// where not; nodes keep their phase and origin.
+// made of. Values keep their names, with a suffix if one is given, where these
+// are free and get fresh ones where not; nodes keep their phase and origin.
 //
 //   GraphCopy copy(forward, &g);
 //   for (ValueId id : forward.Leaves(Role::kParam)) copy.DeclareLeaf(id);
 //   copy.CopyNode(0);
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -21,10 +23,11 @@ Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role);
 
 class GraphCopy {
  public:
-  /// Both must outlive this.
-  GraphCopy(const Graph& from, GraphBuilder* to)
+  /// Both must outlive this. `suffix` is added to the names of what nodes make.
+  GraphCopy(const Graph& from, GraphBuilder* to, std::string suffix = {})
       : from_(from),
         to_(*to),
+        suffix_(std::move(suffix)),
         values_(static_cast<size_t>(from.num_values())) {}
 
   /// Lets `value` of the builder stand for the value `id` of the graph.
@@ -39,11 +42,14 @@ class GraphCopy {
   /// Declares the leaf `id` as it is.
   void DeclareLeaf(ValueId id);
   /// Appends node `id`. Precondition: all its inputs stand for something.
-  void CopyNode(NodeId id);
+  void CopyNode(NodeId id) { CopyNode(id, from_.node(id).attrs); }
+  /// Likewise, with other attributes.
+  void CopyNode(NodeId id, const Attrs& attrs);
 
  private:
   const Graph& from_;
   GraphBuilder& to_;
+  const std::string suffix_;
   std::vector<Value> values_;  // by id in from_
 };
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "autodiff/graph_copy.h"
+#include "autodiff/linker.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
@@ -17,163 +18,6 @@ template <typename... Args>
 Error Fail(const Args&... args) {
   return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
 }
-
-bool IsSeed(const ValueInfo& info, std::string_view loss) {
-  return info.role == Role::kInput && info.name == GradientName(loss);
-}
-
-// A linear_cross_entropy whose loss is what is differentiated, and its gradient,
-// which makes the same loss on its way.
-struct FusedLoss {
-  NodeId forward;
-  NodeId backward;
-};
-
-// Nothing where the loss is something else, or where anything reads the loss or
-// the log-sum-exp: readers come before the gradient, or are not known here.
-std::optional<FusedLoss> FindFusedLoss(const Graph& forward,
-                                       const Graph& backward,
-                                       std::string_view loss) {
-  const std::optional<ValueId> id = forward.Find(loss);
-  if (!id || forward.value(*id).is_leaf()) return std::nullopt;
-  const NodeId producer = forward.value(*id).producer;
-  const Node& node = forward.node(producer);
-  if (node.op != OpKind::kLinearCrossEntropy || node.results[0] != *id) {
-    return std::nullopt;
-  }
-  for (const ValueId result : node.results) {
-    if (backward.Find(forward.value(result).name)) return std::nullopt;
-    for (const Node& reader : forward.nodes()) {
-      if (std::ranges::count(reader.inputs, result) > 0) return std::nullopt;
-    }
-  }
-  for (const GraphOutput& output : forward.outputs()) {
-    if (output.value == node.results[1]) return std::nullopt;
-  }
-  for (NodeId gradient = 0; gradient < backward.num_nodes(); ++gradient) {
-    const Node& other = backward.node(gradient);
-    if (other.op == OpKind::kLinearCrossEntropyGrad &&
-        IsSeed(backward.value(other.inputs[3]), loss)) {
-      return FusedLoss{producer, gradient};
-    }
-  }
-  return std::nullopt;
-}
-
-// Runs a forward and a backward graph in one builder: the forward graph at
-// once, the backward graph node by node, as the caller asks for.
-class Linker {
- public:
-  /// All must outlive this.
-  Linker(const Graph& forward, const Graph& backward, std::string_view loss,
-         GraphBuilder* g)
-      : forward_(forward),
-        backward_(backward),
-        loss_(loss),
-        g_(*g),
-        forward_copy_(forward, g),
-        backward_copy_(backward, g),
-        fused_(FindFusedLoss(forward, backward, loss)) {}
-
-  /// Declares the forward graph's leaves.
-  void DeclareLeaves() {
-    for (ValueId id = 0; id < forward_.num_values(); ++id) {
-      if (forward_.value(id).is_leaf()) forward_copy_.DeclareLeaf(id);
-    }
-  }
-
-  /// Appends the forward graph's nodes, save a loss that the backward graph
-  /// makes.
-  void CopyForward() {
-    for (NodeId id = 0; id < forward_.num_nodes(); ++id) {
-      if (!fused_ || id != fused_->forward) forward_copy_.CopyNode(id);
-    }
-    if (!fused_) DeclareOutputs();
-  }
-
-  /// Lets forward values stand for the backward graph's leaves, and a fill of 1
-  /// for the seed.
-  Status WireUp() {
-    for (ValueId id = 0; id < backward_.num_values(); ++id) {
-      const ValueInfo& info = backward_.value(id);
-      if (!info.is_leaf()) continue;
-      if (IsSeed(info, loss_)) {
-        g_.SetOrigin(Phase::kBackward, loss_);
-        const Value seed = Fill(g_, 1, info.type.dtype, info.type.shape);
-        if (!g_.Find(info.name)) g_.Name(info.name, seed);
-        g_.SetRole(seed, Role::kGradient);
-        backward_copy_.Map(id, seed);
-        continue;
-      }
-      const std::optional<ValueId> source = forward_.Find(info.name);
-      if (!source) {
-        return Fail("graph ", Quoted(backward_.name()), " reads ",
-                    Quoted(info.name), ", which graph ",
-                    Quoted(forward_.name()),
-                    " does not have; link a backward graph to the graph that "
-                    "it was built from");
-      }
-      const TensorType& type = forward_.value(*source).type;
-      if (type != info.type) {
-        return Fail("graph ", Quoted(backward_.name()), " reads ",
-                    Quoted(info.name), " as ", info.type.ToString(),
-                    ", in graph ", Quoted(forward_.name()), " it is ",
-                    type.ToString(),
-                    "; link a backward graph to the graph that it was built "
-                    "from");
-      }
-      backward_copy_.Map(id, forward_copy_[*source]);
-    }
-    return {};
-  }
-
-  /// Appends one node of the backward graph; to be called in order. A constant
-  /// that the forward graph has too is not made twice: constants live as long
-  /// as the step.
-  void CopyBackwardNode(NodeId id) {
-    const Node& node = backward_.node(id);
-    if (node.op == OpKind::kConstant) {
-      for (const Node& other : forward_.nodes()) {
-        if (other.op != OpKind::kConstant || other.attrs != node.attrs) {
-          continue;
-        }
-        backward_copy_.Map(node.results[0], forward_copy_[other.results[0]]);
-        return;
-      }
-    }
-    backward_copy_.CopyNode(id);
-    if (fused_ && id == fused_->backward) TakeLoss();
-  }
-
-  Value forward(ValueId id) const { return forward_copy_[id]; }
-  Value backward(ValueId id) const { return backward_copy_[id]; }
-
- private:
-  void DeclareOutputs() {
-    for (const GraphOutput& output : forward_.outputs()) {
-      g_.Output(output.name, forward_copy_[output.value]);
-    }
-  }
-
-  // The loss that came with its gradients is the forward graph's.
-  void TakeLoss() {
-    const ValueId id = forward_.node(fused_->forward).results[0];
-    const Value loss =
-        backward_copy_[backward_.node(fused_->backward).results[0]];
-    const std::string& name = forward_.value(id).name;
-    if (!g_.Find(name)) g_.Name(name, loss);
-    forward_copy_.Map(id, loss);
-    DeclareOutputs();
-  }
-
-  const Graph& forward_;
-  const Graph& backward_;
-  const std::string_view loss_;
-  GraphBuilder& g_;
-  GraphCopy forward_copy_;
-  GraphCopy backward_copy_;
-  const std::optional<FusedLoss> fused_;
-};
 
 Status CheckOptions(const Graph& forward, const TrainOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckOptimizer(options.optimizer));
@@ -236,11 +80,11 @@ std::vector<Trained> FindTrained(const Graph& forward, const Graph& backward) {
   return trained;
 }
 
-// Emits the updates of the params that are ready.
+// Emits the updates of the params whose gradients are there.
 class Updater {
  public:
-  Updater(const TrainOptions& options, const Linker& linker, GraphBuilder* g)
-      : options_(options), linker_(linker), g_(*g) {}
+  Updater(const TrainOptions& options, GraphBuilder* g)
+      : options_(options), g_(*g) {}
 
   void DeclareInputs() {
     inputs_.lr = g_.Input("lr", DType::kF32, {});
@@ -248,19 +92,13 @@ class Updater {
     inputs_.step = step ? *step : g_.Input("step", DType::kI64, {});
   }
 
-  void Update(const Trained& trained) {
-    const Value param = linker_.forward(trained.param);
+  void Update(Value param, Value gradient) {
     if (!param.ok()) return;
     g_.SetOrigin(Phase::kUpdate, g_.info(param).name);
-    EmitUpdate(options_.optimizer, param, linker_.backward(trained.gradient),
-               inputs_);
+    EmitUpdate(options_.optimizer, param, gradient, inputs_);
   }
 
-  void Clip(const std::vector<Trained>& all) {
-    std::vector<Value> gradients;
-    for (const Trained& trained : all) {
-      gradients.push_back(linker_.backward(trained.gradient));
-    }
+  void Clip(const std::vector<Value>& gradients) {
     g_.SetOrigin(Phase::kUpdate, "grad_norm");
     const ClipScale clip = EmitClipScale(g_, gradients, *options_.clip_norm);
     inputs_.clip_scale = clip.scale;
@@ -269,10 +107,157 @@ class Updater {
 
  private:
   const TrainOptions& options_;
-  const Linker& linker_;
   GraphBuilder& g_;
   UpdateInputs inputs_;
 };
+
+// Differentiated once, however often it runs.
+struct PieceGraphs {
+  const Graph* forward;
+  Graph backward;
+  std::vector<Trained> trained;  // in one order for all pieces of a batch
+};
+
+Result<PieceGraphs> Differentiate(const Graph& forward, std::string_view loss,
+                                  const TrainOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Graph backward,
+      BuildBackward(forward, loss, BackwardOptions{.wrt = options.wrt}));
+  std::vector<Trained> trained = FindTrained(forward, backward);
+  return PieceGraphs{&forward, std::move(backward), std::move(trained)};
+}
+
+// Copies the backward nodes; `made` is told of each gradient, as an index of
+// trained, once it is there and nothing will read its param any more.
+template <typename Made>
+void CopyBackward(const PieceGraphs& graphs, Linker& linker, const Made& made) {
+  std::multimap<NodeId, size_t> ready;
+  for (size_t i = 0; i < graphs.trained.size(); ++i) {
+    ready.emplace(graphs.trained[i].last, i);
+  }
+  const auto tell = [&](NodeId id) {
+    const auto [begin, end] = ready.equal_range(id);
+    for (auto it = begin; it != end; ++it) made(it->second);
+  };
+  tell(kNoNode);
+  for (NodeId id = 0; id < graphs.backward.num_nodes(); ++id) {
+    linker.CopyBackwardNode(id);
+    tell(id);
+  }
+}
+
+// Where the pieces of a batch lie in its inputs.
+class BatchAxes {
+ public:
+  explicit BatchAxes(const Graph& whole) : whole_(whole) {}
+
+  /// Notes where `piece`, the next one, lies. Error: it is not a part.
+  Status Add(const Graph& piece);
+  /// Error: the pieces do not make up the batch.
+  Status CheckComplete() const;
+
+  /// The last added piece's share of the batch.
+  double weight() const { return weight_; }
+  /// What stands in it for the leaf `id` of `piece`, given the whole's.
+  Value Part(const Graph& piece, ValueId id, Value whole) const;
+
+ private:
+  struct Split {
+    int axis = 0;
+    int64_t start = 0, end = 0;  // of the last added piece
+  };
+
+  Status Mismatch(const Graph& piece, const ValueInfo& info,
+                  std::string_view why) const;
+
+  const Graph& whole_;
+  std::map<std::string, Split, std::less<>> splits_;  // by input
+  double weight_ = 1;
+};
+
+Status BatchAxes::Mismatch(const Graph& piece, const ValueInfo& info,
+                           std::string_view why) const {
+  const std::optional<ValueId> id = whole_.Find(info.name);
+  return Fail("piece ", Quoted(piece.name()), " has ", RoleName(info.role), " ",
+              Quoted(info.name), " of ", info.type.ToString(), ", batch ",
+              Quoted(whole_.name()), " has ",
+              id ? whole_.value(*id).type.ToString() : std::string("none"),
+              "; ", why);
+}
+
+Status BatchAxes::Add(const Graph& piece) {
+  weight_ = 0;
+  for (ValueId id = 0; id < piece.num_values(); ++id) {
+    const ValueInfo& info = piece.value(id);
+    if (!info.is_leaf()) continue;
+    const std::optional<ValueId> in_whole = whole_.Find(info.name);
+    if (!in_whole || whole_.value(*in_whole).role != info.role) {
+      return Mismatch(piece, info, "build both with the same model");
+    }
+    const TensorType& all = whole_.value(*in_whole).type;
+    const bool known = splits_.contains(info.name);
+    if (all == info.type && !known) continue;
+    const Shape& part = info.type.shape;
+    int axis = known ? splits_[info.name].axis : 0;
+    while (!known && axis < part.rank() && axis < all.shape.rank() &&
+           part[axis] == all.shape[axis]) {
+      ++axis;
+    }
+    Shape rest = part;
+    if (axis < part.rank() && axis < all.shape.rank()) {
+      rest[axis] = all.shape[axis];
+    }
+    if (info.role != Role::kInput || all != TensorType{info.type.dtype, rest}) {
+      return Mismatch(piece, info,
+                      "only inputs may differ, and in one dimension");
+    }
+    Split& split = splits_[info.name];
+    split.axis = axis;
+    split.start = split.end;
+    split.end += part[axis];
+    const double weight =
+        static_cast<double>(part[axis]) / static_cast<double>(all.shape[axis]);
+    if (split.end > all.shape[axis] || (weight_ != 0 && weight != weight_)) {
+      return Mismatch(piece, info,
+                      "all inputs must be cut at the same examples");
+    }
+    weight_ = weight;
+  }
+  if (weight_ > 0) return {};
+  return Fail(
+      "piece ", Quoted(piece.name()),
+      " takes as much as the whole batch in every input; expected parts "
+      "of it");
+}
+
+Status BatchAxes::CheckComplete() const {
+  for (const auto& [name, split] : splits_) {
+    const int64_t size =
+        whole_.value(*whole_.Find(name)).type.shape[split.axis];
+    if (split.end == size) continue;
+    return Fail("the pieces take ", split.end, " of the ", size,
+                " examples of input ", Quoted(name),
+                "; expected every example once");
+  }
+  return {};
+}
+
+Value BatchAxes::Part(const Graph& piece, ValueId id, Value whole) const {
+  const auto it = splits_.find(piece.value(id).name);
+  if (it == splits_.end()) return whole;
+  return Slice(whole, it->second.axis, it->second.start, it->second.end);
+}
+
+// One more than the largest id of a dropout.
+int64_t DropoutIds(const Graph& graph) {
+  int64_t ids = 0;
+  for (const Node& node : graph.nodes()) {
+    if (node.op == OpKind::kDropout) {
+      ids = std::max(ids, node.attrs.Int("id") + 1);
+    }
+  }
+  return ids;
+}
 
 }  // namespace
 
@@ -286,6 +271,7 @@ Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
   for (NodeId id = 0; id < backward.num_nodes(); ++id) {
     linker.CopyBackwardNode(id);
   }
+  linker.DeclareOutputs();
   for (const GraphOutput& output : backward.outputs()) {
     g.Output(output.name, linker.backward(output.value));
   }
@@ -295,35 +281,119 @@ Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
 Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                              const TrainOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckOptions(forward, options));
-  STOWAGE_ASSIGN_OR_RETURN(
-      const Graph backward,
-      BuildBackward(forward, loss, BackwardOptions{.wrt = options.wrt}));
-  const std::vector<Trained> all = FindTrained(forward, backward);
-
+  STOWAGE_ASSIGN_OR_RETURN(const PieceGraphs graphs,
+                           Differentiate(forward, loss, options));
   GraphBuilder g(StrCat(forward.name(), ".step"));
-  Linker linker(forward, backward, loss, &g);
-  Updater updater(options, linker, &g);
+  Linker linker(forward, graphs.backward, loss, &g);
+  Updater updater(options, &g);
   linker.DeclareLeaves();
   updater.DeclareInputs();
   linker.CopyForward();
   STOWAGE_RETURN_IF_ERROR(linker.WireUp());
 
-  std::multimap<NodeId, Trained> ready;  // when updates may follow
-  if (!options.clip_norm) {
-    for (const Trained& trained : all) ready.emplace(trained.last, trained);
-  }
-  const auto update_ready = [&](NodeId id) {
-    const auto [begin, end] = ready.equal_range(id);
-    for (auto it = begin; it != end; ++it) updater.Update(it->second);
+  const auto update = [&](size_t i) {
+    const Trained& trained = graphs.trained[i];
+    updater.Update(linker.forward(trained.param),
+                   linker.backward(trained.gradient));
   };
-  update_ready(kNoNode);
-  for (NodeId id = 0; id < backward.num_nodes(); ++id) {
-    linker.CopyBackwardNode(id);
-    update_ready(id);
+  CopyBackward(graphs, linker, [&](size_t i) {
+    if (!options.clip_norm) update(i);
+  });
+  linker.DeclareOutputs();
+  if (options.clip_norm) {
+    std::vector<Value> gradients;
+    for (const Trained& trained : graphs.trained) {
+      gradients.push_back(linker.backward(trained.gradient));
+    }
+    updater.Clip(gradients);
+    for (size_t i = 0; i < graphs.trained.size(); ++i) update(i);
+  }
+  return g.Finish();
+}
+
+Result<Graph> BuildMicroBatchedStep(const Graph& whole,
+                                    std::span<const Graph* const> pieces,
+                                    std::string_view loss,
+                                    const TrainOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(CheckOptions(whole, options));
+  for (const GraphOutput& output : whole.outputs()) {
+    if (output.value == whole.Find(loss)) continue;
+    return Fail("output ", Quoted(output.name), " of graph ",
+                Quoted(whole.name()),
+                " cannot be put together from pieces; only the loss can");
+  }
+  std::map<const Graph*, PieceGraphs> differentiated;
+  for (const Graph* const piece : pieces) {
+    if (differentiated.contains(piece)) continue;
+    STOWAGE_ASSIGN_OR_RETURN(PieceGraphs graphs,
+                             Differentiate(*piece, loss, options));
+    differentiated.emplace(piece, std::move(graphs));
+  }
+
+  GraphBuilder g(StrCat(whole.name(), ".step"));
+  GraphCopy leaves(whole, &g);
+  for (ValueId id = 0; id < whole.num_values(); ++id) {
+    if (whole.value(id).is_leaf()) leaves.DeclareLeaf(id);
+  }
+  Updater updater(options, &g);
+  updater.DeclareInputs();
+
+  BatchAxes axes(whole);
+  std::map<std::string, Value> gradients;  // by param; of the pieces so far
+  Value total;                             // of the loss
+  int64_t first_dropout = 0;
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const Graph& piece = *pieces[p];
+    const PieceGraphs& graphs = differentiated.at(&piece);
+    STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
+    const std::string suffix = StrCat("/", p + 1);
+    Linker linker(piece, graphs.backward, loss, &g,
+                  {.suffix = suffix,
+                   .weight = axes.weight(),
+                   .first_dropout = first_dropout});
+    first_dropout += DropoutIds(piece);
+    g.SetOrigin(Phase::kForward, "");
+    for (ValueId id = 0; id < piece.num_values(); ++id) {
+      if (!piece.value(id).is_leaf()) continue;
+      const ValueId leaf = *whole.Find(piece.value(id).name);
+      linker.MapLeaf(id, axes.Part(piece, id, leaves[leaf]));
+    }
+    linker.CopyForward();
+    STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+    const bool is_last = p + 1 == pieces.size();
+    CopyBackward(graphs, linker, [&](size_t i) {
+      const Trained& trained = graphs.trained[i];
+      const Value made = linker.backward(trained.gradient);
+      const std::string& name = piece.value(trained.param).name;
+      Value& sum = gradients[name];
+      if (p == 0) {
+        sum = made;
+      } else {
+        g.SetOrigin(Phase::kBackward, name);
+        sum = Add(sum, made);
+        g.SetRole(sum, Role::kGradient);
+      }
+      if (is_last) g.Name(GradientName(name), sum);
+      if (is_last && !options.clip_norm) {
+        updater.Update(linker.forward(trained.param), sum);
+      }
+    });
+    g.SetOrigin(Phase::kBackward, loss);
+    const Value part =
+        MulScalar(linker.forward(*piece.Find(loss)), axes.weight());
+    total = p == 0 ? part : Add(total, part);
+  }
+  STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
+  for (const GraphOutput& output : whole.outputs()) {
+    g.Output(output.name, total);
   }
   if (options.clip_norm) {
+    std::vector<Value> all;
+    for (const auto& [name, sum] : gradients) all.push_back(sum);
     updater.Clip(all);
-    for (const Trained& trained : all) updater.Update(trained);
+    for (const auto& [name, sum] : gradients) {
+      updater.Update(leaves[*whole.Find(name)], sum);
+    }
   }
   return g.Finish();
 }

@@ -18,6 +18,7 @@
 //   // step inputs: the forward graph's, "lr" (f32) and "step" (i64)
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,20 @@ struct TrainOptions {
 /// with all of forward's.
 Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                              const TrainOptions& options = {});
+
+/// The training step of `whole` that takes its batch in pieces, one after the
+/// other, so that only one piece's activations are alive at a time: gradients
+/// add up, and the params are updated once, with the last piece's. `pieces` are
+/// graphs of the same model for parts of the batch, in order; a graph may occur
+/// many times. Inputs that are larger in `whole` are cut along the one dimension
+/// that differs; the loss must be a mean over it, and is the only output.
+/// Pieces of different sizes count by their share. Values of piece i are called
+/// "<name>/<i>", from 1. Each piece draws dropouts of its own. Errors: those of
+/// BuildTrainStep; a further output; pieces that do not make up the batch.
+Result<Graph> BuildMicroBatchedStep(const Graph& whole,
+                                    std::span<const Graph* const> pieces,
+                                    std::string_view loss,
+                                    const TrainOptions& options = {});
 
 /// One graph that runs `forward` and then `backward` (from BuildBackward on
 /// it), saved values wired up, the seed a fill of 1, the gradients still

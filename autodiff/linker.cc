@@ -1,0 +1,145 @@
+#include "autodiff/linker.h"
+
+#include <algorithm>
+
+#include "autodiff/backward.h"
+#include "base/strings.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+template <typename... Args>
+Error Fail(const Args&... args) {
+  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
+}
+
+}  // namespace
+
+Linker::Linker(const Graph& forward, const Graph& backward,
+               std::string_view loss, GraphBuilder* g, const Piece& piece)
+    : forward_(forward),
+      backward_(backward),
+      loss_(loss),
+      g_(*g),
+      piece_(piece),
+      forward_copy_(forward, g, piece.suffix),
+      backward_copy_(backward, g, piece.suffix),
+      fused_(FindFusedLoss()) {}
+
+bool Linker::IsSeed(const ValueInfo& info) const {
+  return info.role == Role::kInput && info.name == GradientName(loss_);
+}
+
+// Nothing where the loss is something else, or where anything reads the loss or
+// the log-sum-exp: readers come before the gradient, or are not known here.
+std::optional<Linker::FusedLoss> Linker::FindFusedLoss() const {
+  const std::optional<ValueId> id = forward_.Find(loss_);
+  if (!id || forward_.value(*id).is_leaf()) return std::nullopt;
+  const NodeId producer = forward_.value(*id).producer;
+  const Node& node = forward_.node(producer);
+  if (node.op != OpKind::kLinearCrossEntropy || node.results[0] != *id) {
+    return std::nullopt;
+  }
+  for (const ValueId result : node.results) {
+    if (backward_.Find(forward_.value(result).name)) return std::nullopt;
+    for (const Node& reader : forward_.nodes()) {
+      if (std::ranges::count(reader.inputs, result) > 0) return std::nullopt;
+    }
+  }
+  for (const GraphOutput& output : forward_.outputs()) {
+    if (output.value == node.results[1]) return std::nullopt;
+  }
+  for (NodeId gradient = 0; gradient < backward_.num_nodes(); ++gradient) {
+    const Node& other = backward_.node(gradient);
+    if (other.op == OpKind::kLinearCrossEntropyGrad &&
+        IsSeed(backward_.value(other.inputs[3]))) {
+      return FusedLoss{producer, gradient};
+    }
+  }
+  return std::nullopt;
+}
+
+void Linker::DeclareLeaves() {
+  for (ValueId id = 0; id < forward_.num_values(); ++id) {
+    if (forward_.value(id).is_leaf()) forward_copy_.DeclareLeaf(id);
+  }
+}
+
+void Linker::CopyForward() {
+  for (NodeId id = 0; id < forward_.num_nodes(); ++id) {
+    if (fused_ && id == fused_->forward) continue;
+    CopyNode(forward_copy_, forward_.node(id), id);
+  }
+}
+
+Status Linker::WireUp() {
+  for (ValueId id = 0; id < backward_.num_values(); ++id) {
+    const ValueInfo& info = backward_.value(id);
+    if (!info.is_leaf()) continue;
+    if (IsSeed(info)) {
+      g_.SetOrigin(Phase::kBackward, loss_);
+      const Value seed =
+          Fill(g_, piece_.weight, info.type.dtype, info.type.shape);
+      const std::string name = info.name + piece_.suffix;
+      if (!g_.Find(name)) g_.Name(name, seed);
+      g_.SetRole(seed, Role::kGradient);
+      backward_copy_.Map(id, seed);
+      continue;
+    }
+    const std::optional<ValueId> source = forward_.Find(info.name);
+    if (!source) {
+      return Fail("graph ", Quoted(backward_.name()), " reads ",
+                  Quoted(info.name), ", which graph ", Quoted(forward_.name()),
+                  " does not have; link a backward graph to the graph that it "
+                  "was built from");
+    }
+    const TensorType& type = forward_.value(*source).type;
+    if (type != info.type) {
+      return Fail(
+          "graph ", Quoted(backward_.name()), " reads ", Quoted(info.name),
+          " as ", info.type.ToString(), ", in graph ", Quoted(forward_.name()),
+          " it is ", type.ToString(),
+          "; link a backward graph to the graph that it was built from");
+    }
+    backward_copy_.Map(id, forward_copy_[*source]);
+  }
+  return {};
+}
+
+void Linker::CopyBackwardNode(NodeId id) {
+  const Node& node = backward_.node(id);
+  if (node.op == OpKind::kConstant) {
+    for (const Node& other : forward_.nodes()) {
+      if (other.op != OpKind::kConstant || other.attrs != node.attrs) continue;
+      backward_copy_.Map(node.results[0], forward_copy_[other.results[0]]);
+      return;
+    }
+  }
+  CopyNode(backward_copy_, node, id);
+  if (!fused_ || id != fused_->backward) return;
+  // The loss that came with its gradients is the forward graph's.
+  const ValueId lost = forward_.node(fused_->forward).results[0];
+  const Value loss = backward_copy_[node.results[0]];
+  const std::string name = forward_.value(lost).name + piece_.suffix;
+  if (!g_.Find(name)) g_.Name(name, loss);
+  forward_copy_.Map(lost, loss);
+}
+
+void Linker::CopyNode(GraphCopy& copy, const Node& node, NodeId id) {
+  if (node.op != OpKind::kDropout || piece_.first_dropout == 0) {
+    copy.CopyNode(id);
+    return;
+  }
+  Attrs attrs = node.attrs;
+  attrs.Set("id", attrs.Int("id") + piece_.first_dropout);
+  copy.CopyNode(id, attrs);
+}
+
+void Linker::DeclareOutputs() {
+  for (const GraphOutput& output : forward_.outputs()) {
+    g_.Output(output.name, forward_copy_[output.value]);
+  }
+}
+
+}  // namespace stowage

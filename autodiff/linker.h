@@ -1,0 +1,95 @@
+#ifndef STOWAGE_AUTODIFF_LINKER_H_
+#define STOWAGE_AUTODIFF_LINKER_H_
+
+// Joins a forward graph and its backward graph in one builder: the saved leaves
+// of the backward graph become the forward values themselves, the seed a fill.
+// The forward part is copied at once, the backward part node by node, as the
+// caller asks for, who may put updates between them.
+//
+// A linear_cross_entropy that is the loss, and that nothing else reads, is left
+// out of the forward part: its gradient makes the loss on its way.
+//
+//   Linker linker(forward, backward, "loss", &g);
+//   linker.DeclareLeaves();
+//   linker.CopyForward();
+//   STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+//   for (NodeId id = 0; id < backward.num_nodes(); ++id) {
+//     linker.CopyBackwardNode(id);
+//   }
+//   linker.DeclareOutputs();
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "autodiff/graph_copy.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+/// How a part of a batch differs from a whole one.
+struct Piece {
+  std::string suffix = {};    // of the names of what its nodes make
+  double weight = 1;          // of its loss in the loss of the batch: the seed
+  int64_t first_dropout = 0;  // added to the ids of its dropouts
+};
+
+class Linker {
+ public:
+  /// All but `piece` must outlive this.
+  Linker(const Graph& forward, const Graph& backward, std::string_view loss,
+         GraphBuilder* g, const Piece& piece = {});
+
+  /// Declares the forward graph's leaves.
+  void DeclareLeaves();
+  /// Or lets `value` stand for one of them.
+  void MapLeaf(ValueId leaf, Value value) { forward_copy_.Map(leaf, value); }
+
+  /// Appends the forward graph's nodes, save a loss that the backward graph
+  /// makes.
+  void CopyForward();
+
+  /// Lets forward values stand for the backward graph's leaves, and a fill for
+  /// the seed. Error: the backward graph reads a value that the forward graph
+  /// does not have, or has of another type.
+  Status WireUp();
+
+  /// Appends one node of the backward graph; to be called in order. A constant
+  /// that the forward graph has too is not made twice: constants live as long
+  /// as the step.
+  void CopyBackwardNode(NodeId id);
+
+  /// Declares the forward graph's outputs. All nodes must be there.
+  void DeclareOutputs();
+
+  Value forward(ValueId id) const { return forward_copy_[id]; }
+  Value backward(ValueId id) const { return backward_copy_[id]; }
+
+ private:
+  // A linear_cross_entropy whose loss is what is differentiated, and its
+  // gradient, which makes the same loss.
+  struct FusedLoss {
+    NodeId forward;
+    NodeId backward;
+  };
+
+  bool IsSeed(const ValueInfo& info) const;
+  std::optional<FusedLoss> FindFusedLoss() const;
+  void CopyNode(GraphCopy& copy, const Node& node, NodeId id);
+
+  const Graph& forward_;
+  const Graph& backward_;
+  const std::string_view loss_;
+  GraphBuilder& g_;
+  const Piece piece_;
+  GraphCopy forward_copy_;
+  GraphCopy backward_copy_;
+  const std::optional<FusedLoss> fused_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_LINKER_H_

@@ -1,0 +1,229 @@
+// A batch taken in pieces: the same step as the whole batch, in less memory.
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "nn/gpt.h"
+#include "nn/layers.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+namespace {
+
+Graph Classifier(int64_t batch, double dropout = 0) {
+  GraphBuilder g("classifier");
+  const Value x = g.Input("x", DType::kF64, {batch, 6});
+  const Value y = g.Input("y", DType::kI32, {batch});
+  Value h = Relu(Linear(x, "fc1", 8));
+  if (dropout > 0) {
+    const Value seed = g.Input("seed", DType::kI64, {});
+    const Value step = g.Input("step", DType::kI64, {});
+    h = Dropout(h, seed, step, dropout, 0);
+  }
+  g.Output("loss", g.Name("loss", CrossEntropy(Linear(h, "fc2", 5), y)));
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+Graph Gpt(int64_t batch, int64_t logit_chunk) {
+  const GptConfig config{.name = "tiny",
+                         .layers = 2,
+                         .heads = 2,
+                         .width = 8,
+                         .vocabulary = 11,
+                         .max_seq = 5};
+  Result<Graph> graph = BuildGpt(config, ModelPurpose::kTrain,
+                                 {.batch = batch,
+                                  .seq = 5,
+                                  .dtype = DType::kF64,
+                                  .logit_chunk = logit_chunk});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+// Leaves filled at random, the same for equal leaves.
+Tensors RandomLeaves(const Graph& graph, int64_t classes) {
+  Tensors leaves;
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const ValueInfo& info = graph.value(id);
+    if (!info.is_leaf()) continue;
+    std::mt19937_64 random(std::hash<std::string>()(info.name));
+    const bool integer = IsIndex(info.type.dtype);
+    std::vector<double>& data = leaves[info.name];
+    for (int64_t i = 0; i < info.type.shape.num_elements(); ++i) {
+      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
+      data.push_back(integer ? std::floor(unit * static_cast<double>(classes))
+                             : unit - 0.5);
+    }
+  }
+  leaves["lr"] = {0.1};
+  leaves["step"] = {3};
+  return leaves;
+}
+
+// The largest difference between what two steps leave of the loss and params.
+double Difference(const Graph& a, const Graph& b, int64_t classes) {
+  const Tensors leaves = RandomLeaves(a, classes);
+  const Tensors of_a = Interpret(a, leaves);
+  const Tensors of_b = Interpret(b, leaves);
+  double largest = std::abs(of_a.at("loss")[0] - of_b.at("loss")[0]);
+  int compared = 0;
+  for (const ValueId param : a.Leaves(Role::kParam)) {
+    const std::string name = StrCat("new:", a.value(param).name);
+    for (size_t i = 0; i < of_a.at(name).size(); ++i) {
+      largest =
+          std::max(largest, std::abs(of_a.at(name)[i] - of_b.at(name)[i]));
+      ++compared;
+    }
+  }
+  CHECK(compared > 100);
+  return largest;
+}
+
+Graph InPieces(const Graph& whole, const std::vector<const Graph*>& pieces,
+               const TrainOptions& options) {
+  const Result<Graph> step =
+      BuildMicroBatchedStep(whole, pieces, "loss", options);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  CHECK(Verify(*step).ok());
+  const Result<Graph> parsed = ParseGraph(ToText(*step));
+  REQUIRE_MESSAGE(parsed.ok(), parsed.error().message);
+  CHECK(Equal(*parsed, *step));
+  return *step;
+}
+
+std::string ErrorOf(const Graph& whole,
+                    const std::vector<const Graph*>& pieces) {
+  const Result<Graph> step = BuildMicroBatchedStep(whole, pieces, "loss");
+  REQUIRE_FALSE(step.ok());
+  CHECK(step.error().code == ErrorCode::kInvalidArgument);
+  return step.error().message;
+}
+
+TEST_CASE("equal pieces make the step of the whole batch") {
+  const Graph whole = Classifier(12);
+  const Graph piece = Classifier(4);
+  for (const TrainOptions& options :
+       {TrainOptions{.optimizer = Sgd{}}, TrainOptions{.optimizer = AdamW{}},
+        TrainOptions{.optimizer = Sgd{}, .clip_norm = 0.01}}) {
+    const Result<Graph> step = BuildTrainStep(whole, "loss", options);
+    REQUIRE(step.ok());
+    const Graph pieces = InPieces(whole, {&piece, &piece, &piece}, options);
+    CHECK(Difference(*step, pieces, 5) < 1e-12);
+  }
+}
+
+TEST_CASE("pieces of different sizes count by their share") {
+  const Graph whole = Classifier(7);
+  const Graph three = Classifier(3);
+  const Graph one = Classifier(1);
+  const TrainOptions options{.optimizer = Sgd{}};
+  const Result<Graph> step = BuildTrainStep(whole, "loss", options);
+  REQUIRE(step.ok());
+  const Graph pieces = InPieces(whole, {&three, &three, &one}, options);
+  CHECK(Difference(*step, pieces, 5) < 1e-12);
+}
+
+TEST_CASE("a transformer can be taken in pieces, its loss fused or not") {
+  for (const int64_t chunk : {0, 4}) {
+    const Graph whole = Gpt(4, chunk);
+    const Graph piece = Gpt(1, chunk);
+    const Result<Graph> step = BuildTrainStep(whole, "loss");
+    REQUIRE(step.ok());
+    const Graph pieces =
+        InPieces(whole, {&piece, &piece, &piece, &piece}, TrainOptions{});
+    CHECK(Difference(*step, pieces, 11) < 1e-10);
+    int64_t products = 0;
+    for (const Node& node : pieces.nodes()) {
+      products += node.op == OpKind::kLinearCrossEntropy;
+    }
+    CHECK(products == 0);  // where it is used, the gradient makes the loss
+  }
+}
+
+TEST_CASE("a batch in one piece is the batch") {
+  const Graph whole = Classifier(3);
+  const Result<Graph> step = BuildTrainStep(whole, "loss");
+  REQUIRE(step.ok());
+  CHECK(ErrorOf(whole, {&whole}) ==
+        "[autodiff] piece \"classifier\" takes as much as the whole batch in "
+        "every input; expected parts of it");
+}
+
+TEST_CASE("values are named after their piece, results as in a whole step") {
+  const Graph whole = Classifier(4);
+  const Graph piece = Classifier(2);
+  const Graph step = InPieces(whole, {&piece, &piece}, {});
+  for (const char* name : {"fc1/1", "fc1/2", "loss/1", "loss/2", "grad:loss/2",
+                           "grad:fc1.weight", "new:fc1.weight", "loss"}) {
+    CHECK_MESSAGE(step.Find(name).has_value(), name);
+  }
+  REQUIRE(step.outputs().size() == 1);
+  CHECK(step.outputs()[0].name == "loss");
+  CHECK(step.value(*step.Find("x")).type.shape == Shape{4, 6});
+}
+
+TEST_CASE("every piece draws dropouts of its own") {
+  const Graph whole = Classifier(4, 0.5);
+  const Graph piece = Classifier(2, 0.5);
+  const Graph step = InPieces(whole, {&piece, &piece}, {});
+  std::vector<int64_t> ids;
+  for (const Node& node : step.nodes()) {
+    if (node.op == OpKind::kDropout) ids.push_back(node.attrs.Int("id"));
+  }
+  CHECK(ids == std::vector<int64_t>{0, 0, 1, 1});  // forward and backward
+}
+
+TEST_CASE("pieces that do not make up the batch are refused") {
+  const Graph whole = Classifier(7);
+  const Graph three = Classifier(3);
+  const Graph five = Classifier(5);
+  CHECK(ErrorOf(whole, {&three, &three}) ==
+        "[autodiff] the pieces take 6 of the 7 examples of input \"x\"; "
+        "expected every example once");
+  CHECK(ErrorOf(whole, {&three, &five}) ==
+        "[autodiff] piece \"classifier\" has input \"x\" of f64(5, 6), batch "
+        "\"classifier\" has f64(7, 6); all inputs must be cut at the same "
+        "examples");
+  GraphBuilder g("other");
+  const Value x = g.Input("x", DType::kF64, {3, 6});
+  const Value w = g.Param("w", DType::kF64, {6});
+  g.Output("loss", g.Name("loss", ReduceMean(Mul(x, w))));
+  const Result<Graph> other = g.Finish();
+  REQUIRE(other.ok());
+  CHECK(ErrorOf(whole, {&*other, &*other}) ==
+        "[autodiff] piece \"other\" has param \"w\" of f64(6), batch "
+        "\"classifier\" has none; build both with the same model");
+}
+
+TEST_CASE("a further output cannot be put together from pieces") {
+  const auto build = [](int64_t batch) {
+    GraphBuilder g("two");
+    const Value x = g.Input("x", DType::kF64, {batch, 6});
+    const Value w = g.Param("w", DType::kF64, {6});
+    const Value z = g.Name("z", Mul(x, w));
+    g.Output("z", z);
+    g.Output("loss", g.Name("loss", ReduceMean(z)));
+    return *g.Finish();
+  };
+  const Graph whole = build(4), half = build(2);
+  CHECK(ErrorOf(whole, {&half, &half}) ==
+        "[autodiff] output \"z\" of graph \"two\" cannot be put together from "
+        "pieces; only the loss can");
+}
+
+}  // namespace
+}  // namespace stowage
