@@ -35,7 +35,7 @@ struct GptConfig {
 };
 
 /// Rows of a chunk of logits where nothing else is asked for.
-inline constexpr int64_t kLogitChunk = 8192;
+inline constexpr int64_t kLogitChunk = 4096;
 
 /// The graph of a GPT. Inputs: "tokens" and, unless generating, "targets", both
 /// i32 (B, T) in [0, vocabulary), where targets[i] is the token that follows
