@@ -235,6 +235,10 @@ TEST_CASE("biases, one number a row, scalars and views of any width") {
               g.Output("all scaled", Mul(scalar, x));
               g.Output("inner slice",
                        Sub(x, Slice(wide, 2, columns, 2 * columns)));
+              const Value ragged =
+                  Leaf(g, leaves, "ragged", dtype, {3, 5, 2 * columns + 1});
+              g.Output("rows an odd distance apart",
+                       Add(x, Slice(ragged, 2, 0, columns)));
               g.Output("middle slice", Neg(Slice(x, 1, 1, 4)));
               g.Output("axes swapped", Add(Permute(other, {1, 0, 2}), x));
               g.Output("transposed", Square(Permute(x, {2, 0, 1})));
