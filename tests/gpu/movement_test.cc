@@ -216,7 +216,9 @@ TEST_CASE("fills of any size that start anywhere") {
       {DType::kBF16, 0.1}, {DType::kF16, 1e-7}, {DType::kI16, -2},
       {DType::kI32, -1},   {DType::kI32, 258},  {DType::kI64, 1e15},
       {DType::kU8, 7},     {DType::kBool, 1},   {DType::kF32, HUGE_VAL}};
-  for (const auto& [dtype, value] : fills) {
+  for (const auto& fill : fills) {
+    const DType dtype = fill.first;
+    const double value = fill.second;
     CAPTURE(DTypeName(dtype));
     CAPTURE(value);
     const Attrs attrs{
