@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/strings.h"
-#include "cpu/cpu_backend.h"
 #include "ir/text.h"
 #include "planner/order.h"
 #include "planner/plan_memory.h"
@@ -17,6 +16,7 @@
 #include "report/report.h"
 #include "tools/budget.h"
 #include "tools/command.h"
+#include "tools/device.h"
 #include "tools/model_flags.h"
 #include "tools/packer_flags.h"
 
@@ -29,6 +29,7 @@ struct Flags {
   ModelFlags model;
   std::string order = "given";
   PackerFlags packer;
+  std::string device;
   std::string graph;
   std::string output;
   bool json = false;
@@ -46,17 +47,6 @@ Status CheckOrder(const std::string& order) {
   return Error{ErrorCode::kInvalidArgument,
                StrCat("[order] there is no order ", Quoted(order),
                       "; expected given or memory")};
-}
-
-// Whether the CPU has a kernel for the node, and so knows its scratch: 16-bit
-// floats are planned for other devices.
-bool IsComputedOnCpu(const Graph& graph, const Node& node) {
-  const auto computed = [&](ValueId id) {
-    const DType dtype = graph.value(id).type.dtype;
-    return dtype != DType::kF16 && dtype != DType::kBF16;
-  };
-  return std::ranges::all_of(node.inputs, computed) &&
-         std::ranges::all_of(node.results, computed);
 }
 
 // The plan without a budget, so that its figures can be told even when it does
@@ -142,14 +132,14 @@ int Run(const Flags& flags) {
       ParseSizeOption("budget", flags.model.budget);
   if (!budget.ok()) return Fail(budget.error());
 
-  const std::unique_ptr<Backend> cpu =
-      MakeCpuBackend({.threads = flags.model.threads});
   PlanOptions options;
   options.packer = packer->packer;
   options.deadline = packer->deadline;
-  options.workspace = [&cpu](const Graph& graph, const Node& node) {
-    return IsComputedOnCpu(graph, node) ? cpu->Workspace(graph, node) : 0;
-  };
+  const Result<DType> dtype = ParseDType(flags.model.dtype);
+  if (!dtype.ok()) return Fail(dtype.error());
+  const Status device =
+      SetNeedsOfDevice(flags.device, *dtype, flags.model.threads, &options);
+  if (!device.ok()) return Fail(device.error());
   const Result<Planned> planned = MakePlan(flags, options);
   if (!planned.ok()) return Fail(planned.error());
 
@@ -210,6 +200,9 @@ void AddPlan(CLI::App& app, int* exit_code) {
                    "one that needs the least")
       ->capture_default_str();
   AddPackerOptions(*command, &flags->packer);
+  command->add_option("--device", flags->device,
+                      "Whose kernels' scratch to plan: cpu or cuda; default: "
+                      "cuda for bf16 and f16, else cpu");
   command->add_option("--graph", flags->graph,
                       "Plan the graph in this file (its text form) as it is, "
                       "instead of a model's training step");

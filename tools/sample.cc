@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "math/small_floats.h"
 #include "nn/text_data.h"
 
 namespace stowage::tools {
@@ -31,6 +32,16 @@ int32_t Draw(std::span<const float> logits, double temperature,
   return static_cast<int32_t>(weights.size()) - 1;
 }
 
+// The logits as f32, in which they are, or of bf16.
+Status ReadLogits(Runner& generate, DType dtype, std::span<float> logits) {
+  if (dtype != DType::kBF16) return generate.Read("logits", logits);
+  std::vector<uint16_t> bits(logits.size());
+  STOWAGE_RETURN_IF_ERROR(generate.ReadBytes(
+      "logits", dtype, std::as_writable_bytes(std::span(bits))));
+  std::ranges::transform(bits, logits.begin(), math::BFloat16ToFloat);
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
@@ -40,6 +51,7 @@ Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
   const auto vocabulary =
       static_cast<size_t>(generate.graph().value(*logits_id).type.shape.back());
   const auto window = static_cast<size_t>(seq);
+  const DType dtype = generate.graph().value(*logits_id).type.dtype;
   std::vector<float> logits(window * vocabulary);
   std::vector<int32_t> text = {0};  // a newline: a line begins
   std::vector<int32_t> tokens(window);
@@ -53,7 +65,7 @@ Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
     if (const StepCode code = generate.Step(); code != StepCode::kOk) {
       return generate.Explain(code);
     }
-    STOWAGE_RETURN_IF_ERROR(generate.Read("logits", &logits));
+    STOWAGE_RETURN_IF_ERROR(ReadLogits(generate, dtype, logits));
     // The row of the last token; only what is a character.
     const std::span<const float> row =
         std::span<const float>(logits)

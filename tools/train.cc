@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <iostream>
@@ -9,13 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
-#include "cpu/cpu_backend.h"
 #include "planner/plan_memory.h"
 #include "report/report.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "tools/budget.h"
 #include "tools/command.h"
+#include "tools/device.h"
 #include "tools/heap_counter.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
@@ -41,6 +43,7 @@ struct Flags {
   std::string save, resume, svg;
   int64_t seed = 1;
   int64_t sample = 200;
+  bool check = false;
   bool json = false;
 };
 
@@ -50,17 +53,6 @@ double SecondsSince(Clock::time_point start) {
 
 Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
-}
-
-Status CheckDevice(const std::string& device) {
-  if (device == "auto" || device == "cpu") return {};
-  if (device == "cuda") {
-    return Error{ErrorCode::kDevice,
-                 "[gpu] this build has no CUDA backend; give --device cpu"};
-  }
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[device] there is no device ", Quoted(device),
-                      "; expected auto, cpu or cuda")};
 }
 
 // How long and how fast to train.
@@ -101,12 +93,6 @@ Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
   }
   if (flags.sample < 0) {
     return Invalid(StrCat("sample ", flags.sample, " is negative"));
-  }
-  if (spec.options.dtype != DType::kF32) {
-    return Error{ErrorCode::kUnsupported,
-                 StrCat("[train] dtype ", DTypeName(spec.options.dtype),
-                        " cannot be trained with on the CPU; available: f32 "
-                        "(`stowage plan` plans any)")};
   }
   return run;
 }
@@ -164,33 +150,57 @@ struct RunFigures {
   std::optional<int64_t> heap_allocations = 0;
 };
 
+// A step that was started and whose loss has not been read.
+struct StartedStep {
+  uint64_t number = 0;  // of the runner
+  double lr = 0;
+  Clock::time_point start;
+};
+
+// `ahead`: how many steps are started before the loss of one is read, so that
+// the device never waits.
 Result<RunFigures> RunSteps(Runner& train, Task& task, const RunSpec& run,
-                            int64_t done, const MemoryFigures& memory,
-                            bool json) {
+                            int64_t done, int64_t ahead,
+                            const MemoryFigures& memory, bool json) {
   const bool reads_step = [&] {
     const std::optional<ValueId> id = train.graph().Find("step");
     return id && train.graph().value(*id).role == Role::kInput;
   }();
   Progress progress(done + 1, run.stop_at, task.token_name(), memory);
   RunFigures total;
-  for (int64_t step = done + 1; step <= run.stop_at; ++step) {
+  std::array<StartedStep, kStepsInFlight> steps;
+  const auto started = [&](int64_t step) -> StartedStep& {
+    return steps[static_cast<size_t>(step) % steps.size()];
+  };
+  Clock::time_point end;  // of the step before
+  for (int64_t next = done + 1; next <= run.stop_at + ahead; ++next) {
     const std::optional<int64_t> allocations = HeapAllocations();
-    const Clock::time_point start = Clock::now();
-    const double lr = run.schedule.At(step, run.steps);
-    STOWAGE_RETURN_IF_ERROR(task.WriteBatch(train, step));
-    STOWAGE_RETURN_IF_ERROR(train.Write("lr", static_cast<float>(lr)));
-    if (reads_step) STOWAGE_RETURN_IF_ERROR(train.Write("step", step));
-    if (const StepCode code = train.Step(); code != StepCode::kOk) {
-      return train.Explain(code);
+    if (next <= run.stop_at) {
+      StartedStep& step = started(next);
+      step.start = Clock::now();
+      step.lr = run.schedule.At(next, run.steps);
+      STOWAGE_RETURN_IF_ERROR(task.WriteBatch(train, next));
+      STOWAGE_RETURN_IF_ERROR(train.Write("lr", static_cast<float>(step.lr)));
+      if (reads_step) STOWAGE_RETURN_IF_ERROR(train.Write("step", next));
+      step.number = train.Start();
     }
-    STOWAGE_ASSIGN_OR_RETURN(const float loss, train.ReadScalar("loss"));
-    const double seconds = SecondsSince(start);
+    const int64_t step = next - ahead;
+    const bool reads = step > done;
+    float loss = 0;
+    if (reads) {
+      STOWAGE_ASSIGN_OR_RETURN(loss,
+                               train.ReadScalar("loss", started(step).number));
+    }
     if (allocations) {
       *total.heap_allocations += *HeapAllocations() - *allocations;
     } else {
       total.heap_allocations.reset();
     }
+    if (!reads) continue;
 
+    const double lr = started(step).lr;
+    const double seconds = SecondsSince(std::max(started(step).start, end));
+    end = Clock::now();
     const StepFigures figures{
         .step = step,
         .loss = loss,
@@ -220,20 +230,29 @@ Bytes PeakResidentBytes() {
 
 int Run(const Flags& flags) {
   const Clock::time_point start = Clock::now();
-  if (const Status device = CheckDevice(flags.device); !device.ok()) {
-    return Fail(device.error());
-  }
   const Result<StepSpec> spec = ReadModelFlags(flags.model);
   if (!spec.ok()) return Fail(spec.error());
   const Result<RunSpec> run = ReadRunFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
   const auto seed = static_cast<uint64_t>(flags.seed);
 
+  const Result<ChosenDevice> device =
+      ChooseDevice({.name = flags.device,
+                    .dtype = spec->options.dtype,
+                    .threads = flags.model.threads,
+                    .check = flags.check});
+  if (!device.ok()) return Fail(device.error());
+  if (!device->why.empty()) std::cerr << device->why << std::endl;
+  Backend* const backend = device->backend.get();
+  if (spec->budget) {
+    const Status possible = backend->CheckBudget(*spec->budget);
+    if (!possible.ok()) return Fail(possible.error());
+  }
+
   // Everything is planned before the first byte of the arena is taken.
-  const std::unique_ptr<Backend> backend =
-      MakeCpuBackend({.threads = flags.model.threads});
   PlanOptions options;
   options.workspace = backend->WorkspaceFunction();
+  options.reserve = backend->ReserveFunction();
   Result<PlannedStep> step = PlanStep(*spec, options);
   if (!step.ok()) return Fail(step.error());
   const Report report = MakeReport(step->step, step->plan);
@@ -284,7 +303,8 @@ int Run(const Flags& flags) {
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
   const Result<RunFigures> figures =
-      RunSteps(train, **task, *run, done, memory, flags.json);
+      RunSteps(train, **task, *run, done, backend->works_on_its_own() ? 1 : 0,
+               memory, flags.json);
   if (!figures.ok()) return Fail(figures.error());
   if (!flags.save.empty()) {
     const Status saved = SaveCheckpoint(train, flags.save, run->stop_at);
@@ -312,6 +332,9 @@ int Run(const Flags& flags) {
         figures->heap_allocations ? Json(*figures->heap_allocations) : Json();
     json["seconds"] = SecondsSince(start);
     json["device"] = backend->name();
+    for (const MemoryNote& note : backend->MemoryBesideArena()) {
+      json["beside_arena_bytes"][note.what] = note.bytes;
+    }
     PrintJson(json);
     return kExitDone;
   }
@@ -341,6 +364,10 @@ int Run(const Flags& flags) {
     std::cout << ", heap allocations in steps " << *figures->heap_allocations;
   }
   std::cout << ", " << Fixed(SecondsSince(start), 1) << " s\n";
+  for (const MemoryNote& note : backend->MemoryBesideArena()) {
+    std::cout << note.what << ": " << FormatBytes(note.bytes) << " ("
+              << note.bytes << " bytes)\n";
+  }
   return kExitDone;
 }
 
@@ -368,8 +395,13 @@ void AddTrain(CLI::App& app, int* exit_code) {
                       "--resume continue bit for bit");
   command->add_option("--lr", flags->lr,
                       "Peak of the learning rate; default: the model's");
-  command->add_option("--device", flags->device, "auto, cpu or cuda")
+  command
+      ->add_option("--device", flags->device,
+                   "auto, cpu or cuda; auto is the GPU when one works")
       ->capture_default_str();
+  command->add_flag("--check", flags->check,
+                    "On the GPU: run op by op, and name the op that fails or "
+                    "makes the first value that is not finite; slow");
   command->add_option("--save", flags->save,
                       "Write a checkpoint to this file at the end");
   command->add_option("--resume", flags->resume,

@@ -203,6 +203,29 @@ TEST_CASE("a plan with another graph in its file is refused and exits 2") {
   }
 }
 
+TEST_CASE("a plan for a GPU needs none, and holds what a GPU wants") {
+  const auto plan = [](const char* dtype, std::vector<std::string> device) {
+    std::vector<std::string> arguments = {"--model", "mlp",     "--batch",
+                                          "32",      "--dtype", dtype};
+    arguments.insert(arguments.end(), device.begin(), device.end());
+    return PlanAsJson(arguments);
+  };
+  const auto io = [](const Json& json) {
+    return json["regions"]["io"].get<int64_t>();
+  };
+  const Json cpu = plan("f32", {"--device", "cpu"});
+  const Json gpu = plan("f32", {"--device", "cuda"});
+  // Beside the inputs: a step record of 256 bytes, and the inputs twice again.
+  CHECK(io(gpu) == 3 * io(cpu) + 256);
+  CHECK(gpu["valid"] == true);
+  // By default f32 is for the CPU and bf16 for the GPU.
+  CHECK(plan("f32", {})["arena_bytes"] == cpu["arena_bytes"]);
+  CHECK(plan("bf16", {})["arena_bytes"] ==
+        plan("bf16", {"--device", "cuda"})["arena_bytes"]);
+  CHECK(io(plan("bf16", {})) == io(gpu));
+  CHECK(io(plan("bf16", {"--device", "cpu"})) == io(cpu));
+}
+
 TEST_CASE("a graph in its text form is planned as it is") {
   const std::string path = WriteTemp("g.txt",
                                      "stowage-ir 1\n"
@@ -232,6 +255,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan"}, "[plan] nothing to plan; give --model or --graph"},
       {{"plan", "--model", "mlp", "--graph", empty},
        "[plan] both --model and --graph are given; give one"},
+      {{"plan", "--model", "mlp", "--device", "auto"},
+       "[device] there is no device \"auto\"; expected cpu or cuda"},
       {{"plan", "--model", "nope"},
        "[model] there is no model \"nope\"; the models are mlp, gpt-nano, "
        "gpt2-124m"},

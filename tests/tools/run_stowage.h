@@ -1,7 +1,8 @@
 #ifndef STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
 #define STOWAGE_TESTS_TOOLS_RUN_STOWAGE_H_
 
-// Runs the built program as a user would, and says what it printed.
+// Runs the built program as a user would, on a machine without a GPU, and says
+// what it printed.
 //
 //   const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--json"});
 //   CHECK(outcome.exit_code == 0);

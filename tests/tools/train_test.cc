@@ -31,7 +31,9 @@ std::vector<std::string> Mlp(const std::vector<std::string>& more) {
                                         "--data",
                                         WriteTemp("digits.csv", SomeDigits()),
                                         "--batch",
-                                        "8"};
+                                        "8",
+                                        "--device",
+                                        "cpu"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   if (std::ranges::find(more, "--steps") == more.end()) {
     arguments.insert(arguments.end(), {"--steps", "6"});
@@ -136,9 +138,9 @@ TEST_CASE(
     CHECK(outcome.out.empty());
     CHECK(outcome.err.starts_with("stowage: [checkpoint] "));
   }
-  const Outcome other = RunStowage({"train", "--model", "gpt-nano", "--data",
-                                    WriteTemp("t.txt", SomeText()), "--batch",
-                                    "1", "--seq", "8", "--resume", path});
+  const Outcome other = RunStowage(
+      {"train", "--model", "gpt-nano", "--data", WriteTemp("t.txt", SomeText()),
+       "--batch", "1", "--seq", "8", "--device", "cpu", "--resume", path});
   CHECK(other.exit_code == 2);
   CHECK(other.err.starts_with("stowage: [checkpoint] "));
 
@@ -212,12 +214,25 @@ TEST_CASE("a budget too small exits 1 before anything is trained") {
         std::string::npos);
 }
 
-TEST_CASE("a device that is not there exits 3") {
+TEST_CASE("a device that is not there exits 3 with the reason") {
   const Outcome outcome = RunStowage(Mlp({"--device", "cuda"}));
   CHECK(outcome.exit_code == 3);
   CHECK(outcome.out.empty());
-  CHECK(outcome.err ==
-        "stowage: [gpu] this build has no CUDA backend; give --device cpu\n");
+  CHECK(outcome.err.starts_with("stowage: [gpu] "));
+}
+
+TEST_CASE("without a GPU, auto is the CPU and says why, in one line") {
+  const Outcome outcome = RunStowage(Mlp({"--device", "auto", "--json"}));
+  CHECK(outcome.exit_code == 0);
+  CHECK(Lines(outcome.out).back()["device"] == "cpu");
+  CHECK(outcome.err.starts_with("device: cpu, since [gpu] "));
+  CHECK(std::ranges::count(outcome.err, '\n') == 1);
+  // What only a GPU trains in says why there is none.
+  const Outcome bf16 = RunStowage(Mlp({"--device", "auto", "--dtype", "bf16"}));
+  CHECK(bf16.exit_code == 2);
+  CHECK(bf16.err.find("cannot be trained with on the CPU") !=
+        std::string::npos);
+  CHECK(bf16.err.find("no GPU works: [gpu] ") != std::string::npos);
 }
 
 TEST_CASE("a loss that is no number ends the run") {
@@ -270,6 +285,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp, {"--budget=-1MiB"}, "[budget] "},
       {mlp, {"--dtype", "bf16"}, "[train] dtype bf16 cannot be trained with"},
       {mlp, {"--device", "tpu"}, "[device] there is no device \"tpu\""},
+      {mlp, {"--device", "cpu", "--check"}, "[device] only the GPU's work "},
       {mlp, {"--recompute", "cheap"}, "[recompute] cheap is not in this "},
       {mlp, {"--micro-batches", "2"}, "[micro-batches] 2 is not in this "},
       {mlp, {"--optimizer", "x"}, "[optimizer] there is no optimizer \"x\""},

@@ -1,0 +1,93 @@
+#include "tools/device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "gpu/gpu.h"
+
+namespace stowage::tools {
+namespace {
+
+Error NoSuchDevice(const std::string& name, std::string_view expected) {
+  return {ErrorCode::kInvalidArgument,
+          StrCat("[device] there is no device ", Quoted(name), "; expected ",
+                 expected)};
+}
+
+bool IsHalf(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+// `reason`: why the GPU is not taken; empty when it was not asked for.
+Status CheckCpuTrainsIn(DType dtype, const std::string& reason) {
+  if (dtype == DType::kF32) return {};
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[train] dtype ", DTypeName(dtype),
+                      " cannot be trained with on the CPU; available: f32 "
+                      "(`stowage plan` plans any)",
+                      reason.empty() ? "" : "; and no GPU works: ", reason)};
+}
+
+Status CheckGpuTrainsIn(DType dtype) {
+  if (dtype == DType::kF32 || dtype == DType::kBF16) return {};
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[train] dtype ", DTypeName(dtype),
+                      " cannot be trained with on the GPU; available: f32 and "
+                      "bf16")};
+}
+
+}  // namespace
+
+Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
+  const bool automatic = flags.name == "auto";
+  if (!automatic && flags.name != "cpu" && flags.name != "cuda") {
+    return NoSuchDevice(flags.name, "auto, cpu or cuda");
+  }
+  ChosenDevice chosen;
+  std::string reason;
+  if (flags.name != "cpu") {
+    Result<std::unique_ptr<Backend>> gpu = MakeGpuBackend(
+        {.device = 0, .matmul_library = "", .check = flags.check});
+    if (gpu.ok()) {
+      STOWAGE_RETURN_IF_ERROR(CheckGpuTrainsIn(flags.dtype));
+      chosen.backend = *std::move(gpu);
+      chosen.why = StrCat("device: ", chosen.backend->description());
+      return chosen;
+    }
+    if (!automatic) return gpu.error();
+    reason = gpu.error().message;
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckCpuTrainsIn(flags.dtype, reason));
+  if (flags.check) {
+    return Error{
+        ErrorCode::kUnsupported,
+        StrCat("[device] only the GPU's work can be checked op by op",
+               reason.empty() ? "; leave --check out"
+                              : StrCat(", and no GPU works: ", reason))};
+  }
+  chosen.backend = MakeCpuBackend({.threads = flags.threads});
+  if (automatic) chosen.why = StrCat("device: cpu, since ", reason);
+  return chosen;
+}
+
+Status SetNeedsOfDevice(const std::string& name, DType dtype, int threads,
+                        PlanOptions* options) {
+  if (!name.empty() && name != "cpu" && name != "cuda") {
+    return NoSuchDevice(name, "cpu or cuda");
+  }
+  if (name == "cuda" || (name.empty() && IsHalf(dtype))) {
+    options->workspace = GpuWorkspace;
+    options->reserve = GpuReserve;
+    return {};
+  }
+  const std::shared_ptr<Backend> cpu = MakeCpuBackend({.threads = threads});
+  options->workspace = [cpu](const Graph& graph, const Node& node) {
+    return cpu->Workspace(graph, node);
+  };
+  options->reserve = {};
+  return {};
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,44 @@
+#ifndef STOWAGE_TOOLS_DEVICE_H_
+#define STOWAGE_TOOLS_DEVICE_H_
+
+// Which device computes, and for which one a plan is made.
+//
+//   Result<ChosenDevice> device = ChooseDevice({.name = "auto"});
+//   if (!device->why.empty()) std::cerr << device->why << '\n';
+
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "ir/dtype.h"
+#include "planner/plan_memory.h"
+#include "runtime/backend.h"
+
+namespace stowage::tools {
+
+struct DeviceFlags {
+  std::string name = "auto";  // auto, cpu or cuda
+  DType dtype = DType::kF32;  // that is to be trained in
+  int threads = 0;            // of the CPU
+  bool check = false;         // the GPU's work, op by op
+};
+
+struct ChosenDevice {
+  std::unique_ptr<Backend> backend;
+  std::string why;  // a line for people when the choice was ours; or empty
+};
+
+/// The device of that name; `auto` is the GPU when one works, otherwise the CPU.
+/// Errors: a name that there is not; kDevice with the reason when cuda is wanted
+/// and cannot be had; kUnsupported for a dtype that the device does not train in.
+Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
+
+/// Sets what a plan for device `name` (cpu, cuda, or empty: cpu for f32 and f64,
+/// cuda for bf16 and f16) needs beside values, of a CPU with `threads` threads.
+/// No device is opened. Error: no such name.
+Status SetNeedsOfDevice(const std::string& name, DType dtype, int threads,
+                        PlanOptions* options);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_DEVICE_H_
