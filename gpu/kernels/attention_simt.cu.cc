@@ -112,6 +112,7 @@ STOWAGE_DEVICE Scores<kDepth> MultiplyRows(const float* a, const float* b) {
     STOWAGE_UNROLL
     for (int j = 0; j < Its::kScoreColumns; ++j) s.at[i][j] = 0;
   }
+  STOWAGE_UNROLL_BY(2)
   for (int d = 0; d < kDepth; d += 4) {
     Pack<float> x[Its::kScoreRows], y[Its::kScoreColumns];
     STOWAGE_UNROLL
@@ -143,6 +144,7 @@ STOWAGE_DEVICE void AddWeighted(Sums<kDepth>& sums, const float* weights,
                                 int row_pitch, int inner_pitch,
                                 const float* tile) {
   using Its = Tiles<kDepth>;
+  STOWAGE_UNROLL_BY(4)
   for (int inner = 0; inner < Its::kRows; ++inner) {
     float w[Its::kSumRows];
     STOWAGE_UNROLL

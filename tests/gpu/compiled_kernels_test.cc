@@ -64,6 +64,7 @@ constexpr KernelRule kRules[] = {
     Tensor("Attention*<*>"),
     Tensor("AttentionForward<*, 128>", 32),  // on 8.0
     Plain("AttentionDelta<*>"),
+    Spilling("SimtAttentionForward<float, 64>", 16, false),  // on 8.0
     {.kernels = "SimtAttentionGradKeys<float, 128>", .registers = 168},
 };
 
