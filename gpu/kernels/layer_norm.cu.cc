@@ -57,8 +57,8 @@ STOWAGE_DEVICE void StoreNormal(const NormParams& p, T* y, int64_t i,
   Pack<T> pack;
   for (int j = 0; j < kPackSize<T>; ++j) {
     const float normal = (ToFloat(x.value[j]) - mean) * rstd;
-    pack.value[j] =
-        FromFloat<T>(normal * ToFloat(gamma.value[j]) + ToFloat(beta.value[j]));
+    pack.value[j] = FromFloat<T>(
+        fmaf(normal, ToFloat(gamma.value[j]), ToFloat(beta.value[j])));
   }
   StoreOfWholeRow<kPacked>(y, i, p.n, pack);
 }
@@ -75,7 +75,7 @@ STOWAGE_DEVICE float SquaresOf(const Pack<T>& x, int64_t i, int64_t n,
   float sum = 0;
   for (int j = 0; j < kPackSize<T>; ++j) {
     const float centred = i + j < n ? ToFloat(x.value[j]) - mean : 0.0f;
-    sum += centred * centred;
+    sum = fmaf(centred, centred, sum);
   }
   return sum;
 }
@@ -102,12 +102,14 @@ NormHeldRows(STOWAGE_PARAMS(NormParams) p) {
         LoadOfWholeRow<kPacked>(x, (k * kThreads + thread) * kWidth, n, T{});
     sum += SumOf(held[k]);
   }
-  const float mean = SumOfRow<kThreads>(sum, scratch) * p.inverse_n;
+  const float mean =
+      RoundedProduct(SumOfRow<kThreads>(sum, scratch), p.inverse_n);
   sum = 0;
   for (int k = 0; k < kPacks; ++k) {
     sum += SquaresOf(held[k], (k * kThreads + thread) * kWidth, n, mean);
   }
-  const float variance = SumOfRow<kThreads>(sum, scratch) * p.inverse_n;
+  const float variance =
+      RoundedProduct(SumOfRow<kThreads>(sum, scratch), p.inverse_n);
   const float rstd = 1 / sqrtf(variance + p.eps);
   for (int k = 0; k < kPacks; ++k) {
     const int i = (k * kThreads + thread) * kWidth;
@@ -132,12 +134,13 @@ NormLongRows(STOWAGE_PARAMS(NormParams) p) {
   for (int64_t i = first; i < p.n; i += kStep) {
     sum += SumOf(LoadOfWholeRow<kPacked>(x, i, p.n, T{}));
   }
-  const float mean = BlockSum(sum, &scratch[0]) * p.inverse_n;
+  const float mean = RoundedProduct(BlockSum(sum, &scratch[0]), p.inverse_n);
   sum = 0;
   for (int64_t i = first; i < p.n; i += kStep) {
     sum += SquaresOf(LoadOfWholeRow<kPacked>(x, i, p.n, T{}), i, p.n, mean);
   }
-  const float variance = BlockSum(sum, &scratch[0]) * p.inverse_n;
+  const float variance =
+      RoundedProduct(BlockSum(sum, &scratch[0]), p.inverse_n);
   const float rstd = 1 / sqrtf(variance + p.eps);
   for (int64_t i = first; i < p.n; i += kStep) {
     StoreNormal<kPacked>(p, y, i, LoadOfWholeRow<kPacked>(x, i, p.n, T{}), mean,
@@ -193,6 +196,7 @@ void EnqueueNorm(const Launch& launch, Queue& queue) {
 // With h = (x - mean) rstd and g = dy gamma:
 //   dx = rstd (g - mean(g) - h mean(g h)),  dgamma = sum(dy h), dbeta = sum(dy)
 
+constexpr int kLongThreads = 512;
 constexpr int kGradWarps = 4;  // of a block whose warps have rows of their own
 
 // Blocks of the grid over rows, each with its sums for dgamma and dbeta: enough
@@ -216,26 +220,32 @@ struct GradParams {
   float inverse_n;
 };
 
-// One pack of a row: its share of the row's sums, and its terms of dgamma and
-// dbeta. 0 outside the row, as dy is there.
+// The sums that a row's dx needs. 0 outside the row, as dy is there.
 template <typename T>
 struct GradTerms {
   STOWAGE_DEVICE void Add(const Pack<T>& x, const Pack<T>& dy,
-                          const Pack<T>& gamma, float mean, float rstd,
-                          float* dgamma, float* dbeta) {
+                          const Pack<T>& gamma, float mean, float rstd) {
     for (int j = 0; j < kPackSize<T>; ++j) {
       const float h = (ToFloat(x.value[j]) - mean) * rstd;
       const float d = ToFloat(dy.value[j]);
-      const float g = d * ToFloat(gamma.value[j]);
-      dgamma[j] += d * h;
-      dbeta[j] += d;
-      sum_g += g;
-      sum_gh += g * h;
+      const float factor = ToFloat(gamma.value[j]);
+      sum_g = fmaf(d, factor, sum_g);
+      sum_gh = fmaf(d * factor, h, sum_gh);
     }
   }
   float sum_g = 0;
   float sum_gh = 0;
 };
+
+// Adds an element's terms to dgamma and dbeta.
+template <typename T>
+STOWAGE_DEVICE void AddToParams(T x, T dy, float mean, float rstd,
+                                float* dgamma, float* dbeta) {
+  const float h = (ToFloat(x) - mean) * rstd;
+  const float d = ToFloat(dy);
+  *dgamma = fmaf(d, h, *dgamma);
+  *dbeta += d;
+}
 
 template <typename T>
 STOWAGE_DEVICE Pack<T> InputGradient(const Pack<T>& x, const Pack<T>& dy,
@@ -244,8 +254,9 @@ STOWAGE_DEVICE Pack<T> InputGradient(const Pack<T>& x, const Pack<T>& dy,
   Pack<T> dx;
   for (int j = 0; j < kPackSize<T>; ++j) {
     const float h = (ToFloat(x.value[j]) - mean) * rstd;
-    const float g = ToFloat(dy.value[j]) * ToFloat(gamma.value[j]);
-    dx.value[j] = FromFloat<T>(rstd * (g - mean_g - h * mean_gh));
+    const float centred =  // g - mean(g)
+        fmaf(ToFloat(dy.value[j]), ToFloat(gamma.value[j]), -mean_g);
+    dx.value[j] = FromFloat<T>(rstd * fmaf(-h, mean_gh, centred));
   }
   return dx;
 }
@@ -253,7 +264,7 @@ STOWAGE_DEVICE Pack<T> InputGradient(const Pack<T>& x, const Pack<T>& dy,
 // Rows of up to kThreads * kPacks * kPackSize<T> elements; kThreads is 32 or
 // kRowThreads.
 template <typename T, bool kPacked, int kThreads, int kPacks>
-STOWAGE_KERNEL(kThreads == kWarpSize ? kGradWarps * kWarpSize : kThreads)
+STOWAGE_KERNEL(kRowThreads)
 GradRows(STOWAGE_PARAMS(GradParams) p) {
   constexpr int kWidth = kPackSize<T>;
   constexpr bool kWarp = kThreads == kWarpSize;
@@ -265,10 +276,11 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
   float dbeta[kPacks * kWidth];
   for (int c = 0; c < kPacks * kWidth; ++c) dgamma[c] = dbeta[c] = 0;
 
-  const int64_t step = kWarp ? int64_t{GridSize()} * kGradWarps : GridSize();
-  for (int64_t row = kWarp ? int64_t{BlockId()} * kGradWarps + Warp()
-                           : BlockId();
-       row < p.rows; row += step) {
+  const uint32_t rows = static_cast<uint32_t>(p.rows);
+  const uint32_t of_block = kWarp ? kGradWarps : 1;
+  for (uint32_t row = static_cast<uint32_t>(BlockId()) * of_block +
+                      static_cast<uint32_t>(kWarp ? Warp() : 0);
+       row < rows; row += static_cast<uint32_t>(GridSize()) * of_block) {
     const T* x = static_cast<const T*>(p.x) + row * p.n;
     const T* dy = static_cast<const T*>(p.dy) + row * p.n;
     T* dx = static_cast<T*>(p.dx) + row * p.n;
@@ -277,14 +289,19 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
     GradTerms<T> terms;
     for (int k = 0; k < kPacks; ++k) {
       const int i = (k * kThreads + thread) * kWidth;
-      terms.Add(LoadOfWholeRow<kPacked>(x, i, n, T{}),
-                LoadOfWholeRow<kPacked>(dy, i, n, T{}),
-                LoadOfWholeRow<kPacked>(gamma, i, n, T{}), mean, rstd,
-                &dgamma[k * kWidth], &dbeta[k * kWidth]);
+      const Pack<T> of_x = LoadOfWholeRow<kPacked>(x, i, n, T{});
+      const Pack<T> of_dy = LoadOfWholeRow<kPacked>(dy, i, n, T{});
+      terms.Add(of_x, of_dy, LoadOfWholeRow<kPacked>(gamma, i, n, T{}), mean,
+                rstd);
+      for (int j = 0; j < kWidth; ++j) {
+        AddToParams(of_x.value[j], of_dy.value[j], mean, rstd,
+                    &dgamma[k * kWidth + j], &dbeta[k * kWidth + j]);
+      }
     }
-    const float mean_g = SumOfRow<kThreads>(terms.sum_g, scratch) * p.inverse_n;
+    const float mean_g =
+        RoundedProduct(SumOfRow<kThreads>(terms.sum_g, scratch), p.inverse_n);
     const float mean_gh =
-        SumOfRow<kThreads>(terms.sum_gh, scratch) * p.inverse_n;
+        RoundedProduct(SumOfRow<kThreads>(terms.sum_gh, scratch), p.inverse_n);
     for (int k = 0; k < kPacks; ++k) {
       const int i = (k * kThreads + thread) * kWidth;
       if (i >= n) break;
@@ -328,12 +345,12 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
 // Of any length; the sums for dgamma and dbeta are in the workspace from the
 // start. A thread has the same columns of every row.
 template <typename T, bool kPacked>
-STOWAGE_KERNEL(kRowThreads)
+STOWAGE_KERNEL(kLongThreads)
 GradLongRows(STOWAGE_PARAMS(GradParams) p) {
   constexpr int kWidth = kPackSize<T>;
   STOWAGE_SHARED(float, scratch, kWarpSize);
   const int64_t first = ThreadId() * kWidth;
-  constexpr int64_t kStep = kRowThreads * kWidth;
+  constexpr int64_t kStep = kLongThreads * kWidth;
   const T* gamma = static_cast<const T*>(p.gamma);
   float* dgamma = p.partial + int64_t{BlockId()} * 2 * p.n;
   float* dbeta = dgamma + p.n;
@@ -350,19 +367,19 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
     const float rstd = p.rstd[row];
     GradTerms<T> terms;
     for (int64_t i = first; i < p.n; i += kStep) {
-      float to_dgamma[kWidth] = {};
-      float to_dbeta[kWidth] = {};
-      terms.Add(LoadOfWholeRow<kPacked>(x, i, p.n, T{}),
-                LoadOfWholeRow<kPacked>(dy, i, p.n, T{}),
-                LoadOfWholeRow<kPacked>(gamma, i, p.n, T{}), mean, rstd,
-                to_dgamma, to_dbeta);
+      const Pack<T> of_x = LoadOfWholeRow<kPacked>(x, i, p.n, T{});
+      const Pack<T> of_dy = LoadOfWholeRow<kPacked>(dy, i, p.n, T{});
+      terms.Add(of_x, of_dy, LoadOfWholeRow<kPacked>(gamma, i, p.n, T{}), mean,
+                rstd);
       for (int j = 0; j < kWidth && i + j < p.n; ++j) {
-        dgamma[i + j] += to_dgamma[j];
-        dbeta[i + j] += to_dbeta[j];
+        AddToParams(of_x.value[j], of_dy.value[j], mean, rstd, &dgamma[i + j],
+                    &dbeta[i + j]);
       }
     }
-    const float mean_g = BlockSum(terms.sum_g, &scratch[0]) * p.inverse_n;
-    const float mean_gh = BlockSum(terms.sum_gh, &scratch[0]) * p.inverse_n;
+    const float mean_g =
+        RoundedProduct(BlockSum(terms.sum_g, &scratch[0]), p.inverse_n);
+    const float mean_gh =
+        RoundedProduct(BlockSum(terms.sum_gh, &scratch[0]), p.inverse_n);
     for (int64_t i = first; i < p.n; i += kStep) {
       StoreOfWholeRow<kPacked>(
           dx, i, p.n,
@@ -409,8 +426,8 @@ AddParamSums(STOWAGE_PARAMS(ParamSumsParams) p) {
 template <typename T, bool kPacked>
 void LaunchGrad(const GradParams& params, Queue& queue) {
   const Grid grid = {.x = static_cast<uint32_t>(GradBlocks(params.rows))};
-  // Kernels for rows of 8, 16, 24 and 32 elements a thread; of those that are
-  // not packed the last alone.
+  // Kernels for rows of up to 8, 16, 24 and 32 elements a thread; for those that
+  // are not packed the last alone.
   constexpr int kEight = 8 / kPackSize<T>;
   const auto launch = [&](void (*kernel)(GradParams), uint32_t threads) {
     LaunchKernel(queue, "layer_norm_grad", kernel, params, grid, threads);
@@ -421,20 +438,17 @@ void LaunchGrad(const GradParams& params, Queue& queue) {
   const auto of_blocks = [&](void (*kernel)(GradParams)) {
     launch(kernel, kRowThreads);
   };
-  if (params.n > kMaxBlockRow) return of_blocks(GradLongRows<T, kPacked>);
+  if (params.n > kMaxBlockRow) {
+    return launch(GradLongRows<T, kPacked>, kLongThreads);
+  }
   if constexpr (kPacked) {
-    if (params.n <= kMaxWarpRow) {
-      switch ((params.n + 255) / 256) {
-        case 1:
-          return of_warps(GradRows<T, true, kWarpSize, kEight>);
-        case 2:
-          return of_warps(GradRows<T, true, kWarpSize, 2 * kEight>);
-        case 3:
-          return of_warps(GradRows<T, true, kWarpSize, 3 * kEight>);
-      }
-    } else if (params.n <= kMaxBlockRow / 4) {
+    if (params.n <= kMaxWarpRow / 4 * 3) {
+      return of_warps(GradRows<T, true, kWarpSize, 3 * kEight>);
+    }
+    if (params.n > kMaxWarpRow && params.n <= kMaxBlockRow / 4) {
       return of_blocks(GradRows<T, true, kRowThreads, kEight>);
-    } else if (params.n <= kMaxBlockRow / 2) {
+    }
+    if (params.n > kMaxWarpRow && params.n <= kMaxBlockRow / 2) {
       return of_blocks(GradRows<T, true, kRowThreads, 2 * kEight>);
     }
   }

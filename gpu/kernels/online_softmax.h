@@ -48,7 +48,7 @@ STOWAGE_DEVICE SoftmaxSums OwnSums(const T* x, int64_t n, int thread,
     const float shift = Shift(largest);
     float sum = 0;
     for (int j = 0; j < kWidth; ++j) sum += FastExp(value[j] - shift);
-    own.sum = own.sum * FastExp(own.largest - shift) + sum;
+    own.sum = fmaf(own.sum, FastExp(own.largest - shift), sum);
     own.largest = largest;
   }
   return own;
@@ -57,14 +57,16 @@ STOWAGE_DEVICE SoftmaxSums OwnSums(const T* x, int64_t n, int thread,
 /// Over the warp's 32 lanes.
 STOWAGE_DEVICE SoftmaxSums OverWarp(const SoftmaxSums& own) {
   const float largest = WarpMax(own.largest);
-  return {largest, WarpSum(own.sum * FastExp(own.largest - Shift(largest)))};
+  return {largest, WarpSum(RoundedProduct(
+                       own.sum, FastExp(own.largest - Shift(largest))))};
 }
 
 /// Over the block. `scratch`: kWarpSize elements in shared memory.
 STOWAGE_DEVICE SoftmaxSums OverBlock(const SoftmaxSums& own, float* scratch) {
   const float largest = BlockMax(own.largest, scratch);
-  return {largest,
-          BlockSum(own.sum * FastExp(own.largest - Shift(largest)), scratch)};
+  return {largest, BlockSum(RoundedProduct(
+                                own.sum, FastExp(own.largest - Shift(largest))),
+                            scratch)};
 }
 
 }  // namespace stowage::gpu

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -55,8 +56,8 @@ struct Sum {
     return V(0);
   }
   template <typename V>
-  static STOWAGE_DEVICE V Term(V x) {
-    return x;
+  static STOWAGE_DEVICE V Add(V total, V x) {
+    return total + x;
   }
   template <typename V>
   static STOWAGE_DEVICE V Combine(V a, V b) {
@@ -73,9 +74,8 @@ struct Sum {
 };
 
 struct SumOfSquares : Sum {
-  template <typename V>
-  static STOWAGE_DEVICE V Term(V x) {
-    return x * x;
+  static STOWAGE_DEVICE float Add(float total, float x) {
+    return fmaf(x, x, total);
   }
 };
 
@@ -94,8 +94,8 @@ struct Largest {
     }
   }
   template <typename V>
-  static STOWAGE_DEVICE V Term(V x) {
-    return x;
+  static STOWAGE_DEVICE V Add(V total, V x) {
+    return Larger(total, x);
   }
   template <typename V>
   static STOWAGE_DEVICE V Combine(V a, V b) {
@@ -196,7 +196,7 @@ STOWAGE_DEVICE float ReduceOwn(const T* x, int64_t n, int thread, int threads) {
     const Pack<T> pack = LoadOfRow<kPacked>(x, i, n, T{});
     for (int j = 0; j < kWidth; ++j) {
       if (i + j >= n) continue;
-      total[j] = R::Combine(total[j], R::Term(ToFloat(pack.value[j])));
+      total[j] = R::Add(total[j], ToFloat(pack.value[j]));
     }
   }
   for (int width = kWidth / 2; width > 0; width /= 2) {
@@ -330,11 +330,11 @@ ReduceColumns(STOWAGE_PARAMS(ColumnParams) p) {
           run + kRun * kRowWarps < end ? run + kRun * kRowWarps : end;
       for (int64_t row = run; row < run_end; row += kRowWarps) {
         if constexpr (kWidth == 1) {
-          sum[0] = R::Combine(sum[0], R::Term(ToFloat(x[row * p.columns])));
+          sum[0] = R::Add(sum[0], ToFloat(x[row * p.columns]));
         } else {
           const Pack<T> pack = LoadPack(x + row * p.columns);
           for (int j = 0; j < kWidth; ++j) {
-            sum[j] = R::Combine(sum[j], R::Term(ToFloat(pack.value[j])));
+            sum[j] = R::Add(sum[j], ToFloat(pack.value[j]));
           }
         }
       }
@@ -445,7 +445,7 @@ ReduceEach(STOWAGE_PARAMS(EachParams) p) {
     const int64_t end = run + kRun * at.threads;
     for (int64_t i = run; i < (end < p.n ? end : p.n); i += at.threads) {
       const Total value = static_cast<Total>(Widen(x[p.reduced.Offset(i)]));
-      sum = R::Combine(sum, R::Term(value));
+      sum = R::Add(sum, value);
     }
     total = R::Combine(total, sum);
   }

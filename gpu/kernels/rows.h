@@ -4,7 +4,9 @@
 // How kernels go through contiguous rows: 16 bytes at a time, by one load where
 // rows start at multiples of 16 bytes (kPacked), element by element where they
 // do not. A thread takes the same elements either way, so sums do not depend on
-// where a row lies.
+// where a row lies. For the same reason kernels say which products and sums are
+// rounded together (fmaf), and leave no others that a compiler might join in one
+// kernel and not in the other.
 //
 //   const T* row = p.x + r * p.n;
 //   for (int64_t i = Lane() * kPackSize<T>; i < p.n; i += 32 * kPackSize<T>) {
@@ -12,6 +14,7 @@
 //     ...
 //   }
 
+#include <cmath>
 #include <cstdint>
 
 #include "gpu/kernels/dispatch.h"
@@ -90,6 +93,11 @@ STOWAGE_DEVICE void StoreOfWholeRow(T* row, int64_t i, int64_t n,
   } else {
     StoreOfRow<false>(row, i, n, pack);
   }
+}
+
+/// a b, rounded before anything is added to it.
+STOWAGE_DEVICE float RoundedProduct(float a, float b) {
+  return fmaf(a, b, 0.0f);
 }
 
 /// e^x by the approximate Exp2. The relative error grows with |x| by 2^-24

@@ -81,16 +81,20 @@ SoftmaxRows(STOWAGE_PARAMS(RowParams) p) {
 
 // dx = y (dy - sum(y dy))
 struct SoftmaxGradFn {
-  static STOWAGE_DEVICE float Term(float y, float dy) { return y * dy; }
+  static STOWAGE_DEVICE float Add(float sum, float y, float dy) {
+    return fmaf(y, dy, sum);
+  }
   static STOWAGE_DEVICE float Result(float y, float dy, float sum) {
     return y * (dy - sum);
   }
 };
 // dx = dy - exp(y) sum(dy)
 struct LogSoftmaxGradFn {
-  static STOWAGE_DEVICE float Term(float, float dy) { return dy; }
+  static STOWAGE_DEVICE float Add(float sum, float, float dy) {
+    return sum + dy;
+  }
   static STOWAGE_DEVICE float Result(float y, float dy, float sum) {
-    return dy - FastExp(y) * sum;
+    return fmaf(-FastExp(y), sum, dy);
   }
 };
 
@@ -98,7 +102,7 @@ template <typename F, typename T>
 STOWAGE_DEVICE float SumOfTerms(const Pack<T>& y, const Pack<T>& dy) {
   float sum = 0;
   for (int j = 0; j < kPackSize<T>; ++j) {
-    sum += F::Term(ToFloat(y.value[j]), ToFloat(dy.value[j]));
+    sum = F::Add(sum, ToFloat(y.value[j]), ToFloat(dy.value[j]));
   }
   return sum;
 }
