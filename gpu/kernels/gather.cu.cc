@@ -206,10 +206,10 @@ STOWAGE_KERNEL(kScanThreads) ScanCounts(STOWAGE_PARAMS(SortParams) p) {
 // the tile, 32 neighbours at a time.
 STOWAGE_KERNEL(kSortThreads) MoveKeys(STOWAGE_PARAMS(SortParams) p) {
   STOWAGE_SHARED(uint32_t, places, kSortWarps * kDigits);
-  for (int warp = 0; warp < kSortWarps; ++warp) {
-    places[warp * kDigits + ThreadId()] = 0;
+  for (int digit = Lane(); digit < kDigits; digit += kWarpSize) {
+    places[Warp() * kDigits + digit] = 0;
   }
-  SyncThreads();
+  SyncWarp();
   const int64_t first =
       BlockId() * kSortTile + Warp() * (kKeysPerThread * kWarpSize) + Lane();
   uint32_t rows[kKeysPerThread];
@@ -258,8 +258,8 @@ STOWAGE_KERNEL(kSortThreads) MoveKeys(STOWAGE_PARAMS(SortParams) p) {
 
 constexpr int kAddThreads = 128;
 constexpr int kAddWarps = kAddThreads / kWarpSize;
-constexpr int64_t kTile = 32;   // updates of a warp
-constexpr int64_t kAtOnce = 8;  // tiles whose sums are read at once
+constexpr int kTile = 32;   // updates of a warp
+constexpr int kAtOnce = 8;  // tiles whose sums are read at once
 
 // What is added up: f32, or 64 bits, which wrap around, for integers.
 template <typename T>
@@ -359,10 +359,13 @@ struct TilePlace {
     column = (warp % strips * kWarpSize + Lane()) * kWidth;
     valid = tile < p.tiles && column < p.columns;
     first = tile * kTile;
-    end = first + kTile < p.count ? first + kTile : p.count;
+    is_last = tile + 1 == p.tiles;
+    size = is_last ? static_cast<int>(p.count - first) : kTile;
   }
   int64_t tile, column;
-  int64_t first, end;  // in the sorted order
+  int64_t first;  // in the sorted order
+  int size;
+  bool is_last;
   bool valid;
 };
 
@@ -371,28 +374,32 @@ STOWAGE_KERNEL(kAddThreads)
 AddTiles(STOWAGE_PARAMS(AddParams) p) {
   const TilePlace<kWidth> at(p);
   if (!at.valid) return;
-  const uint32_t* rows = p.keys.row;
+  const uint32_t* rows = p.keys.row + at.first;
+  const uint32_t* positions = p.keys.position + at.first;
   const T* updates = static_cast<const T*>(p.updates) + at.column;
-  T* y = static_cast<T*>(p.y) + at.column;
   Total<T>* partial =
       static_cast<Total<T>*>(p.partial) + at.tile * 2 * p.columns + at.column;
+  uint32_t row = rows[0];
   bool continues =  // the run that is added up began in another tile
-      at.first > 0 && rows[at.first - 1] == rows[at.first];
+      at.tile > 0 && rows[-1] == row;
   Columns<T, kWidth> sum;
   sum.Clear();
-  for (int64_t i = at.first; i < at.end; ++i) {
-    const int64_t row = rows[i];
-    sum.Add(updates + p.keys.position[i] * p.columns);
-    if (i + 1 < at.end && rows[i + 1] == row) continue;
+  for (int i = 0; i < at.size; ++i) {
+    sum.Add(updates + positions[i] * p.columns);
+    const bool last = i + 1 == at.size;
+    const bool same = !(last && at.is_last) && rows[i + 1] == row;
+    if (same && !last) continue;
     if (continues) {
       sum.StorePartial(partial);
-    } else if (i + 1 == at.end && at.end < p.count && rows[i + 1] == row) {
+    } else if (same) {
       sum.StorePartial(partial + p.columns);
     } else if (row < p.table_rows) {
-      sum.AddTo(y + row * p.columns);
+      sum.AddTo(static_cast<T*>(p.y) + row * p.columns + at.column);
     }
+    if (last) return;
     sum.Clear();
     continues = false;
+    row = rows[i + 1];
   }
 }
 
@@ -401,28 +408,31 @@ template <typename T, int kWidth>
 STOWAGE_KERNEL(kAddThreads)
 AddPieces(STOWAGE_PARAMS(AddParams) p) {
   const TilePlace<kWidth> at(p);
-  if (!at.valid || at.end == p.count) return;
-  const uint32_t* rows = p.keys.row;
-  const int64_t row = rows[at.end - 1];
-  const bool whole = rows[at.first] == row;
-  if (rows[at.end] != row || row >= p.table_rows ||
-      (whole && at.first > 0 && rows[at.first - 1] == row)) {
+  if (!at.valid || at.is_last) return;
+  const uint32_t* rows = p.keys.row + at.first;
+  const uint32_t row = rows[kTile - 1];
+  if (rows[kTile] != row || row >= p.table_rows ||
+      (at.tile > 0 && rows[-1] == row)) {
     return;
   }
-  const Total<T>* partial = static_cast<const Total<T>*>(p.partial) + at.column;
+  // The sums of the tiles from the next on, for the run that they continue.
+  const int64_t step = 2 * p.columns;
+  const Total<T>* partial =
+      static_cast<const Total<T>*>(p.partial) + at.column + at.tile * step;
   Columns<T, kWidth> sum;
   sum.Clear();
-  sum.AddPartial(partial + (at.tile * 2 + 1) * p.columns);
-  int64_t tile = at.tile + 1;
+  sum.AddPartial(partial + p.columns);
+  int64_t left = p.tiles - at.tile - 1;
   // Rows are in order: what the last of these starts with, the others do too.
-  for (; tile + kAtOnce <= p.tiles && rows[(tile + kAtOnce - 1) * kTile] == row;
-       tile += kAtOnce) {
-    for (int64_t k = 0; k < kAtOnce; ++k) {
-      sum.AddPartial(partial + (tile + k) * 2 * p.columns);
-    }
+  for (; left >= kAtOnce && rows[kAtOnce * kTile] == row; left -= kAtOnce) {
+    for (int k = 1; k <= kAtOnce; ++k) sum.AddPartial(partial + k * step);
+    partial += kAtOnce * step;
+    rows += kAtOnce * kTile;
   }
-  for (; tile < p.tiles && rows[tile * kTile] == row; ++tile) {
-    sum.AddPartial(partial + tile * 2 * p.columns);
+  for (; left > 0 && rows[kTile] == row; --left) {
+    partial += step;
+    rows += kTile;
+    sum.AddPartial(partial);
   }
   sum.AddTo(static_cast<T*>(p.y) + row * p.columns + at.column);
 }
