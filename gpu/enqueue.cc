@@ -1,65 +1,9 @@
 #include "gpu/enqueue.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "base/strings.h"
 #include "gpu/kernel.h"
 
 namespace stowage::gpu {
-namespace {
-
-// Bytes that a launch reads or writes.
-struct Touched {
-  const std::byte* begin;
-  const std::byte* end;
-  bool written;
-};
-
-Touched Extent(const TensorView& view, bool written) {
-  int64_t last = 0;
-  for (int axis = 0; axis < view.shape().rank(); ++axis) {
-    last += (view.shape()[axis] - 1) * view.strides[axis];
-  }
-  return {view.data, view.data + (last + 1) * SizeOf(view.dtype()), written};
-}
-
-std::vector<Touched> TouchedBy(const Launch& launch) {
-  std::vector<Touched> touched;
-  for (const TensorView& view : launch.inputs) {
-    touched.push_back(Extent(view, false));
-  }
-  for (const TensorView& view : launch.outputs) {
-    touched.push_back(Extent(view, true));
-  }
-  const auto scratch = launch.workspace;
-  touched.push_back({scratch.data(), scratch.data() + scratch.size(), true});
-  return touched;
-}
-
-bool Conflict(const Touched& a, const Touched& b) {
-  return (a.written || b.written) && a.begin < b.end && b.begin < a.end;
-}
-
-// How many of the launches may be done at once, from the first on.
-size_t CountTogether(std::span<const Launch> launches) {
-  std::vector<Touched> group = TouchedBy(launches.front());
-  size_t count = 1;
-  while (count < launches.size() && launches[count].op == launches.front().op) {
-    const std::vector<Touched> next = TouchedBy(launches[count]);
-    for (const Touched& a : next) {
-      for (const Touched& b : group) {
-        if (Conflict(a, b)) return count;
-      }
-    }
-    group.insert(group.end(), next.begin(), next.end());
-    ++count;
-  }
-  return count;
-}
-
-}  // namespace
-
 void DeviceQueue::Note(const Status& status) {
   if (status.ok() || !status_.ok()) return;
   status_ = status;
@@ -101,7 +45,11 @@ void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue) {
       ++i;
       continue;
     }
-    const size_t count = CountTogether(launches.subspan(i));
+    size_t count = 1;
+    while (i + count < launches.size() &&
+           launches[i + count].op == launches[i].op) {
+      ++count;
+    }
     kernel.enqueue_many(launches.subspan(i, count), queue);
     i += count;
   }

@@ -54,9 +54,8 @@ class DeviceQueue final : public Queue {
   uint32_t failed_ = 0;
 };
 
-/// Enqueues all launches in order; those that an op's kernel takes together, and
-/// of which none reads or overwrites what another writes, in one call.
-/// Quadratic in the launches of one call.
+/// Enqueues all launches in order; consecutive ones of an op whose kernel takes
+/// many in one call.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue);
 
 }  // namespace stowage::gpu

@@ -167,7 +167,6 @@ Status GpuExecutable::Enter(uint64_t step) {
   STOWAGE_RETURN_IF_ERROR(
       device_.Copy(record(), &fresh, sizeof(fresh), state_.compute));
   STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.compute));
-  staging_->Forget();
   state_.current = this;
   next_ = step;
   return {};

@@ -10,6 +10,9 @@
 // keeps its content: it is taken over from the other slot. A slot that holds
 // nothing new is not copied.
 //
+// A program that lost the arena to another, and its slots with it, has all of its
+// inputs written again before its next step (runtime/session.h).
+//
 //   staging.Write(x, bytes);
 //   staging.Upload(step % 2, done_before, copy_stream, compute_stream);
 
@@ -55,9 +58,6 @@ class InputStaging {
   /// Brings slot `slot` up to date and, if that changed it, copies it on `copy`
   /// once `after` has passed; `compute` waits for the copy.
   Status Upload(uint64_t slot, Event after, Stream copy, Stream compute);
-  /// The slots in the arena have been lost.
-  void Forget() { uploaded_ = {}; }
-
   /// Copies every input to its planned place.
   Status Place(Stream stream);
 

@@ -51,7 +51,7 @@ class FakeDevice final : public gpu::Device {
   int64_t calls(const std::string& function) const;
   /// Bytes of the one allocation.
   Bytes arena_bytes() const { return static_cast<Bytes>(arena_.size()); }
-  /// Addresses of kernels' and products' names, in the order of their execution.
+  /// The names of the kernels that ran, and "product", in order.
   const std::vector<std::string>& executed() const { return executed_; }
 
   /// The function's next call fails.
@@ -119,7 +119,6 @@ class FakeDevice final : public gpu::Device {
   bool capturing_ = false;
   std::vector<std::string> executed_;
   std::span<std::byte> arena_;
-  Bytes pinned_ = 0;
   std::map<const void*, uint32_t> prepared_;  // kernels, and shared bytes
   std::set<std::vector<int64_t>> prepared_products_;
   int streams_ = 0;

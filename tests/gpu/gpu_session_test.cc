@@ -215,6 +215,27 @@ TEST_CASE("a step launches one graph, and neither allocates nor waits") {
   CHECK(calls("BeginCapture") == captured);
 }
 
+TEST_CASE("steps that nobody waits for are waited for in their turn") {
+  const Graph step = StepOf(Regression(1));
+  std::vector<float> expected;
+  {
+    Fixture f;
+    Session session = f.Open({{"train", step, PlanOf(step)}});
+    expected = LossesStepByStep(session.front(), 10);
+  }
+  Fixture f({.lazy_compute = true});
+  Session session = f.Open({{"train", step, PlanOf(step)}});
+  Runner& train = session.front();
+  for (int64_t i = 1; i <= 10; ++i) {
+    WriteInputs(train, i);
+    train.Start();
+  }
+  CHECK(train.Wait(6) == StepCode::kStepUnknown);
+  for (uint64_t i = 7; i <= 10; ++i) {
+    CHECK(*train.ReadScalar("loss", i) == expected[i - 1]);
+  }
+}
+
 TEST_CASE("inputs that stay are copied to each slot once") {
   Fixture f;
   const Graph step = StepOf(Regression(1));
@@ -372,10 +393,10 @@ TEST_CASE(
     const Error error = p.Explain(code);
     CHECK(error.code == ErrorCode::kDevice);
     if (check) {
-      CHECK(
-          error.message ==
-          "[session] program \"p\" failed on the device at \"fill_1\": [gpu] an "
-          "illegal memory access");
+      CHECK(error.message ==
+            "[session] program \"p\" failed on the device at \"fill_1\": [gpu] "
+            "an "
+            "illegal memory access");
     } else {
       CHECK(error.message ==
             "[session] program \"p\" failed on the device: [gpu] an illegal "
