@@ -22,11 +22,6 @@ struct RowParams {
   int64_t n;
 };
 
-// Of a warp's row, what a lane holds.
-template <typename T>
-inline constexpr int kHeldPacks = static_cast<int>(kMaxWarpRow) /
-                                  (kWarpSize * kPackSize<T>);
-
 // --- softmax, log_softmax ----------------------------------------------------
 
 struct SoftmaxFn {
