@@ -143,7 +143,7 @@ Result<Packing> Pack(const Problem& problem, const PackOptions& options) {
       break;
     }
   }
-  packing.lower_bound = bound.bytes;
+  packing.lower_bound = proven;
   packing.optimal = packing.solution.height == proven;
   if (problem.capacity && packing.solution.height > *problem.capacity) {
     return OverCapacity(problem, bound, packing, misfit);

@@ -39,9 +39,9 @@ struct PackOptions {
 
 struct Packing {
   Solution solution;
-  Bytes lower_bound = 0;  // see planner/lower_bound.h
-  bool optimal = false;   // nothing is lower: the height is the lower bound, or
-                          // kBest has searched all below it in vain
+  Bytes lower_bound = 0;  // no packing is lower: see planner/lower_bound.h; or
+                          // higher, when kBest has searched all below in vain
+  bool optimal = false;   // the height is the lower bound
   std::string packer;     // "linear", "greedy: pressure", ... which one won
 };
 

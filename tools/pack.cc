@@ -10,6 +10,7 @@
 #include "planner/csv.h"
 #include "planner/packer.h"
 #include "planner/validate.h"
+#include "report/packing_svg.h"
 #include "tools/command.h"
 #include "tools/packer_flags.h"
 
@@ -23,6 +24,7 @@ struct Flags {
   std::string capacity;  // empty: none
   PackerFlags packer;
   std::string output;
+  std::string svg;
   bool json = false;
 };
 
@@ -111,6 +113,11 @@ int Run(const Flags& flags) {
         flags.output, FormatPackingCsv(*problem, packing->solution));
     if (!written.ok()) return Fail(written.error());
   }
+  if (!flags.svg.empty()) {
+    problem->capacity = *capacity;
+    const Status written = WriteOutput(flags.svg, ToSvg(*problem, *packing));
+    if (!written.ok()) return Fail(written.error());
+  }
   if (flags.json) {
     PrintJson(json);
   } else {
@@ -138,6 +145,8 @@ void AddPack(CLI::App& app, int* exit_code) {
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_option("-o,--output", flags->output,
                       "Write the CSV with all offsets to this file");
+  command->add_option("--svg", flags->svg,
+                      "Draw the packing into this SVG file");
   command->callback([flags, exit_code] { *exit_code = Run(*flags); });
 }
 

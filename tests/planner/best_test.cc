@@ -75,6 +75,22 @@ TEST_CASE("The search agrees with brute force at every height") {
   CHECK(above_bound > 100);
 }
 
+TEST_CASE("An optimum above the live bytes is reported as the bound") {
+  std::mt19937_64 random(9);
+  int above_live = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const Problem problem =
+        SmallProblem(random, round % 2 == 1, round % 3 == 1);
+    const auto packing = Pack(problem, {.packer = Packer::kBest});
+    REQUIRE(packing.ok());
+    REQUIRE(packing->lower_bound == OptimalHeight(problem));
+    REQUIRE(packing->solution.height == packing->lower_bound);
+    REQUIRE(packing->optimal);
+    above_live += packing->lower_bound > NaiveLowerBound(problem);
+  }
+  CHECK(above_live > 50);
+}
+
 TEST_CASE("The best packer is optimal, and says so, on small problems") {
   std::mt19937_64 random(2);
   for (int round = 0; round < 3000; ++round) {

@@ -3,12 +3,18 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <cstdlib>
+#include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "planner/best.h"
 #include "planner/lower_bound.h"
 #include "planner/packer.h"
 #include "planner/problem.h"
+#include "planner/repack.h"
 #include "planner/validate.h"
 #include "tests/planner/packing_oracle.h"
 
@@ -103,23 +109,60 @@ TEST_CASE("Worlds of up to four buffers with holes are mostly optimal") {
   CHECK(tally.above_optimum < tally.worlds / 10);
 }
 
+// STOWAGE_FUZZ_PROBLEMS asks for another number of problems, STOWAGE_FUZZ_SEED
+// for others.
+int64_t FromEnvironment(const char* name, int64_t fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::atoll(text);
+}
+
 TEST_CASE("Every packer packs 20,000 random problems without a fault") {
-  std::mt19937_64 random(2);
-  for (int round = 0; round < 20000; ++round) {
+  const int64_t problems = FromEnvironment("STOWAGE_FUZZ_PROBLEMS", 20'000);
+  std::mt19937_64 random(
+      static_cast<uint64_t>(FromEnvironment("STOWAGE_FUZZ_SEED", 2)));
+  for (int64_t round = 0; round < problems; ++round) {
+    CAPTURE(round);
     const Problem problem = RandomProblem(random, round % 100 == 0 ? 200 : 24);
     const Bytes bound = NaiveLowerBound(problem);
-    Bytes heights[2];
+    std::map<Packer, Packing> packings;
     for (const Packer packer : {Packer::kLinear, Packer::kGreedy}) {
       const auto packing = Pack(problem, {.packer = packer});
       REQUIRE(packing.ok());
-      REQUIRE(IsGoodPacking(problem, packing->solution));
-      REQUIRE(Validate(problem, packing->solution).empty());
       REQUIRE(packing->lower_bound == bound);
-      REQUIRE(packing->solution.height >= bound);
-      REQUIRE(packing->optimal == (packing->solution.height == bound));
-      heights[packer == Packer::kGreedy] = packing->solution.height;
+      packings[packer] = *packing;
     }
-    REQUIRE(heights[1] <= heights[0]);
+    // As Pack does it, with less effort.
+    BestPacking best = PackBest(problem, bound, {.effort = 20'000});
+    packings[Packer::kBest] = {.solution = std::move(best.solution),
+                               .lower_bound = best.proven,
+                               .optimal = false,
+                               .packer = {}};
+    REQUIRE(best.proven >= bound);
+    for (const auto& [packer, packing] : packings) {
+      REQUIRE(IsGoodPacking(problem, packing.solution));
+      REQUIRE(Validate(problem, packing.solution).empty());
+      REQUIRE(packing.solution.height >= best.proven);
+      if (packer == Packer::kBest) continue;
+      REQUIRE(packing.optimal == (packing.solution.height == bound));
+    }
+    const auto height = [&](Packer packer) {
+      return packings[packer].solution.height;
+    };
+    REQUIRE(height(Packer::kGreedy) <= height(Packer::kLinear));
+    REQUIRE(height(Packer::kBest) <= height(Packer::kGreedy));
+    if (problem.buffers.empty()) continue;
+
+    // And a change or two are followed.
+    Repacker repacker(problem, packings[Packer::kGreedy].solution);
+    for (int change = 0; change < 2; ++change) {
+      const auto last = static_cast<int64_t>(problem.buffers.size()) - 1;
+      const auto index = static_cast<size_t>(Uniform(random, 0, last));
+      Buffer changed = repacker.problem().buffers[index];
+      changed.size = Uniform(random, 0, 1000);
+      changed.upper = changed.lower + Uniform(random, 1, 9);
+      if (!repacker.Change(index, changed).ok()) continue;  // it was fixed
+      REQUIRE(IsGoodPacking(repacker.problem(), repacker.solution()));
+    }
   }
 }
 

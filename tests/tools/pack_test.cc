@@ -94,6 +94,18 @@ TEST_CASE("a capacity is kept or refused") {
   CHECK(object["height"] == 30);
 }
 
+TEST_CASE("pack --svg draws every buffer, and the capacity") {
+  const std::string svg = TempPath("packing.svg");
+  REQUIRE(RunStowage({"pack", WriteTemp("three.csv", kThree), "--svg", svg,
+                      "--capacity", "40"})
+              .exit_code == 0);
+  const std::string drawn = ReadAll(svg);
+  CHECK(drawn.starts_with("<svg "));
+  CHECK(drawn.find("<title>&quot;c&quot;\n8 B (8 bytes) at ") !=
+        std::string::npos);
+  CHECK(drawn.find("class=\"capacity\"") != std::string::npos);
+}
+
 TEST_CASE("a fixed offset stays") {
   const std::string in = WriteTemp("fixed.csv",
                                    "id,lower,upper,size,alignment,offset\n"

@@ -1,0 +1,26 @@
+#ifndef STOWAGE_REPORT_PACKING_SVG_H_
+#define STOWAGE_REPORT_PACKING_SVG_H_
+
+// A packing as a picture, as report/svg.h draws plans: time to the right,
+// address upwards, one rectangle for each buffer; hovering shows id, bytes and
+// lifetime. Below it, on the same time axis, the live bytes under the height:
+// where they touch it, no packing could be lower. One file that needs nothing
+// else.
+//
+//   Write("packing.svg", ToSvg(problem, packing));
+
+#include <string>
+
+#include "planner/packer.h"
+#include "planner/problem.h"
+
+namespace stowage {
+
+/// `packing` must have an offset for each buffer of `problem`. Buffers of size
+/// zero are not drawn; fixed ones are grey. O(n log n); about 250 bytes a
+/// buffer.
+std::string ToSvg(const Problem& problem, const Packing& packing);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_REPORT_PACKING_SVG_H_
