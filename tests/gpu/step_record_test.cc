@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "gpu/emulator/emulated_queue.h"
-#include "math/small_floats.h"
 
 namespace stowage::gpu {
 namespace {
