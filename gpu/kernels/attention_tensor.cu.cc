@@ -76,6 +76,9 @@ STOWAGE_DEVICE void AddKeys(OnlineSoftmax<kM, kDepth>& state, const T* shared,
       }
     }
     if (strips.begin == kM) return;
+    // With wide rows, telling strips apart takes registers that are not there;
+    // one that sees nothing then adds zeros.
+    if (kDepth == 128) strips.begin = 0;
   }
   float s[kM][kKeys / 8][4];
   MultiplyTiles<kWarps, kDepth, kM, kKeys>(s, shared, q_tile, k_tile, strips);

@@ -34,11 +34,8 @@ constexpr KernelRule Spilling(std::string_view kernels, int bytes,
 }
 
 // Keeps its accumulators in registers, a few warps to a multiprocessor.
-constexpr KernelRule Tensor(std::string_view kernels, int spill_bytes = 0) {
-  return {.kernels = kernels,
-          .registers = 255,
-          .tensor_cores = true,
-          .spill_bytes = spill_bytes};
+constexpr KernelRule Tensor(std::string_view kernels) {
+  return {.kernels = kernels, .registers = 255, .tensor_cores = true};
 }
 
 // The last that fits counts. Numbers in names are elements taken at a time; true
@@ -62,7 +59,6 @@ constexpr KernelRule kRules[] = {
     Spilling("AddTiles<*>", 8, false),
     Spilling("AddPieces<*>", 16, false),
     Tensor("Attention*<*>"),
-    Tensor("AttentionForward<*, 128>", 32),  // on 8.0
     Plain("AttentionDelta<*>"),
     Spilling("SimtAttentionForward<float, 64>", 16, false),  // on 8.0
     {.kernels = "SimtAttentionGradKeys<float, 128>", .registers = 168},
