@@ -2,7 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -12,9 +11,6 @@
 
 namespace stowage::gpu {
 namespace {
-
-// What a kernel may use without asking for more.
-constexpr uint32_t kSharedBytesOfAll = 48 << 10;
 
 cudaStream_t Cuda(Stream stream) {
   return static_cast<cudaStream_t>(stream.handle);
@@ -173,15 +169,12 @@ class CudaDevice final : public Device {
     cudaFuncAttributes attributes;
     STOWAGE_RETURN_IF_ERROR(
         Check(cudaFuncGetAttributes(&attributes, call.function), call.name));
+    STOWAGE_ASSIGN_OR_RETURN(
+        const bool must_ask,
+        MustAskForShared(call.name, attributes.sharedSizeBytes,
+                         call.dynamic_shared, shared_bytes_, traits_.name));
     uint32_t& most = shared_of_[call.function];
-    if (call.dynamic_shared <= std::max(most, kSharedBytesOfAll)) return {};
-    const size_t needed = call.dynamic_shared + attributes.sharedSizeBytes;
-    if (needed > shared_bytes_) {
-      return Error{ErrorCode::kDevice,
-                   StrCat("[gpu] ", call.name, " needs ", needed,
-                          " bytes of shared memory a block, ", traits_.name,
-                          " has ", shared_bytes_)};
-    }
+    if (!must_ask || call.dynamic_shared <= most) return {};
     STOWAGE_RETURN_IF_ERROR(
         Check(cudaFuncSetAttribute(call.function,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize,

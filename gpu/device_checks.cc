@@ -60,6 +60,15 @@ Status CheckMatMulLibrary(int version, int needed_major,
                      "; this program needs version ", needed_major));
 }
 
+Result<bool> MustAskForShared(std::string_view kernel, size_t fixed,
+                              size_t dynamic, size_t most,
+                              std::string_view name) {
+  const size_t needed = fixed + dynamic;
+  if (needed <= most) return needed > kSharedBytesOfAll;
+  return Fail(StrCat(kernel, " needs ", needed,
+                     " bytes of shared memory a block; ", name, " has ", most));
+}
+
 Error OutOfMemory(std::string_view name, Bytes needed,
                   const DeviceMemory& memory) {
   return Fail(StrCat("an arena of ", FormatBytes(needed), " (", needed,

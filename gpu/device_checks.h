@@ -6,6 +6,8 @@
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckDriver(12040, CUDART_VERSION));
 
+#include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "base/bytes.h"
@@ -32,6 +34,16 @@ Status CheckArchitecture(std::string_view name, int major, int minor);
 
 /// `version` as cuBLASLt tells it (130100), loaded from `path`.
 Status CheckMatMulLibrary(int version, int needed_major, std::string_view path);
+
+/// What a kernel may have of shared memory without asking, what its code declares
+/// (`fixed`) and what a launch adds (`dynamic`) together.
+inline constexpr size_t kSharedBytesOfAll = 48 << 10;
+
+/// Whether `kernel` must ask for so many bytes of shared memory a block. Error:
+/// more than the `most` that the device called `name` has.
+Result<bool> MustAskForShared(std::string_view kernel, size_t fixed,
+                              size_t dynamic, size_t most,
+                              std::string_view name);
 
 /// That a device called `name` has not `needed` bytes.
 Error OutOfMemory(std::string_view name, Bytes needed,

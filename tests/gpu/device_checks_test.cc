@@ -47,6 +47,28 @@ TEST_CASE("an architecture before sm_80 is told with its capability") {
   CHECK(CheckArchitecture("NVIDIA H200", 9, 0).ok());
 }
 
+TEST_CASE("shared memory beyond 48 KiB must be asked for, all of it counted") {
+  constexpr size_t kMost = 227 << 10;
+  const auto must_ask = [](size_t fixed, size_t dynamic) {
+    const Result<bool> asks =
+        MustAskForShared("attention", fixed, dynamic, kMost, "NVIDIA H200");
+    REQUIRE_MESSAGE(asks.ok(), asks.error().message);
+    return *asks;
+  };
+  CHECK_FALSE(must_ask(0, 0));
+  CHECK_FALSE(must_ask(0, 49152));
+  CHECK(must_ask(512, 49152));  // neither alone is too much
+  CHECK(must_ask(0, 49153));
+  CHECK(must_ask(512, kMost - 512));
+  const Result<bool> asks =
+      MustAskForShared("attention", 512, kMost, kMost, "NVIDIA H200");
+  REQUIRE_FALSE(asks.ok());
+  CHECK(asks.error().code == ErrorCode::kDevice);
+  CHECK(asks.error().message ==
+        "[gpu] attention needs 232960 bytes of shared memory a block; NVIDIA "
+        "H200 has 232448");
+}
+
 TEST_CASE("another version of cuBLASLt is told with both versions") {
   CHECK(CheckMatMulLibrary(130100, 13, "x").ok());
   CHECK(CheckMatMulLibrary(120804, 12, "x").ok());
