@@ -210,6 +210,14 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
   auto status = f.cublasLtMatmulPreferenceSetAttribute(
       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
       sizeof(workspace));
+  // An algorithm that cuts k adds its parts in f32, in the workspace. Others that
+  // are on offer add them in the type of the result: in 16 bits.
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status = f.cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+        sizeof(reductions));
+  }
   const std::pair<cublasLtMatmulPreferenceAttributes_t, const void*>
       addresses[] = {
           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call.b.data},
