@@ -102,16 +102,7 @@ Status RecomputePlanner::Prepare() {
 Status RecomputePlanner::Search() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (!choices_.empty()) return {};
-  if (recompute_.recompute == Recompute::kNone) {
-    choices_.push_back(
-        {{given_->lower_bound - reserved_, 0, {}}, given_->arena_bytes()});
-    return {};
-  }
   for (Bargain& bargain : SearchRecompute(graph_, *rehearsal_, decisions_)) {
-    if (recompute_.recompute == Recompute::kCheap && !choices_.empty() &&
-        bargain.flops > kCheapShare * rehearsal_->flops()) {
-      break;
-    }
     choices_.push_back({std::move(bargain), std::nullopt});
   }
   if (choices_.empty()) {
@@ -226,14 +217,29 @@ Result<Bytes> RecomputePlanner::Arena(Choice& choice) {
   return *choice.arena;
 }
 
+bool RecomputePlanner::IsAllowed(const Choice& choice,
+                                 Recompute recompute) const {
+  switch (recompute) {
+    case Recompute::kNone:
+      return choice.bargain.script.empty();
+    case Recompute::kCheap:
+      return choice.bargain.flops <= kCheapShare * rehearsal_->flops() ||
+             &choice == &choices_.front();
+    case Recompute::kAuto:
+      return true;
+  }
+  STOWAGE_CHECK(false);
+}
+
 Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   const bool fits = !budget || given_->arena_bytes() <= *budget;
-  if (fits && recompute_.always_remade.empty()) {
-    return Make({});
-  }
+  const bool as_given = recompute_.recompute == Recompute::kNone ||
+                        recompute_.always_remade.empty();
+  if (fits && as_given) return Make({});
   STOWAGE_RETURN_IF_ERROR(Search());
   for (Choice& choice : choices_) {
+    if (!IsAllowed(choice, recompute_.recompute)) continue;
     if (budget && reserved_ + choice.bargain.peak > *budget) continue;
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
     if (budget && arena > *budget) continue;
@@ -241,24 +247,42 @@ Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
     if (budget) made.least_extra_flops = LeastExtraFlops(*budget);
     return made;
   }
-  PlanOptions refused = options_;
-  refused.budget = budget;
-  const Result<Plan> plan = PlanMemory(graph_, refused);
-  STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest, SmallestBudget());
+  return Refusal(*budget);
+}
+
+Error RecomputePlanner::Refusal(Bytes budget) {
+  const Result<Bytes> least = SmallestBudget(Recompute::kAuto);
+  if (!least.ok()) return least.error();
+  const Bytes smallest = *least;
+  PlanOptions options = options_;
+  options.budget = budget;
+  const Result<Plan> plan = PlanMemory(graph_, options);
   if (plan.ok()) {
     return Error{
         ErrorCode::kBudgetTooSmall,
-        StrCat("[plan] budget ", *budget, " bytes is below the ", smallest,
+        StrCat("[plan] budget ", budget, " bytes is below the ", smallest,
                " bytes that are needed when what is named is always "
                "recomputed; without that it fits")};
   }
-  return WithRecompute(plan.error(), *given_, *budget, smallest);
+  Error refusal = plan.error();
+  if (smallest < given_->arena_bytes()) {
+    const std::string figure = FormatBytes(smallest);
+    refusal.message += StrCat(", or ", figure);
+    if (figure == FormatBytes(budget)) {
+      refusal.message += StrCat(" (", smallest, " bytes)");
+    }
+    refusal.message += " with recompute";
+  }
+  return refusal;
 }
 
-Result<Bytes> RecomputePlanner::SmallestBudget() {
+Result<Bytes> RecomputePlanner::SmallestBudget(Recompute recompute) {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  if (recompute == Recompute::kNone) return given_->arena_bytes();
   STOWAGE_RETURN_IF_ERROR(Search());
   std::optional<Bytes> smallest;
   for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
+    if (!IsAllowed(*choice, recompute)) continue;
     if (smallest && reserved_ + choice->bargain.peak >= *smallest) break;
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(*choice));
     smallest = std::min(smallest.value_or(arena), arena);
@@ -270,6 +294,7 @@ Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
   STOWAGE_RETURN_IF_ERROR(Search());
   std::vector<FrontierPoint> points;
   for (Choice& choice : choices_) {
+    if (!IsAllowed(choice, recompute_.recompute)) continue;
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
     if (!points.empty() && arena >= points.back().arena) continue;
     STOWAGE_CHECK(rehearsal_->Run(choice.bargain.script));
@@ -279,18 +304,6 @@ Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
          LeastExtraFlops(arena), rehearsal_->nodes_again()});
   }
   return points;
-}
-
-Error WithRecompute(Error refusal, const Plan& given, Bytes budget,
-                    Bytes smallest) {
-  if (smallest >= given.arena_bytes()) return refusal;
-  const std::string figure = FormatBytes(smallest);
-  refusal.message += StrCat(", or ", figure);
-  if (figure == FormatBytes(budget)) {
-    refusal.message += StrCat(" (", smallest, " bytes)");
-  }
-  refusal.message += " with recompute";
-  return refusal;
 }
 
 Result<RecomputedPlan> PlanWithRecompute(const Graph& graph,

@@ -47,6 +47,7 @@ struct RecomputeOptions {
   Recompute recompute = Recompute::kAuto;
   /// Names of values, or of views of them, that are never dropped, and of those
   /// that always are.
+  /// Not looked at with kNone.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_remade = {};
 };
@@ -90,13 +91,14 @@ class RecomputePlanner {
 
   /// The plan that fits `budget` at the fewest extra operations found; the plan
   /// of the graph as it is when that fits, or without a budget. Errors:
-  /// kBudgetTooSmall, which also names the smallest budget with recomputation;
-  /// those of PlanMemory; kNotFound and kInvalidArgument for names that are no
-  /// forward value's.
+  /// kBudgetTooSmall, which names the smallest budget without and with
+  /// recomputation; those of PlanMemory; kNotFound and kInvalidArgument for
+  /// names that are no forward value's.
   Result<RecomputedPlan> PlanFor(std::optional<Bytes> budget);
 
-  /// The smallest budget that PlanFor does not refuse.
-  Result<Bytes> SmallestBudget();
+  /// The smallest budget that PlanFor would not refuse with this much
+  /// recomputation; what is always kept or remade still is.
+  Result<Bytes> SmallestBudget(Recompute recompute);
 
   /// All bargains between the step as it is and the smallest budget, by falling
   /// arena and rising cost.
@@ -108,6 +110,8 @@ class RecomputePlanner {
     std::optional<Bytes> arena;  // once packed
   };
 
+  bool IsAllowed(const Choice& choice, Recompute recompute) const;
+  Error Refusal(Bytes budget);
   Status Prepare();
   Status Search();
   Result<RecomputedPlan> Make(const Bargain& bargain);
@@ -130,11 +134,6 @@ class RecomputePlanner {
   std::vector<Choice> choices_;  // once searched; as SearchRecompute's
   std::vector<FullTime> full_times_;
 };
-
-/// The refusal of `budget` for a graph whose plan is `given`, with "or Y with
-/// recompute" where that is less.
-Error WithRecompute(Error refusal, const Plan& given, Bytes budget,
-                    Bytes smallest);
 
 /// RecomputePlanner(graph, options, recompute).PlanFor(options.budget).
 Result<RecomputedPlan> PlanWithRecompute(

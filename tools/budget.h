@@ -1,27 +1,27 @@
 #ifndef STOWAGE_TOOLS_BUDGET_H_
 #define STOWAGE_TOOLS_BUDGET_H_
 
-// What is said when a plan does not fit its budget.
+// What is said of a plan that fits its budget by recomputation, and of one that
+// does not fit.
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
-#include "base/bytes.h"
 #include "base/result.h"
-#include "ir/graph.h"
-#include "planner/plan.h"
-#include "planner/plan_memory.h"
-#include "report/numbers.h"
+#include "planner/recompute.h"
 
 namespace stowage::tools {
 
-/// The planner's own refusal of `budget`, for a graph whose plan, made with
-/// `options`, is larger.
-Error RefusalOf(const Graph& graph, const Plan& plan, PlanOptions options,
-                Bytes budget);
-
-/// `error`, and the smallest budget that works with each lever; null where this
+/// `error`, with which `planner` refused a budget, and the smallest budgets that
+/// work: with the levers that are allowed, and with each one; null where this
 /// version has no such lever.
-nlohmann::ordered_json RefusalJson(const Report& report, const Error& error);
+Result<nlohmann::ordered_json> RefusalJson(RecomputePlanner& planner,
+                                           Recompute allowed,
+                                           const Error& error);
+
+/// What runs again in a step, as `plan` and `train` print it for people; "" when
+/// nothing does.
+std::string RecomputeText(const RecomputedPlan& made, double flops);
 
 }  // namespace stowage::tools
 

@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "ir/layout.h"
 #include "planner/plan_memory.h"
+#include "planner/recompute.h"
 #include "report/report.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
@@ -19,6 +21,7 @@
 #include "tools/command.h"
 #include "tools/device.h"
 #include "tools/heap_counter.h"
+#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
@@ -127,6 +130,32 @@ Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
         add("generate", ModelPurpose::kGenerate, model_options));
   }
   return programs;
+}
+
+// Recomputes as much as the budget asks for and the flags allow. A refusal is
+// also printed as JSON, if that is wanted.
+Status FitBudget(const StepSpec& spec, PlanOptions options, bool json,
+                 PlannedStep* step) {
+  options.weights = &step->layout;
+  RecomputePlanner planner(step->step, options, {.recompute = spec.recompute});
+  Result<RecomputedPlan> made = planner.PlanFor(spec.budget);
+  if (made.ok()) {
+    const double flops = GraphFlops(step->step);
+    std::cerr << RecomputeText(*made, flops);
+    step->step = std::move(made->graph);
+    step->plan = std::move(made->plan);
+    return {};
+  }
+  if (json && made.error().code == ErrorCode::kBudgetTooSmall) {
+    Json refusal = FiguresJson(MakeReport(step->step, step->plan), 20);
+    refusal["budget_bytes"] = *spec.budget;
+    refusal["fits"] = false;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const Json budgets, RefusalJson(planner, spec.recompute, made.error()));
+    refusal.update(budgets);
+    PrintJson(refusal);
+  }
+  return made.error();
 }
 
 Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
@@ -255,21 +284,12 @@ int Run(const Flags& flags) {
   options.reserve = backend->ReserveFunction();
   Result<PlannedStep> step = PlanStep(*spec, options);
   if (!step.ok()) return Fail(step.error());
+  const Status fitted = FitBudget(*spec, options, flags.json, &*step);
+  if (!fitted.ok()) return Fail(fitted.error());
   const Report report = MakeReport(step->step, step->plan);
-  if (spec->budget && report.arena > *spec->budget) {
-    const Error error =
-        RefusalOf(step->step, step->plan, options, *spec->budget);
-    if (flags.json) {
-      Json json = FiguresJson(report, 20);
-      json["budget_bytes"] = *spec->budget;
-      json["fits"] = false;
-      json["minimum_budget_bytes"] = report.arena;
-      json.update(RefusalJson(report, error));
-      PrintJson(json);
-    }
-    return Fail(error);
-  }
-  Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
+  Result<std::unique_ptr<Task>> task =
+      LoadTask(*spec, flags.data,
+               LargestPiece(*spec->options.batch, step->pieces), seed);
   if (!task.ok()) return Fail(task.error());
   const int64_t sample_seq =
       spec->info.data == ModelData::kText && flags.sample > 0

@@ -91,7 +91,7 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
     const PlanOptions options{.workspace = workspace};
     RecomputePlanner planner(step, options);
-    const auto smallest = planner.SmallestBudget();
+    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
     const Bytes given = PlanMemory(step, options)->arena_bytes();
     CHECK(*smallest <= given);

@@ -33,7 +33,7 @@ TEST_CASE("small nets cost at most 2 % more than the best of all schedules") {
     REQUIRE(given.ok());
     const Bytes reserved = given->arena_bytes() - given->regions.span();
     RecomputePlanner planner(step, options);
-    const auto smallest = planner.SmallestBudget();
+    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
     REQUIRE(smallest.ok());
 
     // Live bytes that fit cannot always be packed.

@@ -115,12 +115,103 @@ TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
   CHECK(json["fits"] == false);
   CHECK(json["minimum_budget_bytes"] > 102400);
   CHECK(json["minimum_budgets"]["none"] == json["minimum_budget_bytes"]);
-  CHECK(json["minimum_budgets"]["recompute"].is_null());
+  CHECK(json["minimum_budgets"]["recompute"] <= json["minimum_budget_bytes"]);
+  CHECK(json["minimum_budgets"]["micro_batches"].is_null());
   CHECK(json["peak_node"].is_string());
   CHECK(json["peak_live"].size() > 0);
   const std::string error = json["error"];
   CHECK(error.starts_with("[plan] budget 100.0 KiB is below the "));
   CHECK(outcome.err == StrCat("stowage: ", error, "\n"));
+}
+
+TEST_CASE("recomputation fits a budget that keeping everything misses") {
+  const std::vector<std::string> nano = {"--model", "gpt-nano", "--batch",
+                                         "4",       "--seq",    "32"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), nano.begin(), nano.end());
+    return more;
+  };
+  const Json given = PlanAsJson(nano);
+  const int64_t need = given["arena_bytes"];
+  const Json any = PlanAsJson(with({"--recompute", "auto"}));
+  CHECK(any["recompute"] == "auto");
+  CHECK(any["arena_bytes"] == need);  // no budget, nothing to gain
+  CHECK(any["recomputed_nodes"] == 0);
+  const int64_t smallest = any["minimum_budget_bytes"];
+  CHECK(smallest < need);
+
+  const std::string file = TempPath("recomputed.plan");
+  const Json least = PlanAsJson(
+      with({"--recompute", "auto", "--budget", StrCat(smallest), "-o", file}));
+  CHECK(least["fits"] == true);
+  CHECK(least["arena_bytes"] == smallest);
+  CHECK(least["valid"] == true);
+  CHECK(least["recomputed_nodes"] > 0);
+  CHECK(least["recompute_flops_percent"] > 0);
+  CHECK(least["recompute_least_flops_percent"] <=
+        least["recompute_flops_percent"]);
+  CHECK(least["nodes"] > given["nodes"]);
+  double percent = 0;
+  int64_t times = 0;
+  for (const Json& remade : least["remade"]) {
+    CHECK(remade["bytes_freed"] >= 0);
+    percent += remade["flops_percent"].get<double>();
+    times += remade["times"].get<int64_t>();
+  }
+  CHECK(percent ==
+        doctest::Approx(least["recompute_flops_percent"].get<double>()));
+  CHECK(times <= least["recomputed_nodes"]);
+  CHECK(RunStowage({"check", file}).exit_code == 0);
+
+  // Cheap stays under 1 %, and so needs more bytes.
+  const Json cheap = PlanAsJson(with({"--recompute", "cheap"}));
+  CHECK(cheap["minimum_budget_bytes"] > smallest);
+  CHECK(cheap["minimum_budget_bytes"] < need);
+  const Json fits =
+      PlanAsJson(with({"--recompute", "cheap", "--budget",
+                       StrCat(cheap["minimum_budget_bytes"].get<int64_t>())}));
+  CHECK(fits["recompute_flops_percent"] <= 1);
+  CHECK(fits["fits"] == true);
+}
+
+TEST_CASE("a refusal names the smallest budget with recomputation") {
+  const Json any = PlanAsJson({"--model", "gpt-nano", "--batch", "4", "--seq",
+                               "32", "--recompute", "auto"});
+  const int64_t smallest = any["minimum_budget_bytes"];
+  for (const char* recompute : {"none", "auto"}) {
+    const Outcome refused = RunStowage(
+        {"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",
+         "--recompute", recompute, "--budget", StrCat(smallest - 1), "--json"});
+    CHECK(refused.exit_code == 1);
+    const Json json = Json::parse(refused.out);
+    CHECK(json["minimum_budgets"]["none"] == any["arena_bytes"]);
+    CHECK(json["minimum_budgets"]["recompute"] == smallest);
+    CHECK(json["minimum_budget_bytes"] ==
+          json["minimum_budgets"]
+              [std::string(recompute) == "none" ? "none" : "recompute"]);
+    CHECK(refused.err.find(StrCat(" (", smallest, " bytes) with recompute")) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
+  const Outcome outcome =
+      RunStowage({"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",
+                  "--recompute", "auto", "--pareto", "--json"});
+  REQUIRE(outcome.exit_code == 0);
+  const Json frontier = Json::parse(outcome.out)["frontier"];
+  REQUIRE(frontier.size() > 2);
+  CHECK(frontier[0]["recompute_flops_percent"] == 0);
+  for (size_t k = 1; k < frontier.size(); ++k) {
+    CHECK(frontier[k]["budget_bytes"] < frontier[k - 1]["budget_bytes"]);
+    CHECK(frontier[k]["recompute_flops_percent"] >
+          frontier[k - 1]["recompute_flops_percent"]);
+    CHECK(frontier[k]["recompute_least_flops_percent"] <=
+          frontier[k]["recompute_flops_percent"]);
+  }
+  const Json smallest = PlanAsJson({"--model", "gpt-nano", "--batch", "4",
+                                    "--seq", "32", "--recompute", "auto"});
+  CHECK(frontier.back()["budget_bytes"] == smallest["minimum_budget_bytes"]);
 }
 
 TEST_CASE("bf16 halves the weights") {
@@ -276,14 +367,10 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "mlp", "--dtype", "f8"}, ""},
       {{"plan", "--model", "mlp", "--optimizer", "lion"},
        "[optimizer] there is no optimizer \"lion\""},
-      {{"plan", "--model", "mlp", "--recompute", "auto"},
-       "[recompute] auto is not in this version; available: none"},
       {{"plan", "--model", "mlp", "--recompute", "all"},
        "[recompute] there is no choice \"all\""},
-      {{"plan", "--model", "mlp", "--micro-batches", "4"},
-       "[micro-batches] 4 is not in this version; available: 1"},
-      {{"plan", "--model", "mlp", "--micro-batches", "auto"},
-       "[micro-batches] auto is not in this version; available: 1"},
+      {{"plan", "--model", "mlp", "--batch", "3", "--micro-batches", "4"},
+       "[micro-batches] 4 pieces of a batch of 3; expected at most 3"},
       {{"plan", "--model", "mlp", "--micro-batches", "0"},
        "[micro-batches] \"0\" is no number of at least 1, nor auto"},
       {{"plan", "--model", "mlp", "--order", "random"},
