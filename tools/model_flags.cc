@@ -1,33 +1,28 @@
 #include "tools/model_flags.h"
 
-#include <utility>
+#include <charconv>
 
+#include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "tools/command.h"
 
 namespace stowage::tools {
 namespace {
 
-// The step, planned around the weights as the forward plan laid them out.
-Result<PlannedStep> PlanPieces(const StepSpec& spec, const PlanOptions& options,
-                               int64_t pieces) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      const Graph forward,
-      BuildModel(spec.info.name, ModelPurpose::kTrain, spec.options));
-  PlanOptions forward_options = options;
-  forward_options.budget.reset();
-  STOWAGE_ASSIGN_OR_RETURN(const Plan forward_plan,
-                           PlanMemory(forward, forward_options));
-  const WeightLayout weights = WeightLayout::FromForward(forward, forward_plan);
-
-  STOWAGE_ASSIGN_OR_RETURN(Graph step, BuildStep(spec.info.name, spec.options,
-                                                 spec.optimizer, pieces));
-  PlanOptions step_options = options;
-  step_options.weights = &weights;
-  STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(step, step_options));
-  WeightLayout layout = WeightLayout::FromForward(step, plan);
-  return PlannedStep{std::move(step), std::move(plan), std::move(layout),
-                     pieces};
+Status CheckMicroBatches(const std::string& text) {
+  int64_t count = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, count);
+  const bool is_number = parsed.ec == std::errc() && parsed.ptr == end;
+  if (text != "auto" && !(is_number && count >= 1)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[micro-batches] ", Quoted(text),
+                        " is no number of at least 1, nor auto")};
+  }
+  if (count == 1) return {};
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[micro-batches] ", text,
+                      " is not in this version; available: 1")};
 }
 
 // The named optimizer; with the model's own settings when it is the model's.
@@ -70,12 +65,16 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
       ->capture_default_str();
   command
       .add_option("--micro-batches", flags->micro_batches,
-                  "Pieces to take the batch in, a number or auto: as few as "
-                  "the budget allows; gradients add up")
+                  "Pieces of a batch: 1 (more are not in this version)")
       ->capture_default_str();
 }
 
+Status CheckStepIsAsGiven(const ModelFlags& flags) {
+  return CheckMicroBatches(flags.micro_batches);
+}
+
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
+  STOWAGE_RETURN_IF_ERROR(CheckStepIsAsGiven(flags));
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.info, FindModel(flags.model));
   spec.options.batch = flags.batch.value_or(spec.info.batch);
@@ -87,48 +86,27 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(spec.budget,
                            ParseSizeOption("budget", flags.budget));
   STOWAGE_ASSIGN_OR_RETURN(spec.recompute, ParseRecompute(flags.recompute));
-  STOWAGE_ASSIGN_OR_RETURN(spec.micro_batches,
-                           ParseMicroBatches(flags.micro_batches));
   return spec;
 }
 
 Result<PlannedStep> PlanStep(const StepSpec& spec, const PlanOptions& options) {
-  if (spec.micro_batches) return PlanPieces(spec, options, *spec.micro_batches);
-  if (!spec.budget) return PlanPieces(spec, options, 1);
-  // More pieces cost more sums of gradients, fewer may cost more recomputation.
-  std::optional<PlannedStep> best;
-  double least = 0;
-  Bytes smallest = 0;
-  bool fits = false;
-  for (const int64_t pieces : PiecesToTry(*spec.options.batch)) {
-    STOWAGE_ASSIGN_OR_RETURN(PlannedStep step,
-                             PlanPieces(spec, options, pieces));
-    PlanOptions around = options;
-    around.weights = &step.layout;
-    RecomputePlanner planner(step.step, around, {.recompute = spec.recompute});
-    const Result<RecomputedPlan> made = planner.PlanFor(spec.budget);
-    if (!made.ok() && made.error().code != ErrorCode::kBudgetTooSmall) {
-      return made.error();
-    }
-    if (made.ok()) {
-      const double flops = GraphFlops(step.step) + made->extra_flops;
-      const bool as_it_is = made->recomputed_nodes == 0;
-      if (!fits || flops < least) {
-        least = flops;
-        best = std::move(step);
-      }
-      fits = true;
-      if (as_it_is) break;  // further pieces only add to it
-    } else if (!fits) {
-      STOWAGE_ASSIGN_OR_RETURN(const Bytes needs,
-                               planner.SmallestBudget(spec.recompute));
-      if (!best || needs < smallest) {
-        smallest = needs;
-        best = std::move(step);
-      }
-    }
-  }
-  return *std::move(best);
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Graph forward,
+      BuildModel(spec.info.name, ModelPurpose::kTrain, spec.options));
+  PlanOptions forward_options = options;
+  forward_options.budget.reset();
+  STOWAGE_ASSIGN_OR_RETURN(const Plan forward_plan,
+                           PlanMemory(forward, forward_options));
+  const WeightLayout weights = WeightLayout::FromForward(forward, forward_plan);
+
+  STOWAGE_ASSIGN_OR_RETURN(
+      Graph step,
+      BuildTrainStep(forward, "loss", {.optimizer = spec.optimizer}));
+  PlanOptions step_options = options;
+  step_options.weights = &weights;
+  STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(step, step_options));
+  WeightLayout layout = WeightLayout::FromForward(step, plan);
+  return PlannedStep{std::move(step), std::move(plan), std::move(layout)};
 }
 
 }  // namespace stowage::tools

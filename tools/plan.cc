@@ -20,7 +20,6 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/device.h"
-#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/packer_flags.h"
 
@@ -45,7 +44,6 @@ struct Planned {
   Plan plan;
   std::optional<WeightLayout> layout;  // that the plan takes as given
   std::optional<Bytes> order_bound;    // when an order was looked for
-  int64_t pieces = 1;                  // of the batch
 };
 
 Status CheckOrder(const std::string& order) {
@@ -65,15 +63,8 @@ Result<Planned> MakePlan(const Flags& flags, const PlanOptions& options) {
     planned.graph = std::move(step.step);
     planned.plan = std::move(step.plan);
     planned.layout = std::move(step.layout);
-    planned.pieces = step.pieces;
   } else {
-    STOWAGE_ASSIGN_OR_RETURN(const MicroBatches pieces,
-                             ParseMicroBatches(flags.model.micro_batches));
-    if (pieces != 1) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "[micro-batches] a graph from a file is planned as it is; "
-                   "only a --model can be taken in pieces"};
-    }
+    STOWAGE_RETURN_IF_ERROR(CheckStepIsAsGiven(flags.model));
     STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
     STOWAGE_ASSIGN_OR_RETURN(planned.graph, ParseGraph(text));
     STOWAGE_ASSIGN_OR_RETURN(planned.plan, PlanMemory(planned.graph, options));
@@ -90,8 +81,8 @@ Result<Planned> MakePlan(const Flags& flags, const PlanOptions& options) {
   return planned;
 }
 
-Json Describe(const Flags& flags, const Planned& planned, const Report& report,
-              std::optional<Bytes> budget) {
+Json Describe(const Flags& flags, const Report& report,
+              std::optional<Bytes> order_bound, std::optional<Bytes> budget) {
   Json json = Json::object();
   if (flags.graph.empty()) {
     const Result<StepSpec> spec = ReadModelFlags(flags.model);
@@ -110,14 +101,13 @@ Json Describe(const Flags& flags, const Planned& planned, const Report& report,
     json["optimizer"] = nullptr;
   }
   json.update(FiguresJson(report, 20));
-  json["order_bound_bytes"] =
-      planned.order_bound ? Json(*planned.order_bound) : Json();
+  json["order_bound_bytes"] = order_bound ? Json(*order_bound) : Json();
   json["recompute"] = flags.model.recompute;
   json["recomputed_nodes"] = 0;
   json["recompute_flops_percent"] = 0.0;
   json["recompute_least_flops_percent"] = 0.0;
   json["remade"] = Json::array();
-  json["micro_batches"] = planned.pieces;
+  json["micro_batches"] = 1;
   json["budget_bytes"] = budget ? Json(*budget) : Json();
   json["fits"] = !budget || report.arena <= *budget;
   return json;
@@ -205,8 +195,8 @@ int Run(const Flags& flags) {
     if (made.error().code != ErrorCode::kBudgetTooSmall) {
       return Fail(made.error());
     }
-    Json json = Describe(flags, *planned,
-                         MakeReport(planned->graph, planned->plan), *budget);
+    Json json = Describe(flags, MakeReport(planned->graph, planned->plan),
+                         planned->order_bound, *budget);
     const auto refusal = RefusalJson(planner, *recompute, made.error());
     if (!refusal.ok()) return Fail(refusal.error());
     json.update(*refusal);
@@ -227,7 +217,7 @@ int Run(const Flags& flags) {
   }
   const Report report = MakeReport(made->graph, made->plan);
   if (flags.json) {
-    Json json = Describe(flags, *planned, report, *budget);
+    Json json = Describe(flags, report, planned->order_bound, *budget);
     DescribeRecompute(*made, flops, &json);
     json["minimum_budget_bytes"] = *smallest;
     json["plan_seconds"] = seconds;

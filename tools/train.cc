@@ -21,7 +21,6 @@
 #include "tools/command.h"
 #include "tools/device.h"
 #include "tools/heap_counter.h"
-#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
@@ -287,9 +286,7 @@ int Run(const Flags& flags) {
   const Status fitted = FitBudget(*spec, options, flags.json, &*step);
   if (!fitted.ok()) return Fail(fitted.error());
   const Report report = MakeReport(step->step, step->plan);
-  Result<std::unique_ptr<Task>> task =
-      LoadTask(*spec, flags.data,
-               LargestPiece(*spec->options.batch, step->pieces), seed);
+  Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
   if (!task.ok()) return Fail(task.error());
   const int64_t sample_seq =
       spec->info.data == ModelData::kText && flags.sample > 0

@@ -287,7 +287,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp, {"--device", "tpu"}, "[device] there is no device \"tpu\""},
       {mlp, {"--device", "cpu", "--check"}, "[device] only the GPU's work "},
       {mlp, {"--recompute", "all"}, "[recompute] there is no choice \"all\""},
-      {mlp, {"--micro-batches", "x"}, "[micro-batches] \"x\" is no number "},
+      {mlp, {"--micro-batches", "2"}, "[micro-batches] 2 is not in this "},
       {mlp, {"--optimizer", "x"}, "[optimizer] there is no optimizer \"x\""},
       {mlp, {"--steps", "1", "--save", "/nowhere/x"}, "/nowhere/x"},
       {mlp, {"--steps", "1", "--svg", "/nowhere/x"}, "/nowhere/x"},
