@@ -4,6 +4,7 @@
 #include <glob.h>
 #include <link.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -48,7 +49,7 @@ std::vector<std::string> CublasLtPlaces(int major, const std::string& given) {
   }
   std::vector<std::string> places = {file};
   for (const std::string& root :
-       {Variable("CUDA_HOME"), Variable("CUDA_PATH"),
+       {Variable("CUDA_HOME"), Variable("CUDA_PATH"), Variable("CONDA_PREFIX"),
         std::string("/usr/local/cuda"), StrCat("/usr/local/cuda-", major)}) {
     if (root.empty()) continue;
     places.push_back(StrCat(root, "/lib64/", file));
@@ -77,7 +78,12 @@ Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
   for (const std::string& place : places) {
     void* const handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
+      // Of a file that is there, why it will not do.
+      const char* const why = dlerror();
+      const bool exists = place.find('/') != std::string::npos &&
+                          access(place.c_str(), F_OK) == 0;
       tried += StrCat(tried.empty() ? "" : ", ", place);
+      if (exists && why != nullptr) tried += StrCat(" (", why, ")");
       continue;
     }
     link_map* map = nullptr;

@@ -27,12 +27,12 @@ struct SharedLibrary {
 
 /// Where to look for cuBLASLt of version `major`, in order: `given` (a file or a
 /// folder), or else the file or folder in STOWAGE_CUBLASLT, alone; otherwise what
-/// the loader finds by itself, CUDA toolkits, and NVIDIA's wheels in Python
-/// environments.
+/// the loader finds by itself, CUDA toolkits, also Conda's, and NVIDIA's wheels in
+/// Python environments.
 std::vector<std::string> CublasLtPlaces(int major, const std::string& given);
 
 /// Opens the first of `places` that can be. Error kDevice naming `name` and every
-/// place.
+/// place, and of a file that is there, why it cannot be loaded.
 Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
                                         std::span<const std::string> places);
 

@@ -92,6 +92,14 @@ TEST_CASE("a missing library is told with every place that was tried") {
       "STOWAGE_CUBLASLT");
 }
 
+TEST_CASE("of a library that cannot be loaded it is told why") {
+  const auto library = OpenSharedLibrary(
+      "libnone.so.13", std::vector<std::string>{"/etc/passwd"});
+  REQUIRE_FALSE(library.ok());
+  CHECK(library.error().message.find("tried /etc/passwd (/etc/passwd: ") !=
+        std::string::npos);
+}
+
 TEST_CASE("a library is opened at the first place that has it") {
   const std::vector<std::string> places = {"/nowhere/libm.so.6", "libm.so.6",
                                            "libdl.so.2"};
