@@ -99,9 +99,9 @@ class Runner {
   Error Explain(StepCode code) const;
 
   /// Copies an output, input, param or state to `data`, as it is after all
-  /// steps that were started. Errors: no such value, wrong type or size, a value that is dead by the end of the step, or one
-  /// that is not there: no step has succeeded, an input was not written, or
-  /// another program has been used since.
+  /// steps that were started. Errors: no such value, wrong type or size, a value
+  /// that is dead by the end of the step, or one that is not there: no step has
+  /// succeeded, an input was not written, or another program has been used since.
   template <typename T>
   Status Read(std::string_view name, std::span<T> data) const {
     return ReadBytes(name, DTypeOf<T>(), std::as_writable_bytes(data));

@@ -74,8 +74,8 @@ struct KernelRule {
 /// more registers than its rule allows, keeps values in local memory, lacks what
 /// its rule wants or STOWAGE_KERNEL's bound on its threads, or is in the PTX and
 /// not in the log of each architecture, or the reverse; a function that is
-/// called, not inlined, unless it is CUDA's own; a warning; a rule without a kernel. No kernels at all are
-/// a fault too.
+/// called, not inlined, unless it is CUDA's own; a warning; a rule without a
+/// kernel. No kernels at all are a fault too.
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules);
 

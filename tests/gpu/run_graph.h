@@ -48,10 +48,10 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
                      const GpuRunOptions& options = {});
 
 /// The laws of every kernel (doctest checks): outputs agree with the
-/// interpreter, which rounds as they do, within `tolerance` (relative to the largest element of an
-/// output, or 1), and are the same bytes under three shuffled orders of blocks
-/// and threads, with leaves anywhere, and over their operands; nothing is
-/// written outside. Returns how many runs that took.
+/// interpreter, which rounds as they do, within `tolerance` (relative to the
+/// largest element of an output, or 1), and are the same bytes under three
+/// shuffled orders of blocks and threads, with leaves anywhere, and over their
+/// operands; nothing is written outside. Returns how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 
