@@ -1,0 +1,207 @@
+#include "planner/recompute.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/text.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "planner/plan_memory.h"
+#include "planner/rehearsal.h"
+#include "planner/validate_plan.h"
+
+namespace stowage {
+namespace {
+
+Graph StepOf(std::string_view model, const ModelOptions& options) {
+  const auto forward = BuildModel(model, ModelPurpose::kTrain, options);
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  auto step = BuildTrainStep(*forward, "loss");
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return std::move(*step);
+}
+
+Graph NanoStep() { return StepOf("gpt-nano", {.batch = 2, .seq = 32}); }
+
+Bytes ArenaOf(const Graph& graph) { return PlanMemory(graph)->arena_bytes(); }
+
+TEST_CASE("what fits is not touched") {
+  const Graph step = NanoStep();
+  for (const std::optional<Bytes> budget :
+       {std::optional<Bytes>(), std::optional<Bytes>(ArenaOf(step))}) {
+    const auto made = RecomputePlanner(step, {}).PlanFor(budget);
+    REQUIRE(made.ok());
+    CHECK(Equal(made->graph, step));
+    CHECK(made->recomputed_nodes == 0);
+    CHECK(made->extra_flops == 0);
+    CHECK(made->remade.empty());
+  }
+}
+
+TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
+  const auto check = [](const Graph& step) {
+    const Bytes given = ArenaOf(step);
+    RecomputePlanner planner(step, {});
+    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+    REQUIRE(smallest.ok());
+    double last = std::numeric_limits<double>::infinity();
+    for (int k = 0; k <= 50; ++k) {
+      const Bytes budget = *smallest + (given - *smallest) * k / 50;
+      const auto made = planner.PlanFor(budget);
+      REQUIRE_MESSAGE(made.ok(), made.error().message);
+      CHECK(made->plan.arena_bytes() <= budget);
+      CHECK(made->extra_flops <= last);
+      CHECK(made->least_extra_flops <= made->extra_flops * (1 + 1e-9));
+      CHECK(ValidatePlan(made->graph, made->plan).empty());
+      last = made->extra_flops;
+    }
+    CHECK(last == 0);
+
+    const auto refused = planner.PlanFor(*smallest - 1);
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+    if (*smallest == given) return;
+    CHECK(refused.error().message.starts_with("[plan] budget "));
+    CHECK(refused.error().message.find("; smallest budget that works: ") !=
+          std::string::npos);
+    // In bytes where rounding would make it look like the budget.
+    const std::string figure = FormatBytes(*smallest);
+    CHECK(refused.error().message.ends_with(
+        StrCat(", or ", figure,
+               figure == FormatBytes(*smallest - 1)
+                   ? StrCat(" (", *smallest, " bytes) with recompute")
+                   : std::string(" with recompute"))));
+  };
+  check(NanoStep());
+  check(StepOf("gpt-nano", {.batch = 4, .seq = 16}));
+  check(StepOf("mlp", {.batch = 64}));
+  check(StepOf("mlp", {.batch = 2048}));
+}
+
+TEST_CASE("without a lever the refusal names what recomputation would reach") {
+  const Graph step = NanoStep();
+  const Bytes given = ArenaOf(step);
+  RecomputePlanner none(step, {}, {.recompute = Recompute::kNone});
+  const auto refused = none.PlanFor(given - 1);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find(", or ") != std::string::npos);
+  CHECK(refused.error().message.ends_with(" with recompute"));
+  CHECK(none.SmallestBudget(Recompute::kNone).value() == given);
+}
+
+TEST_CASE("cheap stays below 1 % of the operations") {
+  const Graph step = NanoStep();
+  RecomputePlanner planner(step, {}, {.recompute = Recompute::kCheap});
+  const auto smallest = planner.SmallestBudget(Recompute::kCheap);
+  REQUIRE(smallest.ok());
+  CHECK(*smallest < ArenaOf(step));
+  CHECK(*smallest > planner.SmallestBudget(Recompute::kAuto).value());
+  const auto made = planner.PlanFor(*smallest);
+  REQUIRE(made.ok());
+  CHECK(made->extra_flops > 0);
+  CHECK(made->extra_percent <= 1);
+  CHECK(!planner.PlanFor(*smallest - 1).ok());
+}
+
+TEST_CASE("values are kept or recomputed as named") {
+  const Graph step = NanoStep();
+  const auto again = [&](const RecomputedPlan& made, const char* name) {
+    return made.graph.Find(StrCat(name, "~recomputed")).has_value();
+  };
+  // Named, a value runs again even where nothing has to.
+  const auto made =
+      RecomputePlanner(step, {}, {.always_remade = {"h.1.mlp.gelu"}})
+          .PlanFor(std::nullopt);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  CHECK(again(*made, "h.1.mlp.gelu"));
+  CHECK(!again(*made, "h.0.mlp.gelu"));
+  CHECK(made->recomputed_nodes == 1);
+  REQUIRE(made->remade.size() == 1);
+  CHECK(made->remade[0].name == "h.1.mlp.gelu");
+  CHECK(made->remade[0].freed ==
+        step.value(*step.Find("h.1.mlp.gelu")).type.bytes());
+  CHECK(made->remade[0].flops == made->extra_flops);
+
+  RecomputePlanner keeping(step, {}, {.always_kept = {"h.1.mlp.gelu"}});
+  const auto smallest = keeping.SmallestBudget(Recompute::kAuto);
+  REQUIRE(smallest.ok());
+  const auto kept = keeping.PlanFor(*smallest);
+  REQUIRE(kept.ok());
+  CHECK(again(*kept, "h.0.mlp.gelu"));
+  CHECK(!again(*kept, "h.1.mlp.gelu"));
+}
+
+TEST_CASE("names that cannot be decided on are errors") {
+  const Graph step = NanoStep();
+  const auto error = [&](const RecomputeOptions& options) {
+    return RecomputePlanner(step, {}, options).PlanFor(std::nullopt).error();
+  };
+  CHECK(error({.always_kept = {"nobody"}}).code == ErrorCode::kNotFound);
+  CHECK(error({.always_remade = {"wte"}})
+            .message.starts_with(
+                "[recompute] \"wte\" cannot be always recomputed: "));
+  CHECK(error({.always_remade = {"loss"}}).code == ErrorCode::kInvalidArgument);
+  CHECK(error({.always_kept = {"h.0.ln_1"}, .always_remade = {"h.0.ln_1"}})
+            .message.starts_with("[recompute] \"h.0.ln_1\" is to be "));
+}
+
+TEST_CASE("nothing is made again of a param that has been updated") {
+  // y = relu(x w) is wanted after the update of w, which stands before it here.
+  const auto graph = ParseGraph(R"(stowage-ir 1
+graph "late" {
+  x: f32(64, 64) = input
+  w: f32(64, 64) = param
+  lr: f32() = input
+  p: f32(64, 64) = matmul(x, w) {transpose_a=0, transpose_b=0}
+  y: f32(64, 64) = relu(p)
+  s: f32(64, 64) = exp(x)
+  new:w: f32(64, 64) = sgd_update(w, s, lr) {decay=0.0} @update("w")
+  z: f32(64, 64) = relu_grad(y, x) @backward("y")
+  output "z" = z
+}
+)");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  Rehearsal rehearsal(*graph, {});
+  std::vector<Fate> fates = rehearsal.AsGiven();
+  REQUIRE(rehearsal.Run(fates));
+  fates[rehearsal.first_gap(*graph->Find("y"))] = Fate::kRemade;
+  CHECK(!rehearsal.Run(fates));
+  RecomputePlanner planner(*graph, {});
+  CHECK(planner.SmallestBudget(Recompute::kAuto).value() == ArenaOf(*graph));
+}
+
+// Bytes of a GPT-2 of 124 M parameters: 14 a parameter, W for what one layer's
+// backward and the loss need at once, and k values of width C a token and layer
+// that are kept. The extra operations are those of what else runs again, as
+// shares of a step without recomputation:
+// k = 10: norms and GELU only; 6: the first product of the feed-forward; 3: that
+// of queries, keys and values; 2: the one after attention; 1: attention.
+TEST_CASE("gpt2-124m costs what its matrix products say") {
+  const Graph step =
+      StepOf("gpt2-124m", {.batch = 64, .seq = 1024, .dtype = DType::kBF16});
+  struct Row {
+    Bytes budget;
+    double most_percent;
+  };
+  RecomputePlanner planner(step, {});
+  for (const Row& row : {Row{15'100'000'000, 0.1}, Row{10'590'000'000, 7.0},
+                         Row{7'260'000'000, 12.3}, Row{6'180'000'000, 14.1},
+                         Row{5'100'000'000, 16.5}}) {
+    const auto made = planner.PlanFor(row.budget);
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    CHECK(made->plan.arena_bytes() <= row.budget);
+    CHECK(made->extra_percent <= row.most_percent);
+    CHECK(made->extra_flops <=
+          made->least_extra_flops + 0.005 * GraphFlops(step));
+  }
+}
+
+}  // namespace
+}  // namespace stowage

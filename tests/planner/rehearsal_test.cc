@@ -1,0 +1,101 @@
+#include "planner/rehearsal.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+// One slot of 256 bytes a value: 64 floats.
+//   a = exp(x), b = exp(a), c = exp(b), loss = sum(c) forward;
+//   later d reads b and e reads a, each beside what came before.
+Graph Chain() {
+  GraphBuilder g("chain");
+  const Value x = g.Input("x", DType::kF32, {64});
+  const Value a = g.Name("a", Exp(x));
+  const Value b = g.Name("b", Exp(a));
+  const Value c = g.Name("c", Exp(b));
+  g.Output("loss", ReduceSum(c, {0}));
+  g.SetOrigin(Phase::kBackward, "b");
+  const Value d = g.Name("d", Concat(std::vector<Value>{b, x}, 0));
+  const Value e =
+      g.Name("e", Concat(std::vector<Value>{a, Slice(d, 0, 0, 64)}, 0));
+  g.Output("end", ReduceSum(e, {0}));
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return std::move(*graph);
+}
+
+std::vector<std::string> NodesOf(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes()) {
+    names.push_back(graph.value(node.results[0]).name);
+  }
+  return names;
+}
+
+TEST_CASE("gaps lie between the last forward reader and later ones") {
+  const Graph graph = Chain();
+  const Rehearsal rehearsal(graph, {});
+  const ValueId a = *graph.Find("a");
+  const ValueId c = *graph.Find("c");
+  CHECK(rehearsal.candidates().size() == 3);  // a, b, c; loss is an output
+  REQUIRE(rehearsal.gaps_of(a).size() == 1);
+  CHECK(rehearsal.gaps_of(a)[0].begin == 1);  // b
+  CHECK(graph.value(*graph.Find("e")).producer == rehearsal.gaps_of(a)[0].end);
+  CHECK(rehearsal.is_saved(a));
+  CHECK(!rehearsal.is_saved(c));
+  CHECK(!rehearsal.is_candidate(*graph.Find("d")));
+  CHECK(!rehearsal.is_candidate(*graph.Find("x")));
+}
+
+TEST_CASE("a chain is made again in order, right before it is wanted") {
+  const Graph graph = Chain();
+  Rehearsal rehearsal(graph, {.in_place = false});
+  std::vector<Fate> fates = rehearsal.AsGiven();
+  REQUIRE(rehearsal.Run(fates));
+  CHECK(rehearsal.nodes_again() == 0);
+  const Bytes given = rehearsal.peak();
+
+  // Both a and b are dropped; b wants a, which then stays for e.
+  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRemade;
+  fates[rehearsal.first_gap(*graph.Find("b"))] = Fate::kRemade;
+  REQUIRE(rehearsal.Run(fates));
+  CHECK(rehearsal.nodes_again() == 2);
+  CHECK(rehearsal.extra_flops() == 2 * rehearsal.node_flops(0));
+  CHECK(rehearsal.peak() <= given);
+  const auto remade = Rewrite(graph, rehearsal);
+  REQUIRE(remade.ok());
+  const std::vector<std::string> nodes = NodesOf(*remade);
+  CHECK(std::vector<std::string>(nodes.begin() + 4, nodes.begin() + 7) ==
+        std::vector<std::string>{"a~recomputed", "b~recomputed", "d"});
+
+  // Let go in between, a is made a third time for e.
+  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRemadeEachTime;
+  REQUIRE(rehearsal.Run(fates));
+  CHECK(rehearsal.nodes_again() == 3);
+  CHECK(Rewrite(graph, rehearsal)->Find("a~recomputed2").has_value());
+}
+
+TEST_CASE("a script plays as the fates it came from") {
+  const Graph graph = Chain();
+  Rehearsal rehearsal(graph, {});
+  std::vector<Fate> fates(rehearsal.gaps().size(), Fate::kRemadeEachTime);
+  REQUIRE(rehearsal.Run(fates));
+  const Script script = rehearsal.script();
+  const Bytes peak = rehearsal.peak();
+  const auto graph_of_fates = Rewrite(graph, rehearsal);
+  REQUIRE(rehearsal.Run(script));
+  CHECK(rehearsal.peak() == peak);
+  CHECK(Equal(*Rewrite(graph, rehearsal), *graph_of_fates));
+  // A node cannot run again before it has run.
+  CHECK(!rehearsal.Run(Script{{.stage = 0, .node = 1}}));
+}
+
+}  // namespace
+}  // namespace stowage
