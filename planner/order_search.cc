@@ -12,8 +12,7 @@ constexpr size_t kMostFailed = 1 << 20;  // some 60 MB
 
 }  // namespace
 
-OrderSearch::OrderSearch(const OrderProblem& problem)
-    : problem_(problem), state_(problem) {
+OrderSearch::OrderSearch(const OrderProblem& problem) : state_(problem) {
   std::mt19937_64 random(1);  // the same in every process
   for (int32_t task = 0; task < problem.num_tasks(); ++task) {
     task_hashes_.push_back({random(), random()});

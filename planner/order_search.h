@@ -75,7 +75,6 @@ class OrderSearch {
   std::vector<int32_t> Candidates(Bytes limit, std::span<const int32_t> ranks,
                                   OrderTaste taste);
 
-  const OrderProblem& problem_;
   OrderState state_;
   std::vector<Hash> task_hashes_;
   Hash hash_;  // of the tasks that have run
