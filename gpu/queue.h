@@ -71,8 +71,12 @@ struct MatMulCall {
   Bytes workspace_bytes = 0;
 };
 
+/// What a fault word says while all indices of a step were in range.
+inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
+
 /// Where a kernel reports that an index is out of range; see ReportFault in
-/// gpu/simt.h. The smallest launch index wins.
+/// gpu/simt.h. The smallest launch index wins. What outlives a step is left as it
+/// is once the word is set.
 struct FaultSlot {
   uint32_t* word = nullptr;
   uint32_t launch = 0;

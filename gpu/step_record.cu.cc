@@ -33,10 +33,7 @@ STOWAGE_KERNEL(kThreads) BeginStep(STOWAGE_PARAMS(BeginParams) p) {
        i += int64_t{GridSize()} * BlockSize()) {
     StorePack(to + 4 * i, LoadPackOnce(from + 4 * i));
   }
-  if (BlockId() == 0 && ThreadId() == 0) {
-    p.record->fault = kNoFault;
-    p.record->non_finite = 0;
-  }
+  if (BlockId() == 0 && ThreadId() == 0) p.record->fault = kNoFault;
 }
 
 constexpr int kScalarsPerGrid = 128;

@@ -23,13 +23,11 @@
 
 namespace stowage::gpu {
 
-inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
-
 /// What a program keeps on the device between its steps.
 struct StepRecord {
   uint64_t step = 0;          // the one that runs, or will run next
   uint32_t fault = kNoFault;  // the first launch that had a bad index
-  uint32_t non_finite = 0;    // 1: FindNonFinite found something
+  uint32_t non_finite = 0;    // 1: FindNonFinite, of a checked run, found some
 };
 
 /// Before the first of two slots of `slot_bytes` in a program's reserve, and the
@@ -39,11 +37,11 @@ constexpr Bytes ReserveBytes(Bytes slot_bytes) {
   return kRecordBytes + 2 * slot_bytes;
 }
 
-/// What a step tells the host; the scalars follow it.
+/// What a step tells the host. The scalars follow it; whether they are finite is
+/// seen in them.
 struct RingEntry {
   uint64_t step = 0;  // written last
   uint32_t fault = kNoFault;
-  uint32_t reserved = 0;
 };
 
 /// Bytes from one entry of a ring to the next.

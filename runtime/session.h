@@ -90,8 +90,9 @@ class Runner {
   /// throws nothing.
   uint64_t Start() noexcept;
   /// Waits for a step, one of the last kStepsInFlight that were started, and
-  /// not for those after it; says how it ended. A step that fails does not
-  /// stop those started after it. Allocates nothing, throws nothing.
+  /// not for those after it; says how it ended. A step with an index out of
+  /// range updates no param or state. A step that fails does not stop those
+  /// started after it. Allocates nothing, throws nothing.
   StepCode Wait(uint64_t step) noexcept;
 
   /// What went wrong in the step that was waited for last, as an error naming

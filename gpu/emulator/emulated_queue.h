@@ -40,8 +40,6 @@ class EmulatedQueue : public Queue {
   int64_t products() const { return products_; }
 
  private:
-  static constexpr uint32_t kNoFault = 0xFFFFFFFF;
-
   EmulatorOptions options_;
   mutable uint32_t word_ = kNoFault;
   uint32_t launch_ = 0;

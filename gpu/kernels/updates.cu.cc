@@ -6,6 +6,9 @@
 // Tensors with other settings, a learning rate elsewhere or another decay, are
 // in the same grid, as groups. What is the same for all elements of a step is
 // computed once a block, while the block's first elements are on their way.
+//
+// A step with a fault has no gradient worth the name: it updates nothing, as on
+// the CPU, where it ends before it comes here.
 
 #include <algorithm>
 #include <array>
@@ -54,9 +57,11 @@ struct Tensor {
 template <int kOperands>
 struct UpdateParams {
   static constexpr size_t kMaxTensors =
-      (kMaxParamBytes - sizeof(Group) * kMaxGroups - 2 * sizeof(int32_t)) /
+      (kMaxParamBytes - sizeof(const uint32_t*) - sizeof(Group) * kMaxGroups -
+       2 * sizeof(int32_t)) /
       sizeof(Tensor<kOperands>);
 
+  const uint32_t* fault;  // kNoFault: none so far
   Group groups[kMaxGroups];
   Tensor<kOperands> tensors[kMaxTensors];
   int32_t num_groups;
@@ -267,18 +272,18 @@ struct AdamWSplitRule : AdamW {
 
 // --- The kernel ---------------------------------------------------------------
 
-// Updates `count` elements of a tensor from `begin` on, a multiple of n.
-// `constants` is shared by the block and computed here.
+// Updates `count` elements of a tensor from `begin` on, a multiple of n, if the
+// step is well. `constants` is shared by the block and computed here.
 template <typename Rule, int n, typename Data>
 STOWAGE_DEVICE void UpdateUnits(const Data& data, int64_t begin, int64_t count,
-                                const Group& group,
+                                bool well, const Group& group,
                                 typename Rule::Constants* constants) {
   int i = ThreadId() * n;
   typename Rule::template Unit<n> unit = {};
   if (i < count) unit.Load(data, begin + i);
   if (ThreadId() == 0) *constants = Rule::At(group);
   SyncThreads();
-  if (i >= count) return;
+  if (i >= count || !well) return;
   const typename Rule::Constants k = *constants;
   while (true) {
     unit.Update(k);
@@ -294,6 +299,7 @@ STOWAGE_KERNEL(kThreads)
 UpdateKernel(STOWAGE_PARAMS(UpdateParams<Rule::kUpdated + 1>) p) {
   using Constants = typename Rule::Constants;
   STOWAGE_SHARED(Constants, constants, 1);
+  const bool well = *p.fault == kNoFault;
   // The last tensor that does not begin behind this block.
   int low = 0;
   int high = p.num_tensors;
@@ -311,13 +317,13 @@ UpdateKernel(STOWAGE_PARAMS(UpdateParams<Rule::kUpdated + 1>) p) {
   const int64_t count =
       tensor.n - begin < kBlockElements ? tensor.n - begin : kBlockElements;
   if (!tensor.wide) {
-    UpdateUnits<Rule, 1>(tensor.data, begin, count, group, &constants[0]);
+    UpdateUnits<Rule, 1>(tensor.data, begin, count, well, group, &constants[0]);
     return;
   }
   const int64_t in_units = count / Rule::kWidth * Rule::kWidth;
-  UpdateUnits<Rule, Rule::kWidth>(tensor.data, begin, in_units, group,
+  UpdateUnits<Rule, Rule::kWidth>(tensor.data, begin, in_units, well, group,
                                   &constants[0]);
-  if (ThreadId() < count - in_units) {
+  if (well && ThreadId() < count - in_units) {
     const int64_t i = begin + in_units + ThreadId();
     const Constants k = constants[0];
     typename Rule::template Unit<1> unit;
@@ -382,6 +388,7 @@ class Table {
 
   void Flush() {
     if (params_.num_tensors == 0) return;
+    params_.fault = queue_.fault().word;
     LaunchKernel(queue_, name_, UpdateKernel<Rule>, params_,
                  {.x = static_cast<uint32_t>(params_.num_blocks())}, kThreads);
     params_ = {};

@@ -347,6 +347,67 @@ TEST_CASE("a step that fails does not stop those started after it") {
   CHECK(*p.ReadScalar("loss", good) == doctest::Approx(std::log(3.0)));
 }
 
+// Everything that outlives a step.
+std::vector<float> WeightsOf(const Runner& runner) {
+  std::vector<float> all;
+  for (const Role role : {Role::kParam, Role::kState}) {
+    for (const ValueId id : runner.graph().Leaves(role)) {
+      const ValueInfo& value = runner.graph().value(id);
+      std::vector<float> content(
+          static_cast<size_t>(value.type.shape.num_elements()));
+      REQUIRE(runner.Read(value.name, &content).ok());
+      all.insert(all.end(), content.begin(), content.end());
+    }
+  }
+  return all;
+}
+
+TEST_CASE("a step with a bad label updates nothing, on either backend") {
+  GraphBuilder g("linear");
+  Value logits = MatMul(g.Input("x", DType::kF32, {2, 4}),
+                        g.Param("w", DType::kF32, {4, 3}, Init::Normal(1)));
+  g.Output("loss", CrossEntropy(logits, g.Input("labels", DType::kI32, {2})));
+  const Graph forward = *g.Finish();
+  const auto step = [](Runner& train, int64_t number, int32_t label) {
+    const auto x = static_cast<float>(number);
+    REQUIRE(train.Write("x", std::vector<float>{x, 1, 2, 0, -1, x, 0, 1}).ok());
+    REQUIRE(train.Write("labels", std::vector<int32_t>{0, label}).ok());
+    REQUIRE(train.Write("lr", 0.125f).ok());
+    REQUIRE(train.Write("step", number).ok());
+    return train.Step();
+  };
+  const auto check = [&](Runner& train) {
+    REQUIRE(step(train, 1, 2) == StepCode::kOk);
+    const std::vector<float> before = WeightsOf(train);
+    REQUIRE(step(train, 2, 3) == StepCode::kIndexOutOfRange);
+    CHECK(WeightsOf(train) == before);
+    REQUIRE(step(train, 2, 1) == StepCode::kOk);
+    CHECK(WeightsOf(train) != before);
+    return WeightsOf(train);
+  };
+  const Optimizer optimizers[] = {Sgd{}, Momentum{}, AdamW{}};
+  for (const Optimizer& optimizer : optimizers) {
+    const Graph graph = StepOf(forward, optimizer);
+    const auto cpu = MakeCpuBackend({.threads = 1});
+    auto reference = Session::Create(
+        {{"train", graph,
+          *PlanMemory(graph, {.workspace = cpu->WorkspaceFunction()})}},
+        *cpu);
+    REQUIRE(reference.ok());
+    reference->Initialize(1);
+    const std::vector<float> want = check(reference->front());
+    for (const bool checked : {false, true}) {
+      Fixture f({.backend = {.check = checked}});
+      Session session = f.Open({{"train", graph, PlanOf(graph)}});
+      const std::vector<float> got = check(session.front());
+      REQUIRE(got.size() == want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        CHECK(got[i] == doctest::Approx(want[i]).epsilon(1e-4));
+      }
+    }
+  }
+}
+
 TEST_CASE("a checked run names the first result that is not finite") {
   const Graph graph = Classifier();
   const auto step = [&](Runner& p) {

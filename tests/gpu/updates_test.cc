@@ -175,6 +175,30 @@ TEST_CASE("a parameter that starts anywhere becomes the same") {
   }
 }
 
+TEST_CASE("nothing is updated in a step with a fault") {
+  const Scalars scalars;
+  for (const Rule& rule : kRules) {
+    CAPTURE(OpName(rule.op));
+    for (const DType dtype : TypesOf(rule)) {
+      Launches launches;
+      // Units and what is behind them; single elements.
+      for (const size_t shift : {0, 1}) {
+        AddLaunch(rule, dtype, 8200, 0.1, scalars, 5, &launches, true, shift);
+        AddLaunch(rule, dtype, 7, 0.1, scalars, 6, &launches, true, shift);
+      }
+      const Contents before = Results(rule, launches);
+      EmulatedQueue queue({.seed = 1});
+      *queue.fault().word = 3;
+      gpu::GetKernel(rule.op).enqueue_many(All(launches), queue);
+      gpu::GetKernel(rule.op).enqueue(launches[0].launch(), queue);
+      CHECK(Results(rule, launches) == before);
+      *queue.fault().word = gpu::kNoFault;
+      gpu::GetKernel(rule.op).enqueue_many(All(launches), queue);
+      CHECK(Results(rule, launches) != before);
+    }
+  }
+}
+
 // Largest difference of result i.
 double Difference(const LaunchBuilder& a, const LaunchBuilder& b, size_t i) {
   return LargestError(a.output(i), b.output(i));
