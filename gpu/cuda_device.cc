@@ -155,8 +155,7 @@ class CudaDevice final : public Device {
 
   Status Launch(const KernelCall& call, Stream stream) override {
     void* arguments[] = {const_cast<void*>(call.params)};
-    return Check(cudaLaunchKernel(call.function,
-                                  dim3(call.grid.x, call.grid.y, call.grid.z),
+    return Check(cudaLaunchKernel(call.function, dim3(call.grid.x, call.grid.y),
                                   dim3(call.threads), arguments,
                                   call.dynamic_shared, Cuda(stream)),
                  call.name);

@@ -26,12 +26,12 @@ namespace stowage::gpu {
 
 /// Blocks of a grid.
 struct Grid {
-  uint32_t x = 1, y = 1, z = 1;
+  uint32_t x = 1, y = 1;
 };
 
 inline constexpr size_t kMaxParamBytes = 4000;  // CUDA takes 4096
-/// Blocks a grid may have along y and z.
-inline constexpr int64_t kMaxGridYZ = 65535;
+/// Blocks a grid may have along y.
+inline constexpr int64_t kMaxGridY = 65535;
 
 /// One grid. Blocks are one-dimensional.
 struct KernelCall {

@@ -22,8 +22,8 @@
 // Rules that both compilers need:
 //  - Warp functions are called by all 32 lanes of a warp, SyncThreads by all
 //    threads of a block that have not returned.
-//  - Blocks are one-dimensional, grids up to three. Nothing may be assumed of
-//    the order in which blocks or warps run.
+//  - Blocks are one-dimensional, grids up to two. Nothing may be assumed of the
+//    order in which blocks or warps run.
 //  - Device functions are marked STOWAGE_DEVICE, or STOWAGE_HOST_DEVICE
 //    (math/portable.h) when they are formulas.
 //  - No atomics on floats: sums have a fixed order.
@@ -76,16 +76,15 @@ struct alignas(16) Pack {
 //   T* DynamicShared<T>()         the bytes asked for at launch, 128-aligned
 //
 //   int ThreadId(), BlockSize(), Lane(), Warp()      x is the only dimension
-//   int BlockId(), BlockIdY(), BlockIdZ()
-//   int GridSize(), GridSizeY(), GridSizeZ()
+//   int BlockId(), BlockIdY(), GridSize()            the last along x
 //
 //   void SyncThreads(), SyncWarp()
-//   T ShuffleXor(T v, int mask), ShuffleDown(T v, int delta), Shuffle(T v, int lane)
+//   T ShuffleXor(T v, int mask), Shuffle(T v, int lane)
 //                                 T of 4 or 8 bytes
-//   bool WarpAny(bool), uint32_t Ballot(bool)
-//   int32_t/uint32_t AtomicAdd(T*, T), AtomicMin, AtomicMax, AtomicOr
+//   uint32_t Ballot(bool)
+//   int32_t/uint32_t AtomicAdd(T*, T), AtomicOr(T*, T)
 //                                 on global or shared integers; the old value
-//   void ThreadFence(), SystemFence()                as __threadfence[_system]
+//   void SystemFence()            as __threadfence_system
 //
 //   Pack<T> LoadPack(const T*), void StorePack(T*, const Pack<T>&)
 //                                 at a multiple of 16 bytes
@@ -102,8 +101,6 @@ struct alignas(16) Pack {
 //
 //   void LoadMatrix4(uint32_t r[4], const void* row)            ldmatrix.x4
 //   void LoadMatrix4Transposed(uint32_t r[4], const void* row)  ldmatrix.x4.trans
-//   void LoadMatrix2(uint32_t r[2], const void* row)            ldmatrix.x2
-//   void LoadMatrix2Transposed(uint32_t r[2], const void* row)  ldmatrix.x2.trans
 //                                 row: this lane's 16-byte row in shared memory
 //   void MultiplyAddBF16(float d[4], const uint32_t a[4], const uint32_t b[2])
 //                                 d += a b
@@ -111,7 +108,6 @@ struct alignas(16) Pack {
 //
 // Copies from global to shared memory that run on their own, 16 bytes each:
 //
-//   void CopyAsync16(void* shared, const void* global)
 //   void CopyAsyncZero16(void* shared, const void* global, bool valid)
 //                                 zeros when not valid; global is not read
 //   void CopyAsyncCommit()        ends a group

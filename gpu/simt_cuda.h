@@ -29,10 +29,7 @@ STOWAGE_DEVICE int Lane() { return ThreadId() % kWarpSize; }
 STOWAGE_DEVICE int Warp() { return ThreadId() / kWarpSize; }
 STOWAGE_DEVICE int BlockId() { return static_cast<int>(blockIdx.x); }
 STOWAGE_DEVICE int BlockIdY() { return static_cast<int>(blockIdx.y); }
-STOWAGE_DEVICE int BlockIdZ() { return static_cast<int>(blockIdx.z); }
 STOWAGE_DEVICE int GridSize() { return static_cast<int>(gridDim.x); }
-STOWAGE_DEVICE int GridSizeY() { return static_cast<int>(gridDim.y); }
-STOWAGE_DEVICE int GridSizeZ() { return static_cast<int>(gridDim.z); }
 
 STOWAGE_DEVICE void SyncThreads() { __syncthreads(); }
 STOWAGE_DEVICE void SyncWarp() { __syncwarp(); }
@@ -44,14 +41,9 @@ STOWAGE_DEVICE T ShuffleXor(T v, int mask) {
   return __shfl_xor_sync(kAllLanes, v, mask);
 }
 template <typename T>
-STOWAGE_DEVICE T ShuffleDown(T v, int delta) {
-  return __shfl_down_sync(kAllLanes, v, static_cast<unsigned>(delta));
-}
-template <typename T>
 STOWAGE_DEVICE T Shuffle(T v, int lane) {
   return __shfl_sync(kAllLanes, v, lane);
 }
-STOWAGE_DEVICE bool WarpAny(bool v) { return __any_sync(kAllLanes, v) != 0; }
 STOWAGE_DEVICE uint32_t Ballot(bool v) { return __ballot_sync(kAllLanes, v); }
 
 template <typename T>
@@ -59,18 +51,9 @@ STOWAGE_DEVICE T AtomicAdd(T* at, T v) {
   return atomicAdd(at, v);
 }
 template <typename T>
-STOWAGE_DEVICE T AtomicMin(T* at, T v) {
-  return atomicMin(at, v);
-}
-template <typename T>
-STOWAGE_DEVICE T AtomicMax(T* at, T v) {
-  return atomicMax(at, v);
-}
-template <typename T>
 STOWAGE_DEVICE T AtomicOr(T* at, T v) {
   return atomicOr(at, v);
 }
-STOWAGE_DEVICE void ThreadFence() { __threadfence(); }
 STOWAGE_DEVICE void SystemFence() { __threadfence_system(); }
 
 namespace internal {
@@ -147,18 +130,6 @@ STOWAGE_DEVICE void LoadMatrix4Transposed(uint32_t r[4], const void* row) {
       : "r"(internal::SharedAddress(row))
       : "memory");
 }
-STOWAGE_DEVICE void LoadMatrix2(uint32_t r[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(internal::SharedAddress(row))
-               : "memory");
-}
-STOWAGE_DEVICE void LoadMatrix2Transposed(uint32_t r[2], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
-               : "=r"(r[0]), "=r"(r[1])
-               : "r"(internal::SharedAddress(row))
-               : "memory");
-}
 STOWAGE_DEVICE void MultiplyAddBF16(float d[4], const uint32_t a[4],
                                     const uint32_t b[2]) {
   asm volatile(
@@ -182,12 +153,6 @@ STOWAGE_DEVICE void CopyAsyncZero16(void* shared, const void* global,
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                    internal::SharedAddress(shared)),
                "l"(global), "r"(bytes)
-               : "memory");
-}
-STOWAGE_DEVICE void CopyAsync16(void* shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   internal::SharedAddress(shared)),
-               "l"(global)
                : "memory");
 }
 STOWAGE_DEVICE void CopyAsyncCommit() {

@@ -13,8 +13,8 @@ namespace stowage::gpu::emulator {
 struct Context {
   int thread = 0;
   int block_size = 0;
-  int block[3] = {};
-  int grid[3] = {};
+  int block[2] = {};
+  int grid_size = 0;    // along x
   uint64_t serial = 0;  // of the block, among all that this thread has run
   std::byte* dynamic_shared = nullptr;
 };

@@ -155,8 +155,7 @@ Machine& TheMachine() {
 
 void Machine::ComplainOfBlock(const std::string& what) {
   complaint_ = StrCat("[emulator] kernel ", Quoted(call_->name), ", block (",
-                      context.block[0], ", ", context.block[1], ", ",
-                      context.block[2], "): ", what);
+                      context.block[0], ", ", context.block[1], "): ", what);
 }
 
 void Machine::Complain(const std::string& what) {
@@ -174,8 +173,7 @@ void Machine::Run(const KernelCall& call, const EmulatorOptions& options) {
   options_ = &options;
   STOWAGE_CHECK(call.threads > 0 && call.threads % kLanes == 0 &&
                 call.threads <= kMostThreads);
-  STOWAGE_CHECK(call.grid.x > 0 && call.grid.y > 0 && call.grid.z > 0);
-  STOWAGE_CHECK(call.grid.y <= kMaxGridYZ && call.grid.z <= kMaxGridYZ);
+  STOWAGE_CHECK(call.grid.x > 0 && call.grid.y > 0 && call.grid.y <= kMaxGridY);
   STOWAGE_CHECK(call.dynamic_shared <= kMostShared);
   lots_ = Lots(options.seed);
   threads_.resize(call.threads);
@@ -185,18 +183,15 @@ void Machine::Run(const KernelCall& call, const EmulatorOptions& options) {
   context.block_size = static_cast<int>(call.threads);
   context.dynamic_shared =
       dynamic_.data() + kGuardBytes + (128 - (address + kGuardBytes) % 128);
-  context.grid[0] = static_cast<int>(call.grid.x);
-  context.grid[1] = static_cast<int>(call.grid.y);
-  context.grid[2] = static_cast<int>(call.grid.z);
+  context.grid_size = static_cast<int>(call.grid.x);
 
-  const uint64_t blocks = uint64_t{call.grid.x} * call.grid.y * call.grid.z;
+  const uint64_t blocks = uint64_t{call.grid.x} * call.grid.y;
   std::vector<uint64_t> order(blocks);
   for (uint64_t i = 0; i < blocks; ++i) order[i] = i;
   if (options.seed != 0) lots_.Shuffle(&order);
   for (const uint64_t block : order) {
     context.block[0] = static_cast<int>(block % call.grid.x);
-    context.block[1] = static_cast<int>(block / call.grid.x % call.grid.y);
-    context.block[2] = static_cast<int>(block / call.grid.x / call.grid.y);
+    context.block[1] = static_cast<int>(block / call.grid.x);
     if (RunBlock()) continue;
     if (options.report == nullptr) {
       internal::CheckFailed(complaint_.c_str(), __FILE__, __LINE__);

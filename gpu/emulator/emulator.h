@@ -25,7 +25,7 @@ namespace stowage::gpu {
 
 struct EmulatorOptions {
   /// 0: blocks and threads in their natural order, and copies to shared memory
-  /// (CopyAsync16) at once. Others: shuffled, and the bytes of such copies are
+  /// (CopyAsyncZero16) at once. Others: shuffled, and the bytes of such copies are
   /// NaN from the call to the CopyAsyncWait that waits for them.
   uint64_t seed = 0;
   /// Takes what is wrong with a kernel; the rest of its grid is then not run.

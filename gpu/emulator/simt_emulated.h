@@ -79,10 +79,10 @@ struct MatrixLoad {
   uint32_t* r;
 };
 
-// 8x8 matrices of 16 bits; lane 8 i + j has the address of row j of matrix i.
-template <int matrices, bool transposed>
+// 4 8x8 matrices of 16 bits; lane 8 i + j has the address of row j of matrix i.
+template <bool transposed>
 void CompleteMatrixLoad(void* const* lanes) {
-  for (int matrix = 0; matrix < matrices; ++matrix) {
+  for (int matrix = 0; matrix < 4; ++matrix) {
     uint16_t m[8][8];
     for (int row = 0; row < 8; ++row) {
       std::memcpy(m[row],
@@ -98,11 +98,11 @@ void CompleteMatrixLoad(void* const* lanes) {
   }
 }
 
-template <int matrices, bool transposed>
-void LoadMatrices(uint32_t* r, const void* row, int lane, const Site& site) {
-  if (lane < 8 * matrices) CheckShared16(site.word, row);
+template <bool transposed>
+void LoadMatrices(uint32_t* r, const void* row, const Site& site) {
+  CheckShared16(site.word, row);
   MatrixLoad mine{row, r};
-  AwaitWarp(CompleteMatrixLoad<matrices, transposed>, &mine, site);
+  AwaitWarp(CompleteMatrixLoad<transposed>, &mine, site);
 }
 
 struct Product {
@@ -159,10 +159,7 @@ inline int Lane() { return ThreadId() % kWarpSize; }
 inline int Warp() { return ThreadId() / kWarpSize; }
 inline int BlockId() { return emulator::context.block[0]; }
 inline int BlockIdY() { return emulator::context.block[1]; }
-inline int BlockIdZ() { return emulator::context.block[2]; }
-inline int GridSize() { return emulator::context.grid[0]; }
-inline int GridSizeY() { return emulator::context.grid[1]; }
-inline int GridSizeZ() { return emulator::context.grid[2]; }
+inline int GridSize() { return emulator::context.grid_size; }
 
 inline void SyncThreads(STOWAGE_SITE) {
   emulator::AwaitBlock({"SyncThreads", file, line});
@@ -176,12 +173,6 @@ T ShuffleXor(T v, int mask, STOWAGE_SITE) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   return emulator::ExchangeInWarp(v, (Lane() ^ mask) % kWarpSize,
                                   {"ShuffleXor", file, line});
-}
-template <typename T>
-T ShuffleDown(T v, int delta, STOWAGE_SITE) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  const int with = Lane() + delta < kWarpSize ? Lane() + delta : Lane();
-  return emulator::ExchangeInWarp(v, with, {"ShuffleDown", file, line});
 }
 template <typename T>
 T Shuffle(T v, int lane, STOWAGE_SITE) {
@@ -204,7 +195,6 @@ inline uint32_t Ballot(bool v, STOWAGE_SITE) {
       &mine, {"Ballot", file, line});
   return mine;
 }
-inline bool WarpAny(bool v, STOWAGE_SITE) { return Ballot(v, file, line) != 0; }
 
 template <typename T>
 T AtomicAdd(T* at, T v) {
@@ -213,24 +203,11 @@ T AtomicAdd(T* at, T v) {
   return old;
 }
 template <typename T>
-T AtomicMin(T* at, T v) {
-  const T old = *at;
-  *at = v < old ? v : old;
-  return old;
-}
-template <typename T>
-T AtomicMax(T* at, T v) {
-  const T old = *at;
-  *at = old < v ? v : old;
-  return old;
-}
-template <typename T>
 T AtomicOr(T* at, T v) {
   const T old = *at;
   *at = old | v;
   return old;
 }
-inline void ThreadFence() {}
 inline void SystemFence() {}
 
 template <typename T>
@@ -277,20 +254,11 @@ inline uint32_t PackBF16(float low, float high) {
 }
 
 inline void LoadMatrix4(uint32_t r[4], const void* row, STOWAGE_SITE) {
-  emulator::LoadMatrices<4, false>(r, row, Lane(), {"LoadMatrix4", file, line});
+  emulator::LoadMatrices<false>(r, row, {"LoadMatrix4", file, line});
 }
 inline void LoadMatrix4Transposed(uint32_t r[4], const void* row,
                                   STOWAGE_SITE) {
-  emulator::LoadMatrices<4, true>(r, row, Lane(),
-                                  {"LoadMatrix4Transposed", file, line});
-}
-inline void LoadMatrix2(uint32_t r[2], const void* row, STOWAGE_SITE) {
-  emulator::LoadMatrices<2, false>(r, row, Lane(), {"LoadMatrix2", file, line});
-}
-inline void LoadMatrix2Transposed(uint32_t r[2], const void* row,
-                                  STOWAGE_SITE) {
-  emulator::LoadMatrices<2, true>(r, row, Lane(),
-                                  {"LoadMatrix2Transposed", file, line});
+  emulator::LoadMatrices<true>(r, row, {"LoadMatrix4Transposed", file, line});
 }
 inline void MultiplyAddBF16(float d[4], const uint32_t a[4],
                             const uint32_t b[2], STOWAGE_SITE) {
@@ -308,11 +276,6 @@ inline void CopyAsyncZero16(void* shared, const void* global, bool valid) {
   if (valid) emulator::CheckAligned("CopyAsyncZero16", global);
   emulator::CopyAsync(shared, valid ? global : nullptr);
 }
-inline void CopyAsync16(void* shared, const void* global) {
-  emulator::CheckShared16("CopyAsync16", shared);
-  emulator::CheckAligned("CopyAsync16", global);
-  emulator::CopyAsync(shared, global);
-}
 inline void CopyAsyncCommit() { emulator::CommitCopies(); }
 template <int groups>
 void CopyAsyncWait() {
@@ -322,7 +285,7 @@ void CopyAsyncWait() {
 inline float Exp2(float x) { return ::exp2f(x); }
 
 inline void ReportFault(const FaultSlot& slot) {
-  AtomicMin(slot.word, slot.launch);
+  if (slot.launch < *slot.word) *slot.word = slot.launch;
 }
 
 }  // namespace stowage::gpu
