@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -29,7 +31,8 @@
 namespace stowage::gpu {
 namespace {
 
-// Proposals asked for; the first is nearly always taken.
+// Proposals asked for; the first is nearly always taken, and a later one only
+// where the library refuses those before it.
 constexpr int kProposals = 8;
 
 Error Fail(std::string_view message) {
@@ -89,7 +92,7 @@ struct CublasLt::Product {
   const Functions& functions;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  cublasLtMatmulAlgo_t algorithm = {};
+  std::vector<cublasLtMatmulAlgo_t> algorithms;  // the first is used
 };
 
 CublasLt::CublasLt() = default;
@@ -154,7 +157,7 @@ CublasLt::Key CublasLt::KeyOf(const MatMulCall& call) {
 
 // The library's matrices are column-major: what is (m, n) in rows is to it
 // (n, m). So it is given c^T = b^T a^T, and what we call its first operand is b.
-Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
+Result<std::unique_ptr<CublasLt::Product>> CublasLt::Propose(
     const MatMulCall& call) const {
   const Functions& f = *functions_;
   auto product = std::make_unique<Product>(f);
@@ -246,9 +249,9 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
         proposals[i].workspaceSize > workspace) {
       continue;
     }
-    product->algorithm = proposals[i].algo;
-    return product;
+    product->algorithms.push_back(proposals[i].algo);
   }
+  if (!product->algorithms.empty()) return product;
   return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
                      " bytes of scratch for the ", Describe(call)));
 }
@@ -256,21 +259,30 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
 Status CublasLt::Prepare(const MatMulCall& call, cudaStream_t stream) {
   std::unique_ptr<Product>& product = products_[KeyOf(call)];
   if (product != nullptr) return {};
-  Result<std::unique_ptr<Product>> chosen = Choose(call);
-  if (!chosen.ok()) return chosen.error();
-  product = *std::move(chosen);
-  return Run(call, stream);
+  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Product> proposed, Propose(call));
+  std::vector<cublasLtMatmulAlgo_t>& algorithms = proposed->algorithms;
+  Status run = Multiply(*proposed, call, stream);
+  while (!run.ok() && algorithms.size() > 1) {
+    algorithms.erase(algorithms.begin());
+    run = Multiply(*proposed, call, stream);
+  }
+  if (run.ok()) product = std::move(proposed);
+  return run;
 }
 
 Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
   const auto found = products_.find(KeyOf(call));
   STOWAGE_CHECK(found != products_.end() && found->second != nullptr);
-  const Product& product = *found->second;
+  return Multiply(*found->second, call, stream);
+}
+
+Status CublasLt::Multiply(const Product& product, const MatMulCall& call,
+                          cudaStream_t stream) const {
   const float alpha = 1, beta = call.accumulate ? 1 : 0;
   return Check(functions_->cublasLtMatmul(
                    handle_, product.operation, &alpha, call.b.data, product.a,
                    call.a.data, product.b, &beta, call.c, product.c, call.c,
-                   product.c, &product.algorithm, call.workspace,
+                   product.c, &product.algorithms.front(), call.workspace,
                    static_cast<size_t>(call.workspace_bytes), stream),
                "cublasLtMatmul", call);
 }

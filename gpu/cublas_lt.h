@@ -36,19 +36,22 @@ class CublasLt {
   int version() const { return version_; }  // 130100
 
   /// Chooses an algorithm for the call's shape, strides and alignment within its
-  /// workspace, and runs it once; nothing when that was done. Error kDevice.
+  /// workspace, the first proposed that the library also runs, and runs it once;
+  /// nothing when that was done. Error kDevice.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   /// Precondition: prepared.
   Status Run(const MatMulCall& call, cudaStream_t stream);
 
  private:
   struct Functions;
-  struct Product;  // what was chosen
+  struct Product;  // a shape, and what is proposed for it
   using Key = std::array<int64_t, 19>;
   static Key KeyOf(const MatMulCall& call);
 
   CublasLt();
-  Result<std::unique_ptr<Product>> Choose(const MatMulCall& call) const;
+  Result<std::unique_ptr<Product>> Propose(const MatMulCall& call) const;
+  Status Multiply(const Product& product, const MatMulCall& call,
+                  cudaStream_t stream) const;
 
   std::unique_ptr<const Functions> functions_;
   std::string path_;
