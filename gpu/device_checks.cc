@@ -53,9 +53,7 @@ Status CheckArchitecture(std::string_view name, int major, int minor) {
 
 Status CheckMatMulLibrary(int version, int needed_major,
                           std::string_view path) {
-  // 130100, or 12804 with one digit less until version 12.
-  const int major = version >= 100000 ? version / 10000 : version / 1000;
-  if (major == needed_major) return {};
+  if (version / 10000 == needed_major) return {};  // 130100 is 13.1
   return Fail(StrCat(path, " is cuBLASLt of version ", version,
                      "; this program needs version ", needed_major));
 }
