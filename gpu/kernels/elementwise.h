@@ -204,7 +204,7 @@ MapKernel(STOWAGE_PARAMS(MapParams<1 + sizeof...(In)>) p) {
   p.walk.Locate(units, offsets);
 
   // All loads come first, so that they are under way together.
-  MapOperands<Indices, kWidth, In...> x[kUnits];
+  MapOperands<Indices, kWidth, In...> x[kUnits] = {};
   STOWAGE_UNROLL
   for (int i = 0; i < kUnits; ++i) {
     if (units[i] < p.units) x[i].Load(p, offsets[i]);
