@@ -183,7 +183,8 @@ class Path {
       if (cost_[s] < kNever) queue.push({cost_[s], s});
     }
     while (!queue.empty()) {
-      const auto [cost, s] = queue.top();
+      const double cost = queue.top().first;
+      const Set s = queue.top().second;
       queue.pop();
       if (cost > cost_[s]) continue;
       const auto reach = [&](Set to, double price, int32_t how) {

@@ -10,6 +10,7 @@ namespace stowage::tools {
 
 Result<nlohmann::ordered_json> RefusalJson(RecomputePlanner& planner,
                                            Recompute allowed,
+                                           std::optional<Bytes> in_pieces,
                                            const Error& error) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budget_bytes"],
@@ -19,8 +20,11 @@ Result<nlohmann::ordered_json> RefusalJson(RecomputePlanner& planner,
                            planner.SmallestBudget(Recompute::kNone));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes recompute,
                            planner.SmallestBudget(Recompute::kAuto));
+  using Json = nlohmann::ordered_json;
   json["minimum_budgets"] = {
-      {"none", none}, {"recompute", recompute}, {"micro_batches", nullptr}};
+      {"none", none},
+      {"recompute", recompute},
+      {"micro_batches", in_pieces ? Json(*in_pieces) : Json()}};
   return json;
 }
 

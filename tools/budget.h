@@ -5,18 +5,21 @@
 // does not fit.
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "planner/recompute.h"
 
 namespace stowage::tools {
 
 /// `error`, with which `planner` refused a budget, and the smallest budgets that
-/// work: with the levers that are allowed, and with each one; null where this
-/// version has no such lever.
+/// work: with the levers that are allowed, and with each one alone. `in_pieces`
+/// is that of micro-batches, absent where there is no batch to cut.
 Result<nlohmann::ordered_json> RefusalJson(RecomputePlanner& planner,
                                            Recompute allowed,
+                                           std::optional<Bytes> in_pieces,
                                            const Error& error);
 
 /// What runs again in a step, as `plan` and `train` print it for people; "" when

@@ -20,6 +20,7 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/device.h"
+#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/packer_flags.h"
 
@@ -44,6 +45,7 @@ struct Planned {
   Plan plan;
   std::optional<WeightLayout> layout;  // that the plan takes as given
   std::optional<Bytes> order_bound;    // when an order was looked for
+  int64_t pieces = 1;                  // of the batch
 };
 
 Status CheckOrder(const std::string& order) {
@@ -63,8 +65,15 @@ Result<Planned> MakePlan(const Flags& flags, const PlanOptions& options) {
     planned.graph = std::move(step.step);
     planned.plan = std::move(step.plan);
     planned.layout = std::move(step.layout);
+    planned.pieces = step.pieces;
   } else {
-    STOWAGE_RETURN_IF_ERROR(CheckStepIsAsGiven(flags.model));
+    STOWAGE_ASSIGN_OR_RETURN(const MicroBatches pieces,
+                             ParseMicroBatches(flags.model.micro_batches));
+    if (pieces != 1) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "[micro-batches] a graph from a file is planned as it is; "
+                   "only a --model can be taken in pieces"};
+    }
     STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
     STOWAGE_ASSIGN_OR_RETURN(planned.graph, ParseGraph(text));
     STOWAGE_ASSIGN_OR_RETURN(planned.plan, PlanMemory(planned.graph, options));
@@ -81,8 +90,18 @@ Result<Planned> MakePlan(const Flags& flags, const PlanOptions& options) {
   return planned;
 }
 
-Json Describe(const Flags& flags, const Report& report,
-              std::optional<Bytes> order_bound, std::optional<Bytes> budget) {
+// Absent for a graph from a file.
+Result<std::optional<Bytes>> SmallestInPieces(const ModelFlags& flags,
+                                              const PlanOptions& options) {
+  if (flags.model.empty()) return std::optional<Bytes>();
+  STOWAGE_ASSIGN_OR_RETURN(const StepSpec spec, ReadModelFlags(flags));
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes,
+                           tools::SmallestInPieces(spec, options));
+  return std::optional<Bytes>(bytes);
+}
+
+Json Describe(const Flags& flags, const Planned& planned, const Report& report,
+              std::optional<Bytes> budget) {
   Json json = Json::object();
   if (flags.graph.empty()) {
     const Result<StepSpec> spec = ReadModelFlags(flags.model);
@@ -101,13 +120,14 @@ Json Describe(const Flags& flags, const Report& report,
     json["optimizer"] = nullptr;
   }
   json.update(FiguresJson(report, 20));
-  json["order_bound_bytes"] = order_bound ? Json(*order_bound) : Json();
+  json["order_bound_bytes"] =
+      planned.order_bound ? Json(*planned.order_bound) : Json();
   json["recompute"] = flags.model.recompute;
   json["recomputed_nodes"] = 0;
   json["recompute_flops_percent"] = 0.0;
   json["recompute_least_flops_percent"] = 0.0;
   json["remade"] = Json::array();
-  json["micro_batches"] = 1;
+  json["micro_batches"] = planned.pieces;
   json["budget_bytes"] = budget ? Json(*budget) : Json();
   json["fits"] = !budget || report.arena <= *budget;
   return json;
@@ -181,7 +201,8 @@ int Run(const Flags& flags) {
       SetNeedsOfDevice(flags.device, *dtype, flags.model.threads, &options);
   if (!device.ok()) return Fail(device.error());
   const auto start = std::chrono::steady_clock::now();
-  const Result<Planned> planned = MakePlan(flags, options);
+  const PlanOptions given = options;
+  const Result<Planned> planned = MakePlan(flags, given);
   if (!planned.ok()) return Fail(planned.error());
   if (planned->layout) options.weights = &*planned->layout;
   // The order for memory may have been packed by the best packer.
@@ -195,9 +216,13 @@ int Run(const Flags& flags) {
     if (made.error().code != ErrorCode::kBudgetTooSmall) {
       return Fail(made.error());
     }
-    Json json = Describe(flags, MakeReport(planned->graph, planned->plan),
-                         planned->order_bound, *budget);
-    const auto refusal = RefusalJson(planner, *recompute, made.error());
+    Json json = Describe(flags, *planned,
+                         MakeReport(planned->graph, planned->plan), *budget);
+    const Result<std::optional<Bytes>> in_pieces =
+        SmallestInPieces(flags.model, given);
+    if (!in_pieces.ok()) return Fail(in_pieces.error());
+    const auto refusal =
+        RefusalJson(planner, *recompute, *in_pieces, made.error());
     if (!refusal.ok()) return Fail(refusal.error());
     json.update(*refusal);
     if (flags.json) PrintJson(json);
@@ -217,7 +242,7 @@ int Run(const Flags& flags) {
   }
   const Report report = MakeReport(made->graph, made->plan);
   if (flags.json) {
-    Json json = Describe(flags, report, planned->order_bound, *budget);
+    Json json = Describe(flags, *planned, report, *budget);
     DescribeRecompute(*made, flops, &json);
     json["minimum_budget_bytes"] = *smallest;
     json["plan_seconds"] = seconds;

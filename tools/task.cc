@@ -21,9 +21,11 @@ constexpr int64_t kMaxEvaluationBatches = 100;
 
 class TextTask : public Task {
  public:
-  TextTask(TextData data, int64_t batch, int64_t seq, uint64_t seed)
+  TextTask(TextData data, int64_t batch, int64_t evaluation_batch, int64_t seq,
+           uint64_t seed)
       : data_(std::move(data)),
         batch_(batch),
+        evaluation_batch_(evaluation_batch),
         seq_(seq),
         seed_(seed),
         tokens_(static_cast<size_t>(batch * seq)),
@@ -32,19 +34,23 @@ class TextTask : public Task {
   Status WriteBatch(Runner& train, int64_t step) override {
     SampleTextBatch(data_.train(), batch_, seq_, seed_,
                     static_cast<uint64_t>(step), tokens_, targets_);
-    return Write(train);
+    return Write(train, tokens_, targets_);
   }
 
-  int64_t evaluation_batch() const override { return batch_; }
+  int64_t evaluation_batch() const override { return evaluation_batch_; }
 
   Result<Evaluation> Evaluate(Runner& evaluate) override {
     const int64_t batches =
-        std::min(CountTextBatches(data_.held_out(), batch_, seq_),
+        std::min(CountTextBatches(data_.held_out(), evaluation_batch_, seq_),
                  kMaxEvaluationBatches);
+    const auto size = static_cast<size_t>(evaluation_batch_ * seq_);
+    const std::span tokens = std::span(tokens_).first(size);
+    const std::span targets = std::span(targets_).first(size);
     double sum = 0;
     for (int64_t i = 0; i < batches; ++i) {
-      ReadTextBatch(data_.held_out(), batch_, seq_, i, tokens_, targets_);
-      STOWAGE_RETURN_IF_ERROR(Write(evaluate));
+      ReadTextBatch(data_.held_out(), evaluation_batch_, seq_, i, tokens,
+                    targets);
+      STOWAGE_RETURN_IF_ERROR(Write(evaluate, tokens, targets));
       STOWAGE_RETURN_IF_ERROR(Step(evaluate));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
       sum += loss;
@@ -57,13 +63,14 @@ class TextTask : public Task {
   std::string_view token_name() const override { return "tok"; }
 
  private:
-  Status Write(Runner& runner) {
-    STOWAGE_RETURN_IF_ERROR(runner.Write("tokens", tokens_));
-    return runner.Write("targets", targets_);
+  static Status Write(Runner& runner, std::span<const int32_t> tokens,
+                      std::span<const int32_t> targets) {
+    STOWAGE_RETURN_IF_ERROR(runner.Write("tokens", tokens));
+    return runner.Write("targets", targets);
   }
 
   const TextData data_;
-  const int64_t batch_, seq_;
+  const int64_t batch_, evaluation_batch_, seq_;
   const uint64_t seed_;
   std::vector<int32_t> tokens_, targets_;
 };
@@ -78,10 +85,12 @@ int64_t DividingBatch(int64_t size, int64_t limit) {
 
 class DigitsTask : public Task {
  public:
-  DigitsTask(DigitsData data, int64_t batch, uint64_t seed)
+  DigitsTask(DigitsData data, int64_t batch, int64_t evaluation_batch,
+             uint64_t seed)
       : data_(std::move(data)),
         batch_(batch),
-        evaluation_batch_(DividingBatch(data_.held_out.size(), batch)),
+        evaluation_batch_(
+            DividingBatch(data_.held_out.size(), evaluation_batch)),
         seed_(seed),
         x_(static_cast<size_t>(batch * kDigitPixels)),
         y_(static_cast<size_t>(batch)) {}
@@ -140,21 +149,23 @@ class DigitsTask : public Task {
 }  // namespace
 
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
-                                       const std::string& path, uint64_t seed) {
+                                       const std::string& path,
+                                       int64_t evaluation_batch,
+                                       uint64_t seed) {
   const int64_t batch = *spec.options.batch;
   switch (spec.info.data) {
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
       STOWAGE_ASSIGN_OR_RETURN(TextData text, TextData::Load(path, seq));
-      return std::unique_ptr<Task>(
-          std::make_unique<TextTask>(std::move(text), batch, seq, seed));
+      return std::unique_ptr<Task>(std::make_unique<TextTask>(
+          std::move(text), batch, evaluation_batch, seq, seed));
     }
     case ModelData::kDigits:
       break;
   }
   STOWAGE_ASSIGN_OR_RETURN(DigitsData digits, DigitsData::Load(path, seed));
-  return std::unique_ptr<Task>(
-      std::make_unique<DigitsTask>(std::move(digits), batch, seed));
+  return std::unique_ptr<Task>(std::make_unique<DigitsTask>(
+      std::move(digits), batch, evaluation_batch, seed));
 }
 
 }  // namespace stowage::tools

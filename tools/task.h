@@ -42,10 +42,11 @@ class Task {
   virtual std::string_view token_name() const = 0;  // for people, short
 };
 
-/// The task of the model on the data in `path`. Errors: those of TextData and
-/// DigitsData.
+/// The task of the model on the data in `path`, judged by batches of at most
+/// `evaluation_batch` examples. Errors: those of TextData and DigitsData.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
-                                       const std::string& path, uint64_t seed);
+                                       const std::string& path,
+                                       int64_t evaluation_batch, uint64_t seed);
 
 }  // namespace stowage::tools
 

@@ -21,6 +21,7 @@
 #include "tools/command.h"
 #include "tools/device.h"
 #include "tools/heap_counter.h"
+#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
@@ -133,10 +134,11 @@ Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
 
 // Recomputes as much as the budget asks for and the flags allow. A refusal is
 // also printed as JSON, if that is wanted.
-Status FitBudget(const StepSpec& spec, PlanOptions options, bool json,
+Status FitBudget(const StepSpec& spec, const PlanOptions& options, bool json,
                  PlannedStep* step) {
-  options.weights = &step->layout;
-  RecomputePlanner planner(step->step, options, {.recompute = spec.recompute});
+  PlanOptions around = options;
+  around.weights = &step->layout;
+  RecomputePlanner planner(step->step, around, {.recompute = spec.recompute});
   Result<RecomputedPlan> made = planner.PlanFor(spec.budget);
   if (made.ok()) {
     const double flops = GraphFlops(step->step);
@@ -149,8 +151,11 @@ Status FitBudget(const StepSpec& spec, PlanOptions options, bool json,
     Json refusal = FiguresJson(MakeReport(step->step, step->plan), 20);
     refusal["budget_bytes"] = *spec.budget;
     refusal["fits"] = false;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes in_pieces,
+                             SmallestInPieces(spec, options));
     STOWAGE_ASSIGN_OR_RETURN(
-        const Json budgets, RefusalJson(planner, spec.recompute, made.error()));
+        const Json budgets,
+        RefusalJson(planner, spec.recompute, in_pieces, made.error()));
     refusal.update(budgets);
     PrintJson(refusal);
   }
@@ -286,7 +291,9 @@ int Run(const Flags& flags) {
   const Status fitted = FitBudget(*spec, options, flags.json, &*step);
   if (!fitted.ok()) return Fail(fitted.error());
   const Report report = MakeReport(step->step, step->plan);
-  Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
+  Result<std::unique_ptr<Task>> task =
+      LoadTask(*spec, flags.data,
+               LargestPiece(*spec->options.batch, step->pieces), seed);
   if (!task.ok()) return Fail(task.error());
   const int64_t sample_seq =
       spec->info.data == ModelData::kText && flags.sample > 0

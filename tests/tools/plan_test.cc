@@ -116,12 +116,42 @@ TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
   CHECK(json["minimum_budget_bytes"] > 102400);
   CHECK(json["minimum_budgets"]["none"] == json["minimum_budget_bytes"]);
   CHECK(json["minimum_budgets"]["recompute"] <= json["minimum_budget_bytes"]);
-  CHECK(json["minimum_budgets"]["micro_batches"].is_null());
+  CHECK(json["minimum_budgets"]["micro_batches"] <=
+        json["minimum_budget_bytes"]);
   CHECK(json["peak_node"].is_string());
   CHECK(json["peak_live"].size() > 0);
   const std::string error = json["error"];
   CHECK(error.starts_with("[plan] budget 100.0 KiB is below the "));
   CHECK(outcome.err == StrCat("stowage: ", error, "\n"));
+}
+
+TEST_CASE("a batch in pieces fits a budget that the whole batch misses") {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"plan",    "--model", "gpt-nano",
+                                          "--batch", "12",      "--seq",
+                                          "64",      "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(arguments);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    return Json::parse(outcome.out);
+  };
+  const Json whole = with({});
+  CHECK(whole["micro_batches"] == 1);
+  const Json three = with({"--micro-batches", "3"});
+  CHECK(three["micro_batches"] == 3);
+  CHECK(three["valid"] == true);
+  CHECK(three["arena_bytes"] < whole["arena_bytes"]);
+  // 1, 2, 4, 8 and 12 pieces are tried; the fewest that fit are taken.
+  const Json two = with({"--micro-batches", "2"});
+  CHECK(two["arena_bytes"] < whole["arena_bytes"]);
+  const Json chosen =
+      with({"--micro-batches", "auto", "--budget", two["arena_bytes"].dump()});
+  CHECK(chosen["micro_batches"] == 2);
+  CHECK(chosen["arena_bytes"] == two["arena_bytes"]);
+  const Json unneeded = with(
+      {"--micro-batches", "auto", "--budget", whole["arena_bytes"].dump()});
+  CHECK(unneeded["micro_batches"] == 1);
 }
 
 TEST_CASE("recomputation fits a budget that keeping everything misses") {
@@ -369,10 +399,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "[optimizer] there is no optimizer \"lion\""},
       {{"plan", "--model", "mlp", "--recompute", "all"},
        "[recompute] there is no choice \"all\""},
-      {{"plan", "--model", "mlp", "--micro-batches", "4"},
-       "[micro-batches] 4 is not in this version; available: 1"},
-      {{"plan", "--model", "mlp", "--micro-batches", "auto"},
-       "[micro-batches] auto is not in this version; available: 1"},
+      {{"plan", "--model", "mlp", "--batch", "3", "--micro-batches", "4"},
+       "[micro-batches] 4 pieces of a batch of 3; expected at most 3"},
       {{"plan", "--model", "mlp", "--micro-batches", "0"},
        "[micro-batches] \"0\" is no number of at least 1, nor auto"},
       {{"plan", "--model", "mlp", "--order", "random"},

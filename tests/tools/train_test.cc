@@ -49,6 +49,20 @@ std::vector<Json> TrainMlp(std::vector<std::string> more) {
   return Lines(outcome.out);
 }
 
+TEST_CASE("a batch in pieces trains as the whole batch does") {
+  const std::vector<Json> whole = TrainMlp({});
+  const std::vector<Json> pieces = TrainMlp({"--micro-batches", "3"});
+  REQUIRE(whole.size() == pieces.size());
+  for (size_t i = 0; i + 1 < whole.size(); ++i) {
+    const double loss = whole[i]["loss"];
+    CHECK(pieces[i]["loss"].get<double>() ==
+          doctest::Approx(loss).epsilon(1e-5));
+  }
+  CHECK(pieces.back()["validation_loss"].get<double>() ==
+        doctest::Approx(whole.back()["validation_loss"].get<double>())
+            .epsilon(1e-4));
+}
+
 TEST_CASE("train --json prints one object a step and one at the end") {
   const std::vector<Json> lines = TrainMlp({"--budget", "8MiB"});
   REQUIRE(lines.size() == 7);
@@ -287,7 +301,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp, {"--device", "tpu"}, "[device] there is no device \"tpu\""},
       {mlp, {"--device", "cpu", "--check"}, "[device] only the GPU's work "},
       {mlp, {"--recompute", "all"}, "[recompute] there is no choice \"all\""},
-      {mlp, {"--micro-batches", "2"}, "[micro-batches] 2 is not in this "},
+      {mlp, {"--micro-batches", "x"}, "[micro-batches] \"x\" is no number "},
       {mlp, {"--optimizer", "x"}, "[optimizer] there is no optimizer \"x\""},
       {mlp, {"--steps", "1", "--save", "/nowhere/x"}, "/nowhere/x"},
       {mlp, {"--steps", "1", "--svg", "/nowhere/x"}, "/nowhere/x"},
