@@ -49,7 +49,7 @@ class Updates {
       launch.outputs = std::span(operands).last(1);
       launches.push_back(launch);
     }
-    uint32_t fault = 0;
+    uint32_t fault = kNoFault;
     for (const auto mode :
          {DeviceQueue::Mode::kPrepare, DeviceQueue::Mode::kRun}) {
       DeviceQueue queue(device_, stream_, &fault, mode);
