@@ -5,6 +5,8 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 
 #include "base/hash.h"
 #include "planner/recompute_bound.h"
@@ -13,10 +15,14 @@
 namespace stowage {
 namespace {
 
-constexpr int kMostScripts = 256;              // of a small step
-constexpr int kTimes = 8;                      // at which cuts are made
-constexpr int kTargets = 64;                   // on the ladder
-constexpr int64_t kMostNodesRun = 60'000'000;  // in all rehearsals together
+constexpr int kMostScripts = 256;            // of a small step
+constexpr int kTimes = 8;                    // at which cuts are made
+constexpr int kMostSegments = 64;            // of checkpointing
+constexpr int64_t kMostNodesAgain = 30'000;  // in one rehearsal of it
+constexpr int kTargets = 64;                 // on the ladder
+constexpr double kLeap = 0.01;               // of the step's operations
+constexpr int kMostLeaps = 100;
+constexpr int64_t kMostNodesRun = 40'000'000;  // in all rehearsals together
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
@@ -36,7 +42,9 @@ class Search {
     live_given_.assign(rehearsal_.live().begin(), rehearsal_.live().end());
     if (!SearchAll()) {
       TryCuts();
+      TryCheckpoints();
       ClimbDown(start.peak);
+      FillSteps(start.peak);
     }
     std::vector<Bargain> bargains;
     double least = std::numeric_limits<double>::infinity();
@@ -204,6 +212,69 @@ class Search {
     }
   }
 
+  // Forward in so many segments: what crosses their borders is kept, all else
+  // made again a segment at a time (Chen et al., 2016, for any graph). A border
+  // is where the fewest bytes cross, near its share of what is saved.
+  void TryCheckpoints() {
+    NodeId end = 0;
+    for (const ValueId id : rehearsal_.candidates()) {
+      end = std::max(end, rehearsal_.gaps_of(id).front().begin + 1);
+    }
+    std::vector<Bytes> crossing(Index(end) + 1, 0);
+    std::vector<double> saved(Index(end) + 1, 0);  // up to each node
+    for (const ValueId id : rehearsal_.candidates()) {
+      const NodeId producer = graph_.value(id).producer;
+      crossing[Index(producer)] += rehearsal_.bytes(id);
+      crossing[Index(rehearsal_.gaps_of(id).front().begin)] -=
+          rehearsal_.bytes(id);
+      if (rehearsal_.is_saved(id)) {
+        saved[Index(producer)] += static_cast<double>(rehearsal_.bytes(id));
+      }
+    }
+    for (size_t n = 1; n < crossing.size(); ++n) {
+      crossing[n] += crossing[n - 1];
+      saved[n] += saved[n - 1];
+    }
+    const auto node_at = [&](double share) {
+      const auto at = std::ranges::lower_bound(saved, share * saved.back());
+      return std::min(static_cast<size_t>(at - saved.begin()), Index(end) - 1);
+    };
+    for (int segments = 2; segments <= kMostSegments; ++segments) {
+      std::vector<NodeId> borders;
+      for (int k = 1; k < segments; ++k) {
+        const size_t from = node_at((k - 0.25) / segments);
+        const size_t to = node_at((k + 0.25) / segments);
+        const auto least =
+            std::min_element(crossing.begin() + static_cast<int64_t>(from),
+                             crossing.begin() + static_cast<int64_t>(to) + 1);
+        borders.push_back(static_cast<NodeId>(least - crossing.begin()));
+      }
+      for (const bool keeps_last : {true, false}) {
+        Try(Decided(FatesOfSegments(borders, Fate::kRemade, keeps_last)));
+        // Fewer bytes yet, for a segment's nodes times their number.
+        if (int64_t{end} * end / segments > kMostNodesAgain) continue;
+        Try(Decided(
+            FatesOfSegments(borders, Fate::kRemadeEachTime, keeps_last)));
+      }
+    }
+  }
+
+  std::vector<Fate> FatesOfSegments(const std::vector<NodeId>& borders,
+                                    Fate within, bool keeps_last) const {
+    std::vector<Fate> fates = rehearsal_.AsGiven();
+    for (const ValueId id : rehearsal_.candidates()) {
+      const NodeId producer = graph_.value(id).producer;
+      if (keeps_last && producer > borders.back()) continue;
+      const auto next = std::ranges::lower_bound(borders, producer);
+      const std::span<const Gap> gaps = rehearsal_.gaps_of(id);
+      const bool crosses = next != borders.end() && *next < gaps.front().begin;
+      for (size_t k = 0; k < gaps.size(); ++k) {
+        fates[rehearsal_.first_gap(id) + k] = crosses ? Fate::kKept : within;
+      }
+    }
+    return fates;
+  }
+
   // From some fates to others, one group of neighbours after the other.
   void Change(std::vector<Fate> from, const std::vector<Fate>& to) {
     std::vector<int32_t> leader(Index(graph_.num_values()), -1);
@@ -251,17 +322,16 @@ class Search {
 
   // Of every class the first and the last value of the given fate.
   template <typename Visit>
-  void ForEachMove(const std::vector<Fate>& fates, Fate fate, bool both,
+  void ForEachMove(const std::vector<Fate>& fates, Fate fate,
                    Visit visit) const {
     for (const std::vector<size_t>& members : classes_) {
       const auto has_fate = [&](size_t gap) { return fates[gap] == fate; };
       const auto first = std::ranges::find_if(members, has_fate);
       if (first == members.end()) continue;
-      visit(*first);
-      if (!both) continue;
-      const auto last =
-          std::find_if(members.rbegin(), members.rend(), has_fate);
-      if (*last != *first) visit(*last);
+      const size_t last =
+          *std::find_if(members.rbegin(), members.rend(), has_fate);
+      visit(*first);  // which may change its fate
+      if (last != *first) visit(last);
     }
   }
 
@@ -289,9 +359,9 @@ class Search {
         }
         (*fates)[gap] = old;
       };
-      ForEachMove(*fates, Fate::kKept, true,
+      ForEachMove(*fates, Fate::kKept,
                   [&](size_t gap) { consider(gap, Fate::kRemade); });
-      ForEachMove(*fates, Fate::kRemade, true, [&](size_t gap) {
+      ForEachMove(*fates, Fate::kRemade, [&](size_t gap) {
         consider(gap, Fate::kRemadeEachTime);
         consider(gap, Fate::kKept);
       });
@@ -320,19 +390,23 @@ class Search {
           (*fates)[gap] = old;
         }
       };
-      ForEachMove(*fates, Fate::kRemadeEachTime, true, [&](size_t gap) {
+      ForEachMove(*fates, Fate::kRemadeEachTime, [&](size_t gap) {
         consider(gap, Fate::kRemade);
         consider(gap, Fate::kKept);
       });
-      ForEachMove(*fates, Fate::kRemade, true,
+      ForEachMove(*fates, Fate::kRemade,
                   [&](size_t gap) { consider(gap, Fate::kKept); });
     }
+  }
+
+  bool IsTooDear(const Found& found) const {
+    return found.flops > rehearsal_.flops();
   }
 
   void ClimbDown(Bytes start) {
     const Bytes rung = std::max<Bytes>(1, start / kTargets);
     for (Bytes target = start - rung; target > 0; target -= rung) {
-      if (nodes_run_ > kMostNodesRun) return;
+      if (nodes_run_ > kMostNodesRun / 2) break;
       // The cheapest that meets the target already, made cheaper; the dearest
       // that does not, brought down to it.
       auto at = found_.upper_bound(target);
@@ -353,12 +427,45 @@ class Search {
     // As low as it goes, in ever smaller steps.
     for (Bytes step = rung / 2; step > start / 4096 + 1;) {
       if (nodes_run_ > kMostNodesRun) return;
+      if (IsTooDear(found_.begin()->second)) return;
       const Bytes target = found_.begin()->first - step;
       std::vector<Fate> fates = found_.begin()->second.fates;
       if (target > 0 && Reach(target, &fates)) {
         Polish(target, &fates);
       } else {
         step /= 2;
+      }
+    }
+  }
+
+  // Where the price leaps from one bargain to the next, looks for some between,
+  // at the highest leap first: just below the cheaper one, and halfway.
+  void FillSteps(Bytes start) {
+    std::set<Bytes> tried;
+    for (int k = 0; k < kMostLeaps && nodes_run_ <= kMostNodesRun; ++k) {
+      auto leap = found_.end();
+      double highest = kLeap * rehearsal_.flops();
+      for (auto at = found_.begin(); at != found_.end(); ++at) {
+        const auto next = std::next(at);
+        if (next == found_.end() || tried.contains(next->first) ||
+            IsTooDear(next->second)) {
+          continue;
+        }
+        const double height = at->second.flops - next->second.flops;
+        if (height <= highest) continue;
+        highest = height;
+        leap = at;
+      }
+      if (leap == found_.end()) return;
+      const Bytes low = leap->first;
+      const Bytes high = std::next(leap)->first;
+      const std::vector<Fate> from = std::next(leap)->second.fates;
+      tried.insert(high);
+      const Bytes rung = std::max<Bytes>(1, start / kTargets);
+      for (const Bytes target : {high - 1, high - rung / 2, (low + high) / 2}) {
+        if (target < low) continue;
+        std::vector<Fate> fates = from;
+        if (Reach(target, &fates)) Polish(target, &fates);
       }
     }
   }

@@ -8,8 +8,10 @@
 
 #include "autodiff/train_step.h"
 #include "base/strings.h"
+#include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
@@ -83,6 +85,18 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
   check(StepOf("gpt-nano", {.batch = 4, .seq = 16}));
   check(StepOf("mlp", {.batch = 64}));
   check(StepOf("mlp", {.batch = 2048}));
+}
+
+TEST_CASE("the same step gives the same choices") {
+  const Graph step = NanoStep();
+  const auto first = RecomputePlanner(step, {}).Frontier();
+  const auto second = RecomputePlanner(step, {}).Frontier();
+  REQUIRE(first.ok());
+  REQUIRE(first->size() == second->size());
+  for (size_t k = 0; k < first->size(); ++k) {
+    CHECK((*first)[k].arena == (*second)[k].arena);
+    CHECK((*first)[k].extra_flops == (*second)[k].extra_flops);
+  }
 }
 
 TEST_CASE("without a lever the refusal names what recomputation would reach") {
@@ -175,6 +189,30 @@ graph "late" {
   CHECK(!rehearsal.Run(fates));
   RecomputePlanner planner(*graph, {});
   CHECK(planner.SmallestBudget(Recompute::kAuto).value() == ArenaOf(*graph));
+}
+
+TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
+  // Segments of 10: the borders, one segment, and what its backward takes.
+  GraphBuilder g("chain");
+  Value x = g.Input("x", DType::kF32, {4096, 16});
+  for (int i = 0; i < 100; ++i) {
+    x = Tanh(MatMul(x, g.Param(StrCat("w", i), DType::kF32, {16, 16})));
+  }
+  g.Output("loss", ReduceMean(Square(x), {0, 1}));
+  const auto forward = g.Finish();
+  REQUIRE(forward.ok());
+  const auto step = BuildTrainStep(*forward, "loss", {.optimizer = Sgd{}});
+  REQUIRE(step.ok());
+  const Plan given = *PlanMemory(*step);
+  const Bytes value = 4096 * 16 * 4;
+  const Bytes reserved = given.arena_bytes() - given.regions.span();
+  CHECK(given.regions.span() > 100 * value);
+  RecomputePlanner planner(*step, {});
+  const auto made = planner.PlanFor(reserved + 24 * value);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  CHECK(made->extra_flops <= GraphFlops(*forward));
+  // A tenth needs segments within segments: dearer, but not refused.
+  CHECK(planner.PlanFor(reserved + 10 * value).ok());
 }
 
 // Bytes of a GPT-2 of 124 M parameters: 14 a parameter, W for what one layer's
