@@ -5,14 +5,15 @@
 // and extra operations at once, whatever the budget: so that a larger budget
 // never costs more operations than a smaller one.
 //
-// Small steps are searched exhaustively. For others the corners of the cuts of
-// planner/recompute_bound.h, at several times, are the start. From one corner
-// to the next, values change in independent groups, one a layer: the layers are
-// changed one by one, earliest first, because what is made there waits longest.
-// Then a ladder of targets is climbed down: at each, values are dropped by
-// bytes above the target per extra operation, until it is met, and kept again
-// where that does no harm. Values at like places of like layers form a class,
-// and of a class only the first and the last are tried.
+// Small steps are solved exactly (planner/recompute_exact.h). For others the
+// corners of the cuts of planner/recompute_bound.h, at several times, are the
+// start. From one corner to the next, values change in independent groups, one a
+// layer: the layers are changed one by one, earliest first, because what is made
+// there waits longest. Forward cut into segments of which only the borders are
+// kept gives more. Then a ladder of targets is climbed down: at each, values are
+// dropped by bytes above the target per extra operation, until it is met, and
+// kept again where that does no harm. Values at like places of like layers form
+// a class, and of a class only the first and the last are tried.
 
 #include <vector>
 
