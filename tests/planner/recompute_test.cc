@@ -16,6 +16,7 @@
 #include "nn/model_options.h"
 #include "nn/models.h"
 #include "planner/plan_memory.h"
+#include "planner/recompute_exact.h"
 #include "planner/rehearsal.h"
 #include "planner/validate_plan.h"
 
@@ -187,8 +188,26 @@ graph "late" {
   REQUIRE(rehearsal.Run(fates));
   fates[rehearsal.first_gap(*graph->Find("y"))] = Fate::kRemade;
   CHECK(!rehearsal.Run(fates));
+  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+  REQUIRE(IsSmallStep(*graph, rehearsal));
+  CHECK(!CheapestScript(*graph, rehearsal, rehearsal.peak() - 1));
   RecomputePlanner planner(*graph, {});
   CHECK(planner.SmallestBudget(Recompute::kAuto).value() == ArenaOf(*graph));
+}
+
+TEST_CASE("it is the packed arena that fits, however badly it is packed") {
+  const Graph step = NanoStep();
+  const PlanOptions linear{.packer = Packer::kLinear};
+  const Bytes given = PlanMemory(step, linear)->arena_bytes();
+  RecomputePlanner planner(step, linear);
+  const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+  REQUIRE(smallest.ok());
+  for (const Bytes budget : {*smallest, (*smallest + given) / 2}) {
+    const auto made = planner.PlanFor(budget);
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    CHECK(made->plan.arena_bytes() <= budget);
+  }
+  CHECK(!planner.PlanFor(*smallest - 1).ok());
 }
 
 TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
