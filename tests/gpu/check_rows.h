@@ -1,0 +1,40 @@
+#ifndef STOWAGE_TESTS_GPU_CHECK_ROWS_H_
+#define STOWAGE_TESTS_GPU_CHECK_ROWS_H_
+
+// What a check of a device comes to: one row a check, as a table for people and
+// as JSON for programs.
+//
+//   rows.push_back({.name = "ops f32", .figure = "195 rows", .seconds = 1.5});
+//   std::cout << RowsToText(rows);
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+
+namespace stowage::testing {
+
+enum class CheckStatus { kOk, kFailed, kSkipped };
+/// "ok", "FAIL", "skipped".
+const char* CheckStatusName(CheckStatus status);
+
+struct CheckRow {
+  std::string name;
+  CheckStatus status = CheckStatus::kOk;
+  std::string figure = {};  // what was found, or why not, in one line
+  double seconds = 0;
+  /// The same in numbers, under names that say their units.
+  nlohmann::ordered_json data = nlohmann::ordered_json::object();
+
+  /// Fails the row; the first reason stands before the figure.
+  void Fail(const std::string& why);
+};
+
+/// A line a row, in columns.
+std::string RowsToText(std::span<const CheckRow> rows);
+
+/// An array of objects: name, status, figure, seconds, and the row's data.
+nlohmann::ordered_json RowsToJson(std::span<const CheckRow> rows);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_GPU_CHECK_ROWS_H_

@@ -1,0 +1,251 @@
+#include "tests/gpu/device_bench.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/layout.h"
+#include "nn/models.h"
+#include "planner/plan_memory.h"
+#include "planner/recompute.h"
+#include "runtime/session.h"
+#include "tests/gpu/synthetic_run.h"
+#include "tools/heap_counter.h"
+
+namespace stowage::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kBatches = 8;
+
+// A session of one training step, ready to run.
+struct Training {
+  Graph step;
+  Plan plan;
+  int recomputed_nodes = 0;
+  double extra_percent = 0;
+  double plan_seconds = 0;
+  Session session;
+  SyntheticInputs inputs;
+  int64_t tokens = 0;   // a step
+  Bytes on_device = 0;  // what the session took there
+};
+
+double Seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+// Recomputes what is nearly free, and more only where that is not enough.
+Result<RecomputedPlan> PlanWithin(const Graph& step,
+                                  std::optional<Bytes> budget,
+                                  const Backend& backend) {
+  const PlanOptions options{.budget = budget,
+                            .workspace = backend.WorkspaceFunction(),
+                            .reserve = backend.ReserveFunction()};
+  Result<RecomputedPlan> cheap =
+      PlanWithRecompute(step, options, {.recompute = Recompute::kCheap});
+  if (cheap.ok() || cheap.error().code != ErrorCode::kBudgetTooSmall) {
+    return cheap;
+  }
+  return PlanWithRecompute(step, options, {.recompute = Recompute::kAuto});
+}
+
+Result<Training> Open(const SyntheticStep& spec, std::optional<Bytes> budget,
+                      Backend& backend, gpu::Device& device) {
+  STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(spec.model));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph given, BuildSyntheticStep(spec));
+  const Clock::time_point start = Clock::now();
+  STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
+                           PlanWithin(given, budget, backend));
+  const double plan_seconds = Seconds(start, Clock::now());
+  STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory before, device.Memory());
+  STOWAGE_ASSIGN_OR_RETURN(
+      Session session,
+      Session::Create({{"train", made.graph, made.plan}}, backend));
+  session.Initialize(1);
+  STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory after, device.Memory());
+  SyntheticInputs inputs(made.graph, info.vocabulary, kBatches);
+  const int64_t batch = spec.options.batch.value_or(info.batch);
+  const int64_t seq = std::max<int64_t>(1, spec.options.seq.value_or(info.seq));
+  return Training{.step = std::move(made.graph),
+                  .plan = std::move(made.plan),
+                  .recomputed_nodes = made.recomputed_nodes,
+                  .extra_percent = made.extra_percent,
+                  .plan_seconds = plan_seconds,
+                  .session = std::move(session),
+                  .inputs = std::move(inputs),
+                  .tokens = batch * seq,
+                  .on_device = before.free - after.free};
+}
+
+// What is measured of each step.
+struct Timing {
+  std::vector<double> seconds;  // from the loss before to this one
+  float first_loss = NAN, last_loss = NAN;
+  bool finite = true;
+};
+
+// Runs `steps` more; `timing` has room for them. Allocates nothing.
+Status RunMore(Training& training, int64_t* done, int64_t steps,
+               Timing* timing) {
+  Runner& train = training.session.front();
+  Clock::time_point last = Clock::now();
+  const auto read = [&](uint64_t step) -> Status {
+    STOWAGE_ASSIGN_OR_RETURN(const float loss, train.ReadScalar("loss", step));
+    const Clock::time_point now = Clock::now();
+    timing->seconds.push_back(Seconds(last, now));
+    last = now;
+    if (std::isnan(timing->first_loss)) timing->first_loss = loss;
+    timing->last_loss = loss;
+    timing->finite &= std::isfinite(loss);
+    return {};
+  };
+  uint64_t started = 0;
+  for (int64_t i = 0; i < steps; ++i) {
+    STOWAGE_RETURN_IF_ERROR(training.inputs.Write(train, ++*done));
+    started = train.Start();
+    if (i > 0) STOWAGE_RETURN_IF_ERROR(read(started - 1));
+  }
+  return read(started);
+}
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<long>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Bytes PeakResidentBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
+}
+
+Status Grow(const GrowthCase& growth, Backend& backend, gpu::Device& device,
+            CheckRow* row) {
+  STOWAGE_ASSIGN_OR_RETURN(Training training,
+                           Open(growth.step, {}, backend, device));
+  const int64_t steps = growth.steps;
+  Timing timing;
+  timing.seconds.reserve(static_cast<size_t>(growth.warm_up + steps));
+  int64_t done = 0;
+  STOWAGE_RETURN_IF_ERROR(RunMore(training, &done, growth.warm_up, &timing));
+  STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory before, device.Memory());
+  const Bytes resident = PeakResidentBytes();
+  const std::optional<int64_t> heap = tools::HeapAllocations();
+  STOWAGE_RETURN_IF_ERROR(RunMore(training, &done, steps, &timing));
+  const std::optional<int64_t> heap_after = tools::HeapAllocations();
+  STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory after, device.Memory());
+  const Bytes grown = before.free - after.free;
+  row->figure = StrCat(steps, " steps, free memory of the device ", after.free,
+                       grown == 0 ? ", unchanged" : "");
+  row->data = {{"steps", steps},
+               {"device_free_bytes_before", before.free},
+               {"device_free_bytes_after", after.free},
+               {"peak_rss_growth_bytes", PeakResidentBytes() - resident}};
+  if (grown != 0) {
+    row->Fail(StrCat("the device has ", grown, " bytes less free"));
+  }
+  if (growth.count_heap && heap && heap_after) {
+    const int64_t allocations = *heap_after - *heap;
+    row->figure += StrCat(", heap allocations ", allocations);
+    row->data["heap_allocations"] = allocations;
+    if (allocations != 0) {
+      row->Fail(StrCat(allocations, " heap allocations in steps"));
+    }
+  }
+  if (!timing.finite) row->Fail("a loss is not finite");
+  return {};
+}
+
+Status Measure(const BenchCase& bench, Backend& backend, gpu::Device& device,
+               CheckRow* row) {
+  STOWAGE_ASSIGN_OR_RETURN(Training training,
+                           Open(bench.step, bench.budget, backend, device));
+  Timing warm_up, timing;
+  warm_up.seconds.reserve(static_cast<size_t>(bench.warm_up));
+  timing.seconds.reserve(static_cast<size_t>(bench.steps));
+  int64_t done = 0;
+  STOWAGE_RETURN_IF_ERROR(RunMore(training, &done, bench.warm_up, &warm_up));
+  STOWAGE_RETURN_IF_ERROR(RunMore(training, &done, bench.steps, &timing));
+  const double median = Median(timing.seconds);
+  const double flops = GraphFlops(training.step);
+  const Bytes arena = training.session.arena_bytes();
+  const double per_second = static_cast<double>(training.tokens) / median;
+  row->figure = StrCat(
+      Fixed(1e3 * median, 3), " ms a step, ", Fixed(per_second, 0),
+      bench.step.model == "mlp" ? " examples/s, " : " tokens/s, ",
+      Fixed(1e-12 * flops / median, 1), " TFLOP/s, arena ", FormatBytes(arena),
+      " and ", FormatBytes(training.on_device - arena), " beside it");
+  row->data = {
+      {"model", bench.step.model},
+      {"dtype", DTypeName(bench.step.options.dtype)},
+      {"tokens_per_step", training.tokens},
+      {"timed_steps", bench.steps},
+      {"median_step_seconds", median},
+      {"fastest_step_seconds",
+       *std::min_element(timing.seconds.begin(), timing.seconds.end())},
+      {"tokens_per_second", per_second},
+      {"flops_per_step", flops},
+      {"tflops_per_second", 1e-12 * flops / median},
+      {"arena_bytes", arena},
+      {"plan_bytes", training.plan.arena_bytes()},
+      {"lower_bound_bytes", training.plan.lower_bound},
+      {"no_reuse_bytes", training.plan.no_reuse},
+      {"session_device_bytes", training.on_device},
+      {"recomputed_nodes", training.recomputed_nodes},
+      {"extra_flops_percent", training.extra_percent},
+      {"plan_seconds", training.plan_seconds},
+      {"first_loss", warm_up.first_loss},
+      {"last_loss", timing.last_loss},
+      {"peak_rss_bytes", PeakResidentBytes()}};
+  nlohmann::ordered_json beside = nlohmann::ordered_json::object();
+  for (const MemoryNote& note : backend.MemoryBesideArena()) {
+    beside[note.what] = note.bytes;
+  }
+  row->data["beside_arena_bytes"] = beside;
+  if (training.recomputed_nodes > 0) {
+    row->figure += StrCat(", ", training.recomputed_nodes, " nodes run again");
+  }
+  if (bench.budget) {
+    row->data["budget_bytes"] = *bench.budget;
+    if (arena > *bench.budget) {
+      row->Fail(StrCat("the arena is above the budget of ", *bench.budget));
+    }
+  }
+  if (arena != training.plan.arena_bytes()) {
+    row->Fail(StrCat("the arena is ", arena, " bytes, the plan ",
+                     training.plan.arena_bytes()));
+  }
+  if (!warm_up.finite || !timing.finite) row->Fail("a loss is not finite");
+  return {};
+}
+
+}  // namespace
+
+CheckRow CheckGrowth(const GrowthCase& growth, Backend& backend,
+                     gpu::Device& device) {
+  CheckRow row{.name = StrCat("growth ", growth.step.model)};
+  const Status status = Grow(growth, backend, device, &row);
+  if (!status.ok()) row.Fail(status.error().message);
+  return row;
+}
+
+CheckRow RunBench(const BenchCase& bench, Backend& backend,
+                  gpu::Device& device) {
+  CheckRow row{.name = StrCat("bench ", bench.step.model, " ",
+                              DTypeName(bench.step.options.dtype))};
+  const Status status = Measure(bench, backend, device, &row);
+  if (!status.ok()) row.Fail(status.error().message);
+  return row;
+}
+
+}  // namespace stowage::testing

@@ -1,0 +1,128 @@
+// Checks the GPU of this machine, and measures it. tools/gpu_check.sh builds and
+// carries this program, and runs it.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "gpu/cuda_device.h"
+#include "gpu/gpu_backend.h"
+#include "tests/gpu/check_rows.h"
+#include "tests/gpu/device_suite.h"
+
+namespace stowage::testing {
+namespace {
+
+constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitNoDevice = 3;
+constexpr int kExitBug = 70;
+
+struct Flags {
+  std::string size = "full";
+  std::vector<std::string> only;
+  std::string output;
+  gpu::CudaOptions cuda;
+  int64_t growth_steps = 0;
+};
+
+Result<OpenedDevice> Open(const gpu::CudaOptions& cuda,
+                          const gpu::BackendOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<gpu::Device> device,
+                           gpu::OpenCudaDevice(cuda));
+  gpu::Device* const raw = device.get();
+  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
+                           gpu::MakeGpuBackend(std::move(device), options));
+  return OpenedDevice{std::move(backend), raw};
+}
+
+// False when the file cannot be written.
+bool WriteJson(const std::string& path, const nlohmann::ordered_json& json) {
+  if (path.empty()) return true;
+  std::ofstream out(path);
+  out << json.dump(1) << std::endl;
+  if (out) return true;
+  std::cerr << "device_check: " << Quoted(path) << " cannot be written\n";
+  return false;
+}
+
+int Run(const Flags& flags) {
+  SuiteOptions options =
+      SuiteOptionsFor(flags.size == "small"   ? SuiteSize::kSmall
+                      : flags.size == "quick" ? SuiteSize::kQuick
+                                              : SuiteSize::kFull);
+  options.only = {flags.only.begin(), flags.only.end()};
+  if (flags.growth_steps > 0) options.growth.steps = flags.growth_steps;
+  nlohmann::ordered_json json = {
+      {"format", "stowage-device-check"}, {"version", 1}, {"size", flags.size}};
+  const auto rows = RunDeviceSuite(
+      [&](const gpu::BackendOptions& backend) {
+        return Open(flags.cuda, backend);
+      },
+      options,
+      [](const CheckRow& row) {
+        std::cerr << CheckStatusName(row.status) << "  " << row.name << ": "
+                  << row.figure << std::endl;
+      });
+  if (!rows.ok()) {
+    json["no_device"] = rows.error().message;
+    std::cerr << "device_check: " << rows.error().message << std::endl;
+    return WriteJson(flags.output, json) ? kExitNoDevice : kExitUsage;
+  }
+  int failed = 0;
+  for (const CheckRow& row : *rows) {
+    failed += row.status == CheckStatus::kFailed ? 1 : 0;
+  }
+  json["rows"] = RowsToJson(*rows);
+  json["failed"] = failed;
+  std::cout << RowsToText(*rows) << std::flush;
+  if (!WriteJson(flags.output, json)) return kExitUsage;
+  return failed == 0 ? kExitOk : kExitFailed;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(
+      "Checks what the GPU of this machine computes against the CPU, and "
+      "measures it.",
+      "device_check");
+  app.footer(
+      "Exit codes: 0 all checks are ok, 1 one failed, 2 usage, 3 no "
+      "device.");
+  app.add_option("--size", flags.size,
+                 "full, quick (fewer steps) or small (for sanitizers)")
+      ->check(CLI::IsMember({"full", "quick", "small"}))
+      ->capture_default_str();
+  app.add_option("--only", flags.only, "Groups of checks, divided by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember(SuiteGroups()));
+  app.add_option("-o,--output", flags.output, "Write the rows here as JSON");
+  app.add_option("--device", flags.cuda.device, "Number of the device")
+      ->capture_default_str();
+  app.add_option("--cublaslt", flags.cuda.matmul_library,
+                 "File or folder of cuBLASLt; default: STOWAGE_CUBLASLT, or "
+                 "where it usually is");
+  app.add_option("--growth-steps", flags.growth_steps,
+                 "Steps of the check for growth");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return Run(flags);
+}
+
+}  // namespace
+}  // namespace stowage::testing
+
+int main(int argc, char** argv) {
+  // A failed internal check aborts, having said so.
+  std::signal(SIGABRT, [](int) { _exit(stowage::testing::kExitBug); });
+  return stowage::testing::Main(argc, argv);
+}

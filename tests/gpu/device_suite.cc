@@ -1,0 +1,263 @@
+#include "tests/gpu/device_suite.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "nn/models.h"
+#include "planner/packer.h"
+#include "tests/gpu/op_check.h"
+
+namespace stowage::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Sums in another order, and AdamW makes much of a small difference.
+constexpr double kLossTolerance = 5e-5;
+constexpr double kParamsTolerance = 1e-3;
+constexpr double kBF16LossTolerance = 0.02;  // as tests/gpu/train_steps_test.cc
+
+SyntheticStep In(DType dtype, SyntheticStep step) {
+  step.options.dtype = dtype;
+  return step;
+}
+
+// Elsewhere in the arena: nothing in place, nothing shared, and the reserve
+// larger than it need be.
+PlanOptions AnotherLayout(const Backend& backend) {
+  return {.packer = Packer::kLinear,
+          .in_place = false,
+          .reserve = [reserve = backend.ReserveFunction()](const Graph& graph,
+                                                           Bytes alignment) {
+            return reserve(graph, alignment) + 3 * alignment;
+          }};
+}
+
+class Suite {
+ public:
+  Suite(const OpenDevice& open, const SuiteOptions& options,
+        const std::function<void(const CheckRow&)>& shown)
+      : open_(open), options_(options), shown_(shown) {}
+
+  Result<std::vector<CheckRow>> Run() {
+    STOWAGE_ASSIGN_OR_RETURN(opened_, open_({}));
+    if (Wants("device")) Add([&] { return DescribeDevice(); });
+    if (Wants("ops")) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        Add([&] { return CheckOps(dtype, *opened_.backend); });
+      }
+    }
+    if (Wants("models")) {
+      for (const ModelCase& model : options_.models) {
+        Add([&] { return CheckModel(model); });
+      }
+    }
+    if (Wants("bits")) {
+      for (const ModelCase& model : options_.models) {
+        for (const DType dtype : {DType::kF32, DType::kBF16}) {
+          Add([&] { return CheckBits(model, dtype); });
+        }
+      }
+    }
+    if (Wants("growth")) {
+      Add([&] {
+        return CheckGrowth(options_.growth, *opened_.backend, *opened_.device);
+      });
+    }
+    if (Wants("bench")) {
+      for (const BenchCase& bench : options_.bench) {
+        Add([&] { return RunBench(bench, *opened_.backend, *opened_.device); });
+      }
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  bool Wants(const std::string& group) const {
+    return options_.only.empty() || options_.only.contains(group);
+  }
+
+  template <typename Check>
+  void Add(const Check& check) {
+    const Clock::time_point start = Clock::now();
+    CheckRow row = check();
+    row.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (shown_) shown_(row);
+    rows_.push_back(std::move(row));
+  }
+
+  CheckRow DescribeDevice() {
+    CheckRow row{.name = "device"};
+    const gpu::DeviceTraits& traits = opened_.device->traits();
+    row.figure = opened_.backend->description();
+    row.data = {{"device", traits.name},
+                {"compute_capability", StrCat(traits.major, ".", traits.minor)},
+                {"software", traits.software},
+                {"matmul_library", traits.matmul_library}};
+    const Result<gpu::DeviceMemory> memory = opened_.device->Memory();
+    if (!memory.ok()) {
+      row.Fail(memory.error().message);
+      return row;
+    }
+    row.data["free_bytes"] = memory->free;
+    row.data["total_bytes"] = memory->total;
+    return row;
+  }
+
+  // The steps of a model on a backend.
+  Result<Outcome> Steps(const ModelCase& model, DType dtype, Backend& backend,
+                        const StepsOptions& options = {}) {
+    STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(model.step.model));
+    STOWAGE_ASSIGN_OR_RETURN(const Graph step,
+                             BuildSyntheticStep(In(dtype, model.step)));
+    const SyntheticInputs inputs(step, info.vocabulary, model.steps);
+    return RunSteps(step, inputs, model.steps, backend, options);
+  }
+
+  Status CompareWithCpu(const ModelCase& model, CheckRow* row) {
+    const auto cpu = MakeCpuBackend({});
+    STOWAGE_ASSIGN_OR_RETURN(const Outcome expected,
+                             Steps(model, DType::kF32, *cpu));
+    STOWAGE_ASSIGN_OR_RETURN(const Outcome f32,
+                             Steps(model, DType::kF32, *opened_.backend));
+    STOWAGE_ASSIGN_OR_RETURN(const Outcome bf16,
+                             Steps(model, DType::kBF16, *opened_.backend));
+    STOWAGE_ASSIGN_OR_RETURN(const Graph step,
+                             BuildSyntheticStep(In(DType::kF32, model.step)));
+    const double losses = LossDifference(f32, expected);
+    const double params = ParamsDifference(step, f32, expected);
+    const double bf16_losses = LossDifference(bf16, expected);
+    row->figure =
+        StrCat(model.steps, " steps, relative to the CPU: losses ", losses,
+               ", params ", params, ", bf16 losses ", bf16_losses);
+    row->data = {{"steps", model.steps},
+                 {"loss_difference", losses},
+                 {"params_difference", params},
+                 {"bf16_loss_difference", bf16_losses},
+                 {"first_loss", expected.losses.front()},
+                 {"last_loss", expected.losses.back()}};
+    const auto limit = [&](const char* what, double found, double tolerance) {
+      if (found <= tolerance) return;  // which NaN is not
+      row->Fail(StrCat(what, " differ by ", found, ", more than ", tolerance));
+    };
+    limit("losses", losses, kLossTolerance);
+    limit("params", params, kParamsTolerance);
+    limit("bf16 losses", bf16_losses, kBF16LossTolerance);
+    return {};
+  }
+
+  CheckRow CheckModel(const ModelCase& model) {
+    CheckRow row{.name = StrCat("models ", model.step.model)};
+    const Status status = CompareWithCpu(model, &row);
+    if (!status.ok()) row.Fail(status.error().message);
+    return row;
+  }
+
+  Status CompareRuns(const ModelCase& model, DType dtype, CheckRow* row) {
+    Backend& backend = *opened_.backend;
+    STOWAGE_ASSIGN_OR_RETURN(const Outcome once, Steps(model, dtype, backend));
+    int runs = 1;
+    const auto compare = [&](const char* how, Backend& with,
+                             const StepsOptions& options) -> Status {
+      STOWAGE_ASSIGN_OR_RETURN(const Outcome other,
+                               Steps(model, dtype, with, options));
+      ++runs;
+      const std::string where = Differences(once, other);
+      if (!where.empty()) row->Fail(StrCat(how, " differs in ", where));
+      return {};
+    };
+    STOWAGE_RETURN_IF_ERROR(compare("a second run", backend, {}));
+    STOWAGE_RETURN_IF_ERROR(compare("another layout", backend,
+                                    {.planning = AnotherLayout(backend)}));
+    STOWAGE_RETURN_IF_ERROR(
+        compare("a poisoned run", backend, {.poison = true}));
+    STOWAGE_RETURN_IF_ERROR(
+        compare("a run two steps ahead", backend, {.ahead = 2}));
+    STOWAGE_ASSIGN_OR_RETURN(const OpenedDevice checked,
+                             open_({.check = true}));
+    STOWAGE_RETURN_IF_ERROR(compare("a run op by op", *checked.backend, {}));
+    Bytes bytes = 0;
+    for (const auto& [name, content] : once.persistent) {
+      bytes += static_cast<Bytes>(content.size());
+    }
+    row->figure += StrCat(row->figure.empty() ? "" : "; ", runs, " runs of ",
+                          model.steps, " steps, ", model.steps, " losses and ",
+                          FormatBytes(bytes), " of params and states compared");
+    row->data = {
+        {"runs", runs}, {"steps", model.steps}, {"compared_bytes", bytes}};
+    return {};
+  }
+
+  CheckRow CheckBits(const ModelCase& model, DType dtype) {
+    CheckRow row{.name =
+                     StrCat("bits ", model.step.model, " ", DTypeName(dtype))};
+    const Status status = CompareRuns(model, dtype, &row);
+    if (!status.ok()) row.Fail(status.error().message);
+    return row;
+  }
+
+  const OpenDevice& open_;
+  const SuiteOptions& options_;
+  const std::function<void(const CheckRow&)>& shown_;
+  OpenedDevice opened_;
+  std::vector<CheckRow> rows_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& SuiteGroups() {
+  static const std::vector<std::string> kGroups = {"device", "ops",    "models",
+                                                   "bits",   "growth", "bench"};
+  return kGroups;
+}
+
+SuiteOptions SuiteOptionsFor(SuiteSize size) {
+  const SyntheticStep mlp{.model = "mlp", .clip_norm = 1.0};
+  const SyntheticStep nano{
+      .model = "gpt-nano", .options = {.dropout = 0.1}, .clip_norm = 1.0};
+  if (size == SuiteSize::kSmall) {
+    SyntheticStep small_mlp = mlp, small_nano = nano;
+    small_mlp.options.batch = 8;
+    small_nano.options.batch = 1;
+    small_nano.options.seq = 24;
+    return {.models = {{small_mlp, 2}, {small_nano, 2}},
+            .growth = {.step = small_nano, .warm_up = 2, .steps = 10},
+            .bench = {{.step = small_mlp, .warm_up = 1, .steps = 2}}};
+  }
+  // Its vocabulary, which no tile divides, its width, and chunks of logits.
+  const SyntheticStep gpt2{
+      .model = "gpt2-124m",
+      .options = {.batch = 1, .seq = 64, .logit_chunk = 48},
+      .clip_norm = 1.0};
+  const bool quick = size == SuiteSize::kQuick;
+  const auto bench = [&](std::string model, DType dtype) {
+    return BenchCase{
+        .step = {.model = std::move(model), .options = {.dtype = dtype}},
+        .steps = quick ? 200 : 2000};
+  };
+  return {.models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
+          .growth = {.steps = quick ? 1000 : 10'000},
+          .bench = {bench("mlp", DType::kF32),
+                    bench("mlp", DType::kBF16),
+                    bench("gpt-nano", DType::kF32),
+                    bench("gpt-nano", DType::kBF16),
+                    {.step = {.model = "gpt2-124m",
+                              .options = {.batch = 16,
+                                          .seq = 1024,
+                                          .dtype = DType::kBF16}},
+                     .warm_up = 5,
+                     .steps = quick ? 20 : 100,
+                     .budget = Bytes{6'000'000'000}}}};
+}
+
+Result<std::vector<CheckRow>> RunDeviceSuite(
+    const OpenDevice& open, const SuiteOptions& options,
+    const std::function<void(const CheckRow&)>& shown) {
+  return Suite(open, options, shown).Run();
+}
+
+}  // namespace stowage::testing

@@ -1,0 +1,73 @@
+#ifndef STOWAGE_TESTS_GPU_DEVICE_SUITE_H_
+#define STOWAGE_TESTS_GPU_DEVICE_SUITE_H_
+
+// Whether a device computes what it should, and how fast: the checks behind
+// tools/gpu_check.sh. They run on any device, a fake one included.
+//
+//   device  what it is
+//   ops     every row of the op test table, as a program of its own, against
+//           the interpreter; replayed and op by op
+//   models  losses and params of training steps against the CPU's
+//   bits    the same steps in other ways give the same bytes: again, in another
+//           layout, op by op, poisoned, started ahead
+//   growth  many steps take no memory of the device or the host
+//   bench   step times, and memory beside the arena
+//
+//   for (const CheckRow& row : RunDeviceSuite(open, SuiteOptionsFor(size)))
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "gpu/device.h"
+#include "gpu/gpu_backend.h"
+#include "runtime/backend.h"
+#include "tests/gpu/check_rows.h"
+#include "tests/gpu/device_bench.h"
+#include "tests/gpu/synthetic_run.h"
+
+namespace stowage::testing {
+
+/// A backend, and the device that belongs to it.
+struct OpenedDevice {
+  std::unique_ptr<Backend> backend;
+  gpu::Device* device = nullptr;
+};
+using OpenDevice =
+    std::function<Result<OpenedDevice>(const gpu::BackendOptions&)>;
+
+struct ModelCase {
+  SyntheticStep step;  // in f32; checked in bf16, too
+  int64_t steps = 20;
+};
+
+struct SuiteOptions {
+  std::set<std::string> only = {};  // groups; empty: all
+  std::vector<ModelCase> models;
+  GrowthCase growth;
+  std::vector<BenchCase> bench;
+};
+
+enum class SuiteSize {
+  kFull,   // minutes
+  kQuick,  // the same with fewer steps
+  kSmall,  // for tools that slow a program down a hundredfold
+};
+SuiteOptions SuiteOptionsFor(SuiteSize size);
+
+/// The names that SuiteOptions::only may hold, in the order in which they run.
+const std::vector<std::string>& SuiteGroups();
+
+/// Runs the checks; calls `shown`, where there is one, with each row when it is
+/// known. What a device cannot do is a failed row. Error: it cannot be opened.
+Result<std::vector<CheckRow>> RunDeviceSuite(
+    const OpenDevice& open, const SuiteOptions& options,
+    const std::function<void(const CheckRow&)>& shown = {});
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_GPU_DEVICE_SUITE_H_

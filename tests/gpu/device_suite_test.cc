@@ -1,0 +1,236 @@
+// That the checks of a device pass on one that works, and fail on one that does
+// not: a fake device, to which single things are done.
+
+#include "tests/gpu/device_suite.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "gpu/gpu_backend.h"
+#include "tests/gpu/check_rows.h"
+#include "tests/gpu/fake_device.h"
+
+namespace stowage::testing {
+namespace {
+
+// What is wrong with a device.
+struct Faults {
+  std::string lost = {};       // a kernel that is never run
+  std::string forgotten = {};  // and one that is not in every second session
+  Bytes leak_per_step = 0;     // of its memory
+  std::string failing = {};    // a function of Device that fails once
+};
+
+class FaultyDevice final : public gpu::Device {
+ public:
+  explicit FaultyDevice(const Faults& faults) : faults_(faults), fake_({}) {
+    if (!faults.failing.empty()) fake_.Fail(faults.failing);
+  }
+
+  const gpu::DeviceTraits& traits() const override { return fake_.traits(); }
+  Result<gpu::DeviceMemory> Memory() override {
+    auto memory = fake_.Memory();
+    if (memory.ok()) memory->free -= steps_ * faults_.leak_per_step;
+    return memory;
+  }
+  Result<std::byte*> Allocate(Bytes bytes) override {
+    ++sessions_;
+    return fake_.Allocate(bytes);
+  }
+  void Free(std::byte* block) noexcept override { fake_.Free(block); }
+  Result<gpu::PinnedBlock> AllocatePinned(Bytes bytes) override {
+    return fake_.AllocatePinned(bytes);
+  }
+  void FreePinned(const gpu::PinnedBlock& block) noexcept override {
+    fake_.FreePinned(block);
+  }
+  Result<gpu::Stream> CreateStream() override { return fake_.CreateStream(); }
+  void Destroy(gpu::Stream stream) noexcept override { fake_.Destroy(stream); }
+  Result<gpu::Event> CreateEvent() override { return fake_.CreateEvent(); }
+  void Destroy(gpu::Event event) noexcept override { fake_.Destroy(event); }
+  Status Record(gpu::Event event, gpu::Stream stream) override {
+    return fake_.Record(event, stream);
+  }
+  Status Await(gpu::Stream stream, gpu::Event event) override {
+    return fake_.Await(stream, event);
+  }
+  Status Synchronize(gpu::Event event) override {
+    return fake_.Synchronize(event);
+  }
+  Status Synchronize(gpu::Stream stream) override {
+    return fake_.Synchronize(stream);
+  }
+  Status Copy(void* to, const void* from, Bytes bytes,
+              gpu::Stream stream) override {
+    return fake_.Copy(to, from, bytes, stream);
+  }
+  Status Fill(std::byte* to, uint8_t value, Bytes bytes,
+              gpu::Stream stream) override {
+    return fake_.Fill(to, value, bytes, stream);
+  }
+  Status Launch(const gpu::KernelCall& call, gpu::Stream stream) override {
+    if (call.name == faults_.lost) return {};
+    if (call.name == faults_.forgotten && sessions_ % 2 == 0) return {};
+    return fake_.Launch(call, stream);
+  }
+  Status MatMul(const gpu::MatMulCall& call, gpu::Stream stream) override {
+    return fake_.MatMul(call, stream);
+  }
+  Status Prepare(const gpu::KernelCall& call) override {
+    return fake_.Prepare(call);
+  }
+  Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override {
+    return fake_.Prepare(call, stream);
+  }
+  Status BeginCapture(gpu::Stream stream) override {
+    return fake_.BeginCapture(stream);
+  }
+  Result<gpu::DeviceGraph> EndCapture(gpu::Stream stream) override {
+    return fake_.EndCapture(stream);
+  }
+  Status LaunchGraph(gpu::DeviceGraph graph, gpu::Stream stream) override {
+    ++steps_;
+    return fake_.LaunchGraph(graph, stream);
+  }
+  void Destroy(gpu::DeviceGraph graph) noexcept override {
+    fake_.Destroy(graph);
+  }
+
+ private:
+  const Faults faults_;
+  FakeDevice fake_;
+  int64_t steps_ = 0;
+  int64_t sessions_ = 0;
+};
+
+OpenDevice OpenFaulty(const Faults& faults) {
+  return [faults](const gpu::BackendOptions& options) -> Result<OpenedDevice> {
+    auto device = std::make_unique<FaultyDevice>(faults);
+    gpu::Device* const raw = device.get();
+    STOWAGE_ASSIGN_OR_RETURN(auto backend,
+                             gpu::MakeGpuBackend(std::move(device), options));
+    return OpenedDevice{std::move(backend), raw};
+  };
+}
+
+std::vector<CheckRow> RunOn(const Faults& faults, std::set<std::string> only) {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = std::move(only);
+  options.growth.count_heap = false;  // the fake's own
+  auto rows = RunDeviceSuite(OpenFaulty(faults), options);
+  REQUIRE_MESSAGE(rows.ok(), rows.error().message);
+  return *std::move(rows);
+}
+
+// The names of the failed rows: "ops f32, ops bf16".
+std::string Failed(const std::vector<CheckRow>& rows) {
+  std::string names;
+  for (const CheckRow& row : rows) {
+    if (row.status != CheckStatus::kFailed) continue;
+    names += StrCat(names.empty() ? "" : ", ", row.name);
+  }
+  return names;
+}
+
+TEST_CASE("a device that works passes every check") {
+  const auto rows = RunOn({}, {});
+  MESSAGE(RowsToText(rows));
+  CHECK(Failed(rows) == "");
+  std::vector<std::string> names;
+  for (const CheckRow& row : rows) names.push_back(row.name);
+  CHECK(names == std::vector<std::string>{
+                     "device", "ops f32", "ops bf16", "models mlp",
+                     "models gpt-nano", "bits mlp f32", "bits mlp bf16",
+                     "bits gpt-nano f32", "bits gpt-nano bf16",
+                     "growth gpt-nano", "bench mlp f32"});
+}
+
+TEST_CASE("the rows say what they counted") {
+  const auto rows = RunOn({}, {"ops", "bench"});
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].data["rows"] > 150);
+  CHECK(rows[0].data["failures"].empty());
+  CHECK(rows[0].data["worst_error_of_tolerance"] <= 1.0);
+  const auto& bench = rows[2].data;
+  CHECK(bench["arena_bytes"] == bench["plan_bytes"]);
+  // What the fake takes for the rest of a session.
+  CHECK(bench["session_device_bytes"].get<Bytes>() ==
+        bench["arena_bytes"].get<Bytes>() + 1'000'000);
+  CHECK(bench["tokens_per_step"] == 8);
+  CHECK(bench["median_step_seconds"] > 0.0);
+}
+
+TEST_CASE("a kernel that does not work fails the ops and the models") {
+  const auto rows = RunOn({.lost = "layer_norm"}, {"device", "ops", "models"});
+  CHECK(Failed(rows) == "ops f32, ops bf16, models gpt-nano");
+  CHECK(rows[1].figure.find("layer_norm") != std::string::npos);
+  CHECK(rows[1].data["failures"].size() < 20);  // only what uses it
+}
+
+TEST_CASE("a device that computes differently another time fails the bits") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = {"bits"};
+  options.models.resize(1);
+  const auto rows = RunDeviceSuite(OpenFaulty({.forgotten = "mean"}), options);
+  REQUIRE(rows.ok());
+  CHECK(Failed(*rows) == "bits mlp f32, bits mlp bf16");
+  CHECK(rows->front().figure.starts_with("a second run differs in loss 1"));
+}
+
+TEST_CASE("a device that loses a byte of memory a step fails the growth") {
+  const auto rows = RunOn({.leak_per_step = 1}, {"growth"});
+  CHECK(Failed(rows) == "growth gpt-nano");
+  CHECK(rows[0].figure.starts_with("the device has 10 bytes less free"));
+}
+
+TEST_CASE("what the device cannot do is a failed row, not the end") {
+  const auto rows = RunOn({.failing = "EndCapture"}, {"models", "bench"});
+  CHECK(Failed(rows) == "models mlp");
+  CHECK(rows[0].figure.find("EndCapture was told to fail") !=
+        std::string::npos);
+}
+
+TEST_CASE("an arena above the budget is refused") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = {"bench"};
+  options.bench[0].budget = 1000;
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  CHECK(Failed(*rows) == "bench mlp f32");
+}
+
+TEST_CASE("no device is an error with its reason") {
+  const OpenDevice none =
+      [](const gpu::BackendOptions&) -> Result<OpenedDevice> {
+    return Error{ErrorCode::kDevice, "[gpu] no driver"};
+  };
+  const auto rows = RunDeviceSuite(none, SuiteOptionsFor(SuiteSize::kSmall));
+  REQUIRE_FALSE(rows.ok());
+  CHECK(rows.error().message == "[gpu] no driver");
+}
+
+TEST_CASE("rows are a table, and an array of objects") {
+  CheckRow row{.name = "ops f32", .figure = "7 rows", .seconds = 1.25};
+  row.data["rows"] = 7;
+  CheckRow bad{.name = "growth"};
+  bad.Fail("3 bytes");
+  bad.Fail("more");  // the first reason is the one to look at
+  const CheckRow rows[] = {row, bad};
+  CHECK(RowsToText(rows) ==
+        "check                 status   seconds  found\n"
+        "ops f32               ok           1.2  7 rows\n"
+        "growth                FAIL         0.0  3 bytes\n");
+  CHECK(RowsToJson(rows).dump() ==
+        R"([{"name":"ops f32","status":"ok","figure":"7 rows","seconds":1.25,)"
+        R"("rows":7},{"name":"growth","status":"FAIL","figure":"3 bytes",)"
+        R"("seconds":0.0}])");
+}
+
+}  // namespace
+}  // namespace stowage::testing

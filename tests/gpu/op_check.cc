@@ -1,0 +1,129 @@
+#include "tests/gpu/op_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "planner/plan_memory.h"
+#include "runtime/session.h"
+#include "tests/support/elements.h"
+#include "tests/support/interpret.h"
+#include "tests/support/op_cases.h"
+
+namespace stowage::testing {
+namespace {
+
+// Outputs by name, as they lie in memory.
+using Bits = std::map<std::string, std::vector<std::byte>>;
+
+Result<Bits> Run(const Graph& graph, const Tensors& leaves, Backend& backend,
+                 bool poison) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Plan plan, PlanMemory(graph, {.workspace = backend.WorkspaceFunction(),
+                                    .reserve = backend.ReserveFunction()}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Session session,
+      Session::Create({{"op", graph, std::move(plan)}}, backend,
+                      {.arena = {}, .poison = poison}));
+  Runner& op = session.front();
+  for (const auto& [name, elements] : leaves) {
+    const DType dtype = graph.value(*graph.Find(name)).type.dtype;
+    const auto size = static_cast<size_t>(SizeOf(dtype));
+    std::vector<std::byte> bytes(elements.size() * size);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      EncodeElement(dtype, elements[i], bytes.data() + i * size);
+    }
+    STOWAGE_RETURN_IF_ERROR(op.WriteBytes(name, dtype, bytes));
+  }
+  if (const StepCode code = op.Step(); code != StepCode::kOk) {
+    return op.Explain(code);
+  }
+  Bits bits;
+  for (const GraphOutput& output : graph.outputs()) {
+    const TensorType& type = graph.value(output.value).type;
+    std::vector<std::byte>& bytes = bits[output.name];
+    bytes.resize(static_cast<size_t>(type.bytes()));
+    STOWAGE_RETURN_IF_ERROR(op.ReadBytes(output.name, type.dtype, bytes));
+  }
+  return bits;
+}
+
+// The largest error of the case's outputs; an error says what else is wrong.
+Result<double> Check(const OpCase& c, Backend& backend) {
+  const Graph graph = BuildCase(c);
+  const Tensors leaves = CaseLeaves(c);
+  const Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
+  // Views do no work, after which there could be something to poison.
+  const bool works = std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    return !GetOpDef(node.op).is_view();
+  });
+  STOWAGE_ASSIGN_OR_RETURN(const Bits replayed,
+                           Run(graph, leaves, backend, /*poison=*/false));
+  STOWAGE_ASSIGN_OR_RETURN(const Bits poisoned,
+                           Run(graph, leaves, backend, /*poison=*/works));
+  double largest = 0;
+  for (const GraphOutput& output : graph.outputs()) {
+    const DType dtype = graph.value(output.value).type.dtype;
+    const auto size = static_cast<size_t>(SizeOf(dtype));
+    const std::vector<std::byte>& bytes = replayed.at(output.name);
+    std::vector<double> elements;
+    for (size_t i = 0; i < bytes.size(); i += size) {
+      elements.push_back(DecodeElement(dtype, &bytes[i]));
+    }
+    const double error = LargestError(elements, expected.at(output.name));
+    if (std::isnan(error)) return error;
+    largest = std::max(largest, error);
+  }
+  if (replayed != poisoned) {
+    return Error{ErrorCode::kDevice, "a replay and a poisoned run differ"};
+  }
+  return largest;
+}
+
+}  // namespace
+
+CheckRow CheckOps(DType real, Backend& backend) {
+  constexpr int kMostNamed = 3;
+  CheckRow row{.name = StrCat("ops ", DTypeName(real))};
+  nlohmann::ordered_json failures = nlohmann::ordered_json::array();
+  std::string named;
+  int rows = 0;
+  double worst = 0, worst_share = 0;  // the error, and of its tolerance
+  std::string worst_name = "none";
+  for (const OpCase& c : OpCases(real)) {
+    ++rows;
+    const Result<double> error = Check(c, backend);
+    if (error.ok() && *error / c.tolerance > worst_share) {
+      worst = *error;
+      worst_share = *error / c.tolerance;
+      worst_name = c.name;
+    }
+    if (error.ok() && *error <= c.tolerance) continue;
+    const std::string why =
+        error.ok() ? StrCat("error ", *error, " above ", c.tolerance)
+                   : error.error().message;
+    if (failures.size() < kMostNamed) {
+      named += StrCat(named.empty() ? "" : "; ", c.name, ": ", why);
+    }
+    failures.push_back({{"case", c.name}, {"why", why}});
+  }
+  row.figure = StrCat(rows - static_cast<int>(failures.size()), " of ", rows,
+                      " rows, replayed and poisoned; nearest to its tolerance ",
+                      worst_name, ", error ", worst);
+  if (!failures.empty()) row.Fail(named);
+  row.data = {{"rows", rows},
+              {"failures", failures},
+              {"worst_case", worst_name},
+              {"worst_error", worst},
+              {"worst_error_of_tolerance", worst_share}};
+  return row;
+}
+
+}  // namespace stowage::testing
