@@ -1,0 +1,196 @@
+// tools/gpu_check.sh with programs in place of the real ones: what it runs, how
+// it ends, and what it writes.
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "base/strings.h"
+
+namespace stowage::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Says that it ran, writes its file, and ends with $STATUS.
+constexpr char kChecks[] = R"(echo "checks $*" >>ran
+[[ $4 == */checks.json ]] && echo '{"rows": []}' >"$4"
+echo 'ops f32  ok'
+[[ ${STATUS:-0} != 3 ]] || echo 'no driver' >&2
+exit "${STATUS:-0}")";
+
+// Runs what it is given, and complains as the tool $BAD_TOOL.
+constexpr char kSanitizer[] = R"(echo "sanitizer $2" >>ran
+if [[ $2 == "${BAD_TOOL-}" ]]; then
+  echo '========= ERROR SUMMARY: 3 errors'
+  exit 99
+fi
+shift 4
+"$@" >/dev/null
+echo '========= ERROR SUMMARY: 0 errors')";
+
+// A Python with PyTorch.
+constexpr char kPython[] = R"([[ $1 != -c ]] || exit 0
+shift
+echo "python $*" >>ran
+echo '{"median_step_seconds": 0.05, "tokens_per_second": 327680.0,' \
+  '"max_memory_allocated_bytes": 2e10, "max_memory_reserved_bytes": 21000000000}')";
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream in(path);
+  std::ostringstream contents;
+  contents << in.rdbuf();
+  return contents.str();
+}
+
+// The project's folder, as far as the script looks at it, in a folder that is
+// gone afterwards.
+class Machine {
+ public:
+  Machine() {
+    const char* const parent = std::getenv("TEST_TMPDIR");
+    folder_ = fs::path(parent != nullptr ? parent : "/tmp") / "gpu_check";
+    fs::remove_all(folder_);
+    for (const char* name : {"bin", "tools", "bench"}) {
+      fs::create_directories(folder_ / name);
+    }
+    fs::copy_file("tools/gpu_check.sh", folder_ / "tools/gpu_check.sh");
+    std::ofstream(folder_ / "bench/pytorch_gpt2.py") << "";
+    Add("checks", kChecks);
+    Add("compute-sanitizer", kSanitizer);
+    Add("python", "exit 1");
+  }
+  ~Machine() { fs::remove_all(folder_); }
+
+  // Puts a program on the PATH.
+  void Add(const std::string& name, const std::string& text) {
+    const fs::path path = folder_ / "bin" / name;
+    std::ofstream(path) << "#!/usr/bin/env bash\n" << text << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+  }
+
+  // Runs the script with these words, after settings such as "STATUS=1"; returns
+  // how it ended.
+  int Run(const std::string& words, const std::string& settings = "") {
+    const std::string command =
+        StrCat("cd '", folder_.string(),
+               "' && env -u CUDA_HOME PATH=\"$PWD/bin:$PATH\"",
+               " PYTHON=\"$PWD/bin/python\" ", settings,
+               " bash tools/gpu_check.sh ", words, " >out 2>err");
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  std::string Text(const std::string& file) const {
+    return ReadAll(folder_ / file);
+  }
+  nlohmann::json Json(const std::string& file = "gpu_check.json") const {
+    return nlohmann::json::parse(Text(file), nullptr,
+                                 /*allow_exceptions=*/false);
+  }
+  // How many lines of `file` begin so.
+  int Count(const std::string& file, const std::string& beginning) const {
+    std::istringstream lines(Text(file));
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) {
+      count += line.starts_with(beginning) ? 1 : 0;
+    }
+    return count;
+  }
+  bool Prints(const std::string& text) const {
+    return Text("out").find(text) != std::string::npos;
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_CASE("the checks run alone, then under every sanitizer") {
+  Machine machine;
+  REQUIRE(machine.Run("--binary bin/checks --quick") == 0);
+  CHECK(machine.Count("ran", "checks --size quick -o ") == 1);
+  CHECK(machine.Count("ran", "checks --size small --only ops,models,bits") ==
+        3);
+  CHECK(machine.Count("ran", "sanitizer ") == 3);
+  CHECK(machine.Count("out", "ops f32  ok") == 1);
+  for (const char* tool : {"memcheck", "racecheck", "initcheck"}) {
+    CHECK(machine.Count("out", StrCat("sanitizer ", tool)) == 1);
+  }
+  CHECK(machine.Prints("  ERROR SUMMARY: 0 errors"));
+  CHECK(machine.Count("out", "pytorch               skipped") == 1);
+  const auto json = machine.Json();
+  CHECK(json["failed"] == false);
+  CHECK(json["checks"]["rows"].empty());
+  CHECK(json["beside"].size() == 4);
+  CHECK(json["beside"][1]["name"] == "sanitizer racecheck");
+}
+
+TEST_CASE("parts can be left out, and the file be another") {
+  Machine machine;
+  REQUIRE(machine.Run(
+              "--binary bin/checks --no-sanitizer --no-pytorch -o x.y") == 0);
+  CHECK(machine.Count("ran", "checks ") == 1);
+  CHECK(machine.Json("x.y")["beside"][0]["status"] == "skipped");
+}
+
+TEST_CASE("what a sanitizer finds is a failure") {
+  Machine machine;
+  CHECK(machine.Run("--binary bin/checks", "BAD_TOOL=racecheck") == 1);
+  CHECK(machine.Count("out", "sanitizer racecheck   FAIL") == 1);
+  CHECK(machine.Prints("  ERROR SUMMARY: 3 errors"));
+  CHECK(machine.Json()["failed"] == true);
+}
+
+TEST_CASE("a check that fails and a program that crashes are failures") {
+  Machine machine;
+  CHECK(machine.Run("--binary bin/checks --no-sanitizer", "STATUS=1") == 1);
+  CHECK(machine.Json()["failed"] == true);
+  CHECK(machine.Run("--binary bin/checks --no-sanitizer", "STATUS=70") == 1);
+  CHECK(machine.Count("out", "device_check          FAIL") == 1);
+}
+
+TEST_CASE("no device ends the script with the reason and 3") {
+  Machine machine;
+  CHECK(machine.Run("--binary bin/checks", "STATUS=3") == 3);
+  CHECK(machine.Text("err") == "no driver\n");
+  CHECK(machine.Count("ran", "") == 1);
+}
+
+TEST_CASE("PyTorch runs beside, eager and compiled, in two types") {
+  Machine machine;
+  machine.Add("python", kPython);
+  REQUIRE(machine.Run("--binary bin/checks --no-sanitizer") == 0);
+  CHECK(machine.Count("ran", "python --dtype autocast") == 2);
+  CHECK(machine.Count("ran", "python --dtype bf16 --steps 50 --compile") == 1);
+  CHECK(
+      machine.Prints("50.000 ms a step, 327680 tokens/s, allocated 20.00 GB, "
+                     "reserved 21.00 GB"));
+  CHECK(machine.Json()["beside"][3]["data"]["tokens_per_second"] == 327680.0);
+}
+
+TEST_CASE("what PyTorch cannot do is told, and no failure") {
+  Machine machine;
+  machine.Add("python",
+              "[[ $1 == -c ]] || { echo 'says \"no\"' >&2; exit 1; }");
+  REQUIRE(machine.Run("--binary bin/checks --no-sanitizer") == 0);
+  CHECK(machine.Json()["beside"][3]["figure"] == "says \"no\"");
+}
+
+TEST_CASE("usage") {
+  Machine machine;
+  CHECK(machine.Run("--help") == 0);
+  CHECK(machine.Prints("Exit codes: 0 all checks are ok"));
+  CHECK(machine.Run("--wrong") == 2);
+  CHECK(machine.Run("--binary") == 2);
+  CHECK(machine.Run("--binary nowhere") == 2);
+  CHECK(machine.Text("err").find("--build FILE") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace stowage::testing

@@ -1,0 +1,241 @@
+#!/usr/bin/env bash
+# Checks the GPU of this machine, and measures it: one table at the end, one JSON
+# file beside it. docs/gpu.md says what each row means.
+set -euo pipefail
+
+usage() {
+  cat <<'END'
+Usage: tools/gpu_check.sh [OPTION...]
+
+Checks what the GPU of this machine computes, op by op and over whole training
+steps, against the CPU; looks for memory that grows; measures training steps; lets
+compute-sanitizer look on and PyTorch run beside, where they are installed.
+
+  --binary FILE   the checks, built elsewhere; otherwise they are built where
+                  bazel and nvcc are, or taken from bazel-bin
+  --build FILE    only build that file, to be carried to another machine
+  -o FILE         the JSON (default: gpu_check.json); what the programs say goes
+                  to a file beside it that ends in .log
+  --quick         fewer steps
+  --no-sanitizer  leave compute-sanitizer out
+  --no-pytorch    leave PyTorch out
+  --help          this text
+
+Environment:
+  STOWAGE_CUBLASLT  the file of cuBLASLt, or its folder, where it is not found
+  PYTHON            a python3 with PyTorch (default: python3)
+
+Exit codes: 0 all checks are ok, 1 one failed, 2 usage, 3 no device.
+END
+}
+
+fail() {  # CODE MESSAGE
+  echo "gpu_check: $2" >&2
+  exit "$1"
+}
+
+invoked_from=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+binary='' build='' json=gpu_check.json size=full sanitizer=1 pytorch=1
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --binary | --build | -o)
+      [[ $# -ge 2 ]] || fail 2 "$1 wants a file"
+      case $1 in
+        --binary) binary=$2 ;;
+        --build) build=$2 ;;
+        -o) json=$2 ;;
+      esac
+      shift
+      ;;
+    --quick) size=quick ;;
+    --no-sanitizer) sanitizer=0 ;;
+    --no-pytorch) pytorch=0 ;;
+    --help | -h)
+      usage
+      exit 0
+      ;;
+    *) fail 2 "there is no option $1; --help lists them" ;;
+  esac
+  shift
+done
+python=${PYTHON:-python3}
+
+# --- The program --------------------------------------------------------------
+
+has_nvcc() {
+  command -v nvcc >/dev/null || [[ -x ${CUDA_HOME:-/usr/local/cuda}/bin/nvcc ]]
+}
+
+# Builds for any x86-64, with CUDA; prints the file's name.
+build_checks() {
+  local target=tests/gpu/device_check
+  (
+    cd "$root"
+    bazel build --config=portable --config=cuda "//${target%/*}:${target##*/}" >&2
+    echo "$(bazel info --config=portable --config=cuda bazel-bin 2>/dev/null)/$target"
+  )
+}
+
+if [[ -n $build ]]; then
+  command -v bazel >/dev/null || fail 2 "there is no bazel to build with"
+  built=$(build_checks) || fail 2 "the checks cannot be built"
+  strip -o "$build" "$built"
+  chmod 755 "$build"
+  echo "$build: $(stat -c %s "$build") bytes; carry it with this script"
+  exit 0
+fi
+if [[ -z $binary ]]; then
+  binary=$root/bazel-bin/tests/gpu/device_check
+  if command -v bazel >/dev/null && has_nvcc; then
+    binary=$(build_checks) || fail 2 "the checks cannot be built"
+  fi
+fi
+[[ -x $binary ]] ||
+  fail 2 "there is no program $binary; build it where bazel and nvcc are, with tools/gpu_check.sh --build FILE, and name it with --binary FILE"
+[[ $binary == /* ]] || binary=$invoked_from/$binary
+
+# cuBLASLt is looked for by the program, save in the environment of this Python.
+if [[ -z ${STOWAGE_CUBLASLT-} ]] && ! ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so' &&
+  command -v "$python" >/dev/null; then
+  wheel=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
+  for folder in "$wheel"/cu1*/lib "$wheel/cublas/lib"; do
+    if [[ -n $wheel ]] && compgen -G "$folder/libcublasLt.so.*" >/dev/null; then
+      export STOWAGE_CUBLASLT=$folder
+      break
+    fi
+  done
+fi
+
+# --- Rows ---------------------------------------------------------------------
+
+log=${json%.json}.log
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+: >"$log" || fail 2 "$log cannot be written"
+failed=0
+started=$SECONDS
+extra_rows=()  # JSON objects
+
+quoted() {  # TEXT: as a JSON string
+  local text=${1//\\/\\\\}
+  text=${text//\"/\\\"}
+  printf '"%s"' "$(tr -d '\000-\037' <<<"$text")"
+}
+
+# row NAME STATUS FIGURE [JSON]: as device_check prints and writes its rows.
+row() {
+  local seconds=$((SECONDS - started))
+  [[ $2 != FAIL ]] || failed=1
+  printf '%-20s  %-7s%9s  %s\n' "$1" "$2" "$seconds.0" "$3" >>"$work/table"
+  echo "$2  $1: $3" >&2
+  extra_rows+=("{\"name\": $(quoted "$1"), \"status\": \"$2\", \"figure\": $(quoted "$3"), \"seconds\": $seconds${4:+, \"data\": $4}}")
+}
+
+# --- The device ---------------------------------------------------------------
+
+status=0
+"$binary" --size "$size" -o "$work/checks.json" >"$work/table" 2> >(tee -a "$log" >&2) || status=$?
+case $status in
+  0) ;;
+  1) failed=1 ;;
+  2 | 3) exit "$status" ;;
+  *) row device_check FAIL "ended with status $status; see $log" ;;
+esac
+
+# --- compute-sanitizer --------------------------------------------------------
+
+find_sanitizer() {
+  local toolkit=${CUDA_HOME:-/usr/local/cuda} program
+  for program in "$(command -v compute-sanitizer || true)" \
+    "$toolkit"/{bin,compute-sanitizer}/compute-sanitizer \
+    /usr/local/cuda/{bin,compute-sanitizer}/compute-sanitizer; do
+    if [[ -x $program ]]; then
+      echo "$program"
+      return
+    fi
+  done
+  return 1
+}
+
+sanitize() {  # PROGRAM TOOL
+  local status=0 found
+  started=$SECONDS
+  echo "== compute-sanitizer --tool $2" >>"$log"
+  timeout 1800 "$1" --tool "$2" --error-exitcode 99 \
+    "$binary" --size small --only ops,models,bits >"$work/sanitizer" 2>&1 || status=$?
+  cat "$work/sanitizer" >>"$log"
+  found=$(grep -E '(ERROR|RACECHECK) SUMMARY' "$work/sanitizer" | tail -n 1) || found="ended with status $status"
+  found=${found#*=========}
+  if [[ $status == 0 ]]; then row "sanitizer $2" ok "${found# }"; else row "sanitizer $2" FAIL "${found# }; see $log"; fi
+}
+
+for tool in memcheck racecheck initcheck; do
+  started=$SECONDS
+  if [[ $sanitizer == 0 ]]; then
+    row "sanitizer $tool" skipped "not wanted"
+  elif program=$(find_sanitizer); then
+    sanitize "$program" "$tool"
+  else
+    row "sanitizer $tool" skipped "there is no compute-sanitizer"
+  fi
+done
+
+# --- PyTorch ------------------------------------------------------------------
+
+# number NAME FILE: of a JSON object in one line.
+number() {
+  sed -n "s/.*\"$1\": \([0-9.e+-]*\).*/\1/p" "$2"
+}
+
+beside() {  # NAME ARGUMENT...
+  local name=$1 found
+  shift
+  started=$SECONDS
+  echo "== $name" >>"$log"
+  if "$python" "$root/bench/pytorch_gpt2.py" "$@" >"$work/pytorch" 2>>"$log"; then
+    found=$(tail -n 1 "$work/pytorch")
+    echo "$found" >"$work/pytorch"
+    row "$name" ok "$(awk "BEGIN {
+      printf \"%.3f ms a step, %.0f tokens/s, allocated %.2f GB, reserved %.2f GB\",
+        1e3 * $(number median_step_seconds "$work/pytorch"),
+        $(number tokens_per_second "$work/pytorch"),
+        1e-9 * $(number max_memory_allocated_bytes "$work/pytorch"),
+        1e-9 * $(number max_memory_reserved_bytes "$work/pytorch")}")" "$found"
+  else
+    # Not a failure of ours.
+    row "$name" skipped "$(tail -n 1 "$log")"
+  fi
+}
+
+steps=50
+[[ $size == full ]] || steps=15
+started=$SECONDS
+if [[ $pytorch == 0 ]]; then
+  row pytorch skipped "not wanted"
+elif [[ ! -f $root/bench/pytorch_gpt2.py ]]; then
+  row pytorch skipped "bench/pytorch_gpt2.py is not here"
+elif ! "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+  row pytorch skipped "$python has no PyTorch that finds a GPU"
+else
+  for dtype in autocast bf16; do
+    beside "torch eager $dtype" --dtype "$dtype" --steps "$steps"
+    beside "torch comp. $dtype" --dtype "$dtype" --steps "$steps" --compile
+  done
+fi
+
+# --- One table, one file ------------------------------------------------------
+
+{
+  printf '{"format": "stowage-gpu-check",\n"version": 1,\n"date": "%s",\n"failed": %s,\n' \
+    "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$([[ $failed == 0 ]] && echo false || echo true)"
+  printf '"checks": %s,\n' "$(cat "$work/checks.json" 2>/dev/null || echo null)"
+  printf '"beside": [\n'
+  for ((i = 0; i < ${#extra_rows[@]}; ++i)); do
+    printf '%s%s\n' "${extra_rows[$i]}" "$([[ $((i + 1)) == "${#extra_rows[@]}" ]] || echo ,)"
+  done
+  printf ']}\n'
+} >"$json" || fail 2 "$json cannot be written"
+cat "$work/table"
+if [[ $failed == 0 ]]; then echo "all ok; $json"; else echo "FAILED; $json, $log"; fi
+exit "$failed"
