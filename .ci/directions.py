@@ -31,7 +31,7 @@ LIBRARIES = {
         ["gpu", "tests/gpu"],
     r"(unsupported/)?Eigen/.*": ["cpu", "tests", "bench"],
     r"nlohmann/.*": ["report", "tools", "tests", "bench", "examples"],
-    r"CLI/.*": ["tools", "bench", "examples"],
+    r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],
 }
 
