@@ -127,7 +127,7 @@ quoted() {  # TEXT: as a JSON string
 row() {
   local seconds=$((SECONDS - started))
   [[ $2 != FAIL ]] || failed=1
-  printf '%-20s  %-7s%9s  %s\n' "$1" "$2" "$seconds.0" "$3" >>"$work/table"
+  printf '%-28s  %-7s%9s  %s\n' "$1" "$2" "$seconds.0" "$3" >>"$work/table"
   echo "$2  $1: $3" >&2
   extra_rows+=("{\"name\": $(quoted "$1"), \"status\": \"$2\", \"figure\": $(quoted "$3"), \"seconds\": $seconds${4:+, \"data\": $4}}")
 }
@@ -220,7 +220,7 @@ elif ! "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'
 else
   for dtype in autocast bf16; do
     beside "torch eager $dtype" --dtype "$dtype" --steps "$steps"
-    beside "torch comp. $dtype" --dtype "$dtype" --steps "$steps" --compile
+    beside "torch compiled $dtype" --dtype "$dtype" --steps "$steps" --compile
   done
 fi
 

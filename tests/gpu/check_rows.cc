@@ -27,7 +27,7 @@ void CheckRow::Fail(const std::string& why) {
 
 std::string RowsToText(std::span<const CheckRow> rows) {
   // As tools/gpu_check.sh prints the rows of other programs.
-  constexpr int kNameWidth = 20;
+  constexpr int kNameWidth = 28;
   std::ostringstream text;
   const auto line = [&](const auto& name, const auto& status,
                         const auto& seconds, const auto& figure) {

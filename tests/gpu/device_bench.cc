@@ -243,6 +243,10 @@ CheckRow RunBench(const BenchCase& bench, Backend& backend,
                   gpu::Device& device) {
   CheckRow row{.name = StrCat("bench ", bench.step.model, " ",
                               DTypeName(bench.step.options.dtype))};
+  if (bench.budget) {
+    row.name += StrCat(
+        ", ", Fixed(1e-9 * static_cast<double>(*bench.budget), 1), " GB");
+  }
   const Status status = Measure(bench, backend, device, &row);
   if (!status.ok()) row.Fail(status.error().message);
   return row;

@@ -202,7 +202,7 @@ TEST_CASE("an arena above the budget is refused") {
   options.bench[0].budget = 1000;
   const auto rows = RunDeviceSuite(OpenFaulty({}), options);
   REQUIRE(rows.ok());
-  CHECK(Failed(*rows) == "bench mlp f32");
+  CHECK(Failed(*rows) == "bench mlp f32, 0.0 GB");
 }
 
 TEST_CASE("no device is an error with its reason") {
@@ -223,9 +223,9 @@ TEST_CASE("rows are a table, and an array of objects") {
   bad.Fail("more");  // the first reason is the one to look at
   const CheckRow rows[] = {row, bad};
   CHECK(RowsToText(rows) ==
-        "check                 status   seconds  found\n"
-        "ops f32               ok           1.2  7 rows\n"
-        "growth                FAIL         0.0  3 bytes\n");
+        "check                         status   seconds  found\n"
+        "ops f32                       ok           1.2  7 rows\n"
+        "growth                        FAIL         0.0  3 bytes\n");
   CHECK(RowsToJson(rows).dump() ==
         R"([{"name":"ops f32","status":"ok","figure":"7 rows","seconds":1.25,)"
         R"("rows":7},{"name":"growth","status":"FAIL","figure":"3 bytes",)"

@@ -123,7 +123,7 @@ TEST_CASE("the checks run alone, then under every sanitizer") {
     CHECK(machine.Count("out", StrCat("sanitizer ", tool)) == 1);
   }
   CHECK(machine.Prints("  ERROR SUMMARY: 0 errors"));
-  CHECK(machine.Count("out", "pytorch               skipped") == 1);
+  CHECK(machine.Count("out", "pytorch                       skipped") == 1);
   const auto json = machine.Json();
   CHECK(json["failed"] == false);
   CHECK(json["checks"]["rows"].empty());
@@ -142,7 +142,7 @@ TEST_CASE("parts can be left out, and the file be another") {
 TEST_CASE("what a sanitizer finds is a failure") {
   Machine machine;
   CHECK(machine.Run("--binary bin/checks", "BAD_TOOL=racecheck") == 1);
-  CHECK(machine.Count("out", "sanitizer racecheck   FAIL") == 1);
+  CHECK(machine.Count("out", "sanitizer racecheck           FAIL") == 1);
   CHECK(machine.Prints("  ERROR SUMMARY: 3 errors"));
   CHECK(machine.Json()["failed"] == true);
 }
@@ -152,7 +152,7 @@ TEST_CASE("a check that fails and a program that crashes are failures") {
   CHECK(machine.Run("--binary bin/checks --no-sanitizer", "STATUS=1") == 1);
   CHECK(machine.Json()["failed"] == true);
   CHECK(machine.Run("--binary bin/checks --no-sanitizer", "STATUS=70") == 1);
-  CHECK(machine.Count("out", "device_check          FAIL") == 1);
+  CHECK(machine.Count("out", "device_check                  FAIL") == 1);
 }
 
 TEST_CASE("no device ends the script with the reason and 3") {
