@@ -209,7 +209,8 @@ StepCode GpuExecutable::Wait(uint64_t step, std::span<float> scalars,
   }
   RingEntry head;
   std::memcpy(&head, Entry(step), sizeof(head));
-  std::memcpy(scalars.data(), Entry(step) + sizeof(head), scalars.size_bytes());
+  std::ranges::copy(std::span(Entry(step) + sizeof(head), scalars.size_bytes()),
+                    std::as_writable_bytes(scalars).data());
   if (head.fault == kNoFault) return StepCode::kOk;
   *failed = head.fault;
   return StepCode::kIndexOutOfRange;

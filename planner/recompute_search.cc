@@ -40,6 +40,9 @@ class Search {
     if (!Try(given)) return {};
     const Outcome start = outcome_;
     live_given_.assign(rehearsal_.live().begin(), rehearsal_.live().end());
+    for (const Rehearsal::Item& item : rehearsal_.items()) {
+      node_given_.push_back(item.stage);
+    }
     if (!SearchAll()) {
       TryCuts();
       TryCheckpoints();
@@ -179,25 +182,27 @@ class Search {
     return true;
   }
 
-  // Where in each stretch of the step most is alive.
+  // The node at which most is alive, in each stretch of the step; of all the
+  // fullest first. A view that nothing wants is not run: times are not nodes.
   std::vector<NodeId> FullTimes() const {
-    std::vector<NodeId> times;
-    const int count = std::min(kTimes, graph_.num_nodes());
-    for (int k = 0; k < count; ++k) {
-      const auto begin = live_given_.begin() +
-                         static_cast<int64_t>(graph_.num_nodes()) * k / count;
-      const auto end =
-          live_given_.begin() +
-          static_cast<int64_t>(graph_.num_nodes()) * (k + 1) / count;
-      times.push_back(static_cast<NodeId>(std::max_element(begin, end) -
-                                          live_given_.begin()));
+    const auto ran = static_cast<int64_t>(node_given_.size());
+    const int64_t count = std::min<int64_t>(kTimes, ran);
+    const auto begin = live_given_.begin();
+    std::vector<std::vector<Bytes>::const_iterator> times;
+    for (int64_t k = 0; k < count; ++k) {
+      times.push_back(std::max_element(begin + ran * k / count,
+                                       begin + ran * (k + 1) / count));
     }
-    const auto first =
-        std::max_element(times.begin(), times.end(), [&](NodeId a, NodeId b) {
-          return live_given_[Index(a)] < live_given_[Index(b)];
-        });
-    std::iter_swap(times.begin(), first);
-    return times;
+    if (times.empty()) return {};
+    std::iter_swap(
+        times.begin(),
+        std::max_element(times.begin(), times.end(),
+                         [](const auto& a, const auto& b) { return *a < *b; }));
+    std::vector<NodeId> nodes;
+    for (const auto& time : times) {
+      nodes.push_back(node_given_[static_cast<size_t>(time - begin)]);
+    }
+    return nodes;
   }
 
   void TryCuts() {
@@ -475,7 +480,8 @@ class Search {
   const RecomputeSearchOptions& options_;
   std::vector<size_t> free_;                  // gaps
   std::vector<std::vector<size_t>> classes_;  // of these
-  std::vector<Bytes> live_given_;
+  std::vector<Bytes> live_given_;             // by time, of the step as it is
+  std::vector<NodeId> node_given_;            // likewise
   std::map<Bytes, Found> found_;  // by peak; operations fall as it rises
   Outcome outcome_;               // of the latest try
   int64_t nodes_run_ = 0;

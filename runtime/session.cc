@@ -247,6 +247,8 @@ void Runner::State::RunNow(KeptStep* step) noexcept {
 
 StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
   const Plan& plan = program.plan();
+  // Where all is views nothing is launched, yet inputs take their places.
+  if (program.launches().empty()) return executable->Run(0, 0, failed);
   for (size_t i = 0; i < program.launches().size(); ++i) {
     const StepCode code = executable->Run(i, i + 1, failed);
     if (code != StepCode::kOk) return code;
