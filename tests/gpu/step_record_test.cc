@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "gpu/emulator/emulated_queue.h"
@@ -68,8 +70,9 @@ TEST_CASE("a step ends in its place of the ring, and the next is counted") {
       std::memcpy(&entry, ring + stride, sizeof(entry));
       CHECK(entry.step == 5);
       CHECK(entry.fault == 9);
-      CHECK(std::memcmp(ring + stride + sizeof(entry), values.data(),
-                        4 * count) == 0);
+      const auto published =
+          std::span(ring + stride + sizeof(entry), 4 * count);
+      CHECK(std::ranges::equal(published, std::as_bytes(std::span(values))));
       for (const size_t other : {size_t{0}, size_t{2}, size_t{3}}) {
         std::memcpy(&entry, ring + other * stride, sizeof(entry));
         CHECK(entry.step == 0);
