@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "ir/layout.h"
 
 namespace stowage {
 namespace {
@@ -79,7 +80,8 @@ Status RecomputePlanner::Prepare() {
   STOWAGE_ASSIGN_OR_RETURN(Plan given, PlanMemory(graph_, options_));
   rehearsal_.emplace(graph_, RehearsalOptions{.alignment = options_.alignment,
                                               .in_place = options_.in_place,
-                                              .workspace = options_.workspace});
+                                              .workspace = options_.workspace,
+                                              .cost = recompute_.cost});
   STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_kept,
                                "kept", &decisions_.always_kept));
   STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_remade,
@@ -126,13 +128,22 @@ Status RecomputePlanner::Search() {
   return {};
 }
 
-double RecomputePlanner::LeastExtraFlops(Bytes budget) const {
+double RecomputePlanner::LeastExtraCost(Bytes budget) const {
   double least = 0;
   for (const FullTime& time : full_times_) {
     least = std::max(
-        least, LeastFlops(time.tradeoffs, budget - reserved_ - time.forced));
+        least, LeastCost(time.tradeoffs, budget - reserved_ - time.forced));
   }
   return least;
+}
+
+// Of the latest run of the rehearsal.
+double RecomputePlanner::ExtraFlops() const {
+  double flops = 0;
+  for (const Rehearsal::Item& item : rehearsal_->items()) {
+    if (item.again) flops += NodeFlops(graph_, graph_.node(item.node));
+  }
+  return flops;
 }
 
 // Of the latest run of the rehearsal. What runs again only for another's sake
@@ -166,7 +177,7 @@ std::vector<Remade> RecomputePlanner::Explain() const {
     }
     if (rehearsal_->is_view(item->node)) continue;
     Remade& remade = by_node[whom];
-    remade.flops += rehearsal_->node_flops(item->node);
+    remade.flops += NodeFlops(graph_, node);
     if (whom == item->node) ++remade.times;
   }
   std::vector<Remade> all;
@@ -201,10 +212,11 @@ Result<RecomputedPlan> RecomputePlanner::Make(const Bargain& bargain) {
     thorough.packer = Packer::kBest;
     STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, thorough));
   }
-  made.extra_flops = rehearsal_->extra_flops();
-  if (rehearsal_->flops() > 0) {
-    made.extra_percent = 100 * made.extra_flops / rehearsal_->flops();
+  made.extra_flops = ExtraFlops();
+  if (made.extra_flops > 0) {
+    made.extra_percent = 100 * made.extra_flops / GraphFlops(graph_);
   }
+  made.extra_cost = rehearsal_->extra_cost();
   made.remade = Explain();
   return made;
 }
@@ -223,7 +235,7 @@ bool RecomputePlanner::IsAllowed(const Choice& choice,
     case Recompute::kNone:
       return choice.bargain.script.empty();
     case Recompute::kCheap:
-      return choice.bargain.flops <= kCheapShare * rehearsal_->flops() ||
+      return choice.bargain.cost <= kCheapShare * rehearsal_->cost() ||
              &choice == &choices_.front();
     case Recompute::kAuto:
       return true;
@@ -244,7 +256,7 @@ Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
     if (budget && arena > *budget) continue;
     STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made, Make(choice.bargain));
-    if (budget) made.least_extra_flops = LeastExtraFlops(*budget);
+    if (budget) made.least_extra_cost = LeastExtraCost(*budget);
     return made;
   }
   return Refusal(*budget);
@@ -298,10 +310,14 @@ Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
     if (!points.empty() && arena >= points.back().arena) continue;
     STOWAGE_CHECK(rehearsal_->Run(choice.bargain.script));
+    const double flops = ExtraFlops();
     points.push_back(
-        {arena, rehearsal_->extra_flops(),
-         100 * rehearsal_->extra_flops() / std::max(rehearsal_->flops(), 1.0),
-         LeastExtraFlops(arena), rehearsal_->nodes_again()});
+        {.arena = arena,
+         .extra_flops = flops,
+         .extra_percent = 100 * flops / std::max(GraphFlops(graph_), 1.0),
+         .extra_cost = rehearsal_->extra_cost(),
+         .least_extra_cost = LeastExtraCost(arena),
+         .recomputed_nodes = rehearsal_->nodes_again()});
   }
   return points;
 }

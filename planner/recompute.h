@@ -7,8 +7,8 @@
 // can die after its last reader in forward instead, and be made again from what
 // is still there right before backward wants it: bytes for operations. The
 // planner finds which values to drop so that the packed arena fits the budget
-// at the fewest extra operations it can find, and says how few it could
-// possibly have been. Kernels are functions of their operands, dropout
+// at the least extra cost it can find, in operations or in measured time
+// (planner/op_times.h), and says how little it could possibly have been. Kernels are functions of their operands, dropout
 // included, so the results do not change by a bit.
 //
 // The choices for all budgets are searched at once, so that a larger budget
@@ -40,7 +40,7 @@ std::string_view RecomputeName(Recompute recompute);
 /// Error kInvalidArgument for anything but "none", "cheap" and "auto".
 Result<Recompute> ParseRecompute(std::string_view name);
 
-/// The most that kCheap may add to a step's operations.
+/// The most that kCheap may add to what a step costs.
 inline constexpr double kCheapShare = 0.01;
 
 struct RecomputeOptions {
@@ -50,6 +50,8 @@ struct RecomputeOptions {
   /// Not looked at with kNone.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_remade = {};
+  /// What choices and bounds go by; empty: operations. See planner/rehearsal.h.
+  CostFn cost = {};
 };
 
 /// A node that runs again, and why.
@@ -67,9 +69,10 @@ struct RecomputedPlan {
   int recomputed_nodes = 0;  // views not counted
   double extra_flops = 0;
   double extra_percent = 0;  // of the step's operations without
+  double extra_cost = 0;     // by RecomputeOptions::cost
   /// No recomputation that fits the budget costs less, whatever is dropped and
   /// when, if the nodes of the step keep their order. 0 without a budget.
-  double least_extra_flops = 0;
+  double least_extra_cost = 0;
   std::vector<Remade> remade;  // most bytes freed first
 };
 
@@ -78,7 +81,8 @@ struct FrontierPoint {
   Bytes arena = 0;
   double extra_flops = 0;
   double extra_percent = 0;
-  double least_extra_flops = 0;
+  double extra_cost = 0;
+  double least_extra_cost = 0;
   int recomputed_nodes = 0;
 };
 
@@ -89,7 +93,7 @@ class RecomputePlanner {
   RecomputePlanner(const Graph& graph, PlanOptions options,
                    RecomputeOptions recompute = {});
 
-  /// The plan that fits `budget` at the fewest extra operations found; the plan
+  /// The plan that fits `budget` at the least extra cost found; the plan
   /// of the graph as it is when that fits, or without a budget. Errors:
   /// kBudgetTooSmall, which names the smallest budget without and with
   /// recomputation; those of PlanMemory; kNotFound and kInvalidArgument for
@@ -116,7 +120,8 @@ class RecomputePlanner {
   Status Search();
   Result<RecomputedPlan> Make(const Bargain& bargain);
   Result<Bytes> Arena(Choice& choice);
-  double LeastExtraFlops(Bytes budget) const;
+  double ExtraFlops() const;
+  double LeastExtraCost(Bytes budget) const;
   std::vector<Remade> Explain() const;
 
   struct FullTime {

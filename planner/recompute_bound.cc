@@ -63,7 +63,7 @@ Bytes RecomputeBound::Forced(NodeId time) const {
 // Vertices: 0 is what has to be had, 1 what is paid; then for every value
 // "wanted" and for every node "runs again". An edge is paid when its tail holds
 // and its head does not.
-Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
+Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   const auto wanted = [&](ValueId id) { return 2 + id; };
   const auto again = [&](NodeId n) { return 2 + graph_.num_values() + n; };
   std::vector<uint8_t> is_read_now(Index(graph_.num_values()), 0);
@@ -73,7 +73,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
   const auto price = [&](ValueId id) {
     return is_read_now[Index(id)]
                ? 0.0
-               : flops_per_byte * static_cast<double>(rehearsal_.bytes(id));
+               : cost_per_byte * static_cast<double>(rehearsal_.bytes(id));
   };
   std::vector<ValueId> values;
   double total = 0;
@@ -81,7 +81,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
     const NodeId producer = graph_.value(id).producer;
     if (producer >= time) break;
     values.push_back(id);
-    total += price(id) + rehearsal_.node_flops(producer);
+    total += price(id) + rehearsal_.node_cost(producer);
   }
   constexpr double kMost = 1e17;
   const double scale = total > 0 ? kMost / total : 1;
@@ -100,7 +100,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
     if (producer == previous) continue;  // another result of the same node
     previous = producer;
     network.AddEdge(again(producer), 1,
-                    capacity(rehearsal_.node_flops(producer)));
+                    capacity(rehearsal_.node_cost(producer)));
     for (const ValueId input : graph_.node(producer).inputs) {
       const ValueId root = rehearsal_.root(input);
       if (!rehearsal_.is_candidate(root)) continue;
@@ -126,7 +126,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
       tradeoff.stored += rehearsal_.bytes(id);
     }
     if (runs && producer != previous) {
-      tradeoff.flops += rehearsal_.node_flops(producer);
+      tradeoff.cost += rehearsal_.node_cost(producer);
     }
     previous = producer;
   }
@@ -136,7 +136,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double flops_per_byte) const {
 std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
   // A price at which no byte is worth an operation, and one at which any is.
   const double cheap = 1e-9;
-  const double dear = (1 + rehearsal_.flops()) * 2;
+  const double dear = (1 + rehearsal_.cost()) * 2;
   std::vector<Tradeoff> hull;
   hull.push_back(Cut(time, cheap));
   std::vector<Tradeoff> ahead = {Cut(time, dear)};
@@ -144,14 +144,14 @@ std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
     const Tradeoff& left = hull.back();
     const Tradeoff& right = ahead.back();
     const auto bytes = static_cast<double>(left.stored - right.stored);
-    const double flops = right.flops - left.flops;
-    if (bytes > 0 && flops > 0) {
-      const double slope = flops / bytes;
+    const double cost = right.cost - left.cost;
+    if (bytes > 0 && cost > 0) {
+      const double slope = cost / bytes;
       Tradeoff middle = Cut(time, slope);
       const double on_line =
-          left.flops + slope * static_cast<double>(left.stored);
+          left.cost + slope * static_cast<double>(left.stored);
       const double reached =
-          middle.flops + slope * static_cast<double>(middle.stored);
+          middle.cost + slope * static_cast<double>(middle.stored);
       if (reached < on_line * (1 - 1e-9) && middle.stored < left.stored &&
           middle.stored > right.stored) {
         ahead.push_back(std::move(middle));
@@ -164,15 +164,15 @@ std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
   return hull;
 }
 
-double LeastFlops(const std::vector<Tradeoff>& tradeoffs, Bytes free) {
-  if (free >= tradeoffs.front().stored) return tradeoffs.front().flops;
+double LeastCost(const std::vector<Tradeoff>& tradeoffs, Bytes free) {
+  if (free >= tradeoffs.front().stored) return tradeoffs.front().cost;
   for (size_t k = 1; k < tradeoffs.size(); ++k) {
     const Tradeoff& left = tradeoffs[k - 1];
     const Tradeoff& right = tradeoffs[k];
     if (free < right.stored) continue;
     const double part = static_cast<double>(left.stored - free) /
                         static_cast<double>(left.stored - right.stored);
-    return left.flops + part * (right.flops - left.flops);
+    return left.cost + part * (right.cost - left.cost);
   }
   return std::numeric_limits<double>::infinity();
 }

@@ -29,7 +29,7 @@ struct Move {
   Bytes in_place = 0;  // less so much when written over one of them
   Bytes scratch = 0;
   bool takes_over = false;  // result 0 has the place of a gradient that dies
-  double flops = 0;
+  double cost = 0;
   NodeId last_stage = 0;  // later, a param that it reads has been updated
 };
 
@@ -91,7 +91,7 @@ class Path {
       if (rehearsal_.is_view(n)) continue;
       Move move;
       move.node = n;
-      move.flops = rehearsal_.node_flops(n);
+      move.cost = rehearsal_.node_cost(n);
       move.scratch = rehearsal_.workspace(n);
       const Node& node = graph_.node(n);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -203,7 +203,7 @@ class Path {
           continue;
         }
         TryMove(others_[stage], s & ~move.gives, move, false, [&](Set to) {
-          reach(to, cost + move.flops, static_cast<int32_t>(m));
+          reach(to, cost + move.cost, static_cast<int32_t>(m));
         });
       }
     }

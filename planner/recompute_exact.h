@@ -1,7 +1,7 @@
 #ifndef STOWAGE_PLANNER_RECOMPUTE_EXACT_H_
 #define STOWAGE_PLANNER_RECOMPUTE_EXACT_H_
 
-// The fewest extra operations for a small step, over all scripts.
+// The least extra cost for a small step, over all scripts.
 //
 // A shortest path: from (no node run, nothing there) to (all nodes run), over
 // pairs of how many nodes have run and which forward values are there. Between
@@ -24,7 +24,7 @@ namespace stowage {
 /// at most, and the product of their sets with the nodes.
 bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal);
 
-/// The script with the fewest extra operations whose live bytes stay within
+/// The script with the least extra cost whose live bytes stay within
 /// `peak`; nothing when there is none. Bytes are as Rehearsal counts them.
 /// Precondition: IsSmallStep. O(nodes * 2^values * values).
 std::optional<Script> CheapestScript(const Graph& graph,

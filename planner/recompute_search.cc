@@ -53,9 +53,9 @@ class Search {
     double least = std::numeric_limits<double>::infinity();
     for (auto& [peak, found] : found_) {
       // By rising peak; keep what is cheaper than all that is smaller.
-      if (found.flops >= least) continue;
-      least = found.flops;
-      bargains.push_back({peak, found.flops, std::move(found.script)});
+      if (found.cost >= least) continue;
+      least = found.cost;
+      bargains.push_back({peak, found.cost, std::move(found.script)});
     }
     std::reverse(bargains.begin(), bargains.end());
     return bargains;
@@ -64,10 +64,10 @@ class Search {
  private:
   struct Outcome {
     Bytes peak = 0;
-    double flops = 0;
+    double cost = 0;
   };
   struct Found {
-    double flops;
+    double cost;
     std::vector<Fate> fates;
     Script script;
   };
@@ -147,21 +147,21 @@ class Search {
     if (nodes_run_ > kMostNodesRun) return false;
     if (!rehearsal_.Run(fates)) return false;
     nodes_run_ += static_cast<int64_t>(rehearsal_.items().size());
-    outcome_ = {rehearsal_.peak(), rehearsal_.extra_flops()};
+    outcome_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
     Remember(fates);
     return true;
   }
 
   void Remember(const std::vector<Fate>& fates) {
     auto at = found_.upper_bound(outcome_.peak);
-    if (at != found_.begin() && std::prev(at)->second.flops <= outcome_.flops) {
+    if (at != found_.begin() && std::prev(at)->second.cost <= outcome_.cost) {
       return;
     }
-    while (at != found_.end() && at->second.flops >= outcome_.flops) {
+    while (at != found_.end() && at->second.cost >= outcome_.cost) {
       at = found_.erase(at);
     }
     found_.insert_or_assign(outcome_.peak,
-                            Found{outcome_.flops, fates, rehearsal_.script()});
+                            Found{outcome_.cost, fates, rehearsal_.script()});
   }
 
   // The cheapest of all scripts, for every peak at which there is another.
@@ -175,7 +175,7 @@ class Search {
     for (int k = 0; k < kMostScripts && peak > 0; ++k) {
       const auto script = CheapestScript(graph_, rehearsal_, peak - 1);
       if (!script || !rehearsal_.Run(*script)) break;
-      outcome_ = {rehearsal_.peak(), rehearsal_.extra_flops()};
+      outcome_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
       Remember({});
       peak = std::min(peak - 1, outcome_.peak);
     }
@@ -344,9 +344,9 @@ class Search {
   bool Reach(Bytes target, std::vector<Fate>* fates) {
     if (!Try(*fates)) return false;
     while (outcome_.peak > target) {
-      const double flops = outcome_.flops;
+      const double before = outcome_.cost;
       const double excess = Excess(target);
-      const double least = 1e-9 * rehearsal_.flops() + 1;
+      const double least = 1e-9 * rehearsal_.cost() + 1;
       double best_score = 0;
       std::optional<size_t> best;
       Fate best_fate = Fate::kKept;
@@ -355,7 +355,7 @@ class Search {
         (*fates)[gap] = fate;
         if (Try(*fates)) {
           const double gain = excess - Excess(target);
-          const double cost = std::max(outcome_.flops - flops, least);
+          const double cost = std::max(outcome_.cost - before, least);
           if (gain > 0 && gain / cost > best_score) {
             best_score = gain / cost;
             best = gap;
@@ -380,7 +380,7 @@ class Search {
   // Keeps values again where the target allows it and that saves operations.
   void Polish(Bytes target, std::vector<Fate>* fates) {
     if (!Try(*fates)) return;
-    double flops = outcome_.flops;
+    double least = outcome_.cost;
     bool changed = true;
     while (changed) {
       changed = false;
@@ -388,8 +388,8 @@ class Search {
         const Fate old = (*fates)[gap];
         if (old == fate) return;
         (*fates)[gap] = fate;
-        if (Try(*fates) && outcome_.peak <= target && outcome_.flops < flops) {
-          flops = outcome_.flops;
+        if (Try(*fates) && outcome_.peak <= target && outcome_.cost < least) {
+          least = outcome_.cost;
           changed = true;
         } else {
           (*fates)[gap] = old;
@@ -405,7 +405,7 @@ class Search {
   }
 
   bool IsTooDear(const Found& found) const {
-    return found.flops > rehearsal_.flops();
+    return found.cost > rehearsal_.cost();
   }
 
   void ClimbDown(Bytes start) {
@@ -449,14 +449,14 @@ class Search {
     std::set<Bytes> tried;
     for (int k = 0; k < kMostLeaps && nodes_run_ <= kMostNodesRun; ++k) {
       auto leap = found_.end();
-      double highest = kLeap * rehearsal_.flops();
+      double highest = kLeap * rehearsal_.cost();
       for (auto at = found_.begin(); at != found_.end(); ++at) {
         const auto next = std::next(at);
         if (next == found_.end() || tried.contains(next->first) ||
             IsTooDear(next->second)) {
           continue;
         }
-        const double height = at->second.flops - next->second.flops;
+        const double height = at->second.cost - next->second.cost;
         if (height <= highest) continue;
         highest = height;
         leap = at;

@@ -2,8 +2,8 @@
 #define STOWAGE_PLANNER_RECOMPUTE_SEARCH_H_
 
 // Searches the fates of forward values for all good bargains between live bytes
-// and extra operations at once, whatever the budget: so that a larger budget
-// never costs more operations than a smaller one.
+// and extra cost at once, whatever the budget: so that a larger budget
+// never costs more than a smaller one.
 //
 // Small steps are solved exactly (planner/recompute_exact.h). For others the
 // corners of the cuts of planner/recompute_bound.h, at several times, are the
@@ -11,7 +11,7 @@
 // layer: the layers are changed one by one, earliest first, because what is made
 // there waits longest. Forward cut into segments of which only the borders are
 // kept gives more. Then a ladder of targets is climbed down: at each, values are
-// dropped by bytes above the target per extra operation, until it is met, and
+// dropped by bytes above the target per extra cost, until it is met, and
 // kept again where that does no harm. Values at like places of like layers form
 // a class, and of a class only the first and the last are tried.
 
@@ -23,8 +23,8 @@
 namespace stowage {
 
 struct Bargain {
-  Bytes peak = 0;    // of the live bytes that are packed
-  double flops = 0;  // extra
+  Bytes peak = 0;   // of the live bytes that are packed
+  double cost = 0;  // extra
   Script script;
 };
 
@@ -35,7 +35,7 @@ struct RecomputeSearchOptions {
 };
 
 /// The bargains found, none of which is beaten by another in both respects, by
-/// falling peak and rising extra operations; the first is the step as given (as
+/// falling peak and rising extra cost; the first is the step as given (as
 /// decided by the user). The effort is bounded in rehearsals, not in time:
 /// deterministic.
 std::vector<Bargain> SearchRecompute(const Graph& graph, Rehearsal& rehearsal,

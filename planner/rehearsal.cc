@@ -7,20 +7,34 @@
 #include "ir/rewrite.h"
 
 namespace stowage {
+namespace {
+
+std::vector<double> FlopsOfNodes(const Graph& graph) {
+  std::vector<double> flops;
+  for (const Node& node : graph.nodes()) {
+    flops.push_back(NodeFlops(graph, node));
+  }
+  return flops;
+}
+
+}  // namespace
 
 Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     : graph_(graph), options_(options), layouts_(ComputeLayouts(graph)) {
+  const std::vector<double> costs =
+      options.cost ? options.cost(graph) : FlopsOfNodes(graph);
+  STOWAGE_CHECK(costs.size() == Index(graph.num_nodes()));
   for (const Node& node : graph.nodes()) {
     const OpDef& def = GetOpDef(node.op);
     NodeInfo info;
-    info.flops = NodeFlops(graph, node);
+    info.cost = costs[nodes_.size()];
     info.workspace = options.workspace ? AlignUp(options.workspace(graph, node),
                                                  options.alignment)
                                        : 0;
     info.may_overwrite = options.in_place ? def.may_overwrite : 0;
     info.updates = def.updates;
     info.is_view = def.is_view();
-    flops_ += info.flops;
+    cost_ += info.cost;
     nodes_.push_back(info);
   }
   for (ValueId id = 0; id < graph.num_values(); ++id) {
@@ -153,7 +167,7 @@ void Rehearsal::Emit(NodeId id, NodeId stage) {
       value_of_.push_back(result);
       root_of_.push_back(-1);
     }
-    extra_flops_ += info.flops;
+    extra_cost_ += info.cost;
     if (!info.is_view) ++nodes_again_;
   }
   for (size_t r = 0; r < node.results.size(); ++r) {
@@ -175,7 +189,7 @@ void Rehearsal::Start() {
   const auto values = Index(graph_.num_values());
   items_.clear();
   operands_.clear();
-  extra_flops_ = 0;
+  extra_cost_ = 0;
   nodes_again_ = 0;
   gap_now_.assign(first_gap_.begin(), first_gap_.end() - 1);
   current_.assign(values, -1);

@@ -14,7 +14,7 @@
 //
 // What comes out is a script: which nodes run again, and when. Readers read what
 // was made last. A rehearsal of a script gives the live bytes at each time and
-// the extra operations, by the rules of planner/lifetimes.h, in-place results
+// the extra cost, by the rules of planner/lifetimes.h, in-place results
 // included, without making a graph: a search can rehearse thousands.
 //
 //   Rehearsal rehearsal(step, {});
@@ -23,6 +23,7 @@
 //   if (rehearsal.Run(fates)) rehearsal.peak();  // less than before, or not
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,10 +37,15 @@ namespace stowage {
 
 enum class Fate : uint8_t { kKept, kRemade, kRemadeEachTime };
 
+/// What every node of a graph costs to run, in any unit of which an op takes
+/// some: operations, nanoseconds.
+using CostFn = std::function<std::vector<double>(const Graph&)>;
+
 struct RehearsalOptions {
   Bytes alignment = 256;  // sizes are rounded up to it
   bool in_place = true;
   WorkspaceFn workspace = {};
+  CostFn cost = {};  // empty: the ops' own counts of operations
 };
 
 /// A forward value waiting. `begin` and `end` are the nodes that read it before
@@ -109,13 +115,13 @@ class Rehearsal {
   /// Live bytes of all that is packed, by time, the moment after the end last.
   std::span<const Bytes> live() const { return live_; }
   Bytes peak() const { return peak_; }
-  double extra_flops() const { return extra_flops_; }
+  double extra_cost() const { return extra_cost_; }
   int nodes_again() const { return nodes_again_; }  // views not counted
 
   // Of the graph.
-  double node_flops(NodeId id) const { return nodes_[Index(id)].flops; }
+  double node_cost(NodeId id) const { return nodes_[Index(id)].cost; }
   bool is_view(NodeId id) const { return nodes_[Index(id)].is_view; }
-  double flops() const { return flops_; }
+  double cost() const { return cost_; }
   Bytes workspace(NodeId id) const { return nodes_[Index(id)].workspace; }
   /// Whether result 0 of the node may be written over the value, should that
   /// die there: the kernel allows it, the bytes are as many, and every operand
@@ -127,7 +133,7 @@ class Rehearsal {
 
  private:
   struct NodeInfo {
-    double flops = 0;
+    double cost = 0;
     Bytes workspace = 0;
     uint32_t may_overwrite = 0;
     int32_t updates = 0;
@@ -158,7 +164,7 @@ class Rehearsal {
   std::vector<Gap> gaps_;
   std::vector<size_t> first_gap_;  // per value, and one more
   std::vector<Fate> as_given_;
-  double flops_ = 0;
+  double cost_ = 0;
 
   // Of a run.
   std::vector<Fate> fates_;      // empty while a script is played
@@ -185,7 +191,7 @@ class Rehearsal {
   std::vector<Buffer> buffers_;
   std::vector<Bytes> live_;
   Bytes peak_ = 0;
-  double extra_flops_ = 0;
+  double extra_cost_ = 0;
   int nodes_again_ = 0;
 };
 

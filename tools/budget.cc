@@ -34,7 +34,7 @@ std::string RecomputeText(const RecomputedPlan& made, double flops) {
   std::string text = StrCat(
       made.recomputed_nodes, " nodes run again, ", Fixed(made.extra_percent, 3),
       " % more operations; no choice that fits ", "needs less than ",
-      Fixed(100 * made.least_extra_flops / flops, 3), " %\n");
+      Fixed(100 * made.least_extra_cost / flops, 3), " %\n");
   const size_t named = std::min(made.remade.size(), kMostNamed);
   for (size_t k = 0; k < named; ++k) {
     const Remade& remade = made.remade[k];

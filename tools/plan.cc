@@ -139,7 +139,7 @@ void DescribeRecompute(const RecomputedPlan& made, double flops, Json* json) {
   };
   (*json)["recomputed_nodes"] = made.recomputed_nodes;
   (*json)["recompute_flops_percent"] = made.extra_percent;
-  (*json)["recompute_least_flops_percent"] = percent(made.least_extra_flops);
+  (*json)["recompute_least_flops_percent"] = percent(made.least_extra_cost);
   for (const Remade& remade : made.remade) {
     (*json)["remade"].push_back({{"name", remade.name},
                                  {"bytes_freed", remade.freed},
@@ -156,7 +156,7 @@ int PrintFrontier(RecomputePlanner& planner, double flops, bool as_json) {
   std::string table =
       "        budget    more operations    at least    nodes\n";
   for (const FrontierPoint& point : *frontier) {
-    const double least = 100 * point.least_extra_flops / std::max(flops, 1.0);
+    const double least = 100 * point.least_extra_cost / std::max(flops, 1.0);
     points.push_back({{"budget_bytes", point.arena},
                       {"recompute_flops_percent", point.extra_percent},
                       {"recompute_least_flops_percent", least},

@@ -67,7 +67,7 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
                 plan->regions.io ==
             rehearsal.peak());
       CHECK(GraphFlops(*graph) ==
-            doctest::Approx(GraphFlops(step) + rehearsal.extra_flops()));
+            doctest::Approx(GraphFlops(step) + rehearsal.extra_cost()));
 
       const auto remade = RunSteps(*graph, *cpu, {.steps = 3, .seed = seed});
       CHECK(Differences(remade, unplanned) == "");

@@ -48,7 +48,7 @@ TEST_CASE("small nets cost at most 2 % more than the best of all schedules") {
       const auto best = LeastExtraFlops(step, budget - reserved);
       REQUIRE(best.has_value());
       CHECK(made->extra_flops <= *best * 1.02);
-      CHECK(made->least_extra_flops <= *best * (1 + 1e-9) + 1);
+      CHECK(made->least_extra_cost <= *best * (1 + 1e-9) + 1);
       CHECK(GraphFlops(made->graph) ==
             doctest::Approx(GraphFlops(step) + made->extra_flops));
       ++compared;

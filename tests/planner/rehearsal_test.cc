@@ -67,7 +67,7 @@ TEST_CASE("a chain is made again in order, right before it is wanted") {
   fates[rehearsal.first_gap(*graph.Find("b"))] = Fate::kRemade;
   REQUIRE(rehearsal.Run(fates));
   CHECK(rehearsal.nodes_again() == 2);
-  CHECK(rehearsal.extra_flops() == 2 * rehearsal.node_flops(0));
+  CHECK(rehearsal.extra_cost() == 2 * rehearsal.node_cost(0));
   CHECK(rehearsal.peak() <= given);
   const auto remade = Rewrite(graph, rehearsal);
   REQUIRE(remade.ok());
