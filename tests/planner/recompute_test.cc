@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "nn/model_options.h"
@@ -33,6 +34,20 @@ Graph StepOf(std::string_view model, const ModelOptions& options) {
 
 Graph NanoStep() { return StepOf("gpt-nano", {.batch = 2, .seq = 32}); }
 
+// The step of a batch of 8, in equal pieces.
+Graph PiecesOfNano(int64_t pieces) {
+  const auto build = [](int64_t batch) {
+    return BuildModel("gpt-nano", ModelPurpose::kTrain,
+                      {.batch = batch, .seq = 16})
+        .value();
+  };
+  const Graph piece = build(8 / pieces);
+  const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
+  auto step = BuildMicroBatchedStep(build(8), all, "loss");
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return std::move(*step);
+}
+
 Bytes ArenaOf(const Graph& graph) { return PlanMemory(graph)->arena_bytes(); }
 
 TEST_CASE("what fits is not touched") {
@@ -48,10 +63,19 @@ TEST_CASE("what fits is not touched") {
   }
 }
 
+// Every node that is no view costs one.
+std::vector<double> CostsOfOne(const Graph& graph) {
+  std::vector<double> costs;
+  for (const Node& node : graph.nodes()) {
+    costs.push_back(GetOpDef(node.op).is_view() ? 0 : 1);
+  }
+  return costs;
+}
+
 TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
-  const auto check = [](const Graph& step) {
+  const auto check = [](const Graph& step, const CostFn& cost = {}) {
     const Bytes given = ArenaOf(step);
-    RecomputePlanner planner(step, {});
+    RecomputePlanner planner(step, {}, {.cost = cost});
     const auto smallest = planner.SmallestBudget(Recompute::kAuto);
     REQUIRE(smallest.ok());
     double last = std::numeric_limits<double>::infinity();
@@ -60,10 +84,12 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
       const auto made = planner.PlanFor(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
-      CHECK(made->extra_flops <= last);
-      CHECK(made->least_extra_cost <= made->extra_flops * (1 + 1e-9));
+      CHECK(made->extra_cost <= last);
+      CHECK(made->extra_cost ==
+            (cost ? made->recomputed_nodes : made->extra_flops));
+      CHECK(made->least_extra_cost <= made->extra_cost * (1 + 1e-9));
       CHECK(ValidatePlan(made->graph, made->plan).empty());
-      last = made->extra_flops;
+      last = made->extra_cost;
     }
     CHECK(last == 0);
 
@@ -86,6 +112,30 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
   check(StepOf("gpt-nano", {.batch = 4, .seq = 16}));
   check(StepOf("mlp", {.batch = 64}));
   check(StepOf("mlp", {.batch = 2048}));
+  check(StepOf("gpt2-124m", {.batch = 4, .seq = 256, .dtype = DType::kBF16}));
+  check(PiecesOfNano(2));
+  check(NanoStep(), CostsOfOne);
+}
+
+TEST_CASE("the least cost decides, whatever it counts") {
+  const Graph step = NanoStep();
+  RecomputePlanner by_flops(step, {});
+  RecomputePlanner by_nodes(step, {}, {.cost = CostsOfOne});
+  const Bytes budget =
+      (by_flops.SmallestBudget(Recompute::kAuto).value() + ArenaOf(step)) / 2;
+  const auto fewest_flops = by_flops.PlanFor(budget);
+  const auto fewest_nodes = by_nodes.PlanFor(budget);
+  REQUIRE(fewest_flops.ok());
+  REQUIRE(fewest_nodes.ok());
+  CHECK(fewest_nodes->recomputed_nodes < fewest_flops->recomputed_nodes);
+  CHECK(fewest_nodes->extra_flops > fewest_flops->extra_flops);
+  // What is cheap is a share of the cost, too: one node of 100 is 1 %.
+  RecomputePlanner cheap(step, {},
+                         {.recompute = Recompute::kCheap, .cost = CostsOfOne});
+  const auto made =
+      cheap.PlanFor(cheap.SmallestBudget(Recompute::kCheap).value());
+  REQUIRE(made.ok());
+  CHECK(made->recomputed_nodes <= step.num_nodes() / 100);
 }
 
 TEST_CASE("the same step gives the same choices") {
