@@ -10,6 +10,7 @@
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "tests/cpu/run_graph.h"
+#include "tests/support/elements.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "base/check.h"
@@ -14,7 +12,7 @@
 #include "cpu/thread_pool.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
-#include "math/small_floats.h"
+#include "tests/support/elements.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STOWAGE_COUNTS_MALLOC 0
@@ -60,103 +58,7 @@ using cpu::CpuKernel;
 using cpu::GetKernel;
 using cpu::ThreadPool;
 
-constexpr std::byte kPoison{0xFF};  // NaN in every float type
-constexpr std::byte kGuard{0xA5};
-constexpr size_t kGuardBytes = 64;
-
-// Memory of one root, between guards.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(Bytes bytes, size_t shift) : size_(static_cast<size_t>(bytes)) {
-    storage_.assign(64 + shift + size_ + 2 * kGuardBytes, kGuard);
-    const auto address = reinterpret_cast<uintptr_t>(storage_.data());
-    start_ = (64 - address % 64) % 64 + kGuardBytes + shift;
-    std::fill_n(data(), size_, kPoison);
-  }
-  std::byte* data() { return storage_.data() + start_; }
-  size_t size() const { return size_; }
-  bool intact() const {
-    const auto guards = [](const std::byte* from, const std::byte* to) {
-      return std::all_of(from, to, [](std::byte b) { return b == kGuard; });
-    };
-    const std::byte* first = storage_.data();
-    return guards(first, first + start_) &&
-           guards(first + start_ + size_, first + storage_.size());
-  }
-
- private:
-  std::vector<std::byte> storage_;
-  size_t start_ = 0;
-  size_t size_ = 0;
-};
-
-template <typename T>
-void Put(T value, std::byte* to) {
-  std::memcpy(to, &value, sizeof(T));
-}
-template <typename T>
-T Get(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-
-void Encode(DType dtype, double x, std::byte* to) {
-  switch (dtype) {
-    case DType::kF32:
-      return Put(static_cast<float>(x), to);
-    case DType::kF64:
-      return Put(x, to);
-    case DType::kF16:
-      return Put(math::FloatToHalf(math::RoundToOddFloat(x)), to);
-    case DType::kBF16:
-      return Put(math::FloatToBFloat16(math::RoundToOddFloat(x)), to);
-    case DType::kI16:
-      return Put(static_cast<int16_t>(x), to);
-    case DType::kI32:
-      return Put(static_cast<int32_t>(x), to);
-    case DType::kI64:
-      return Put(static_cast<int64_t>(x), to);
-    case DType::kU8:
-      return Put(static_cast<uint8_t>(x), to);
-    case DType::kBool:
-      return Put(static_cast<uint8_t>(x != 0), to);
-  }
-}
-
-double Decode(DType dtype, const std::byte* from) {
-  switch (dtype) {
-    case DType::kF32:
-      return Get<float>(from);
-    case DType::kF64:
-      return Get<double>(from);
-    case DType::kF16:
-      return math::HalfToFloat(Get<uint16_t>(from));
-    case DType::kBF16:
-      return math::BFloat16ToFloat(Get<uint16_t>(from));
-    case DType::kI16:
-      return Get<int16_t>(from);
-    case DType::kI32:
-      return Get<int32_t>(from);
-    case DType::kI64:
-      return static_cast<double>(Get<int64_t>(from));
-    case DType::kU8:
-    case DType::kBool:
-      return Get<uint8_t>(from);
-  }
-  return 0;
-}
-
-// Byte offset of the element that is `index`-th in row-major order.
-Bytes OffsetOf(int64_t index, const TensorType& type, const Layout& layout) {
-  int64_t offset = 0;
-  for (int axis = type.shape.rank() - 1; axis >= 0; --axis) {
-    offset += index % type.shape[axis] * layout.strides[axis];
-    index /= type.shape[axis];
-  }
-  return layout.byte_offset + offset * SizeOf(type.dtype);
-}
+constexpr size_t kAlignment = 64;
 
 class Runner {
  public:
@@ -181,7 +83,7 @@ class Runner {
       run_.code = RunNode(node);
       if (run_.code != StepCode::kOk) break;
     }
-    for (const Buffer& buffer : buffers_) {
+    for (const GuardedBuffer& buffer : buffers_) {
       if (buffer.size() > 0) run_.guards_intact &= buffer.intact();
     }
     if (run_.code != StepCode::kOk) return run_;
@@ -198,9 +100,10 @@ class Runner {
   size_t NextShift() {
     return options_.misaligned ? 8 * (1 + shifts_++ % 7) : 0;
   }
-  Buffer& Allocate(ValueId root) {
-    Buffer& buffer = buffers_[static_cast<size_t>(root)];
-    buffer = Buffer(graph_.value(root).type.bytes(), NextShift());
+  GuardedBuffer& Allocate(ValueId root) {
+    GuardedBuffer& buffer = buffers_[static_cast<size_t>(root)];
+    buffer =
+        GuardedBuffer(graph_.value(root).type.bytes(), kAlignment, NextShift());
     return buffer;
   }
   // First byte of a value's root.
@@ -220,16 +123,16 @@ class Runner {
                   type.shape.num_elements());
     std::byte* to = Allocate(leaf).data();
     for (size_t i = 0; i < elements.size(); ++i) {
-      Encode(type.dtype, elements[i],
-             to + static_cast<Bytes>(i) * SizeOf(type.dtype));
+      EncodeElement(type.dtype, elements[i],
+                    to + static_cast<Bytes>(i) * SizeOf(type.dtype));
     }
   }
   void Read(const std::string& name, ValueId id) {
     const TensorType& type = graph_.value(id).type;
     const std::byte* from = Base(id);
     for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
-      const std::byte* element = from + OffsetOf(i, type, layout(id));
-      run_.values[name].push_back(Decode(type.dtype, element));
+      const std::byte* element = from + ElementOffset(i, type, layout(id));
+      run_.values[name].push_back(DecodeElement(type.dtype, element));
       std::vector<std::byte>& bytes = run_.bytes[name];
       bytes.insert(bytes.end(), element, element + SizeOf(type.dtype));
     }
@@ -300,10 +203,11 @@ class Runner {
       outputs.push_back(View(result));
     }
     ThreadPool& pool = Pool(options_.threads);
-    Buffer workspace(kernel.workspace == nullptr
-                         ? 0
-                         : kernel.workspace(args, results, options_.threads),
-                     0);
+    GuardedBuffer workspace(
+        kernel.workspace == nullptr
+            ? 0
+            : kernel.workspace(args, results, options_.threads),
+        kAlignment);
     const Launch launch = {node.op,     id,
                            &node.attrs, inputs,
                            outputs,     {workspace.data(), workspace.size()}};
@@ -326,31 +230,13 @@ class Runner {
   const Graph& graph_;
   const CpuRunOptions options_;
   const Layouts layouts_;
-  std::vector<Buffer> buffers_;  // by the root they were made for
-  std::vector<ValueId> holder_;  // by root: whose buffer holds it
+  std::vector<GuardedBuffer> buffers_;  // by the root they were made for
+  std::vector<ValueId> holder_;         // by root: whose buffer holds it
   CpuRun run_;
   size_t shifts_ = 0;
 };
 
 }  // namespace
-
-double LargestError(const std::vector<double>& got,
-                    const std::vector<double>& want) {
-  double scale = 1;
-  for (const double x : want) {
-    if (std::isfinite(x)) scale = std::max(scale, std::abs(x));
-  }
-  double error = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) {
-      continue;
-    }
-    const double difference = std::abs(got[i] - want[i]) / scale;
-    error = difference <= error ? error : difference;  // NaN stays
-    if (std::isnan(difference)) return difference;
-  }
-  return error;
-}
 
 CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
                 const CpuRunOptions& options) {

@@ -43,11 +43,6 @@ struct CpuRun {
 CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
                 const CpuRunOptions& options = {});
 
-/// The largest difference of two lists of one size, relative to the largest
-/// element of `want` or 1; NaN where only one has a NaN.
-double LargestError(const std::vector<double>& got,
-                    const std::vector<double>& want);
-
 /// The laws of every kernel (doctest checks): outputs agree with the
 /// interpreter within `tolerance` (relative to the largest element of an
 /// output, or 1), are the same bytes for 1, 2 and 3 threads, misaligned and
