@@ -120,7 +120,7 @@ def _cuda_library_impl(ctx):
         reports += report
     objects = depset(objects)
 
-    linking_context, outputs = cc_common.create_linking_context_from_compilation_outputs(
+    linking_context, _ = cc_common.create_linking_context_from_compilation_outputs(
         name = ctx.label.name,
         actions = ctx.actions,
         alwayslink = ctx.attr.alwayslink,
@@ -137,11 +137,9 @@ def _cuda_library_impl(ctx):
             ctx.attr._runtime[CcInfo].linking_context,
         ],
     )
-    library = outputs.library_to_link
-    archives = [library.pic_static_library or library.static_library] if library else []
     return [
         CcInfo(compilation_context = context, linking_context = linking_context),
-        DefaultInfo(files = depset(archives)),
+        DefaultInfo(files = objects),
         OutputGroupInfo(reports = depset(reports)),
     ]
 

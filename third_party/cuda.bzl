@@ -155,8 +155,8 @@ def _examine(ctx, root):
     number = (int(version[0]), int(version[1]))
     return struct(
         architectures = [name for name, since in _ARCHITECTURES.items() if number >= since],
+        cudart = library + "/libcudart_static.a",
         include = include,
-        library = library,
         missing = None,
         nvcc = nvcc,
         version = ".".join(version),
@@ -193,7 +193,7 @@ def _cuda_repository_impl(ctx):
         if not ctx.path("include/nv").exists:
             ctx.symlink(toolkit.include + "/cccl/nv", "include/nv")
         ctx.symlink(
-            toolkit.library + "/libcudart_static.a",
+            toolkit.cudart,
             "lib/libcudart_static.a",
         )
         ctx.file("toolkit.txt", toolkit.version + "\n", executable = False)
