@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "report/canvas.h"
 #include "report/format.h"
 
 namespace stowage {
@@ -24,6 +26,7 @@ constexpr double kGap = 24;  // between the map and the curve
 constexpr double kCurveHeight = 110;
 constexpr double kBottom = 30;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
+constexpr double kPlotRight = kLeft + kPlotWidth;
 constexpr double kCurveTop = kTop + kMapHeight + kGap;
 constexpr double kHeight = kCurveTop + kCurveHeight + kBottom;
 
@@ -32,8 +35,6 @@ constexpr std::array<std::string_view, 7> kColours = {
     "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1",
     "#76b7b2", "#edc948", "#e15759"};
 constexpr std::string_view kFixedColour = "#9c9c9c";
-
-std::string Number(double value) { return Fixed(value, 2); }
 
 class Drawing {
  public:
@@ -53,21 +54,14 @@ class Drawing {
   }
 
   std::string Draw() {
-    out_ = StrCat(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ", kWidth, " ",
-        kHeight, "\" width=\"", kWidth, "\" height=\"", kHeight,
-        "\" font-family=\"sans-serif\" font-size=\"12\">\n"
-        "<rect class=\"page\" width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-        "<style>.buffer{stroke:#fff;stroke-width:.4}"
-        ".buffer:hover{stroke:#000;stroke-width:1.5}</style>\n");
     Heading();
     Axes();
     for (size_t i = 0; i < problem_.buffers.size(); ++i) DrawBuffer(i);
     if (problem_.capacity) {
-      Line("capacity", Y(static_cast<double>(*problem_.capacity)), "#d62728");
+      Level("capacity", Y(static_cast<double>(*problem_.capacity)), "#d62728");
     }
     Curve();
-    return out_ + "</svg>\n";
+    return canvas_.Finish();
   }
 
  private:
@@ -85,40 +79,32 @@ class Drawing {
     return kCurveTop + kCurveHeight * (1 - bytes / top_);
   }
 
-  void Text(double x, double y, std::string_view attributes,
-            std::string_view text) {
-    out_ += StrCat("<text x=\"", Number(x), "\" y=\"", Number(y), "\" ",
-                   attributes, ">", XmlEscaped(text), "</text>\n");
-  }
-
-  void Line(std::string_view kind, double y, std::string_view colour) {
-    out_ +=
-        StrCat("<line class=\"", kind, "\" x1=\"", Number(kLeft), "\" x2=\"",
-               Number(kLeft + kPlotWidth), "\" y1=\"", Number(y), "\" y2=\"",
-               Number(y), "\" stroke=\"", colour, "\"/>\n");
+  void Level(std::string_view kind, double y, std::string_view colour) {
+    canvas_.Line(kind, {kLeft, y}, {kPlotRight, y}, colour);
   }
 
   void Heading() {
-    Text(kLeft, 24, "font-size=\"17\" font-weight=\"bold\"",
-         StrCat(WithCommas(static_cast<int64_t>(problem_.buffers.size())),
-                " buffers"));
-    Text(kLeft, 44, "fill=\"#444\"",
-         StrCat("height ", packing_.solution.height, " bytes, lower bound ",
-                packing_.lower_bound, packing_.optimal ? ": optimal" : "", "; ",
-                packing_.packer));
+    canvas_.Text(
+        {kLeft, 24}, kHeading,
+        StrCat(WithCommas(static_cast<int64_t>(problem_.buffers.size())),
+               " buffers"));
+    canvas_.Text(
+        {kLeft, 44}, kQuiet,
+        StrCat("height ", packing_.solution.height, " bytes, lower bound ",
+               packing_.lower_bound, packing_.optimal ? ": optimal" : "", "; ",
+               packing_.packer));
   }
 
   void Axes() {
     constexpr int kLines = 5;
     for (int i = 0; i <= kLines; ++i) {
       const double address = top_ * i / kLines;
-      Line("grid", Y(address), "#ddd");
-      Text(kLeft - 6, Y(address) + 4, "text-anchor=\"end\" fill=\"#444\"",
-           FormatBytes(static_cast<Bytes>(address)));
+      Level("grid", Y(address), "#ddd");
+      canvas_.Text({kLeft - 6, Y(address) + 4}, kEndsHere,
+                   FormatBytes(static_cast<Bytes>(address)));
     }
-    Text(kLeft, kHeight - 8, "fill=\"#444\"", StrCat("time ", first_));
-    Text(kLeft + kPlotWidth, kHeight - 8, "text-anchor=\"end\" fill=\"#444\"",
-         StrCat("time ", last_));
+    canvas_.Text({kLeft, kHeight - 8}, kQuiet, StrCat("time ", first_));
+    canvas_.Text({kPlotRight, kHeight - 8}, kEndsHere, StrCat("time ", last_));
   }
 
   void DrawBuffer(size_t i) {
@@ -127,14 +113,16 @@ class Drawing {
     const Bytes offset = packing_.solution.offsets[i];
     const double bottom = static_cast<double>(offset);
     const double top = bottom + static_cast<double>(b.size);
-    out_ += StrCat(
-        "<rect class=\"buffer\" x=\"", Number(X(b.lower)), "\" y=\"",
-        Number(Y(top)), "\" width=\"", Number(X(b.upper) - X(b.lower)),
-        "\" height=\"", Number(Y(bottom) - Y(top)), "\" fill=\"",
-        b.offset ? kFixedColour : kColours[i % kColours.size()], "\"><title>",
-        XmlEscaped(BufferName(problem_, i)), "\n", FormatBytes(b.size), " (",
-        b.size, " bytes) at ", offset, b.offset ? ", fixed" : "", "\nlives ",
-        Interval(b.lower, b.upper), "</title></rect>\n");
+    canvas_.Rectangle(
+        "buffer",
+        {.x = X(b.lower),
+         .y = Y(top),
+         .width = X(b.upper) - X(b.lower),
+         .height = Y(bottom) - Y(top)},
+        b.offset ? kFixedColour : kColours[i % kColours.size()],
+        StrCat(BufferName(problem_, i), "\n", FormatBytes(b.size), " (", b.size,
+               " bytes) at ", offset, b.offset ? ", fixed" : "", "\nlives ",
+               Interval(b.lower, b.upper)));
   }
 
   // Live bytes over time, a step at each birth and death.
@@ -144,23 +132,19 @@ class Drawing {
       changes[b.lower] += b.size;
       changes[b.upper] -= b.size;
     }
-    std::string points = StrCat(Number(kLeft), ",", Number(CurveY(0)));
+    std::vector<Point> points = {{kLeft, CurveY(0)}};
     Bytes live = 0;
     for (const auto& [time, change] : changes) {
-      const std::string x = Number(X(time));
-      points += StrCat(" ", x, ",", Number(CurveY(static_cast<double>(live))));
+      points.push_back({X(time), CurveY(static_cast<double>(live))});
       live += change;
-      points += StrCat(" ", x, ",", Number(CurveY(static_cast<double>(live))));
+      points.push_back({X(time), CurveY(static_cast<double>(live))});
     }
-    points += StrCat(" ", Number(kLeft + kPlotWidth), ",", Number(CurveY(0)));
-    out_ += StrCat("<polygon class=\"live\" points=\"", points,
-                   "\" fill=\"#76b7b2\" fill-opacity=\".6\" "
-                   "stroke=\"#2a7f79\"><title>live bytes</title></polygon>\n");
+    points.push_back({kPlotRight, CurveY(0)});
+    canvas_.Polygon("live", points, kLiveBytes, "live bytes");
     const double y = CurveY(static_cast<double>(packing_.solution.height));
-    Line("height", y, "#222");
-    Text(kLeft - 6, y + 4, "text-anchor=\"end\" fill=\"#444\"", "height");
-    Text(kLeft - 6, CurveY(0) + 4, "text-anchor=\"end\" fill=\"#444\"",
-         "live bytes");
+    Level("height", y, "#222");
+    canvas_.Text({kLeft - 6, y + 4}, kEndsHere, "height");
+    canvas_.Text({kLeft - 6, CurveY(0) + 4}, kEndsHere, "live bytes");
   }
 
   const Problem& problem_;
@@ -168,7 +152,7 @@ class Drawing {
   Time first_ = 0;
   Time last_ = 1;
   double top_ = 1;
-  std::string out_;
+  Canvas canvas_{kWidth, kHeight};
 };
 
 }  // namespace
