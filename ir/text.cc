@@ -108,6 +108,8 @@ struct AttrText {
   }
 };
 
+}  // namespace
+
 std::string AttrsText(const Attrs& attrs) {
   if (attrs.entries().empty()) return "";
   std::string out = " {";
@@ -117,6 +119,8 @@ std::string AttrsText(const Attrs& attrs) {
   }
   return out + "}";
 }
+
+namespace {
 
 // The role that the parser gives to result `r` of `node` unasked.
 Role DefaultRole(const Graph& graph, const Node& node, size_t r,

@@ -26,12 +26,16 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "ir/attrs.h"
 #include "ir/graph.h"
 
 namespace stowage {
 
 /// `graph` in the text form above. Linear in the text.
 std::string ToText(const Graph& graph);
+
+/// The attributes as they stand behind a node: " {transpose_a=0}", or "".
+std::string AttrsText(const Attrs& attrs);
 
 /// Parses the text form, verifies and legalizes; no text makes it abort. Errors
 /// carry line and column (in bytes, both from 1):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -82,6 +83,7 @@ struct Runner::State {
   // Poisoning: which buffers die after each launch, by the launch's index.
   std::vector<std::vector<int32_t>> deaths;
   NodeId failed_node = kNoNode;
+  std::span<double> seconds = {};  // by node, while a step is timed
 
   std::byte* AddressOf(const PlannedBuffer& buffer) const;
   KeptStep& Kept(uint64_t step) { return kept[step % kStepsInFlight]; }
@@ -91,6 +93,7 @@ struct Runner::State {
   }
   void RunNow(KeptStep* step) noexcept;
   StepCode RunPoisoned(size_t* failed) noexcept;
+  StepCode RunTimed(size_t* failed) noexcept;
   void NoteFailure(StepCode code, size_t failed, KeptStep* step) noexcept;
   // Waits for all steps up to `last`.
   void Settle(uint64_t last) noexcept;
@@ -174,6 +177,16 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
 
 StepCode Runner::Step() noexcept { return Wait(Start()); }
 
+StepCode Runner::StepTimed(std::span<double> seconds) noexcept {
+  STOWAGE_CHECK(seconds.size() == static_cast<size_t>(graph().num_nodes()));
+  STOWAGE_CHECK(!state_->session->poison);
+  std::ranges::fill(seconds, 0);
+  state_->seconds = seconds;
+  const StepCode code = Step();
+  state_->seconds = {};
+  return code;
+}
+
 uint64_t Runner::Start() noexcept {
   State& s = *state_;
   if (s.started >= kStepsInFlight) s.Settle(s.started + 1 - kStepsInFlight);
@@ -189,7 +202,7 @@ uint64_t Runner::Start() noexcept {
     return step;
   }
   s.session->Occupy(&s);
-  if (s.session->poison || !s.executable->Start(step)) {
+  if (s.session->poison || !s.seconds.empty() || !s.executable->Start(step)) {
     s.Settle(step - 1);
     s.RunNow(&kept);
     s.settled = step;
@@ -229,8 +242,9 @@ void Runner::State::NoteFailure(StepCode code, size_t failed,
 
 void Runner::State::RunNow(KeptStep* step) noexcept {
   size_t failed = 0;
-  StepCode code = session->poison
-                      ? RunPoisoned(&failed)
+  StepCode code = session->poison ? RunPoisoned(&failed)
+                  : !seconds.empty()
+                      ? RunTimed(&failed)
                       : executable->Run(0, program.launches().size(), &failed);
   for (size_t i = 0; code == StepCode::kOk && i < step->scalars.size(); ++i) {
     const Status copied = session->backend->CopyOut(
@@ -260,6 +274,22 @@ StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
       *failed = i;
       return StepCode::kDeviceFault;
     }
+  }
+  return StepCode::kOk;
+}
+
+StepCode Runner::State::RunTimed(size_t* failed) noexcept {
+  using Clock = std::chrono::steady_clock;
+  // Where all is views nothing is launched, yet inputs take their places.
+  if (program.launches().empty()) return executable->Run(0, 0, failed);
+  Clock::time_point before = Clock::now();
+  for (size_t i = 0; i < program.launches().size(); ++i) {
+    const StepCode code = executable->Run(i, i + 1, failed);
+    if (code != StepCode::kOk) return code;
+    const Clock::time_point now = Clock::now();
+    seconds[static_cast<size_t>(program.launches()[i].node)] =
+        std::chrono::duration<double>(now - before).count();
+    before = now;
   }
   return StepCode::kOk;
 }

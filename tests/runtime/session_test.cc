@@ -73,6 +73,30 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(*train.ReadScalar("loss") == 0.25f);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a timed step is a step, with a time for each op") {
+  const Graph step =
+      *BuildTrainStep(Regression(4), "loss", {.optimizer = Sgd{}});
+  const auto run = [&](auto&& go) {
+    Session session = Open({{"train", step, PlanOf(step)}});
+    session.Initialize(1);
+    Runner& train = session.front();
+    CHECK(go(train) == StepCode::kInputsMissing);
+    REQUIRE(train.Write("x", std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}).ok());
+    REQUIRE(train.Write("y", std::vector<float>{1, 0, 1, 0}).ok());
+    REQUIRE(train.Write("lr", 0.125f).ok());
+    REQUIRE(train.Write("step", int64_t{1}).ok());
+    REQUIRE(go(train) == StepCode::kOk);
+    std::vector<float> seen(2);
+    REQUIRE(train.Read("w", &seen).ok());
+    seen.push_back(*train.ReadScalar("loss"));
+    return seen;
+  };
+  std::vector<double> seconds(static_cast<size_t>(step.num_nodes()), -1);
+  CHECK(run([&](Runner& train) { return train.StepTimed(seconds); }) ==
+        run([](Runner& train) { return train.Step(); }));
+  for (const double each : seconds) CHECK(each >= 0);
+}
+
 TEST_CASE_FIXTURE(Fixture, "the arena is exactly the largest plan") {
   const Graph step = *BuildTrainStep(Regression(8), "loss");
   const Plan plan = PlanOf(step);

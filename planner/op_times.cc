@@ -1,0 +1,207 @@
+#include "planner/op_times.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "ir/attrs.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
+#include "ir/text.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::string_view kHeading = "stowage-op-times 1";
+
+Error Fail(int line, std::string_view message) {
+  return {ErrorCode::kInvalidArgument,
+          StrCat("[op-times] line ", line, ": ", message)};
+}
+
+// Attributes as the text of graphs has them, but for the contents of constants.
+std::string AttrsOf(const Node& node) {
+  Attrs attrs;
+  for (const auto& [name, value] : node.attrs.entries()) {
+    const auto* const contents = std::get_if<std::string>(&value);
+    attrs.Set(name, contents == nullptr
+                        ? value
+                        : AttrValue(static_cast<int64_t>(contents->size())));
+  }
+  return AttrsText(attrs);
+}
+
+// The number that `text` begins with; takes it and the space after it.
+bool TakeNumber(std::string_view* text, double* number) {
+  const char* const end = text->data() + text->size();
+  const auto [rest, error] = std::from_chars(text->data(), end, *number);
+  if (error != std::errc() || rest == end || *rest != ' ') return false;
+  text->remove_prefix(static_cast<size_t>(rest - text->data()) + 1);
+  return std::isfinite(*number) && *number >= 0;
+}
+
+}  // namespace
+
+double OpTimes::Row::median() const {
+  std::vector<double> sorted = nanoseconds;
+  const auto middle =
+      sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+// What identifies each node that is no view; empty for views.
+std::vector<OpTimes::Signed> OpTimes::Sign(const Graph& graph) {
+  const Layouts layouts = ComputeLayouts(graph);
+  std::vector<Signed> all;
+  for (const Node& node : graph.nodes()) {
+    Signed& made = all.emplace_back();
+    if (GetOpDef(node.op).is_view()) continue;
+    made.row.op = OpName(node.op);
+    made.row.flops = NodeFlops(graph, node);
+    made.signature = StrCat(made.row.op, "(");
+    for (const ValueId input : node.inputs) {
+      const TensorType& type = graph.value(input).type;
+      const Strides& strides = layouts[static_cast<size_t>(input)].strides;
+      if (made.signature.back() != '(') made.signature += ", ";
+      made.signature += type.ToString();
+      if (!IsContiguous(type.shape, strides)) {
+        const std::string text = strides.ToString();  // in parentheses
+        made.signature += StrCat("[", text.substr(1, text.size() - 2), "]");
+      }
+      made.row.bytes += static_cast<double>(type.bytes());
+    }
+    made.signature += ") ->";
+    for (const ValueId result : node.results) {
+      const TensorType& type = graph.value(result).type;
+      made.signature += StrCat(" ", type.ToString());
+      made.row.bytes += static_cast<double>(type.bytes());
+    }
+    made.signature += AttrsOf(node);
+  }
+  return all;
+}
+
+void OpTimes::Add(const Graph& graph, std::span<const double> seconds) {
+  STOWAGE_CHECK(seconds.size() == static_cast<size_t>(graph.num_nodes()));
+  std::vector<Signed> nodes = Sign(graph);
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].signature.empty()) continue;
+    const auto [entry, is_new] = rows_.try_emplace(
+        std::move(nodes[n].signature), std::move(nodes[n].row));
+    // What takes no time at all was measured by too coarse a clock.
+    entry->second.nanoseconds.push_back(
+        std::max(1.0, std::round(1e9 * seconds[n])));
+  }
+}
+
+std::string OpTimes::ToText() const {
+  std::string text = StrCat(kHeading, "\n");
+  for (const auto& [signature, row] : rows_) {
+    text += StrCat(Fixed(row.median(), 0), " ", Fixed(row.flops, 0), " ",
+                   Fixed(row.bytes, 0), " ", signature, "\n");
+  }
+  return text;
+}
+
+Result<OpTimes> OpTimes::Parse(std::string_view text) {
+  OpTimes times;
+  int number = 0;
+  while (!text.empty()) {
+    ++number;
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (number == 1) {
+      if (line == kHeading) continue;
+      return Fail(1, StrCat(Quoted(line.substr(0, 40)),
+                            " is no heading of op "
+                            "times; expected ",
+                            Quoted(kHeading)));
+    }
+    if (line.empty() || line.front() == '#') continue;
+    Row row;
+    double nanoseconds = 0;
+    if (!TakeNumber(&line, &nanoseconds) || !TakeNumber(&line, &row.flops) ||
+        !TakeNumber(&line, &row.bytes) || nanoseconds <= 0) {
+      return Fail(number,
+                  "expected nanoseconds above 0, operations and bytes, then "
+                  "the op");
+    }
+    row.op = line.substr(0, line.find('('));
+    row.nanoseconds.push_back(nanoseconds);
+    if (row.op.empty() || row.op.size() == line.size()) {
+      return Fail(number, StrCat(Quoted(line.substr(0, 40)),
+                                 " is no op with its operands"));
+    }
+    if (!times.rows_.try_emplace(std::string(line), std::move(row)).second) {
+      return Fail(number, StrCat(Quoted(line), " stands here a second time"));
+    }
+  }
+  if (times.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[op-times] there are no rows; `stowage time` writes them"};
+  }
+  return times;
+}
+
+double OpTimes::Estimate(const Row& of) const {
+  const auto distance = [](double a, double b) {
+    return std::abs(std::log((1 + a) / (1 + b)));
+  };
+  const Row* nearest = nullptr;
+  double least = std::numeric_limits<double>::infinity();
+  bool is_same = false;
+  for (const auto& [signature, row] : rows_) {
+    const bool same = row.op == of.op;
+    if (is_same && !same) continue;
+    const double far =
+        distance(row.bytes, of.bytes) + distance(row.flops, of.flops);
+    if (same == is_same && far >= least) continue;
+    nearest = &row;
+    least = far;
+    is_same = same;
+  }
+  STOWAGE_CHECK(nearest != nullptr);
+  const bool by_flops = is_same && of.flops > 0 && nearest->flops > 0;
+  const double scale =
+      by_flops ? of.flops / nearest->flops
+               : std::max(1.0, of.bytes) / std::max(1.0, nearest->bytes);
+  return nearest->median() * scale;
+}
+
+std::vector<double> OpTimes::Nanoseconds(const Graph& graph) const {
+  std::vector<double> all;
+  for (const Signed& node : Sign(graph)) {
+    const auto row = rows_.find(node.signature);
+    all.push_back(node.signature.empty() ? 0
+                  : row == rows_.end()   ? Estimate(node.row)
+                                         : row->second.median());
+  }
+  return all;
+}
+
+int OpTimes::CountEstimated(const Graph& graph) const {
+  const std::vector<Signed> nodes = Sign(graph);
+  return static_cast<int>(std::ranges::count_if(nodes, [&](const Signed& node) {
+    return !node.signature.empty() && !rows_.contains(node.signature);
+  }));
+}
+
+double OpTimes::StepSeconds(const Graph& graph) const {
+  const std::vector<double> nanoseconds = Nanoseconds(graph);
+  return 1e-9 * std::accumulate(nanoseconds.begin(), nanoseconds.end(), 0.0);
+}
+
+CostFn OpTimes::CostFunction() const {
+  return
+      [times = *this](const Graph& graph) { return times.Nanoseconds(graph); };
+}
+
+}  // namespace stowage
