@@ -2,25 +2,13 @@
 
 #include <string>
 
-#include "base/check.h"
-
 namespace stowage {
 
 Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role) {
-  const DType dtype = info.type.dtype;
-  const Shape& shape = info.type.shape;
-  switch (role) {
-    case Role::kParam:
-      return to.Param(info.name, dtype, shape, info.init);
-    case Role::kInput:
-      return to.Input(info.name, dtype, shape);
-    case Role::kState:
-      return to.State(info.name, dtype, shape, info.init);
-    case Role::kSaved:
-      return to.Saved(info.name, dtype, shape);
-    default:
-      STOWAGE_CHECK(false);
-  }
+  ValueInfo leaf = {.name = info.name, .type = info.type, .role = role};
+  if (role == Role::kParam || role == Role::kState) leaf.init = info.init;
+  if (role == Role::kState) leaf.on_host = info.on_host;
+  return to.LeafLike(leaf);
 }
 
 void GraphCopy::DeclareLeaf(ValueId id) {

@@ -78,18 +78,18 @@ class CpuBackend final : public Backend {
   }
 
   Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) override {
-    void* const block = ::operator new(
-        static_cast<size_t>(bytes),
-        std::align_val_t(static_cast<size_t>(alignment)), std::nothrow);
-    if (block == nullptr) {
-      return Error{ErrorCode::kDevice,
-                   StrCat("[cpu] an arena of ", FormatBytes(bytes), " (", bytes,
-                          " bytes) cannot be allocated on this machine")};
-    }
-    return static_cast<std::byte*>(block);
+    return NewBlock("an arena", bytes, alignment);
   }
   void Free(std::byte* block, Bytes, Bytes alignment) noexcept override {
     ::operator delete(block, std::align_val_t(static_cast<size_t>(alignment)));
+  }
+  // The device being the host, this is memory outside the arena, no more.
+  Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) override {
+    return NewBlock("host memory", bytes, alignment);
+  }
+  void FreeHost(std::byte* block, Bytes bytes,
+                Bytes alignment) noexcept override {
+    Free(block, bytes, alignment);
   }
 
   Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
@@ -118,6 +118,20 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  static Result<std::byte*> NewBlock(std::string_view what, Bytes bytes,
+                                     Bytes alignment) {
+    void* const block = ::operator new(
+        static_cast<size_t>(bytes),
+        std::align_val_t(static_cast<size_t>(alignment)), std::nothrow);
+    if (block == nullptr) {
+      return Error{
+          ErrorCode::kDevice,
+          StrCat("[cpu] ", what, " of ", FormatBytes(bytes), " (", bytes,
+                 " bytes) cannot be allocated on this machine")};
+    }
+    return static_cast<std::byte*>(block);
+  }
+
   cpu::ThreadPool pool_;
 };
 

@@ -1,9 +1,11 @@
 #include "gpu/gpu_backend.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/strings.h"
 #include "gpu/gpu_executable.h"
 #include "gpu/gpu_needs.h"
@@ -78,6 +80,21 @@ class GpuBackend final : public Backend {
     arena_bytes_ -= bytes;
   }
 
+  Result<std::byte*> AllocateHost(Bytes bytes, Bytes) override {
+    STOWAGE_ASSIGN_OR_RETURN(const PinnedBlock block,
+                             device().AllocatePinned(bytes));
+    state_.pinned_bytes += bytes;
+    offloaded_.push_back(block);
+    return block.host;
+  }
+  void FreeHost(std::byte* block, Bytes bytes, Bytes) noexcept override {
+    const auto found = std::ranges::find(offloaded_, block, &PinnedBlock::host);
+    STOWAGE_CHECK(found != offloaded_.end());
+    device().FreePinned(*found);
+    offloaded_.erase(found);
+    state_.pinned_bytes -= bytes;
+  }
+
   Status CopyIn(std::byte* to, std::span<const std::byte> host) override {
     return Done(device().Copy(to, host.data(), static_cast<Bytes>(host.size()),
                               state_.compute));
@@ -120,6 +137,7 @@ class GpuBackend final : public Backend {
 
   DeviceState state_;
   DeviceMemory at_open_;
+  std::vector<PinnedBlock> offloaded_;  // what AllocateHost gave
   Bytes arena_bytes_ = 0;
 };
 

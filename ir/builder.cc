@@ -59,55 +59,77 @@ ValueId GraphBuilder::Add(ValueInfo info) {
   return id;
 }
 
-Value GraphBuilder::Leaf(Role role, std::string_view name, DType dtype,
-                         const Shape& shape, Init init, SourceLoc loc) {
-  const std::string_view kind = RoleName(role);
+Value GraphBuilder::Leaf(ValueInfo leaf, SourceLoc loc) {
+  const std::string_view kind = RoleName(leaf.role);
+  const Shape& shape = leaf.type.shape;
   if (error_) return Value(this, -1);
-  if (name.empty()) {
+  if (leaf.name.empty()) {
     return Fail(StrCat("[", kind, "] the name is empty; every ", kind,
                        " needs a name of its own"),
                 loc);
   }
-  if (!NameIsFree(name)) {
-    return Fail(
-        StrCat("[", kind, "] the name ", Quoted(name), " is taken in graph ",
-               Quoted(graph_.name()), "; names must be unique"),
-        loc);
+  if (!NameIsFree(leaf.name)) {
+    return Fail(StrCat("[", kind, "] the name ", Quoted(leaf.name),
+                       " is taken in graph ", Quoted(graph_.name()),
+                       "; names must be unique"),
+                loc);
   }
   if (shape.rank() > kMaxRank) {
-    return Fail(StrCat("[", kind, "] ", Quoted(name), " has rank ",
+    return Fail(StrCat("[", kind, "] ", Quoted(leaf.name), " has rank ",
                        shape.rank(), "; at most ", kMaxRank, " is supported"),
                 loc);
   }
   const auto elements = shape.CheckedNumElements();
-  if (!elements || !CheckedMul(*elements, SizeOf(dtype))) {
-    return Fail(
-        StrCat("[", kind, "] ", Quoted(name), " has shape ", shape.ToString(),
-               "; every dimension must be at least 1 and the bytes "
-               "must fit 64 bits"),
-        loc);
+  if (!elements || !CheckedMul(*elements, SizeOf(leaf.type.dtype))) {
+    return Fail(StrCat("[", kind, "] ", Quoted(leaf.name), " has shape ",
+                       shape.ToString(),
+                       "; every dimension must be at least 1 and the bytes "
+                       "must fit 64 bits"),
+                loc);
   }
-  return Value(this, Add(ValueInfo{.name = std::string(name),
-                                   .type = {dtype, shape},
-                                   .role = role,
-                                   .init = init}));
+  return Value(this, Add(std::move(leaf)));
 }
 
 Value GraphBuilder::Param(std::string_view name, DType dtype,
                           const Shape& shape, Init init, SourceLoc loc) {
-  return Leaf(Role::kParam, name, dtype, shape, init, loc);
+  return Leaf({.name = std::string(name),
+               .type = {dtype, shape},
+               .role = Role::kParam,
+               .init = init},
+              loc);
 }
 Value GraphBuilder::Input(std::string_view name, DType dtype,
                           const Shape& shape, SourceLoc loc) {
-  return Leaf(Role::kInput, name, dtype, shape, Init::Zeros(), loc);
+  return Leaf(
+      {.name = std::string(name), .type = {dtype, shape}, .role = Role::kInput},
+      loc);
 }
 Value GraphBuilder::State(std::string_view name, DType dtype,
                           const Shape& shape, Init init, SourceLoc loc) {
-  return Leaf(Role::kState, name, dtype, shape, init, loc);
+  return Leaf({.name = std::string(name),
+               .type = {dtype, shape},
+               .role = Role::kState,
+               .init = init},
+              loc);
 }
 Value GraphBuilder::Saved(std::string_view name, DType dtype,
                           const Shape& shape, SourceLoc loc) {
-  return Leaf(Role::kSaved, name, dtype, shape, Init::Zeros(), loc);
+  return Leaf(
+      {.name = std::string(name), .type = {dtype, shape}, .role = Role::kSaved},
+      loc);
+}
+Value GraphBuilder::HostState(std::string_view name, DType dtype,
+                              const Shape& shape, Init init, SourceLoc loc) {
+  return Leaf({.name = std::string(name),
+               .type = {dtype, shape},
+               .role = Role::kState,
+               .init = init,
+               .on_host = true},
+              loc);
+}
+Value GraphBuilder::LeafLike(const ValueInfo& leaf, SourceLoc loc) {
+  STOWAGE_CHECK(leaf.is_leaf());
+  return Leaf(leaf, loc);
 }
 
 void GraphBuilder::Output(std::string_view name, Value value, SourceLoc loc) {
@@ -205,6 +227,9 @@ std::vector<Value> GraphBuilder::EmitImpl(
     }
     node.inputs.push_back(input.id());
   }
+  if (const Status placed = VerifyMemory(graph_, node); !placed.ok()) {
+    return fail(placed.error().message);
+  }
   OpArgsStorage storage;
   auto types = def.infer(MakeOpArgs(graph_, node, &storage));
   if (!types.ok()) {
@@ -232,7 +257,8 @@ std::vector<Value> GraphBuilder::EmitImpl(
                       .type = (*types)[r],
                       .role = role,
                       .producer = static_cast<NodeId>(graph_.nodes_.size()),
-                      .result = result});
+                      .result = result,
+                      .on_host = def.results_on_host});
     named_.back() = names.has_value();
     node.results.push_back(id);
     results.push_back(Value(this, id));

@@ -68,6 +68,12 @@ class GraphBuilder {
               Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
   Value Saved(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
+  /// A state that lies in the host's memory.
+  Value HostState(std::string_view name, DType dtype, const Shape& shape,
+                  Init init = Init::Zeros(),
+                  SourceLoc loc = SourceLoc::Current());
+  /// A leaf like one of another graph, in all respects.
+  Value LeafLike(const ValueInfo& leaf, SourceLoc loc = SourceLoc::Current());
 
   /// Marks `value` as readable after a step, under `name`, which becomes the
   /// value's own name if the user has given it none. Otherwise the name must be
@@ -112,8 +118,7 @@ class GraphBuilder {
 
  private:
   friend class Value;
-  Value Leaf(Role role, std::string_view name, DType dtype, const Shape& shape,
-             Init init, SourceLoc loc);
+  Value Leaf(ValueInfo leaf, SourceLoc loc);
   std::vector<Value> EmitImpl(OpKind op, std::span<const Value> inputs,
                               Attrs attrs,
                               std::optional<std::span<const std::string>> names,

@@ -50,9 +50,10 @@ std::string ToDot(const Graph& graph) {
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& value = graph.value(id);
     if (!value.is_leaf()) continue;
-    out +=
-        StrCat("  v", id, " [shape=ellipse, label=",
-               Label(StrCat(RoleName(value.role), "\n", value.name)), "];\n");
+    out += StrCat("  v", id, " [shape=ellipse, label=",
+                  Label(StrCat(value.on_host ? "host " : "",
+                               RoleName(value.role), "\n", value.name)),
+                  "];\n");
   }
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const Node& node = graph.node(id);

@@ -59,7 +59,8 @@ std::string Graph::Describe(NodeId id) const {
 bool Equal(const Graph& a, const Graph& b) {
   const auto same_value = [](const ValueInfo& x, const ValueInfo& y) {
     return x.name == y.name && x.type == y.type && x.role == y.role &&
-           x.producer == y.producer && x.result == y.result && x.init == y.init;
+           x.producer == y.producer && x.result == y.result &&
+           x.init == y.init && x.on_host == y.on_host;
   };
   const auto same_node = [](const Node& x, const Node& y) {
     return x.op == y.op && x.inputs == y.inputs && x.results == y.results &&

@@ -8,8 +8,12 @@
 // exactly one *node*, one op instance. Nodes stand in execution order, inputs
 // before uses, so the position of a node in nodes() is its *time*. A view is a
 // value that owns no bytes (ir/layout.h says where it lies). Update nodes write
-// in place: the result is the new content of a param or state, and no later
-// node may read the old value.
+// in place: the result is the new content of a param, a state or a fetched
+// value, and no later node may read the old one.
+//
+// A state, or the result of `stash`, may lie in the host's memory, outside the
+// arena. Only `fetch` and `stash_update` read such values: whoever computes with
+// one fetches it first.
 //
 // Graphs are made by GraphBuilder (ir/builder.h), by passes, or by ParseGraph
 // (ir/text.h); each verifies what it makes, so a Graph in hand is well formed
@@ -75,8 +79,9 @@ struct ValueInfo {
   TensorType type;
   Role role = Role::kActivation;
   NodeId producer = kNoNode;
-  int result = 0;  // which result of the producer
-  Init init = {};  // params and states
+  int result = 0;        // which result of the producer
+  Init init = {};        // params and states
+  bool on_host = false;  // in the host's memory, outside the arena
 
   bool is_leaf() const { return producer == kNoNode; }
 };

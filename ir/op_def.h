@@ -86,6 +86,11 @@ struct OpDef {
   /// inputs and always share their bytes (optimizer updates).
   int updates = 0;
 
+  /// Inputs that must lie in the host's memory (bit i = input i); all others lie
+  /// in the arena. Whether the results lie there.
+  uint32_t host_inputs = 0;
+  bool results_on_host = false;
+
   bool is_view() const { return view != nullptr; }
 };
 

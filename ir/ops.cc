@@ -288,6 +288,18 @@ Value Copy(Value x, SourceLoc loc) {
   return Emit(OpKind::kCopy, Of({x}), {}, loc);
 }
 
+Value Fetch(Value x, SourceLoc loc) {
+  return Emit(OpKind::kFetch, Of({x}), {}, loc);
+}
+
+Value Stash(Value x, SourceLoc loc) {
+  return Emit(OpKind::kStash, Of({x}), {}, loc);
+}
+
+Value StashUpdate(Value state, Value x, SourceLoc loc) {
+  return Emit(OpKind::kStashUpdate, Of({state, x}), {}, loc);
+}
+
 Value Cast(Value x, DType dtype, SourceLoc loc) {
   if (x.ok() && x.dtype() == dtype) return x;
   return Emit(OpKind::kCast, Of({x}), {{"dtype", dtype}}, loc);

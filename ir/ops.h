@@ -55,6 +55,12 @@ Value BroadcastTo(Value x, const Shape& shape, STOWAGE_LOC);
 
 /// A contiguous copy.
 Value Copy(Value x, STOWAGE_LOC);
+/// A copy in the arena of what lies in the host's memory.
+Value Fetch(Value x, STOWAGE_LOC);
+/// A copy of x in the host's memory, for a later Fetch.
+Value Stash(Value x, STOWAGE_LOC);
+/// Writes x over a state that lies in the host's memory; returns the state.
+Value StashUpdate(Value state, Value x, STOWAGE_LOC);
 /// Another element type, rounding to nearest even (float to integer truncates,
 /// anything to bool is != 0). The same type is x itself.
 Value Cast(Value x, DType dtype, STOWAGE_LOC);

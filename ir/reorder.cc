@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 
@@ -44,23 +43,6 @@ Status CheckOrder(const Graph& graph, std::span<const NodeId> order) {
   return {};
 }
 
-Value DeclareLeaf(const ValueInfo& info, GraphBuilder* g) {
-  const DType dtype = info.type.dtype;
-  const Shape& shape = info.type.shape;
-  switch (info.role) {
-    case Role::kParam:
-      return g->Param(info.name, dtype, shape, info.init);
-    case Role::kInput:
-      return g->Input(info.name, dtype, shape);
-    case Role::kState:
-      return g->State(info.name, dtype, shape, info.init);
-    case Role::kSaved:
-      return g->Saved(info.name, dtype, shape);
-    default:
-      STOWAGE_CHECK(false);
-  }
-}
-
 }  // namespace
 
 Result<Graph> Reorder(const Graph& graph, std::span<const NodeId> order) {
@@ -70,7 +52,7 @@ Result<Graph> Reorder(const Graph& graph, std::span<const NodeId> order) {
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
     if (!info.is_leaf()) continue;
-    copies[static_cast<size_t>(id)] = DeclareLeaf(info, &g);
+    copies[static_cast<size_t>(id)] = g.LeafLike(info);
   }
   for (const NodeId id : order) {
     const Node& node = graph.node(id);

@@ -1,6 +1,5 @@
 #include "ir/rewrite.h"
 
-#include "base/check.h"
 #include "base/strings.h"
 
 namespace stowage {
@@ -12,25 +11,7 @@ Rewriter::Rewriter(const Graph& from)
   for (ValueId id = 0; id < from.num_values(); ++id) {
     const ValueInfo& info = from.value(id);
     if (!info.is_leaf()) continue;
-    const DType dtype = info.type.dtype;
-    const Shape& shape = info.type.shape;
-    Value& leaf = first_[static_cast<size_t>(id)];
-    switch (info.role) {
-      case Role::kParam:
-        leaf = to_.Param(info.name, dtype, shape, info.init);
-        break;
-      case Role::kInput:
-        leaf = to_.Input(info.name, dtype, shape);
-        break;
-      case Role::kState:
-        leaf = to_.State(info.name, dtype, shape, info.init);
-        break;
-      case Role::kSaved:
-        leaf = to_.Saved(info.name, dtype, shape);
-        break;
-      default:
-        STOWAGE_CHECK(false);
-    }
+    first_[static_cast<size_t>(id)] = to_.LeafLike(info);
   }
 }
 

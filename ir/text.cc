@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view kMagic = "stowage-ir";
 constexpr std::string_view kVersion = "1";
+constexpr std::string_view kHostState = "host_state";
 constexpr std::string_view kHexDigits = "0123456789abcdef";
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -159,8 +160,9 @@ std::string NodeText(const Graph& graph, const Node& node,
 }
 
 std::string LeafText(const ValueInfo& leaf) {
-  std::string out = StrCat(NameText(leaf.name), ": ", leaf.type.ToString(),
-                           " = ", RoleName(leaf.role));
+  std::string out =
+      StrCat(NameText(leaf.name), ": ", leaf.type.ToString(), " = ",
+             leaf.on_host ? kHostState : RoleName(leaf.role));
   if (leaf.init.kind != Init::Kind::kZeros) {
     out += StrCat(" {init=", InitText(leaf.init), "}");
   }
@@ -577,13 +579,14 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
   const std::string& name = decl.name.text;
   const auto [dtype, shape] = decl.type;
   const std::optional<Role> role = ParseRole(word.text);
+  const bool on_host = word.text == kHostState;
   if (decl.role) {
     return Fail(word.pos, "a leaf has one role: the word after \"=\"");
   }
   Init init;
   SkipBlanks();
   if (Peek() == '{') {
-    if (role != Role::kParam && role != Role::kState) {
+    if (role != Role::kParam && role != Role::kState && !on_host) {
       return Expected("the end of the line: only params and states have init");
     }
     STOWAGE_ASSIGN_OR_RETURN(init, ReadInit());
@@ -592,6 +595,8 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
     builder->Param(name, dtype, shape, init, SourceLoc{});
   } else if (role == Role::kState) {
     builder->State(name, dtype, shape, init, SourceLoc{});
+  } else if (on_host) {
+    builder->HostState(name, dtype, shape, init, SourceLoc{});
   } else if (role == Role::kInput) {
     builder->Input(name, dtype, shape, SourceLoc{});
   } else if (role == Role::kSaved) {
@@ -599,8 +604,8 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
   } else {
     return Fail(word.pos,
                 StrCat(Quoted(word.text),
-                       " is not param, input, saved or state, nor an op "
-                       "followed by its operands in parentheses"));
+                       " is not param, input, saved, state or host_state, nor "
+                       "an op followed by its operands in parentheses"));
   }
   return Check(*builder, decl.name.pos);
 }

@@ -36,6 +36,10 @@ std::string NodeLabel(const Graph& graph, NodeId id) {
   return label + ")";
 }
 
+std::string_view MemoryName(bool on_host) {
+  return on_host ? "the host's memory" : "the arena";
+}
+
 Status VerifyNames(const Graph& graph) {
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const std::string& name = graph.value(id).name;
@@ -67,6 +71,10 @@ Status VerifyLeaf(const ValueInfo& leaf) {
     return Fail("leaf ", Quoted(leaf.name), " has shape ", shape.ToString(),
                 "; every dimension must be at least 1 and the bytes must fit "
                 "64 bits");
+  }
+  if (leaf.on_host && leaf.role != Role::kState) {
+    return Fail("leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
+                " and lies in the host's memory; of leaves, only states may");
   }
   if (!std::isfinite(leaf.init.scale) || leaf.init.scale < 0) {
     return Fail("the init of ", Quoted(leaf.name), " has scale ",
@@ -123,6 +131,9 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
     return Fail(NodeLabel(graph, id), " has ", node.inputs.size(),
                 " operands; ", OpName(node.op), " takes ", def.num_inputs);
   }
+  if (const Status placed = VerifyMemory(graph, node); !placed.ok()) {
+    return Fail(NodeLabel(graph, id), " ", placed.error().message);
+  }
   OpArgsStorage storage;
   const Result<std::vector<TensorType>> types =
       def.infer(MakeOpArgs(graph, node, &storage));
@@ -139,6 +150,11 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
       return Fail(Quoted(info.name), " is said to be ", info.type.ToString(),
                   "; ", NodeLabel(graph, id), " makes it ",
                   (*types)[r].ToString());
+    }
+    if (info.on_host != def.results_on_host) {
+      return Fail(Quoted(info.name), " is said to lie in ",
+                  MemoryName(info.on_host), "; ", NodeLabel(graph, id),
+                  " makes it in ", MemoryName(def.results_on_host));
     }
     if (static_cast<int>(r) < def.updates) {
       const ValueInfo& old = graph.value(node.inputs[r]);
@@ -168,6 +184,12 @@ Status VerifyOutputs(const Graph& graph) {
                   "; the graph has ", graph.num_values(), " values");
     }
     if (name.empty()) return Fail("output ", i, " has no name");
+    if (graph.value(value).on_host) {
+      return Fail("output ", Quoted(name), " is ",
+                  Quoted(graph.value(value).name),
+                  ", which lies in the host's memory; fetch it, and make that "
+                  "the output");
+    }
     if (!names.insert(name).second) {
       return Fail("two outputs are called ", Quoted(name));
     }
@@ -181,7 +203,8 @@ Status VerifyOutputs(const Graph& graph) {
   return {};
 }
 
-// Whether params and states are written in place and never read as they were.
+// Whether params, states and what was fetched are written in place and never read
+// as they were.
 class UpdateVerifier {
  public:
   explicit UpdateVerifier(const Graph& graph)
@@ -223,7 +246,7 @@ class UpdateVerifier {
  private:
   static size_t Index(ValueId id) { return static_cast<size_t>(id); }
 
-  // Whether `value` is the old content of an updated leaf, or a view of it.
+  // Whether `value` is the old content of something updated, or a view of it.
   bool IsGone(ValueId value) const {
     return updater_[Index(layouts_[Index(value)].root)] != kNoNode &&
            !is_new_[Index(value)];
@@ -251,11 +274,16 @@ class UpdateVerifier {
   Status Update(NodeId id, size_t r) {
     const ValueId target = graph_.node(id).inputs[r];
     const ValueInfo& info = graph_.value(target);
-    if (!info.is_leaf() ||
-        (info.role != Role::kParam && info.role != Role::kState)) {
-      return Fail(NodeLabel(graph_, id), " writes in place of ",
-                  Quoted(info.name), ", which is ", Kind(target),
-                  "; only a whole param or state can be updated, and once");
+    const bool is_fetched =
+        !info.is_leaf() && graph_.node(info.producer).op == OpKind::kFetch;
+    const bool is_kept = info.is_leaf() && (info.role == Role::kParam ||
+                                            info.role == Role::kState);
+    if (!is_fetched && !is_kept) {
+      return Fail(
+          NodeLabel(graph_, id), " writes in place of ", Quoted(info.name),
+          ", which is ", Kind(target),
+          "; only a whole param, state or fetched value can be updated, "
+          "and once");
     }
     if (updater_[Index(target)] != kNoNode) {
       return Fail(NodeLabel(graph_, id), " updates ", Quoted(info.name),
@@ -268,11 +296,26 @@ class UpdateVerifier {
 
   const Graph& graph_;
   const Layouts layouts_;
-  std::vector<NodeId> updater_;  // of each leaf
+  std::vector<NodeId> updater_;  // of each root
   std::vector<bool> is_new_;     // the result of an update, or a view of it
 };
 
 }  // namespace
+
+Status VerifyMemory(const Graph& graph, const Node& node) {
+  const uint32_t on_host = GetOpDef(node.op).host_inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueInfo& input = graph.value(node.inputs[i]);
+    const bool wants_host = i < 32 && (on_host >> i & 1) != 0;
+    if (input.on_host == wants_host) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("reads ", Quoted(input.name), " in ", MemoryName(input.on_host),
+               "; expected one in ", MemoryName(wants_host),
+               input.on_host ? ": fetch it first" : "")};
+  }
+  return {};
+}
 
 Status Verify(const Graph& graph) {
   STOWAGE_RETURN_IF_ERROR(VerifyNames(graph));

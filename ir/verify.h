@@ -23,6 +23,10 @@ namespace stowage {
 /// operands.
 Status Verify(const Graph& graph);
 
+/// Whether every operand of `node` lies in the memory where its op wants it: the
+/// host's or the arena. The error says what to do, and begins with no room.
+Status VerifyMemory(const Graph& graph, const Node& node);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_IR_VERIFY_H_

@@ -31,8 +31,9 @@ std::vector<Time> LastUses(const Graph& graph, const Layouts& layouts) {
   return upper;
 }
 
-Region RegionOfLeaf(Role role) {
-  switch (role) {
+Region RegionOfLeaf(const ValueInfo& leaf) {
+  if (leaf.on_host) return Region::kHostState;
+  switch (leaf.role) {
     case Role::kParam:
       return Region::kWeights;
     case Role::kState:
@@ -57,7 +58,7 @@ class Builder {
   Lifetimes Build() {
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const ValueInfo& value = graph_.value(id);
-      if (value.is_leaf()) AddBuffer(id, RegionOfLeaf(value.role), 0);
+      if (value.is_leaf()) AddBuffer(id, RegionOfLeaf(value), 0);
     }
     if (options_.reserve > 0) {
       out_.reserve = static_cast<int32_t>(out_.buffers.size());
@@ -136,7 +137,10 @@ class Builder {
             std::max(buffer.upper, upper_[static_cast<size_t>(result)]);
         ++out_.in_place;
       } else {
-        AddBuffer(result, Region::kActivations, n);
+        AddBuffer(result,
+                  graph_.value(result).on_host ? Region::kHostStash
+                                               : Region::kActivations,
+                  n);
       }
     }
     const Bytes scratch =
@@ -158,8 +162,9 @@ class Builder {
 }  // namespace
 
 std::string_view RegionName(Region region) {
-  static constexpr std::array<std::string_view, 5> kNames = {
-      "weights", "state", "io", "activations", "workspace"};
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "weights",   "state",      "io",        "activations",
+      "workspace", "host_state", "host_stash"};
   return kNames[static_cast<size_t>(region)];
 }
 

@@ -25,11 +25,24 @@
 
 namespace stowage {
 
-/// The parts of an arena. Weights, states and io (inputs) are reserved regions,
-/// whose slots never change hands during a step; activations and workspace are
-/// packed together, in one span, and share its base address.
-enum class Region : uint8_t { kWeights, kState, kIo, kActivations, kWorkspace };
+/// The parts of an arena, and of the host's memory beside it. Weights, states and
+/// io (inputs) are reserved regions, whose slots never change hands during a
+/// step; activations and workspace are packed together, in one span, and share
+/// its base address. On the host, states are reserved, and what is stashed for a
+/// while is packed behind them.
+enum class Region : uint8_t {
+  kWeights,
+  kState,
+  kIo,
+  kActivations,
+  kWorkspace,
+  kHostState,
+  kHostStash,
+};
 std::string_view RegionName(Region region);
+constexpr bool IsOnHost(Region region) {
+  return region == Region::kHostState || region == Region::kHostStash;
+}
 
 /// Scratch bytes that a backend's kernel for `node` needs (Backend::Workspace).
 using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;

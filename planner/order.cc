@@ -43,9 +43,9 @@ class ProblemMaker {
       const int32_t content = content_of_[Index(RootOf(output.value))];
       if (content >= 0) problem_.contents[Index(content)].kept = true;
     }
-    // Of each leaf, the nodes that have read it so far.
-    std::vector<std::vector<NodeId>> leaf_readers(Index(graph_.num_values()));
-    for (NodeId n = 0; n < graph_.num_nodes(); ++n) AddNode(n, &leaf_readers);
+    // Of each root, the nodes that have read it so far.
+    std::vector<std::vector<NodeId>> readers(Index(graph_.num_values()));
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) AddNode(n, &readers);
     return std::move(problem_);
   }
 
@@ -59,22 +59,20 @@ class ProblemMaker {
     if (value.is_leaf() && value.role != Role::kSaved) return;
     content_of_[Index(id)] = static_cast<int32_t>(problem_.contents.size());
     problem_.contents.push_back(
-        {.size = AlignUp(value.type.bytes(), alignment_),
+        {.size = value.on_host ? 0 : AlignUp(value.type.bytes(), alignment_),
          .maker = value.producer,
          .kept = false,
          .readers = {}});
   }
 
-  void AddNode(NodeId n, std::vector<std::vector<NodeId>>* leaf_readers) {
+  void AddNode(NodeId n, std::vector<std::vector<NodeId>>* readers) {
     const Node& node = graph_.node(n);
     OrderTask& task = problem_.tasks[Index(n)];
     for (const ValueId input : node.inputs) {
       const ValueInfo& value = graph_.value(input);
       if (!value.is_leaf()) task.after.push_back(value.producer);
       const ValueId root = RootOf(input);
-      if (graph_.value(root).is_leaf()) {
-        (*leaf_readers)[Index(root)].push_back(n);
-      }
+      (*readers)[Index(root)].push_back(n);
       if (content_of_[Index(root)] >= 0) {
         task.reads.push_back(content_of_[Index(root)]);
       }
@@ -82,7 +80,7 @@ class ProblemMaker {
     // A new content waits for all that read the old one.
     for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
       for (const NodeId reader :
-           (*leaf_readers)[Index(RootOf(node.inputs[Index(r)]))]) {
+           (*readers)[Index(RootOf(node.inputs[Index(r)]))]) {
         if (reader != n) task.after.push_back(reader);
       }
     }

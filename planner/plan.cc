@@ -20,6 +20,10 @@ Bytes Plan::RegionBase(Region region) const {
     case Region::kActivations:
     case Region::kWorkspace:
       return regions.weights + regions.state + regions.io;
+    case Region::kHostState:
+      return 0;
+    case Region::kHostStash:
+      return regions.host_state;
   }
   STOWAGE_CHECK(false);
 }
@@ -28,6 +32,7 @@ std::vector<int32_t> LiveAt(const Plan& plan, Time time) {
   std::vector<int32_t> live;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlannedBuffer& buffer = plan.buffers[i];
+    if (IsOnHost(buffer.region)) continue;
     if (buffer.lower <= time && time < buffer.upper) {
       live.push_back(static_cast<int32_t>(i));
     }

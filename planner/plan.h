@@ -12,6 +12,12 @@
 //            span          activations, gradients,  kActivations, kWorkspace
 //   arena_bytes            outputs and scratch, packed by lifetime
 //
+// and beside the arena, in the host's memory, where something is kept there:
+//
+//   0        host state    optimizer memory         kHostState
+//            host stash    values, for a while,     kHostStash
+//   host_bytes             packed by lifetime
+//
 // Slots are addressed by (region, offset), so that plans which share a weight
 // layout agree on every weight and state whatever the rest of them holds.
 
@@ -35,16 +41,20 @@ struct PlannedBuffer {
   Time upper = 0;
 };
 
-/// Bytes of each part of the arena; they add up to arena_bytes.
+/// Bytes of each part of the arena, which add up to arena_bytes, and of the
+/// host's memory beside it.
 struct RegionBytes {
   Bytes weights = 0;
   Bytes state = 0;
   Bytes io = 0;
   Bytes activations = 0;  // the span less `workspace`
   Bytes workspace = 0;    // by how much scratch raises the span's lower bound
+  Bytes host_state = 0;   // these two beside the arena
+  Bytes host_stash = 0;
 
   Bytes span() const { return activations + workspace; }
   Bytes total() const { return weights + state + io + span(); }
+  Bytes host() const { return host_state + host_stash; }
   friend bool operator==(const RegionBytes&, const RegionBytes&) = default;
 };
 
@@ -70,15 +80,17 @@ struct Plan {
   bool optimal = false;  // arena_bytes() == lower_bound
 
   Bytes arena_bytes() const { return regions.total(); }
+  Bytes host_bytes() const { return regions.host(); }
   Bytes saved() const { return no_reuse - arena_bytes(); }
-  /// Distance of a region's base, a buffer's first byte, from the arena's.
+  /// Distance of a region's base, a buffer's first byte, from the arena's, or of
+  /// those on the host (IsOnHost) from the base of the memory there.
   Bytes RegionBase(Region region) const;
   Bytes AddressOf(const PlannedBuffer& buffer) const {
     return RegionBase(buffer.region) + buffer.offset;
   }
 };
 
-/// Buffers alive at `time`, largest first, ties by position.
+/// Buffers of the arena alive at `time`, largest first, ties by position.
 std::vector<int32_t> LiveAt(const Plan& plan, Time time);
 
 /// A hash of everything a plan depends on in `graph` (FNV-1a of its text form).

@@ -15,15 +15,16 @@ Error Fail(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[plan] ", message)};
 }
 
-// Lays the leaves of one role one after the other, or where `given` has them.
-// Returns the region's bytes.
+// Lays the leaves of one role, those on the host or those in the arena, one after
+// the other, or where `given` has them. Returns the region's bytes.
 Result<Bytes> LayOutLeaves(
-    const Graph& graph, Role role, Bytes alignment,
+    const Graph& graph, Role role, bool on_host, Bytes alignment,
     const std::unordered_map<std::string, WeightLayout::Slot>* given,
     Bytes given_bytes, Plan* plan) {
   Bytes end = 0;
   for (const ValueId id : graph.Leaves(role)) {
     const ValueInfo& value = graph.value(id);
+    if (value.on_host != on_host) continue;
     PlannedBuffer& buffer = plan->buffers[static_cast<size_t>(
         plan->buffer_of[static_cast<size_t>(id)])];
     if (given == nullptr) {
@@ -64,6 +65,8 @@ Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
   if (weights != nullptr) {
     STOWAGE_RETURN_IF_ERROR(add("given weights", weights->weight_bytes()));
     STOWAGE_RETURN_IF_ERROR(add("given states", weights->state_bytes()));
+    STOWAGE_RETURN_IF_ERROR(
+        add("given host states", weights->host_state_bytes()));
   }
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     if (lifetimes.layouts[static_cast<size_t>(id)].root != id) continue;
@@ -91,7 +94,8 @@ Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
     const ValueInfo& value = graph.value(id);
     const bool owns = lifetimes.layouts[static_cast<size_t>(id)].root == id;
     const bool reserved = value.is_leaf() && value.role != Role::kSaved;
-    if (owns && !reserved) sum += AlignUp(value.type.bytes(), alignment);
+    if (owns && !reserved && !value.on_host)
+      sum += AlignUp(value.type.bytes(), alignment);
   }
   Bytes scratch = 0;
   for (const LiveBuffer& buffer : lifetimes.buffers) {
@@ -105,6 +109,7 @@ Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
 Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
   Problem problem;
   for (const LiveBuffer& buffer : lifetimes.buffers) {
+    if (IsOnHost(buffer.region)) continue;
     problem.buffers.push_back({.id = "",
                                .lower = buffer.lower,
                                .upper = buffer.upper,
@@ -113,6 +118,33 @@ Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
                                .offset = std::nullopt});
   }
   return SimulateCachingAllocator(problem);
+}
+
+// What is packed by lifetime, in the arena or on the host. Sizes are rounded up to
+// the alignment: all offsets being multiples of it, the rest could hold nothing.
+struct Span {
+  Problem problem;
+  std::vector<size_t> buffers;  // of the plan, in the problem's order
+};
+
+Span SpanOf(const Plan& plan, bool on_host) {
+  Span span;
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlannedBuffer& buffer = plan.buffers[i];
+    const bool is_packed = buffer.region == Region::kActivations ||
+                           buffer.region == Region::kWorkspace ||
+                           buffer.region == Region::kHostStash;
+    if (!is_packed || IsOnHost(buffer.region) != on_host) continue;
+    span.buffers.push_back(i);
+    span.problem.buffers.push_back(
+        {.id = "",
+         .lower = buffer.lower,
+         .upper = buffer.upper,
+         .size = AlignUp(buffer.size, plan.alignment),
+         .alignment = plan.alignment,
+         .offset = std::nullopt});
+  }
+  return span;
 }
 
 // "64.0 MiB", with the exact bytes where rounding would make two figures equal.
@@ -191,54 +223,51 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
   // Reserve first: weights and states where every other program has them.
   STOWAGE_ASSIGN_OR_RETURN(
       plan.regions.weights,
-      LayOutLeaves(graph, Role::kParam, alignment,
+      LayOutLeaves(graph, Role::kParam, /*on_host=*/false, alignment,
                    weights ? &weights->weights() : nullptr,
                    weights ? weights->weight_bytes() : 0, &plan));
-  const bool states_given = weights != nullptr && weights->state_bytes() > 0;
+  const bool states_given =
+      weights != nullptr &&
+      weights->state_bytes() + weights->host_state_bytes() > 0;
   STOWAGE_ASSIGN_OR_RETURN(
       plan.regions.state,
-      LayOutLeaves(graph, Role::kState, alignment,
+      LayOutLeaves(graph, Role::kState, /*on_host=*/false, alignment,
                    states_given ? &weights->states() : nullptr,
                    states_given ? weights->state_bytes() : 0, &plan));
   STOWAGE_ASSIGN_OR_RETURN(
-      plan.regions.io,
-      LayOutLeaves(graph, Role::kInput, alignment, nullptr, 0, &plan));
+      plan.regions.host_state,
+      LayOutLeaves(graph, Role::kState, /*on_host=*/true, alignment,
+                   states_given ? &weights->host_states() : nullptr,
+                   states_given ? weights->host_state_bytes() : 0, &plan));
+  STOWAGE_ASSIGN_OR_RETURN(plan.regions.io,
+                           LayOutLeaves(graph, Role::kInput, /*on_host=*/false,
+                                        alignment, nullptr, 0, &plan));
   if (plan.reserve >= 0) {
     PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(plan.reserve)];
     buffer.offset = plan.regions.io;
     plan.regions.io += AlignUp(buffer.size, alignment);
   }
 
-  // Then pack everything else into one span. Sizes are rounded up to the
-  // alignment: all offsets being multiples of it, the rest could hold nothing.
-  Problem problem;
-  std::vector<size_t> packed;
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    const PlannedBuffer& buffer = plan.buffers[i];
-    if (buffer.region != Region::kActivations &&
-        buffer.region != Region::kWorkspace) {
-      continue;
-    }
-    packed.push_back(i);
-    problem.buffers.push_back({.id = "",
-                               .lower = buffer.lower,
-                               .upper = buffer.upper,
-                               .size = AlignUp(buffer.size, alignment),
-                               .alignment = alignment,
-                               .offset = std::nullopt});
+  // Then pack everything else into one span, and what is stashed into another.
+  const Span span = SpanOf(plan, /*on_host=*/false);
+  const PackOptions pack{.packer = options.packer,
+                         .deadline = options.deadline};
+  STOWAGE_ASSIGN_OR_RETURN(const Packing packing, Pack(span.problem, pack));
+  const Span stash = SpanOf(plan, /*on_host=*/true);
+  STOWAGE_ASSIGN_OR_RETURN(const Packing stashed, Pack(stash.problem, pack));
+  for (size_t i = 0; i < stash.buffers.size(); ++i) {
+    plan.buffers[stash.buffers[i]].offset = stashed.solution.offsets[i];
   }
-  STOWAGE_ASSIGN_OR_RETURN(
-      const Packing packing,
-      Pack(problem, {.packer = options.packer, .deadline = options.deadline}));
+  plan.regions.host_stash = stashed.solution.height;
   Problem without_scratch;
-  for (size_t i = 0; i < packed.size(); ++i) {
-    PlannedBuffer& buffer = plan.buffers[packed[i]];
+  for (size_t i = 0; i < span.buffers.size(); ++i) {
+    PlannedBuffer& buffer = plan.buffers[span.buffers[i]];
     buffer.offset = packing.solution.offsets[i];
     if (buffer.region == Region::kActivations) {
-      without_scratch.buffers.push_back(problem.buffers[i]);
+      without_scratch.buffers.push_back(span.problem.buffers[i]);
     }
   }
-  const LowerBound bound = ComputeLowerBound(problem);
+  const LowerBound bound = ComputeLowerBound(span.problem);
   plan.regions.workspace =
       bound.bytes - ComputeLowerBound(without_scratch).bytes;
   plan.regions.activations = packing.solution.height - plan.regions.workspace;

@@ -40,7 +40,8 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
     const Layout& layout = layouts_[Index(id)];
-    sizes_.push_back(AlignUp(info.type.bytes(), options.alignment));
+    sizes_.push_back(
+        info.on_host ? 0 : AlignUp(info.type.bytes(), options.alignment));
     covers_root_.push_back(layout.byte_offset == 0 &&
                            info.type.bytes() ==
                                graph.value(layout.root).type.bytes() &&
@@ -72,7 +73,7 @@ void Rehearsal::FindGaps() {
     }
     if (node.phase != Phase::kForward) continue;
     for (const ValueId id : node.results) {
-      is_candidate[Index(id)] = root(id) == id;
+      is_candidate[Index(id)] = root(id) == id && !graph_.value(id).on_host;
       begin[Index(id)] = n;
     }
   }

@@ -128,7 +128,7 @@ class Rehearsal {
   /// that lies in the value covers it whole.
   bool may_take_over(NodeId id, ValueId root) const;
   ValueId root(ValueId id) const { return layouts_[Index(id)].root; }
-  /// Rounded up to the alignment.
+  /// In the arena, rounded up to the alignment.
   Bytes bytes(ValueId id) const { return sizes_[Index(id)]; }
 
  private:

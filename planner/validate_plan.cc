@@ -11,7 +11,7 @@
 namespace stowage {
 namespace {
 
-// A half-open range of arena bytes.
+// A half-open range of bytes: of the arena, and behind it, of the host's memory.
 struct Range {
   Bytes begin = 0;
   Bytes end = 0;
@@ -21,7 +21,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Who wrote each byte of the arena last.
+// Who wrote each byte last.
 class Ownership {
  public:
   static constexpr ValueId kNobody = -1;
@@ -59,7 +59,7 @@ class Ownership {
     it->second.end = at;
     owners_[at] = whole;
   }
-  std::map<Bytes, Interval> owners_;  // by first byte; covers the arena
+  std::map<Bytes, Interval> owners_;  // by first byte; covers all
 };
 
 class PlanJudge {
@@ -104,19 +104,32 @@ class PlanJudge {
   // Bytes of a region and where it starts.
   Range RegionRange(Region region) const {
     const RegionBytes& r = plan_.regions;
-    const Bytes starts[] = {0, r.weights, r.weights + r.state,
-                            r.weights + r.state + r.io};
-    const Bytes sizes[] = {r.weights, r.state, r.io,
-                           r.activations + r.workspace};
-    const size_t i = std::min<size_t>(static_cast<size_t>(region), 3);
-    return {starts[i], starts[i] + sizes[i]};
+    const Bytes sizes[] = {r.weights,     r.state,     r.io,
+                           r.activations, r.workspace, r.host_state,
+                           r.host_stash};
+    // Activations and workspace are one span.
+    const size_t last = static_cast<size_t>(region);
+    const bool in_span =
+        region == Region::kActivations || region == Region::kWorkspace;
+    const size_t first = in_span ? 3 : last;
+    Bytes begin = 0;
+    for (size_t i = 0; i < first; ++i) begin += sizes[i];
+    return {begin,
+            begin + (in_span ? r.activations + r.workspace : sizes[first])};
+  }
+  // Where a region starts in its memory, whose own base is aligned.
+  Bytes BaseOf(Region region) const {
+    const bool on_host =
+        region == Region::kHostState || region == Region::kHostStash;
+    return RegionRange(region).begin -
+           (on_host ? RegionRange(Region::kHostState).begin : 0);
   }
   Range RangeOf(const PlannedBuffer& slot) const {
     const Bytes begin = RegionRange(slot.region).begin + slot.offset;
     return {begin, begin + slot.size};
   }
 
-  // The arena bytes from the first to the last element of a value.
+  // The bytes from the first to the last element of a value.
   Range Extent(ValueId id) const {
     const TensorType& type = graph_.value(id).type;
     const Layout& where = layout(id);
@@ -131,14 +144,15 @@ class PlanJudge {
   void CheckSlots() {
     const RegionBytes& r = plan_.regions;
     std::optional<Bytes> sum = 0;
-    for (const Bytes bytes :
-         {r.weights, r.state, r.io, r.activations, r.workspace}) {
+    for (const Bytes bytes : {r.weights, r.state, r.io, r.activations,
+                              r.workspace, r.host_state, r.host_stash}) {
       if (sum) sum = bytes < 0 ? std::nullopt : CheckedAdd(*sum, bytes);
     }
     if (!sum || plan_.alignment < 1) {
       Complain("the regions are of ", r.weights, ", ", r.state, ", ", r.io,
-               ", ", r.activations, " and ", r.workspace,
-               " bytes, the alignment is ", plan_.alignment,
+               ", ", r.activations, " and ", r.workspace, " bytes, and of ",
+               r.host_state, " and ", r.host_stash,
+               " on the host, the alignment is ", plan_.alignment,
                "; expected sizes of at least 0 whose sum fits 64 bits and an "
                "alignment of at least 1");
       return;
@@ -151,7 +165,7 @@ class PlanJudge {
                  slot.size, ") is outside its region ", RegionName(slot.region),
                  " of ", region.end - region.begin, " bytes");
       } else if (slot.offset % plan_.alignment != 0 ||
-                 region.begin % plan_.alignment != 0) {
+                 BaseOf(slot.region) % plan_.alignment != 0) {
         Complain("slot ", Quoted(slot.name), " at ", slot.offset, " of ",
                  RegionName(slot.region), " is not aligned to ",
                  plan_.alignment);
@@ -190,7 +204,9 @@ class PlanJudge {
     const ValueInfo& value = graph_.value(id);
     const PlannedBuffer& slot = buffer(id);
     Region expected = Region::kActivations;
-    if (value.is_leaf() && value.role == Role::kParam) {
+    if (value.on_host) {
+      expected = value.is_leaf() ? Region::kHostState : Region::kHostStash;
+    } else if (value.is_leaf() && value.role == Role::kParam) {
       expected = Region::kWeights;
     } else if (value.is_leaf() && value.role == Role::kState) {
       expected = Region::kState;
@@ -221,7 +237,7 @@ class PlanJudge {
   }
 
   void RunSchedule() {
-    Ownership bytes(plan_.arena_bytes());
+    Ownership bytes(RegionRange(Region::kHostStash).end);
     if (plan_.reserve != -1) {
       bytes.Write(RangeOf(reserve()), Ownership::kBackend);
     }

@@ -11,17 +11,26 @@ WeightLayout WeightLayout::FromForward(const Graph& graph, const Plan& plan) {
   layout.weight_bytes_ = plan.regions.weights;
   layout.state_bytes_ = plan.regions.state;
   layout.alignment_ = plan.alignment;
-  const auto collect = [&](Role role,
-                           std::unordered_map<std::string, Slot>* slots) {
+  layout.host_state_bytes_ = plan.regions.host_state;
+  for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : graph.Leaves(role)) {
+      const ValueInfo& value = graph.value(id);
+      auto& slots = role == Role::kParam ? layout.weights_
+                    : value.on_host      ? layout.host_states_
+                                         : layout.states_;
       const auto buffer =
           static_cast<size_t>(plan.buffer_of[static_cast<size_t>(id)]);
-      slots->emplace(graph.value(id).name,
-                     Slot{graph.value(id).type, plan.buffers[buffer].offset});
+      slots.emplace(value.name, Slot{value.type, plan.buffers[buffer].offset});
     }
-  };
-  collect(Role::kParam, &layout.weights_);
-  collect(Role::kState, &layout.states_);
+  }
+  return layout;
+}
+
+WeightLayout WeightLayout::WithoutStates() const {
+  WeightLayout layout;
+  layout.weights_ = weights_;
+  layout.weight_bytes_ = weight_bytes_;
+  layout.alignment_ = alignment_;
   return layout;
 }
 

@@ -34,20 +34,29 @@ class WeightLayout {
   /// is for the graph.
   static WeightLayout FromForward(const Graph& graph, const Plan& plan);
 
+  /// The params alone, so that a plan may move the states.
+  WeightLayout WithoutStates() const;
+
   const std::unordered_map<std::string, Slot>& weights() const {
     return weights_;
   }
   const std::unordered_map<std::string, Slot>& states() const {
     return states_;
   }
+  /// Those in the host's memory.
+  const std::unordered_map<std::string, Slot>& host_states() const {
+    return host_states_;
+  }
   Bytes weight_bytes() const { return weight_bytes_; }
   Bytes state_bytes() const { return state_bytes_; }
+  Bytes host_state_bytes() const { return host_state_bytes_; }
   Bytes alignment() const { return alignment_; }
 
  private:
-  std::unordered_map<std::string, Slot> weights_, states_;
+  std::unordered_map<std::string, Slot> weights_, states_, host_states_;
   Bytes weight_bytes_ = 0;
   Bytes state_bytes_ = 0;
+  Bytes host_state_bytes_ = 0;
   Bytes alignment_ = 1;
 };
 

@@ -12,6 +12,7 @@ namespace stowage {
 namespace {
 
 constexpr char kFree = '.';
+constexpr char kElsewhere = '\0';  // on the host: not in the picture
 constexpr size_t kMarginWidth = 11;
 
 char SignOf(Region region) {
@@ -26,6 +27,9 @@ char SignOf(Region region) {
       return '+';
     case Region::kWorkspace:
       break;
+    case Region::kHostState:
+    case Region::kHostStash:
+      return kElsewhere;
   }
   return '~';
 }
@@ -108,7 +112,8 @@ Grid Draw(const Report& report, const std::vector<char>& sign_of, int rows,
   const std::string signs = [&] {
     std::string all;
     for (const char sign : sign_of) {
-      if (all.find(sign) == std::string::npos) all += sign;
+      const bool drawn = sign != kElsewhere;
+      if (drawn && all.find(sign) == std::string::npos) all += sign;
     }
     return all;
   }();

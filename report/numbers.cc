@@ -21,6 +21,10 @@ Bytes& Field(RegionBytes& regions, Region region) {
       return regions.activations;
     case Region::kWorkspace:
       break;
+    case Region::kHostState:
+      return regions.host_state;
+    case Region::kHostStash:
+      return regions.host_stash;
   }
   return regions.workspace;
 }
@@ -31,6 +35,7 @@ std::vector<RegionBytes> LiveBytes(const Plan& plan, size_t nodes) {
   std::vector<RegionBytes> live(nodes + 1);
   const Time end = static_cast<Time>(nodes);
   for (const PlannedBuffer& buffer : plan.buffers) {
+    if (IsOnHost(buffer.region)) continue;
     const Time lower = std::clamp<Time>(buffer.lower, 0, end);
     const Time upper = std::clamp<Time>(buffer.upper, lower, end);
     Field(live[static_cast<size_t>(lower)], buffer.region) += buffer.size;
@@ -81,6 +86,7 @@ Report MakeReport(const Graph& graph, const Plan& plan) {
   report.alignment = plan.alignment;
   report.regions = plan.regions;
   report.arena = plan.arena_bytes();
+  report.host = plan.host_bytes();
   report.lower_bound = plan.lower_bound;
   report.no_reuse = plan.no_reuse;
   report.caching_allocator = plan.caching_allocator;

@@ -26,7 +26,8 @@ namespace stowage {
 struct ReportBuffer {
   std::string name;
   Region region = Region::kActivations;
-  Bytes address = 0;  // of its first byte, from the arena's
+  Bytes address =
+      0;  // of its first byte, from the arena's or the host memory's
   Bytes size = 0;
   Time lower = 0;
   Time upper = 0;
@@ -52,6 +53,7 @@ struct Report {
   Bytes alignment = 0;
   RegionBytes regions;
   Bytes arena = 0;        // regions.total()
+  Bytes host = 0;         // regions.host(), beside the arena
   Bytes lower_bound = 0;  // reserved regions + the largest live sum
   Bytes no_reuse = 0;
   Bytes caching_allocator = 0;
@@ -92,7 +94,7 @@ Report MakeReport(const Graph& graph, const Plan& plan);
 /// The bytes of one region.
 Bytes BytesOf(const RegionBytes& regions, Region region);
 
-/// Every region, in the order of the arena.
+/// Every region of the arena, in its order.
 inline constexpr Region kRegions[] = {Region::kWeights, Region::kState,
                                       Region::kIo, Region::kActivations,
                                       Region::kWorkspace};

@@ -17,11 +17,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "stowage-plan";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-constexpr Region kAllRegions[] = {Region::kWeights, Region::kState, Region::kIo,
-                                  Region::kActivations, Region::kWorkspace};
+constexpr Region kAllRegions[] = {Region::kWeights,   Region::kState,
+                                  Region::kIo,        Region::kActivations,
+                                  Region::kWorkspace, Region::kHostState,
+                                  Region::kHostStash};
 
 std::string Hex(uint64_t value) {
   char digits[16];
@@ -138,8 +140,10 @@ Result<RegionBytes> ReadRegions(const Reader& file) {
   const Reader reader(*json, "\"regions\"");
   STOWAGE_RETURN_IF_ERROR(reader.CheckIsObject());
   RegionBytes regions;
-  Bytes* const fields[] = {&regions.weights, &regions.state, &regions.io,
-                           &regions.activations, &regions.workspace};
+  Bytes* const fields[] = {&regions.weights,   &regions.state,
+                           &regions.io,        &regions.activations,
+                           &regions.workspace, &regions.host_state,
+                           &regions.host_stash};
   std::optional<Bytes> sum = 0;
   for (size_t i = 0; i < std::size(fields); ++i) {
     STOWAGE_ASSIGN_OR_RETURN(*fields[i],
@@ -167,9 +171,10 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
     STOWAGE_ASSIGN_OR_RETURN(const std::string region, reader.String("region"));
     const std::optional<Region> parsed = ParseRegion(region);
     if (!parsed) {
-      return Fail(StrCat(where, ": \"region\" is ", Quoted(region),
-                         "; expected weights, state, io, activations or "
-                         "workspace"));
+      return Fail(
+          StrCat(where, ": \"region\" is ", Quoted(region),
+                 "; expected weights, state, io, activations, workspace, "
+                 "host_state or host_stash"));
     }
     buffer.region = *parsed;
     STOWAGE_ASSIGN_OR_RETURN(buffer.offset, reader.Int("offset", 0, kMax));
@@ -179,7 +184,8 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
     STOWAGE_ASSIGN_OR_RETURN(
         buffer.upper, reader.Int("upper", buffer.lower, graph.num_nodes() + 1));
     // Room for the base, the offset, the padding, and the sum of all.
-    const auto end = CheckedAdd(buffer.offset, regions.total());
+    const auto end =
+        CheckedAdd(buffer.offset, regions.total() + regions.host());
     const auto padded = CheckedAdd(buffer.size, alignment);
     const auto top =
         end && padded ? CheckedAdd(*end, *padded) : std::optional<Bytes>();
@@ -252,6 +258,8 @@ std::string PlanToJson(const Plan& plan, const Graph& graph) {
   regions["io"] = plan.regions.io;
   regions["activations"] = plan.regions.activations;
   regions["workspace"] = plan.regions.workspace;
+  regions["host_state"] = plan.regions.host_state;
+  regions["host_stash"] = plan.regions.host_stash;
   Json buffers = Json::array();
   for (const PlannedBuffer& buffer : plan.buffers) {
     buffers.push_back({{"name", buffer.name},
@@ -268,6 +276,7 @@ std::string PlanToJson(const Plan& plan, const Graph& graph) {
   json["fingerprint"] = Hex(plan.fingerprint);
   json["alignment"] = plan.alignment;
   json["arena_bytes"] = plan.arena_bytes();
+  json["host_bytes"] = plan.host_bytes();
   json["lower_bound_bytes"] = plan.lower_bound;
   json["no_reuse_bytes"] = plan.no_reuse;
   json["caching_allocator_bytes"] = plan.caching_allocator;

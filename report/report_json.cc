@@ -28,6 +28,7 @@ Json FiguresJson(const Report& report, size_t peak_limit) {
   json["params"] = report.params;
   json["flops"] = report.flops;
   json["arena_bytes"] = report.arena;
+  json["host_bytes"] = report.host;
   json["lower_bound_bytes"] = report.lower_bound;
   json["no_reuse_bytes"] = report.no_reuse;
   json["caching_allocator_bytes"] = report.caching_allocator;

@@ -38,6 +38,8 @@ std::string_view ColourOf(Region region) {
     case Region::kActivations:
       return "#f28e2b";
     case Region::kWorkspace:
+    case Region::kHostState:  // not in the picture
+    case Region::kHostStash:
       break;
   }
   return "#9c9c9c";
@@ -54,7 +56,9 @@ class Drawing {
     Heading();
     Legend();
     Axes();
-    for (const ReportBuffer& buffer : report_.buffers) DrawBuffer(buffer);
+    for (const ReportBuffer& buffer : report_.buffers) {
+      if (!IsOnHost(buffer.region)) DrawBuffer(buffer);
+    }
     PeakLine();
     Curve();
     return canvas_.Finish();

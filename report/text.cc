@@ -39,6 +39,9 @@ std::string_view WhatIs(Region region) {
       return "inputs";
     case Region::kActivations:
       return "values, gradients, outputs";
+    case Region::kHostState:
+    case Region::kHostStash:
+      return "offloaded";
     case Region::kWorkspace:
       break;
   }
@@ -71,6 +74,10 @@ std::string SummaryTable(const Report& report) {
   out += Rule('-');
   out += Row("arena", FormatBytes(report.arena), "",
              "sum of the regions = allocated");
+  if (report.host > 0) {
+    out += Row("host memory", FormatBytes(report.host), "",
+               "offloaded, beside the arena");
+  }
   out += Row("lower bound", FormatBytes(report.lower_bound), "",
              "reserved + max over t of live(t)");
   out +=

@@ -110,6 +110,12 @@ class Backend {
   virtual void Free(std::byte* block, Bytes bytes,
                     Bytes alignment) noexcept = 0;
 
+  /// The same, of memory of the host that kernels of fetch and stash copy from
+  /// and to, and the caller reads and writes. Release with FreeHost.
+  virtual Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) = 0;
+  virtual void FreeHost(std::byte* block, Bytes bytes,
+                        Bytes alignment) noexcept = 0;
+
   // Between the caller's memory and the device's, after all steps that were
   // started; no allocation. Error kDevice.
   virtual Status CopyIn(std::byte* device, std::span<const std::byte> host) = 0;

@@ -25,7 +25,8 @@ enum class StepCode : uint8_t {
   kStepUnknown,  // never started, or too many have been started since
 };
 
-/// A tensor in the arena. `data` is its first element; strides are in elements.
+/// A tensor in the arena or in the host's memory (ir/graph.h says which). `data`
+/// is its first element; strides are in elements.
 struct TensorView {
   std::byte* data = nullptr;
   TensorType type;

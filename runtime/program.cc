@@ -7,7 +7,8 @@
 
 namespace stowage {
 
-Result<Program> Program::Resolve(Graph graph, Plan plan, std::byte* arena) {
+Result<Program> Program::Resolve(Graph graph, Plan plan, std::byte* arena,
+                                 std::byte* host) {
   STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(plan, graph));
   auto state = std::make_unique<State>();
   state->graph = std::move(graph);
@@ -15,8 +16,9 @@ Result<Program> Program::Resolve(Graph graph, Plan plan, std::byte* arena) {
   const Graph& g = state->graph;
   const Plan& p = state->plan;
 
-  const auto address = [&](int32_t buffer) {
-    return arena + p.AddressOf(p.buffers[static_cast<size_t>(buffer)]);
+  const auto address = [&](int32_t index) {
+    const PlannedBuffer& buffer = p.buffers[static_cast<size_t>(index)];
+    return (IsOnHost(buffer.region) ? host : arena) + p.AddressOf(buffer);
   };
   const Layouts layouts = ComputeLayouts(g);
   state->views.reserve(static_cast<size_t>(g.num_values()));

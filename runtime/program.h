@@ -4,7 +4,7 @@
 // A graph and its plan, resolved to a flat list of launches with final
 // addresses. Views are gone: they live on as strides and offsets of operands.
 //
-//   Result<Program> program = Program::Resolve(graph, plan, arena);
+//   Result<Program> program = Program::Resolve(graph, plan, arena, host);
 //   program->launches();  // run them in order
 
 #include <memory>
@@ -20,10 +20,12 @@ namespace stowage {
 
 class Program {
  public:
-  /// Resolves `plan` over the bytes at `arena` (plan.arena_bytes() of them, at
-  /// a multiple of plan.alignment; they are not touched). Error when the plan
-  /// is not for this graph. Both are copied.
-  static Result<Program> Resolve(Graph graph, Plan plan, std::byte* arena);
+  /// Resolves `plan` over the bytes at `arena` (plan.arena_bytes() of them) and
+  /// those at `host` (plan.host_bytes(), of the host's memory), both at multiples
+  /// of plan.alignment; they are not touched. Error when the plan is not for this
+  /// graph. Both are copied.
+  static Result<Program> Resolve(Graph graph, Plan plan, std::byte* arena,
+                                 std::byte* host);
 
   const Graph& graph() const { return state_->graph; }
   const Plan& plan() const { return state_->plan; }

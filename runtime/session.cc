@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -85,12 +86,12 @@ struct Runner::State {
   NodeId failed_node = kNoNode;
   std::span<double> seconds = {};  // by node, while a step is timed
 
-  std::byte* AddressOf(const PlannedBuffer& buffer) const;
   KeptStep& Kept(uint64_t step) { return kept[step % kStepsInFlight]; }
   // Whether a step can be waited for.
   bool Knows(uint64_t step) const {
     return step >= 1 && step <= started && started - step < kStepsInFlight;
   }
+  Status Poison(const PlannedBuffer& buffer);
   void RunNow(KeptStep* step) noexcept;
   StepCode RunPoisoned(size_t* failed) noexcept;
   StepCode RunTimed(size_t* failed) noexcept;
@@ -103,6 +104,9 @@ struct Session::State {
   Backend* backend = nullptr;
   std::byte* arena = nullptr;
   Bytes arena_bytes = 0;
+  std::byte* host =
+      nullptr;  // the host's memory beside it; null: none is wanted
+  Bytes host_bytes = 0;
   Bytes alignment = 1;
   bool owned = false;
   bool poison = false;
@@ -113,6 +117,21 @@ struct Session::State {
   ~State() {
     for (Runner& runner : runners) runner.state_->executable.reset();
     if (owned) backend->Free(arena, arena_bytes, alignment);
+    if (host != nullptr) backend->FreeHost(host, host_bytes, alignment);
+  }
+
+  // Waits until the host's memory can be looked at.
+  void Settle() {
+    if (occupant != nullptr) occupant->Settle(occupant->started);
+  }
+
+  // Writes what persists to its place, which steps no longer use.
+  Status CopyIn(const ValueInfo& value, std::byte* to,
+                std::span<const std::byte> data) {
+    if (!value.on_host) return backend->CopyIn(to, data);
+    Settle();
+    std::memcpy(to, data.data(), data.size());
+    return {};
   }
 
   // Hands the unshared part of the arena to `runner`; whoever had it loses it.
@@ -138,8 +157,15 @@ const std::string& Runner::name() const { return state_->name; }
 const Graph& Runner::graph() const { return state_->program.graph(); }
 const Plan& Runner::plan() const { return state_->program.plan(); }
 
-std::byte* Runner::State::AddressOf(const PlannedBuffer& buffer) const {
-  return session->arena + program.plan().AddressOf(buffer);
+Status Runner::State::Poison(const PlannedBuffer& buffer) {
+  const Bytes address = program.plan().AddressOf(buffer);
+  if (!IsOnHost(buffer.region)) {
+    return session->backend->FillBytes(session->arena + address, buffer.size,
+                                       kPoison);
+  }
+  std::memset(session->host + address, kPoison,
+              static_cast<size_t>(buffer.size));
+  return {};
 }
 
 Status Runner::WriteBytes(std::string_view name, DType dtype,
@@ -167,7 +193,7 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
     // A saved value lies where results of the last step may be.
     if (value.role == Role::kSaved) state_->stepped = false;
     STOWAGE_RETURN_IF_ERROR(
-        state_->session->backend->CopyIn(state_->program.view(*id).data, data));
+        state_->session->CopyIn(value, state_->program.view(*id).data, data));
   }
   for (RequiredInput& input : state_->inputs) {
     if (input.value == *id) input.written = true;
@@ -267,10 +293,7 @@ StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
     const StepCode code = executable->Run(i, i + 1, failed);
     if (code != StepCode::kOk) return code;
     for (const int32_t index : deaths[i]) {
-      const PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(index)];
-      const Status filled =
-          session->backend->FillBytes(AddressOf(buffer), buffer.size, kPoison);
-      if (filled.ok()) continue;
+      if (Poison(plan.buffers[static_cast<size_t>(index)]).ok()) continue;
       *failed = i;
       return StepCode::kDeviceFault;
     }
@@ -376,6 +399,11 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
     s.executable->ReadInput(*id, data);
     return {};
   }
+  if (value.on_host) {
+    s.session->Settle();
+    std::memcpy(data.data(), view.data, data.size());
+    return {};
+  }
   if (!view.contiguous()) {
     return CopyOutStrided(*s.session->backend, view, data);
   }
@@ -414,6 +442,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
 
 Bytes Session::arena_bytes() const { return state_->arena_bytes; }
+Bytes Session::host_bytes() const { return state_->host_bytes; }
 Backend& Session::backend() const { return *state_->backend; }
 Runner& Session::front() { return state_->runners.front(); }
 
@@ -466,6 +495,7 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
 Status CheckShared(const std::vector<SessionProgram>& programs) {
   struct Place {
     TensorType type;
+    bool on_host;
     Bytes address;
     const std::string* program;
   };
@@ -473,12 +503,19 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
   const RegionBytes& first = programs.front().plan.regions;
   for (const SessionProgram& program : programs) {
     const RegionBytes& regions = program.plan.regions;
-    if (regions.weights != first.weights || regions.state != first.state) {
+    if (regions.weights != first.weights || regions.state != first.state ||
+        regions.host_state != first.host_state) {
+      const auto state = [](const RegionBytes& of) {
+        return of.host_state == 0
+                   ? StrCat(of.state, " of state")
+                   : StrCat(of.state, " of state and ", of.host_state,
+                            " of state on the host");
+      };
       return Fail(StrCat(
           "program ", Quoted(program.name), " reserves ", regions.weights,
-          " bytes of weights and ", regions.state, " of state, program ",
+          " bytes of weights and ", state(regions), ", program ",
           Quoted(programs.front().name), " ", first.weights, " and ",
-          first.state,
+          state(first),
           "; plan all of them with one WeightLayout, taken from the plan that "
           "has the states"));
     }
@@ -487,50 +524,58 @@ Status CheckShared(const std::vector<SessionProgram>& programs) {
       if (!IsPersistent(value)) continue;
       const PlannedBuffer& buffer = program.plan.buffers[static_cast<size_t>(
           program.plan.buffer_of[static_cast<size_t>(id)])];
-      const Place place{value.type, program.plan.AddressOf(buffer),
-                        &program.name};
+      const Place place{value.type, value.on_host,
+                        program.plan.AddressOf(buffer), &program.name};
       const Place& known = places.try_emplace(value.name, place).first->second;
-      if (known.type == place.type && known.address == place.address) continue;
-      return Fail(StrCat(
-          "programs ", Quoted(*known.program), " and ", Quoted(program.name),
-          " disagree on ", Quoted(value.name), ": ", known.type.ToString(),
-          " at ", known.address, " and ", place.type.ToString(), " at ",
-          place.address, "; plan them with one WeightLayout"));
+      if (known.type == place.type && known.on_host == place.on_host &&
+          known.address == place.address) {
+        continue;
+      }
+      const auto text = [](const Place& of) {
+        return StrCat(of.type.ToString(), of.on_host ? " on the host" : "",
+                      " at ", of.address);
+      };
+      return Fail(StrCat("programs ", Quoted(*known.program), " and ",
+                         Quoted(program.name), " disagree on ",
+                         Quoted(value.name), ": ", text(known), " and ",
+                         text(place), "; plan them with one WeightLayout"));
     }
   }
   // Values of different names must lie apart, in whichever programs they are.
-  std::map<std::pair<Bytes, std::string_view>, const Place*> by_address;
+  std::map<std::tuple<bool, Bytes, std::string_view>, const Place*> by_address;
   for (const auto& [name, place] : places) {
-    by_address.emplace(std::pair(place.address, std::string_view(name)),
-                       &place);
+    by_address.emplace(
+        std::tuple(place.on_host, place.address, std::string_view(name)),
+        &place);
   }
   for (auto it = by_address.begin(); it != by_address.end(); ++it) {
     const auto next = std::next(it);
-    const auto& [address, name] = it->first;
-    if (next == by_address.end() ||
-        next->first.first >= address + it->second->type.bytes()) {
+    const auto& [on_host, address, name] = it->first;
+    if (next == by_address.end() || next->second->on_host != on_host ||
+        next->second->address >= address + it->second->type.bytes()) {
       continue;
     }
-    return Fail(StrCat(Quoted(name), " of program ",
-                       Quoted(*it->second->program), ", ",
-                       it->second->type.ToString(), " at ", address, ", and ",
-                       Quoted(next->first.second), " of program ",
-                       Quoted(*next->second->program), ", ",
-                       next->second->type.ToString(), " at ", next->first.first,
-                       ", share bytes; plan the programs with one WeightLayout "
-                       "that has both"));
+    return Fail(
+        StrCat(Quoted(name), " of program ", Quoted(*it->second->program), ", ",
+               it->second->type.ToString(), " at ", address, ", and ",
+               Quoted(std::get<2>(next->first)), " of program ",
+               Quoted(*next->second->program), ", ",
+               next->second->type.ToString(), " at ", next->second->address,
+               ", share bytes; plan the programs with one WeightLayout "
+               "that has both"));
   }
   return {};
 }
 
-// Buffers of the packed span that are dead once launch `i` has run, for each i.
+// Buffers of the packed spans that are dead once launch `i` has run, for each i.
 std::vector<std::vector<int32_t>> DeathsAfterLaunches(const Program& program) {
   const auto launches = program.launches();
   std::vector<std::vector<int32_t>> deaths(launches.size());
   const auto& buffers = program.plan().buffers;
   for (size_t b = 0; b < buffers.size(); ++b) {
-    if (buffers[b].region != Region::kActivations &&
-        buffers[b].region != Region::kWorkspace) {
+    const Region region = buffers[b].region;
+    if (region != Region::kActivations && region != Region::kWorkspace &&
+        region != Region::kHostStash) {
       continue;
     }
     // The last launch inside the lifetime; views take time but launch nothing.
@@ -564,6 +609,7 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
     STOWAGE_RETURN_IF_ERROR(CheckProgram(program, backend));
     state->arena_bytes =
         std::max(state->arena_bytes, program.plan.arena_bytes());
+    state->host_bytes = std::max(state->host_bytes, program.plan.host_bytes());
     state->alignment = std::max(state->alignment, program.plan.alignment);
   }
   STOWAGE_RETURN_IF_ERROR(CheckShared(programs));
@@ -586,16 +632,23 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
     STOWAGE_RETURN_IF_ERROR(backend.CheckArena(options.arena));
     state->arena = options.arena.data();
   }
+  if (state->host_bytes > 0) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        state->host, backend.AllocateHost(state->host_bytes, state->alignment));
+  }
   if (state->poison) {
     STOWAGE_RETURN_IF_ERROR(
         backend.FillBytes(state->arena, state->arena_bytes, kPoison));
+    if (state->host != nullptr) {
+      std::memset(state->host, kPoison, static_cast<size_t>(state->host_bytes));
+    }
   }
 
   for (SessionProgram& source : programs) {
     STOWAGE_ASSIGN_OR_RETURN(
         Program program,
         Program::Resolve(std::move(source.graph), std::move(source.plan),
-                         state->arena));
+                         state->arena, state->host));
     auto runner = std::make_unique<Runner::State>(
         Runner::State{.name = std::move(source.name),
                       .program = std::move(program),
@@ -627,8 +680,9 @@ void Session::Initialize(uint64_t seed) {
       const ValueInfo& value = graph.value(id);
       if (!IsPersistent(value)) continue;
       // What fails here fails in the next step, which says so.
-      static_cast<void>(state_->backend->CopyIn(
-          runner.state_->program.view(id).data, InitialValues(value, seed)));
+      static_cast<void>(state_->CopyIn(value,
+                                       runner.state_->program.view(id).data,
+                                       InitialValues(value, seed)));
     }
   }
 }

@@ -4,7 +4,7 @@
 // Programs at work in one arena.
 //
 // A session holds the arena (the caller's bytes, or one aligned block that it
-// allocates once) and one or more programs over the same weights: train, eval,
+// allocates once), the host's memory that the plans ask for beside it, and one or more programs over the same weights: train, eval,
 // generate. The arena is as large as the largest of their plans. Weights and
 // states are shared; inputs, activations and outputs of one program last until
 // another program is stepped or given an input, and a step whose inputs have been
@@ -167,6 +167,8 @@ class Session {
   /// Bytes of the arena in use: the largest plan's. What was allocated,
   /// exactly, when the session allocated it.
   Bytes arena_bytes() const;
+  /// Bytes of the host's memory beside it, allocated with it.
+  Bytes host_bytes() const;
   Backend& backend() const;
 
   Session(Session&&) noexcept;

@@ -6,6 +6,11 @@ namespace stowage {
 constinit const Vjp CopyVjp =
     Differentiable([](VjpContext& v) { v.Contribute(0, v.cotangent()); });
 
+// A graph is differentiated first; what lies where is decided when it is planned.
+STOWAGE_NON_DIFFERENTIABLE(Fetch, "offloading comes after differentiation");
+STOWAGE_NON_DIFFERENTIABLE(Stash, "offloading comes after differentiation");
+STOWAGE_NON_DIFFERENTIABLE(StashUpdate, "it overwrites what it reads");
+
 constinit const Vjp CastVjp = Differentiable([](VjpContext& v) {
   v.Contribute(0, Cast(v.cotangent(), v.input_type(0).dtype));
 });

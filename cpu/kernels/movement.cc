@@ -1,4 +1,4 @@
-// copy, concat, and the strided copy under them.
+// copy, concat, fetch and stash, and the strided copy under them.
 
 #include "cpu/kernels/movement.h"
 
@@ -85,8 +85,9 @@ void CopyTransposed(const Walk& walk, const T* from, T* to, int64_t elements,
       });
 }
 
+// The last operand to the result; the host's memory is memory like any other.
 StepCode RunCopy(const Launch& launch, ThreadPool& pool) noexcept {
-  const TensorView& x = launch.inputs[0];
+  const TensorView& x = launch.inputs.back();
   const TensorView& y = launch.outputs[0];
   CopyStrided(y.shape(), SizeOf(y.dtype()), x.data, x.strides, y.data,
               y.strides, pool);
@@ -145,6 +146,10 @@ void CopyStrided(const Shape& shape, Bytes width, const std::byte* from,
 namespace kernels {
 
 constinit const CpuKernel Copy = {.run = RunCopy, .supports = SupportsAll};
+constinit const CpuKernel Fetch = {.run = RunCopy, .supports = SupportsAll};
+constinit const CpuKernel Stash = {.run = RunCopy, .supports = SupportsAll};
+constinit const CpuKernel StashUpdate = {.run = RunCopy,
+                                         .supports = SupportsAll};
 constinit const CpuKernel Concat = {.run = RunConcat, .supports = SupportsAll};
 
 }  // namespace kernels

@@ -1,4 +1,5 @@
-// copy, concat, and the strided copy under them: elements of any type, as
+// copy, concat, fetch and stash, and the strided copy under them: elements of any
+// type, as
 // integers of their width.
 
 #include "gpu/kernels/movement.h"
@@ -100,8 +101,10 @@ void EnqueueTranspose(const char* name, Queue& queue,
                {.x = matrices * p.squares_y.d * p.squares_x.d}, kThreads);
 }
 
+// The last operand to the result. Between the host's memory and the device's both
+// are contiguous, and no kernel is wanted.
 void EnqueueCopy(const Launch& launch, Queue& queue) {
-  CopyStrided("copy", queue, launch.outputs[0], launch.inputs[0]);
+  CopyStrided("copy", queue, launch.outputs[0], launch.inputs.back());
 }
 
 void EnqueueConcat(const Launch& launch, Queue& queue) {
@@ -142,6 +145,12 @@ namespace kernels {
 
 constinit const GpuKernel Copy = {.enqueue = EnqueueCopy,
                                   .supports = SupportsAll};
+constinit const GpuKernel Fetch = {.enqueue = EnqueueCopy,
+                                   .supports = SupportsAll};
+constinit const GpuKernel Stash = {.enqueue = EnqueueCopy,
+                                   .supports = SupportsAll};
+constinit const GpuKernel StashUpdate = {.enqueue = EnqueueCopy,
+                                         .supports = SupportsAll};
 constinit const GpuKernel Concat = {.enqueue = EnqueueConcat,
                                     .supports = SupportsAll};
 

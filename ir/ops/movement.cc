@@ -1,4 +1,4 @@
-// copy, cast, concat.
+// copy, cast, concat, and the ways to the host's memory and back.
 
 #include "base/bytes.h"
 #include "base/strings.h"
@@ -16,6 +16,12 @@ TypesResult InferCopy(const OpArgs& args) {
 TypesResult InferCast(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"dtype", AttrKind::kDType}}));
   return Typed(args, {TensorType{args.attrs.Type("dtype"), args.shape(0)}});
+}
+
+TypesResult InferStashUpdate(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckSameType(args, 0, "state", 1, "x"));
+  return Typed(args, {args.type(0)});
 }
 
 std::string Part(int i) { return StrCat("part ", i); }
@@ -50,6 +56,13 @@ TypesResult InferConcat(const OpArgs& args) {
 }  // namespace
 
 constinit const OpDef Copy = {.infer = InferCopy, .accepts = AcceptAnyStrides};
+constinit const OpDef Fetch = {.infer = InferCopy, .host_inputs = 0b1};
+constinit const OpDef Stash = {.infer = InferCopy, .results_on_host = true};
+constinit const OpDef StashUpdate = {.num_inputs = 2,
+                                     .infer = InferStashUpdate,
+                                     .updates = 1,
+                                     .host_inputs = 0b1,
+                                     .results_on_host = true};
 constinit const OpDef Cast = {
     .infer = InferCast, .accepts = AcceptAnyStrides, .may_overwrite = 0b1};
 constinit const OpDef Concat = {.num_inputs = kAnyNumber,

@@ -39,15 +39,9 @@ Graph ByF32Kernels(const Graph& graph) {
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
     if (!info.is_leaf()) continue;
-    const DType dtype = f32_for_bf16(info.type.dtype);
-    Value& leaf = values[static_cast<size_t>(id)];
-    if (info.role == Role::kParam) {
-      leaf = g.Param(info.name, dtype, info.type.shape);
-    } else if (info.role == Role::kState) {
-      leaf = g.State(info.name, dtype, info.type.shape);
-    } else {
-      leaf = g.Input(info.name, dtype, info.type.shape);
-    }
+    ValueInfo leaf = info;
+    leaf.type.dtype = f32_for_bf16(info.type.dtype);
+    values[static_cast<size_t>(id)] = g.LeafLike(leaf);
   }
   for (const Node& node : graph.nodes()) {
     std::vector<Value> inputs;
@@ -60,8 +54,10 @@ Graph ByF32Kernels(const Graph& graph) {
     }
     const std::vector<Value> results = g.Emit(node.op, inputs, attrs);
     for (size_t r = 0; r < node.results.size(); ++r) {
-      const bool is_bf16 =
-          graph.value(node.results[r]).type.dtype == DType::kBF16;
+      const ValueInfo& info = graph.value(node.results[r]);
+      // What only moves is rounded already.
+      const bool is_bf16 = info.type.dtype == DType::kBF16 && !info.on_host &&
+                           node.op != OpKind::kFetch;
       values[static_cast<size_t>(node.results[r])] =
           is_bf16 && !GetOpDef(node.op).is_view()
               ? Cast(Cast(results[r], DType::kBF16), DType::kF32)

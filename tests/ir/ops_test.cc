@@ -88,6 +88,22 @@ const std::vector<Row>& Rows() {
          return Only(Copy(Bool(g, "x", {2, 3})));
        },
        {"bool(2, 3)"}},
+      {"fetch",
+       [](GraphBuilder& g) {
+         return Only(Fetch(g.HostState("s", DType::kI16, {4})));
+       },
+       {"i16(4)"}},
+      {"stash",
+       [](GraphBuilder& g) {
+         return Only(Stash(Bool(g, "x", {2, 3})));
+       },
+       {"bool(2, 3)"}},
+      {"stash_update",
+       [](GraphBuilder& g) {
+         return Only(StashUpdate(g.HostState("s", DType::kF32, {2, 3}),
+                                 F32(g, "x", {2, 3})));
+       },
+       {"f32(2, 3)"}},
       {"cast",
        [](GraphBuilder& g) {
          return Only(Cast(F32(g, "x", {2, 3}), DType::kI64));
@@ -541,7 +557,7 @@ TEST_CASE("elementwise ops take the element types they can compute") {
         OpKind::kGeluTanh, OpKind::kGeluErf},
        floats},
       {{OpKind::kLogicalNot}, {DType::kBool}},
-      {{OpKind::kCopy}, all},
+      {{OpKind::kCopy, OpKind::kStash}, all},
   };
   const OpRow binary[] = {
       {{OpKind::kAdd, OpKind::kSub, OpKind::kMul, OpKind::kMaximum,
@@ -1170,6 +1186,7 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(GetOpDef(OpKind::kSgdUpdate).updates == 1);
   CHECK(GetOpDef(OpKind::kMomentumUpdate).updates == 2);
   CHECK(GetOpDef(OpKind::kAdamWUpdate).updates == 3);
+  CHECK(GetOpDef(OpKind::kStashUpdate).updates == 1);
   CHECK(GetOpDef(OpKind::kAdd).updates == 0);
 }
 

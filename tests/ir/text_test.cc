@@ -14,6 +14,7 @@
 #include "ir/builder.h"
 #include "ir/dot.h"
 #include "ir/graph.h"
+#include "tests/support/graph_peer.h"
 
 namespace stowage {
 namespace {
@@ -108,6 +109,37 @@ TEST_CASE("What was parsed prints as it was written") {
 TEST_CASE("What is printed parses back equal") {
   const Graph graph = Parse(kStep);
   CHECK(Equal(graph, Parse(ToText(graph))));
+}
+
+TEST_CASE("What lies in the host's memory is printed and parsed") {
+  constexpr std::string_view kText =
+      "stowage-ir 1\n"
+      "graph \"g\" {\n"
+      "  w: f32(3) = param\n"
+      "  v: f32(3) = host_state {init=ones}\n"
+      "  g: f32(3) = input\n"
+      "  lr: f32() = input\n"
+      "  kept: f32(3) = stash(g)\n"
+      "  again: f32(3) = fetch(kept)\n"
+      "  v_now: f32(3) = fetch(v)\n"
+      "  w2: f32(3), v2: f32(3) = momentum_update(w, v_now, again, lr) "
+      "{momentum=0.9, decay=0.0}\n"
+      "  v3: f32(3) = stash_update(v, v2)\n"
+      "}\n";
+  const Graph graph = Parse(kText);
+  CHECK(ToText(graph) == kText);
+  CHECK(RoleOf(graph, "v") == Role::kState);
+  CHECK(RoleOf(graph, "v3") == Role::kState);
+  CHECK(RoleOf(graph, "v2") == Role::kActivation);
+  for (const ValueInfo& value : graph.values()) {
+    const bool expected =
+        value.name == "v" || value.name == "kept" || value.name == "v3";
+    INFO(value.name);
+    CHECK(value.on_host == expected);
+  }
+  Graph other = graph;
+  GraphTestPeer::Values(other)[1].on_host = false;
+  CHECK_FALSE(Equal(graph, other));
 }
 
 TEST_CASE("Parsing keeps roles, phases, origins, inits and attributes") {
@@ -359,11 +391,11 @@ TEST_CASE("Mistakes in a statement are reported with line and column") {
        "column 1: [input] the name is empty; every input needs a name of its "
        "own"},
       {"y: f32(3) = weight",
-       "column 13: \"weight\" is not param, input, saved or state, nor an op "
-       "followed by its operands in parentheses"},
+       "column 13: \"weight\" is not param, input, saved, state or host_state, "
+       "nor an op followed by its operands in parentheses"},
       {"y: f32(3) = gradient",
-       "column 13: \"gradient\" is not param, input, saved or state, nor an "
-       "op followed by its operands in parentheses"},
+       "column 13: \"gradient\" is not param, input, saved, state or "
+       "host_state, nor an op followed by its operands in parentheses"},
       {"y: f32(3) output = input",
        "column 20: a leaf has one role: the word after \"=\""},
       {"y: f32(3), z: f32(3) = input",

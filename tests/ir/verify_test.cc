@@ -238,24 +238,24 @@ TEST_CASE("Updates write whole params and states, once, and end the old one") {
        ""},
       {"y: f32(2, 2) = sgd_update(x, w, lr) {decay=0.0}",
        "[ir] node 0 (sgd_update \"y\") writes in place of \"x\", which is a "
-       "leaf of role input; only a whole param or state can be updated, and "
-       "once"},
+       "leaf of role input; only a whole param, state or fetched value can "
+       "be updated, and once"},
       {"h: f32(2, 2) = neg(w)\n"
        "y: f32(2, 2) = sgd_update(h, x, lr) {decay=0.0}",
        "[ir] node 1 (sgd_update \"y\") writes in place of \"h\", which is a "
-       "result of node 0; only a whole param or state can be updated, and "
-       "once"},
+       "result of node 0; only a whole param, state or fetched value can "
+       "be updated, and once"},
       {"v: f32(1, 2) = slice(w) {axis=0, start=0, end=1, step=1}\n"
        "u: f32(1, 2) = neg(v)\n"
        "y: f32(1, 2) = sgd_update(v, u, lr) {decay=0.0}",
        "[ir] node 2 (sgd_update \"y\") writes in place of \"v\", which is a "
-       "view of \"w\"; only a whole param or state can be updated, "
-       "and once"},
+       "view of \"w\"; only a whole param, state or fetched value can be "
+       "updated, and once"},
       {"w2: f32(2, 2) = sgd_update(w, x, lr) {decay=0.0}\n"
        "w3: f32(2, 2) = sgd_update(w2, x, lr) {decay=0.0}",
        "[ir] node 1 (sgd_update \"w3\") writes in place of \"w2\", which is "
-       "the new content of \"w\"; only a whole param or state can be updated, "
-       "and once"},
+       "the new content of \"w\"; only a whole param, state or fetched value "
+       "can be updated, and once"},
       {"w2: f32(2, 2), w3: f32(2, 2) = momentum_update(w, w, x, lr) "
        "{momentum=0.9, decay=0.0}",
        "[ir] node 0 (momentum_update \"w2\") updates \"w\" twice"},
@@ -287,6 +287,79 @@ TEST_CASE("Updates write whole params and states, once, and end the old one") {
         ParseGraph(InGraph(std::string(kLeaves) + row.lines));
     CHECK((graph.ok() ? "" : graph.error().message) == row.error);
   }
+}
+
+TEST_CASE(
+    "What lies in the host's memory is fetched, and only states begin there") {
+  struct Row {
+    const char* lines;  // after those of kLeaves
+    const char* error;
+  };
+  constexpr std::string_view kLeaves =
+      "w: f32(2, 2) = param\n"
+      "s: f32(2, 2) = host_state\n"
+      "x: f32(2, 2) = input\n"
+      "lr: f32() = input\n";
+  const Row rows[] = {
+      // Fine: what was fetched is updated, and written back.
+      {"t: f32(2, 2) = fetch(s)\n"
+       "w2: f32(2, 2), t2: f32(2, 2) = momentum_update(w, t, x, lr) "
+       "{momentum=0.9, decay=0.0}\n"
+       "s2: f32(2, 2) = stash_update(s, t2)",
+       ""},
+      {"y: f32(2, 2) = neg(s)",
+       "[neg] reads \"s\" in the host's memory; expected one in the arena: "
+       "fetch it first"},
+      {"y: f32(2, 2) = fetch(x)",
+       "[fetch] reads \"x\" in the arena; expected one in the host's memory"},
+      {"y: f32(4) = reshape(s) {shape=[4]}",
+       "[reshape] reads \"s\" in the host's memory; expected one in the arena: "
+       "fetch it first"},
+      {"w2: f32(2, 2), s2: f32(2, 2) = momentum_update(w, s, x, lr) "
+       "{momentum=0.9, decay=0.0}",
+       "[momentum_update] reads \"s\" in the host's memory; expected one in "
+       "the "
+       "arena: fetch it first"},
+      {"s2: f32(2, 2) = stash_update(w, x)",
+       "[stash_update] reads \"w\" in the arena; expected one in the host's "
+       "memory"},
+      {"y: f32(2, 2) = stash(x)\n"
+       "z: f32(2, 2) = stash_update(y, x)",
+       "[ir] node 1 (stash_update \"z\") writes in place of \"y\", which is a "
+       "result of node 0; only a whole param, state or fetched value can be "
+       "updated, and once"},
+      {"s2: f32(2, 2) = stash_update(s, x)\n"
+       "y: f32(2, 2) = fetch(s)",
+       "[ir] node 1 (fetch \"y\") reads \"s\", the old content of \"s\", which "
+       "node 0 (stash_update \"s2\") overwrites; read the update's result, or "
+       "read earlier"},
+      {"t: f32(2, 2) = fetch(s)\n"
+       "w2: f32(2, 2), t2: f32(2, 2) = momentum_update(w, t, x, lr) "
+       "{momentum=0.9, decay=0.0}\n"
+       "y: f32(2, 2) = neg(t)",
+       "[ir] node 2 (neg \"y\") reads \"t\", the old content of \"t\", which "
+       "node 1 (momentum_update \"w2\") overwrites; read the update's result, "
+       "or read earlier"},
+      {"y: f32(2, 2) = stash(x)\n"
+       "output \"y\" = y",
+       "[ir] output \"y\" is \"y\", which lies in the host's memory; fetch it, "
+       "and make that the output"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.lines);
+    const Result<Graph> graph =
+        ParseGraph(InGraph(std::string(kLeaves) + row.lines));
+    const std::string error = graph.ok() ? "" : graph.error().message;
+    // What the builder finds already has a line and a column before it.
+    CHECK(error.ends_with(row.error));
+    CHECK(graph.ok() == (std::string_view(row.error).empty()));
+  }
+  CHECK(ErrorAfter([](Graph& g) { Peer::Values(g)[0].on_host = true; }) ==
+        "[ir] leaf \"x\" has role input and lies in the host's memory; of "
+        "leaves, only states may");
+  CHECK(ErrorAfter([](Graph& g) { Peer::Values(g)[3].on_host = true; }) ==
+        "[ir] \"h\" is said to lie in the host's memory; node 0 (add \"h\") "
+        "makes it in the arena");
 }
 
 }  // namespace

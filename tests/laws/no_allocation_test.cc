@@ -8,6 +8,7 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/support/random_graph.h"
@@ -62,6 +63,16 @@ TEST_CASE("steps of the models allocate nothing") {
         CHECK(AllocationsInSteps(step, threads, 3).value_or(0) == 0);
       }
     }
+  }
+}
+
+TEST_CASE("steps that keep all they can on the host allocate nothing") {
+  for (const char* name : {"mlp", "gpt-nano"}) {
+    const Graph forward = *BuildModel(name, ModelPurpose::kTrain);
+    const Graph step = *BuildTrainStep(forward, "loss");
+    const auto moved = Offload(step, FindOffloadable(step));
+    REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+    CHECK(AllocationsInSteps(*moved, 2, 2).value_or(0) == 0);
   }
 }
 

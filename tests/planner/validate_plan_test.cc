@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "tests/support/random_graph.h"
 
@@ -18,10 +19,14 @@ namespace {
 using testing::MakeRandomModel;
 using testing::Rng;
 
+// Half of them keep all they can on the host.
 Graph StepOf(uint64_t seed) {
   auto step = BuildTrainStep(MakeRandomModel(seed), "loss");
   REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
+  if (seed % 2 == 0) return std::move(*step);
+  auto moved = Offload(*step, FindOffloadable(*step));
+  REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+  return std::move(*moved);
 }
 
 // Scratch for some nodes, so that workspace slots are judged too.
@@ -62,11 +67,13 @@ class NaiveJudge {
     }
     plan_ = &plan;
     const RegionBytes& r = plan.regions;
-    if (std::min({r.weights, r.state, r.io, r.activations, r.workspace}) < 0) {
+    if (std::min({r.weights, r.state, r.io, r.activations, r.workspace,
+                  r.host_state, r.host_stash}) < 0) {
       return false;
     }
     for (const PlannedBuffer& b : plan.buffers) {
-      const Bytes sizes[] = {r.weights, r.state, r.io, r.span(), r.span()};
+      const Bytes sizes[] = {r.weights, r.state,      r.io,        r.span(),
+                             r.span(),  r.host_state, r.host_stash};
       if (b.offset < 0 || b.size < 0 ||
           b.offset + b.size > sizes[static_cast<size_t>(b.region)] ||
           plan.AddressOf(b) % plan.alignment != 0 ||
@@ -98,6 +105,11 @@ class NaiveJudge {
   struct Span {
     Bytes begin, end;
   };
+  // The host's bytes stand behind the arena's here.
+  Bytes AddressOf(const PlannedBuffer& b) const {
+    return plan_->AddressOf(b) +
+           (b.region >= Region::kHostState ? plan_->arena_bytes() : 0);
+  }
   Span SpanOf(ValueId id) const {
     const auto v = static_cast<size_t>(id);
     const TensorType& type = graph_.value(id).type;
@@ -106,8 +118,7 @@ class NaiveJudge {
       last += (type.shape[i] - 1) * layouts_[v].strides[i];
     }
     const Bytes begin =
-        plan_->AddressOf(
-            plan_->buffers[static_cast<size_t>(plan_->buffer_of[v])]) +
+        AddressOf(plan_->buffers[static_cast<size_t>(plan_->buffer_of[v])]) +
         layouts_[v].byte_offset;
     return {begin, begin + (last + 1) * SizeOf(type.dtype)};
   }
@@ -128,7 +139,8 @@ class NaiveJudge {
   }
 
   bool Run() const {
-    std::vector<ValueId> bytes(static_cast<size_t>(plan_->arena_bytes()), -1);
+    std::vector<ValueId> bytes(
+        static_cast<size_t>(plan_->arena_bytes() + plan_->host_bytes()), -1);
     const auto write = [&](Span span, ValueId owner) {
       for (Bytes i = span.begin; i < span.end; ++i) {
         bytes[static_cast<size_t>(i)] = owner;
@@ -146,7 +158,7 @@ class NaiveJudge {
           b.upper <= graph_.num_nodes()) {
         return false;
       }
-      reserve = {plan_->AddressOf(b), plan_->AddressOf(b) + b.size};
+      reserve = {AddressOf(b), AddressOf(b) + b.size};
       write(reserve, -2);
     }
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
@@ -176,7 +188,7 @@ class NaiveJudge {
       }
       if (w >= 0) {
         const PlannedBuffer& b = plan_->buffers[static_cast<size_t>(w)];
-        written.push_back({plan_->AddressOf(b), plan_->AddressOf(b) + b.size});
+        written.push_back({AddressOf(b), AddressOf(b) + b.size});
       }
       const auto overlap = [](Span a, Span b) {
         return a.begin < b.end && b.begin < a.end;
@@ -246,7 +258,7 @@ std::string Corrupt(Plan* plan, Rng* rng) {
       buffer.offset += rng->Below(512) - 256;
       return StrCat("moved ", buffer.name, " by bytes");
     case 5:
-      buffer.region = static_cast<Region>(rng->Below(5));
+      buffer.region = static_cast<Region>(rng->Below(7));
       return StrCat("moved ", buffer.name, " to another region");
     case 6:
       buffer.size = rng->Below(buffer.size + 8);
@@ -260,10 +272,12 @@ std::string Corrupt(Plan* plan, Rng* rng) {
           static_cast<int32_t>(index(plan->buffers.size()));
       return "redirected a node's scratch";
     case 9: {
-      Bytes* const parts[] = {&plan->regions.weights, &plan->regions.state,
-                              &plan->regions.io, &plan->regions.activations,
-                              &plan->regions.workspace};
-      *parts[rng->Below(5)] -= plan->alignment * (1 + rng->Below(2));
+      Bytes* const parts[] = {
+          &plan->regions.weights,   &plan->regions.state,
+          &plan->regions.io,        &plan->regions.activations,
+          &plan->regions.workspace, &plan->regions.host_state,
+          &plan->regions.host_stash};
+      *parts[rng->Below(7)] -= plan->alignment * (1 + rng->Below(2));
       return "shrank a region";
     }
     case 10:
@@ -353,14 +367,51 @@ TEST_CASE("complaints name the values and the time") {
     plan.regions.state = int64_t{1} << 62;
     CHECK(first_complaint(plan) ==
           "[validate] the regions are of 4611686018427387904, "
-          "4611686018427387904, 256, 1536 and 0 bytes, the alignment is 256; "
-          "expected sizes of at least 0 whose sum fits 64 bits and an "
-          "alignment of at least 1");
+          "4611686018427387904, 256, 1536 and 0 bytes, and of 0 and 0 on the "
+          "host, the alignment is 256; expected sizes of at least 0 whose sum "
+          "fits 64 bits and an alignment of at least 1");
   }
   SUBCASE("another graph's plan") {
     Plan plan = good;
     plan.fingerprint ^= 1;
     CHECK(first_complaint(plan).find("made for another graph") !=
+          std::string::npos);
+  }
+  SUBCASE("a host slot that is not on the host, and one that is taken") {
+    GraphBuilder h("h");
+    Value state = h.HostState("state", DType::kF32, {64});
+    Value in = h.Input("in", DType::kF32, {64});
+    Value kept = h.Name("kept", Stash(in));
+    Value other = h.Name("other", Stash(in));
+    const Value first = Fetch(kept), second = Fetch(other);
+    h.Output("sum", Add(Add(first, second), Fetch(state)));
+    const Graph moved = *h.Finish();
+    const Plan right = *PlanMemory(moved);
+    CHECK(ValidatePlan(moved, right).empty());
+    CHECK(right.regions.host_state == 256);
+    CHECK(right.regions.host_stash == 512);
+    const auto complaint_of = [&](auto damage) {
+      Plan plan = right;
+      damage(plan, [&](std::string_view name) -> PlannedBuffer& {
+        return plan.buffers[static_cast<size_t>(
+            plan.buffer_of[static_cast<size_t>(*moved.Find(name))])];
+      });
+      const auto texts = ValidatePlan(moved, plan);
+      return texts.empty() ? std::string() : texts.front();
+    };
+    CHECK(complaint_of([](Plan&, auto slot_of) {
+            slot_of("other").offset = slot_of("kept").offset;
+          }) ==
+          "[validate] \"kept\" is read at time 2 (\"fetch_1\") where \"other\" "
+          "was written since");
+    CHECK(complaint_of([](Plan& plan, auto slot_of) {
+            slot_of("state").region = Region::kState;
+            plan.regions.state = 256;
+          }) ==
+          "[validate] \"state\" is in region state, it belongs in host_state");
+    CHECK(complaint_of([](Plan& plan, auto) {
+            plan.regions.host_stash = 256;
+          }).find("is outside its region host_stash of 256 bytes") !=
           std::string::npos);
   }
   SUBCASE("a stated lifetime that is too short") {

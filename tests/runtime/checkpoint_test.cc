@@ -15,6 +15,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/safetensors.h"
 #include "tests/support/random_graph.h"
@@ -96,6 +97,27 @@ TEST_CASE("a resumed run ends, bit for bit, where an uninterrupted one ends") {
   for (const char* name : kPersistent) {
     INFO(name);
     CHECK(second.Bytes(name) == whole.Bytes(name));
+  }
+}
+
+TEST_CASE("a run with states on the host and one without resume each other") {
+  const Graph step = *BuildTrainStep(Model(5), "loss");
+  const Graph moved = *Offload(step, FindOffloadable(step));
+  const std::string path = TemporaryPath("host.safetensors");
+  Trained whole(step);
+  whole.Step(1, 20);
+  for (const bool first_moves : {true, false}) {
+    Trained first(first_moves ? moved : step);
+    first.Step(1, 11);
+    REQUIRE(SaveCheckpoint(first.session.front(), path, 11).ok());
+    Trained second(first_moves ? step : moved);
+    second.session.Initialize(99);
+    CHECK(*LoadCheckpoint(second.session.front(), path) == 11);
+    second.Step(12, 20);
+    for (const char* name : kPersistent) {
+      INFO(name);
+      CHECK(second.Bytes(name) == whole.Bytes(name));
+    }
   }
 }
 

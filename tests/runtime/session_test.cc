@@ -10,6 +10,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 
@@ -166,7 +167,8 @@ TEST_CASE_FIXTURE(Fixture,
       Refusal({{"train", step, PlanOf(step)}, {"eval", eval, PlanOf(eval)}}) ==
       "[session] program \"eval\" reserves 256 bytes of weights and 0 of "
       "state, "
-      "program \"train\" 256 and 512; plan all of them with one WeightLayout, "
+      "program \"train\" 256 and 512 of state; plan all of them with one "
+      "WeightLayout, "
       "taken from the plan that has the states");
 }
 
@@ -358,6 +360,68 @@ TEST_CASE_FIXTURE(
   CHECK(train.Wait(7) == StepCode::kStepUnknown);
 }
 
+TEST_CASE_FIXTURE(Fixture,
+                  "the host's memory is exactly what the plans ask for") {
+  const Graph step = *BuildTrainStep(Regression(8), "loss");
+  const Graph moved = *Offload(step, FindOffloadable(step));
+  const Plan plan = PlanOf(moved);
+  REQUIRE(plan.host_bytes() > 0);
+  const WeightLayout layout = WeightLayout::FromForward(moved, plan);
+  const Graph evaluate = Regression(32);
+  Session session = Open({{"train", moved, plan},
+                          {"evaluate", evaluate, PlanOf(evaluate, &layout)}});
+  CHECK(session.host_bytes() == plan.host_bytes());
+  CHECK(Open({{"train", step, PlanOf(step)}}).host_bytes() == 0);
+
+  // States there are written and read by name like all others.
+  session.Initialize(1);
+  Runner& train = session.front();
+  std::vector<float> m(2, 7.0f);
+  REQUIRE(train.Read("w.m", &m).ok());
+  CHECK(m == std::vector<float>{0, 0});
+  REQUIRE(train.Write("w.m", std::vector<float>{0.5f, -0.5f}).ok());
+  REQUIRE(train.Read("w.m", &m).ok());
+  CHECK(m == std::vector<float>{0.5f, -0.5f});
+  // An evaluation leaves them alone, a step does not.
+  Runner& other = *session.Find("evaluate");
+  REQUIRE(other.Write("x", std::vector<float>(64, 1.0f)).ok());
+  REQUIRE(other.Write("y", std::vector<float>(32, 1.0f)).ok());
+  REQUIRE(other.Step() == StepCode::kOk);
+  REQUIRE(train.Read("w.m", &m).ok());
+  CHECK(m == std::vector<float>{0.5f, -0.5f});
+  REQUIRE(train.Write("x", std::vector<float>(16, 1.0f)).ok());
+  REQUIRE(train.Write("y", std::vector<float>(8, 2.0f)).ok());
+  REQUIRE(train.Write("lr", 0.0f).ok());
+  REQUIRE(train.Write("step", int64_t{1}).ok());
+  REQUIRE(train.Step() == StepCode::kOk);
+  REQUIRE(train.Read("w.m", &m).ok());
+  // The prediction is right: m decays by beta1, 0.9.
+  CHECK(m[0] == doctest::Approx(0.45f));
+  CHECK(m[1] == doctest::Approx(-0.45f));
+}
+
+TEST_CASE_FIXTURE(Fixture, "programs must agree on what is on the host") {
+  const Graph step = *BuildTrainStep(Regression(8), "loss");
+  const Graph moved = *Offload(step, FindOffloadable(step));
+  const Plan plan = PlanOf(moved);
+  CHECK(
+      Refusal({{"one", moved, plan}, {"two", step, PlanOf(step)}}) ==
+      "[session] program \"two\" reserves 256 bytes of weights and 512 of "
+      "state, program \"one\" 256 and 0 of state and 512 of state on the "
+      "host; plan all of them with one WeightLayout, taken from the plan that "
+      "has the states");
+  Plan swapped = plan;
+  for (PlannedBuffer& buffer : swapped.buffers) {
+    if (buffer.region == Region::kHostState)
+      buffer.offset = 256 - buffer.offset;
+  }
+  CHECK(
+      Refusal({{"one", moved, plan}, {"two", moved, swapped}}) ==
+      "[session] programs \"one\" and \"two\" disagree on \"w.m\": "
+      "f32(2, 1) on the host at 0 and f32(2, 1) on the host at 256; plan them "
+      "with one WeightLayout");
+}
+
 // A backend that keeps something of its own in the arena, and takes no other.
 class KeepingBackend final : public Backend {
  public:
@@ -380,6 +444,13 @@ class KeepingBackend final : public Backend {
   }
   void Free(std::byte* block, Bytes bytes, Bytes alignment) noexcept override {
     cpu_.Free(block, bytes, alignment);
+  }
+  Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) override {
+    return cpu_.AllocateHost(bytes, alignment);
+  }
+  void FreeHost(std::byte* block, Bytes bytes,
+                Bytes alignment) noexcept override {
+    cpu_.FreeHost(block, bytes, alignment);
   }
   Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
     return cpu_.CopyIn(device, host);

@@ -700,7 +700,12 @@ void Run(Call& c) {
       return;
     case OpKind::kCopy:
     case OpKind::kReshape:
+    case OpKind::kFetch:
+    case OpKind::kStash:
       c.out[0].data = c.input(0).data;
+      return;
+    case OpKind::kStashUpdate:
+      c.out[0].data = c.input(1).data;
       return;
     case OpKind::kCast:
       return Map(

@@ -45,6 +45,7 @@ struct LeafSpec {
   double low = -1;
   double high = 1;
   Role role = Role::kInput;
+  bool on_host = false;
 };
 
 struct OpCase {

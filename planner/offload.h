@@ -1,0 +1,62 @@
+#ifndef STOWAGE_PLANNER_OFFLOAD_H_
+#define STOWAGE_PLANNER_OFFLOAD_H_
+
+// Keeps parts of a training step in the host's memory, beside the arena.
+//
+// Optimizer memory is wanted once a step, by the update of its param; until then
+// it can lie elsewhere. What forward makes and backward reads can be stashed
+// after its last reader in forward and fetched before its first in backward:
+//
+//   m: f32(...) = state               m: f32(...) = host_state
+//   w, m' = momentum_update(w, m, g)  m~fetched = fetch(m)
+//                                     w, m' = momentum_update(w, m~fetched, g)
+//                                     m~stashed = stash_update(m, m')
+//
+// Bytes of the arena are bought with copies, not with operations. Nothing is
+// computed otherwise, so the results do not change by a bit. Which values to
+// move, planner/offload_plan.h decides.
+//
+//   std::vector<Offloadable> all = FindOffloadable(step);
+//   Result<Graph> moved = Offload(step, std::span(all).first(3));
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+/// A value that may lie in the host's memory.
+struct Offloadable {
+  ValueId value = 0;
+  Bytes bytes = 0;  // copied there, and back, in every step
+  // Of a forward value: the nodes that read it before and after. A state is
+  // fetched before `to`, its update, and stashed right after it.
+  NodeId from = kNoNode;
+  NodeId to = kNoNode;
+
+  bool is_state() const { return from == kNoNode; }
+};
+
+/// What may be moved in `graph`: first states that nothing but their update
+/// reads, the largest first; then forward values that a later phase reads, in
+/// falling order of how long they wait for that, if they wait at all and are not
+/// a thousand times smaller than the largest. Outputs and constants stay. Linear,
+/// but for sorting.
+std::vector<Offloadable> FindOffloadable(const Graph& graph);
+
+/// How many of `all`, of FindOffloadable, to move before recomputation is asked
+/// for the rest: none, half of the states' bytes, all of them, half of the forward
+/// values', all. Ascending.
+std::vector<size_t> OffloadLevels(std::span<const Offloadable> all);
+
+/// `graph` with `moved`, of FindOffloadable(graph), in the host's memory: the
+/// verified graph. Linear.
+Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_OFFLOAD_H_

@@ -1,0 +1,136 @@
+// Laws 2 and 3 for steps that keep something on the host: whatever is moved, the
+// run is bit-identical to one in which nothing is and every value has memory of
+// its own, also when every slot, on the host too, is filled with NaN at its
+// death.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "cpu/cpu_backend.h"
+#include "nn/models.h"
+#include "planner/offload.h"
+#include "planner/offload_plan.h"
+#include "planner/order.h"
+#include "planner/plan_memory.h"
+#include "planner/recompute.h"
+#include "planner/validate_plan.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/run_steps.h"
+
+namespace stowage {
+namespace {
+
+using testing::Differences;
+using testing::MakeRandomModel;
+using testing::Rng;
+using testing::RunSteps;
+
+Graph StepOf(uint64_t seed) {
+  TrainOptions options;
+  if (seed % 3 == 1) options.optimizer = Momentum{};
+  if (seed % 3 == 2) options.optimizer = Sgd{};
+  if (seed % 4 == 0) options.clip_norm = 0.5;
+  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return std::move(*step);
+}
+
+TEST_CASE("moving anything changes no bit of 300 random training steps") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const WorkspaceFn workspace = cpu->WorkspaceFunction();
+  int moved_values = 0, moved_states = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    INFO("seed ", seed);
+    const Graph step = StepOf(seed);
+    const auto unplanned =
+        RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
+    const std::vector<Offloadable> all = FindOffloadable(step);
+    Rng rng(seed);
+    std::vector<Offloadable> some;
+    for (const Offloadable& o : all) {
+      if (rng.Below(2) == 0) some.push_back(o);
+    }
+    for (const std::vector<Offloadable>& moved : {all, some}) {
+      const auto graph = Offload(step, moved);
+      REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+      const auto plan = PlanMemory(*graph, {.workspace = workspace});
+      REQUIRE(plan.ok());
+      CHECK(ValidatePlan(*graph, *plan).empty());
+      for (const Offloadable& o : moved) {
+        ++(o.is_state() ? moved_states : moved_values);
+      }
+      const auto run = RunSteps(*graph, *cpu, {.steps = 3, .seed = seed});
+      CHECK(Differences(run, unplanned) == "");
+      const auto poisoned =
+          RunSteps(*graph, *cpu, {.steps = 3, .seed = seed, .poison = true});
+      CHECK(Differences(poisoned, unplanned) == "");
+    }
+  }
+  CHECK(moved_values > 1000);
+  CHECK(moved_states > 500);
+}
+
+TEST_CASE("recomputed and reordered, moved steps still change no bit") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const WorkspaceFn workspace = cpu->WorkspaceFunction();
+  int remade = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    INFO("seed ", seed);
+    const Graph step = StepOf(seed);
+    const auto unplanned =
+        RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
+    // Half of it: with all values moved there is nothing left to make twice.
+    std::vector<Offloadable> half = FindOffloadable(step);
+    half.resize(half.size() / 2);
+    const Graph moved = *Offload(step, half);
+    const PlanOptions options{.workspace = workspace};
+    RecomputePlanner planner(moved, options);
+    const auto made =
+        planner.PlanFor(*planner.SmallestBudget(Recompute::kAuto));
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    remade += made->recomputed_nodes > 0;
+    const auto ordered = PlanInMemoryOrder(moved, options, 100'000);
+    REQUIRE_MESSAGE(ordered.ok(), ordered.error().message);
+    for (const Graph* graph : {&made->graph, &ordered->graph}) {
+      const auto run =
+          RunSteps(*graph, *cpu, {.steps = 2, .seed = seed, .poison = true});
+      CHECK(Differences(run, unplanned) == "");
+    }
+  }
+  CHECK(remade > 30);
+}
+
+TEST_CASE("the models' losses are the same to the bit in half the arena") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  for (const char* name : {"mlp", "gpt-nano"}) {
+    ModelOptions model{.batch = 4};
+    if (std::string_view(name) != "mlp") model.seq = 32;
+    const Graph forward = *BuildModel(name, ModelPurpose::kTrain, model);
+    const Graph step = *BuildTrainStep(forward, "loss");
+    const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+    const Bytes arena = PlanMemory(step, options)->arena_bytes();
+    const auto given = RunSteps(step, *cpu, {.steps = 20});
+    OffloadPlanner planner(step, options);
+    const Bytes smallest = *planner.SmallestBudget(Recompute::kAuto);
+    MESSAGE(name, ": ", arena, " bytes, smallest ", smallest);
+    for (const Bytes budget : {arena / 2, smallest}) {
+      INFO(std::string(name), " in ", budget, " of ", arena);
+      const auto fitted = planner.PlanFor(std::max(budget, smallest));
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      CHECK(!fitted->moved.empty());
+      const auto run = RunSteps(fitted->step.graph, *cpu, {.steps = 20});
+      CHECK(Differences(run, given) == "");
+      const auto poisoned =
+          RunSteps(fitted->step.graph, *cpu, {.steps = 3, .poison = true});
+      const auto short_run = RunSteps(step, *cpu, {.steps = 3});
+      CHECK(Differences(poisoned, short_run) == "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage
