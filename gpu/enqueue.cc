@@ -36,23 +36,32 @@ Status DeviceQueue::Finish(const Program& program) const {
              program.graph().Describe(program.launches()[failed_].node), ")")};
 }
 
-void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue) {
+void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
+                     HostCopies* beside) {
   for (size_t i = 0; i < launches.size();) {
     queue.set_launch(i);
-    const GpuKernel& kernel = GetKernel(launches[i].op);
-    if (kernel.enqueue_many == nullptr) {
-      kernel.enqueue(launches[i], queue);
-      ++i;
+    if (beside != nullptr && IsHostCopy(launches[i].op)) {
+      queue.Note(beside->Start(launches[i++]));
       continue;
     }
+    const GpuKernel& kernel = GetKernel(launches[i].op);
     size_t count = 1;
-    while (i + count < launches.size() &&
+    while (kernel.enqueue_many != nullptr && i + count < launches.size() &&
            launches[i + count].op == launches[i].op) {
       ++count;
     }
-    kernel.enqueue_many(launches.subspan(i, count), queue);
+    const auto now = launches.subspan(i, count);
+    for (const Launch& launch : now) {
+      if (beside != nullptr) queue.Note(beside->WaitBefore(launch));
+    }
+    if (kernel.enqueue_many != nullptr) {
+      kernel.enqueue_many(now, queue);
+    } else {
+      kernel.enqueue(now[0], queue);
+    }
     i += count;
   }
+  if (beside != nullptr) queue.Note(beside->WaitForAll());
 }
 
 }  // namespace stowage::gpu

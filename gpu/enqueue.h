@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "gpu/device.h"
+#include "gpu/host_copies.h"
 #include "gpu/queue.h"
 #include "runtime/kernel.h"
 #include "runtime/program.h"
@@ -39,12 +40,12 @@ class DeviceQueue final : public Queue {
   /// The launch to which what follows belongs.
   void set_launch(size_t launch) { launch_ = static_cast<uint32_t>(launch); }
 
+  /// Keeps the first error, and that it befell the launch.
+  void Note(const Status& status);
   /// The first error, with the node that it befell.
   Status Finish(const Program& program) const;
 
  private:
-  void Note(const Status& status);
-
   Device& device_;
   const Stream stream_;
   uint32_t* const word_;
@@ -55,8 +56,10 @@ class DeviceQueue final : public Queue {
 };
 
 /// Enqueues all launches in order; consecutive ones of an op whose kernel takes
-/// many in one call.
-void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue);
+/// many in one call. Copies between arena and host go beside them where `beside`
+/// is not null, and are waited for by whatever must come after them.
+void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
+                     HostCopies* beside = nullptr);
 
 }  // namespace stowage::gpu
 

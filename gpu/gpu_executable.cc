@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/enqueue.h"
+#include "gpu/host_copies.h"
 #include "gpu/kernel.h"
 #include "gpu/staging.h"
 #include "gpu/step_record.h"
@@ -49,9 +50,10 @@ class GpuExecutable final : public Executable {
   Event Done(uint64_t step) const { return done_[step % kStepsInFlight]; }
   bool HasArrived(uint64_t step) const;
 
-  Status EnqueueStep(DeviceQueue& queue);
+  Status EnqueueStep(DeviceQueue& queue, HostCopies* beside);
   void EnqueueOne(size_t index, DeviceQueue& queue);
   Status Capture();
+  Status CaptureStep(std::span<const Event> events);
   Status Enter(uint64_t step);
   Status TryStart(uint64_t step);
   StepCode RunOne(size_t launch, size_t* failed) noexcept;
@@ -111,18 +113,18 @@ Status GpuExecutable::Open() {
   for (size_t i = 0; i < program_.launches().size(); ++i) {
     EnqueueOne(i, prepare);
   }
-  STOWAGE_RETURN_IF_ERROR(EnqueueStep(prepare));
+  STOWAGE_RETURN_IF_ERROR(EnqueueStep(prepare, nullptr));
   STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.compute));
   return state_.check ? Status() : Capture();
 }
 
-Status GpuExecutable::EnqueueStep(DeviceQueue& queue) {
+Status GpuExecutable::EnqueueStep(DeviceQueue& queue, HostCopies* beside) {
   const size_t none = program_.launches().size();
   queue.set_launch(none);
   EnqueueBeginStep(record(), program_.reserve().data() + kRecordBytes,
                    staging_->slot_bytes(), staging_->planned(),
                    staging_->bytes(), queue);
-  EnqueueLaunches(program_.launches(), queue);
+  EnqueueLaunches(program_.launches(), queue, beside);
   queue.set_launch(none);
   std::vector<const float*> scalars;
   for (const ValueId id : program_.scalars()) {
@@ -150,10 +152,26 @@ void GpuExecutable::EnqueueOne(size_t index, DeviceQueue& queue) {
 }
 
 Status GpuExecutable::Capture() {
+  std::vector<Event> events(HostCopies::EventsFor(program_.launches()));
+  Status captured;
+  for (Event& event : events) {
+    const Result<Event> made = device_.CreateEvent();
+    if (made.ok()) event = *made;
+    if (!made.ok() && captured.ok()) captured = made.error();
+  }
+  if (captured.ok()) captured = CaptureStep(events);
+  for (const Event event : events) {
+    if (event.handle != nullptr) device_.Destroy(event);
+  }
+  return captured;
+}
+
+Status GpuExecutable::CaptureStep(std::span<const Event> events) {
   STOWAGE_RETURN_IF_ERROR(device_.BeginCapture(state_.compute));
   DeviceQueue queue(device_, state_.compute, &record()->fault,
                     DeviceQueue::Mode::kRun);
-  const Status enqueued = EnqueueStep(queue);
+  HostCopies beside(device_, state_.compute, state_.copy, events);
+  const Status enqueued = EnqueueStep(queue, &beside);
   Result<DeviceGraph> graph = device_.EndCapture(state_.compute);
   if (graph.ok()) graph_ = *graph;
   STOWAGE_RETURN_IF_ERROR(enqueued);

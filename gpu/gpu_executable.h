@@ -8,7 +8,8 @@
 //   compute stream   [graph: step 1      ] [graph: step 2      ] ...
 //   the caller       writes 2, starts 2, reads the loss of 1, writes 3, ...
 //
-// The graph is: BeginStep, every launch of the program, EndStep
+// The graph is: BeginStep, every launch of the program, copies to and from the
+// host's memory beside the others (gpu/host_copies.h), EndStep
 // (gpu/step_record.h). It holds addresses only; learning rate, step number and
 // batch are inputs. So nothing is ever captured again.
 

@@ -159,6 +159,13 @@ void FakeDevice::Give(Stream handle, Work work) {
     stream.capture->push_back(std::move(work));
     return;
   }
+  if (stream.joined != nullptr) {
+    // When the graph runs, the work is given to its stream, as lazy as ever, where
+    // it stands in the capture.
+    ++stream.captured;
+    stream.joined->push_back([this, handle, work] { Give(handle, work); });
+    return;
+  }
   stream.work.push_back(std::move(work));
   ++stream.given;
   if (!stream.lazy) RunUntil(stream, stream.given);
@@ -173,15 +180,51 @@ void FakeDevice::RunUntil(FakeStream& stream, uint64_t position) {
   }
 }
 
+// Within a capture an event stands for what the stream has been given in there.
+Status FakeDevice::RecordInCapture(FakeEvent& event, FakeStream& of) {
+  STOWAGE_CHECK(of.capture != nullptr || of.joined != nullptr);
+  event = {.stream = &of, .position = of.captured, .in_capture = true};
+  return {};
+}
+
+Status FakeDevice::AwaitInCapture(FakeStream& stream, FakeEvent& event) {
+  STOWAGE_CHECK(event.in_capture);
+  FakeStream& other = *event.stream;
+  if (stream.capture == nullptr) {
+    // The other stream's own capture: what follows is behind what it has now.
+    STOWAGE_CHECK(other.capture != nullptr);
+    if (stream.joined == nullptr) joined_.push_back(&stream);
+    stream.joined = other.capture;
+  } else if (other.joined != nullptr) {
+    // Of what was given in this run of the graph, all up to the event.
+    const uint64_t left = other.captured - event.position;
+    other.awaited = std::max(other.awaited, event.position);
+    stream.capture->push_back(
+        [this, &other, left] { RunUntil(other, other.given - left); });
+  }
+  return {};
+}
+
 Status FakeDevice::Record(Event handle, Stream of) {
+  if (capturing_) {
+    STOWAGE_RETURN_IF_ERROR(Call("Record"));
+    return RecordInCapture(*static_cast<FakeEvent*>(handle.handle),
+                           *static_cast<FakeStream*>(of.handle));
+  }
   STOWAGE_RETURN_IF_ERROR(CallInCapture("Record"));
   auto& event = *static_cast<FakeEvent*>(handle.handle);
+  event.in_capture = false;
   event.stream = static_cast<FakeStream*>(of.handle);
   event.position = event.stream->given;
   return {};
 }
 
 Status FakeDevice::Await(Stream stream, Event handle) {
+  if (capturing_) {
+    STOWAGE_RETURN_IF_ERROR(Call("Await"));
+    return AwaitInCapture(*static_cast<FakeStream*>(stream.handle),
+                          *static_cast<FakeEvent*>(handle.handle));
+  }
   STOWAGE_RETURN_IF_ERROR(CallInCapture("Await"));
   const FakeEvent event = *static_cast<FakeEvent*>(handle.handle);
   if (event.stream == nullptr) return {};
@@ -320,6 +363,12 @@ Result<DeviceGraph> FakeDevice::EndCapture(Stream handle) {
   STOWAGE_CHECK(capturing_);
   capturing_ = false;
   auto& stream = *static_cast<FakeStream*>(handle.handle);
+  for (FakeStream* const joined : joined_) {
+    STOWAGE_CHECK(joined->awaited == joined->captured);  // or it is no graph
+    joined->joined = nullptr;
+    joined->captured = joined->awaited = 0;
+  }
+  joined_.clear();
   const DeviceGraph graph{std::exchange(stream.capture, nullptr)};
   if (const Status status = Call("EndCapture"); !status.ok()) {
     Destroy(graph);

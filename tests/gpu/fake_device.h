@@ -96,16 +96,23 @@ class FakeDevice final : public gpu::Device {
     uint64_t given = 0;     // pieces of work, ever
     uint64_t done = 0;
     std::vector<Work>* capture = nullptr;
+    // Of a stream that has joined another's capture by waiting for its event: how
+    // much was given to it in there, and how much of that is waited for.
+    std::vector<Work>* joined = nullptr;
+    uint64_t captured = 0, awaited = 0;
   };
   struct FakeEvent {
     FakeStream* stream = nullptr;
     uint64_t position = 0;
+    bool in_capture = false;
   };
 
   // Counts the call, and fails it where that was asked for.
   Status Call(const std::string& function);
   Status CallInCapture(const std::string& function);
   void Give(gpu::Stream stream, Work work);
+  Status RecordInCapture(FakeEvent& event, FakeStream& of);
+  Status AwaitInCapture(FakeStream& stream, FakeEvent& event);
   void RunUntil(FakeStream& stream, uint64_t position);
   void Multiply(const gpu::MatMulCall& call);
   bool IsInArena(const void* at, Bytes bytes) const;
@@ -118,6 +125,7 @@ class FakeDevice final : public gpu::Device {
   std::string faulty_kernel_;
   bool broken_ = false;
   bool capturing_ = false;
+  std::vector<FakeStream*> joined_;  // the capture
   std::vector<std::string> executed_;
   std::span<std::byte> arena_;
   std::map<const void*, uint32_t> prepared_;  // kernels, and shared bytes

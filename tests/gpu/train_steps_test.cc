@@ -16,6 +16,7 @@
 #include "nn/gpt.h"
 #include "nn/mlp.h"
 #include "nn/models.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
@@ -168,6 +169,38 @@ void CheckSameBits(const Graph& step) {
         once);
   // Op by op, with every slot full of NaN from its death on.
   CHECK(RunOnFake(step, {}, GpuPlanning(), {.poison = true}) == once);
+}
+
+TEST_CASE("what is kept on the host is copied beside the kernels, to the bit") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const auto build : {Mlp, Gpt}) {
+      const Graph step = build(dtype);
+      const auto moved = Offload(step, FindOffloadable(step));
+      REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+      const Outcome once = RunOnFake(step);
+      CHECK(RunOnFake(*moved) == once);
+      // Copies as late as they may be, kernels as late as they may be, and both.
+      for (const bool lazy_compute : {false, true}) {
+        const FakeOptions late{.lazy_compute = lazy_compute, .lazy_copy = true};
+        CHECK(RunOnFake(*moved, late) == once);
+        CHECK(RunOnFake(*moved, late, GpuPlanning(), {.ahead = 2}) == once);
+      }
+      CHECK(RunOnFake(*moved, {}, GpuPlanning(), {.poison = true}) == once);
+    }
+  }
+}
+
+TEST_CASE("what is kept on the host is one block of pinned memory") {
+  const Graph step = Mlp(DType::kF32);
+  const Graph moved = *Offload(step, FindOffloadable(step));
+  FakeDevice* fake = nullptr;
+  const auto pinned_blocks = [&](const Graph& graph) {
+    const auto backend = MakeFakeBackend({}, &fake);
+    Run(graph, *backend, GpuPlanning());
+    CHECK(fake->calls("Allocate") == 1);
+    return fake->calls("AllocatePinned");
+  };
+  CHECK(pinned_blocks(moved) == pinned_blocks(step) + 1);
 }
 
 TEST_CASE("f32: the losses of mlp are the CPU's") {
