@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "autodiff/graph_copy.h"
 #include "autodiff/linker.h"
@@ -259,6 +260,26 @@ int64_t DropoutIds(const Graph& graph) {
   return ids;
 }
 
+// Finishing may put copies between nodes: what begins where is found by name.
+Result<MicroBatchedStep> FinishPieces(GraphBuilder& g,
+                                      const std::vector<NodeId>& begins,
+                                      std::vector<int64_t> counts) {
+  if (g.error()) return *g.error();
+  std::vector<std::string> names;
+  for (const NodeId id : begins) {
+    const Graph& graph = g.graph();
+    names.push_back(graph.value(graph.node(id).results[0]).name);
+  }
+  MicroBatchedStep step{.counts = std::move(counts)};
+  STOWAGE_ASSIGN_OR_RETURN(step.graph, g.Finish());
+  for (const std::string& name : names) {
+    const ValueId first = *step.graph.Find(name);
+    step.begins.push_back(step.graph.value(first).producer);
+  }
+  step.begins.front() = 0;
+  return step;
+}
+
 }  // namespace
 
 Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
@@ -311,10 +332,9 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
   return g.Finish();
 }
 
-Result<Graph> BuildMicroBatchedStep(const Graph& whole,
-                                    std::span<const Graph* const> pieces,
-                                    std::string_view loss,
-                                    const TrainOptions& options) {
+Result<MicroBatchedStep> BuildMicroBatchedStep(
+    const Graph& whole, std::span<const Graph* const> pieces,
+    std::string_view loss, const TrainOptions& options, Pieces which) {
   STOWAGE_RETURN_IF_ERROR(CheckOptions(whole, options));
   for (const GraphOutput& output : whole.outputs()) {
     if (output.value == whole.Find(loss)) continue;
@@ -342,10 +362,25 @@ Result<Graph> BuildMicroBatchedStep(const Graph& whole,
   std::map<std::string, Value> gradients;  // by param; of the pieces so far
   Value total;                             // of the loss
   int64_t first_dropout = 0;
+  std::vector<NodeId> begins;  // of the pieces, as long as the graph grows
+  std::vector<int64_t> counts;
+  std::map<const Graph*, size_t> between;  // by kind: the piece that is built
   for (size_t p = 0; p < pieces.size(); ++p) {
     const Graph& piece = *pieces[p];
     const PieceGraphs& graphs = differentiated.at(&piece);
     STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
+    const bool is_first = p == 0;
+    const bool is_last = p + 1 == pieces.size();
+    if (which == Pieces::kOneOfAKind && !is_first && !is_last) {
+      const auto [kind, is_new] = between.emplace(&piece, begins.size());
+      if (!is_new) {
+        ++counts[kind->second];
+        first_dropout += DropoutIds(piece);
+        continue;
+      }
+    }
+    begins.push_back(g.graph().num_nodes());
+    counts.push_back(1);
     const std::string suffix = StrCat("/", p + 1);
     Linker linker(piece, graphs.backward, loss, &g,
                   {.suffix = suffix,
@@ -360,13 +395,12 @@ Result<Graph> BuildMicroBatchedStep(const Graph& whole,
     }
     linker.CopyForward();
     STOWAGE_RETURN_IF_ERROR(linker.WireUp());
-    const bool is_last = p + 1 == pieces.size();
     CopyBackward(graphs, linker, [&](size_t i) {
       const Trained& trained = graphs.trained[i];
       const Value made = linker.backward(trained.gradient);
       const std::string& name = piece.value(trained.param).name;
       Value& sum = gradients[name];
-      if (p == 0) {
+      if (is_first) {
         sum = made;
       } else {
         g.SetOrigin(Phase::kBackward, name);
@@ -381,7 +415,7 @@ Result<Graph> BuildMicroBatchedStep(const Graph& whole,
     g.SetOrigin(Phase::kBackward, loss);
     const Value part =
         MulScalar(linker.forward(*piece.Find(loss)), axes.weight());
-    total = p == 0 ? part : Add(total, part);
+    total = is_first ? part : Add(total, part);
   }
   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
   for (const GraphOutput& output : whole.outputs()) {
@@ -395,7 +429,7 @@ Result<Graph> BuildMicroBatchedStep(const Graph& whole,
       updater.Update(leaves[*whole.Find(name)], sum);
     }
   }
-  return g.Finish();
+  return FinishPieces(g, begins, std::move(counts));
 }
 
 }  // namespace stowage

@@ -17,6 +17,7 @@
 //                                       {.optimizer = AdamW{}});
 //   // step inputs: the forward graph's, "lr" (f32) and "step" (i64)
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,19 @@ struct TrainOptions {
 Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                              const TrainOptions& options = {});
 
+/// A step whose batch is taken in pieces.
+struct MicroBatchedStep {
+  Graph graph = {};
+  /// By piece that is built: its first node, and how many it stands for.
+  std::vector<NodeId> begins = {};
+  std::vector<int64_t> counts = {};
+};
+
+/// Which pieces of a batch are built. Pieces of one size between the first and
+/// the last do the same with other examples; `kOneOfAKind` builds one of these
+/// only, and is for planning what a step of many pieces needs.
+enum class Pieces : uint8_t { kAll, kOneOfAKind };
+
 /// The training step of `whole` that takes its batch in pieces, one after the
 /// other, so that only one piece's activations are alive at a time: gradients
 /// add up, and the params are updated once, with the last piece's. `pieces` are
@@ -56,10 +70,10 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
 /// Pieces of different sizes count by their share. Values of piece i are called
 /// "<name>/<i>", from 1. Each piece draws dropouts of its own. Errors: those of
 /// BuildTrainStep; a further output; pieces that do not make up the batch.
-Result<Graph> BuildMicroBatchedStep(const Graph& whole,
-                                    std::span<const Graph* const> pieces,
-                                    std::string_view loss,
-                                    const TrainOptions& options = {});
+Result<MicroBatchedStep> BuildMicroBatchedStep(
+    const Graph& whole, std::span<const Graph* const> pieces,
+    std::string_view loss, const TrainOptions& options = {},
+    Pieces which = Pieces::kAll);
 
 /// One graph that runs `forward` and then `backward` (from BuildBackward on
 /// it), saved values wired up, the seed a fill of 1, the gradients still

@@ -1,5 +1,6 @@
 #include "nn/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/strings.h"
@@ -51,7 +52,9 @@ Status CheckLogitChunk(const GptConfig& config, const ModelOptions& options) {
 int64_t LogitChunk(const GptConfig& config, const ModelOptions& options) {
   constexpr int64_t kLargeVocabulary = 8192;
   if (options.logit_chunk) return *options.logit_chunk;
-  return config.vocabulary >= kLargeVocabulary ? kLogitChunk : 0;
+  if (config.vocabulary < kLargeVocabulary) return 0;
+  const int64_t rows = *options.batch * *options.seq;
+  return std::clamp((rows + 3) / 4, kLeastLogitChunk, kMostLogitChunk);
 }
 
 }  // namespace

@@ -34,8 +34,10 @@ struct GptConfig {
   int64_t max_seq = 1;  // rows of the position embedding
 };
 
-/// Rows of a chunk of logits where nothing else is asked for.
-inline constexpr int64_t kLogitChunk = 4096;
+/// Rows of a chunk of logits where nothing else is asked for: a quarter of all,
+/// but enough to keep a device busy and few enough to weigh little.
+inline constexpr int64_t kLeastLogitChunk = 256;
+inline constexpr int64_t kMostLogitChunk = 4096;
 
 /// The graph of a GPT. Inputs: "tokens" and, unless generating, "targets", both
 /// i32 (B, T) in [0, vocabulary), where targets[i] is the token that follows
@@ -48,8 +50,10 @@ inline constexpr int64_t kLogitChunk = 4096;
 /// [0, 1); an integer dtype; a negative logit_chunk.
 ///
 /// The logits are the largest value of a step if the vocabulary is large, so
-/// from 8192 tokens on a loss makes them by chunks of kLogitChunk rows, unless
-/// `options.logit_chunk` says otherwise.
+/// from 8192 tokens on a loss makes them by chunks of a quarter of the rows,
+/// from kLeastLogitChunk to kMostLogitChunk, unless `options.logit_chunk` says
+/// otherwise. The batch decides and no budget does: other chunks add up
+/// gradients in another order, and the last bits of a loss would depend on it.
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 

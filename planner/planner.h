@@ -4,9 +4,10 @@
 // The room's facade: plan a graph, share its weights among programs, judge a
 // plan.
 
-#include "planner/lifetimes.h"     // IWYU pragma: export
-#include "planner/offload.h"       // IWYU pragma: export
-#include "planner/offload_plan.h"  // IWYU pragma: export
+#include "planner/lifetimes.h"      // IWYU pragma: export
+#include "planner/micro_batches.h"  // IWYU pragma: export
+#include "planner/offload.h"        // IWYU pragma: export
+#include "planner/offload_plan.h"   // IWYU pragma: export
 #include "planner/order.h"
 #include "planner/packer.h"         // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export

@@ -75,13 +75,20 @@ RecomputePlanner::RecomputePlanner(const Graph& graph, PlanOptions options,
   options_.budget.reset();
 }
 
+Rehearsal& RecomputePlanner::GetRehearsal() {
+  if (!rehearsal_) {
+    rehearsal_.emplace(graph_, RehearsalOptions{.alignment = options_.alignment,
+                                                .in_place = options_.in_place,
+                                                .workspace = options_.workspace,
+                                                .cost = recompute_.cost});
+  }
+  return *rehearsal_;
+}
+
 Status RecomputePlanner::Prepare() {
   if (given_) return {};
   STOWAGE_ASSIGN_OR_RETURN(Plan given, PlanMemory(graph_, options_));
-  rehearsal_.emplace(graph_, RehearsalOptions{.alignment = options_.alignment,
-                                              .in_place = options_.in_place,
-                                              .workspace = options_.workspace,
-                                              .cost = recompute_.cost});
+  GetRehearsal();
   STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_kept,
                                "kept", &decisions_.always_kept));
   STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_remade,
@@ -112,7 +119,13 @@ Status RecomputePlanner::Search() {
                  "[recompute] what is to be always recomputed would read "
                  "params that have been updated by then; name less"};
   }
-  // Full moments, spread over the step, at which bytes are dearest.
+  return Bound();
+}
+
+// Full moments, spread over the step, at which bytes are dearest.
+Status RecomputePlanner::Bound() {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  if (!full_times_.empty()) return {};
   if (!rehearsal_->Run(rehearsal_->AsGiven())) return {};
   const RecomputeBound bound(graph_, *rehearsal_);
   const auto live = rehearsal_->live();
@@ -128,7 +141,19 @@ Status RecomputePlanner::Search() {
   return {};
 }
 
-double RecomputePlanner::LeastExtraCost(Bytes budget) const {
+Result<double> RecomputePlanner::LeastExtraCost(Bytes budget) {
+  STOWAGE_RETURN_IF_ERROR(Bound());
+  return LeastFor(budget);
+}
+
+Result<Plan> RecomputePlanner::PlanAsGiven() {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  return *given_;
+}
+
+double RecomputePlanner::Cost() { return GetRehearsal().cost(); }
+
+double RecomputePlanner::LeastFor(Bytes budget) const {
   double least = 0;
   for (const FullTime& time : full_times_) {
     least = std::max(
@@ -195,14 +220,21 @@ std::vector<Remade> RecomputePlanner::Explain() const {
   return all;
 }
 
-Result<RecomputedPlan> RecomputePlanner::Make(const Bargain& bargain) {
+Result<RecomputedPlan> RecomputePlanner::PlanScript(const Script& script) {
   RecomputedPlan made;
-  if (bargain.script.empty()) {
+  if (script.empty()) {
+    STOWAGE_RETURN_IF_ERROR(Prepare());
     made.graph = graph_;
     made.plan = *given_;
     return made;
   }
-  STOWAGE_CHECK(rehearsal_->Run(bargain.script));
+  if (!GetRehearsal().Run(script)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[recompute] graph ", Quoted(graph_.name()),
+                        " cannot run again what is asked for: a node would "
+                        "read what is not there, or a param that has been "
+                        "updated by then")};
+  }
   made.recomputed_nodes = rehearsal_->nodes_again();
   STOWAGE_ASSIGN_OR_RETURN(made.graph, Rewrite(graph_, *rehearsal_));
   STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options_));
@@ -218,12 +250,14 @@ Result<RecomputedPlan> RecomputePlanner::Make(const Bargain& bargain) {
   }
   made.extra_cost = rehearsal_->extra_cost();
   made.remade = Explain();
+  made.script = script;
   return made;
 }
 
 Result<Bytes> RecomputePlanner::Arena(Choice& choice) {
   if (!choice.arena) {
-    STOWAGE_ASSIGN_OR_RETURN(const RecomputedPlan made, Make(choice.bargain));
+    STOWAGE_ASSIGN_OR_RETURN(const RecomputedPlan made,
+                             PlanScript(choice.bargain.script));
     choice.arena = made.plan.arena_bytes();
   }
   return *choice.arena;
@@ -248,15 +282,16 @@ Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
   const bool fits = !budget || given_->arena_bytes() <= *budget;
   const bool as_given = recompute_.recompute == Recompute::kNone ||
                         recompute_.always_remade.empty();
-  if (fits && as_given) return Make({});
+  if (fits && as_given) return PlanScript({});
   STOWAGE_RETURN_IF_ERROR(Search());
   for (Choice& choice : choices_) {
     if (!IsAllowed(choice, recompute_.recompute)) continue;
     if (budget && reserved_ + choice.bargain.peak > *budget) continue;
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
     if (budget && arena > *budget) continue;
-    STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made, Make(choice.bargain));
-    if (budget) made.least_extra_cost = LeastExtraCost(*budget);
+    STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
+                             PlanScript(choice.bargain.script));
+    if (budget) made.least_extra_cost = LeastFor(*budget);
     return made;
   }
   return Refusal(*budget);
@@ -288,18 +323,30 @@ Error RecomputePlanner::Refusal(Bytes budget) {
   return refusal;
 }
 
+Result<RecomputePlanner::Choice*> RecomputePlanner::Smallest(
+    Recompute recompute) {
+  STOWAGE_RETURN_IF_ERROR(Search());
+  Choice* smallest = nullptr;
+  for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
+    if (!IsAllowed(*choice, recompute)) continue;
+    if (smallest && reserved_ + choice->bargain.peak >= *smallest->arena) break;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(*choice));
+    if (!smallest || arena < *smallest->arena) smallest = &*choice;
+  }
+  return smallest;
+}
+
 Result<Bytes> RecomputePlanner::SmallestBudget(Recompute recompute) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (recompute == Recompute::kNone) return given_->arena_bytes();
-  STOWAGE_RETURN_IF_ERROR(Search());
-  std::optional<Bytes> smallest;
-  for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
-    if (!IsAllowed(*choice, recompute)) continue;
-    if (smallest && reserved_ + choice->bargain.peak >= *smallest) break;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(*choice));
-    smallest = std::min(smallest.value_or(arena), arena);
-  }
-  return *smallest;
+  STOWAGE_ASSIGN_OR_RETURN(const Choice* const smallest, Smallest(recompute));
+  return *smallest->arena;
+}
+
+Result<RecomputedPlan> RecomputePlanner::SmallestPlan(Recompute recompute) {
+  if (recompute == Recompute::kNone) return PlanScript({});
+  STOWAGE_ASSIGN_OR_RETURN(const Choice* const smallest, Smallest(recompute));
+  return PlanScript(smallest->bargain.script);
 }
 
 Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
@@ -316,8 +363,9 @@ Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
          .extra_flops = flops,
          .extra_percent = 100 * flops / std::max(GraphFlops(graph_), 1.0),
          .extra_cost = rehearsal_->extra_cost(),
-         .least_extra_cost = LeastExtraCost(arena),
-         .recomputed_nodes = rehearsal_->nodes_again()});
+         .least_extra_cost = LeastFor(arena),
+         .recomputed_nodes = rehearsal_->nodes_again(),
+         .script = choice.bargain.script});
   }
   return points;
 }

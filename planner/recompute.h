@@ -74,6 +74,7 @@ struct RecomputedPlan {
   /// when, if the nodes of the step keep their order. 0 without a budget.
   double least_extra_cost = 0;
   std::vector<Remade> remade;  // most bytes freed first
+  Script script;               // what runs again, in the nodes of the one given
 };
 
 /// One bargain: the smallest budget it fits, and what it costs.
@@ -84,6 +85,7 @@ struct FrontierPoint {
   double extra_cost = 0;
   double least_extra_cost = 0;
   int recomputed_nodes = 0;
+  Script script = {};  // what runs again
 };
 
 class RecomputePlanner {
@@ -100,9 +102,24 @@ class RecomputePlanner {
   /// names that are no forward value's.
   Result<RecomputedPlan> PlanFor(std::optional<Bytes> budget);
 
+  /// The plan of the graph with what `script` says run again. Error
+  /// kInvalidArgument: a node of it cannot run there.
+  Result<RecomputedPlan> PlanScript(const Script& script);
+
   /// The smallest budget that PlanFor would not refuse with this much
   /// recomputation; what is always kept or remade still is.
   Result<Bytes> SmallestBudget(Recompute recompute);
+
+  /// No recomputation that fits `budget` costs less, if the nodes keep their
+  /// order; infinite when none can fit. Takes no search.
+  Result<double> LeastExtraCost(Bytes budget);
+
+  /// The plan of the graph as it is, and what its nodes cost together.
+  Result<Plan> PlanAsGiven();
+  double Cost();
+
+  /// The plan of that budget.
+  Result<RecomputedPlan> SmallestPlan(Recompute recompute);
 
   /// All bargains between the step as it is and the smallest budget, by falling
   /// arena and rising cost.
@@ -116,12 +133,14 @@ class RecomputePlanner {
 
   bool IsAllowed(const Choice& choice, Recompute recompute) const;
   Error Refusal(Bytes budget);
+  Rehearsal& GetRehearsal();
   Status Prepare();
+  Status Bound();
   Status Search();
-  Result<RecomputedPlan> Make(const Bargain& bargain);
   Result<Bytes> Arena(Choice& choice);
+  Result<Choice*> Smallest(Recompute recompute);
   double ExtraFlops() const;
-  double LeastExtraCost(Bytes budget) const;
+  double LeastFor(Bytes budget) const;
   std::vector<Remade> Explain() const;
 
   struct FullTime {

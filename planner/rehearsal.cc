@@ -7,7 +7,6 @@
 #include "ir/rewrite.h"
 
 namespace stowage {
-namespace {
 
 std::vector<double> FlopsOfNodes(const Graph& graph) {
   std::vector<double> flops;
@@ -16,8 +15,6 @@ std::vector<double> FlopsOfNodes(const Graph& graph) {
   }
   return flops;
 }
-
-}  // namespace
 
 Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     : graph_(graph), options_(options), layouts_(ComputeLayouts(graph)) {

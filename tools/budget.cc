@@ -8,38 +8,36 @@
 
 namespace stowage::tools {
 
-Result<nlohmann::ordered_json> RefusalJson(RecomputePlanner& planner,
-                                           Recompute allowed,
-                                           std::optional<Bytes> in_pieces,
-                                           const Error& error) {
+Result<nlohmann::ordered_json> RefusalJson(Levers& levers, const Error& error) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budget_bytes"],
-                           planner.SmallestBudget(allowed));
+                           levers.SmallestBudget());
   json["error"] = error.message;
-  STOWAGE_ASSIGN_OR_RETURN(const Bytes none,
-                           planner.SmallestBudget(Recompute::kNone));
-  STOWAGE_ASSIGN_OR_RETURN(const Bytes recompute,
-                           planner.SmallestBudget(Recompute::kAuto));
-  using Json = nlohmann::ordered_json;
-  json["minimum_budgets"] = {
-      {"none", none},
-      {"recompute", recompute},
-      {"micro_batches", in_pieces ? Json(*in_pieces) : Json()}};
+  STOWAGE_ASSIGN_OR_RETURN(json["minimum_budgets"], levers.SmallestBudgets());
   return json;
 }
 
-std::string RecomputeText(const RecomputedPlan& made, double flops) {
-  if (made.recomputed_nodes == 0) return "";
+double LeastPercent(const MicroBatchedPlan& plan) {
+  return plan.cost > 0 ? 100 * plan.made.least_extra_cost / plan.cost : 0;
+}
+
+std::string FittedText(const MicroBatchedPlan& plan) {
   constexpr size_t kMostNamed = 10;
-  std::string text = StrCat(
-      made.recomputed_nodes, " nodes run again, ", Fixed(made.extra_percent, 3),
-      " % more operations; no choice that fits ", "needs less than ",
-      Fixed(100 * made.least_extra_cost / flops, 3), " %\n");
+  const RecomputedPlan& made = plan.made;
+  std::string text;
+  if (plan.pieces > 1) {
+    text += StrCat("the batch is taken in ", plan.pieces, " pieces\n");
+  }
+  if (made.recomputed_nodes == 0) return text;
+  text += StrCat(made.recomputed_nodes, " nodes run again, ",
+                 Fixed(made.extra_percent, 3),
+                 " % more operations; no choice that fits needs less than ",
+                 Fixed(LeastPercent(plan), 3), " %\n");
   const size_t named = std::min(made.remade.size(), kMostNamed);
   for (size_t k = 0; k < named; ++k) {
     const Remade& remade = made.remade[k];
     text += StrCat("  ", remade.name, ": frees ", FormatBytes(remade.freed),
-                   " for ", Fixed(100 * remade.flops / flops, 3), " %");
+                   " for ", Fixed(100 * remade.flops / plan.flops, 3), " %");
     if (remade.times > 1) text += StrCat(", ", remade.times, " times");
     text += "\n";
   }

@@ -1,9 +1,11 @@
 #include "tools/micro_batches.h"
 
 #include <charconv>
+#include <utility>
 
 #include "autodiff/train_step.h"
 #include "base/strings.h"
+#include "ir/graph.h"
 #include "nn/models.h"
 
 namespace stowage::tools {
@@ -32,12 +34,16 @@ int64_t LargestPiece(int64_t batch, int64_t pieces) {
   return (batch + pieces - 1) / pieces;
 }
 
-Result<Graph> BuildStep(std::string_view model, const ModelOptions& options,
-                        const Optimizer& optimizer, int64_t pieces) {
+Result<PiecedStep> BuildStep(std::string_view model,
+                             const ModelOptions& options,
+                             const Optimizer& optimizer, int64_t pieces,
+                             Sampling sampling) {
   STOWAGE_ASSIGN_OR_RETURN(const Graph whole,
                            BuildModel(model, ModelPurpose::kTrain, options));
   if (pieces == 1) {
-    return BuildTrainStep(whole, "loss", {.optimizer = optimizer});
+    STOWAGE_ASSIGN_OR_RETURN(
+        Graph step, BuildTrainStep(whole, "loss", {.optimizer = optimizer}));
+    return PiecedStep{.graph = std::move(step)};
   }
   const int64_t batch = *options.batch;
   if (pieces > batch) {
@@ -57,7 +63,15 @@ Result<Graph> BuildStep(std::string_view model, const ModelOptions& options,
   for (int64_t i = 0; i < batch % pieces; ++i) {
     graphs[static_cast<size_t>(i)] = &large;
   }
-  return BuildMicroBatchedStep(whole, graphs, "loss", {.optimizer = optimizer});
+  const Pieces which =
+      sampling == Sampling::kAll ? Pieces::kAll : Pieces::kOneOfAKind;
+  STOWAGE_ASSIGN_OR_RETURN(
+      MicroBatchedStep step,
+      BuildMicroBatchedStep(whole, graphs, "loss", {.optimizer = optimizer},
+                            which));
+  return PiecedStep{.graph = std::move(step.graph),
+                    .begins = std::move(step.begins),
+                    .counts = std::move(step.counts)};
 }
 
 }  // namespace stowage::tools

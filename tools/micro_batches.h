@@ -4,7 +4,8 @@
 // Into how many pieces a batch is cut: what --micro-batches says.
 //
 //   Result<MicroBatches> pieces = ParseMicroBatches("auto");
-//   Result<Graph> step = BuildStep(spec, /*pieces=*/4);
+//   Result<PiecedStep> step = BuildStep(model, options, Sgd{}, /*pieces=*/4,
+//                                       Sampling::kAll);
 
 #include <cstdint>
 #include <optional>
@@ -13,8 +14,8 @@
 
 #include "autodiff/optimizer.h"
 #include "base/result.h"
-#include "ir/graph.h"
 #include "nn/model_options.h"
+#include "planner/micro_batches.h"
 
 namespace stowage::tools {
 
@@ -28,10 +29,12 @@ Result<MicroBatches> ParseMicroBatches(std::string_view text);
 /// batch itself.
 std::vector<int64_t> PiecesToTry(int64_t batch);
 
-/// The training step of the model, its batch in `pieces` as equal as can be.
-/// Error kInvalidArgument: there are more pieces than examples.
-Result<Graph> BuildStep(std::string_view model, const ModelOptions& options,
-                        const Optimizer& optimizer, int64_t pieces);
+/// The training step of the model, its batch in `pieces` as equal as can be, or
+/// a sample of it. Error kInvalidArgument: there are more pieces than examples.
+Result<PiecedStep> BuildStep(std::string_view model,
+                             const ModelOptions& options,
+                             const Optimizer& optimizer, int64_t pieces,
+                             Sampling sampling);
 
 /// Examples in the largest piece.
 int64_t LargestPiece(int64_t batch, int64_t pieces);

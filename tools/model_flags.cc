@@ -1,37 +1,13 @@
 #include "tools/model_flags.h"
 
-#include <algorithm>
-#include <optional>
-#include <utility>
-#include <vector>
+#include <string_view>
+#include <variant>
 
 #include "base/strings.h"
 #include "tools/command.h"
 
 namespace stowage::tools {
 namespace {
-
-// The step, planned around the weights as the forward plan laid them out.
-Result<PlannedStep> PlanPieces(const StepSpec& spec, const PlanOptions& options,
-                               int64_t pieces) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      const Graph forward,
-      BuildModel(spec.info.name, ModelPurpose::kTrain, spec.options));
-  PlanOptions forward_options = options;
-  forward_options.budget.reset();
-  STOWAGE_ASSIGN_OR_RETURN(const Plan forward_plan,
-                           PlanMemory(forward, forward_options));
-  const WeightLayout weights = WeightLayout::FromForward(forward, forward_plan);
-
-  STOWAGE_ASSIGN_OR_RETURN(Graph step, BuildStep(spec.info.name, spec.options,
-                                                 spec.optimizer, pieces));
-  PlanOptions step_options = options;
-  step_options.weights = &weights;
-  STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(step, step_options));
-  WeightLayout layout = WeightLayout::FromForward(step, plan);
-  return PlannedStep{std::move(step), std::move(plan), std::move(layout),
-                     pieces};
-}
 
 // The named optimizer; with the model's own settings when it is the model's.
 Result<Optimizer> ChooseOptimizer(const std::string& name,
@@ -93,54 +69,6 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(spec.micro_batches,
                            ParseMicroBatches(flags.micro_batches));
   return spec;
-}
-
-Result<PlannedStep> PlanStep(const StepSpec& spec, const PlanOptions& options) {
-  if (spec.micro_batches) return PlanPieces(spec, options, *spec.micro_batches);
-  if (!spec.budget) return PlanPieces(spec, options, 1);
-  // The fewest pieces that fit as they are; the most, if none do.
-  const std::vector<int64_t> tries = PiecesToTry(*spec.options.batch);
-  std::optional<PlannedStep> best;
-  size_t next = 0;
-  do {
-    STOWAGE_ASSIGN_OR_RETURN(best, PlanPieces(spec, options, tries[next]));
-  } while (best->plan.arena_bytes() > *spec.budget && ++next < tries.size());
-  if (spec.recompute == Recompute::kNone) return *std::move(best);
-
-  // Fewer pieces save sums of gradients, and may cost more recomputation.
-  bool fits = next < tries.size();
-  double least = fits ? GraphFlops(best->step) : 0;
-  while (next > 0) {
-    const int64_t pieces = tries[--next];
-    STOWAGE_ASSIGN_OR_RETURN(PlannedStep step,
-                             PlanPieces(spec, options, pieces));
-    PlanOptions around = options;
-    around.weights = &step.layout;
-    RecomputePlanner planner(step.step, around, {.recompute = spec.recompute});
-    const Result<RecomputedPlan> made = planner.PlanFor(spec.budget);
-    if (!made.ok() && made.error().code != ErrorCode::kBudgetTooSmall) {
-      return made.error();
-    }
-    if (!made.ok()) break;  // still fewer need still more
-    const double flops = GraphFlops(step.step) + made->extra_flops;
-    if (fits && flops >= least) break;
-    least = flops;
-    fits = true;
-    best = std::move(step);
-  }
-  return *std::move(best);
-}
-
-Result<Bytes> SmallestInPieces(const StepSpec& spec,
-                               const PlanOptions& options) {
-  std::optional<Bytes> smallest;
-  for (const int64_t pieces : PiecesToTry(*spec.options.batch)) {
-    STOWAGE_ASSIGN_OR_RETURN(const PlannedStep step,
-                             PlanPieces(spec, options, pieces));
-    smallest = std::min(smallest.value_or(step.plan.arena_bytes()),
-                        step.plan.arena_bytes());
-  }
-  return *smallest;
 }
 
 }  // namespace stowage::tools

@@ -21,6 +21,7 @@
 #include "tools/command.h"
 #include "tools/device.h"
 #include "tools/heap_counter.h"
+#include "tools/levers.h"
 #include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
@@ -103,14 +104,15 @@ Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
 // The programs of a run over one weight layout: train, evaluate, and generate
 // for models of text.
 Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
-                                                 PlannedStep step,
+                                                 RecomputedPlan step,
                                                  int64_t evaluation_batch,
                                                  int64_t sample_seq,
                                                  PlanOptions options) {
-  options.weights = &step.layout;
+  const WeightLayout layout = WeightLayout::FromForward(step.graph, step.plan);
+  options.weights = &layout;
   options.budget = spec.budget;
   std::vector<SessionProgram> programs;
-  programs.push_back({"train", std::move(step.step), std::move(step.plan)});
+  programs.push_back({"train", std::move(step.graph), std::move(step.plan)});
   const auto add = [&](std::string name, ModelPurpose purpose,
                        const ModelOptions& model_options) -> Status {
     STOWAGE_ASSIGN_OR_RETURN(
@@ -132,34 +134,28 @@ Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
   return programs;
 }
 
-// Recomputes as much as the budget asks for and the flags allow. A refusal is
-// also printed as JSON, if that is wanted.
-Status FitBudget(const StepSpec& spec, const PlanOptions& options, bool json,
-                 PlannedStep* step) {
-  PlanOptions around = options;
-  around.weights = &step->layout;
-  RecomputePlanner planner(step->step, around, {.recompute = spec.recompute});
-  Result<RecomputedPlan> made = planner.PlanFor(spec.budget);
-  if (made.ok()) {
-    const double flops = GraphFlops(step->step);
-    std::cerr << RecomputeText(*made, flops);
-    step->step = std::move(made->graph);
-    step->plan = std::move(made->plan);
-    return {};
-  }
-  if (json && made.error().code == ErrorCode::kBudgetTooSmall) {
-    Json refusal = FiguresJson(MakeReport(step->step, step->plan), 20);
+// The step as it fits the budget. A refusal is also printed as JSON, if that is
+// wanted.
+Result<MicroBatchedPlan> PlanStep(const StepSpec& spec,
+                                  const PlanOptions& options, bool json) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Levers> levers,
+                           Levers::OfModel(spec, options, NodeOrder::kGiven));
+  Result<MicroBatchedPlan> plan = levers->PlanFor(spec.budget);
+  if (plan.ok()) {
+    std::cerr << FittedText(*plan);
+  } else if (json && plan.error().code == ErrorCode::kBudgetTooSmall) {
+    STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan given,
+                             levers->PlanAsGiven());
+    Json refusal =
+        FiguresJson(MakeReport(given.made.graph, given.made.plan), 20);
     refusal["budget_bytes"] = *spec.budget;
     refusal["fits"] = false;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes in_pieces,
-                             SmallestInPieces(spec, options));
-    STOWAGE_ASSIGN_OR_RETURN(
-        const Json budgets,
-        RefusalJson(planner, spec.recompute, in_pieces, made.error()));
+    STOWAGE_ASSIGN_OR_RETURN(const Json budgets,
+                             RefusalJson(*levers, plan.error()));
     refusal.update(budgets);
     PrintJson(refusal);
   }
-  return made.error();
+  return plan;
 }
 
 Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
@@ -286,11 +282,9 @@ int Run(const Flags& flags) {
   PlanOptions options;
   options.workspace = backend->WorkspaceFunction();
   options.reserve = backend->ReserveFunction();
-  Result<PlannedStep> step = PlanStep(*spec, options);
+  Result<MicroBatchedPlan> step = PlanStep(*spec, options, flags.json);
   if (!step.ok()) return Fail(step.error());
-  const Status fitted = FitBudget(*spec, options, flags.json, &*step);
-  if (!fitted.ok()) return Fail(fitted.error());
-  const Report report = MakeReport(step->step, step->plan);
+  const Report report = MakeReport(step->made.graph, step->made.plan);
   Result<std::unique_ptr<Task>> task =
       LoadTask(*spec, flags.data,
                LargestPiece(*spec->options.batch, step->pieces), seed);
@@ -300,7 +294,7 @@ int Run(const Flags& flags) {
           ? std::min(*spec->options.seq, kMaxSampleSeq)
           : 0;
   Result<std::vector<SessionProgram>> programs =
-      PlanPrograms(*spec, *std::move(step), (*task)->evaluation_batch(),
+      PlanPrograms(*spec, std::move(step->made), (*task)->evaluation_batch(),
                    sample_seq, options);
   if (!programs.ok()) return Fail(programs.error());
   Result<Session> session = Session::Create(*std::move(programs), *backend);

@@ -95,19 +95,20 @@ double Difference(const Graph& a, const Graph& b, int64_t classes) {
 
 Graph InPieces(const Graph& whole, const std::vector<const Graph*>& pieces,
                const TrainOptions& options) {
-  const Result<Graph> step =
+  const Result<MicroBatchedStep> step =
       BuildMicroBatchedStep(whole, pieces, "loss", options);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
-  CHECK(Verify(*step).ok());
-  const Result<Graph> parsed = ParseGraph(ToText(*step));
+  CHECK(Verify(step->graph).ok());
+  const Result<Graph> parsed = ParseGraph(ToText(step->graph));
   REQUIRE_MESSAGE(parsed.ok(), parsed.error().message);
-  CHECK(Equal(*parsed, *step));
-  return *step;
+  CHECK(Equal(*parsed, step->graph));
+  return step->graph;
 }
 
 std::string ErrorOf(const Graph& whole,
                     const std::vector<const Graph*>& pieces) {
-  const Result<Graph> step = BuildMicroBatchedStep(whole, pieces, "loss");
+  const Result<MicroBatchedStep> step =
+      BuildMicroBatchedStep(whole, pieces, "loss");
   REQUIRE_FALSE(step.ok());
   CHECK(step.error().code == ErrorCode::kInvalidArgument);
   return step.error().message;

@@ -94,7 +94,7 @@ Graph StepInPieces(std::string_view model, int64_t batch, int64_t pieces) {
   options.batch = batch / pieces;
   const Graph piece = *BuildModel(model, ModelPurpose::kTrain, options);
   const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
-  return *BuildMicroBatchedStep(whole, all, "loss");
+  return BuildMicroBatchedStep(whole, all, "loss")->graph;
 }
 
 TEST_CASE("a run writes all of the planned arena and nothing else") {

@@ -173,7 +173,14 @@ std::optional<int64_t> ChunkOf(const Result<Graph>& graph) {
 TEST_CASE("a loss over a large vocabulary makes its logits by chunks") {
   for (const ModelPurpose purpose :
        {ModelPurpose::kTrain, ModelPurpose::kEvaluate}) {
-    CHECK(ChunkOf(BuildModel("gpt2-124m", purpose)) == 4096);
+    const auto of_rows = [&](int64_t batch, int64_t seq) {
+      return ChunkOf(
+          BuildModel("gpt2-124m", purpose, {.batch = batch, .seq = seq}));
+    };
+    CHECK(of_rows(64, 1024) == 4096);
+    CHECK(of_rows(4, 1024) == 1024);
+    CHECK(of_rows(3, 683) == 513);  // of 2,049 rows
+    CHECK(of_rows(1, 128) == 256);
     CHECK(ChunkOf(BuildModel("gpt2-124m", purpose, {.logit_chunk = 100})) ==
           100);
     CHECK_FALSE(ChunkOf(BuildModel("gpt2-124m", purpose, {.logit_chunk = 0})));

@@ -45,7 +45,7 @@ Graph PiecesOfNano(int64_t pieces) {
   const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
   auto step = BuildMicroBatchedStep(build(8), all, "loss");
   REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
+  return std::move(step->graph);
 }
 
 Bytes ArenaOf(const Graph& graph) { return PlanMemory(graph)->arena_bytes(); }

@@ -1,0 +1,79 @@
+#ifndef STOWAGE_TOOLS_LEVERS_H_
+#define STOWAGE_TOOLS_LEVERS_H_
+
+// How a training step is made to fit its budget: as the flags allow it, by the
+// order of its nodes, by pieces of the batch, by recomputation.
+//
+//   Result<std::unique_ptr<Levers>> levers = Levers::OfModel(spec, options, {});
+//   Result<MicroBatchedPlan> fitted = (*levers)->PlanFor(spec.budget);
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/micro_batches.h"
+#include "planner/plan_memory.h"
+#include "planner/recompute.h"
+#include "planner/weight_layout.h"
+#include "tools/model_flags.h"
+
+namespace stowage::tools {
+
+/// Of the nodes: as they are given, or the one found that takes least memory.
+enum class NodeOrder : uint8_t { kGiven, kMemory };
+
+class Levers {
+ public:
+  /// Of the step that the flags mean, planned around the weights as its forward
+  /// plan lays them out. What `options` points at must outlive this. Errors:
+  /// the model's and the planner's; more pieces than examples.
+  static Result<std::unique_ptr<Levers>> OfModel(const StepSpec& spec,
+                                                 const PlanOptions& options,
+                                                 NodeOrder order);
+  /// Of a graph as it is, which cannot be taken in pieces.
+  static Result<std::unique_ptr<Levers>> OfGraph(Graph graph,
+                                                 Recompute recompute,
+                                                 const PlanOptions& options,
+                                                 NodeOrder order);
+
+  // What MicroBatchPlanner says, of the levers that are allowed.
+  Result<MicroBatchedPlan> PlanFor(std::optional<Bytes> budget);
+  Result<MicroBatchedPlan> PlanAsGiven();
+  Result<Bytes> SmallestBudget() {
+    return planner_->SmallestBudget(recompute_);
+  }
+  Result<std::vector<MicroBatchedPoint>> Frontier() {
+    return planner_->Frontier();
+  }
+
+  /// No order of the nodes takes a smaller arena; absent when none was looked
+  /// for.
+  std::optional<Bytes> order_bound() const { return order_bound_; }
+
+  /// The smallest budgets that work: {"none", "recompute", "micro_batches",
+  /// "all"}, with each lever alone and with all of them, whatever the flags
+  /// allow; null where there is no batch to cut.
+  Result<nlohmann::ordered_json> SmallestBudgets();
+
+ private:
+  Levers(const PlanOptions& options, Recompute recompute)
+      : options_(options), recompute_(recompute) {}
+
+  Status PutInOrder(Graph step, int64_t pieces);
+  Result<MicroBatchedPlan> InOrder(Result<MicroBatchedPlan> plan) const;
+
+  PlanOptions options_;
+  const Recompute recompute_;
+  std::optional<StepSpec> spec_;         // absent for a graph
+  std::optional<WeightLayout> weights_;  // likewise
+  std::optional<Bytes> order_bound_;
+  std::unique_ptr<MicroBatchPlanner> planner_;
+};
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_LEVERS_H_
