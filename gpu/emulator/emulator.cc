@@ -116,13 +116,17 @@ class Machine {
   std::string BrokenGuard() const;
 
   int TakeNext();
+  int TakeOfWarp();
+  static int Take(std::vector<int>* threads, size_t i);
   void Resume(Fiber& from, int thread);
   void Suspend(const Site& site);
   void Return();
   void ReleaseBlock();
   void Release(int thread) {
     threads_[static_cast<size_t>(thread)].waits = nullptr;
-    runnable_.push_back(thread);
+    (options_->warp_by_warp ? ready_[static_cast<size_t>(thread / kLanes)]
+                            : runnable_)
+        .push_back(thread);
   }
 
   // Of the grid.
@@ -134,9 +138,10 @@ class Machine {
   // Of the block.
   std::vector<Thread> threads_;
   std::vector<WarpState> warps_;
-  std::vector<int> unstarted_;  // the last one is next
-  std::vector<int> runnable_;   // have waited, need not any more
-  size_t first_runnable_ = 0;   // in the natural order
+  std::vector<int> unstarted_;           // the last one is next
+  std::vector<int> runnable_;            // have waited, need not any more
+  size_t first_runnable_ = 0;            // in the natural order
+  std::vector<std::vector<int>> ready_;  // both, by warp: warp by warp
   int live_ = 0;
   int arrived_ = 0;  // in SyncThreads
   const Site* block_site_ = nullptr;
@@ -227,6 +232,14 @@ bool Machine::RunBlock() {
     unstarted_[static_cast<size_t>(live_ - 1 - i)] = i;
   }
   if (options_->seed != 0) lots_.Shuffle(&unstarted_);
+  if (options_->warp_by_warp) {
+    ready_.resize(warps_.size());
+    for (std::vector<int>& ready : ready_) ready.clear();
+    for (const int thread : unstarted_) {
+      ready_[static_cast<size_t>(thread / kLanes)].push_back(thread);
+    }
+    unstarted_.clear();
+  }
 
   Resume(main_, TakeNext());
   if (complaint_.empty() && live_ > 0) ComplainOfBlock(WhoWaits());
@@ -311,6 +324,7 @@ std::string Machine::BrokenGuard() const {
 // --- Which thread runs ---
 
 int Machine::TakeNext() {
+  if (options_->warp_by_warp) return TakeOfWarp();
   const size_t waiting = runnable_.size() - first_runnable_;
   if (options_->seed == 0) {
     if (unstarted_.empty() && waiting > 0) {
@@ -323,17 +337,30 @@ int Machine::TakeNext() {
     }
   } else if (waiting > 0) {
     const size_t lot = lots_.Draw(waiting + unstarted_.size());
-    if (lot < waiting) {
-      std::swap(runnable_[lot], runnable_.back());
-      const int next = runnable_.back();
-      runnable_.pop_back();
-      return next;
-    }
+    if (lot < waiting) return Take(&runnable_, lot);
   }
   if (unstarted_.empty()) return kNobody;
-  const int next = unstarted_.back();
-  unstarted_.pop_back();
-  return next;
+  return Take(&unstarted_, unstarted_.size() - 1);
+}
+
+// One of the warp that ran last; if none of it can run, of the next that can
+// from one drawn by lot.
+int Machine::TakeOfWarp() {
+  const size_t warps = ready_.size();
+  size_t warp = static_cast<size_t>(context.thread / kLanes) % warps;
+  if (ready_[warp].empty()) warp = lots_.Draw(warps);
+  for (size_t i = 0; i < warps; ++i, warp = (warp + 1) % warps) {
+    std::vector<int>& ready = ready_[warp];
+    if (!ready.empty()) return Take(&ready, lots_.Draw(ready.size()));
+  }
+  return kNobody;
+}
+
+int Machine::Take(std::vector<int>* threads, size_t i) {
+  std::swap((*threads)[i], threads->back());
+  const int thread = threads->back();
+  threads->pop_back();
+  return thread;
 }
 
 void Machine::Resume(Fiber& from, int thread) {

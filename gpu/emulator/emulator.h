@@ -28,6 +28,9 @@ struct EmulatorOptions {
   /// (CopyAsyncZero16) at once. Others: shuffled, and the bytes of such copies are
   /// NaN from the call to the CopyAsyncWait that waits for them.
   uint64_t seed = 0;
+  /// Lots are drawn for warps: one runs until all of its lanes wait for the block
+  /// or have returned.
+  bool warp_by_warp = false;
   /// Takes what is wrong with a kernel; the rest of its grid is then not run.
   /// Null: it is printed, and the process aborts.
   std::string* report = nullptr;

@@ -22,8 +22,9 @@ constexpr uint64_t kSeeds[] = {0, 1, 2, 3};
 // Launches at once under one seed; keeps what is reported.
 class TestQueue : public EmulatedQueue {
  public:
-  explicit TestQueue(uint64_t seed)
-      : EmulatedQueue({.seed = seed, .report = &report}) {}
+  explicit TestQueue(uint64_t seed, bool warp_by_warp = false)
+      : EmulatedQueue(
+            {.seed = seed, .warp_by_warp = warp_by_warp, .report = &report}) {}
   std::string report;
 };
 
@@ -123,6 +124,8 @@ STOWAGE_KERNEL(128) Reduce(STOWAGE_PARAMS(ReduceParams) p) {
   }
   sum = BlockSum(sum, &scratch[0]);
   largest = BlockMax(largest, &scratch[0]);
+  // Overwrites what a warp that is late has yet to read.
+  sum += BlockSum(1.0f, &scratch[0]) - static_cast<float>(BlockSize());
   p.sum[BlockId() * BlockSize() + ThreadId()] = sum;
   p.largest[BlockId() * BlockSize() + ThreadId()] = largest;
 }
@@ -135,9 +138,9 @@ TEST_CASE("block reductions give every thread the same bits under any order") {
   for (float& value : x) value = uniform(random);
   x[kColumns * 2 + 17] = NAN;
   std::vector<float> first;
-  for (const uint64_t seed : kSeeds) {
+  for (uint64_t run = 0; run < 8; ++run) {
     std::vector<float> sum(kRows * 128), largest(kRows * 128);
-    TestQueue queue(seed);
+    TestQueue queue(run / 2, run % 2 == 1);  // every other one warp by warp
     LaunchKernel(queue, "reduce", Reduce,
                  {x.data(), sum.data(), largest.data(), kColumns}, {kRows},
                  128);
@@ -186,6 +189,46 @@ TEST_CASE("a missing barrier is seen under shuffled orders") {
     if (without != kSum) ++wrong;
   }
   CHECK(wrong >= 2);
+}
+
+// Every warp reads what its neighbour wrote, and some time later writes again.
+template <bool with_barrier>
+STOWAGE_KERNEL(256)
+ReadThenWrite(STOWAGE_PARAMS(Out<int>) p) {
+  STOWAGE_SHARED(int, value, 8);
+  int sum = 0;
+  for (int round = 0; round < 4; ++round) {
+    if (Lane() == 0) value[Warp()] = 10 * round + Warp();
+    SyncThreads();
+    // Late for a warp that is slow.
+    for (int i = 0; i < 4; ++i) SyncWarp();
+    sum += value[(Warp() + 1) % 8];
+    if (with_barrier) SyncThreads();
+    for (int i = 0; i < 32; ++i) SyncWarp();
+  }
+  p.out[ThreadId()] = sum;
+}
+
+TEST_CASE("a warp far ahead of the others is seen warp by warp") {
+  const auto is_right = [](auto kernel, uint64_t seed, bool warp_by_warp) {
+    std::vector<int> out(256);
+    TestQueue queue(seed, warp_by_warp);
+    LaunchKernel(queue, "rounds", kernel, {out.data()}, {}, 256);
+    CHECK(queue.report.empty());
+    bool right = true;
+    for (int i = 0; i < 256; ++i) {
+      right = right &&
+              out[static_cast<size_t>(i)] == 60 + 4 * ((i / kWarpSize + 1) % 8);
+    }
+    return right;
+  };
+  for (const uint64_t seed : kSeeds) {
+    CHECK(is_right(ReadThenWrite<true>, seed, false));
+    CHECK(is_right(ReadThenWrite<true>, seed, true));
+    // Thread by thread, all warps read before the first one writes.
+    CHECK(is_right(ReadThenWrite<false>, seed, false));
+    CHECK_FALSE(is_right(ReadThenWrite<false>, seed, true));
+  }
 }
 
 STOWAGE_KERNEL(64) SomeReturn(STOWAGE_PARAMS(Out<int>) p) {

@@ -24,6 +24,7 @@ using gpu::Stream;
 namespace {
 
 constexpr std::align_val_t kBlockAlignment{256};
+constexpr Bytes kWorkspaceCap = Bytes{32} << 20;  // of a matrix product
 
 std::byte* NewBlock(Bytes bytes) {
   auto* const block = static_cast<std::byte*>(
@@ -120,11 +121,15 @@ Result<PinnedBlock> FakeDevice::AllocatePinned(Bytes bytes) {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("AllocatePinned"));
   ++live_;
   std::byte* const block = NewBlock(bytes);
+  pinned_.emplace_back(block, static_cast<size_t>(bytes));
   return PinnedBlock{block, block};
 }
 
 void FakeDevice::FreePinned(const PinnedBlock& block) noexcept {
   --live_;
+  std::erase_if(pinned_, [&block](std::span<std::byte> pinned) {
+    return pinned.data() == block.host;
+  });
   DeleteBlock(block.host);
 }
 
@@ -280,6 +285,7 @@ Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
   STOWAGE_CHECK(call.threads % 32 == 0 && call.threads <= 1024);
   const auto* const bytes = static_cast<const std::byte*>(call.params);
   const std::vector<std::byte> params(bytes, bytes + call.params_bytes);
+  if (capturing_) captured_.push_back({call.name, params});
   Give(stream, [this, call, params] {
     executed_.push_back(call.name);
     if (call.name == faulty_kernel_) {
@@ -288,7 +294,8 @@ Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
     }
     KernelCall with_params = call;
     with_params.params = params.data();
-    gpu::RunGrid(with_params, {.seed = options_.seed});
+    gpu::RunGrid(with_params, {.seed = options_.seed,
+                               .warp_by_warp = options_.warp_by_warp});
   });
   return {};
 }
@@ -312,6 +319,7 @@ void FakeDevice::CheckProduct(const MatMulCall& call) const {
         call.b.batch_stride);
   check(call.c, call.m, call.n, call.c_stride, call.c_batch_stride);
   if (call.workspace_bytes == 0) return;
+  STOWAGE_CHECK(call.workspace_bytes <= kWorkspaceCap);
   STOWAGE_CHECK(IsInArena(call.workspace, call.workspace_bytes));
   STOWAGE_CHECK(reinterpret_cast<uintptr_t>(call.workspace) % 256 == 0);
 }

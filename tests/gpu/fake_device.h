@@ -36,10 +36,17 @@ namespace stowage::testing {
 
 struct FakeOptions {
   uint64_t seed = 0;  // of the order in which threads run
+  bool warp_by_warp = false;
   Bytes total = int64_t{1} << 30;
   bool lazy_compute = false;  // the stream that is created first
   bool lazy_copy = false;     // the second
   gpu::BackendOptions backend = {};
+};
+
+/// A kernel of a captured graph, with the params that it is launched with.
+struct CapturedKernel {
+  std::string name;
+  std::vector<std::byte> params;
 };
 
 class FakeDevice final : public gpu::Device {
@@ -50,8 +57,13 @@ class FakeDevice final : public gpu::Device {
   /// How often a function of Device was called: "Allocate", "LaunchGraph". What
   /// was waited for in vain counts as "Blocked".
   int64_t calls(const std::string& function) const;
-  /// Bytes of the one allocation.
+  /// The one allocation.
+  std::span<std::byte> arena() const { return arena_; }
   Bytes arena_bytes() const { return static_cast<Bytes>(arena_.size()); }
+  /// The pinned blocks that are there, the oldest first.
+  const std::vector<std::span<std::byte>>& pinned() const { return pinned_; }
+  /// The kernels of all graphs, in the order of their capture.
+  const std::vector<CapturedKernel>& captured() const { return captured_; }
   /// The names of the kernels that ran, and "product", in order.
   const std::vector<std::string>& executed() const { return executed_; }
 
@@ -127,7 +139,9 @@ class FakeDevice final : public gpu::Device {
   bool capturing_ = false;
   std::vector<FakeStream*> joined_;  // the capture
   std::vector<std::string> executed_;
+  std::vector<CapturedKernel> captured_;
   std::span<std::byte> arena_;
+  std::vector<std::span<std::byte>> pinned_;
   std::map<const void*, uint32_t> prepared_;  // kernels, and shared bytes
   std::set<std::vector<int64_t>> prepared_products_;
   int streams_ = 0;

@@ -31,7 +31,9 @@ class Runner {
         layouts_(ComputeLayouts(graph)),
         buffers_(static_cast<size_t>(graph.num_values())),
         holder_(static_cast<size_t>(graph.num_values())),
-        queue_({.seed = options.seed, .report = &run_.wrong}) {
+        queue_({.seed = options.seed,
+                .warp_by_warp = options.warp_by_warp,
+                .report = &run_.wrong}) {
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       holder_[static_cast<size_t>(id)] = layout(id).root;
     }
@@ -293,15 +295,20 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
         CAPTURE(seed);
         CAPTURE(misaligned);
         CAPTURE(overwrite);
-        const GpuRun run =
-            RunInEmulator(graph, leaves, {seed, misaligned, overwrite});
+        const GpuRun run = RunInEmulator(
+            graph, leaves,
+            {.seed = seed, .misaligned = misaligned, .overwrite = overwrite});
         ++runs;
         CHECK(run.wrong == "");
         CHECK(run.bytes == plain.bytes);
       }
     }
   }
-  return runs;
+  const GpuRun ahead =
+      RunInEmulator(graph, leaves, {.seed = 4, .warp_by_warp = true});
+  CHECK(ahead.wrong == "");
+  CHECK(ahead.bytes == plain.bytes);
+  return runs + 1;
 }
 
 }  // namespace stowage

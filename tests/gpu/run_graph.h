@@ -24,6 +24,7 @@ namespace stowage {
 struct GpuRunOptions {
   /// Of the emulator: 0 is the natural order of threads.
   uint64_t seed = 0;
+  bool warp_by_warp = false;
   /// Moves leaves that nothing updates off their alignment, by elements, as a
   /// view may lie anywhere.
   bool misaligned = false;
@@ -50,8 +51,9 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// The laws of every kernel (doctest checks): outputs agree with the
 /// interpreter, which rounds as they do, within `tolerance` (relative to the
 /// largest element of an output, or 1), and are the same bytes under three
-/// shuffled orders of blocks and threads, with leaves anywhere, and over their
-/// operands; nothing is written outside. Returns how many runs that took.
+/// shuffled orders of blocks and threads and one that goes warp by warp, with
+/// leaves anywhere, and over their operands; nothing is written outside. Returns
+/// how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 

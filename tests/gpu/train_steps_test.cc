@@ -164,6 +164,7 @@ PlanOptions AnotherLayout() {
 void CheckSameBits(const Graph& step) {
   const Outcome once = RunOnFake(step);
   CHECK(RunOnFake(step, {.seed = 5}) == once);  // another order of threads
+  CHECK(RunOnFake(step, {.seed = 6, .warp_by_warp = true}) == once);
   CHECK(RunOnFake(step, {}, AnotherLayout()) == once);
   CHECK(RunOnFake(step, {.lazy_compute = true}, GpuPlanning(), {.ahead = 2}) ==
         once);
@@ -242,6 +243,8 @@ TEST_CASE("gpt-nano itself, in f32 and in bf16") {
     CHECK(f32.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(2e-5));
     CHECK(bf16.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(0.02));
   }
+  CHECK(RunOnFake(step(DType::kF32), {}, AnotherLayout()) == f32);
+  CHECK(RunOnFake(step(DType::kBF16), {}, AnotherLayout()) == bf16);
 }
 
 TEST_CASE("mlp: any layout, replay and order of threads gives the same bits") {
