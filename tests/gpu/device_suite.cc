@@ -47,7 +47,7 @@ class Suite {
     STOWAGE_ASSIGN_OR_RETURN(opened_, open_({}));
     if (Wants("device")) Add([&] { return DescribeDevice(); });
     if (Wants("ops")) {
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
         Add([&] { return CheckOps(dtype, *opened_.backend); });
       }
     }

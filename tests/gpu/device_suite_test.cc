@@ -145,7 +145,7 @@ TEST_CASE("a device that works passes every check") {
   std::vector<std::string> names;
   for (const CheckRow& row : rows) names.push_back(row.name);
   CHECK(names == std::vector<std::string>{
-                     "device", "ops f32", "ops bf16", "models mlp",
+                     "device", "ops f32", "ops bf16", "ops f16", "models mlp",
                      "models gpt-nano", "bits mlp f32", "bits mlp bf16",
                      "bits gpt-nano f32", "bits gpt-nano bf16",
                      "growth gpt-nano", "bench mlp f32"});
@@ -153,11 +153,11 @@ TEST_CASE("a device that works passes every check") {
 
 TEST_CASE("the rows say what they counted") {
   const auto rows = RunOn({}, {"ops", "bench"});
-  REQUIRE(rows.size() == 3);
+  REQUIRE(rows.size() == 4);
   CHECK(rows[0].data["rows"] > 150);
   CHECK(rows[0].data["failures"].empty());
   CHECK(rows[0].data["worst_error_of_tolerance"] <= 1.0);
-  const auto& bench = rows[2].data;
+  const auto& bench = rows[3].data;
   CHECK(bench["arena_bytes"] == bench["plan_bytes"]);
   // What the fake takes for the rest of a session.
   CHECK(bench["session_device_bytes"].get<Bytes>() ==
@@ -168,7 +168,7 @@ TEST_CASE("the rows say what they counted") {
 
 TEST_CASE("a kernel that does not work fails the ops and the models") {
   const auto rows = RunOn({.lost = "layer_norm"}, {"device", "ops", "models"});
-  CHECK(Failed(rows) == "ops f32, ops bf16, models gpt-nano");
+  CHECK(Failed(rows) == "ops f32, ops bf16, ops f16, models gpt-nano");
   CHECK(rows[1].figure.find("layer_norm") != std::string::npos);
   CHECK(rows[1].data["failures"].size() < 20);  // only what uses it
 }

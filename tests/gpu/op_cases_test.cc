@@ -4,8 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include "cpu/cpu_backend.h"
 #include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/op_kind.h"
+#include "tests/gpu/op_check.h"
 #include "tests/gpu/run_graph.h"
+#include "tests/support/elements.h"
+#include "tests/support/interpret.h"
 
 namespace stowage {
 namespace {
@@ -18,7 +24,9 @@ void CheckAllRows(DType real) {
     ++rows;
   }
   MESSAGE("executed ", rows, " rows of the op test table in ", DTypeName(real),
-          ", ", runs, " runs: the natural order of threads and three shuffled");
+          ", ", runs,
+          " runs: the natural order of threads, three shuffled, one warp by "
+          "warp");
   CHECK(rows > 150);
 }
 
@@ -28,6 +36,33 @@ TEST_CASE("every op case agrees with the interpreter in f32") {
 
 TEST_CASE("every op case agrees with the interpreter in bf16") {
   CheckAllRows(DType::kBF16);
+}
+
+TEST_CASE("every op case agrees with the interpreter in f16") {
+  CheckAllRows(DType::kF16);
+}
+
+TEST_CASE("every op case agrees with the CPU's kernels in f32") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  int rows = 0;
+  for (const OpCase& c : OpCases(DType::kF32)) {
+    if (c.op == OpKind::kAdamWSplitUpdate) continue;  // not on the CPU
+    CAPTURE(c.name);
+    const Graph graph = BuildCase(c);
+    const Tensors leaves = CaseLeaves(c);
+    const auto on_cpu = testing::RunOnce(graph, leaves, *cpu);
+    REQUIRE_MESSAGE(on_cpu.ok(), on_cpu.error().message);
+    const GpuRun on_gpu = RunInEmulator(graph, leaves);
+    for (const GraphOutput& output : graph.outputs()) {
+      CAPTURE(output.name);
+      const DType dtype = graph.value(output.value).type.dtype;
+      CHECK(LargestError(on_gpu.values.at(output.name),
+                         testing::DecodeElements(
+                             dtype, on_cpu->at(output.name))) <= c.tolerance);
+    }
+    ++rows;
+  }
+  MESSAGE("compared ", rows, " rows with the CPU's kernels");
 }
 
 TEST_CASE("some results of the op cases lie over their operands") {

@@ -17,13 +17,9 @@
 #include "tests/support/op_cases.h"
 
 namespace stowage::testing {
-namespace {
 
-// Outputs by name, as they lie in memory.
-using Bits = std::map<std::string, std::vector<std::byte>>;
-
-Result<Bits> Run(const Graph& graph, const Tensors& leaves, Backend& backend,
-                 bool poison) {
+Result<OutputBytes> RunOnce(const Graph& graph, const Tensors& leaves,
+                            Backend& backend, bool poison) {
   STOWAGE_ASSIGN_OR_RETURN(
       Plan plan, PlanMemory(graph, {.workspace = backend.WorkspaceFunction(),
                                     .reserve = backend.ReserveFunction()}));
@@ -44,35 +40,43 @@ Result<Bits> Run(const Graph& graph, const Tensors& leaves, Backend& backend,
   if (const StepCode code = op.Step(); code != StepCode::kOk) {
     return op.Explain(code);
   }
-  Bits bits;
+  OutputBytes outputs;
   for (const GraphOutput& output : graph.outputs()) {
     const TensorType& type = graph.value(output.value).type;
-    std::vector<std::byte>& bytes = bits[output.name];
+    std::vector<std::byte>& bytes = outputs[output.name];
     bytes.resize(static_cast<size_t>(type.bytes()));
     STOWAGE_RETURN_IF_ERROR(op.ReadBytes(output.name, type.dtype, bytes));
   }
-  return bits;
+  return outputs;
 }
+
+std::vector<double> DecodeElements(DType dtype,
+                                   const std::vector<std::byte>& bytes) {
+  const auto size = static_cast<size_t>(SizeOf(dtype));
+  std::vector<double> elements;
+  for (size_t i = 0; i < bytes.size(); i += size) {
+    elements.push_back(DecodeElement(dtype, &bytes[i]));
+  }
+  return elements;
+}
+
+namespace {
 
 // The largest error of the case's outputs; an error says what else is wrong.
 Result<double> Check(const OpCase& c, Backend& backend) {
   const Graph graph = BuildCase(c);
   const Tensors leaves = CaseLeaves(c);
   const Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
-  STOWAGE_ASSIGN_OR_RETURN(const Bits replayed,
-                           Run(graph, leaves, backend, /*poison=*/false));
-  STOWAGE_ASSIGN_OR_RETURN(const Bits poisoned,
-                           Run(graph, leaves, backend, /*poison=*/true));
+  STOWAGE_ASSIGN_OR_RETURN(const OutputBytes replayed,
+                           RunOnce(graph, leaves, backend));
+  STOWAGE_ASSIGN_OR_RETURN(const OutputBytes poisoned,
+                           RunOnce(graph, leaves, backend, /*poison=*/true));
   double largest = 0;
   for (const GraphOutput& output : graph.outputs()) {
     const DType dtype = graph.value(output.value).type.dtype;
-    const auto size = static_cast<size_t>(SizeOf(dtype));
-    const std::vector<std::byte>& bytes = replayed.at(output.name);
-    std::vector<double> elements;
-    for (size_t i = 0; i < bytes.size(); i += size) {
-      elements.push_back(DecodeElement(dtype, &bytes[i]));
-    }
-    const double error = LargestError(elements, expected.at(output.name));
+    const double error =
+        LargestError(DecodeElements(dtype, replayed.at(output.name)),
+                     expected.at(output.name));
     if (std::isnan(error)) return error;
     largest = std::max(largest, error);
   }

@@ -6,11 +6,29 @@
 //
 //   CheckRow row = CheckOps(DType::kBF16, *backend);
 
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
 #include "ir/dtype.h"
+#include "ir/graph.h"
 #include "runtime/backend.h"
 #include "tests/gpu/check_rows.h"
+#include "tests/support/interpret.h"
 
 namespace stowage::testing {
+
+/// The outputs of a graph by name, as they lie in memory, after one step of it as
+/// a program of a session.
+using OutputBytes = std::map<std::string, std::vector<std::byte>>;
+Result<OutputBytes> RunOnce(const Graph& graph, const Tensors& leaves,
+                            Backend& backend, bool poison = false);
+
+/// The elements that such bytes are.
+std::vector<double> DecodeElements(DType dtype,
+                                   const std::vector<std::byte>& bytes);
 
 /// All rows with `real` as the type of real operands. A row agrees with the
 /// interpreter within its tolerance, and gives the same bytes as a replay and op

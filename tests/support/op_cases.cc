@@ -24,20 +24,21 @@ constexpr auto kSpread = Content::kSpread;
 // Of a kernel of `op`, unless its row says otherwise.
 double Tolerance(DType real, OpKind op) {
   if (real == DType::kF64) return 1e-12;
-  if (real != DType::kBF16) return 1e-5;
+  if (real == DType::kF32) return 1e-5;
+  // A bf16 number has 8 bits, an f16 number 11: where an error of f32 tips the
+  // rounding, the result is off by this much at most.
+  const double last_bit = real == DType::kF16 ? 0x1p-10 : 0x1p-7;
   switch (op) {
-    // Scores, probabilities and logits may be bf16 on the way too.
+    // Scores, probabilities and logits may have 16 bits on the way too.
     case OpKind::kCausalAttention:
     case OpKind::kLinearCrossEntropy:
-      return 0x1p-6;
+      return 2 * last_bit;
     // Likewise, and their differences are summed.
     case OpKind::kCausalAttentionGrad:
     case OpKind::kLinearCrossEntropyGrad:
-      return 0x1p-5;
-    // A bf16 number has 8 bits: where an error of f32 tips the rounding, the
-    // result is off by 2^-7 at most.
+      return 4 * last_bit;
     default:
-      return 0x1p-7;
+      return last_bit;
   }
 }
 
@@ -59,7 +60,7 @@ class Table {
   static LeafSpec Bool(const char* name, const Shape& shape) {
     return {name, DType::kBool, shape, kInteger, 0, 2};
   }
-  // A statistic of real operands: f32 for bf16.
+  // A statistic of real operands: f32 for bf16 and f16.
   LeafSpec Statistic(const char* name, const Shape& shape) const {
     return {name, real_ == DType::kF64 ? DType::kF64 : DType::kF32, shape};
   }
@@ -644,11 +645,17 @@ Value DeclareLeaf(GraphBuilder& g, const LeafSpec& leaf) {
   }
 }
 
-// The f32 number nearest to x, and of these, for bf16, the bf16 number.
+// The f32 number nearest to x, and of these, for bf16 and f16, the nearest of
+// theirs.
 double RoundTo(DType dtype, double x) {
   const auto nearest = static_cast<float>(x);
-  if (dtype != DType::kBF16) return nearest;
-  return math::BFloat16ToFloat(math::FloatToBFloat16(nearest));
+  if (dtype == DType::kBF16) {
+    return math::BFloat16ToFloat(math::FloatToBFloat16(nearest));
+  }
+  if (dtype == DType::kF16) {
+    return math::HalfToFloat(math::FloatToHalf(nearest));
+  }
+  return nearest;
 }
 
 // Uniform in [0, 1); the same on every platform.

@@ -60,20 +60,20 @@ struct OpCase {
   /// statistics (a log-sum-exp, a mean).
   int differentiable = 1;
   /// Largest error of a kernel that computes in the type of real operands (in
-  /// f32 for bf16), relative to the largest element of the result or 1.
+  /// f32 for bf16 and f16), relative to the largest element of the result or 1.
   double tolerance = 0;
 };
 
-/// All rows, with f32, f64 or bf16 as the type of real operands. Rows of bf16
-/// are for kernels that compute in f32 and round what they store; expect what
-/// Interpret gives with Rounding::kTo16Bits.
+/// All rows, with f32, f64, bf16 or f16 as the type of real operands. Rows of
+/// bf16 and f16 are for kernels that compute in f32 and round what they store;
+/// expect what Interpret gives with Rounding::kTo16Bits.
 std::vector<OpCase> OpCases(DType real);
 
 /// The case's graph, of the case's name; its outputs are "y0", "y1", ...
 Graph BuildCase(const OpCase& c);
 
 /// The case's leaves, filled; the same for the same seed. Reals are f32
-/// numbers, those of bf16 leaves bf16 numbers.
+/// numbers, those of bf16 and f16 leaves numbers of their types.
 Tensors CaseLeaves(const OpCase& c, uint64_t seed = 1);
 
 }  // namespace stowage
