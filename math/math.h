@@ -9,5 +9,6 @@
 #include "math/portable.h"      // IWYU pragma: export
 #include "math/small_floats.h"  // IWYU pragma: export
 #include "math/split_master.h"  // IWYU pragma: export
+#include "math/trigonometry.h"  // IWYU pragma: export
 
 #endif  // STOWAGE_MATH_MATH_H_

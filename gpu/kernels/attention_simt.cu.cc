@@ -102,8 +102,9 @@ STOWAGE_DEVICE void LoadRows(float* tile, const T* head, int64_t row_stride,
   }
 }
 
-// a b^T of two tiles.
-template <int kDepth>
+// a b^T of two tiles, by kTurns columns of 4 at a time: as many as the kernel has
+// registers for, on every architecture.
+template <int kDepth, int kTurns>
 STOWAGE_DEVICE Scores<kDepth> MultiplyRows(const float* a, const float* b) {
   using Its = Tiles<kDepth>;
   Scores<kDepth> s;
@@ -112,7 +113,7 @@ STOWAGE_DEVICE Scores<kDepth> MultiplyRows(const float* a, const float* b) {
     STOWAGE_UNROLL
     for (int j = 0; j < Its::kScoreColumns; ++j) s.at[i][j] = 0;
   }
-  STOWAGE_UNROLL_BY(2)
+  STOWAGE_UNROLL_BY(kTurns)
   for (int d = 0; d < kDepth; d += 4) {
     Pack<float> x[Its::kScoreRows], y[Its::kScoreColumns];
     STOWAGE_UNROLL
@@ -241,7 +242,7 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     LoadRows<kDepth>(k_tile, k, p.k.row, first_key, p);
     LoadRows<kDepth>(v_tile, v, p.v.row, first_key, p);
     SyncThreads();
-    Scores<kDepth> s = MultiplyRows<kDepth>(q_tile, k_tile);
+    Scores<kDepth> s = MultiplyRows<kDepth, 1>(q_tile, k_tile);
     STOWAGE_UNROLL
     for (int i = 0; i < Its::kScoreRows; ++i) {
       const int row = ScoreRow<kDepth>(i);
@@ -317,8 +318,8 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                   int first_query, int first_key, float scale,
                                   float* weights, float* d_scores) {
   using Its = Tiles<kDepth>;
-  const Scores<kDepth> s = MultiplyRows<kDepth>(q_tile, k_tile);
-  const Scores<kDepth> d_weights = MultiplyRows<kDepth>(d_o_tile, v_tile);
+  const Scores<kDepth> s = MultiplyRows<kDepth, 2>(q_tile, k_tile);
+  const Scores<kDepth> d_weights = MultiplyRows<kDepth, 2>(d_o_tile, v_tile);
   STOWAGE_UNROLL
   for (int i = 0; i < Its::kScoreRows; ++i) {
     const int row = ScoreRow<kDepth>(i);

@@ -7,6 +7,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
 #include "math/portable.h"
+#include "math/trigonometry.h"
 
 namespace stowage::gpu {
 namespace {
@@ -62,8 +63,8 @@ STOWAGE_FLOAT_FN(SqrtFn, ::sqrtf(x))
 STOWAGE_FLOAT_FN(RsqrtFn, 1.0f / ::sqrtf(x))
 STOWAGE_FLOAT_FN(SquareFn, x* x)
 STOWAGE_FLOAT_FN(ReciprocalFn, 1.0f / x)
-STOWAGE_FLOAT_FN(SinFn, ::sinf(x))
-STOWAGE_FLOAT_FN(CosFn, ::cosf(x))
+STOWAGE_FLOAT_FN(SinFn, math::Sin(x))
+STOWAGE_FLOAT_FN(CosFn, math::Cos(x))
 #undef STOWAGE_FLOAT_FN
 
 struct NotFn {

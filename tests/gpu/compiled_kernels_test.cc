@@ -24,15 +24,6 @@ constexpr KernelRule Wide(std::string_view kernels) {
 constexpr KernelRule Plain(std::string_view kernels) {
   return {.kernels = kernels, .registers = kRegisters};
 }
-// May put by a few registers, on a path that is taken once or seldom.
-constexpr KernelRule Spilling(std::string_view kernels, int bytes,
-                              bool local_memory) {
-  return {.kernels = kernels,
-          .registers = kRegisters,
-          .local_memory = local_memory,
-          .spill_bytes = bytes};
-}
-
 // Keeps its accumulators in registers, a few warps to a multiprocessor.
 constexpr KernelRule Tensor(std::string_view kernels) {
   return {.kernels = kernels, .registers = 255, .tensor_cores = true};
@@ -52,15 +43,8 @@ constexpr KernelRule kRules[] = {
     Wide("DropoutKernel<*, 4>"),
     Wide("DropoutKernel<*, 8>"),
     Wide("UpdateKernel<*>"),
-    // Large arguments are reduced by a table; others do not come that way.
-    Spilling("MapKernel<SinFn, *>", 24, true),
-    Spilling("MapKernel<CosFn, *>", 24, true),
-    // One 64-bit division places each warp; on 8.0 it takes a register or two.
-    Spilling("AddTiles<*>", 8, false),
-    Spilling("AddPieces<*>", 16, false),
     Tensor("Attention*<*>"),
     Plain("AttentionDelta<*>"),
-    Spilling("SimtAttentionForward<float, 64>", 16, false),  // on 8.0
     {.kernels = "SimtAttentionGradKeys<float, 128>", .registers = 168},
 };
 

@@ -104,6 +104,13 @@ bool LoadsSixteenBytes(std::string_view opcode, std::string_view line) {
          (Contains(opcode, ".v2.") && opcode.ends_with("64"));
 }
 
+// atom.global.add.f32, red.add.noftz.bf16x2.
+bool IsFloatAtomic(std::string_view opcode) {
+  return (opcode.starts_with("atom.") || opcode.starts_with("red.")) &&
+         (Contains(opcode, ".f16") || Contains(opcode, ".bf16") ||
+          Contains(opcode, ".f32") || Contains(opcode, ".f64"));
+}
+
 // How the functions of CUDA's own library begin, such as pow of doubles.
 constexpr std::string_view kCudaFunction = "__internal_";
 
@@ -194,6 +201,7 @@ Status AddPtx(std::string_view ptx, Compiled* compiled) {
     function->wide_loads |= LoadsSixteenBytes(opcode, line);
     function->local_memory |=
         opcode.starts_with("ld.local") || opcode.starts_with("st.local");
+    function->float_atomics |= IsFloatAtomic(opcode);
     return {};
   });
 }
@@ -259,9 +267,8 @@ std::vector<std::string> Faults(const Compiled& compiled,
     if (rule->wide_loads && !ptx.wide_loads) {
       fault("no load of 16 bytes from global memory");
     }
-    if (ptx.local_memory && !rule->local_memory) {
-      fault("keeps values in local memory");
-    }
+    if (ptx.local_memory) fault("keeps values in local memory");
+    if (ptx.float_atomics) fault("adds floats atomically, in no fixed order");
   }
 
   for (const Resources& resources : compiled.resources) {
@@ -274,12 +281,10 @@ std::vector<std::string> Faults(const Compiled& compiled,
     in_log.insert({resources.function, resources.architecture});
     const KernelRule* rule = RuleFor(name, rules);
     if (rule == nullptr) continue;  // said above
-    if (resources.spill_bytes > rule->spill_bytes) {
+    if (resources.spill_bytes > 0) {
       fault("spills ", resources.spill_bytes, " bytes of registers");
     }
-    // What is spilled lies on the stack.
-    if (resources.stack_bytes > 0 && !rule->local_memory &&
-        rule->spill_bytes == 0) {
+    if (resources.stack_bytes > 0) {
       fault("has a stack of ", resources.stack_bytes, " bytes");
     }
     if (resources.registers > rule->registers) {

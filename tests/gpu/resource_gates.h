@@ -35,10 +35,11 @@ struct Resources {
 struct PtxFunction {
   std::string function;  // mangled
   bool is_kernel = false;
-  bool bounded = false;       // it says how many threads a block has at most
-  bool tensor_cores = false;  // mma.sync
-  bool wide_loads = false;    // 16 bytes from global memory in one instruction
-  bool local_memory = false;  // ld.local, st.local
+  bool bounded = false;        // it says how many threads a block has at most
+  bool tensor_cores = false;   // mma.sync
+  bool wide_loads = false;     // 16 bytes from global memory in one instruction
+  bool local_memory = false;   // ld.local, st.local
+  bool float_atomics = false;  // sums in whatever order
 };
 
 struct Compiled {
@@ -66,16 +67,14 @@ struct KernelRule {
   int registers = 0;          // at most
   bool tensor_cores = false;  // uses them
   bool wide_loads = false;    // has some
-  bool local_memory = false;  // may keep values there
-  int spill_bytes = 0;        // at most, stored and loaded
 };
 
-/// What is wrong, one line each, empty if nothing: a kernel that spills or takes
-/// more registers than its rule allows, keeps values in local memory, lacks what
-/// its rule wants or STOWAGE_KERNEL's bound on its threads, or is in the PTX and
-/// not in the log of each architecture, or the reverse; a function that is
-/// called, not inlined, unless it is CUDA's own; a warning; a rule without a
-/// kernel. No kernels at all are a fault too.
+/// What is wrong, one line each, empty if nothing: a kernel that spills, has a
+/// stack, keeps values in local memory or adds floats atomically; that takes more
+/// registers than its rule allows, lacks what the rule wants or STOWAGE_KERNEL's
+/// bound on its threads, or is in the PTX and not in the log of each architecture,
+/// or the reverse; a function that is called, not inlined, unless it is CUDA's own;
+/// a warning; a rule without a kernel. No kernels at all are a fault too.
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules);
 

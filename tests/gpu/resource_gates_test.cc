@@ -121,14 +121,18 @@ TEST_CASE("registers belong to the kernel, not to what it calls") {
   CHECK(compiled.resources[1].stack_bytes == 8);
 }
 
-TEST_CASE("a kernel that spills is a fault") {
-  const std::string log =
-      Log(kScale,
-          "0 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads",
-          64) +
-      Log(kProduct, kNoStack, 128);
-  CHECK(FaultsOf(log, GoodPtx()) ==
-        Lines{"Scale<float> for 90: spills 12 bytes of registers"});
+TEST_CASE("a kernel that spills is a fault, be it by a word") {
+  const auto spills = [](const char* numbers) {
+    return FaultsOf(Log(kScale, numbers, 64) + Log(kProduct, kNoStack, 128),
+                    GoodPtx());
+  };
+  CHECK(spills("0 bytes stack frame, 4 bytes spill stores, 0 bytes spill "
+               "loads") ==
+        Lines{"Scale<float> for 90: spills 4 bytes of registers"});
+  CHECK(spills("8 bytes stack frame, 4 bytes spill stores, 8 bytes spill "
+               "loads") ==
+        Lines{"Scale<float> for 90: spills 12 bytes of registers",
+              "Scale<float> for 90: has a stack of 8 bytes"});
 }
 
 TEST_CASE(
@@ -210,29 +214,23 @@ TEST_CASE("a function that is called is a fault, unless it is CUDA's") {
         Lines{});
 }
 
-TEST_CASE("a rule can allow local memory and some spilling") {
-  const std::string numbers =
-      "32 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads";
-  Compiled compiled;
-  const Status read = AddPtxasLog(Log(kScale, numbers, 64), &compiled);
-  REQUIRE(read.ok());
-  compiled.ptx.push_back({.function = kScale,
-                          .is_kernel = true,
-                          .bounded = true,
-                          .local_memory = true});
-  KernelRule rule = {.kernels = "*", .registers = 64};
-  CHECK(Faults(compiled, {&rule, 1}).size() == 3);
-  rule.local_memory = true;
-  CHECK(Faults(compiled, {&rule, 1}) ==
-        Lines{"Scale<float> for 90: spills 16 bytes of registers"});
-  rule.spill_bytes = 15;
-  CHECK(Faults(compiled, {&rule, 1}) ==
-        Lines{"Scale<float> for 90: spills 16 bytes of registers"});
-  rule.spill_bytes = 16;
-  CHECK(Faults(compiled, {&rule, 1}) == Lines{});
-  rule.local_memory = false;
-  CHECK(Faults(compiled, {&rule, 1}) ==
-        Lines{"Scale<float>: keeps values in local memory"});
+TEST_CASE("adding floats atomically is a fault, counting is none") {
+  const std::string body = StrCat(kWideLoad, kTensor);
+  for (const std::string atomic :
+       {"\tatom.global.add.f32 \t%f2, [%rd4], %f1;\n",
+        "\tred.global.add.f64 \t[%rd4], %fd1;\n",
+        "\t@%p1 red.relaxed.gpu.global.add.noftz.bf16x2 \t[%rd4], %r1;\n",
+        "\t{ atom.add.noftz.f16x2 %r2, [%rd4], %r1; }\n"}) {
+    CAPTURE(atomic);
+    CHECK(FaultsOf(GoodLog(), Ptx(atomic, body)) ==
+          Lines{"Scale<float>: adds floats atomically, in no fixed order"});
+  }
+  for (const std::string other : {"\tatom.shared.add.u32 \t%r2, [%r4], 1;\n",
+                                  "\tred.global.min.u32 \t[%rd4], %r1;\n",
+                                  "\tredux.sync.add.s32 \t%r2, %r1, %r3;\n"}) {
+    CAPTURE(other);
+    CHECK(FaultsOf(GoodLog(), Ptx(other, body)) == Lines{});
+  }
 }
 
 TEST_CASE("a kernel must be in the log and in the PTX") {
