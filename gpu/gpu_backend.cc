@@ -66,10 +66,11 @@ class GpuBackend final : public Backend {
 
   Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) override {
     if (alignment > kSlotAlignment) {
-      return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[gpu] the plan is aligned to ", alignment,
-                          " bytes; a device gives blocks at multiples of ",
-                          kSlotAlignment)};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[gpu] the plan is aligned to ", alignment,
+                 " bytes; a device gives blocks at multiples of ",
+                 kSlotAlignment, "; plan with alignment ", kSlotAlignment)};
     }
     STOWAGE_ASSIGN_OR_RETURN(std::byte * block, device().Allocate(bytes));
     arena_bytes_ += bytes;

@@ -89,7 +89,7 @@ Status GpuExecutable::Open() {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[gpu] the plan is aligned to ", plan.alignment,
                         " bytes; the kernels need ", kSlotAlignment,
-                        " or a multiple of it")};
+                        "; plan with alignment ", kSlotAlignment)};
   }
   const Bytes slot = SlotBytes(program_.graph(), plan.alignment);
   STOWAGE_CHECK(static_cast<Bytes>(program_.reserve().size()) >=

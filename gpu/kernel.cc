@@ -31,17 +31,25 @@ Status Supports(const Graph& graph, const Node& node) {
   const OpArgs args = MakeOpArgs(graph, node, &storage);
   const auto supports =
       kernel.supports == nullptr ? ComputesInFloat : kernel.supports;
-  if (supports(args)) return {};
-  std::string types;
-  for (int i = 0; i < args.count(); ++i) {
-    types += StrCat(i == 0 ? "" : ", ", args.Describe(i));
+  const auto fail = [&](const std::string& what) -> Status {
+    const std::string result =
+        node.results.empty() ? "" : graph.value(node.results[0]).name;
+    return Error{ErrorCode::kUnsupported, StrCat("[gpu] ", OpName(node.op),
+                                                 " of ", Quoted(result), what)};
+  };
+  if (!supports(args)) {
+    std::string types;
+    for (int i = 0; i < args.count(); ++i) {
+      types += StrCat(i == 0 ? "" : ", ", args.Describe(i));
+    }
+    return fail(StrCat(" is not computed in this element type: ", types,
+                       "; cast to f32, bf16 or f16 first"));
   }
-  const std::string result =
-      node.results.empty() ? "" : graph.value(node.results[0]).name;
-  return Error{ErrorCode::kUnsupported,
-               StrCat("[gpu] ", OpName(node.op), " of ", Quoted(result),
-                      " is not computed in this element type: ", types,
-                      "; cast to f32, bf16 or f16 first")};
+  const std::string excess =
+      kernel.excess == nullptr ? "" : kernel.excess(args);
+  if (excess.empty()) return {};
+  return fail(
+      StrCat(" is too large: ", excess, "; make it smaller, or use the cpu"));
 }
 
 }  // namespace stowage::gpu

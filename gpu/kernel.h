@@ -15,6 +15,7 @@
 //   kernel.enqueue(launch, queue);
 
 #include <span>
+#include <string>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -41,6 +42,11 @@ struct GpuKernel {
   using SupportsFn = bool (*)(const OpArgs&);
   SupportsFn supports = nullptr;
 
+  /// What of operands that `supports` accepts is too large for `enqueue`: "a head
+  /// of "q" has 300 elements; expected at most 256". Empty: nothing. Null: never.
+  using ExcessFn = std::string (*)(const OpArgs&);
+  ExcessFn excess = nullptr;
+
   /// Enqueues consecutive launches of this op in few grids; the results are
   /// those of one at a time. Null: one at a time.
   using EnqueueManyFn = void (*)(std::span<const Launch>, Queue&);
@@ -54,7 +60,7 @@ inline constexpr Bytes kSlotAlignment = 256;
 const GpuKernel& GetKernel(OpKind op);
 
 /// Whether there is a kernel for `node`. Error kUnsupported names the op, the
-/// node and the element type.
+/// node, and the element types or the size that there is none for.
 Status Supports(const Graph& graph, const Node& node);
 
 namespace kernels {

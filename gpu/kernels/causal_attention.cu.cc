@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "base/bytes.h"
+#include "base/strings.h"
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/attention_params.h"
@@ -122,8 +124,11 @@ Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
       .value_or(std::numeric_limits<Bytes>::max());
 }
 
-bool SupportsAttention(const OpArgs& args) {
-  return IsComputedFloat(args.type(0).dtype) && args.shape(0)[3] <= kSimtDepth;
+std::string Excess(const OpArgs& args) {
+  const int64_t depth = args.shape(0)[3];
+  if (depth <= kSimtDepth) return "";
+  return StrCat("a head of ", Quoted(args.names[0]), " has ", depth,
+                " elements; expected at most ", kSimtDepth);
 }
 
 }  // namespace
@@ -131,11 +136,11 @@ bool SupportsAttention(const OpArgs& args) {
 namespace kernels {
 
 constinit const GpuKernel CausalAttention = {.enqueue = EnqueueAttention,
-                                             .supports = SupportsAttention};
+                                             .excess = Excess};
 constinit const GpuKernel CausalAttentionGrad = {
     .enqueue = EnqueueAttentionGrad,
     .workspace = GradWorkspace,
-    .supports = SupportsAttention};
+    .excess = Excess};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

@@ -10,12 +10,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 #include <type_traits>
 #include <utility>
 
+#include "base/strings.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
+#include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
@@ -25,13 +28,13 @@ constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Indices {
   explicit Indices(const TensorView& view)
-      : data(view.data), wide(view.dtype() == DType::kI64) {}
+      : data(view.data), bytes(static_cast<int>(SizeOf(view.dtype()))) {}
   STOWAGE_DEVICE int64_t At(int64_t i) const {
-    return wide ? static_cast<const int64_t*>(data)[i]
-                : static_cast<const int32_t*>(data)[i];
+    return bytes == 8 ? static_cast<const int64_t*>(data)[i]
+                      : static_cast<const int32_t*>(data)[i];
   }
   const void* data;
-  bool wide;
+  int bytes;  // of one: 8 for i64, 4 for i32
 };
 
 // --- gather ------------------------------------------------------------------
@@ -292,6 +295,7 @@ struct AddParams {
   int64_t tiles;
   int64_t table_rows;
   int64_t columns;
+  Divisor strips;  // of columns, one a warp
 };
 
 // kWidth neighbouring columns of a row: kPackSize<T>, aligned, or 1.
@@ -348,15 +352,16 @@ struct Columns {
   }
 };
 
-// Where a warp works: on which tile, and which columns its lanes have.
+// Where a warp works: on which tile, and which columns its lanes have. The warps
+// of a block have one strip of as many tiles.
 template <int kWidth>
 struct TilePlace {
   explicit STOWAGE_DEVICE TilePlace(const AddParams& p) {
-    const int64_t strips =
-        (p.columns + kWarpSize * kWidth - 1) / (kWarpSize * kWidth);
-    const int64_t warp = int64_t{BlockId()} * kAddWarps + Warp();
-    tile = warp / strips;
-    column = (warp % strips * kWarpSize + Lane()) * kWidth;
+    const auto block = static_cast<uint32_t>(BlockId());
+    const uint32_t group = p.strips.Divide(block);
+    const uint32_t strip = block - group * p.strips.d;
+    tile = int64_t{group} * kAddWarps + Warp();
+    column = (int64_t{strip} * kWarpSize + Lane()) * kWidth;
     valid = tile < p.tiles && column < p.columns;
     first = tile * kTile;
     is_last = tile + 1 == p.tiles;
@@ -478,9 +483,11 @@ struct ScatterPlan {
 };
 
 template <typename T, int kWidth>
-void LaunchAdds(const AddParams& params, Queue& queue) {
+void LaunchAdds(AddParams params, Queue& queue) {
   const int64_t strips = CeilDiv(params.columns, kWarpSize * kWidth);
-  const Grid grid = {.x = BlocksFor(params.tiles * strips, kAddWarps)};
+  params.strips = Divisor::Of(static_cast<uint32_t>(strips));
+  const Grid grid = {
+      .x = BlocksFor(CeilDiv(params.tiles, kAddWarps) * strips, 1)};
   LaunchKernel(queue, "scatter_add", AddTiles<T, kWidth>, params, grid,
                kAddThreads);
   if (params.tiles == 1) return;
@@ -523,7 +530,8 @@ void EnqueueScatterAdd(const Launch& launch, Queue& queue) {
                             .count = plan.count,
                             .tiles = plan.tiles,
                             .table_rows = plan.table_rows,
-                            .columns = plan.columns};
+                            .columns = plan.columns,
+                            .strips = {}};
   OnNumber(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T>) {
@@ -540,10 +548,19 @@ Bytes ScatterAddWorkspace(const OpArgs& args, std::span<const TensorType>) {
 }
 
 // Rows and positions are sorted as 32 bits.
-bool SupportsScatterAdd(const OpArgs& args) {
-  constexpr int64_t kMost = int64_t{1} << 31;
-  return SupportsNumbers(args) && args.shape(0)[0] < kMost &&
-         args.shape(1).num_elements() < kMost;
+std::string ScatterAddExcess(const OpArgs& args) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  const int64_t rows = args.shape(0)[0];
+  const int64_t updates = args.shape(1).num_elements();
+  if (rows > kMost) {
+    return StrCat(Quoted(args.names[0]), " has ", rows,
+                  " rows; expected at most ", kMost);
+  }
+  if (updates > kMost) {
+    return StrCat(Quoted(args.names[1]), " has ", updates,
+                  " elements; expected at most ", kMost);
+  }
+  return "";
 }
 
 }  // namespace
@@ -554,7 +571,8 @@ constinit const GpuKernel Gather = {.enqueue = EnqueueGather,
                                     .supports = SupportsAll};
 constinit const GpuKernel ScatterAdd = {.enqueue = EnqueueScatterAdd,
                                         .workspace = ScatterAddWorkspace,
-                                        .supports = SupportsScatterAdd};
+                                        .supports = SupportsNumbers,
+                                        .excess = ScatterAddExcess};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

@@ -567,9 +567,18 @@ TEST_CASE("plans and arenas that a device cannot take are refused") {
   const Plan loose = *PlanMemory(
       step,
       {.alignment = 64, .workspace = GpuWorkspace, .reserve = GpuReserve});
-  CHECK(f.Refusal({{"train", step, loose}}).message ==
-        "[gpu] the plan is aligned to 64 bytes; the kernels need 256 or a "
-        "multiple of it");
+  CHECK(
+      f.Refusal({{"train", step, loose}}).message ==
+      "[gpu] the plan is aligned to 64 bytes; the kernels need 256; plan with "
+      "alignment 256");
+  const Plan wide = *PlanMemory(
+      step,
+      {.alignment = 512, .workspace = GpuWorkspace, .reserve = GpuReserve});
+  const Error too_wide = f.Refusal({{"train", step, wide}});
+  CHECK(too_wide.code == ErrorCode::kInvalidArgument);
+  CHECK(too_wide.message ==
+        "[gpu] the plan is aligned to 512 bytes; a device gives blocks at "
+        "multiples of 256; plan with alignment 256");
   const Plan bare = *PlanMemory(step, {.workspace = GpuWorkspace});
   CHECK(f.Refusal({{"train", step, bare}})
             .message.find("the plan has 0; plan with PlanOptions::reserve") !=
@@ -580,6 +589,41 @@ TEST_CASE("plans and arenas that a device cannot take are refused") {
   const Graph doubles = *g.Finish();
   const Error error = f.Refusal({{"p", doubles, PlanOf(doubles)}});
   CHECK(error.code == ErrorCode::kUnsupported);
+}
+
+TEST_CASE("operands that a kernel is not made for are refused by name") {
+  GraphBuilder wide("wide heads");
+  const auto heads = [&wide](const char* name) {
+    return wide.Input(name, DType::kBF16, {1, 8, 2, 257});
+  };
+  const Value q = heads("q");
+  wide.Output("o", CausalAttention(q, heads("k"), heads("v"), 0.1));
+  const Status too_wide = GpuSupports(*wide.Finish());
+  REQUIRE_FALSE(too_wide.ok());
+  CHECK(too_wide.error().code == ErrorCode::kUnsupported);
+  CHECK(too_wide.error().message ==
+        "[gpu] causal_attention of \"o\" is too large: a head of \"q\" has 257 "
+        "elements; expected at most 256; make it smaller, or use the cpu");
+
+  GraphBuilder tall("tall table");
+  const int64_t rows = int64_t{1} << 31;
+  tall.Output("y", ScatterAdd(tall.Input("table", DType::kF16, {rows, 1}),
+                              tall.Input("rows", DType::kI64, {3}),
+                              tall.Input("updates", DType::kF16, {3, 1})));
+  const Status too_tall = GpuSupports(*tall.Finish());
+  REQUIRE_FALSE(too_tall.ok());
+  CHECK(too_tall.error().message ==
+        "[gpu] scatter_add of \"y\" is too large: \"table\" has 2147483648 "
+        "rows; expected at most 2147483647; make it smaller, or use the cpu");
+
+  GraphBuilder doubles("doubles");
+  const Value x = doubles.Input("x", DType::kF64, {4});
+  doubles.Output("y", Exp(x));
+  const Status type = GpuSupports(*doubles.Finish());
+  REQUIRE_FALSE(type.ok());
+  CHECK(type.error().message ==
+        "[gpu] exp of \"y\" is not computed in this element type: \"x\" is "
+        "f64(4); cast to f32, bf16 or f16 first");
 }
 
 TEST_CASE("inputs that a plan has scattered are refused") {
