@@ -158,9 +158,12 @@ void EnqueueCast(const Launch& launch, Queue& queue) {
     return;
   }
   ForEachGrid<2>(y, {&x}, 1, [&](const MapParams<2>& map, bool, int64_t) {
-    LaunchKernel<CastParams>(queue, "cast", CastKernel,
-                             {map, x.dtype(), y.dtype()},
-                             {.x = BlocksFor(map.units, kThreads)}, kThreads);
+    CastParams params = {};
+    params.map = map;
+    params.from = x.dtype();
+    params.to = y.dtype();
+    LaunchKernel(queue, "cast", CastKernel, params,
+                 {.x = BlocksFor(map.units, kThreads)}, kThreads);
   });
 }
 

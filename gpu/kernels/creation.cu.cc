@@ -133,9 +133,14 @@ void EnqueueFill(const Launch& launch, Queue& queue) {
     const auto head =
         static_cast<int64_t>((past == 0 ? 0 : 16 - past) / sizeof(T));
     const int64_t n = y.size();
-    LaunchKernel<FillParams<T>>(
-        queue, "fill", FillKernel<T>, {y.as<T>(), n, std::min(head, n), value},
-        {.x = BlocksFor(n, int64_t{kThreads} * kPackSize<T>)}, kThreads);
+    FillParams<T> params = {};
+    params.y = y.as<T>();
+    params.n = n;
+    params.head = std::min(head, n);
+    params.value = value;
+    LaunchKernel(queue, "fill", FillKernel<T>, params,
+                 {.x = BlocksFor(n, int64_t{kThreads} * kPackSize<T>)},
+                 kThreads);
   });
 }
 

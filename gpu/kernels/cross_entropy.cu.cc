@@ -15,14 +15,14 @@ namespace {
 
 struct Labels {
   const void* data;
-  bool wide;  // i64, not i32
+  int bytes;  // of one: 8 for i64, 4 for i32
   int64_t limit;
   FaultSlot fault;
 
   // The label of a row, or -1 where it is out of range.
   STOWAGE_DEVICE int64_t Of(int64_t row) const {
-    const int64_t label = wide ? static_cast<const int64_t*>(data)[row]
-                               : static_cast<const int32_t*>(data)[row];
+    const int64_t label = bytes == 8 ? static_cast<const int64_t*>(data)[row]
+                                     : static_cast<const int32_t*>(data)[row];
     return label >= 0 && label < limit ? label : -1;
   }
 };
@@ -125,8 +125,8 @@ RowParams ParamsOf(const LossRows& rows, Queue& queue) {
           .rows = rows.rows,
           .n = rows.n,
           .stride = rows.stride,
-          .labels = {rows.labels, rows.label_dtype == DType::kI64, rows.n,
-                     queue.fault()},
+          .labels = {rows.labels, static_cast<int>(SizeOf(rows.label_dtype)),
+                     rows.n, queue.fault()},
           .log_sum_exp = rows.log_sum_exp,
           .losses = rows.losses,
           .dloss = rows.dloss,

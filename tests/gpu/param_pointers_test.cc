@@ -1,0 +1,362 @@
+#include "tests/gpu/param_pointers.h"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "gpu/device.h"
+#include "gpu/enqueue.h"
+#include "gpu/gpu_needs.h"
+#include "gpu/kernel.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "nn/model_options.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "runtime/backend.h"
+#include "runtime/kernel.h"
+#include "runtime/program.h"
+#include "runtime/session.h"
+#include "tests/gpu/synthetic_run.h"
+#include "tests/support/op_cases.h"
+
+namespace stowage::testing {
+namespace {
+
+// --- The finder ---------------------------------------------------------------
+
+// A block of 512 bytes in two places, and kernels whose params are one struct.
+class Pair {
+ public:
+  std::byte* first() { return memory_.data() + 1024; }
+  std::byte* second() { return memory_.data() + 2048; }
+
+  template <typename T>
+  ParamPointers Find(const T& first, const T& second) const {
+    const std::array<CapturedKernel, 1> a = {Kernel(first)};
+    const std::array<CapturedKernel, 1> b = {Kernel(second)};
+    const std::byte* block = memory_.data() + 1024;
+    return FindPointers(a, b, {{{block, 512}, {block + 1024, 512}}});
+  }
+  // The one fault, without the place.
+  template <typename T>
+  std::string Fault(const T& first, const T& second) const {
+    const ParamPointers found = Find(first, second);
+    REQUIRE(found.faults.size() == 1);
+    const std::string& fault = found.faults[0];
+    CHECK(fault.find("kernel 0, k, word ") == 0);
+    return fault.substr(fault.rfind("params: ") + 8);
+  }
+
+ private:
+  template <typename T>
+  static CapturedKernel Kernel(const T& params) {
+    CapturedKernel kernel{"k", std::vector<std::byte>(sizeof(T))};
+    std::memcpy(kernel.params.data(), &params, sizeof(T));
+    return kernel;
+  }
+
+  std::array<std::byte, 4096> memory_ = {};
+};
+
+struct Params {
+  uint64_t n;
+  const void* x;
+};
+
+TEST_CASE("a word that moved with a block points into it") {
+  Pair pair;
+  const ParamPointers found =
+      pair.Find(Params{7, pair.first() + 511}, Params{7, pair.second() + 511});
+  CHECK(found.faults.empty());
+  REQUIRE(found.pointers.size() == 1);
+  CHECK(found.pointers[0].kernel == 0);
+  CHECK(found.pointers[0].word == 1);
+  CHECK(found.pointers[0].block == 0);
+  CHECK(found.pointers[0].at == 511);
+}
+
+TEST_CASE("numbers, null and padding are no pointers") {
+  Pair pair;
+  struct Numbers {
+    int64_t all_ones = -1;
+    const void* null = nullptr;
+    uint32_t sizes[2] = {64, 4096};
+    float scale[2] = {1.0f, 0.5f};
+  };
+  const ParamPointers same = pair.Find(Numbers{}, Numbers{});
+  CHECK(same.faults.empty());
+  CHECK(same.pointers.empty());
+  const std::array<uint32_t, 2> once = {9, 0x1234}, again = {9, 0x7FFF};
+  CHECK(pair.Find(once, again).faults.empty());
+}
+
+TEST_CASE("a pointer beside its block is a fault") {
+  Pair pair;
+  CHECK(pair.Fault(Params{7, pair.first() + 512},
+                   Params{7, pair.second() + 512}) ==
+        "points to byte 512 of block 0 of 512");
+  CHECK(pair.Fault(Params{7, pair.first() - 8}, Params{7, pair.second() - 8}) ==
+        "points to byte -8 of block 0 of 512");
+}
+
+TEST_CASE("an address that stayed is a fault, of whatever it is") {
+  Pair pair;
+  static const int global = 0;
+  const auto heap = std::make_unique<int>(0);
+  const int local = 0;
+  for (const void* host :
+       {static_cast<const void*>(&global), static_cast<const void*>(heap.get()),
+        static_cast<const void*>(&local),
+        static_cast<const void*>(pair.first())}) {
+    CHECK(pair.Fault(Params{7, host}, Params{7, host}) ==
+          "is the address of something that did not move");
+  }
+}
+
+TEST_CASE("a word that changed as nothing moved is a fault") {
+  Pair pair;
+  CHECK(
+      pair.Fault(Params{7, pair.first() + 8}, Params{7, pair.second() + 16}) ==
+      "changed, but not as a block of memory moved");
+  CHECK(pair.Fault(Params{7, nullptr}, Params{8, nullptr}) ==
+        "changed, but not as a block of memory moved");
+}
+
+TEST_CASE("captures of different kernels are faults") {
+  const std::array<std::byte, 2048> memory = {};
+  const std::vector<MovedBlock> blocks = {
+      {{memory.data(), 512}, {memory.data() + 1024, 512}}};
+  const std::vector<CapturedKernel> a = {{"a", {}}}, b = {{"b", {}}};
+  CHECK(FindPointers(a, b, blocks).faults ==
+        std::vector<std::string>{"kernel 0 is a once and b once"});
+  CHECK(FindPointers(a, {}, blocks).faults ==
+        std::vector<std::string>{"there are 1 kernels once and 0 once"});
+}
+
+// --- Whole training steps, and all kernels ------------------------------------
+
+struct Model {
+  const char* name;
+  DType dtype;
+};
+constexpr Model kModels[] = {{"mlp", DType::kF32},
+                             {"mlp", DType::kBF16},
+                             {"gpt-nano", DType::kF32},
+                             {"gpt-nano", DType::kBF16}};
+
+// With all that a step can have.
+Graph StepOf(const Model& model) {
+  ModelOptions options = {.batch = 4, .dtype = model.dtype};
+  if (std::string(model.name) == "gpt-nano") {
+    options = {.batch = 1, .seq = 32, .dtype = model.dtype, .dropout = 0.1};
+  }
+  auto step = BuildSyntheticStep(
+      {.model = model.name, .options = options, .clip_norm = 1.0});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *std::move(step);
+}
+
+Plan PlanOf(const Graph& graph) {
+  auto plan =
+      PlanMemory(graph, {.workspace = GpuWorkspace, .reserve = GpuReserve});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  return *std::move(plan);
+}
+
+void CheckFaults(const ParamPointers& found) {
+  for (const std::string& fault : found.faults) FAIL_CHECK(fault);
+}
+
+// A session that has captured its graph.
+struct OpenStep {
+  explicit OpenStep(const Graph& step) {
+    backend = MakeFakeBackend({}, &device);
+    auto opened = Session::Create({{"train", step, PlanOf(step)}}, *backend);
+    REQUIRE_MESSAGE(opened.ok(), opened.error().message);
+    session.emplace(*std::move(opened));
+  }
+  FakeDevice* device = nullptr;
+  std::unique_ptr<Backend> backend;
+  std::optional<Session> session;
+};
+
+TEST_CASE("all that a step's kernels are given lies in the arena") {
+  size_t kernels = 0, pointers = 0;
+  for (const Model& model : kModels) {
+    INFO(std::string(model.name), " in ", DTypeName(model.dtype));
+    const Graph step = StepOf(model);
+    const OpenStep first(step), second(step);
+    REQUIRE(first.device->pinned().size() == 1);
+    // Block 1, pinned memory of the host, holds the ring.
+    const ParamPointers found =
+        FindPointers(first.device->captured(), second.device->captured(),
+                     {{first.device->arena(), second.device->arena()},
+                      {first.device->pinned()[0], second.device->pinned()[0]}});
+    CheckFaults(found);
+    std::map<std::string, int> in_ring;
+    for (const ParamPointer& pointer : found.pointers) {
+      CHECK(pointer.at % 2 == 0);  // no element is smaller
+      if (pointer.block == 0) continue;
+      ++in_ring[first.device->captured()[pointer.kernel].name];
+    }
+    CHECK(in_ring == std::map<std::string, int>{{"end step", 1}});
+    kernels += first.device->captured().size();
+    pointers += found.pointers.size();
+  }
+  MESSAGE("checked ", pointers, " pointers in the params of ", kernels,
+          " kernels of 4 training steps");
+}
+
+// The launches of a program as a graph, each kernel with those it is for.
+class CapturedLaunches {
+ public:
+  explicit CapturedLaunches(const Graph& graph) : device_({}) {
+    const Plan plan = PlanOf(graph);
+    arena_ = *device_.Allocate(plan.arena_bytes());
+    stream_ = *device_.CreateStream();
+    if (plan.host_bytes() > 0) {
+      host_ = *device_.AllocatePinned(plan.host_bytes());
+    }
+    program_.emplace(*Program::Resolve(graph, plan, arena_, host_.host));
+    Enqueue(gpu::DeviceQueue::Mode::kPrepare);
+    REQUIRE(device_.BeginCapture(stream_).ok());
+    Enqueue(gpu::DeviceQueue::Mode::kRun);
+    device_.Destroy(*device_.EndCapture(stream_));
+  }
+  ~CapturedLaunches() {
+    device_.Destroy(stream_);
+    if (host_.host != nullptr) device_.FreePinned(host_);
+    device_.Free(arena_);
+  }
+
+  const FakeDevice& device() const { return device_; }
+  const Program& program() const { return *program_; }
+  /// Which launches a kernel belongs to: several, where they are one op's and
+  /// its kernel takes many.
+  std::span<const Launch> LaunchesOf(size_t kernel) const {
+    return launches_of_[kernel];
+  }
+
+ private:
+  void Enqueue(gpu::DeviceQueue::Mode mode) {
+    auto* const fault = reinterpret_cast<uint32_t*>(program_->reserve().data());
+    gpu::DeviceQueue queue(device_, stream_, fault, mode);
+    const std::span<const Launch> all = program_->launches();
+    for (size_t i = 0; i < all.size();) {
+      size_t count = 1;
+      while (gpu::GetKernel(all[i].op).enqueue_many != nullptr &&
+             i + count < all.size() && all[i + count].op == all[i].op) {
+        ++count;
+      }
+      gpu::EnqueueLaunches(all.subspan(i, count), queue);
+      launches_of_.resize(device_.captured().size(), all.subspan(i, count));
+      i += count;
+    }
+    REQUIRE(queue.Finish(*program_).ok());
+  }
+
+  FakeDevice device_;
+  std::byte* arena_ = nullptr;
+  gpu::PinnedBlock host_;  // of values that lie there: no kernel reads them
+  gpu::Stream stream_;
+  std::optional<Program> program_;
+  std::vector<std::span<const Launch>> launches_of_;
+};
+
+// From a view's first element to the end of its last.
+Bytes Extent(const TensorView& view) {
+  if (view.size() == 0) return 0;
+  int64_t last = 0;
+  for (int axis = 0; axis < view.shape().rank(); ++axis) {
+    last += (view.shape()[axis] - 1) * view.strides[axis];
+  }
+  return (last + 1) * SizeOf(view.dtype());
+}
+
+// Whether `at` is an element of `count` bytes from `data`, of `element` each.
+bool IsElement(const std::byte* at, const std::byte* data, Bytes count,
+               Bytes element) {
+  return at >= data && at < data + count && (at - data) % element == 0 &&
+         reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(element) == 0;
+}
+
+// Whether an operand, a result or the workspace of a launch has one there.
+bool IsIts(const Launch& launch, const std::byte* at) {
+  for (const auto views : {launch.inputs, launch.outputs}) {
+    for (const TensorView& view : views) {
+      if (IsElement(at, view.data, Extent(view), SizeOf(view.dtype()))) {
+        return true;
+      }
+    }
+  }
+  return IsElement(at, launch.workspace.data(),
+                   static_cast<Bytes>(launch.workspace.size()), 4);
+}
+
+struct Count {
+  size_t kernels = 0, pointers = 0;
+};
+
+Count CheckOwnElements(const Graph& graph) {
+  const CapturedLaunches first(graph), second(graph);
+  const auto& captured = first.device().captured();
+  const ParamPointers found =
+      FindPointers(captured, second.device().captured(),
+                   {{first.device().arena(), second.device().arena()}});
+  CheckFaults(found);
+  for (const ParamPointer& pointer : found.pointers) {
+    const std::byte* at = first.device().arena().data() + pointer.at;
+    const auto launches = first.LaunchesOf(pointer.kernel);
+    // Kernels that check indices have the fault's word, too.
+    bool is_its = at == first.program().reserve().data();
+    for (const Launch& launch : launches) {
+      is_its = is_its || IsIts(launch, at);
+    }
+    INFO(captured[pointer.kernel].name, " of ",
+         graph.Describe(launches[0].node), ", word ", pointer.word,
+         " of its params, byte ", pointer.at, " of the arena");
+    CHECK(is_its);
+  }
+  return {captured.size(), found.pointers.size()};
+}
+
+TEST_CASE("a kernel is given elements of its own operands alone") {
+  Count all;
+  for (const Model& model : kModels) {
+    INFO(std::string(model.name), " in ", DTypeName(model.dtype));
+    const Count count = CheckOwnElements(StepOf(model));
+    all.kernels += count.kernels;
+    all.pointers += count.pointers;
+  }
+  MESSAGE("checked ", all.pointers, " pointers in the params of ", all.kernels,
+          " kernels of 4 training steps");
+}
+
+TEST_CASE("so is every kernel of the op table") {
+  Count all;
+  for (const DType real : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const OpCase& c : OpCases(real)) {
+      CAPTURE(c.name);
+      const Count count = CheckOwnElements(BuildCase(c));
+      all.kernels += count.kernels;
+      all.pointers += count.pointers;
+    }
+  }
+  MESSAGE("checked ", all.pointers, " pointers in the params of ", all.kernels,
+          " kernels of the op table");
+  CHECK(all.kernels > 600);
+}
+
+}  // namespace
+}  // namespace stowage::testing
