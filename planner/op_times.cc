@@ -37,6 +37,26 @@ std::string AttrsOf(const Node& node) {
   return AttrsText(attrs);
 }
 
+// Parts a signature into its form and the numbers of its types and strides.
+void SplitSignature(std::string_view signature, std::string* form,
+                    std::vector<double>* sizes) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  size_t at = 0;
+  for (; at < signature.size() && signature[at] != '{'; ++at) {
+    if (!is_digit(signature[at])) {
+      form->push_back(signature[at]);
+      continue;
+    }
+    if (at == 0 || !is_digit(signature[at - 1])) sizes->push_back(0);
+    sizes->back() = 10 * sizes->back() + (signature[at] - '0');
+  }
+  form->append(signature.substr(at));
+}
+
+double Distance(double a, double b) {
+  return std::abs(std::log((1 + a) / (1 + b)));
+}
+
 // The number that `text` begins with; takes it and the space after it.
 bool TakeNumber(std::string_view* text, double* number) {
   const char* const end = text->data() + text->size();
@@ -84,6 +104,7 @@ std::vector<OpTimes::Signed> OpTimes::Sign(const Graph& graph) {
       made.row.bytes += static_cast<double>(type.bytes());
     }
     made.signature += AttrsOf(node);
+    SplitSignature(made.signature, &made.row.form, &made.row.sizes);
   }
   return all;
 }
@@ -135,6 +156,7 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
                   "the op");
     }
     row.op = line.substr(0, line.find('('));
+    SplitSignature(line, &row.form, &row.sizes);
     row.nanoseconds.push_back(nanoseconds);
     if (row.op.empty() || row.op.size() == line.size()) {
       return Fail(number, StrCat(Quoted(line.substr(0, 40)),
@@ -152,28 +174,43 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
 }
 
 double OpTimes::Estimate(const Row& of) const {
-  const auto distance = [](double a, double b) {
-    return std::abs(std::log((1 + a) / (1 + b)));
+  enum Likeness { kUnlike, kSameOp, kSameForm };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // The forms are the same, so the sizes are as many.
+  const auto between_sizes = [&](const Row& row) {
+    double sum = 0;
+    for (size_t i = 0; i < of.sizes.size(); ++i) {
+      sum += Distance(row.sizes[i], of.sizes[i]);
+    }
+    return sum;
   };
-  const Row* nearest = nullptr;
-  double least = std::numeric_limits<double>::infinity();
-  bool is_same = false;
+  STOWAGE_CHECK(!rows_.empty());
+  Likeness best = kUnlike;
+  double least_rank = kInfinity;
+  double estimate = 0;
+  double shortest = kInfinity;
   for (const auto& [signature, row] : rows_) {
-    const bool same = row.op == of.op;
-    if (is_same && !same) continue;
-    const double far =
-        distance(row.bytes, of.bytes) + distance(row.flops, of.flops);
-    if (same == is_same && far >= least) continue;
-    nearest = &row;
-    least = far;
-    is_same = same;
+    const double median = row.median();
+    shortest = std::min(shortest, median);
+    const Likeness likeness = row.form == of.form ? kSameForm
+                              : row.op == of.op   ? kSameOp
+                                                  : kUnlike;
+    if (likeness < best) continue;
+    const bool by_flops = likeness != kUnlike && of.flops > 0 && row.flops > 0;
+    const double scaled =
+        median *
+        (by_flops ? of.flops / row.flops : (1 + of.bytes) / (1 + row.bytes));
+    const double rank =
+        likeness == kSameForm ? between_sizes(row)
+        : likeness == kSameOp
+            ? scaled
+            : Distance(row.bytes, of.bytes) + Distance(row.flops, of.flops);
+    if (likeness == best && rank >= least_rank) continue;
+    best = likeness;
+    least_rank = rank;
+    estimate = scaled;
   }
-  STOWAGE_CHECK(nearest != nullptr);
-  const bool by_flops = is_same && of.flops > 0 && nearest->flops > 0;
-  const double scale =
-      by_flops ? of.flops / nearest->flops
-               : std::max(1.0, of.bytes) / std::max(1.0, nearest->bytes);
-  return nearest->median() * scale;
+  return std::max(estimate, shortest);
 }
 
 std::vector<double> OpTimes::Nanoseconds(const Graph& graph) const {

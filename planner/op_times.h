@@ -14,8 +14,11 @@
 //
 // nanoseconds, operations and bytes of operands and results, then the op; strides
 // stand in brackets where an operand is not contiguous. Where an op was not
-// timed as it is, its time is estimated from the nearest row: of the same op
-// and scaled by operations, or, where the op has none or no row, scaled by bytes.
+// timed as it is, its time is estimated from other rows. Of rows that differ in
+// nothing but sizes the one with the nearest sizes counts; else of those of the same op the
+// fastest, because what is slow has mostly strides of its own; else the nearest
+// of all. It is scaled by operations where it is of the same op and has some,
+// else by bytes, and is no less than the shortest time in the table.
 //
 //   OpTimes times;
 //   train.StepTimed(seconds);  times.Add(train.graph(), seconds);
@@ -60,6 +63,8 @@ class OpTimes {
  private:
   struct Row {
     std::string op;
+    std::string form;  // the op with its operands and attributes, but no sizes
+    std::vector<double> sizes;  // that the form leaves out
     double flops = 0;
     double bytes = 0;
     std::vector<double> nanoseconds = {};  // as measured

@@ -5,10 +5,12 @@
 // not fit.
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "planner/micro_batches.h"
+#include "planner/op_times.h"
 #include "tools/levers.h"
 
 namespace stowage::tools {
@@ -18,9 +20,27 @@ namespace stowage::tools {
 /// with all.
 Result<nlohmann::ordered_json> RefusalJson(Levers& levers, const Error& error);
 
+/// What op times foretell of a plan that was chosen by them.
+struct Foretold {
+  double step_seconds = 0;
+  /// Beyond the step of fewest pieces, without recomputation.
+  double extra_percent = 0;
+  int estimated = 0;  // ops that the times do not have as they are
+};
+
+/// Absent without times.
+Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
+                                         Levers& levers,
+                                         const MicroBatchedPlan& plan);
+
+/// {"predicted_step_seconds", "predicted_extra_time_percent",
+/// "estimated_op_times"}, null where nothing is foretold.
+nlohmann::ordered_json ForetoldJson(const std::optional<Foretold>& foretold);
+
 /// What a step does to fit its budget, as `plan` and `train` print it for
 /// people; "" when there is nothing to do.
-std::string FittedText(const MicroBatchedPlan& plan);
+std::string FittedText(const MicroBatchedPlan& plan,
+                       const std::optional<Foretold>& foretold);
 
 /// What no choice that fits can do with less than, in percent of the step's cost
 /// without recomputation.

@@ -28,6 +28,7 @@ inline constexpr int kExitBug = 70;      // ours
 // Each declares one subcommand; when it runs, its exit code goes to
 // *exit_code, which must outlive the app.
 void AddTrain(CLI::App& app, int* exit_code);
+void AddTime(CLI::App& app, int* exit_code);
 void AddPlan(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
 void AddCheck(CLI::App& app, int* exit_code);

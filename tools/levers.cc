@@ -47,8 +47,7 @@ Result<std::unique_ptr<Levers>> Levers::OfModel(const StepSpec& spec,
   std::vector<int64_t> pieces = PiecesToTry(*spec.options.batch);
   if (spec.micro_batches) pieces = {*spec.micro_batches};
   levers->planner_ = std::make_unique<MicroBatchPlanner>(
-      pieces, BuilderOf(spec), levers->options_,
-      RecomputeOptions{.recompute = spec.recompute});
+      pieces, BuilderOf(spec), levers->options_, spec.recompute);
   if (order == NodeOrder::kGiven) return levers;
 
   // The order is looked for once the number of pieces is known.
@@ -67,16 +66,16 @@ Result<std::unique_ptr<Levers>> Levers::OfModel(const StepSpec& spec,
 }
 
 Result<std::unique_ptr<Levers>> Levers::OfGraph(Graph graph,
-                                                Recompute recompute,
+                                                RecomputeOptions recompute,
                                                 const PlanOptions& options,
                                                 NodeOrder order) {
-  std::unique_ptr<Levers> levers(new Levers(options, recompute));
+  std::unique_ptr<Levers> levers(new Levers(options, std::move(recompute)));
   if (order == NodeOrder::kMemory) {
     STOWAGE_RETURN_IF_ERROR(levers->PutInOrder(std::move(graph), 1));
   } else {
     levers->planner_ = std::make_unique<MicroBatchPlanner>(
         std::vector<int64_t>{1}, BuilderOf(std::move(graph)), levers->options_,
-        RecomputeOptions{.recompute = recompute});
+        levers->recompute_);
   }
   return levers;
 }
@@ -89,7 +88,7 @@ Status Levers::PutInOrder(Graph step, int64_t pieces) {
   if (ordered.plan.packer.starts_with("best")) options_.packer = Packer::kBest;
   planner_ = std::make_unique<MicroBatchPlanner>(
       std::vector<int64_t>{pieces}, BuilderOf(std::move(ordered.graph)),
-      options_, RecomputeOptions{.recompute = recompute_});
+      options_, recompute_);
   return {};
 }
 
@@ -114,7 +113,7 @@ Result<Json> Levers::SmallestBudgets() {
     any = planner_.get();
   } else if (spec_) {
     any = &made.emplace(PiecesToTry(*spec_->options.batch), BuilderOf(*spec_),
-                        options_);
+                        options_, recompute_);
   }
   const auto in_one = [&](Recompute recompute) {
     return any == planner_.get() ? any->SmallestBudget(recompute, 1)

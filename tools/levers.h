@@ -10,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -36,7 +37,7 @@ class Levers {
                                                  NodeOrder order);
   /// Of a graph as it is, which cannot be taken in pieces.
   static Result<std::unique_ptr<Levers>> OfGraph(Graph graph,
-                                                 Recompute recompute,
+                                                 RecomputeOptions recompute,
                                                  const PlanOptions& options,
                                                  NodeOrder order);
 
@@ -44,7 +45,7 @@ class Levers {
   Result<MicroBatchedPlan> PlanFor(std::optional<Bytes> budget);
   Result<MicroBatchedPlan> PlanAsGiven();
   Result<Bytes> SmallestBudget() {
-    return planner_->SmallestBudget(recompute_);
+    return planner_->SmallestBudget(recompute_.recompute);
   }
   Result<std::vector<MicroBatchedPoint>> Frontier() {
     return planner_->Frontier();
@@ -60,14 +61,14 @@ class Levers {
   Result<nlohmann::ordered_json> SmallestBudgets();
 
  private:
-  Levers(const PlanOptions& options, Recompute recompute)
-      : options_(options), recompute_(recompute) {}
+  Levers(const PlanOptions& options, RecomputeOptions recompute)
+      : options_(options), recompute_(std::move(recompute)) {}
 
   Status PutInOrder(Graph step, int64_t pieces);
   Result<MicroBatchedPlan> InOrder(Result<MicroBatchedPlan> plan) const;
 
   PlanOptions options_;
-  const Recompute recompute_;
+  const RecomputeOptions recompute_;
   std::optional<StepSpec> spec_;         // absent for a graph
   std::optional<WeightLayout> weights_;  // likewise
   std::optional<Bytes> order_bound_;

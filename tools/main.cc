@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
 
   int exit_code = tools::kExitDone;
   tools::AddTrain(app, &exit_code);
+  tools::AddTime(app, &exit_code);
   tools::AddPlan(app, &exit_code);
   tools::AddPack(app, &exit_code);
   tools::AddCheck(app, &exit_code);

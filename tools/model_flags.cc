@@ -47,11 +47,56 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
                   "What may be made twice to fit the budget: none, cheap "
                   "(up to 1 % more operations) or auto")
       ->capture_default_str();
+  const auto add_names = [&](const std::string& option,
+                             std::vector<std::string>* names,
+                             const std::string& description) {
+    command.add_option(option, *names, description)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+  };
+  add_names("--keep", &flags->keep,
+            "A value, by name, that is never recomputed; may be repeated");
+  add_names("--remake", &flags->remake,
+            "A value, by name, that is always recomputed; may be repeated");
+  command.add_option("--op-times", flags->op_times,
+                     "Choose by the times of ops in this file, which `stowage "
+                     "time` wrote, instead of by operations");
   command
       .add_option("--micro-batches", flags->micro_batches,
                   "Pieces to take the batch in, a number or auto: as few as "
                   "the budget allows; gradients add up")
       ->capture_default_str();
+}
+
+Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
+  if (flags.op_times.empty()) return std::optional<OpTimes>();
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.op_times));
+  Result<OpTimes> times = OpTimes::Parse(text);
+  if (!times.ok()) {
+    return Error{times.error().code, StrCat(times.error().message, "; in ",
+                                            Quoted(flags.op_times))};
+  }
+  return std::optional<OpTimes>(*std::move(times));
+}
+
+Result<RecomputeOptions> ReadRecomputeFlags(const ModelFlags& flags) {
+  RecomputeOptions options;
+  STOWAGE_ASSIGN_OR_RETURN(options.recompute, ParseRecompute(flags.recompute));
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<OpTimes> times,
+                           ReadOpTimes(flags));
+  if (times) options.cost = times->CostFunction();
+  options.always_kept = flags.keep;
+  options.always_remade = flags.remake;
+  const bool names_some = !flags.keep.empty() || !flags.remake.empty();
+  if (names_some && options.recompute == Recompute::kNone) {
+    const bool keeps = !flags.keep.empty();
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[recompute] ", keeps ? "--keep " : "--remake ",
+                        Quoted(keeps ? flags.keep[0] : flags.remake[0]),
+                        " says nothing where nothing is recomputed; give "
+                        "--recompute cheap or auto with it")};
+  }
+  return options;
 }
 
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
@@ -65,7 +110,7 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
       spec.optimizer, ChooseOptimizer(flags.optimizer, spec.info.training));
   STOWAGE_ASSIGN_OR_RETURN(spec.budget,
                            ParseSizeOption("budget", flags.budget));
-  STOWAGE_ASSIGN_OR_RETURN(spec.recompute, ParseRecompute(flags.recompute));
+  STOWAGE_ASSIGN_OR_RETURN(spec.recompute, ReadRecomputeFlags(flags));
   STOWAGE_ASSIGN_OR_RETURN(spec.micro_batches,
                            ParseMicroBatches(flags.micro_batches));
   return spec;

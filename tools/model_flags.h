@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "ir/dtype.h"
 #include "nn/models.h"
+#include "planner/op_times.h"
 #include "planner/recompute.h"
 #include "tools/micro_batches.h"
 
@@ -26,11 +28,21 @@ struct ModelFlags {
   std::string budget;     // empty: none
   int threads = 0;        // 0: one per hardware thread
   std::string recompute = "none";
+  std::vector<std::string> keep, remake;  // names of values
+  std::string op_times;                   // a file; empty: none
   std::string micro_batches = "1";
 };
 
 /// Declares the options; --model is left to the caller.
 void AddModelOptions(CLI::App& command, ModelFlags* flags);
+
+/// The times that --op-times names; absent without it. Errors: those of ReadFile
+/// and of OpTimes::Parse.
+Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags);
+
+/// What the flags say of recomputation. Errors: those of ReadOpTimes;
+/// kInvalidArgument: no such choice, or names where nothing may be recomputed.
+Result<RecomputeOptions> ReadRecomputeFlags(const ModelFlags& flags);
 
 /// A step as the flags say, checked.
 struct StepSpec {
@@ -38,7 +50,7 @@ struct StepSpec {
   ModelOptions options;  // batch and seq filled in
   Optimizer optimizer;
   std::optional<Bytes> budget;
-  Recompute recompute = Recompute::kNone;
+  RecomputeOptions recompute;
   MicroBatches micro_batches = 1;
 };
 

@@ -12,10 +12,12 @@
 #include "base/strings.h"
 #include "ir/text.h"
 #include "planner/micro_batches.h"
+#include "planner/op_times.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "planner/validate_plan.h"
 #include "report/format.h"
+#include "report/frontier_svg.h"
 #include "report/report.h"
 #include "tools/budget.h"
 #include "tools/command.h"
@@ -36,7 +38,7 @@ struct Flags {
   PackerFlags packer;
   std::string device;
   std::string graph;
-  std::string output;
+  std::string output, svg;
   bool pareto = false;
   bool json = false;
 };
@@ -63,15 +65,17 @@ Result<std::unique_ptr<Levers>> MakeLevers(const Flags& flags,
                  "[micro-batches] a graph from a file is planned as it is; "
                  "only a --model can be taken in pieces"};
   }
-  STOWAGE_ASSIGN_OR_RETURN(const Recompute recompute,
-                           ParseRecompute(flags.model.recompute));
+  STOWAGE_ASSIGN_OR_RETURN(RecomputeOptions recompute,
+                           ReadRecomputeFlags(flags.model));
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
   STOWAGE_ASSIGN_OR_RETURN(Graph graph, ParseGraph(text));
-  return Levers::OfGraph(std::move(graph), recompute, options, order);
+  return Levers::OfGraph(std::move(graph), std::move(recompute), options,
+                         order);
 }
 
 Json Describe(const Flags& flags, const Levers& levers,
-              const MicroBatchedPlan& plan, const Report& report,
+              const MicroBatchedPlan& plan,
+              const std::optional<Foretold>& foretold, const Report& report,
               std::optional<Bytes> budget) {
   const RecomputedPlan& made = plan.made;
   const auto percent = [&](double part) {
@@ -100,7 +104,9 @@ Json Describe(const Flags& flags, const Levers& levers,
   json["recompute"] = flags.model.recompute;
   json["recomputed_nodes"] = made.recomputed_nodes;
   json["recompute_flops_percent"] = made.extra_percent;
-  json["recompute_least_flops_percent"] = LeastPercent(plan);
+  const Json least = LeastPercent(plan);
+  json["recompute_least_flops_percent"] = foretold ? Json() : least;
+  json["recompute_least_time_percent"] = foretold ? least : Json();
   json["remade"] = Json::array();
   for (const Remade& remade : made.remade) {
     json["remade"].push_back({{"name", remade.name},
@@ -109,35 +115,68 @@ Json Describe(const Flags& flags, const Levers& levers,
                               {"times", remade.times}});
   }
   json["micro_batches"] = plan.pieces;
+  json.update(ForetoldJson(foretold));
   json["budget_bytes"] = budget ? Json(*budget) : Json();
   json["fits"] = !budget || report.arena <= *budget;
   return json;
 }
 
-// What every budget costs, from the step as it is to the smallest.
-int PrintFrontier(Levers& levers, bool as_json) {
+// What every budget costs, from the step as it is to the smallest: in time where
+// there are times, else in operations.
+int PrintFrontier(const Flags& flags, Levers& levers, bool by_time) {
   const Result<MicroBatchedPlan> given = levers.PlanAsGiven();
   if (!given.ok()) return Fail(given.error());
   const Result<std::vector<MicroBatchedPoint>> frontier = levers.Frontier();
   if (!frontier.ok()) return Fail(frontier.error());
   Json points = Json::array();
+  std::vector<FrontierMark> marks;
   std::string table =
-      "        budget    more operations    at least    nodes    pieces\n";
+      StrCat("        budget  ", by_time ? "  more time  " : "",
+             "  more operations    at least    nodes    pieces\n");
   for (const auto& [pieces, point] : *frontier) {
-    const double least =
-        100 * point.least_extra_cost / std::max(given->cost, 1.0);
-    points.push_back({{"budget_bytes", point.arena},
-                      {"recompute_flops_percent", point.extra_percent},
-                      {"recompute_least_flops_percent", least},
-                      {"recomputed_nodes", point.recomputed_nodes},
-                      {"micro_batches", pieces}});
+    const double whole = std::max(given->cost, 1.0);
+    const double percent = 100 * point.extra_cost / whole;
+    const double least = 100 * point.least_extra_cost / whole;
+    // Costs are nanoseconds where they are no operations.
+    const auto if_timed = [&](double value) {
+      return by_time ? Json(value) : Json();
+    };
+    points.push_back(
+        {{"budget_bytes", point.arena},
+         {"recompute_flops_percent", point.extra_percent},
+         {"recompute_least_flops_percent", by_time ? Json() : Json(least)},
+         {"recomputed_nodes", point.recomputed_nodes},
+         {"micro_batches", pieces},
+         {"predicted_step_seconds",
+          if_timed(1e-9 * (given->cost + point.extra_cost))},
+         {"predicted_extra_time_percent", if_timed(percent)},
+         {"recompute_least_time_percent", if_timed(least)}});
     table += StrCat(PadLeft(StrCat(point.arena), 14),
+                    by_time ? StrCat(PadLeft(Fixed(percent, 3), 11), " %") : "",
                     PadLeft(Fixed(point.extra_percent, 3), 17), " %",
                     PadLeft(Fixed(least, 3), 10), " %",
                     PadLeft(StrCat(point.recomputed_nodes), 9),
                     PadLeft(StrCat(pieces), 10), "\n");
+    marks.push_back(
+        {.budget = point.arena,
+         .percent = percent,
+         .least_percent = least,
+         .note = StrCat(FormatBytes(point.arena), " (", point.arena,
+                        " bytes)\n", Fixed(percent, 3), " % more ",
+                        by_time ? "time" : "operations", ", at least ",
+                        Fixed(least, 3), " %\n", point.recomputed_nodes,
+                        " nodes run again, the batch in ", pieces,
+                        pieces == 1 ? " piece" : " pieces")});
   }
-  if (as_json) {
+  if (!flags.svg.empty()) {
+    const Status written = WriteOutput(
+        flags.svg,
+        FrontierToSvg({.title = given->made.graph.name(),
+                       .cost = by_time ? "more time" : "more operations"},
+                      marks));
+    if (!written.ok()) return Fail(written.error());
+  }
+  if (flags.json) {
     PrintJson({{"frontier", points}});
   } else {
     std::cout << table;
@@ -145,13 +184,15 @@ int PrintFrontier(Levers& levers, bool as_json) {
   return kExitDone;
 }
 
-int Refuse(const Flags& flags, Levers& levers, Bytes budget,
-           const Error& error) {
+int Refuse(const Flags& flags, const std::optional<OpTimes>& times,
+           Levers& levers, Bytes budget, const Error& error) {
   if (flags.json) {
     const Result<MicroBatchedPlan> given = levers.PlanAsGiven();
     if (!given.ok()) return Fail(given.error());
+    const auto foretold = Foretell(times, levers, *given);
+    if (!foretold.ok()) return Fail(foretold.error());
     Json json =
-        Describe(flags, levers, *given,
+        Describe(flags, levers, *given, *foretold,
                  MakeReport(given->made.graph, given->made.plan), budget);
     const Result<Json> refusal = RefusalJson(levers, error);
     if (!refusal.ok()) return Fail(refusal.error());
@@ -189,13 +230,15 @@ int Run(const Flags& flags) {
       MakeLevers(flags, options, *order);
   if (!made.ok()) return Fail(made.error());
   Levers& levers = **made;
-  if (flags.pareto) return PrintFrontier(levers, flags.json);
+  const Result<std::optional<OpTimes>> times = ReadOpTimes(flags.model);
+  if (!times.ok()) return Fail(times.error());
+  if (flags.pareto) return PrintFrontier(flags, levers, times->has_value());
 
   const Result<MicroBatchedPlan> fitted = levers.PlanFor(*budget);
   if (!fitted.ok()) {
     const Error& error = fitted.error();
     if (error.code != ErrorCode::kBudgetTooSmall) return Fail(error);
-    return Refuse(flags, levers, **budget, error);
+    return Refuse(flags, *times, levers, **budget, error);
   }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -209,8 +252,14 @@ int Run(const Flags& flags) {
     if (!written.ok()) return Fail(written.error());
   }
   const Report report = MakeReport(graph, plan);
+  if (!flags.svg.empty()) {
+    const Status written = WriteOutput(flags.svg, ToSvg(report));
+    if (!written.ok()) return Fail(written.error());
+  }
+  const auto foretold = Foretell(*times, levers, *fitted);
+  if (!foretold.ok()) return Fail(foretold.error());
   if (flags.json) {
-    Json json = Describe(flags, levers, *fitted, report, *budget);
+    Json json = Describe(flags, levers, *fitted, *foretold, report, *budget);
     json["minimum_budget_bytes"] = *smallest;
     json["plan_seconds"] = seconds;
     json["valid"] = ValidatePlan(graph, plan).empty();
@@ -225,7 +274,7 @@ int Run(const Flags& flags) {
                       ? ", so this one is optimal\n"
                       : "\n");
   }
-  const std::string fitting = FittedText(*fitted);
+  const std::string fitting = FittedText(*fitted, *foretold);
   if (!fitting.empty()) std::cout << "\n" << fitting;
   if (*budget) {
     std::cout << "\nfits the budget of " << FormatBytes(**budget) << ", "
@@ -262,6 +311,9 @@ void AddPlan(CLI::App& app, int* exit_code) {
   command->add_flag("--pareto", flags->pareto,
                     "Print what every budget costs in recomputation, instead "
                     "of a plan");
+  command->add_option("--svg", flags->svg,
+                      "Write a picture to this file: of the plan, or of what "
+                      "--pareto prints");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_option("-o,--output", flags->output,
                       "Write the plan and its graph to this file");

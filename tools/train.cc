@@ -12,6 +12,7 @@
 
 #include "base/strings.h"
 #include "ir/layout.h"
+#include "planner/op_times.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "report/report.h"
@@ -134,16 +135,20 @@ Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
   return programs;
 }
 
-// The step as it fits the budget. A refusal is also printed as JSON, if that is
-// wanted.
-Result<MicroBatchedPlan> PlanStep(const StepSpec& spec,
-                                  const PlanOptions& options, bool json) {
+// The step as it fits the budget, and what its op times foretell. A refusal is
+// also printed as JSON, if that is wanted.
+Result<MicroBatchedPlan> PlanStep(const Flags& flags, const StepSpec& spec,
+                                  const PlanOptions& options,
+                                  std::optional<Foretold>* foretold) {
   STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Levers> levers,
                            Levers::OfModel(spec, options, NodeOrder::kGiven));
   Result<MicroBatchedPlan> plan = levers->PlanFor(spec.budget);
   if (plan.ok()) {
-    std::cerr << FittedText(*plan);
-  } else if (json && plan.error().code == ErrorCode::kBudgetTooSmall) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::optional<OpTimes> times,
+                             ReadOpTimes(flags.model));
+    STOWAGE_ASSIGN_OR_RETURN(*foretold, Foretell(times, *levers, *plan));
+    std::cerr << FittedText(*plan, *foretold);
+  } else if (flags.json && plan.error().code == ErrorCode::kBudgetTooSmall) {
     STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan given,
                              levers->PlanAsGiven());
     Json refusal =
@@ -282,7 +287,8 @@ int Run(const Flags& flags) {
   PlanOptions options;
   options.workspace = backend->WorkspaceFunction();
   options.reserve = backend->ReserveFunction();
-  Result<MicroBatchedPlan> step = PlanStep(*spec, options, flags.json);
+  std::optional<Foretold> foretold;
+  Result<MicroBatchedPlan> step = PlanStep(flags, *spec, options, &foretold);
   if (!step.ok()) return Fail(step.error());
   const Report report = MakeReport(step->made.graph, step->made.plan);
   Result<std::unique_ptr<Task>> task =
@@ -349,6 +355,7 @@ int Run(const Flags& flags) {
     json["heap_allocations_in_steps"] =
         figures->heap_allocations ? Json(*figures->heap_allocations) : Json();
     json["seconds"] = SecondsSince(start);
+    json.update(ForetoldJson(foretold));
     json["device"] = backend->name();
     for (const MemoryNote& note : backend->MemoryBesideArena()) {
       json["beside_arena_bytes"][note.what] = note.bytes;

@@ -88,13 +88,35 @@ TEST_CASE("what was not timed is estimated from the nearest row") {
       "stowage-op-times 1\n1500 ", kProductRow,
       "9000000 1280000 2240000 matmul(f32(40000, 8), f32(8, 2)) -> f32(40000, "
       "2) {transpose_a=0, transpose_b=0}\n"
-      "640 0 64 copy(f32(4, 2)) -> f32(4, 2)\n"));
+      "649 0 64 copy(f32(4, 2)) -> f32(4, 2)\n"
+      "1 0 8 fill() -> f32()\n"));
   REQUIRE_MESSAGE(times.ok(), times.error().message);
-  // Products by operations, from the nearer of the two. There is no relu: 6
-  // rows of 2 there and back are 96 bytes, at the copy's 10 ns a byte.
-  CHECK(times->Nanoseconds(Product(6)) == std::vector<double>{2250, 960});
+  // Products by operations, from the nearer of the two. There is no relu: the
+  // copy is nearest. 6 rows of 2 there and back are 96 bytes.
+  const std::vector<double> estimated = times->Nanoseconds(Product(6));
+  CHECK(estimated[0] == 2250);
+  CHECK(estimated[1] == doctest::Approx(649.0 * 97 / 65));
   CHECK(times->CountEstimated(Product(6)) == 2);
   CHECK(times->CountEstimated(Product(4)) == 1);
+
+  // Near in sizes, not in bytes: rows of ten are slow.
+  const auto sums = OpTimes::Parse(
+      "stowage-op-times 1\n"
+      "9000 80 960 relu(f32(8, 10)) -> f32(8, 10)\n"
+      "700 16 128 relu(f32(8, 2)) -> f32(8, 2)\n");
+  REQUIRE_MESSAGE(sums.ok(), sums.error().message);
+  CHECK(sums->Nanoseconds(Product(64))[1] == doctest::Approx(700 * 8));
+
+  // With strides of their own ops may be slow: only other strides are left out.
+  const auto relus = OpTimes::Parse(
+      "stowage-op-times 1\n"
+      "900 12 96 relu(f32(6, 2)[1, 6]) -> f32(6, 2)\n"
+      "800 8 64 relu(f32(4, 2)[1, 4]) -> f32(4, 2)\n"
+      "160 16 128 relu(f32(16)) -> f32(16)\n");
+  REQUIRE_MESSAGE(relus.ok(), relus.error().message);
+  CHECK(relus->Nanoseconds(Product(40))[1] == doctest::Approx(800));
+  // No faster than the fastest there is.
+  CHECK(relus->Nanoseconds(Product(1))[1] == 160);
 }
 
 TEST_CASE("the contents of a constant are no part of a row") {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -224,6 +225,45 @@ TEST_CASE("a refusal names the smallest budget with recomputation") {
   }
 }
 
+TEST_CASE("values named on the command line are kept or recomputed") {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--model", "gpt-nano", "--batch",
+                                          "4",       "--seq",    "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const auto remade = [](const Json& plan) {
+    std::vector<std::string> names;
+    for (const Json& entry : plan["remade"]) names.push_back(entry["name"]);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  // Without a budget nothing runs again but what is named.
+  const Json named =
+      PlanAsJson(with({"--recompute", "auto", "--remake", "h.0.mlp.gelu",
+                       "--remake", "h.2.mlp.gelu"}));
+  CHECK(remade(named) == Names{"h.0.mlp.gelu", "h.2.mlp.gelu"});
+  CHECK(named["recomputed_nodes"] == 2);
+
+  const int64_t smallest =
+      PlanAsJson(with({"--recompute", "auto"}))["minimum_budget_bytes"];
+  const Json keeping =
+      PlanAsJson(with({"--recompute", "auto", "--keep", "h.0.mlp.gelu"}));
+  const int64_t with_it = keeping["minimum_budget_bytes"];
+  CHECK(with_it >= smallest);
+  const Names kept =
+      remade(PlanAsJson(with({"--recompute", "auto", "--keep", "h.0.mlp.gelu",
+                              "--budget", StrCat(with_it)})));
+  CHECK(std::ranges::count(kept, "h.0.mlp.gelu") == 0);
+  CHECK(std::ranges::count(kept, "h.1.mlp.gelu") == 1);
+
+  // In every piece of a batch.
+  const Names pieces =
+      remade(PlanAsJson(with({"--recompute", "cheap", "--micro-batches", "2",
+                              "--remake", "h.1.mlp.gelu"})));
+  CHECK(pieces == Names{"h.1.mlp.gelu/1", "h.1.mlp.gelu/2"});
+}
+
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   const Outcome outcome =
       RunStowage({"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",
@@ -397,6 +437,14 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "mlp", "--dtype", "f8"}, ""},
       {{"plan", "--model", "mlp", "--optimizer", "lion"},
        "[optimizer] there is no optimizer \"lion\""},
+      {{"plan", "--model", "mlp", "--keep", "h1"},
+       "[recompute] --keep \"h1\" says nothing"},
+      {{"plan", "--model", "mlp", "--remake", "h1"},
+       "[recompute] --remake \"h1\" says nothing"},
+      {{"plan", "--model", "mlp", "--recompute", "auto", "--keep", "h1"},
+       "[recompute] graph \"mlp.step\" has no value \"h1\" to be always kept"},
+      {{"plan", "--model", "mlp", "--recompute", "auto", "--remake", "x"},
+       "[recompute] \"x\" cannot be always recomputed"},
       {{"plan", "--model", "mlp", "--recompute", "all"},
        "[recompute] there is no choice \"all\""},
       {{"plan", "--model", "mlp", "--batch", "3", "--micro-batches", "4"},

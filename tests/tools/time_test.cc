@@ -1,0 +1,183 @@
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "tests/tools/run_stowage.h"
+
+namespace stowage::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+Json PlanAsJson(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  arguments.push_back("--json");
+  const Outcome outcome = RunStowage(arguments);
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  return Json::parse(outcome.out);
+}
+
+TEST_CASE("the ops of a step are timed, and plans are made by the times") {
+  const std::string digits = WriteTemp("time_digits.csv", SomeDigits());
+  const std::string file = TempPath("mlp.times");
+  const Outcome timed = RunStowage(
+      {"time", "--model", "mlp", "--batch", "8", "--data", digits, "--device",
+       "cpu", "--threads", "1", "--steps", "2", "-o", file});
+  INFO(timed.err);
+  REQUIRE(timed.exit_code == 0);
+  CHECK(timed.out.empty());
+  CHECK(timed.err.find("medians of 2 steps on cpu") != std::string::npos);
+  const std::string text = ReadAll(file);
+  CHECK(text.starts_with("stowage-op-times 1\n"));
+  CHECK(text.find(" matmul(f32(8, 64), f32(64, 128)) -> f32(8, 128) ") !=
+        std::string::npos);
+
+  const Outcome figures =
+      RunStowage({"time", "--model", "mlp", "--batch", "8", "--data", digits,
+                  "--device", "cpu", "--steps", "2", "--json"});
+  REQUIRE(figures.exit_code == 0);
+  const Json json = Json::parse(figures.out);
+  CHECK(json["steps"] == 2);
+  CHECK(json["device"] == "cpu");
+  for (const char* field :
+       {"step_seconds", "step_by_op_seconds", "ops_seconds"}) {
+    CHECK(json[field] > 0);
+  }
+  CHECK(json["extra_time_percent"] == 0);  // there is no lever
+  CHECK(json["predicted_extra_time_percent"].is_null());
+
+  const Json plan = PlanAsJson(
+      {"--model", "mlp", "--batch", "8", "--threads", "1", "--op-times", file});
+  CHECK(plan["predicted_step_seconds"] > 0);
+  CHECK(plan["predicted_extra_time_percent"] == 0);
+  CHECK(plan["estimated_op_times"] == 0);
+  const Json larger = PlanAsJson({"--model", "mlp", "--batch", "16",
+                                  "--threads", "1", "--op-times", file});
+  CHECK(larger["estimated_op_times"] > 0);
+  CHECK(larger["predicted_step_seconds"] > plan["predicted_step_seconds"]);
+  const Json without = PlanAsJson({"--model", "mlp", "--batch", "8"});
+  CHECK(without["predicted_step_seconds"].is_null());
+  CHECK(without["predicted_extra_time_percent"].is_null());
+  CHECK(without["estimated_op_times"].is_null());
+  CHECK(without["recompute_least_time_percent"].is_null());
+
+  const Outcome trained = RunStowage(
+      {"train", "--model", "mlp", "--batch", "8", "--data", digits, "--device",
+       "cpu", "--threads", "1", "--steps", "1", "--op-times", file, "--json"});
+  REQUIRE(trained.exit_code == 0);
+  const Json last = Json::parse(
+      trained.out.substr(trained.out.rfind("\n", trained.out.size() - 2) + 1));
+  CHECK(last["predicted_step_seconds"] == plan["predicted_step_seconds"]);
+}
+
+// A nanosecond for every two bytes of every op.
+constexpr char kByBytes[] =
+    "stowage-op-times 1\n500 0 1000 copy(f32(125)) -> f32(125)\n";
+
+TEST_CASE("what is foretold follows from the file alone") {
+  const std::string file = WriteTemp("bytes.times", kByBytes);
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "--model", "gpt-nano",    "--batch", "4",          "--seq",
+        "32",      "--recompute", "auto",    "--op-times", file};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const Json given = PlanAsJson(with({}));
+  const std::string budget =
+      StrCat((given["minimum_budget_bytes"].get<int64_t>() +
+              given["arena_bytes"].get<int64_t>()) /
+             2);
+  const Json fitted = PlanAsJson(with({"--budget", budget}));
+  CHECK(fitted["recomputed_nodes"] > 0);
+  CHECK(fitted["recompute_least_flops_percent"].is_null());
+  const double percent = fitted["predicted_extra_time_percent"];
+  CHECK(percent > 0);
+  CHECK(fitted["recompute_least_time_percent"] <= percent);
+  CHECK(fitted["predicted_step_seconds"].get<double>() ==
+        doctest::Approx(given["predicted_step_seconds"].get<double>() *
+                        (1 + percent / 100)));
+  CHECK(fitted == [&] {
+    Json again = PlanAsJson(with({"--budget", budget}));
+    again["plan_seconds"] = fitted["plan_seconds"];
+    return again;
+  }());
+
+  // The same on the frontier, which can be drawn.
+  const std::string svg = TempPath("frontier.svg");
+  std::vector<std::string> arguments =
+      with({"--pareto", "--json", "--svg", svg});
+  arguments.insert(arguments.begin(), "plan");
+  const Outcome outcome = RunStowage(arguments);
+  REQUIRE(outcome.exit_code == 0);
+  const Json frontier = Json::parse(outcome.out)["frontier"];
+  REQUIRE(frontier.size() > 2);
+  CHECK(frontier[0]["predicted_step_seconds"] ==
+        given["predicted_step_seconds"]);
+  for (size_t k = 1; k < frontier.size(); ++k) {
+    CHECK(frontier[k]["predicted_extra_time_percent"] >=
+          frontier[k - 1]["predicted_extra_time_percent"]);
+    CHECK(frontier[k]["recompute_least_time_percent"] <=
+          frontier[k]["predicted_extra_time_percent"]);
+  }
+  const std::string picture = ReadAll(svg);
+  CHECK(picture.starts_with("<svg "));
+  CHECK(picture.find("more time upwards") != std::string::npos);
+  CHECK(picture.find("<polyline class=\"found\"") != std::string::npos);
+}
+
+TEST_CASE("what levers cost is timed against the step without") {
+  const std::string text = WriteTemp("time_text.txt", SomeText());
+  const Outcome outcome = RunStowage({"time",
+                                      "--model",
+                                      "gpt-nano",
+                                      "--batch",
+                                      "2",
+                                      "--seq",
+                                      "16",
+                                      "--data",
+                                      text,
+                                      "--device",
+                                      "cpu",
+                                      "--steps",
+                                      "2",
+                                      "--recompute",
+                                      "auto",
+                                      "--remake",
+                                      "h.0.mlp.gelu",
+                                      "--op-times",
+                                      WriteTemp("some.times", kByBytes),
+                                      "--json"});
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["extra_time_percent"].is_number());
+  CHECK(json["predicted_extra_time_percent"] > 0);
+}
+
+TEST_CASE("--svg draws a plan, too") {
+  const std::string svg = TempPath("plan.svg");
+  PlanAsJson({"--model", "mlp", "--svg", svg});
+  CHECK(ReadAll(svg).find("<rect class=\"buffer\"") != std::string::npos);
+}
+
+TEST_CASE("files that hold no times are refused") {
+  const std::string bad = WriteTemp("bad.times", "stowage-op-times 1\nfast\n");
+  const Outcome outcome =
+      RunStowage({"plan", "--model", "mlp", "--op-times", bad});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.starts_with(
+      "stowage: [op-times] line 2: expected nanoseconds"));
+  CHECK(outcome.err.find(StrCat("; in \"", bad, "\"")) != std::string::npos);
+  const Outcome missing =
+      RunStowage({"plan", "--model", "mlp", "--op-times", "/nowhere"});
+  CHECK(missing.exit_code == 2);
+  CHECK(missing.err.starts_with("stowage: [file] \"/nowhere\""));
+}
+
+}  // namespace
+}  // namespace stowage::testing

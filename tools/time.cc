@@ -1,0 +1,226 @@
+// stowage time: how long each op of a training step takes on this machine.
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/graph.h"
+#include "planner/micro_batches.h"
+#include "planner/op_times.h"
+#include "planner/plan_memory.h"
+#include "planner/recompute.h"
+#include "runtime/session.h"
+#include "tools/budget.h"
+#include "tools/command.h"
+#include "tools/device.h"
+#include "tools/levers.h"
+#include "tools/micro_batches.h"
+#include "tools/model_flags.h"
+#include "tools/task.h"
+
+namespace stowage::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kWarmUp = 3;  // steps before the first that counts
+
+struct Flags {
+  ModelFlags model;
+  std::string data;
+  std::string device = "auto";
+  std::string output;
+  int64_t steps = 20;
+  int64_t seed = 1;
+  bool json = false;
+};
+
+double Median(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct Measured {
+  OpTimes times;
+  double step_seconds = 0;   // of a step as a whole
+  double by_op_seconds = 0;  // of a step run op by op
+  double extra_percent = 0;  // beyond the step without levers
+};
+
+// Steps as a whole, op by op, and without levers in turn, so that all meet the
+// same machine. `without` may be the same as `train`.
+Result<Measured> Measure(Runner& train, Runner& without, Task& task,
+                         const StepSpec& spec, int64_t steps) {
+  std::vector<double> seconds(static_cast<size_t>(train.graph().num_nodes()));
+  std::vector<double> whole, by_op, ratios;
+  Measured measured;
+  const auto run = [&](Runner& runner, int64_t step,
+                       auto&& go) -> Result<double> {
+    STOWAGE_RETURN_IF_ERROR(task.WriteBatch(runner, step));
+    STOWAGE_RETURN_IF_ERROR(runner.Write(
+        "lr", static_cast<float>(spec.info.training.schedule.At(step, steps))));
+    if (runner.graph().Find("step")) {
+      STOWAGE_RETURN_IF_ERROR(runner.Write("step", step));
+    }
+    const Clock::time_point start = Clock::now();
+    if (const StepCode code = go(); code != StepCode::kOk) {
+      return runner.Explain(code);
+    }
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  for (int64_t step = 1; step <= kWarmUp + steps; ++step) {
+    STOWAGE_ASSIGN_OR_RETURN(const double before, run(without, step, [&] {
+                               return without.Step();
+                             }));
+    STOWAGE_ASSIGN_OR_RETURN(const double as_whole,
+                             run(train, step, [&] { return train.Step(); }));
+    STOWAGE_ASSIGN_OR_RETURN(const double op_by_op, run(train, step, [&] {
+                               return train.StepTimed(seconds);
+                             }));
+    if (step <= kWarmUp) continue;
+    ratios.push_back(as_whole / before);
+    whole.push_back(as_whole);
+    by_op.push_back(op_by_op);
+    measured.times.Add(train.graph(), seconds);
+  }
+  measured.step_seconds = Median(std::move(whole));
+  measured.by_op_seconds = Median(std::move(by_op));
+  if (&train != &without) {
+    measured.extra_percent = 100 * (Median(std::move(ratios)) - 1);
+  }
+  return measured;
+}
+
+Result<Session> Open(RecomputedPlan made, Backend& backend, int64_t seed) {
+  std::vector<SessionProgram> programs;
+  programs.push_back({"train", std::move(made.graph), std::move(made.plan)});
+  STOWAGE_ASSIGN_OR_RETURN(Session session,
+                           Session::Create(std::move(programs), backend));
+  session.Initialize(static_cast<uint64_t>(seed));
+  return session;
+}
+
+int Run(const Flags& flags) {
+  const Result<StepSpec> spec = ReadModelFlags(flags.model);
+  if (!spec.ok()) return Fail(spec.error());
+  const Result<ChosenDevice> device =
+      ChooseDevice({.name = flags.device,
+                    .dtype = spec->options.dtype,
+                    .threads = flags.model.threads});
+  if (!device.ok()) return Fail(device.error());
+  Backend* const backend = device->backend.get();
+  PlanOptions options;
+  options.workspace = backend->WorkspaceFunction();
+  options.reserve = backend->ReserveFunction();
+  const Result<std::unique_ptr<Levers>> levers =
+      Levers::OfModel(*spec, options, NodeOrder::kGiven);
+  if (!levers.ok()) return Fail(levers.error());
+  Result<MicroBatchedPlan> step = (*levers)->PlanFor(spec->budget);
+  if (!step.ok()) return Fail(step.error());
+  const Result<std::unique_ptr<Task>> task = LoadTask(
+      *spec, flags.data, LargestPiece(*spec->options.batch, step->pieces),
+      static_cast<uint64_t>(flags.seed));
+  if (!task.ok()) return Fail(task.error());
+
+  const Result<std::optional<OpTimes>> times = ReadOpTimes(flags.model);
+  if (!times.ok()) return Fail(times.error());
+  const Result<std::optional<Foretold>> foretold =
+      Foretell(*times, **levers, *step);
+  if (!foretold.ok()) return Fail(foretold.error());
+  Result<MicroBatchedPlan> given = (*levers)->PlanAsGiven();
+  if (!given.ok()) return Fail(given.error());
+  const bool is_as_given = Equal(step->made.graph, given->made.graph);
+  Result<Session> session = Open(std::move(step->made), *backend, flags.seed);
+  if (!session.ok()) return Fail(session.error());
+  std::optional<Session> without;
+  if (!is_as_given) {
+    Result<Session> made = Open(std::move(given->made), *backend, flags.seed);
+    if (!made.ok()) return Fail(made.error());
+    without = *std::move(made);
+  }
+  Runner& train = session->front();
+  const Result<Measured> measured = Measure(
+      train, without ? without->front() : train, **task, *spec, flags.steps);
+  if (!measured.ok()) return Fail(measured.error());
+
+  // With --json stdout has room for figures alone.
+  if (!flags.output.empty() || !flags.json) {
+    const Status written = WriteOutput(flags.output, measured->times.ToText());
+    if (!written.ok()) return Fail(written.error());
+  }
+  const double sum = measured->times.StepSeconds(train.graph());
+  if (flags.json) {
+    nlohmann::ordered_json json = {
+        {"steps", flags.steps},
+        {"device", backend->name()},
+        {"step_seconds", measured->step_seconds},
+        {"step_by_op_seconds", measured->by_op_seconds},
+        {"ops_seconds", sum},
+        {"extra_time_percent", measured->extra_percent}};
+    json.update(ForetoldJson(*foretold));
+    PrintJson(json);
+    return kExitDone;
+  }
+  std::cerr << "medians of " << flags.steps << " steps on "
+            << backend->description() << ": a step takes "
+            << Fixed(1e3 * measured->step_seconds, 3) << " ms, op by op "
+            << Fixed(1e3 * measured->by_op_seconds, 3)
+            << " ms; the ops' times add up to " << Fixed(1e3 * sum, 3)
+            << " ms\n";
+  if (without) {
+    std::cerr << Fixed(measured->extra_percent, 2)
+              << " % more than without a lever, by pairs of steps";
+    if (*foretold) {
+      std::cerr << "; foretold " << Fixed((*foretold)->extra_percent, 2)
+                << " %";
+    }
+    std::cerr << "\n";
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddTime(CLI::App& app, int* exit_code) {
+  CLI::App* command = AddSubcommand(
+      app, "time", "Measure the ops of a training step, for --op-times",
+      "stowage time --model mlp --data digits.csv -o mlp.times");
+  const auto flags = std::make_shared<Flags>();
+  command
+      ->add_option("--model", flags->model.model,
+                   "A name that `stowage models` lists")
+      ->required();
+  command
+      ->add_option("--data", flags->data,
+                   "Text for gpt models, rows of digits for mlp")
+      ->required();
+  AddModelOptions(*command, &flags->model);
+  command
+      ->add_option("--steps", flags->steps,
+                   "Steps to measure, each as a whole and op by op")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  command
+      ->add_option("--device", flags->device,
+                   "auto, cpu or cuda; auto is the GPU when one works")
+      ->capture_default_str();
+  command->add_option("--seed", flags->seed, "Of initial values and batches")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("-o,--output", flags->output,
+                      "Write the times to this file; default: stdout");
+  command->add_flag("--json", flags->json,
+                    "Print one JSON object: what a step takes, as a whole and "
+                    "op by op");
+  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+}
+
+}  // namespace stowage::tools
