@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "runtime/session.h"
@@ -63,6 +64,7 @@ void CheckRun(const Graph& graph, const Plan& plan, Backend& backend) {
   std::vector<uint8_t> of_values(touched.size(), 0);
   std::vector<uint8_t> of_slots(touched.size(), 0);
   for (const PlannedBuffer& buffer : plan.buffers) {
+    if (IsOnHost(buffer.region)) continue;
     const auto begin = plan.AddressOf(buffer);
     std::fill_n(of_slots.begin() + begin, buffer.size, 1);
     if (buffer.region == Region::kWorkspace) continue;  // a kernel may use less
@@ -126,6 +128,17 @@ TEST_CASE("so does a run that makes values twice") {
     CHECK(made->recomputed_nodes > 0);
     CHECK(made->plan.arena_bytes() == *smallest);
     CheckRun(made->graph, made->plan, *cpu);
+  }
+}
+
+TEST_CASE("so does a run that keeps what it can on the host") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+  for (const Graph& step : {Step("mlp", 64), Step("gpt-nano", 4)}) {
+    INFO(step.name());
+    const auto moved = Offload(step, FindOffloadable(step));
+    REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+    CheckRun(*moved, *PlanMemory(*moved, options), *cpu);
   }
 }
 
