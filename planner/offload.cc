@@ -15,8 +15,6 @@ namespace {
 
 // Forward values so many times smaller than the largest are not worth a copy.
 constexpr Bytes kMuchSmaller = 1000;
-// Into how many parts of about as many bytes states are cut, and forward values.
-constexpr int kParts = 2;
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
@@ -72,7 +70,7 @@ class Mover {
         stashed_(Index(from.num_values())),
         views_of_(Index(from.num_values())) {}
 
-  Result<Graph> Move();
+  Result<Graph> Move(std::span<NodeId> places);
 
  private:
   std::string Fresh(const std::string& of, std::string_view suffix) const;
@@ -106,8 +104,8 @@ Value Mover::Copy(OpKind op, std::vector<Value> operands, const std::string& of,
   return to_.EmitNamed(op, operands, {}, std::span(&name, 1))[0];
 }
 
-// The value as it is by now. A view is taken when somebody wants it: its root may
-// have been fetched since it was taken last.
+// The value as it is by now. A view is taken when somebody wants it: its root
+// may have been fetched since it was taken last.
 Value Mover::Read(ValueId id) {
   if (!now_[Index(id)].ok() && !to_.error()) Run(from_.value(id).producer);
   return now_[Index(id)];
@@ -157,7 +155,7 @@ void Mover::RunUpdate(NodeId id, std::span<const Offloadable* const> states) {
   }
 }
 
-Result<Graph> Mover::Move() {
+Result<Graph> Mover::Move(std::span<NodeId> places) {
   std::vector<std::vector<const Offloadable*>> before(
       Index(from_.num_nodes()));  // what is fetched before a node
   std::vector<std::vector<const Offloadable*>> after(Index(from_.num_nodes()));
@@ -179,7 +177,9 @@ Result<Graph> Mover::Move() {
   for (const GraphOutput& output : from_.outputs()) {
     is_output[Index(output.value)] = 1;
   }
+  std::vector<NodeId> begins(Index(from_.num_nodes()));
   for (NodeId n = 0; n < from_.num_nodes(); ++n) {
+    begins[Index(n)] = to_.graph().num_nodes();
     const Node& node = from_.node(n);
     std::vector<const Offloadable*> states;
     for (const Offloadable* moved : before[Index(n)]) {
@@ -214,6 +214,7 @@ Result<Graph> Mover::Move() {
   for (const GraphOutput& output : from_.outputs()) {
     to_.Output(output.name, Read(output.value));
   }
+  for (NodeId& place : places) place = begins[Index(place)];
   return to_.Finish();
 }
 
@@ -256,26 +257,28 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
   return states;
 }
 
-std::vector<size_t> OffloadLevels(std::span<const Offloadable> all) {
-  const auto states =
-      static_cast<size_t>(std::ranges::count_if(all, &Offloadable::is_state));
-  std::vector<size_t> levels = {0};
-  const auto cut = [&](size_t begin, size_t end) {
-    Bytes sum = 0, moved = 0;
-    for (size_t i = begin; i < end; ++i) sum += all[i].bytes;
-    for (size_t i = begin; i < end; ++i) {
-      const Bytes before = moved * kParts / sum;
-      moved += all[i].bytes;
-      if (moved * kParts / sum > before) levels.push_back(i + 1);
-    }
-  };
-  cut(0, states);
-  cut(states, all.size());
-  return levels;
+Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
+                      std::span<NodeId> places) {
+  return Mover(graph, moved).Move(places);
 }
 
-Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved) {
-  return Mover(graph, moved).Move();
+Bytes BytesCopied(const Graph& graph, const Node& node) {
+  const bool copies = node.op == OpKind::kFetch || node.op == OpKind::kStash ||
+                      node.op == OpKind::kStashUpdate;
+  return copies ? graph.value(node.results[0]).type.bytes() : 0;
+}
+
+HostUse FindHostUse(const Graph& graph) {
+  HostUse use;
+  const Layouts layouts = ComputeLayouts(graph);
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const bool owns = layouts[Index(id)].root == id;
+    use.values += graph.value(id).on_host && owns;
+  }
+  for (const Node& node : graph.nodes()) {
+    use.bytes_per_step += BytesCopied(graph, node);
+  }
+  return use;
 }
 
 }  // namespace stowage

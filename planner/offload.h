@@ -3,9 +3,10 @@
 
 // Keeps parts of a training step in the host's memory, beside the arena.
 //
-// Optimizer memory is wanted once a step, by the update of its param; until then
-// it can lie elsewhere. What forward makes and backward reads can be stashed
-// after its last reader in forward and fetched before its first in backward:
+// Optimizer memory is wanted once a step, by the update of its param; until
+// then it can lie elsewhere. What forward makes and backward reads can be
+// stashed after its last reader in forward and fetched before its first in
+// backward:
 //
 //   m: f32(...) = state               m: f32(...) = host_state
 //   w, m' = momentum_update(w, m, g)  m~fetched = fetch(m)
@@ -19,7 +20,6 @@
 //   std::vector<Offloadable> all = FindOffloadable(step);
 //   Result<Graph> moved = Offload(step, std::span(all).first(3));
 
-#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -43,19 +43,27 @@ struct Offloadable {
 
 /// What may be moved in `graph`: first states that nothing but their update
 /// reads, the largest first; then forward values that a later phase reads, in
-/// falling order of how long they wait for that, if they wait at all and are not
-/// a thousand times smaller than the largest. Outputs and constants stay. Linear,
-/// but for sorting.
+/// falling order of how long they wait for that, if they wait at all and are
+/// not a thousand times smaller than the largest. Outputs and constants stay.
+/// Linear, but for sorting.
 std::vector<Offloadable> FindOffloadable(const Graph& graph);
 
-/// How many of `all`, of FindOffloadable, to move before recomputation is asked
-/// for the rest: none, half of the states' bytes, all of them, half of the forward
-/// values', all. Ascending.
-std::vector<size_t> OffloadLevels(std::span<const Offloadable> all);
-
 /// `graph` with `moved`, of FindOffloadable(graph), in the host's memory: the
-/// verified graph. Linear.
-Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved);
+/// verified graph. `places` are nodes of `graph`, and become the places where
+/// they stand in the new one, what is fetched for them included. Linear.
+Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
+                      std::span<NodeId> places = {});
+
+/// Bytes between arena and host that `node` copies; 0 for other ops than fetch,
+/// stash and stash_update.
+Bytes BytesCopied(const Graph& graph, const Node& node);
+
+/// What a graph keeps on the host.
+struct HostUse {
+  int values = 0;            // that lie there, states and others
+  Bytes bytes_per_step = 0;  // copied, there and back
+};
+HostUse FindHostUse(const Graph& graph);
 
 }  // namespace stowage
 

@@ -1,182 +1,243 @@
 #include "planner/offload_plan.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <span>
 #include <utility>
 
+#include "base/check.h"
 #include "base/strings.h"
+#include "planner/offload.h"
+#include "planner/rehearsal.h"
 
 namespace stowage {
 namespace {
 
-Bytes Sum(std::span<const Offloadable> moved) {
-  Bytes sum = 0;
-  for (const Offloadable& m : moved) sum += m.bytes;
-  return sum;
+constexpr int kHalves = 2;
+
+size_t CountStates(std::span<const Offloadable> all) {
+  return static_cast<size_t>(
+      std::ranges::count_if(all, &Offloadable::is_state));
+}
+
+// How many of the first have so many halves of all bytes.
+size_t CountHalves(std::span<const Offloadable> all, int halves) {
+  Bytes sum = 0, part = 0;
+  for (const Offloadable& o : all) sum += o.bytes;
+  size_t count = 0;
+  while (count < all.size() && kHalves * part < halves * sum) {
+    part += all[count++].bytes;
+  }
+  return count;
+}
+
+double CostOf(const MicroBatchedPlan& plan) {
+  return plan.cost + plan.made.extra_cost;
 }
 
 }  // namespace
 
+std::string_view OffloadName(OffloadChoice choice) {
+  switch (choice) {
+    case OffloadChoice::kNone:
+      return "none";
+    case OffloadChoice::kAuto:
+      return "auto";
+  }
+  STOWAGE_CHECK(false);
+}
+
 Result<OffloadChoice> ParseOffload(std::string_view name) {
-  if (name == "none") return OffloadChoice::kNone;
-  if (name == "auto") return OffloadChoice::kAuto;
+  for (const OffloadChoice choice :
+       {OffloadChoice::kNone, OffloadChoice::kAuto}) {
+    if (name == OffloadName(choice)) return choice;
+  }
   return Error{ErrorCode::kInvalidArgument,
                StrCat("[offload] there is no choice ", Quoted(name),
                       "; expected none or auto")};
 }
 
-OffloadPlanner::OffloadPlanner(const Graph& graph, const PlanOptions& options,
+PieceBuilder OfGraph(Graph graph) {
+  return [graph = std::move(graph)](int64_t, Sampling) -> Result<PiecedStep> {
+    return PiecedStep{.graph = graph};
+  };
+}
+
+OffloadPlanner::OffloadPlanner(std::vector<int64_t> pieces, PieceBuilder build,
+                               const PlanOptions& options,
                                OffloadOptions offload)
-    : graph_(graph), options_(options), offload_(std::move(offload)) {
-  options_.budget.reset();
-  if (options_.weights != nullptr) {
-    params_ = options_.weights->WithoutStates();
-    options_.weights = &*params_;
-  }
+    : pieces_(std::move(pieces)),
+      build_(std::move(build)),
+      options_(options),
+      offload_(std::move(offload)) {
+  if (options_.weights == nullptr) return;
+  params_ = options_.weights->WithoutStates();
+  options_.weights = &*params_;
 }
 
-Result<std::unique_ptr<OffloadPlanner::Level>> OffloadPlanner::MakeLevel(
-    std::vector<Offloadable> moved) {
-  auto level = std::make_unique<Level>();
-  level->graph = graph_;
-  if (!moved.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(level->graph, Offload(graph_, moved));
-  }
-  level->moved = std::move(moved);
-  level->planner.emplace(level->graph, options_, offload_.recompute);
-  return level;
+Result<PiecedStep> OffloadPlanner::Build(int64_t pieces, Sampling sampling,
+                                         Share share) const {
+  STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build_(pieces, sampling));
+  if (share == Share{}) return step;
+  std::vector<Offloadable> moved = FindOffloadable(step.graph);
+  const size_t states = CountStates(moved);
+  const int halves = pieces > 1 && share.halves > 0 ? kHalves : share.halves;
+  moved.resize(states + CountHalves(std::span(moved).subspan(states), halves));
+  const size_t kept = states - std::min(share.states, states);
+  moved.erase(moved.begin() + static_cast<std::ptrdiff_t>(states - kept),
+              moved.begin() + static_cast<std::ptrdiff_t>(states));
+  STOWAGE_ASSIGN_OR_RETURN(step.graph, Offload(step.graph, moved, step.begins));
+  return step;
 }
 
-double OffloadPlanner::CostOf(const std::vector<Offloadable>& moved) const {
-  return 2 * offload_.cost_per_byte * static_cast<double>(Sum(moved));
+std::unique_ptr<MicroBatchPlanner> OffloadPlanner::PlannerOf(
+    Share share) const {
+  RecomputeOptions recompute = offload_.recompute;
+  recompute.cost = [cost = recompute.cost,
+                    per_byte = offload_.cost_per_byte](const Graph& graph) {
+    std::vector<double> costs = cost ? cost(graph) : FlopsOfNodes(graph);
+    for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+      costs[static_cast<size_t>(id)] +=
+          per_byte * static_cast<double>(BytesCopied(graph, graph.node(id)));
+    }
+    return costs;
+  };
+  return std::make_unique<MicroBatchPlanner>(
+      pieces_,
+      [this, share](int64_t pieces, Sampling sampling) {
+        return Build(pieces, sampling, share);
+      },
+      options_, std::move(recompute));
 }
 
 Status OffloadPlanner::Prepare() {
   if (!levels_.empty()) return {};
-  all_ = FindOffloadable(graph_);
-  for (const size_t count : OffloadLevels(all_)) {
-    const auto end = all_.begin() + static_cast<std::ptrdiff_t>(count);
-    STOWAGE_ASSIGN_OR_RETURN(auto level, MakeLevel({all_.begin(), end}));
-    levels_.push_back(std::move(level));
-  }
+  STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
+                           build_(pieces_.front(), Sampling::kOneOfAKind));
+  const std::vector<Offloadable> all = FindOffloadable(step.graph);
+  const size_t states = CountStates(all);
+  const auto of_states = std::span(all).first(states);
+  for (const Offloadable& state : of_states) states_.push_back(state.bytes);
+  std::vector<Share> shares = {{},
+                               {.states = CountHalves(of_states, 1)},
+                               {.states = states},
+                               {.states = states, .halves = 1},
+                               {.states = states, .halves = 2}};
+  shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
+  for (const Share share : shares) levels_.push_back({share, PlannerOf(share)});
   return {};
 }
 
-// The cheapest plan of a level that fits; nothing where none does.
-Result<std::optional<OffloadedPlan>> OffloadPlanner::FitLevel(Level& level,
-                                                              Bytes budget) {
-  STOWAGE_ASSIGN_OR_RETURN(const Bytes as_is,
-                           level.planner->SmallestBudget(Recompute::kNone));
-  if (as_is > budget && offload_.recompute.recompute == Recompute::kNone) {
-    return std::optional<OffloadedPlan>();
-  }
-  Result<RecomputedPlan> made = level.planner->PlanFor(budget);
-  if (!made.ok() && made.error().code == ErrorCode::kBudgetTooSmall) {
-    return std::optional<OffloadedPlan>();
-  }
-  if (!made.ok()) return made.error();
-  const double cost = made->extra_cost + CostOf(level.moved);
-  return std::optional(
-      OffloadedPlan{*std::move(made), level.moved, 2 * Sum(level.moved), cost});
+std::span<const OffloadPlanner::Level> OffloadPlanner::Allowed(
+    OffloadChoice offload) const {
+  return std::span(levels_).first(
+      offload == OffloadChoice::kNone ? 1 : levels_.size());
 }
 
-Result<bool> OffloadPlanner::Fits(const std::vector<Offloadable>& moved,
-                                  Bytes budget) {
-  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, Offload(graph_, moved));
-  STOWAGE_ASSIGN_OR_RETURN(const Plan plan, PlanMemory(graph, options_));
-  return plan.arena_bytes() <= budget;
+// Nothing where none fits.
+Result<std::optional<MicroBatchedPlan>> OffloadPlanner::FitLevel(
+    MicroBatchPlanner& planner, Bytes budget) const {
+  if (offload_.recompute.recompute == Recompute::kNone) {
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest,
+                             planner.SmallestBudget(Recompute::kNone));
+    if (smallest > budget) return std::optional<MicroBatchedPlan>();
+  }
+  Result<MicroBatchedPlan> plan = planner.PlanFor(budget);
+  if (plan.ok()) return std::optional(*std::move(plan));
+  if (plan.error().code != ErrorCode::kBudgetTooSmall) return plan.error();
+  return std::optional<MicroBatchedPlan>();
 }
 
-// As little moved as does without recomputation: the first that have to be, of
-// which the last is replaced by the smallest that will do.
-Result<std::optional<OffloadedPlan>> OffloadPlanner::FitByMovingAlone(
-    Bytes budget) {
-  size_t least = 0, most = 0;  // of all_: too few; enough
-  for (const auto& level : levels_) {
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena,
-                             level->planner->SmallestBudget(Recompute::kNone));
-    if (arena <= budget) {
-      most = level->moved.size();
+// As few states moved as do without recomputation.
+Result<std::optional<MicroBatchedPlan>> OffloadPlanner::FitByStates(
+    Bytes budget) const {
+  size_t least = 0, most = 0;  // too few; enough
+  for (const Level& level : levels_) {
+    if (level.share.halves > 0) break;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest,
+                             level.planner->SmallestBudget(Recompute::kNone));
+    if (smallest <= budget) {
+      most = level.share.states;
       break;
     }
-    least = level->moved.size();
+    least = level.share.states;
   }
-  if (most == 0) return std::optional<OffloadedPlan>();
+  if (most == 0) return std::optional<MicroBatchedPlan>();
   while (most - least > 1) {
     const size_t middle = least + (most - least) / 2;
-    const std::vector<Offloadable> first(
-        all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(middle));
-    STOWAGE_ASSIGN_OR_RETURN(const bool fits, Fits(first, budget));
-    (fits ? most : least) = middle;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const Bytes smallest,
+        PlannerOf({.states = middle})->SmallestBudget(Recompute::kNone));
+    (smallest <= budget ? most : least) = middle;
   }
-  std::vector<Offloadable> moved(
-      all_.begin(), all_.begin() + static_cast<std::ptrdiff_t>(most));
-  // Only states are in falling order of size.
-  size_t last = most - 1, beyond = last;
-  while (beyond < all_.size() && all_[beyond].is_state()) ++beyond;
-  while (beyond - last > 1) {
-    const size_t middle = last + (beyond - last) / 2;
-    moved.back() = all_[middle];
-    STOWAGE_ASSIGN_OR_RETURN(const bool fits, Fits(moved, budget));
-    (fits ? last : beyond) = middle;
-  }
-  moved.back() = all_[last];
-  STOWAGE_ASSIGN_OR_RETURN(const auto level, MakeLevel(std::move(moved)));
-  return FitLevel(*level, budget);
+  return FitLevel(*PlannerOf({.states = most}), budget);
 }
 
-Result<OffloadedPlan> OffloadPlanner::PlanFor(std::optional<Bytes> budget) {
+Result<MicroBatchedPlan> OffloadPlanner::PlanFor(std::optional<Bytes> budget) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
-  if (!budget) {
-    STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
-                             levels_.front()->planner->PlanFor(budget));
-    const double cost = made.extra_cost;
-    return OffloadedPlan{std::move(made), {}, 0, cost};
+  MicroBatchPlanner& without = *levels_.front().planner;
+  if (!budget || offload_.offload == OffloadChoice::kNone) {
+    return without.PlanFor(budget);
   }
-  std::optional<OffloadedPlan> best;
-  const auto keep = [&](std::optional<OffloadedPlan> plan) {
-    if (plan && (!best || plan->cost < best->cost)) best = std::move(plan);
+  std::optional<MicroBatchedPlan> best;
+  const auto keep = [&](std::optional<MicroBatchedPlan> plan) {
+    if (plan && (!best || CostOf(*plan) < CostOf(*best)))
+      best = std::move(plan);
   };
-  STOWAGE_ASSIGN_OR_RETURN(auto as_is, FitLevel(*levels_.front(), *budget));
-  keep(std::move(as_is));
-  if (!best || best->cost > 0) {
-    STOWAGE_ASSIGN_OR_RETURN(auto moving, FitByMovingAlone(*budget));
-    keep(std::move(moving));
-  }
-  for (const auto& level : levels_) {
-    if (level->moved.empty()) continue;
-    if (best && CostOf(level->moved) >= best->cost) break;
-    STOWAGE_ASSIGN_OR_RETURN(auto both, FitLevel(*level, *budget));
-    keep(std::move(both));
+  STOWAGE_ASSIGN_OR_RETURN(auto unmoved, FitLevel(without, *budget));
+  keep(std::move(unmoved));
+  STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan as_given,
+                           without.PlanAsGiven());
+  if (!best || CostOf(*best) > as_given.cost) {
+    STOWAGE_ASSIGN_OR_RETURN(auto by_states, FitByStates(*budget));
+    keep(std::move(by_states));
+    for (const Level& level : std::span(levels_).subspan(1)) {
+      // A step of which this much is moved costs at least so much.
+      Bytes bytes = 0;
+      for (size_t i = 0; i < level.share.states; ++i) bytes += states_[i];
+      const double least = as_given.cost + 2 * offload_.cost_per_byte *
+                                               static_cast<double>(bytes);
+      if (best && least >= CostOf(*best)) break;
+      STOWAGE_ASSIGN_OR_RETURN(auto both, FitLevel(*level.planner, *budget));
+      keep(std::move(both));
+    }
   }
   if (!best) return Refusal(*budget);
   return *std::move(best);
 }
 
-Result<Bytes> OffloadPlanner::SmallestBudget(Recompute recompute) {
+Result<MicroBatchedPlan> OffloadPlanner::PlanAsGiven() {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  return levels_.front().planner->PlanAsGiven();
+}
+
+Result<Bytes> OffloadPlanner::SmallestBudget(OffloadChoice offload,
+                                             Recompute recompute) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   std::optional<Bytes> smallest;
-  for (const auto& level : levels_) {
+  for (const Level& level : Allowed(offload)) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes,
-                             level->planner->SmallestBudget(recompute));
+                             level.planner->SmallestBudget(recompute));
     smallest = std::min(smallest.value_or(bytes), bytes);
   }
   return *smallest;
 }
 
+Result<std::vector<MicroBatchedPoint>> OffloadPlanner::Frontier() {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  return levels_.front().planner->Frontier();
+}
+
 Error OffloadPlanner::Refusal(Bytes budget) {
-  if (const Status ready = Prepare(); !ready.ok()) return ready.error();
-  const Result<RecomputedPlan> without =
-      levels_.front()->planner->PlanFor(budget);
-  const Result<Bytes> moved = SmallestBudget(Recompute::kNone);
-  const Result<Bytes> both = SmallestBudget(Recompute::kAuto);
-  if (!moved.ok()) return moved.error();
-  if (!both.ok()) return both.error();
-  Error refusal = without.error();
-  refusal.message +=
-      StrCat(", ", FormatBytes(*moved), " (", *moved, " bytes) with offload, ",
-             FormatBytes(*both), " (", *both, " bytes) with both");
-  return refusal;
+  const Result<Bytes> smallest =
+      SmallestBudget(OffloadChoice::kAuto, offload_.recompute.recompute);
+  if (!smallest.ok()) return smallest.error();
+  const Result<MicroBatchedPlan> refused =
+      levels_.front().planner->PlanFor(budget);
+  STOWAGE_CHECK(!refused.ok());
+  Error error = refused.error();
+  error.message += StrCat(", or ", FormatBytes(*smallest), " (", *smallest,
+                          " bytes) with offload");
+  return error;
 }
 
 }  // namespace stowage

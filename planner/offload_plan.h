@@ -1,101 +1,115 @@
 #ifndef STOWAGE_PLANNER_OFFLOAD_PLAN_H_
 #define STOWAGE_PLANNER_OFFLOAD_PLAN_H_
 
-// Fits a training step into a budget by keeping some of it in the host's memory
-// (planner/offload.h), or by recomputing some of it, or both: whatever costs
-// least.
+// Chooses what of a training step to keep in the host's memory
+// (planner/offload.h), into how many pieces to take the batch, and what to
+// recompute, so that the arena fits a budget at the least cost.
 //
 // A copied byte has a price in operations, or whatever recomputation is priced
-// in, as if no copy ran beside a kernel. So what a little recomputation can do is left to it, and what
-// it can do only by running whole layers again, or not at all, is moved.
+// in, as if no copy ran beside a kernel. So what a little recomputation can do
+// is left to it, and what it can do only by running whole layers again, or not
+// at all, is moved. What is moved is decided first, in a few steps from nothing
+// to everything; pieces and recomputation plan the step that is left.
 //
-//   OffloadPlanner planner(step, {.weights = &weights});
-//   Result<OffloadedPlan> fitted = planner.PlanFor(64 << 20);
-//   fitted->step.graph;  fitted->moved;  fitted->bytes_per_step;
+//   OffloadPlanner planner({1}, OfGraph(step), {.weights = &weights},
+//                          {.offload = OffloadChoice::kAuto});
+//   Result<MicroBatchedPlan> fitted = planner.PlanFor(64 << 20);
+//   fitted->made.plan.host_bytes();
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
-#include "planner/offload.h"
+#include "planner/micro_batches.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "planner/weight_layout.h"
 
 namespace stowage {
 
-/// What may be kept on the host to fit the budget: nothing, or states and forward
+/// What may be kept on the host to fit a budget: nothing, or states and forward
 /// values.
 enum class OffloadChoice : uint8_t { kNone, kAuto };
-/// Error kInvalidArgument for anything but "none" and "auto".
+/// "none", "auto".
+std::string_view OffloadName(OffloadChoice choice);
+/// Error kInvalidArgument for anything but these.
 Result<OffloadChoice> ParseOffload(std::string_view name);
 
-/// What copying a byte between arena and host is taken to cost, in operations: a
-/// device that does 200 TFLOP/s in matrix products beside a link of 25 GB/s
+/// What copying a byte between arena and host is taken to cost, in operations:
+/// a device that does 200 TFLOP/s in matrix products beside a link of 25 GB/s
 /// (PCIe 4.0), or one of 400 beside 50.
 inline constexpr double kOffloadFlopsPerByte = 8000;
 
 struct OffloadOptions {
+  OffloadChoice offload = OffloadChoice::kAuto;
   RecomputeOptions recompute = {};
   double cost_per_byte = kOffloadFlopsPerByte;  // in recompute.cost's unit
 };
 
-struct OffloadedPlan {
-  RecomputedPlan step;  // its plan counts the host's bytes beside the arena
-  std::vector<Offloadable> moved;  // of the graph that was given
-  Bytes bytes_per_step = 0;        // copied, there and back
-  double cost = 0;                 // of what runs again, and of the copies
-};
+/// A graph as it is, as a step of one piece.
+PieceBuilder OfGraph(Graph graph);
 
 class OffloadPlanner {
  public:
-  /// `graph` and what `options` points at must outlive this. Options' budget is
-  /// not looked at, nor where its weight layout has the states: they may move.
-  OffloadPlanner(const Graph& graph, const PlanOptions& options,
-                 OffloadOptions offload = {});
+  /// As MicroBatchPlanner, save that the states of the weight layout that
+  /// `options` points at may move.
+  OffloadPlanner(std::vector<int64_t> pieces, PieceBuilder build,
+                 const PlanOptions& options, OffloadOptions offload = {});
   OffloadPlanner(const OffloadPlanner&) = delete;  // points into itself
   OffloadPlanner& operator=(const OffloadPlanner&) = delete;
 
   /// The cheapest plan found that fits `budget`; nothing is moved where nothing
-  /// has to be. A larger budget never costs more. Errors: kBudgetTooSmall, which
-  /// names the smallest budgets with each lever and with both; those of
-  /// RecomputePlanner.
-  Result<OffloadedPlan> PlanFor(std::optional<Bytes> budget);
+  /// has to be. Copies count in the cost of the step. A larger budget never
+  /// costs more. Errors: kBudgetTooSmall, which names the smallest budgets;
+  /// those of MicroBatchPlanner.
+  Result<MicroBatchedPlan> PlanFor(std::optional<Bytes> budget);
 
-  /// The smallest budget that PlanFor would not refuse with this much
-  /// recomputation.
-  Result<Bytes> SmallestBudget(Recompute recompute);
+  /// The plan of fewest pieces as it is, whatever the budget.
+  Result<MicroBatchedPlan> PlanAsGiven();
 
-  /// What PlanFor says of a budget that it refuses.
-  Error Refusal(Bytes budget);
+  /// The smallest budget that PlanFor would not refuse with these levers.
+  Result<Bytes> SmallestBudget(OffloadChoice offload, Recompute recompute);
+
+  /// All bargains with nothing moved.
+  Result<std::vector<MicroBatchedPoint>> Frontier();
 
  private:
-  // The first `count` of all_ moved, and whatever recomputation does to that.
+  // What is moved: the first of the states, and of the forward values 0, 1 or 2
+  // halves, of their bytes. Where the batch is in pieces, 2 in place of 1: all
+  // pieces have to be alike.
+  struct Share {
+    size_t states = 0;
+    int halves = 0;
+    friend bool operator==(const Share&, const Share&) = default;
+  };
   struct Level {
-    std::vector<Offloadable> moved;
-    Graph graph;
-    std::optional<RecomputePlanner> planner;
+    Share share;
+    std::unique_ptr<MicroBatchPlanner> planner;
   };
 
   Status Prepare();
-  Result<std::unique_ptr<Level>> MakeLevel(std::vector<Offloadable> moved);
-  Result<std::optional<OffloadedPlan>> FitLevel(Level& level, Bytes budget);
-  Result<bool> Fits(const std::vector<Offloadable>& moved, Bytes budget);
-  Result<std::optional<OffloadedPlan>> FitByMovingAlone(Bytes budget);
-  double CostOf(const std::vector<Offloadable>& moved) const;
+  std::unique_ptr<MicroBatchPlanner> PlannerOf(Share share) const;
+  Result<PiecedStep> Build(int64_t pieces, Sampling sampling,
+                           Share share) const;
+  std::span<const Level> Allowed(OffloadChoice offload) const;
+  Result<std::optional<MicroBatchedPlan>> FitLevel(MicroBatchPlanner& planner,
+                                                   Bytes budget) const;
+  Result<std::optional<MicroBatchedPlan>> FitByStates(Bytes budget) const;
+  Error Refusal(Bytes budget);
 
-  const Graph& graph_;
+  const std::vector<int64_t> pieces_;
+  const PieceBuilder build_;
   PlanOptions options_;
   const OffloadOptions offload_;
-  std::optional<WeightLayout> params_;  // options_.weights without states
-  std::vector<Offloadable> all_;
-  std::vector<std::unique_ptr<Level>> levels_;  // more and more of all_ moved
+  std::optional<WeightLayout> params_;  // the weight layout without its states
+  std::vector<Bytes> states_;           // that may move, falling
+  std::vector<Level> levels_;           // more and more is moved
 };
 
 }  // namespace stowage

@@ -114,18 +114,18 @@ TEST_CASE("the models' losses are the same to the bit in half the arena") {
     const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
     const Bytes arena = PlanMemory(step, options)->arena_bytes();
     const auto given = RunSteps(step, *cpu, {.steps = 20});
-    OffloadPlanner planner(step, options);
-    const Bytes smallest = *planner.SmallestBudget(Recompute::kAuto);
-    MESSAGE(name, ": ", arena, " bytes, smallest ", smallest);
+    OffloadPlanner planner({1}, OfGraph(step), options);
+    const Bytes smallest =
+        *planner.SmallestBudget(OffloadChoice::kAuto, Recompute::kAuto);
     for (const Bytes budget : {arena / 2, smallest}) {
       INFO(std::string(name), " in ", budget, " of ", arena);
       const auto fitted = planner.PlanFor(std::max(budget, smallest));
       REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-      CHECK(!fitted->moved.empty());
-      const auto run = RunSteps(fitted->step.graph, *cpu, {.steps = 20});
+      CHECK(FindHostUse(fitted->made.graph).values > 0);
+      const auto run = RunSteps(fitted->made.graph, *cpu, {.steps = 20});
       CHECK(Differences(run, given) == "");
       const auto poisoned =
-          RunSteps(fitted->step.graph, *cpu, {.steps = 3, .poison = true});
+          RunSteps(fitted->made.graph, *cpu, {.steps = 3, .poison = true});
       const auto short_run = RunSteps(step, *cpu, {.steps = 3});
       CHECK(Differences(poisoned, short_run) == "");
     }

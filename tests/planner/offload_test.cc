@@ -6,14 +6,17 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/graph.h"
+#include "ir/layout.h"
 #include "ir/text.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
+#include "planner/micro_batches.h"
 #include "planner/offload_plan.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
@@ -37,8 +40,9 @@ Graph StepOf(std::string_view model, const ModelOptions& options) {
   return std::move(*step);
 }
 
-// A forward value that waits, seen through a view too, one that does not, a state
-// that only its update reads, one that is also read before it, and an output.
+// A forward value that waits, seen through a view too, one that does not, a
+// state that only its update reads, one that is also read before it, and an
+// output.
 constexpr std::string_view kStep = R"(stowage-ir 1
 graph "g" {
   w: f32(2, 3) = param
@@ -189,16 +193,42 @@ TEST_CASE("programs over one layout agree on states in the host's memory") {
   CHECK(PlanMemory(moved, {.weights = &params}).ok());
 }
 
+// Steps of mlp on 64 examples, of equal pieces.
+Result<PiecedStep> BuildPieces(int64_t pieces, Sampling sampling) {
+  const auto build = [](int64_t batch) {
+    return BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
+  };
+  STOWAGE_ASSIGN_OR_RETURN(const Graph whole, build(64));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph piece, build(64 / pieces));
+  const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
+  STOWAGE_ASSIGN_OR_RETURN(
+      MicroBatchedStep step,
+      BuildMicroBatchedStep(
+          whole, all, "loss", {},
+          sampling == Sampling::kAll ? Pieces::kAll : Pieces::kOneOfAKind));
+  return PiecedStep{std::move(step.graph), std::move(step.begins),
+                    std::move(step.counts)};
+}
+
+OffloadPlanner PlannerOf(const Graph& step, Recompute recompute) {
+  return OffloadPlanner({1}, OfGraph(step), {},
+                        {.recompute = {.recompute = recompute}});
+}
+
+double CostOf(const MicroBatchedPlan& plan) {
+  return plan.cost + plan.made.extra_cost;
+}
+
 TEST_CASE("nothing is moved where the step fits") {
   const Graph step = StepOf("mlp", {.batch = 8});
   const Bytes arena = PlanMemory(step)->arena_bytes();
   for (const std::optional<Bytes> budget :
        {std::optional<Bytes>(), std::optional<Bytes>(arena)}) {
-    const auto fitted = OffloadPlanner(step, {}).PlanFor(budget);
+    auto planner = PlannerOf(step, Recompute::kAuto);
+    const auto fitted = planner.PlanFor(budget);
     REQUIRE(fitted.ok());
-    CHECK(Equal(fitted->step.graph, step));
-    CHECK(fitted->moved.empty());
-    CHECK(fitted->bytes_per_step == 0);
+    CHECK(Equal(fitted->made.graph, step));
+    CHECK(FindHostUse(fitted->made.graph).values == 0);
   }
 }
 
@@ -206,8 +236,9 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
     const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
     const Bytes arena = PlanMemory(step)->arena_bytes();
-    OffloadPlanner planner(step, {}, {.recompute = {.recompute = recompute}});
-    const auto smallest = planner.SmallestBudget(recompute);
+    auto planner = PlannerOf(step, recompute);
+    const auto smallest =
+        planner.SmallestBudget(OffloadChoice::kAuto, recompute);
     REQUIRE(smallest.ok());
     double last = std::numeric_limits<double>::infinity();
     bool moves = false;
@@ -216,52 +247,79 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
       INFO("budget ", budget);
       const auto fitted = planner.PlanFor(budget);
       REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-      CHECK(fitted->step.plan.arena_bytes() <= budget);
-      CHECK(ValidatePlan(fitted->step.graph, fitted->step.plan).empty());
-      CHECK(fitted->cost <= last);
-      last = fitted->cost;
-      Bytes bytes = 0;
-      for (const Offloadable& o : fitted->moved) bytes += 2 * o.bytes;
-      CHECK(fitted->bytes_per_step == bytes);
-      moves |= bytes > 0;
-      if (recompute == Recompute::kNone) {
-        CHECK(fitted->step.recomputed_nodes == 0);
-      }
+      const RecomputedPlan& made = fitted->made;
+      CHECK(made.plan.arena_bytes() <= budget);
+      CHECK(ValidatePlan(made.graph, made.plan).empty());
+      CHECK(CostOf(*fitted) <= last);
+      last = CostOf(*fitted);
+      const HostUse use = FindHostUse(made.graph);
+      CHECK(CostOf(*fitted) ==
+            doctest::Approx(GraphFlops(made.graph) +
+                            kOffloadFlopsPerByte *
+                                static_cast<double>(use.bytes_per_step)));
+      moves |= use.values > 0;
+      if (recompute == Recompute::kNone) CHECK(made.recomputed_nodes == 0);
     }
-    CHECK(last == 0);
+    CHECK(last == doctest::Approx(GraphFlops(step)));
     CHECK(moves);
     const auto refused = planner.PlanFor(*smallest - 1);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
-    const Bytes alone = *planner.SmallestBudget(Recompute::kNone);
-    const Bytes both = *planner.SmallestBudget(Recompute::kAuto);
-    CHECK(both <= alone);
     CHECK(refused.error().message.ends_with(
-        StrCat(" with recompute, ", FormatBytes(alone), " (", alone,
-               " bytes) with offload, ", FormatBytes(both), " (", both,
-               " bytes) with both")));
+        StrCat(", or ", FormatBytes(*smallest), " (", *smallest,
+               " bytes) with offload")));
+    CHECK(*planner.SmallestBudget(OffloadChoice::kNone, Recompute::kNone) ==
+          arena);
   }
+}
+
+TEST_CASE("where nothing may be moved, nothing is") {
+  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+  OffloadPlanner planner({1}, OfGraph(step), {},
+                         {.offload = OffloadChoice::kNone,
+                          .recompute = {.recompute = Recompute::kAuto}});
+  const Bytes least =
+      *planner.SmallestBudget(OffloadChoice::kNone, Recompute::kAuto);
+  const auto fitted = planner.PlanFor(least);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  CHECK(FindHostUse(fitted->made.graph).values == 0);
+  const auto refused = planner.PlanFor(least - 1);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("offload") == std::string::npos);
+  CHECK(*planner.SmallestBudget(OffloadChoice::kAuto, Recompute::kAuto) <
+        least);
 }
 
 TEST_CASE("what a little recomputation can do is left to it") {
   const Graph step = StepOf("gpt-nano", {.batch = 8, .seq = 64});
   RecomputePlanner recompute(step, {});
-  const Bytes arena = PlanMemory(step)->arena_bytes();
   // A little less than it needs: norms and elementwise ops do.
-  const Bytes budget = arena * 9 / 10;
+  const Bytes budget = PlanMemory(step)->arena_bytes() * 9 / 10;
   const auto without = recompute.PlanFor(budget);
   REQUIRE(without.ok());
   REQUIRE(without->extra_percent < 1);
-  OffloadPlanner planner(step, {});
+  auto planner = PlannerOf(step, Recompute::kAuto);
   const auto fitted = planner.PlanFor(budget);
   REQUIRE(fitted.ok());
-  CHECK(fitted->moved.empty());
-  CHECK(fitted->cost == without->extra_cost);
+  CHECK(FindHostUse(fitted->made.graph).values == 0);
+  CHECK(fitted->made.extra_cost == without->extra_cost);
   // Below what recomputation reaches, something is moved.
   const Bytes least = *recompute.SmallestBudget(Recompute::kAuto);
   const auto below = planner.PlanFor(least - 1);
   REQUIRE_MESSAGE(below.ok(), below.error().message);
-  CHECK(!below->moved.empty());
+  CHECK(FindHostUse(below->made.graph).values > 0);
+}
+
+TEST_CASE("a batch in pieces is moved alike in all of them") {
+  OffloadPlanner planner({8}, BuildPieces, {});
+  const Bytes least =
+      *planner.SmallestBudget(OffloadChoice::kAuto, Recompute::kAuto);
+  const auto fitted = planner.PlanFor(least);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  CHECK(fitted->made.plan.arena_bytes() <= least);
+  CHECK(ValidatePlan(fitted->made.graph, fitted->made.plan).empty());
+  CHECK(fitted->pieces == 8);
+  CHECK(FindHostUse(fitted->made.graph).values > 0);
 }
 
 }  // namespace
