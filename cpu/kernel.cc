@@ -26,7 +26,15 @@ const CpuKernel& GetKernel(OpKind op) {
 
 Status Supports(const Graph& graph, const Node& node) {
   const CpuKernel& kernel = GetKernel(node.op);
-  if (kernel.run == nullptr) return {};
+  if (kernel.run == nullptr && GetOpDef(node.op).is_view()) return {};
+  const std::string result =
+      node.results.empty() ? "" : graph.value(node.results[0]).name;
+  if (kernel.run == nullptr) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[cpu] ", OpName(node.op), " of ", Quoted(result),
+                        " has no kernel; a graph that holds it can be planned, "
+                        "not run")};
+  }
   OpArgsStorage storage;
   const OpArgs args = MakeOpArgs(graph, node, &storage);
   const auto supports =
@@ -36,8 +44,6 @@ Status Supports(const Graph& graph, const Node& node) {
   for (int i = 0; i < args.count(); ++i) {
     types += StrCat(i == 0 ? "" : ", ", args.Describe(i));
   }
-  const std::string result =
-      node.results.empty() ? "" : graph.value(node.results[0]).name;
   return Error{ErrorCode::kUnsupported,
                StrCat("[cpu] ", OpName(node.op), " of ", Quoted(result),
                       " is not computed in this element type: ", types,

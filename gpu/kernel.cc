@@ -26,17 +26,21 @@ const GpuKernel& GetKernel(OpKind op) {
 
 Status Supports(const Graph& graph, const Node& node) {
   const GpuKernel& kernel = GetKernel(node.op);
-  if (kernel.enqueue == nullptr) return {};
-  OpArgsStorage storage;
-  const OpArgs args = MakeOpArgs(graph, node, &storage);
-  const auto supports =
-      kernel.supports == nullptr ? ComputesInFloat : kernel.supports;
+  if (kernel.enqueue == nullptr && GetOpDef(node.op).is_view()) return {};
   const auto fail = [&](const std::string& what) -> Status {
     const std::string result =
         node.results.empty() ? "" : graph.value(node.results[0]).name;
     return Error{ErrorCode::kUnsupported, StrCat("[gpu] ", OpName(node.op),
                                                  " of ", Quoted(result), what)};
   };
+  if (kernel.enqueue == nullptr) {
+    return fail(
+        " has no kernel; a graph that holds it can be planned, not run");
+  }
+  OpArgsStorage storage;
+  const OpArgs args = MakeOpArgs(graph, node, &storage);
+  const auto supports =
+      kernel.supports == nullptr ? ComputesInFloat : kernel.supports;
   if (!supports(args)) {
     std::string types;
     for (int i = 0; i < args.count(); ++i) {

@@ -3,7 +3,8 @@
 
 // The table of GPU kernels: one entry an op, defined in gpu/kernels/ under the
 // name declared below. An op without an entry is a link error; views have an
-// entry whose `enqueue` is null, for they do no work.
+// entry whose `enqueue` is null, for they do no work, and so has stand_in, which
+// no program may hold.
 //
 // A kernel is a pure function of its launch: the same operands give the same
 // bits wherever they lie. It computes in f32, whatever 16-bit type its operands
@@ -28,7 +29,7 @@
 namespace stowage::gpu {
 
 struct GpuKernel {
-  /// Enqueues one launch. Null for views.
+  /// Enqueues one launch. Null for views, and for what can be planned only.
   using EnqueueFn = void (*)(const Launch&, Queue&);
   EnqueueFn enqueue = nullptr;
 

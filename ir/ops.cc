@@ -568,4 +568,23 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
   return {results[0], results[1], results[2], results[3]};
 }
 
+// --- For plans alone ---
+
+std::vector<Value> StandIn(std::span<const Value> operands, DType dtype,
+                           std::span<const Shape> shapes, double flops,
+                           SourceLoc loc) {
+  Axes ranks, dims;
+  for (const Shape& shape : shapes) {
+    const Axes of_shape = DimsAttr(shape);
+    ranks.push_back(shape.rank());
+    dims.insert(dims.end(), of_shape.begin(), of_shape.end());
+  }
+  return EmitAll(OpKind::kStandIn, operands,
+                 {{"dtype", dtype},
+                  {"ranks", std::move(ranks)},
+                  {"dims", std::move(dims)},
+                  {"flops", flops}},
+                 shapes.size(), loc);
+}
+
 }  // namespace stowage

@@ -237,6 +237,18 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
                                    double beta1, double beta2, double eps,
                                    double decay, STOWAGE_LOC);
 
+// --- For plans alone
+// -----------------------
+
+/// An op of another framework that reads `operands` (at least one), makes
+/// results of these shapes, at most 8, and costs `flops`. It can be planned,
+/// ordered and recomputed like any other, but no backend runs it, and it has no
+/// derivative: a graph with such ops holds its own backward part. Scratch is a
+/// result that nothing reads.
+std::vector<Value> StandIn(std::span<const Value> operands, DType dtype,
+                           std::span<const Shape> shapes, double flops,
+                           STOWAGE_LOC);
+
 #undef STOWAGE_LOC
 
 }  // namespace stowage

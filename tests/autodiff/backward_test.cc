@@ -390,6 +390,21 @@ TEST_CASE("a graph without float params wants to be told by what") {
   CHECK(BuildBackward(forward, "loss", {.wrt = {"x"}}).ok());
 }
 
+TEST_CASE("no gradient passes through what only stands in for an op") {
+  const Graph forward = Build("planned only", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kF32, {2});
+    const Shape shape = {2};
+    const Value y = StandIn({&w, 1}, kF32, {&shape, 1}, 4)[0];
+    g.Output("loss", ReduceSum(g.Name("y", y)));
+  });
+  const auto backward = BuildBackward(forward, "loss");
+  REQUIRE_FALSE(backward.ok());
+  INFO(backward.error().message);
+  CHECK(backward.error().message.find(
+            "it is an op of which only shapes and cost are known") !=
+        std::string::npos);
+}
+
 TEST_CASE("a graph that updates its params cannot be differentiated") {
   const Graph forward = Build("step", [](GraphBuilder& g) {
     const Value w = g.Param("w", kF32, {2});

@@ -701,5 +701,19 @@ TEST_CASE("an element type that a kernel does not compute in is refused") {
             "\"a\" is bf16(2, 3)") == 0);
 }
 
+TEST_CASE("what stands in for an op of another framework is refused") {
+  const Graph graph = MakeGraph("planned only", [](GraphBuilder& g) {
+    const Value x = g.Input("x", DType::kF32, {2, 3});
+    const Shape shape = {2, 4};
+    g.Output("y", StandIn({&x, 1}, DType::kF32, {&shape, 1}, 48)[0]);
+  });
+  const Status status = cpu::Supports(graph, graph.node(0));
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == ErrorCode::kUnsupported);
+  CHECK(status.error().message ==
+        "[cpu] stand_in of \"y\" has no kernel; a graph that holds it can be "
+        "planned, not run");
+}
+
 }  // namespace
 }  // namespace stowage

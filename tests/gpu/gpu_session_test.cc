@@ -626,6 +626,20 @@ TEST_CASE("operands that a kernel is not made for are refused by name") {
         "f64(4); cast to f32, bf16 or f16 first");
 }
 
+TEST_CASE("what stands in for an op of another framework is refused") {
+  Fixture f;
+  GraphBuilder g("planned only");
+  const Value x = g.Input("x", DType::kF32, {2, 3});
+  const Shape shape = {2, 4};
+  g.Output("y", StandIn({&x, 1}, DType::kF32, {&shape, 1}, 48)[0]);
+  const Graph graph = *g.Finish();
+  const Error error = f.Refusal({{"p", graph, PlanOf(graph)}});
+  CHECK(error.code == ErrorCode::kUnsupported);
+  CHECK(error.message ==
+        "[gpu] stand_in of \"y\" has no kernel; a graph that holds it can be "
+        "planned, not run");
+}
+
 TEST_CASE("inputs that a plan has scattered are refused") {
   Fixture f;
   const Graph graph = Classifier();

@@ -461,6 +461,14 @@ const std::vector<Row>& Rows() {
          return Values{r.w, r.delta, r.m, r.v};
        },
        {"bf16(2)", "i16(2)", "f32(2)", "f32(2)"}},
+      {"stand_in of two operands, for three results",
+       [](GraphBuilder& g) {
+         const Value operands[] = {F32(g, "x", {2, 8, 8, 3}),
+                                   BF16(g, "w", {5})};
+         const Shape shapes[] = {{2, 4, 4, 5}, {5}, {}};
+         return StandIn(operands, DType::kF16, shapes, 1e6);
+       },
+       {"f16(2, 4, 4, 5)", "f16(5)", "f16()"}},
   };
   return kRows;
 }
@@ -589,6 +597,54 @@ TEST_CASE("elementwise ops take the element types they can compute") {
   };
   check(unary, 1);
   check(binary, 2);
+}
+
+TEST_CASE("a stand_in's attributes must say results that can be") {
+  struct BadRow {
+    std::vector<int64_t> ranks, dims;
+    double flops;
+    const char* message;
+  };
+  const BadRow rows[] = {
+      {{},
+       {},
+       0,
+       "[stand_in] ranks is a list of 0; expected the ranks of 1 to 8 results"},
+      {{0, 0, 0, 0, 0, 0, 0, 0, 0},
+       {},
+       0,
+       "[stand_in] ranks is a list of 9; expected the ranks of 1 to 8 results"},
+      {{-1}, {}, 0, "[stand_in] ranks holds -1; expected 0 to 8"},
+      {{9},
+       {1, 1, 1, 1, 1, 1, 1, 1, 1},
+       0,
+       "[stand_in] ranks holds 9; expected 0 to 8"},
+      {{2, 1},
+       {4, 5},
+       0,
+       "[stand_in] dims is a list of 2; the ranks add up to 3"},
+      {{1}, {4, 5}, 0, "[stand_in] dims is a list of 2; the ranks add up to 1"},
+      {{1},
+       {0},
+       0,
+       "[stand_in] a result would be f32(0); dimensions must be at least 1 and "
+       "their product fit 63 bits"},
+      {{1},
+       {4},
+       -1,
+       "[stand_in] flops is -1; expected a finite number of at least 0"},
+  };
+  for (const BadRow& row : rows) {
+    INFO(row.message);
+    const Attrs attrs = {{"dtype", DType::kF32},
+                         {"ranks", row.ranks},
+                         {"dims", row.dims},
+                         {"flops", row.flops}};
+    const OpArgs args = {OpKind::kStandIn, {}, {}, attrs};
+    const auto types = GetOpDef(OpKind::kStandIn).infer(args);
+    REQUIRE_FALSE(types.ok());
+    CHECK(types.error().message == row.message);
+  }
 }
 
 // --- Views ---
@@ -1161,6 +1217,9 @@ TEST_CASE("operation counts of products and reductions are the textbook's") {
   CHECK(flops() == 0);
   Transpose(a);
   CHECK(flops() == 0);
+  const Shape shape = {4};
+  StandIn(Only(a), DType::kF32, {&shape, 1}, 1234.5);
+  CHECK(flops() == 1234.5);
 }
 
 TEST_CASE("what results may lie over, and what updates write, is as said") {

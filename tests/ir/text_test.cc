@@ -47,6 +47,7 @@ graph "a \"step\"" {
   every.t: f32(2, 4) = permute(every) {order=[1, 0]}
   flat: f32(24) = reshape(x) {shape=[24]}
   wide: f64(2, 3) = cast(kept) {dtype=f64}
+  conv: f32(2, 4), scratch: f32(8) = stand_in(x, w) {dtype=f32, ranks=[2, 1], dims=[2, 4, 8], flops=96.0}
   dloss: f32() gradient = fill() {dtype=f32, shape=[], value=1.0} @backward("loss")
   dlogits: f32(4, 10) gradient = cross_entropy_grad(capped, labels, lse, dloss) @backward("loss")
   dw: f32(6, 10) gradient = matmul(x, dlogits) {transpose_a=1, transpose_b=0} @backward("h/1")

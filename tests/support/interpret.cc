@@ -851,6 +851,8 @@ void Run(Call& c) {
       return AdamWUpdate(c);
     case OpKind::kAdamWSplitUpdate:
       return AdamWSplitUpdate(c);
+    case OpKind::kStandIn:
+      break;  // cannot be run
   }
   STOWAGE_CHECK(false);
 }
