@@ -1,6 +1,7 @@
 #include "planner/recompute_search.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -22,6 +23,8 @@ constexpr int64_t kMostNodesAgain = 30'000;  // in one rehearsal of it
 constexpr int kTargets = 64;                 // on the ladder
 constexpr double kLeap = 0.01;               // of the step's operations
 constexpr int kMostLeaps = 100;
+constexpr size_t kMostTangled = 5;
+constexpr int64_t kMostNodesUntangling = 3'000'000;
 constexpr int64_t kMostNodesRun = 40'000'000;  // in all rehearsals together
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
@@ -370,10 +373,120 @@ class Search {
         consider(gap, Fate::kRemadeEachTime);
         consider(gap, Fate::kKept);
       });
-      if (!best) return false;
-      (*fates)[*best] = best_fate;
+      if (best) {
+        (*fates)[*best] = best_fate;
+      } else if (!Untangle(target, fates)) {
+        return false;
+      }
       if (!Try(*fates)) return false;
     }
+    return true;
+  }
+
+  // The node of the graph that the fullest time belongs to.
+  NodeId FullestStage() const {
+    const auto live = rehearsal_.live();
+    const auto fullest =
+        static_cast<size_t>(std::ranges::max_element(live) - live.begin());
+    const auto items = rehearsal_.items();
+    return items[std::min(fullest, items.size() - 1)].stage;
+  }
+
+  // Gaps, around the stage, of saved values that the nodes run for it read or
+  // make: the largest values first.
+  std::vector<size_t> Tangle(NodeId stage) const {
+    std::set<ValueId> values;
+    for (const Rehearsal::Item& item : rehearsal_.items()) {
+      if (item.stage != stage) continue;
+      const Node& node = graph_.node(item.node);
+      for (const ValueId id : node.inputs) values.insert(rehearsal_.root(id));
+      values.insert(node.results.begin(), node.results.end());
+    }
+    std::vector<size_t> tangle;
+    for (const size_t gap : free_) {
+      const Gap& g = rehearsal_.gaps()[gap];
+      if (g.begin <= stage && stage <= g.end && values.contains(g.value) &&
+          rehearsal_.is_saved(g.value)) {
+        tangle.push_back(gap);
+      }
+    }
+    std::ranges::stable_sort(tangle, std::greater(), [&](size_t gap) {
+      return rehearsal_.bytes(rehearsal_.gaps()[gap].value);
+    });
+    tangle.resize(std::min(tangle.size(), kMostTangled));
+    return tangle;
+  }
+
+  // The fates with a gap's value remade each time, and all that it is then made
+  // from, which would otherwise stay in its place.
+  std::vector<Fate> WithChainEachTime(std::vector<Fate> fates,
+                                      size_t gap) const {
+    const Gap& dropped = rehearsal_.gaps()[gap];
+    fates[gap] = Fate::kRemadeEachTime;
+    std::vector<ValueId> chain = {dropped.value};
+    while (!chain.empty()) {
+      const Node& node = graph_.node(graph_.value(chain.back()).producer);
+      chain.pop_back();
+      for (const ValueId input : node.inputs) {
+        const ValueId root = rehearsal_.root(input);
+        const std::span<const Gap> gaps = rehearsal_.gaps_of(root);
+        for (size_t k = 0; k < gaps.size(); ++k) {
+          Fate& fate = fates[rehearsal_.first_gap(root) + k];
+          if (fate != Fate::kRemade || gaps[k].end <= dropped.begin ||
+              gaps[k].begin >= dropped.end) {
+            continue;
+          }
+          fate = Fate::kRemadeEachTime;
+          chain.push_back(root);
+        }
+      }
+    }
+    return fates;
+  }
+
+  // Where no change by itself helps, several at once may: a value that was
+  // remade for two readers is kept between them once what it is made from is
+  // not; a value makes room only when what it is made from does not take it.
+  // Goes through all fates of what is tangled at the fullest time, and through
+  // the chains of what is kept across it.
+  bool Untangle(Bytes target, std::vector<Fate>* fates) {
+    if (nodes_untangling_ > kMostNodesUntangling || !Try(*fates)) return false;
+    const int64_t nodes_run = nodes_run_;
+    const double before = outcome_.cost;
+    const double excess = Excess(target);
+    const double least = 1e-9 * rehearsal_.cost() + 1;
+    const NodeId stage = FullestStage();
+    const std::vector<size_t> tangle = Tangle(stage);
+    double best_score = 0;
+    std::vector<Fate> best;
+    const auto consider = [&](const std::vector<Fate>& trial) {
+      if (!Try(trial)) return;
+      const double gain = excess - Excess(target);
+      const double cost = std::max(outcome_.cost - before, least);
+      if (gain > 0 && gain / cost > best_score) {
+        best_score = gain / cost;
+        best = trial;
+      }
+    };
+    int combinations = 1;
+    for (size_t k = 0; k < tangle.size(); ++k) combinations *= 3;
+    std::vector<Fate> trial = *fates;
+    for (int combination = 0; combination < combinations; ++combination) {
+      int rest = combination;
+      for (const size_t gap : tangle) {
+        trial[gap] = static_cast<Fate>(rest % 3);
+        rest /= 3;
+      }
+      consider(trial);
+    }
+    ForEachMove(*fates, Fate::kKept, [&](size_t gap) {
+      const Gap& g = rehearsal_.gaps()[gap];
+      if (g.begin >= stage || g.end <= stage) return;
+      consider(WithChainEachTime(*fates, gap));
+    });
+    nodes_untangling_ += nodes_run_ - nodes_run;
+    if (best.empty()) return false;
+    *fates = std::move(best);
     return true;
   }
 
@@ -485,6 +598,7 @@ class Search {
   std::map<Bytes, Found> found_;  // by peak; operations fall as it rises
   Outcome outcome_;               // of the latest try
   int64_t nodes_run_ = 0;
+  int64_t nodes_untangling_ = 0;  // of these
 };
 
 }  // namespace
