@@ -1,0 +1,130 @@
+// The largest batch of four convolutional nets that trains on 16 GB with no more
+// than one extra forward pass, beside what Checkmate finds: a table.
+//
+//   bazel run -c opt //bench:conv_nets_table
+//
+// 16 GB are 16 * 10^9 bytes, all of them for the arena, as Checkmate counts
+// them. The second table is of Checkmate's own graphs of the nets, which leave
+// out params and their gradients: they come off the budget. Rows end with the
+// figures of the plan at the largest batch; seconds are CPU time of making that
+// plan from its graph. A batch is found by doubling from Checkmate's and halving
+// the interval; a plan is made for every batch tried, and the validator looks at
+// those that fit. "At most" is the batch above which no plan that runs the nodes
+// in their order can fit (planner/recompute_bound.h). tests/planner/conv_nets.h
+// says what the nets are made of.
+
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "ir/graph.h"
+#include "planner/plan_memory.h"
+#include "planner/recompute.h"
+#include "planner/validate_plan.h"
+#include "tests/planner/conv_nets.h"
+
+namespace {
+
+using stowage::Bytes;
+using stowage::ConvNet;
+using stowage::Graph;
+
+constexpr Bytes kBudget = 16'000'000'000;
+
+// The largest batch from 1 on that fits, if those below it do.
+template <typename Fits>
+int64_t Largest(int64_t guess, const Fits& fits) {
+  int64_t low = 0;
+  int64_t high = guess;
+  while (fits(high)) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+struct Row {
+  Bytes arena = 0;
+  double forward_percent = 0;  // extra operations, of a forward pass
+  double least_percent = 0;    // what no plan for the budget goes below
+  int again = 0;
+  double seconds = 0;
+};
+
+// Nothing when it takes more than a forward pass.
+std::optional<Row> PlanStep(const Graph& step, Bytes budget) {
+  const double forward = stowage::ForwardFlops(step);
+  const std::clock_t start = std::clock();
+  const auto made = stowage::PlanWithRecompute(step, {.budget = budget}, {});
+  const double seconds =
+      static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  if (!made.ok() || made->extra_flops > forward) return std::nullopt;
+  STOWAGE_CHECK(ValidatePlan(made->graph, made->plan).empty());
+  return Row{made->plan.arena_bytes(), 100 * made->extra_flops / forward,
+             100 * made->least_extra_cost / forward, made->recomputed_nodes,
+             seconds};
+}
+
+void PrintRow(const char* name, Graph (*step)(int64_t batch), Bytes budget,
+              int64_t checkmate_batch) {
+  const int64_t as_given = Largest(checkmate_batch, [&](int64_t batch) {
+    return PlanMemory(step(batch), {.budget = budget}).ok();
+  });
+  std::optional<Row> row;
+  const int64_t largest = Largest(checkmate_batch, [&](int64_t batch) {
+    std::optional<Row> planned = PlanStep(step(batch), budget);
+    if (planned) row = planned;
+    return planned.has_value();
+  });
+  STOWAGE_CHECK(row.has_value());
+  const int64_t at_most = Largest(largest, [&](int64_t batch) {
+    return MayFitForOneForward(step(batch), budget);
+  });
+  std::printf("%-10s %9lld %9lld %9lld %9lld %14lld %8.2f %8.2f %6d %8.2f\n",
+              name, static_cast<long long>(as_given),
+              static_cast<long long>(checkmate_batch),
+              static_cast<long long>(largest), static_cast<long long>(at_most),
+              static_cast<long long>(row->arena), row->forward_percent,
+              row->least_percent, row->again, row->seconds);
+  std::fflush(stdout);
+}
+
+// Of params and batch norms' averages.
+Bytes WeightBytes(const Graph& step) {
+  Bytes bytes = 0;
+  for (const stowage::ValueInfo& info : step.values()) {
+    const bool is_average = info.name.find(".moving_") != std::string::npos;
+    if (info.role != stowage::Role::kParam && !is_average) continue;
+    if (info.is_leaf()) bytes += info.type.bytes();
+  }
+  return bytes;
+}
+
+void PrintHead(const char* what) {
+  std::printf("%s\n%-10s %9s %9s %9s %9s %14s %8s %8s %6s %8s\n", what, "net",
+              "as given", "Checkmate", "ours", "at most", "arena", "extra %",
+              "least %", "again", "seconds");
+}
+
+}  // namespace
+
+int main() {
+  PrintHead("training steps");
+  for (const ConvNet& net : stowage::ConvNets()) {
+    PrintRow(net.name, net.step, kBudget, net.checkmate_batch);
+  }
+  PrintHead("Checkmate's graphs");
+  for (const ConvNet& net : stowage::ConvNets()) {
+    PrintRow(net.name, net.checkmate_step,
+             kBudget - 2 * WeightBytes(net.step(1)), net.checkmate_batch);
+  }
+  return 0;
+}
