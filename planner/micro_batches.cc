@@ -242,27 +242,19 @@ Result<MicroBatchedPlan> MicroBatchPlanner::PlanFor(
   return *std::move(plan);
 }
 
-// The whole step may be packed a little less well than its sample: then a choice
-// for a little less is asked for, the smallest at last.
+// The whole step may be packed a little less well than its sample: then the next
+// choice whose sample needs less is asked for.
 Result<std::optional<MicroBatchedPlan>> MicroBatchPlanner::PlanWithin(
     Bytes budget) {
-  std::optional<Bytes> smallest;
   for (Bytes target = budget;;) {
     STOWAGE_ASSIGN_OR_RETURN(std::optional<Chosen> chosen, Choose(target));
     if (!chosen) return std::optional<MicroBatchedPlan>();
+    target = chosen->made.plan.arena_bytes() - 1;
     STOWAGE_ASSIGN_OR_RETURN(MicroBatchedPlan plan,
                              Make(*chosen->sample, std::move(chosen->made)));
-    const Bytes excess = plan.made.plan.arena_bytes() - budget;
-    if (excess <= 0) return std::optional(std::move(plan));
-    if (target == smallest) return std::optional<MicroBatchedPlan>();
-    if (!smallest) {
-      STOWAGE_ASSIGN_OR_RETURN(const size_t index,
-                               Smallest(recompute_.recompute));
-      STOWAGE_ASSIGN_OR_RETURN(
-          smallest,
-          samples_[index]->planner->SmallestBudget(recompute_.recompute));
+    if (plan.made.plan.arena_bytes() <= budget) {
+      return std::optional(std::move(plan));
     }
-    target = std::max(target - excess, *smallest);
   }
 }
 
