@@ -143,6 +143,9 @@ Result<MicroBatchPlanner::Sample*> MicroBatchPlanner::GetSample(size_t index) {
   recompute.always_kept = NamesIn(graph, recompute_.always_kept, made->pieces);
   recompute.always_remade =
       NamesIn(graph, recompute_.always_remade, made->pieces);
+  // A sum of gradients is not the same in all pieces that one stands for.
+  recompute.gradients =
+      std::ranges::count(made->step.counts, 1) == std::ssize(made->step.counts);
   // A node of the sample costs what all that it stands for cost.
   recompute.cost = [&step = made->step,
                     cost = recompute_.cost](const Graph& g) {

@@ -111,6 +111,7 @@ Status RecomputePlanner::Prepare() {
 Status RecomputePlanner::Search() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (!choices_.empty()) return {};
+  decisions_.gradients = recompute_.gradients;
   for (Bargain& bargain : SearchRecompute(graph_, *rehearsal_, decisions_)) {
     choices_.push_back({std::move(bargain), std::nullopt});
   }
@@ -175,12 +176,14 @@ double RecomputePlanner::ExtraFlops() const {
 // is part of the other's cost.
 std::vector<Remade> RecomputePlanner::Explain() const {
   const auto items = rehearsal_->items();
+  const auto is_freed = [&](ValueId id) {  // or a gradient
+    return rehearsal_->is_saved(id) ||
+           graph_.node(graph_.value(id).producer).phase != Phase::kForward;
+  };
   const auto freed = [&](NodeId n) {
     Bytes sum = 0;
     for (const ValueId id : graph_.node(n).results) {
-      if (rehearsal_->is_saved(id)) {
-        sum += graph_.value(id).type.bytes();
-      }
+      if (is_freed(id)) sum += graph_.value(id).type.bytes();
     }
     return sum;
   };
@@ -208,8 +211,7 @@ std::vector<Remade> RecomputePlanner::Explain() const {
   std::vector<Remade> all;
   for (auto& [n, remade] : by_node) {
     const std::vector<ValueId>& results = graph_.node(n).results;
-    const auto dropped = std::ranges::find_if(
-        results, [&](ValueId id) { return rehearsal_->is_saved(id); });
+    const auto dropped = std::ranges::find_if(results, is_freed);
     remade.name =
         graph_.value(dropped == results.end() ? results[0] : *dropped).name;
     remade.freed = freed(n);

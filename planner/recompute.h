@@ -52,6 +52,8 @@ struct RecomputeOptions {
   std::vector<std::string> always_remade = {};
   /// What choices and bounds go by; empty: operations. See planner/rehearsal.h.
   CostFn cost = {};
+  /// Whether gradients may run again too, which they do in small steps only.
+  bool gradients = true;
 };
 
 /// A node that runs again, and why.

@@ -30,6 +30,12 @@ RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
   }
 }
 
+bool RecomputeBound::IsChosen(ValueId id, NodeId time) const {
+  const ValueInfo& info = graph_.value(id);
+  return rehearsal_.root(id) == id && !info.is_leaf() && info.producer < time &&
+         !is_output_[Index(id)];
+}
+
 Bytes RecomputeBound::Forced(NodeId time) const {
   const Node& node = graph_.node(time);
   const OpDef& def = GetOpDef(node.op);
@@ -53,8 +59,11 @@ Bytes RecomputeBound::Forced(NodeId time) const {
     count(node.results[r]);
   }
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    if (rehearsal_.is_candidate(id) || graph_.value(id).producer >= time)
+    if (graph_.value(id).producer >= time) continue;
+    if (IsChosen(id, time) &&
+        rehearsal_.last_stage(graph_.value(id).producer) > time) {
       continue;
+    }
     if (is_output_[Index(id)] || last_use_[Index(id)] >= time) count(id);
   }
   return forced;
@@ -70,18 +79,24 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   for (const ValueId input : graph_.node(time).inputs) {
     is_read_now[Index(rehearsal_.root(input))] = 1;
   }
+  const auto may_run = [&](ValueId id) {
+    return rehearsal_.last_stage(graph_.value(id).producer) > time;
+  };
+  const auto is_forced = [&](ValueId id) {
+    return is_read_now[Index(id)] ||
+           (last_use_[Index(id)] >= time && !may_run(id));
+  };
   const auto price = [&](ValueId id) {
-    return is_read_now[Index(id)]
+    return is_forced(id)
                ? 0.0
                : cost_per_byte * static_cast<double>(rehearsal_.bytes(id));
   };
   std::vector<ValueId> values;
   double total = 0;
-  for (const ValueId id : rehearsal_.candidates()) {
-    const NodeId producer = graph_.value(id).producer;
-    if (producer >= time) break;
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    if (!IsChosen(id, time)) continue;
     values.push_back(id);
-    total += price(id) + rehearsal_.node_cost(producer);
+    total += price(id) + rehearsal_.node_cost(graph_.value(id).producer);
   }
   constexpr double kMost = 1e17;
   const double scale = total > 0 ? kMost / total : 1;
@@ -100,10 +115,11 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
     if (producer == previous) continue;  // another result of the same node
     previous = producer;
     network.AddEdge(again(producer), 1,
-                    capacity(rehearsal_.node_cost(producer)));
+                    may_run(id) ? capacity(rehearsal_.node_cost(producer))
+                                : MinCut::kInfinite);
     for (const ValueId input : graph_.node(producer).inputs) {
       const ValueId root = rehearsal_.root(input);
-      if (!rehearsal_.is_candidate(root)) continue;
+      if (!IsChosen(root, time)) continue;
       network.AddEdge(again(producer), wanted(root), MinCut::kInfinite);
     }
   }
@@ -116,13 +132,15 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
     const NodeId producer = graph_.value(id).producer;
     const bool runs = network.is_source_side(again(producer));
     const bool stored = network.is_source_side(wanted(id)) && !runs;
-    if (network.is_source_side(wanted(id))) {
-      // The gap that the time is in.
-      size_t gap = rehearsal_.first_gap(id);
-      for (const Gap& g : rehearsal_.gaps_of(id)) gap += g.end < time;
-      tradeoff.fates[gap] = stored ? Fate::kKept : Fate::kRemade;
+    if (network.is_source_side(wanted(id)) && rehearsal_.is_candidate(id)) {
+      // The gap that the time is in, or the last.
+      const auto gaps = rehearsal_.gaps_of(id);
+      size_t gap = 0;
+      while (gap + 1 < gaps.size() && gaps[gap].end < time) ++gap;
+      tradeoff.fates[rehearsal_.first_gap(id) + gap] =
+          stored ? Fate::kKept : Fate::kRemade;
     }
-    if (stored && !is_read_now[Index(id)]) {
+    if (stored && !is_forced(id)) {
       tradeoff.stored += rehearsal_.bytes(id);
     }
     if (runs && producer != previous) {

@@ -4,10 +4,11 @@
 // How little extra cost a budget can possibly have, whatever is recomputed
 // and when, as long as the nodes of the step run in their order.
 //
-// Look at the moment when node t runs. Each forward value made before and
-// wanted at t or later is stored at that moment or made again after it; making
-// it again wants the operands of its node, stored or made again. What is
-// stored, beside what must be there, has to fit. Priced at some cost a
+// Look at the moment when node t runs. Each value made before, a gradient too,
+// and wanted at t or later is stored at that moment or made again after it,
+// unless a param that its node reads has been updated by then; making it again
+// wants the operands of its node, stored or made again. What is stored, beside
+// what must be there, has to fit. Priced at some cost a
 // byte, the cheapest choice of what to store is a minimum cut, the one that
 // partitions joint graphs into forward and backward in PyTorch; by weak duality
 // its cost, less the price of the bytes that there are, is a lower bound on the
@@ -42,6 +43,8 @@ class RecomputeBound {
   std::vector<Tradeoff> Tradeoffs(NodeId time) const;
 
  private:
+  // Whether the value is stored or made again when it is wanted after `time`.
+  bool IsChosen(ValueId id, NodeId time) const;
   Tradeoff Cut(NodeId time, double cost_per_byte) const;
 
   const Graph& graph_;

@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "planner/recompute_bound.h"
 #include "planner/recompute_exact.h"
@@ -16,7 +17,7 @@
 namespace stowage {
 namespace {
 
-constexpr int kMostScripts = 256;            // of a small step
+constexpr int64_t kMostSets = 5'000'000;     // gone through in a small step
 constexpr int kTimes = 8;                    // at which cuts are made
 constexpr int kMostSegments = 64;            // of checkpointing
 constexpr int64_t kMostNodesAgain = 30'000;  // in one rehearsal of it
@@ -47,10 +48,17 @@ class Search {
       node_given_.push_back(item.stage);
     }
     if (!SearchAll()) {
+      // Fates stand for scripts below; what is known to be cheapest has none.
+      std::map<Bytes, Found> cheapest = std::move(found_);
+      found_.clear();
+      if (!Try(given)) return {};
       TryCuts();
       TryCheckpoints();
       ClimbDown(start.peak);
       FillSteps(start.peak);
+      for (auto& [peak, found] : cheapest) {
+        if (IsBargain(peak, found.cost)) Remember(peak, std::move(found));
+      }
     }
     std::vector<Bargain> bargains;
     double least = std::numeric_limits<double>::infinity();
@@ -151,38 +159,42 @@ class Search {
     if (!rehearsal_.Run(fates)) return false;
     nodes_run_ += static_cast<int64_t>(rehearsal_.items().size());
     outcome_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
-    Remember(fates);
+    if (IsBargain(outcome_.peak, outcome_.cost)) {
+      Remember(outcome_.peak, {outcome_.cost, fates, rehearsal_.script()});
+    }
     return true;
   }
 
-  void Remember(const std::vector<Fate>& fates) {
-    auto at = found_.upper_bound(outcome_.peak);
-    if (at != found_.begin() && std::prev(at)->second.cost <= outcome_.cost) {
-      return;
-    }
-    while (at != found_.end() && at->second.cost >= outcome_.cost) {
-      at = found_.erase(at);
-    }
-    found_.insert_or_assign(outcome_.peak,
-                            Found{outcome_.cost, fates, rehearsal_.script()});
+  bool IsBargain(Bytes peak, double cost) const {
+    const auto at = found_.upper_bound(peak);
+    return at == found_.begin() || std::prev(at)->second.cost > cost;
   }
 
-  // The cheapest of all scripts, for every peak at which there is another.
-  // False when the step is too large for that, or the user has decided some.
+  void Remember(Bytes peak, Found found) {
+    auto at = found_.upper_bound(peak);
+    while (at != found_.end() && at->second.cost >= found.cost) {
+      at = found_.erase(at);
+    }
+    found_.insert_or_assign(peak, std::move(found));
+  }
+
+  // The cheapest of all scripts, for every peak at which there is another, as
+  // far down as the effort goes. False when that is not all the way, the step is
+  // too large, or the user has decided some.
   bool SearchAll() {
     if (free_.size() < rehearsal_.gaps().size() ||
         !IsSmallStep(graph_, rehearsal_)) {
       return false;
     }
-    Bytes peak = outcome_.peak;
-    for (int k = 0; k < kMostScripts && peak > 0; ++k) {
-      const auto script = CheapestScript(graph_, rehearsal_, peak - 1);
-      if (!script || !rehearsal_.Run(*script)) break;
-      outcome_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
-      Remember({});
-      peak = std::min(peak - 1, outcome_.peak);
+    int64_t effort = kMostSets;
+    while (true) {
+      const Bytes peak = found_.begin()->first;
+      const auto script = CheapestScript(graph_, rehearsal_, peak - 1,
+                                         options_.gradients, &effort);
+      if (!script) return effort > 0;
+      STOWAGE_CHECK(rehearsal_.Run(*script) && rehearsal_.peak() < peak);
+      Remember(rehearsal_.peak(), {rehearsal_.extra_cost(), {}, *script});
     }
-    return true;
   }
 
   // The node at which most is alive, in each stretch of the step; of all the

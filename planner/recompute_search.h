@@ -32,6 +32,7 @@ struct RecomputeSearchOptions {
   /// By value: whether the user has decided. Empty: no decisions.
   std::vector<uint8_t> always_kept = {};
   std::vector<uint8_t> always_remade = {};
+  bool gradients = true;  // as of RecomputeOptions
 };
 
 /// The bargains found, none of which is beaten by another in both respects, by

@@ -48,7 +48,33 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     content_.push_back(
         is_view ? content_[Index(graph.node(info.producer).inputs[0])] : id);
   }
+  FindLastStages();
   FindGaps();
+}
+
+void Rehearsal::FindLastStages() {
+  std::vector<NodeId> updated(sizes_.size(), graph_.num_nodes());  // per root
+  for (NodeId n = graph_.num_nodes() - 1; n >= 0; --n) {
+    const Node& node = graph_.node(n);
+    for (size_t r = 0; r < Index(nodes_[Index(n)].updates); ++r) {
+      updated[Index(root(node.results[r]))] = n;
+    }
+  }
+  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+    const Node& node = graph_.node(n);
+    const OpDef& def = GetOpDef(node.op);
+    NodeInfo& info = nodes_[Index(n)];
+    info.last_stage = graph_.num_nodes();
+    for (const ValueId input : node.inputs) {
+      info.last_stage = std::min(info.last_stage, updated[Index(root(input))]);
+    }
+    for (const ValueId result : node.results) {
+      info.last_stage = std::min(info.last_stage, updated[Index(root(result))]);
+    }
+    if (info.updates > 0 || def.host_inputs != 0 || def.results_on_host) {
+      info.last_stage = n;
+    }
+  }
 }
 
 void Rehearsal::FindGaps() {

@@ -125,6 +125,10 @@ class Rehearsal {
   bool is_view(NodeId id) const { return nodes_[Index(id)].is_view; }
   double cost() const { return cost_; }
   Bytes workspace(NodeId id) const { return nodes_[Index(id)].workspace; }
+  /// The last node right before which this one can run again: later, a param
+  /// that it reads, or what it made, has been updated in place. Updates, and
+  /// copies to the host or from there, run once.
+  NodeId last_stage(NodeId id) const { return nodes_[Index(id)].last_stage; }
   /// Whether result 0 of the node may be written over the value, should that
   /// die there: the kernel allows it, the bytes are as many, and every operand
   /// that lies in the value covers it whole.
@@ -139,10 +143,12 @@ class Rehearsal {
     Bytes workspace = 0;
     uint32_t may_overwrite = 0;
     int32_t updates = 0;
+    NodeId last_stage = 0;
     bool is_view = false;
   };
 
   static size_t Index(int32_t id) { return static_cast<size_t>(id); }
+  void FindLastStages();
   void FindGaps();
 
   void Start();

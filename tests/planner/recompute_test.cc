@@ -240,9 +240,59 @@ graph "late" {
   CHECK(!rehearsal.Run(fates));
   REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
   REQUIRE(IsSmallStep(*graph, rehearsal));
-  CHECK(!CheapestScript(*graph, rehearsal, rehearsal.peak() - 1));
+  int64_t effort = 1'000;
+  CHECK(
+      !CheapestScript(*graph, rehearsal, rehearsal.peak() - 1, true, &effort));
+  CHECK(effort > 0);
   RecomputePlanner planner(*graph, {});
   CHECK(planner.SmallestBudget(Recompute::kAuto).value() == ArenaOf(*graph));
+}
+
+TEST_CASE("a gradient that waits long enough is made again") {
+  // In units of 16 KiB: while k is made, g + h + k = 1 + 2 + 4 are live, and g
+  // waits for z. It can be made again of x, which is there anyway.
+  GraphBuilder b("gradients");
+  const Value x = b.Input("x", DType::kF32, {64, 64});
+  b.SetOrigin(Phase::kBackward, "x");
+  const Value g = b.Name("g", Exp(x));
+  const Value h = Concat(std::vector<Value>{g, g}, 0);
+  const Value k = Concat(std::vector<Value>{h, h}, 0);
+  const Value q = Copy(Slice(k, 0, 0, 64));
+  b.Output("z", Add(q, g));
+  const Result<Graph> graph = b.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Bytes unit = 64 * 64 * 4;
+  REQUIRE(ArenaOf(*graph) == unit + 7 * unit);  // x too
+
+  RecomputePlanner planner(*graph, {});
+  CHECK(planner.SmallestBudget(Recompute::kAuto).value() == unit + 6 * unit);
+  const auto made = planner.PlanFor(unit + 6 * unit);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  CHECK(made->graph.Find("g~recomputed").has_value());
+  CHECK(made->extra_flops == NodeFlops(*graph, graph->node(0)));
+  CHECK(made->least_extra_cost <= made->extra_cost);
+  REQUIRE(made->remade.size() == 1);
+  CHECK(made->remade[0].name == "g");
+  CHECK(made->remade[0].freed == unit);
+  CHECK(ValidatePlan(made->graph, made->plan).empty());
+
+  // Unless gradients are to stay.
+  RecomputePlanner keeping(*graph, {}, {.gradients = false});
+  CHECK(keeping.SmallestBudget(Recompute::kAuto).value() == unit + 7 * unit);
+}
+
+TEST_CASE("a search that is cut off is not taken for a proof") {
+  const Graph step = StepOf("mlp", {.batch = 2048});
+  Rehearsal rehearsal(step, {});
+  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+  REQUIRE(IsSmallStep(step, rehearsal));
+  const Bytes peak = rehearsal.peak() - 1;
+  int64_t effort = 1'000'000;
+  CHECK(CheapestScript(step, rehearsal, peak, true, &effort).has_value());
+  CHECK(effort > 0);
+  effort = 10;
+  CHECK(!CheapestScript(step, rehearsal, peak, true, &effort).has_value());
+  CHECK(effort <= 0);
 }
 
 TEST_CASE("it is the packed arena that fits, however badly it is packed") {

@@ -7,6 +7,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "ir/text.h"
 
 namespace stowage {
 namespace {
@@ -95,6 +96,40 @@ TEST_CASE("a script plays as the fates it came from") {
   CHECK(Equal(*Rewrite(graph, rehearsal), *graph_of_fates));
   // A node cannot run again before it has run.
   CHECK(!rehearsal.Run(Script{{.stage = 0, .node = 1}}));
+}
+
+TEST_CASE("a node runs again until what it reads or made is updated") {
+  const auto graph = ParseGraph(R"(stowage-ir 1
+graph "g" {
+  w: f32(64) = param
+  m: f32(64) = host_state
+  x: f32(64) = input
+  lr: f32() = input
+  a: f32(64) = mul(x, w)
+  b: f32(64) = tanh(a)
+  "b~stashed": f32(64) = stash(b)
+  "b~fetched": f32(64) = fetch("b~stashed") @backward("b")
+  dw: f32(64) gradient = mul(a, "b~fetched") @backward("w")
+  "m~fetched": f32(64) = fetch(m) @update("w")
+  w2: f32(64), m2: f32(64) = momentum_update(w, "m~fetched", dw, lr) {decay=0.0, momentum=0.5} @update("w")
+  "m~stashed": f32(64) = stash_update(m, m2) @update("w")
+  output "dw" = dw
+}
+)");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Rehearsal rehearsal(*graph, {});
+  const auto last_stage = [&](const char* name) {
+    return rehearsal.last_stage(graph->value(*graph->Find(name)).producer);
+  };
+  CHECK(last_stage("a") == 6);  // which updates w
+  CHECK(last_stage("b") == graph->num_nodes());
+  CHECK(last_stage("dw") == graph->num_nodes());
+  CHECK(last_stage("w2") == 6);
+  // Copies run once.
+  CHECK(last_stage("b~stashed") == 2);
+  CHECK(last_stage("b~fetched") == 3);
+  CHECK(last_stage("m~fetched") == 5);
+  CHECK(last_stage("m~stashed") == 7);
 }
 
 }  // namespace
