@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "planner/offload.h"
 
 namespace stowage::tools {
 
@@ -62,6 +63,12 @@ std::string FittedText(const MicroBatchedPlan& plan,
   }
   if (plan.pieces > 1) {
     text += StrCat("the batch is taken in ", plan.pieces, " pieces\n");
+  }
+  if (const HostUse use = FindHostUse(made.graph); use.values > 0) {
+    text += StrCat(use.values, " values are kept in ",
+                   FormatBytes(made.plan.host_bytes()), " (",
+                   made.plan.host_bytes(), " bytes) of the host's memory, ",
+                   FormatBytes(use.bytes_per_step), " copied a step\n");
   }
   if (made.recomputed_nodes == 0) return text;
   text += StrCat(

@@ -21,18 +21,22 @@ PieceBuilder BuilderOf(const StepSpec& spec) {
   };
 }
 
-PieceBuilder BuilderOf(Graph graph) {
-  return [graph = std::move(graph)](int64_t, Sampling) -> Result<PiecedStep> {
-    return PiecedStep{.graph = graph};
-  };
-}
-
 }  // namespace
+
+std::unique_ptr<OffloadPlanner> Levers::PlannerOf(std::vector<int64_t> pieces,
+                                                  PieceBuilder build) const {
+  OffloadOptions offload{.offload = offload_, .recompute = recompute_};
+  // Measured times include those of copies.
+  if (recompute_.cost) offload.cost_per_byte = 0;
+  return std::make_unique<OffloadPlanner>(std::move(pieces), std::move(build),
+                                          options_, std::move(offload));
+}
 
 Result<std::unique_ptr<Levers>> Levers::OfModel(const StepSpec& spec,
                                                 const PlanOptions& options,
                                                 NodeOrder order) {
-  std::unique_ptr<Levers> levers(new Levers(options, spec.recompute));
+  std::unique_ptr<Levers> levers(
+      new Levers(options, spec.recompute, spec.offload));
   levers->spec_ = spec;
   STOWAGE_ASSIGN_OR_RETURN(
       const Graph forward,
@@ -46,8 +50,7 @@ Result<std::unique_ptr<Levers>> Levers::OfModel(const StepSpec& spec,
 
   std::vector<int64_t> pieces = PiecesToTry(*spec.options.batch);
   if (spec.micro_batches) pieces = {*spec.micro_batches};
-  levers->planner_ = std::make_unique<MicroBatchPlanner>(
-      pieces, BuilderOf(spec), levers->options_, spec.recompute);
+  levers->planner_ = levers->PlannerOf(pieces, BuilderOf(spec));
   if (order == NodeOrder::kGiven) return levers;
 
   // The order is looked for once the number of pieces is known.
@@ -67,15 +70,16 @@ Result<std::unique_ptr<Levers>> Levers::OfModel(const StepSpec& spec,
 
 Result<std::unique_ptr<Levers>> Levers::OfGraph(Graph graph,
                                                 RecomputeOptions recompute,
+                                                OffloadChoice offload,
                                                 const PlanOptions& options,
                                                 NodeOrder order) {
-  std::unique_ptr<Levers> levers(new Levers(options, std::move(recompute)));
+  std::unique_ptr<Levers> levers(
+      new Levers(options, std::move(recompute), offload));
   if (order == NodeOrder::kMemory) {
     STOWAGE_RETURN_IF_ERROR(levers->PutInOrder(std::move(graph), 1));
   } else {
-    levers->planner_ = std::make_unique<MicroBatchPlanner>(
-        std::vector<int64_t>{1}, BuilderOf(std::move(graph)), levers->options_,
-        levers->recompute_);
+    levers->planner_ =
+        levers->PlannerOf({1}, stowage::OfGraph(std::move(graph)));
   }
   return levers;
 }
@@ -86,9 +90,7 @@ Status Levers::PutInOrder(Graph step, int64_t pieces) {
   order_bound_ = ordered.bound;
   // A new order may have taken the best packer to be smaller.
   if (ordered.plan.packer.starts_with("best")) options_.packer = Packer::kBest;
-  planner_ = std::make_unique<MicroBatchPlanner>(
-      std::vector<int64_t>{pieces}, BuilderOf(std::move(ordered.graph)),
-      options_, recompute_);
+  planner_ = PlannerOf({pieces}, stowage::OfGraph(std::move(ordered.graph)));
   return {};
 }
 
@@ -107,31 +109,35 @@ Result<MicroBatchedPlan> Levers::PlanAsGiven() {
 }
 
 Result<Json> Levers::SmallestBudgets() {
-  MicroBatchPlanner* any = nullptr;  // of all numbers of pieces
-  std::optional<MicroBatchPlanner> made;
-  if (spec_ && !spec_->micro_batches && !order_bound_) {
-    any = planner_.get();
-  } else if (spec_) {
-    any = &made.emplace(PiecesToTry(*spec_->options.batch), BuilderOf(*spec_),
-                        options_, recompute_);
+  OffloadPlanner* in_one = planner_.get();
+  std::unique_ptr<OffloadPlanner> one, any;
+  if (spec_) {
+    any = PlannerOf(PiecesToTry(*spec_->options.batch), BuilderOf(*spec_));
+    if (!spec_->micro_batches && !order_bound_) {
+      one = PlannerOf({1}, BuilderOf(*spec_));
+      in_one = one.get();
+    }
   }
-  const auto in_one = [&](Recompute recompute) {
-    return any == planner_.get() ? any->SmallestBudget(recompute, 1)
-                                 : planner_->SmallestBudget(recompute);
-  };
+  constexpr OffloadChoice kNothing = OffloadChoice::kNone;
+  constexpr OffloadChoice kMoved = OffloadChoice::kAuto;
   Json budgets = Json::object();
-  STOWAGE_ASSIGN_OR_RETURN(budgets["none"], in_one(Recompute::kNone));
-  STOWAGE_ASSIGN_OR_RETURN(const Bytes recompute, in_one(Recompute::kAuto));
-  budgets["recompute"] = recompute;
+  STOWAGE_ASSIGN_OR_RETURN(budgets["none"],
+                           in_one->SmallestBudget(kNothing, Recompute::kNone));
+  STOWAGE_ASSIGN_OR_RETURN(budgets["recompute"],
+                           in_one->SmallestBudget(kNothing, Recompute::kAuto));
   budgets["micro_batches"] = nullptr;
-  budgets["all"] = recompute;
+  STOWAGE_ASSIGN_OR_RETURN(budgets["offload"],
+                           in_one->SmallestBudget(kMoved, Recompute::kNone));
+  STOWAGE_ASSIGN_OR_RETURN(Bytes all,
+                           in_one->SmallestBudget(kMoved, Recompute::kAuto));
   if (any) {
     STOWAGE_ASSIGN_OR_RETURN(budgets["micro_batches"],
-                             any->SmallestBudget(Recompute::kNone));
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes all,
-                             any->SmallestBudget(Recompute::kAuto));
-    budgets["all"] = std::min(recompute, all);
+                             any->SmallestBudget(kNothing, Recompute::kNone));
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes in_pieces,
+                             any->SmallestBudget(kMoved, Recompute::kAuto));
+    all = std::min(all, in_pieces);
   }
+  budgets["all"] = all;
   return budgets;
 }
 

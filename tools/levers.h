@@ -2,7 +2,8 @@
 #define STOWAGE_TOOLS_LEVERS_H_
 
 // How a training step is made to fit its budget: as the flags allow it, by the
-// order of its nodes, by pieces of the batch, by recomputation.
+// order of its nodes, by pieces of the batch, by recomputation, by what is kept on
+// the host.
 //
 //   Result<std::unique_ptr<Levers>> levers = Levers::OfModel(spec, options, {});
 //   Result<MicroBatchedPlan> fitted = (*levers)->PlanFor(spec.budget);
@@ -17,6 +18,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/micro_batches.h"
+#include "planner/offload_plan.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "planner/weight_layout.h"
@@ -38,14 +40,15 @@ class Levers {
   /// Of a graph as it is, which cannot be taken in pieces.
   static Result<std::unique_ptr<Levers>> OfGraph(Graph graph,
                                                  RecomputeOptions recompute,
+                                                 OffloadChoice offload,
                                                  const PlanOptions& options,
                                                  NodeOrder order);
 
-  // What MicroBatchPlanner says, of the levers that are allowed.
+  // What OffloadPlanner says, of the levers that are allowed.
   Result<MicroBatchedPlan> PlanFor(std::optional<Bytes> budget);
   Result<MicroBatchedPlan> PlanAsGiven();
   Result<Bytes> SmallestBudget() {
-    return planner_->SmallestBudget(recompute_.recompute);
+    return planner_->SmallestBudget(offload_, recompute_.recompute);
   }
   Result<std::vector<MicroBatchedPoint>> Frontier() {
     return planner_->Frontier();
@@ -56,23 +59,30 @@ class Levers {
   std::optional<Bytes> order_bound() const { return order_bound_; }
 
   /// The smallest budgets that work: {"none", "recompute", "micro_batches",
-  /// "all"}, with each lever alone and with all of them, whatever the flags
+  /// "offload", "all"}, with each lever alone and with all of them, whatever the flags
   /// allow; null where there is no batch to cut.
   Result<nlohmann::ordered_json> SmallestBudgets();
 
  private:
-  Levers(const PlanOptions& options, RecomputeOptions recompute)
-      : options_(options), recompute_(std::move(recompute)) {}
+  Levers(const PlanOptions& options, RecomputeOptions recompute,
+         OffloadChoice offload)
+      : options_(options),
+        recompute_(std::move(recompute)),
+        offload_(offload) {}
+
+  std::unique_ptr<OffloadPlanner> PlannerOf(std::vector<int64_t> pieces,
+                                            PieceBuilder build) const;
 
   Status PutInOrder(Graph step, int64_t pieces);
   Result<MicroBatchedPlan> InOrder(Result<MicroBatchedPlan> plan) const;
 
   PlanOptions options_;
   const RecomputeOptions recompute_;
+  const OffloadChoice offload_;
   std::optional<StepSpec> spec_;         // absent for a graph
   std::optional<WeightLayout> weights_;  // likewise
   std::optional<Bytes> order_bound_;
-  std::unique_ptr<MicroBatchPlanner> planner_;
+  std::unique_ptr<OffloadPlanner> planner_;
 };
 
 }  // namespace stowage::tools

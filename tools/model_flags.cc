@@ -66,6 +66,11 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
                   "Pieces to take the batch in, a number or auto: as few as "
                   "the budget allows; gradients add up")
       ->capture_default_str();
+  command
+      .add_option("--offload", flags->offload,
+                  "What may be kept in the host's memory to fit the budget: "
+                  "none, or auto: states, and values that wait for backward")
+      ->capture_default_str();
 }
 
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
@@ -113,6 +118,7 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(spec.recompute, ReadRecomputeFlags(flags));
   STOWAGE_ASSIGN_OR_RETURN(spec.micro_batches,
                            ParseMicroBatches(flags.micro_batches));
+  STOWAGE_ASSIGN_OR_RETURN(spec.offload, ParseOffload(flags.offload));
   return spec;
 }
 

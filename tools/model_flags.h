@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "ir/dtype.h"
 #include "nn/models.h"
+#include "planner/offload_plan.h"
 #include "planner/op_times.h"
 #include "planner/recompute.h"
 #include "tools/micro_batches.h"
@@ -31,6 +32,7 @@ struct ModelFlags {
   std::vector<std::string> keep, remake;  // names of values
   std::string op_times;                   // a file; empty: none
   std::string micro_batches = "1";
+  std::string offload = "none";
 };
 
 /// Declares the options; --model is left to the caller.
@@ -52,6 +54,7 @@ struct StepSpec {
   std::optional<Bytes> budget;
   RecomputeOptions recompute;
   MicroBatches micro_batches = 1;
+  OffloadChoice offload = OffloadChoice::kNone;
 };
 
 /// Checks what the flags can say and this version cannot do. Errors name the

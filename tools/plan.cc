@@ -12,6 +12,8 @@
 #include "base/strings.h"
 #include "ir/text.h"
 #include "planner/micro_batches.h"
+#include "planner/offload.h"
+#include "planner/offload_plan.h"
 #include "planner/op_times.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
@@ -69,8 +71,10 @@ Result<std::unique_ptr<Levers>> MakeLevers(const Flags& flags,
                            ReadRecomputeFlags(flags.model));
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
   STOWAGE_ASSIGN_OR_RETURN(Graph graph, ParseGraph(text));
-  return Levers::OfGraph(std::move(graph), std::move(recompute), options,
-                         order);
+  STOWAGE_ASSIGN_OR_RETURN(const OffloadChoice offload,
+                           ParseOffload(flags.model.offload));
+  return Levers::OfGraph(std::move(graph), std::move(recompute), offload,
+                         options, order);
 }
 
 Json Describe(const Flags& flags, const Levers& levers,
@@ -115,6 +119,10 @@ Json Describe(const Flags& flags, const Levers& levers,
                               {"times", remade.times}});
   }
   json["micro_batches"] = plan.pieces;
+  const HostUse on_host = FindHostUse(made.graph);
+  json["offload"] = flags.model.offload;
+  json["offloaded_values"] = on_host.values;
+  json["offload_bytes_per_step"] = on_host.bytes_per_step;
   json.update(ForetoldJson(foretold));
   json["budget_bytes"] = budget ? Json(*budget) : Json();
   json["fits"] = !budget || report.arena <= *budget;

@@ -351,6 +351,7 @@ int Run(const Flags& flags) {
       json["validation_accuracy"] = *evaluation->accuracy;
     }
     json["arena_bytes"] = memory.arena;
+    json["host_bytes"] = session->host_bytes();
     json["peak_rss_bytes"] = PeakResidentBytes();
     json["heap_allocations_in_steps"] =
         figures->heap_allocations ? Json(*figures->heap_allocations) : Json();

@@ -264,6 +264,57 @@ TEST_CASE("values named on the command line are kept or recomputed") {
   CHECK(pieces == Names{"h.1.mlp.gelu/1", "h.1.mlp.gelu/2"});
 }
 
+TEST_CASE("--offload fits a budget that the arena alone misses") {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--model", "gpt-nano", "--batch",
+                                          "2",       "--seq",    "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const Json any = PlanAsJson(with({"--offload", "auto"}));
+  CHECK(any["offload"] == "auto");
+  CHECK(any["host_bytes"] == 0);
+  CHECK(any["offloaded_values"] == 0);
+  CHECK(any["offload_bytes_per_step"] == 0);
+  const int64_t need = any["arena_bytes"];
+  const int64_t smallest = any["minimum_budget_bytes"];
+  // Of weights and two states as large, the states can go.
+  CHECK(smallest < need / 2);
+
+  const std::string file = TempPath("offloaded.plan");
+  const Json least = PlanAsJson(
+      with({"--offload", "auto", "--budget", StrCat(smallest), "-o", file}));
+  CHECK(least["arena_bytes"] <= smallest);
+  CHECK(least["valid"] == true);
+  CHECK(least["recomputed_nodes"] == 0);
+  CHECK(least["regions"]["state"] == 0);
+  CHECK(least["host_bytes"] > any["regions"]["state"]);
+  CHECK(least["offloaded_values"] > 0);
+  // Each state is fetched and stashed, padding not copied.
+  CHECK(least["offload_bytes_per_step"] > 0);
+  const Outcome checked = RunStowage({"check", file});
+  CHECK(checked.exit_code == 0);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = with(std::move(more));
+    arguments.insert(arguments.begin(), "plan");
+    return RunStowage(arguments);
+  };
+  const Outcome text = run({"--offload", "auto", "--budget", StrCat(smallest)});
+  CHECK(text.out.find("| host memory ") != std::string::npos);
+  CHECK(text.out.find("of the host's memory, ") != std::string::npos);
+
+  const Outcome refused =
+      run({"--offload", "auto", "--budget", StrCat(smallest - 1), "--json"});
+  CHECK(refused.exit_code == 1);
+  const Json json = Json::parse(refused.out);
+  CHECK(json["minimum_budget_bytes"] == smallest);
+  CHECK(json["minimum_budgets"]["none"] == need);
+  CHECK(json["minimum_budgets"]["offload"] == smallest);
+  CHECK(json["minimum_budgets"]["all"] <= smallest);
+  CHECK(refused.err.find(StrCat(" (", smallest, " bytes) with offload")) !=
+        std::string::npos);
+}
+
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   const Outcome outcome =
       RunStowage({"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",
@@ -447,6 +498,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "[recompute] \"x\" cannot be always recomputed"},
       {{"plan", "--model", "mlp", "--recompute", "all"},
        "[recompute] there is no choice \"all\""},
+      {{"plan", "--model", "mlp", "--offload", "all"},
+       "[offload] there is no choice \"all\""},
       {{"plan", "--model", "mlp", "--batch", "3", "--micro-batches", "4"},
        "[micro-batches] 4 pieces of a batch of 3; expected at most 3"},
       {{"plan", "--model", "mlp", "--micro-batches", "0"},

@@ -63,6 +63,44 @@ TEST_CASE("a batch in pieces trains as the whole batch does") {
             .epsilon(1e-4));
 }
 
+TEST_CASE("a run with states on the host is the one without, and resumes it") {
+  const Outcome planned =
+      RunStowage({"plan", "--model", "mlp", "--batch", "8", "--device", "cpu",
+                  "--optimizer", "adamw", "--offload", "auto", "--json"});
+  REQUIRE(planned.exit_code == 0);
+  const Json plan = Json::parse(planned.out);
+  const int64_t smallest = plan["minimum_budget_bytes"];
+  REQUIRE(smallest < plan["arena_bytes"]);
+  const auto train = [&](std::vector<std::string> more, bool moves) {
+    more.insert(more.end(), {"--optimizer", "adamw"});
+    if (moves) {
+      more.insert(more.end(),
+                  {"--offload", "auto", "--budget", StrCat(smallest)});
+    }
+    return TrainMlp(more);
+  };
+  const std::string whole = TempPath("in_arena.safetensors");
+  const std::vector<Json> in_arena = train({"--save", whole}, false);
+  const std::vector<Json> on_host = train({}, true);
+  REQUIRE(in_arena.size() == on_host.size());
+  for (size_t i = 0; i + 1 < in_arena.size(); ++i) {
+    CHECK(on_host[i]["loss"] == in_arena[i]["loss"]);
+  }
+  CHECK(on_host.back()["validation_loss"] ==
+        in_arena.back()["validation_loss"]);
+  CHECK(on_host.back()["arena_bytes"] <= smallest);
+  CHECK(on_host.back()["host_bytes"] > 0);
+  CHECK(in_arena.back()["host_bytes"] == 0);
+
+  for (const bool moves : {true, false}) {
+    const std::string part = TempPath("part_on_host.safetensors");
+    const std::string rest = TempPath("rest_on_host.safetensors");
+    train({"--stop-at", "4", "--save", part}, moves);
+    train({"--resume", part, "--save", rest}, !moves);
+    CHECK(ReadAll(rest) == ReadAll(whole));
+  }
+}
+
 TEST_CASE("train --json prints one object a step and one at the end") {
   const std::vector<Json> lines = TrainMlp({"--budget", "8MiB"});
   REQUIRE(lines.size() == 7);
