@@ -29,19 +29,25 @@ int64_t CountOf(const PiecedStep& step, NodeId node) {
   return step.counts[PieceOf(step.begins, node)];
 }
 
-NodeId EndOf(const PiecedStep& step, size_t piece) {
-  return piece + 1 < step.begins.size() ? step.begins[piece + 1]
-                                        : step.graph.num_nodes();
+// The nodes of each piece that run. Views are left out: where one is taken is
+// where it is first wanted, which may be in the next piece.
+std::vector<std::vector<NodeId>> RunsOf(const PiecedStep& step) {
+  std::vector<std::vector<NodeId>> runs(step.begins.size());
+  for (NodeId id = 0; id < step.graph.num_nodes(); ++id) {
+    if (GetOpDef(step.graph.node(id).op).is_view()) continue;
+    runs[PieceOf(step.begins, id)].push_back(id);
+  }
+  return runs;
 }
 
 // Equal for pieces whose nodes have the same ops and types, in order.
-uint64_t Likeness(const PiecedStep& step, size_t piece) {
+uint64_t Likeness(const Graph& graph, const std::vector<NodeId>& nodes) {
   Fnv1a hash;
-  for (NodeId id = step.begins[piece]; id < EndOf(step, piece); ++id) {
-    const Node& node = step.graph.node(id);
+  for (const NodeId id : nodes) {
+    const Node& node = graph.node(id);
     hash.Update(OpName(node.op));
     for (const ValueId result : node.results) {
-      hash.Update(step.graph.value(result).type.ToString());
+      hash.Update(graph.value(result).type.ToString());
     }
   }
   return hash.digest();
@@ -92,28 +98,37 @@ std::vector<Remade> InAllPieces(std::vector<Remade> of_each) {
 
 Result<Script> StretchScript(const PiecedStep& sample, const Script& script,
                              const PiecedStep& step) {
+  const std::vector<std::vector<NodeId>> of_sample = RunsOf(sample);
   std::map<uint64_t, size_t> kinds;
-  for (size_t piece = 0; piece < sample.begins.size(); ++piece) {
-    kinds[Likeness(sample, piece)] = piece;
+  for (size_t piece = 0; piece < of_sample.size(); ++piece) {
+    kinds[Likeness(sample.graph, of_sample[piece])] = piece;
   }
-  std::vector<Script> by_piece(sample.begins.size());
+  // As positions in their pieces.
+  std::vector<Script> by_piece(of_sample.size());
   for (const Rerun& rerun : script) {
     const size_t piece = PieceOf(sample.begins, rerun.stage);
-    if (piece != PieceOf(sample.begins, rerun.node)) {
+    const std::vector<NodeId>& runs = of_sample[piece];
+    const auto place = [&](NodeId node) {
+      return static_cast<NodeId>(std::ranges::lower_bound(runs, node) -
+                                 runs.begin());
+    };
+    for (const NodeId node : {rerun.stage, rerun.node}) {
+      if (std::ranges::binary_search(runs, node)) continue;
       return Unlike(sample, "runs a node of one piece again for another");
     }
-    by_piece[piece].push_back(rerun);
+    by_piece[piece].push_back({place(rerun.stage), place(rerun.node)});
   }
   Script stretched;
-  for (size_t piece = 0; piece < step.begins.size(); ++piece) {
-    const auto kind = kinds.find(Likeness(step, piece));
+  size_t number = 0;
+  for (const std::vector<NodeId>& runs : RunsOf(step)) {
+    ++number;
+    const auto kind = kinds.find(Likeness(step.graph, runs));
     if (kind == kinds.end()) {
-      return Unlike(step, StrCat("has a piece, number ", piece + 1,
+      return Unlike(step, StrCat("has a piece, number ", number,
                                  ", that is like none of the sample's"));
     }
-    const NodeId shift = step.begins[piece] - sample.begins[kind->second];
     for (const Rerun& rerun : by_piece[kind->second]) {
-      stretched.push_back({rerun.stage + shift, rerun.node + shift});
+      stretched.push_back({runs[Index(rerun.stage)], runs[Index(rerun.node)]});
     }
   }
   return stretched;
@@ -198,37 +213,26 @@ Result<MicroBatchedPlan> MicroBatchPlanner::PlanAsGiven() {
   return Make(*sample, std::move(made));
 }
 
-Result<std::optional<MicroBatchPlanner::Chosen>> MicroBatchPlanner::Choose(
-    Bytes budget) {
-  // The fewest pieces that fit as they are.
-  std::optional<Chosen> best;
-  size_t next = 0;
-  for (; next < pieces_.size() && !best; ++next) {
-    STOWAGE_ASSIGN_OR_RETURN(Sample* const sample, GetSample(next));
-    if (sample->arena > budget) continue;
-    STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
-                             sample->planner->PlanFor(budget));
-    best = Chosen{sample, std::move(made)};
-  }
-  if (recompute_.recompute == Recompute::kNone) return best;
-  // Fewer pieces save sums, and may cost more recomputation.
-  while (next > 0) {
-    STOWAGE_ASSIGN_OR_RETURN(Sample* const sample, GetSample(--next));
-    if (sample->arena <= budget) continue;
-    const double least_so_far =
-        best ? best->cost() : std::numeric_limits<double>::infinity();
-    STOWAGE_ASSIGN_OR_RETURN(const double least,
-                             sample->planner->LeastExtraCost(budget));
-    if (sample->cost + least >= least_so_far) continue;
-    Result<RecomputedPlan> made = sample->planner->PlanFor(budget);
-    if (!made.ok() && made.error().code == ErrorCode::kBudgetTooSmall) {
-      break;  // still fewer need still more
+// The cheapest plan in so many pieces, if it is cheaper than `limit`. The whole
+// step may be packed a little less well than its sample: then the next choice
+// whose sample needs less is asked for.
+Result<std::optional<MicroBatchedPlan>> MicroBatchPlanner::FitSample(
+    Sample& sample, Bytes budget, double limit) {
+  const std::optional<MicroBatchedPlan> none;
+  for (Bytes target = budget;;) {
+    Result<RecomputedPlan> made = sample.planner->PlanFor(target);
+    if (!made.ok()) {
+      if (made.error().code != ErrorCode::kBudgetTooSmall) return made.error();
+      return none;
     }
-    if (!made.ok()) return made.error();
-    if (sample->cost + made->extra_cost >= least_so_far) continue;
-    best = Chosen{sample, *std::move(made)};
+    if (sample.cost + made->extra_cost >= limit) return none;
+    target = made->plan.arena_bytes() - 1;
+    STOWAGE_ASSIGN_OR_RETURN(MicroBatchedPlan plan,
+                             Make(sample, *std::move(made)));
+    if (plan.made.plan.arena_bytes() <= budget) {
+      return std::optional(std::move(plan));
+    }
   }
-  return best;
 }
 
 Result<MicroBatchedPlan> MicroBatchPlanner::PlanFor(
@@ -239,51 +243,56 @@ Result<MicroBatchedPlan> MicroBatchPlanner::PlanFor(
                              sample->planner->PlanFor(budget));
     return Make(*sample, std::move(made));
   }
-  STOWAGE_ASSIGN_OR_RETURN(std::optional<MicroBatchedPlan> plan,
-                           PlanWithin(*budget));
-  if (!plan) return Refusal(*budget);
-  return *std::move(plan);
-}
-
-// The whole step may be packed a little less well than its sample: then the next
-// choice whose sample needs less is asked for.
-Result<std::optional<MicroBatchedPlan>> MicroBatchPlanner::PlanWithin(
-    Bytes budget) {
-  for (Bytes target = budget;;) {
-    STOWAGE_ASSIGN_OR_RETURN(std::optional<Chosen> chosen, Choose(target));
-    if (!chosen) return std::optional<MicroBatchedPlan>();
-    target = chosen->made.plan.arena_bytes() - 1;
-    STOWAGE_ASSIGN_OR_RETURN(MicroBatchedPlan plan,
-                             Make(*chosen->sample, std::move(chosen->made)));
-    if (plan.made.plan.arena_bytes() <= budget) {
-      return std::optional(std::move(plan));
-    }
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  // The fewest pieces that fit as they are.
+  std::optional<MicroBatchedPlan> best;
+  size_t next = 0;
+  for (; next < pieces_.size() && !best; ++next) {
+    STOWAGE_ASSIGN_OR_RETURN(Sample* const sample, GetSample(next));
+    if (sample->arena > *budget) continue;
+    STOWAGE_ASSIGN_OR_RETURN(best, FitSample(*sample, *budget, kAny));
   }
+  // Fewer pieces save sums, and may cost more recomputation.
+  if (recompute_.recompute == Recompute::kNone) next = 0;
+  while (next > 0) {
+    STOWAGE_ASSIGN_OR_RETURN(Sample* const sample, GetSample(--next));
+    if (sample->arena <= *budget) continue;
+    const double limit = best ? best->cost + best->made.extra_cost : kAny;
+    STOWAGE_ASSIGN_OR_RETURN(const double least,
+                             sample->planner->LeastExtraCost(*budget));
+    if (sample->cost + least >= limit) continue;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const Bytes smallest,
+        sample->planner->SmallestBudget(recompute_.recompute));
+    if (smallest > *budget) break;  // still fewer need still more
+    STOWAGE_ASSIGN_OR_RETURN(std::optional<MicroBatchedPlan> plan,
+                             FitSample(*sample, *budget, limit));
+    if (plan) best = std::move(plan);
+  }
+  if (!best) return Refusal(*budget);
+  return *std::move(best);
 }
 
-// The number of pieces, by its index, that needs the least. The more, the less,
-// but for the sums of gradients: all numbers are tried until one needs more, and
-// one piece, which has no sums.
-Result<size_t> MicroBatchPlanner::Smallest(Recompute recompute) {
-  size_t best = pieces_.size() - 1;
-  STOWAGE_ASSIGN_OR_RETURN(Sample* const most, GetSample(best));
-  STOWAGE_ASSIGN_OR_RETURN(Bytes smallest,
-                           most->planner->SmallestBudget(recompute));
+// The number of pieces, by its index, that needs the least, and how much. The
+// more, the less, but for the sums of gradients: all numbers are tried until one
+// needs more, and one piece, which has no sums.
+Result<MicroBatchPlanner::Least> MicroBatchPlanner::Smallest(
+    Recompute recompute) {
+  Least best{.index = pieces_.size() - 1};
+  STOWAGE_ASSIGN_OR_RETURN(Sample* const most, GetSample(best.index));
+  STOWAGE_ASSIGN_OR_RETURN(best.bytes, SmallestOf(*most, recompute));
   bool falls = true;
-  for (size_t index = best; index-- > 0;) {
+  for (size_t index = best.index; index-- > 0;) {
     if (!falls && index > 0) continue;
     STOWAGE_ASSIGN_OR_RETURN(Sample* const sample, GetSample(index));
     if (recompute != Recompute::kNone) {
       STOWAGE_ASSIGN_OR_RETURN(const double least,
-                               sample->planner->LeastExtraCost(smallest - 1));
+                               sample->planner->LeastExtraCost(best.bytes - 1));
       if (std::isinf(least)) continue;
     }
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes,
-                             sample->planner->SmallestBudget(recompute));
-    falls = bytes < smallest;
-    if (!falls) continue;
-    smallest = bytes;
-    best = index;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, SmallestOf(*sample, recompute));
+    falls = bytes < best.bytes;
+    if (falls) best = {.index = index, .bytes = bytes};
   }
   return best;
 }
@@ -300,8 +309,8 @@ Result<Bytes> MicroBatchPlanner::SmallestOf(Sample& sample,
 }
 
 Result<Bytes> MicroBatchPlanner::SmallestBudget(Recompute recompute) {
-  STOWAGE_ASSIGN_OR_RETURN(const size_t index, Smallest(recompute));
-  return SmallestOf(*samples_[index], recompute);
+  STOWAGE_ASSIGN_OR_RETURN(const Least least, Smallest(recompute));
+  return least.bytes;
 }
 
 Result<Bytes> MicroBatchPlanner::SmallestBudget(Recompute recompute,
@@ -314,12 +323,15 @@ Result<Bytes> MicroBatchPlanner::SmallestBudget(Recompute recompute,
 }
 
 Error MicroBatchPlanner::Refusal(Bytes budget) {
-  const Result<size_t> index = Smallest(recompute_.recompute);
-  if (!index.ok()) return index.error();
-  const Sample& sample = *samples_[*index];
+  const Result<Least> least = Smallest(recompute_.recompute);
+  if (!least.ok()) return least.error();
+  const Sample& sample = *samples_[least->index];
   const Result<RecomputedPlan> refused = sample.planner->PlanFor(budget);
-  if (refused.ok()) {  // but not by the whole step
-    Result<MicroBatchedPlan> plan = Make(sample, *refused);
+  if (refused.ok()) {  // but the whole step needs more
+    Result<RecomputedPlan> made =
+        sample.planner->SmallestPlan(recompute_.recompute);
+    if (!made.ok()) return made.error();
+    const Result<MicroBatchedPlan> plan = Make(sample, *std::move(made));
     if (!plan.ok()) return plan.error();
     PlanOptions options = options_;
     options.budget = budget;

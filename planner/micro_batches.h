@@ -21,6 +21,7 @@
 //   Result<MicroBatchedPlan> fitted = planner.PlanFor(64 << 20);
 //   if (fitted.ok()) fitted->pieces;
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,8 +52,9 @@ using PieceBuilder =
     std::function<Result<PiecedStep>(int64_t pieces, Sampling sampling)>;
 
 /// What `script` runs again in a piece of `sample`, run again in every piece of
-/// `step` that is like it: that has the same ops and types. Error
-/// kInvalidArgument: a piece of `step` is like none, or the script mixes pieces.
+/// `step` that is like it: whose nodes, views aside, have the same ops and types.
+/// Error kInvalidArgument: a piece of `step` is like none, or the script mixes
+/// pieces.
 Result<Script> StretchScript(const PiecedStep& sample, const Script& script,
                              const PiecedStep& step);
 
@@ -102,18 +104,17 @@ class MicroBatchPlanner {
     double cost = 0;   // likewise
   };
 
-  struct Chosen {
-    Sample* sample;
-    RecomputedPlan made;  // of the sample
-    double cost() const { return sample->cost + made.extra_cost; }
+  struct Least {
+    size_t index = 0;  // of pieces_
+    Bytes bytes = 0;
   };
 
   Result<Sample*> GetSample(size_t index);
-  Result<std::optional<Chosen>> Choose(Bytes budget);
   Result<MicroBatchedPlan> Make(const Sample& sample, RecomputedPlan made);
-  Result<std::optional<MicroBatchedPlan>> PlanWithin(Bytes budget);
+  Result<std::optional<MicroBatchedPlan>> FitSample(Sample& sample,
+                                                    Bytes budget, double limit);
   Error Refusal(Bytes budget);
-  Result<size_t> Smallest(Recompute recompute);
+  Result<Least> Smallest(Recompute recompute);
   Result<Bytes> SmallestOf(Sample& sample, Recompute recompute);
 
   const std::vector<int64_t> pieces_;
