@@ -269,7 +269,11 @@ Result<MicroBatchedPlan> MicroBatchPlanner::PlanFor(
                              FitSample(*sample, *budget, limit));
     if (plan) best = std::move(plan);
   }
-  if (!best) return Refusal(*budget);
+  if (best) return *std::move(best);
+  STOWAGE_ASSIGN_OR_RETURN(const Least least, Smallest(recompute_.recompute));
+  Sample& sample = *samples_[least.index];
+  STOWAGE_ASSIGN_OR_RETURN(best, FitSample(sample, *budget, kAny));
+  if (!best) return Refusal(sample, *budget);
   return *std::move(best);
 }
 
@@ -322,10 +326,7 @@ Result<Bytes> MicroBatchPlanner::SmallestBudget(Recompute recompute,
   return SmallestOf(*sample, recompute);
 }
 
-Error MicroBatchPlanner::Refusal(Bytes budget) {
-  const Result<Least> least = Smallest(recompute_.recompute);
-  if (!least.ok()) return least.error();
-  const Sample& sample = *samples_[least->index];
+Error MicroBatchPlanner::Refusal(const Sample& sample, Bytes budget) {
   const Result<RecomputedPlan> refused = sample.planner->PlanFor(budget);
   if (refused.ok()) {  // but the whole step needs more
     Result<RecomputedPlan> made =

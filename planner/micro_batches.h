@@ -113,7 +113,7 @@ class MicroBatchPlanner {
   Result<MicroBatchedPlan> Make(const Sample& sample, RecomputedPlan made);
   Result<std::optional<MicroBatchedPlan>> FitSample(Sample& sample,
                                                     Bytes budget, double limit);
-  Error Refusal(Bytes budget);
+  Error Refusal(const Sample& sample, Bytes budget);
   Result<Least> Smallest(Recompute recompute);
   Result<Bytes> SmallestOf(Sample& sample, Recompute recompute);
 
