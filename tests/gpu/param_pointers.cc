@@ -39,6 +39,14 @@ std::vector<Range> MappedRanges() {
   return ranges;
 }
 
+// Whether the lower half of a word may be a number of its own: a count, or a float
+// between 2^-31 and 2^32. The upper half is then padding, whose stale bytes are
+// often those of an address.
+bool IsBesidePadding(uint64_t word) {
+  const auto half = static_cast<uint32_t>(word);
+  return half < 0x10000 || (half >= 0x30000000 && half < 0x50000000);
+}
+
 uint64_t AddressOf(std::span<const std::byte> block) {
   return reinterpret_cast<uintptr_t>(block.data());
 }
@@ -105,7 +113,7 @@ class Finder {
       return "changed, but not as a block of memory moved";
     }
     const bool is_address =
-        first == second && first >> 32 != 0 &&
+        first == second && first >> 32 != 0 && !IsBesidePadding(first) &&
         std::ranges::any_of(mapped_, [first](const Range& range) {
           return range.Contains(first);
         });

@@ -44,9 +44,12 @@ struct ParamPointers {
 };
 
 /// Numbers below 2^32 are no addresses. The upper 4 bytes of a word may be padding
-/// and differ alone, as those of a pointer that moved do not. Other padding is a
-/// fault where it holds stale bytes: value-initialize such params. Aborts unless
-/// every block moved, by a distance of its own that is no multiple of 2^32.
+/// and differ alone, as those of a pointer that moved do not; nor is a word that
+/// stayed an address where its lower 4 bytes read as a count or as a float that
+/// is neither tiny nor huge, which one address in eight does. So much goes
+/// unseen, and only as long as it lies there. Other padding is a fault where it
+/// holds stale bytes: value-initialize such params. Aborts unless every block
+/// moved, by a distance of its own that is no multiple of 2^32.
 ParamPointers FindPointers(std::span<const CapturedKernel> first,
                            std::span<const CapturedKernel> second,
                            const std::vector<MovedBlock>& blocks);

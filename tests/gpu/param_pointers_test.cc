@@ -1,6 +1,7 @@
 #include "tests/gpu/param_pointers.h"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <array>
 #include <cstdint>
@@ -110,17 +111,43 @@ TEST_CASE("a pointer beside its block is a fault") {
         "points to byte -8 of block 0 of 512");
 }
 
-TEST_CASE("an address that stayed is a fault, of whatever it is") {
+// A page of memory at an address of our choice.
+class Page {
+ public:
+  explicit Page(uint64_t address)
+      : at_(mmap(reinterpret_cast<void*>(address), kBytes, PROT_READ,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0)) {
+    REQUIRE(at_ == reinterpret_cast<void*>(address));
+  }
+  ~Page() { munmap(at_, kBytes); }
+  const void* at() const { return at_; }
+
+ private:
+  static constexpr size_t kBytes = 4096;
+  void* at_;
+};
+
+TEST_CASE("an address that stayed is a fault") {
   Pair pair;
-  static const int global = 0;
-  const auto heap = std::make_unique<int>(0);
-  const int local = 0;
-  for (const void* host :
-       {static_cast<const void*>(&global), static_cast<const void*>(heap.get()),
-        static_cast<const void*>(&local),
-        static_cast<const void*>(pair.first())}) {
-    CHECK(pair.Fault(Params{7, host}, Params{7, host}) ==
+  for (const uint64_t address :
+       {0x700000012000, 0x700023456000, 0x700050000000, 0x7000fffff000}) {
+    CAPTURE(address);
+    std::optional<Page> page(address);
+    const Params params{7, page->at()};
+    CHECK(pair.Fault(params, params) ==
           "is the address of something that did not move");
+    page.reset();
+    CHECK(pair.Find(params, params).faults.empty());
+  }
+}
+
+TEST_CASE(
+    "a count or a float beside stale bytes is none, whatever lies there") {
+  Pair pair;
+  for (const uint64_t address : {0x700000003000, 0x70003F800000}) {  // 1.0f
+    const Page page(address);
+    const Params params{7, page.at()};
+    CHECK(pair.Find(params, params).faults.empty());
   }
 }
 
