@@ -26,7 +26,7 @@ constexpr double kLeap = 0.01;               // of the step's operations
 constexpr int kMostLeaps = 100;
 constexpr size_t kMostTangled = 5;
 constexpr int64_t kMostNodesUntangling = 3'000'000;
-constexpr int64_t kMostNodesRun = 40'000'000;  // in all rehearsals together
+constexpr int64_t kMostNodesRun = 20'000'000;  // in all rehearsals together
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 

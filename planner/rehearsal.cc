@@ -17,7 +17,7 @@ std::vector<double> FlopsOfNodes(const Graph& graph) {
 }
 
 Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
-    : graph_(graph), options_(options), layouts_(ComputeLayouts(graph)) {
+    : graph_(graph), options_(options) {
   const std::vector<double> costs =
       options.cost ? options.cost(graph) : FlopsOfNodes(graph);
   STOWAGE_CHECK(costs.size() == Index(graph.num_nodes()));
@@ -28,36 +28,46 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     info.workspace = options.workspace ? AlignUp(options.workspace(graph, node),
                                                  options.alignment)
                                        : 0;
+    info.first_input = inputs_.size();
+    info.num_inputs = node.inputs.size();
+    info.first_result = node.results[0];
+    info.num_results = static_cast<int32_t>(node.results.size());
     info.may_overwrite = options.in_place ? def.may_overwrite : 0;
     info.updates = def.updates;
     info.is_view = def.is_view();
     cost_ += info.cost;
     nodes_.push_back(info);
+    inputs_.insert(inputs_.end(), node.inputs.begin(), node.inputs.end());
   }
+  const Layouts layouts = ComputeLayouts(graph);
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
-    const Layout& layout = layouts_[Index(id)];
-    sizes_.push_back(
-        info.on_host ? 0 : AlignUp(info.type.bytes(), options.alignment));
-    covers_root_.push_back(layout.byte_offset == 0 &&
-                           info.type.bytes() ==
-                               graph.value(layout.root).type.bytes() &&
-                           IsContiguous(info.type.shape, layout.strides));
-    const bool is_view =
-        !info.is_leaf() && nodes_[Index(info.producer)].is_view;
-    content_.push_back(
-        is_view ? content_[Index(graph.node(info.producer).inputs[0])] : id);
+    const Layout& layout = layouts[Index(id)];
+    ValueFacts facts;
+    facts.bytes = info.type.bytes();
+    facts.slot = info.on_host ? 0 : AlignUp(facts.bytes, options.alignment);
+    facts.root = layout.root;
+    facts.producer = info.producer;
+    facts.is_leaf = info.is_leaf();
+    facts.covers_root = layout.byte_offset == 0 &&
+                        facts.bytes == graph.value(layout.root).type.bytes() &&
+                        IsContiguous(info.type.shape, layout.strides);
+    const bool is_view = !facts.is_leaf && nodes_[Index(info.producer)].is_view;
+    facts.content =
+        is_view ? values_[Index(graph.node(info.producer).inputs[0])].content
+                : id;
+    values_.push_back(facts);
   }
   FindLastStages();
   FindGaps();
 }
 
 void Rehearsal::FindLastStages() {
-  std::vector<NodeId> updated(sizes_.size(), graph_.num_nodes());  // per root
+  std::vector<NodeId> updated(values_.size(), graph_.num_nodes());  // per root
   for (NodeId n = graph_.num_nodes() - 1; n >= 0; --n) {
-    const Node& node = graph_.node(n);
-    for (size_t r = 0; r < Index(nodes_[Index(n)].updates); ++r) {
-      updated[Index(root(node.results[r]))] = n;
+    const NodeInfo& info = nodes_[Index(n)];
+    for (int32_t r = 0; r < info.updates; ++r) {
+      updated[Index(root(info.first_result + r))] = n;
     }
   }
   for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
@@ -100,11 +110,10 @@ void Rehearsal::FindGaps() {
       begin[Index(id)] = n;
     }
   }
-  is_output_.assign(nodes_.size(), 0);
   for (const GraphOutput& output : graph_.outputs()) {
     is_candidate[Index(root(output.value))] = 0;
     const NodeId producer = graph_.value(output.value).producer;
-    if (producer != kNoNode) is_output_[Index(producer)] = 1;
+    if (producer != kNoNode) nodes_[Index(producer)].is_output = true;
   }
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
     first_gap_.push_back(gaps_.size());
@@ -155,14 +164,14 @@ bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
     const NodeId n = stack_.back();
     stack_.pop_back();
     if (n != node) missing_.push_back(n);
-    for (const ValueId input : graph_.node(n).inputs) {
-      const ValueId leaf = root(input);
-      if (graph_.value(leaf).is_leaf() &&
-          holds_[Index(leaf)] != content_[Index(input)]) {
+    for (const ValueId input : inputs(nodes_[Index(n)])) {
+      const ValueFacts& facts = values_[Index(input)];
+      if (values_[Index(facts.root)].is_leaf &&
+          holds_[Index(facts.root)] != facts.content) {
         return false;
       }
       if (IsCurrent(input, stage)) continue;
-      const NodeId producer = graph_.value(input).producer;
+      const NodeId producer = facts.producer;
       if (producer == kNoNode) return false;
       if (wanted_[Index(producer)] == searches_) continue;
       wanted_[Index(producer)] = searches_;
@@ -174,34 +183,38 @@ bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
 }
 
 void Rehearsal::Emit(NodeId id, NodeId stage) {
-  const Node& node = graph_.node(id);
   const NodeInfo& info = nodes_[Index(id)];
   Item item{.node = id,
             .stage = stage,
             .operands = static_cast<int32_t>(operands_.size()),
-            .first_result = node.results[0],
+            .first_result = info.first_result,
             .again = has_run_[Index(id)] != 0};
   has_run_[Index(id)] = 1;
-  for (const ValueId input : node.inputs) {
-    operands_.push_back(current_[Index(input)]);
+  const auto after = static_cast<int32_t>(items_.size()) + 1;
+  for (const ValueId input : inputs(info)) {
+    const int32_t operand = current_[Index(input)];
+    operands_.push_back(operand);
+    upper_[Index(root_of_[Index(operand)])] = after;
   }
   if (item.again) {
     item.first_result = static_cast<int32_t>(value_of_.size());
-    for (const ValueId result : node.results) {
-      value_of_.push_back(result);
+    for (int32_t r = 0; r < info.num_results; ++r) {
+      value_of_.push_back(info.first_result + r);
       root_of_.push_back(-1);
+      upper_.push_back(0);
     }
     extra_cost_ += info.cost;
     if (!info.is_view) ++nodes_again_;
   }
-  for (size_t r = 0; r < node.results.size(); ++r) {
-    const ValueId result = node.results[r];
-    const auto instance = item.first_result + static_cast<int32_t>(r);
-    const bool is_update = static_cast<int32_t>(r) < info.updates;
-    root_of_[Index(instance)] =
-        info.is_view ? root_of_[Index(operands_[Index(item.operands)])]
-        : is_update  ? root(result)
-                     : instance;
+  for (int32_t r = 0; r < info.num_results; ++r) {
+    const ValueId result = info.first_result + r;
+    const int32_t instance = item.first_result + r;
+    const bool is_update = r < info.updates;
+    int32_t& root_now = root_of_[Index(instance)];
+    root_now = info.is_view ? root_of_[Index(operands_[Index(item.operands)])]
+               : is_update  ? root(result)
+                            : instance;
+    upper_[Index(root_now)] = after;
     if (is_update) holds_[Index(root(result))] = result;
     current_[Index(result)] = instance;
     made_at_[Index(result)] = stage;
@@ -221,9 +234,10 @@ void Rehearsal::Start() {
   holds_.resize(values);
   value_of_.resize(values);
   root_of_.resize(values);
+  upper_.assign(values, 0);
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
     holds_[Index(id)] = value_of_[Index(id)] = root_of_[Index(id)] = id;
-    if (graph_.value(id).is_leaf()) current_[Index(id)] = id;
+    if (values_[Index(id)].is_leaf) current_[Index(id)] = id;
   }
   has_run_.assign(nodes_.size(), 0);
   wanted_.assign(nodes_.size(), 0);
@@ -239,7 +253,8 @@ bool Rehearsal::RunNode(NodeId id, NodeId stage) {
 
 bool Rehearsal::RunStage(NodeId stage) {
   // A view is taken when somebody wants it, lest its root live for it alone.
-  if (nodes_[Index(stage)].is_view && !is_output_[Index(stage)]) return true;
+  const NodeInfo& info = nodes_[Index(stage)];
+  if (info.is_view && !info.is_output) return true;
   return RunNode(stage, stage);
 }
 
@@ -277,46 +292,46 @@ Script Rehearsal::script() const {
 }
 
 bool Rehearsal::may_take_over(NodeId id, ValueId root_id) const {
-  const Node& node = graph_.node(id);
-  const uint32_t bits = nodes_[Index(id)].may_overwrite;
+  const NodeInfo& info = nodes_[Index(id)];
+  const std::span<const ValueId> read = inputs(info);
   bool reads = false;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (root(node.inputs[i]) != root_id) continue;
-    if (i >= 32 || (bits >> i & 1) == 0 ||
-        !covers_root_[Index(node.inputs[i])]) {
+  for (size_t i = 0; i < read.size(); ++i) {
+    const ValueFacts& facts = values_[Index(read[i])];
+    if (facts.root != root_id) continue;
+    if (i >= 32 || (info.may_overwrite >> i & 1) == 0 || !facts.covers_root) {
       return false;
     }
     reads = true;
   }
-  return reads && graph_.value(node.results[0]).type.bytes() ==
-                      graph_.value(root_id).type.bytes();
+  return reads && values_[Index(info.first_result)].bytes ==
+                      values_[Index(root_id)].bytes;
 }
 
 // The rule of planner/lifetimes.h, on instances.
 int32_t Rehearsal::BufferToTakeOver(const Item& item, int32_t time) const {
-  const Node& node = graph_.node(item.node);
-  const uint32_t bits = nodes_[Index(item.node)].may_overwrite;
-  const Bytes bytes = graph_.value(node.results[0]).type.bytes();
+  const NodeInfo& info = nodes_[Index(item.node)];
+  const uint32_t bits = info.may_overwrite;
+  const std::span<const ValueId> read = inputs(info);
   const auto operand = [&](size_t i) {
     return operands_[Index(item.operands) + i];
   };
   const auto buffer = [&](size_t i) {
     return buffer_of_[Index(root_of_[Index(operand(i))])];
   };
-  for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
+  for (size_t i = 0; i < read.size() && i < 32; ++i) {
     if ((bits >> i & 1) == 0) continue;
     const int32_t candidate = buffer(i);
     const Buffer& b = buffers_[Index(candidate)];
-    const ValueId held = root(value_of_[Index(operand(i))]);
     if (!b.packed || b.upper != time + 1 ||
-        graph_.value(held).type.bytes() != bytes) {
+        values_[Index(values_[Index(read[i])].root)].bytes !=
+            values_[Index(info.first_result)].bytes) {
       continue;
     }
     bool whole = true;
-    for (size_t j = 0; j < node.inputs.size(); ++j) {
+    for (size_t j = 0; j < read.size(); ++j) {
       if (buffer(j) != candidate) continue;
-      whole &= j < 32 && (bits >> j & 1) != 0 &&
-               covers_root_[Index(node.inputs[j])] != 0;
+      whole &=
+          j < 32 && (bits >> j & 1) != 0 && values_[Index(read[j])].covers_root;
     }
     if (whole) return candidate;
   }
@@ -325,28 +340,9 @@ int32_t Rehearsal::BufferToTakeOver(const Item& item, int32_t time) const {
 
 void Rehearsal::MeasureLifetimes() {
   const auto end = static_cast<int32_t>(items_.size());
-  const auto results_of = [&](const Item& item) {
-    return static_cast<int32_t>(graph_.node(item.node).results.size());
-  };
-  upper_.assign(value_of_.size(), 0);
-  const auto extend = [&](int32_t instance, int32_t time) {
-    int32_t& last = upper_[Index(root_of_[Index(instance)])];
-    last = std::max(last, time);
-  };
-  for (int32_t t = 0; t < end; ++t) {
-    const Item& item = items_[Index(t)];
-    const size_t count = graph_.node(item.node).inputs.size();
-    for (size_t i = 0; i < count; ++i) {
-      extend(operands_[Index(item.operands) + i], t + 1);
-    }
-    for (int32_t r = 0; r < results_of(item); ++r) {
-      extend(item.first_result + r, t + 1);
-    }
-  }
   for (const GraphOutput& output : graph_.outputs()) {
-    extend(output.value, end + 1);
+    upper_[Index(root_of_[Index(output.value)])] = end + 1;
   }
-
   buffer_of_.assign(value_of_.size(), -1);
   buffers_.clear();
   live_.assign(Index(end) + 2, 0);
@@ -354,20 +350,19 @@ void Rehearsal::MeasureLifetimes() {
     const ValueId value = value_of_[Index(instance)];
     buffer_of_[Index(instance)] = static_cast<int32_t>(buffers_.size());
     buffers_.push_back(
-        {lower, upper_[Index(instance)], sizes_[Index(value)], packed});
+        {lower, upper_[Index(instance)], values_[Index(value)].slot, packed});
   };
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    const ValueInfo& info = graph_.value(id);
-    if (!info.is_leaf()) continue;
+    if (!values_[Index(id)].is_leaf) continue;
     upper_[Index(id)] = std::max(upper_[Index(id)], 1);
-    add(id, 0, info.role == Role::kSaved);
+    add(id, 0, graph_.value(id).role == Role::kSaved);
   }
   for (int32_t t = 0; t < end; ++t) {
     const Item& item = items_[Index(t)];
     const NodeInfo& info = nodes_[Index(item.node)];
     const int32_t taken =
         info.may_overwrite != 0 ? BufferToTakeOver(item, t) : -1;
-    for (int32_t r = 0; r < results_of(item); ++r) {
+    for (int32_t r = 0; r < info.num_results; ++r) {
       const int32_t instance = item.first_result + r;
       if (root_of_[Index(instance)] != instance) continue;
       if (r == 0 && taken >= 0) {

@@ -133,21 +133,40 @@ class Rehearsal {
   /// die there: the kernel allows it, the bytes are as many, and every operand
   /// that lies in the value covers it whole.
   bool may_take_over(NodeId id, ValueId root) const;
-  ValueId root(ValueId id) const { return layouts_[Index(id)].root; }
+  ValueId root(ValueId id) const { return values_[Index(id)].root; }
   /// In the arena, rounded up to the alignment.
-  Bytes bytes(ValueId id) const { return sizes_[Index(id)]; }
+  Bytes bytes(ValueId id) const { return values_[Index(id)].slot; }
 
  private:
+  // What a run needs of the graph, close together: a search runs it a hundred
+  // thousand times.
   struct NodeInfo {
     double cost = 0;
     Bytes workspace = 0;
+    size_t first_input = 0;  // in inputs_
+    size_t num_inputs = 0;
+    ValueId first_result = 0;  // the others follow
+    int32_t num_results = 0;
     uint32_t may_overwrite = 0;
     int32_t updates = 0;
     NodeId last_stage = 0;
     bool is_view = false;
+    bool is_output = false;  // a result is one of the graph
+  };
+  struct ValueFacts {
+    Bytes bytes = 0;
+    Bytes slot = 0;  // these rounded up; 0 on the host
+    ValueId root = 0;
+    ValueId content = 0;  // what its leaf must still hold
+    NodeId producer = kNoNode;
+    bool is_leaf = false;
+    bool covers_root = false;  // whole, in order
   };
 
   static size_t Index(int32_t id) { return static_cast<size_t>(id); }
+  std::span<const ValueId> inputs(const NodeInfo& info) const {
+    return std::span(inputs_).subspan(info.first_input, info.num_inputs);
+  }
   void FindLastStages();
   void FindGaps();
 
@@ -162,12 +181,9 @@ class Rehearsal {
 
   const Graph& graph_;
   const RehearsalOptions options_;
-  const Layouts layouts_;
   std::vector<NodeInfo> nodes_;
-  std::vector<Bytes> sizes_;          // per value
-  std::vector<uint8_t> covers_root_;  // per value: whole, in order
-  std::vector<ValueId> content_;      // per value: what a leaf must still hold
-  std::vector<uint8_t> is_output_;    // per node
+  std::vector<ValueId> inputs_;  // of all nodes
+  std::vector<ValueFacts> values_;
   std::vector<ValueId> candidates_;
   std::vector<Gap> gaps_;
   std::vector<size_t> first_gap_;  // per value, and one more
@@ -189,7 +205,7 @@ class Rehearsal {
   std::vector<NodeId> stack_;
   std::vector<ValueId> value_of_;   // per instance
   std::vector<int32_t> root_of_;    // per instance
-  std::vector<int32_t> upper_;      // per root instance
+  std::vector<int32_t> upper_;      // per root instance: a time past its end
   std::vector<int32_t> buffer_of_;  // per root instance
   struct Buffer {
     int32_t lower, upper;
