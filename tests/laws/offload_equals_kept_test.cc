@@ -25,19 +25,9 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
-using testing::MakeRandomModel;
+using testing::MakeRandomStep;
 using testing::Rng;
 using testing::RunSteps;
-
-Graph StepOf(uint64_t seed) {
-  TrainOptions options;
-  if (seed % 3 == 1) options.optimizer = Momentum{};
-  if (seed % 3 == 2) options.optimizer = Sgd{};
-  if (seed % 4 == 0) options.clip_norm = 0.5;
-  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
-}
 
 TEST_CASE("moving anything changes no bit of 300 random training steps") {
   const auto cpu = MakeCpuBackend({.threads = 1});
@@ -45,7 +35,7 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
   int moved_values = 0, moved_states = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
     const std::vector<Offloadable> all = FindOffloadable(step);
@@ -80,7 +70,7 @@ TEST_CASE("recomputed and reordered, moved steps still change no bit") {
   int remade = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
     // Half of it: with all values moved there is nothing left to make twice.

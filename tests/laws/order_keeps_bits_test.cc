@@ -22,19 +22,9 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
-using testing::MakeRandomModel;
+using testing::MakeRandomStep;
 using testing::Rng;
 using testing::RunSteps;
-
-Graph StepOf(uint64_t seed) {
-  TrainOptions options;
-  if (seed % 3 == 1) options.optimizer = Momentum{};
-  if (seed % 3 == 2) options.optimizer = Sgd{};
-  if (seed % 4 == 0) options.clip_norm = 0.5;
-  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
-}
 
 Graph MustReorder(const Graph& graph, const std::vector<int32_t>& order) {
   auto reordered = Reorder(graph, order);
@@ -59,7 +49,7 @@ TEST_CASE("200 random steps are bit-identical in any order and in memory's") {
   int reordered = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const OrderProblem problem = MakeOrderProblem(
         step, 256, {.in_place = true, .workspace = cpu->WorkspaceFunction()});
     const auto given = RunSteps(step, *cpu, {.steps = 3, .seed = seed});

@@ -18,25 +18,15 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
-using testing::MakeRandomModel;
+using testing::MakeRandomStep;
 using testing::RunOptions;
 using testing::RunSteps;
-
-Graph StepOf(uint64_t seed) {
-  TrainOptions options;
-  if (seed % 3 == 1) options.optimizer = Momentum{};
-  if (seed % 3 == 2) options.optimizer = Sgd{};
-  if (seed % 4 == 0) options.clip_norm = 0.5;
-  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
-}
 
 TEST_CASE("400 random training steps are bit-identical planned and unplanned") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   for (uint64_t seed = 0; seed < 400; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
     const auto planned = RunSteps(step, *cpu, {.steps = 3, .seed = seed});
@@ -128,7 +118,7 @@ TEST_CASE("100 poisoned steps end where 100 plain steps end") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   for (uint64_t seed = 0; seed < 30; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto plain =
         RunSteps(step, *cpu, {.steps = 100, .seed = seed, .planned = false});
     const auto poisoned =
@@ -142,7 +132,7 @@ TEST_CASE("neither threads nor the layout of the arena change a bit") {
   const auto three = MakeCpuBackend({.threads = 3});
   for (uint64_t seed = 0; seed < 60; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto base = RunSteps(step, *one, {.steps = 2, .seed = seed});
     const auto threaded = RunSteps(step, *three, {.steps = 2, .seed = seed});
     CHECK(Differences(threaded, base) == "");

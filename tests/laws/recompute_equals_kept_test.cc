@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
@@ -20,19 +19,9 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
-using testing::MakeRandomModel;
+using testing::MakeRandomStep;
 using testing::Rng;
 using testing::RunSteps;
-
-Graph StepOf(uint64_t seed) {
-  TrainOptions options;
-  if (seed % 3 == 1) options.optimizer = Momentum{};
-  if (seed % 3 == 2) options.optimizer = Sgd{};
-  if (seed % 4 == 0) options.clip_norm = 0.5;
-  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
-}
 
 TEST_CASE("random fates change no bit of 400 random training steps") {
   const auto cpu = MakeCpuBackend({.threads = 1});
@@ -40,7 +29,7 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
   int refused = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
     const WorkspaceFn workspace = cpu->WorkspaceFunction();
@@ -85,7 +74,7 @@ TEST_CASE("nodes of any phase run again without changing a bit") {
   int of_backward = 0;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
     Rehearsal rehearsal(step, {.workspace = cpu->WorkspaceFunction()});
@@ -120,7 +109,7 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
   int remade = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     INFO("seed ", seed);
-    const Graph step = StepOf(seed);
+    const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
     const PlanOptions options{.workspace = workspace};

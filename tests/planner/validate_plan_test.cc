@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
@@ -16,15 +15,14 @@
 namespace stowage {
 namespace {
 
-using testing::MakeRandomModel;
+using testing::MakeRandomStep;
 using testing::Rng;
 
 // Half of them keep all they can on the host.
 Graph StepOf(uint64_t seed) {
-  auto step = BuildTrainStep(MakeRandomModel(seed), "loss");
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  if (seed % 2 == 0) return std::move(*step);
-  auto moved = Offload(*step, FindOffloadable(*step));
+  Graph step = MakeRandomStep(seed);
+  if (seed % 2 == 0) return step;
+  auto moved = Offload(step, FindOffloadable(step));
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);
   return std::move(*moved);
 }

@@ -1,8 +1,10 @@
 #include "tests/support/random_graph.h"
 
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "autodiff/train_step.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/strings.h"
@@ -202,6 +204,16 @@ class ModelMaker {
 }  // namespace
 
 Graph MakeRandomModel(uint64_t seed) { return ModelMaker(seed).Make(); }
+
+Graph MakeRandomStep(uint64_t seed) {
+  TrainOptions options;
+  if (seed % 3 == 1) options.optimizer = Momentum{};
+  if (seed % 3 == 2) options.optimizer = Sgd{};
+  if (seed % 4 == 0) options.clip_norm = 0.5;
+  auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
+  STOWAGE_CHECK(step.ok());
+  return *std::move(step);
+}
 
 void WriteRandomInputs(Runner& runner, uint64_t seed, int64_t step) {
   const Graph& graph = runner.graph();

@@ -1,13 +1,12 @@
 #ifndef STOWAGE_TESTS_SUPPORT_RANDOM_GRAPH_H_
 #define STOWAGE_TESTS_SUPPORT_RANDOM_GRAPH_H_
 
-// Random forward graphs for differential tests: params that are used several
-// times, views of views, results that may be written in place, nodes with
-// several results, dead ends, integer inputs, dropout. Values stay bounded, so
-// that differences are differences and not NaN.
+// Random graphs for differential tests: params that are used several times,
+// views of views, results that may be written in place, nodes with several
+// results, dead ends, integer inputs, dropout. Values stay bounded, so that
+// differences are differences and not NaN.
 //
-//   RandomModel model = MakeRandomModel(seed);
-//   Graph step = BuildTrainStep(model.graph, "loss").value();
+//   const Graph step = MakeRandomStep(seed);
 
 #include <cstdint>
 #include <string>
@@ -36,6 +35,10 @@ inline constexpr int64_t kRandomModelVocabulary = 7;
 /// The forward graph of a seed, with the scalar output "loss". Integer inputs
 /// hold indices below kRandomModelVocabulary.
 Graph MakeRandomModel(uint64_t seed);
+
+/// The training step of that graph, by an optimizer that depends on the seed, its
+/// gradients clipped for some.
+Graph MakeRandomStep(uint64_t seed);
 
 /// Writes every input of `runner` with values that depend on `seed`, its name
 /// and the step alone: floats in [-1, 1), indices in range, "lr", "step" and
