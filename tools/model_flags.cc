@@ -73,6 +73,24 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
       ->capture_default_str();
 }
 
+void AddRunOptions(CLI::App& command, RunFlags* flags) {
+  command
+      .add_option("--model", flags->model.model,
+                  "A name that `stowage models` lists")
+      ->required();
+  command
+      .add_option("--data", flags->data,
+                  "Text for gpt models, rows of digits for mlp")
+      ->required();
+  AddModelOptions(command, &flags->model);
+  command
+      .add_option("--device", flags->device,
+                  "auto, cpu or cuda; auto is the GPU when one works")
+      ->capture_default_str();
+  command.add_option("--seed", flags->seed, "Of all that is drawn at random")
+      ->capture_default_str();
+}
+
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
   if (flags.op_times.empty()) return std::optional<OpTimes>();
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.op_times));
@@ -120,6 +138,14 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
                            ParseMicroBatches(flags.micro_batches));
   STOWAGE_ASSIGN_OR_RETURN(spec.offload, ParseOffload(flags.offload));
   return spec;
+}
+
+Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
+  if (flags.seed < 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[seed] ", flags.seed, " is negative")};
+  }
+  return ReadModelFlags(flags.model);
 }
 
 }  // namespace stowage::tools

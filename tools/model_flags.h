@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TOOLS_MODEL_FLAGS_H_
 #define STOWAGE_TOOLS_MODEL_FLAGS_H_
 
-// The options that say which training step is meant, shared by `plan` and
-// `train`.
+// The options that say which training step is meant, shared by the
+// commands that plan and run steps.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -35,8 +35,19 @@ struct ModelFlags {
   std::string offload = "none";
 };
 
+/// What a command that runs steps has beside.
+struct RunFlags {
+  ModelFlags model;
+  std::string data;  // a file
+  std::string device = "auto";
+  int64_t seed = 1;
+};
+
 /// Declares the options; --model is left to the caller.
 void AddModelOptions(CLI::App& command, ModelFlags* flags);
+
+/// Declares these and those of the model, with --model and --data required.
+void AddRunOptions(CLI::App& command, RunFlags* flags);
 
 /// The times that --op-times names; absent without it. Errors: those of ReadFile
 /// and of OpTimes::Parse.
@@ -60,6 +71,7 @@ struct StepSpec {
 /// Checks what the flags can say and this version cannot do. Errors name the
 /// option.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
+Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
 }  // namespace stowage::tools
 

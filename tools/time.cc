@@ -31,13 +31,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmUp = 3;  // steps before the first that counts
 
-struct Flags {
-  ModelFlags model;
-  std::string data;
-  std::string device = "auto";
+struct Flags : RunFlags {
   std::string output;
   int64_t steps = 20;
-  int64_t seed = 1;
   bool json = false;
 };
 
@@ -116,7 +112,7 @@ Result<Session> Open(RecomputedPlan made, Backend& backend, int64_t seed) {
 }
 
 int Run(const Flags& flags) {
-  const Result<StepSpec> spec = ReadModelFlags(flags.model);
+  const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
@@ -201,26 +197,11 @@ void AddTime(CLI::App& app, int* exit_code) {
       app, "time", "Measure the ops of a training step, for --op-times",
       "stowage time --model mlp --data digits.csv -o mlp.times");
   const auto flags = std::make_shared<Flags>();
-  command
-      ->add_option("--model", flags->model.model,
-                   "A name that `stowage models` lists")
-      ->required();
-  command
-      ->add_option("--data", flags->data,
-                   "Text for gpt models, rows of digits for mlp")
-      ->required();
-  AddModelOptions(*command, &flags->model);
+  AddRunOptions(*command, flags.get());
   command
       ->add_option("--steps", flags->steps,
                    "Steps to measure, each as a whole and op by op")
       ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  command
-      ->add_option("--device", flags->device,
-                   "auto, cpu or cuda; auto is the GPU when one works")
-      ->capture_default_str();
-  command->add_option("--seed", flags->seed, "Of initial values and batches")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command->add_option("-o,--output", flags->output,
                       "Write the times to this file; default: stdout");

@@ -38,15 +38,11 @@ using Clock = std::chrono::steady_clock;
 constexpr double kTemperature = 0.8;
 constexpr int64_t kMaxSampleSeq = 64;  // each character costs a forward run
 
-struct Flags {
-  ModelFlags model;
-  std::string data;
+struct Flags : RunFlags {
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
-  std::string device = "auto";
   std::string save, resume, svg;
-  int64_t seed = 1;
   int64_t sample = 200;
   bool check = false;
   bool json = false;
@@ -92,9 +88,6 @@ Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
           StrCat("learning rate ", *flags.lr, " is not a positive number"));
     }
     run.schedule.peak = *flags.lr;
-  }
-  if (flags.seed < 0) {
-    return Invalid(StrCat("seed ", flags.seed, " is negative"));
   }
   if (flags.sample < 0) {
     return Invalid(StrCat("sample ", flags.sample, " is negative"));
@@ -264,7 +257,7 @@ Bytes PeakResidentBytes() {
 
 int Run(const Flags& flags) {
   const Clock::time_point start = Clock::now();
-  const Result<StepSpec> spec = ReadModelFlags(flags.model);
+  const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
   const Result<RunSpec> run = ReadRunFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
@@ -404,15 +397,7 @@ void AddTrain(CLI::App& app, int* exit_code) {
       app, "train", "Train a model inside a memory budget",
       "stowage train --model mlp --data digits.csv --steps 200 --budget 4MiB");
   const auto flags = std::make_shared<Flags>();
-  command
-      ->add_option("--model", flags->model.model,
-                   "A name that `stowage models` lists")
-      ->required();
-  command
-      ->add_option("--data", flags->data,
-                   "Text for gpt models, rows of digits for mlp")
-      ->required();
-  AddModelOptions(*command, &flags->model);
+  AddRunOptions(*command, flags.get());
   command->add_option("--steps", flags->steps,
                       "Steps of the whole run, which the learning rate's "
                       "schedule spans; default: the model's");
@@ -421,10 +406,6 @@ void AddTrain(CLI::App& app, int* exit_code) {
                       "--resume continue bit for bit");
   command->add_option("--lr", flags->lr,
                       "Peak of the learning rate; default: the model's");
-  command
-      ->add_option("--device", flags->device,
-                   "auto, cpu or cuda; auto is the GPU when one works")
-      ->capture_default_str();
   command->add_flag("--check", flags->check,
                     "On the GPU: run op by op, and name the op that fails or "
                     "makes the first value that is not finite; slow");
@@ -432,10 +413,6 @@ void AddTrain(CLI::App& app, int* exit_code) {
                       "Write a checkpoint to this file at the end");
   command->add_option("--resume", flags->resume,
                       "Continue from this checkpoint");
-  command
-      ->add_option("--seed", flags->seed,
-                   "Of initial values, batches and the sample")
-      ->capture_default_str();
   command
       ->add_option("--sample", flags->sample,
                    "Characters to generate at the end (gpt models)")

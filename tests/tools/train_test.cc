@@ -347,7 +347,7 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp, {"--optimizer", "x"}, "[optimizer] there is no optimizer \"x\""},
       {mlp, {"--steps", "1", "--save", "/nowhere/x"}, "/nowhere/x"},
       {mlp, {"--steps", "1", "--svg", "/nowhere/x"}, "/nowhere/x"},
-      {mlp, {"--seed=-1"}, "[train] seed -1 is negative"},
+      {mlp, {"--seed=-1"}, "[seed] -1 is negative"},
   };
   for (const Row& row : rows) {
     std::vector<std::string> arguments = {"train"};
