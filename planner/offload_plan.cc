@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "planner/offload.h"
-#include "planner/rehearsal.h"
+#include "planner/prefetch.h"
 
 namespace stowage {
 namespace {
@@ -89,11 +89,10 @@ Result<PiecedStep> OffloadPlanner::Build(int64_t pieces, Sampling sampling,
   return step;
 }
 
-std::unique_ptr<MicroBatchPlanner> OffloadPlanner::PlannerOf(
-    Share share) const {
-  RecomputeOptions recompute = offload_.recompute;
-  recompute.cost = [cost = recompute.cost,
-                    per_byte = offload_.cost_per_byte](const Graph& graph) {
+// Of nodes, copies included.
+CostFn OffloadPlanner::Cost() const {
+  return [cost = offload_.recompute.cost,
+          per_byte = offload_.cost_per_byte](const Graph& graph) {
     std::vector<double> costs = cost ? cost(graph) : FlopsOfNodes(graph);
     for (NodeId id = 0; id < graph.num_nodes(); ++id) {
       costs[static_cast<size_t>(id)] +=
@@ -101,6 +100,12 @@ std::unique_ptr<MicroBatchPlanner> OffloadPlanner::PlannerOf(
     }
     return costs;
   };
+}
+
+std::unique_ptr<MicroBatchPlanner> OffloadPlanner::PlannerOf(
+    Share share) const {
+  RecomputeOptions recompute = offload_.recompute;
+  recompute.cost = Cost();
   return std::make_unique<MicroBatchPlanner>(
       pieces_,
       [this, share](int64_t pieces, Sampling sampling) {
@@ -174,21 +179,32 @@ Result<std::optional<MicroBatchedPlan>> OffloadPlanner::FitByStates(
 
 Result<MicroBatchedPlan> OffloadPlanner::PlanFor(std::optional<Bytes> budget) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
-  MicroBatchPlanner& without = *levels_.front().planner;
   if (!budget || offload_.offload == OffloadChoice::kNone) {
-    return without.PlanFor(budget);
+    return levels_.front().planner->PlanFor(budget);
   }
+  STOWAGE_ASSIGN_OR_RETURN(MicroBatchedPlan plan, Cheapest(*budget));
+  if (plan.made.plan.host_bytes() == 0) return plan;
+  STOWAGE_ASSIGN_OR_RETURN(Prefetched early,
+                           Prefetch(plan.made.graph, plan.made.plan, *budget,
+                                    Cost()(plan.made.graph), options_));
+  plan.made.graph = std::move(early.graph);
+  plan.made.plan = std::move(early.plan);
+  return plan;
+}
+
+Result<MicroBatchedPlan> OffloadPlanner::Cheapest(Bytes budget) {
+  MicroBatchPlanner& without = *levels_.front().planner;
   std::optional<MicroBatchedPlan> best;
   const auto keep = [&](std::optional<MicroBatchedPlan> plan) {
     if (plan && (!best || CostOf(*plan) < CostOf(*best)))
       best = std::move(plan);
   };
-  STOWAGE_ASSIGN_OR_RETURN(auto unmoved, FitLevel(without, *budget));
+  STOWAGE_ASSIGN_OR_RETURN(auto unmoved, FitLevel(without, budget));
   keep(std::move(unmoved));
   STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan as_given,
                            without.PlanAsGiven());
   if (!best || CostOf(*best) > as_given.cost) {
-    STOWAGE_ASSIGN_OR_RETURN(auto by_states, FitByStates(*budget));
+    STOWAGE_ASSIGN_OR_RETURN(auto by_states, FitByStates(budget));
     keep(std::move(by_states));
     for (const Level& level : std::span(levels_).subspan(1)) {
       // A step of which this much is moved costs at least so much.
@@ -197,11 +213,11 @@ Result<MicroBatchedPlan> OffloadPlanner::PlanFor(std::optional<Bytes> budget) {
       const double least = as_given.cost + 2 * offload_.cost_per_byte *
                                                static_cast<double>(bytes);
       if (best && least >= CostOf(*best)) break;
-      STOWAGE_ASSIGN_OR_RETURN(auto both, FitLevel(*level.planner, *budget));
+      STOWAGE_ASSIGN_OR_RETURN(auto both, FitLevel(*level.planner, budget));
       keep(std::move(both));
     }
   }
-  if (!best) return Refusal(*budget);
+  if (!best) return Refusal(budget);
   return *std::move(best);
 }
 

@@ -9,7 +9,8 @@
 // in, as if no copy ran beside a kernel. So what a little recomputation can do
 // is left to it, and what it can do only by running whole layers again, or not
 // at all, is moved. What is moved is decided first, in a few steps from nothing
-// to everything; pieces and recomputation plan the step that is left.
+// to everything; pieces and recomputation plan the step that is left; and where
+// the budget leaves room, it is fetched early (planner/prefetch.h).
 //
 //   OffloadPlanner planner({1}, OfGraph(step), {.weights = &weights},
 //                          {.offload = OffloadChoice::kAuto});
@@ -29,6 +30,7 @@
 #include "planner/micro_batches.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
+#include "planner/rehearsal.h"
 #include "planner/weight_layout.h"
 
 namespace stowage {
@@ -94,6 +96,7 @@ class OffloadPlanner {
   };
 
   Status Prepare();
+  CostFn Cost() const;
   std::unique_ptr<MicroBatchPlanner> PlannerOf(Share share) const;
   Result<PiecedStep> Build(int64_t pieces, Sampling sampling,
                            Share share) const;
@@ -101,6 +104,7 @@ class OffloadPlanner {
   Result<std::optional<MicroBatchedPlan>> FitLevel(MicroBatchPlanner& planner,
                                                    Bytes budget) const;
   Result<std::optional<MicroBatchedPlan>> FitByStates(Bytes budget) const;
+  Result<MicroBatchedPlan> Cheapest(Bytes budget);
   Error Refusal(Bytes budget);
 
   const std::vector<int64_t> pieces_;
