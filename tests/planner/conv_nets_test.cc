@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -143,6 +144,29 @@ TEST_CASE("each net fits three quarters of its activations, and validates") {
     CHECK(made->extra_flops <= 0.1 * ForwardFlops(step));
     const auto broken = ValidatePlan(made->graph, made->plan);
     CHECK_MESSAGE(broken.empty(), broken.front());
+  }
+}
+
+TEST_CASE("of 51 budgets a larger one never costs a net more") {
+  for (const ConvNet& net : ConvNets()) {
+    INFO(net.name);
+    const Graph step = net.step(16);
+    const Bytes given = PlanMemory(step)->arena_bytes();
+    RecomputePlanner planner(step, {});
+    const Bytes smallest = *planner.SmallestBudget(Recompute::kAuto);
+    CHECK(smallest < given);
+    double last = std::numeric_limits<double>::infinity();
+    for (int k = 0; k <= 50; ++k) {
+      const Bytes budget = smallest + (given - smallest) * k / 50;
+      const auto made = planner.PlanFor(budget);
+      REQUIRE_MESSAGE(made.ok(), made.error().message);
+      CHECK(made->plan.arena_bytes() <= budget);
+      CHECK(made->extra_cost <= last);
+      CHECK(made->least_extra_cost <= made->extra_cost * (1 + 1e-9));
+      last = made->extra_cost;
+    }
+    CHECK(last == 0);
+    CHECK_FALSE(planner.PlanFor(smallest - 1).ok());
   }
 }
 
