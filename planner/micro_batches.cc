@@ -15,6 +15,9 @@
 namespace stowage {
 namespace {
 
+// Of each search, where there may be several, one for a number of pieces.
+constexpr double kEffortOfEach = 0.5;
+
 size_t Index(int64_t i) { return static_cast<size_t>(i); }
 
 // The piece that a node is in; all are in one.
@@ -161,6 +164,7 @@ Result<MicroBatchPlanner::Sample*> MicroBatchPlanner::GetSample(size_t index) {
   // A sum of gradients is not the same in all pieces that one stands for.
   recompute.gradients =
       std::ranges::count(made->step.counts, 1) == std::ssize(made->step.counts);
+  if (pieces_.size() > 1) recompute.effort = kEffortOfEach;
   // A node of the sample costs what all that it stands for cost.
   recompute.cost = [&step = made->step,
                     cost = recompute_.cost](const Graph& g) {
@@ -261,13 +265,16 @@ Result<MicroBatchedPlan> MicroBatchPlanner::PlanFor(
     STOWAGE_ASSIGN_OR_RETURN(const double least,
                              sample->planner->LeastExtraCost(*budget));
     if (sample->cost + least >= limit) continue;
+    STOWAGE_ASSIGN_OR_RETURN(std::optional<MicroBatchedPlan> plan,
+                             FitSample(*sample, *budget, limit));
+    if (plan) {
+      best = std::move(plan);
+      continue;
+    }
     STOWAGE_ASSIGN_OR_RETURN(
         const Bytes smallest,
         sample->planner->SmallestBudget(recompute_.recompute));
     if (smallest > *budget) break;  // still fewer need still more
-    STOWAGE_ASSIGN_OR_RETURN(std::optional<MicroBatchedPlan> plan,
-                             FitSample(*sample, *budget, limit));
-    if (plan) best = std::move(plan);
   }
   if (best) return *std::move(best);
   STOWAGE_ASSIGN_OR_RETURN(const Least least, Smallest(recompute_.recompute));

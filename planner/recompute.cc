@@ -112,6 +112,7 @@ Status RecomputePlanner::Search() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (!choices_.empty()) return {};
   decisions_.gradients = recompute_.gradients;
+  decisions_.effort = recompute_.effort;
   for (Bargain& bargain : SearchRecompute(graph_, *rehearsal_, decisions_)) {
     choices_.push_back({std::move(bargain), std::nullopt});
   }
@@ -288,11 +289,12 @@ Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
   STOWAGE_RETURN_IF_ERROR(Search());
   for (Choice& choice : choices_) {
     if (!IsAllowed(choice, recompute_.recompute)) continue;
-    if (budget && reserved_ + choice.bargain.peak > *budget) continue;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
-    if (budget && arena > *budget) continue;
+    const Bytes least = choice.arena.value_or(reserved_ + choice.bargain.peak);
+    if (budget && least > *budget) continue;
     STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
                              PlanScript(choice.bargain.script));
+    choice.arena = made.plan.arena_bytes();
+    if (budget && *choice.arena > *budget) continue;
     if (budget) made.least_extra_cost = LeastFor(*budget);
     return made;
   }

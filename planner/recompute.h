@@ -46,14 +46,16 @@ inline constexpr double kCheapShare = 0.01;
 struct RecomputeOptions {
   Recompute recompute = Recompute::kAuto;
   /// Names of values, or of views of them, that are never dropped, and of those
-  /// that always are.
-  /// Not looked at with kNone.
+  /// that always are. Not looked at with kNone.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_remade = {};
   /// What choices and bounds go by; empty: operations. See planner/rehearsal.h.
   CostFn cost = {};
   /// Whether gradients may run again too, which they do in small steps only.
   bool gradients = true;
+  /// How long to search for choices, as a share of the usual: about two seconds
+  /// for a step of a thousand nodes.
+  double effort = 1;
 };
 
 /// A node that runs again, and why.

@@ -26,7 +26,7 @@ constexpr double kLeap = 0.01;               // of the step's operations
 constexpr int kMostLeaps = 100;
 constexpr size_t kMostTangled = 5;
 constexpr int64_t kMostNodesUntangling = 3'000'000;
-constexpr int64_t kMostNodesRun = 20'000'000;  // in all rehearsals together
+constexpr double kMostNodesRun = 40e6;  // in all rehearsals together
 
 size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
@@ -34,7 +34,10 @@ class Search {
  public:
   Search(const Graph& graph, Rehearsal& rehearsal,
          const RecomputeSearchOptions& options)
-      : graph_(graph), rehearsal_(rehearsal), options_(options) {
+      : graph_(graph),
+        rehearsal_(rehearsal),
+        options_(options),
+        most_nodes_run_(static_cast<int64_t>(options.effort * kMostNodesRun)) {
     FindFree();
     FindClasses();
   }
@@ -155,7 +158,7 @@ class Search {
   // Rehearses; remembers the outcome when it is a bargain. False when it cannot
   // be run, or when the effort is spent.
   bool Try(const std::vector<Fate>& fates) {
-    if (nodes_run_ > kMostNodesRun) return false;
+    if (nodes_run_ > most_nodes_run_) return false;
     if (!rehearsal_.Run(fates)) return false;
     nodes_run_ += static_cast<int64_t>(rehearsal_.items().size());
     outcome_ = {rehearsal_.peak(), rehearsal_.extra_cost()};
@@ -536,7 +539,7 @@ class Search {
   void ClimbDown(Bytes start) {
     const Bytes rung = std::max<Bytes>(1, start / kTargets);
     for (Bytes target = start - rung; target > 0; target -= rung) {
-      if (nodes_run_ > kMostNodesRun / 2) break;
+      if (nodes_run_ > most_nodes_run_ / 2) break;
       // The cheapest that meets the target already, made cheaper; the dearest
       // that does not, brought down to it.
       auto at = found_.upper_bound(target);
@@ -556,7 +559,7 @@ class Search {
     }
     // As low as it goes, in ever smaller steps.
     for (Bytes step = rung / 2; step > start / 4096 + 1;) {
-      if (nodes_run_ > kMostNodesRun) return;
+      if (nodes_run_ > most_nodes_run_) return;
       if (IsTooDear(found_.begin()->second)) return;
       const Bytes target = found_.begin()->first - step;
       std::vector<Fate> fates = found_.begin()->second.fates;
@@ -572,7 +575,7 @@ class Search {
   // at the highest leap first: just below the cheaper one, and halfway.
   void FillSteps(Bytes start) {
     std::set<Bytes> tried;
-    for (int k = 0; k < kMostLeaps && nodes_run_ <= kMostNodesRun; ++k) {
+    for (int k = 0; k < kMostLeaps && nodes_run_ <= most_nodes_run_; ++k) {
       auto leap = found_.end();
       double highest = kLeap * rehearsal_.cost();
       for (auto at = found_.begin(); at != found_.end(); ++at) {
@@ -603,6 +606,7 @@ class Search {
   const Graph& graph_;
   Rehearsal& rehearsal_;
   const RecomputeSearchOptions& options_;
+  const int64_t most_nodes_run_;
   std::vector<size_t> free_;                  // gaps
   std::vector<std::vector<size_t>> classes_;  // of these
   std::vector<Bytes> live_given_;             // by time, of the step as it is

@@ -32,7 +32,8 @@ struct RecomputeSearchOptions {
   /// By value: whether the user has decided. Empty: no decisions.
   std::vector<uint8_t> always_kept = {};
   std::vector<uint8_t> always_remade = {};
-  bool gradients = true;  // as of RecomputeOptions
+  bool gradients = true;  // these two as of RecomputeOptions
+  double effort = 1;
 };
 
 /// The bargains found, none of which is beaten by another in both respects, by

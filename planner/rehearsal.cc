@@ -130,28 +130,34 @@ void Rehearsal::FindGaps() {
     as_given_.push_back(Fate::kRemade);
   }
   first_gap_.push_back(gaps_.size());
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    at_start_.push_back(
+        {.latest = values_[Index(id)].is_leaf ? id : -1,
+         .holds = id,
+         .gap = static_cast<int32_t>(first_gap_[Index(id)]),
+         .end_gap = static_cast<int32_t>(first_gap_[Index(id) + 1])});
+  }
 }
 
 // Whether a node that runs for `stage` can read the value as it is.
 bool Rehearsal::IsCurrent(ValueId id, NodeId stage) {
-  const size_t root_id = Index(root(id));
-  const int32_t root_now = current_[root_id];
-  if (root_now < 0) return false;
-  if (!fates_.empty() && first_gap_[root_id] < first_gap_[root_id + 1]) {
+  const ValueId root_id = root(id);
+  ValueState& state = states_[Index(root_id)];
+  if (state.latest < 0) return false;
+  if (!fates_.empty() && state.gap < state.end_gap) {
     // The gap that the stage is in, or the last; before the first, all is there.
-    size_t& gap = gap_now_[root_id];
-    while (gaps_[gap].end < stage && gap + 1 < first_gap_[root_id + 1]) ++gap;
-    if (stage > gaps_[gap].begin && fates_[gap] != Fate::kKept) {
-      const bool made_in_gap = made_at_[root_id] > gaps_[gap].begin;
-      if (!made_in_gap) return false;
-      if (fates_[gap] == Fate::kRemadeEachTime && made_at_[root_id] != stage) {
-        return false;
-      }
+    int32_t& gap = state.gap;
+    while (gaps_[Index(gap)].end < stage && gap + 1 < state.end_gap) ++gap;
+    const NodeId begin = gaps_[Index(gap)].begin;
+    const Fate fate = fates_[Index(gap)];
+    if (stage > begin && fate != Fate::kKept) {
+      if (state.made_at <= begin) return false;
+      if (fate == Fate::kRemadeEachTime && state.made_at != stage) return false;
     }
   }
-  if (Index(id) == root_id) return true;
-  const int32_t now = current_[Index(id)];
-  return now >= 0 && root_of_[Index(now)] == root_now;
+  if (id == root_id) return true;
+  const int32_t now = states_[Index(id)].latest;
+  return now >= 0 && root_of_[Index(now)] == state.latest;
 }
 
 // Finds the nodes that must run before `node` can, for `stage`. False when one
@@ -167,7 +173,7 @@ bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
     for (const ValueId input : inputs(nodes_[Index(n)])) {
       const ValueFacts& facts = values_[Index(input)];
       if (values_[Index(facts.root)].is_leaf &&
-          holds_[Index(facts.root)] != facts.content) {
+          states_[Index(facts.root)].holds != facts.content) {
         return false;
       }
       if (IsCurrent(input, stage)) continue;
@@ -192,7 +198,7 @@ void Rehearsal::Emit(NodeId id, NodeId stage) {
   has_run_[Index(id)] = 1;
   const auto after = static_cast<int32_t>(items_.size()) + 1;
   for (const ValueId input : inputs(info)) {
-    const int32_t operand = current_[Index(input)];
+    const int32_t operand = states_[Index(input)].latest;
     operands_.push_back(operand);
     upper_[Index(root_of_[Index(operand)])] = after;
   }
@@ -215,9 +221,9 @@ void Rehearsal::Emit(NodeId id, NodeId stage) {
                : is_update  ? root(result)
                             : instance;
     upper_[Index(root_now)] = after;
-    if (is_update) holds_[Index(root(result))] = result;
-    current_[Index(result)] = instance;
-    made_at_[Index(result)] = stage;
+    if (is_update) states_[Index(root(result))].holds = result;
+    states_[Index(result)].latest = instance;
+    states_[Index(result)].made_at = stage;
   }
   items_.push_back(item);
 }
@@ -228,16 +234,12 @@ void Rehearsal::Start() {
   operands_.clear();
   extra_cost_ = 0;
   nodes_again_ = 0;
-  gap_now_.assign(first_gap_.begin(), first_gap_.end() - 1);
-  current_.assign(values, -1);
-  made_at_.assign(values, kNoNode);
-  holds_.resize(values);
+  states_ = at_start_;
   value_of_.resize(values);
   root_of_.resize(values);
   upper_.assign(values, 0);
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    holds_[Index(id)] = value_of_[Index(id)] = root_of_[Index(id)] = id;
-    if (values_[Index(id)].is_leaf) current_[Index(id)] = id;
+    value_of_[Index(id)] = root_of_[Index(id)] = id;
   }
   has_run_.assign(nodes_.size(), 0);
   wanted_.assign(nodes_.size(), 0);

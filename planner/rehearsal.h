@@ -163,6 +163,15 @@ class Rehearsal {
     bool covers_root = false;  // whole, in order
   };
 
+  // What a run changes of a value.
+  struct ValueState {
+    int32_t latest = -1;       // its instance; -1: none yet
+    NodeId made_at = kNoNode;  // the stage of that
+    ValueId holds = 0;         // of a leaf: whose content
+    int32_t gap = 0;           // that the stage is in, of
+    int32_t end_gap = 0;       // those before this; none where it is the same
+  };
+
   static size_t Index(int32_t id) { return static_cast<size_t>(id); }
   std::span<const ValueId> inputs(const NodeInfo& info) const {
     return std::span(inputs_).subspan(info.first_input, info.num_inputs);
@@ -188,16 +197,14 @@ class Rehearsal {
   std::vector<Gap> gaps_;
   std::vector<size_t> first_gap_;  // per value, and one more
   std::vector<Fate> as_given_;
+  std::vector<ValueState> at_start_;
   double cost_ = 0;
 
   // Of a run.
-  std::vector<Fate> fates_;      // empty while a script is played
-  std::vector<size_t> gap_now_;  // per value
+  std::vector<Fate> fates_;  // empty while a script is played
   std::vector<Item> items_;
   std::vector<int32_t> operands_;
-  std::vector<int32_t> current_;  // per value: its latest instance, or -1
-  std::vector<NodeId> made_at_;   // per value: the stage of that instance
-  std::vector<ValueId> holds_;    // per leaf: whose content
+  std::vector<ValueState> states_;
   std::vector<uint8_t> has_run_;  // per node
   std::vector<int32_t> wanted_;   // per node: the search that collected it
   int32_t searches_ = 0;
