@@ -124,6 +124,15 @@ TEST_CASE("what is chosen for a sample is done in every piece alike") {
   REQUIRE(!none.ok());
   CHECK(none.error().message.find("has a piece, number 5, that is like none") !=
         std::string::npos);
+
+  // A node of the first piece again, for one of the second.
+  const Rerun across = {.stage = sample.begins[1] + 5,
+                        .node = of_sample.script().front().node};
+  REQUIRE(across.node < sample.begins[1]);
+  const Result<Script> mixed = StretchScript(sample, {across}, step);
+  REQUIRE(!mixed.ok());
+  CHECK(mixed.error().message.find(
+            "runs a node of one piece again for another") != std::string::npos);
 }
 
 TEST_CASE("pieces and recomputation together reach what neither does alone") {
@@ -205,6 +214,16 @@ TEST_CASE("a name means the value in every piece") {
              value.name.ends_with("~recomputed");
   }
   CHECK(again == 4);
+  // Told once, of all pieces.
+  int told = 0;
+  double flops = 0;
+  for (const Remade& remade : plan->made.remade) {
+    told += remade.name == "h.0.mlp.gelu";
+    if (remade.name == "h.0.mlp.gelu") CHECK(remade.times == 4);
+    flops += remade.flops;
+  }
+  CHECK(told == 1);
+  CHECK(flops == doctest::Approx(plan->made.extra_flops));
 
   options.always_remade = {"h.9.mlp.gelu"};
   const Result<MicroBatchedPlan> unknown =

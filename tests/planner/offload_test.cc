@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -110,6 +111,45 @@ graph "g" {
 )");
   const Graph again = Parse(ToText(*moved));
   CHECK(Equal(*moved, again));
+}
+
+TEST_CASE("a view that forward has taken is taken of what is fetched, too") {
+  const Graph step = Parse(R"(stowage-ir 1
+graph "g" {
+  x: f32(2, 3) = input
+  a: f32(2, 3) = tanh(x)
+  t: f32(3, 2) = permute(a) {order=[1, 0]}
+  p: f32(3, 2) = tanh(t)
+  q: f32(3, 2) = tanh(p)
+  loss: f32() = reduce_sum(q) {axes=[0, 1], keep=0}
+  dq: f32(3, 2) gradient = mul(q, q) @backward("q")
+  dt: f32(3, 2) gradient = mul(t, dq) @backward("t")
+  output "loss" = loss
+}
+)");
+  const std::vector<Offloadable> all = FindOffloadable(step);
+  // "q" is read by the last node of forward and the first of backward: it would
+  // come back as it goes.
+  REQUIRE(all.size() == 1);
+  CHECK(step.value(all[0].value).name == "a");
+  const auto moved = Offload(step, all);
+  REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+  CHECK(ToText(*moved) == R"(stowage-ir 1
+graph "g" {
+  x: f32(2, 3) = input
+  a: f32(2, 3) = tanh(x)
+  t: f32(3, 2) = permute(a) {order=[1, 0]}
+  p: f32(3, 2) = tanh(t)
+  "a~stashed": f32(2, 3) = stash(a)
+  q: f32(3, 2) = tanh(p)
+  loss: f32() = reduce_sum(q) {axes=[0, 1], keep=0}
+  dq: f32(3, 2) gradient = mul(q, q) @backward("q")
+  "a~fetched": f32(2, 3) = fetch("a~stashed") @backward("t")
+  "t~fetched": f32(3, 2) = permute("a~fetched") {order=[1, 0]}
+  dt: f32(3, 2) gradient = mul("t~fetched", dq) @backward("t")
+  output "loss" = loss
+}
+)");
 }
 
 TEST_CASE(
@@ -270,6 +310,22 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
                " bytes) with offload")));
     CHECK(*planner.SmallestBudget(OffloadChoice::kNone, Recompute::kNone) ==
           arena);
+  }
+}
+
+TEST_CASE("no more states are moved than have to be") {
+  const Graph step = StepOf("mlp", {.batch = 512});
+  std::vector<Offloadable> states = FindOffloadable(step);
+  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  auto planner = PlannerOf(step, Recompute::kNone);
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
+    CAPTURE(count);
+    const Graph moved = *Offload(step, std::span(states).first(count));
+    const Bytes budget = PlanMemory(moved)->arena_bytes();
+    const auto fitted = planner.PlanFor(budget);
+    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+    CHECK(FindHostUse(fitted->made.graph).values == static_cast<int>(count));
+    CHECK(fitted->made.plan.arena_bytes() <= budget);
   }
 }
 
