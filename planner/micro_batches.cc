@@ -378,8 +378,8 @@ Result<std::vector<MicroBatchedPoint>> MicroBatchPlanner::Frontier() {
       all.push_back({sample->pieces, std::move(point)});
     }
   }
-  std::ranges::stable_sort(all, [](const auto& a, const auto& b) {
-    return a.point.extra_cost < b.point.extra_cost;
+  std::ranges::stable_sort(all, {}, [](const MicroBatchedPoint& each) {
+    return std::pair(each.point.extra_cost, each.point.arena);
   });
   std::vector<MicroBatchedPoint> kept;
   for (MicroBatchedPoint& each : all) {
