@@ -17,7 +17,7 @@
 namespace stowage {
 namespace {
 
-constexpr int64_t kMostSets = 5'000'000;     // gone through in a small step
+constexpr double kMostSets = 5e6;            // gone through in a small step
 constexpr int kTimes = 8;                    // at which cuts are made
 constexpr int kMostSegments = 64;            // of checkpointing
 constexpr int64_t kMostNodesAgain = 30'000;  // in one rehearsal of it
@@ -189,7 +189,7 @@ class Search {
         !IsSmallStep(graph_, rehearsal_)) {
       return false;
     }
-    int64_t effort = kMostSets;
+    auto effort = static_cast<int64_t>(options_.effort * kMostSets);
     while (true) {
       const Bytes peak = found_.begin()->first;
       const auto script = CheapestScript(graph_, rehearsal_, peak - 1,
