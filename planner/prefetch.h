@@ -18,8 +18,13 @@
 // What is fetched early takes bytes for longer: only room that the budget leaves
 // is used. Nothing is computed otherwise.
 //
+//   std::vector<double> costs = FlopsOfNodes(made.graph);  // 0 for copies
+//   for (NodeId id = 0; id < made.graph.num_nodes(); ++id) {
+//     costs[id] += kOffloadFlopsPerByte *
+//                  BytesCopied(made.graph, made.graph.node(id));
+//   }
 //   Result<Prefetched> early =
-//       Prefetch(made.graph, made.plan, budget, FlopsOfNodes(made.graph), options);
+//       Prefetch(made.graph, made.plan, budget, costs, options);
 
 #include <span>
 
@@ -40,8 +45,9 @@ struct Prefetched {
 /// `graph` with its fetches moved up, and a plan for it that fits `budget`, which
 /// `plan`, of `graph` by `options`, has to fit. `costs`: of every node, in one
 /// unit; of copies, what they take of the link. The graph and plan themselves
-/// where nothing can move. Linear, but for planning, and for the nodes that a
-/// fetch moves past.
+/// where nothing can move, or nothing that moved was packed into the budget in a
+/// few attempts. Errors: those of PlanMemory. Linear, but for planning, and for
+/// the nodes that a fetch moves past.
 Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
                             std::span<const double> costs, PlanOptions options);
 
