@@ -96,7 +96,7 @@ fi
 [[ $binary == /* ]] || binary=$invoked_from/$binary
 
 # cuBLASLt is looked for by the program, save in the environment of this Python.
-if [[ -z ${STOWAGE_CUBLASLT-} ]] && ! ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so' &&
+if [[ -z ${STOWAGE_CUBLASLT-} && $(ldconfig -p 2>/dev/null) != *libcublasLt.so* ]] &&
   command -v "$python" >/dev/null; then
   wheel=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
   for folder in "$wheel"/cu1*/lib "$wheel/cublas/lib"; do
@@ -134,8 +134,11 @@ row() {
 
 # --- The device ---------------------------------------------------------------
 
+# The table is kept; what the program complains of is shown and logged, all of it
+# before the script goes on.
 status=0
-"$binary" --size "$size" -o "$work/checks.json" >"$work/table" 2> >(tee -a "$log" >&2) || status=$?
+"$binary" --size "$size" -o "$work/checks.json" 2>&1 >"$work/table" | tee -a "$log" >&2 ||
+  status=${PIPESTATUS[0]}
 case $status in
   0) ;;
   1) failed=1 ;;
