@@ -1,11 +1,6 @@
 #include "ir/text.h"
 
-#include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +8,7 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/op_def.h"
+#include "ir/text_scanner.h"
 
 namespace stowage {
 namespace {
@@ -20,54 +16,8 @@ namespace {
 constexpr std::string_view kMagic = "stowage-ir";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kHostState = "host_state";
-constexpr std::string_view kHexDigits = "0123456789abcdef";
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-bool IsLetter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-bool IsNameChar(char c) {
-  return IsLetter(c) || IsDigit(c) || c == '.' || c == ':' || c == '/' ||
-         c == '-';
-}
 
 // --- Printing ---------------------------------------------------------------
-
-std::string QuotedWithEscapes(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += "\\x";
-      out += kHexDigits[byte >> 4];
-      out += kHexDigits[byte & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
-}
-
-// A name as it is where the parser can tell its end: a colon at the end would
-// read as the one before a type, and `output` opens an output line.
-std::string NameText(std::string_view name) {
-  const bool plain = !name.empty() && IsLetter(name.front()) &&
-                     std::ranges::all_of(name, IsNameChar) &&
-                     name.back() != ':' && name != "output";
-  return plain ? std::string(name) : QuotedWithEscapes(name);
-}
-
-// Shortest form that parses back equal, never looking like an integer.
-std::string FloatText(double value) {
-  std::string text = StrCat(value);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";
-  return text;
-}
 
 std::string InitText(Init init) {
   switch (init.kind) {
@@ -98,14 +48,7 @@ struct AttrText {
     return out + "]";
   }
   std::string operator()(const std::string& bytes) const {
-    std::string out = "0x";
-    out.reserve(2 + 2 * bytes.size());
-    for (const char c : bytes) {
-      const auto byte = static_cast<unsigned char>(c);
-      out += kHexDigits[byte >> 4];
-      out += kHexDigits[byte & 15];
-    }
-    return out;
+    return BytesText(bytes);
   }
 };
 
@@ -153,7 +96,7 @@ std::string NodeText(const Graph& graph, const Node& node,
   if (node.phase != Phase::kForward || !node.origin.empty()) {
     out += StrCat(" @", PhaseName(node.phase));
     if (!node.origin.empty()) {
-      out += StrCat("(", QuotedWithEscapes(node.origin), ")");
+      out += StrCat("(", QuotedText(node.origin), ")");
     }
   }
   return out;
@@ -171,20 +114,15 @@ std::string LeafText(const ValueInfo& leaf) {
 
 // --- Parsing ----------------------------------------------------------------
 
-// Recursive descent over the text, one statement a line. A function that reads
-// something skips blanks before it; `pos_` stands after what was read.
+// Recursive descent over the text, one statement a line.
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit Parser(std::string_view text) : scan_(text) {}
 
   Result<Graph> Parse();
 
  private:
-  struct Name {
-    std::string text;
-    bool quoted = false;
-    size_t pos = 0;
-  };
+  using Name = TextScanner::Name;
   struct ResultDecl {
     Name name;
     TensorType type;
@@ -192,22 +130,6 @@ class Parser {
     std::optional<Role> role;
   };
 
-  // Scanning.
-  char Peek() const { return pos_ < text_.size() ? text_[pos_] : '\0'; }
-  bool AtEnd() const { return pos_ >= text_.size(); }
-  void SkipBlanks();
-  void SkipBlankLines();
-  bool Accept(char c);
-  Status Expect(char c);
-  Status ExpectLineEnd();
-  Result<Name> ReadName(std::string_view what);
-  Result<std::string> ReadQuoted();
-  std::string_view ReadNumberText();
-  Result<int64_t> ReadInt();
-  Result<double> ReadFloat();
-  Result<std::vector<int64_t>> ReadInts(char close);
-
-  // Grammar.
   Status ReadHeader();
   Status ReadStatement(GraphBuilder* builder);
   Status ReadOutput(GraphBuilder* builder);
@@ -217,335 +139,157 @@ class Parser {
                   const Name& word);
   Result<ResultDecl> ReadResultDecl(Name name);
   Result<TensorType> ReadType();
+  // Integers between commas up to `close`; what opens the list has been read.
+  Result<std::vector<int64_t>> ReadInts(char close);
   Result<Init> ReadInit();
   Result<Attrs> ReadAttrs();
   Result<AttrValue> ReadAttrValue();
-  Result<std::string> ReadBytes();
   Status ReadOrigin(GraphBuilder* builder);
 
   Result<Value> Lookup(GraphBuilder* builder, const Name& name) const;
   // The builder's error, if it has one, at `pos`.
   Status Check(const GraphBuilder& builder, size_t pos) const;
 
-  Error Fail(size_t pos, std::string_view message,
-             ErrorCode code = ErrorCode::kInvalidArgument) const;
-  Error Expected(std::string_view what) const;
-
-  std::string_view text_;
-  size_t pos_ = 0;
+  TextScanner scan_;
   // Roles that the text states. Given at the end, as an output line may still
   // turn an activation into an output.
   std::vector<std::pair<Value, Role>> roles_;
 };
 
-Error Parser::Fail(size_t pos, std::string_view message, ErrorCode code) const {
-  const std::string_view before = text_.substr(0, pos);
-  const auto line = 1 + std::ranges::count(before, '\n');
-  const size_t newline = before.rfind('\n');
-  const size_t column =
-      newline == std::string_view::npos ? pos + 1 : pos - newline;
-  return Error{code,
-               StrCat("[ir] line ", line, ", column ", column, ": ", message)};
-}
-
-Error Parser::Expected(std::string_view what) const {
-  std::string found = "the end of the text";
-  if (!AtEnd()) {
-    const char c = Peek();
-    found = c == '\n' ? "the end of the line"
-                      : QuotedWithEscapes(std::string_view(&c, 1));
+Result<TensorType> Parser::ReadType() {
+  STOWAGE_ASSIGN_OR_RETURN(const Name name, scan_.ReadName("an element type"));
+  const Result<DType> dtype = ParseDType(name.text);
+  if (!dtype.ok() || name.quoted) {
+    return scan_.Fail(name.pos,
+                      StrCat(Quoted(name.text), " is not an element type"));
   }
-  return Fail(pos_, StrCat("expected ", what, ", found ", found));
-}
-
-void Parser::SkipBlanks() {
-  while (Peek() == ' ' || Peek() == '\t' || Peek() == '\r') ++pos_;
-}
-
-void Parser::SkipBlankLines() {
-  SkipBlanks();
-  while (Peek() == '\n') {
-    ++pos_;
-    SkipBlanks();
-  }
-}
-
-bool Parser::Accept(char c) {
-  SkipBlanks();
-  if (AtEnd() || Peek() != c) return false;
-  ++pos_;
-  return true;
-}
-
-Status Parser::Expect(char c) {
-  if (Accept(c)) return {};
-  return Expected(QuotedWithEscapes(std::string_view(&c, 1)));
-}
-
-Status Parser::ExpectLineEnd() {
-  SkipBlanks();
-  if (!AtEnd() && Peek() != '\n') return Expected("the end of the line");
-  SkipBlankLines();
-  return {};
-}
-
-Result<std::string> Parser::ReadQuoted() {
-  SkipBlanks();
-  const size_t start = pos_;
-  if (Peek() != '"') return Expected("a quoted name");
-  std::string out;
-  for (++pos_; !AtEnd() && Peek() != '\n'; ++pos_) {
-    const char c = Peek();
-    if (c == '"') {
-      ++pos_;
-      return out;
-    }
-    if (c != '\\') {
-      out += c;
-      continue;
-    }
-    ++pos_;
-    if (Peek() == '"' || Peek() == '\\') {
-      out += Peek();
-    } else if (Peek() == 'n') {
-      out += '\n';
-    } else {
-      const std::string_view hex = text_.substr(std::min(pos_, text_.size()));
-      const size_t high =
-          hex.size() < 3 ? std::string_view::npos : kHexDigits.find(hex[1]);
-      const size_t low =
-          hex.size() < 3 ? std::string_view::npos : kHexDigits.find(hex[2]);
-      if (Peek() != 'x' || high == std::string_view::npos ||
-          low == std::string_view::npos) {
-        return Fail(pos_ - 1,
-                    "unknown escape; there are \\\", \\\\, \\n and \\x with "
-                    "two hexadecimal digits");
-      }
-      out += static_cast<char>(high << 4 | low);
-      pos_ += 2;
-    }
-  }
-  return Fail(start, "this quoted name has no end on its line");
-}
-
-Result<Parser::Name> Parser::ReadName(std::string_view what) {
-  SkipBlanks();
-  Name name{.text = {}, .quoted = Peek() == '"', .pos = pos_};
-  if (name.quoted) {
-    STOWAGE_ASSIGN_OR_RETURN(name.text, ReadQuoted());
-    return name;
-  }
-  if (!IsLetter(Peek())) return Expected(what);
-  const size_t start = pos_;
-  while (!AtEnd() && IsNameChar(Peek())) ++pos_;
-  while (text_[pos_ - 1] == ':') --pos_;
-  name.text = std::string(text_.substr(start, pos_ - start));
-  return name;
-}
-
-std::string_view Parser::ReadNumberText() {
-  SkipBlanks();
-  const size_t start = pos_;
-  const auto in_number = [](char c) {
-    return IsLetter(c) || IsDigit(c) || c == '.' || c == '+' || c == '-';
-  };
-  while (!AtEnd() && in_number(Peek())) ++pos_;
-  return text_.substr(start, pos_ - start);
-}
-
-Result<int64_t> Parser::ReadInt() {
-  SkipBlanks();
-  const size_t start = pos_;
-  if (Peek() != '-' && !IsDigit(Peek())) return Expected("an integer");
-  const std::string_view number = ReadNumberText();
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error == std::errc::result_out_of_range) {
-    return Fail(start, StrCat(number, " does not fit 64 bits"));
-  }
-  if (error != std::errc() || end != number.data() + number.size()) {
-    return Fail(start, StrCat(Quoted(number), " is not an integer"));
-  }
-  return value;
-}
-
-Result<double> Parser::ReadFloat() {
-  SkipBlanks();
-  const size_t start = pos_;
-  const std::string_view number = ReadNumberText();
-  if (number.empty()) return Expected("a number");
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  if (number == "inf") return kInfinity;
-  if (number == "-inf") return -kInfinity;
-  if (number == "nan") return kNan;
-  if (number == "-nan") return std::copysign(kNan, -1.0);
-  double value = 0;
-  const auto [end, error] =
-      std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error == std::errc::result_out_of_range) {
-    return Fail(start, StrCat(number, " does not fit a double"));
-  }
-  if (error != std::errc() || end != number.data() + number.size() ||
-      !std::isfinite(value)) {
-    return Fail(start, StrCat(Quoted(number), " is not a number"));
-  }
-  return value;
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('('));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, ReadInts(')'));
+  return TensorType{*dtype, Shape(dims)};
 }
 
 // Integers between commas up to `close`; what opens the list has been read.
 Result<std::vector<int64_t>> Parser::ReadInts(char close) {
   std::vector<int64_t> values;
-  if (Accept(close)) return values;
+  if (scan_.Accept(close)) return values;
   do {
-    STOWAGE_ASSIGN_OR_RETURN(const int64_t value, ReadInt());
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t value, scan_.ReadInt());
     values.push_back(value);
-  } while (Accept(','));
-  STOWAGE_RETURN_IF_ERROR(Expect(close));
+  } while (scan_.Accept(','));
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect(close));
   return values;
-}
-
-Result<TensorType> Parser::ReadType() {
-  STOWAGE_ASSIGN_OR_RETURN(const Name name, ReadName("an element type"));
-  const Result<DType> dtype = ParseDType(name.text);
-  if (!dtype.ok() || name.quoted) {
-    return Fail(name.pos, StrCat(Quoted(name.text), " is not an element type"));
-  }
-  STOWAGE_RETURN_IF_ERROR(Expect('('));
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> dims, ReadInts(')'));
-  return TensorType{*dtype, Shape(dims)};
 }
 
 Result<Parser::ResultDecl> Parser::ReadResultDecl(Name name) {
   ResultDecl decl{
       .name = std::move(name), .type = {}, .type_pos = 0, .role = {}};
-  STOWAGE_RETURN_IF_ERROR(Expect(':'));
-  SkipBlanks();
-  decl.type_pos = pos_;
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect(':'));
+  decl.type_pos = scan_.pos();
   STOWAGE_ASSIGN_OR_RETURN(decl.type, ReadType());
-  SkipBlanks();
-  if (IsLetter(Peek())) {
-    STOWAGE_ASSIGN_OR_RETURN(const Name word, ReadName("a role"));
+  if (scan_.AtLetter()) {
+    STOWAGE_ASSIGN_OR_RETURN(const Name word, scan_.ReadName("a role"));
     decl.role = ParseRole(word.text);
     if (!decl.role) {
-      return Fail(word.pos, StrCat(Quoted(word.text), " is not a role"));
+      return scan_.Fail(word.pos, StrCat(Quoted(word.text), " is not a role"));
     }
   }
   return decl;
 }
 
 Result<Init> Parser::ReadInit() {
-  STOWAGE_RETURN_IF_ERROR(Expect('{'));
-  STOWAGE_ASSIGN_OR_RETURN(const Name key, ReadName("init"));
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('{'));
+  STOWAGE_ASSIGN_OR_RETURN(const Name key, scan_.ReadName("init"));
   if (key.text != "init") {
-    return Fail(key.pos, StrCat("unknown attribute ", Quoted(key.text),
-                                " of a leaf; there is only init"));
+    return scan_.Fail(key.pos, StrCat("unknown attribute ", Quoted(key.text),
+                                      " of a leaf; there is only init"));
   }
-  STOWAGE_RETURN_IF_ERROR(Expect('='));
-  STOWAGE_ASSIGN_OR_RETURN(const Name kind, ReadName("a kind of init"));
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('='));
+  STOWAGE_ASSIGN_OR_RETURN(const Name kind, scan_.ReadName("a kind of init"));
   Init init;
   if (kind.text == "zeros") {
     init = Init::Zeros();
   } else if (kind.text == "ones") {
     init = Init::Ones();
   } else if (kind.text == "normal" || kind.text == "uniform") {
-    STOWAGE_RETURN_IF_ERROR(Expect('('));
-    STOWAGE_ASSIGN_OR_RETURN(const double scale, ReadFloat());
-    STOWAGE_RETURN_IF_ERROR(Expect(')'));
+    STOWAGE_RETURN_IF_ERROR(scan_.Expect('('));
+    STOWAGE_ASSIGN_OR_RETURN(const double scale, scan_.ReadFloat());
+    STOWAGE_RETURN_IF_ERROR(scan_.Expect(')'));
     init = kind.text == "normal" ? Init::Normal(scale) : Init::Uniform(scale);
   } else {
-    return Fail(kind.pos, StrCat("unknown init ", Quoted(kind.text),
-                                 "; there are zeros, ones, normal(stddev) and "
-                                 "uniform(bound)"));
+    return scan_.Fail(kind.pos,
+                      StrCat("unknown init ", Quoted(kind.text),
+                             "; there are zeros, ones, normal(stddev) and "
+                             "uniform(bound)"));
   }
-  STOWAGE_RETURN_IF_ERROR(Expect('}'));
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('}'));
   return init;
 }
 
-Result<std::string> Parser::ReadBytes() {
-  pos_ += 2;  // 0x
-  const size_t start = pos_;
-  while (!AtEnd() && kHexDigits.find(Peek()) != std::string_view::npos) ++pos_;
-  const std::string_view hex = text_.substr(start, pos_ - start);
-  if (hex.size() % 2 != 0) {
-    return Fail(start, StrCat("bytes need two hexadecimal digits each; here "
-                              "are ",
-                              hex.size(), " digits"));
-  }
-  std::string bytes;
-  bytes.reserve(hex.size() / 2);
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    bytes += static_cast<char>(kHexDigits.find(hex[i]) << 4 |
-                               kHexDigits.find(hex[i + 1]));
-  }
-  return bytes;
-}
-
 Result<AttrValue> Parser::ReadAttrValue() {
-  if (Accept('[')) {
+  if (scan_.Accept('[')) {
     STOWAGE_ASSIGN_OR_RETURN(std::vector<int64_t> values, ReadInts(']'));
     return AttrValue(std::move(values));
   }
-  SkipBlanks();
-  const size_t start = pos_;
-  if (text_.substr(pos_, 2) == "0x") {
-    STOWAGE_ASSIGN_OR_RETURN(std::string bytes, ReadBytes());
+  if (scan_.Peek() == '0' && scan_.AcceptHere("0x")) {
+    STOWAGE_ASSIGN_OR_RETURN(std::string bytes, scan_.ReadBytes());
     return AttrValue(std::move(bytes));
   }
-  const std::string_view text = ReadNumberText();
+  const std::string_view text = scan_.PeekNumber();
   if (const Result<DType> dtype = ParseDType(text); dtype.ok()) {
+    scan_.TakeNumber();
     return AttrValue(*dtype);
   }
-  pos_ = start;
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
-  if (!digits.empty() && std::ranges::all_of(digits, IsDigit)) {
-    STOWAGE_ASSIGN_OR_RETURN(const int64_t value, ReadInt());
+  if (!digits.empty() &&
+      digits.find_first_not_of("0123456789") == std::string_view::npos) {
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t value, scan_.ReadInt());
     return AttrValue(value);
   }
-  if (text.empty()) return Expected("an attribute's value");
-  STOWAGE_ASSIGN_OR_RETURN(const double value, ReadFloat());
+  if (text.empty()) return scan_.Expected("an attribute's value");
+  STOWAGE_ASSIGN_OR_RETURN(const double value, scan_.ReadFloat());
   return AttrValue(value);
 }
 
 Result<Attrs> Parser::ReadAttrs() {
   Attrs attrs;
-  if (!Accept('{')) return attrs;
-  if (Accept('}')) return attrs;
+  if (!scan_.Accept('{')) return attrs;
+  if (scan_.Accept('}')) return attrs;
   do {
-    STOWAGE_ASSIGN_OR_RETURN(const Name name, ReadName("an attribute's name"));
+    STOWAGE_ASSIGN_OR_RETURN(const Name name,
+                             scan_.ReadName("an attribute's name"));
     if (attrs.Find(name.text) != nullptr) {
-      return Fail(name.pos,
-                  StrCat("attribute ", Quoted(name.text), " is given twice"));
+      return scan_.Fail(
+          name.pos, StrCat("attribute ", Quoted(name.text), " is given twice"));
     }
-    STOWAGE_RETURN_IF_ERROR(Expect('='));
+    STOWAGE_RETURN_IF_ERROR(scan_.Expect('='));
     STOWAGE_ASSIGN_OR_RETURN(AttrValue value, ReadAttrValue());
     attrs.Set(name.text, std::move(value));
-  } while (Accept(','));
-  STOWAGE_RETURN_IF_ERROR(Expect('}'));
+  } while (scan_.Accept(','));
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('}'));
   return attrs;
 }
 
 Status Parser::ReadOrigin(GraphBuilder* builder) {
-  if (!Accept('@')) {
+  if (!scan_.Accept('@')) {
     builder->SetOrigin(Phase::kForward, "");
     return {};
   }
-  STOWAGE_ASSIGN_OR_RETURN(const Name word, ReadName("a phase"));
+  STOWAGE_ASSIGN_OR_RETURN(const Name word, scan_.ReadName("a phase"));
   std::optional<Phase> phase;
   for (const Phase candidate :
        {Phase::kForward, Phase::kBackward, Phase::kUpdate}) {
     if (word.text == PhaseName(candidate)) phase = candidate;
   }
   if (!phase) {
-    return Fail(word.pos, StrCat(Quoted(word.text),
-                                 " is not a phase; there are forward, backward "
-                                 "and update"));
+    return scan_.Fail(word.pos,
+                      StrCat(Quoted(word.text),
+                             " is not a phase; there are forward, backward "
+                             "and update"));
   }
   std::string origin;
-  if (Accept('(')) {
-    STOWAGE_ASSIGN_OR_RETURN(origin, ReadQuoted());
-    STOWAGE_RETURN_IF_ERROR(Expect(')'));
+  if (scan_.Accept('(')) {
+    STOWAGE_ASSIGN_OR_RETURN(origin, scan_.ReadQuoted());
+    STOWAGE_RETURN_IF_ERROR(scan_.Expect(')'));
   }
   builder->SetOrigin(*phase, origin);
   return {};
@@ -554,21 +298,20 @@ Status Parser::ReadOrigin(GraphBuilder* builder) {
 Result<Value> Parser::Lookup(GraphBuilder* builder, const Name& name) const {
   const std::optional<Value> value = builder->Find(name.text);
   if (value) return *value;
-  return Fail(name.pos,
-              StrCat("no value is called ", Quoted(name.text), " so far"));
+  return scan_.Fail(
+      name.pos, StrCat("no value is called ", Quoted(name.text), " so far"));
 }
 
 Status Parser::Check(const GraphBuilder& builder, size_t pos) const {
   if (!builder.error()) return {};
-  return Fail(pos, builder.error()->message, builder.error()->code);
+  return scan_.Fail(pos, builder.error()->message, builder.error()->code);
 }
 
 Status Parser::ReadOutput(GraphBuilder* builder) {
-  SkipBlanks();
-  const size_t start = pos_;
-  STOWAGE_ASSIGN_OR_RETURN(const std::string name, ReadQuoted());
-  STOWAGE_RETURN_IF_ERROR(Expect('='));
-  STOWAGE_ASSIGN_OR_RETURN(const Name source, ReadName("a value's name"));
+  const size_t start = scan_.pos();
+  STOWAGE_ASSIGN_OR_RETURN(const std::string name, scan_.ReadQuoted());
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('='));
+  STOWAGE_ASSIGN_OR_RETURN(const Name source, scan_.ReadName("a value's name"));
   STOWAGE_ASSIGN_OR_RETURN(const Value value, Lookup(builder, source));
   builder->Output(name, value, SourceLoc{});
   return Check(*builder, start);
@@ -581,13 +324,13 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
   const std::optional<Role> role = ParseRole(word.text);
   const bool on_host = word.text == kHostState;
   if (decl.role) {
-    return Fail(word.pos, "a leaf has one role: the word after \"=\"");
+    return scan_.Fail(word.pos, "a leaf has one role: the word after \"=\"");
   }
   Init init;
-  SkipBlanks();
-  if (Peek() == '{') {
+  if (scan_.Peek() == '{') {
     if (role != Role::kParam && role != Role::kState && !on_host) {
-      return Expected("the end of the line: only params and states have init");
+      return scan_.Expected(
+          "the end of the line: only params and states have init");
     }
     STOWAGE_ASSIGN_OR_RETURN(init, ReadInit());
   }
@@ -602,10 +345,11 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
   } else if (role == Role::kSaved) {
     builder->Saved(name, dtype, shape, SourceLoc{});
   } else {
-    return Fail(word.pos,
-                StrCat(Quoted(word.text),
-                       " is not param, input, saved, state or host_state, nor "
-                       "an op followed by its operands in parentheses"));
+    return scan_.Fail(
+        word.pos,
+        StrCat(Quoted(word.text),
+               " is not param, input, saved, state or host_state, nor "
+               "an op followed by its operands in parentheses"));
   }
   return Check(*builder, decl.name.pos);
 }
@@ -615,16 +359,17 @@ Status Parser::ReadNode(GraphBuilder* builder,
                         const Name& word) {
   const std::optional<OpKind> op = FindOp(word.text);
   if (!op) {
-    return Fail(word.pos, StrCat("there is no op ", Quoted(word.text)));
+    return scan_.Fail(word.pos, StrCat("there is no op ", Quoted(word.text)));
   }
   std::vector<Value> inputs;
-  if (!Accept(')')) {
+  if (!scan_.Accept(')')) {
     do {
-      STOWAGE_ASSIGN_OR_RETURN(const Name name, ReadName("a value's name"));
+      STOWAGE_ASSIGN_OR_RETURN(const Name name,
+                               scan_.ReadName("a value's name"));
       STOWAGE_ASSIGN_OR_RETURN(const Value input, Lookup(builder, name));
       inputs.push_back(input);
-    } while (Accept(','));
-    STOWAGE_RETURN_IF_ERROR(Expect(')'));
+    } while (scan_.Accept(','));
+    STOWAGE_RETURN_IF_ERROR(scan_.Expect(')'));
   }
   STOWAGE_ASSIGN_OR_RETURN(Attrs attrs, ReadAttrs());
   STOWAGE_RETURN_IF_ERROR(ReadOrigin(builder));
@@ -637,7 +382,7 @@ Status Parser::ReadNode(GraphBuilder* builder,
   for (size_t r = 0; r < decls.size(); ++r) {
     const ResultDecl& decl = decls[r];
     if (results[r].type() != decl.type) {
-      return Fail(
+      return scan_.Fail(
           decl.type_pos,
           StrCat(Quoted(decl.name.text), " is said to be ",
                  decl.type.ToString(), "; ", OpName(*op),
@@ -649,58 +394,57 @@ Status Parser::ReadNode(GraphBuilder* builder,
 }
 
 Status Parser::ReadStatement(GraphBuilder* builder) {
-  STOWAGE_ASSIGN_OR_RETURN(Name first, ReadName("a value's name"));
+  STOWAGE_ASSIGN_OR_RETURN(Name first, scan_.ReadName("a value's name"));
   if (first.text == "output" && !first.quoted) return ReadOutput(builder);
   std::vector<ResultDecl> decls;
   STOWAGE_ASSIGN_OR_RETURN(ResultDecl decl, ReadResultDecl(std::move(first)));
   decls.push_back(std::move(decl));
-  while (Accept(',')) {
-    STOWAGE_ASSIGN_OR_RETURN(Name name, ReadName("a value's name"));
+  while (scan_.Accept(',')) {
+    STOWAGE_ASSIGN_OR_RETURN(Name name, scan_.ReadName("a value's name"));
     STOWAGE_ASSIGN_OR_RETURN(ResultDecl next, ReadResultDecl(std::move(name)));
     decls.push_back(std::move(next));
   }
-  STOWAGE_RETURN_IF_ERROR(Expect('='));
-  STOWAGE_ASSIGN_OR_RETURN(const Name word, ReadName("an op or a leaf's role"));
-  if (Accept('(')) return ReadNode(builder, decls, word);
-  if (decls.size() > 1) return Expected("\"(\" and operands");
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('='));
+  STOWAGE_ASSIGN_OR_RETURN(const Name word,
+                           scan_.ReadName("an op or a leaf's role"));
+  if (scan_.Accept('(')) return ReadNode(builder, decls, word);
+  if (decls.size() > 1) return scan_.Expected("\"(\" and operands");
   return ReadLeaf(builder, decls.front(), word);
 }
 
 Status Parser::ReadHeader() {
-  if (text_.substr(0, kMagic.size()) != kMagic) {
-    return Fail(
+  if (!scan_.AcceptHere(kMagic)) {
+    return scan_.Fail(
         0, StrCat("a graph's text opens with \"", kMagic, " ", kVersion, "\""));
   }
-  pos_ = kMagic.size();
-  SkipBlanks();
-  const size_t start = pos_;
-  const std::string_view version = ReadNumberText();
+  const size_t start = scan_.pos();
+  const std::string_view version = scan_.TakeNumber();
   if (version != kVersion) {
-    return Fail(
+    return scan_.Fail(
         start,
         StrCat("this is version ", Quoted(version),
                " of the text form; this build reads version ", kVersion),
         ErrorCode::kUnsupported);
   }
-  return ExpectLineEnd();
+  return scan_.ExpectLineEnd();
 }
 
 Result<Graph> Parser::Parse() {
   STOWAGE_RETURN_IF_ERROR(ReadHeader());
-  STOWAGE_ASSIGN_OR_RETURN(const Name keyword, ReadName("graph"));
+  STOWAGE_ASSIGN_OR_RETURN(const Name keyword, scan_.ReadName("graph"));
   if (keyword.text != "graph") {
-    return Fail(keyword.pos, "expected graph, its quoted name and \"{\"");
+    return scan_.Fail(keyword.pos, "expected graph, its quoted name and \"{\"");
   }
-  STOWAGE_ASSIGN_OR_RETURN(std::string name, ReadQuoted());
+  STOWAGE_ASSIGN_OR_RETURN(std::string name, scan_.ReadQuoted());
   GraphBuilder builder(std::move(name));
-  STOWAGE_RETURN_IF_ERROR(Expect('{'));
-  STOWAGE_RETURN_IF_ERROR(ExpectLineEnd());
-  while (!Accept('}')) {
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect('{'));
+  STOWAGE_RETURN_IF_ERROR(scan_.ExpectLineEnd());
+  while (!scan_.Accept('}')) {
     STOWAGE_RETURN_IF_ERROR(ReadStatement(&builder));
-    STOWAGE_RETURN_IF_ERROR(ExpectLineEnd());
+    STOWAGE_RETURN_IF_ERROR(scan_.ExpectLineEnd());
   }
-  SkipBlankLines();
-  if (!AtEnd()) return Expected("nothing after the graph");
+  scan_.SkipBlankLines();
+  if (!scan_.AtEnd()) return scan_.Expected("nothing after the graph");
   for (const auto& [value, role] : roles_) builder.SetRole(value, role);
   return builder.Finish();
 }
@@ -713,7 +457,7 @@ std::string ToText(const Graph& graph) {
     is_output[static_cast<size_t>(output.value)] = true;
   }
   std::string out = StrCat(kMagic, " ", kVersion, "\ngraph ",
-                           QuotedWithEscapes(graph.name()), " {\n");
+                           QuotedText(graph.name()), " {\n");
   for (const ValueInfo& value : graph.values()) {
     if (value.is_leaf()) {
       out += StrCat("  ", LeafText(value), "\n");
@@ -723,7 +467,7 @@ std::string ToText(const Graph& graph) {
     }
   }
   for (const GraphOutput& output : graph.outputs()) {
-    out += StrCat("  output ", QuotedWithEscapes(output.name), " = ",
+    out += StrCat("  output ", QuotedText(output.name), " = ",
                   NameText(graph.value(output.value).name), "\n");
   }
   return out + "}\n";
