@@ -8,14 +8,17 @@
 The budgets are shares of the arena of the run without any lever. Each is met by
 the fewest levers that do, in the order of LEVERS. Steps are timed by `stowage
 time`, each in turn with one of the run without levers; the extra time is the median
-over the rounds of the median over such pairs. With --op-times FILE (of `stowage time`,
-same options) plans are made by measured times, and what they foretell stands
-beside what was measured. Losses are those that `stowage train` prints, step by
-step, compared with those of the run without levers.
+over the rounds of the median over such pairs. With --op-times DIRECTORY plans are
+made by measured times, and what they foretell stands beside what was measured: the
+ops of the step without levers are timed first, then those of the step that these
+times choose for each budget, each into a file there; the rounds come after that, and
+have no part in it. Losses are those that `stowage train` prints, step by step,
+compared with those of the run without levers.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -42,7 +45,9 @@ class Runner:
         for name in ("batch", "seq"):
             if getattr(args, name):
                 self.model += [f"--{name}", str(getattr(args, name))]
-        self.times = ["--op-times", args.op_times] if args.op_times else []
+        self.times = []
+        if args.op_times:
+            self.times = self.time_ops([], "given")
 
     def train(self, levers, steps):
         """The lines of a run, or None when the budget cannot be met."""
@@ -58,9 +63,16 @@ class Runner:
                     "--device", "cpu", "--steps", str(self.args.steps), "--json", *levers])
         return json.loads(done.stdout)["extra_time_percent"]
 
-    def plan(self, levers):
+    def time_ops(self, flags, name):
+        """Times the ops of a step; the flags that make plans by these times."""
+        file = os.path.join(self.args.op_times, f"{self.args.model}.{name}.times")
+        run([self.args.stowage, "time", *self.model, "--data", self.args.data,
+             "--device", "cpu", "--steps", str(self.args.steps), "-o", file, *flags])
+        return ["--op-times", file]
+
+    def plan(self, flags):
         done = run([self.args.stowage, "plan", *self.model, "--device", "cpu", "--json",
-                    *self.times, *levers])
+                    *flags])
         return json.loads(done.stdout)
 
 
@@ -71,8 +83,8 @@ def used(plan):
         words.append(f"{plan['recomputed_nodes']} ops run again")
     if plan["micro_batches"] > 1:
         words.append(f"{plan['micro_batches']} micro-batches")
-    if plan.get("offloaded_bytes"):
-        words.append(f"{plan['offloaded_bytes']:,} bytes offloaded")
+    if plan["offloaded_values"]:
+        words.append(f"{plan['offloaded_values']} values offloaded")
     return ", ".join(words) or "none"
 
 
@@ -100,7 +112,7 @@ def main():
     parser.add_argument("--loss-steps", type=int, default=200, help="that are compared")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--op-times")
+    parser.add_argument("--op-times", metavar="DIRECTORY", help="for files of times")
     args = parser.parse_args()
     runner = Runner(args)
     known = run([args.stowage, "train", "--help"]).stdout
@@ -117,7 +129,10 @@ def main():
             times = runner.times if levers else []
             if runner.train([*flags, *times], 1) is None:
                 continue
-            rows.append({"share": share, "budget": budget, "flags": [*flags, *times],
+            if times:
+                times = runner.time_ops([*flags, *times], share)
+            flags += times
+            rows.append({"share": share, "budget": budget, "flags": flags,
                          "plan": runner.plan(flags), "extra": []})
             break
         else:

@@ -18,7 +18,8 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kHeading = "stowage-op-times 1";
+constexpr Bytes kMostBytes = Bytes{1} << 62;
+constexpr std::string_view kHeading = "stowage-op-times 2";
 
 Error Fail(int line, std::string_view message) {
   return {ErrorCode::kInvalidArgument,
@@ -57,6 +58,13 @@ double Distance(double a, double b) {
   return std::abs(std::log((1 + a) / (1 + b)));
 }
 
+double Median(std::vector<double> values) {
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 // The number that `text` begins with; takes it and the space after it.
 bool TakeNumber(std::string_view* text, double* number) {
   const char* const end = text->data() + text->size();
@@ -68,12 +76,13 @@ bool TakeNumber(std::string_view* text, double* number) {
 
 }  // namespace
 
-double OpTimes::Row::median() const {
-  std::vector<double> sorted = nanoseconds;
-  const auto middle =
-      sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
+double OpTimes::Row::Nanoseconds(Bytes arena) const {
+  STOWAGE_CHECK(!measured.empty());
+  const auto distance = [&](const auto& entry) {
+    return Distance(static_cast<double>(entry.first),
+                    static_cast<double>(arena));
+  };
+  return Median(std::ranges::min_element(measured, {}, distance)->second);
 }
 
 // What identifies each node that is no view; empty for views.
@@ -109,7 +118,8 @@ std::vector<OpTimes::Signed> OpTimes::Sign(const Graph& graph) {
   return all;
 }
 
-void OpTimes::Add(const Graph& graph, std::span<const double> seconds) {
+void OpTimes::Add(const Graph& graph, Bytes arena,
+                  std::span<const double> seconds) {
   STOWAGE_CHECK(seconds.size() == static_cast<size_t>(graph.num_nodes()));
   std::vector<Signed> nodes = Sign(graph);
   for (size_t n = 0; n < nodes.size(); ++n) {
@@ -117,7 +127,7 @@ void OpTimes::Add(const Graph& graph, std::span<const double> seconds) {
     const auto [entry, is_new] = rows_.try_emplace(
         std::move(nodes[n].signature), std::move(nodes[n].row));
     // What takes no time at all was measured by too coarse a clock.
-    entry->second.nanoseconds.push_back(
+    entry->second.measured[arena].push_back(
         std::max(1.0, std::round(1e9 * seconds[n])));
   }
 }
@@ -125,8 +135,11 @@ void OpTimes::Add(const Graph& graph, std::span<const double> seconds) {
 std::string OpTimes::ToText() const {
   std::string text = StrCat(kHeading, "\n");
   for (const auto& [signature, row] : rows_) {
-    text += StrCat(Fixed(row.median(), 0), " ", Fixed(row.flops, 0), " ",
-                   Fixed(row.bytes, 0), " ", signature, "\n");
+    for (const auto& [arena, nanoseconds] : row.measured) {
+      text += StrCat(arena, " ", Fixed(Median(nanoseconds), 0), " ",
+                     Fixed(row.flops, 0), " ", Fixed(row.bytes, 0), " ",
+                     signature, "\n");
+    }
   }
   return text;
 }
@@ -148,23 +161,27 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
     }
     if (line.empty() || line.front() == '#') continue;
     Row row;
-    double nanoseconds = 0;
-    if (!TakeNumber(&line, &nanoseconds) || !TakeNumber(&line, &row.flops) ||
-        !TakeNumber(&line, &row.bytes) || nanoseconds <= 0) {
+    double arena = 0, nanoseconds = 0;
+    if (!TakeNumber(&line, &arena) || !TakeNumber(&line, &nanoseconds) ||
+        !TakeNumber(&line, &row.flops) || !TakeNumber(&line, &row.bytes) ||
+        nanoseconds <= 0 || arena > kMostBytes) {
       return Fail(number,
-                  "expected nanoseconds above 0, operations and bytes, then "
-                  "the op");
+                  "expected bytes of the arena, nanoseconds above 0, "
+                  "operations and bytes, then the op");
     }
     row.op = line.substr(0, line.find('('));
     SplitSignature(line, &row.form, &row.sizes);
-    row.nanoseconds.push_back(nanoseconds);
     if (row.op.empty() || row.op.size() == line.size()) {
       return Fail(number, StrCat(Quoted(line.substr(0, 40)),
                                  " is no op with its operands"));
     }
-    if (!times.rows_.try_emplace(std::string(line), std::move(row)).second) {
+    Row& of_op = times.rows_.try_emplace(std::string(line), std::move(row))
+                     .first->second;
+    std::vector<double>& measured = of_op.measured[static_cast<Bytes>(arena)];
+    if (!measured.empty()) {
       return Fail(number, StrCat(Quoted(line), " stands here a second time"));
     }
+    measured.push_back(nanoseconds);
   }
   if (times.empty()) {
     return Error{ErrorCode::kInvalidArgument,
@@ -173,7 +190,7 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
   return times;
 }
 
-double OpTimes::Estimate(const Row& of) const {
+double OpTimes::Estimate(const Row& of, Bytes arena) const {
   enum Likeness { kUnlike, kSameOp, kSameForm };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // The forms are the same, so the sizes are as many.
@@ -190,15 +207,15 @@ double OpTimes::Estimate(const Row& of) const {
   double estimate = 0;
   double shortest = kInfinity;
   for (const auto& [signature, row] : rows_) {
-    const double median = row.median();
-    shortest = std::min(shortest, median);
+    const double nanoseconds = row.Nanoseconds(arena);
+    shortest = std::min(shortest, nanoseconds);
     const Likeness likeness = row.form == of.form ? kSameForm
                               : row.op == of.op   ? kSameOp
                                                   : kUnlike;
     if (likeness < best) continue;
     const bool by_flops = likeness != kUnlike && of.flops > 0 && row.flops > 0;
     const double scaled =
-        median *
+        nanoseconds *
         (by_flops ? of.flops / row.flops : (1 + of.bytes) / (1 + row.bytes));
     const double rank =
         likeness == kSameForm ? between_sizes(row)
@@ -213,13 +230,14 @@ double OpTimes::Estimate(const Row& of) const {
   return std::max(estimate, shortest);
 }
 
-std::vector<double> OpTimes::Nanoseconds(const Graph& graph) const {
+std::vector<double> OpTimes::Nanoseconds(const Graph& graph,
+                                         Bytes arena) const {
   std::vector<double> all;
   for (const Signed& node : Sign(graph)) {
     const auto row = rows_.find(node.signature);
     all.push_back(node.signature.empty() ? 0
-                  : row == rows_.end()   ? Estimate(node.row)
-                                         : row->second.median());
+                  : row == rows_.end()   ? Estimate(node.row, arena)
+                                         : row->second.Nanoseconds(arena));
   }
   return all;
 }
@@ -231,14 +249,14 @@ int OpTimes::CountEstimated(const Graph& graph) const {
   }));
 }
 
-double OpTimes::StepSeconds(const Graph& graph) const {
-  const std::vector<double> nanoseconds = Nanoseconds(graph);
+double OpTimes::StepSeconds(const Graph& graph, Bytes arena) const {
+  const std::vector<double> nanoseconds = Nanoseconds(graph, arena);
   return 1e-9 * std::accumulate(nanoseconds.begin(), nanoseconds.end(), 0.0);
 }
 
-CostFn OpTimes::CostFunction() const {
-  return
-      [times = *this](const Graph& graph) { return times.Nanoseconds(graph); };
+CostFn OpTimes::CostFunction(std::optional<Bytes> arena) const {
+  return [times = *this, arena = arena.value_or(kMostBytes)](
+             const Graph& graph) { return times.Nanoseconds(graph, arena); };
 }
 
 }  // namespace stowage

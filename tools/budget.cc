@@ -27,11 +27,19 @@ Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
                                          const MicroBatchedPlan& plan) {
   if (!times) return std::optional<Foretold>();
   STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan given, levers.PlanAsGiven());
-  const double without = times->StepSeconds(given.made.graph);
-  const double seconds = times->StepSeconds(plan.made.graph);
+  const double without =
+      times->StepSeconds(given.made.graph, given.made.plan.arena_bytes());
+  const double seconds =
+      times->StepSeconds(plan.made.graph, plan.made.plan.arena_bytes());
+  const double avoidable =
+      1e-9 * (plan.made.extra_cost - plan.made.least_extra_cost);
+  const auto percent = [&](double step) {
+    return without > 0 ? 100 * (step / without - 1) : 0.0;
+  };
   return std::optional<Foretold>(
       {.step_seconds = seconds,
-       .extra_percent = without > 0 ? 100 * (seconds / without - 1) : 0,
+       .extra_percent = percent(seconds),
+       .least_percent = percent(seconds - avoidable),
        .estimated = times->CountEstimated(plan.made.graph)});
 }
 
@@ -74,7 +82,8 @@ std::string FittedText(const MicroBatchedPlan& plan,
   text += StrCat(
       made.recomputed_nodes, " nodes run again, ", Fixed(made.extra_percent, 3),
       " % more operations; no choice that fits needs less than ",
-      Fixed(LeastPercent(plan), 3), foretold ? " % more time\n" : " %\n");
+      Fixed(foretold ? foretold->least_percent : LeastPercent(plan), 3),
+      foretold ? " % more time\n" : " %\n");
   const size_t named = std::min(made.remade.size(), kMostNamed);
   for (size_t k = 0; k < named; ++k) {
     const Remade& remade = made.remade[k];

@@ -25,6 +25,8 @@ struct Foretold {
   double step_seconds = 0;
   /// Beyond the step of fewest pieces, without recomputation.
   double extra_percent = 0;
+  /// Likewise, of the same step if no choice of what runs again took less time.
+  double least_percent = 0;
   int estimated = 0;  // ops that the times do not have as they are
 };
 

@@ -107,7 +107,9 @@ Result<RecomputeOptions> ReadRecomputeFlags(const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(options.recompute, ParseRecompute(flags.recompute));
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<OpTimes> times,
                            ReadOpTimes(flags));
-  if (times) options.cost = times->CostFunction();
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
+                           ParseSizeOption("budget", flags.budget));
+  if (times) options.cost = times->CostFunction(budget);
   options.always_kept = flags.keep;
   options.always_remade = flags.remake;
   const bool names_some = !flags.keep.empty() || !flags.remake.empty();

@@ -108,9 +108,10 @@ Json Describe(const Flags& flags, const Levers& levers,
   json["recompute"] = flags.model.recompute;
   json["recomputed_nodes"] = made.recomputed_nodes;
   json["recompute_flops_percent"] = made.extra_percent;
-  const Json least = LeastPercent(plan);
-  json["recompute_least_flops_percent"] = foretold ? Json() : least;
-  json["recompute_least_time_percent"] = foretold ? least : Json();
+  json["recompute_least_flops_percent"] =
+      foretold ? Json() : Json(LeastPercent(plan));
+  json["recompute_least_time_percent"] =
+      foretold ? Json(foretold->least_percent) : Json();
   json["remade"] = Json::array();
   for (const Remade& remade : made.remade) {
     json["remade"].push_back({{"name", remade.name},

@@ -30,6 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kWarmUp = 3;  // steps before the first that counts
+constexpr int kRuns = 3;        // of a step, of which the last counts
 
 struct Flags : RunFlags {
   std::string output;
@@ -51,13 +52,12 @@ struct Measured {
   double extra_percent = 0;  // beyond the step without levers
 };
 
-// Steps as a whole, op by op, and without levers in turn, so that all meet the
-// same machine. Each runs twice and the second run counts: it finds the caches as
-// its own kind left them, as the steps of a training do. `without` may be the same
-// as `train`.
+// Steps as a whole and op by op, with and without levers in turn, so that all
+// meet the same machine. Each runs three times, right after the other kind, and
+// the last run counts: it finds the caches as its own kind left them, as the steps
+// of a training do. `without` may be the same as `train`.
 Result<Measured> Measure(Runner& train, Runner& without, Task& task,
                          const StepSpec& spec, int64_t steps) {
-  std::vector<double> seconds(static_cast<size_t>(train.graph().num_nodes()));
   std::vector<double> whole, by_op, ratios;
   Measured measured;
   const auto run_once = [&](Runner& runner, int64_t step,
@@ -76,23 +76,36 @@ Result<Measured> Measure(Runner& train, Runner& without, Task& task,
   };
   const auto run = [&](Runner& runner, int64_t step,
                        auto&& go) -> Result<double> {
-    STOWAGE_RETURN_IF_ERROR(run_once(runner, step, go));
+    for (int run = 1; run < kRuns; ++run) {
+      STOWAGE_RETURN_IF_ERROR(run_once(runner, step, go));
+    }
     return run_once(runner, step, go);
   };
+  const auto run_whole = [&](Runner& runner, int64_t step) {
+    return run(runner, step, [&] { return runner.Step(); });
+  };
+  const auto run_by_op = [&](Runner& runner, int64_t step) -> Result<double> {
+    std::vector<double> seconds(
+        static_cast<size_t>(runner.graph().num_nodes()));
+    STOWAGE_ASSIGN_OR_RETURN(const double sum, run(runner, step, [&] {
+                               return runner.StepTimed(seconds);
+                             }));
+    if (step > kWarmUp) {
+      measured.times.Add(runner.graph(), runner.plan().arena_bytes(), seconds);
+    }
+    return sum;
+  };
   for (int64_t step = 1; step <= kWarmUp + steps; ++step) {
-    STOWAGE_ASSIGN_OR_RETURN(const double before, run(without, step, [&] {
-                               return without.Step();
-                             }));
-    STOWAGE_ASSIGN_OR_RETURN(const double as_whole,
-                             run(train, step, [&] { return train.Step(); }));
-    STOWAGE_ASSIGN_OR_RETURN(const double op_by_op, run(train, step, [&] {
-                               return train.StepTimed(seconds);
-                             }));
+    STOWAGE_ASSIGN_OR_RETURN(const double before, run_whole(without, step));
+    STOWAGE_ASSIGN_OR_RETURN(const double as_whole, run_whole(train, step));
+    if (&train != &without) {
+      STOWAGE_RETURN_IF_ERROR(run_by_op(without, step));
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const double op_by_op, run_by_op(train, step));
     if (step <= kWarmUp) continue;
     ratios.push_back(as_whole / before);
     whole.push_back(as_whole);
     by_op.push_back(op_by_op);
-    measured.times.Add(train.graph(), seconds);
   }
   measured.step_seconds = Median(std::move(whole));
   measured.by_op_seconds = Median(std::move(by_op));
@@ -159,7 +172,8 @@ int Run(const Flags& flags) {
     const Status written = WriteOutput(flags.output, measured->times.ToText());
     if (!written.ok()) return Fail(written.error());
   }
-  const double sum = measured->times.StepSeconds(train.graph());
+  const double sum =
+      measured->times.StepSeconds(train.graph(), train.plan().arena_bytes());
   if (flags.json) {
     nlohmann::ordered_json json = {
         {"steps", flags.steps},

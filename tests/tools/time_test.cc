@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -32,7 +35,7 @@ TEST_CASE("the ops of a step are timed, and plans are made by the times") {
   CHECK(timed.out.empty());
   CHECK(timed.err.find("medians of 2 steps on cpu") != std::string::npos);
   const std::string text = ReadAll(file);
-  CHECK(text.starts_with("stowage-op-times 1\n"));
+  CHECK(text.starts_with("stowage-op-times 2\n"));
   CHECK(text.find(" matmul(f32(8, 64), f32(64, 128)) -> f32(8, 128) ") !=
         std::string::npos);
 
@@ -76,7 +79,7 @@ TEST_CASE("the ops of a step are timed, and plans are made by the times") {
 
 // A nanosecond for every two bytes of every op.
 constexpr char kByBytes[] =
-    "stowage-op-times 1\n500 0 1000 copy(f32(125)) -> f32(125)\n";
+    "stowage-op-times 2\n1000000 500 0 1000 copy(f32(125)) -> f32(125)\n";
 
 TEST_CASE("what is foretold follows from the file alone") {
   const std::string file = WriteTemp("bytes.times", kByBytes);
@@ -107,6 +110,17 @@ TEST_CASE("what is foretold follows from the file alone") {
     return again;
   }());
 
+  // Rows of an arena far from the budget say nothing of what to choose.
+  const std::string with_far = WriteTemp(
+      "far.times",
+      StrCat(kByBytes,
+             "1000000000000 5000 0 1000 copy(f32(125)) -> f32(125)\n"));
+  const Json far = PlanAsJson({"--model", "gpt-nano", "--batch", "4", "--seq",
+                               "32", "--recompute", "auto", "--budget", budget,
+                               "--op-times", with_far});
+  CHECK(far["recompute_least_time_percent"] ==
+        fitted["recompute_least_time_percent"]);
+
   // The same on the frontier, which can be drawn.
   const std::string svg = TempPath("frontier.svg");
   std::vector<std::string> arguments =
@@ -132,31 +146,49 @@ TEST_CASE("what is foretold follows from the file alone") {
 
 TEST_CASE("what levers cost is timed against the step without") {
   const std::string text = WriteTemp("time_text.txt", SomeText());
-  const Outcome outcome = RunStowage({"time",
-                                      "--model",
-                                      "gpt-nano",
-                                      "--batch",
-                                      "2",
-                                      "--seq",
-                                      "16",
-                                      "--data",
-                                      text,
-                                      "--device",
-                                      "cpu",
-                                      "--steps",
-                                      "2",
-                                      "--recompute",
-                                      "auto",
-                                      "--remake",
-                                      "h.0.mlp.gelu",
-                                      "--op-times",
-                                      WriteTemp("some.times", kByBytes),
-                                      "--json"});
+  const std::string file = TempPath("both.times");
+  const std::vector<std::string> model = {
+      "--model", "gpt-nano", "--batch", "2", "--seq", "16", "--threads", "1"};
+  const std::vector<std::string> levers = {"--recompute", "auto", "--remake",
+                                           "h.0.mlp.gelu"};
+  const auto with = [](std::vector<std::string> all,
+                       const std::vector<std::string>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Outcome outcome = RunStowage(
+      with(with(with({"time", "--data", text, "--device", "cpu", "--steps", "2",
+                      "--json"},
+                     model),
+                levers),
+           {"--op-times", WriteTemp("some.times", kByBytes), "-o", file}));
   INFO(outcome.err);
   REQUIRE(outcome.exit_code == 0);
   const Json json = Json::parse(outcome.out);
   CHECK(json["extra_time_percent"].is_number());
   CHECK(json["predicted_extra_time_percent"] > 0);
+
+  // The file has the ops of both steps, each in its own arena.
+  const Json given = PlanAsJson(with(model, {"--op-times", file}));
+  const Json made = PlanAsJson(with(with(model, levers), {"--op-times", file}));
+  CHECK(made["recomputed_nodes"] > 0);
+  CHECK(made["arena_bytes"] != given["arena_bytes"]);
+  std::set<int64_t> arenas;
+  std::istringstream rows(ReadAll(file));
+  std::string line;
+  std::getline(rows, line);
+  while (std::getline(rows, line)) arenas.insert(std::stoll(line));
+  CHECK(arenas == std::set<int64_t>{given["arena_bytes"], made["arena_bytes"]});
+  CHECK(given["predicted_extra_time_percent"] == 0);
+  // Each is foretold by its own rows.
+  CHECK(made["predicted_step_seconds"] == json["ops_seconds"]);
+  CHECK(
+      made["predicted_extra_time_percent"].get<double>() ==
+      doctest::Approx(100 * (made["predicted_step_seconds"].get<double>() /
+                                 given["predicted_step_seconds"].get<double>() -
+                             1)));
+  CHECK(made["recompute_least_time_percent"] <=
+        made["predicted_extra_time_percent"]);
 }
 
 TEST_CASE("--svg draws a plan, too") {
@@ -166,12 +198,11 @@ TEST_CASE("--svg draws a plan, too") {
 }
 
 TEST_CASE("files that hold no times are refused") {
-  const std::string bad = WriteTemp("bad.times", "stowage-op-times 1\nfast\n");
+  const std::string bad = WriteTemp("bad.times", "stowage-op-times 2\nfast\n");
   const Outcome outcome =
       RunStowage({"plan", "--model", "mlp", "--op-times", bad});
   CHECK(outcome.exit_code == 2);
-  CHECK(outcome.err.starts_with(
-      "stowage: [op-times] line 2: expected nanoseconds"));
+  CHECK(outcome.err.starts_with("stowage: [op-times] line 2: expected bytes"));
   CHECK(outcome.err.find(StrCat("; in \"", bad, "\"")) != std::string::npos);
   const Outcome missing =
       RunStowage({"plan", "--model", "mlp", "--op-times", "/nowhere"});
