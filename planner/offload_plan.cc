@@ -13,6 +13,7 @@ namespace stowage {
 namespace {
 
 constexpr int kHalves = 2;
+constexpr size_t kStateSteps = 16;  // of a frontier, from no state to all
 
 size_t CountStates(std::span<const Offloadable> all) {
   return static_cast<size_t>(
@@ -238,9 +239,50 @@ Result<Bytes> OffloadPlanner::SmallestBudget(OffloadChoice offload,
   return *smallest;
 }
 
-Result<std::vector<MicroBatchedPoint>> OffloadPlanner::Frontier() {
+Result<std::vector<OffloadedPoint>> OffloadPlanner::Frontier() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
-  return levels_.front().planner->Frontier();
+  STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan as_given, PlanAsGiven());
+  struct Candidate {
+    Share share;
+    MicroBatchedPoint bargain;
+  };
+  std::vector<Candidate> all;
+  const auto allowed = Allowed(offload_.offload);
+  for (const Level& level : allowed) {
+    STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan moved,
+                             level.planner->PlanAsGiven());
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<MicroBatchedPoint> bargains,
+                             level.planner->Frontier());
+    for (MicroBatchedPoint& bargain : bargains) {
+      bargain.point.extra_cost += moved.cost - as_given.cost;
+      all.push_back({level.share, std::move(bargain)});
+    }
+  }
+  // States alone, in even steps.
+  const size_t steps =
+      allowed.size() > 1 ? std::min(kStateSteps, states_.size()) : 0;
+  for (size_t k = 1; k < steps; ++k) {
+    const Share share = {.states = states_.size() * k / steps};
+    STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan moved,
+                             PlannerOf(share)->PlanAsGiven());
+    all.push_back({share,
+                   {.pieces = moved.pieces,
+                    .point = {.arena = moved.made.plan.arena_bytes(),
+                              .extra_cost = moved.cost - as_given.cost}}});
+  }
+  std::ranges::stable_sort(all, {}, [](const Candidate& each) {
+    const FrontierPoint& point = each.bargain.point;
+    return std::pair(point.extra_cost, point.arena);
+  });
+  std::vector<OffloadedPoint> kept;
+  for (Candidate& each : all) {
+    auto& [pieces, point] = each.bargain;
+    if (!kept.empty() && point.arena >= kept.back().point.arena) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
+                             Build(pieces, Sampling::kAll, each.share));
+    kept.push_back({pieces, std::move(point), FindHostUse(step.graph)});
+  }
+  return kept;
 }
 
 Error OffloadPlanner::Refusal(Bytes budget) {

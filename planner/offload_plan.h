@@ -28,6 +28,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/micro_batches.h"
+#include "planner/offload.h"
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "planner/rehearsal.h"
@@ -54,6 +55,17 @@ struct OffloadOptions {
   double cost_per_byte = kOffloadFlopsPerByte;  // in recompute.cost's unit
 };
 
+/// One bargain: the smallest budget it fits, what it costs, and what it keeps on
+/// the host.
+struct OffloadedPoint {
+  int64_t pieces = 1;
+  /// What is extra, copies included, beyond the step of fewest pieces. The least
+  /// is of what runs again: with the same on the host, no recomputation in any of
+  /// the numbers of pieces costs less.
+  FrontierPoint point;
+  HostUse host;
+};
+
 /// A graph as it is, as a step of one piece.
 PieceBuilder OfGraph(Graph graph);
 
@@ -78,8 +90,9 @@ class OffloadPlanner {
   /// The smallest budget that PlanFor would not refuse with these levers.
   Result<Bytes> SmallestBudget(OffloadChoice offload, Recompute recompute);
 
-  /// All bargains with nothing moved.
-  Result<std::vector<MicroBatchedPoint>> Frontier();
+  /// All bargains, by falling arena and rising cost. Where only states are moved
+  /// PlanFor may find one between two of these.
+  Result<std::vector<OffloadedPoint>> Frontier();
 
  private:
   // What is moved: the first of the states, and of the forward values 0, 1 or 2

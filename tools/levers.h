@@ -50,7 +50,7 @@ class Levers {
   Result<Bytes> SmallestBudget() {
     return planner_->SmallestBudget(offload_, recompute_.recompute);
   }
-  Result<std::vector<MicroBatchedPoint>> Frontier() {
+  Result<std::vector<OffloadedPoint>> Frontier() {
     return planner_->Frontier();
   }
 

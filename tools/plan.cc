@@ -19,11 +19,11 @@
 #include "planner/recompute.h"
 #include "planner/validate_plan.h"
 #include "report/format.h"
-#include "report/frontier_svg.h"
 #include "report/report.h"
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/device.h"
+#include "tools/frontier.h"
 #include "tools/levers.h"
 #include "tools/micro_batches.h"
 #include "tools/model_flags.h"
@@ -130,65 +130,17 @@ Json Describe(const Flags& flags, const Levers& levers,
   return json;
 }
 
-// What every budget costs, from the step as it is to the smallest: in time where
-// there are times, else in operations.
 int PrintFrontier(const Flags& flags, Levers& levers, bool by_time) {
-  const Result<MicroBatchedPlan> given = levers.PlanAsGiven();
-  if (!given.ok()) return Fail(given.error());
-  const Result<std::vector<MicroBatchedPoint>> frontier = levers.Frontier();
-  if (!frontier.ok()) return Fail(frontier.error());
-  Json points = Json::array();
-  std::vector<FrontierMark> marks;
-  std::string table =
-      StrCat("        budget  ", by_time ? "  more time  " : "",
-             "  more operations    at least    nodes    pieces\n");
-  for (const auto& [pieces, point] : *frontier) {
-    const double whole = std::max(given->cost, 1.0);
-    const double percent = 100 * point.extra_cost / whole;
-    const double least = 100 * point.least_extra_cost / whole;
-    // Costs are nanoseconds where they are no operations.
-    const auto if_timed = [&](double value) {
-      return by_time ? Json(value) : Json();
-    };
-    points.push_back(
-        {{"budget_bytes", point.arena},
-         {"recompute_flops_percent", point.extra_percent},
-         {"recompute_least_flops_percent", by_time ? Json() : Json(least)},
-         {"recomputed_nodes", point.recomputed_nodes},
-         {"micro_batches", pieces},
-         {"predicted_step_seconds",
-          if_timed(1e-9 * (given->cost + point.extra_cost))},
-         {"predicted_extra_time_percent", if_timed(percent)},
-         {"recompute_least_time_percent", if_timed(least)}});
-    table += StrCat(PadLeft(StrCat(point.arena), 14),
-                    by_time ? StrCat(PadLeft(Fixed(percent, 3), 11), " %") : "",
-                    PadLeft(Fixed(point.extra_percent, 3), 17), " %",
-                    PadLeft(Fixed(least, 3), 10), " %",
-                    PadLeft(StrCat(point.recomputed_nodes), 9),
-                    PadLeft(StrCat(pieces), 10), "\n");
-    marks.push_back(
-        {.budget = point.arena,
-         .percent = percent,
-         .least_percent = least,
-         .note = StrCat(FormatBytes(point.arena), " (", point.arena,
-                        " bytes)\n", Fixed(percent, 3), " % more ",
-                        by_time ? "time" : "operations", ", at least ",
-                        Fixed(least, 3), " %\n", point.recomputed_nodes,
-                        " nodes run again, the batch in ", pieces,
-                        pieces == 1 ? " piece" : " pieces")});
-  }
+  const Result<FrontierTexts> texts = DescribeFrontier(levers, by_time);
+  if (!texts.ok()) return Fail(texts.error());
   if (!flags.svg.empty()) {
-    const Status written = WriteOutput(
-        flags.svg,
-        FrontierToSvg({.title = given->made.graph.name(),
-                       .cost = by_time ? "more time" : "more operations"},
-                      marks));
+    const Status written = WriteOutput(flags.svg, texts->svg);
     if (!written.ok()) return Fail(written.error());
   }
   if (flags.json) {
-    PrintJson({{"frontier", points}});
+    PrintJson(texts->json);
   } else {
-    std::cout << table;
+    std::cout << texts->table;
   }
   return kExitDone;
 }

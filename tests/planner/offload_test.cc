@@ -313,6 +313,53 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
   }
 }
 
+TEST_CASE("the frontier lists what budgets cost, copies included") {
+  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+    auto planner = PlannerOf(step, recompute);
+    const auto frontier = planner.Frontier();
+    REQUIRE_MESSAGE(frontier.ok(), frontier.error().message);
+    REQUIRE(frontier->size() > 10);
+    CHECK(frontier->front().point.arena == PlanMemory(step)->arena_bytes());
+    CHECK(frontier->front().point.extra_cost == 0);
+    CHECK(frontier->front().host.values == 0);
+    CHECK(frontier->back().point.arena ==
+          *planner.SmallestBudget(OffloadChoice::kAuto, recompute));
+    CHECK(frontier->back().host.values > 0);
+    int of_states_alone = 0;
+    for (size_t k = 0; k < frontier->size(); ++k) {
+      const auto& [pieces, point, host] = (*frontier)[k];
+      INFO("arena ", point.arena);
+      CHECK(pieces == 1);
+      CHECK(point.extra_cost ==
+            doctest::Approx(point.extra_flops +
+                            kOffloadFlopsPerByte *
+                                static_cast<double>(host.bytes_per_step)));
+      CHECK(point.least_extra_cost <= point.extra_flops * (1 + 1e-9));
+      if (recompute == Recompute::kNone) CHECK(point.recomputed_nodes == 0);
+      of_states_alone += host.values > 0 && point.recomputed_nodes == 0;
+      if (k > 0) {
+        CHECK(point.arena < (*frontier)[k - 1].point.arena);
+        CHECK(point.extra_cost > (*frontier)[k - 1].point.extra_cost);
+      }
+      if (k % 8 != 0) continue;
+      const auto fitted = planner.PlanFor(point.arena);
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      CHECK(CostOf(*fitted) <=
+            (GraphFlops(step) + point.extra_cost) * (1 + 1e-9));
+    }
+    if (recompute == Recompute::kNone) CHECK(of_states_alone > 10);
+  }
+  // Nothing is listed that is not allowed.
+  OffloadPlanner planner({1}, OfGraph(step), {},
+                         {.offload = OffloadChoice::kNone});
+  const auto unmoved = planner.Frontier();
+  REQUIRE(unmoved.ok());
+  for (const OffloadedPoint& each : *unmoved) CHECK(each.host.values == 0);
+  CHECK(unmoved->back().point.arena ==
+        *planner.SmallestBudget(OffloadChoice::kNone, Recompute::kAuto));
+}
+
 TEST_CASE("no more states are moved than have to be") {
   const Graph step = StepOf("mlp", {.batch = 512});
   std::vector<Offloadable> states = FindOffloadable(step);

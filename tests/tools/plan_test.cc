@@ -350,6 +350,35 @@ TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   CHECK(frontier.back()["budget_bytes"] == smallest["minimum_budget_bytes"]);
 }
 
+TEST_CASE("--pareto lists what is kept on the host, where that is allowed") {
+  std::vector<std::string> arguments = {
+      "plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32", "--pareto"};
+  const Outcome without = RunStowage(arguments);
+  REQUIRE(without.exit_code == 0);
+  CHECK(without.out.find("bytes copied") == std::string::npos);
+  const std::string svg = TempPath("copies.svg");
+  arguments.insert(arguments.end(), {"--offload", "auto", "--svg", svg});
+  const Outcome table = RunStowage(arguments);
+  REQUIRE(table.exit_code == 0);
+  CHECK(table.out.find("pieces    bytes copied\n") != std::string::npos);
+  CHECK(ReadAll(svg).find(" values on the host, ") != std::string::npos);
+  arguments.push_back("--json");
+  const Json frontier = Json::parse(RunStowage(arguments).out)["frontier"];
+  CHECK(frontier.front()["offloaded_values"] == 0);
+  const Json& last = frontier.back();
+  CHECK(last["offloaded_values"] > 0);
+  const Json plan = PlanAsJson({"--model", "gpt-nano", "--batch", "4", "--seq",
+                                "32", "--offload", "auto", "--budget",
+                                StrCat(last["budget_bytes"].get<int64_t>())});
+  for (const char* field :
+       {"offloaded_values", "offload_bytes_per_step", "recomputed_nodes"}) {
+    CHECK(plan[field] == last[field]);
+  }
+  // One line for each, and the heading.
+  CHECK(std::ranges::count(table.out, '\n') ==
+        static_cast<std::ptrdiff_t>(frontier.size()) + 1);
+}
+
 TEST_CASE("bf16 halves the weights") {
   const Json f32 = PlanAsJson({"--model", "gpt-nano"});
   const Json bf16 = PlanAsJson({"--model", "gpt-nano", "--dtype", "bf16"});
