@@ -11,8 +11,8 @@ time`, each in turn with one of the run without levers; the extra time is the me
 over the rounds of the median over such pairs. With --op-times DIRECTORY plans are
 made by measured times, and what they foretell stands beside what was measured: the
 ops of the step without levers are timed first, then those of the step that these
-times choose for each budget, each into a file there; the rounds come after that, and
-have no part in it. Losses are those that `stowage train` prints, step by step,
+times choose for each budget, each over four times as many steps and into a file
+there; the rounds come after that, and have no part in it. Losses are those that `stowage train` prints, step by step,
 compared with those of the run without levers.
 """
 
@@ -67,7 +67,7 @@ class Runner:
         """Times the ops of a step; the flags that make plans by these times."""
         file = os.path.join(self.args.op_times, f"{self.args.model}.{name}.times")
         run([self.args.stowage, "time", *self.model, "--data", self.args.data,
-             "--device", "cpu", "--steps", str(self.args.steps), "-o", file, *flags])
+             "--device", "cpu", "--steps", str(4 * self.args.steps), "-o", file, *flags])
         return ["--op-times", file]
 
     def plan(self, flags):
