@@ -277,33 +277,36 @@ Result<MicroBatchedPlan> MicroBatchPlanner::PlanFor(
     if (smallest > *budget) break;  // still fewer need still more
   }
   if (best) return *std::move(best);
-  STOWAGE_ASSIGN_OR_RETURN(const Least least, Smallest(recompute_.recompute));
-  Sample& sample = *samples_[least.index];
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Least> least,
+                           SmallestWithin(kNoLimit, recompute_.recompute));
+  Sample& sample = *samples_[least->index];
   STOWAGE_ASSIGN_OR_RETURN(best, FitSample(sample, *budget, kAny));
   if (!best) return Refusal(sample, *budget);
   return *std::move(best);
 }
 
-// The number of pieces, by its index, that needs the least, and how much. The
-// more, the less, but for the sums of gradients: all numbers are tried until one
-// needs more, and one piece, which has no sums.
-Result<MicroBatchPlanner::Least> MicroBatchPlanner::Smallest(
-    Recompute recompute) {
-  Least best{.index = pieces_.size() - 1};
-  STOWAGE_ASSIGN_OR_RETURN(Sample* const most, GetSample(best.index));
-  STOWAGE_ASSIGN_OR_RETURN(best.bytes, SmallestOf(*most, recompute));
+// The number of pieces, by its index, that needs the least, and how much, if that
+// is at most `most`. The more, the less, but for the sums of gradients: all
+// numbers are tried until one needs more, and one piece, which has no sums.
+Result<std::optional<MicroBatchPlanner::Least>>
+MicroBatchPlanner::SmallestWithin(Bytes most, Recompute recompute) {
+  std::optional<Least> best;
   bool falls = true;
-  for (size_t index = best.index; index-- > 0;) {
+  for (size_t index = pieces_.size(); index-- > 0;) {
     if (!falls && index > 0) continue;
     STOWAGE_ASSIGN_OR_RETURN(Sample* const sample, GetSample(index));
-    if (recompute != Recompute::kNone) {
+    if (recompute == Recompute::kNone) {
+      if (sample->arena > most) continue;
+    } else if (most < kNoLimit) {
       STOWAGE_ASSIGN_OR_RETURN(const double least,
-                               sample->planner->LeastExtraCost(best.bytes - 1));
+                               sample->planner->LeastExtraCost(most));
       if (std::isinf(least)) continue;
     }
     STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, SmallestOf(*sample, recompute));
-    falls = bytes < best.bytes;
-    if (falls) best = {.index = index, .bytes = bytes};
+    falls = bytes <= most;
+    if (!falls) continue;
+    best = {.index = index, .bytes = bytes};
+    most = bytes - 1;
   }
   return best;
 }
@@ -319,9 +322,18 @@ Result<Bytes> MicroBatchPlanner::SmallestOf(Sample& sample,
   return std::max(bytes, plan.made.plan.arena_bytes());
 }
 
+Result<std::optional<Bytes>> MicroBatchPlanner::SmallestBudgetWithin(
+    Bytes most, Recompute recompute) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Least> least,
+                           SmallestWithin(most, recompute));
+  if (!least) return std::optional<Bytes>();
+  return std::optional<Bytes>(least->bytes);
+}
+
 Result<Bytes> MicroBatchPlanner::SmallestBudget(Recompute recompute) {
-  STOWAGE_ASSIGN_OR_RETURN(const Least least, Smallest(recompute));
-  return least.bytes;
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> least,
+                           SmallestBudgetWithin(kNoLimit, recompute));
+  return *least;
 }
 
 Result<Bytes> MicroBatchPlanner::SmallestBudget(Recompute recompute,

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -71,6 +72,9 @@ struct MicroBatchedPoint {
   FrontierPoint point;  // what is extra, beyond the step of fewest pieces
 };
 
+/// Of a budget that is looked for.
+inline constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
+
 class MicroBatchPlanner {
  public:
   /// `pieces`: the numbers that are allowed, rising, at least one. What
@@ -90,6 +94,10 @@ class MicroBatchPlanner {
   /// recomputation; in so many pieces, one of the numbers that are allowed.
   Result<Bytes> SmallestBudget(Recompute recompute);
   Result<Bytes> SmallestBudget(Recompute recompute, int64_t pieces);
+  /// The same where that is at most `most`, which bounds mostly tell without a
+  /// search.
+  Result<std::optional<Bytes>> SmallestBudgetWithin(Bytes most,
+                                                    Recompute recompute);
 
   /// All bargains, by falling arena and rising cost.
   Result<std::vector<MicroBatchedPoint>> Frontier();
@@ -114,7 +122,7 @@ class MicroBatchPlanner {
   Result<std::optional<MicroBatchedPlan>> FitSample(Sample& sample,
                                                     Bytes budget, double limit);
   Error Refusal(const Sample& sample, Bytes budget);
-  Result<Least> Smallest(Recompute recompute);
+  Result<std::optional<Least>> SmallestWithin(Bytes most, Recompute recompute);
   Result<Bytes> SmallestOf(Sample& sample, Recompute recompute);
 
   const std::vector<int64_t> pieces_;

@@ -1,6 +1,7 @@
 #include "planner/offload_plan.h"
 
 #include <algorithm>
+#include <ranges>
 #include <span>
 #include <utility>
 
@@ -33,6 +34,14 @@ size_t CountHalves(std::span<const Offloadable> all, int halves) {
 
 double CostOf(const MicroBatchedPlan& plan) {
   return plan.cost + plan.made.extra_cost;
+}
+
+// In some number of pieces, without recomputation.
+Result<bool> FitsAsItIs(MicroBatchPlanner& planner, Bytes budget) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::optional<Bytes> smallest,
+      planner.SmallestBudgetWithin(budget, Recompute::kNone));
+  return smallest.has_value();
 }
 
 }  // namespace
@@ -143,9 +152,8 @@ std::span<const OffloadPlanner::Level> OffloadPlanner::Allowed(
 Result<std::optional<MicroBatchedPlan>> OffloadPlanner::FitLevel(
     MicroBatchPlanner& planner, Bytes budget) const {
   if (offload_.recompute.recompute == Recompute::kNone) {
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest,
-                             planner.SmallestBudget(Recompute::kNone));
-    if (smallest > budget) return std::optional<MicroBatchedPlan>();
+    STOWAGE_ASSIGN_OR_RETURN(const bool fits, FitsAsItIs(planner, budget));
+    if (!fits) return std::optional<MicroBatchedPlan>();
   }
   Result<MicroBatchedPlan> plan = planner.PlanFor(budget);
   if (plan.ok()) return std::optional(*std::move(plan));
@@ -159,9 +167,9 @@ Result<std::optional<MicroBatchedPlan>> OffloadPlanner::FitByStates(
   size_t least = 0, most = 0;  // too few; enough
   for (const Level& level : levels_) {
     if (level.share.halves > 0) break;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest,
-                             level.planner->SmallestBudget(Recompute::kNone));
-    if (smallest <= budget) {
+    STOWAGE_ASSIGN_OR_RETURN(const bool is_enough,
+                             FitsAsItIs(*level.planner, budget));
+    if (is_enough) {
       most = level.share.states;
       break;
     }
@@ -171,9 +179,9 @@ Result<std::optional<MicroBatchedPlan>> OffloadPlanner::FitByStates(
   while (most - least > 1) {
     const size_t middle = least + (most - least) / 2;
     STOWAGE_ASSIGN_OR_RETURN(
-        const Bytes smallest,
-        PlannerOf({.states = middle})->SmallestBudget(Recompute::kNone));
-    (smallest <= budget ? most : least) = middle;
+        const bool is_enough,
+        FitsAsItIs(*PlannerOf({.states = middle}), budget));
+    (is_enough ? most : least) = middle;
   }
   return FitLevel(*PlannerOf({.states = most}), budget);
 }
@@ -230,11 +238,14 @@ Result<MicroBatchedPlan> OffloadPlanner::PlanAsGiven() {
 Result<Bytes> OffloadPlanner::SmallestBudget(OffloadChoice offload,
                                              Recompute recompute) {
   STOWAGE_RETURN_IF_ERROR(Prepare());
+  // The more is moved, the less is needed, mostly.
   std::optional<Bytes> smallest;
-  for (const Level& level : Allowed(offload)) {
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes,
-                             level.planner->SmallestBudget(recompute));
-    smallest = std::min(smallest.value_or(bytes), bytes);
+  for (const Level& level : std::views::reverse(Allowed(offload))) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::optional<Bytes> bytes,
+        level.planner->SmallestBudgetWithin(smallest ? *smallest - 1 : kNoLimit,
+                                            recompute));
+    if (bytes) smallest = bytes;
   }
   return *smallest;
 }

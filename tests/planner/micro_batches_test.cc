@@ -4,8 +4,11 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
@@ -14,6 +17,7 @@
 #include "ir/layout.h"
 #include "nn/gpt.h"
 #include "nn/model_options.h"
+#include "nn/models.h"
 #include "planner/plan_memory.h"
 #include "planner/rehearsal.h"
 #include "planner/validate_plan.h"
@@ -34,16 +38,18 @@ Graph Gpt(int64_t batch) {
   return *std::move(graph);
 }
 
-// Steps of it on `batch` examples, of pieces as equal as can be.
-PieceBuilder GptSteps(int64_t batch) {
-  return [batch](int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
-    const Graph whole = Gpt(batch);
+// Steps of a model on `batch` examples, of pieces as equal as can be.
+PieceBuilder StepsOf(const std::function<Graph(int64_t)>& model,
+                     int64_t batch) {
+  return [model, batch](int64_t pieces,
+                        Sampling sampling) -> Result<PiecedStep> {
+    const Graph whole = model(batch);
     if (pieces == 1) {
       STOWAGE_ASSIGN_OR_RETURN(Graph step, BuildTrainStep(whole, "loss"));
       return PiecedStep{.graph = std::move(step)};
     }
-    const Graph large = Gpt((batch + pieces - 1) / pieces);
-    const Graph small = Gpt(batch / pieces);
+    const Graph large = model((batch + pieces - 1) / pieces);
+    const Graph small = model(batch / pieces);
     std::vector<const Graph*> graphs;
     for (int64_t p = 0; p < pieces; ++p) {
       graphs.push_back(p < batch % pieces ? &large : &small);
@@ -57,6 +63,8 @@ PieceBuilder GptSteps(int64_t batch) {
                       std::move(step.counts)};
   };
 }
+
+PieceBuilder GptSteps(int64_t batch) { return StepsOf(Gpt, batch); }
 
 PiecedStep Build(int64_t batch, int64_t pieces, Sampling sampling) {
   Result<PiecedStep> step = GptSteps(batch)(pieces, sampling);
@@ -160,6 +168,33 @@ TEST_CASE("pieces and recomputation together reach what neither does alone") {
   CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
   CHECK(refused.error().message.find(StrCat("the batch in ", plan->pieces,
                                             " pieces")) != std::string::npos);
+}
+
+TEST_CASE("what needs the least is found, be it few pieces or many") {
+  const auto mlp = [](int64_t batch) {
+    return *BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
+  };
+  // Of a small batch the sums of gradients are more than its values.
+  for (const auto& [steps, wins] :
+       {std::pair(StepsOf(mlp, 4), int64_t{1}), {StepsOf(mlp, 2048), 4}}) {
+    CAPTURE(wins);
+    const std::vector<int64_t> all = {1, 2, 4};
+    MicroBatchPlanner planner(all, steps, {});
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+      std::map<Bytes, int64_t> pieces_by_need;
+      for (const int64_t pieces : all) {
+        const auto bytes = planner.SmallestBudget(recompute, pieces);
+        REQUIRE_MESSAGE(bytes.ok(), bytes.error().message);
+        pieces_by_need.emplace(*bytes, pieces);
+      }
+      const auto [least, pieces] = *pieces_by_need.begin();
+      CHECK(pieces == wins);
+      CHECK(*planner.SmallestBudget(recompute) == least);
+      CHECK(*planner.SmallestBudgetWithin(least, recompute) == least);
+      CHECK_FALSE(
+          planner.SmallestBudgetWithin(least - 1, recompute)->has_value());
+    }
+  }
 }
 
 TEST_CASE("a larger budget never costs more, pieces or not") {
