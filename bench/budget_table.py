@@ -12,8 +12,8 @@ over the rounds of the median over such pairs. With --op-times DIRECTORY plans a
 made by measured times, and what they foretell stands beside what was measured: the
 ops of the step without levers are timed first, then those of the step that these
 times choose for each budget, each over four times as many steps and into a file
-there; the rounds come after that, and have no part in it. Losses are those that `stowage train` prints, step by step,
-compared with those of the run without levers.
+there; the rounds come after that, and have no part in it. Losses are those that
+`stowage train` prints, step by step, compared with those of the run without levers.
 """
 
 import argparse
@@ -27,6 +27,7 @@ LEVERS = [
     [],
     ["--recompute", "auto"],
     ["--recompute", "auto", "--micro-batches", "auto"],
+    ["--recompute", "auto", "--offload", "auto"],
     ["--recompute", "auto", "--micro-batches", "auto", "--offload", "auto"],
 ]
 
