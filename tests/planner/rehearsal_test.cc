@@ -5,9 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/result.h"
 #include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/text.h"
+#include "planner/lifetimes.h"
+#include "planner/offload.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "tests/support/random_graph.h"
 
 namespace stowage {
 namespace {
@@ -118,6 +127,7 @@ graph "g" {
 )");
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   const Rehearsal rehearsal(*graph, {});
+  CHECK(!rehearsal.is_candidate(*graph->Find("b~stashed")));
   const auto last_stage = [&](const char* name) {
     return rehearsal.last_stage(graph->value(*graph->Find(name)).producer);
   };
@@ -130,6 +140,97 @@ graph "g" {
   CHECK(last_stage("b~fetched") == 3);
   CHECK(last_stage("m~fetched") == 5);
   CHECK(last_stage("m~stashed") == 7);
+}
+
+// Of a kernel that wants what its first result takes, and a little more.
+Bytes SomeScratch(const Graph& graph, const Node& node) {
+  return node.op == OpKind::kMatMul
+             ? graph.value(node.results[0]).type.bytes() + 8
+             : 0;
+}
+
+// Some values of the step that may lie on the host, there.
+Graph MoveSome(const Graph& step, testing::Rng& rng) {
+  std::vector<Offloadable> moved = FindOffloadable(step);
+  std::erase_if(moved, [&](const Offloadable&) { return rng.Below(2) == 0; });
+  Result<Graph> graph = Offload(step, moved);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+TEST_CASE("what is live is what the planner finds in the rewritten step") {
+  int run = 0, again = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    testing::Rng rng(seed);
+    Graph step = testing::MakeRandomStep(seed);
+    if (seed % 3 == 0) step = MoveSome(step, rng);
+    const bool in_place = seed % 4 != 0;
+    const Bytes alignment = seed % 5 == 0 ? 64 : 256;
+    Rehearsal rehearsal(step, {.alignment = alignment,
+                               .in_place = in_place,
+                               .workspace = SomeScratch});
+    std::vector<Fate> fates(rehearsal.gaps().size());
+    for (int part = 0; part < 4; ++part) {
+      for (size_t k = 0; k < fates.size(); ++k) {
+        const int64_t fate = rng.Below(2 + 2 * part);
+        fates[k] = part == 0   ? rehearsal.AsGiven()[k]
+                   : fate == 0 ? Fate::kRemade
+                   : fate == 1 ? Fate::kRemadeEachTime
+                               : Fate::kKept;
+      }
+      if (!rehearsal.Run(fates)) continue;
+      const auto rewritten = Rewrite(step, rehearsal);
+      REQUIRE_MESSAGE(rewritten.ok(), rewritten.error().message);
+      const auto plan = PlanMemory(*rewritten, {.alignment = alignment,
+                                                .in_place = in_place,
+                                                .workspace = SomeScratch});
+      REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+      const Bytes reserved = plan->arena_bytes() - plan->regions.span();
+      CHECK(rehearsal.peak() == plan->lower_bound - reserved);
+      ++run;
+      again += rehearsal.nodes_again();
+    }
+  }
+  CHECK(run > 300);
+  CHECK(again > 1000);
+}
+
+TEST_CASE("a result may be written where the planner writes one") {
+  int taken = 0, left = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    const Graph step = testing::MakeRandomStep(seed);
+    const Rehearsal rehearsal(step, {});
+    const Plan plan = *PlanMemory(step);
+    const auto buffer_of = [&](ValueId id) {
+      return plan.buffer_of[static_cast<size_t>(id)];
+    };
+    for (NodeId n = 0; n < step.num_nodes(); ++n) {
+      const Node& node = step.node(n);
+      if (rehearsal.is_view(n) || GetOpDef(node.op).updates > 0) continue;
+      const int32_t result = buffer_of(node.results[0]);
+      bool takes = false, could = false;
+      for (const ValueId input : node.inputs) {
+        const ValueId root = rehearsal.root(input);
+        const PlannedBuffer& buffer =
+            plan.buffers[static_cast<size_t>(buffer_of(root))];
+        const bool may = rehearsal.may_take_over(n, root);
+        if (buffer_of(root) == result) {
+          CHECK(may);
+          takes = true;
+        }
+        could |= may && buffer.region == Region::kActivations &&
+                 buffer.upper == n + 1;
+        left += !may;
+      }
+      taken += takes;
+      // What dies there unused, is so because another was taken.
+      if (could) CHECK(takes);
+    }
+  }
+  CHECK(taken > 300);
+  CHECK(left > 300);
 }
 
 }  // namespace

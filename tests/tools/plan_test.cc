@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -82,6 +84,10 @@ TEST_CASE("the order for memory needs less, and a plan of it is valid") {
   CHECK(plan["arena_bytes"] < given["arena_bytes"]);
   CHECK(plan["order_bound_bytes"] <= plan["arena_bytes"]);
   CHECK(RunStowage({"check", file}).exit_code == 0);
+
+  // No more pieces than without the order.
+  CHECK(PlanAsJson({"--model", "mlp", "--order", "memory", "--micro-batches",
+                    "auto"})["micro_batches"] == 1);
 
   const std::string budget = StrCat(plan["arena_bytes"].get<int64_t>());
   CHECK(PlanAsJson({"--model", "mlp", "--order", "memory", "--budget",
@@ -328,6 +334,42 @@ TEST_CASE("--offload fits a budget that the arena alone misses") {
   CHECK(json["minimum_budgets"]["all"] <= smallest);
   CHECK(refused.err.find(StrCat(" (", smallest, " bytes) with offload")) !=
         std::string::npos);
+}
+
+TEST_CASE("a refusal tells what each lever alone would do, and all together") {
+  const std::vector<std::string> pieces = {"--micro-batches", "auto"};
+  const std::vector<std::string> recompute = {"--recompute", "auto"};
+  const std::vector<std::string> offload = {"--offload", "auto"};
+  const auto with = [](const std::vector<std::vector<std::string>>& levers) {
+    std::vector<std::string> all = {"--model", "mlp", "--batch", "512"};
+    for (const auto& flags : levers) {
+      all.insert(all.end(), flags.begin(), flags.end());
+    }
+    return all;
+  };
+  const auto smallest = [&](const std::vector<std::vector<std::string>>& of) {
+    return PlanAsJson(with(of))["minimum_budget_bytes"].get<int64_t>();
+  };
+  const Json expected = {{"none", smallest({})},
+                         {"recompute", smallest({recompute})},
+                         {"micro_batches", smallest({pieces})},
+                         {"offload", smallest({offload})},
+                         {"all", smallest({recompute, pieces, offload})}};
+  std::set<int64_t> different;
+  for (const auto& [lever, bytes] : expected.items())
+    different.insert(bytes.get<int64_t>());
+  CHECK(different.size() == 5);
+  // Whatever is allowed.
+  for (const auto& levers : {std::vector<std::vector<std::string>>{},
+                             {pieces},
+                             {recompute, offload}}) {
+    std::vector<std::string> arguments = with(levers);
+    arguments.insert(arguments.begin(), "plan");
+    arguments.insert(arguments.end(), {"--budget", "10000", "--json"});
+    const Outcome refused = RunStowage(arguments);
+    CHECK(refused.exit_code == 1);
+    CHECK(Json::parse(refused.out)["minimum_budgets"] == expected);
+  }
 }
 
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {

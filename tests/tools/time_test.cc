@@ -144,6 +144,31 @@ TEST_CASE("what is foretold follows from the file alone") {
   CHECK(picture.find("<polyline class=\"found\"") != std::string::npos);
 }
 
+TEST_CASE("copies are as long as the file says, and no longer") {
+  const std::vector<std::string> model = {
+      "--model",    "gpt-nano",
+      "--batch",    "4",
+      "--seq",      "32",
+      "--offload",  "auto",
+      "--op-times", WriteTemp("c.times", kByBytes)};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = model;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  std::vector<std::string> arguments = with({"--pareto", "--json"});
+  arguments.insert(arguments.begin(), "plan");
+  const Outcome outcome = RunStowage(arguments);
+  REQUIRE(outcome.exit_code == 0);
+  const Json last = Json::parse(outcome.out)["frontier"].back();
+  CHECK(last["offload_bytes_per_step"] > 0);
+  const Json plan = PlanAsJson(
+      with({"--budget", StrCat(last["budget_bytes"].get<int64_t>())}));
+  CHECK(plan["offload_bytes_per_step"] == last["offload_bytes_per_step"]);
+  CHECK(last["predicted_step_seconds"].get<double>() ==
+        doctest::Approx(plan["predicted_step_seconds"].get<double>()));
+}
+
 TEST_CASE("what levers cost is timed against the step without") {
   const std::string text = WriteTemp("time_text.txt", SomeText());
   const std::string file = TempPath("both.times");
