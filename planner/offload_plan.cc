@@ -1,7 +1,6 @@
 #include "planner/offload_plan.h"
 
 #include <algorithm>
-#include <ranges>
 #include <span>
 #include <utility>
 
@@ -240,11 +239,12 @@ Result<Bytes> OffloadPlanner::SmallestBudget(OffloadChoice offload,
   STOWAGE_RETURN_IF_ERROR(Prepare());
   // The more is moved, the less is needed, mostly.
   std::optional<Bytes> smallest;
-  for (const Level& level : std::views::reverse(Allowed(offload))) {
+  const std::span<const Level> allowed = Allowed(offload);
+  for (auto level = allowed.rbegin(); level != allowed.rend(); ++level) {
     STOWAGE_ASSIGN_OR_RETURN(
         const std::optional<Bytes> bytes,
-        level.planner->SmallestBudgetWithin(smallest ? *smallest - 1 : kNoLimit,
-                                            recompute));
+        level->planner->SmallestBudgetWithin(
+            smallest ? *smallest - 1 : kNoLimit, recompute));
     if (bytes) smallest = bytes;
   }
   return *smallest;

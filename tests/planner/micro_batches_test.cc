@@ -175,11 +175,13 @@ TEST_CASE("what needs the least is found, be it few pieces or many") {
     return *BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
   };
   // Of a small batch the sums of gradients are more than its values.
-  for (const auto& [steps, wins] :
-       {std::pair(StepsOf(mlp, 4), int64_t{1}), {StepsOf(mlp, 2048), 4}}) {
-    CAPTURE(wins);
+  struct Case {
+    int64_t batch, wins;
+  };
+  for (const Case c : {Case{4, 1}, Case{2048, 4}}) {
+    CAPTURE(c.batch);
     const std::vector<int64_t> all = {1, 2, 4};
-    MicroBatchPlanner planner(all, steps, {});
+    MicroBatchPlanner planner(all, StepsOf(mlp, c.batch), {});
     for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
       std::map<Bytes, int64_t> pieces_by_need;
       for (const int64_t pieces : all) {
@@ -188,7 +190,7 @@ TEST_CASE("what needs the least is found, be it few pieces or many") {
         pieces_by_need.emplace(*bytes, pieces);
       }
       const auto [least, pieces] = *pieces_by_need.begin();
-      CHECK(pieces == wins);
+      CHECK(pieces == c.wins);
       CHECK(*planner.SmallestBudget(recompute) == least);
       CHECK(*planner.SmallestBudgetWithin(least, recompute) == least);
       CHECK_FALSE(

@@ -328,9 +328,10 @@ TEST_CASE("the frontier lists what budgets cost, copies included") {
     CHECK(frontier->back().host.values > 0);
     int of_states_alone = 0;
     for (size_t k = 0; k < frontier->size(); ++k) {
-      const auto& [pieces, point, host] = (*frontier)[k];
+      const FrontierPoint& point = (*frontier)[k].point;
+      const HostUse& host = (*frontier)[k].host;
       INFO("arena ", point.arena);
-      CHECK(pieces == 1);
+      CHECK((*frontier)[k].pieces == 1);
       CHECK(point.extra_cost ==
             doctest::Approx(point.extra_flops +
                             kOffloadFlopsPerByte *
