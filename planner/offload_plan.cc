@@ -1,7 +1,9 @@
 #include "planner/offload_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -286,12 +288,18 @@ Result<std::vector<OffloadedPoint>> OffloadPlanner::Frontier() {
     return std::pair(point.extra_cost, point.arena);
   });
   std::vector<OffloadedPoint> kept;
+  std::map<std::tuple<size_t, int, int64_t>, HostUse> uses;  // of whole steps
   for (Candidate& each : all) {
     auto& [pieces, point] = each.bargain;
     if (!kept.empty() && point.arena >= kept.back().point.arena) continue;
-    STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
-                             Build(pieces, Sampling::kAll, each.share));
-    kept.push_back({pieces, std::move(point), FindHostUse(step.graph)});
+    const auto [use, is_new] =
+        uses.try_emplace({each.share.states, each.share.halves, pieces});
+    if (is_new) {
+      STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
+                               Build(pieces, Sampling::kAll, each.share));
+      use->second = FindHostUse(step.graph);
+    }
+    kept.push_back({pieces, std::move(point), use->second});
   }
   return kept;
 }

@@ -65,12 +65,13 @@ FrontierMark ToMark(const Shown& shown) {
   FrontierMark mark{.budget = point.arena,
                     .percent = shown.percent,
                     .least_percent = shown.least};
-  mark.note = StrCat(FormatBytes(point.arena), " (", point.arena, " bytes)\n",
-                     Fixed(shown.percent, 3), " % more ",
-                     shown.by_time ? "time" : "operations", ", at least ",
-                     Fixed(shown.least, 3), " %\n", point.recomputed_nodes,
-                     " nodes run again, the batch in ", pieces,
-                     pieces == 1 ? " piece" : " pieces");
+  mark.note =
+      StrCat(FormatBytes(point.arena), " (", point.arena, " bytes)\n",
+             Fixed(shown.by_time ? shown.percent : point.extra_percent, 3),
+             " % more ", shown.by_time ? "time" : "operations", ", at least ",
+             Fixed(shown.least, 3), " %\n", point.recomputed_nodes,
+             " nodes run again, the batch in ", pieces,
+             pieces == 1 ? " piece" : " pieces");
   if (host.values > 0) {
     mark.note += StrCat("\n", host.values, " values on the host, ",
                         FormatBytes(host.bytes_per_step), " copied");

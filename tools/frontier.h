@@ -3,7 +3,7 @@
 
 // What every budget costs, as `plan --pareto` prints it: a table, JSON, a picture.
 //
-//   Result<FrontierTexts> texts = DescribeFrontier(levers, {.by_time = true});
+//   Result<FrontierTexts> texts = DescribeFrontier(levers, /*by_time=*/true);
 //   std::cout << texts->table;
 
 #include <nlohmann/json.hpp>

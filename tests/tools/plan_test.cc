@@ -404,6 +404,19 @@ TEST_CASE("--pareto lists what is kept on the host, where that is allowed") {
   REQUIRE(table.exit_code == 0);
   CHECK(table.out.find("pieces    bytes copied\n") != std::string::npos);
   CHECK(ReadAll(svg).find(" values on the host, ") != std::string::npos);
+  // Nothing runs again, and copies are no operations.
+  const auto count = [&](const std::string& text) {
+    const std::string picture = ReadAll(svg);
+    int found = 0;
+    for (size_t at = 0; (at = picture.find(text, at)) != std::string::npos;) {
+      ++found;
+      at += text.size();
+    }
+    return found;
+  };
+  CHECK(count(" % more operations, at least ") > 10);
+  CHECK(count("\n0.000 % more operations, at least 0.000 %\n") ==
+        count(" % more operations, at least "));
   arguments.push_back("--json");
   const Json frontier = Json::parse(RunStowage(arguments).out)["frontier"];
   CHECK(frontier.front()["offloaded_values"] == 0);
