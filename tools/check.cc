@@ -1,5 +1,6 @@
 // stowage check: the validator, for plan files and for packings in CSV.
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 

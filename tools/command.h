@@ -7,7 +7,6 @@
 // file of its own with an Add... function, which declares it to CLI11 and runs
 // it when it was the one asked for.
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -15,6 +14,10 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace stowage::tools {
 

@@ -1,5 +1,6 @@
 #include "tools/model_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <string_view>
 #include <variant>
 

@@ -4,7 +4,6 @@
 // The options that say which training step is meant, shared by the
 // commands that plan and run steps.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +17,10 @@
 #include "planner/op_times.h"
 #include "planner/recompute.h"
 #include "tools/micro_batches.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace stowage::tools {
 

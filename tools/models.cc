@@ -2,6 +2,7 @@
 
 #include "nn/models.h"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>

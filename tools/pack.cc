@@ -1,5 +1,6 @@
 // stowage pack: the packing problem by itself, from and to CSV.
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <iostream>
 #include <memory>

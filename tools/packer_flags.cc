@@ -1,5 +1,6 @@
 #include "tools/packer_flags.h"
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "base/strings.h"

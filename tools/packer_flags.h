@@ -3,12 +3,15 @@
 
 // --packer and --time-limit, shared by `plan` and `pack`.
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "planner/packer.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace stowage::tools {
 

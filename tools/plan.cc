@@ -1,5 +1,6 @@
 // stowage plan: where every byte of a training step goes, before it runs.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>

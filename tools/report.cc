@@ -2,6 +2,7 @@
 
 #include "report/report.h"
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>

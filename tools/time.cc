@@ -1,5 +1,6 @@
 // stowage time: how long each op of a training step takes on this machine.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
