@@ -5,16 +5,9 @@
 #include <cstddef>
 #include <cstdlib>
 
-#if defined(__has_feature)
-#define STOWAGE_HAS_FEATURE(feature) __has_feature(feature)
-#else
-#define STOWAGE_HAS_FEATURE(feature) 0
-#endif
+#include "base/sanitizers.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    STOWAGE_HAS_FEATURE(address_sanitizer) ||                        \
-    STOWAGE_HAS_FEATURE(memory_sanitizer) ||                         \
-    STOWAGE_HAS_FEATURE(thread_sanitizer) || !defined(__GLIBC__)
+#if STOWAGE_SANITIZER_HAS_MALLOC || !defined(__GLIBC__)
 #define STOWAGE_COUNTS_HEAP 0
 #else
 #define STOWAGE_COUNTS_HEAP 1

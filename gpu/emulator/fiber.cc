@@ -6,17 +6,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define STOWAGE_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define STOWAGE_ASAN 1
-#endif
-#endif
-#ifndef STOWAGE_ASAN
-#define STOWAGE_ASAN 0
-#endif
+#include "base/sanitizers.h"
 
 #if STOWAGE_ASAN
 #include <sanitizer/asan_interface.h>

@@ -8,20 +8,16 @@
 #include <memory>
 
 #include "base/check.h"
+#include "base/sanitizers.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "tests/support/elements.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if STOWAGE_SANITIZER_HAS_MALLOC || !defined(__GLIBC__)
 #define STOWAGE_COUNTS_MALLOC 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define STOWAGE_COUNTS_MALLOC 0
-#endif
-#endif
-#if !defined(STOWAGE_COUNTS_MALLOC) && defined(__GLIBC__)
+#else
 #define STOWAGE_COUNTS_MALLOC 1
 #endif
 
