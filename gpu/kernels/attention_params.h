@@ -27,8 +27,9 @@ struct AttentionParams {
   float* delta = nullptr;        // (B, H, T), gradient: o . d_o
   int batch = 0, length = 0, heads = 0, key_heads = 0, depth = 0;
   float scale = 1;
-  /// Whether every row of every operand starts at a multiple of 16 bytes.
-  bool packed = false;
+  /// Whether every row of every operand starts at a multiple of 16 bytes: 1 or 0.
+  /// Behind a bool there would be padding, with stale bytes.
+  int packed = 0;
 };
 
 /// Row 0 of a head.

@@ -24,7 +24,8 @@ constexpr int kThreads = 256;
 
 struct CastParams {
   MapParams<2> map;
-  DType from, to;
+  // DTypes. Behind anything narrower there would be padding, with stale bytes.
+  int32_t from, to;
 };
 
 template <typename T>
@@ -131,10 +132,12 @@ STOWAGE_KERNEL(kThreads) CastKernel(STOWAGE_PARAMS(CastParams) p) {
   p.map.walk.Locate({unit}, offset);
   const std::byte* x = p.map.data[1];
   std::byte* y = p.map.data[0];
-  if (IsFloat(p.from)) {
-    Put(p.to, y, offset[0][0], Real(p.from, x, offset[0][1]));
+  const auto from = static_cast<DType>(p.from);
+  const auto to = static_cast<DType>(p.to);
+  if (IsFloat(from)) {
+    Put(to, y, offset[0][0], Real(from, x, offset[0][1]));
   } else {
-    Put(p.to, y, offset[0][0], Integer(p.from, x, offset[0][1]));
+    Put(to, y, offset[0][0], Integer(from, x, offset[0][1]));
   }
 }
 
@@ -160,8 +163,8 @@ void EnqueueCast(const Launch& launch, Queue& queue) {
   ForEachGrid<2>(y, {&x}, 1, [&](const MapParams<2>& map, bool, int64_t) {
     CastParams params = {};
     params.map = map;
-    params.from = x.dtype();
-    params.to = y.dtype();
+    params.from = static_cast<int32_t>(x.dtype());
+    params.to = static_cast<int32_t>(y.dtype());
     LaunchKernel(queue, "cast", CastKernel, params,
                  {.x = BlocksFor(map.units, kThreads)}, kThreads);
   });

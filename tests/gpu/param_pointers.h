@@ -48,8 +48,9 @@ struct ParamPointers {
 /// stayed an address where its lower 4 bytes read as a count or as a float that
 /// is neither tiny nor huge, which one address in eight does. So much goes
 /// unseen, and only as long as it lies there. Other padding is a fault where it
-/// holds stale bytes: value-initialize such params. Aborts unless every block
-/// moved, by a distance of its own that is no multiple of 2^32.
+/// holds stale bytes, which no initializer prevents everywhere: make such params of
+/// fields of 4 bytes and more. Aborts unless every block moved, by a distance of its
+/// own that is no multiple of 2^32.
 ParamPointers FindPointers(std::span<const CapturedKernel> first,
                            std::span<const CapturedKernel> second,
                            const std::vector<MovedBlock>& blocks);
