@@ -34,8 +34,14 @@ class Model {
   int64_t Width() { return 32 * Pick(1, 8); }
   int64_t Rows() { return 128 * Pick(1, 4); }
 
+  // Which argument of a call is computed first is the compiler's choice. So what
+  // draws a number, or adds a param, has a statement of its own.
   Value Input(int64_t rows, int64_t width) {
     return g_.Input("x", DType::kF32, {rows, width});
+  }
+  Value Input() {
+    const int64_t width = Width();
+    return Input(Rows(), width);
   }
   Value Dense(Value x, int64_t width) {
     return MatMul(x, g_.Param(StrCat("w", params_++), DType::kF32,
@@ -44,8 +50,9 @@ class Model {
   Value Normed(Value x) {
     const int n = params_++;
     const Shape shape = {x.dim(1)};
-    return LayerNorm(x, g_.Param(StrCat("gamma", n), DType::kF32, shape),
-                     g_.Param(StrCat("beta", n), DType::kF32, shape));
+    const Value beta = g_.Param(StrCat("beta", n), DType::kF32, shape);
+    const Value gamma = g_.Param(StrCat("gamma", n), DType::kF32, shape);
+    return LayerNorm(x, gamma, beta);
   }
   Value Bent(Value x) {
     switch (Pick(0, 3)) {
@@ -85,7 +92,7 @@ class Model {
 
 Graph Chain(int64_t layers, int64_t bends, bool normed, uint64_t seed) {
   Model m("chain", seed);
-  Value x = m.Input(m.Rows(), m.Width());
+  Value x = m.Input();
   for (int64_t i = 0; i < layers; ++i) {
     x = m.Dense(x, m.Width());
     for (int64_t k = 0; k < bends; ++k) x = m.Bent(x);
@@ -118,9 +125,11 @@ Graph UNet(int64_t depth, bool joined, uint64_t seed) {
 
 Graph Residual(int64_t blocks, bool normed, uint64_t seed) {
   Model m("residual", seed);
-  Value x = m.Dense(m.Input(m.Rows(), m.Width()), m.Width());
+  const int64_t width = m.Width();
+  Value x = m.Dense(m.Input(), width);
   for (int64_t i = 0; i < blocks; ++i) {
-    const Value inner = m.Dense(normed ? m.Normed(x) : x, m.Width());
+    const int64_t inside = m.Width();
+    const Value inner = m.Dense(normed ? m.Normed(x) : x, inside);
     x = Add(x, m.Dense(m.Bent(inner), x.dim(1)));
   }
   return m.Step(x);
@@ -145,7 +154,8 @@ Graph Attention(int64_t sequence, int64_t heads, bool whole, uint64_t seed) {
 // Levels of branches, each of one or two layers, that meet side by side.
 Graph Branches(int64_t levels, int64_t count, uint64_t seed) {
   Model m("branches", seed);
-  Value x = m.Bent(m.Dense(m.Input(m.Rows(), 64), m.Width()));
+  const int64_t width = m.Width();
+  Value x = m.Bent(m.Dense(m.Input(m.Rows(), 64), width));
   for (int64_t level = 0; level < levels; ++level) {
     std::vector<Value> ends;
     for (int64_t i = 0; i < count; ++i) {
@@ -161,7 +171,8 @@ Graph Branches(int64_t levels, int64_t count, uint64_t seed) {
 // Gates: several elementwise branches of few params, as in a gated unit.
 Graph Gates(int64_t layers, uint64_t seed) {
   Model m("gates", seed);
-  Value x = m.Dense(m.Input(m.Rows(), m.Width()), m.Width());
+  const int64_t first = m.Width();
+  Value x = m.Dense(m.Input(), first);
   for (int64_t i = 0; i < layers; ++i) {
     const int64_t width = m.Width();
     const Value gate = Sigmoid(m.Dense(x, width));
