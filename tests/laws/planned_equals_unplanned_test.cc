@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "autodiff/train_step.h"
@@ -44,7 +46,11 @@ void WriteLeaves(Runner& runner, const OpCase& c) {
     const auto write = [&]<typename T>(T) {
       std::vector<T> data;
       for (const double x : leaves.at(leaf.name)) {
-        data.push_back(static_cast<T>(x));
+        if constexpr (std::is_integral_v<T>) {
+          data.push_back(static_cast<T>(static_cast<int64_t>(x)));
+        } else {
+          data.push_back(static_cast<T>(x));
+        }
       }
       REQUIRE(runner
                   .WriteBytes(leaf.name, leaf.dtype,
