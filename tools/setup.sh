@@ -3,7 +3,7 @@
 # own packages; does nothing, quickly, when all is there.
 #
 #   tools/setup.sh            what `bazel test //...` needs
-#   tools/setup.sh --checks   also clang and clang-format, for .ci/run
+#   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format
 set -euo pipefail
 
 missing=()
@@ -38,6 +38,8 @@ need nlohmann-json3-dev /usr/{,local/}include/nlohmann/json.hpp
 if [[ ${1-} == --checks ]]; then
   need_command git git
   need_command clang clang
+  need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.a
+  need_command lld ld.lld
   need_command clang-format clang-format clang-format-14
 fi
 

@@ -19,6 +19,7 @@
 #include "planner/prefetch.h"
 #include "planner/recompute.h"
 #include "planner/validate_plan.h"
+#include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
 
@@ -26,6 +27,7 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
+using testing::Instances;
 using testing::MakeRandomStep;
 using testing::Rng;
 using testing::RunSteps;
@@ -34,7 +36,7 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   const WorkspaceFn workspace = cpu->WorkspaceFunction();
   int moved_values = 0, moved_states = 0, moved_up = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
@@ -77,16 +79,16 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
       CHECK(Differences(in_time, unplanned) == "");
     }
   }
-  CHECK(moved_up > 1000);
-  CHECK(moved_values > 1000);
-  CHECK(moved_states > 500);
+  CHECK(moved_up > Instances(1000));
+  CHECK(moved_values > Instances(1000));
+  CHECK(moved_states > Instances(500));
 }
 
 TEST_CASE("recomputed and reordered, moved steps still change no bit") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   const WorkspaceFn workspace = cpu->WorkspaceFunction();
   int remade = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(60u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
@@ -109,7 +111,7 @@ TEST_CASE("recomputed and reordered, moved steps still change no bit") {
       CHECK(Differences(run, unplanned) == "");
     }
   }
-  CHECK(remade > 30);
+  CHECK(remade > Instances(30));
 }
 
 TEST_CASE("the models' losses are the same to the bit in half the arena") {

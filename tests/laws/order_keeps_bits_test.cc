@@ -15,6 +15,7 @@
 #include "nn/models.h"
 #include "planner/order.h"
 #include "planner/order_problem.h"
+#include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
 
@@ -22,6 +23,7 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
+using testing::Instances;
 using testing::MakeRandomStep;
 using testing::Rng;
 using testing::RunSteps;
@@ -47,7 +49,7 @@ std::vector<int32_t> AnyOrder(const OrderProblem& problem, uint64_t seed) {
 TEST_CASE("200 random steps are bit-identical in any order and in memory's") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   int reordered = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(200u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const OrderProblem problem = MakeOrderProblem(
@@ -62,7 +64,7 @@ TEST_CASE("200 random steps are bit-identical in any order and in memory's") {
       CHECK(Differences(run, given) == "");
     }
   }
-  CHECK(reordered > 300);
+  CHECK(reordered > Instances(300));
 }
 
 TEST_CASE("the mlp's losses are bit-identical in the order for memory") {

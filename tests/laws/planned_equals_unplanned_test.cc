@@ -12,6 +12,7 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "tests/support/instances.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
@@ -20,13 +21,14 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
+using testing::Instances;
 using testing::MakeRandomStep;
 using testing::RunOptions;
 using testing::RunSteps;
 
 TEST_CASE("400 random training steps are bit-identical planned and unplanned") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(400u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
@@ -122,7 +124,7 @@ TEST_CASE(
 
 TEST_CASE("100 poisoned steps end where 100 plain steps end") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  for (uint64_t seed = 0; seed < 30; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(30u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto plain =
@@ -136,7 +138,7 @@ TEST_CASE("100 poisoned steps end where 100 plain steps end") {
 TEST_CASE("neither threads nor the layout of the arena change a bit") {
   const auto one = MakeCpuBackend({.threads = 1});
   const auto three = MakeCpuBackend({.threads = 3});
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(60u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto base = RunSteps(step, *one, {.steps = 2, .seed = seed});

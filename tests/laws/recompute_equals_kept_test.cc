@@ -12,6 +12,7 @@
 #include "planner/recompute.h"
 #include "planner/rehearsal.h"
 #include "planner/validate_plan.h"
+#include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
 
@@ -19,6 +20,7 @@ namespace stowage {
 namespace {
 
 using testing::Differences;
+using testing::Instances;
 using testing::MakeRandomStep;
 using testing::Rng;
 using testing::RunSteps;
@@ -27,7 +29,7 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   int rewritten = 0;
   int refused = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(400u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
@@ -65,14 +67,14 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
       CHECK(Differences(poisoned, unplanned) == "");
     }
   }
-  CHECK(rewritten > 1000);
+  CHECK(rewritten > Instances(1000));
   MESSAGE(rewritten, " steps with nodes run again, ", refused, " refused");
 }
 
 TEST_CASE("nodes of any phase run again without changing a bit") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   int of_backward = 0;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
@@ -100,14 +102,14 @@ TEST_CASE("nodes of any phase run again without changing a bit") {
         RunSteps(*graph, *cpu, {.steps = 2, .seed = seed, .poison = true});
     CHECK(Differences(poisoned, unplanned) == "");
   }
-  CHECK(of_backward > 200);
+  CHECK(of_backward > Instances(200));
 }
 
 TEST_CASE("300 random training steps are bit-identical under four budgets") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   const WorkspaceFn workspace = cpu->WorkspaceFunction();
   int remade = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
@@ -134,7 +136,7 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
     }
     CHECK(!planner.PlanFor(*smallest - 1).ok());
   }
-  CHECK(remade > 600);
+  CHECK(remade > Instances(600));
 }
 
 }  // namespace

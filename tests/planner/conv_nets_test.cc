@@ -10,9 +10,13 @@
 #include "planner/plan_memory.h"
 #include "planner/recompute.h"
 #include "planner/validate_plan.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
+
+using testing::Instances;
+using testing::TakesAllInstances;
 
 const ConvNet& Net(std::string_view name) {
   for (const ConvNet& net : ConvNets()) {
@@ -156,8 +160,9 @@ TEST_CASE("of 51 budgets a larger one never costs a net more") {
     const Bytes smallest = *planner.SmallestBudget(Recompute::kAuto);
     CHECK(smallest < given);
     double last = std::numeric_limits<double>::infinity();
-    for (int k = 0; k <= 50; ++k) {
-      const Bytes budget = smallest + (given - smallest) * k / 50;
+    const int steps = Instances(50);
+    for (int k = 0; k <= steps; ++k) {
+      const Bytes budget = smallest + (given - smallest) * k / steps;
       const auto made = planner.PlanFor(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
@@ -176,7 +181,8 @@ Bytes CheckmateBudget(const ConvNet& net) {
   return 16'000'000'000 - 2 * 4 * (counts.params + counts.averages);
 }
 
-TEST_CASE("on Checkmate's own graphs its batches fit too") {
+TEST_CASE("on Checkmate's own graphs its batches fit too" *
+          doctest::skip(!TakesAllInstances())) {
   for (const ConvNet& net : ConvNets()) {
     INFO(net.name);
     const Bytes budget = CheckmateBudget(net);
@@ -192,7 +198,8 @@ TEST_CASE("on Checkmate's own graphs its batches fit too") {
       MayFitForOneForward(vgg.checkmate_step(290), CheckmateBudget(vgg)));
 }
 
-TEST_CASE("the largest batches of three nets are what the bound allows") {
+TEST_CASE("the largest batches of three nets are what the bound allows" *
+          doctest::skip(!TakesAllInstances())) {
   struct Row {
     const char* net;
     int64_t largest;

@@ -21,9 +21,12 @@
 #include "planner/plan_memory.h"
 #include "planner/rehearsal.h"
 #include "planner/validate_plan.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
+
+using testing::Instances;
 
 Graph Gpt(int64_t batch) {
   const GptConfig config{.name = "tiny",
@@ -205,8 +208,9 @@ TEST_CASE("a larger budget never costs more, pieces or not") {
   const Result<Bytes> smallest = planner.SmallestBudget(Recompute::kAuto);
   REQUIRE(smallest.ok());
   double last = std::numeric_limits<double>::infinity();
-  for (int k = 0; k <= 12; ++k) {
-    const Bytes budget = *smallest + (given - *smallest) * k / 12;
+  const int steps = Instances(12);
+  for (int k = 0; k <= steps; ++k) {
+    const Bytes budget = *smallest + (given - *smallest) * k / steps;
     const Result<MicroBatchedPlan> plan = planner.PlanFor(budget);
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     CHECK(plan->made.plan.arena_bytes() <= budget);

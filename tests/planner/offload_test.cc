@@ -23,9 +23,12 @@
 #include "planner/recompute.h"
 #include "planner/validate_plan.h"
 #include "planner/weight_layout.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
+
+using testing::Instances;
 
 Graph Parse(std::string_view text) {
   auto graph = ParseGraph(text);
@@ -282,8 +285,9 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
     REQUIRE(smallest.ok());
     double last = std::numeric_limits<double>::infinity();
     bool moves = false;
-    for (int k = 0; k <= 24; ++k) {
-      const Bytes budget = *smallest + (arena - *smallest) * k / 24;
+    const int steps = Instances(24);
+    for (int k = 0; k <= steps; ++k) {
+      const Bytes budget = *smallest + (arena - *smallest) * k / steps;
       INFO("budget ", budget);
       const auto fitted = planner.PlanFor(budget);
       REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);

@@ -23,9 +23,12 @@
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/planner/order_graphs.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
+
+using testing::Instances;
 
 using Order = std::vector<int32_t>;
 
@@ -109,7 +112,7 @@ TEST_CASE("the example of the header has the peaks it names") {
 
 TEST_CASE("in every order, the peak is that of the planner's lifetimes") {
   int orders = 0;
-  for (uint64_t seed = 0; seed < 120; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(120u); ++seed) {
     INFO("seed ", seed);
     const Graph graph = RandomOrderGraph(seed, 3 + static_cast<int>(seed % 4));
     const OrderProblem problem = MakeOrderProblem(graph, 256, kOptions);
@@ -119,12 +122,12 @@ TEST_CASE("in every order, the peak is that of the planner's lifetimes") {
       ++orders;
     });
   }
-  CHECK(orders > 1000);
+  CHECK(orders > Instances(1000));
 }
 
 TEST_CASE("what is no order of the problem is none of the graph") {
   int refused = 0;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(60u); ++seed) {
     const Graph graph = RandomOrderGraph(seed, 5);
     const OrderProblem problem = MakeOrderProblem(graph, 256, kOptions);
     Order order(problem.tasks.size());
@@ -137,12 +140,12 @@ TEST_CASE("what is no order of the problem is none of the graph") {
       refused += !valid.contains(order);
     } while (std::next_permutation(order.begin(), order.end()));
   }
-  CHECK(refused > 1000);
+  CHECK(refused > Instances(1000));
 }
 
 TEST_CASE("the peak is the smallest of all orders, and the bound says so") {
   int improved = 0;
-  for (uint64_t seed = 0; seed < 400; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(400u); ++seed) {
     INFO("seed ", seed);
     const Graph graph = RandomOrderGraph(seed, 4 + static_cast<int>(seed % 6));
     const OrderProblem problem = MakeOrderProblem(graph, 256, kOptions);
@@ -155,11 +158,11 @@ TEST_CASE("the peak is the smallest of all orders, and the bound says so") {
     std::iota(given.begin(), given.end(), 0);
     improved += found.peak < PeakOf(problem, given);
   }
-  CHECK(improved > 100);
+  CHECK(improved > Instances(100));
 }
 
 TEST_CASE("the search is complete at every limit") {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(200u); ++seed) {
     INFO("seed ", seed);
     const Graph graph = RandomOrderGraph(seed, 7);
     const OrderProblem problem = MakeOrderProblem(graph, 256, kOptions);
@@ -184,7 +187,7 @@ TEST_CASE("the search is complete at every limit") {
 }
 
 TEST_CASE("a cut is the fewest bytes at a task over all orders") {
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(150u); ++seed) {
     INFO("seed ", seed);
     const Graph graph = RandomOrderGraph(seed, 4 + static_cast<int>(seed % 4));
     const OrderProblem problem = MakeOrderProblem(graph, 256, kOptions);
@@ -205,7 +208,7 @@ TEST_CASE("a cut is the fewest bytes at a task over all orders") {
 }
 
 TEST_CASE("moves keep an order an order and do not make it higher") {
-  for (uint64_t seed = 0; seed < 100; ++seed) {
+  for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     const Graph graph = RandomOrderGraph(seed, 12);
     const OrderProblem problem = MakeOrderProblem(graph, 256, kOptions);
     Order given(problem.tasks.size());

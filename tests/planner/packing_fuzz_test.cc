@@ -17,9 +17,12 @@
 #include "planner/repack.h"
 #include "planner/validate.h"
 #include "tests/planner/packing_oracle.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
+
+using testing::Instances;
 
 // Calls `visit` with each multiset of `count` buffers out of `kinds`.
 template <typename Visit>
@@ -117,7 +120,8 @@ int64_t FromEnvironment(const char* name, int64_t fallback) {
 }
 
 TEST_CASE("Every packer packs 20,000 random problems without a fault") {
-  const int64_t problems = FromEnvironment("STOWAGE_FUZZ_PROBLEMS", 20'000);
+  const int64_t problems =
+      FromEnvironment("STOWAGE_FUZZ_PROBLEMS", Instances(20'000));
   std::mt19937_64 random(
       static_cast<uint64_t>(FromEnvironment("STOWAGE_FUZZ_SEED", 2)));
   for (int64_t round = 0; round < problems; ++round) {

@@ -20,9 +20,13 @@
 #include "planner/recompute_exact.h"
 #include "planner/rehearsal.h"
 #include "planner/validate_plan.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
+
+using testing::Instances;
+using testing::TakesAllInstances;
 
 Graph StepOf(std::string_view model, const ModelOptions& options) {
   const auto forward = BuildModel(model, ModelPurpose::kTrain, options);
@@ -79,8 +83,9 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
     const auto smallest = planner.SmallestBudget(Recompute::kAuto);
     REQUIRE(smallest.ok());
     double last = std::numeric_limits<double>::infinity();
-    for (int k = 0; k <= 50; ++k) {
-      const Bytes budget = *smallest + (given - *smallest) * k / 50;
+    const int steps = Instances(50);
+    for (int k = 0; k <= steps; ++k) {
+      const Bytes budget = *smallest + (given - *smallest) * k / steps;
       const auto made = planner.PlanFor(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
@@ -340,7 +345,8 @@ TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
 // shares of a step without recomputation:
 // k = 10: norms and GELU only; 6: the first product of the feed-forward; 3: that
 // of queries, keys and values; 2: the one after attention; 1: attention.
-TEST_CASE("gpt2-124m costs what its matrix products say") {
+TEST_CASE("gpt2-124m costs what its matrix products say" *
+          doctest::skip(!TakesAllInstances())) {
   const Graph step =
       StepOf("gpt2-124m", {.batch = 64, .seq = 1024, .dtype = DType::kBF16});
   struct Row {

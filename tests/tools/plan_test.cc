@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "tests/support/instances.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -161,7 +162,8 @@ TEST_CASE("a batch in pieces fits a budget that the whole batch misses") {
   CHECK(unneeded["micro_batches"] == 1);
 }
 
-TEST_CASE("pieces and the host's memory work together") {
+TEST_CASE("pieces and the host's memory work together" *
+          doctest::skip(!TakesAllInstances())) {
   for (const char* pieces : {"4", "auto"}) {
     CAPTURE(pieces);
     // Less than the weights, the states and the sums of gradients.
@@ -226,7 +228,8 @@ TEST_CASE("recomputation fits a budget that keeping everything misses") {
   CHECK(fits["fits"] == true);
 }
 
-TEST_CASE("a refusal names the smallest budget with recomputation") {
+TEST_CASE("a refusal names the smallest budget with recomputation" *
+          doctest::skip(!TakesAllInstances())) {
   const Json any = PlanAsJson({"--model", "gpt-nano", "--batch", "4", "--seq",
                                "32", "--recompute", "auto"});
   const int64_t smallest = any["minimum_budget_bytes"];
@@ -285,7 +288,8 @@ TEST_CASE("values named on the command line are kept or recomputed") {
   CHECK(pieces == Names{"h.1.mlp.gelu/1", "h.1.mlp.gelu/2"});
 }
 
-TEST_CASE("--offload fits a budget that the arena alone misses") {
+TEST_CASE("--offload fits a budget that the arena alone misses" *
+          doctest::skip(!TakesAllInstances())) {
   const auto with = [](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"--model", "gpt-nano", "--batch",
                                           "2",       "--seq",    "32"};
@@ -336,7 +340,8 @@ TEST_CASE("--offload fits a budget that the arena alone misses") {
         std::string::npos);
 }
 
-TEST_CASE("a refusal tells what each lever alone would do, and all together") {
+TEST_CASE("a refusal tells what each lever alone would do, and all together" *
+          doctest::skip(!TakesAllInstances())) {
   const std::vector<std::string> pieces = {"--micro-batches", "auto"};
   const std::vector<std::string> recompute = {"--recompute", "auto"};
   const std::vector<std::string> offload = {"--offload", "auto"};
@@ -392,7 +397,8 @@ TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   CHECK(frontier.back()["budget_bytes"] == smallest["minimum_budget_bytes"]);
 }
 
-TEST_CASE("--pareto lists what is kept on the host, where that is allowed") {
+TEST_CASE("--pareto lists what is kept on the host, where that is allowed" *
+          doctest::skip(!TakesAllInstances())) {
   std::vector<std::string> arguments = {
       "plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32", "--pareto"};
   const Outcome without = RunStowage(arguments);

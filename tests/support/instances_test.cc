@@ -1,0 +1,25 @@
+#include "tests/support/instances.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "base/sanitizers.h"
+
+namespace stowage::testing {
+namespace {
+
+TEST_CASE("only programs with the address sanitizer take fewer, unless told") {
+  const bool all = std::getenv("STOWAGE_ALL_INSTANCES") != nullptr;
+  CHECK(TakesAllInstances() == (!STOWAGE_ASAN || all));
+}
+
+TEST_CASE("some are always taken, and never more than all") {
+  CHECK(Instances(0) == 0);
+  CHECK(Instances(1) == 1);
+  CHECK(Instances(400u) == (TakesAllInstances() ? 400u : 20u));
+  CHECK(Instances(21) == (TakesAllInstances() ? 21 : 2));
+}
+
+}  // namespace
+}  // namespace stowage::testing
