@@ -35,6 +35,13 @@ struct ElementwiseBody {
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
 
+template <typename Out, typename... In, typename Body, size_t... k>
+void CallTyped(const Body& body, int64_t n, int64_t index, std::byte* y,
+               const std::byte* const* operands, std::index_sequence<k...>) {
+  body(n, index, reinterpret_cast<Out*>(y),
+       reinterpret_cast<const In*>(operands[k])...);
+}
+
 }  // namespace internal
 
 /// Runs body(n, index, y, operands...) over the elements of the launch's
@@ -45,12 +52,9 @@ template <typename Out, typename... In, typename Body>
 void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
   const auto run = [](const void* typed, int64_t n, int64_t index, std::byte* y,
                       const std::byte* const* operands) {
-    [&]<size_t... k>(std::index_sequence<k...>) {
-      (*static_cast<const Body*>(typed))(
-          n, index, reinterpret_cast<Out*>(y),
-          reinterpret_cast<const In*>(operands[k])...);
-    }
-    (std::index_sequence_for<In...>{});
+    internal::CallTyped<Out, In...>(*static_cast<const Body*>(typed), n, index,
+                                    y, operands,
+                                    std::index_sequence_for<In...>{});
   };
   internal::RunElementwise(launch, pool, sizeof...(In), {&body, run});
 }
