@@ -10,7 +10,7 @@
 // plan from its graph. A batch is found by doubling from Checkmate's and halving
 // the interval; a plan is made for every batch tried, and the validator looks at
 // those that fit. "At most" is the batch above which no plan that runs the nodes
-// in their order can fit (planner/recompute_bound.h). tests/planner/conv_nets.h
+// in their order can fit (planner/fit/recompute/bound.h). tests/planner/fit/conv_nets.h
 // says what the nets are made of.
 
 #include <cstdint>
@@ -23,9 +23,9 @@
 #include "base/check.h"
 #include "ir/graph.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
+#include "planner/fit/recompute/recompute.h"
 #include "planner/validate_plan.h"
-#include "tests/planner/conv_nets.h"
+#include "tests/planner/fit/conv_nets.h"
 
 namespace {
 

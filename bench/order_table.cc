@@ -18,10 +18,10 @@
 #include "base/check.h"
 #include "ir/graph.h"
 #include "nn/models.h"
-#include "planner/order.h"
+#include "planner/fit/order/order.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
-#include "tests/planner/order_graphs.h"
+#include "tests/planner/fit/order/graphs.h"
 
 namespace {
 

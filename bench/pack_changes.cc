@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "planner/csv.h"
-#include "planner/packer.h"
-#include "planner/problem.h"
-#include "planner/repack.h"
-#include "planner/validate.h"
+#include "planner/packing/csv.h"
+#include "planner/packing/packer.h"
+#include "planner/packing/problem.h"
+#include "planner/packing/repack.h"
+#include "planner/packing/validate.h"
 
 namespace {
 

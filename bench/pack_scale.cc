@@ -24,13 +24,13 @@
 #include <utility>
 #include <vector>
 
-#include "planner/columns.h"
-#include "planner/csv.h"
-#include "planner/hold.h"
-#include "planner/lower_bound.h"
-#include "planner/packer.h"
-#include "planner/problem.h"
-#include "planner/validate.h"
+#include "planner/packing/columns.h"
+#include "planner/packing/csv.h"
+#include "planner/packing/hold.h"
+#include "planner/packing/lower_bound.h"
+#include "planner/packing/packer.h"
+#include "planner/packing/problem.h"
+#include "planner/packing/validate.h"
 
 namespace {
 

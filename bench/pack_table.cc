@@ -21,12 +21,12 @@
 #include <utility>
 #include <vector>
 
-#include "planner/csv.h"
-#include "planner/lower_bound.h"
-#include "planner/packer.h"
-#include "planner/problem.h"
-#include "planner/validate.h"
-#include "tests/planner/planted.h"
+#include "planner/packing/csv.h"
+#include "planner/packing/lower_bound.h"
+#include "planner/packing/packer.h"
+#include "planner/packing/problem.h"
+#include "planner/packing/validate.h"
+#include "tests/planner/packing/planted.h"
 
 namespace {
 

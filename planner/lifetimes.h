@@ -21,9 +21,11 @@
 
 #include "ir/graph.h"
 #include "ir/layout.h"
-#include "planner/problem.h"
+#include "planner/packing/problem.h"
 
 namespace stowage {
+
+using packing::Time;  // counts nodes
 
 /// The parts of an arena, and of the host's memory beside it. Weights, states and
 /// io (inputs) are reserved regions, whose slots never change hands during a

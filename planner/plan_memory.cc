@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "planner/caching_allocator.h"
-#include "planner/lower_bound.h"
+#include "planner/packing/caching_allocator.h"
+#include "planner/packing/lower_bound.h"
 
 namespace stowage {
 namespace {
@@ -107,7 +107,7 @@ Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
 }
 
 Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
-  Problem problem;
+  packing::Problem problem;
   for (const LiveBuffer& buffer : lifetimes.buffers) {
     if (IsOnHost(buffer.region)) continue;
     problem.buffers.push_back({.id = "",
@@ -117,13 +117,13 @@ Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
                                .alignment = 1,
                                .offset = std::nullopt});
   }
-  return SimulateCachingAllocator(problem);
+  return packing::SimulateCachingAllocator(problem);
 }
 
 // What is packed by lifetime, in the arena or on the host. Sizes are rounded up to
 // the alignment: all offsets being multiples of it, the rest could hold nothing.
 struct Span {
-  Problem problem;
+  packing::Problem problem;
   std::vector<size_t> buffers;  // of the plan, in the problem's order
 };
 
@@ -250,16 +250,16 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
 
   // Then pack everything else into one span, and what is stashed into another.
   const Span span = SpanOf(plan, /*on_host=*/false);
-  const PackOptions pack{.packer = options.packer,
+  const packing::PackOptions pack{.packer = options.packer,
                          .deadline = options.deadline};
-  STOWAGE_ASSIGN_OR_RETURN(const Packing packing, Pack(span.problem, pack));
+  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing packing, packing::Pack(span.problem, pack));
   const Span stash = SpanOf(plan, /*on_host=*/true);
-  STOWAGE_ASSIGN_OR_RETURN(const Packing stashed, Pack(stash.problem, pack));
+  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing stashed, packing::Pack(stash.problem, pack));
   for (size_t i = 0; i < stash.buffers.size(); ++i) {
     plan.buffers[stash.buffers[i]].offset = stashed.solution.offsets[i];
   }
   plan.regions.host_stash = stashed.solution.height;
-  Problem without_scratch;
+  packing::Problem without_scratch;
   for (size_t i = 0; i < span.buffers.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[span.buffers[i]];
     buffer.offset = packing.solution.offsets[i];
@@ -267,9 +267,9 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
       without_scratch.buffers.push_back(span.problem.buffers[i]);
     }
   }
-  const LowerBound bound = ComputeLowerBound(span.problem);
+  const packing::LowerBound bound = packing::ComputeLowerBound(span.problem);
   plan.regions.workspace =
-      bound.bytes - ComputeLowerBound(without_scratch).bytes;
+      bound.bytes - packing::ComputeLowerBound(without_scratch).bytes;
   plan.regions.activations = packing.solution.height - plan.regions.workspace;
 
   const Bytes reserved =

@@ -10,12 +10,15 @@
 #include <optional>
 
 #include "base/result.h"
-#include "planner/deadline.h"
-#include "planner/packer.h"
+#include "planner/packing/deadline.h"
+#include "planner/packing/packer.h"
 #include "planner/plan.h"
 #include "planner/weight_layout.h"
 
 namespace stowage {
+
+using packing::Deadline;
+using packing::Packer;
 
 inline constexpr Bytes kDefaultAlignment = 256;
 
@@ -26,7 +29,7 @@ struct PlanOptions {
   const WeightLayout* weights =
       nullptr;  // given by another plan, or decided here
   Packer packer = Packer::kGreedy;
-  Deadline deadline = {};  // of the best packer; see planner/packer.h
+  Deadline deadline = {};  // of the best packer; see planner/packing/packer.h
   bool in_place = true;
   WorkspaceFn workspace =
       {};                  // Backend::Workspace of the backend that will run it

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "planner/problem.h"
+#include "planner/packing/problem.h"
 
 namespace stowage {
 

@@ -11,8 +11,8 @@
 
 #include <string>
 
-#include "planner/packer.h"
-#include "planner/problem.h"
+#include "planner/packing/packer.h"
+#include "planner/packing/problem.h"
 
 namespace stowage {
 

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "planner/offload.h"
+#include "planner/fit/offload/offload.h"
 
 namespace stowage::tools {
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "planner/micro_batches.h"
-#include "planner/op_times.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/op_times.h"
 #include "tools/levers.h"
 
 namespace stowage::tools {

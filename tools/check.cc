@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "base/strings.h"
-#include "planner/csv.h"
-#include "planner/validate.h"
+#include "planner/packing/csv.h"
+#include "planner/packing/validate.h"
 #include "planner/validate_plan.h"
 #include "report/plan_json.h"
 #include "tools/command.h"

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "planner/offload_plan.h"
+#include "planner/fit/offload/offload_plan.h"
 #include "report/format.h"
 #include "report/frontier_svg.h"
 

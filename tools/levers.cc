@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "nn/models.h"
-#include "planner/order.h"
+#include "planner/fit/order/order.h"
 #include "tools/micro_batches.h"
 
 namespace stowage::tools {

@@ -17,10 +17,10 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
-#include "planner/micro_batches.h"
-#include "planner/offload_plan.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/offload/offload_plan.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
+#include "planner/fit/recompute/recompute.h"
 #include "planner/weight_layout.h"
 #include "tools/model_flags.h"
 

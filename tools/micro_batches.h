@@ -15,7 +15,7 @@
 #include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "nn/model_options.h"
-#include "planner/micro_batches.h"
+#include "planner/fit/pieces/pieces.h"
 
 namespace stowage::tools {
 

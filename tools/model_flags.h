@@ -13,9 +13,9 @@
 #include "base/result.h"
 #include "ir/dtype.h"
 #include "nn/models.h"
-#include "planner/offload_plan.h"
-#include "planner/op_times.h"
-#include "planner/recompute.h"
+#include "planner/fit/offload/offload_plan.h"
+#include "planner/fit/op_times.h"
+#include "planner/fit/recompute/recompute.h"
 #include "tools/micro_batches.h"
 
 namespace CLI {

@@ -8,9 +8,9 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "planner/csv.h"
-#include "planner/packer.h"
-#include "planner/validate.h"
+#include "planner/packing/csv.h"
+#include "planner/packing/packer.h"
+#include "planner/packing/validate.h"
 #include "report/packing_svg.h"
 #include "tools/command.h"
 #include "tools/packer_flags.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "base/strings.h"
-#include "planner/deadline.h"
+#include "planner/packing/deadline.h"
 
 namespace stowage::tools {
 

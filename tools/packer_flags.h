@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "planner/packer.h"
+#include "planner/packing/packer.h"
 
 namespace CLI {
 class App;

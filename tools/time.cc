@@ -12,10 +12,10 @@
 
 #include "base/strings.h"
 #include "ir/graph.h"
-#include "planner/micro_batches.h"
-#include "planner/op_times.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/op_times.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
+#include "planner/fit/recompute/recompute.h"
 #include "runtime/session.h"
 #include "tools/budget.h"
 #include "tools/command.h"

@@ -13,9 +13,9 @@
 
 #include "base/strings.h"
 #include "ir/layout.h"
-#include "planner/op_times.h"
+#include "planner/fit/op_times.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
+#include "planner/fit/recompute/recompute.h"
 #include "report/report.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the fewest extra operations that tests/planner/recompute_milp_test.cc
+"""Writes the fewest extra operations that tests/planner/fit/recompute/milp_test.cc
 compares with.
 
-For each of the steps in tests/planner/recompute_milp_steps.cc the smallest budget
+For each of the steps in tests/planner/fit/recompute/milp_steps.cc the smallest budget
 in which it can run, and at that and four larger budgets the fewest operations
 that recomputation has to add, by Checkmate's integer program (Jain et al., MLSys
 2020, arXiv 1910.02653), solved by HiGHS. A step of which one of these is not
 proven within the time limit has no rows.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install highspy numpy
-    bazel build //tests/planner:milp_problems
+    bazel build //tests/planner/fit/recompute:milp_problems
     bazel-bin/tests/planner/milp_problems > /tmp/problems.tsv
     /tmp/venv/bin/python tests/goldens/make_recompute_goldens.py /tmp/problems.tsv \\
         > tests/goldens/recompute_milp.csv

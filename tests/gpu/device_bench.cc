@@ -14,7 +14,7 @@
 #include "ir/layout.h"
 #include "nn/models.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
+#include "planner/fit/recompute/recompute.h"
 #include "runtime/session.h"
 #include "tests/gpu/synthetic_run.h"
 #include "tools/heap_counter.h"

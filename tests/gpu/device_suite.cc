@@ -8,7 +8,7 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
-#include "planner/packer.h"
+#include "planner/packing/packer.h"
 #include "tests/gpu/op_check.h"
 
 namespace stowage::testing {

@@ -16,7 +16,7 @@
 #include "nn/gpt.h"
 #include "nn/mlp.h"
 #include "nn/models.h"
-#include "planner/offload.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"

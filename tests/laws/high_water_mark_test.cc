@@ -16,9 +16,9 @@
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
-#include "planner/offload.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
+#include "planner/fit/recompute/recompute.h"
 #include "runtime/session.h"
 #include "tests/support/random_graph.h"
 

@@ -8,7 +8,7 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
-#include "planner/offload.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/support/random_graph.h"

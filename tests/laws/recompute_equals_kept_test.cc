@@ -9,8 +9,8 @@
 
 #include "cpu/cpu_backend.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
-#include "planner/rehearsal.h"
+#include "planner/fit/recompute/recompute.h"
+#include "planner/fit/recompute/rehearsal.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 #include "tests/support/random_graph.h"

@@ -8,7 +8,7 @@
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
-#include "planner/offload.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "tests/support/random_graph.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "planner/packer.h"
-#include "planner/problem.h"
+#include "planner/packing/packer.h"
+#include "planner/packing/problem.h"
 
 namespace stowage {
 namespace {

@@ -10,7 +10,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "planner/offload.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 

@@ -1,0 +1,284 @@
+#include "planner/fit/offload/offload.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+
+namespace stowage::fit {
+namespace {
+
+// Forward values so many times smaller than the largest are not worth a copy.
+constexpr Bytes kMuchSmaller = 1000;
+
+size_t Index(int32_t id) { return static_cast<size_t>(id); }
+
+// How a root is read.
+struct Uses {
+  int32_t readers = 0;      // of a leaf, views of it included
+  NodeId update = kNoNode;  // that overwrites it
+  NodeId forward =
+      kNoNode;             // its producer, or the last that reads it in forward
+  NodeId later = kNoNode;  // the first that reads it in a later phase
+  bool is_output = false;
+};
+
+std::vector<Uses> FindUses(const Graph& graph, const Layouts& layouts) {
+  std::vector<Uses> uses(Index(graph.num_values()));
+  const auto of = [&](ValueId id) -> Uses& {
+    return uses[Index(layouts[Index(id)].root)];
+  };
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.node(n);
+    const OpDef& def = GetOpDef(node.op);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId input = node.inputs[i];
+      Uses& u = of(input);
+      const bool is_leaf = graph.value(input).is_leaf();
+      if (static_cast<int>(i) < def.updates && is_leaf) u.update = n;
+      if (is_leaf) ++u.readers;
+      if (def.is_view()) continue;
+      if (node.phase == Phase::kForward && u.later == kNoNode) {
+        u.forward = n;
+      } else if (u.later == kNoNode) {
+        u.later = n;
+      }
+    }
+    for (const ValueId result : node.results) {
+      if (layouts[Index(result)].root == result) of(result).forward = n;
+    }
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    of(output.value).is_output = true;
+  }
+  return uses;
+}
+
+class Mover {
+ public:
+  Mover(const Graph& from, std::span<const Offloadable> moved)
+      : from_(from),
+        moved_(moved),
+        layouts_(ComputeLayouts(from)),
+        to_(from.name()),
+        now_(Index(from.num_values())),
+        stashed_(Index(from.num_values())),
+        views_of_(Index(from.num_values())) {}
+
+  Result<Graph> Move(std::span<NodeId> places);
+
+ private:
+  std::string Fresh(const std::string& of, std::string_view suffix) const;
+  Value Copy(OpKind op, std::vector<Value> operands, const std::string& of,
+             std::string_view suffix);
+  Value Read(ValueId id);
+  void Run(NodeId id);
+  void RunUpdate(NodeId id, std::span<const Offloadable* const> states);
+
+  const Graph& from_;
+  const std::span<const Offloadable> moved_;
+  const Layouts layouts_;
+  GraphBuilder to_;
+  std::vector<Value> now_;  // per value: what its readers read; inert: not yet
+  std::vector<Value> stashed_;  // per value: what of it lies on the host
+  std::vector<std::vector<ValueId>> views_of_;  // per root
+};
+
+std::string Mover::Fresh(const std::string& of, std::string_view suffix) const {
+  const std::string stem = StrCat(of, suffix);
+  std::string name = stem;
+  for (int i = 2; to_.graph().Find(name) || from_.Find(name); ++i) {
+    name = StrCat(stem, i);
+  }
+  return name;
+}
+
+Value Mover::Copy(OpKind op, std::vector<Value> operands, const std::string& of,
+                  std::string_view suffix) {
+  const std::string name = Fresh(of, suffix);
+  return to_.EmitNamed(op, operands, {}, std::span(&name, 1))[0];
+}
+
+// The value as it is by now. A view is taken when somebody wants it: its root
+// may have been fetched since it was taken last.
+Value Mover::Read(ValueId id) {
+  if (!now_[Index(id)].ok() && !to_.error()) Run(from_.value(id).producer);
+  return now_[Index(id)];
+}
+
+void Mover::Run(NodeId id) {
+  const Node& node = from_.node(id);
+  std::vector<Value> operands;
+  for (const ValueId input : node.inputs) operands.push_back(Read(input));
+  std::vector<std::string> names;
+  for (const ValueId result : node.results) {
+    const std::string& name = from_.value(result).name;
+    names.push_back(to_.Find(name) ? Fresh(name, "~fetched") : name);
+  }
+  to_.SetOrigin(node.phase, node.origin);
+  std::vector<Value> results =
+      to_.EmitNamed(node.op, operands, node.attrs, names);
+  results.resize(node.results.size());  // after an error there may be more
+  const auto updates = static_cast<size_t>(GetOpDef(node.op).updates);
+  for (size_t r = 0; r < node.results.size(); ++r) {
+    const Role role = from_.value(node.results[r]).role;
+    now_[Index(node.results[r])] = results[r];
+    // Outputs become outputs where they are declared as such.
+    if (r >= updates) {
+      to_.SetRole(results[r], role == Role::kOutput ? Role::kActivation : role);
+    }
+  }
+}
+
+// An update of which some states lie on the host.
+void Mover::RunUpdate(NodeId id, std::span<const Offloadable* const> states) {
+  const Node& node = from_.node(id);
+  to_.SetOrigin(node.phase, node.origin);
+  for (const Offloadable* state : states) {
+    now_[Index(state->value)] =
+        Copy(OpKind::kFetch, {stashed_[Index(state->value)]},
+             from_.value(state->value).name, "~fetched");
+  }
+  Run(id);
+  for (const Offloadable* state : states) {
+    const auto r = std::ranges::find(node.inputs, state->value);
+    const ValueId updated =
+        node.results[static_cast<size_t>(r - node.inputs.begin())];
+    Copy(OpKind::kStashUpdate,
+         {stashed_[Index(state->value)], now_[Index(updated)]},
+         from_.value(state->value).name, "~stashed");
+  }
+}
+
+Result<Graph> Mover::Move(std::span<NodeId> places) {
+  std::vector<std::vector<const Offloadable*>> before(
+      Index(from_.num_nodes()));  // what is fetched before a node
+  std::vector<std::vector<const Offloadable*>> after(Index(from_.num_nodes()));
+  std::vector<uint8_t> on_host(Index(from_.num_values()), 0);
+  for (const Offloadable& moved : moved_) {
+    before[Index(moved.to)].push_back(&moved);
+    if (!moved.is_state()) after[Index(moved.from)].push_back(&moved);
+    on_host[Index(moved.value)] = moved.is_state();
+  }
+  for (ValueId id = 0; id < from_.num_values(); ++id) {
+    const ValueId root = layouts_[Index(id)].root;
+    if (root != id) views_of_[Index(root)].push_back(id);
+    if (!from_.value(id).is_leaf()) continue;
+    ValueInfo leaf = from_.value(id);
+    if (on_host[Index(id)] != 0) leaf.on_host = true;
+    (on_host[Index(id)] != 0 ? stashed_ : now_)[Index(id)] = to_.LeafLike(leaf);
+  }
+  std::vector<uint8_t> is_output(Index(from_.num_values()), 0);
+  for (const GraphOutput& output : from_.outputs()) {
+    is_output[Index(output.value)] = 1;
+  }
+  std::vector<NodeId> begins(Index(from_.num_nodes()));
+  for (NodeId n = 0; n < from_.num_nodes(); ++n) {
+    begins[Index(n)] = to_.graph().num_nodes();
+    const Node& node = from_.node(n);
+    std::vector<const Offloadable*> states;
+    for (const Offloadable* moved : before[Index(n)]) {
+      if (moved->is_state()) {
+        states.push_back(moved);
+        continue;
+      }
+      to_.SetOrigin(node.phase, node.origin);
+      now_[Index(moved->value)] =
+          Copy(OpKind::kFetch, {stashed_[Index(moved->value)]},
+               from_.value(moved->value).name, "~fetched");
+      for (const ValueId view : views_of_[Index(moved->value)]) {
+        now_[Index(view)] = Value();
+      }
+    }
+    const bool waits = GetOpDef(node.op).is_view() &&
+                       std::ranges::none_of(node.results, [&](ValueId result) {
+                         return is_output[Index(result)] != 0;
+                       });
+    if (!states.empty()) {
+      RunUpdate(n, states);
+    } else if (!waits) {
+      Run(n);
+    }
+    for (const Offloadable* moved : after[Index(n)]) {
+      to_.SetOrigin(node.phase, node.origin);
+      stashed_[Index(moved->value)] =
+          Copy(OpKind::kStash, {Read(moved->value)},
+               from_.value(moved->value).name, "~stashed");
+    }
+  }
+  for (const GraphOutput& output : from_.outputs()) {
+    to_.Output(output.name, Read(output.value));
+  }
+  for (NodeId& place : places) place = begins[Index(place)];
+  return to_.Finish();
+}
+
+}  // namespace
+
+std::vector<Offloadable> FindOffloadable(const Graph& graph) {
+  const Layouts layouts = ComputeLayouts(graph);
+  const std::vector<Uses> uses = FindUses(graph, layouts);
+  std::vector<Offloadable> states, values;
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const ValueInfo& value = graph.value(id);
+    const Uses& u = uses[Index(id)];
+    if (layouts[Index(id)].root != id || value.on_host || u.is_output) continue;
+    if (value.is_leaf()) {
+      if (value.role != Role::kState || u.update == kNoNode || u.readers > 1) {
+        continue;
+      }
+      states.push_back(
+          {.value = id, .bytes = value.type.bytes(), .to = u.update});
+      continue;
+    }
+    const bool waits = u.later != kNoNode && u.later > u.forward + 1;
+    if (graph.node(value.producer).phase != Phase::kForward || !waits ||
+        value.role == Role::kConstant) {
+      continue;
+    }
+    values.push_back({.value = id,
+                      .bytes = value.type.bytes(),
+                      .from = u.forward,
+                      .to = u.later});
+  }
+  std::ranges::stable_sort(states, std::ranges::greater(), &Offloadable::bytes);
+  std::ranges::stable_sort(values, std::ranges::greater(),
+                           [](const Offloadable& v) { return v.to - v.from; });
+  const auto largest =
+      std::ranges::max_element(values, {}, &Offloadable::bytes);
+  const Bytes least = values.empty() ? 0 : largest->bytes / kMuchSmaller;
+  std::ranges::copy_if(values, std::back_inserter(states),
+                       [&](const Offloadable& v) { return v.bytes >= least; });
+  return states;
+}
+
+Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
+                      std::span<NodeId> places) {
+  return Mover(graph, moved).Move(places);
+}
+
+Bytes BytesCopied(const Graph& graph, const Node& node) {
+  const bool copies = node.op == OpKind::kFetch || node.op == OpKind::kStash ||
+                      node.op == OpKind::kStashUpdate;
+  return copies ? graph.value(node.results[0]).type.bytes() : 0;
+}
+
+HostUse FindHostUse(const Graph& graph) {
+  HostUse use;
+  const Layouts layouts = ComputeLayouts(graph);
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const bool owns = layouts[Index(id)].root == id;
+    use.values += graph.value(id).on_host && owns;
+  }
+  for (const Node& node : graph.nodes()) {
+    use.bytes_per_step += BytesCopied(graph, node);
+  }
+  return use;
+}
+
+}  // namespace stowage::fit

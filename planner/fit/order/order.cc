@@ -1,0 +1,359 @@
+#include "planner/fit/order/order.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/reorder.h"
+#include "planner/fit/min_cut.h"
+#include "planner/fit/order/cut.h"
+#include "planner/fit/order/moves.h"
+#include "planner/fit/order/search.h"
+
+namespace stowage::fit {
+namespace {
+
+using Outcome = OrderSearch::Outcome;
+
+size_t Index(int32_t i) { return static_cast<size_t>(i); }
+
+// From a graph to tasks and contents.
+class ProblemMaker {
+ public:
+  ProblemMaker(const Graph& graph, Bytes alignment,
+               const LifetimeOptions& options)
+      : graph_(graph),
+        alignment_(alignment),
+        options_(options),
+        layouts_(ComputeLayouts(graph)),
+        content_of_(Index(graph.num_values()), -1) {}
+
+  OrderProblem Make() {
+    problem_.tasks.resize(Index(graph_.num_nodes()));
+    for (ValueId id = 0; id < graph_.num_values(); ++id) AddContent(id);
+    for (const GraphOutput& output : graph_.outputs()) {
+      const int32_t content = content_of_[Index(RootOf(output.value))];
+      if (content >= 0) problem_.contents[Index(content)].kept = true;
+    }
+    // Of each root, the nodes that have read it so far.
+    std::vector<std::vector<NodeId>> readers(Index(graph_.num_values()));
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) AddNode(n, &readers);
+    return std::move(problem_);
+  }
+
+ private:
+  ValueId RootOf(ValueId id) const { return layouts_[Index(id)].root; }
+
+  // A content for each root that is packed; the rest is reserved.
+  void AddContent(ValueId id) {
+    const ValueInfo& value = graph_.value(id);
+    if (RootOf(id) != id) return;
+    if (value.is_leaf() && value.role != Role::kSaved) return;
+    content_of_[Index(id)] = static_cast<int32_t>(problem_.contents.size());
+    problem_.contents.push_back(
+        {.size = value.on_host ? 0 : AlignUp(value.type.bytes(), alignment_),
+         .maker = value.producer,
+         .kept = false,
+         .readers = {}});
+  }
+
+  void AddNode(NodeId n, std::vector<std::vector<NodeId>>* readers) {
+    const Node& node = graph_.node(n);
+    OrderTask& task = problem_.tasks[Index(n)];
+    for (const ValueId input : node.inputs) {
+      const ValueInfo& value = graph_.value(input);
+      if (!value.is_leaf()) task.after.push_back(value.producer);
+      const ValueId root = RootOf(input);
+      (*readers)[Index(root)].push_back(n);
+      if (content_of_[Index(root)] >= 0) {
+        task.reads.push_back(content_of_[Index(root)]);
+      }
+    }
+    // A new content waits for all that read the old one.
+    for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
+      for (const NodeId reader :
+           (*readers)[Index(RootOf(node.inputs[Index(r)]))]) {
+        if (reader != n) task.after.push_back(reader);
+      }
+    }
+    for (std::vector<int32_t>* list : {&task.after, &task.reads}) {
+      std::sort(list->begin(), list->end());
+      list->erase(std::unique(list->begin(), list->end()), list->end());
+    }
+    for (const int32_t read : task.reads) {
+      problem_.contents[Index(read)].readers.push_back(n);
+    }
+    for (const ValueId result : node.results) {
+      if (RootOf(result) == result) {
+        task.makes.push_back(content_of_[Index(result)]);
+      }
+    }
+    if (options_.workspace) {
+      task.scratch = AlignUp(options_.workspace(graph_, node), alignment_);
+    }
+    if (options_.in_place && RootOf(node.results[0]) == node.results[0]) {
+      FindReplaceable(node, &task);
+    }
+  }
+
+  // As planner/lifetimes.h has it: what result 0 may be written over, provided
+  // that it dies here.
+  void FindReplaceable(const Node& node, OrderTask* task) const {
+    const OpDef& def = GetOpDef(node.op);
+    const Bytes bytes = graph_.value(node.results[0]).type.bytes();
+    for (const int32_t content : task->reads) {
+      bool replaceable = true;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId input = node.inputs[i];
+        const ValueId root = RootOf(input);
+        if (content_of_[Index(root)] != content) continue;
+        const TensorType& type = graph_.value(input).type;
+        const Layout& layout = layouts_[Index(input)];
+        replaceable = replaceable && i < 32 && (def.may_overwrite >> i & 1) &&
+                      layout.byte_offset == 0 && type.bytes() == bytes &&
+                      graph_.value(root).type.bytes() == bytes &&
+                      IsContiguous(type.shape, layout.strides);
+      }
+      if (replaceable) task->may_replace.push_back(content);
+    }
+  }
+
+  const Graph& graph_;
+  const Bytes alignment_;
+  const LifetimeOptions& options_;
+  const Layouts layouts_;
+  std::vector<int32_t> content_of_;  // per value; -1 unless it is a packed root
+  OrderProblem problem_;
+};
+
+// What of the effort goes to a first search, to moves, to a longer search, and
+// to each step of the bisection.
+constexpr int64_t kFirstShare = 20;
+constexpr int64_t kMoveShare = 4;
+constexpr int64_t kBoundShare = 3;
+constexpr int64_t kStepShare = 24;
+// Cuts are not counted in steps of the search: that many tasks may be in the
+// graphs that are cut, all together.
+constexpr int64_t kCutTasks = 300'000;
+constexpr int64_t kFewestCuts = 8;
+
+class Finder {
+ public:
+  Finder(const OrderProblem& problem, int64_t effort)
+      : problem_(problem),
+        effort_(effort),
+        cuts_left_(std::max(kFewestCuts,
+                            kCutTasks / std::max(1, problem.num_tasks()))),
+        search_(problem) {}
+
+  MemoryOrder Find() {
+    std::vector<int32_t> given(problem_.tasks.size());
+    std::iota(given.begin(), given.end(), 0);
+    best_.peak = PeakOf(problem_, given);
+    best_.order = given;
+    best_.bound = OrderState(problem_).live();
+    if (given.empty() || !SumsAreSmall()) return best_;
+    Tidy(std::move(given));
+    Bound();
+    Mend();
+    Climb(effort_ / kFirstShare);
+    Move();
+    Climb(effort_ / kBoundShare);
+    Bisect();
+    return std::move(best_);
+  }
+
+ private:
+  // Whether minimum cuts can be computed without overflow.
+  bool SumsAreSmall() const {
+    Bytes left = MinCut::kInfinite - 1;
+    for (const OrderContent& content : problem_.contents) {
+      if (content.size > left) return false;
+      left -= content.size;
+    }
+    return true;
+  }
+
+  bool Ends() const {
+    return best_.bound >= best_.peak || search_.steps() >= effort_;
+  }
+
+  // Higher, or as high for longer.
+  using Height = std::pair<Bytes, int64_t>;
+  Height HeightOf(std::span<const int32_t> order) const {
+    const std::vector<Bytes> live = LiveOver(problem_, order);
+    const Bytes peak = *std::max_element(live.begin(), live.end());
+    return {peak, std::count(live.begin(), live.end(), peak)};
+  }
+
+  // Runs what can run at once as soon as it can, without raising the peak, and
+  // keeps what comes of it if it is better.
+  bool Tidy(std::vector<int32_t> order) {
+    std::vector<int32_t> ranks(order.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      ranks[Index(order[i])] = static_cast<int32_t>(i);
+    }
+    // Never at a loss: the order itself is a way to go on from everywhere.
+    search_.Try(PeakOf(problem_, order), ranks, OrderTaste::kRank,
+                std::numeric_limits<int64_t>::max() / 2);
+    return Keep(search_.order());
+  }
+
+  bool Keep(const std::vector<int32_t>& order) {
+    const Height height = HeightOf(order);
+    if (!(height < HeightOf(best_.order))) return false;
+    best_.order = order;
+    best_.peak = height.first;
+    return true;
+  }
+
+  // Raises the bound by cuts, at the tasks where the best order is highest:
+  // elsewhere a cut cannot be higher than the order is.
+  void Bound() {
+    const std::vector<Bytes> live = LiveOver(problem_, best_.order);
+    std::vector<size_t> highest(live.size());
+    std::iota(highest.begin(), highest.end(), 0);
+    std::stable_sort(highest.begin(), highest.end(),
+                     [&](size_t a, size_t b) { return live[a] > live[b]; });
+    for (const size_t at : highest) {
+      if (live[at] <= best_.bound || cuts_left_ <= kFewestCuts / 2) break;
+      --cuts_left_;
+      best_.bound =
+          std::max(best_.bound, CutAt(problem_, best_.order[at]).bytes);
+    }
+  }
+
+  // Takes the cut where the order is highest: what it has run goes before, in
+  // the same order, and the rest after.
+  void Mend() {
+    while (!Ends()) {
+      const std::vector<Bytes> live = LiveOver(problem_, best_.order);
+      bool mended = false;
+      for (size_t at = 0; at < live.size() && !mended; ++at) {
+        if (live[at] != best_.peak) continue;
+        if (--cuts_left_ < 0) return;
+        const int32_t task = best_.order[at];
+        const OrderCut cut = CutAt(problem_, task);
+        best_.bound = std::max(best_.bound, cut.bytes);
+        std::vector<int32_t> order;
+        for (const int32_t t : best_.order) {
+          if (cut.before[Index(t)]) order.push_back(t);
+        }
+        order.push_back(task);
+        for (const int32_t t : best_.order) {
+          if (t != task && !cut.before[Index(t)]) order.push_back(t);
+        }
+        mended = Tidy(std::move(order));
+      }
+      if (!mended) return;
+    }
+  }
+
+  void Move() {
+    if (Ends()) return;
+    const int64_t effort = effort_ / kMoveShare;
+    Tidy(ImproveByMoves(problem_, best_.order, best_.bound, effort));
+    Mend();
+  }
+
+  Outcome Try(Bytes limit, int64_t effort) {
+    std::vector<int32_t> ranks(problem_.tasks.size());
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      ranks[Index(best_.order[i])] = static_cast<int32_t>(i);
+    }
+    for (const OrderTaste taste : {OrderTaste::kRank, OrderTaste::kFewest}) {
+      const Outcome outcome = search_.Try(limit, ranks, taste, effort / 2);
+      if (outcome == Outcome::kFound) {
+        Keep(search_.order());
+        Mend();
+      }
+      if (outcome == Outcome::kInfeasible) {
+        best_.bound = std::max(best_.bound, search_.next());
+      }
+      if (outcome != Outcome::kStopped) return outcome;
+    }
+    return Outcome::kStopped;
+  }
+
+  // Upwards from the bound, while all below can be refuted.
+  void Climb(int64_t effort) {
+    const int64_t last = search_.steps() + effort;
+    while (!Ends() && search_.steps() < last) {
+      const int64_t left = last - search_.steps();
+      if (Try(best_.bound, left) == Outcome::kStopped) return;
+    }
+  }
+
+  // Halves what lies between the bound and the best order.
+  void Bisect() {
+    Bytes low = best_.bound;
+    while (!Ends() && best_.peak - low > 1) {
+      const Bytes limit = low + (best_.peak - low) / 2;
+      if (Try(limit, effort_ / kStepShare) != Outcome::kFound) low = limit;
+      low = std::max(low, best_.bound);
+    }
+  }
+
+  const OrderProblem& problem_;
+  const int64_t effort_;
+  int64_t cuts_left_;
+  OrderSearch search_;
+  MemoryOrder best_;
+};
+
+}  // namespace
+
+OrderProblem MakeOrderProblem(const Graph& graph, Bytes alignment,
+                              const LifetimeOptions& options) {
+  return ProblemMaker(graph, alignment, options).Make();
+}
+
+MemoryOrder FindMemoryOrder(const OrderProblem& problem, int64_t effort) {
+  return Finder(problem, effort).Find();
+}
+
+Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
+                                      const PlanOptions& options,
+                                      int64_t effort) {
+  PlanOptions any_size = options;  // the budget is asked for at the end
+  any_size.budget.reset();
+  OrderedPlan ordered;
+  STOWAGE_ASSIGN_OR_RETURN(ordered.plan, PlanMemory(graph, any_size));
+  ordered.graph = graph;
+  const OrderProblem problem = MakeOrderProblem(
+      graph, options.alignment,
+      {.in_place = options.in_place, .workspace = options.workspace});
+  const MemoryOrder found = FindMemoryOrder(problem, effort);
+  const RegionBytes& regions = ordered.plan.regions;
+  ordered.bound = regions.weights + regions.state + regions.io + found.bound;
+  if (ordered.plan.arena_bytes() > ordered.bound) {
+    STOWAGE_ASSIGN_OR_RETURN(Graph reordered, Reorder(graph, found.order));
+    STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(reordered, any_size));
+    if (!plan.optimal && options.packer == Packer::kGreedy) {
+      any_size.packer = Packer::kBest;
+      STOWAGE_ASSIGN_OR_RETURN(plan, PlanMemory(reordered, any_size));
+    }
+    if (plan.arena_bytes() < ordered.plan.arena_bytes()) {
+      ordered.graph = std::move(reordered);
+      ordered.plan = std::move(plan);
+    }
+  }
+  if (options.budget && ordered.plan.arena_bytes() > *options.budget) {
+    any_size.budget = options.budget;
+    const Result<Plan> refused = PlanMemory(ordered.graph, any_size);
+    STOWAGE_CHECK(!refused.ok());
+    return refused.error();
+  }
+  ordered.plan.order = "memory";
+  return ordered;
+}
+
+}  // namespace stowage::fit

@@ -1,0 +1,56 @@
+#ifndef STOWAGE_PLANNER_FIT_PREFETCH_PREFETCH_H_
+#define STOWAGE_PLANNER_FIT_PREFETCH_PREFETCH_H_
+
+// Fetches what lies on the host early enough.
+//
+// A device copies beside its kernels. But a fetch that stands right before what
+// reads it leaves nothing to copy beside, and the kernels wait. So each is moved
+// up, to where the nodes in between take as long as the copy, and copies do not
+// meet on the link, which carries one at a time:
+//
+//   before                 after
+//   ...                    m~fetched = fetch(m)       ┐ copied beside
+//   dh = matmul(...)       dh = matmul(...)           │ these two
+//   dw = matmul(...)       dw = matmul(...)           ┘
+//   m~fetched = fetch(m)   w, m' = momentum_update(w, m~fetched, dw)
+//   w, m' = momentum_update(w, m~fetched, dw)
+//
+// What is fetched early takes bytes for longer: only room that the budget leaves
+// is used. Nothing is computed otherwise.
+//
+//   std::vector<double> costs = FlopsOfNodes(made.graph);  // 0 for copies
+//   for (NodeId id = 0; id < made.graph.num_nodes(); ++id) {
+//     costs[id] += kOffloadFlopsPerByte *
+//                  BytesCopied(made.graph, made.graph.node(id));
+//   }
+//   Result<Prefetched> early =
+//       Prefetch(made.graph, made.plan, budget, costs, options);
+
+#include <span>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+
+namespace stowage::fit {
+
+struct Prefetched {
+  Graph graph;
+  Plan plan;
+  int moved = 0;  // fetches
+};
+
+/// `graph` with its fetches moved up, and a plan for it that fits `budget`, which
+/// `plan`, of `graph` by `options`, has to fit. `costs`: of every node, in one
+/// unit; of copies, what they take of the link. The graph and plan themselves
+/// where nothing can move, or nothing that moved was packed into the budget in a
+/// few attempts. Errors: those of PlanMemory. Linear, but for planning, and for
+/// the nodes that a fetch moves past.
+Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
+                            std::span<const double> costs, PlanOptions options);
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_PREFETCH_PREFETCH_H_

@@ -1,0 +1,198 @@
+#include "planner/fit/recompute/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/op_def.h"
+#include "planner/fit/min_cut.h"
+
+namespace stowage::fit {
+namespace {
+
+size_t Index(int32_t id) { return static_cast<size_t>(id); }
+
+}  // namespace
+
+RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
+    : graph_(graph),
+      rehearsal_(rehearsal),
+      last_use_(Index(graph.num_values()), kNoNode),
+      is_output_(Index(graph.num_values()), 0) {
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    if (rehearsal.is_view(n)) continue;
+    for (const ValueId input : graph.node(n).inputs) {
+      last_use_[Index(rehearsal.root(input))] = n;
+    }
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    is_output_[Index(rehearsal.root(output.value))] = 1;
+  }
+}
+
+bool RecomputeBound::IsChosen(ValueId id, NodeId time) const {
+  const ValueInfo& info = graph_.value(id);
+  return rehearsal_.root(id) == id && !info.is_leaf() && info.producer < time &&
+         !is_output_[Index(id)];
+}
+
+Bytes RecomputeBound::Forced(NodeId time) const {
+  const Node& node = graph_.node(time);
+  const OpDef& def = GetOpDef(node.op);
+  std::vector<uint8_t> counted(Index(graph_.num_values()), 0);
+  Bytes forced = 0;
+  const auto count = [&](ValueId id) {
+    const ValueInfo& info = graph_.value(id);
+    if (counted[Index(id)] || rehearsal_.root(id) != id ||
+        (info.is_leaf() && info.role != Role::kSaved)) {
+      return;
+    }
+    counted[Index(id)] = 1;
+    forced += rehearsal_.bytes(id);
+  };
+  bool may_take_over = false;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    count(rehearsal_.root(node.inputs[i]));
+    may_take_over |= i < 32 && (def.may_overwrite >> i & 1) != 0;
+  }
+  for (size_t r = may_take_over ? 1 : 0; r < node.results.size(); ++r) {
+    count(node.results[r]);
+  }
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    if (graph_.value(id).producer >= time) continue;
+    if (IsChosen(id, time) &&
+        rehearsal_.last_stage(graph_.value(id).producer) > time) {
+      continue;
+    }
+    if (is_output_[Index(id)] || last_use_[Index(id)] >= time) count(id);
+  }
+  return forced;
+}
+
+// Vertices: 0 is what has to be had, 1 what is paid; then for every value
+// "wanted" and for every node "runs again". An edge is paid when its tail holds
+// and its head does not.
+Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
+  const auto wanted = [&](ValueId id) { return 2 + id; };
+  const auto again = [&](NodeId n) { return 2 + graph_.num_values() + n; };
+  std::vector<uint8_t> is_read_now(Index(graph_.num_values()), 0);
+  for (const ValueId input : graph_.node(time).inputs) {
+    is_read_now[Index(rehearsal_.root(input))] = 1;
+  }
+  const auto may_run = [&](ValueId id) {
+    return rehearsal_.last_stage(graph_.value(id).producer) > time;
+  };
+  const auto is_forced = [&](ValueId id) {
+    return is_read_now[Index(id)] ||
+           (last_use_[Index(id)] >= time && !may_run(id));
+  };
+  const auto price = [&](ValueId id) {
+    return is_forced(id)
+               ? 0.0
+               : cost_per_byte * static_cast<double>(rehearsal_.bytes(id));
+  };
+  std::vector<ValueId> values;
+  double total = 0;
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    if (!IsChosen(id, time)) continue;
+    values.push_back(id);
+    total += price(id) + rehearsal_.node_cost(graph_.value(id).producer);
+  }
+  constexpr double kMost = 1e17;
+  const double scale = total > 0 ? kMost / total : 1;
+  const auto capacity = [&](double cost) {
+    return static_cast<int64_t>(std::floor(cost * scale));
+  };
+
+  MinCut network(2 + graph_.num_values() + graph_.num_nodes());
+  NodeId previous = kNoNode;
+  for (const ValueId id : values) {
+    const NodeId producer = graph_.value(id).producer;
+    network.AddEdge(wanted(id), again(producer), capacity(price(id)));
+    if (last_use_[Index(id)] >= time) {
+      network.AddEdge(0, wanted(id), MinCut::kInfinite);
+    }
+    if (producer == previous) continue;  // another result of the same node
+    previous = producer;
+    network.AddEdge(again(producer), 1,
+                    may_run(id) ? capacity(rehearsal_.node_cost(producer))
+                                : MinCut::kInfinite);
+    for (const ValueId input : graph_.node(producer).inputs) {
+      const ValueId root = rehearsal_.root(input);
+      if (!IsChosen(root, time)) continue;
+      network.AddEdge(again(producer), wanted(root), MinCut::kInfinite);
+    }
+  }
+  network.Solve(0, 1);
+
+  Tradeoff tradeoff;
+  tradeoff.fates = rehearsal_.AsGiven();  // of what is not wanted any more
+  previous = kNoNode;
+  for (const ValueId id : values) {
+    const NodeId producer = graph_.value(id).producer;
+    const bool runs = network.is_source_side(again(producer));
+    const bool stored = network.is_source_side(wanted(id)) && !runs;
+    if (network.is_source_side(wanted(id)) && rehearsal_.is_candidate(id)) {
+      // The gap that the time is in, or the last.
+      const auto gaps = rehearsal_.gaps_of(id);
+      size_t gap = 0;
+      while (gap + 1 < gaps.size() && gaps[gap].end < time) ++gap;
+      tradeoff.fates[rehearsal_.first_gap(id) + gap] =
+          stored ? Fate::kKept : Fate::kRemade;
+    }
+    if (stored && !is_forced(id)) {
+      tradeoff.stored += rehearsal_.bytes(id);
+    }
+    if (runs && producer != previous) {
+      tradeoff.cost += rehearsal_.node_cost(producer);
+    }
+    previous = producer;
+  }
+  return tradeoff;
+}
+
+std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
+  // A price at which no byte is worth an operation, and one at which any is.
+  const double cheap = 1e-9;
+  const double dear = (1 + rehearsal_.cost()) * 2;
+  std::vector<Tradeoff> hull;
+  hull.push_back(Cut(time, cheap));
+  std::vector<Tradeoff> ahead = {Cut(time, dear)};
+  while (!ahead.empty()) {
+    const Tradeoff& left = hull.back();
+    const Tradeoff& right = ahead.back();
+    const auto bytes = static_cast<double>(left.stored - right.stored);
+    const double cost = right.cost - left.cost;
+    if (bytes > 0 && cost > 0) {
+      const double slope = cost / bytes;
+      Tradeoff middle = Cut(time, slope);
+      const double on_line =
+          left.cost + slope * static_cast<double>(left.stored);
+      const double reached =
+          middle.cost + slope * static_cast<double>(middle.stored);
+      if (reached < on_line * (1 - 1e-9) && middle.stored < left.stored &&
+          middle.stored > right.stored) {
+        ahead.push_back(std::move(middle));
+        continue;
+      }
+    }
+    if (bytes > 0) hull.push_back(std::move(ahead.back()));
+    ahead.pop_back();
+  }
+  return hull;
+}
+
+double LeastCost(const std::vector<Tradeoff>& tradeoffs, Bytes free) {
+  if (free >= tradeoffs.front().stored) return tradeoffs.front().cost;
+  for (size_t k = 1; k < tradeoffs.size(); ++k) {
+    const Tradeoff& left = tradeoffs[k - 1];
+    const Tradeoff& right = tradeoffs[k];
+    if (free < right.stored) continue;
+    const double part = static_cast<double>(left.stored - free) /
+                        static_cast<double>(left.stored - right.stored);
+    return left.cost + part * (right.cost - left.cost);
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+}  // namespace stowage::fit

@@ -1,0 +1,63 @@
+#ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_BOUND_H_
+#define STOWAGE_PLANNER_FIT_RECOMPUTE_BOUND_H_
+
+// How little extra cost a budget can possibly have, whatever is recomputed
+// and when, as long as the nodes of the step run in their order.
+//
+// Look at the moment when node t runs. Each value made before, a gradient too,
+// and wanted at t or later is stored at that moment or made again after it,
+// unless a param that its node reads has been updated by then; making it again
+// wants the operands of its node, stored or made again. What is stored, beside
+// what must be there, has to fit. Priced at some cost a
+// byte, the cheapest choice of what to store is a minimum cut, the one that
+// partitions joint graphs into forward and backward in PyTorch; by weak duality
+// its cost, less the price of the bytes that there are, is a lower bound on the
+// extra cost at every price, and the best price is found like a root.
+//
+// The cuts are also the best guesses at what to keep: Tradeoffs lists them.
+
+#include <vector>
+
+#include "base/bytes.h"
+#include "planner/fit/recompute/rehearsal.h"
+
+namespace stowage::fit {
+
+/// What is stored while one node runs, chosen by a price.
+struct Tradeoff {
+  double cost = 0;          // to make again what is not stored
+  Bytes stored = 0;         // of what can be chosen
+  std::vector<Fate> fates;  // in the gaps that the time is in
+};
+
+class RecomputeBound {
+ public:
+  /// Both must outlive this.
+  RecomputeBound(const Graph& graph, const Rehearsal& rehearsal);
+
+  /// What must be packed while `time` runs, whatever is recomputed.
+  Bytes Forced(NodeId time) const;
+
+  /// The convex hull of all (stored, cost) that can be chosen for `time`, from
+  /// everything stored to as little as can be. A cut for each corner.
+  std::vector<Tradeoff> Tradeoffs(NodeId time) const;
+
+ private:
+  // Whether the value is stored or made again when it is wanted after `time`.
+  bool IsChosen(ValueId id, NodeId time) const;
+  Tradeoff Cut(NodeId time, double cost_per_byte) const;
+
+  const Graph& graph_;
+  const Rehearsal& rehearsal_;
+  std::vector<NodeId> last_use_;    // per root value: by a node that is no view
+  std::vector<uint8_t> is_output_;  // per root value
+};
+
+/// The least extra cost that the tradeoffs of a time allow when `free`
+/// bytes can be chosen; infinite when even the least that can be stored is
+/// more.
+double LeastCost(const std::vector<Tradeoff>& tradeoffs, Bytes free);
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_RECOMPUTE_BOUND_H_

@@ -1,0 +1,234 @@
+#ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_REHEARSAL_H_
+#define STOWAGE_PLANNER_FIT_RECOMPUTE_REHEARSAL_H_
+
+// A training step played through with some of its forward values made twice.
+//
+// Between its last reader in forward and its first reader in a later phase, and
+// between any two of these, a forward value waits: a *gap*. In each gap it has a
+// fate. *Kept*, it stays. *Remade*, it dies, and is made again when the gap
+// ends, or before, when a chain wants it, and then stays. *Remade each time*, it
+// does not even stay between two that want it within the gap. What remaking
+// reads is itself kept or remade, so chains through several dropped values
+// follow of themselves, in the order of the graph; views are taken again from
+// whatever their root is by then.
+//
+// What comes out is a script: which nodes run again, and when. Readers read what
+// was made last. A rehearsal of a script gives the live bytes at each time and
+// the extra cost, by the rules of planner/lifetimes.h, in-place results
+// included, without making a graph: a search can rehearse thousands.
+//
+//   Rehearsal rehearsal(step, {});
+//   std::vector<Fate> fates = rehearsal.AsGiven();
+//   fates[rehearsal.gaps_of(ln_1).front()] = Fate::kRemade;
+//   if (rehearsal.Run(fates)) rehearsal.peak();  // less than before, or not
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "planner/lifetimes.h"
+
+namespace stowage::fit {
+
+enum class Fate : uint8_t { kKept, kRemade, kRemadeEachTime };
+
+/// What every node of a graph costs to run, in any unit of which an op takes
+/// some: operations, nanoseconds.
+using CostFn = std::function<std::vector<double>(const Graph&)>;
+/// The ops' own counts of operations.
+std::vector<double> FlopsOfNodes(const Graph& graph);
+
+struct RehearsalOptions {
+  Bytes alignment = 256;  // sizes are rounded up to it
+  bool in_place = true;
+  WorkspaceFn workspace = {};
+  CostFn cost = {};  // empty: the ops' own counts of operations
+};
+
+/// A forward value waiting. `begin` and `end` are the nodes that read it before
+/// and after; without a later reader, `end` is the number of nodes.
+struct Gap {
+  ValueId value = 0;
+  NodeId begin = 0;
+  NodeId end = 0;
+};
+
+/// A node that runs again right before node `stage` of the graph runs.
+struct Rerun {
+  NodeId stage = 0;
+  NodeId node = 0;
+};
+
+/// In the order of running. Views are not listed: they follow.
+using Script = std::vector<Rerun>;
+
+class Rehearsal {
+ public:
+  /// `graph` must outlive this.
+  Rehearsal(const Graph& graph, const RehearsalOptions& options);
+
+  /// Values that may be dropped: results of forward nodes that own bytes and
+  /// are no outputs, in order.
+  std::span<const ValueId> candidates() const { return candidates_; }
+  bool is_candidate(ValueId id) const { return !gaps_of(id).empty(); }
+  /// Whether a node of a later phase reads the candidate, or a view of it.
+  bool is_saved(ValueId id) const {
+    return is_candidate(id) && gaps_of(id).front().end < graph_.num_nodes();
+  }
+  /// All gaps, those of a value next to each other, by time.
+  std::span<const Gap> gaps() const { return gaps_; }
+  std::span<const Gap> gaps_of(ValueId id) const {
+    return std::span(gaps_).subspan(
+        first_gap_[Index(id)],
+        first_gap_[Index(id) + 1] - first_gap_[Index(id)]);
+  }
+  size_t first_gap(ValueId id) const { return first_gap_[Index(id)]; }
+
+  /// By gap: kept where a node of the graph reads at its end, else remade, would
+  /// a chain want it.
+  const std::vector<Fate>& AsGiven() const { return as_given_; }
+
+  /// Plays the step through with a fate for every gap, or as a script says.
+  /// False when a node that has to run again reads a param that has been
+  /// updated by then, or, in a script, something that is not there. Linear in
+  /// the nodes run, but for the sorting of each chain.
+  bool Run(std::span<const Fate> fates);
+  bool Run(const Script& script);
+
+  // Of the latest Run that was true.
+
+  /// One node run; operands and results are instances: the values of the graph
+  /// by their ids, and beyond these, what was made again.
+  struct Item {
+    NodeId node = 0;
+    NodeId stage = 0;          // the node of the graph that it runs for
+    int32_t operands = 0;      // first of its operands in operands()
+    int32_t first_result = 0;  // instance of result 0; the others follow
+    bool again = false;
+  };
+  std::span<const Item> items() const { return items_; }
+  std::span<const int32_t> operands() const { return operands_; }
+  Script script() const;
+  /// Live bytes of all that is packed, by time, the moment after the end last.
+  std::span<const Bytes> live() const { return live_; }
+  Bytes peak() const { return peak_; }
+  double extra_cost() const { return extra_cost_; }
+  int nodes_again() const { return nodes_again_; }  // views not counted
+
+  // Of the graph.
+  double node_cost(NodeId id) const { return nodes_[Index(id)].cost; }
+  bool is_view(NodeId id) const { return nodes_[Index(id)].is_view; }
+  double cost() const { return cost_; }
+  Bytes workspace(NodeId id) const { return nodes_[Index(id)].workspace; }
+  /// The last node right before which this one can run again: later, a param
+  /// that it reads, or what it made, has been updated in place. Updates, and
+  /// copies to the host or from there, run once.
+  NodeId last_stage(NodeId id) const { return nodes_[Index(id)].last_stage; }
+  /// Whether result 0 of the node may be written over the value, should that
+  /// die there: the kernel allows it, the bytes are as many, and every operand
+  /// that lies in the value covers it whole.
+  bool may_take_over(NodeId id, ValueId root) const;
+  ValueId root(ValueId id) const { return values_[Index(id)].root; }
+  /// In the arena, rounded up to the alignment.
+  Bytes bytes(ValueId id) const { return values_[Index(id)].slot; }
+
+ private:
+  // What a run needs of the graph, close together: a search runs it a hundred
+  // thousand times.
+  struct NodeInfo {
+    double cost = 0;
+    Bytes workspace = 0;
+    size_t first_input = 0;  // in inputs_
+    size_t num_inputs = 0;
+    ValueId first_result = 0;  // the others follow
+    int32_t num_results = 0;
+    uint32_t may_overwrite = 0;
+    int32_t updates = 0;
+    NodeId last_stage = 0;
+    bool is_view = false;
+    bool is_output = false;  // a result is one of the graph
+  };
+  struct ValueFacts {
+    Bytes bytes = 0;
+    Bytes slot = 0;  // these rounded up; 0 on the host
+    ValueId root = 0;
+    ValueId content = 0;  // what its leaf must still hold
+    NodeId producer = kNoNode;
+    bool is_leaf = false;
+    bool covers_root = false;  // whole, in order
+  };
+
+  // What a run changes of a value.
+  struct ValueState {
+    int32_t latest = -1;       // its instance; -1: none yet
+    NodeId made_at = kNoNode;  // the stage of that
+    ValueId holds = 0;         // of a leaf: whose content
+    int32_t gap = 0;           // that the stage is in, of
+    int32_t end_gap = 0;       // those before this; none where it is the same
+  };
+
+  static size_t Index(int32_t id) { return static_cast<size_t>(id); }
+  std::span<const ValueId> inputs(const NodeInfo& info) const {
+    return std::span(inputs_).subspan(info.first_input, info.num_inputs);
+  }
+  void FindLastStages();
+  void FindGaps();
+
+  void Start();
+  bool IsCurrent(ValueId id, NodeId stage);
+  bool CollectMissing(NodeId node, NodeId stage);
+  void Emit(NodeId id, NodeId stage);
+  bool RunNode(NodeId id, NodeId stage);
+  bool RunStage(NodeId stage);
+  void MeasureLifetimes();
+  int32_t BufferToTakeOver(const Item& item, int32_t time) const;
+
+  const Graph& graph_;
+  const RehearsalOptions options_;
+  std::vector<NodeInfo> nodes_;
+  std::vector<ValueId> inputs_;  // of all nodes
+  std::vector<ValueFacts> values_;
+  std::vector<ValueId> candidates_;
+  std::vector<Gap> gaps_;
+  std::vector<size_t> first_gap_;  // per value, and one more
+  std::vector<Fate> as_given_;
+  std::vector<ValueState> at_start_;
+  double cost_ = 0;
+
+  // Of a run.
+  std::vector<Fate> fates_;  // empty while a script is played
+  std::vector<Item> items_;
+  std::vector<int32_t> operands_;
+  std::vector<ValueState> states_;
+  std::vector<uint8_t> has_run_;  // per node
+  std::vector<int32_t> wanted_;   // per node: the search that collected it
+  int32_t searches_ = 0;
+  std::vector<NodeId> missing_;
+  std::vector<NodeId> stack_;
+  std::vector<ValueId> value_of_;   // per instance
+  std::vector<int32_t> root_of_;    // per instance
+  std::vector<int32_t> upper_;      // per root instance: a time past its end
+  std::vector<int32_t> buffer_of_;  // per root instance
+  struct Buffer {
+    int32_t lower, upper;
+    Bytes size;
+    bool packed;
+  };
+  std::vector<Buffer> buffers_;
+  std::vector<Bytes> live_;
+  Bytes peak_ = 0;
+  double extra_cost_ = 0;
+  int nodes_again_ = 0;
+};
+
+/// The graph that the latest Run of `rehearsal` on `graph` played through.
+Result<Graph> Rewrite(const Graph& graph, const Rehearsal& rehearsal);
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_RECOMPUTE_REHEARSAL_H_

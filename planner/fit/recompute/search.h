@@ -1,0 +1,48 @@
+#ifndef STOWAGE_PLANNER_FIT_RECOMPUTE_SEARCH_H_
+#define STOWAGE_PLANNER_FIT_RECOMPUTE_SEARCH_H_
+
+// Searches the fates of forward values for all good bargains between live bytes
+// and extra cost at once, whatever the budget: so that a larger budget
+// never costs more than a smaller one.
+//
+// Small steps are solved exactly (planner/fit/recompute/exact.h). For others the
+// corners of the cuts of planner/fit/recompute/bound.h, at several times, are the
+// start. From one corner to the next, values change in independent groups, one a
+// layer: the layers are changed one by one, earliest first, because what is made
+// there waits longest. Forward cut into segments of which only the borders are
+// kept gives more. Then a ladder of targets is climbed down: at each, values are
+// dropped by bytes above the target per extra cost, until it is met, and
+// kept again where that does no harm. Values at like places of like layers form
+// a class, and of a class only the first and the last are tried.
+
+#include <vector>
+
+#include "base/bytes.h"
+#include "planner/fit/recompute/rehearsal.h"
+
+namespace stowage::fit {
+
+struct Bargain {
+  Bytes peak = 0;   // of the live bytes that are packed
+  double cost = 0;  // extra
+  Script script;
+};
+
+struct RecomputeSearchOptions {
+  /// By value: whether the user has decided. Empty: no decisions.
+  std::vector<uint8_t> always_kept = {};
+  std::vector<uint8_t> always_remade = {};
+  bool gradients = true;  // these two as of RecomputeOptions
+  double effort = 1;
+};
+
+/// The bargains found, none of which is beaten by another in both respects, by
+/// falling peak and rising extra cost; the first is the step as given (as
+/// decided by the user). The effort is bounded in rehearsals, not in time:
+/// deterministic.
+std::vector<Bargain> SearchRecompute(const Graph& graph, Rehearsal& rehearsal,
+                                     const RecomputeSearchOptions& options);
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_RECOMPUTE_SEARCH_H_

@@ -1,0 +1,151 @@
+#ifndef STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
+#define STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_
+
+// A complete search for a packing no higher than a capacity. It finds one, or
+// proves that there is none, or runs out of the effort it was given.
+//
+// Of all packings at or below the capacity, one has the smallest sum of
+// offsets. In it every buffer stands on the floor, on another buffer or on a
+// fixed one, and no buffer would fit lower down. Only such canonical packings
+// are searched, from the bottom up: take the buffer that could stand lowest;
+// either it stands there, or something that is not yet placed goes under it. In
+// the second case it is lifted: its offset is at least the lowest end of those
+// that could go under it, and one of them must begin too low to leave a gap that
+// it would fit in.
+//
+//   address ^  b is lowest, at 1. Either it stays there, or it is lifted, and
+//     3 |      then c or d must go under it. With neither left, the second case
+//     2 |  ccc fails at once.
+//     1 |aabbdd
+//       +--------> time
+//
+// In every column of time the buffers not yet placed, taken in order of the
+// lowest offset each can have, must fit below the capacity; otherwise nothing
+// below this point of the search can succeed. Wherever no unplaced buffer
+// crosses from one column to the next, the two sides are solved on their own.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "planner/packing/columns.h"
+#include "planner/packing/deadline.h"
+
+namespace stowage::packing {
+
+/// A buffer as the search sees it; never of size zero.
+struct SearchItem {
+  ColumnRange range;
+  Bytes size = 0;
+  Bytes alignment = 1;
+  std::optional<Bytes> offset = {};  // given when its placement is fixed
+};
+
+class CanonicalSearch {
+ public:
+  enum class Outcome {
+    kFound,       // offsets() hold a packing
+    kInfeasible,  // there is none at this capacity
+    kStopped,     // the effort or the time ran out
+  };
+
+  /// Takes time and memory in proportion to the pairs of items that conflict.
+  explicit CanonicalSearch(std::vector<SearchItem> items, int32_t columns);
+
+  /// Searches for a packing of height at most `capacity`. Of items that could
+  /// stand equally low, the one with the higher priority goes first. `effort`
+  /// bounds the steps of this run, a measure that is the same on every machine.
+  Outcome Run(Bytes capacity, const std::vector<double>& priorities,
+              int64_t effort, Deadline deadline = {});
+
+  /// One per item, after kFound.
+  const std::vector<Bytes>& offsets() const { return offset_; }
+
+  /// How often each item was among those that could not be placed, over all
+  /// runs; the latest failures count the most.
+  const std::vector<double>& conflicts() const { return conflicts_; }
+
+  /// The steps of all runs so far.
+  int64_t steps() const { return steps_; }
+
+ private:
+  enum class State : uint8_t { kFree, kLifted, kPlaced };
+  struct Change {
+    int32_t item;
+    State state;
+    Bytes low;
+    Bytes least;
+  };
+  struct Release {
+    Bytes from;
+    Bytes size;
+  };
+
+  void Reset();
+  bool Solve(std::vector<int32_t>* group);
+  bool SolveConnected(std::vector<int32_t>* group);
+  bool Splits(const std::vector<int32_t>& group) const;
+  int32_t Lowest(const std::vector<int32_t>& group) const;
+  int32_t Urgent();
+  bool LeavesGap(int32_t item);
+  bool IsForced(int32_t item, const std::vector<int32_t>& group) const;
+  bool Place(int32_t item, const std::vector<int32_t>& group);
+  void Lift(int32_t item);
+  bool Propagate(const std::vector<int32_t>& group);
+  bool RaiseLifted(const std::vector<int32_t>& group);
+  bool ColumnFits(int32_t column);
+  Bytes PastFixed(int32_t item, Bytes low) const;
+  void MarkColumns(int32_t item);
+  void UnmarkColumns();
+  bool BlameItem(int32_t item);
+  bool BlameColumn(int32_t column);
+  void Bump(int32_t item);
+  void Save(int32_t item);
+  void UndoTo(size_t mark);
+  bool OutOfEffort();
+
+  std::vector<SearchItem> items_;
+  int32_t columns_ = 0;
+  Bytes unit_ = 1;     // divides every alignment
+  Bytes padding_ = 0;  // the most that rounding to units adds to an item
+  bool uniform_ =
+      false;  // nothing fixed, sizes are whole alignments, all equal
+  std::vector<int32_t> by_begin_;  // items by the first column
+  std::vector<int32_t> twin_;  // the item before that is equal in all, or -1
+  std::vector<std::vector<int32_t>> neighbours_;        // sharing a column
+  std::vector<std::vector<int32_t>> fixed_neighbours_;  // by offset
+
+  // The state of the search.
+  std::vector<State> state_;
+  std::vector<Bytes> low_;    // where an item would stand on what is placed
+  std::vector<Bytes> least_;  // no smaller offset is possible from here on
+  std::vector<Bytes> offset_;
+  // The unplaced items of a column are the first live_[column] of it.
+  std::vector<std::vector<int32_t>> column_items_;
+  std::vector<std::vector<int32_t>> positions_;  // of an item in its columns
+  std::vector<int32_t> live_;
+  std::vector<Bytes> unplaced_;   // their sum of sizes, in whole units
+  std::vector<int32_t> witness_;  // an item that showed the column to fit
+  std::vector<Change> trail_;
+
+  std::vector<int32_t> marked_;  // columns to look at again
+  std::vector<uint8_t> is_marked_;
+  std::vector<int32_t> urgent_;    // the only ones that can go on in a column
+  std::vector<Release> releases_;  // of ColumnFits
+
+  const std::vector<double>* priorities_ = nullptr;
+  Bytes capacity_ = 0;
+  int64_t steps_ = 0;
+  int64_t most_steps_ = 0;
+  int64_t nodes_ = 0;
+  Deadline deadline_;
+  bool stopped_ = false;
+  std::vector<double> conflicts_;
+  double bump_ = 1;
+};
+
+}  // namespace stowage::packing
+
+#endif  // STOWAGE_PLANNER_PACKING_CANONICAL_SEARCH_H_

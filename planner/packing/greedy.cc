@@ -1,0 +1,635 @@
+#include "planner/packing/greedy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/strings.h"
+#include "planner/packing/columns.h"
+#include "planner/packing/hold.h"
+#include "planner/packing/linear.h"
+#include "planner/packing/skyline.h"
+
+namespace stowage::packing {
+namespace {
+
+constexpr Bytes kFree = -1;
+
+// How often parts are divided again at most.
+constexpr int kDeepest = 32;
+
+// So many buffers are stacked first, which is faster than finding gaps.
+constexpr size_t kMany = 4096;
+
+// What is packed anew around what ended above the target: that many columns on
+// both sides, one after the other, while it is no more than a share of all, with
+// a share of the work.
+constexpr int32_t kMargins[] = {8, 64, 512};
+constexpr int32_t kWindowShare = 4;
+constexpr int64_t kWindowWorkShare = 64;
+
+// How often each order is mended at most for kGreedyWork; for more, more often.
+constexpr int64_t kRounds = 32;
+
+enum class Order { kPressure, kLifetime, kPeak, kSize, kArea, kBirth, kDeath };
+constexpr Order kOrders[] = {Order::kPressure, Order::kLifetime, Order::kPeak,
+                             Order::kSize,     Order::kArea,     Order::kBirth,
+                             Order::kDeath};
+
+const char* OrderName(Order order) {
+  switch (order) {
+    case Order::kPressure:
+      return "pressure";
+    case Order::kLifetime:
+      return "lifetime";
+    case Order::kPeak:
+      return "peak";
+    case Order::kSize:
+      return "size";
+    case Order::kArea:
+      return "area";
+    case Order::kBirth:
+      return "birth";
+    case Order::kDeath:
+      return "death";
+  }
+  STOWAGE_CHECK(false);
+}
+
+// A buffer as it is packed; never of size zero.
+struct Item {
+  ColumnRange range;
+  Bytes size = 0;
+  Bytes alignment = 1;
+  Bytes offset = kFree;  // given when its placement is fixed
+  Time lower = 0;
+  Time upper = 0;
+};
+
+// Items that are packed by themselves, above a floor, in columns from 0 on.
+struct Part {
+  std::vector<Item> items;
+  int32_t columns = 0;
+  Bytes floor = 0;
+};
+
+struct PartPacking {
+  std::vector<Bytes> offsets;  // of the items
+  Bytes height = 0;
+  std::string order;
+};
+
+// Which item goes first where all that matters is padding: the coarsest
+// alignment, and what fills its units before what does not.
+bool WastesLess(const Item& a, const Item& b) {
+  if (a.alignment != b.alignment) return a.alignment > b.alignment;
+  return a.size % a.alignment == 0 && b.size % b.alignment != 0;
+}
+
+// The bytes alive in each column, and the most in any range of columns.
+class Pressure {
+ public:
+  // Sizes are rounded up to whole units.
+  Pressure(const Part& part, Bytes unit) {
+    while (leaves_ < static_cast<size_t>(part.columns)) leaves_ *= 2;
+    tree_.resize(2 * leaves_);
+    std::vector<Bytes> change(static_cast<size_t>(part.columns) + 1);
+    change[0] = part.floor;
+    for (const Item& item : part.items) {
+      const Bytes size = AlignUp(item.size, unit);
+      change[static_cast<size_t>(item.range.begin)] += size;
+      change[static_cast<size_t>(item.range.end)] -= size;
+    }
+    std::partial_sum(change.begin(), change.end() - 1, &tree_[leaves_]);
+    peak_ = static_cast<int32_t>(
+        std::max_element(tree_.begin() + static_cast<ptrdiff_t>(leaves_),
+                         tree_.end()) -
+        (tree_.begin() + static_cast<ptrdiff_t>(leaves_)));
+    for (size_t k = leaves_ - 1; k > 0; --k) {
+      tree_[k] = std::max(tree_[2 * k], tree_[2 * k + 1]);
+    }
+  }
+
+  int32_t peak() const { return peak_; }  // the first of the fullest columns
+  Bytes most() const { return tree_[1]; }
+
+  Bytes Most(ColumnRange range) const {
+    Bytes most = 0;
+    size_t left = static_cast<size_t>(range.begin) + leaves_;
+    size_t right = static_cast<size_t>(range.end) + leaves_;
+    for (; left < right; left /= 2, right /= 2) {
+      if (left & 1) most = std::max(most, tree_[left++]);
+      if (right & 1) most = std::max(most, tree_[--right]);
+    }
+    return most;
+  }
+
+ private:
+  size_t leaves_ = 1;
+  std::vector<Bytes> tree_;
+  int32_t peak_ = 0;
+};
+
+// Packs one part as a whole.
+class Greedy {
+ public:
+  Greedy(const Part& part, Bytes target, int64_t work, Deadline deadline)
+      : part_(part),
+        items_(part.items),
+        work_(work),
+        deadline_(deadline),
+        offsets_(part.items.size()),
+        height_of_fixed_(part.floor) {
+    best_.height = std::numeric_limits<Bytes>::max();
+    for (size_t k = 0; k < items_.size(); ++k) {
+      const Item& item = items_[k];
+      if (item.offset != kFree) {
+        offsets_[k] = item.offset;
+        height_of_fixed_ = std::max(height_of_fixed_, item.offset + item.size);
+        fixed_.push_back(static_cast<uint32_t>(k));
+      } else if (item.range.begin == 0 && item.range.end == part.columns) {
+        lasting_.push_back(static_cast<uint32_t>(k));
+      } else {
+        passing_.push_back(static_cast<uint32_t>(k));
+      }
+    }
+    std::stable_sort(lasting_.begin(), lasting_.end(),
+                     [&](uint32_t i, uint32_t j) {
+                       return WastesLess(items_[i], items_[j]);
+                     });
+    // From below, neighbours merge at once in the hold.
+    std::stable_sort(fixed_.begin(), fixed_.end(), [&](uint32_t i, uint32_t j) {
+      return items_[i].offset < items_[j].offset;
+    });
+    // When all alignments have a common factor, every buffer takes whole units
+    // of it, save the last unit of the topmost. This gives the sizes as the
+    // packer must pay them, and a bound above which stopping early is no loss.
+    Bytes unit = 0;
+    for (const Item& item : items_) unit = std::gcd(unit, item.alignment);
+    Bytes padding = 0;
+    for (const Item& item : items_) {
+      padding = std::max(padding, AlignUp(item.size, unit) - item.size);
+    }
+    pressure_.emplace(part, unit);
+    target_ = std::max(target, pressure_->most() - padding);
+  }
+
+  PartPacking Run() {
+    if (items_.size() < kMany) return RunOrders();
+    Stack();
+    if (height_ > target_) MendWindows();
+    Keep("stack");
+    if (height_ <= target_) return std::move(best_);
+    if (IsPast(deadline_)) return std::move(best_);
+    return RunOrders();
+  }
+
+ private:
+  PartPacking RunOrders() {
+    hold_.emplace(part_.columns);
+    std::vector<std::vector<uint32_t>> sequences(std::size(kOrders));
+    const int64_t rounds = kRounds * std::max<int64_t>(1, work_ / kGreedyWork);
+    for (int64_t round = 0; round < rounds; ++round) {
+      for (size_t k = 0; k < std::size(kOrders); ++k) {
+        if (round == 0) sequences[k] = Sequence(kOrders[k]);
+        if (!Fill(sequences[k])) return std::move(best_);
+        Keep(StrCat(OrderName(kOrders[k]), round > 0 ? ", mended" : ""));
+        if (height_ <= target_) return std::move(best_);
+        if (round == 0 && k == 0) work_limit_ = hold_->work() + work_;
+        if (IsPast(deadline_)) return std::move(best_);
+        if (!Mend(&sequences[k])) return std::move(best_);
+      }
+    }
+    return std::move(best_);
+  }
+
+  // The passing items in the given order.
+  std::vector<uint32_t> Sequence(Order order) const {
+    struct Entry {
+      double first;  // larger goes earlier
+      double second;
+      uint32_t item;
+    };
+    std::vector<Entry> entries;
+    entries.reserve(passing_.size());
+    for (const uint32_t k : passing_) {
+      const Item& item = items_[k];
+      const double size = static_cast<double>(item.size);
+      const double lifetime = static_cast<double>(item.upper - item.lower);
+      switch (order) {
+        case Order::kPressure:
+          entries.push_back(
+              {static_cast<double>(pressure_->Most(item.range)), size, k});
+          break;
+        case Order::kPeak: {
+          const int32_t peak = pressure_->peak();
+          const int32_t distance = std::max(
+              {0, item.range.begin - peak, peak - (item.range.end - 1)});
+          entries.push_back({static_cast<double>(-distance), size, k});
+          break;
+        }
+        case Order::kSize:
+          entries.push_back({size, lifetime, k});
+          break;
+        case Order::kArea:
+          entries.push_back({size * lifetime, size, k});
+          break;
+        case Order::kLifetime:
+          entries.push_back({lifetime, size, k});
+          break;
+        case Order::kBirth:
+          entries.push_back({-static_cast<double>(item.lower),
+                             static_cast<double>(item.upper), k});
+          break;
+        case Order::kDeath:
+          entries.push_back({static_cast<double>(item.upper),
+                             -static_cast<double>(item.lower), k});
+          break;
+      }
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) {
+                if (a.first != b.first) return a.first > b.first;
+                if (a.second != b.second) return a.second > b.second;
+                return a.item < b.item;
+              });
+    std::vector<uint32_t> sequence;
+    sequence.reserve(entries.size());
+    for (const Entry& entry : entries) sequence.push_back(entry.item);
+    return sequence;
+  }
+
+  // Puts each item on top of all that lives with it, longest-lived first.
+  void Stack() {
+    Skyline skyline(part_.columns);
+    height_ = height_of_fixed_;
+    if (part_.floor > 0) skyline.Raise({0, part_.columns}, part_.floor);
+    for (const uint32_t k : fixed_) {
+      const Bytes end = items_[k].offset + items_[k].size;
+      skyline.Raise(items_[k].range,
+                    std::max(skyline.Top(items_[k].range), end));
+    }
+    const auto put = [&](uint32_t k) {
+      const Item& item = items_[k];
+      offsets_[k] = AlignUp(skyline.Top(item.range), item.alignment);
+      skyline.Raise(item.range, offsets_[k] + item.size);
+      height_ = std::max(height_, offsets_[k] + item.size);
+    };
+    for (const uint32_t k : lasting_) put(k);
+    for (const uint32_t k : Sequence(Order::kLifetime)) put(k);
+  }
+
+  // Where something ended above the target, packs all that lives around it
+  // anew, between what reaches in from before and after. Whatever is won stays.
+  void MendWindows() {
+    for (const int32_t margin : kMargins) {
+      std::vector<ColumnRange> windows = WindowsAboveTarget(margin);
+      int64_t width = 0;
+      for (const ColumnRange w : windows) width += w.end - w.begin;
+      if (width > part_.columns / kWindowShare) break;
+      for (const ColumnRange w : windows) MendWindow(w);
+      height_ = height_of_fixed_;
+      for (size_t k = 0; k < items_.size(); ++k) {
+        height_ = std::max(height_, offsets_[k] + items_[k].size);
+      }
+      if (height_ <= target_) break;
+    }
+  }
+
+  // The columns of what ended above the target, with a margin; disjoint.
+  std::vector<ColumnRange> WindowsAboveTarget(int32_t margin) const {
+    std::vector<ColumnRange> windows;
+    for (size_t k = 0; k < items_.size(); ++k) {
+      if (offsets_[k] + items_[k].size <= target_) continue;
+      const ColumnRange range = items_[k].range;
+      windows.push_back({std::max(0, range.begin - margin),
+                         std::min(part_.columns, range.end + margin)});
+    }
+    std::sort(windows.begin(), windows.end(),
+              [](ColumnRange a, ColumnRange b) { return a.begin < b.begin; });
+    size_t count = 0;
+    for (const ColumnRange w : windows) {
+      if (count > 0 && w.begin <= windows[count - 1].end) {
+        windows[count - 1].end = std::max(windows[count - 1].end, w.end);
+      } else {
+        windows[count++] = w;
+      }
+    }
+    windows.resize(count);
+    return windows;
+  }
+
+  void MendWindow(ColumnRange window) {
+    Part inner;
+    inner.columns = window.end - window.begin;
+    inner.floor = part_.floor;
+    std::vector<size_t> indices;
+    for (size_t k = 0; k < items_.size(); ++k) {
+      const ColumnRange range = items_[k].range;
+      if (range.end <= window.begin || range.begin >= window.end) continue;
+      Item item = items_[k];
+      const bool inside =
+          range.begin >= window.begin && range.end <= window.end;
+      if (!inside) item.offset = offsets_[k];
+      item.range = {std::max(range.begin, window.begin) - window.begin,
+                    std::min(range.end, window.end) - window.begin};
+      inner.items.push_back(item);
+      indices.push_back(k);
+    }
+    const PartPacking packing =
+        Greedy(inner, target_, work_ / kWindowWorkShare, deadline_).RunOrders();
+    Bytes height = 0;
+    for (const size_t k : indices) {
+      height = std::max(height, offsets_[k] + items_[k].size);
+    }
+    if (packing.height >= height) return;
+    for (size_t j = 0; j < indices.size(); ++j) {
+      offsets_[indices[j]] = packing.offsets[j];
+    }
+  }
+
+  // Fills the hold anew, into offsets_ and height_. False when the work that is
+  // allowed is used up before the end.
+  bool Fill(const std::vector<uint32_t>& sequence) {
+    hold_->Clear();
+    height_ = height_of_fixed_;
+    if (part_.floor > 0) {
+      hold_->Occupy({0, part_.columns}, 0, part_.floor);
+    }
+    for (const uint32_t k : fixed_) {
+      offsets_[k] = items_[k].offset;
+      hold_->Occupy(items_[k].range, offsets_[k], offsets_[k] + items_[k].size);
+    }
+    for (const uint32_t k : lasting_) Place(k);
+    for (const uint32_t k : sequence) {
+      if (hold_->work() > work_limit_) return false;
+      Place(k);
+    }
+    return true;
+  }
+
+  void Place(uint32_t k) {
+    const Item& item = items_[k];
+    const Bytes offset =
+        hold_->LowestFit(item.range, item.size, item.alignment);
+    hold_->Occupy(item.range, offset, offset + item.size);
+    offsets_[k] = offset;
+    height_ = std::max(height_, offset + item.size);
+  }
+
+  void Keep(std::string order) {
+    if (height_ >= best_.height) return;
+    best_ = {offsets_, height_, std::move(order)};
+  }
+
+  // Moves what ended above the target to the front. False when nothing that
+  // can move did.
+  bool Mend(std::vector<uint32_t>* sequence) const {
+    const auto above = [&](uint32_t k) {
+      return offsets_[k] + items_[k].size > target_;
+    };
+    return std::stable_partition(sequence->begin(), sequence->end(), above) !=
+           sequence->begin();
+  }
+
+  const Part& part_;
+  const std::vector<Item>& items_;
+  const int64_t work_;  // allowed after the first order
+  const Deadline deadline_;
+  std::vector<uint32_t> fixed_;    // placed before
+  std::vector<uint32_t> lasting_;  // alive in every column
+  std::vector<uint32_t> passing_;  // all others
+  std::vector<Bytes> offsets_;     // of the latest filling
+  Bytes height_ = 0;
+  Bytes height_of_fixed_;  // or of the floor
+  std::optional<Pressure> pressure_;
+  Bytes target_ = 0;
+  std::optional<Hold> hold_;
+  int64_t work_limit_ = std::numeric_limits<int64_t>::max();
+  PartPacking best_;
+};
+
+// Takes parts apart where it can, and packs equal ones once.
+class Divider {
+ public:
+  Divider(Bytes target, int64_t work, Deadline deadline)
+      : target_(target), work_(work), deadline_(deadline) {}
+
+  PartPacking Pack(const Part& part) const { return Pack(part, work_, 0); }
+
+ private:
+  PartPacking Pack(const Part& part, int64_t work, int depth) const {
+    if (depth < kDeepest) {
+      if (std::optional<PartPacking> packing = PackDivided(part, work, depth)) {
+        return std::move(*packing);
+      }
+    }
+    return Greedy(part, target_, work, deadline_).Run();
+  }
+
+  static bool IsLasting(const Part& part, const Item& item) {
+    return item.range.begin == 0 && item.range.end == part.columns;
+  }
+
+  // Where nothing crosses from one column to the next but what lasts: the ends
+  // of the stretches between. One when nothing can be divided.
+  static std::vector<int32_t> FindStretches(const Part& part) {
+    std::vector<int32_t> crossing(static_cast<size_t>(part.columns) + 1, 0);
+    for (const Item& item : part.items) {
+      if (IsLasting(part, item)) continue;
+      ++crossing[static_cast<size_t>(item.range.begin) + 1];
+      --crossing[static_cast<size_t>(item.range.end)];
+    }
+    std::vector<int32_t> ends;
+    int32_t open = 0;
+    for (int32_t c = 1; c <= part.columns; ++c) {
+      open += crossing[static_cast<size_t>(c)];
+      if (open == 0 || c == part.columns) ends.push_back(c);
+    }
+    return ends;
+  }
+
+  // Nothing when something is fixed, or all hangs together.
+  std::optional<PartPacking> PackDivided(const Part& part, int64_t work,
+                                         int depth) const {
+    for (const Item& item : part.items) {
+      if (item.offset != kFree) return std::nullopt;
+    }
+    const std::vector<int32_t> ends = FindStretches(part);
+    if (ends.size() < 2) return std::nullopt;
+
+    PartPacking packing;
+    packing.offsets.resize(part.items.size());
+    packing.order = "stack";
+    packing.height = StackLasting(part, &packing.offsets);
+    std::vector<Part> stretches(ends.size());
+    std::vector<std::vector<size_t>> indices(ends.size());
+    for (size_t s = 0; s < ends.size(); ++s) {
+      stretches[s].columns = ends[s] - (s == 0 ? 0 : ends[s - 1]);
+      stretches[s].floor = packing.height;
+    }
+    for (size_t k = 0; k < part.items.size(); ++k) {
+      Item item = part.items[k];
+      if (IsLasting(part, item)) continue;
+      const auto s = static_cast<size_t>(
+          std::upper_bound(ends.begin(), ends.end(), item.range.begin) -
+          ends.begin());
+      const int32_t first = s == 0 ? 0 : ends[s - 1];
+      item.range = {item.range.begin - first, item.range.end - first};
+      stretches[s].items.push_back(item);
+      indices[s].push_back(k);
+    }
+
+    const std::vector<size_t> twins = FindTwins(stretches);
+    size_t distinct = 0;
+    for (size_t s = 0; s < stretches.size(); ++s) {
+      if (twins[s] == s) distinct += stretches[s].items.size();
+    }
+    for (size_t s = 0; s < stretches.size(); ++s) {
+      if (twins[s] != s) {  // packed before
+        for (size_t k = 0; k < indices[s].size(); ++k) {
+          packing.offsets[indices[s][k]] =
+              packing.offsets[indices[twins[s]][k]];
+        }
+        continue;
+      }
+      if (indices[s].empty()) continue;
+      const double share = static_cast<double>(indices[s].size()) /
+                           static_cast<double>(distinct);
+      PartPacking own = Pack(
+          stretches[s], static_cast<int64_t>(share * static_cast<double>(work)),
+          depth + 1);
+      for (size_t k = 0; k < indices[s].size(); ++k) {
+        packing.offsets[indices[s][k]] = own.offsets[k];
+      }
+      if (own.height > packing.height) {
+        packing.height = own.height;
+        packing.order = std::move(own.order);
+      }
+    }
+    return packing;
+  }
+
+  // Stacks what lasts on the floor; returns the floor of the rest.
+  static Bytes StackLasting(const Part& part, std::vector<Bytes>* offsets) {
+    std::vector<size_t> lasting;
+    for (size_t k = 0; k < part.items.size(); ++k) {
+      if (IsLasting(part, part.items[k])) lasting.push_back(k);
+    }
+    std::stable_sort(lasting.begin(), lasting.end(), [&](size_t i, size_t j) {
+      return WastesLess(part.items[i], part.items[j]);
+    });
+    Bytes floor = part.floor;
+    for (const size_t k : lasting) {
+      (*offsets)[k] = AlignUp(floor, part.items[k].alignment);
+      floor = (*offsets)[k] + part.items[k].size;
+    }
+    return floor;
+  }
+
+  // Of each part, the first that is equal to it: the same items in the same
+  // columns.
+  static std::vector<size_t> FindTwins(const std::vector<Part>& parts) {
+    std::unordered_map<uint64_t, std::vector<size_t>> firsts;  // by hash
+    std::vector<size_t> twins;
+    for (size_t p = 0; p < parts.size(); ++p) {
+      std::vector<size_t>& candidates = firsts[HashOf(parts[p])];
+      const auto twin = std::find_if(
+          candidates.begin(), candidates.end(),
+          [&](size_t other) { return AreEqual(parts[p], parts[other]); });
+      twins.push_back(twin == candidates.end() ? p : *twin);
+      if (twin == candidates.end()) candidates.push_back(p);
+    }
+    return twins;
+  }
+
+  static uint64_t HashOf(const Part& part) {
+    uint64_t hash = part.items.size();
+    const auto add = [&](int64_t value) {
+      hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
+      hash ^= hash >> 29;
+    };
+    for (const Item& item : part.items) {
+      add(item.range.begin);
+      add(item.range.end);
+      add(item.size);
+      add(item.alignment);
+    }
+    return hash;
+  }
+
+  static bool AreEqual(const Part& a, const Part& b) {
+    return std::equal(a.items.begin(), a.items.end(), b.items.begin(),
+                      b.items.end(), [](const Item& x, const Item& y) {
+                        return x.range.begin == y.range.begin &&
+                               x.range.end == y.range.end && x.size == y.size &&
+                               x.alignment == y.alignment;
+                      });
+  }
+
+  const Bytes target_;
+  const int64_t work_;
+  const Deadline deadline_;
+};
+
+// Packs all buffers that take bytes; the others go to offset 0 or where they are
+// fixed.
+GreedyPacking PackAll(const Problem& problem, const Divider& divider) {
+  const Columns columns = ComputeColumns(problem);
+  GreedyPacking packing;
+  std::vector<Bytes>& offsets = packing.solution.offsets;
+  Bytes& height = packing.solution.height;
+  offsets.resize(problem.buffers.size());
+  Part all;
+  all.columns = columns.count;
+  std::vector<uint32_t> indices;
+  for (size_t i = 0; i < problem.buffers.size(); ++i) {
+    const Buffer& b = problem.buffers[i];
+    if (b.offset) {
+      offsets[i] = *b.offset;
+      height = std::max(height, *b.offset + b.size);
+    }
+    if (b.size == 0) continue;
+    all.items.push_back({.range = columns.ranges[i],
+                         .size = b.size,
+                         .alignment = b.alignment,
+                         .offset = b.offset.value_or(kFree),
+                         .lower = b.lower,
+                         .upper = b.upper});
+    indices.push_back(static_cast<uint32_t>(i));
+  }
+  if (indices.empty()) return packing;
+  PartPacking best = divider.Pack(all);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    offsets[indices[k]] = best.offsets[k];
+  }
+  height = std::max(height, best.height);
+  packing.order = std::move(best.order);
+  return packing;
+}
+
+}  // namespace
+
+GreedyPacking PackGreedily(const Problem& problem, Bytes target, int64_t work,
+                           Deadline deadline) {
+  GreedyPacking best = PackAll(problem, Divider(target, work, deadline));
+  // Padding and fixed buffers can make reuse the worse choice.
+  if (best.solution.height > target) {
+    Solution linear = PackLinearly(problem);
+    if (linear.height < best.solution.height) {
+      best = {std::move(linear), "no reuse"};
+    }
+  }
+  return best;
+}
+
+}  // namespace stowage::packing

@@ -1,0 +1,71 @@
+#ifndef STOWAGE_PLANNER_PACKING_PROBLEM_H_
+#define STOWAGE_PLANNER_PACKING_PROBLEM_H_
+
+// The packing problem by itself, free of graphs and tensors: buffers with a
+// lifetime, a size and an alignment; find every buffer an offset so that no two
+// that live at the same time share a byte, and the largest end (the height) is
+// small. This is dynamic storage allocation, NP-hard in general.
+//
+//   address ^                     Problem problem{.buffers = {
+//     3 |  bbbbb                      {.id = "a", .lower = 0, .upper = 2,
+//     2 |  bbbbb                       .size = 1},
+//     1 |  aa ccc                     {.id = "b", .lower = 0, .upper = 5,
+//       +--------> time                .size = 2},
+//          01234                      {.id = "c", .lower = 2, .upper = 5,
+//                                      .size = 1}}};
+//
+// Lifetimes are half-open: a buffer with [0, 2) is dead at time 2, so "a" and
+// "c" may share their bytes. A buffer of size zero occupies nothing and
+// conflicts with nothing, but still gets an aligned offset. A buffer with
+// `offset` is already placed (the weights of another program, say): a packer
+// leaves it there and packs around it.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace stowage::packing {
+
+/// A position in the schedule. It has no unit; only its order matters.
+using Time = int64_t;
+
+struct Buffer {
+  std::string id = {};               // unique unless empty
+  Time lower = 0;                    // first time at which it lives
+  Time upper = 0;                    // first time at which it no longer lives
+  Bytes size = 0;                    // may be zero
+  Bytes alignment = 1;               // its offset is a multiple of this
+  std::optional<Bytes> offset = {};  // given when its placement is fixed
+};
+
+struct Problem {
+  std::vector<Buffer> buffers = {};
+  std::optional<Bytes> capacity =
+      {};  // the largest height that will do, if any
+};
+
+struct Solution {
+  std::vector<Bytes> offsets =
+      {};            // one per buffer, in the order of the problem
+  Bytes height = 0;  // the largest offset + size; 0 without buffers
+};
+
+/// Error kInvalidArgument naming the first buffer that is malformed:
+/// upper <= lower, negative size, alignment below 1, a fixed offset that is
+/// negative or misaligned, an id used twice, two fixed placements that overlap
+/// in time and address, sizes with padding whose sum does not fit 64 bits; or a
+/// negative capacity. On a problem that passes, no packer can overflow.
+/// O(n log n).
+Status CheckProblem(const Problem& problem);
+
+/// How messages call a buffer: its id in quotes, or `#7` when it has none.
+std::string BufferName(const Problem& problem, size_t index);
+
+}  // namespace stowage::packing
+
+#endif  // STOWAGE_PLANNER_PACKING_PROBLEM_H_

@@ -1,0 +1,187 @@
+#include "planner/packing/validate.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace stowage::packing {
+namespace {
+
+constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
+
+class Judge {
+ public:
+  Judge(const Problem& problem, const Solution& solution, size_t limit)
+      : problem_(problem), solution_(solution), limit_(limit) {}
+
+  std::vector<Violation> Run() {
+    const size_t count = problem_.buffers.size();
+    if (solution_.offsets.size() != count) {
+      Add(ViolationKind::kBadCount, {},
+          StrCat("the solution has ", solution_.offsets.size(), " offsets for ",
+                 count, " buffers"));
+      return std::move(violations_);
+    }
+    Bytes top = 0;
+    for (size_t i = 0; i < count; ++i) {
+      JudgeBuffer(i);
+      top = std::max(top, End(i));
+    }
+    JudgeOverlaps();
+    if (solution_.height != top) {
+      Add(ViolationKind::kWrongHeight, {},
+          StrCat("the height is given as ", solution_.height,
+                 " bytes, but the largest end is ", top));
+    }
+    if (problem_.capacity && top > *problem_.capacity) {
+      Add(ViolationKind::kOverCapacity, {},
+          StrCat("the largest end is ", top, " bytes, above the capacity of ",
+                 *problem_.capacity));
+    }
+    return std::move(violations_);
+  }
+
+ private:
+  Bytes Start(size_t i) const { return solution_.offsets[i]; }
+
+  // offset + size, or the largest number there is when that does not fit.
+  Bytes End(size_t i) const {
+    const Bytes size = problem_.buffers[i].size;
+    return Start(i) > kMost - size ? kMost : Start(i) + size;
+  }
+
+  void Add(ViolationKind kind, std::vector<size_t> buffers, std::string text) {
+    if (violations_.size() < limit_) {
+      violations_.push_back({kind, std::move(buffers), std::move(text)});
+    }
+  }
+
+  std::string Drawn(size_t i) const {
+    const Buffer& b = problem_.buffers[i];
+    return StrCat(BufferName(problem_, i), " (bytes [", Start(i), ", ", End(i),
+                  "), times [", b.lower, ", ", b.upper, "))");
+  }
+
+  void JudgeBuffer(size_t i) {
+    const Buffer& b = problem_.buffers[i];
+    if (Start(i) < 0) {
+      Add(ViolationKind::kNegativeOffset, {i},
+          StrCat("buffer ", Drawn(i), " has a negative offset"));
+    }
+    if (Start(i) > kMost - b.size) {
+      Add(ViolationKind::kOverflow, {i},
+          StrCat("buffer ", BufferName(problem_, i), " ends at ", Start(i),
+                 " + ", b.size, ", which does not fit 64 bits"));
+    }
+    if (Start(i) % b.alignment != 0) {
+      Add(ViolationKind::kMisaligned, {i},
+          StrCat("buffer ", Drawn(i), " is not at a multiple of its alignment ",
+                 b.alignment));
+    }
+    if (b.offset && Start(i) != *b.offset) {
+      Add(ViolationKind::kMovedFixed, {i},
+          StrCat("buffer ", Drawn(i), " was fixed at offset ", *b.offset));
+    }
+  }
+
+  // Walks time forward with the live buffers ordered by address. They are kept
+  // disjoint: a buffer that overlaps one of them is reported and left out, so a
+  // newcomer can only hit those that start inside it or the one just below it.
+  void JudgeOverlaps() {
+    struct Event {
+      Time time;
+      bool birth;
+      size_t buffer;
+    };
+    std::vector<Event> events;
+    for (size_t i = 0; i < problem_.buffers.size(); ++i) {
+      const Buffer& b = problem_.buffers[i];
+      if (b.size == 0) continue;
+      events.push_back({b.lower, true, i});
+      events.push_back({b.upper, false, i});
+    }
+    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+      if (a.time != b.time) return a.time < b.time;
+      if (a.birth != b.birth) return b.birth;
+      return a.buffer < b.buffer;
+    });
+
+    std::set<std::pair<Bytes, size_t>> live;  // by offset
+    for (const Event& event : events) {
+      if (violations_.size() >= limit_) return;
+      const size_t i = event.buffer;
+      if (!event.birth) {
+        live.erase({Start(i), i});
+        continue;
+      }
+      bool clear = true;
+      auto other = live.lower_bound({Start(i), 0});
+      if (other != live.begin()) {
+        const auto below = std::prev(other);
+        if (End(below->second) > Start(i)) {
+          AddOverlap(below->second, i);
+          clear = false;
+        }
+      }
+      for (; other != live.end() && other->first < End(i); ++other) {
+        AddOverlap(other->second, i);
+        clear = false;
+      }
+      if (clear) live.insert({Start(i), i});
+    }
+  }
+
+  void AddOverlap(size_t a, size_t b) {
+    if (violations_.size() >= limit_) return;
+    const Buffer& x = problem_.buffers[a];
+    const Buffer& y = problem_.buffers[b];
+    Add(ViolationKind::kOverlap, {std::min(a, b), std::max(a, b)},
+        StrCat("buffers ", Drawn(a), " and ", Drawn(b), " share bytes [",
+               std::max(Start(a), Start(b)), ", ", std::min(End(a), End(b)),
+               ") during times [", std::max(x.lower, y.lower), ", ",
+               std::min(x.upper, y.upper), ")"));
+  }
+
+  const Problem& problem_;
+  const Solution& solution_;
+  const size_t limit_;
+  std::vector<Violation> violations_;
+};
+
+}  // namespace
+
+const char* ViolationKindName(ViolationKind kind) {
+  switch (kind) {
+    case ViolationKind::kBadCount:
+      return "bad count";
+    case ViolationKind::kNegativeOffset:
+      return "negative offset";
+    case ViolationKind::kOverflow:
+      return "overflow";
+    case ViolationKind::kMisaligned:
+      return "misaligned";
+    case ViolationKind::kMovedFixed:
+      return "moved fixed";
+    case ViolationKind::kOverlap:
+      return "overlap";
+    case ViolationKind::kWrongHeight:
+      return "wrong height";
+    case ViolationKind::kOverCapacity:
+      return "over capacity";
+  }
+  STOWAGE_CHECK(false);
+}
+
+std::vector<Violation> Validate(const Problem& problem,
+                                const Solution& solution, size_t limit) {
+  STOWAGE_CHECK(limit >= 1);
+  return Judge(problem, solution, limit).Run();
+}
+
+}  // namespace stowage::packing

@@ -1,0 +1,370 @@
+#include "planner/fit/recompute/recompute.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/ops.h"
+#include "ir/text.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "planner/plan_memory.h"
+#include "planner/fit/recompute/exact.h"
+#include "planner/fit/recompute/rehearsal.h"
+#include "planner/validate_plan.h"
+#include "tests/support/instances.h"
+
+namespace stowage::fit {
+namespace {
+
+using testing::Instances;
+using testing::TakesAllInstances;
+
+Graph StepOf(std::string_view model, const ModelOptions& options) {
+  const auto forward = BuildModel(model, ModelPurpose::kTrain, options);
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  auto step = BuildTrainStep(*forward, "loss");
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return std::move(*step);
+}
+
+Graph NanoStep() { return StepOf("gpt-nano", {.batch = 2, .seq = 32}); }
+
+// The step of a batch of 8, in equal pieces.
+Graph PiecesOfNano(int64_t pieces) {
+  const auto build = [](int64_t batch) {
+    return BuildModel("gpt-nano", ModelPurpose::kTrain,
+                      {.batch = batch, .seq = 16})
+        .value();
+  };
+  const Graph piece = build(8 / pieces);
+  const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
+  auto step = BuildMicroBatchedStep(build(8), all, "loss");
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return std::move(step->graph);
+}
+
+Bytes ArenaOf(const Graph& graph) { return PlanMemory(graph)->arena_bytes(); }
+
+TEST_CASE("what fits is not touched") {
+  const Graph step = NanoStep();
+  for (const std::optional<Bytes> budget :
+       {std::optional<Bytes>(), std::optional<Bytes>(ArenaOf(step))}) {
+    const auto made = RecomputePlanner(step, {}).PlanFor(budget);
+    REQUIRE(made.ok());
+    CHECK(Equal(made->graph, step));
+    CHECK(made->recomputed_nodes == 0);
+    CHECK(made->extra_flops == 0);
+    CHECK(made->remade.empty());
+  }
+}
+
+// Every node that is no view costs one.
+std::vector<double> CostsOfOne(const Graph& graph) {
+  std::vector<double> costs;
+  for (const Node& node : graph.nodes()) {
+    costs.push_back(GetOpDef(node.op).is_view() ? 0 : 1);
+  }
+  return costs;
+}
+
+TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
+  const auto check = [](const Graph& step, const CostFn& cost = {}) {
+    const Bytes given = ArenaOf(step);
+    RecomputePlanner planner(step, {}, {.cost = cost});
+    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+    REQUIRE(smallest.ok());
+    double last = std::numeric_limits<double>::infinity();
+    const int steps = Instances(50);
+    for (int k = 0; k <= steps; ++k) {
+      const Bytes budget = *smallest + (given - *smallest) * k / steps;
+      const auto made = planner.PlanFor(budget);
+      REQUIRE_MESSAGE(made.ok(), made.error().message);
+      CHECK(made->plan.arena_bytes() <= budget);
+      CHECK(made->extra_cost <= last);
+      CHECK(made->extra_cost ==
+            (cost ? made->recomputed_nodes : made->extra_flops));
+      CHECK(made->least_extra_cost <= made->extra_cost * (1 + 1e-9));
+      CHECK(ValidatePlan(made->graph, made->plan).empty());
+      last = made->extra_cost;
+    }
+    CHECK(last == 0);
+
+    const auto refused = planner.PlanFor(*smallest - 1);
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+    if (*smallest == given) return;
+    CHECK(refused.error().message.starts_with("[plan] budget "));
+    CHECK(refused.error().message.find("; smallest budget that works: ") !=
+          std::string::npos);
+    // In bytes where rounding would make it look like the budget.
+    const std::string figure = FormatBytes(*smallest);
+    CHECK(refused.error().message.ends_with(
+        StrCat(", or ", figure,
+               figure == FormatBytes(*smallest - 1)
+                   ? StrCat(" (", *smallest, " bytes) with recompute")
+                   : std::string(" with recompute"))));
+  };
+  check(NanoStep());
+  check(StepOf("gpt-nano", {.batch = 4, .seq = 16}));
+  check(StepOf("mlp", {.batch = 64}));
+  check(StepOf("mlp", {.batch = 2048}));
+  check(StepOf("gpt2-124m", {.batch = 4, .seq = 256, .dtype = DType::kBF16}));
+  check(PiecesOfNano(2));
+  check(NanoStep(), CostsOfOne);
+}
+
+TEST_CASE("the least cost decides, whatever it counts") {
+  const Graph step = NanoStep();
+  RecomputePlanner by_flops(step, {});
+  RecomputePlanner by_nodes(step, {}, {.cost = CostsOfOne});
+  const Bytes budget =
+      (by_flops.SmallestBudget(Recompute::kAuto).value() + ArenaOf(step)) / 2;
+  const auto fewest_flops = by_flops.PlanFor(budget);
+  const auto fewest_nodes = by_nodes.PlanFor(budget);
+  REQUIRE(fewest_flops.ok());
+  REQUIRE(fewest_nodes.ok());
+  CHECK(fewest_nodes->recomputed_nodes < fewest_flops->recomputed_nodes);
+  CHECK(fewest_nodes->extra_flops > fewest_flops->extra_flops);
+  // What is cheap is a share of the cost, too: one node of 100 is 1 %.
+  RecomputePlanner cheap(step, {},
+                         {.recompute = Recompute::kCheap, .cost = CostsOfOne});
+  const auto made =
+      cheap.PlanFor(cheap.SmallestBudget(Recompute::kCheap).value());
+  REQUIRE(made.ok());
+  CHECK(made->recomputed_nodes <= step.num_nodes() / 100);
+}
+
+TEST_CASE("the same step gives the same choices") {
+  const Graph step = NanoStep();
+  const auto first = RecomputePlanner(step, {}).Frontier();
+  const auto second = RecomputePlanner(step, {}).Frontier();
+  REQUIRE(first.ok());
+  REQUIRE(first->size() == second->size());
+  for (size_t k = 0; k < first->size(); ++k) {
+    CHECK((*first)[k].arena == (*second)[k].arena);
+    CHECK((*first)[k].extra_flops == (*second)[k].extra_flops);
+  }
+}
+
+TEST_CASE("without a lever the refusal names what recomputation would reach") {
+  const Graph step = NanoStep();
+  const Bytes given = ArenaOf(step);
+  RecomputePlanner none(step, {}, {.recompute = Recompute::kNone});
+  const auto refused = none.PlanFor(given - 1);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find(", or ") != std::string::npos);
+  CHECK(refused.error().message.ends_with(" with recompute"));
+  CHECK(none.SmallestBudget(Recompute::kNone).value() == given);
+}
+
+TEST_CASE("cheap stays below 1 % of the operations") {
+  const Graph step = NanoStep();
+  RecomputePlanner planner(step, {}, {.recompute = Recompute::kCheap});
+  const auto smallest = planner.SmallestBudget(Recompute::kCheap);
+  REQUIRE(smallest.ok());
+  CHECK(*smallest < ArenaOf(step));
+  CHECK(*smallest > planner.SmallestBudget(Recompute::kAuto).value());
+  const auto made = planner.PlanFor(*smallest);
+  REQUIRE(made.ok());
+  CHECK(made->extra_flops > 0);
+  CHECK(made->extra_percent <= 1);
+  CHECK(!planner.PlanFor(*smallest - 1).ok());
+}
+
+TEST_CASE("values are kept or recomputed as named") {
+  const Graph step = NanoStep();
+  const auto again = [&](const RecomputedPlan& made, const char* name) {
+    return made.graph.Find(StrCat(name, "~recomputed")).has_value();
+  };
+  // Named, a value runs again even where nothing has to.
+  const auto made =
+      RecomputePlanner(step, {}, {.always_remade = {"h.1.mlp.gelu"}})
+          .PlanFor(std::nullopt);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  CHECK(again(*made, "h.1.mlp.gelu"));
+  CHECK(!again(*made, "h.0.mlp.gelu"));
+  CHECK(made->recomputed_nodes == 1);
+  REQUIRE(made->remade.size() == 1);
+  CHECK(made->remade[0].name == "h.1.mlp.gelu");
+  CHECK(made->remade[0].freed ==
+        step.value(*step.Find("h.1.mlp.gelu")).type.bytes());
+  CHECK(made->remade[0].flops == made->extra_flops);
+
+  RecomputePlanner keeping(step, {}, {.always_kept = {"h.1.mlp.gelu"}});
+  const auto smallest = keeping.SmallestBudget(Recompute::kAuto);
+  REQUIRE(smallest.ok());
+  const auto kept = keeping.PlanFor(*smallest);
+  REQUIRE(kept.ok());
+  CHECK(again(*kept, "h.0.mlp.gelu"));
+  CHECK(!again(*kept, "h.1.mlp.gelu"));
+}
+
+TEST_CASE("names that cannot be decided on are errors") {
+  const Graph step = NanoStep();
+  const auto error = [&](const RecomputeOptions& options) {
+    return RecomputePlanner(step, {}, options).PlanFor(std::nullopt).error();
+  };
+  CHECK(error({.always_kept = {"nobody"}}).code == ErrorCode::kNotFound);
+  CHECK(error({.always_remade = {"wte"}})
+            .message.starts_with(
+                "[recompute] \"wte\" cannot be always recomputed: "));
+  CHECK(error({.always_remade = {"loss"}}).code == ErrorCode::kInvalidArgument);
+  CHECK(error({.always_kept = {"h.0.ln_1"}, .always_remade = {"h.0.ln_1"}})
+            .message.starts_with("[recompute] \"h.0.ln_1\" is to be "));
+}
+
+TEST_CASE("nothing is made again of a param that has been updated") {
+  // y = relu(x w) is wanted after the update of w, which stands before it here.
+  const auto graph = ParseGraph(R"(stowage-ir 1
+graph "late" {
+  x: f32(64, 64) = input
+  w: f32(64, 64) = param
+  lr: f32() = input
+  p: f32(64, 64) = matmul(x, w) {transpose_a=0, transpose_b=0}
+  y: f32(64, 64) = relu(p)
+  s: f32(64, 64) = exp(x)
+  new:w: f32(64, 64) = sgd_update(w, s, lr) {decay=0.0} @update("w")
+  z: f32(64, 64) = relu_grad(y, x) @backward("y")
+  output "z" = z
+}
+)");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  Rehearsal rehearsal(*graph, {});
+  std::vector<Fate> fates = rehearsal.AsGiven();
+  REQUIRE(rehearsal.Run(fates));
+  fates[rehearsal.first_gap(*graph->Find("y"))] = Fate::kRemade;
+  CHECK(!rehearsal.Run(fates));
+  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+  REQUIRE(IsSmallStep(*graph, rehearsal));
+  int64_t effort = 1'000;
+  CHECK(
+      !CheapestScript(*graph, rehearsal, rehearsal.peak() - 1, true, &effort));
+  CHECK(effort > 0);
+  RecomputePlanner planner(*graph, {});
+  CHECK(planner.SmallestBudget(Recompute::kAuto).value() == ArenaOf(*graph));
+}
+
+TEST_CASE("a gradient that waits long enough is made again") {
+  // In units of 16 KiB: while k is made, g + h + k = 1 + 2 + 4 are live, and g
+  // waits for z. It can be made again of x, which is there anyway.
+  GraphBuilder b("gradients");
+  const Value x = b.Input("x", DType::kF32, {64, 64});
+  b.SetOrigin(Phase::kBackward, "x");
+  const Value g = b.Name("g", Exp(x));
+  const Value h = Concat(std::vector<Value>{g, g}, 0);
+  const Value k = Concat(std::vector<Value>{h, h}, 0);
+  const Value q = Copy(Slice(k, 0, 0, 64));
+  b.Output("z", Add(q, g));
+  const Result<Graph> graph = b.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Bytes unit = 64 * 64 * 4;
+  REQUIRE(ArenaOf(*graph) == unit + 7 * unit);  // x too
+
+  RecomputePlanner planner(*graph, {});
+  CHECK(planner.SmallestBudget(Recompute::kAuto).value() == unit + 6 * unit);
+  const auto made = planner.PlanFor(unit + 6 * unit);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  CHECK(made->graph.Find("g~recomputed").has_value());
+  CHECK(made->extra_flops == NodeFlops(*graph, graph->node(0)));
+  CHECK(made->least_extra_cost <= made->extra_cost);
+  REQUIRE(made->remade.size() == 1);
+  CHECK(made->remade[0].name == "g");
+  CHECK(made->remade[0].freed == unit);
+  CHECK(ValidatePlan(made->graph, made->plan).empty());
+
+  // Unless gradients are to stay.
+  RecomputePlanner keeping(*graph, {}, {.gradients = false});
+  CHECK(keeping.SmallestBudget(Recompute::kAuto).value() == unit + 7 * unit);
+}
+
+TEST_CASE("a search that is cut off is not taken for a proof") {
+  const Graph step = StepOf("mlp", {.batch = 2048});
+  Rehearsal rehearsal(step, {});
+  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+  REQUIRE(IsSmallStep(step, rehearsal));
+  const Bytes peak = rehearsal.peak() - 1;
+  int64_t effort = 1'000'000;
+  CHECK(CheapestScript(step, rehearsal, peak, true, &effort).has_value());
+  CHECK(effort > 0);
+  effort = 10;
+  CHECK(!CheapestScript(step, rehearsal, peak, true, &effort).has_value());
+  CHECK(effort <= 0);
+}
+
+TEST_CASE("it is the packed arena that fits, however badly it is packed") {
+  const Graph step = NanoStep();
+  const PlanOptions linear{.packer = Packer::kLinear};
+  const Bytes given = PlanMemory(step, linear)->arena_bytes();
+  RecomputePlanner planner(step, linear);
+  const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+  REQUIRE(smallest.ok());
+  for (const Bytes budget : {*smallest, (*smallest + given) / 2}) {
+    const auto made = planner.PlanFor(budget);
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    CHECK(made->plan.arena_bytes() <= budget);
+  }
+  CHECK(!planner.PlanFor(*smallest - 1).ok());
+}
+
+TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
+  // Segments of 10: the borders, one segment, and what its backward takes.
+  GraphBuilder g("chain");
+  Value x = g.Input("x", DType::kF32, {4096, 16});
+  for (int i = 0; i < 100; ++i) {
+    x = Tanh(MatMul(x, g.Param(StrCat("w", i), DType::kF32, {16, 16})));
+  }
+  g.Output("loss", ReduceMean(Square(x), {0, 1}));
+  const auto forward = g.Finish();
+  REQUIRE(forward.ok());
+  const auto step = BuildTrainStep(*forward, "loss", {.optimizer = Sgd{}});
+  REQUIRE(step.ok());
+  const Plan given = *PlanMemory(*step);
+  const Bytes value = 4096 * 16 * 4;
+  const Bytes reserved = given.arena_bytes() - given.regions.span();
+  CHECK(given.regions.span() > 100 * value);
+  RecomputePlanner planner(*step, {});
+  const auto made = planner.PlanFor(reserved + 24 * value);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  CHECK(made->extra_flops <= GraphFlops(*forward));
+  // A tenth needs segments within segments: dearer, but not refused.
+  CHECK(planner.PlanFor(reserved + 10 * value).ok());
+}
+
+// Bytes of a GPT-2 of 124 M parameters: 14 a parameter, W for what one layer's
+// backward and the loss need at once, and k values of width C a token and layer
+// that are kept. The extra operations are those of what else runs again, as
+// shares of a step without recomputation:
+// k = 10: norms and GELU only; 6: the first product of the feed-forward; 3: that
+// of queries, keys and values; 2: the one after attention; 1: attention.
+TEST_CASE("gpt2-124m costs what its matrix products say" *
+          doctest::skip(!TakesAllInstances())) {
+  const Graph step =
+      StepOf("gpt2-124m", {.batch = 64, .seq = 1024, .dtype = DType::kBF16});
+  struct Row {
+    Bytes budget;
+    double most_percent;
+  };
+  RecomputePlanner planner(step, {});
+  for (const Row& row : {Row{15'100'000'000, 0.1}, Row{10'590'000'000, 7.0},
+                         Row{7'260'000'000, 12.3}, Row{6'180'000'000, 14.1},
+                         Row{5'100'000'000, 16.5}}) {
+    const auto made = planner.PlanFor(row.budget);
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    CHECK(made->plan.arena_bytes() <= row.budget);
+    CHECK(made->extra_percent <= row.most_percent);
+    CHECK(made->extra_flops <=
+          made->least_extra_cost + 0.005 * GraphFlops(step));
+  }
+}
+
+}  // namespace
+}  // namespace stowage::fit

@@ -1,0 +1,237 @@
+#include "planner/fit/recompute/rehearsal.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "ir/ops.h"
+#include "ir/text.h"
+#include "planner/lifetimes.h"
+#include "planner/fit/offload/offload.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage::fit {
+namespace {
+
+// One slot of 256 bytes a value: 64 floats.
+//   a = exp(x), b = exp(a), c = exp(b), loss = sum(c) forward;
+//   later d reads b and e reads a, each beside what came before.
+Graph Chain() {
+  GraphBuilder g("chain");
+  const Value x = g.Input("x", DType::kF32, {64});
+  const Value a = g.Name("a", Exp(x));
+  const Value b = g.Name("b", Exp(a));
+  const Value c = g.Name("c", Exp(b));
+  g.Output("loss", ReduceSum(c, {0}));
+  g.SetOrigin(Phase::kBackward, "b");
+  const Value d = g.Name("d", Concat(std::vector<Value>{b, x}, 0));
+  const Value e =
+      g.Name("e", Concat(std::vector<Value>{a, Slice(d, 0, 0, 64)}, 0));
+  g.Output("end", ReduceSum(e, {0}));
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return std::move(*graph);
+}
+
+std::vector<std::string> NodesOf(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes()) {
+    names.push_back(graph.value(node.results[0]).name);
+  }
+  return names;
+}
+
+TEST_CASE("gaps lie between the last forward reader and later ones") {
+  const Graph graph = Chain();
+  const Rehearsal rehearsal(graph, {});
+  const ValueId a = *graph.Find("a");
+  const ValueId c = *graph.Find("c");
+  CHECK(rehearsal.candidates().size() == 3);  // a, b, c; loss is an output
+  REQUIRE(rehearsal.gaps_of(a).size() == 1);
+  CHECK(rehearsal.gaps_of(a)[0].begin == 1);  // b
+  CHECK(graph.value(*graph.Find("e")).producer == rehearsal.gaps_of(a)[0].end);
+  CHECK(rehearsal.is_saved(a));
+  CHECK(!rehearsal.is_saved(c));
+  CHECK(!rehearsal.is_candidate(*graph.Find("d")));
+  CHECK(!rehearsal.is_candidate(*graph.Find("x")));
+}
+
+TEST_CASE("a chain is made again in order, right before it is wanted") {
+  const Graph graph = Chain();
+  Rehearsal rehearsal(graph, {.in_place = false});
+  std::vector<Fate> fates = rehearsal.AsGiven();
+  REQUIRE(rehearsal.Run(fates));
+  CHECK(rehearsal.nodes_again() == 0);
+  const Bytes given = rehearsal.peak();
+
+  // Both a and b are dropped; b wants a, which then stays for e.
+  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRemade;
+  fates[rehearsal.first_gap(*graph.Find("b"))] = Fate::kRemade;
+  REQUIRE(rehearsal.Run(fates));
+  CHECK(rehearsal.nodes_again() == 2);
+  CHECK(rehearsal.extra_cost() == 2 * rehearsal.node_cost(0));
+  CHECK(rehearsal.peak() <= given);
+  const auto remade = Rewrite(graph, rehearsal);
+  REQUIRE(remade.ok());
+  const std::vector<std::string> nodes = NodesOf(*remade);
+  CHECK(std::vector<std::string>(nodes.begin() + 4, nodes.begin() + 7) ==
+        std::vector<std::string>{"a~recomputed", "b~recomputed", "d"});
+
+  // Let go in between, a is made a third time for e.
+  fates[rehearsal.first_gap(*graph.Find("a"))] = Fate::kRemadeEachTime;
+  REQUIRE(rehearsal.Run(fates));
+  CHECK(rehearsal.nodes_again() == 3);
+  CHECK(Rewrite(graph, rehearsal)->Find("a~recomputed2").has_value());
+}
+
+TEST_CASE("a script plays as the fates it came from") {
+  const Graph graph = Chain();
+  Rehearsal rehearsal(graph, {});
+  std::vector<Fate> fates(rehearsal.gaps().size(), Fate::kRemadeEachTime);
+  REQUIRE(rehearsal.Run(fates));
+  const Script script = rehearsal.script();
+  const Bytes peak = rehearsal.peak();
+  const auto graph_of_fates = Rewrite(graph, rehearsal);
+  REQUIRE(rehearsal.Run(script));
+  CHECK(rehearsal.peak() == peak);
+  CHECK(Equal(*Rewrite(graph, rehearsal), *graph_of_fates));
+  // A node cannot run again before it has run.
+  CHECK(!rehearsal.Run(Script{{.stage = 0, .node = 1}}));
+}
+
+TEST_CASE("a node runs again until what it reads or made is updated") {
+  const auto graph = ParseGraph(R"(stowage-ir 1
+graph "g" {
+  w: f32(64) = param
+  m: f32(64) = host_state
+  x: f32(64) = input
+  lr: f32() = input
+  a: f32(64) = mul(x, w)
+  b: f32(64) = tanh(a)
+  "b~stashed": f32(64) = stash(b)
+  "b~fetched": f32(64) = fetch("b~stashed") @backward("b")
+  dw: f32(64) gradient = mul(a, "b~fetched") @backward("w")
+  "m~fetched": f32(64) = fetch(m) @update("w")
+  w2: f32(64), m2: f32(64) = momentum_update(w, "m~fetched", dw, lr) {decay=0.0, momentum=0.5} @update("w")
+  "m~stashed": f32(64) = stash_update(m, m2) @update("w")
+  output "dw" = dw
+}
+)");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Rehearsal rehearsal(*graph, {});
+  CHECK(!rehearsal.is_candidate(*graph->Find("b~stashed")));
+  const auto last_stage = [&](const char* name) {
+    return rehearsal.last_stage(graph->value(*graph->Find(name)).producer);
+  };
+  CHECK(last_stage("a") == 6);  // which updates w
+  CHECK(last_stage("b") == graph->num_nodes());
+  CHECK(last_stage("dw") == graph->num_nodes());
+  CHECK(last_stage("w2") == 6);
+  // Copies run once.
+  CHECK(last_stage("b~stashed") == 2);
+  CHECK(last_stage("b~fetched") == 3);
+  CHECK(last_stage("m~fetched") == 5);
+  CHECK(last_stage("m~stashed") == 7);
+}
+
+// Of a kernel that wants what its first result takes, and a little more.
+Bytes SomeScratch(const Graph& graph, const Node& node) {
+  return node.op == OpKind::kMatMul
+             ? graph.value(node.results[0]).type.bytes() + 8
+             : 0;
+}
+
+// Some values of the step that may lie on the host, there.
+Graph MoveSome(const Graph& step, testing::Rng& rng) {
+  std::vector<Offloadable> moved = FindOffloadable(step);
+  std::erase_if(moved, [&](const Offloadable&) { return rng.Below(2) == 0; });
+  Result<Graph> graph = Offload(step, moved);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+TEST_CASE("what is live is what the planner finds in the rewritten step") {
+  int run = 0, again = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    testing::Rng rng(seed);
+    Graph step = testing::MakeRandomStep(seed);
+    if (seed % 3 == 0) step = MoveSome(step, rng);
+    const bool in_place = seed % 4 != 0;
+    const Bytes alignment = seed % 5 == 0 ? 64 : 256;
+    Rehearsal rehearsal(step, {.alignment = alignment,
+                               .in_place = in_place,
+                               .workspace = SomeScratch});
+    std::vector<Fate> fates(rehearsal.gaps().size());
+    for (int part = 0; part < 4; ++part) {
+      for (size_t k = 0; k < fates.size(); ++k) {
+        const int64_t fate = rng.Below(2 + 2 * part);
+        fates[k] = part == 0   ? rehearsal.AsGiven()[k]
+                   : fate == 0 ? Fate::kRemade
+                   : fate == 1 ? Fate::kRemadeEachTime
+                               : Fate::kKept;
+      }
+      if (!rehearsal.Run(fates)) continue;
+      const auto rewritten = Rewrite(step, rehearsal);
+      REQUIRE_MESSAGE(rewritten.ok(), rewritten.error().message);
+      const auto plan = PlanMemory(*rewritten, {.alignment = alignment,
+                                                .in_place = in_place,
+                                                .workspace = SomeScratch});
+      REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+      const Bytes reserved = plan->arena_bytes() - plan->regions.span();
+      CHECK(rehearsal.peak() == plan->lower_bound - reserved);
+      ++run;
+      again += rehearsal.nodes_again();
+    }
+  }
+  CHECK(run > 300);
+  CHECK(again > 1000);
+}
+
+TEST_CASE("a result may be written where the planner writes one") {
+  int taken = 0, left = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    CAPTURE(seed);
+    const Graph step = testing::MakeRandomStep(seed);
+    const Rehearsal rehearsal(step, {});
+    const Plan plan = *PlanMemory(step);
+    const auto buffer_of = [&](ValueId id) {
+      return plan.buffer_of[static_cast<size_t>(id)];
+    };
+    for (NodeId n = 0; n < step.num_nodes(); ++n) {
+      const Node& node = step.node(n);
+      if (rehearsal.is_view(n) || GetOpDef(node.op).updates > 0) continue;
+      const int32_t result = buffer_of(node.results[0]);
+      bool takes = false, could = false;
+      for (const ValueId input : node.inputs) {
+        const ValueId root = rehearsal.root(input);
+        const PlannedBuffer& buffer =
+            plan.buffers[static_cast<size_t>(buffer_of(root))];
+        const bool may = rehearsal.may_take_over(n, root);
+        if (buffer_of(root) == result) {
+          CHECK(may);
+          takes = true;
+        }
+        could |= may && buffer.region == Region::kActivations &&
+                 buffer.upper == n + 1;
+        left += !may;
+      }
+      taken += takes;
+      // What dies there unused, is so because another was taken.
+      if (could) CHECK(takes);
+    }
+  }
+  CHECK(taken > 300);
+  CHECK(left > 300);
+}
+
+}  // namespace
+}  // namespace stowage::fit
