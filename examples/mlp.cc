@@ -33,7 +33,7 @@ int main() {
   // then a second program over the same weights, for the held-out images.
   Graph step = Must(BuildTrainStep(Model(64), "loss"));
   Graph eval = Model(test.size());
-  PlanOptions options{.budget = 1 << 20, .workspace = cpu->WorkspaceFunction()};
+  PlanOptions options{.budget = 1 << 20, .device = cpu->Needs()};
   Plan plan = Must(PlanMemory(step, options));
   WeightLayout weights = WeightLayout::FromForward(step, plan);
   options.weights = &weights;

@@ -16,7 +16,7 @@ int main() {
   auto cpu = MakeCpuBackend({.threads = 2});
   Graph step = *BuildTrainStep(*model, "loss", {.optimizer = AdamW{}});
   Result<Plan> plan = PlanMemory(
-      step, {.budget = 1 << 20, .workspace = cpu->WorkspaceFunction()});
+      step, {.budget = 1 << 20, .device = cpu->Needs()});
   if (!plan.ok()) return std::puts(plan.error().message.c_str()), 1;
 
   Session session = *Session::Create({{"train", step, *plan}}, *cpu);

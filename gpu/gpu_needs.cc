@@ -38,4 +38,8 @@ Status GpuSupports(const Graph& graph) {
   return {};
 }
 
+DeviceNeeds GpuNeeds() {
+  return {.workspace = GpuWorkspace, .reserve = GpuReserve};
+}
+
 }  // namespace stowage

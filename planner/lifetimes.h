@@ -53,6 +53,13 @@ using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
 /// slots of `alignment` (Backend::Reserve): what it stages inputs in, say.
 using ReserveFn = std::function<Bytes(const Graph& graph, Bytes alignment)>;
 
+/// What a device's kernels take beside the values: of runtime/backend.h,
+/// Backend::Needs(). Empty: nothing.
+struct DeviceNeeds {
+  WorkspaceFn workspace = {};
+  ReserveFn reserve = {};
+};
+
 struct LiveBuffer {
   std::string name;  // of the first value in it, or `workspace of "x"`
   Region region = Region::kActivations;

@@ -53,7 +53,7 @@ Result<Bytes> LayOutLeaves(
 // what is reserved by `weights`, if given, every value that is no view, though
 // several may take turns in one buffer, and scratch.
 Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
-                 const WeightLayout* weights, Bytes alignment) {
+                 const std::optional<WeightLayout>& weights, Bytes alignment) {
   std::optional<Bytes> sum = 0;
   const auto add = [&](std::string_view name, Bytes bytes) -> Status {
     if (sum) sum = CheckedAdd(*sum, bytes);
@@ -62,7 +62,7 @@ Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
     return Fail(StrCat("the sum of all buffers does not fit 64 bits at ",
                        Quoted(name), " of ", bytes, " bytes"));
   };
-  if (weights != nullptr) {
+  if (weights) {
     STOWAGE_RETURN_IF_ERROR(add("given weights", weights->weight_bytes()));
     STOWAGE_RETURN_IF_ERROR(add("given states", weights->state_bytes()));
     STOWAGE_RETURN_IF_ERROR(
@@ -188,18 +188,19 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
                        " bytes is not positive; give the most bytes the arena "
                        "may take"));
   }
-  const WeightLayout* weights = options.weights;
-  if (weights != nullptr && weights->alignment() % alignment != 0) {
+  const std::optional<WeightLayout>& weights = options.weights;
+  if (weights && weights->alignment() % alignment != 0) {
     return Fail(StrCat("the weight layout is aligned to ", weights->alignment(),
                        " bytes, this plan to ", alignment,
                        "; plan both with one alignment"));
   }
 
   const Lifetimes lifetimes = ComputeLifetimes(
-      graph,
-      {.in_place = options.in_place,
-       .workspace = options.workspace,
-       .reserve = options.reserve ? options.reserve(graph, alignment) : 0});
+      graph, {.in_place = options.in_place,
+              .workspace = options.device.workspace,
+              .reserve = options.device.reserve
+                             ? options.device.reserve(graph, alignment)
+                             : 0});
   STOWAGE_RETURN_IF_ERROR(CheckSums(graph, lifetimes, weights, alignment));
 
   Plan plan;
@@ -227,8 +228,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
                    weights ? &weights->weights() : nullptr,
                    weights ? weights->weight_bytes() : 0, &plan));
   const bool states_given =
-      weights != nullptr &&
-      weights->state_bytes() + weights->host_state_bytes() > 0;
+      weights && weights->state_bytes() + weights->host_state_bytes() > 0;
   STOWAGE_ASSIGN_OR_RETURN(
       plan.regions.state,
       LayOutLeaves(graph, Role::kState, /*on_host=*/false, alignment,
@@ -251,10 +251,12 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
   // Then pack everything else into one span, and what is stashed into another.
   const Span span = SpanOf(plan, /*on_host=*/false);
   const packing::PackOptions pack{.packer = options.packer,
-                         .deadline = options.deadline};
-  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing packing, packing::Pack(span.problem, pack));
+                                  .deadline = options.deadline};
+  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing packing,
+                           packing::Pack(span.problem, pack));
   const Span stash = SpanOf(plan, /*on_host=*/true);
-  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing stashed, packing::Pack(stash.problem, pack));
+  STOWAGE_ASSIGN_OR_RETURN(const packing::Packing stashed,
+                           packing::Pack(stash.problem, pack));
   for (size_t i = 0; i < stash.buffers.size(); ++i) {
     plan.buffers[stash.buffers[i]].offset = stashed.solution.offsets[i];
   }

@@ -26,14 +26,12 @@ struct PlanOptions {
   std::optional<Bytes> budget =
       std::nullopt;                     // the most bytes the arena may take
   Bytes alignment = kDefaultAlignment;  // of every slot; a power of two
-  const WeightLayout* weights =
-      nullptr;  // given by another plan, or decided here
+  std::optional<WeightLayout> weights =
+      std::nullopt;  // given by another plan; absent: decided here
   Packer packer = Packer::kGreedy;
   Deadline deadline = {};  // of the best packer; see planner/packing/packer.h
   bool in_place = true;
-  WorkspaceFn workspace =
-      {};                  // Backend::Workspace of the backend that will run it
-  ReserveFn reserve = {};  // Backend::Reserve of that backend
+  DeviceNeeds device = {};  // of the backend that will run it: Backend::Needs()
 };
 
 /// Plans `graph`. The reserved regions come first, then activations and scratch

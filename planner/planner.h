@@ -5,14 +5,8 @@
 // plan.
 
 #include "planner/lifetimes.h"      // IWYU pragma: export
-#include "planner/fit/pieces/pieces.h"  // IWYU pragma: export
-#include "planner/fit/offload/offload.h"        // IWYU pragma: export
-#include "planner/fit/offload/offload_plan.h"   // IWYU pragma: export
-#include "planner/fit/order/order.h"
-#include "planner/packing/packer.h"         // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export
-#include "planner/fit/recompute/recompute.h"      // IWYU pragma: export
 #include "planner/validate_plan.h"  // IWYU pragma: export
 #include "planner/weight_layout.h"  // IWYU pragma: export
 

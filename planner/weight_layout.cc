@@ -1,5 +1,7 @@
 #include "planner/weight_layout.h"
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace stowage {
@@ -7,31 +9,31 @@ namespace stowage {
 WeightLayout WeightLayout::FromForward(const Graph& graph, const Plan& plan) {
   STOWAGE_CHECK(plan.buffer_of.size() ==
                 static_cast<size_t>(graph.num_values()));
-  WeightLayout layout;
-  layout.weight_bytes_ = plan.regions.weights;
-  layout.state_bytes_ = plan.regions.state;
-  layout.alignment_ = plan.alignment;
-  layout.host_state_bytes_ = plan.regions.host_state;
+  Content layout;
+  layout.weight_bytes = plan.regions.weights;
+  layout.state_bytes = plan.regions.state;
+  layout.alignment = plan.alignment;
+  layout.host_state_bytes = plan.regions.host_state;
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : graph.Leaves(role)) {
       const ValueInfo& value = graph.value(id);
-      auto& slots = role == Role::kParam ? layout.weights_
-                    : value.on_host      ? layout.host_states_
-                                         : layout.states_;
+      auto& slots = role == Role::kParam ? layout.weights
+                    : value.on_host      ? layout.host_states
+                                         : layout.states;
       const auto buffer =
           static_cast<size_t>(plan.buffer_of[static_cast<size_t>(id)]);
       slots.emplace(value.name, Slot{value.type, plan.buffers[buffer].offset});
     }
   }
-  return layout;
+  return WeightLayout(std::move(layout));
 }
 
 WeightLayout WeightLayout::WithoutStates() const {
-  WeightLayout layout;
-  layout.weights_ = weights_;
-  layout.weight_bytes_ = weight_bytes_;
-  layout.alignment_ = alignment_;
-  return layout;
+  Content layout;
+  layout.weights = weights();
+  layout.weight_bytes = weight_bytes();
+  layout.alignment = alignment();
+  return WeightLayout(std::move(layout));
 }
 
 }  // namespace stowage

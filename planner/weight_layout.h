@@ -7,14 +7,16 @@
 // over the same weights (backward, training step, evaluation, generation,
 // another batch size) takes that layout as given, reserves it first and packs
 // its own activations elsewhere. So one copy of the weights serves all
-// programs.
+// programs. A layout never changes, and copies of it cost nothing.
 //
 //   Result<Plan> forward_plan = PlanMemory(forward);
 //   WeightLayout weights = WeightLayout::FromForward(forward, *forward_plan);
-//   Result<Plan> step_plan = PlanMemory(step, {.weights = &weights});
+//   Result<Plan> step_plan = PlanMemory(step, {.weights = weights});
 
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/bytes.h"
 #include "ir/graph.h"
@@ -37,27 +39,28 @@ class WeightLayout {
   /// The params alone, so that a plan may move the states.
   WeightLayout WithoutStates() const;
 
-  const std::unordered_map<std::string, Slot>& weights() const {
-    return weights_;
-  }
-  const std::unordered_map<std::string, Slot>& states() const {
-    return states_;
-  }
+  using Slots = std::unordered_map<std::string, Slot>;
+  const Slots& weights() const { return content_->weights; }
+  const Slots& states() const { return content_->states; }
   /// Those in the host's memory.
-  const std::unordered_map<std::string, Slot>& host_states() const {
-    return host_states_;
-  }
-  Bytes weight_bytes() const { return weight_bytes_; }
-  Bytes state_bytes() const { return state_bytes_; }
-  Bytes host_state_bytes() const { return host_state_bytes_; }
-  Bytes alignment() const { return alignment_; }
+  const Slots& host_states() const { return content_->host_states; }
+  Bytes weight_bytes() const { return content_->weight_bytes; }
+  Bytes state_bytes() const { return content_->state_bytes; }
+  Bytes host_state_bytes() const { return content_->host_state_bytes; }
+  Bytes alignment() const { return content_->alignment; }
 
  private:
-  std::unordered_map<std::string, Slot> weights_, states_, host_states_;
-  Bytes weight_bytes_ = 0;
-  Bytes state_bytes_ = 0;
-  Bytes host_state_bytes_ = 0;
-  Bytes alignment_ = 1;
+  struct Content {
+    Slots weights, states, host_states;
+    Bytes weight_bytes = 0;
+    Bytes state_bytes = 0;
+    Bytes host_state_bytes = 0;
+    Bytes alignment = 1;
+  };
+  explicit WeightLayout(Content content)
+      : content_(std::make_shared<const Content>(std::move(content))) {}
+
+  std::shared_ptr<const Content> content_;  // never changes: copies share it
 };
 
 }  // namespace stowage

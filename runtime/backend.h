@@ -5,8 +5,7 @@
 // way to run a bound program. The CPU backend (cpu/cpu_backend.h) is always
 // there; gpu/gpu_backend.h is another.
 //
-//   Plan plan = *PlanMemory(step, {.workspace = backend.WorkspaceFunction(),
-//                                  .reserve = backend.ReserveFunction()});
+//   Plan plan = *PlanMemory(step, {.device = backend.Needs()});
 //   Session session = *Session::Create({{"train", step, plan}}, backend);
 
 #include <cstddef>
@@ -81,19 +80,20 @@ class Backend {
 
   /// Scratch bytes of the kernel for `node`; what the plan must be made with.
   virtual Bytes Workspace(const Graph& graph, const Node& node) const = 0;
-  WorkspaceFn WorkspaceFunction() const {
-    return [this](const Graph& graph, const Node& node) {
-      return Workspace(graph, node);
-    };
-  }
 
   /// Bytes in the arena that the backend keeps beside the values of `graph`,
   /// for slots of `alignment`; the plan must be made with them, too.
   virtual Bytes Reserve(const Graph&, Bytes /*alignment*/) const { return 0; }
-  ReserveFn ReserveFunction() const {
-    return [this](const Graph& graph, Bytes alignment) {
-      return Reserve(graph, alignment);
-    };
+  /// Both, for PlanOptions::device. Not to be called once this is gone.
+  DeviceNeeds Needs() const {
+    return {.workspace =
+                [this](const Graph& graph, const Node& node) {
+                  return Workspace(graph, node);
+                },
+            .reserve =
+                [this](const Graph& graph, Bytes alignment) {
+                  return Reserve(graph, alignment);
+                }};
   }
 
   /// Error kUnsupported naming the first node this backend has no kernel for.

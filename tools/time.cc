@@ -149,8 +149,7 @@ int Run(const Flags& flags) {
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
   PlanOptions options;
-  options.workspace = backend->WorkspaceFunction();
-  options.reserve = backend->ReserveFunction();
+  options.device = backend->Needs();
   const Result<std::unique_ptr<Levers>> levers =
       Levers::OfModel(*spec, options, NodeOrder::kGiven);
   if (!levers.ok()) return Fail(levers.error());

@@ -279,8 +279,7 @@ int Run(const Flags& flags) {
 
   // Everything is planned before the first byte of the arena is taken.
   PlanOptions options;
-  options.workspace = backend->WorkspaceFunction();
-  options.reserve = backend->ReserveFunction();
+  options.device = backend->Needs();
   std::optional<Foretold> foretold;
   Result<MicroBatchedPlan> step = PlanStep(flags, *spec, options, &foretold);
   if (!step.ok()) return Fail(step.error());

@@ -15,7 +15,7 @@
 #include "ir/op_kind.h"
 #include "ir/text.h"
 
-namespace stowage::fit {
+namespace stowage {
 namespace {
 
 constexpr Bytes kMostBytes = Bytes{1} << 62;
@@ -259,4 +259,4 @@ CostFn OpTimes::CostFunction(std::optional<Bytes> arena) const {
              const Graph& graph) { return times.Nanoseconds(graph, arena); };
 }
 
-}  // namespace stowage::fit
+}  // namespace stowage

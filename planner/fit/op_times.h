@@ -37,9 +37,9 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
-#include "planner/fit/recompute/rehearsal.h"
+#include "planner/fit/cost.h"
 
-namespace stowage::fit {
+namespace stowage {
 
 class OpTimes {
  public:
@@ -90,6 +90,6 @@ class OpTimes {
   std::map<std::string, Row> rows_;  // by signature
 };
 
-}  // namespace stowage::fit
+}  // namespace stowage
 
 #endif  // STOWAGE_PLANNER_FIT_OP_TIMES_H_

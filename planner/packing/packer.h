@@ -23,7 +23,7 @@ namespace stowage::packing {
 enum class Packer {
   kLinear,  // no reuse: the baseline (planner/packing/linear.h)
   kGreedy,  // lowest gap first, in several orders (planner/packing/greedy.h)
-  kBest,    // greedy, then a complete search for seconds (planner/packing/best.h)
+  kBest,  // greedy, then a complete search for seconds (planner/packing/best.h)
 };
 
 /// "linear", "greedy", "best".
@@ -39,10 +39,11 @@ struct PackOptions {
 
 struct Packing {
   Solution solution;
-  Bytes lower_bound = 0;  // no packing is lower: see planner/packing/lower_bound.h; or
-                          // higher, when kBest has searched all below in vain
-  bool optimal = false;   // the height is the lower bound
-  std::string packer;     // "linear", "greedy: pressure", ... which one won
+  Bytes lower_bound =
+      0;  // no packing is lower: see planner/packing/lower_bound.h; or
+          // higher, when kBest has searched all below in vain
+  bool optimal = false;  // the height is the lower bound
+  std::string packer;    // "linear", "greedy: pressure", ... which one won
 };
 
 /// Packs `problem`. kBest is never higher than kGreedy; with a capacity it is

@@ -48,8 +48,7 @@ Result<RecomputedPlan> PlanWithin(const Graph& step,
                                   std::optional<Bytes> budget,
                                   const Backend& backend) {
   const PlanOptions options{.budget = budget,
-                            .workspace = backend.WorkspaceFunction(),
-                            .reserve = backend.ReserveFunction()};
+                            .device = backend.Needs()};
   Result<RecomputedPlan> cheap =
       PlanWithRecompute(step, options, {.recompute = Recompute::kCheap});
   if (cheap.ok() || cheap.error().code != ErrorCode::kBudgetTooSmall) {

@@ -29,12 +29,12 @@ SyntheticStep In(DType dtype, SyntheticStep step) {
 // Elsewhere in the arena: nothing in place, nothing shared, and the reserve
 // larger than it need be.
 PlanOptions AnotherLayout(const Backend& backend) {
-  return {.packer = Packer::kLinear,
-          .in_place = false,
-          .reserve = [reserve = backend.ReserveFunction()](const Graph& graph,
-                                                           Bytes alignment) {
-            return reserve(graph, alignment) + 3 * alignment;
-          }};
+  DeviceNeeds needs = backend.Needs();
+  needs.reserve = [reserve = needs.reserve](const Graph& graph,
+                                            Bytes alignment) {
+    return reserve(graph, alignment) + 3 * alignment;
+  };
+  return {.packer = Packer::kLinear, .in_place = false, .device = needs};
 }
 
 class Suite {

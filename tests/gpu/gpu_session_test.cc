@@ -49,7 +49,7 @@ Graph Classifier() {
 Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
   auto plan = PlanMemory(
       graph,
-      {.weights = weights, .workspace = GpuWorkspace, .reserve = GpuReserve});
+      {.weights = weights, .device = GpuNeeds()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return std::move(*plan);
 }
@@ -131,7 +131,7 @@ TEST_CASE("steps are the CPU's, however far ahead they are started") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   auto reference = Session::Create(
       {{"train", step,
-        *PlanMemory(step, {.workspace = cpu->WorkspaceFunction()})}},
+        *PlanMemory(step, {.device = cpu->Needs()})}},
       *cpu);
   REQUIRE(reference.ok());
   reference->Initialize(1);
@@ -391,7 +391,7 @@ TEST_CASE("a step with a bad label updates nothing, on either backend") {
     const auto cpu = MakeCpuBackend({.threads = 1});
     auto reference = Session::Create(
         {{"train", graph,
-          *PlanMemory(graph, {.workspace = cpu->WorkspaceFunction()})}},
+          *PlanMemory(graph, {.device = cpu->Needs()})}},
         *cpu);
     REQUIRE(reference.ok());
     reference->Initialize(1);
@@ -566,20 +566,20 @@ TEST_CASE("plans and arenas that a device cannot take are refused") {
 
   const Plan loose = *PlanMemory(
       step,
-      {.alignment = 64, .workspace = GpuWorkspace, .reserve = GpuReserve});
+      {.alignment = 64, .device = GpuNeeds()});
   CHECK(
       f.Refusal({{"train", step, loose}}).message ==
       "[gpu] the plan is aligned to 64 bytes; the kernels need 256; plan with "
       "alignment 256");
   const Plan wide = *PlanMemory(
       step,
-      {.alignment = 512, .workspace = GpuWorkspace, .reserve = GpuReserve});
+      {.alignment = 512, .device = GpuNeeds()});
   const Error too_wide = f.Refusal({{"train", step, wide}});
   CHECK(too_wide.code == ErrorCode::kInvalidArgument);
   CHECK(too_wide.message ==
         "[gpu] the plan is aligned to 512 bytes; a device gives blocks at "
         "multiples of 256; plan with alignment 256");
-  const Plan bare = *PlanMemory(step, {.workspace = GpuWorkspace});
+  const Plan bare = *PlanMemory(step, {.device = {.workspace = GpuWorkspace}});
   CHECK(f.Refusal({{"train", step, bare}})
             .message.find("the plan has 0; plan with PlanOptions::reserve") !=
         std::string::npos);
@@ -658,7 +658,7 @@ TEST_CASE("the reserve of a graph beyond 64 bits is an error of the plan") {
   GraphBuilder g("vast");
   g.Output("y", Neg(g.Input("x", DType::kF32, {int64_t{1} << 60})));
   const auto plan = PlanMemory(
-      *g.Finish(), {.workspace = GpuWorkspace, .reserve = GpuReserve});
+      *g.Finish(), {.device = GpuNeeds()});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message.find("does not fit 64 bits") != std::string::npos);
 }

@@ -196,7 +196,7 @@ Graph StepOf(const Model& model) {
 
 Plan PlanOf(const Graph& graph) {
   auto plan =
-      PlanMemory(graph, {.workspace = GpuWorkspace, .reserve = GpuReserve});
+      PlanMemory(graph, {.device = GpuNeeds()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return *std::move(plan);
 }

@@ -81,8 +81,7 @@ Result<Outcome> RunSteps(const Graph& step, const SyntheticInputs& inputs,
                          int64_t steps, Backend& backend,
                          const StepsOptions& options) {
   PlanOptions planning = options.planning;
-  planning.workspace = backend.WorkspaceFunction();
-  if (!planning.reserve) planning.reserve = backend.ReserveFunction();
+  if (!planning.device.reserve) planning.device = backend.Needs();
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(step, planning));
   STOWAGE_ASSIGN_OR_RETURN(
       Session session,

@@ -135,7 +135,7 @@ Outcome Run(const Graph& step, Backend& backend, const PlanOptions& planning,
 }
 
 PlanOptions GpuPlanning() {
-  return {.workspace = GpuWorkspace, .reserve = GpuReserve};
+  return {.device = GpuNeeds()};
 }
 
 Outcome RunOnFake(const Graph& step, const FakeOptions& fake = {},
@@ -147,7 +147,7 @@ Outcome RunOnFake(const Graph& step, const FakeOptions& fake = {},
 
 Outcome RunOnCpu(const Graph& step) {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  return Run(step, *cpu, {.workspace = cpu->WorkspaceFunction()});
+  return Run(step, *cpu, {.device = cpu->Needs()});
 }
 
 // Elsewhere in the arena: nothing in place, nothing shared, and the reserve
@@ -155,10 +155,10 @@ Outcome RunOnCpu(const Graph& step) {
 PlanOptions AnotherLayout() {
   return {.packer = Packer::kLinear,
           .in_place = false,
-          .workspace = GpuWorkspace,
-          .reserve = [](const Graph& graph, Bytes alignment) {
-            return GpuReserve(graph, alignment) + 3 * alignment;
-          }};
+          .device = {.workspace = GpuWorkspace,
+                     .reserve = [](const Graph& graph, Bytes alignment) {
+                       return GpuReserve(graph, alignment) + 3 * alignment;
+                     }}};
 }
 
 void CheckSameBits(const Graph& step) {

@@ -102,7 +102,7 @@ Graph StepInPieces(std::string_view model, int64_t batch, int64_t pieces) {
 TEST_CASE("a run writes all of the planned arena and nothing else") {
   for (const int threads : {1, 2}) {
     const auto cpu = MakeCpuBackend({.threads = threads});
-    const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+    const PlanOptions options{.device = cpu->Needs()};
     for (const char* model : {"mlp", "gpt-nano"}) {
       INFO(std::string(model), ", ", threads, " threads");
       const Graph whole = Step(model, 4);
@@ -115,7 +115,7 @@ TEST_CASE("a run writes all of the planned arena and nothing else") {
 
 TEST_CASE("so does a run that makes values twice") {
   const auto cpu = MakeCpuBackend({.threads = 2});
-  const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+  const PlanOptions options{.device = cpu->Needs()};
   // With batches so large that activations weigh.
   for (const Graph& step : {Step("mlp", 512), Step("gpt-nano", 4),
                             StepInPieces("gpt-nano", 4, 2)}) {
@@ -133,7 +133,7 @@ TEST_CASE("so does a run that makes values twice") {
 
 TEST_CASE("so does a run that keeps what it can on the host") {
   const auto cpu = MakeCpuBackend({.threads = 2});
-  const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+  const PlanOptions options{.device = cpu->Needs()};
   for (const Graph& step : {Step("mlp", 64), Step("gpt-nano", 4)}) {
     INFO(step.name());
     const auto moved = Offload(step, FindOffloadable(step));

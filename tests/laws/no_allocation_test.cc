@@ -22,7 +22,7 @@ namespace {
 std::optional<int64_t> AllocationsInSteps(const Graph& graph, int threads,
                                           int steps) {
   const auto cpu = MakeCpuBackend({.threads = threads});
-  auto plan = PlanMemory(graph, {.workspace = cpu->WorkspaceFunction()});
+  auto plan = PlanMemory(graph, {.device = cpu->Needs()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   const Bytes planned = plan->arena_bytes();
   auto session = Session::Create({{"train", graph, *plan}}, *cpu);

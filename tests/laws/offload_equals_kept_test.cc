@@ -34,7 +34,7 @@ using testing::RunSteps;
 
 TEST_CASE("moving anything changes no bit of 300 random training steps") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  const WorkspaceFn workspace = cpu->WorkspaceFunction();
+  const WorkspaceFn workspace = cpu->Needs().workspace;
   int moved_values = 0, moved_states = 0, moved_up = 0;
   for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
     INFO("seed ", seed);
@@ -50,7 +50,7 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
     for (const std::vector<Offloadable>& moved : {all, some}) {
       const auto graph = Offload(step, moved);
       REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-      const auto plan = PlanMemory(*graph, {.workspace = workspace});
+      const auto plan = PlanMemory(*graph, {.device = {.workspace = workspace}});
       REQUIRE(plan.ok());
       CHECK(ValidatePlan(*graph, *plan).empty());
       for (const Offloadable& o : moved) {
@@ -71,7 +71,7 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
       }
       const Bytes budget = plan->arena_bytes() * (seed % 2 == 0 ? 5 : 8) / 4;
       const auto early =
-          Prefetch(*graph, *plan, budget, costs, {.workspace = workspace});
+          Prefetch(*graph, *plan, budget, costs, {.device = {.workspace = workspace}});
       REQUIRE_MESSAGE(early.ok(), early.error().message);
       moved_up += early->moved;
       const auto in_time = RunSteps(early->graph, *cpu,
@@ -86,7 +86,7 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
 
 TEST_CASE("recomputed and reordered, moved steps still change no bit") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  const WorkspaceFn workspace = cpu->WorkspaceFunction();
+  const WorkspaceFn workspace = cpu->Needs().workspace;
   int remade = 0;
   for (uint64_t seed = 0; seed < Instances(60u); ++seed) {
     INFO("seed ", seed);
@@ -97,7 +97,7 @@ TEST_CASE("recomputed and reordered, moved steps still change no bit") {
     std::vector<Offloadable> half = FindOffloadable(step);
     half.resize(half.size() / 2);
     const Graph moved = *Offload(step, half);
-    const PlanOptions options{.workspace = workspace};
+    const PlanOptions options{.device = {.workspace = workspace}};
     RecomputePlanner planner(moved, options);
     const auto made =
         planner.PlanFor(*planner.SmallestBudget(Recompute::kAuto));
@@ -121,7 +121,7 @@ TEST_CASE("the models' losses are the same to the bit in half the arena") {
     if (std::string_view(name) != "mlp") model.seq = 32;
     const Graph forward = *BuildModel(name, ModelPurpose::kTrain, model);
     const Graph step = *BuildTrainStep(forward, "loss");
-    const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+    const PlanOptions options{.device = cpu->Needs()};
     const Bytes arena = PlanMemory(step, options)->arena_bytes();
     const auto given = RunSteps(step, *cpu, {.steps = 20});
     OffloadPlanner planner({1}, OfGraph(step), options);

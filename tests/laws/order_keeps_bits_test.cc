@@ -53,7 +53,7 @@ TEST_CASE("200 random steps are bit-identical in any order and in memory's") {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const OrderProblem problem = MakeOrderProblem(
-        step, 256, {.in_place = true, .workspace = cpu->WorkspaceFunction()});
+        step, 256, {.in_place = true, .workspace = cpu->Needs().workspace});
     const auto given = RunSteps(step, *cpu, {.steps = 3, .seed = seed});
     for (const std::vector<int32_t>& order :
          {AnyOrder(problem, seed), FindMemoryOrder(problem, 200'000).order}) {
@@ -74,7 +74,7 @@ TEST_CASE("the mlp's losses are bit-identical in the order for memory") {
   const auto step = BuildTrainStep(*forward, "loss");
   REQUIRE(step.ok());
   const auto ordered =
-      PlanInMemoryOrder(*step, {.workspace = cpu->WorkspaceFunction()});
+      PlanInMemoryOrder(*step, {.device = cpu->Needs()});
   REQUIRE(ordered.ok());
   const auto given = RunSteps(*step, *cpu, {.steps = 20});
   const auto run = RunSteps(ordered->graph, *cpu, {.steps = 20});

@@ -34,7 +34,7 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 3, .seed = seed, .planned = false});
-    const WorkspaceFn workspace = cpu->WorkspaceFunction();
+    const WorkspaceFn workspace = cpu->Needs().workspace;
     Rehearsal rehearsal(step, {.workspace = workspace});
     Rng rng(seed);
     for (int round = 0; round < 4; ++round) {
@@ -51,7 +51,7 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
       rewritten += graph->num_nodes() > step.num_nodes();
 
       // The rehearsal knows what the planner will find.
-      const auto plan = PlanMemory(*graph, {.workspace = workspace});
+      const auto plan = PlanMemory(*graph, {.device = {.workspace = workspace}});
       REQUIRE(plan.ok());
       CHECK(ValidatePlan(*graph, *plan).empty());
       CHECK(plan->lower_bound - plan->regions.weights - plan->regions.state -
@@ -79,7 +79,7 @@ TEST_CASE("nodes of any phase run again without changing a bit") {
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
-    Rehearsal rehearsal(step, {.workspace = cpu->WorkspaceFunction()});
+    Rehearsal rehearsal(step, {.workspace = cpu->Needs().workspace});
     Rng rng(seed);
     Script script;
     for (NodeId stage = 1; stage < step.num_nodes(); ++stage) {
@@ -107,14 +107,14 @@ TEST_CASE("nodes of any phase run again without changing a bit") {
 
 TEST_CASE("300 random training steps are bit-identical under four budgets") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  const WorkspaceFn workspace = cpu->WorkspaceFunction();
+  const WorkspaceFn workspace = cpu->Needs().workspace;
   int remade = 0;
   for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
     INFO("seed ", seed);
     const Graph step = MakeRandomStep(seed);
     const auto unplanned =
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
-    const PlanOptions options{.workspace = workspace};
+    const PlanOptions options{.device = {.workspace = workspace}};
     // Plans need not be the best here.
     RecomputePlanner planner(step, options, {.effort = 0.02});
     const auto smallest = planner.SmallestBudget(Recompute::kAuto);

@@ -154,7 +154,7 @@ class Cpu : public Machine {
  public:
   explicit Cpu(const Graph& graph) : backend_(MakeCpuBackend({.threads = 2})) {
     PlanOptions options;
-    options.workspace = backend_->WorkspaceFunction();
+    options.device = backend_->Needs();
     auto plan = PlanMemory(graph, options);
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     auto session = Session::Create({{"golden", graph, *plan}}, *backend_);

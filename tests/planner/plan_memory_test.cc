@@ -168,7 +168,7 @@ TEST_CASE("what a weight layout reserves counts towards the sum, too") {
   const WeightLayout layout = WeightLayout::FromForward(first, first_plan);
   GraphBuilder g("g");
   g.Output("out", Copy(g.Input("x", DType::kU8, {int64_t{1} << 61})));
-  const auto plan = PlanMemory(Finish(g), {.weights = &layout});
+  const auto plan = PlanMemory(Finish(g), {.weights = layout});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message ==
         "[plan] the sum of all buffers does not fit 64 bits at \"out\" of "

@@ -40,7 +40,7 @@ TEST_CASE("every program over the weights agrees on where they are") {
   const Graph step = *BuildTrainStep(forward, "loss");
   const Graph eval = Model(3);  // another batch size
   for (const Graph* graph : {&backward, &step, &eval}) {
-    const auto plan = PlanMemory(*graph, {.weights = &weights});
+    const auto plan = PlanMemory(*graph, {.weights = weights});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     CHECK(ValidatePlan(*graph, *plan).empty());
     CHECK(plan->regions.weights == forward_plan.regions.weights);
@@ -64,13 +64,13 @@ TEST_CASE("a step's layout also fixes the states for programs without them") {
   const WeightLayout layout = WeightLayout::FromForward(step, step_plan);
   // m and v for each of two params.
   CHECK(layout.states().size() == 4);
-  const Plan eval_plan = *PlanMemory(forward, {.weights = &layout});
+  const Plan eval_plan = *PlanMemory(forward, {.weights = layout});
   CHECK(eval_plan.regions.state == step_plan.regions.state);
   CHECK(ValidatePlan(forward, eval_plan).empty());
 
   const Graph other_batch =
       *BuildTrainStep(Model(2), "loss", {.optimizer = AdamW{}});
-  const Plan other = *PlanMemory(other_batch, {.weights = &layout});
+  const Plan other = *PlanMemory(other_batch, {.weights = layout});
   CHECK(AddressOf(other_batch, other, "w1.m") ==
         AddressOf(step, step_plan, "w1.m"));
 }
@@ -80,7 +80,7 @@ TEST_CASE("missing and mismatched params are errors that name them") {
   const WeightLayout weights =
       WeightLayout::FromForward(forward, *PlanMemory(forward));
   const auto message = [&](const Graph& graph) {
-    const auto plan = PlanMemory(graph, {.weights = &weights});
+    const auto plan = PlanMemory(graph, {.weights = weights});
     REQUIRE_FALSE(plan.ok());
     CHECK(plan.error().code == ErrorCode::kInvalidArgument);
     return plan.error().message;
@@ -98,7 +98,7 @@ TEST_CASE("states that the layout lacks are an error that names them") {
   const Graph sgd = *BuildTrainStep(forward, "loss", {.optimizer = Momentum{}});
   const WeightLayout layout = WeightLayout::FromForward(sgd, *PlanMemory(sgd));
   const Graph adamw = *BuildTrainStep(forward, "loss", {.optimizer = AdamW{}});
-  const auto plan = PlanMemory(adamw, {.weights = &layout});
+  const auto plan = PlanMemory(adamw, {.weights = layout});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message.find("the weight layout has no state \"w") !=
         std::string::npos);
@@ -109,7 +109,7 @@ TEST_CASE("a layout that is aligned less than the plan is refused") {
   const WeightLayout weights = WeightLayout::FromForward(
       forward, *PlanMemory(forward, {.alignment = 64}));
   const auto plan =
-      PlanMemory(forward, {.alignment = 256, .weights = &weights});
+      PlanMemory(forward, {.alignment = 256, .weights = weights});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message ==
         "[plan] the weight layout is aligned to 64 bytes, this plan to 256; "

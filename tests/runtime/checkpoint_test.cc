@@ -54,7 +54,7 @@ struct Trained {
     session.Initialize(5);
   }
   static Session Open(const Graph& graph, Backend& backend) {
-    auto plan = PlanMemory(graph, {.workspace = backend.WorkspaceFunction()});
+    auto plan = PlanMemory(graph, {.device = backend.Needs()});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     auto session = Session::Create({{"train", graph, *plan}}, backend);
     REQUIRE_MESSAGE(session.ok(), session.error().message);

@@ -34,7 +34,7 @@ struct Fixture {
 
   Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
     auto plan = PlanMemory(
-        graph, {.weights = weights, .workspace = cpu->WorkspaceFunction()});
+        graph, {.weights = weights, .device = cpu->Needs()});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     return std::move(*plan);
   }
@@ -481,8 +481,7 @@ TEST_CASE_FIXTURE(Fixture, "a backend finds in the arena what it asked for") {
         "program \"p\", the plan has 0; plan with PlanOptions::reserve of this "
         "backend");
 
-  const auto plan = PlanMemory(graph, {.workspace = backend.WorkspaceFunction(),
-                                       .reserve = backend.ReserveFunction()});
+  const auto plan = PlanMemory(graph, {.device = backend.Needs()});
   REQUIRE(plan.ok());
   auto session = Session::Create({{"p", graph, *plan}}, backend);
   REQUIRE(session.ok());
@@ -547,7 +546,7 @@ TEST_CASE_FIXTURE(Fixture, "scratch beyond 64 bits is an error of the plan") {
   Value x = g.Input("x", DType::kF32, {1, 1, 1, int64_t{1} << 56});
   g.Output("y", CausalAttention(x, x, x));
   const auto plan =
-      PlanMemory(*g.Finish(), {.workspace = cpu->WorkspaceFunction()});
+      PlanMemory(*g.Finish(), {.device = cpu->Needs()});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message ==
         "[plan] the sum of all buffers does not fit 64 bits at \"workspace of "

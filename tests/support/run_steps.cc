@@ -35,7 +35,7 @@ std::vector<std::byte> BytesOf(const Runner& runner, const std::string& name) {
 Visible RunSteps(const Graph& graph, Backend& backend,
                  const RunOptions& options) {
   PlanOptions plan_options{.alignment = options.alignment,
-                           .workspace = backend.WorkspaceFunction()};
+                           .device = backend.Needs()};
   if (!options.planned) {
     plan_options.packer = Packer::kLinear;
     plan_options.in_place = false;

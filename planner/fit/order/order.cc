@@ -330,7 +330,7 @@ Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
   ordered.graph = graph;
   const OrderProblem problem = MakeOrderProblem(
       graph, options.alignment,
-      {.in_place = options.in_place, .workspace = options.workspace});
+      {.in_place = options.in_place, .workspace = options.device.workspace});
   const MemoryOrder found = FindMemoryOrder(problem, effort);
   const RegionBytes& regions = ordered.plan.regions;
   ordered.bound = regions.weights + regions.state + regions.io + found.bound;

@@ -23,8 +23,8 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
-#include "planner/lifetimes.h"
 #include "planner/fit/order/problem.h"
+#include "planner/lifetimes.h"
 #include "planner/plan_memory.h"
 
 namespace stowage::fit {

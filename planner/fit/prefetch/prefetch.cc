@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "ir/reorder.h"
-#include "planner/lifetimes.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/lifetimes.h"
 
 namespace stowage::fit {
 namespace {

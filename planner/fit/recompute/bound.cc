@@ -182,6 +182,27 @@ std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
   return hull;
 }
 
+std::vector<NodeId> FullestTimes(const Rehearsal& rehearsal, int count) {
+  const auto items = rehearsal.items();
+  const auto live = rehearsal.live();
+  const auto ran = std::ssize(items);
+  const int64_t stretches = std::min<int64_t>(count, ran);
+  std::vector<size_t> times;
+  for (int64_t k = 0; k < stretches; ++k) {
+    const auto fullest =
+        std::max_element(live.begin() + ran * k / stretches,
+                         live.begin() + ran * (k + 1) / stretches);
+    times.push_back(static_cast<size_t>(fullest - live.begin()));
+  }
+  if (times.empty()) return {};
+  std::iter_swap(times.begin(),
+                 std::ranges::max_element(
+                     times, {}, [&](size_t time) { return live[time]; }));
+  std::vector<NodeId> nodes;
+  for (const size_t time : times) nodes.push_back(items[time].stage);
+  return nodes;
+}
+
 double LeastCost(const std::vector<Tradeoff>& tradeoffs, Bytes free) {
   if (free >= tradeoffs.front().stored) return tradeoffs.front().cost;
   for (size_t k = 1; k < tradeoffs.size(); ++k) {

@@ -53,6 +53,11 @@ class RecomputeBound {
   std::vector<uint8_t> is_output_;  // per root value
 };
 
+/// The nodes at which most is alive in the latest run of `rehearsal`, one in each
+/// of `count` stretches of it, fewer where fewer nodes ran; the fullest of all
+/// first. Times are not nodes: a view that nothing wants is not run.
+std::vector<NodeId> FullestTimes(const Rehearsal& rehearsal, int count);
+
 /// The least extra cost that the tradeoffs of a time allow when `free`
 /// bytes can be chosen; infinite when even the least that can be stored is
 /// more.

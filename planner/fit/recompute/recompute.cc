@@ -1,18 +1,18 @@
 #include "planner/fit/recompute/recompute.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
 #include "ir/layout.h"
+#include "planner/fit/recompute/search.h"
 
 namespace stowage::fit {
 namespace {
 
-constexpr Recompute kRecomputes[] = {Recompute::kNone, Recompute::kCheap,
-                                     Recompute::kAuto};
 constexpr int kBoundTimes = 24;      // at which the operations are bounded
 constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
 
@@ -46,28 +46,7 @@ Status Mark(const Graph& graph, const Rehearsal& rehearsal,
 
 }  // namespace
 
-std::string_view RecomputeName(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::kNone:
-      return "none";
-    case Recompute::kCheap:
-      return "cheap";
-    case Recompute::kAuto:
-      return "auto";
-  }
-  STOWAGE_CHECK(false);
-}
-
-Result<Recompute> ParseRecompute(std::string_view name) {
-  for (const Recompute recompute : kRecomputes) {
-    if (name == RecomputeName(recompute)) return recompute;
-  }
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[recompute] there is no choice ", Quoted(name),
-                      "; expected none, cheap or auto")};
-}
-
-RecomputePlanner::RecomputePlanner(const Graph& graph, PlanOptions options,
+RecomputeChoices::RecomputeChoices(const Graph& graph, PlanOptions options,
                                    RecomputeOptions recompute)
     : graph_(graph),
       options_(std::move(options)),
@@ -75,29 +54,27 @@ RecomputePlanner::RecomputePlanner(const Graph& graph, PlanOptions options,
   options_.budget.reset();
 }
 
-Rehearsal& RecomputePlanner::GetRehearsal() {
+Rehearsal& RecomputeChoices::GetRehearsal() {
   if (!rehearsal_) {
-    rehearsal_.emplace(graph_, RehearsalOptions{.alignment = options_.alignment,
-                                                .in_place = options_.in_place,
-                                                .workspace = options_.workspace,
-                                                .cost = recompute_.cost});
+    rehearsal_.emplace(graph_,
+                       RehearsalOptions{.alignment = options_.alignment,
+                                        .in_place = options_.in_place,
+                                        .workspace = options_.device.workspace,
+                                        .cost = recompute_.cost});
   }
   return *rehearsal_;
 }
 
-Status RecomputePlanner::Prepare() {
+Status RecomputeChoices::Prepare() {
   if (given_) return {};
   STOWAGE_ASSIGN_OR_RETURN(Plan given, PlanMemory(graph_, options_));
   GetRehearsal();
-  STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_kept,
-                               "kept", &decisions_.always_kept));
+  STOWAGE_RETURN_IF_ERROR(
+      Mark(graph_, *rehearsal_, recompute_.always_kept, "kept", &always_kept_));
   STOWAGE_RETURN_IF_ERROR(Mark(graph_, *rehearsal_, recompute_.always_remade,
-                               "recomputed", &decisions_.always_remade));
+                               "recomputed", &always_remade_));
   for (const ValueId id : rehearsal_->candidates()) {
-    if (!decisions_.always_kept[Index(id)] ||
-        !decisions_.always_remade[Index(id)]) {
-      continue;
-    }
+    if (!always_kept_[Index(id)] || !always_remade_[Index(id)]) continue;
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[recompute] ", Quoted(graph_.value(id).name),
                         " is to be always kept and always recomputed; name it "
@@ -108,54 +85,48 @@ Status RecomputePlanner::Prepare() {
   return {};
 }
 
-Status RecomputePlanner::Search() {
+Result<Plan> RecomputeChoices::PlanAsGiven() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
-  if (!choices_.empty()) return {};
-  decisions_.gradients = recompute_.gradients;
-  decisions_.effort = recompute_.effort;
-  for (Bargain& bargain : SearchRecompute(graph_, *rehearsal_, decisions_)) {
-    choices_.push_back({std::move(bargain), std::nullopt});
+  return *given_;
+}
+
+Result<std::span<RecomputeChoice>> RecomputeChoices::All() {
+  STOWAGE_RETURN_IF_ERROR(Prepare());
+  if (choices_.empty()) {
+    std::vector<FoundScript> found =
+        SearchRecompute(graph_, *rehearsal_,
+                        {.always_kept = always_kept_,
+                         .always_remade = always_remade_,
+                         .gradients = recompute_.gradients,
+                         .effort = recompute_.effort});
+    for (FoundScript& each : found) {
+      choices_.push_back({.least_arena = reserved_ + each.peak,
+                          .cost = each.cost,
+                          .script = std::move(each.script)});
+    }
   }
   if (choices_.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  "[recompute] what is to be always recomputed would read "
                  "params that have been updated by then; name less"};
   }
-  return Bound();
+  return std::span(choices_);
 }
 
 // Full moments, spread over the step, at which bytes are dearest.
-Status RecomputePlanner::Bound() {
+Status RecomputeChoices::Bound() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
   if (!full_times_.empty()) return {};
   if (!rehearsal_->Run(rehearsal_->AsGiven())) return {};
   const RecomputeBound bound(graph_, *rehearsal_);
-  const auto live = rehearsal_->live();
-  const int count = std::min(kBoundTimes, graph_.num_nodes());
-  for (int k = 0; k < count; ++k) {
-    const auto at = [&](int part) {
-      return live.begin() + int64_t{graph_.num_nodes()} * part / count;
-    };
-    const auto time =
-        static_cast<NodeId>(std::max_element(at(k), at(k + 1)) - live.begin());
+  for (const NodeId time : FullestTimes(*rehearsal_, kBoundTimes)) {
     full_times_.push_back({bound.Forced(time), bound.Tradeoffs(time)});
   }
   return {};
 }
 
-Result<double> RecomputePlanner::LeastExtraCost(Bytes budget) {
+Result<double> RecomputeChoices::LeastExtraCost(Bytes budget) {
   STOWAGE_RETURN_IF_ERROR(Bound());
-  return LeastFor(budget);
-}
-
-Result<Plan> RecomputePlanner::PlanAsGiven() {
-  STOWAGE_RETURN_IF_ERROR(Prepare());
-  return *given_;
-}
-
-double RecomputePlanner::Cost() { return GetRehearsal().cost(); }
-
-double RecomputePlanner::LeastFor(Bytes budget) const {
   double least = 0;
   for (const FullTime& time : full_times_) {
     least = std::max(
@@ -164,18 +135,23 @@ double RecomputePlanner::LeastFor(Bytes budget) const {
   return least;
 }
 
-// Of the latest run of the rehearsal.
-double RecomputePlanner::ExtraFlops() const {
-  double flops = 0;
-  for (const Rehearsal::Item& item : rehearsal_->items()) {
-    if (item.again) flops += NodeFlops(graph_, graph_.node(item.node));
+Result<Bytes> RecomputeChoices::LeastArena() {
+  STOWAGE_RETURN_IF_ERROR(Bound());
+  Bytes least = 0;
+  for (const FullTime& time : full_times_) {
+    Bytes stored = std::numeric_limits<Bytes>::max();
+    for (const Tradeoff& tradeoff : time.tradeoffs) {
+      stored = std::min(stored, tradeoff.stored);
+    }
+    if (time.tradeoffs.empty()) stored = 0;
+    least = std::max(least, time.forced + stored);
   }
-  return flops;
+  return reserved_ + least;
 }
 
 // Of the latest run of the rehearsal. What runs again only for another's sake
 // is part of the other's cost.
-std::vector<Remade> RecomputePlanner::Explain() const {
+std::vector<Remade> RecomputeChoices::Explain() const {
   const auto items = rehearsal_->items();
   const auto is_freed = [&](ValueId id) {  // or a gradient
     return rehearsal_->is_saved(id) ||
@@ -223,8 +199,8 @@ std::vector<Remade> RecomputePlanner::Explain() const {
   return all;
 }
 
-Result<RecomputedPlan> RecomputePlanner::PlanScript(const Script& script) {
-  RecomputedPlan made;
+Result<Recomputed> RecomputeChoices::Make(const Script& script) {
+  Recomputed made;
   if (script.empty()) {
     STOWAGE_RETURN_IF_ERROR(Prepare());
     made.graph = graph_;
@@ -238,7 +214,7 @@ Result<RecomputedPlan> RecomputePlanner::PlanScript(const Script& script) {
                         "read what is not there, or a param that has been "
                         "updated by then")};
   }
-  made.recomputed_nodes = rehearsal_->nodes_again();
+  made.nodes_again = rehearsal_->nodes_again();
   STOWAGE_ASSIGN_OR_RETURN(made.graph, Rewrite(graph_, *rehearsal_));
   STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options_));
   if (!made.plan.optimal && options_.packer == Packer::kGreedy &&
@@ -247,137 +223,14 @@ Result<RecomputedPlan> RecomputePlanner::PlanScript(const Script& script) {
     thorough.packer = Packer::kBest;
     STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, thorough));
   }
-  made.extra_flops = ExtraFlops();
-  if (made.extra_flops > 0) {
-    made.extra_percent = 100 * made.extra_flops / GraphFlops(graph_);
+  for (const Rehearsal::Item& item : rehearsal_->items()) {
+    if (item.again) {
+      made.flops_again += NodeFlops(graph_, graph_.node(item.node));
+    }
   }
   made.extra_cost = rehearsal_->extra_cost();
   made.remade = Explain();
-  made.script = script;
   return made;
-}
-
-Result<Bytes> RecomputePlanner::Arena(Choice& choice) {
-  if (!choice.arena) {
-    STOWAGE_ASSIGN_OR_RETURN(const RecomputedPlan made,
-                             PlanScript(choice.bargain.script));
-    choice.arena = made.plan.arena_bytes();
-  }
-  return *choice.arena;
-}
-
-bool RecomputePlanner::IsAllowed(const Choice& choice,
-                                 Recompute recompute) const {
-  switch (recompute) {
-    case Recompute::kNone:
-      return choice.bargain.script.empty();
-    case Recompute::kCheap:
-      return choice.bargain.cost <= kCheapShare * rehearsal_->cost() ||
-             &choice == &choices_.front();
-    case Recompute::kAuto:
-      return true;
-  }
-  STOWAGE_CHECK(false);
-}
-
-Result<RecomputedPlan> RecomputePlanner::PlanFor(std::optional<Bytes> budget) {
-  STOWAGE_RETURN_IF_ERROR(Prepare());
-  const bool fits = !budget || given_->arena_bytes() <= *budget;
-  const bool as_given = recompute_.recompute == Recompute::kNone ||
-                        recompute_.always_remade.empty();
-  if (fits && as_given) return PlanScript({});
-  STOWAGE_RETURN_IF_ERROR(Search());
-  for (Choice& choice : choices_) {
-    if (!IsAllowed(choice, recompute_.recompute)) continue;
-    const Bytes least = choice.arena.value_or(reserved_ + choice.bargain.peak);
-    if (budget && least > *budget) continue;
-    STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
-                             PlanScript(choice.bargain.script));
-    choice.arena = made.plan.arena_bytes();
-    if (budget && *choice.arena > *budget) continue;
-    if (budget) made.least_extra_cost = LeastFor(*budget);
-    return made;
-  }
-  return Refusal(*budget);
-}
-
-Error RecomputePlanner::Refusal(Bytes budget) {
-  const Result<Bytes> least = SmallestBudget(Recompute::kAuto);
-  if (!least.ok()) return least.error();
-  const Bytes smallest = *least;
-  PlanOptions options = options_;
-  options.budget = budget;
-  const Result<Plan> plan = PlanMemory(graph_, options);
-  if (plan.ok()) {
-    return Error{
-        ErrorCode::kBudgetTooSmall,
-        StrCat("[plan] budget ", budget, " bytes is below the ", smallest,
-               " bytes that are needed when what is named is always "
-               "recomputed; without that it fits")};
-  }
-  Error refusal = plan.error();
-  if (smallest < given_->arena_bytes()) {
-    const std::string figure = FormatBytes(smallest);
-    refusal.message += StrCat(", or ", figure);
-    if (figure == FormatBytes(budget)) {
-      refusal.message += StrCat(" (", smallest, " bytes)");
-    }
-    refusal.message += " with recompute";
-  }
-  return refusal;
-}
-
-Result<RecomputePlanner::Choice*> RecomputePlanner::Smallest(
-    Recompute recompute) {
-  STOWAGE_RETURN_IF_ERROR(Search());
-  Choice* smallest = nullptr;
-  for (auto choice = choices_.rbegin(); choice != choices_.rend(); ++choice) {
-    if (!IsAllowed(*choice, recompute)) continue;
-    if (smallest && reserved_ + choice->bargain.peak >= *smallest->arena) break;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(*choice));
-    if (!smallest || arena < *smallest->arena) smallest = &*choice;
-  }
-  return smallest;
-}
-
-Result<Bytes> RecomputePlanner::SmallestBudget(Recompute recompute) {
-  STOWAGE_RETURN_IF_ERROR(Prepare());
-  if (recompute == Recompute::kNone) return given_->arena_bytes();
-  STOWAGE_ASSIGN_OR_RETURN(const Choice* const smallest, Smallest(recompute));
-  return *smallest->arena;
-}
-
-Result<RecomputedPlan> RecomputePlanner::SmallestPlan(Recompute recompute) {
-  if (recompute == Recompute::kNone) return PlanScript({});
-  STOWAGE_ASSIGN_OR_RETURN(const Choice* const smallest, Smallest(recompute));
-  return PlanScript(smallest->bargain.script);
-}
-
-Result<std::vector<FrontierPoint>> RecomputePlanner::Frontier() {
-  STOWAGE_RETURN_IF_ERROR(Search());
-  std::vector<FrontierPoint> points;
-  for (Choice& choice : choices_) {
-    if (!IsAllowed(choice, recompute_.recompute)) continue;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, Arena(choice));
-    if (!points.empty() && arena >= points.back().arena) continue;
-    STOWAGE_CHECK(rehearsal_->Run(choice.bargain.script));
-    const double flops = ExtraFlops();
-    points.push_back(
-        {.arena = arena,
-         .extra_flops = flops,
-         .extra_percent = 100 * flops / std::max(GraphFlops(graph_), 1.0),
-         .extra_cost = rehearsal_->extra_cost(),
-         .least_extra_cost = LeastFor(arena),
-         .recomputed_nodes = rehearsal_->nodes_again(),
-         .script = choice.bargain.script});
-  }
-  return points;
-}
-
-Result<RecomputedPlan> PlanWithRecompute(const Graph& graph,
-                                         const PlanOptions& options,
-                                         const RecomputeOptions& recompute) {
-  return RecomputePlanner(graph, options, recompute).PlanFor(options.budget);
 }
 
 }  // namespace stowage::fit

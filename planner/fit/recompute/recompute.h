@@ -5,51 +5,43 @@
 //
 // Backward reads what forward made, and until then it takes up bytes. A value
 // can die after its last reader in forward instead, and be made again from what
-// is still there right before backward wants it: bytes for operations. The
-// planner finds which values to drop so that the packed arena fits the budget
-// at the least extra cost it can find, in operations or in measured time
-// (planner/fit/op_times.h), and says how little it could possibly have been. Kernels are functions of their operands, dropout
-// included, so the results do not change by a bit.
+// is still there right before backward wants it: bytes for operations. Kernels
+// are functions of their operands, dropout included, so the results do not change
+// by a bit.
 //
 // The choices for all budgets are searched at once, so that a larger budget
-// never costs more: see planner/fit/recompute/search.h for how, docs/budgets.md for
-// the whole.
+// never costs more: see planner/fit/recompute/search.h for how, docs/budgets.md
+// for the whole. Which of them a budget takes, planner/fit/variant.h decides.
 //
-//   RecomputePlanner planner(step, {.weights = &weights});
-//   Result<RecomputedPlan> fitted = planner.PlanFor(64 << 20);
-//   if (fitted.ok()) Run(fitted->graph, fitted->plan);
+//   RecomputeChoices choices(step, {}, {});
+//   for (RecomputeChoice& choice : *choices.All()) {
+//     Result<Recomputed> made = choices.Make(choice.script);
+//     made->plan.arena_bytes();  // falls from choice to choice, mostly
+//   }
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/fit/cost.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/recompute/bound.h"
+#include "planner/fit/recompute/rehearsal.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/bound.h"
-#include "planner/fit/recompute/search.h"
-#include "planner/fit/recompute/rehearsal.h"
 
 namespace stowage::fit {
 
-/// `kCheap` is for what costs nearly nothing: elementwise ops and norms.
-enum class Recompute : uint8_t { kNone, kCheap, kAuto };
-std::string_view RecomputeName(Recompute recompute);
-/// Error kInvalidArgument for anything but "none", "cheap" and "auto".
-Result<Recompute> ParseRecompute(std::string_view name);
-
-/// The most that kCheap may add to what a step costs.
-inline constexpr double kCheapShare = 0.01;
-
 struct RecomputeOptions {
-  Recompute recompute = Recompute::kAuto;
   /// Names of values, or of views of them, that are never dropped, and of those
-  /// that always are. Not looked at with kNone.
+  /// that always are.
   std::vector<std::string> always_kept = {};
   std::vector<std::string> always_remade = {};
-  /// What choices and bounds go by; empty: operations. See planner/fit/recompute/rehearsal.h.
+  /// What choices and bounds go by; empty: operations.
   CostFn cost = {};
   /// Whether gradients may run again too, which they do in small steps only.
   bool gradients = true;
@@ -58,95 +50,62 @@ struct RecomputeOptions {
   double effort = 1;
 };
 
-/// A node that runs again, and why.
-struct Remade {
-  std::string name;  // of its first dropped result
-  Bytes freed = 0;   // bytes of its results that would be kept otherwise
-  double flops =
-      0;          // of its further runs, and of what runs again for them only
-  int times = 0;  // how often it runs again
+/// What may run again, together.
+struct RecomputeChoice {
+  Bytes least_arena = 0;  // of what is alive; packing may take more
+  double cost = 0;        // extra
+  Script script = {};     // what runs again
+  // Once packed: of the step that was searched, and of the whole step that it may
+  // be a sample of (planner/fit/pieces/pieces.h).
+  std::optional<Bytes> arena = {};
+  std::optional<Bytes> whole_arena = {};
 };
 
-struct RecomputedPlan {
-  Graph graph;               // the one given, when nothing runs again
-  Plan plan;                 // for `graph`
-  int recomputed_nodes = 0;  // views not counted
-  double extra_flops = 0;
-  double extra_percent = 0;  // of the step's operations without
-  double extra_cost = 0;     // by RecomputeOptions::cost
-  /// No recomputation that fits the budget costs less, whatever is dropped and
-  /// when, if the nodes of the step keep their order. 0 without a budget.
-  double least_extra_cost = 0;
-  std::vector<Remade> remade;  // most bytes freed first
-  Script script;               // what runs again, in the nodes of the one given
-};
-
-/// One bargain: the smallest budget it fits, and what it costs.
-struct FrontierPoint {
-  Bytes arena = 0;
-  double extra_flops = 0;
-  double extra_percent = 0;
+/// A step with what a script says run again.
+struct Recomputed {
+  Graph graph;
+  Plan plan;
+  int nodes_again = 0;  // views not counted
+  double flops_again = 0;
   double extra_cost = 0;
-  double least_extra_cost = 0;
-  int recomputed_nodes = 0;
-  Script script = {};  // what runs again
+  std::vector<Remade> remade;  // most bytes freed first
 };
 
-class RecomputePlanner {
+class RecomputeChoices {
  public:
-  /// `graph` and what `options` points at must outlive this. Options' budget is
-  /// not looked at.
-  RecomputePlanner(const Graph& graph, PlanOptions options,
-                   RecomputeOptions recompute = {});
+  /// `graph` and the backend of `options` must outlive this. The budget of
+  /// `options` is not looked at.
+  RecomputeChoices(const Graph& graph, PlanOptions options,
+                   RecomputeOptions recompute);
 
-  /// The plan that fits `budget` at the least extra cost found; the plan
-  /// of the graph as it is when that fits, or without a budget. Errors:
-  /// kBudgetTooSmall, which names the smallest budget without and with
-  /// recomputation; those of PlanMemory; kNotFound and kInvalidArgument for
-  /// names that are no forward value's.
-  Result<RecomputedPlan> PlanFor(std::optional<Bytes> budget);
+  /// The plan of the graph as it is. Errors: PlanMemory's; kNotFound and
+  /// kInvalidArgument for names that are no forward value's.
+  Result<Plan> PlanAsGiven();
+  /// What the nodes of the graph cost together.
+  double Cost() { return GetRehearsal().cost(); }
 
-  /// The plan of the graph with what `script` says run again. Error
-  /// kInvalidArgument: a node of it cannot run there.
-  Result<RecomputedPlan> PlanScript(const Script& script);
+  /// The choices found, by rising cost and falling need. The first is the graph
+  /// as it is, but for what is always made again. Takes the search. Error
+  /// kInvalidArgument: what is always made again cannot be.
+  Result<std::span<RecomputeChoice>> All();
 
-  /// The smallest budget that PlanFor would not refuse with this much
-  /// recomputation; what is always kept or remade still is.
-  Result<Bytes> SmallestBudget(Recompute recompute);
+  /// The graph with what `script` says run again. Error kInvalidArgument: a node
+  /// of it cannot run there.
+  Result<Recomputed> Make(const Script& script);
 
   /// No recomputation that fits `budget` costs less, if the nodes keep their
   /// order; infinite when none can fit. Takes no search.
   Result<double> LeastExtraCost(Bytes budget);
-
-  /// The plan of the graph as it is, and what its nodes cost together.
-  Result<Plan> PlanAsGiven();
-  double Cost();
-
-  /// The plan of that budget.
-  Result<RecomputedPlan> SmallestPlan(Recompute recompute);
-
-  /// All bargains between the step as it is and the smallest budget, by falling
-  /// arena and rising cost.
-  Result<std::vector<FrontierPoint>> Frontier();
+  /// No recomputation takes a smaller arena, likewise.
+  Result<Bytes> LeastArena();
 
  private:
-  struct Choice {
-    Bargain bargain;
-    std::optional<Bytes> arena;  // once packed
-  };
-
-  bool IsAllowed(const Choice& choice, Recompute recompute) const;
-  Error Refusal(Bytes budget);
   Rehearsal& GetRehearsal();
   Status Prepare();
   Status Bound();
-  Status Search();
-  Result<Bytes> Arena(Choice& choice);
-  Result<Choice*> Smallest(Recompute recompute);
-  double ExtraFlops() const;
-  double LeastFor(Bytes budget) const;
   std::vector<Remade> Explain() const;
 
+  // A moment at which bytes are dear: what must be there, what may be.
   struct FullTime {
     Bytes forced;
     std::vector<Tradeoff> tradeoffs;
@@ -155,18 +114,13 @@ class RecomputePlanner {
   const Graph& graph_;
   PlanOptions options_;
   RecomputeOptions recompute_;
-  RecomputeSearchOptions decisions_;
-  std::optional<Rehearsal> rehearsal_;  // once prepared
-  std::optional<Plan> given_;           // of the graph as it is
+  std::vector<uint8_t> always_kept_, always_remade_;  // per value
+  std::optional<Rehearsal> rehearsal_;                // once prepared
+  std::optional<Plan> given_;                         // of the graph as it is
   Bytes reserved_ = 0;
-  std::vector<Choice> choices_;  // once searched; as SearchRecompute's
-  std::vector<FullTime> full_times_;
+  std::vector<RecomputeChoice> choices_;  // once searched
+  std::vector<FullTime> full_times_;      // once bounded
 };
-
-/// RecomputePlanner(graph, options, recompute).PlanFor(options.budget).
-Result<RecomputedPlan> PlanWithRecompute(
-    const Graph& graph, const PlanOptions& options,
-    const RecomputeOptions& recompute = {});
 
 }  // namespace stowage::fit
 

@@ -8,14 +8,6 @@
 
 namespace stowage::fit {
 
-std::vector<double> FlopsOfNodes(const Graph& graph) {
-  std::vector<double> flops;
-  for (const Node& node : graph.nodes()) {
-    flops.push_back(NodeFlops(graph, node));
-  }
-  return flops;
-}
-
 Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     : graph_(graph), options_(options) {
   const std::vector<double> costs =

@@ -31,17 +31,12 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
+#include "planner/fit/cost.h"
 #include "planner/lifetimes.h"
 
 namespace stowage::fit {
 
 enum class Fate : uint8_t { kKept, kRemade, kRemadeEachTime };
-
-/// What every node of a graph costs to run, in any unit of which an op takes
-/// some: operations, nanoseconds.
-using CostFn = std::function<std::vector<double>(const Graph&)>;
-/// The ops' own counts of operations.
-std::vector<double> FlopsOfNodes(const Graph& graph);
 
 struct RehearsalOptions {
   Bytes alignment = 256;  // sizes are rounded up to it

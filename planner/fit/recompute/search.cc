@@ -42,14 +42,11 @@ class Search {
     FindClasses();
   }
 
-  std::vector<Bargain> Run() {
+  std::vector<FoundScript> Run() {
     const std::vector<Fate> given = Decided(rehearsal_.AsGiven());
     if (!Try(given)) return {};
     const Outcome start = outcome_;
-    live_given_.assign(rehearsal_.live().begin(), rehearsal_.live().end());
-    for (const Rehearsal::Item& item : rehearsal_.items()) {
-      node_given_.push_back(item.stage);
-    }
+    full_times_ = FullestTimes(rehearsal_, kTimes);
     if (!SearchAll()) {
       // Fates stand for scripts below; what is known to be cheapest has none.
       std::map<Bytes, Found> cheapest = std::move(found_);
@@ -63,16 +60,16 @@ class Search {
         if (IsBargain(peak, found.cost)) Remember(peak, std::move(found));
       }
     }
-    std::vector<Bargain> bargains;
+    std::vector<FoundScript> all;
     double least = std::numeric_limits<double>::infinity();
     for (auto& [peak, found] : found_) {
       // By rising peak; keep what is cheaper than all that is smaller.
       if (found.cost >= least) continue;
       least = found.cost;
-      bargains.push_back({peak, found.cost, std::move(found.script)});
+      all.push_back({peak, found.cost, std::move(found.script)});
     }
-    std::reverse(bargains.begin(), bargains.end());
-    return bargains;
+    std::reverse(all.begin(), all.end());
+    return all;
   }
 
  private:
@@ -200,32 +197,9 @@ class Search {
     }
   }
 
-  // The node at which most is alive, in each stretch of the step; of all the
-  // fullest first. A view that nothing wants is not run: times are not nodes.
-  std::vector<NodeId> FullTimes() const {
-    const auto ran = static_cast<int64_t>(node_given_.size());
-    const int64_t count = std::min<int64_t>(kTimes, ran);
-    const auto begin = live_given_.begin();
-    std::vector<std::vector<Bytes>::const_iterator> times;
-    for (int64_t k = 0; k < count; ++k) {
-      times.push_back(std::max_element(begin + ran * k / count,
-                                       begin + ran * (k + 1) / count));
-    }
-    if (times.empty()) return {};
-    std::iter_swap(
-        times.begin(),
-        std::max_element(times.begin(), times.end(),
-                         [](const auto& a, const auto& b) { return *a < *b; }));
-    std::vector<NodeId> nodes;
-    for (const auto& time : times) {
-      nodes.push_back(node_given_[static_cast<size_t>(time - begin)]);
-    }
-    return nodes;
-  }
-
   void TryCuts() {
     const RecomputeBound bound(graph_, rehearsal_);
-    for (const NodeId time : FullTimes()) {
+    for (const NodeId time : full_times_) {
       const std::vector<Tradeoff> tradeoffs = bound.Tradeoffs(time);
       for (size_t k = 0; k < tradeoffs.size(); ++k) {
         const std::vector<Fate> to = Decided(tradeoffs[k].fates);
@@ -609,8 +583,7 @@ class Search {
   const int64_t most_nodes_run_;
   std::vector<size_t> free_;                  // gaps
   std::vector<std::vector<size_t>> classes_;  // of these
-  std::vector<Bytes> live_given_;             // by time, of the step as it is
-  std::vector<NodeId> node_given_;            // likewise
+  std::vector<NodeId> full_times_;            // of the step as given
   std::map<Bytes, Found> found_;  // by peak; operations fall as it rises
   Outcome outcome_;               // of the latest try
   int64_t nodes_run_ = 0;
@@ -619,8 +592,9 @@ class Search {
 
 }  // namespace
 
-std::vector<Bargain> SearchRecompute(const Graph& graph, Rehearsal& rehearsal,
-                                     const RecomputeSearchOptions& options) {
+std::vector<FoundScript> SearchRecompute(
+    const Graph& graph, Rehearsal& rehearsal,
+    const RecomputeSearchOptions& options) {
   return Search(graph, rehearsal, options).Run();
 }
 

@@ -22,7 +22,8 @@
 
 namespace stowage::fit {
 
-struct Bargain {
+/// What may run again, together.
+struct FoundScript {
   Bytes peak = 0;   // of the live bytes that are packed
   double cost = 0;  // extra
   Script script;
@@ -32,16 +33,17 @@ struct RecomputeSearchOptions {
   /// By value: whether the user has decided. Empty: no decisions.
   std::vector<uint8_t> always_kept = {};
   std::vector<uint8_t> always_remade = {};
-  bool gradients = true;  // these two as of RecomputeOptions
-  double effort = 1;
+  bool gradients = true;  // may run again too
+  double effort = 1;      // as a share of the usual
 };
 
-/// The bargains found, none of which is beaten by another in both respects, by
-/// falling peak and rising extra cost; the first is the step as given (as
+/// What was found, none of it beaten by another in both respects, by falling
+/// peak and rising extra cost; the first is the step as given (as
 /// decided by the user). The effort is bounded in rehearsals, not in time:
 /// deterministic.
-std::vector<Bargain> SearchRecompute(const Graph& graph, Rehearsal& rehearsal,
-                                     const RecomputeSearchOptions& options);
+std::vector<FoundScript> SearchRecompute(const Graph& graph,
+                                         Rehearsal& rehearsal,
+                                         const RecomputeSearchOptions& options);
 
 }  // namespace stowage::fit
 

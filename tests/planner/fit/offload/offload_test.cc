@@ -209,7 +209,7 @@ TEST_CASE("programs over one layout agree on states in the host's memory") {
   CHECK(layout.host_state_bytes() == plan.regions.host_state);
   const Graph larger = StepOf("mlp", {.batch = 16});
   const Graph other = *Offload(larger, FindOffloadable(larger));
-  const Plan given = *PlanMemory(other, {.weights = &layout});
+  const Plan given = *PlanMemory(other, {.weights = layout});
   CHECK(ValidatePlan(other, given).empty());
   const auto slot = [](const Graph& graph, const Plan& of, ValueId id) {
     return of.buffers[static_cast<size_t>(
@@ -221,19 +221,19 @@ TEST_CASE("programs over one layout agree on states in the host's memory") {
   }
   // A program without states reserves their bytes.
   const auto forward = BuildModel("mlp", ModelPurpose::kEvaluate, {.batch = 8});
-  const Plan evaluate = *PlanMemory(*forward, {.weights = &layout});
+  const Plan evaluate = *PlanMemory(*forward, {.weights = layout});
   CHECK(evaluate.regions.host_state == plan.regions.host_state);
   // A state that the layout has in the arena cannot be on the host.
   const WeightLayout in_arena =
       WeightLayout::FromForward(step, *PlanMemory(step));
-  const auto refused = PlanMemory(moved, {.weights = &in_arena});
+  const auto refused = PlanMemory(moved, {.weights = in_arena});
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message.find("the weight layout has no state") !=
         std::string::npos);
-  CHECK(PlanMemory(moved, {.weights = &in_arena}).error().code ==
+  CHECK(PlanMemory(moved, {.weights = in_arena}).error().code ==
         ErrorCode::kInvalidArgument);
   const WeightLayout params = in_arena.WithoutStates();
-  CHECK(PlanMemory(moved, {.weights = &params}).ok());
+  CHECK(PlanMemory(moved, {.weights = params}).ok());
 }
 
 // Steps of mlp on 64 examples, of equal pieces.

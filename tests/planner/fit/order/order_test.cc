@@ -271,9 +271,9 @@ TEST_CASE("no step takes a larger arena in the order for memory") {
   int smaller = 0;
   for (const Graph& graph : graphs) {
     INFO(graph.name());
-    const auto given = PlanMemory(graph, {.workspace = Scratch});
+    const auto given = PlanMemory(graph, {.device = {.workspace = Scratch}});
     const auto ordered =
-        PlanInMemoryOrder(graph, {.workspace = Scratch}, 1'000'000);
+        PlanInMemoryOrder(graph, {.device = {.workspace = Scratch}}, 1'000'000);
     REQUIRE(given.ok());
     REQUIRE(ordered.ok());
     const Bytes arena = ordered->plan.arena_bytes();
@@ -284,7 +284,7 @@ TEST_CASE("no step takes a larger arena in the order for memory") {
     CHECK(ordered->graph.num_nodes() == graph.num_nodes());
     smaller += arena < given->arena_bytes();
     const auto again =
-        PlanInMemoryOrder(graph, {.workspace = Scratch}, 1'000'000);
+        PlanInMemoryOrder(graph, {.device = {.workspace = Scratch}}, 1'000'000);
     CHECK(Equal(again->graph, ordered->graph));
   }
   CHECK(smaller >= 20);

@@ -71,8 +71,8 @@ std::map<std::string, std::vector<Optimum>> ReadGoldens() {
 
 TEST_CASE("extra operations are within 2 % of Checkmate's optimum") {
   const auto goldens = ReadGoldens();
-  const PlanOptions apart{.in_place = false, .workspace = testing::MilpScratch};
-  const PlanOptions in_place{.workspace = testing::MilpScratch};
+  const PlanOptions apart{.in_place = false, .device = {.workspace = testing::MilpScratch}};
+  const PlanOptions in_place{.device = {.workspace = testing::MilpScratch}};
   int steps = 0;
   std::vector<Graph> all = testing::MilpSteps();
   all.erase(all.begin() + Instances(std::ssize(all)), all.end());

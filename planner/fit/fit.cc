@@ -1,0 +1,310 @@
+#include "planner/fit/fit.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "planner/fit/grid.h"
+#include "planner/fit/order/order.h"
+#include "planner/fit/passes.h"
+#include "planner/fit/prefetch/prefetch.h"
+#include "planner/validate_plan.h"
+
+namespace stowage {
+
+using fit::Grid;
+using fit::kAnyCost;
+using fit::kNoLimit;
+using fit::PassClock;
+using fit::Variant;
+
+namespace {
+
+// Of costs that are sums of the same numbers in another order.
+constexpr double kRounding = 1e-9;
+
+Variant::Options VariantOptionsOf(const FitOptions& options) {
+  return {.plan = options.plan,
+          .recompute = {.always_kept = options.levers.always_kept,
+                        .always_remade = options.levers.always_remade,
+                        .cost = options.cost,
+                        .effort = options.effort},
+          .cost_per_byte = options.cost_per_byte};
+}
+
+// Of a graph by itself.
+Levers InOnePiece(Levers levers) {
+  levers.pieces = {1};
+  return levers;
+}
+
+// Cheaper, or as cheap in an arena that is no larger.
+bool IsNoWorse(const FittedStep& a, const FittedStep& b) {
+  const double slack = kRounding * b.total_cost();
+  if (a.total_cost() < b.total_cost() - slack) return true;
+  return a.total_cost() <= b.total_cost() + slack &&
+         a.plan.arena_bytes() <= b.plan.arena_bytes();
+}
+
+// "64.0 MiB", with the exact bytes where rounding hides what is too few.
+std::string Figure(Bytes bytes, bool exact) {
+  return exact ? StrCat(FormatBytes(bytes), " (", bytes, " bytes)")
+               : FormatBytes(bytes);
+}
+
+}  // namespace
+
+// The step in as many pieces as were chosen, its nodes in an order that needs
+// less.
+struct StepFitter::Ordered {
+  Ordered(Bytes bound, StepBuilder build, Variant::Options options)
+      : bound(bound), grid(std::move(build), std::move(options)) {}
+
+  Bytes bound;  // no order takes a smaller arena
+  Grid grid;
+};
+
+StepFitter::StepFitter(StepBuilder build, FitOptions options)
+    : build_(std::move(build)), options_(std::move(options)) {
+  STOWAGE_CHECK(!options_.levers.pieces.empty());
+  options_.plan.budget.reset();
+  if (options_.plan.weights &&
+      options_.levers.offload != OffloadChoice::kNone) {
+    options_.plan.weights = options_.plan.weights->WithoutStates();
+  }
+  grid_ = std::make_unique<Grid>(build_, VariantOptionsOf(options_));
+}
+StepFitter::StepFitter(StepFitter&&) noexcept = default;
+StepFitter& StepFitter::operator=(StepFitter&&) noexcept = default;
+StepFitter::~StepFitter() = default;
+
+// The pipeline.
+Result<FittedStep> StepFitter::Fit(std::optional<Bytes> budget) {
+  const Bytes most = budget.value_or(kNoLimit);
+  std::vector<PassReport> passes;
+  PassClock clock;
+
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const given,
+                           grid_->Get(options_.levers.pieces.front(), {}));
+  passes.push_back({.name = "given",
+                    .applied = true,
+                    .changed = false,
+                    .arena = given->arena(),
+                    .seconds = clock.Lap()});
+
+  // Pieces, offloading and recomputation are chosen together, on samples; each
+  // then does to the whole step what was chosen.
+  Result<FittedStep> step = Choose(most);
+  if (options_.levers.order == NodeOrder::kMemory) {
+    step = TakeOrder(std::move(step), most);
+  }
+  if (!step.ok()) return step.error();
+  const double of_choice = clock.Lap();
+  double of_passes = 0;
+  for (PassReport& pass : step->passes) of_passes += pass.seconds;
+  passes.push_back({.name = "choose",
+                    .applied = given->arena() > most,
+                    .changed = step->price.pieces > given->pieces() ||
+                               step->price.host.values > 0 ||
+                               step->price.recomputed_nodes > 0,
+                    .arena = step->plan.arena_bytes(),
+                    .seconds = std::max(of_choice - of_passes, 0.0)});
+  for (PassReport& pass : step->passes) passes.push_back(std::move(pass));
+
+  STOWAGE_ASSIGN_OR_RETURN(const bool is_early, FetchEarly(most, &*step));
+  passes.push_back({.name = "prefetch",
+                    .applied = budget && step->price.host.values > 0,
+                    .changed = is_early,
+                    .arena = step->plan.arena_bytes(),
+                    .seconds = clock.Lap()});
+
+  const std::vector<std::string> violations =
+      ValidatePlan(step->graph, step->plan);
+  STOWAGE_CHECK(violations.empty());
+  passes.push_back({.name = "validate",
+                    .applied = true,
+                    .changed = false,
+                    .arena = step->plan.arena_bytes(),
+                    .seconds = clock.Lap()});
+  step->passes = std::move(passes);
+  return step;
+}
+
+// The cheapest step that fits; without a budget, the fewest pieces and nothing
+// moved.
+Result<FittedStep> StepFitter::Choose(Bytes budget) {
+  STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
+                           grid_->Cheapest(budget, options_.levers));
+  if (!step) return Refusal(budget);
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const in_pieces,
+                           grid_->Get(step->price.pieces, {}));
+  for (PassReport& pass : step->passes) {
+    if (pass.name == "pieces") pass.arena = in_pieces->arena();
+  }
+  return *std::move(step);
+}
+
+Result<FittedStep> StepFitter::AsGiven() {
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const given,
+                           grid_->Get(options_.levers.pieces.front(), {}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      std::optional<FittedStep> step,
+      given->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
+  return *std::move(step);
+}
+
+// The step in so many pieces, its nodes in an order that needs less.
+Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t pieces) {
+  std::unique_ptr<Ordered>& ordered = ordered_[pieces];
+  if (ordered) return ordered.get();
+  STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
+                           build_(pieces, Sampling::kAll));
+  STOWAGE_ASSIGN_OR_RETURN(fit::OrderedPlan found,
+                           fit::PlanInMemoryOrder(step.graph, options_.plan));
+  Variant::Options options = VariantOptionsOf(options_);
+  // A new order may have taken the best packer to be smaller.
+  if (found.plan.packer.starts_with("best")) {
+    options.plan.packer = Packer::kBest;
+  }
+  for (auto* names :
+       {&options.recompute.always_kept, &options.recompute.always_remade}) {
+    *names = fit::NamesInPieces(step.graph, *names, pieces);
+  }
+  ordered = std::make_unique<Ordered>(
+      found.bound, OfGraph(std::move(found.graph)), std::move(options));
+  return ordered.get();
+}
+
+// The step in the order that needs less, where that costs no more. In more pieces
+// a step costs more, in whatever order.
+Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
+                                         Bytes budget) {
+  if (!step.ok() && step.error().code != ErrorCode::kBudgetTooSmall) {
+    return step;
+  }
+  PassClock clock;
+  const double choosing =
+      step.ok() ? step->total_cost() : std::numeric_limits<double>::infinity();
+  bool changed = false;
+  Bytes bound = 0;
+  for (const int64_t pieces : options_.levers.pieces) {
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const as_given, grid_->Get(pieces, {}));
+    if (as_given->cost() > choosing * (1 + kRounding)) break;
+    STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered, InMemoryOrder(pieces));
+    bound = ordered->bound;
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::optional<FittedStep> in_order,
+        ordered->grid.Cheapest(budget, InOnePiece(options_.levers)));
+    if (!in_order || (step.ok() && !IsNoWorse(*in_order, *step))) continue;
+    in_order->price.pieces = pieces;
+    in_order->plan.order = NodeOrderName(NodeOrder::kMemory);
+    for (PassReport& pass : in_order->passes) {
+      if (pass.name == "pieces") {
+        pass.applied = pass.changed = pieces > 1;
+        pass.arena = as_given->arena();
+      }
+    }
+    step = *std::move(in_order);
+    changed = true;
+    break;
+  }
+  if (!step.ok()) return step;
+  step->order_bound = bound;
+  step->passes.push_back({.name = "order",
+                          .applied = true,
+                          .changed = changed,
+                          .arena = step->plan.arena_bytes(),
+                          .seconds = clock.Lap()});
+  return step;
+}
+
+// Moves fetches up where the budget leaves room. Whether any was.
+Result<bool> StepFitter::FetchEarly(Bytes budget, FittedStep* step) const {
+  if (step->price.host.values == 0 || budget == kNoLimit) return false;
+  STOWAGE_ASSIGN_OR_RETURN(
+      fit::Prefetched early,
+      fit::Prefetch(
+          step->graph, step->plan, budget,
+          fit::CostsOfNodes(step->graph, options_.cost, options_.cost_per_byte),
+          options_.plan));
+  early.plan.order = step->plan.order;
+  step->graph = std::move(early.graph);
+  step->plan = std::move(early.plan);
+  return early.moved > 0;
+}
+
+Result<Bytes> StepFitter::SmallestBudget() {
+  return SmallestBudget(options_.levers);
+}
+
+Result<Bytes> StepFitter::SmallestBudget(const Levers& levers) {
+  STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need, grid_->Smallest(levers));
+  if (levers.order == NodeOrder::kGiven) return need.bytes;
+  Bytes smallest = need.bytes;
+  for (const int64_t pieces : levers.pieces) {
+    STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered, InMemoryOrder(pieces));
+    STOWAGE_ASSIGN_OR_RETURN(const Grid::Need in_order,
+                             ordered->grid.Smallest(InOnePiece(levers)));
+    smallest = std::min(smallest, in_order.bytes);
+  }
+  return smallest;
+}
+
+Result<std::vector<Bargain>> StepFitter::Frontier() {
+  if (options_.levers.order == NodeOrder::kGiven) {
+    return grid_->Frontier(options_.levers);
+  }
+  const int64_t pieces = options_.levers.pieces.front();
+  STOWAGE_ASSIGN_OR_RETURN(Ordered* const ordered, InMemoryOrder(pieces));
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
+                           ordered->grid.Frontier(InOnePiece(options_.levers)));
+  for (Bargain& bargain : bargains) bargain.price.pieces = pieces;
+  return bargains;
+}
+
+// What fits nothing names what would: the need of the step as it is, in as many
+// pieces as need the least, then what each further lever reaches.
+Error StepFitter::Refusal(Bytes budget) {
+  Levers near = options_.levers;
+  near.offload = OffloadChoice::kNone;
+  const Result<Grid::Need> need = grid_->Smallest(near);
+  if (!need.ok()) return need.error();
+  PlanOptions options = options_.plan;
+  options.budget = budget;
+  const Result<Plan> plan = PlanMemory(need->variant->sample(), options);
+  Error error;
+  if (!plan.ok()) {
+    error = plan.error();
+    const auto smallest =
+        need->variant->Smallest(Recompute::kAuto, fit::kNoLimit);
+    if (!smallest.ok()) return smallest.error();
+    if (**smallest < need->variant->arena()) {
+      error.message += StrCat(
+          ", or ",
+          Figure(**smallest, FormatBytes(**smallest) == FormatBytes(budget)),
+          " with recompute");
+    }
+  } else {
+    error = {ErrorCode::kBudgetTooSmall,
+             StrCat("[plan] budget ", budget, " bytes is below the ",
+                    need->bytes, " bytes that are needed ",
+                    options_.levers.always_remade.empty()
+                        ? "by the whole step"
+                        : "when what is named is always recomputed; without "
+                          "that it fits")};
+  }
+  if (need->variant->pieces() > 1) {
+    error.message +=
+        StrCat(", the batch in ", need->variant->pieces(), " pieces");
+  }
+  if (options_.levers.offload == OffloadChoice::kNone) return error;
+  const Result<Grid::Need> moved = grid_->Smallest(options_.levers);
+  if (!moved.ok()) return moved.error();
+  error.message += StrCat(", or ", Figure(moved->bytes, true), " with offload");
+  return error;
+}
+
+}  // namespace stowage

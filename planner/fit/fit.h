@@ -1,0 +1,100 @@
+#ifndef STOWAGE_PLANNER_FIT_FIT_H_
+#define STOWAGE_PLANNER_FIT_FIT_H_
+
+// Makes a training step fit a budget, at the least cost that the levers allow:
+//
+//   given       the step as it is
+//   choose      the levers, and how far each is drawn
+//   pieces      the batch in pieces, one after the other
+//   offload     states and forward values in the host's memory
+//   recompute   forward values that die, and are made again
+//   order       the nodes in an order that needs less
+//   prefetch    what lies on the host fetched early, where the budget leaves room
+//   validate    the plan judged by other code than made it
+//
+// StepFitter::Fit in planner/fit/fit.cc reads as this list does. Whoever builds
+// steps hands in a StepBuilder; a graph by itself is a step of one piece.
+//
+//   StepFitter fitter(OfGraph(step), {.plan = {.device = cpu->Needs()}});
+//   Result<FittedStep> fitted = fitter.Fit(64 << 20);
+//   if (!fitted.ok()) Print(fitted.error().message);
+//   for (const PassReport& pass : fitted->passes) Print(pass.name, pass.arena);
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "planner/fit/cost.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/plan_memory.h"
+
+namespace stowage {
+
+namespace fit {
+class Grid;
+}
+
+struct FitOptions {
+  PlanOptions plan = {};  // its budget is not looked at
+  Levers levers = {};
+  /// What levers are priced in; empty: operations.
+  CostFn cost = {};
+  /// Of a byte copied between arena and host, in the unit of `cost`.
+  double cost_per_byte = kOffloadFlopsPerByte;
+  /// How long to search, as a share of the usual (about two seconds for what runs
+  /// again in a step of a thousand nodes). Counted in work, not in time.
+  double effort = 1;
+};
+
+class StepFitter {
+ public:
+  /// The backend of `options` must outlive this.
+  StepFitter(StepBuilder build, FitOptions options);
+  StepFitter(StepFitter&&) noexcept;
+  StepFitter& operator=(StepFitter&&) noexcept;
+  ~StepFitter();
+
+  /// The cheapest step found that fits `budget`; without one, the fewest pieces
+  /// and nothing moved. A larger budget never costs more, nor do more levers.
+  /// Errors: kBudgetTooSmall, which names the budget, the need, the peak, the
+  /// largest live buffers and the smallest budgets that work; kNotFound and
+  /// kInvalidArgument for names that are no forward value's; the builder's and
+  /// PlanMemory's. Deterministic.
+  Result<FittedStep> Fit(std::optional<Bytes> budget);
+
+  /// The step of fewest pieces as it is, whatever the budget.
+  Result<FittedStep> AsGiven();
+
+  /// The smallest budget that Fit does not refuse with these levers: those of the
+  /// options, or others, whose names of values are not looked at.
+  Result<Bytes> SmallestBudget();
+  Result<Bytes> SmallestBudget(const Levers& levers);
+
+  /// All bargains, by falling arena and rising cost.
+  Result<std::vector<Bargain>> Frontier();
+
+  const FitOptions& options() const { return options_; }
+
+ private:
+  struct Ordered;
+
+  Result<FittedStep> Choose(Bytes budget);
+  Result<Ordered*> InMemoryOrder(int64_t pieces);
+  Result<FittedStep> TakeOrder(Result<FittedStep> step, Bytes budget);
+  Result<bool> FetchEarly(Bytes budget, FittedStep* step) const;
+  Error Refusal(Bytes budget);
+
+  StepBuilder build_;
+  FitOptions options_;
+  std::unique_ptr<fit::Grid> grid_;
+  std::map<int64_t, std::unique_ptr<Ordered>> ordered_;  // by pieces
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_PLANNER_FIT_FIT_H_

@@ -1,0 +1,277 @@
+#include "planner/fit/grid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+
+namespace stowage::fit {
+namespace {
+
+constexpr size_t kStateSteps = 16;  // of a frontier, from no state to all
+
+// Bytes that the first of `states` leave free at most: of the arena's, where
+// slots are aligned.
+Bytes SlotsOf(std::span<const Offloadable> states, Bytes alignment) {
+  Bytes sum = 0;
+  for (const Offloadable& state : states) {
+    sum += AlignUp(state.bytes, alignment);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<const Grid::Sample*> Grid::GetSample(int64_t pieces) {
+  const auto at = samples_.find(pieces);
+  if (at != samples_.end()) return &at->second;
+  Sample sample;
+  STOWAGE_ASSIGN_OR_RETURN(sample.step, build_(pieces, Sampling::kOneOfAKind));
+  sample.movable = FindOffloadable(sample.step.graph);
+  return &samples_.emplace(pieces, std::move(sample)).first->second;
+}
+
+Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces,
+                                                   Share share) {
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  const auto move = [pieces, share](PiecedStep& step) -> Status {
+    if (share == Share{}) return {};
+    const std::vector<Offloadable> all = FindOffloadable(step.graph);
+    STOWAGE_ASSIGN_OR_RETURN(
+        step.graph,
+        Offload(step.graph, Select(all, share, pieces), step.begins));
+    return {};
+  };
+  return Variant::Make(pieces, sample->step, build_, move, options_);
+}
+
+Result<Variant*> Grid::Get(int64_t pieces, Share share) {
+  // All pieces are alike: one half is as good as two.
+  if (pieces > 1 && share.halves > 0) share.halves = 2;
+  std::unique_ptr<Variant>& variant = variants_[{pieces, share}];
+  if (!variant) {
+    STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share));
+  }
+  return variant.get();
+}
+
+Result<std::vector<Share>> Grid::Shares(const Levers& levers) {
+  if (levers.offload == OffloadChoice::kNone) return std::vector<Share>(1);
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(levers.pieces.front()));
+  return SharesToTry(sample->movable);
+}
+
+Result<Bytes> Grid::ArenaAsItIs(int64_t pieces, size_t states) {
+  const std::pair key(pieces, states);
+  const auto at = by_states_.find(key);
+  if (at != by_states_.end()) return at->second;
+  STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
+                           MakeVariant(pieces, {.states = states}));
+  return by_states_[key] = variant->arena();
+}
+
+// As few states moved as do where nothing runs again.
+Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
+                                                    Bytes budget,
+                                                    double limit) {
+  const std::optional<FittedStep> none;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  const auto states =
+      std::span(sample->movable).first(CountStates(sample->movable));
+  // Too few: their bytes alone are less than what is missing.
+  size_t least = 0;
+  double copied = 0;
+  for (Bytes left = unmoved->arena() - budget;
+       least < states.size() && left > 0; ++least) {
+    left -= AlignUp(states[least].bytes, options_.plan.alignment);
+    copied += 2 * static_cast<double>(states[least].bytes);
+    if (unmoved->cost() + options_.cost_per_byte * copied >= limit) return none;
+  }
+  size_t most = states.size();
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes all, ArenaAsItIs(pieces, most));
+  if (all > budget) return none;
+  while (least < most) {
+    const size_t middle = least + (most - least) / 2;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, ArenaAsItIs(pieces, middle));
+    if (arena <= budget) {
+      most = middle;
+    } else {
+      least = middle + 1;
+    }
+  }
+  // The whole step may be packed a little less well than its sample.
+  for (; most <= states.size(); ++most) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
+                             MakeVariant(pieces, {.states = most}));
+    if (variant->cost() >= limit) return none;
+    STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
+                             variant->Fit(budget, Recompute::kNone, limit));
+    if (step) return step;
+  }
+  return none;
+}
+
+Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
+                                                 const Levers& levers) {
+  std::optional<FittedStep> best;
+  const auto limit = [&] { return best ? best->total_cost() : kAnyCost; };
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const first,
+                           Get(levers.pieces.front(), {}));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(levers.pieces.front()));
+  // Of a step with so much on the host, whatever else is done.
+  const auto cost_of_copies = [&](Share share) {
+    double bytes = 0;
+    for (size_t k = 0; k < share.states; ++k) {
+      bytes += 2 * static_cast<double>(sample->movable[k].bytes);
+    }
+    return first->cost() + options_.cost_per_byte * bytes;
+  };
+
+  // Where nothing runs again, the first that fits its share is the cheapest.
+  std::vector<Variant*> variants;
+  for (const Share share : shares) {
+    for (const int64_t pieces : levers.pieces) {
+      if (cost_of_copies(share) >= limit()) continue;
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+      if (std::ranges::count(variants, variant) > 0) continue;
+      variants.push_back(variant);
+      STOWAGE_ASSIGN_OR_RETURN(
+          std::optional<FittedStep> step,
+          variant->FitAsGiven(budget, levers.recompute, limit()));
+      if (step) best = std::move(step);
+    }
+  }
+  if (shares.size() > 1 && options_.recompute.always_remade.empty()) {
+    for (const int64_t pieces : levers.pieces) {
+      STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
+                               FitByStates(pieces, budget, limit()));
+      if (step) best = std::move(step);
+    }
+  }
+  if (levers.recompute == Recompute::kNone) return best;
+
+  // What runs again is searched where it can be cheapest, first.
+  std::vector<std::pair<double, Variant*>> by_bound;
+  for (Variant* const variant : variants) {
+    if (variant->cost() >= limit()) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const double least,
+                             variant->LeastCost(budget, levers.recompute));
+    if (least < limit()) by_bound.emplace_back(least, variant);
+  }
+  std::ranges::stable_sort(by_bound, {}, &std::pair<double, Variant*>::first);
+  for (const auto& [least, variant] : by_bound) {
+    if (least >= limit()) break;
+    STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
+                             variant->Fit(budget, levers.recompute, limit()));
+    if (step) best = std::move(step);
+  }
+  return best;
+}
+
+// Moving states takes no more off a need than their own bytes: so much is known
+// of a step without building it.
+Result<bool> Grid::CannotNeedLess(int64_t pieces, Share share,
+                                  Recompute recompute, Bytes most) {
+  if (share.halves > 0 || share.states == 0) return false;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}));
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes least, unmoved->LeastArena(recompute));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  return least - SlotsOf(std::span(sample->movable).first(share.states),
+                         options_.plan.alignment) >
+         most;
+}
+
+Result<Grid::Need> Grid::Smallest(const Levers& levers) {
+  Need need{.variant = nullptr, .bytes = kNoLimit};
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
+  // The more is moved, and the more pieces, the less is needed, mostly.
+  for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
+    for (auto pieces = levers.pieces.rbegin(); pieces != levers.pieces.rend();
+         ++pieces) {
+      const Bytes most = need.bytes == kNoLimit ? kNoLimit : need.bytes - 1;
+      STOWAGE_ASSIGN_OR_RETURN(
+          const bool skip,
+          CannotNeedLess(*pieces, *share, levers.recompute, most));
+      if (skip) continue;
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(*pieces, *share));
+      STOWAGE_ASSIGN_OR_RETURN(const Bytes least,
+                               variant->LeastArena(levers.recompute));
+      if (least > most) continue;
+      STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> smallest,
+                               variant->Smallest(levers.recompute, most));
+      if (smallest) need = {variant, *smallest};
+    }
+  }
+  STOWAGE_CHECK(need.variant != nullptr);
+  return need;
+}
+
+Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const first,
+                           Get(levers.pieces.front(), {}));
+  struct Candidate {
+    Share share;
+    Bargain bargain;
+  };
+  std::vector<Candidate> all;
+  const auto add = [&](Share share, const Variant& variant, Bargain bargain) {
+    Price& price = bargain.price;
+    price.extra_cost += variant.cost() - first->cost();
+    price.extra_flops += variant.flops() - first->flops();
+    price.extra_percent =
+        100 * price.extra_flops / std::max(first->flops(), 1.0);
+    all.push_back({share, std::move(bargain)});
+  };
+  for (const Share share : shares) {
+    for (const int64_t pieces : levers.pieces) {
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+      STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
+                               variant->Frontier(levers.recompute));
+      for (Bargain& bargain : bargains) add(share, *variant, bargain);
+    }
+  }
+  // States alone, in even steps.
+  const size_t states = shares.size() > 1 ? shares.back().states : 0;
+  const size_t steps = std::min(kStateSteps, states);
+  for (size_t k = 1; k < steps; ++k) {
+    const Share share = {.states = states * k / steps};
+    STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Variant> variant,
+                             MakeVariant(levers.pieces.front(), share));
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> as_given,
+                             variant->Frontier(Recompute::kNone));
+    add(share, *variant, std::move(as_given.front()));
+  }
+  std::ranges::stable_sort(all, {}, [](const Candidate& each) {
+    return std::pair(each.bargain.price.extra_cost, each.bargain.arena);
+  });
+  std::vector<Bargain> kept;
+  for (Candidate& each : all) {
+    Bargain& bargain = each.bargain;
+    if (!kept.empty() && bargain.arena >= kept.back().arena) continue;
+    // The least of what runs again, in any number of pieces, with the same on
+    // the host.
+    const Share share =
+        std::ranges::count(shares, each.share) > 0 ? each.share : Share{};
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const fewest,
+                             Get(levers.pieces.front(), share));
+    double least = kAnyCost;
+    for (const int64_t pieces : levers.pieces) {
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+      STOWAGE_ASSIGN_OR_RETURN(const double extra,
+                               variant->LeastExtraCost(bargain.arena));
+      least = std::min(least, variant->cost() - fewest->cost() + extra);
+    }
+    bargain.price.least_extra_cost = share == each.share ? least : 0;
+    kept.push_back(std::move(bargain));
+  }
+  return kept;
+}
+
+}  // namespace stowage::fit

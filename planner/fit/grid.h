@@ -1,0 +1,79 @@
+#ifndef STOWAGE_PLANNER_FIT_GRID_H_
+#define STOWAGE_PLANNER_FIT_GRID_H_
+
+// All ways to take a training step: numbers of pieces by shares on the host. Each
+// is made when it is first looked at, and kept; those aside of which a bound
+// says that they cannot win are never searched.
+//
+//   Grid grid(build, options);
+//   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, levers);
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/offload/share.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/variant.h"
+
+namespace stowage::fit {
+
+class Grid {
+ public:
+  Grid(StepBuilder build, Variant::Options options)
+      : build_(std::move(build)), options_(std::move(options)) {}
+  Grid(const Grid&) = delete;  // variants call back
+  Grid& operator=(const Grid&) = delete;
+
+  /// The step in so many pieces, with so much of it on the host. Errors: the
+  /// builder's, and the planner's.
+  Result<Variant*> Get(int64_t pieces, Share share);
+
+  /// The cheapest step that fits, with these levers; absent where none is found.
+  /// Of a larger set of levers, or a larger budget, it never costs more.
+  Result<std::optional<FittedStep>> Cheapest(Bytes budget,
+                                             const Levers& levers);
+
+  struct Need {
+    Variant* variant = nullptr;
+    Bytes bytes = 0;
+  };
+  /// What needs least with these levers: the smallest budget that Cheapest takes.
+  Result<Need> Smallest(const Levers& levers);
+
+  /// All bargains, by falling arena and rising cost. Where only states are moved
+  /// Cheapest may find one between two of these.
+  Result<std::vector<Bargain>> Frontier(const Levers& levers);
+
+ private:
+  struct Sample {
+    PiecedStep step;
+    std::vector<Offloadable> movable;
+  };
+
+  Result<const Sample*> GetSample(int64_t pieces);
+  Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share);
+  Result<std::vector<Share>> Shares(const Levers& levers);
+  Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
+  Result<std::optional<FittedStep>> FitByStates(int64_t pieces, Bytes budget,
+                                                double limit);
+  Result<bool> CannotNeedLess(int64_t pieces, Share share, Recompute recompute,
+                              Bytes most);
+
+  const StepBuilder build_;
+  const Variant::Options options_;
+  std::map<int64_t, Sample> samples_;  // by pieces
+  std::map<std::pair<int64_t, Share>, std::unique_ptr<Variant>> variants_;
+  std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
+};
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_GRID_H_

@@ -1,0 +1,77 @@
+#include "planner/fit/levers.h"
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+template <typename T>
+using Names = std::span<const std::pair<std::string_view, T>>;
+
+constexpr std::array<std::pair<std::string_view, Recompute>, 3> kRecomputes = {
+    {{"none", Recompute::kNone},
+     {"cheap", Recompute::kCheap},
+     {"auto", Recompute::kAuto}}};
+constexpr std::array<std::pair<std::string_view, OffloadChoice>, 2> kOffloads =
+    {{{"none", OffloadChoice::kNone}, {"auto", OffloadChoice::kAuto}}};
+constexpr std::array<std::pair<std::string_view, NodeOrder>, 2> kOrders = {
+    {{"given", NodeOrder::kGiven}, {"memory", NodeOrder::kMemory}}};
+
+template <typename T>
+std::string_view NameOf(Names<T> names, T choice) {
+  for (const auto& [name, each] : names) {
+    if (each == choice) return name;
+  }
+  STOWAGE_CHECK(false);
+}
+
+template <typename T>
+Result<T> Parse(Names<T> names, std::string_view name, std::string_view lever,
+                std::string_view noun) {
+  std::string expected;
+  for (size_t k = 0; k < names.size(); ++k) {
+    if (names[k].first == name) return names[k].second;
+    const bool is_last = k + 1 == names.size();
+    expected += StrCat(k == 0 ? "" : is_last ? " or " : ", ", names[k].first);
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[", lever, "] there is no ", noun, " ", Quoted(name),
+                      "; expected ", expected)};
+}
+
+}  // namespace
+
+std::string_view RecomputeName(Recompute recompute) {
+  return NameOf<Recompute>(kRecomputes, recompute);
+}
+Result<Recompute> ParseRecompute(std::string_view name) {
+  return Parse<Recompute>(kRecomputes, name, "recompute", "choice");
+}
+
+std::string_view OffloadName(OffloadChoice choice) {
+  return NameOf<OffloadChoice>(kOffloads, choice);
+}
+Result<OffloadChoice> ParseOffload(std::string_view name) {
+  return Parse<OffloadChoice>(kOffloads, name, "offload", "choice");
+}
+
+std::string_view NodeOrderName(NodeOrder order) {
+  return NameOf<NodeOrder>(kOrders, order);
+}
+Result<NodeOrder> ParseNodeOrder(std::string_view name) {
+  return Parse<NodeOrder>(kOrders, name, "order", "order");
+}
+
+std::vector<int64_t> PiecesToTry(int64_t batch) {
+  std::vector<int64_t> tries;
+  for (int64_t pieces = 1; pieces < batch; pieces *= 2) tries.push_back(pieces);
+  tries.push_back(batch);
+  return tries;
+}
+
+}  // namespace stowage

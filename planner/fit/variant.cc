@@ -1,0 +1,266 @@
+#include "planner/fit/variant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "ir/layout.h"
+#include "planner/fit/cost.h"
+#include "planner/fit/passes.h"
+
+namespace stowage::fit {
+namespace {
+
+// Of each search of a step in pieces, of which there may be many.
+constexpr double kEffortInPieces = 0.5;
+
+// Of the whole step that is planned by a sample.
+HostUse HostUseOf(const PiecedStep& sample) {
+  const Graph& graph = sample.graph;
+  const Layouts layouts = ComputeLayouts(graph);
+  HostUse use;
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const ValueInfo& value = graph.value(id);
+    if (!value.on_host || layouts[static_cast<size_t>(id)].root != id) continue;
+    use.values +=
+        value.is_leaf() ? 1 : static_cast<int>(CountOf(sample, value.producer));
+  }
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    use.bytes_per_step +=
+        CountOf(sample, id) * BytesCopied(graph, graph.node(id));
+  }
+  return use;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
+                                               PiecedStep sample,
+                                               StepBuilder build, Mover move,
+                                               const Options& options) {
+  std::unique_ptr<Variant> variant(new Variant);
+  variant->pieces_ = pieces;
+  variant->sample_ = std::move(sample);
+  variant->build_ = std::move(build);
+  variant->move_ = std::move(move);
+  variant->options_ = options;
+  STOWAGE_RETURN_IF_ERROR(variant->move_(variant->sample_));
+  const PiecedStep& step = variant->sample_;
+
+  RecomputeOptions recompute = options.recompute;
+  recompute.always_kept =
+      NamesInPieces(step.graph, recompute.always_kept, pieces);
+  recompute.always_remade =
+      NamesInPieces(step.graph, recompute.always_remade, pieces);
+  // A sum of gradients is not the same in all pieces that one stands for.
+  recompute.gradients = IsWhole(step);
+  if (pieces > 1) recompute.effort *= kEffortInPieces;
+  // A node of the sample costs what all that it stands for cost.
+  recompute.cost = [&step, cost = options.recompute.cost,
+                    per_byte = options.cost_per_byte](const Graph& graph) {
+    std::vector<double> costs = CostsOfNodes(graph, cost, per_byte);
+    for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+      costs[static_cast<size_t>(id)] *= static_cast<double>(CountOf(step, id));
+    }
+    return costs;
+  };
+  variant->choices_ = std::make_unique<RecomputeChoices>(
+      step.graph, options.plan, std::move(recompute));
+  STOWAGE_ASSIGN_OR_RETURN(const Plan plan, variant->choices_->PlanAsGiven());
+  variant->arena_ = plan.arena_bytes();
+  variant->flops_ = FlopsOf(step);
+  variant->cost_ = variant->choices_->Cost();
+  variant->given_ = {.least_arena = variant->arena_, .arena = variant->arena_};
+  return variant;
+}
+
+// Whether nothing may run again, or nothing has to.
+bool Variant::IsAsGiven(Recompute recompute) const {
+  return recompute == Recompute::kNone ||
+         options_.recompute.always_remade.empty();
+}
+
+bool Variant::IsAllowed(const RecomputeChoice& choice, bool is_first,
+                        Recompute recompute) const {
+  switch (recompute) {
+    case Recompute::kNone:
+      return choice.script.empty();
+    case Recompute::kCheap:
+      return is_first || choice.cost <= kCheapShare * choices_->Cost();
+    case Recompute::kAuto:
+      return true;
+  }
+  STOWAGE_CHECK(false);
+}
+
+// Those that are allowed: the first so many.
+Result<std::span<RecomputeChoice>> Variant::Choices(Recompute recompute) {
+  if (recompute == Recompute::kNone) return std::span(&given_, 1);
+  STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> all,
+                           choices_->All());
+  size_t count = 0;
+  while (count < all.size() && IsAllowed(all[count], count == 0, recompute)) {
+    ++count;
+  }
+  return all.first(count);
+}
+
+Result<Bytes> Variant::SampleArena(RecomputeChoice& choice) {
+  if (!choice.arena) {
+    STOWAGE_ASSIGN_OR_RETURN(const Recomputed made,
+                             choices_->Make(choice.script));
+    choice.arena = made.plan.arena_bytes();
+  }
+  return *choice.arena;
+}
+
+// The whole step, with what was chosen for its sample done in all its pieces.
+Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
+  FittedStep step;
+  step.price = {.pieces = pieces_, .extra_cost = choice.cost};
+  step.flops = flops_;
+  step.cost = cost_;
+  PassClock clock;
+  const auto tell = [&](std::string_view name, bool changed, Bytes arena) {
+    step.passes.push_back({.name = std::string(name),
+                           .applied = changed,
+                           .changed = changed,
+                           .arena = arena,
+                           .seconds = clock.Lap()});
+  };
+  Recomputed made;
+  if (IsWhole(sample_)) {
+    step.price.host = FindHostUse(sample_.graph);
+    tell("pieces", pieces_ > 1, 0);
+    tell("offload", step.price.host.values > 0, arena_);
+    STOWAGE_ASSIGN_OR_RETURN(made, choices_->Make(choice.script));
+    choice.arena = made.plan.arena_bytes();
+  } else {
+    STOWAGE_ASSIGN_OR_RETURN(PiecedStep whole, build_(pieces_, Sampling::kAll));
+    tell("pieces", true, 0);
+    STOWAGE_RETURN_IF_ERROR(move_(whole));
+    step.price.host = FindHostUse(whole.graph);
+    tell("offload", step.price.host.values > 0, arena_);
+    STOWAGE_ASSIGN_OR_RETURN(const Script script,
+                             StretchScript(sample_, choice.script, whole));
+    RecomputeChoices of_whole(whole.graph, options_.plan, {});
+    STOWAGE_ASSIGN_OR_RETURN(made, of_whole.Make(script));
+    made.remade = InAllPieces(std::move(made.remade));
+  }
+  choice.whole_arena = made.plan.arena_bytes();
+  tell("recompute", made.nodes_again > 0, *choice.whole_arena);
+  step.graph = std::move(made.graph);
+  step.plan = std::move(made.plan);
+  step.remade = std::move(made.remade);
+  step.price.recomputed_nodes = made.nodes_again;
+  step.price.extra_flops = made.flops_again;
+  if (flops_ > 0) {
+    step.price.extra_percent = 100 * step.price.extra_flops / flops_;
+  }
+  return step;
+}
+
+// What is known already is not packed again.
+Result<std::optional<FittedStep>> Variant::FitChoice(RecomputeChoice& choice,
+                                                     Bytes budget) {
+  const std::optional<FittedStep> none;
+  if (choice.least_arena > budget) return none;
+  if (choice.arena.value_or(0) > budget) return none;
+  if (choice.whole_arena.value_or(0) > budget) return none;
+  if (!IsWhole(sample_)) {
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, SampleArena(choice));
+    if (arena > budget) return none;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(FittedStep step, Whole(choice));
+  if (step.plan.arena_bytes() > budget) return none;
+  return std::optional(std::move(step));
+}
+
+Result<std::optional<FittedStep>> Variant::FitAsGiven(Bytes budget,
+                                                      Recompute recompute,
+                                                      double limit) {
+  if (cost_ >= limit || !IsAsGiven(recompute)) {
+    return std::optional<FittedStep>();
+  }
+  return FitChoice(given_, budget);
+}
+
+Result<std::optional<FittedStep>> Variant::Fit(Bytes budget,
+                                               Recompute recompute,
+                                               double limit) {
+  const std::optional<FittedStep> none;
+  STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> as_given,
+                           FitAsGiven(budget, recompute, limit));
+  if (as_given || recompute == Recompute::kNone) return as_given;
+  STOWAGE_ASSIGN_OR_RETURN(const double least, LeastExtraCost(budget));
+  if (std::isinf(least) || cost_ + least >= limit) return none;
+  STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> choices,
+                           Choices(recompute));
+  for (RecomputeChoice& choice : choices) {
+    if (cost_ + choice.cost >= limit) return none;
+    STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
+                             FitChoice(choice, budget));
+    if (!step) continue;
+    if (budget < kNoLimit) step->price.least_extra_cost = least;
+    return step;
+  }
+  return none;
+}
+
+Result<std::optional<Bytes>> Variant::Smallest(Recompute recompute,
+                                               Bytes most) {
+  std::optional<Bytes> smallest;
+  STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> choices,
+                           Choices(recompute));
+  for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
+    if (choice->least_arena > most) break;
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes of_sample, SampleArena(*choice));
+    if (of_sample > most) continue;
+    if (!choice->whole_arena) {
+      STOWAGE_RETURN_IF_ERROR(Whole(*choice));
+    }
+    const Bytes need = std::max(of_sample, *choice->whole_arena);
+    if (need > most) continue;
+    smallest = need;
+    most = need - 1;
+  }
+  return smallest;
+}
+
+Result<double> Variant::LeastCost(Bytes budget, Recompute recompute) {
+  if (recompute == Recompute::kNone) {
+    return arena_ <= budget ? cost_ : kAnyCost;
+  }
+  if (arena_ <= budget && IsAsGiven(recompute)) return cost_;
+  STOWAGE_ASSIGN_OR_RETURN(const double least, LeastExtraCost(budget));
+  return cost_ + least;
+}
+
+Result<Bytes> Variant::LeastArena(Recompute recompute) {
+  if (recompute == Recompute::kNone) return arena_;
+  return choices_->LeastArena();
+}
+
+Result<std::vector<Bargain>> Variant::Frontier(Recompute recompute) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> choices,
+                           Choices(recompute));
+  const HostUse host = HostUseOf(sample_);
+  std::vector<Bargain> bargains;
+  for (RecomputeChoice& choice : choices) {
+    STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, SampleArena(choice));
+    if (!bargains.empty() && arena >= bargains.back().arena) continue;
+    Price price{.pieces = pieces_, .host = host, .extra_cost = choice.cost};
+    for (const Rerun& rerun : choice.script) {
+      const int64_t count = CountOf(sample_, rerun.node);
+      price.recomputed_nodes += static_cast<int>(count);
+      price.extra_flops +=
+          static_cast<double>(count) *
+          NodeFlops(sample_.graph, sample_.graph.node(rerun.node));
+    }
+    bargains.push_back({.arena = arena, .price = price});
+  }
+  return bargains;
+}
+
+}  // namespace stowage::fit

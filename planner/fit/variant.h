@@ -1,0 +1,113 @@
+#ifndef STOWAGE_PLANNER_FIT_VARIANT_H_
+#define STOWAGE_PLANNER_FIT_VARIANT_H_
+
+// One way to take a training step: in so many pieces, with so much of it on the
+// host. What is left to decide is what runs again in it.
+//
+// What a variant answers depends on nothing but itself: not on which other
+// variants are looked at beside it. That is why more levers never cost more.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(Variant variant, Variant::Make(...));
+//   Result<std::optional<FittedStep>> fitted =
+//       variant.Fit(64 << 20, Recompute::kAuto, /*limit=*/kAnyCost);
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/recompute/recompute.h"
+#include "planner/plan_memory.h"
+
+namespace stowage::fit {
+
+inline constexpr double kAnyCost = std::numeric_limits<double>::infinity();
+inline constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max();
+
+class Variant {
+ public:
+  struct Options {
+    PlanOptions plan;
+    RecomputeOptions recompute;  // its cost without copies
+    double cost_per_byte = 0;    // of copies
+  };
+
+  /// Moves to the host what a variant keeps there.
+  using Mover = std::function<Status(PiecedStep& step)>;
+
+  /// Of `sample`, what `build` makes of one piece of each kind, which is moved
+  /// here. Errors: the mover's, PlanMemory's, and those of names.
+  static Result<std::unique_ptr<Variant>> Make(int64_t pieces,
+                                               PiecedStep sample,
+                                               StepBuilder build, Mover move,
+                                               const Options& options);
+
+  int64_t pieces() const { return pieces_; }
+  const Graph& sample() const { return sample_.graph; }
+  /// Of the sample as it is.
+  Bytes arena() const { return arena_; }
+  /// Of the whole step before anything runs again: operations, and the cost.
+  double flops() const { return flops_; }
+  double cost() const { return cost_; }
+
+  /// The whole step, with the least run again that fits it into the budget, if
+  /// it then costs less than `limit`.
+  Result<std::optional<FittedStep>> Fit(Bytes budget, Recompute recompute,
+                                        double limit);
+
+  /// The same where nothing runs again, if that is allowed.
+  Result<std::optional<FittedStep>> FitAsGiven(Bytes budget,
+                                               Recompute recompute,
+                                               double limit);
+
+  /// The smallest budget that Fit takes, if that is at most `most`.
+  Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
+
+  // Bounds, without a search: what the step costs at least within a budget, and
+  // what it needs at least.
+  Result<double> LeastCost(Bytes budget, Recompute recompute);
+  Result<Bytes> LeastArena(Recompute recompute);
+
+  /// What budgets cost: extra is what runs again here, and least_extra_cost is
+  /// left to the caller. Of the sample, which the whole step may need a little
+  /// more than.
+  Result<std::vector<Bargain>> Frontier(Recompute recompute);
+
+  /// What no recomputation that fits the budget can do without.
+  Result<double> LeastExtraCost(Bytes budget) {
+    return choices_->LeastExtraCost(budget);
+  }
+
+ private:
+  Variant() = default;
+
+  bool IsAsGiven(Recompute recompute) const;
+  bool IsAllowed(const RecomputeChoice& choice, bool is_first,
+                 Recompute recompute) const;
+  Result<std::span<RecomputeChoice>> Choices(Recompute recompute);
+  Result<Bytes> SampleArena(RecomputeChoice& choice);
+  Result<FittedStep> Whole(RecomputeChoice& choice);
+  Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
+                                              Bytes budget);
+
+  int64_t pieces_ = 1;
+  PiecedStep sample_;
+  StepBuilder build_;
+  Mover move_;
+  Options options_;
+  std::unique_ptr<RecomputeChoices> choices_;
+  RecomputeChoice given_;  // nothing runs again
+  Bytes arena_ = 0;
+  double flops_ = 0;
+  double cost_ = 0;
+};
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_VARIANT_H_
