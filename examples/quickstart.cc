@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "stowage.h"
+#include "stowage/stowage.h"
 using namespace stowage;
 
 int main() {
