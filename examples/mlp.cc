@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "stowage.h"
+#include "stowage/stowage.h"
 
 using namespace stowage;
 

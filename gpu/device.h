@@ -6,12 +6,13 @@
 // again and again. CUDA is behind it (gpu/cuda_device.h); tests put a device of
 // their own there, in the memory of the host, that notes every call.
 //
-//   Result<std::unique_ptr<Device>> device = OpenCudaDevice({});
-//   Stream stream = *(*device)->CreateStream();
-//   (*device)->BeginCapture(stream);
-//   (*device)->Launch(call, stream);
-//   Graph graph = *(*device)->EndCapture(stream);
-//   (*device)->LaunchGraph(graph, stream);
+//   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenCudaDevice({}));
+//   STOWAGE_ASSIGN_OR_RETURN(Stream stream, device->CreateStream());
+//   STOWAGE_RETURN_IF_ERROR(device->Prepare(call));
+//   STOWAGE_RETURN_IF_ERROR(device->BeginCapture(stream));
+//   STOWAGE_RETURN_IF_ERROR(device->Launch(call, stream));
+//   STOWAGE_ASSIGN_OR_RETURN(DeviceGraph graph, device->EndCapture(stream));
+//   STOWAGE_RETURN_IF_ERROR(device->LaunchGraph(graph, stream));
 //
 // Work on a stream runs in the order in which it was given, work on different
 // streams in any order save where an event says otherwise. What fails on the

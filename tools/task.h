@@ -4,8 +4,10 @@
 // What a model learns: where its batches come from, and how it is judged on
 // what was held out.
 //
-//   Result<std::unique_ptr<Task>> task = LoadTask(spec, "digits.csv", seed);
-//   (*task)->WriteBatch(train, step);
+//   Result<std::unique_ptr<Task>> task =
+//       LoadTask(spec, "digits.csv", /*evaluation_batch=*/64, /*seed=*/1);
+//   if (!task.ok()) return task.error();
+//   Status written = (*task)->WriteBatch(train, step);
 
 #include <cstdint>
 #include <memory>
