@@ -5,42 +5,76 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "planner/fit/offload/offload.h"
+#include "planner/fit/levers.h"
 
 namespace stowage::tools {
 
-Result<nlohmann::ordered_json> RefusalJson(Levers& levers, const Error& error) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// With each lever alone and with all of them. In one piece, or in so many as were
+// asked for.
+Result<Json> SmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch) {
+  const Levers& allowed = fitter.options().levers;
+  Levers none = NoLevers();
+  none.order = allowed.order;
+  if (allowed.pieces.size() == 1) none.pieces = allowed.pieces;
+  Levers recompute = none, offload = none, all = none;
+  recompute.recompute = all.recompute = Recompute::kAuto;
+  offload.offload = all.offload = OffloadChoice::kAuto;
+  Json budgets = Json::object();
+  STOWAGE_ASSIGN_OR_RETURN(budgets["none"], fitter.SmallestBudget(none));
+  STOWAGE_ASSIGN_OR_RETURN(budgets["recompute"],
+                           fitter.SmallestBudget(recompute));
+  budgets["micro_batches"] = nullptr;
+  if (batch) {
+    Levers pieces = none;
+    pieces.pieces = all.pieces = PiecesToTry(*batch);
+    STOWAGE_ASSIGN_OR_RETURN(budgets["micro_batches"],
+                             fitter.SmallestBudget(pieces));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(budgets["offload"], fitter.SmallestBudget(offload));
+  STOWAGE_ASSIGN_OR_RETURN(budgets["all"], fitter.SmallestBudget(all));
+  return budgets;
+}
+
+}  // namespace
+
+Result<Json> RefusalJson(StepFitter& fitter, std::optional<int64_t> batch,
+                         const Error& error) {
+  Json json = Json::object();
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budget_bytes"],
-                           levers.SmallestBudget());
+                           fitter.SmallestBudget());
   json["error"] = error.message;
-  STOWAGE_ASSIGN_OR_RETURN(json["minimum_budgets"], levers.SmallestBudgets());
+  STOWAGE_ASSIGN_OR_RETURN(json["minimum_budgets"],
+                           SmallestBudgets(fitter, batch));
   return json;
 }
 
-double LeastPercent(const MicroBatchedPlan& plan) {
-  return plan.cost > 0 ? 100 * plan.made.least_extra_cost / plan.cost : 0;
+double LeastPercent(const FittedStep& step) {
+  return step.cost > 0 ? 100 * step.price.least_extra_cost / step.cost : 0;
 }
 
 Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
-                                         Levers& levers,
-                                         const MicroBatchedPlan& plan) {
+                                         StepFitter& fitter,
+                                         const FittedStep& step) {
   if (!times) return std::optional<Foretold>();
-  STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan given, levers.PlanAsGiven());
+  STOWAGE_ASSIGN_OR_RETURN(const FittedStep given, fitter.AsGiven());
   const double without =
-      times->StepSeconds(given.made.graph, given.made.plan.arena_bytes());
+      times->StepSeconds(given.graph, given.plan.arena_bytes());
   const double seconds =
-      times->StepSeconds(plan.made.graph, plan.made.plan.arena_bytes());
+      times->StepSeconds(step.graph, step.plan.arena_bytes());
   const double avoidable =
-      1e-9 * (plan.made.extra_cost - plan.made.least_extra_cost);
-  const auto percent = [&](double step) {
-    return without > 0 ? 100 * (step / without - 1) : 0.0;
+      1e-9 * (step.price.extra_cost - step.price.least_extra_cost);
+  const auto percent = [&](double of_step) {
+    return without > 0 ? 100 * (of_step / without - 1) : 0.0;
   };
   return std::optional<Foretold>(
       {.step_seconds = seconds,
        .extra_percent = percent(seconds),
        .least_percent = percent(seconds - avoidable),
-       .estimated = times->CountEstimated(plan.made.graph)});
+       .estimated = times->CountEstimated(step.graph)});
 }
 
 nlohmann::ordered_json ForetoldJson(const std::optional<Foretold>& foretold) {
@@ -53,10 +87,10 @@ nlohmann::ordered_json ForetoldJson(const std::optional<Foretold>& foretold) {
       {"estimated_op_times", foretold ? Json(foretold->estimated) : Json()}};
 }
 
-std::string FittedText(const MicroBatchedPlan& plan,
+std::string FittedText(const FittedStep& step,
                        const std::optional<Foretold>& foretold) {
   constexpr size_t kMostNamed = 10;
-  const RecomputedPlan& made = plan.made;
+  const Price& price = step.price;
   std::string text;
   if (foretold) {
     text += StrCat("by the times of its ops a step takes ",
@@ -64,36 +98,36 @@ std::string FittedText(const MicroBatchedPlan& plan,
                    Fixed(foretold->extra_percent, 2),
                    " % more than without a lever");
     if (foretold->estimated > 0) {
-      text += StrCat("; ", foretold->estimated, " of ", made.graph.num_nodes(),
+      text += StrCat("; ", foretold->estimated, " of ", step.graph.num_nodes(),
                      " are estimated");
     }
     text += "\n";
   }
-  if (plan.pieces > 1) {
-    text += StrCat("the batch is taken in ", plan.pieces, " pieces\n");
+  if (price.pieces > 1) {
+    text += StrCat("the batch is taken in ", price.pieces, " pieces\n");
   }
-  if (const HostUse use = FindHostUse(made.graph); use.values > 0) {
-    text += StrCat(use.values, " values are kept in ",
-                   FormatBytes(made.plan.host_bytes()), " (",
-                   made.plan.host_bytes(), " bytes) of the host's memory, ",
-                   FormatBytes(use.bytes_per_step), " copied a step\n");
+  if (price.host.values > 0) {
+    text += StrCat(price.host.values, " values are kept in ",
+                   FormatBytes(step.plan.host_bytes()), " (",
+                   step.plan.host_bytes(), " bytes) of the host's memory, ",
+                   FormatBytes(price.host.bytes_per_step), " copied a step\n");
   }
-  if (made.recomputed_nodes == 0) return text;
+  if (price.recomputed_nodes == 0) return text;
   text += StrCat(
-      made.recomputed_nodes, " nodes run again, ", Fixed(made.extra_percent, 3),
+      price.recomputed_nodes, " nodes run again, ", Fixed(price.extra_percent, 3),
       " % more operations; no choice that fits needs less than ",
-      Fixed(foretold ? foretold->least_percent : LeastPercent(plan), 3),
+      Fixed(foretold ? foretold->least_percent : LeastPercent(step), 3),
       foretold ? " % more time\n" : " %\n");
-  const size_t named = std::min(made.remade.size(), kMostNamed);
+  const size_t named = std::min(step.remade.size(), kMostNamed);
   for (size_t k = 0; k < named; ++k) {
-    const Remade& remade = made.remade[k];
+    const Remade& remade = step.remade[k];
     text += StrCat("  ", remade.name, ": frees ", FormatBytes(remade.freed),
-                   " for ", Fixed(100 * remade.flops / plan.flops, 3), " %");
+                   " for ", Fixed(100 * remade.flops / step.flops, 3), " %");
     if (remade.times > 1) text += StrCat(", ", remade.times, " times");
     text += "\n";
   }
-  if (named < made.remade.size()) {
-    text += StrCat("  and ", made.remade.size() - named, " more\n");
+  if (named < step.remade.size()) {
+    text += StrCat("  and ", step.remade.size() - named, " more\n");
   }
   return text;
 }

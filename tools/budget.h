@@ -9,16 +9,18 @@
 #include <string>
 
 #include "base/result.h"
-#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/op_times.h"
-#include "tools/levers.h"
 
 namespace stowage::tools {
 
-/// `error`, with which the planner of `levers` refused a budget, and the smallest
-/// budgets that work: with the levers that are allowed, with each one alone, and
-/// with all.
-Result<nlohmann::ordered_json> RefusalJson(Levers& levers, const Error& error);
+/// `error`, with which `fitter` refused a budget, and the smallest budgets that
+/// work: with the levers that are allowed, and "minimum_budgets": {"none",
+/// "recompute", "micro_batches", "offload", "all"}, with each lever alone and with
+/// all of them, whatever is allowed; null where there is no `batch` to cut.
+Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
+                                           std::optional<int64_t> batch,
+                                           const Error& error);
 
 /// What op times foretell of a plan that was chosen by them.
 struct Foretold {
@@ -32,8 +34,8 @@ struct Foretold {
 
 /// Absent without times.
 Result<std::optional<Foretold>> Foretell(const std::optional<OpTimes>& times,
-                                         Levers& levers,
-                                         const MicroBatchedPlan& plan);
+                                         StepFitter& fitter,
+                                         const FittedStep& step);
 
 /// {"predicted_step_seconds", "predicted_extra_time_percent",
 /// "estimated_op_times"}, null where nothing is foretold.
@@ -41,12 +43,12 @@ nlohmann::ordered_json ForetoldJson(const std::optional<Foretold>& foretold);
 
 /// What a step does to fit its budget, as `plan` and `train` print it for
 /// people; "" when there is nothing to do.
-std::string FittedText(const MicroBatchedPlan& plan,
+std::string FittedText(const FittedStep& step,
                        const std::optional<Foretold>& foretold);
 
 /// What no choice that fits can do with less than, in percent of the step's cost
 /// without recomputation.
-double LeastPercent(const MicroBatchedPlan& plan);
+double LeastPercent(const FittedStep& step);
 
 }  // namespace stowage::tools
 

@@ -3,14 +3,14 @@
 
 // What every budget costs, as `plan --pareto` prints it: a table, JSON, a picture.
 //
-//   Result<FrontierTexts> texts = DescribeFrontier(levers, /*by_time=*/true);
+//   Result<FrontierTexts> texts = DescribeFrontier(fitter, /*by_time=*/true);
 //   std::cout << texts->table;
 
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/result.h"
-#include "tools/levers.h"
+#include "planner/fit/fit.h"
 
 namespace stowage::tools {
 
@@ -22,8 +22,8 @@ struct FrontierTexts {
 
 /// Of the step from as it is to the smallest budget, with the levers that are
 /// allowed. Costs are nanoseconds if `by_time`, else operations. Errors: those of
-/// Levers::Frontier.
-Result<FrontierTexts> DescribeFrontier(Levers& levers, bool by_time);
+/// StepFitter::Frontier.
+Result<FrontierTexts> DescribeFrontier(StepFitter& fitter, bool by_time);
 
 }  // namespace stowage::tools
 

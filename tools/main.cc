@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/version.h"
 #include "tools/command.h"
 
 namespace {
 
-constexpr char kVersion[] = "0.1.0";
 
 // A failed internal check aborts, having said so; scripts see EX_SOFTWARE.
 void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
       "Stowage plans every byte of a training step before the first step "
       "runs.",
       "stowage");
-  app.set_version_flag("--version", std::string("stowage ") + kVersion);
+  app.set_version_flag("--version", std::string("stowage ").append(kVersion));
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 the answer is no (budget too small, plan "

@@ -1,8 +1,11 @@
 #include "tools/model_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/strings.h"
 #include "tools/command.h"
@@ -23,6 +26,20 @@ Result<Optimizer> ChooseOptimizer(const std::string& name,
   }
   std::visit([&](auto& kind) { kind.decay = defaults.decay; }, optimizer);
   return optimizer;
+}
+
+// Pieces of a batch: a number, or absent for "auto".
+Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
+  if (text == "auto") return std::optional<int64_t>();
+  int64_t count = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, count);
+  if (parsed.ec != std::errc() || parsed.ptr != end || count < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[micro-batches] ", Quoted(text),
+                        " is no number of at least 1, nor auto")};
+  }
+  return std::optional<int64_t>(count);
 }
 
 }  // namespace
@@ -72,6 +89,19 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
                   "What may be kept in the host's memory to fit the budget: "
                   "none, or auto: states, and values that wait for backward")
       ->capture_default_str();
+  command
+      .add_option("--order", flags->order,
+                  "Order of the nodes: given, or memory, which looks for the "
+                  "one that needs the least")
+      ->capture_default_str();
+  CLI::Option* const folder = command.add_option(
+      "--plan-cache", flags->plan_cache,
+      "Keep plans that were found in this folder, and find them there; "
+      "default: stowage/ in the user's cache folder");
+  command
+      .add_flag("--no-plan-cache", flags->no_plan_cache,
+                "Plan anew, and keep nothing")
+      ->excludes(folder);
 }
 
 void AddRunOptions(CLI::App& command, RunFlags* flags) {
@@ -92,6 +122,34 @@ void AddRunOptions(CLI::App& command, RunFlags* flags) {
       ->capture_default_str();
 }
 
+Result<Levers> ReadLevers(const ModelFlags& flags,
+                          std::optional<int64_t> batch) {
+  Levers levers;
+  STOWAGE_ASSIGN_OR_RETURN(levers.recompute, ParseRecompute(flags.recompute));
+  STOWAGE_ASSIGN_OR_RETURN(levers.offload, ParseOffload(flags.offload));
+  STOWAGE_ASSIGN_OR_RETURN(levers.order, ParseNodeOrder(flags.order));
+  levers.always_kept = flags.keep;
+  levers.always_remade = flags.remake;
+  const bool names_some = !flags.keep.empty() || !flags.remake.empty();
+  if (names_some && levers.recompute == Recompute::kNone) {
+    const bool keeps = !flags.keep.empty();
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[recompute] ", keeps ? "--keep " : "--remake ",
+                        Quoted(keeps ? flags.keep[0] : flags.remake[0]),
+                        " says nothing where nothing is recomputed; give "
+                        "--recompute cheap or auto with it")};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<int64_t> pieces,
+                           ParseMicroBatches(flags.micro_batches));
+  if (!batch && pieces != 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[micro-batches] a graph from a file is planned as it is; "
+                 "only a --model can be taken in pieces"};
+  }
+  levers.pieces = pieces ? std::vector{*pieces} : PiecesToTry(*batch);
+  return levers;
+}
+
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
   if (flags.op_times.empty()) return std::optional<OpTimes>();
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.op_times));
@@ -103,26 +161,10 @@ Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
   return std::optional<OpTimes>(*std::move(times));
 }
 
-Result<RecomputeOptions> ReadRecomputeFlags(const ModelFlags& flags) {
-  RecomputeOptions options;
-  STOWAGE_ASSIGN_OR_RETURN(options.recompute, ParseRecompute(flags.recompute));
-  STOWAGE_ASSIGN_OR_RETURN(const std::optional<OpTimes> times,
-                           ReadOpTimes(flags));
-  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
-                           ParseSizeOption("budget", flags.budget));
-  if (times) options.cost = times->CostFunction(budget);
-  options.always_kept = flags.keep;
-  options.always_remade = flags.remake;
-  const bool names_some = !flags.keep.empty() || !flags.remake.empty();
-  if (names_some && options.recompute == Recompute::kNone) {
-    const bool keeps = !flags.keep.empty();
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[recompute] ", keeps ? "--keep " : "--remake ",
-                        Quoted(keeps ? flags.keep[0] : flags.remake[0]),
-                        " says nothing where nothing is recomputed; give "
-                        "--recompute cheap or auto with it")};
-  }
-  return options;
+std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags) {
+  if (flags.no_plan_cache) return std::nullopt;
+  return PlanCache(flags.plan_cache.empty() ? DefaultPlanCacheFolder()
+                                            : flags.plan_cache);
 }
 
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
@@ -132,14 +174,17 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   spec.options.seq = flags.seq;
   if (!flags.seq && spec.info.seq > 0) spec.options.seq = spec.info.seq;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
+  TrainingSpec& training = spec.training;
+  training.batch = *spec.options.batch;
   STOWAGE_ASSIGN_OR_RETURN(
-      spec.optimizer, ChooseOptimizer(flags.optimizer, spec.info.training));
-  STOWAGE_ASSIGN_OR_RETURN(spec.budget,
+      training.training.optimizer,
+      ChooseOptimizer(flags.optimizer, spec.info.training));
+  STOWAGE_ASSIGN_OR_RETURN(training.budget,
                            ParseSizeOption("budget", flags.budget));
-  STOWAGE_ASSIGN_OR_RETURN(spec.recompute, ReadRecomputeFlags(flags));
-  STOWAGE_ASSIGN_OR_RETURN(spec.micro_batches,
-                           ParseMicroBatches(flags.micro_batches));
-  STOWAGE_ASSIGN_OR_RETURN(spec.offload, ParseOffload(flags.offload));
+  STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, training.batch));
+  STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
+  training.cache = ReadPlanCache(flags);
+  training.model = ModelOf(spec, ModelPurpose::kTrain);
   return spec;
 }
 
@@ -149,6 +194,15 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
                  StrCat("[seed] ", flags.seed, " is negative")};
   }
   return ReadModelFlags(flags.model);
+}
+
+ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {
+  return [name = std::string(spec.info.name), options = spec.options,
+          purpose](int64_t batch) {
+    ModelOptions of_batch = options;
+    of_batch.batch = batch;
+    return BuildModel(name, purpose, of_batch);
+  };
 }
 
 }  // namespace stowage::tools

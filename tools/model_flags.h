@@ -9,14 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "ir/dtype.h"
 #include "nn/models.h"
-#include "planner/fit/offload/offload_plan.h"
+#include "planner/fit/levers.h"
 #include "planner/fit/op_times.h"
-#include "planner/fit/recompute/recompute.h"
-#include "tools/micro_batches.h"
+#include "train/training.h"
 
 namespace CLI {
 class App;
@@ -36,6 +34,9 @@ struct ModelFlags {
   std::string op_times;                   // a file; empty: none
   std::string micro_batches = "1";
   std::string offload = "none";
+  std::string order = "given";
+  std::string plan_cache;      // a folder; empty: the usual one
+  bool no_plan_cache = false;
 };
 
 /// What a command that runs steps has beside.
@@ -52,29 +53,34 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags);
 /// Declares these and those of the model, with --model and --data required.
 void AddRunOptions(CLI::App& command, RunFlags* flags);
 
+/// The levers that the flags allow, for a step of `batch` examples; absent where a
+/// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of
+/// values where nothing may run again; pieces of a graph, or more pieces than
+/// examples.
+Result<Levers> ReadLevers(const ModelFlags& flags,
+                          std::optional<int64_t> batch);
+
 /// The times that --op-times names; absent without it. Errors: those of ReadFile
 /// and of OpTimes::Parse.
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags);
 
-/// What the flags say of recomputation. Errors: those of ReadOpTimes;
-/// kInvalidArgument: no such choice, or names where nothing may be recomputed.
-Result<RecomputeOptions> ReadRecomputeFlags(const ModelFlags& flags);
+/// The cache that the flags mean; absent where they want none.
+std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags);
 
 /// A step as the flags say, checked.
 struct StepSpec {
   ModelInfo info;
-  ModelOptions options;  // batch and seq filled in
-  Optimizer optimizer;
-  std::optional<Bytes> budget;
-  RecomputeOptions recompute;
-  MicroBatches micro_batches = 1;
-  OffloadChoice offload = OffloadChoice::kNone;
+  ModelOptions options;   // batch and seq filled in
+  TrainingSpec training;  // without programs beside the step
 };
 
 /// Checks what the flags can say and this version cannot do. Errors name the
 /// option.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
+
+/// The model's graph for a purpose, for as many examples as are asked for.
+ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose);
 
 }  // namespace stowage::tools
 

@@ -37,100 +37,48 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   ModelFlags model;
-  std::string order = "given";
   PackerFlags packer;
   std::string device;
   std::string graph;
   std::string output, svg;
   bool pareto = false;
+  bool explain = false;
   bool json = false;
 };
 
-Result<NodeOrder> ParseOrder(const std::string& order) {
-  if (order == "given") return NodeOrder::kGiven;
-  if (order == "memory") return NodeOrder::kMemory;
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[order] there is no order ", Quoted(order),
-                      "; expected given or memory")};
-}
+// What is planned: a model's training step, or a graph from a file as it is.
+struct Subject {
+  std::optional<StepSpec> spec;  // of a model
+  std::unique_ptr<StepPlanner> planner;
+};
 
-Result<std::unique_ptr<Levers>> MakeLevers(const Flags& flags,
-                                           const PlanOptions& options,
-                                           NodeOrder order) {
+Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
+  Subject subject;
   if (flags.graph.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(const StepSpec spec, ReadModelFlags(flags.model));
-    return Levers::OfModel(spec, options, order);
+    STOWAGE_ASSIGN_OR_RETURN(subject.spec, ReadModelFlags(flags.model));
+    TrainingSpec training = subject.spec->training;
+    training.planning = options;
+    STOWAGE_ASSIGN_OR_RETURN(
+        TrainingPlanner planner,
+        TrainingPlanner::Make(std::move(training), options.device));
+    subject.planner = std::move(planner).TakeStepPlanner();
+    return subject;
   }
-  STOWAGE_ASSIGN_OR_RETURN(const MicroBatches pieces,
-                           ParseMicroBatches(flags.model.micro_batches));
-  if (pieces != 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "[micro-batches] a graph from a file is planned as it is; "
-                 "only a --model can be taken in pieces"};
-  }
-  STOWAGE_ASSIGN_OR_RETURN(RecomputeOptions recompute,
-                           ReadRecomputeFlags(flags.model));
+  StepQuestion question;
+  question.fit.plan = options;
+  STOWAGE_ASSIGN_OR_RETURN(question.fit.levers,
+                           ReadLevers(flags.model, std::nullopt));
+  STOWAGE_ASSIGN_OR_RETURN(question.budget,
+                           ParseSizeOption("budget", flags.model.budget));
+  STOWAGE_ASSIGN_OR_RETURN(question.op_times, ReadOpTimes(flags.model));
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
-  STOWAGE_ASSIGN_OR_RETURN(Graph graph, ParseGraph(text));
-  STOWAGE_ASSIGN_OR_RETURN(const OffloadChoice offload,
-                           ParseOffload(flags.model.offload));
-  return Levers::OfGraph(std::move(graph), std::move(recompute), offload,
-                         options, order);
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, ParseGraph(text));
+  question.build = OfGraph(graph);
+  question.graphs = {graph};
+  question.cache = ReadPlanCache(flags.model);
+  subject.planner = std::make_unique<StepPlanner>(std::move(question));
+  return subject;
 }
-
-Json Describe(const Flags& flags, const Levers& levers,
-              const MicroBatchedPlan& plan,
-              const std::optional<Foretold>& foretold, const Report& report,
-              std::optional<Bytes> budget) {
-  const RecomputedPlan& made = plan.made;
-  const auto percent = [&](double part) {
-    return plan.flops > 0 ? 100 * part / plan.flops : 0.0;
-  };
-  Json json = Json::object();
-  if (flags.graph.empty()) {
-    const Result<StepSpec> spec = ReadModelFlags(flags.model);
-    json["model"] = spec->info.name;
-    json["params"] = report.params;
-    json["batch"] = *spec->options.batch;
-    json["seq"] = spec->options.seq ? Json(*spec->options.seq) : Json();
-    json["dtype"] = DTypeName(spec->options.dtype);
-    json["optimizer"] = OptimizerName(spec->optimizer);
-  } else {
-    json["model"] = report.graph_name;
-    json["params"] = report.params;
-    json["batch"] = nullptr;
-    json["seq"] = nullptr;
-    json["dtype"] = nullptr;
-    json["optimizer"] = nullptr;
-  }
-  json.update(FiguresJson(report, 20));
-  json["order_bound_bytes"] =
-      levers.order_bound() ? Json(*levers.order_bound()) : Json();
-  json["recompute"] = flags.model.recompute;
-  json["recomputed_nodes"] = made.recomputed_nodes;
-  json["recompute_flops_percent"] = made.extra_percent;
-  json["recompute_least_flops_percent"] =
-      foretold ? Json() : Json(LeastPercent(plan));
-  json["recompute_least_time_percent"] =
-      foretold ? Json(foretold->least_percent) : Json();
-  json["remade"] = Json::array();
-  for (const Remade& remade : made.remade) {
-    json["remade"].push_back({{"name", remade.name},
-                              {"bytes_freed", remade.freed},
-                              {"flops_percent", percent(remade.flops)},
-                              {"times", remade.times}});
-  }
-  json["micro_batches"] = plan.pieces;
-  const HostUse on_host = FindHostUse(made.graph);
-  json["offload"] = flags.model.offload;
-  json["offloaded_values"] = on_host.values;
-  json["offload_bytes_per_step"] = on_host.bytes_per_step;
-  json.update(ForetoldJson(foretold));
-  json["budget_bytes"] = budget ? Json(*budget) : Json();
-  json["fits"] = !budget || report.arena <= *budget;
-  return json;
-}
-
 int PrintFrontier(const Flags& flags, Levers& levers, bool by_time) {
   const Result<FrontierTexts> texts = DescribeFrontier(levers, by_time);
   if (!texts.ok()) return Fail(texts.error());

@@ -21,11 +21,9 @@ constexpr int64_t kMaxEvaluationBatches = 100;
 
 class TextTask : public Task {
  public:
-  TextTask(TextData data, int64_t batch, int64_t evaluation_batch, int64_t seq,
-           uint64_t seed)
+  TextTask(TextData data, int64_t batch, int64_t seq, uint64_t seed)
       : data_(std::move(data)),
         batch_(batch),
-        evaluation_batch_(evaluation_batch),
         seq_(seq),
         seed_(seed),
         tokens_(static_cast<size_t>(batch * seq)),
@@ -37,19 +35,18 @@ class TextTask : public Task {
     return Write(train, tokens_, targets_);
   }
 
-  int64_t evaluation_batch() const override { return evaluation_batch_; }
+  int64_t EvaluationBatch(int64_t most) const override { return most; }
 
-  Result<Evaluation> Evaluate(Runner& evaluate) override {
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
     const int64_t batches =
-        std::min(CountTextBatches(data_.held_out(), evaluation_batch_, seq_),
+        std::min(CountTextBatches(data_.held_out(), batch, seq_),
                  kMaxEvaluationBatches);
-    const auto size = static_cast<size_t>(evaluation_batch_ * seq_);
+    const auto size = static_cast<size_t>(batch * seq_);
     const std::span tokens = std::span(tokens_).first(size);
     const std::span targets = std::span(targets_).first(size);
     double sum = 0;
     for (int64_t i = 0; i < batches; ++i) {
-      ReadTextBatch(data_.held_out(), evaluation_batch_, seq_, i, tokens,
-                    targets);
+      ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, tokens, targets));
       STOWAGE_RETURN_IF_ERROR(Step(evaluate));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
@@ -70,7 +67,7 @@ class TextTask : public Task {
   }
 
   const TextData data_;
-  const int64_t batch_, evaluation_batch_, seq_;
+  const int64_t batch_, seq_;
   const uint64_t seed_;
   std::vector<int32_t> tokens_, targets_;
 };
@@ -85,12 +82,9 @@ int64_t DividingBatch(int64_t size, int64_t limit) {
 
 class DigitsTask : public Task {
  public:
-  DigitsTask(DigitsData data, int64_t batch, int64_t evaluation_batch,
-             uint64_t seed)
+  DigitsTask(DigitsData data, int64_t batch, uint64_t seed)
       : data_(std::move(data)),
         batch_(batch),
-        evaluation_batch_(
-            DividingBatch(data_.held_out.size(), evaluation_batch)),
         seed_(seed),
         x_(static_cast<size_t>(batch * kDigitPixels)),
         y_(static_cast<size_t>(batch)) {}
@@ -101,11 +95,12 @@ class DigitsTask : public Task {
     return Write(train, batch_);
   }
 
-  int64_t evaluation_batch() const override { return evaluation_batch_; }
+  int64_t EvaluationBatch(int64_t most) const override {
+    return DividingBatch(data_.held_out.size(), most);
+  }
 
-  Result<Evaluation> Evaluate(Runner& evaluate) override {
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
     const int64_t size = data_.held_out.size();
-    const int64_t batch = evaluation_batch_;
     std::vector<int32_t> predictions(static_cast<size_t>(batch));
     double sum = 0;
     int64_t right = 0;
@@ -140,7 +135,7 @@ class DigitsTask : public Task {
   }
 
   const DigitsData data_;
-  const int64_t batch_, evaluation_batch_;
+  const int64_t batch_;
   const uint64_t seed_;
   std::vector<float> x_;
   std::vector<int32_t> y_;
@@ -150,7 +145,6 @@ class DigitsTask : public Task {
 
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path,
-                                       int64_t evaluation_batch,
                                        uint64_t seed) {
   const int64_t batch = *spec.options.batch;
   switch (spec.info.data) {
@@ -158,14 +152,14 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
       const int64_t seq = *spec.options.seq;
       STOWAGE_ASSIGN_OR_RETURN(TextData text, TextData::Load(path, seq));
       return std::unique_ptr<Task>(std::make_unique<TextTask>(
-          std::move(text), batch, evaluation_batch, seq, seed));
+          std::move(text), batch, seq, seed));
     }
     case ModelData::kDigits:
       break;
   }
   STOWAGE_ASSIGN_OR_RETURN(DigitsData digits, DigitsData::Load(path, seed));
   return std::unique_ptr<Task>(std::make_unique<DigitsTask>(
-      std::move(digits), batch, evaluation_batch, seed));
+      std::move(digits), batch, seed));
 }
 
 }  // namespace stowage::tools

@@ -35,20 +35,20 @@ class Task {
   /// writes it to the runner's inputs. Allocates nothing.
   virtual Status WriteBatch(Runner& train, int64_t step) = 0;
 
-  /// Examples a step of the evaluation program must take.
-  virtual int64_t evaluation_batch() const = 0;
-  virtual Result<Evaluation> Evaluate(Runner& evaluate) = 0;
+  /// Examples that a step of an evaluation takes when it may take up to `most`.
+  virtual int64_t EvaluationBatch(int64_t most) const = 0;
+  /// By a program that takes `batch` examples a step, one of EvaluationBatch's.
+  virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) = 0;
 
   /// Tokens, or examples where there are no sequences, in a training step.
   virtual int64_t tokens_per_step() const = 0;
   virtual std::string_view token_name() const = 0;  // for people, short
 };
 
-/// The task of the model on the data in `path`, judged by batches of at most
-/// `evaluation_batch` examples. Errors: those of TextData and DigitsData.
+/// The task of the model on the data in `path`. Errors: those of TextData and
+/// DigitsData.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
-                                       const std::string& path,
-                                       int64_t evaluation_batch, uint64_t seed);
+                                       const std::string& path, uint64_t seed);
 
 }  // namespace stowage::tools
 

@@ -67,6 +67,8 @@ Result<NodeOrder> ParseNodeOrder(std::string_view name) {
   return Parse<NodeOrder>(kOrders, name, "order", "order");
 }
 
+Levers AllLevers(int64_t batch) { return {.pieces = PiecesToTry(batch)}; }
+
 std::vector<int64_t> PiecesToTry(int64_t batch) {
   std::vector<int64_t> tries;
   for (int64_t pieces = 1; pieces < batch; pieces *= 2) tries.push_back(pieces);

@@ -63,6 +63,10 @@ inline Levers NoLevers() {
   return {.recompute = Recompute::kNone, .offload = OffloadChoice::kNone};
 }
 
+/// Every lever but the order, whose search is worth its time only where a byte is
+/// dear: what a batch may be made to fit by.
+Levers AllLevers(int64_t batch);
+
 /// The numbers of pieces that are worth trying: 1, 2, 4, ... and the batch itself.
 std::vector<int64_t> PiecesToTry(int64_t batch);
 

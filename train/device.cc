@@ -1,4 +1,4 @@
-#include "tools/device.h"
+#include "train/device.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "cpu/cpu_backend.h"
 #include "gpu/gpu.h"
 
-namespace stowage::tools {
+namespace stowage {
 namespace {
 
 Error NoSuchDevice(const std::string& name, std::string_view expected) {
@@ -72,22 +72,18 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   return chosen;
 }
 
-Status SetNeedsOfDevice(const std::string& name, DType dtype, int threads,
-                        PlanOptions* options) {
+Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
+                                  int threads) {
   if (!name.empty() && name != "cpu" && name != "cuda") {
     return NoSuchDevice(name, "cpu or cuda");
   }
-  if (name == "cuda" || (name.empty() && IsHalf(dtype))) {
-    options->workspace = GpuWorkspace;
-    options->reserve = GpuReserve;
-    return {};
-  }
+  if (name == "cuda" || (name.empty() && IsHalf(dtype))) return GpuNeeds();
   const std::shared_ptr<Backend> cpu = MakeCpuBackend({.threads = threads});
-  options->workspace = [cpu](const Graph& graph, const Node& node) {
-    return cpu->Workspace(graph, node);
-  };
-  options->reserve = {};
-  return {};
+  return DeviceNeeds{.workspace =
+                         [cpu](const Graph& graph, const Node& node) {
+                           return cpu->Workspace(graph, node);
+                         },
+                     .reserve = {}};
 }
 
-}  // namespace stowage::tools
+}  // namespace stowage

@@ -1,5 +1,5 @@
-#ifndef STOWAGE_TOOLS_DEVICE_H_
-#define STOWAGE_TOOLS_DEVICE_H_
+#ifndef STOWAGE_TRAIN_DEVICE_H_
+#define STOWAGE_TRAIN_DEVICE_H_
 
 // Which device computes, and for which one a plan is made.
 //
@@ -11,10 +11,10 @@
 
 #include "base/result.h"
 #include "ir/dtype.h"
-#include "planner/plan_memory.h"
+#include "planner/lifetimes.h"
 #include "runtime/backend.h"
 
-namespace stowage::tools {
+namespace stowage {
 
 struct DeviceFlags {
   std::string name = "auto";  // auto, cpu or cuda
@@ -33,12 +33,12 @@ struct ChosenDevice {
 /// and cannot be had; kUnsupported for a dtype that the device does not train in.
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
-/// Sets what a plan for device `name` (cpu, cuda, or empty: cpu for f32 and f64,
-/// cuda for bf16 and f16) needs beside values, of a CPU with `threads` threads.
-/// No device is opened. Error: no such name.
-Status SetNeedsOfDevice(const std::string& name, DType dtype, int threads,
-                        PlanOptions* options);
+/// What kernels of the device called `name` need (cpu, cuda, or empty: cpu for
+/// f32 and f64, cuda for bf16 and f16), of a CPU with `threads` threads. No device
+/// is opened. Error: no such name.
+Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
+                                  int threads);
 
-}  // namespace stowage::tools
+}  // namespace stowage
 
-#endif  // STOWAGE_TOOLS_DEVICE_H_
+#endif  // STOWAGE_TRAIN_DEVICE_H_

@@ -1,0 +1,14 @@
+#ifndef STOWAGE_BASE_VERSION_H_
+#define STOWAGE_BASE_VERSION_H_
+
+// What this library calls itself; MODULE.bazel says the same.
+
+#include <string_view>
+
+namespace stowage {
+
+inline constexpr std::string_view kVersion = "0.1.0";
+
+}  // namespace stowage
+
+#endif  // STOWAGE_BASE_VERSION_H_

@@ -1,0 +1,63 @@
+#ifndef STOWAGE_TRAIN_PLAN_CACHE_H_
+#define STOWAGE_TRAIN_PLAN_CACHE_H_
+
+// Remembers what planning found, so that a plan found once is found again: in
+// this process, and in a folder for others.
+//
+// A key is the whole of what was asked for, written out; an entry is taken only
+// where its key is equal to the last byte, not where a hash is. What is damaged,
+// or of another key with the same hash, is as if it were not there, and said.
+// Losing the folder loses nothing but time; writing it in many processes at once
+// is safe, for an entry appears as a whole or not at all.
+//
+//   PlanCache cache("/home/me/.cache/stowage");
+//   PlanCache::Lookup found = cache.Find(key);
+//   if (!found.content) cache.Store(key, Plan(...));
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace stowage {
+
+/// What a cache did for a plan.
+enum class CacheUse { kOff, kMiss, kHit };
+/// "off", "miss", "hit".
+std::string_view CacheUseName(CacheUse use);
+
+class PlanCache {
+ public:
+  /// In memory, and in `folder` unless that is empty. Copies share what is in
+  /// memory. One thread at a time may use them.
+  explicit PlanCache(std::string folder = {});
+
+  struct Lookup {
+    std::optional<std::string> content = {};
+    std::string note = {};  // what was wrong with an entry that was there
+  };
+  Lookup Find(std::string_view key) const;
+
+  /// Errors, kIo: the folder cannot be made or written; what is in memory stays.
+  Status Store(std::string_view key, std::string content);
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  struct Memory;
+
+  std::string PathOf(std::string_view key) const;
+
+  std::string folder_;
+  std::shared_ptr<Memory> memory_;
+};
+
+/// Where a user's caches lie: $XDG_CACHE_HOME/stowage, else ~/.cache/stowage;
+/// empty where neither is known.
+std::string DefaultPlanCacheFolder();
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_PLAN_CACHE_H_

@@ -1,0 +1,36 @@
+#ifndef STOWAGE_TRAIN_STEP_BUILDER_H_
+#define STOWAGE_TRAIN_STEP_BUILDER_H_
+
+// Training steps from a model: of the whole batch, or of its pieces one after the
+// other, as the planner asks for them (planner/fit/pieces/pieces.h).
+//
+//   StepBuilder build = BuildSteps(model, /*batch=*/64, "loss", {});
+//   Result<PiecedStep> step = build(/*pieces=*/4, Sampling::kAll);
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "autodiff/train_step.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/fit/pieces/pieces.h"
+
+namespace stowage {
+
+/// The forward graph of a model for so many examples. Its params, their names
+/// and their order are the same for every number.
+using ModelFn = std::function<Result<Graph>(int64_t batch)>;
+
+/// Builds steps of `batch` examples in pieces as equal as can be. Errors:
+/// kInvalidArgument for more pieces than examples; those of `model`,
+/// BuildTrainStep and BuildMicroBatchedStep.
+StepBuilder BuildSteps(ModelFn model, int64_t batch, std::string loss,
+                       TrainOptions options);
+
+/// Examples in the largest piece.
+int64_t LargestPiece(int64_t batch, int64_t pieces);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_STEP_BUILDER_H_

@@ -1,0 +1,155 @@
+#include "train/step_planner.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/strings.h"
+#include "base/version.h"
+#include "ir/text.h"
+#include "train/cached_step.h"
+
+namespace stowage {
+namespace {
+
+// Raised whenever the same question is answered with another plan.
+constexpr int kPlanningVersion = 1;
+
+std::string NamesText(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += StrCat(" ", Quoted(name));
+  return text;
+}
+
+std::string LeversText(const Levers& levers) {
+  std::string text = "pieces";
+  for (const int64_t pieces : levers.pieces) text += StrCat(" ", pieces);
+  return StrCat(text, "\nrecompute ", RecomputeName(levers.recompute), "\nkept",
+                NamesText(levers.always_kept), "\nremade",
+                NamesText(levers.always_remade), "\noffload ",
+                OffloadName(levers.offload), "\norder ",
+                NodeOrderName(levers.order), "\n");
+}
+
+// What the kernels of a device need for `graph`, node by node.
+std::string NeedsText(const Graph& graph, const PlanOptions& options) {
+  std::string text = StrCat(
+      "reserve ",
+      options.device.reserve ? options.device.reserve(graph, options.alignment)
+                             : 0,
+      "\nscratch");
+  for (const Node& node : graph.nodes()) {
+    const Bytes bytes =
+        options.device.workspace ? options.device.workspace(graph, node) : 0;
+    text += bytes == 0 ? " 0" : StrCat(" ", bytes);
+  }
+  return text + "\n";
+}
+
+std::string LayoutText(const WeightLayout& layout) {
+  std::vector<std::string> slots;
+  for (const auto* of_kind :
+       {&layout.weights(), &layout.states(), &layout.host_states()}) {
+    for (const auto& [name, slot] : *of_kind) {
+      slots.push_back(StrCat(Quoted(name), " ", slot.offset));
+    }
+  }
+  std::ranges::sort(slots);
+  std::string text =
+      StrCat("weights ", layout.weight_bytes(), " ", layout.state_bytes(), " ",
+             layout.host_state_bytes(), "\n");
+  for (const std::string& slot : slots) text += StrCat(slot, "\n");
+  return text;
+}
+
+FitOptions FitOptionsOf(const StepQuestion& question) {
+  FitOptions options = question.fit;
+  if (question.op_times) {
+    options.cost = question.op_times->CostFunction(question.budget);
+    options.cost_per_byte = 0;  // measured times include those of copies
+  }
+  return options;
+}
+
+}  // namespace
+
+StepPlanner::StepPlanner(StepQuestion question)
+    : question_(std::move(question)),
+      fitter_(question_.build, FitOptionsOf(question_)) {}
+
+// What a deadline cuts short is not the same twice.
+bool StepPlanner::HasCache() const {
+  return question_.cache && !question_.fit.plan.deadline;
+}
+
+// Everything that the answer depends on: not the learning rate, which is an input
+// of the step.
+Result<std::string> StepPlanner::Key(std::string_view what) const {
+  const FitOptions& fit = question_.fit;
+  const PlanOptions& options = fit.plan;
+  std::string key = StrCat(
+      "stowage ", kVersion, " plans ", kPlanningVersion, "\n", what, "\n",
+      LeversText(fit.levers), "alignment ", options.alignment, " packer ",
+      packing::PackerName(options.packer), " in place ",
+      static_cast<int>(options.in_place), " effort ", Fixed(fit.effort, 9),
+      " copies ", Fixed(fit.cost_per_byte, 9), "\n",
+      options.weights ? LayoutText(*options.weights) : "", "costs ",
+      question_.op_times ? question_.op_times->ToText() : "operations", "\n");
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Graph> graphs,
+                           question_.sources());
+  for (const Graph& graph : graphs) {
+    key += ToText(graph);
+    key += NeedsText(graph, options);
+  }
+  return key;
+}
+
+Result<PlannedStep> StepPlanner::Plan() {
+  PlannedStep planned;
+  if (!HasCache()) {
+    STOWAGE_ASSIGN_OR_RETURN(planned.step, fitter_.Fit(question_.budget));
+    return planned;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::string key,
+      Key(question_.budget ? StrCat("budget ", *question_.budget)
+                           : "no budget"));
+  PlanCache::Lookup found = question_.cache->Find(key);
+  planned.cache_note = std::move(found.note);
+  if (found.content) {
+    Result<FittedStep> step = FittedStepFromText(*found.content);
+    if (step.ok()) {
+      planned.step = *std::move(step);
+      planned.cache = CacheUse::kHit;
+      return planned;
+    }
+    planned.cache_note = StrCat(step.error().message, "; it is planned anew");
+  }
+  planned.cache = CacheUse::kMiss;
+  STOWAGE_ASSIGN_OR_RETURN(planned.step, fitter_.Fit(question_.budget));
+  const Status stored =
+      question_.cache->Store(key, FittedStepToText(planned.step));
+  if (!stored.ok()) planned.cache_note = stored.error().message;
+  return planned;
+}
+
+Result<Bytes> StepPlanner::SmallestBudget() {
+  if (!HasCache()) return fitter_.SmallestBudget();
+  STOWAGE_ASSIGN_OR_RETURN(const std::string key, Key("smallest budget"));
+  const PlanCache::Lookup found = question_.cache->Find(key);
+  if (found.content) {
+    Bytes bytes = 0;
+    const std::string& text = *found.content;
+    const char* const end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, bytes);
+    if (parsed.ec == std::errc() && parsed.ptr == end && bytes > 0) {
+      return bytes;
+    }
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes bytes, fitter_.SmallestBudget());
+  // Where it cannot be kept, it is found anew.
+  static_cast<void>(question_.cache->Store(key, StrCat(bytes)).ok());
+  return bytes;
+}
+
+}  // namespace stowage

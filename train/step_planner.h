@@ -1,0 +1,72 @@
+#ifndef STOWAGE_TRAIN_STEP_PLANNER_H_
+#define STOWAGE_TRAIN_STEP_PLANNER_H_
+
+// Fits a step into a budget (planner/fit/fit.h), or finds in a cache what was found
+// before for the very same question.
+//
+//   StepPlanner planner({.build = OfGraph(step),
+//                        .sources = [&] { return std::vector{step}; },
+//                        .budget = 64 << 20,
+//                        .cache = PlanCache(folder)});
+//   Result<PlannedStep> planned = planner.Plan();
+//   planned->cache == CacheUse::kHit;
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/op_times.h"
+#include "train/plan_cache.h"
+
+namespace stowage {
+
+/// Which step to plan, and how.
+struct StepQuestion {
+  StepBuilder build;
+  /// All graphs that `build` builds from; asked for only where there is a cache.
+  std::function<Result<std::vector<Graph>>()> sources;
+  FitOptions fit = {};
+  std::optional<Bytes> budget = {};
+  /// Where they are given, levers are priced in time (FitOptions::cost).
+  std::optional<OpTimes> op_times = {};
+  std::optional<PlanCache> cache = {};
+};
+
+struct PlannedStep {
+  FittedStep step;
+  CacheUse cache = CacheUse::kOff;
+  std::string cache_note = {};  // what was wrong with an entry
+};
+
+class StepPlanner {
+ public:
+  /// The backend of the question's options must outlive this.
+  explicit StepPlanner(StepQuestion question);
+
+  /// What StepFitter::Fit says of the budget. What a cache kept is validated like
+  /// any other plan, and planned anew where it is damaged.
+  Result<PlannedStep> Plan();
+
+  /// The smallest budget that Plan would not refuse; kept in the cache, too.
+  Result<Bytes> SmallestBudget();
+
+  /// For frontiers, the step as given, and the smallest budgets of other levers.
+  StepFitter& fitter() { return fitter_; }
+  const StepQuestion& question() const { return question_; }
+
+ private:
+  Result<std::string> Key(std::string_view what) const;
+  bool HasCache() const;
+
+  StepQuestion question_;
+  StepFitter fitter_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_STEP_PLANNER_H_

@@ -1,0 +1,171 @@
+#include "train/training.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+Error Invalid(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
+}
+
+Status Check(const TrainingSpec& spec) {
+  if (!spec.model) return Invalid("there is no model; give a function");
+  if (spec.batch < 1) {
+    return Invalid(StrCat("batch ", spec.batch, " is below 1"));
+  }
+  for (const ProgramSpec& program : spec.programs) {
+    if (!program.model) {
+      return Invalid(StrCat("program ", Quoted(program.name),
+                            " has no model; give a function"));
+    }
+    if (program.batch < 1) {
+      return Invalid(StrCat("program ", Quoted(program.name), ": batch ",
+                            program.batch, " is below 1"));
+    }
+  }
+  return {};
+}
+
+// The step of the whole batch, in which the optimizer shows, and the model for
+// every other number of examples that a piece may have.
+Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
+                                     const StepBuilder& build) {
+  std::vector<Graph> graphs;
+  STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(1, Sampling::kAll));
+  graphs.push_back(std::move(step.graph));
+  std::vector<int64_t> sizes;
+  for (const int64_t pieces : spec.levers->pieces) {
+    if (pieces > spec.batch) continue;
+    sizes.push_back(LargestPiece(spec.batch, pieces));
+    sizes.push_back(spec.batch / pieces);
+  }
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  for (const int64_t size : sizes) {
+    STOWAGE_ASSIGN_OR_RETURN(Graph piece, spec.model(size));
+    graphs.push_back(std::move(piece));
+  }
+  return graphs;
+}
+
+}  // namespace
+
+Bytes TrainingPlan::arena_bytes() const {
+  Bytes most = step.plan.arena_bytes();
+  for (const PlannedProgram& program : programs) {
+    most = std::max(most, program.plan.arena_bytes());
+  }
+  return most;
+}
+
+Bytes TrainingPlan::host_bytes() const {
+  Bytes most = step.plan.host_bytes();
+  for (const PlannedProgram& program : programs) {
+    most = std::max(most, program.plan.host_bytes());
+  }
+  return most;
+}
+
+Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
+                                              DeviceNeeds device) {
+  STOWAGE_RETURN_IF_ERROR(Check(spec));
+  if (!spec.levers) spec.levers = AllLevers(spec.batch);
+  // The forward plan decides where the weights lie, for all programs.
+  PlanOptions& options = spec.planning;
+  options.device = std::move(device);
+  options.budget.reset();
+  options.weights.reset();
+  STOWAGE_ASSIGN_OR_RETURN(const Graph forward, spec.model(spec.batch));
+  STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
+                           PlanMemory(forward, options));
+  options.weights = WeightLayout::FromForward(forward, forward_plan);
+
+  const StepBuilder build =
+      BuildSteps(spec.model, spec.batch, spec.loss, spec.training);
+  TrainingPlanner planner;
+  planner.step_ = std::make_unique<StepPlanner>(
+      StepQuestion{.build = build,
+                   .sources = [spec, build] { return SourcesOf(spec, build); },
+                   .fit = {.plan = options, .levers = *spec.levers},
+                   .budget = spec.budget,
+                   .op_times = spec.op_times,
+                   .cache = spec.cache});
+  planner.spec_ = std::move(spec);
+  return planner;
+}
+
+Result<TrainingPlan> TrainingPlanner::Plan() {
+  TrainingPlan plan;
+  STOWAGE_ASSIGN_OR_RETURN(PlannedStep step, step_->Plan());
+  plan.step = std::move(step.step);
+  plan.cache = step.cache;
+  plan.cache_note = std::move(step.cache_note);
+  for (const ProgramSpec& program : spec_.programs) {
+    STOWAGE_ASSIGN_OR_RETURN(PlannedProgram planned,
+                             PlanBeside(program, plan.step));
+    plan.programs.push_back(std::move(planned));
+  }
+  return plan;
+}
+
+// As many examples at a time as fit beside the weights and states of the step.
+Result<PlannedProgram> TrainingPlanner::PlanBeside(
+    const ProgramSpec& program, const FittedStep& step) const {
+  PlanOptions options = spec_.planning;
+  options.weights = WeightLayout::FromForward(step.graph, step.plan);
+  // Without a budget, as many as fit into what the step takes, or one.
+  options.budget = spec_.budget.value_or(step.plan.arena_bytes());
+  for (int64_t batch = program.batch;; batch = (batch + 1) / 2) {
+    STOWAGE_ASSIGN_OR_RETURN(Graph graph, program.model(batch));
+    if (batch == 1 && !spec_.budget) options.budget.reset();
+    Result<stowage::Plan> plan = PlanMemory(graph, options);
+    if (plan.ok()) {
+      return PlannedProgram{.name = program.name,
+                            .batch = batch,
+                            .graph = std::move(graph),
+                            .plan = *std::move(plan)};
+    }
+    if (plan.error().code != ErrorCode::kBudgetTooSmall) return plan.error();
+    if (batch > 1) continue;
+    return Error{
+        ErrorCode::kBudgetTooSmall,
+        StrCat(plan.error().message, "; this is program ", Quoted(program.name),
+               ", at 1 example of ", program.batch, " at a time")};
+  }
+}
+
+Result<Training> Train(TrainingSpec spec, Backend& backend) {
+  if (spec.budget) {
+    STOWAGE_RETURN_IF_ERROR(backend.CheckBudget(*spec.budget));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      TrainingPlanner planner,
+      TrainingPlanner::Make(std::move(spec), backend.Needs()));
+  Training training;
+  STOWAGE_ASSIGN_OR_RETURN(training.plan_, planner.Plan());
+  std::vector<SessionProgram> programs;
+  programs.push_back(
+      {"train", training.plan_.step.graph, training.plan_.step.plan});
+  for (const PlannedProgram& program : training.plan_.programs) {
+    programs.push_back({program.name, program.graph, program.plan});
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Session session,
+                           Session::Create(std::move(programs), backend));
+  training.session_ = std::make_unique<Session>(std::move(session));
+  return training;
+}
+
+Result<Training> Train(TrainingSpec spec, const DeviceFlags& device) {
+  STOWAGE_ASSIGN_OR_RETURN(ChosenDevice chosen, ChooseDevice(device));
+  STOWAGE_ASSIGN_OR_RETURN(Training training,
+                           Train(std::move(spec), *chosen.backend));
+  training.owned_ = std::move(chosen.backend);
+  training.why_ = std::move(chosen.why);
+  return training;
+}
+
+}  // namespace stowage

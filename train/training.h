@@ -1,0 +1,164 @@
+#ifndef STOWAGE_TRAIN_TRAINING_H_
+#define STOWAGE_TRAIN_TRAINING_H_
+
+// The verb of this library: a model, a batch, an optimizer and a budget become
+// something that trains inside the budget, whatever levers that takes, on the
+// device that works; and the programs beside training, such as evaluation, share
+// its weights and the same budget.
+//
+//   Result<Training> training = Train(
+//       {.model = [](int64_t batch) { return MyModel(batch); },
+//        .batch = 64,
+//        .training = {.optimizer = AdamW{},
+//                     .groups = {{.pattern = "*.bias", .decay = 0}}},
+//        .programs = {{.name = "evaluate", .model = MyEvaluation, .batch = 64}},
+//        .budget = 8'000'000'000});
+//   if (!training.ok()) Print(training.error().message);  // names what would fit
+//   training->Initialize(/*seed=*/1);
+//   Runner& step = training->step();
+//   step.Write("x", images);  step.Write("y", labels);
+//   step.Write("lr", 1e-3f);  step.Write("step", int64_t{1});
+//   step.Step();
+//   training->plan().step.plan.arena_bytes();  // and what every lever did
+//
+// Everything is planned before the first byte of the arena is taken. To plan
+// without a device, for frontiers and smallest budgets, there is TrainingPlanner;
+// to place graphs of one's own, PlanMemory (planner/plan_memory.h) and StepFitter
+// (planner/fit/fit.h).
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/op_times.h"
+#include "planner/plan_memory.h"
+#include "runtime/backend.h"
+#include "runtime/session.h"
+#include "train/device.h"
+#include "train/plan_cache.h"
+#include "train/step_builder.h"
+#include "train/step_planner.h"
+
+namespace stowage {
+
+/// A program beside the training step.
+struct ProgramSpec {
+  std::string name;  // of its runner
+  ModelFn model;     // its graph; params as the training step's
+  int64_t batch =
+      1;  // the most examples at a time; fewer where these do not fit
+};
+
+struct TrainingSpec {
+  ModelFn model;              // of the forward pass
+  int64_t batch = 1;          // examples a step
+  std::string loss = "loss";  // a scalar output of the model
+  TrainOptions training = {};
+  std::vector<ProgramSpec> programs = {};
+  /// The most bytes the arena may take, all programs included; absent: what they
+  /// need as they are.
+  std::optional<Bytes> budget = {};
+  /// What may be done to fit; absent: everything (AllLevers).
+  std::optional<Levers> levers = {};
+  /// Of this machine's ops, to choose levers by time instead of operations.
+  std::optional<OpTimes> op_times = {};
+  /// Packer, alignment. Its budget, weights and device are filled in.
+  PlanOptions planning = {};
+  /// Where plans are kept, so that one found once is found again; absent: nowhere.
+  std::optional<PlanCache> cache = {};
+};
+
+/// One program beside training, planned.
+struct PlannedProgram {
+  std::string name;
+  int64_t batch = 1;  // examples at a time: as many as fit
+  Graph graph;
+  Plan plan;
+};
+
+/// What a training takes, before any byte of it is taken.
+struct TrainingPlan {
+  FittedStep step;
+  std::vector<PlannedProgram> programs = {};  // those beside the step
+  CacheUse cache = CacheUse::kOff;            // of the step
+  std::string cache_note = {};                // what was wrong with an entry
+
+  /// Of the largest program.
+  Bytes arena_bytes() const;
+  /// Beside it, in the host's memory.
+  Bytes host_bytes() const;
+};
+
+/// Plans trainings, for a device that need not be there.
+class TrainingPlanner {
+ public:
+  /// For kernels that need what `device` says. What it points at must outlive
+  /// this. Errors: the model's; kInvalidArgument for a batch below 1, or more
+  /// pieces than examples.
+  static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
+
+  /// The cheapest plan found that fits the budget of the spec. A program beside
+  /// the step that does not fit takes half as many examples, and half of those,
+  /// until it does; without a budget, until it fits into what the step takes. Errors: kBudgetTooSmall, naming the program and the smallest budgets
+  /// that work; those of StepFitter::Fit.
+  Result<TrainingPlan> Plan();
+
+  /// Of the step alone: what other budgets cost, and the smallest that work.
+  StepPlanner& step() { return *step_; }
+  const TrainingSpec& spec() const { return spec_; }
+
+ private:
+  TrainingPlanner() = default;
+  Result<PlannedProgram> PlanBeside(const ProgramSpec& program,
+                                    const FittedStep& step) const;
+
+  TrainingSpec spec_;
+  std::unique_ptr<StepPlanner> step_;
+};
+
+/// A model being trained: its programs over one arena, on one device.
+class Training {
+ public:
+  /// Fills params and states as their Init says; see Session::Initialize.
+  void Initialize(uint64_t seed) { session_->Initialize(seed); }
+
+  /// The training step, and any program by name; null when there is none.
+  Runner& step() { return session_->front(); }
+  Runner* Find(std::string_view name) { return session_->Find(name); }
+
+  const TrainingPlan& plan() const { return plan_; }
+  Session& session() { return *session_; }
+  Backend& backend() { return session_->backend(); }
+  /// Which device was chosen and why, for people; empty when it was given.
+  const std::string& why() const { return why_; }
+
+ private:
+  friend Result<Training> Train(TrainingSpec, Backend&);
+  friend Result<Training> Train(TrainingSpec, const DeviceFlags&);
+  Training() = default;
+
+  std::string why_;
+  std::unique_ptr<Backend> owned_;  // absent when it was given
+  TrainingPlan plan_;
+  std::unique_ptr<Session> session_;
+};
+
+/// Plans, and opens a session on `backend`, which must outlive it. Errors: those
+/// of TrainingPlanner and Session::Create; kDevice for a budget that the device
+/// can never have.
+Result<Training> Train(TrainingSpec spec, Backend& backend);
+
+/// On the device that works: a GPU, else the CPU (train/device.h).
+Result<Training> Train(TrainingSpec spec, const DeviceFlags& device = {});
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_TRAINING_H_
