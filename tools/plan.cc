@@ -1,34 +1,26 @@
 // stowage plan: where every byte of a training step goes, before it runs.
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
 #include "ir/text.h"
-#include "planner/fit/pieces/pieces.h"
-#include "planner/fit/offload/offload.h"
-#include "planner/fit/offload/offload_plan.h"
-#include "planner/fit/op_times.h"
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
-#include "planner/validate_plan.h"
 #include "report/format.h"
 #include "report/report.h"
 #include "tools/budget.h"
 #include "tools/command.h"
-#include "tools/device.h"
 #include "tools/frontier.h"
-#include "tools/levers.h"
-#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/packer_flags.h"
+#include "train/train.h"
 
 namespace stowage::tools {
 namespace {
@@ -48,8 +40,14 @@ struct Flags {
 
 // What is planned: a model's training step, or a graph from a file as it is.
 struct Subject {
-  std::optional<StepSpec> spec;  // of a model
-  std::unique_ptr<StepPlanner> planner;
+  std::optional<StepSpec> spec;             // of a model
+  std::optional<TrainingPlanner> training;  // likewise
+  std::unique_ptr<StepPlanner> graph;       // of a file
+
+  StepPlanner& planner() { return training ? training->step() : *graph; }
+  std::optional<int64_t> batch() const {
+    return spec ? spec->options.batch : std::nullopt;
+  }
 };
 
 Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
@@ -59,13 +57,12 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
     TrainingSpec training = subject.spec->training;
     training.planning = options;
     STOWAGE_ASSIGN_OR_RETURN(
-        TrainingPlanner planner,
+        subject.training,
         TrainingPlanner::Make(std::move(training), options.device));
-    subject.planner = std::move(planner).TakeStepPlanner();
     return subject;
   }
-  StepQuestion question;
-  question.fit.plan = options;
+  StepQuestion question{.fit = {.plan = options},
+                        .cache = ReadPlanCache(flags.model)};
   STOWAGE_ASSIGN_OR_RETURN(question.fit.levers,
                            ReadLevers(flags.model, std::nullopt));
   STOWAGE_ASSIGN_OR_RETURN(question.budget,
@@ -74,13 +71,89 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, ParseGraph(text));
   question.build = OfGraph(graph);
-  question.graphs = {graph};
-  question.cache = ReadPlanCache(flags.model);
-  subject.planner = std::make_unique<StepPlanner>(std::move(question));
+  question.sources = [graph] { return std::vector{graph}; };
+  subject.graph = std::make_unique<StepPlanner>(std::move(question));
   return subject;
 }
-int PrintFrontier(const Flags& flags, Levers& levers, bool by_time) {
-  const Result<FrontierTexts> texts = DescribeFrontier(levers, by_time);
+
+Json Describe(const Flags& flags, Subject& subject, const FittedStep& step,
+              const std::optional<Foretold>& foretold, const Report& report) {
+  const Price& price = step.price;
+  const auto percent = [&](double part) {
+    return step.flops > 0 ? 100 * part / step.flops : 0.0;
+  };
+  Json json = Json::object();
+  if (const auto& spec = subject.spec) {
+    json["model"] = spec->info.name;
+    json["params"] = report.params;
+    json["batch"] = *spec->options.batch;
+    json["seq"] = spec->options.seq ? Json(*spec->options.seq) : Json();
+    json["dtype"] = DTypeName(spec->options.dtype);
+    json["optimizer"] = OptimizerName(spec->training.training.optimizer);
+  } else {
+    json["model"] = report.graph_name;
+    json["params"] = report.params;
+    json["batch"] = nullptr;
+    json["seq"] = nullptr;
+    json["dtype"] = nullptr;
+    json["optimizer"] = nullptr;
+  }
+  json.update(FiguresJson(report, 20));
+  json["order_bound_bytes"] =
+      step.order_bound ? Json(*step.order_bound) : Json();
+  json["recompute"] = flags.model.recompute;
+  json["recomputed_nodes"] = price.recomputed_nodes;
+  json["recompute_flops_percent"] = price.extra_percent;
+  json["recompute_least_flops_percent"] =
+      foretold ? Json() : Json(LeastPercent(step));
+  json["recompute_least_time_percent"] =
+      foretold ? Json(foretold->least_percent) : Json();
+  json["remade"] = Json::array();
+  for (const Remade& remade : step.remade) {
+    json["remade"].push_back({{"name", remade.name},
+                              {"bytes_freed", remade.freed},
+                              {"flops_percent", percent(remade.flops)},
+                              {"times", remade.times}});
+  }
+  json["micro_batches"] = price.pieces;
+  json["offload"] = flags.model.offload;
+  json["offloaded_values"] = price.host.values;
+  json["offload_bytes_per_step"] = price.host.bytes_per_step;
+  json.update(ForetoldJson(foretold));
+  const std::optional<Bytes> budget = subject.planner().question().budget;
+  json["budget_bytes"] = budget ? Json(*budget) : Json();
+  json["fits"] = !budget || report.arena <= *budget;
+  return json;
+}
+
+// What each pass of the planner did; of a cached step, only that it was found.
+Json PassesJson(const std::vector<PassReport>& passes) {
+  Json json = Json::array();
+  for (const PassReport& pass : passes) {
+    json.push_back({{"name", pass.name},
+                    {"applied", pass.applied},
+                    {"changed", pass.changed},
+                    {"arena_bytes", pass.arena},
+                    {"seconds", pass.seconds}});
+  }
+  return json;
+}
+
+std::string PassesText(const std::vector<PassReport>& passes) {
+  std::string text =
+      "pass           applied  changed         arena bytes     seconds\n";
+  for (const PassReport& pass : passes) {
+    text += StrCat(PadRight(pass.name, 13),
+                   PadLeft(pass.applied ? "yes" : "no", 9),
+                   PadLeft(pass.changed ? "yes" : "no", 9),
+                   PadLeft(StrCat(pass.arena), 20),
+                   PadLeft(Fixed(pass.seconds, 3), 12), "\n");
+  }
+  return text;
+}
+
+int PrintFrontier(const Flags& flags, StepFitter& fitter, bool by_time) {
+  const Result<FrontierTexts> texts = DescribeFrontier(fitter, by_time);
   if (!texts.ok()) return Fail(texts.error());
   if (!flags.svg.empty()) {
     const Status written = WriteOutput(flags.svg, texts->svg);
@@ -94,21 +167,23 @@ int PrintFrontier(const Flags& flags, Levers& levers, bool by_time) {
   return kExitDone;
 }
 
-int Refuse(const Flags& flags, const std::optional<OpTimes>& times,
-           Levers& levers, Bytes budget, const Error& error) {
-  if (flags.json) {
-    const Result<MicroBatchedPlan> given = levers.PlanAsGiven();
-    if (!given.ok()) return Fail(given.error());
-    const auto foretold = Foretell(times, levers, *given);
-    if (!foretold.ok()) return Fail(foretold.error());
-    Json json =
-        Describe(flags, levers, *given, *foretold,
-                 MakeReport(given->made.graph, given->made.plan), budget);
-    const Result<Json> refusal = RefusalJson(levers, error);
-    if (!refusal.ok()) return Fail(refusal.error());
-    json.update(*refusal);
-    PrintJson(json);
+int Refuse(const Flags& flags, Subject& subject, const Error& error) {
+  if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
+    return Fail(error);
   }
+  StepPlanner& planner = subject.planner();
+  const Result<FittedStep> given = planner.fitter().AsGiven();
+  if (!given.ok()) return Fail(given.error());
+  const auto foretold =
+      Foretell(planner.question().op_times, planner.fitter(), *given);
+  if (!foretold.ok()) return Fail(foretold.error());
+  Json json = Describe(flags, subject, *given, *foretold,
+                       MakeReport(given->graph, given->plan));
+  const Result<Json> refusal =
+      RefusalJson(planner.fitter(), subject.batch(), error);
+  if (!refusal.ok()) return Fail(refusal.error());
+  json.update(*refusal);
+  PrintJson(json);
   return Fail(error);
 }
 
@@ -119,79 +194,77 @@ int Run(const Flags& flags) {
                      ? "[plan] nothing to plan; give --model or --graph"
                      : "[plan] both --model and --graph are given; give one"});
   }
-  const Result<NodeOrder> order = ParseOrder(flags.order);
-  if (!order.ok()) return Fail(order.error());
-  const Result<PackOptions> packer = ReadPackerFlags(flags.packer);
+  const Result<packing::PackOptions> packer = ReadPackerFlags(flags.packer);
   if (!packer.ok()) return Fail(packer.error());
-  const Result<std::optional<Bytes>> budget =
-      ParseSizeOption("budget", flags.model.budget);
-  if (!budget.ok()) return Fail(budget.error());
-
-  PlanOptions options;
-  options.packer = packer->packer;
-  options.deadline = packer->deadline;
   const Result<DType> dtype = ParseDType(flags.model.dtype);
   if (!dtype.ok()) return Fail(dtype.error());
-  const Status device =
-      SetNeedsOfDevice(flags.device, *dtype, flags.model.threads, &options);
+  const Result<DeviceNeeds> device =
+      NeedsOfDevice(flags.device, *dtype, flags.model.threads);
   if (!device.ok()) return Fail(device.error());
   const auto start = std::chrono::steady_clock::now();
-  const Result<std::unique_ptr<Levers>> made =
-      MakeLevers(flags, options, *order);
-  if (!made.ok()) return Fail(made.error());
-  Levers& levers = **made;
-  const Result<std::optional<OpTimes>> times = ReadOpTimes(flags.model);
-  if (!times.ok()) return Fail(times.error());
-  if (flags.pareto) return PrintFrontier(flags, levers, times->has_value());
-
-  const Result<MicroBatchedPlan> fitted = levers.PlanFor(*budget);
-  if (!fitted.ok()) {
-    const Error& error = fitted.error();
-    if (error.code != ErrorCode::kBudgetTooSmall) return Fail(error);
-    return Refuse(flags, *times, levers, **budget, error);
+  Result<Subject> subject = ReadSubject(flags, {.packer = packer->packer,
+                                                .deadline = packer->deadline,
+                                                .device = *device});
+  if (!subject.ok()) return Fail(subject.error());
+  StepPlanner& planner = subject->planner();
+  const std::optional<OpTimes>& times = planner.question().op_times;
+  const std::optional<Bytes> budget = planner.question().budget;
+  if (flags.pareto) {
+    return PrintFrontier(flags, planner.fitter(), times.has_value());
   }
+
+  const Result<PlannedStep> planned = planner.Plan();
+  if (!planned.ok()) return Refuse(flags, *subject, planned.error());
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  const Result<Bytes> smallest = levers.SmallestBudget();
+  if (!planned->cache_note.empty()) {
+    std::cerr << planned->cache_note << std::endl;
+  }
+  const Result<Bytes> smallest = planner.SmallestBudget();
   if (!smallest.ok()) return Fail(smallest.error());
 
-  const auto& [graph, plan] = std::tie(fitted->made.graph, fitted->made.plan);
+  const FittedStep& step = planned->step;
   if (!flags.output.empty()) {
-    const Status written = WriteOutput(flags.output, PlanToJson(plan, graph));
+    const Status written =
+        WriteOutput(flags.output, PlanToJson(step.plan, step.graph));
     if (!written.ok()) return Fail(written.error());
   }
-  const Report report = MakeReport(graph, plan);
+  const Report report = MakeReport(step.graph, step.plan);
   if (!flags.svg.empty()) {
     const Status written = WriteOutput(flags.svg, ToSvg(report));
     if (!written.ok()) return Fail(written.error());
   }
-  const auto foretold = Foretell(*times, levers, *fitted);
+  const auto foretold = Foretell(times, planner.fitter(), step);
   if (!foretold.ok()) return Fail(foretold.error());
   if (flags.json) {
-    Json json = Describe(flags, levers, *fitted, *foretold, report, *budget);
+    Json json = Describe(flags, *subject, step, *foretold, report);
     json["minimum_budget_bytes"] = *smallest;
+    if (flags.explain) json["passes"] = PassesJson(step.passes);
+    json["cache"] = CacheUseName(planned->cache);
     json["plan_seconds"] = seconds;
-    json["valid"] = ValidatePlan(graph, plan).empty();
+    json["valid"] = true;  // or the planner would have ended the process
     PrintJson(json);
     return kExitDone;
   }
   std::cout << ToText(report);
-  if (levers.order_bound()) {
+  if (step.order_bound) {
     std::cout << "\nno order of the nodes needs less than "
-              << FormatBytes(*levers.order_bound())
-              << (*levers.order_bound() == report.arena
-                      ? ", so this one is optimal\n"
-                      : "\n");
+              << FormatBytes(*step.order_bound)
+              << (*step.order_bound == report.arena ? ", so this one is optimal\n"
+                                                    : "\n");
   }
-  const std::string fitting = FittedText(*fitted, *foretold);
+  if (flags.explain) std::cout << "\n" << PassesText(step.passes);
+  const std::string fitting = FittedText(step, *foretold);
   if (!fitting.empty()) std::cout << "\n" << fitting;
-  if (*budget) {
-    std::cout << "\nfits the budget of " << FormatBytes(**budget) << ", "
-              << FormatBytes(**budget - report.arena) << " to spare\n";
+  if (budget) {
+    std::cout << "\nfits the budget of " << FormatBytes(*budget) << ", "
+              << FormatBytes(*budget - report.arena) << " to spare\n";
   }
-  std::cout << "\nplanned in " << Fixed(seconds, 3)
-            << " s; smallest budget that works: " << FormatBytes(*smallest)
+  std::cout << "\nplanned in " << Fixed(seconds, 3) << " s"
+            << (planned->cache == CacheUse::kHit ? ", found in the plan cache"
+                                                 : "")
+            << "; smallest budget that works: " << FormatBytes(*smallest)
             << " (" << *smallest << " bytes)\n";
   return kExitDone;
 }
@@ -206,11 +279,6 @@ void AddPlan(CLI::App& app, int* exit_code) {
   command->add_option("--model", flags->model.model,
                       "A name that `stowage models` lists");
   AddModelOptions(*command, &flags->model);
-  command
-      ->add_option("--order", flags->order,
-                   "Order of the nodes: given, or memory, which looks for the "
-                   "one that needs the least")
-      ->capture_default_str();
   AddPackerOptions(*command, &flags->packer);
   command->add_option("--device", flags->device,
                       "Whose kernels' scratch to plan: cpu or cuda; default: "
@@ -224,6 +292,9 @@ void AddPlan(CLI::App& app, int* exit_code) {
   command->add_option("--svg", flags->svg,
                       "Write a picture to this file: of the plan, or of what "
                       "--pareto prints");
+  command->add_flag("--explain", flags->explain,
+                    "List the planner's passes: what each did, the arena after "
+                    "it, and how long it took");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_option("-o,--output", flags->output,
                       "Write the plan and its graph to this file");

@@ -10,25 +10,22 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
+#include "autodiff/optimizer.h"
 #include "base/strings.h"
-#include "ir/layout.h"
-#include "planner/fit/op_times.h"
-#include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "report/report.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "tools/budget.h"
 #include "tools/command.h"
-#include "tools/device.h"
 #include "tools/heap_counter.h"
-#include "tools/levers.h"
-#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
 #include "tools/task.h"
+#include "train/train.h"
 
 namespace stowage::tools {
 namespace {
@@ -77,11 +74,10 @@ Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
                           " is out of range; expected 1 to ", run.steps));
   }
   run.schedule = defaults.schedule;
-  if (OptimizerName(spec.optimizer) != defaults.optimizer) {
+  const Optimizer& optimizer = spec.training.training.optimizer;
+  if (OptimizerName(optimizer) != defaults.optimizer) {
     // The model's rate is for the model's optimizer.
-    run.schedule.peak = std::holds_alternative<AdamW>(spec.optimizer) ? 1e-3
-                        : std::holds_alternative<Sgd>(spec.optimizer) ? 1e-1
-                                                                      : 2e-2;
+    run.schedule.peak = DefaultLearningRate(optimizer);
   }
   if (flags.lr) {
     if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
@@ -96,65 +92,35 @@ Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
   return run;
 }
 
-// The programs of a run over one weight layout: train, evaluate, and generate
-// for models of text.
-Result<std::vector<SessionProgram>> PlanPrograms(const StepSpec& spec,
-                                                 RecomputedPlan step,
-                                                 int64_t evaluation_batch,
-                                                 int64_t sample_seq,
-                                                 PlanOptions options) {
-  const WeightLayout layout = WeightLayout::FromForward(step.graph, step.plan);
-  options.weights = &layout;
-  options.budget = spec.budget;
-  std::vector<SessionProgram> programs;
-  programs.push_back({"train", std::move(step.graph), std::move(step.plan)});
-  const auto add = [&](std::string name, ModelPurpose purpose,
-                       const ModelOptions& model_options) -> Status {
-    STOWAGE_ASSIGN_OR_RETURN(
-        Graph graph, BuildModel(spec.info.name, purpose, model_options));
-    STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(graph, options));
-    programs.push_back({std::move(name), std::move(graph), std::move(plan)});
-    return {};
-  };
-  ModelOptions model_options = spec.options;
-  model_options.batch = evaluation_batch;
-  STOWAGE_RETURN_IF_ERROR(
-      add("evaluate", ModelPurpose::kEvaluate, model_options));
-  if (sample_seq > 0) {
-    model_options.batch = 1;
-    model_options.seq = sample_seq;
-    STOWAGE_RETURN_IF_ERROR(
-        add("generate", ModelPurpose::kGenerate, model_options));
-  }
-  return programs;
+// What is said of a plan that was found, and of a budget that was refused: also as
+// JSON, if that is wanted.
+Result<std::optional<Foretold>> Tell(const StepSpec& spec,
+                                     TrainingPlanner& planner,
+                                     const TrainingPlan& plan) {
+  if (!plan.cache_note.empty()) std::cerr << plan.cache_note << std::endl;
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::optional<Foretold> foretold,
+      Foretell(spec.training.op_times, planner.step().fitter(), plan.step));
+  std::cerr << FittedText(plan.step, foretold);
+  return foretold;
 }
 
-// The step as it fits the budget, and what its op times foretell. A refusal is
-// also printed as JSON, if that is wanted.
-Result<MicroBatchedPlan> PlanStep(const Flags& flags, const StepSpec& spec,
-                                  const PlanOptions& options,
-                                  std::optional<Foretold>* foretold) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<Levers> levers,
-                           Levers::OfModel(spec, options, NodeOrder::kGiven));
-  Result<MicroBatchedPlan> plan = levers->PlanFor(spec.budget);
-  if (plan.ok()) {
-    STOWAGE_ASSIGN_OR_RETURN(const std::optional<OpTimes> times,
-                             ReadOpTimes(flags.model));
-    STOWAGE_ASSIGN_OR_RETURN(*foretold, Foretell(times, *levers, *plan));
-    std::cerr << FittedText(*plan, *foretold);
-  } else if (flags.json && plan.error().code == ErrorCode::kBudgetTooSmall) {
-    STOWAGE_ASSIGN_OR_RETURN(const MicroBatchedPlan given,
-                             levers->PlanAsGiven());
-    Json refusal =
-        FiguresJson(MakeReport(given.made.graph, given.made.plan), 20);
-    refusal["budget_bytes"] = *spec.budget;
-    refusal["fits"] = false;
-    STOWAGE_ASSIGN_OR_RETURN(const Json budgets,
-                             RefusalJson(*levers, plan.error()));
-    refusal.update(budgets);
-    PrintJson(refusal);
+int Refuse(const Flags& flags, const StepSpec& spec, TrainingPlanner& planner,
+           const Error& error) {
+  if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
+    return Fail(error);
   }
-  return plan;
+  StepFitter& fitter = planner.step().fitter();
+  const Result<FittedStep> given = fitter.AsGiven();
+  if (!given.ok()) return Fail(given.error());
+  Json refusal = FiguresJson(MakeReport(given->graph, given->plan), 20);
+  refusal["budget_bytes"] = *spec.training.budget;
+  refusal["fits"] = false;
+  const Result<Json> budgets = RefusalJson(fitter, spec.training.batch, error);
+  if (!budgets.ok()) return Fail(budgets.error());
+  refusal.update(*budgets);
+  PrintJson(refusal);
+  return Fail(error);
 }
 
 Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
@@ -250,6 +216,26 @@ Result<RunFigures> RunSteps(Runner& train, Task& task, const RunSpec& run,
   return total;
 }
 
+// Beside the training step: evaluation, and generation for models of text.
+std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
+                                        int64_t sample_seq) {
+  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  std::vector<ProgramSpec> programs;
+  programs.push_back({.name = "evaluate",
+                      .model =
+                          [&task, evaluate](int64_t batch) {
+                            return evaluate(task.EvaluationBatch(batch));
+                          },
+                      .batch = *spec.options.batch});
+  if (sample_seq == 0) return programs;
+  StepSpec of_sample = spec;
+  of_sample.options.seq = sample_seq;
+  programs.push_back({.name = "generate",
+                      .model = ModelOf(of_sample, ModelPurpose::kGenerate),
+                      .batch = 1});
+  return programs;
+}
+
 Bytes PeakResidentBytes() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -263,6 +249,8 @@ int Run(const Flags& flags) {
   const Result<RunSpec> run = ReadRunFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
   const auto seed = static_cast<uint64_t>(flags.seed);
+  const Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
+  if (!task.ok()) return Fail(task.error());
 
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
@@ -272,32 +260,27 @@ int Run(const Flags& flags) {
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();
-  if (spec->budget) {
-    const Status possible = backend->CheckBudget(*spec->budget);
-    if (!possible.ok()) return Fail(possible.error());
-  }
 
   // Everything is planned before the first byte of the arena is taken.
-  PlanOptions options;
-  options.device = backend->Needs();
-  std::optional<Foretold> foretold;
-  Result<MicroBatchedPlan> step = PlanStep(flags, *spec, options, &foretold);
-  if (!step.ok()) return Fail(step.error());
-  const Report report = MakeReport(step->made.graph, step->made.plan);
-  Result<std::unique_ptr<Task>> task =
-      LoadTask(*spec, flags.data,
-               LargestPiece(*spec->options.batch, step->pieces), seed);
-  if (!task.ok()) return Fail(task.error());
   const int64_t sample_seq =
       spec->info.data == ModelData::kText && flags.sample > 0
           ? std::min(*spec->options.seq, kMaxSampleSeq)
           : 0;
-  Result<std::vector<SessionProgram>> programs =
-      PlanPrograms(*spec, std::move(step->made), (*task)->evaluation_batch(),
-                   sample_seq, options);
-  if (!programs.ok()) return Fail(programs.error());
-  Result<Session> session = Session::Create(*std::move(programs), *backend);
-  if (!session.ok()) return Fail(session.error());
+  TrainingSpec training = spec->training;
+  training.programs = ProgramsBeside(*spec, **task, sample_seq);
+  Result<TrainingPlanner> planner =
+      TrainingPlanner::Make(std::move(training), backend->Needs());
+  if (!planner.ok()) return Fail(planner.error());
+  Result<TrainingPlan> plan = planner->Plan();
+  if (!plan.ok()) return Refuse(flags, *spec, *planner, plan.error());
+  const auto foretold = Tell(*spec, *planner, *plan);
+  if (!foretold.ok()) return Fail(foretold.error());
+  const Report report = MakeReport(plan->step.graph, plan->step.plan);
+  const int64_t evaluation_batch =
+      (*task)->EvaluationBatch(plan->programs.front().batch);
+  Result<Training> opened = Training::Open(*std::move(plan), *backend);
+  if (!opened.ok()) return Fail(opened.error());
+  Session* const session = &opened->session();
 
   Runner& train = *session->Find("train");
   int64_t done = 0;
@@ -316,7 +299,7 @@ int Run(const Flags& flags) {
   }
 
   const MemoryFigures memory{.arena = session->arena_bytes(),
-                             .budget = spec->budget,
+                             .budget = spec->training.budget,
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
   const Result<RunFigures> figures =
@@ -328,7 +311,7 @@ int Run(const Flags& flags) {
     if (!saved.ok()) return Fail(saved.error());
   }
   const Result<Evaluation> evaluation =
-      (*task)->Evaluate(*session->Find("evaluate"));
+      (*task)->Evaluate(*session->Find("evaluate"), evaluation_batch);
   if (!evaluation.ok()) return Fail(evaluation.error());
 
   if (!flags.svg.empty()) {
@@ -349,7 +332,7 @@ int Run(const Flags& flags) {
     json["heap_allocations_in_steps"] =
         figures->heap_allocations ? Json(*figures->heap_allocations) : Json();
     json["seconds"] = SecondsSince(start);
-    json.update(ForetoldJson(foretold));
+    json.update(ForetoldJson(*foretold));
     json["device"] = backend->name();
     for (const MemoryNote& note : backend->MemoryBesideArena()) {
       json["beside_arena_bytes"][note.what] = note.bytes;

@@ -138,6 +138,21 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
   }
 }
 
+Result<Training> Training::Open(TrainingPlan plan, Backend& backend) {
+  STOWAGE_RETURN_IF_ERROR(backend.CheckBudget(plan.arena_bytes()));
+  std::vector<SessionProgram> programs;
+  programs.push_back({"train", plan.step.graph, plan.step.plan});
+  for (const PlannedProgram& program : plan.programs) {
+    programs.push_back({program.name, program.graph, program.plan});
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Session session,
+                           Session::Create(std::move(programs), backend));
+  Training training;
+  training.plan_ = std::move(plan);
+  training.session_ = std::make_unique<Session>(std::move(session));
+  return training;
+}
+
 Result<Training> Train(TrainingSpec spec, Backend& backend) {
   if (spec.budget) {
     STOWAGE_RETURN_IF_ERROR(backend.CheckBudget(*spec.budget));
@@ -145,18 +160,8 @@ Result<Training> Train(TrainingSpec spec, Backend& backend) {
   STOWAGE_ASSIGN_OR_RETURN(
       TrainingPlanner planner,
       TrainingPlanner::Make(std::move(spec), backend.Needs()));
-  Training training;
-  STOWAGE_ASSIGN_OR_RETURN(training.plan_, planner.Plan());
-  std::vector<SessionProgram> programs;
-  programs.push_back(
-      {"train", training.plan_.step.graph, training.plan_.step.plan});
-  for (const PlannedProgram& program : training.plan_.programs) {
-    programs.push_back({program.name, program.graph, program.plan});
-  }
-  STOWAGE_ASSIGN_OR_RETURN(Session session,
-                           Session::Create(std::move(programs), backend));
-  training.session_ = std::make_unique<Session>(std::move(session));
-  return training;
+  STOWAGE_ASSIGN_OR_RETURN(TrainingPlan plan, planner.Plan());
+  return Training::Open(std::move(plan), backend);
 }
 
 Result<Training> Train(TrainingSpec spec, const DeviceFlags& device) {

@@ -127,6 +127,11 @@ class TrainingPlanner {
 /// A model being trained: its programs over one arena, on one device.
 class Training {
  public:
+  /// Opens a session on `backend`, which must outlive this, with all programs of
+  /// `plan`. Errors: those of Session::Create; kDevice for an arena that the
+  /// device can never have.
+  static Result<Training> Open(TrainingPlan plan, Backend& backend);
+
   /// Fills params and states as their Init says; see Session::Initialize.
   void Initialize(uint64_t seed) { session_->Initialize(seed); }
 
@@ -141,7 +146,6 @@ class Training {
   const std::string& why() const { return why_; }
 
  private:
-  friend Result<Training> Train(TrainingSpec, Backend&);
   friend Result<Training> Train(TrainingSpec, const DeviceFlags&);
   Training() = default;
 
@@ -152,8 +156,8 @@ class Training {
 };
 
 /// Plans, and opens a session on `backend`, which must outlive it. Errors: those
-/// of TrainingPlanner and Session::Create; kDevice for a budget that the device
-/// can never have.
+/// of TrainingPlanner and Training::Open; kDevice for a budget that the device can
+/// never have.
 Result<Training> Train(TrainingSpec spec, Backend& backend);
 
 /// On the device that works: a GPU, else the CPU (train/device.h).
