@@ -79,9 +79,7 @@ Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
   run.schedule = defaults.schedule;
   if (OptimizerName(spec.optimizer) != defaults.optimizer) {
     // The model's rate is for the model's optimizer.
-    run.schedule.peak = std::holds_alternative<AdamW>(spec.optimizer) ? 1e-3
-                        : std::holds_alternative<Sgd>(spec.optimizer) ? 1e-1
-                                                                      : 2e-2;
+    run.schedule.peak = DefaultLearningRate(spec.optimizer);
   }
   if (flags.lr) {
     if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
