@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -64,6 +66,47 @@ TEST_CASE("every model counts its params as its graph does") {
     CHECK(ParameterCount(*graph) == info.params);
     CHECK(graph->name() == info.name);
   }
+}
+
+TEST_CASE("every model builds for each purpose under its own name") {
+  std::set<std::string_view> names;
+  for (const ModelInfo& info : Models()) {
+    CAPTURE(info.name);
+    CHECK(names.insert(info.name).second);
+    const bool can_build = info.build != nullptr;
+    REQUIRE(can_build);
+    for (const ModelPurpose purpose : kPurposes) {
+      CAPTURE(static_cast<int>(purpose));
+      const auto graph = BuildModel(info.name, purpose, {.batch = 2});
+      if (info.data == ModelData::kDigits &&
+          purpose == ModelPurpose::kGenerate) {
+        REQUIRE_FALSE(graph.ok());
+        CHECK(graph.error().code == ErrorCode::kUnsupported);
+        CHECK(Mentions(graph.error(), info.name));
+        continue;
+      }
+      REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+      CHECK(graph->name() == info.name);
+      CHECK(ParameterCount(*graph) == info.params);
+      switch (purpose) {
+        case ModelPurpose::kTrain:
+          CHECK(OutputNames(*graph) == std::set<std::string>{"loss"});
+          break;
+        case ModelPurpose::kEvaluate:
+          CHECK(OutputNames(*graph).contains("loss"));
+          CHECK(OutputNames(*graph).contains("predictions") ==
+                (info.data == ModelData::kDigits));
+          break;
+        case ModelPurpose::kGenerate:
+          CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
+          break;
+      }
+    }
+  }
+}
+
+TEST_CASE("models are listed from the smallest to the largest") {
+  CHECK(std::ranges::is_sorted(Models(), {}, &ModelInfo::params));
 }
 
 TEST_CASE("a model has the same params in the same order for every purpose") {
