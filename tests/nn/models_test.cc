@@ -305,8 +305,16 @@ TEST_CASE("options out of range are refused with their value and the range") {
   const Error too_long = refuse("gpt2-124m", train, {.seq = 1025});
   CHECK(Mentions(too_long, "seq 1025"));
   CHECK(Mentions(too_long, "1 to 1024"));
-  CHECK(Mentions(refuse("mlp", train, {.seq = 8}), "no sequence"));
-  CHECK(Mentions(refuse("mlp", train, {.logit_chunk = 8}), "logit_chunk 8"));
+  for (const ModelInfo& info : Models()) {
+    if (info.data != ModelData::kDigits) continue;
+    const std::string name(info.name);
+    CHECK(refuse(name, train, {.seq = 8}).message ==
+          "[model] seq 8 is given, but " + name +
+              " has no sequence; leave it out");
+    CHECK(refuse(name, train, {.logit_chunk = 8}).message ==
+          "[model] logit_chunk 8 is given, but " + name +
+              " has few logits; leave it out");
+  }
   CHECK(Mentions(refuse("gpt-nano", train, {.logit_chunk = -1}),
                  "logit_chunk -1"));
   CHECK(Mentions(refuse("mlp", train, {.dtype = DType::kI32}), "i32"));
