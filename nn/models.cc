@@ -3,6 +3,7 @@
 #include <array>
 #include <string>
 
+#include "base/check.h"
 #include "base/strings.h"
 #include "nn/models/model_list.h"
 
@@ -34,6 +35,7 @@ Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
   ModelOptions filled = options;
   if (!filled.batch) filled.batch = info.batch;
   if (!filled.seq && info.seq > 0) filled.seq = info.seq;
+  STOWAGE_CHECK(info.build != nullptr);
   return info.build(purpose, filled);
 }
 
