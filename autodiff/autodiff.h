@@ -5,6 +5,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "autodiff/train_step.h"
 
 #endif  // STOWAGE_AUTODIFF_AUTODIFF_H_

@@ -83,6 +83,13 @@ Result<Optimizer> ParseOptimizer(std::string_view name) {
                       "; expected sgd, momentum or adamw")};
 }
 
+double DefaultLearningRate(const Optimizer& optimizer) {
+  return std::visit(Overload{[](const Sgd&) { return 1e-1; },
+                             [](const Momentum&) { return 2e-2; },
+                             [](const AdamW&) { return 1e-3; }},
+                    optimizer);
+}
+
 Status CheckOptimizer(const Optimizer& optimizer) {
   return std::visit(
       Overload{[](const Sgd& sgd) { return CheckDecay(sgd.decay); },

@@ -47,6 +47,10 @@ std::string_view OptimizerName(const Optimizer& optimizer);
 /// choices.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
+/// A learning rate to start from where nothing better is known of the model:
+/// 1e-3 for AdamW, 1e-1 for Sgd, 2e-2 for Momentum.
+double DefaultLearningRate(const Optimizer& optimizer);
+
 /// Whether the constants are in range: momentum and betas in [0, 1), eps above
 /// 0, decay not negative.
 Status CheckOptimizer(const Optimizer& optimizer);

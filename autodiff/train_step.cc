@@ -28,6 +28,7 @@ Status CheckOptions(const Graph& forward, const TrainOptions& options) {
                  StrCat("[optimizer] clip_norm is ", *options.clip_norm,
                         "; expected a finite number above 0")};
   }
+  STOWAGE_RETURN_IF_ERROR(CheckParamGroups(forward, options.groups));
   for (const std::string& name : options.wrt) {
     const std::optional<ValueId> id = forward.Find(name);
     if (!id || forward.value(*id).role == Role::kParam) continue;
@@ -95,8 +96,13 @@ class Updater {
 
   void Update(Value param, Value gradient) {
     if (!param.ok()) return;
-    g_.SetOrigin(Phase::kUpdate, g_.info(param).name);
-    EmitUpdate(options_.optimizer, param, gradient, inputs_);
+    const std::string name = g_.info(param).name;  // a copy: the graph grows
+    const ParamGroup* const group = FindParamGroup(options_.groups, name);
+    UpdateInputs inputs = inputs_;
+    if (group != nullptr) inputs.lr = ScaledRate(group->lr_scale);
+    g_.SetOrigin(Phase::kUpdate, name);
+    EmitUpdate(OptimizerOfGroup(options_.optimizer, group), param, gradient,
+               inputs);
   }
 
   void Clip(const std::vector<Value>& gradients) {
@@ -107,9 +113,23 @@ class Updater {
   }
 
  private:
+  // The learning rate times `scale`, made by the first update that reads it,
+  // for all of them.
+  Value ScaledRate(double scale) {
+    if (scale == 1) return inputs_.lr;
+    const auto [rate, is_new] = scaled_rates_.emplace(scale, Value());
+    if (!is_new) return rate->second;
+    g_.SetOrigin(Phase::kUpdate, "lr");
+    rate->second = MulScalar(inputs_.lr, scale);
+    const std::string name = StrCat("lr*", scale);
+    if (!g_.Find(name)) g_.Name(name, rate->second);
+    return rate->second;
+  }
+
   const TrainOptions& options_;
   GraphBuilder& g_;
   UpdateInputs inputs_;
+  std::map<double, Value> scaled_rates_;  // by scale
 };
 
 // Differentiated once, however often it runs.
@@ -121,9 +141,11 @@ struct PieceGraphs {
 
 Result<PieceGraphs> Differentiate(const Graph& forward, std::string_view loss,
                                   const TrainOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<std::string> wrt,
+                           WithoutFrozen(forward, options.wrt, options.groups));
   STOWAGE_ASSIGN_OR_RETURN(
       Graph backward,
-      BuildBackward(forward, loss, BackwardOptions{.wrt = options.wrt}));
+      BuildBackward(forward, loss, BackwardOptions{.wrt = std::move(wrt)}));
   std::vector<Trained> trained = FindTrained(forward, backward);
   return PieceGraphs{&forward, std::move(backward), std::move(trained)};
 }

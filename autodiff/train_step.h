@@ -26,6 +26,7 @@
 
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
 #include "base/result.h"
 #include "ir/graph.h"
 
@@ -37,14 +38,19 @@ struct TrainOptions {
   std::vector<std::string> wrt = {};
   /// The global norm to clip the gradients to; adds an output "grad_norm".
   std::optional<double> clip_norm = std::nullopt;
+  /// Params with a decay or learning rate of their own, and those that are not
+  /// trained; the first group that matches a param's name applies. A frozen
+  /// param is as one that is not in `wrt`, so that the norm above is without it.
+  std::vector<ParamGroup> groups = {};
 };
 
 /// The training step of `forward`: its outputs are the forward graph's. Errors:
 /// those of BuildBackward; a name in `wrt` that is not a param's; a
 /// forward graph that already has a value "lr", or one "step" that is not an
-/// input of an i64 scalar; a decay, beta or norm outside its range. Linear in
-/// the nodes of `forward`, but for constants, each of which backward compares
-/// with all of forward's.
+/// input of an i64 scalar; a decay, beta or norm outside its range; those of
+/// CheckParamGroups and WithoutFrozen. Linear in the nodes of `forward`, but for
+/// constants, each of which backward compares with all of forward's, and for
+/// param groups, each of which is compared with every param.
 Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                              const TrainOptions& options = {});
 

@@ -2,10 +2,11 @@
 #define STOWAGE_BASE_BASE_H_
 
 // The room's facade: Result and Error, internal checks, byte counts, hashes,
-// strings.
+// strings, patterns over names.
 
 #include "base/bytes.h"    // IWYU pragma: export
 #include "base/check.h"    // IWYU pragma: export
+#include "base/glob.h"     // IWYU pragma: export
 #include "base/hash.h"     // IWYU pragma: export
 #include "base/result.h"   // IWYU pragma: export
 #include "base/strings.h"  // IWYU pragma: export

@@ -27,4 +27,26 @@ Status CheckModelOptions(std::string_view model, const ModelOptions& options) {
   return {};
 }
 
+Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
+                              const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
+  if (options.seq) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] seq ", *options.seq, " is given, but ", model,
+                        " has no sequence; leave it out")};
+  }
+  if (options.logit_chunk) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] logit_chunk ", *options.logit_chunk, " is given, but ",
+               model, " has few logits; leave it out")};
+  }
+  if (purpose == ModelPurpose::kGenerate) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[model] ", model,
+                        " classifies and cannot generate; use a gpt model")};
+  }
+  return {};
+}
+
 }  // namespace stowage

@@ -14,6 +14,12 @@ namespace stowage {
 /// not float, or dropout is outside [0, 1).
 Status CheckModelOptions(std::string_view model, const ModelOptions& options);
 
+/// The same for a model that has no sequences and generates nothing. Further
+/// errors: kInvalidArgument for a seq or a logit_chunk, kUnsupported for
+/// generating.
+Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
+                              const ModelOptions& options);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_NN_CHECK_OPTIONS_H_

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "nn/check_options.h"
@@ -20,21 +19,7 @@ LinearOptions HeNormal(int64_t in_features) {
 }  // namespace
 
 Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
-  STOWAGE_RETURN_IF_ERROR(CheckModelOptions("mlp", options));
-  if (options.seq) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] seq ", *options.seq,
-                        " is given, but mlp has no sequence; leave it out")};
-  }
-  if (options.logit_chunk) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] logit_chunk ", *options.logit_chunk,
-                        " is given, but mlp has few logits; leave it out")};
-  }
-  if (purpose == ModelPurpose::kGenerate) {
-    return Error{ErrorCode::kUnsupported,
-                 "[model] mlp classifies and cannot generate; use a gpt model"};
-  }
+  STOWAGE_RETURN_IF_ERROR(CheckClassifierOptions("mlp", purpose, options));
   GraphBuilder g("mlp");
   const Value x = g.Input("x", DType::kF32, {*options.batch, kMlpInputs});
   const Value y = g.Input("y", DType::kI32, {*options.batch});

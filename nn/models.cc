@@ -3,84 +3,18 @@
 #include <array>
 #include <string>
 
+#include "base/check.h"
 #include "base/strings.h"
-#include "nn/gpt.h"
-#include "nn/mlp.h"
-#include "nn/text_data.h"
+#include "nn/models/model_list.h"
 
 namespace stowage {
-namespace {
-
-const GptConfig& GptNano() {
-  static const GptConfig kConfig{.name = "gpt-nano",
-                                 .layers = 4,
-                                 .heads = 4,
-                                 .width = 128,
-                                 .vocabulary = kTextVocabulary,
-                                 .max_seq = 256};
-  return kConfig;
-}
-
-const GptConfig& Gpt2() {
-  static const GptConfig kConfig{.name = "gpt2-124m",
-                                 .layers = 12,
-                                 .heads = 12,
-                                 .width = 768,
-                                 .vocabulary = 50257,
-                                 .max_seq = 1024};
-  return kConfig;
-}
-
-ModelInfo GptInfo(const GptConfig& config, std::string_view description,
-                  int64_t batch, int64_t seq,
-                  const TrainingDefaults& training) {
-  return {.name = config.name,
-          .description = description,
-          .data = ModelData::kText,
-          .batch = batch,
-          .seq = seq,
-          .max_seq = config.max_seq,
-          .vocabulary = config.vocabulary,
-          .params = GptParameterCount(config),
-          .training = training};
-}
-
-int64_t MlpParameterCount() {
-  return kMlpInputs * kMlpHidden + kMlpHidden + kMlpHidden * kMlpHidden +
-         kMlpHidden + kMlpHidden * kMlpClasses + kMlpClasses;
-}
-
-}  // namespace
 
 std::span<const ModelInfo> Models() {
-  static const std::array<ModelInfo, 3> kModels = {
-      ModelInfo{.name = "mlp",
-                .description = "classifier of 8 x 8 digits, two hidden layers "
-                               "of 128 with relu",
-                .data = ModelData::kDigits,
-                .batch = 64,
-                .vocabulary = kMlpClasses,
-                .params = MlpParameterCount(),
-                .training = {.optimizer = "adamw",
-                             .decay = 0.01,
-                             .steps = 1500,
-                             .schedule = {.peak = 2e-3,
-                                          .warmup = 20,
-                                          .final_factor = 0.1}}},
-      GptInfo(GptNano(), "GPT over characters, 4 layers of width 128, 4 heads",
-              8, 64,
-              {.optimizer = "adamw",
-               .beta2 = 0.99,
-               .decay = 0.1,
-               .steps = 3000,
-               .schedule = {.peak = 2e-3, .warmup = 100, .final_factor = 0.1}}),
-      GptInfo(
-          Gpt2(), "GPT-2 small, 12 layers of width 768, 12 heads", 4, 1024,
-          {.optimizer = "adamw",
-           .beta2 = 0.95,
-           .decay = 0.1,
-           .steps = 1000,
-           .schedule = {.peak = 6e-4, .warmup = 100, .final_factor = 0.1}})};
+  static const std::array kModels = {
+#define STOWAGE_MODEL(function) models::function(),
+#include "nn/models.def"
+#undef STOWAGE_MODEL
+  };
   return kModels;
 }
 
@@ -101,9 +35,8 @@ Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
   ModelOptions filled = options;
   if (!filled.batch) filled.batch = info.batch;
   if (!filled.seq && info.seq > 0) filled.seq = info.seq;
-  if (name == "mlp") return BuildMlp(purpose, filled);
-  const GptConfig& config = name == GptNano().name ? GptNano() : Gpt2();
-  return BuildGpt(config, purpose, filled);
+  STOWAGE_CHECK(info.build != nullptr);
+  return info.build(purpose, filled);
 }
 
 int64_t ParameterCount(const Graph& graph) {

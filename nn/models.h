@@ -2,7 +2,8 @@
 #define STOWAGE_NN_MODELS_H_
 
 // The models that the command line knows by name, with the sizes and the
-// training settings they start from.
+// training settings they start from. nn/models.def lists them, and each is
+// described in a file of nn/models/ (docs/adding_a_model.md).
 //
 //   Result<ModelInfo> info = FindModel("gpt-nano");
 //   Result<Graph> forward = BuildModel(info->name, ModelPurpose::kTrain);
@@ -22,7 +23,7 @@ namespace stowage {
 /// What a model learns from.
 enum class ModelData {
   kDigits,  // nn/digits_data.h: inputs "x", "y"
-  kText,    // nn/text_data.h: inputs "tokens", "targets"
+  kText,    // nn/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
 /// Settings that train the model well on the data that comes with the project.
@@ -46,6 +47,9 @@ struct ModelInfo {
   int64_t vocabulary = 0;  // tokens, or classes
   int64_t params = 0;      // elements of all params
   TrainingDefaults training;
+  /// The model's graph, called as the model is. The options are complete:
+  /// BuildModel puts the sizes above in place of absent ones.
+  Result<Graph> (*build)(ModelPurpose, const ModelOptions&) = nullptr;
 };
 
 /// All models, smallest first.
@@ -55,8 +59,10 @@ std::span<const ModelInfo> Models();
 Result<ModelInfo> FindModel(std::string_view name);
 
 /// The graph of the model called `name`; options left absent are the model's
-/// defaults. Inputs and outputs are those of BuildMlp (nn/mlp.h) and BuildGpt
-/// (nn/gpt.h). Errors: theirs, and FindModel's.
+/// defaults. Its inputs are those of the model's data (ModelData), its outputs
+/// those of the purpose (ModelPurpose). Errors: FindModel's, and the model's own
+/// for options that it cannot take; kUnsupported where it does not serve the
+/// purpose, as a classifier does not generate.
 Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
                          const ModelOptions& options = {});
 

@@ -113,11 +113,12 @@ std::string FittedText(const FittedStep& step,
                    FormatBytes(price.host.bytes_per_step), " copied a step\n");
   }
   if (price.recomputed_nodes == 0) return text;
-  text += StrCat(
-      price.recomputed_nodes, " nodes run again, ", Fixed(price.extra_percent, 3),
-      " % more operations; no choice that fits needs less than ",
-      Fixed(foretold ? foretold->least_percent : LeastPercent(step), 3),
-      foretold ? " % more time\n" : " %\n");
+  text +=
+      StrCat(price.recomputed_nodes, " nodes run again, ",
+             Fixed(price.extra_percent, 3),
+             " % more operations; no choice that fits needs less than ",
+             Fixed(foretold ? foretold->least_percent : LeastPercent(step), 3),
+             foretold ? " % more time\n" : " %\n");
   const size_t named = std::min(step.remade.size(), kMostNamed);
   for (size_t k = 0; k < named; ++k) {
     const Remade& remade = step.remade[k];

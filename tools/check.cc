@@ -38,14 +38,15 @@ int CheckPlan(std::string_view text) {
 }
 
 int CheckPacking(std::string_view text) {
-  const Result<PackedProblem> packed = ParsePackingCsv(text);
+  const Result<packing::PackedProblem> packed = packing::ParsePackingCsv(text);
   if (!packed.ok()) return Fail(packed.error());
-  if (const Status status = CheckProblem(packed->problem); !status.ok()) {
+  if (const Status status = packing::CheckProblem(packed->problem);
+      !status.ok()) {
     return Fail(status.error());
   }
   std::vector<std::string> violations;
-  for (const Violation& violation :
-       Validate(packed->problem, packed->solution)) {
+  for (const packing::Violation& violation :
+       packing::Validate(packed->problem, packed->solution)) {
     violations.push_back(violation.text);
   }
   return Tell(violations, StrCat("packing of ", packed->problem.buffers.size(),

@@ -85,8 +85,7 @@ Result<FrontierTexts> DescribeFrontier(StepFitter& fitter, bool by_time) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Bargain> frontier,
                            fitter.Frontier());
   const bool copies = std::ranges::any_of(
-      frontier,
-      [](const Bargain& each) { return each.price.host.values > 0; });
+      frontier, [](const Bargain& each) { return each.price.host.values > 0; });
   FrontierTexts texts{.table = HeadingOf(by_time, copies),
                       .json = {{"frontier", Json::array()}},
                       .svg = {}};

@@ -12,7 +12,6 @@
 
 namespace {
 
-
 // A failed internal check aborts, having said so; scripts see EX_SOFTWARE.
 void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
 

@@ -35,7 +35,7 @@ struct ModelFlags {
   std::string micro_batches = "1";
   std::string offload = "none";
   std::string order = "given";
-  std::string plan_cache;      // a folder; empty: the usual one
+  std::string plan_cache;  // a folder; empty: the usual one
   bool no_plan_cache = false;
 };
 

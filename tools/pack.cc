@@ -37,8 +37,8 @@ struct Figures {
   double seconds = 0;
 };
 
-Json FiguresJson(const Problem& problem, std::optional<Bytes> capacity,
-                 const Packing& packing, const Figures& figures) {
+Json FiguresJson(const packing::Problem& problem, std::optional<Bytes> capacity,
+                 const packing::Packing& packing, const Figures& figures) {
   Json json = Json::object();
   json["buffers"] = problem.buffers.size();
   json["total_bytes"] = figures.total;
@@ -53,8 +53,8 @@ Json FiguresJson(const Problem& problem, std::optional<Bytes> capacity,
   return json;
 }
 
-void PrintText(const Problem& problem, std::optional<Bytes> capacity,
-               const Packing& packing, const Figures& figures) {
+void PrintText(const packing::Problem& problem, std::optional<Bytes> capacity,
+               const packing::Packing& packing, const Figures& figures) {
   const Bytes height = packing.solution.height;
   const double above =
       packing.lower_bound == 0
@@ -76,31 +76,33 @@ void PrintText(const Problem& problem, std::optional<Bytes> capacity,
 }
 
 int Run(const Flags& flags) {
-  const Result<PackOptions> options = ReadPackerFlags(flags.packer);
+  const Result<packing::PackOptions> options = ReadPackerFlags(flags.packer);
   if (!options.ok()) return Fail(options.error());
   const Result<std::optional<Bytes>> capacity =
       ParseSizeOption("capacity", flags.capacity);
   if (!capacity.ok()) return Fail(capacity.error());
   const Result<std::string> text = ReadFile(flags.file);
   if (!text.ok()) return Fail(text.error());
-  Result<Problem> problem = ParseProblemCsv(*text);
+  Result<packing::Problem> problem = packing::ParseProblemCsv(*text);
   if (!problem.ok()) return Fail(problem.error());
 
   const auto start = std::chrono::steady_clock::now();
   problem->capacity = *capacity;
-  const Result<Packing> fitting = Pack(*problem, *options);
+  const Result<packing::Packing> fitting = Pack(*problem, *options);
   const bool refused =
       !fitting.ok() && fitting.error().code == ErrorCode::kBudgetTooSmall;
   // What it comes to without the capacity is still worth reporting.
   if (refused) problem->capacity.reset();
-  const Result<Packing> packing = refused ? Pack(*problem, *options) : fitting;
+  const Result<packing::Packing> packing =
+      refused ? Pack(*problem, *options) : fitting;
   if (!packing.ok()) return Fail(packing.error());
   Figures figures;
   figures.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
-  for (const Buffer& buffer : problem->buffers) figures.total += buffer.size;
-  figures.valid = Validate(*problem, packing->solution).empty();
+  for (const packing::Buffer& buffer : problem->buffers)
+    figures.total += buffer.size;
+  figures.valid = packing::Validate(*problem, packing->solution).empty();
   figures.fits = !*capacity || packing->solution.height <= **capacity;
 
   Json json = FiguresJson(*problem, *capacity, *packing, figures);
@@ -111,7 +113,7 @@ int Run(const Flags& flags) {
   }
   if (!flags.output.empty()) {
     const Status written = WriteOutput(
-        flags.output, FormatPackingCsv(*problem, packing->solution));
+        flags.output, packing::FormatPackingCsv(*problem, packing->solution));
     if (!written.ok()) return Fail(written.error());
   }
   if (!flags.svg.empty()) {

@@ -17,8 +17,8 @@ void AddPackerOptions(CLI::App& command, PackerFlags* flags) {
                      "Seconds after which --packer best looks no further");
 }
 
-Result<PackOptions> ReadPackerFlags(const PackerFlags& flags) {
-  PackOptions options;
+Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {
+  packing::PackOptions options;
   if (flags.packer == "linear") {
     options.packer = Packer::kLinear;
   } else if (flags.packer == "greedy") {
@@ -45,8 +45,9 @@ Result<PackOptions> ReadPackerFlags(const PackerFlags& flags) {
                         " is out of range; expected seconds above 0, at most "
                         "1000000")};
   }
-  options.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                        std::chrono::duration<double>(seconds));
+  options.deadline = packing::Clock::now() +
+                     std::chrono::duration_cast<packing::Clock::duration>(
+                         std::chrono::duration<double>(seconds));
   return options;
 }
 

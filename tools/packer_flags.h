@@ -24,7 +24,7 @@ void AddPackerOptions(CLI::App& command, PackerFlags* flags);
 
 /// The options, with a time limit counted from now. Error when there is no such
 /// packer, or it takes no time limit, or the limit is none.
-Result<PackOptions> ReadPackerFlags(const PackerFlags& flags);
+Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags);
 
 }  // namespace stowage::tools
 

@@ -143,11 +143,11 @@ std::string PassesText(const std::vector<PassReport>& passes) {
   std::string text =
       "pass           applied  changed         arena bytes     seconds\n";
   for (const PassReport& pass : passes) {
-    text += StrCat(PadRight(pass.name, 13),
-                   PadLeft(pass.applied ? "yes" : "no", 9),
-                   PadLeft(pass.changed ? "yes" : "no", 9),
-                   PadLeft(StrCat(pass.arena), 20),
-                   PadLeft(Fixed(pass.seconds, 3), 12), "\n");
+    text +=
+        StrCat(PadRight(pass.name, 13), PadLeft(pass.applied ? "yes" : "no", 9),
+               PadLeft(pass.changed ? "yes" : "no", 9),
+               PadLeft(StrCat(pass.arena), 20),
+               PadLeft(Fixed(pass.seconds, 3), 12), "\n");
   }
   return text;
 }
@@ -251,8 +251,9 @@ int Run(const Flags& flags) {
   if (step.order_bound) {
     std::cout << "\nno order of the nodes needs less than "
               << FormatBytes(*step.order_bound)
-              << (*step.order_bound == report.arena ? ", so this one is optimal\n"
-                                                    : "\n");
+              << (*step.order_bound == report.arena
+                      ? ", so this one is optimal\n"
+                      : "\n");
   }
   if (flags.explain) std::cout << "\n" << PassesText(step.passes);
   const std::string fitting = FittedText(step, *foretold);

@@ -38,9 +38,8 @@ class TextTask : public Task {
   int64_t EvaluationBatch(int64_t most) const override { return most; }
 
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
-    const int64_t batches =
-        std::min(CountTextBatches(data_.held_out(), batch, seq_),
-                 kMaxEvaluationBatches);
+    const int64_t batches = std::min(
+        CountTextBatches(data_.held_out(), batch, seq_), kMaxEvaluationBatches);
     const auto size = static_cast<size_t>(batch * seq_);
     const std::span tokens = std::span(tokens_).first(size);
     const std::span targets = std::span(targets_).first(size);
@@ -144,22 +143,21 @@ class DigitsTask : public Task {
 }  // namespace
 
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
-                                       const std::string& path,
-                                       uint64_t seed) {
+                                       const std::string& path, uint64_t seed) {
   const int64_t batch = *spec.options.batch;
   switch (spec.info.data) {
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
       STOWAGE_ASSIGN_OR_RETURN(TextData text, TextData::Load(path, seq));
-      return std::unique_ptr<Task>(std::make_unique<TextTask>(
-          std::move(text), batch, seq, seed));
+      return std::unique_ptr<Task>(
+          std::make_unique<TextTask>(std::move(text), batch, seq, seed));
     }
     case ModelData::kDigits:
       break;
   }
   STOWAGE_ASSIGN_OR_RETURN(DigitsData digits, DigitsData::Load(path, seed));
-  return std::unique_ptr<Task>(std::make_unique<DigitsTask>(
-      std::move(digits), batch, seed));
+  return std::unique_ptr<Task>(
+      std::make_unique<DigitsTask>(std::move(digits), batch, seed));
 }
 
 }  // namespace stowage::tools

@@ -12,18 +12,13 @@
 
 #include "base/strings.h"
 #include "ir/graph.h"
-#include "planner/fit/pieces/pieces.h"
 #include "planner/fit/op_times.h"
-#include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "runtime/session.h"
 #include "tools/budget.h"
 #include "tools/command.h"
-#include "tools/device.h"
-#include "tools/levers.h"
-#include "tools/micro_batches.h"
 #include "tools/model_flags.h"
 #include "tools/task.h"
+#include "train/train.h"
 
 namespace stowage::tools {
 namespace {
@@ -130,9 +125,9 @@ Result<Measured> Measure(Runner& train, Runner& without, Task& task,
   return measured;
 }
 
-Result<Session> Open(RecomputedPlan made, Backend& backend, int64_t seed) {
+Result<Session> Open(FittedStep step, Backend& backend, int64_t seed) {
   std::vector<SessionProgram> programs;
-  programs.push_back({"train", std::move(made.graph), std::move(made.plan)});
+  programs.push_back({"train", std::move(step.graph), std::move(step.plan)});
   STOWAGE_ASSIGN_OR_RETURN(Session session,
                            Session::Create(std::move(programs), backend));
   session.Initialize(static_cast<uint64_t>(seed));
@@ -142,37 +137,33 @@ Result<Session> Open(RecomputedPlan made, Backend& backend, int64_t seed) {
 int Run(const Flags& flags) {
   const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
+  const Result<std::unique_ptr<Task>> task =
+      LoadTask(*spec, flags.data, static_cast<uint64_t>(flags.seed));
+  if (!task.ok()) return Fail(task.error());
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
                     .dtype = spec->options.dtype,
                     .threads = flags.model.threads});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
-  PlanOptions options;
-  options.device = backend->Needs();
-  const Result<std::unique_ptr<Levers>> levers =
-      Levers::OfModel(*spec, options, NodeOrder::kGiven);
-  if (!levers.ok()) return Fail(levers.error());
-  Result<MicroBatchedPlan> step = (*levers)->PlanFor(spec->budget);
-  if (!step.ok()) return Fail(step.error());
-  const Result<std::unique_ptr<Task>> task = LoadTask(
-      *spec, flags.data, LargestPiece(*spec->options.batch, step->pieces),
-      static_cast<uint64_t>(flags.seed));
-  if (!task.ok()) return Fail(task.error());
+  Result<TrainingPlanner> planner =
+      TrainingPlanner::Make(spec->training, backend->Needs());
+  if (!planner.ok()) return Fail(planner.error());
+  Result<TrainingPlan> plan = planner->Plan();
+  if (!plan.ok()) return Fail(plan.error());
 
-  const Result<std::optional<OpTimes>> times = ReadOpTimes(flags.model);
-  if (!times.ok()) return Fail(times.error());
+  StepFitter& fitter = planner->step().fitter();
   const Result<std::optional<Foretold>> foretold =
-      Foretell(*times, **levers, *step);
+      Foretell(spec->training.op_times, fitter, plan->step);
   if (!foretold.ok()) return Fail(foretold.error());
-  Result<MicroBatchedPlan> given = (*levers)->PlanAsGiven();
+  Result<FittedStep> given = fitter.AsGiven();
   if (!given.ok()) return Fail(given.error());
-  const bool is_as_given = Equal(step->made.graph, given->made.graph);
-  Result<Session> session = Open(std::move(step->made), *backend, flags.seed);
+  const bool is_as_given = Equal(plan->step.graph, given->graph);
+  Result<Session> session = Open(std::move(plan->step), *backend, flags.seed);
   if (!session.ok()) return Fail(session.error());
   std::optional<Session> without;
   if (!is_as_given) {
-    Result<Session> made = Open(std::move(given->made), *backend, flags.seed);
+    Result<Session> made = Open(*std::move(given), *backend, flags.seed);
     if (!made.ok()) return Fail(made.error());
     without = *std::move(made);
   }

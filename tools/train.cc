@@ -1,5 +1,7 @@
 // stowage train: a training run inside a memory budget.
 
+#include "train/train.h"
+
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +27,6 @@
 #include "tools/progress.h"
 #include "tools/sample.h"
 #include "tools/task.h"
-#include "train/train.h"
 
 namespace stowage::tools {
 namespace {
@@ -260,6 +261,11 @@ int Run(const Flags& flags) {
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();
+
+  if (spec->training.budget) {
+    const Status possible = backend->CheckBudget(*spec->training.budget);
+    if (!possible.ok()) return Fail(possible.error());
+  }
 
   // Everything is planned before the first byte of the arena is taken.
   const int64_t sample_seq =

@@ -27,9 +27,9 @@ namespace stowage {
 
 /// Which step to plan, and how.
 struct StepQuestion {
-  StepBuilder build;
+  StepBuilder build = {};
   /// All graphs that `build` builds from; asked for only where there is a cache.
-  std::function<Result<std::vector<Graph>>()> sources;
+  std::function<Result<std::vector<Graph>>()> sources = {};
   FitOptions fit = {};
   std::optional<Bytes> budget = {};
   /// Where they are given, levers are priced in time (FitOptions::cost).

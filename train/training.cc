@@ -139,7 +139,6 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
 }
 
 Result<Training> Training::Open(TrainingPlan plan, Backend& backend) {
-  STOWAGE_RETURN_IF_ERROR(backend.CheckBudget(plan.arena_bytes()));
   std::vector<SessionProgram> programs;
   programs.push_back({"train", plan.step.graph, plan.step.plan});
   for (const PlannedProgram& program : plan.programs) {

@@ -128,8 +128,7 @@ class TrainingPlanner {
 class Training {
  public:
   /// Opens a session on `backend`, which must outlive this, with all programs of
-  /// `plan`. Errors: those of Session::Create; kDevice for an arena that the
-  /// device can never have.
+  /// `plan`. Errors: those of Session::Create.
   static Result<Training> Open(TrainingPlan plan, Backend& backend);
 
   /// Fills params and states as their Init says; see Session::Initialize.

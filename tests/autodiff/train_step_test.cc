@@ -554,6 +554,12 @@ TEST_CASE("optimizers are found by the names they have") {
         "adamw");
 }
 
+TEST_CASE("every optimizer has a learning rate to start from") {
+  CHECK(DefaultLearningRate(Sgd{}) == 0.1);
+  CHECK(DefaultLearningRate(Momentum{}) == 0.02);
+  CHECK(DefaultLearningRate(AdamW{}) == 0.001);
+}
+
 TEST_CASE("states are named after their param") {
   CHECK(StateNames(Sgd{}, "w", kF32).empty());
   CHECK(StateNames(Momentum{}, "w", kF32) == Strings{"w.velocity"});

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -64,6 +66,47 @@ TEST_CASE("every model counts its params as its graph does") {
     CHECK(ParameterCount(*graph) == info.params);
     CHECK(graph->name() == info.name);
   }
+}
+
+TEST_CASE("every model builds for each purpose under its own name") {
+  std::set<std::string_view> names;
+  for (const ModelInfo& info : Models()) {
+    CAPTURE(info.name);
+    CHECK(names.insert(info.name).second);
+    const bool can_build = info.build != nullptr;
+    REQUIRE(can_build);
+    for (const ModelPurpose purpose : kPurposes) {
+      CAPTURE(static_cast<int>(purpose));
+      const auto graph = BuildModel(info.name, purpose, {.batch = 2});
+      if (info.data == ModelData::kDigits &&
+          purpose == ModelPurpose::kGenerate) {
+        REQUIRE_FALSE(graph.ok());
+        CHECK(graph.error().code == ErrorCode::kUnsupported);
+        CHECK(Mentions(graph.error(), info.name));
+        continue;
+      }
+      REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+      CHECK(graph->name() == info.name);
+      CHECK(ParameterCount(*graph) == info.params);
+      switch (purpose) {
+        case ModelPurpose::kTrain:
+          CHECK(OutputNames(*graph) == std::set<std::string>{"loss"});
+          break;
+        case ModelPurpose::kEvaluate:
+          CHECK(OutputNames(*graph).contains("loss"));
+          CHECK(OutputNames(*graph).contains("predictions") ==
+                (info.data == ModelData::kDigits));
+          break;
+        case ModelPurpose::kGenerate:
+          CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
+          break;
+      }
+    }
+  }
+}
+
+TEST_CASE("models are listed from the smallest to the largest") {
+  CHECK(std::ranges::is_sorted(Models(), {}, &ModelInfo::params));
 }
 
 TEST_CASE("a model has the same params in the same order for every purpose") {
@@ -262,8 +305,16 @@ TEST_CASE("options out of range are refused with their value and the range") {
   const Error too_long = refuse("gpt2-124m", train, {.seq = 1025});
   CHECK(Mentions(too_long, "seq 1025"));
   CHECK(Mentions(too_long, "1 to 1024"));
-  CHECK(Mentions(refuse("mlp", train, {.seq = 8}), "no sequence"));
-  CHECK(Mentions(refuse("mlp", train, {.logit_chunk = 8}), "logit_chunk 8"));
+  for (const ModelInfo& info : Models()) {
+    if (info.data != ModelData::kDigits) continue;
+    const std::string name(info.name);
+    CHECK(refuse(name, train, {.seq = 8}).message ==
+          "[model] seq 8 is given, but " + name +
+              " has no sequence; leave it out");
+    CHECK(refuse(name, train, {.logit_chunk = 8}).message ==
+          "[model] logit_chunk 8 is given, but " + name +
+              " has few logits; leave it out");
+  }
   CHECK(Mentions(refuse("gpt-nano", train, {.logit_chunk = -1}),
                  "logit_chunk -1"));
   CHECK(Mentions(refuse("mlp", train, {.dtype = DType::kI32}), "i32"));
