@@ -4,7 +4,7 @@
 // What the IR knows of an op: how result types follow from operand types, which
 // results are views, what may be overwritten, which strides a kernel takes, how
 // many floating-point operations it costs. One OpDef an op, defined in
-// ir/ops/<op>.cc under the name declared below; GetOpDef finds it.
+// ir/ops/<family>.cc under the name declared below; GetOpDef finds it.
 //
 //   const OpDef& def = GetOpDef(OpKind::kMatMul);
 //   Result<std::vector<TensorType>> types = def.infer(args);
