@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
@@ -244,8 +245,6 @@ class UpdateVerifier {
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
   // Whether `value` is the old content of something updated, or a view of it.
   bool IsGone(ValueId value) const {
     return updater_[Index(layouts_[Index(value)].root)] != kNoNode &&

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
@@ -15,8 +16,6 @@ namespace {
 
 // Forward values so many times smaller than the largest are not worth a copy.
 constexpr Bytes kMuchSmaller = 1000;
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
 // How a root is read.
 struct Uses {

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/index.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/reorder.h"
@@ -22,8 +23,6 @@ namespace stowage::fit {
 namespace {
 
 using Outcome = OrderSearch::Outcome;
-
-size_t Index(int32_t i) { return static_cast<size_t>(i); }
 
 // From a graph to tasks and contents.
 class ProblemMaker {

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -17,8 +18,6 @@ namespace {
 
 // Of each search, where there may be several, one for a number of pieces.
 constexpr double kEffortOfEach = 0.5;
-
-size_t Index(int64_t i) { return static_cast<size_t>(i); }
 
 // The piece that a node is in; all are in one.
 size_t PieceOf(const std::vector<NodeId>& begins, NodeId node) {

@@ -4,15 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "base/index.h"
 #include "ir/op_def.h"
 #include "planner/fit/min_cut.h"
 
 namespace stowage::fit {
-namespace {
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
-
-}  // namespace
 
 RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
     : graph_(graph),

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
+
 namespace stowage::fit {
 namespace {
 
@@ -16,7 +18,6 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Set = uint64_t;  // of values, by their position
 
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 int Lowest(Set set) { return std::countr_zero(set); }
 
 // Whether a value is there at times and at times not.

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/index.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
@@ -172,7 +173,6 @@ class Rehearsal {
     int32_t end_gap = 0;       // those before this; none where it is the same
   };
 
-  static size_t Index(int32_t id) { return static_cast<size_t>(id); }
   std::span<const ValueId> inputs(const NodeInfo& info) const {
     return std::span(inputs_).subspan(info.first_input, info.num_inputs);
   }
