@@ -1,10 +1,10 @@
 #include "autodiff/linker.h"
 
-#include <algorithm>
-
 #include "autodiff/backward.h"
 #include "base/strings.h"
+#include "ir/layout.h"
 #include "ir/ops.h"
+#include "ir/uses.h"
 
 namespace stowage {
 namespace {
@@ -41,15 +41,12 @@ std::optional<Linker::FusedLoss> Linker::FindFusedLoss() const {
   if (node.op != OpKind::kLinearCrossEntropy || node.results[0] != *id) {
     return std::nullopt;
   }
+  const Uses uses(forward_, ComputeLayouts(forward_));
   for (const ValueId result : node.results) {
     if (backward_.Find(forward_.value(result).name)) return std::nullopt;
-    for (const Node& reader : forward_.nodes()) {
-      if (std::ranges::count(reader.inputs, result) > 0) return std::nullopt;
-    }
+    if (!uses.uses(result).empty()) return std::nullopt;
   }
-  for (const GraphOutput& output : forward_.outputs()) {
-    if (output.value == node.results[1]) return std::nullopt;
-  }
+  if (uses.is_output(node.results[1])) return std::nullopt;
   for (NodeId gradient = 0; gradient < backward_.num_nodes(); ++gradient) {
     const Node& other = backward_.node(gradient);
     if (other.op == OpKind::kLinearCrossEntropyGrad &&

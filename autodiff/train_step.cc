@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
+#include "ir/uses.h"
 
 namespace stowage {
 namespace {
@@ -61,21 +62,14 @@ struct Trained {
 
 std::vector<Trained> FindTrained(const Graph& forward, const Graph& backward) {
   const Layouts layouts = ComputeLayouts(backward);
-  std::vector<NodeId> last_reader(static_cast<size_t>(backward.num_values()),
-                                  kNoNode);
-  for (NodeId id = 0; id < backward.num_nodes(); ++id) {
-    for (const ValueId input : backward.node(id).inputs) {
-      const ValueId root = layouts[static_cast<size_t>(input)].root;
-      last_reader[static_cast<size_t>(root)] = id;
-    }
-  }
+  const Uses uses(backward, layouts);
   std::vector<Trained> trained;
   const size_t prefix = GradientName("").size();
   for (const GraphOutput& output : backward.outputs()) {
     const std::string name = output.name.substr(prefix);
     NodeId last = backward.value(output.value).producer;
     if (const std::optional<ValueId> leaf = backward.Find(name)) {
-      last = std::max(last, last_reader[static_cast<size_t>(*leaf)]);
+      last = std::max(last, uses.last_use(*leaf));
     }
     trained.push_back({*forward.Find(name), output.value, last});
   }

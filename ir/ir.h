@@ -9,10 +9,12 @@
 //   std::string text = ToText(*graph);
 
 #include "ir/attrs.h"
+#include "ir/axis_groups.h"
 #include "ir/builder.h"
 #include "ir/dot.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
 #include "ir/op_def.h"
@@ -22,6 +24,7 @@
 #include "ir/rewrite.h"
 #include "ir/shape.h"
 #include "ir/text.h"
+#include "ir/uses.h"
 #include "ir/verify.h"
 
 #endif  // STOWAGE_IR_IR_H_

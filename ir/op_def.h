@@ -4,7 +4,7 @@
 // What the IR knows of an op: how result types follow from operand types, which
 // results are views, what may be overwritten, which strides a kernel takes, how
 // many floating-point operations it costs. One OpDef an op, defined in
-// ir/ops/<op>.cc under the name declared below; GetOpDef finds it.
+// ir/ops/<family>.cc under the name declared below; GetOpDef finds it.
 //
 //   const OpDef& def = GetOpDef(OpKind::kMatMul);
 //   Result<std::vector<TensorType>> types = def.infer(args);
@@ -52,6 +52,12 @@ struct ViewLayout {
   friend bool operator==(const ViewLayout&, const ViewLayout&) = default;
 };
 
+/// Whether input `i` is in a set of inputs, where bit k stands for input k: no
+/// input beyond the 32nd is.
+constexpr bool HasInput(uint32_t inputs, size_t i) {
+  return i < 32 && (inputs >> i & 1) != 0;
+}
+
 struct OpDef {
   /// Operand count; kAnyNumber for ops that check it in `infer`.
   int num_inputs = 1;
@@ -78,8 +84,8 @@ struct OpDef {
   using AcceptsFn = bool (*)(const OpArgs&, int i, const Strides& strides);
   AcceptsFn accepts = nullptr;
 
-  /// Inputs that result 0 may be written over, when both are contiguous, of one
-  /// byte size, and nothing reads the input later (bit i = input i).
+  /// Inputs that the kernels can write result 0 over, when both are contiguous
+  /// and of one byte size (bit i = input i). Where it may be: ir/in_place.h.
   uint32_t may_overwrite = 0;
 
   /// The first `updates` results are the new contents of the first `updates`
@@ -92,6 +98,10 @@ struct OpDef {
   bool results_on_host = false;
 
   bool is_view() const { return view != nullptr; }
+  bool may_overwrite_operand(size_t i) const {
+    return HasInput(may_overwrite, i);
+  }
+  bool takes_from_host(size_t i) const { return HasInput(host_inputs, i); }
 };
 
 /// The definition of an op.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
@@ -244,8 +245,6 @@ class UpdateVerifier {
   }
 
  private:
-  static size_t Index(ValueId id) { return static_cast<size_t>(id); }
-
   // Whether `value` is the old content of something updated, or a view of it.
   bool IsGone(ValueId value) const {
     return updater_[Index(layouts_[Index(value)].root)] != kNoNode &&
@@ -303,10 +302,10 @@ class UpdateVerifier {
 }  // namespace
 
 Status VerifyMemory(const Graph& graph, const Node& node) {
-  const uint32_t on_host = GetOpDef(node.op).host_inputs;
+  const OpDef& def = GetOpDef(node.op);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueInfo& input = graph.value(node.inputs[i]);
-    const bool wants_host = i < 32 && (on_host >> i & 1) != 0;
+    const bool wants_host = def.takes_from_host(i);
     if (input.on_host == wants_host) continue;
     return Error{
         ErrorCode::kInvalidArgument,

@@ -3,30 +3,29 @@
 #include <algorithm>
 #include <array>
 
-#include "base/check.h"
+#include "base/index.h"
 #include "base/strings.h"
+#include "ir/in_place.h"
+#include "ir/op_def.h"
+#include "ir/uses.h"
 
 namespace stowage {
 namespace {
 
-// When each root's content is wanted for the last time, in nodes; `upper` of
+// When each root's content has been used for the last time, in nodes; `upper` of
 // the buffer before any merging.
 std::vector<Time> LastUses(const Graph& graph, const Layouts& layouts) {
   const Time end = graph.num_nodes() + 1;  // the caller reads at num_nodes()
-  std::vector<Time> upper(static_cast<size_t>(graph.num_values()), 0);
-  const auto extend = [&](ValueId id, Time time) {
-    Time& last =
-        upper[static_cast<size_t>(layouts[static_cast<size_t>(id)].root)];
-    last = std::max(last, time);
-  };
-  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    for (const ValueId input : graph.node(n).inputs) extend(input, n + 1);
-    for (const ValueId result : graph.node(n).results) extend(result, n + 1);
-  }
-  for (const GraphOutput& output : graph.outputs()) extend(output.value, end);
+  const Uses uses(graph, layouts);
+  std::vector<Time> upper(Index(graph.num_values()), 0);
   for (ValueId id = 0; id < graph.num_values(); ++id) {
+    if (layouts[Index(id)].root != id) continue;
     const ValueInfo& value = graph.value(id);
-    if (value.is_leaf()) extend(id, value.role == Role::kSaved ? 1 : end);
+    const bool persists = value.is_leaf() && value.role != Role::kSaved;
+    const Time arrived = value.is_leaf() ? 1 : 0;
+    upper[Index(id)] = persists || uses.is_output(id)
+                           ? end
+                           : std::max(arrived, Time{uses.last_use(id)} + 1);
   }
   return upper;
 }
@@ -50,8 +49,8 @@ class Builder {
   Builder(const Graph& graph, const LifetimeOptions& options)
       : graph_(graph), options_(options) {
     out_.layouts = ComputeLayouts(graph);
-    out_.buffer_of.assign(static_cast<size_t>(graph.num_values()), -1);
-    out_.workspace_of.assign(static_cast<size_t>(graph.num_nodes()), -1);
+    out_.buffer_of.assign(Index(graph.num_values()), -1);
+    out_.workspace_of.assign(Index(graph.num_nodes()), -1);
     upper_ = LastUses(graph, out_.layouts);
   }
 
@@ -70,61 +69,35 @@ class Builder {
   }
 
  private:
-  const Layout& layout(ValueId id) const {
-    return out_.layouts[static_cast<size_t>(id)];
-  }
-  int32_t& buffer_of(ValueId id) {
-    return out_.buffer_of[static_cast<size_t>(id)];
-  }
+  const Layout& layout(ValueId id) const { return out_.layouts[Index(id)]; }
+  int32_t& buffer_of(ValueId id) { return out_.buffer_of[Index(id)]; }
 
   void AddBuffer(ValueId id, Region region, Time lower) {
     const ValueInfo& value = graph_.value(id);
     buffer_of(id) = static_cast<int32_t>(out_.buffers.size());
-    out_.buffers.push_back({value.name, region, lower,
-                            upper_[static_cast<size_t>(id)],
-                            value.type.bytes()});
+    out_.buffers.push_back(
+        {value.name, region, lower, upper_[Index(id)], value.type.bytes()});
   }
 
-  // The buffer of an operand that result 0 of node `n` may take over, or -1.
+  // The buffer of an operand that result 0 of node `n` takes over, or -1.
   int32_t BufferToTakeOver(NodeId n) const {
     const Node& node = graph_.node(n);
-    const OpDef& def = GetOpDef(node.op);
-    const Bytes bytes = graph_.value(node.results[0]).type.bytes();
-    for (size_t i = 0; i < node.inputs.size() && i < 32; ++i) {
-      if ((def.may_overwrite >> i & 1) == 0) continue;
-      const ValueId input = node.inputs[i];
-      const int32_t candidate = out_.buffer_of[static_cast<size_t>(input)];
-      const LiveBuffer& buffer = out_.buffers[static_cast<size_t>(candidate)];
+    const InPlace in_place(graph_, out_.layouts, node);
+    for (const ValueId input : node.inputs) {
+      const int32_t candidate = out_.buffer_of[Index(input)];
+      const LiveBuffer& buffer = out_.buffers[Index(candidate)];
       if (buffer.region == Region::kActivations && buffer.upper == n + 1 &&
-          buffer.size == bytes && OnlyReadWhole(node, def, candidate)) {
+          in_place.MayTakeOver(out_.layouts, node, layout(input).root)) {
         return candidate;
       }
     }
     return -1;
   }
 
-  // Whether every operand in `buffer` covers all of it in order and is one the
-  // kernel may overwrite: then no element is read after it has been written.
-  bool OnlyReadWhole(const Node& node, const OpDef& def, int32_t buffer) const {
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const ValueId input = node.inputs[i];
-      if (out_.buffer_of[static_cast<size_t>(input)] != buffer) continue;
-      const TensorType& type = graph_.value(input).type;
-      if (i >= 32 || (def.may_overwrite >> i & 1) == 0 ||
-          layout(input).byte_offset != 0 ||
-          type.bytes() != out_.buffers[static_cast<size_t>(buffer)].size ||
-          !IsContiguous(type.shape, layout(input).strides)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
   void AddNode(NodeId n) {
     const Node& node = graph_.node(n);
     const OpDef& def = GetOpDef(node.op);
-    const int32_t taken =
-        options_.in_place && def.may_overwrite != 0 ? BufferToTakeOver(n) : -1;
+    const int32_t taken = options_.in_place ? BufferToTakeOver(n) : -1;
     for (size_t r = 0; r < node.results.size(); ++r) {
       const ValueId result = node.results[r];
       if (layout(result).root != result) {
@@ -132,9 +105,8 @@ class Builder {
         if (def.is_view()) ++out_.views;
       } else if (r == 0 && taken >= 0) {
         buffer_of(result) = taken;
-        LiveBuffer& buffer = out_.buffers[static_cast<size_t>(taken)];
-        buffer.upper =
-            std::max(buffer.upper, upper_[static_cast<size_t>(result)]);
+        LiveBuffer& buffer = out_.buffers[Index(taken)];
+        buffer.upper = std::max(buffer.upper, upper_[Index(result)]);
         ++out_.in_place;
       } else {
         AddBuffer(result,
@@ -146,8 +118,7 @@ class Builder {
     const Bytes scratch =
         options_.workspace ? options_.workspace(graph_, node) : 0;
     if (scratch > 0) {
-      out_.workspace_of[static_cast<size_t>(n)] =
-          static_cast<int32_t>(out_.buffers.size());
+      out_.workspace_of[Index(n)] = static_cast<int32_t>(out_.buffers.size());
       out_.buffers.push_back({StrCat("workspace of ", graph_.Describe(n)),
                               Region::kWorkspace, n, n + 1, scratch});
     }

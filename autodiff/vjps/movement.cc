@@ -11,10 +11,6 @@ STOWAGE_NON_DIFFERENTIABLE(Fetch, "offloading comes after differentiation");
 STOWAGE_NON_DIFFERENTIABLE(Stash, "offloading comes after differentiation");
 STOWAGE_NON_DIFFERENTIABLE(StashUpdate, "it overwrites what it reads");
 
-constinit const Vjp CastVjp = Differentiable([](VjpContext& v) {
-  v.Contribute(0, Cast(v.cotangent(), v.input_type(0).dtype));
-});
-
 constinit const Vjp ConcatVjp = Differentiable([](VjpContext& v) {
   const int64_t axis = v.attrs().Int("axis");
   int64_t start = 0;

@@ -75,13 +75,4 @@ constinit const Vjp GeluErfVjp = Differentiable([](VjpContext& v) {
 
 STOWAGE_ZERO_DERIVATIVE(LogicalNot);
 
-#define STOWAGE_SECOND_DERIVATIVE(kind) \
-  STOWAGE_NON_DIFFERENTIABLE(kind, "second derivatives are not provided")
-STOWAGE_SECOND_DERIVATIVE(ReluGrad);
-STOWAGE_SECOND_DERIVATIVE(SigmoidGrad);
-STOWAGE_SECOND_DERIVATIVE(TanhGrad);
-STOWAGE_SECOND_DERIVATIVE(SiluGrad);
-STOWAGE_SECOND_DERIVATIVE(GeluTanhGrad);
-STOWAGE_SECOND_DERIVATIVE(GeluErfGrad);
-
 }  // namespace stowage

@@ -1,5 +1,4 @@
-// Ops without a kernel: views do no work, and what stand_in stands for is not
-// known, so that a session refuses it.
+// Views own no bytes: there is nothing to run.
 
 #include "cpu/kernel.h"
 
@@ -10,7 +9,5 @@ constinit const CpuKernel Permute = {};
 constinit const CpuKernel Slice = {};
 constinit const CpuKernel Split = {};
 constinit const CpuKernel Broadcast = {};
-
-constinit const CpuKernel StandIn = {};
 
 }  // namespace stowage::cpu::kernels

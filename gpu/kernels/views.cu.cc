@@ -1,5 +1,4 @@
-// Ops without a kernel: views do no work, and what stand_in stands for is not
-// known, so that a session refuses it.
+// Views own no bytes: there is nothing to run.
 
 #include "gpu/kernel.h"
 
@@ -10,7 +9,5 @@ constinit const GpuKernel Permute = {};
 constinit const GpuKernel Slice = {};
 constinit const GpuKernel Split = {};
 constinit const GpuKernel Broadcast = {};
-
-constinit const GpuKernel StandIn = {};
 
 }  // namespace stowage::gpu::kernels

@@ -1,4 +1,4 @@
-// copy, cast, concat, and the ways to the host's memory and back.
+// copy, concat, and the ways to the host's memory and back.
 
 #include "base/bytes.h"
 #include "base/strings.h"
@@ -11,11 +11,6 @@ namespace {
 TypesResult InferCopy(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
   return Typed(args, {args.type(0)});
-}
-
-TypesResult InferCast(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"dtype", AttrKind::kDType}}));
-  return Typed(args, {TensorType{args.attrs.Type("dtype"), args.shape(0)}});
 }
 
 TypesResult InferStashUpdate(const OpArgs& args) {
@@ -63,8 +58,6 @@ constinit const OpDef StashUpdate = {.num_inputs = 2,
                                      .updates = 1,
                                      .host_inputs = 0b1,
                                      .results_on_host = true};
-constinit const OpDef Cast = {
-    .infer = InferCast, .accepts = AcceptAnyStrides, .may_overwrite = 0b1};
 constinit const OpDef Concat = {.num_inputs = kAnyNumber,
                                 .infer = InferConcat,
                                 .accepts = AcceptAnyStrides};

@@ -5,59 +5,18 @@
 #include <string_view>
 #include <utility>
 
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
+#include "ir/uses.h"
 
 namespace stowage::fit {
 namespace {
 
 // Forward values so many times smaller than the largest are not worth a copy.
 constexpr Bytes kMuchSmaller = 1000;
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
-
-// How a root is read.
-struct Uses {
-  int32_t readers = 0;      // of a leaf, views of it included
-  NodeId update = kNoNode;  // that overwrites it
-  NodeId forward =
-      kNoNode;             // its producer, or the last that reads it in forward
-  NodeId later = kNoNode;  // the first that reads it in a later phase
-  bool is_output = false;
-};
-
-std::vector<Uses> FindUses(const Graph& graph, const Layouts& layouts) {
-  std::vector<Uses> uses(Index(graph.num_values()));
-  const auto of = [&](ValueId id) -> Uses& {
-    return uses[Index(layouts[Index(id)].root)];
-  };
-  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    const Node& node = graph.node(n);
-    const OpDef& def = GetOpDef(node.op);
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const ValueId input = node.inputs[i];
-      Uses& u = of(input);
-      const bool is_leaf = graph.value(input).is_leaf();
-      if (static_cast<int>(i) < def.updates && is_leaf) u.update = n;
-      if (is_leaf) ++u.readers;
-      if (def.is_view()) continue;
-      if (node.phase == Phase::kForward && u.later == kNoNode) {
-        u.forward = n;
-      } else if (u.later == kNoNode) {
-        u.later = n;
-      }
-    }
-    for (const ValueId result : node.results) {
-      if (layouts[Index(result)].root == result) of(result).forward = n;
-    }
-  }
-  for (const GraphOutput& output : graph.outputs()) {
-    of(output.value).is_output = true;
-  }
-  return uses;
-}
 
 class Mover {
  public:
@@ -222,29 +181,35 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
 
 std::vector<Offloadable> FindOffloadable(const Graph& graph) {
   const Layouts layouts = ComputeLayouts(graph);
-  const std::vector<Uses> uses = FindUses(graph, layouts);
+  const Uses uses(graph, layouts);
   std::vector<Offloadable> states, values;
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& value = graph.value(id);
-    const Uses& u = uses[Index(id)];
-    if (layouts[Index(id)].root != id || value.on_host || u.is_output) continue;
+    if (layouts[Index(id)].root != id || value.on_host || uses.is_output(id)) {
+      continue;
+    }
     if (value.is_leaf()) {
-      if (value.role != Role::kState || u.update == kNoNode || u.readers > 1) {
+      const NodeId update = uses.update(id);
+      if (value.role != Role::kState || update == kNoNode ||
+          uses.uses(id).front() != update) {
         continue;
       }
       states.push_back(
-          {.value = id, .bytes = value.type.bytes(), .to = u.update});
+          {.value = id, .bytes = value.type.bytes(), .to = update});
       continue;
     }
-    const bool waits = u.later != kNoNode && u.later > u.forward + 1;
-    if (graph.node(value.producer).phase != Phase::kForward || !waits ||
+    const std::span<const NodeId> forward = uses.forward_readers(id);
+    const std::span<const NodeId> later = uses.later_readers(id);
+    if (graph.node(value.producer).phase != Phase::kForward || later.empty() ||
         value.role == Role::kConstant) {
       continue;
     }
+    const NodeId from = forward.empty() ? value.producer : forward.back();
+    if (later.front() <= from + 1) continue;
     values.push_back({.value = id,
                       .bytes = value.type.bytes(),
-                      .from = u.forward,
-                      .to = u.later});
+                      .from = from,
+                      .to = later.front()});
   }
   std::ranges::stable_sort(states, std::ranges::greater(), &Offloadable::bytes);
   std::ranges::stable_sort(values, std::ranges::greater(),

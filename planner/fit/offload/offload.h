@@ -15,7 +15,7 @@
 //
 // Bytes of the arena are bought with copies, not with operations. Nothing is
 // computed otherwise, so the results do not change by a bit. Which values to
-// move, planner/fit/offload/offload_plan.h decides.
+// move, planner/fit/offload/share.h decides.
 //
 //   std::vector<Offloadable> all = FindOffloadable(step);
 //   Result<Graph> moved = Offload(step, std::span(all).first(3));

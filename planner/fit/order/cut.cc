@@ -4,12 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "base/index.h"
 #include "planner/fit/min_cut.h"
 
 namespace stowage::fit {
 namespace {
-
-size_t Index(int32_t i) { return static_cast<size_t>(i); }
 
 enum class Side : uint8_t { kFree, kBefore, kAfter };
 

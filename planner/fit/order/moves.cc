@@ -5,10 +5,10 @@
 #include <random>
 #include <utility>
 
+#include "base/index.h"
+
 namespace stowage::fit {
 namespace {
-
-size_t Index(int32_t i) { return static_cast<size_t>(i); }
 
 class Mover {
  public:

@@ -10,9 +10,12 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/index.h"
+#include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/reorder.h"
+#include "ir/uses.h"
 #include "planner/fit/min_cut.h"
 #include "planner/fit/order/cut.h"
 #include "planner/fit/order/moves.h"
@@ -23,8 +26,6 @@ namespace {
 
 using Outcome = OrderSearch::Outcome;
 
-size_t Index(int32_t i) { return static_cast<size_t>(i); }
-
 // From a graph to tasks and contents.
 class ProblemMaker {
  public:
@@ -34,18 +35,13 @@ class ProblemMaker {
         alignment_(alignment),
         options_(options),
         layouts_(ComputeLayouts(graph)),
+        uses_(graph, layouts_),
         content_of_(Index(graph.num_values()), -1) {}
 
   OrderProblem Make() {
     problem_.tasks.resize(Index(graph_.num_nodes()));
     for (ValueId id = 0; id < graph_.num_values(); ++id) AddContent(id);
-    for (const GraphOutput& output : graph_.outputs()) {
-      const int32_t content = content_of_[Index(RootOf(output.value))];
-      if (content >= 0) problem_.contents[Index(content)].kept = true;
-    }
-    // Of each root, the nodes that have read it so far.
-    std::vector<std::vector<NodeId>> readers(Index(graph_.num_values()));
-    for (NodeId n = 0; n < graph_.num_nodes(); ++n) AddNode(n, &readers);
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) AddNode(n);
     return std::move(problem_);
   }
 
@@ -61,35 +57,28 @@ class ProblemMaker {
     problem_.contents.push_back(
         {.size = value.on_host ? 0 : AlignUp(value.type.bytes(), alignment_),
          .maker = value.producer,
-         .kept = false,
-         .readers = {}});
+         .kept = uses_.is_output(id),
+         .readers = {uses_.uses(id).begin(), uses_.uses(id).end()}});
   }
 
-  void AddNode(NodeId n, std::vector<std::vector<NodeId>>* readers) {
+  void AddNode(NodeId n) {
     const Node& node = graph_.node(n);
     OrderTask& task = problem_.tasks[Index(n)];
     for (const ValueId input : node.inputs) {
       const ValueInfo& value = graph_.value(input);
       if (!value.is_leaf()) task.after.push_back(value.producer);
-      const ValueId root = RootOf(input);
-      (*readers)[Index(root)].push_back(n);
-      if (content_of_[Index(root)] >= 0) {
-        task.reads.push_back(content_of_[Index(root)]);
-      }
+      const int32_t content = content_of_[Index(RootOf(input))];
+      if (content >= 0) task.reads.push_back(content);
     }
-    // A new content waits for all that read the old one.
+    // A new content waits for all that use the old one.
     for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
-      for (const NodeId reader :
-           (*readers)[Index(RootOf(node.inputs[Index(r)]))]) {
-        if (reader != n) task.after.push_back(reader);
+      for (const NodeId user : uses_.uses(RootOf(node.inputs[Index(r)]))) {
+        if (user < n) task.after.push_back(user);
       }
     }
     for (std::vector<int32_t>* list : {&task.after, &task.reads}) {
       std::sort(list->begin(), list->end());
       list->erase(std::unique(list->begin(), list->end()), list->end());
-    }
-    for (const int32_t read : task.reads) {
-      problem_.contents[Index(read)].readers.push_back(n);
     }
     for (const ValueId result : node.results) {
       if (RootOf(result) == result) {
@@ -99,29 +88,17 @@ class ProblemMaker {
     if (options_.workspace) {
       task.scratch = AlignUp(options_.workspace(graph_, node), alignment_);
     }
-    if (options_.in_place && RootOf(node.results[0]) == node.results[0]) {
-      FindReplaceable(node, &task);
-    }
+    if (options_.in_place) FindReplaceable(node, &task);
   }
 
-  // As planner/lifetimes.h has it: what result 0 may be written over, provided
-  // that it dies here.
+  // What result 0 may be written over, provided that it dies here.
   void FindReplaceable(const Node& node, OrderTask* task) const {
-    const OpDef& def = GetOpDef(node.op);
-    const Bytes bytes = graph_.value(node.results[0]).type.bytes();
+    const InPlace in_place(graph_, layouts_, node);
     for (const int32_t content : task->reads) {
-      bool replaceable = true;
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        const ValueId input = node.inputs[i];
-        const ValueId root = RootOf(input);
-        if (content_of_[Index(root)] != content) continue;
-        const TensorType& type = graph_.value(input).type;
-        const Layout& layout = layouts_[Index(input)];
-        replaceable = replaceable && i < 32 && (def.may_overwrite >> i & 1) &&
-                      layout.byte_offset == 0 && type.bytes() == bytes &&
-                      graph_.value(root).type.bytes() == bytes &&
-                      IsContiguous(type.shape, layout.strides);
-      }
+      const bool replaceable =
+          in_place.MayTakeOver(node.inputs.size(), [&](size_t i) {
+            return content_of_[Index(RootOf(node.inputs[i]))] == content;
+          });
       if (replaceable) task->may_replace.push_back(content);
     }
   }
@@ -130,6 +107,7 @@ class ProblemMaker {
   const Bytes alignment_;
   const LifetimeOptions& options_;
   const Layouts layouts_;
+  const Uses uses_;
   std::vector<int32_t> content_of_;  // per value; -1 unless it is a packed root
   OrderProblem problem_;
 };

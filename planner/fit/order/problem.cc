@@ -4,13 +4,9 @@
 #include <cstddef>
 
 #include "base/check.h"
+#include "base/index.h"
 
 namespace stowage::fit {
-namespace {
-
-size_t Index(int32_t i) { return static_cast<size_t>(i); }
-
-}  // namespace
 
 OrderState::OrderState(const OrderProblem& problem)
     : problem_(problem),

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -26,8 +27,6 @@ StepBuilder OfGraph(Graph graph) {
 
 namespace stowage::fit {
 namespace {
-
-size_t Index(int64_t i) { return static_cast<size_t>(i); }
 
 // The piece that a node is in; all are in one.
 size_t PieceOf(const std::vector<NodeId>& begins, NodeId node) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/index.h"
 #include "ir/reorder.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/lifetimes.h"
@@ -15,8 +16,6 @@ namespace stowage::fit {
 namespace {
 
 constexpr int kAttempts = 4;  // at packing what is alive in the budget
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
 // Bytes that the budget leaves while each node runs.
 std::vector<Bytes> RoomOf(const Graph& graph, const Plan& plan, Bytes budget) {

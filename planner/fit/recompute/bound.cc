@@ -4,36 +4,19 @@
 #include <cmath>
 #include <limits>
 
+#include "base/index.h"
 #include "ir/op_def.h"
 #include "planner/fit/min_cut.h"
 
 namespace stowage::fit {
-namespace {
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
-
-}  // namespace
 
 RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
-    : graph_(graph),
-      rehearsal_(rehearsal),
-      last_use_(Index(graph.num_values()), kNoNode),
-      is_output_(Index(graph.num_values()), 0) {
-  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    if (rehearsal.is_view(n)) continue;
-    for (const ValueId input : graph.node(n).inputs) {
-      last_use_[Index(rehearsal.root(input))] = n;
-    }
-  }
-  for (const GraphOutput& output : graph.outputs()) {
-    is_output_[Index(rehearsal.root(output.value))] = 1;
-  }
-}
+    : graph_(graph), rehearsal_(rehearsal), uses_(rehearsal.uses()) {}
 
 bool RecomputeBound::IsChosen(ValueId id, NodeId time) const {
   const ValueInfo& info = graph_.value(id);
   return rehearsal_.root(id) == id && !info.is_leaf() && info.producer < time &&
-         !is_output_[Index(id)];
+         !uses_.is_output(id);
 }
 
 Bytes RecomputeBound::Forced(NodeId time) const {
@@ -53,7 +36,7 @@ Bytes RecomputeBound::Forced(NodeId time) const {
   bool may_take_over = false;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     count(rehearsal_.root(node.inputs[i]));
-    may_take_over |= i < 32 && (def.may_overwrite >> i & 1) != 0;
+    may_take_over |= def.may_overwrite_operand(i);
   }
   for (size_t r = may_take_over ? 1 : 0; r < node.results.size(); ++r) {
     count(node.results[r]);
@@ -64,7 +47,7 @@ Bytes RecomputeBound::Forced(NodeId time) const {
         rehearsal_.last_stage(graph_.value(id).producer) > time) {
       continue;
     }
-    if (is_output_[Index(id)] || last_use_[Index(id)] >= time) count(id);
+    if (uses_.is_output(id) || uses_.last_reader(id) >= time) count(id);
   }
   return forced;
 }
@@ -84,7 +67,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   };
   const auto is_forced = [&](ValueId id) {
     return is_read_now[Index(id)] ||
-           (last_use_[Index(id)] >= time && !may_run(id));
+           (uses_.last_reader(id) >= time && !may_run(id));
   };
   const auto price = [&](ValueId id) {
     return is_forced(id)
@@ -109,7 +92,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   for (const ValueId id : values) {
     const NodeId producer = graph_.value(id).producer;
     network.AddEdge(wanted(id), again(producer), capacity(price(id)));
-    if (last_use_[Index(id)] >= time) {
+    if (uses_.last_reader(id) >= time) {
       network.AddEdge(0, wanted(id), MinCut::kInfinite);
     }
     if (producer == previous) continue;  // another result of the same node

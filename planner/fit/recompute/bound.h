@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "ir/uses.h"
 #include "planner/fit/recompute/rehearsal.h"
 
 namespace stowage::fit {
@@ -49,8 +50,7 @@ class RecomputeBound {
 
   const Graph& graph_;
   const Rehearsal& rehearsal_;
-  std::vector<NodeId> last_use_;    // per root value: by a node that is no view
-  std::vector<uint8_t> is_output_;  // per root value
+  const Uses& uses_;
 };
 
 /// The nodes at which most is alive in the latest run of `rehearsal`, one in each

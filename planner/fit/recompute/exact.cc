@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.h"
+#include "ir/uses.h"
+
 namespace stowage::fit {
 namespace {
 
@@ -16,22 +19,11 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 using Set = uint64_t;  // of values, by their position
 
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 int Lowest(Set set) { return std::countr_zero(set); }
 
 // Whether a value is there at times and at times not.
 bool ComesAndGoes(const Graph& graph, const Rehearsal& rehearsal, ValueId id) {
   return rehearsal.root(id) == id && !graph.value(id).is_leaf();
-}
-
-// By value.
-std::vector<uint8_t> OutputRoots(const Graph& graph,
-                                 const Rehearsal& rehearsal) {
-  std::vector<uint8_t> is_output(Index(graph.num_values()), 0);
-  for (const GraphOutput& output : graph.outputs()) {
-    is_output[Index(rehearsal.root(output.value))] = 1;
-  }
-  return is_output;
 }
 
 // A node that is no view, as the path sees it. A stage is a node's place among
@@ -60,14 +52,14 @@ class Path {
         gradients_(gradients),
         effort_(*effort) {
     position_.assign(Index(graph.num_values()), -1);
-    const std::vector<uint8_t> is_output = OutputRoots(graph, rehearsal);
     for (ValueId id = 0; id < graph.num_values(); ++id) {
-      if (!ComesAndGoes(graph, rehearsal, id) || is_output[Index(id)]) continue;
+      if (!ComesAndGoes(graph, rehearsal, id)) continue;
+      if (rehearsal.uses().is_output(id)) continue;
       position_[Index(id)] = static_cast<int>(sizes_.size());
       sizes_.push_back(rehearsal.bytes(id));
     }
     Describe();
-    DescribeOthers(is_output);
+    DescribeOthers();
     FindUses();
     // Sums of eight values at a time.
     for (size_t part = 0; part < sums_.size(); ++part) {
@@ -162,7 +154,7 @@ class Path {
     }
   }
 
-  void DescribeOthers(const std::vector<uint8_t>& is_output) {
+  void DescribeOthers() {
     Bytes others =
         0;  // saved leaves throughout, lest running again extends them
     for (const ValueId id : graph_.Leaves(Role::kSaved)) {
@@ -171,7 +163,8 @@ class Path {
     for (Move& move : moves_) {
       move.others = others;
       for (const ValueId result : graph_.node(move.node).results) {
-        if (is_output[Index(result)] && rehearsal_.root(result) == result) {
+        if (rehearsal_.uses().is_output(result) &&
+            rehearsal_.root(result) == result) {
           others += rehearsal_.bytes(result);
         }
       }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "planner/fit/recompute/search.h"
@@ -15,8 +16,6 @@ namespace {
 
 constexpr int kBoundTimes = 24;      // at which the operations are bounded
 constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
 // Marks the named values, or the roots of named views.
 Status Mark(const Graph& graph, const Rehearsal& rehearsal,

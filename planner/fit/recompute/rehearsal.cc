@@ -9,7 +9,10 @@
 namespace stowage::fit {
 
 Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
-    : graph_(graph), options_(options) {
+    : graph_(graph),
+      options_(options),
+      layouts_(ComputeLayouts(graph)),
+      uses_(graph, layouts_) {
   const std::vector<double> costs =
       options.cost ? options.cost(graph) : FlopsOfNodes(graph);
   STOWAGE_CHECK(costs.size() == Index(graph.num_nodes()));
@@ -24,26 +27,21 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     info.num_inputs = node.inputs.size();
     info.first_result = node.results[0];
     info.num_results = static_cast<int32_t>(node.results.size());
-    info.may_overwrite = options.in_place ? def.may_overwrite : 0;
+    if (options.in_place) info.in_place = InPlace(graph, layouts_, node);
     info.updates = def.updates;
     info.is_view = def.is_view();
     cost_ += info.cost;
     nodes_.push_back(info);
     inputs_.insert(inputs_.end(), node.inputs.begin(), node.inputs.end());
   }
-  const Layouts layouts = ComputeLayouts(graph);
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
-    const Layout& layout = layouts[Index(id)];
     ValueFacts facts;
     facts.bytes = info.type.bytes();
     facts.slot = info.on_host ? 0 : AlignUp(facts.bytes, options.alignment);
-    facts.root = layout.root;
+    facts.root = layouts_[Index(id)].root;
     facts.producer = info.producer;
     facts.is_leaf = info.is_leaf();
-    facts.covers_root = layout.byte_offset == 0 &&
-                        facts.bytes == graph.value(layout.root).type.bytes() &&
-                        IsContiguous(info.type.shape, layout.strides);
     const bool is_view = !facts.is_leaf && nodes_[Index(info.producer)].is_view;
     facts.content =
         is_view ? values_[Index(graph.node(info.producer).inputs[0])].content
@@ -55,23 +53,20 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
 }
 
 void Rehearsal::FindLastStages() {
-  std::vector<NodeId> updated(values_.size(), graph_.num_nodes());  // per root
-  for (NodeId n = graph_.num_nodes() - 1; n >= 0; --n) {
-    const NodeInfo& info = nodes_[Index(n)];
-    for (int32_t r = 0; r < info.updates; ++r) {
-      updated[Index(root(info.first_result + r))] = n;
-    }
-  }
+  const auto updated = [&](ValueId id) {
+    const NodeId update = uses_.update(root(id));
+    return update == kNoNode ? graph_.num_nodes() : update;
+  };
   for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
     const Node& node = graph_.node(n);
     const OpDef& def = GetOpDef(node.op);
     NodeInfo& info = nodes_[Index(n)];
     info.last_stage = graph_.num_nodes();
     for (const ValueId input : node.inputs) {
-      info.last_stage = std::min(info.last_stage, updated[Index(root(input))]);
+      info.last_stage = std::min(info.last_stage, updated(input));
     }
     for (const ValueId result : node.results) {
-      info.last_stage = std::min(info.last_stage, updated[Index(root(result))]);
+      info.last_stage = std::min(info.last_stage, updated(result));
     }
     if (info.updates > 0 || def.host_inputs != 0 || def.results_on_host) {
       info.last_stage = n;
@@ -79,45 +74,31 @@ void Rehearsal::FindLastStages() {
   }
 }
 
+bool Rehearsal::MayBeDropped(ValueId id) const {
+  const ValueInfo& info = graph_.value(id);
+  return root(id) == id && !info.is_leaf() && !info.on_host &&
+         graph_.node(info.producer).phase == Phase::kForward &&
+         !uses_.is_output(id);
+}
+
 void Rehearsal::FindGaps() {
-  const auto values = Index(graph_.num_values());
-  std::vector<uint8_t> is_candidate(values, 0);
-  std::vector<NodeId> begin(values, kNoNode);
-  std::vector<std::vector<NodeId>> later(values);  // readers in later phases
-  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
-    const Node& node = graph_.node(n);
-    if (nodes_[Index(n)].is_view) continue;
-    for (const ValueId input : node.inputs) {
-      const size_t id = Index(root(input));
-      if (!is_candidate[id]) continue;
-      if (node.phase == Phase::kForward && later[id].empty()) {
-        begin[id] = n;
-      } else if (later[id].empty() || later[id].back() != n) {
-        later[id].push_back(n);
-      }
-    }
-    if (node.phase != Phase::kForward) continue;
-    for (const ValueId id : node.results) {
-      is_candidate[Index(id)] = root(id) == id && !graph_.value(id).on_host;
-      begin[Index(id)] = n;
-    }
-  }
   for (const GraphOutput& output : graph_.outputs()) {
-    is_candidate[Index(root(output.value))] = 0;
     const NodeId producer = graph_.value(output.value).producer;
     if (producer != kNoNode) nodes_[Index(producer)].is_output = true;
   }
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
     first_gap_.push_back(gaps_.size());
-    if (!is_candidate[Index(id)]) continue;
+    if (!MayBeDropped(id)) continue;
     candidates_.push_back(id);
-    NodeId from = begin[Index(id)];
-    for (const NodeId to : later[Index(id)]) {
+    const std::span<const NodeId> forward = uses_.forward_readers(id);
+    const std::span<const NodeId> later = uses_.later_readers(id);
+    NodeId from = forward.empty() ? graph_.value(id).producer : forward.back();
+    for (const NodeId to : later) {
       gaps_.push_back({id, from, to});
       as_given_.push_back(Fate::kKept);
       from = to;
     }
-    if (!later[Index(id)].empty()) continue;
+    if (!later.empty()) continue;
     gaps_.push_back({id, from, graph_.num_nodes()});
     as_given_.push_back(Fate::kRemade);
   }
@@ -286,48 +267,24 @@ Script Rehearsal::script() const {
 }
 
 bool Rehearsal::may_take_over(NodeId id, ValueId root_id) const {
-  const NodeInfo& info = nodes_[Index(id)];
-  const std::span<const ValueId> read = inputs(info);
-  bool reads = false;
-  for (size_t i = 0; i < read.size(); ++i) {
-    const ValueFacts& facts = values_[Index(read[i])];
-    if (facts.root != root_id) continue;
-    if (i >= 32 || (info.may_overwrite >> i & 1) == 0 || !facts.covers_root) {
-      return false;
-    }
-    reads = true;
-  }
-  return reads && values_[Index(info.first_result)].bytes ==
-                      values_[Index(root_id)].bytes;
+  return nodes_[Index(id)].in_place.MayTakeOver(layouts_, graph_.node(id),
+                                                root_id);
 }
 
-// The rule of planner/lifetimes.h, on instances.
+// As in planner/lifetimes.h, on instances.
 int32_t Rehearsal::BufferToTakeOver(const Item& item, int32_t time) const {
   const NodeInfo& info = nodes_[Index(item.node)];
-  const uint32_t bits = info.may_overwrite;
-  const std::span<const ValueId> read = inputs(info);
-  const auto operand = [&](size_t i) {
-    return operands_[Index(item.operands) + i];
-  };
   const auto buffer = [&](size_t i) {
-    return buffer_of_[Index(root_of_[Index(operand(i))])];
+    const int32_t operand = operands_[Index(item.operands) + i];
+    return buffer_of_[Index(root_of_[Index(operand)])];
   };
-  for (size_t i = 0; i < read.size() && i < 32; ++i) {
-    if ((bits >> i & 1) == 0) continue;
+  for (size_t i = 0; i < info.num_inputs; ++i) {
+    if (!info.in_place.operand(i)) continue;
     const int32_t candidate = buffer(i);
     const Buffer& b = buffers_[Index(candidate)];
-    if (!b.packed || b.upper != time + 1 ||
-        values_[Index(values_[Index(read[i])].root)].bytes !=
-            values_[Index(info.first_result)].bytes) {
-      continue;
-    }
-    bool whole = true;
-    for (size_t j = 0; j < read.size(); ++j) {
-      if (buffer(j) != candidate) continue;
-      whole &=
-          j < 32 && (bits >> j & 1) != 0 && values_[Index(read[j])].covers_root;
-    }
-    if (whole) return candidate;
+    if (!b.packed || b.upper != time + 1) continue;
+    const auto lies_in = [&](size_t j) { return buffer(j) == candidate; };
+    if (info.in_place.MayTakeOver(info.num_inputs, lies_in)) return candidate;
   }
   return -1;
 }
@@ -354,8 +311,7 @@ void Rehearsal::MeasureLifetimes() {
   for (int32_t t = 0; t < end; ++t) {
     const Item& item = items_[Index(t)];
     const NodeInfo& info = nodes_[Index(item.node)];
-    const int32_t taken =
-        info.may_overwrite != 0 ? BufferToTakeOver(item, t) : -1;
+    const int32_t taken = info.in_place.any() ? BufferToTakeOver(item, t) : -1;
     for (int32_t r = 0; r < info.num_results; ++r) {
       const int32_t instance = item.first_result + r;
       if (root_of_[Index(instance)] != instance) continue;

@@ -28,9 +28,12 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/index.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "ir/in_place.h"
 #include "ir/layout.h"
+#include "ir/uses.h"
 #include "planner/fit/cost.h"
 #include "planner/lifetimes.h"
 
@@ -124,11 +127,11 @@ class Rehearsal {
   /// that it reads, or what it made, has been updated in place. Updates, and
   /// copies to the host or from there, run once.
   NodeId last_stage(NodeId id) const { return nodes_[Index(id)].last_stage; }
-  /// Whether result 0 of the node may be written over the value, should that
-  /// die there: the kernel allows it, the bytes are as many, and every operand
-  /// that lies in the value covers it whole.
+  /// Whether result 0 of the node may be written over the root, should that die
+  /// there (ir/in_place.h).
   bool may_take_over(NodeId id, ValueId root) const;
   ValueId root(ValueId id) const { return values_[Index(id)].root; }
+  const Uses& uses() const { return uses_; }
   /// In the arena, rounded up to the alignment.
   Bytes bytes(ValueId id) const { return values_[Index(id)].slot; }
 
@@ -142,7 +145,7 @@ class Rehearsal {
     size_t num_inputs = 0;
     ValueId first_result = 0;  // the others follow
     int32_t num_results = 0;
-    uint32_t may_overwrite = 0;
+    InPlace in_place = {};
     int32_t updates = 0;
     NodeId last_stage = 0;
     bool is_view = false;
@@ -155,7 +158,6 @@ class Rehearsal {
     ValueId content = 0;  // what its leaf must still hold
     NodeId producer = kNoNode;
     bool is_leaf = false;
-    bool covers_root = false;  // whole, in order
   };
 
   // What a run changes of a value.
@@ -167,11 +169,11 @@ class Rehearsal {
     int32_t end_gap = 0;       // those before this; none where it is the same
   };
 
-  static size_t Index(int32_t id) { return static_cast<size_t>(id); }
   std::span<const ValueId> inputs(const NodeInfo& info) const {
     return std::span(inputs_).subspan(info.first_input, info.num_inputs);
   }
   void FindLastStages();
+  bool MayBeDropped(ValueId id) const;
   void FindGaps();
 
   void Start();
@@ -185,6 +187,8 @@ class Rehearsal {
 
   const Graph& graph_;
   const RehearsalOptions options_;
+  const Layouts layouts_;
+  const Uses uses_;
   std::vector<NodeInfo> nodes_;
   std::vector<ValueId> inputs_;  // of all nodes
   std::vector<ValueFacts> values_;

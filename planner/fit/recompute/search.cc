@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "planner/fit/recompute/bound.h"
 #include "planner/fit/recompute/exact.h"
 
@@ -27,8 +28,6 @@ constexpr int kMostLeaps = 100;
 constexpr size_t kMostTangled = 5;
 constexpr int64_t kMostNodesUntangling = 3'000'000;
 constexpr double kMostNodesRun = 40e6;  // in all rehearsals together
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
 class Search {
  public:

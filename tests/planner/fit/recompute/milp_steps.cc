@@ -8,6 +8,7 @@
 #include "autodiff/train_step.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
@@ -18,8 +19,6 @@ namespace stowage::testing {
 namespace {
 
 constexpr Bytes kAlignment = 256;
-
-size_t Index(int32_t id) { return static_cast<size_t>(id); }
 
 // A forward graph under construction; activations are (rows, width).
 class Model {

@@ -8,7 +8,6 @@
 // included, is one grid with a warp or a block an element.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -18,6 +17,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
+#include "ir/axis_groups.h"
 
 namespace stowage::gpu {
 namespace {
@@ -111,59 +111,15 @@ struct Largest {
   }
 };
 
-// The operand's axes, merged: groups alternate between kept and reduced.
-struct Groups {
-  Groups(const Shape& shape, std::span<const int64_t> axes) {
-    const Strides strides = ContiguousStrides(shape);
-    int last = -1;  // 1: reduced, 0: kept
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (shape[axis] == 1) continue;
-      const int reduced =
-          std::find(axes.begin(), axes.end(), axis) != axes.end();
-      Shape& dims = reduced == 1 ? reduced_dims : kept_dims;
-      Strides& steps = reduced == 1 ? reduced_strides : kept_strides;
-      if (reduced == last) {
-        dims[dims.rank() - 1] *= shape[axis];
-        steps[steps.rank() - 1] = strides[axis];
-      } else {
-        dims.push_back(shape[axis]);
-        steps.push_back(strides[axis]);
-      }
-      last = reduced;
-    }
-    inner_is_reduced = last != 0;
-  }
-
-  // Whether this is (outer, reduced, inner).
-  bool simple() const { return reduced_dims.rank() <= 1; }
-  int64_t reduced() const { return reduced_dims.num_elements(); }
-  int64_t kept() const { return kept_dims.num_elements(); }
-  int64_t inner() const {
-    if (inner_is_reduced || reduced_dims.rank() == 0) return 1;
-    return kept_dims.back();
-  }
-  int64_t outer() const { return kept() / inner(); }
-
-  Shape reduced_dims, kept_dims;
-  Strides reduced_strides, kept_strides;
-  bool inner_is_reduced = true;
-};
-
-Groups GroupsOf(const Shape& shape, const Attrs& attrs) {
-  return Groups(shape, attrs.Ints("axes"));
-}
-// For the ops that reduce everything.
-Groups AllReduced(const Shape& shape) {
-  std::array<int64_t, kMaxRank> axes;
-  for (int i = 0; i < kMaxRank; ++i) axes[static_cast<size_t>(i)] = i;
-  return Groups(shape, axes);
+AxisGroups GroupsOf(const Shape& shape, const Attrs& attrs) {
+  return AxisGroups(shape, attrs.Ints("axes"));
 }
 
 // --- Rows: (outer, reduced) --------------------------------------------------
 
 // How rows are cut. A thread then adds up at most 128 elements.
 struct RowPlan {
-  explicit RowPlan(const Groups& groups) {
+  explicit RowPlan(const AxisGroups& groups) {
     constexpr int64_t kShortest = 4096;
     constexpr int64_t kLongest = 32768;
     constexpr int64_t kEnoughBlocks = 1024;
@@ -250,7 +206,7 @@ void LaunchRows(const RowParams& params, Queue& queue) {
 }
 
 template <typename R, typename T, typename Y>
-void ReduceRows(const Groups& groups, const Launch& launch, float factor,
+void ReduceRows(const AxisGroups& groups, const Launch& launch, float factor,
                 Queue& queue) {
   const RowPlan plan(groups);
   RowParams params = {.x = launch.inputs[0].data,
@@ -282,7 +238,7 @@ void ReduceRows(const Groups& groups, const Launch& launch, float factor,
 // Rows are cut into pieces where there are few columns, so that there is work
 // for all of the device; partial sums stay near 1 MiB.
 struct ColumnPlan {
-  explicit ColumnPlan(const Groups& groups) {
+  explicit ColumnPlan(const AxisGroups& groups) {
     constexpr int64_t kEnoughBlocks = 1024;
     constexpr int64_t kFewestRows = 64;
     const int64_t rows = groups.reduced();
@@ -369,7 +325,7 @@ void LaunchColumns(const ColumnParams& params, Queue& queue) {
 }
 
 template <typename R, typename T>
-void ReduceColumns(const Groups& groups, const Launch& launch, float factor,
+void ReduceColumns(const AxisGroups& groups, const Launch& launch, float factor,
                    Queue& queue) {
   const ColumnPlan plan(groups);
   ColumnParams params = {.x = launch.inputs[0].data,
@@ -454,7 +410,7 @@ ReduceEach(STOWAGE_PARAMS(EachParams) p) {
 }
 
 template <typename R, typename T>
-void ReduceEach(const Groups& groups, const Launch& launch, float factor,
+void ReduceEach(const AxisGroups& groups, const Launch& launch, float factor,
                 Queue& queue) {
   const int64_t n = groups.reduced();
   const EachParams params = {
@@ -470,7 +426,7 @@ void ReduceEach(const Groups& groups, const Launch& launch, float factor,
 }
 
 template <typename R, typename T>
-void ReduceTyped(const Groups& groups, const Launch& launch, float factor,
+void ReduceTyped(const AxisGroups& groups, const Launch& launch, float factor,
                  Queue& queue) {
   if constexpr (!kIsInteger<T>) {
     if (groups.simple() && groups.inner() == 1) {
@@ -494,7 +450,7 @@ void Reduce(const Launch& launch, Queue& queue) {
 
 void EnqueueMean(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
-  const Groups groups = GroupsOf(x.shape(), *launch.attrs);
+  const AxisGroups groups = GroupsOf(x.shape(), *launch.attrs);
   const float factor = 1.0f / static_cast<float>(groups.reduced());
   OnFloat(x.dtype(), [&](auto zero) {
     ReduceTyped<Sum, decltype(zero)>(groups, launch, factor, queue);
@@ -504,12 +460,12 @@ void EnqueueMean(const Launch& launch, Queue& queue) {
 void EnqueueSumSquares(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
   OnFloat(x.dtype(), [&](auto zero) {
-    ReduceRows<SumOfSquares, decltype(zero), float>(AllReduced(x.shape()),
-                                                    launch, 1.0f, queue);
+    ReduceRows<SumOfSquares, decltype(zero), float>(
+        AxisGroups::AllReduced(x.shape()), launch, 1.0f, queue);
   });
 }
 
-Bytes Workspace(const Groups& groups, DType dtype) {
+Bytes Workspace(const AxisGroups& groups, DType dtype) {
   if (!IsComputedFloat(dtype) || !groups.simple()) return 0;
   const int64_t pieces =
       groups.inner() == 1 ? RowPlan(groups).pieces : ColumnPlan(groups).pieces;
@@ -519,7 +475,7 @@ Bytes ReduceWorkspace(const OpArgs& args, std::span<const TensorType>) {
   return Workspace(GroupsOf(args.shape(0), args.attrs), args.type(0).dtype);
 }
 Bytes SumSquaresWorkspace(const OpArgs& args, std::span<const TensorType>) {
-  return Workspace(AllReduced(args.shape(0)), args.type(0).dtype);
+  return Workspace(AxisGroups::AllReduced(args.shape(0)), args.type(0).dtype);
 }
 
 // --- arg_max -----------------------------------------------------------------

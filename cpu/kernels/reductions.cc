@@ -8,7 +8,6 @@
 // order.
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <type_traits>
 
@@ -18,6 +17,7 @@
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/strided.h"
 #include "cpu/kernels/vec.h"
+#include "ir/axis_groups.h"
 
 namespace stowage::cpu {
 namespace {
@@ -92,62 +92,18 @@ struct Largest {
   }
 };
 
-// The operand's axes, merged: groups alternate between kept and reduced.
-struct Groups {
-  Groups(const Shape& shape, std::span<const int64_t> axes) {
-    const Strides strides = ContiguousStrides(shape);
-    int last = -1;  // 1: reduced, 0: kept
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (shape[axis] == 1) continue;
-      const int reduced =
-          std::find(axes.begin(), axes.end(), axis) != axes.end();
-      Shape& dims = reduced == 1 ? reduced_dims : kept_dims;
-      Strides& steps = reduced == 1 ? reduced_strides : kept_strides;
-      if (reduced == last) {
-        dims[dims.rank() - 1] *= shape[axis];
-        steps[steps.rank() - 1] = strides[axis];
-      } else {
-        dims.push_back(shape[axis]);
-        steps.push_back(strides[axis]);
-      }
-      last = reduced;
-    }
-    inner_is_reduced = last != 0;
-  }
-
-  // Whether this is (outer, reduced, inner).
-  bool simple() const { return reduced_dims.rank() <= 1; }
-  int64_t reduced() const { return reduced_dims.num_elements(); }
-  int64_t kept() const { return kept_dims.num_elements(); }
-  int64_t inner() const {
-    if (inner_is_reduced || reduced_dims.rank() == 0) return 1;
-    return kept_dims.back();
-  }
-  int64_t outer() const { return kept() / inner(); }
-
-  Shape reduced_dims, kept_dims;
-  Strides reduced_strides, kept_strides;
-  bool inner_is_reduced = true;
-};
-
-Groups GroupsOf(const Shape& shape, const Attrs& attrs) {
-  return Groups(shape, attrs.Ints("axes"));
-}
-// For the ops that reduce everything.
-Groups AllReduced(const Shape& shape) {
-  std::array<int64_t, kMaxRank> axes;
-  for (int i = 0; i < kMaxRank; ++i) axes[static_cast<size_t>(i)] = i;
-  return Groups(shape, axes);
+AxisGroups GroupsOf(const Shape& shape, const Attrs& attrs) {
+  return AxisGroups(shape, attrs.Ints("axes"));
 }
 
 // --- Rows: (outer, reduced) --------------------------------------------------
 
-int64_t RowPieces(const Groups& groups) {
+int64_t RowPieces(const AxisGroups& groups) {
   return CeilDiv(groups.reduced(), kChunkElements);
 }
 
 template <typename R, typename T>
-void ReduceRows(const Groups& groups, const T* x, T* y, double factor,
+void ReduceRows(const AxisGroups& groups, const T* x, T* y, double factor,
                 std::span<std::byte> workspace, ThreadPool& pool) {
   const int64_t outer = groups.outer();
   const int64_t n = groups.reduced();
@@ -181,7 +137,7 @@ void ReduceRows(const Groups& groups, const T* x, T* y, double factor,
 // How the columns are cut: wide ones into bands of columns, narrow ones into
 // pieces of rows with a partial result each.
 struct ColumnPlan {
-  explicit ColumnPlan(const Groups& groups) {
+  explicit ColumnPlan(const AxisGroups& groups) {
     constexpr int64_t kWide = 2048;
     constexpr int64_t kBand = 512;
     constexpr int64_t kMostPieces = 32;
@@ -240,7 +196,7 @@ void ReduceColumnBlock(int64_t rows, int64_t columns, const T* x, int64_t row,
 }
 
 template <typename R, typename T>
-void ReduceColumns(const Groups& groups, const T* x, T* y, double factor,
+void ReduceColumns(const AxisGroups& groups, const T* x, T* y, double factor,
                    std::span<std::byte> workspace, ThreadPool& pool) {
   const ColumnPlan plan(groups);
   const int64_t inner = groups.inner();
@@ -275,7 +231,7 @@ void ReduceColumns(const Groups& groups, const T* x, T* y, double factor,
 // --- Anything ----------------------------------------------------------------
 
 template <typename R, typename T>
-void ReduceEach(const Groups& groups, const T* x, T* y, double factor,
+void ReduceEach(const AxisGroups& groups, const T* x, T* y, double factor,
                 ThreadPool& pool) {
   // Floats add up in f64.
   using Total = std::conditional_t<std::is_floating_point_v<T>, double, T>;
@@ -306,7 +262,7 @@ void ReduceEach(const Groups& groups, const T* x, T* y, double factor,
 }
 
 template <typename R>
-void Reduce(const Groups& groups, const Launch& launch, double factor,
+void Reduce(const AxisGroups& groups, const Launch& launch, double factor,
             ThreadPool& pool) {
   OnNumber(launch.inputs[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -324,7 +280,7 @@ void Reduce(const Groups& groups, const Launch& launch, double factor,
   });
 }
 
-Bytes Workspace(const Groups& groups, DType dtype) {
+Bytes Workspace(const AxisGroups& groups, DType dtype) {
   if (!IsComputedFloat(dtype) || !groups.simple()) return 0;
   if (groups.inner() == 1) {
     const int64_t pieces = RowPieces(groups);
@@ -339,7 +295,7 @@ Bytes ReduceWorkspace(const OpArgs& args, std::span<const TensorType>, int) {
 }
 Bytes SumSquaresWorkspace(const OpArgs& args, std::span<const TensorType>,
                           int) {
-  return Workspace(AllReduced(args.shape(0)), args.type(0).dtype);
+  return Workspace(AxisGroups::AllReduced(args.shape(0)), args.type(0).dtype);
 }
 
 StepCode RunReduceSum(const Launch& launch, ThreadPool& pool) noexcept {
@@ -348,7 +304,7 @@ StepCode RunReduceSum(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 StepCode RunReduceMean(const Launch& launch, ThreadPool& pool) noexcept {
-  const Groups groups = GroupsOf(launch.inputs[0].shape(), *launch.attrs);
+  const AxisGroups groups = GroupsOf(launch.inputs[0].shape(), *launch.attrs);
   Reduce<Sum>(groups, launch, 1 / static_cast<double>(groups.reduced()), pool);
   return StepCode::kOk;
 }
@@ -358,7 +314,8 @@ StepCode RunReduceMax(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 StepCode RunSumSquares(const Launch& launch, ThreadPool& pool) noexcept {
-  Reduce<SumOfSquares>(AllReduced(launch.inputs[0].shape()), launch, 1, pool);
+  Reduce<SumOfSquares>(AxisGroups::AllReduced(launch.inputs[0].shape()), launch,
+                       1, pool);
   return StepCode::kOk;
 }
 

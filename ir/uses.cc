@@ -1,0 +1,44 @@
+#include "ir/uses.h"
+
+#include "ir/op_def.h"
+
+namespace stowage {
+namespace {
+
+// Of a node that is at work: its operands may lie in one root.
+void AddOnce(NodeId node, std::vector<NodeId>* nodes) {
+  if (nodes->empty() || nodes->back() != node) nodes->push_back(node);
+}
+
+}  // namespace
+
+Uses::Uses(const Graph& graph, const Layouts& layouts)
+    : of_(Index(graph.num_values())) {
+  const auto at = [&](ValueId id) -> UsesOfRoot& {
+    return of_[Index(layouts[Index(id)].root)];
+  };
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.node(n);
+    const OpDef& def = GetOpDef(node.op);
+    for (const ValueId input : node.inputs) {
+      UsesOfRoot& root = at(input);
+      AddOnce(n, &root.uses);
+      root.last_use = n;
+      if (def.is_view()) continue;
+      AddOnce(n, &root.readers);
+      if (node.phase == Phase::kForward &&
+          root.forward_readers + 1 == root.readers.size()) {
+        root.forward_readers = root.readers.size();
+      }
+    }
+    for (const ValueId result : node.results) at(result).last_use = n;
+    for (size_t r = 0; r < Index(def.updates); ++r) {
+      at(node.inputs[r]).update = n;
+    }
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    at(output.value).is_output = true;
+  }
+}
+
+}  // namespace stowage
