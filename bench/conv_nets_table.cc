@@ -22,16 +22,16 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "ir/graph.h"
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "planner/validate_plan.h"
 #include "tests/planner/fit/conv_nets.h"
 
 namespace {
 
 using stowage::Bytes;
-using stowage::ConvNet;
 using stowage::Graph;
+using stowage::fit::ConvNet;
 
 constexpr Bytes kBudget = 16'000'000'000;
 
@@ -61,22 +61,25 @@ struct Row {
 
 // Nothing when it takes more than a forward pass.
 std::optional<Row> PlanStep(const Graph& step, Bytes budget) {
-  const double forward = stowage::ForwardFlops(step);
+  const double forward = stowage::fit::ForwardFlops(step);
   const std::clock_t start = std::clock();
-  const auto made = stowage::PlanWithRecompute(step, {.budget = budget}, {});
+  stowage::StepFitter fitter(
+      stowage::OfGraph(step),
+      {.levers = {.offload = stowage::OffloadChoice::kNone}});
+  const auto made = fitter.Fit(budget);
   const double seconds =
       static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-  if (!made.ok() || made->extra_flops > forward) return std::nullopt;
-  STOWAGE_CHECK(ValidatePlan(made->graph, made->plan).empty());
-  return Row{made->plan.arena_bytes(), 100 * made->extra_flops / forward,
-             100 * made->least_extra_cost / forward, made->recomputed_nodes,
-             seconds};
+  if (!made.ok() || made->price.extra_flops > forward) return std::nullopt;
+  STOWAGE_CHECK(stowage::ValidatePlan(made->graph, made->plan).empty());
+  return Row{made->plan.arena_bytes(), 100 * made->price.extra_flops / forward,
+             100 * made->price.least_extra_cost / forward,
+             made->price.recomputed_nodes, seconds};
 }
 
 void PrintRow(const char* name, Graph (*step)(int64_t batch), Bytes budget,
               int64_t checkmate_batch) {
   const int64_t as_given = Largest(checkmate_batch, [&](int64_t batch) {
-    return PlanMemory(step(batch), {.budget = budget}).ok();
+    return stowage::PlanMemory(step(batch), {.budget = budget}).ok();
   });
   std::optional<Row> row;
   const int64_t largest = Largest(checkmate_batch, [&](int64_t batch) {
@@ -86,7 +89,7 @@ void PrintRow(const char* name, Graph (*step)(int64_t batch), Bytes budget,
   });
   STOWAGE_CHECK(row.has_value());
   const int64_t at_most = Largest(largest, [&](int64_t batch) {
-    return MayFitForOneForward(step(batch), budget);
+    return stowage::fit::MayFitForOneForward(step(batch), budget);
   });
   std::printf("%-10s %9lld %9lld %9lld %9lld %14lld %8.2f %8.2f %6d %8.2f\n",
               name, static_cast<long long>(as_given),
@@ -118,11 +121,11 @@ void PrintHead(const char* what) {
 
 int main() {
   PrintHead("training steps");
-  for (const ConvNet& net : stowage::ConvNets()) {
+  for (const ConvNet& net : stowage::fit::ConvNets()) {
     PrintRow(net.name, net.step, kBudget, net.checkmate_batch);
   }
   PrintHead("Checkmate's graphs");
-  for (const ConvNet& net : stowage::ConvNets()) {
+  for (const ConvNet& net : stowage::fit::ConvNets()) {
     PrintRow(net.name, net.checkmate_step,
              kBudget - 2 * WeightBytes(net.step(1)), net.checkmate_batch);
   }

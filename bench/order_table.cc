@@ -40,11 +40,11 @@ Graph ModelStep(const char* name) {
 double PrintRow(const Graph& graph) {
   const auto given = stowage::PlanMemory(graph);
   const std::clock_t start = std::clock();
-  const auto ordered = stowage::PlanInMemoryOrder(graph);
+  const auto ordered = stowage::fit::PlanInMemoryOrder(graph);
   const double seconds =
       static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   STOWAGE_CHECK(given.ok() && ordered.ok());
-  STOWAGE_CHECK(ValidatePlan(ordered->graph, ordered->plan).empty());
+  STOWAGE_CHECK(stowage::ValidatePlan(ordered->graph, ordered->plan).empty());
   const Bytes before = given->regions.span();
   const Bytes after = ordered->plan.regions.span();
   const Bytes bound = ordered->bound - (ordered->plan.arena_bytes() - after);
@@ -69,7 +69,7 @@ int main() {
   for (const char* name : {"mlp", "gpt-nano", "gpt2-124m"}) {
     graphs.push_back(ModelStep(name));
   }
-  for (Graph& graph : stowage::OrderGraphs()) {
+  for (Graph& graph : stowage::fit::OrderGraphs()) {
     graphs.push_back(std::move(graph));
   }
   double sum = 0;

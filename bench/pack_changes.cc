@@ -26,10 +26,10 @@
 
 namespace {
 
-using stowage::Buffer;
 using stowage::Bytes;
-using stowage::Problem;
-using stowage::Time;
+using stowage::packing::Buffer;
+using stowage::packing::Problem;
+using stowage::packing::Time;
 
 Problem Step(int count) {
   std::mt19937_64 random(1);
@@ -59,7 +59,7 @@ Problem ReadStep(const char* file) {
   std::ifstream in(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)),
                          std::istreambuf_iterator<char>());
-  auto problem = stowage::ParseProblemCsv(text);
+  auto problem = stowage::packing::ParseProblemCsv(text);
   if (!problem.ok()) {
     std::printf("%s\n", problem.error().message.c_str());
     std::exit(1);
@@ -73,12 +73,12 @@ int main(int argc, char** argv) {
   const Problem problem = argc > 2
                               ? ReadStep(argv[2])
                               : Step(argc > 1 ? std::atoi(argv[1]) : 20000);
-  auto packing = stowage::Pack(problem);
+  auto packing = stowage::packing::Pack(problem);
   if (!packing.ok()) {
     std::printf("%s\n", packing.error().message.c_str());
     return 1;
   }
-  stowage::Repacker repacker(problem, std::move(packing->solution));
+  stowage::packing::Repacker repacker(problem, std::move(packing->solution));
   std::mt19937_64 random(2);
   std::vector<double> milliseconds;
   int kinds[3] = {};

@@ -35,8 +35,8 @@
 namespace {
 
 using stowage::Bytes;
-using stowage::Problem;
-using stowage::Time;
+using stowage::packing::Problem;
+using stowage::packing::Time;
 
 // About `count` buffers: layers forward and backward, in runs of equal layers.
 // Activations saved by a layer live until its backward, which shapes the
@@ -75,14 +75,14 @@ Problem TrainingStep(int count) {
 Problem Repeated(const Problem& step, int times) {
   Time first = step.buffers[0].lower;
   Time last = step.buffers[0].upper;
-  for (const stowage::Buffer& b : step.buffers) {
+  for (const stowage::packing::Buffer& b : step.buffers) {
     first = std::min(first, b.lower);
     last = std::max(last, b.upper);
   }
   const Time length = last - first;
   Problem problem;
   for (int k = 0; k < times; ++k) {
-    for (stowage::Buffer b : step.buffers) {
+    for (stowage::packing::Buffer b : step.buffers) {
       b.id.clear();
       const bool lasts = b.lower == first && b.upper == last;
       if (lasts && k > 0) continue;
@@ -105,8 +105,9 @@ int64_t PeakResidentBytes() {
 }
 
 Bytes HeightBySize(const Problem& problem) {
-  const stowage::Columns columns = stowage::ComputeColumns(problem);
-  stowage::Hold hold(columns.count);
+  const stowage::packing::Columns columns =
+      stowage::packing::ComputeColumns(problem);
+  stowage::packing::Hold hold(columns.count);
   std::vector<size_t> order(problem.buffers.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -114,7 +115,7 @@ Bytes HeightBySize(const Problem& problem) {
   });
   Bytes height = 0;
   for (const size_t i : order) {
-    const stowage::Buffer& b = problem.buffers[i];
+    const stowage::packing::Buffer& b = problem.buffers[i];
     if (b.size == 0) continue;
     const Bytes at = hold.LowestFit(columns.ranges[i], b.size, b.alignment);
     hold.Occupy(columns.ranges[i], at, at + b.size);
@@ -126,7 +127,7 @@ Bytes HeightBySize(const Problem& problem) {
 void Report(const char* kind, const Problem& problem) {
   const int64_t before = PeakResidentBytes();
   const std::clock_t start = std::clock();
-  const auto packing = stowage::Pack(problem);
+  const auto packing = stowage::packing::Pack(problem);
   const double seconds = Seconds(start);
   if (!packing.ok()) {
     std::printf("%s\n", packing.error().message.c_str());
@@ -136,7 +137,8 @@ void Report(const char* kind, const Problem& problem) {
   const double bytes =
       static_cast<double>(PeakResidentBytes() - before) / count -
       double{sizeof(Bytes)};
-  const bool valid = stowage::Validate(problem, packing->solution).empty();
+  const bool valid =
+      stowage::packing::Validate(problem, packing->solution).empty();
   const auto bound = static_cast<double>(packing->lower_bound);
   std::printf("%9zu  %-10s %-26s %8.3f %9.1f %12.6f %12.6f  %-7s  %s\n",
               problem.buffers.size(), kind, packing->packer.c_str(), seconds,
@@ -151,7 +153,7 @@ Problem ReadStep(const char* file) {
   std::ifstream in(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(in)),
                          std::istreambuf_iterator<char>());
-  auto problem = stowage::ParseProblemCsv(text);
+  auto problem = stowage::packing::ParseProblemCsv(text);
   if (!problem.ok()) {
     std::printf("%s\n", problem.error().message.c_str());
     std::exit(1);

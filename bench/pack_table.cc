@@ -30,12 +30,12 @@
 
 namespace {
 
-using stowage::Buffer;
 using stowage::Bytes;
-using stowage::Packer;
-using stowage::Packing;
-using stowage::Problem;
-using stowage::Time;
+using stowage::packing::Buffer;
+using stowage::packing::Packer;
+using stowage::packing::Packing;
+using stowage::packing::Problem;
+using stowage::packing::Time;
 
 // Frees come before allocations at the same time.
 Bytes OnlineBestFit(const Problem& problem) {
@@ -106,11 +106,11 @@ struct Timed {
 // Without a packing when `packer` does not fit the capacity.
 std::optional<Timed> TimedPack(const Problem& problem, Packer packer) {
   const std::clock_t start = std::clock();
-  auto packing = stowage::Pack(problem, {.packer = packer});
+  auto packing = stowage::packing::Pack(problem, {.packer = packer});
   const double seconds =
       static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   if (!packing.ok()) return std::nullopt;
-  if (!stowage::Validate(problem, packing->solution).empty()) {
+  if (!stowage::packing::Validate(problem, packing->solution).empty()) {
     std::fprintf(stderr, "a packing is not valid\n");
     std::exit(1);
   }
@@ -119,7 +119,7 @@ std::optional<Timed> TimedPack(const Problem& problem, Packer packer) {
 
 void PrintRow(const std::string& name, const Problem& problem,
               std::optional<Bytes> capacity) {
-  const Bytes bound = stowage::ComputeLowerBound(problem).bytes;
+  const Bytes bound = stowage::packing::ComputeLowerBound(problem).bytes;
   const auto above = [&](Bytes height) {
     return 1000.0 * static_cast<double>(height - bound) /
            static_cast<double>(std::max<Bytes>(bound, 1));
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
     for (const int buffers : {50, 100, 150, 200, 300}) {
       for (const Time width : {50, 150, 400}) {
         ++seed;
-        const Problem problem = stowage::PlantedProblem(
+        const Problem problem = stowage::packing::PlantedProblem(
             {.buffers = buffers, .width = width}, static_cast<uint64_t>(seed));
         PrintRow(
             "planted " + std::to_string(buffers) + ", " + std::to_string(width),
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
   for (const std::filesystem::path& file : files) {
     std::ifstream in(file);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
-    const auto problem = stowage::ParseProblemCsv(text);
+    const auto problem = stowage::packing::ParseProblemCsv(text);
     if (!problem.ok()) {
       std::fprintf(stderr, "%s: %s\n", file.c_str(),
                    problem.error().message.c_str());

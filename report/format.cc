@@ -24,7 +24,7 @@ std::string PadLeft(std::string_view text, size_t width) {
   return std::string(width - out.size(), ' ') + out;
 }
 
-std::string Interval(Time lower, Time upper) {
+std::string Interval(packing::Time lower, packing::Time upper) {
   return StrCat("[", lower, ", ", upper, ")");
 }
 

@@ -16,7 +16,7 @@ std::string PadRight(std::string_view text, size_t width);
 std::string PadLeft(std::string_view text, size_t width);
 
 /// "[3, 17)".
-std::string Interval(Time lower, Time upper);
+std::string Interval(packing::Time lower, packing::Time upper);
 
 /// `1234567` as "1,234,567".
 std::string WithCommas(int64_t value);

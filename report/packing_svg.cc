@@ -16,6 +16,11 @@
 namespace stowage {
 namespace {
 
+using packing::Buffer;
+using packing::Packing;
+using packing::Problem;
+using packing::Time;
+
 // The page, in SVG units.
 constexpr double kWidth = 1200;
 constexpr double kLeft = 90;
@@ -157,7 +162,8 @@ class Drawing {
 
 }  // namespace
 
-std::string ToSvg(const Problem& problem, const Packing& packing) {
+std::string ToSvg(const packing::Problem& problem,
+                  const packing::Packing& packing) {
   return Drawing(problem, packing).Draw();
 }
 

@@ -19,7 +19,8 @@ namespace stowage {
 /// `packing` must have an offset for each buffer of `problem`. Buffers of size
 /// zero are not drawn; fixed ones are grey. O(n log n); about 250 bytes a
 /// buffer.
-std::string ToSvg(const Problem& problem, const Packing& packing);
+std::string ToSvg(const packing::Problem& problem,
+                  const packing::Packing& packing);
 
 }  // namespace stowage
 

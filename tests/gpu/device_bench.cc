@@ -13,8 +13,8 @@
 #include "base/strings.h"
 #include "ir/layout.h"
 #include "nn/models.h"
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "runtime/session.h"
 #include "tests/gpu/synthetic_run.h"
 #include "tools/heap_counter.h"
@@ -44,17 +44,17 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
 }
 
 // Recomputes what is nearly free, and more only where that is not enough.
-Result<RecomputedPlan> PlanWithin(const Graph& step,
-                                  std::optional<Bytes> budget,
-                                  const Backend& backend) {
-  const PlanOptions options{.budget = budget,
-                            .device = backend.Needs()};
-  Result<RecomputedPlan> cheap =
-      PlanWithRecompute(step, options, {.recompute = Recompute::kCheap});
+Result<FittedStep> FitInto(const Graph& step, std::optional<Bytes> budget,
+                           const Backend& backend) {
+  FitOptions options{.plan = {.device = backend.Needs()},
+                     .levers = {.recompute = Recompute::kCheap,
+                                .offload = OffloadChoice::kNone}};
+  Result<FittedStep> cheap = StepFitter(OfGraph(step), options).Fit(budget);
   if (cheap.ok() || cheap.error().code != ErrorCode::kBudgetTooSmall) {
     return cheap;
   }
-  return PlanWithRecompute(step, options, {.recompute = Recompute::kAuto});
+  options.levers.recompute = Recompute::kAuto;
+  return StepFitter(OfGraph(step), options).Fit(budget);
 }
 
 Result<Training> Open(const SyntheticStep& spec, std::optional<Bytes> budget,
@@ -62,8 +62,7 @@ Result<Training> Open(const SyntheticStep& spec, std::optional<Bytes> budget,
   STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(spec.model));
   STOWAGE_ASSIGN_OR_RETURN(const Graph given, BuildSyntheticStep(spec));
   const Clock::time_point start = Clock::now();
-  STOWAGE_ASSIGN_OR_RETURN(RecomputedPlan made,
-                           PlanWithin(given, budget, backend));
+  STOWAGE_ASSIGN_OR_RETURN(FittedStep made, FitInto(given, budget, backend));
   const double plan_seconds = Seconds(start, Clock::now());
   STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory before, device.Memory());
   STOWAGE_ASSIGN_OR_RETURN(
@@ -76,8 +75,8 @@ Result<Training> Open(const SyntheticStep& spec, std::optional<Bytes> budget,
   const int64_t seq = std::max<int64_t>(1, spec.options.seq.value_or(info.seq));
   return Training{.step = std::move(made.graph),
                   .plan = std::move(made.plan),
-                  .recomputed_nodes = made.recomputed_nodes,
-                  .extra_percent = made.extra_percent,
+                  .recomputed_nodes = made.price.recomputed_nodes,
+                  .extra_percent = made.price.extra_percent,
                   .plan_seconds = plan_seconds,
                   .session = std::move(session),
                   .inputs = std::move(inputs),

@@ -47,9 +47,7 @@ Graph Classifier() {
 }
 
 Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
-  auto plan = PlanMemory(
-      graph,
-      {.weights = weights, .device = GpuNeeds()});
+  auto plan = PlanMemory(graph, {.weights = weights, .device = GpuNeeds()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return std::move(*plan);
 }
@@ -130,9 +128,7 @@ TEST_CASE("steps are the CPU's, however far ahead they are started") {
   const Graph step = StepOf(Regression(1), Momentum{});
   const auto cpu = MakeCpuBackend({.threads = 1});
   auto reference = Session::Create(
-      {{"train", step,
-        *PlanMemory(step, {.device = cpu->Needs()})}},
-      *cpu);
+      {{"train", step, *PlanMemory(step, {.device = cpu->Needs()})}}, *cpu);
   REQUIRE(reference.ok());
   reference->Initialize(1);
   const auto expected = LossesStepByStep(reference->front(), 40);
@@ -390,9 +386,7 @@ TEST_CASE("a step with a bad label updates nothing, on either backend") {
     const Graph graph = StepOf(forward, optimizer);
     const auto cpu = MakeCpuBackend({.threads = 1});
     auto reference = Session::Create(
-        {{"train", graph,
-          *PlanMemory(graph, {.device = cpu->Needs()})}},
-        *cpu);
+        {{"train", graph, *PlanMemory(graph, {.device = cpu->Needs()})}}, *cpu);
     REQUIRE(reference.ok());
     reference->Initialize(1);
     const std::vector<float> want = check(reference->front());
@@ -564,16 +558,12 @@ TEST_CASE("plans and arenas that a device cannot take are refused") {
         "[gpu] the arena of a device is allocated there; leave "
         "SessionOptions::arena empty");
 
-  const Plan loose = *PlanMemory(
-      step,
-      {.alignment = 64, .device = GpuNeeds()});
+  const Plan loose = *PlanMemory(step, {.alignment = 64, .device = GpuNeeds()});
   CHECK(
       f.Refusal({{"train", step, loose}}).message ==
       "[gpu] the plan is aligned to 64 bytes; the kernels need 256; plan with "
       "alignment 256");
-  const Plan wide = *PlanMemory(
-      step,
-      {.alignment = 512, .device = GpuNeeds()});
+  const Plan wide = *PlanMemory(step, {.alignment = 512, .device = GpuNeeds()});
   const Error too_wide = f.Refusal({{"train", step, wide}});
   CHECK(too_wide.code == ErrorCode::kInvalidArgument);
   CHECK(too_wide.message ==
@@ -657,8 +647,7 @@ TEST_CASE("inputs that a plan has scattered are refused") {
 TEST_CASE("the reserve of a graph beyond 64 bits is an error of the plan") {
   GraphBuilder g("vast");
   g.Output("y", Neg(g.Input("x", DType::kF32, {int64_t{1} << 60})));
-  const auto plan = PlanMemory(
-      *g.Finish(), {.device = GpuNeeds()});
+  const auto plan = PlanMemory(*g.Finish(), {.device = GpuNeeds()});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message.find("does not fit 64 bits") != std::string::npos);
 }

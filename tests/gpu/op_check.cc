@@ -20,8 +20,8 @@ namespace stowage::testing {
 
 Result<OutputBytes> RunOnce(const Graph& graph, const Tensors& leaves,
                             Backend& backend, bool poison) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      Plan plan, PlanMemory(graph, {.device = backend.Needs()}));
+  STOWAGE_ASSIGN_OR_RETURN(Plan plan,
+                           PlanMemory(graph, {.device = backend.Needs()}));
   STOWAGE_ASSIGN_OR_RETURN(
       Session session,
       Session::Create({{"op", graph, std::move(plan)}}, backend,

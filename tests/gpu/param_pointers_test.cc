@@ -195,8 +195,7 @@ Graph StepOf(const Model& model) {
 }
 
 Plan PlanOf(const Graph& graph) {
-  auto plan =
-      PlanMemory(graph, {.device = GpuNeeds()});
+  auto plan = PlanMemory(graph, {.device = GpuNeeds()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return *std::move(plan);
 }

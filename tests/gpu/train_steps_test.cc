@@ -134,9 +134,7 @@ Outcome Run(const Graph& step, Backend& backend, const PlanOptions& planning,
   return outcome;
 }
 
-PlanOptions GpuPlanning() {
-  return {.device = GpuNeeds()};
-}
+PlanOptions GpuPlanning() { return {.device = GpuNeeds()}; }
 
 Outcome RunOnFake(const Graph& step, const FakeOptions& fake = {},
                   const PlanOptions& planning = GpuPlanning(),

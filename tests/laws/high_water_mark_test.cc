@@ -16,14 +16,17 @@
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "runtime/session.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
 namespace {
+
+using fit::FindOffloadable;
+using fit::Offload;
 
 constexpr size_t kGuard = 1 << 16;  // bytes beyond the arena, which stay
 
@@ -120,12 +123,14 @@ TEST_CASE("so does a run that makes values twice") {
   for (const Graph& step : {Step("mlp", 512), Step("gpt-nano", 4),
                             StepInPieces("gpt-nano", 4, 2)}) {
     INFO(step.name());
-    RecomputePlanner planner(step, options);
-    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+    StepFitter fitter(
+        OfGraph(step),
+        {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
+    const auto smallest = fitter.SmallestBudget();
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
-    const auto made = planner.PlanFor(*smallest);
+    const auto made = fitter.Fit(*smallest);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
-    CHECK(made->recomputed_nodes > 0);
+    CHECK(made->price.recomputed_nodes > 0);
     CHECK(made->plan.arena_bytes() == *smallest);
     CheckRun(made->graph, made->plan, *cpu);
   }

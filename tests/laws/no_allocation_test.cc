@@ -17,6 +17,9 @@
 namespace stowage {
 namespace {
 
+using fit::FindOffloadable;
+using fit::Offload;
+
 // Allocations in `steps` steps of `graph` after the first, or nothing where
 // they cannot be counted.
 std::optional<int64_t> AllocationsInSteps(const Graph& graph, int threads,

@@ -12,12 +12,11 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
-#include "planner/fit/offload/offload_plan.h"
 #include "planner/fit/order/order.h"
-#include "planner/plan_memory.h"
 #include "planner/fit/prefetch/prefetch.h"
-#include "planner/fit/recompute/recompute.h"
+#include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
@@ -26,6 +25,13 @@
 namespace stowage {
 namespace {
 
+using fit::BytesCopied;
+using fit::FindHostUse;
+using fit::FindOffloadable;
+using fit::Offload;
+using fit::Offloadable;
+using fit::PlanInMemoryOrder;
+using fit::Prefetch;
 using testing::Differences;
 using testing::Instances;
 using testing::MakeRandomStep;
@@ -50,7 +56,8 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
     for (const std::vector<Offloadable>& moved : {all, some}) {
       const auto graph = Offload(step, moved);
       REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-      const auto plan = PlanMemory(*graph, {.device = {.workspace = workspace}});
+      const auto plan =
+          PlanMemory(*graph, {.device = {.workspace = workspace}});
       REQUIRE(plan.ok());
       CHECK(ValidatePlan(*graph, *plan).empty());
       for (const Offloadable& o : moved) {
@@ -70,8 +77,8 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
         }
       }
       const Bytes budget = plan->arena_bytes() * (seed % 2 == 0 ? 5 : 8) / 4;
-      const auto early =
-          Prefetch(*graph, *plan, budget, costs, {.device = {.workspace = workspace}});
+      const auto early = Prefetch(*graph, *plan, budget, costs,
+                                  {.device = {.workspace = workspace}});
       REQUIRE_MESSAGE(early.ok(), early.error().message);
       moved_up += early->moved;
       const auto in_time = RunSteps(early->graph, *cpu,
@@ -98,11 +105,12 @@ TEST_CASE("recomputed and reordered, moved steps still change no bit") {
     half.resize(half.size() / 2);
     const Graph moved = *Offload(step, half);
     const PlanOptions options{.device = {.workspace = workspace}};
-    RecomputePlanner planner(moved, options);
-    const auto made =
-        planner.PlanFor(*planner.SmallestBudget(Recompute::kAuto));
+    StepFitter fitter(
+        OfGraph(moved),
+        {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
+    const auto made = fitter.Fit(*fitter.SmallestBudget());
     REQUIRE_MESSAGE(made.ok(), made.error().message);
-    remade += made->recomputed_nodes > 0;
+    remade += made->price.recomputed_nodes > 0;
     const auto ordered = PlanInMemoryOrder(moved, options, 100'000);
     REQUIRE_MESSAGE(ordered.ok(), ordered.error().message);
     for (const Graph* graph : {&made->graph, &ordered->graph}) {
@@ -124,18 +132,17 @@ TEST_CASE("the models' losses are the same to the bit in half the arena") {
     const PlanOptions options{.device = cpu->Needs()};
     const Bytes arena = PlanMemory(step, options)->arena_bytes();
     const auto given = RunSteps(step, *cpu, {.steps = 20});
-    OffloadPlanner planner({1}, OfGraph(step), options);
-    const Bytes smallest =
-        *planner.SmallestBudget(OffloadChoice::kAuto, Recompute::kAuto);
+    StepFitter fitter(OfGraph(step), {.plan = options});
+    const Bytes smallest = *fitter.SmallestBudget();
     for (const Bytes budget : {arena / 2, smallest}) {
       INFO(std::string(name), " in ", budget, " of ", arena);
-      const auto fitted = planner.PlanFor(std::max(budget, smallest));
+      const auto fitted = fitter.Fit(std::max(budget, smallest));
       REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-      CHECK(FindHostUse(fitted->made.graph).values > 0);
-      const auto run = RunSteps(fitted->made.graph, *cpu, {.steps = 20});
+      CHECK(FindHostUse(fitted->graph).values > 0);
+      const auto run = RunSteps(fitted->graph, *cpu, {.steps = 20});
       CHECK(Differences(run, given) == "");
       const auto poisoned =
-          RunSteps(fitted->made.graph, *cpu, {.steps = 3, .poison = true});
+          RunSteps(fitted->graph, *cpu, {.steps = 3, .poison = true});
       const auto short_run = RunSteps(step, *cpu, {.steps = 3});
       CHECK(Differences(poisoned, short_run) == "");
     }

@@ -22,6 +22,11 @@
 namespace stowage {
 namespace {
 
+using fit::FindMemoryOrder;
+using fit::MakeOrderProblem;
+using fit::OrderProblem;
+using fit::OrderState;
+using fit::PlanInMemoryOrder;
 using testing::Differences;
 using testing::Instances;
 using testing::MakeRandomStep;
@@ -73,8 +78,7 @@ TEST_CASE("the mlp's losses are bit-identical in the order for memory") {
   REQUIRE(forward.ok());
   const auto step = BuildTrainStep(*forward, "loss");
   REQUIRE(step.ok());
-  const auto ordered =
-      PlanInMemoryOrder(*step, {.device = cpu->Needs()});
+  const auto ordered = PlanInMemoryOrder(*step, {.device = cpu->Needs()});
   REQUIRE(ordered.ok());
   const auto given = RunSteps(*step, *cpu, {.steps = 20});
   const auto run = RunSteps(ordered->graph, *cpu, {.steps = 20});

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/recompute/rehearsal.h"
+#include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
@@ -19,6 +19,10 @@
 namespace stowage {
 namespace {
 
+using fit::Fate;
+using fit::Rehearsal;
+using fit::Rewrite;
+using fit::Script;
 using testing::Differences;
 using testing::Instances;
 using testing::MakeRandomStep;
@@ -51,7 +55,8 @@ TEST_CASE("random fates change no bit of 400 random training steps") {
       rewritten += graph->num_nodes() > step.num_nodes();
 
       // The rehearsal knows what the planner will find.
-      const auto plan = PlanMemory(*graph, {.device = {.workspace = workspace}});
+      const auto plan =
+          PlanMemory(*graph, {.device = {.workspace = workspace}});
       REQUIRE(plan.ok());
       CHECK(ValidatePlan(*graph, *plan).empty());
       CHECK(plan->lower_bound - plan->regions.weights - plan->regions.state -
@@ -116,25 +121,28 @@ TEST_CASE("300 random training steps are bit-identical under four budgets") {
         RunSteps(step, *cpu, {.steps = 2, .seed = seed, .planned = false});
     const PlanOptions options{.device = {.workspace = workspace}};
     // Plans need not be the best here.
-    RecomputePlanner planner(step, options, {.effort = 0.02});
-    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+    StepFitter fitter(OfGraph(step),
+                      {.plan = options,
+                       .levers = {.offload = OffloadChoice::kNone},
+                       .effort = 0.02});
+    const auto smallest = fitter.SmallestBudget();
     REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
     const Bytes given = PlanMemory(step, options)->arena_bytes();
     CHECK(*smallest <= given);
     for (int part = 0; part < 4; ++part) {
       const Bytes budget = *smallest + (given - *smallest) * part / 4;
-      const auto made = planner.PlanFor(budget);
+      const auto made = fitter.Fit(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
       CHECK(ValidatePlan(made->graph, made->plan).empty());
-      remade += made->recomputed_nodes > 0;
+      remade += made->price.recomputed_nodes > 0;
       const auto run = RunSteps(made->graph, *cpu, {.steps = 2, .seed = seed});
       CHECK(Differences(run, unplanned) == "");
       const auto poisoned = RunSteps(
           made->graph, *cpu, {.steps = 2, .seed = seed, .poison = true});
       CHECK(Differences(poisoned, unplanned) == "");
     }
-    CHECK(!planner.PlanFor(*smallest - 1).ok());
+    CHECK(!fitter.Fit(*smallest - 1).ok());
   }
   CHECK(remade > Instances(600));
 }

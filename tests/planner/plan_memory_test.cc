@@ -197,11 +197,11 @@ TEST_CASE("planning twice gives the same plan, byte for byte") {
 TEST_CASE("what the backend keeps lies in io, and is in every figure") {
   const Graph graph = SmallModel();
   const Plan plain = MustPlan(graph);
-  const Plan plan =
-      MustPlan(graph, {.reserve = [&](const Graph& asked, Bytes alignment) {
-                 CHECK(asked.name() == graph.name());
-                 return alignment + 1;  // 257 bytes: two slots
-               }});
+  const Plan plan = MustPlan(
+      graph, {.device = {.reserve = [&](const Graph& asked, Bytes alignment) {
+                CHECK(asked.name() == graph.name());
+                return alignment + 1;  // 257 bytes: two slots
+              }}});
   CHECK(plain.reserve == -1);
   REQUIRE(plan.reserve >= 0);
   const PlannedBuffer& reserve =
@@ -219,10 +219,11 @@ TEST_CASE("what the backend keeps lies in io, and is in every figure") {
 
 TEST_CASE("the regions add up to the arena, scratch included") {
   const Graph step = *BuildTrainStep(SmallModel(), "loss");
-  const Plan plan =
-      MustPlan(step, {.workspace = [](const Graph&, const Node& node) -> Bytes {
-                 return node.op == OpKind::kMatMul ? 1 << 20 : 0;
-               }});
+  const Plan plan = MustPlan(
+      step,
+      {.device = {.workspace = [](const Graph&, const Node& node) -> Bytes {
+         return node.op == OpKind::kMatMul ? 1 << 20 : 0;
+       }}});
   CHECK(plan.regions.workspace > 1 << 19);
   CHECK(plan.regions.activations < 1 << 16);
   CHECK(plan.regions.total() == plan.arena_bytes());

@@ -15,6 +15,8 @@
 namespace stowage {
 namespace {
 
+using fit::FindOffloadable;
+using fit::Offload;
 using testing::MakeRandomStep;
 using testing::Rng;
 
@@ -39,8 +41,8 @@ TEST_CASE("good plans of random training steps are accepted") {
     INFO("seed ", seed);
     const Graph step = StepOf(seed);
     for (const Packer packer : {Packer::kLinear, Packer::kGreedy}) {
-      const auto plan =
-          PlanMemory(step, {.packer = packer, .workspace = SomeScratch});
+      const auto plan = PlanMemory(
+          step, {.packer = packer, .device = {.workspace = SomeScratch}});
       REQUIRE_MESSAGE(plan.ok(), plan.error().message);
       for (const std::string& text : ValidatePlan(step, *plan)) {
         FAIL_CHECK(text);
@@ -299,8 +301,9 @@ TEST_CASE(
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Graph step = StepOf(seed);
     const auto good = PlanMemory(
-        step, {.workspace = SomeScratch,
-               .reserve = [](const Graph&, Bytes) { return Bytes{300}; }});
+        step, {.device = {
+                   .workspace = SomeScratch,
+                   .reserve = [](const Graph&, Bytes) { return Bytes{300}; }}});
     REQUIRE(good.ok());
     NaiveJudge naive(step, *good);
     REQUIRE(naive.Accepts(*good));
@@ -345,8 +348,10 @@ TEST_CASE("complaints name the values and the time") {
           "written since");
   }
   SUBCASE("an input on what the backend keeps") {
-    Plan plan = *PlanMemory(
-        graph, {.reserve = [](const Graph&, Bytes) { return Bytes{512}; }});
+    Plan plan =
+        *PlanMemory(graph, {.device = {.reserve = [](const Graph&, Bytes) {
+                              return Bytes{512};
+                            }}});
     CHECK(ValidatePlan(graph, plan).empty());
     slot(plan, "x").offset = 256;
     CHECK(first_complaint(plan) ==

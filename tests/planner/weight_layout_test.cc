@@ -108,8 +108,7 @@ TEST_CASE("a layout that is aligned less than the plan is refused") {
   const Graph forward = Model(8);
   const WeightLayout weights = WeightLayout::FromForward(
       forward, *PlanMemory(forward, {.alignment = 64}));
-  const auto plan =
-      PlanMemory(forward, {.alignment = 256, .weights = weights});
+  const auto plan = PlanMemory(forward, {.alignment = 256, .weights = weights});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message ==
         "[plan] the weight layout is aligned to 64 bytes, this plan to 256; "

@@ -11,6 +11,9 @@
 namespace stowage {
 namespace {
 
+using packing::Packing;
+using packing::Problem;
+
 int Count(std::string_view text, std::string_view part) {
   int count = 0;
   for (size_t at = text.find(part); at != text.npos;

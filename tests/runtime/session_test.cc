@@ -33,8 +33,7 @@ struct Fixture {
   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
 
   Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
-    auto plan = PlanMemory(
-        graph, {.weights = weights, .device = cpu->Needs()});
+    auto plan = PlanMemory(graph, {.weights = weights, .device = cpu->Needs()});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     return std::move(*plan);
   }
@@ -545,8 +544,7 @@ TEST_CASE_FIXTURE(Fixture, "scratch beyond 64 bits is an error of the plan") {
   GraphBuilder g("deep");
   Value x = g.Input("x", DType::kF32, {1, 1, 1, int64_t{1} << 56});
   g.Output("y", CausalAttention(x, x, x));
-  const auto plan =
-      PlanMemory(*g.Finish(), {.device = cpu->Needs()});
+  const auto plan = PlanMemory(*g.Finish(), {.device = cpu->Needs()});
   REQUIRE_FALSE(plan.ok());
   CHECK(plan.error().message ==
         "[plan] the sum of all buffers does not fit 64 bits at \"workspace of "
