@@ -2,7 +2,7 @@
 #define STOWAGE_PLANNER_PLANNER_H_
 
 // The room's facade: plan a graph, share its weights among programs, judge a
-// plan.
+// plan, list what happens in a step.
 
 #include "planner/lifetimes.h"      // IWYU pragma: export
 #include "planner/micro_batches.h"  // IWYU pragma: export
@@ -13,6 +13,7 @@
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export
 #include "planner/recompute.h"      // IWYU pragma: export
+#include "planner/stream.h"         // IWYU pragma: export
 #include "planner/validate_plan.h"  // IWYU pragma: export
 #include "planner/weight_layout.h"  // IWYU pragma: export
 
