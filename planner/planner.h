@@ -7,6 +7,7 @@
 #include "planner/lifetimes.h"      // IWYU pragma: export
 #include "planner/plan.h"           // IWYU pragma: export
 #include "planner/plan_memory.h"    // IWYU pragma: export
+#include "planner/stream.h"         // IWYU pragma: export
 #include "planner/validate_plan.h"  // IWYU pragma: export
 #include "planner/weight_layout.h"  // IWYU pragma: export
 

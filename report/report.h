@@ -2,12 +2,14 @@
 #define STOWAGE_REPORT_REPORT_H_
 
 // The room's facade: the figures of a plan as numbers, and printed as a table,
-// a map of characters, JSON, a picture or a trace; plan files.
+// a map of characters, JSON, a picture or a trace; the stream of a step; plan
+// files.
 
 #include "report/memory_map.h"   // IWYU pragma: export
 #include "report/numbers.h"      // IWYU pragma: export
 #include "report/plan_json.h"    // IWYU pragma: export
 #include "report/report_json.h"  // IWYU pragma: export
+#include "report/stream.h"       // IWYU pragma: export
 #include "report/svg.h"          // IWYU pragma: export
 #include "report/text.h"         // IWYU pragma: export
 #include "report/trace.h"        // IWYU pragma: export

@@ -20,7 +20,8 @@ struct Flags {
   bool at_peak = false;
 };
 
-Result<std::string> Print(const Report& report, const Flags& flags) {
+Result<std::string> Print(const PlanFile& file, const Flags& flags) {
+  const Report report = MakeReport(file.graph, file.plan);
   if (flags.at_peak) {
     const size_t all = report.peak_live.size();
     if (flags.format == "text") return PeakTable(report, all);
@@ -43,9 +44,10 @@ Result<std::string> Print(const Report& report, const Flags& flags) {
   if (flags.format == "svg") return ToSvg(report);
   if (flags.format == "html") return ToHtml(report);
   if (flags.format == "trace") return ToChromeTrace(report);
+  if (flags.format == "stream") return ToStreamText(file.graph, file.plan);
   return Error{ErrorCode::kInvalidArgument,
                StrCat("[report] there is no format ", Quoted(flags.format),
-                      "; expected text, json, svg, html or trace")};
+                      "; expected text, json, svg, html, trace or stream")};
 }
 
 int Run(const Flags& flags) {
@@ -53,8 +55,7 @@ int Run(const Flags& flags) {
   if (!text.ok()) return Fail(text.error());
   const Result<PlanFile> file = PlanFromJson(*text);
   if (!file.ok()) return Fail(file.error());
-  const Result<std::string> printed =
-      Print(MakeReport(file->graph, file->plan), flags);
+  const Result<std::string> printed = Print(*file, flags);
   if (!printed.ok()) return Fail(printed.error());
   const Status written = WriteOutput(flags.output, *printed);
   return written.ok() ? kExitDone : Fail(written.error());
@@ -63,16 +64,19 @@ int Run(const Flags& flags) {
 }  // namespace
 
 void AddReport(CLI::App& app, int* exit_code) {
-  CLI::App* command = AddSubcommand(
-      app, "report", "Print a plan file as text, JSON, picture or trace",
-      "stowage report step.plan --format svg -o step.svg");
+  CLI::App* command =
+      AddSubcommand(app, "report",
+                    "Print a plan file as text, JSON, picture, trace or stream",
+                    "stowage report step.plan --format svg -o step.svg");
   const auto flags = std::make_shared<Flags>();
   command
       ->add_option("plan", flags->plan, "A file that `stowage plan -o` wrote")
       ->required();
   command
-      ->add_option("--format", flags->format,
-                   "text, json, svg, html, or trace (for Perfetto)")
+      ->add_option(
+          "--format", flags->format,
+          "text, json, svg, html, trace (for Perfetto), or stream (what a "
+          "step allocates, launches and kills, in order)")
       ->capture_default_str();
   command->add_flag("--at-peak", flags->at_peak,
                     "Only what lives at the peak, all of it (text, json)");

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <random>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "autodiff/backward.h"
 #include "autodiff/train_step.h"
@@ -206,6 +209,44 @@ TEST_CASE("at their kinks, relu and abs have gradient zero") {
                           {{"a", {0, 1, -1}}, {"b", {0, 2, -2}}}, {3, 5, 7});
   CHECK(y["grad:a"] == std::vector<double>{0, 5, 0});
   CHECK(y["grad:b"] == std::vector<double>{0, 5, -7});
+}
+
+// docs/ops.md tells these limits; tests/docs/op_table.cc has the words.
+TEST_CASE("gradients of log, sqrt, rsqrt and reciprocal are infinite at 0") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  Tensors y = GradientsOf([](Value a, Value b) { return Add(Log(a), Sqrt(b)); },
+                          {{"a", {0, 4}}, {"b", {0, 4}}}, {1, 8});
+  CHECK(y["grad:a"] == std::vector<double>{kInf, 2});
+  CHECK(y["grad:b"] == std::vector<double>{kInf, 2});
+  y = GradientsOf([](Value a, Value b) { return Add(Rsqrt(a), Reciprocal(b)); },
+                  {{"a", {0, 4}}, {"b", {0, 4}}}, {1, 16});
+  CHECK(y["grad:a"] == std::vector<double>{-kInf, -1});
+  CHECK(y["grad:b"] == std::vector<double>{-kInf, -1});
+}
+
+// "x" for NaN, "inf" for both infinities, else the number.
+std::string Kind(double x) {
+  if (std::isnan(x)) return "x";
+  return std::isinf(x) ? "inf" : std::to_string(std::lround(x));
+}
+
+std::string Kinds(const std::vector<double>& numbers) {
+  std::string kinds;
+  for (const double x : numbers) kinds += Kind(x) + " ";
+  return kinds;
+}
+
+TEST_CASE("gradients of div and pow at 0 are infinite or NaN") {
+  Tensors y = GradientsOf([](Value a, Value b) { return Div(a, b); },
+                          {{"a", {1, 0, 6}}, {"b", {0, 0, 2}}}, {1, 1, 4});
+  CHECK(Kinds(y["grad:a"]) == "inf inf 2 ");
+  CHECK(Kinds(y["grad:b"]) == "inf x -6 ");
+  // 0 to powers below 1, to 1 and 2; then -2 squared.
+  y = GradientsOf([](Value a, Value b) { return Pow(a, b); },
+                  {{"a", {0, 0, 0, 0, 0, -2}}, {"b", {-1, 0, 0.5, 1, 2, 2}}},
+                  {1, 1, 1, 1, 1, 1});
+  CHECK(Kinds(y["grad:a"]) == "inf x inf 1 0 -4 ");
+  CHECK(Kinds(y["grad:b"]) == "inf inf x x x x ");
 }
 
 }  // namespace

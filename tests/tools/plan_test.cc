@@ -480,6 +480,10 @@ TEST_CASE("a plan file is checked and reported in every form") {
   CHECK(RunStowage({"report", path, "--format", "html"})
             .out.starts_with("<!DOCTYPE html>"));
   CHECK(Json::accept(RunStowage({"report", path, "--format", "trace"}).out));
+  CHECK(RunStowage({"report", path, "--format", "stream"})
+            .out.starts_with(StrCat("stream of \"mlp.step\": arena ",
+                                    plan["arena_bytes"].get<int64_t>(),
+                                    " bytes, host 0 bytes, ")));
 
   const std::string svg = TempPath("mlp.svg");
   const Outcome to_file =
@@ -644,7 +648,7 @@ TEST_CASE("a report has the forms it names and no others") {
   CHECK(unknown.exit_code == 2);
   CHECK(unknown.err ==
         "stowage: [report] there is no format \"pdf\"; expected text, json, "
-        "svg, html or trace\n");
+        "svg, html, trace or stream\n");
   const Outcome peak =
       RunStowage({"report", path, "--format", "svg", "--at-peak"});
   CHECK(peak.exit_code == 2);

@@ -1,0 +1,97 @@
+#include "report/stream.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/text_scanner.h"
+#include "planner/lifetimes.h"
+#include "planner/stream.h"
+#include "report/format.h"
+
+namespace stowage {
+namespace {
+
+std::string At(const StreamPlace& place) {
+  return StrCat(place.on_host ? "@host:" : "@", place.address, "+",
+                place.bytes);
+}
+
+std::string ValueText(const StreamValue& value) {
+  return StrCat(NameText(value.name),
+                value.root == value.name ? std::string()
+                                         : StrCat(" of ", NameText(value.root)),
+                " ", At(value.place), value.in_place ? " in place" : "");
+}
+
+std::string ListText(const std::vector<StreamValue>& values) {
+  std::string out;
+  for (const StreamValue& value : values) {
+    out += StrCat(out.empty() ? "" : ", ", ValueText(value));
+  }
+  return out;
+}
+
+std::string LaunchText(const StreamEvent& event) {
+  std::string out = StrCat(OpName(event.op), " ", ListText(event.results));
+  if (!event.operands.empty()) out += StrCat(" <- ", ListText(event.operands));
+  if (event.scratch.bytes > 0) {
+    out += StrCat(" with scratch ", At(event.scratch));
+  }
+  return out;
+}
+
+std::string BufferText(const PlannedBuffer& buffer) {
+  return StrCat(RegionName(buffer.region), " ", NameText(buffer.name));
+}
+
+// The columns of a line before the last.
+struct Columns {
+  std::string time, event, memory, address, bytes;
+};
+
+Columns ColumnsOf(const StreamEvent& event) {
+  const std::string time = StrCat(event.time);
+  const std::string name(StreamEventName(event.kind));
+  if (event.kind == StreamEventKind::kLaunch)
+    return {time, name, "-", "-", "-"};
+  return {time, name, event.place.on_host ? "host" : "arena",
+          StrCat(event.place.address), StrCat(event.place.bytes)};
+}
+
+}  // namespace
+
+std::string ToStreamText(const Graph& graph, const Plan& plan) {
+  const std::vector<StreamEvent> events = MakeStream(graph, plan);
+  const Columns titles = {"time", "event", "memory", "address", "bytes"};
+  size_t time = titles.time.size();
+  size_t address = titles.address.size();
+  size_t bytes = titles.bytes.size();
+  for (const StreamEvent& event : events) {
+    const Columns columns = ColumnsOf(event);
+    time = std::max(time, columns.time.size());
+    address = std::max(address, columns.address.size());
+    bytes = std::max(bytes, columns.bytes.size());
+  }
+  const auto line = [&](const Columns& columns, std::string_view what) {
+    return StrCat(PadLeft(columns.time, time), "  ", PadRight(columns.event, 8),
+                  "  ", PadRight(columns.memory, 6), "  ",
+                  PadLeft(columns.address, address), "  ",
+                  PadLeft(columns.bytes, bytes), "  ", what, "\n");
+  };
+  std::string out = StrCat("stream of ", QuotedText(graph.name()), ": arena ",
+                           plan.arena_bytes(), " bytes, host ",
+                           plan.host_bytes(), " bytes, slots of ",
+                           plan.alignment, " bytes\n", line(titles, "what"));
+  for (const StreamEvent& event : events) {
+    out +=
+        line(ColumnsOf(event),
+             event.kind == StreamEventKind::kLaunch
+                 ? LaunchText(event)
+                 : BufferText(plan.buffers[static_cast<size_t>(event.buffer)]));
+  }
+  return out;
+}
+
+}  // namespace stowage
