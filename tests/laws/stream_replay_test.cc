@@ -24,9 +24,9 @@
 #include "cpu/cpu_backend.h"
 #include "ir/op_def.h"
 #include "nn/models.h"
-#include "planner/offload.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
-#include "planner/recompute.h"
 #include "planner/stream.h"
 #include "report/stream.h"
 #include "runtime/program.h"
@@ -475,9 +475,8 @@ Graph StepOf(std::string_view model, int64_t batch, int64_t seq) {
 
 TEST_CASE("the streams of the models' steps replay in exactly the arena") {
   const auto cpu = MakeCpuBackend({.threads = 2});
-  const PlanOptions options{
-      .workspace = cpu->WorkspaceFunction(),
-      .reserve = [](const Graph&, Bytes) { return Bytes{1000}; }};
+  PlanOptions options{.device = cpu->Needs()};
+  options.device.reserve = [](const Graph&, Bytes) { return Bytes{1000}; };
   for (const auto& [model, batch, seq] :
        {std::tuple{"mlp", 32, 0}, std::tuple{"gpt-nano", 4, 32},
         std::tuple{"gpt2-124m", 1, 64}}) {
@@ -493,7 +492,7 @@ TEST_CASE("the streams of the models' steps replay in exactly the arena") {
 TEST_CASE(
     "so do those of 100 random steps, some recomputed, all offloaded too") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  const PlanOptions options{.workspace = cpu->WorkspaceFunction()};
+  const PlanOptions options{.device = cpu->Needs()};
   int remade = 0, on_host = 0;
   for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     INFO("seed ", seed);
@@ -504,14 +503,16 @@ TEST_CASE(
     CheckAddresses(step, *plan);
 
     if (seed % 4 == 0) {  // what takes the longest to plan
-      RecomputePlanner planner(step, options);
-      const auto smallest = planner.SmallestPlan(Recompute::kAuto);
+      StepFitter fitter(OfGraph(step),
+                        {.plan = options,
+                         .levers = {.offload = OffloadChoice::kNone}});
+      const auto smallest = fitter.Fit(*fitter.SmallestBudget());
       REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
-      remade += smallest->recomputed_nodes > 0;
+      remade += smallest->price.recomputed_nodes > 0;
       CheckReplay(smallest->graph, smallest->plan);
     }
 
-    const auto moved = Offload(step, FindOffloadable(step));
+    const auto moved = fit::Offload(step, fit::FindOffloadable(step));
     REQUIRE_MESSAGE(moved.ok(), moved.error().message);
     const Result<Plan> moved_plan = PlanMemory(*moved, options);
     REQUIRE_MESSAGE(moved_plan.ok(), moved_plan.error().message);
