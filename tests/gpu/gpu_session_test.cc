@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
@@ -46,8 +48,9 @@ Graph Classifier() {
   return *g.Finish();
 }
 
-Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
-  auto plan = PlanMemory(graph, {.weights = weights, .device = GpuNeeds()});
+Plan PlanOf(const Graph& graph, std::optional<WeightLayout> weights = {}) {
+  auto plan =
+      PlanMemory(graph, {.weights = std::move(weights), .device = GpuNeeds()});
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return std::move(*plan);
 }
@@ -167,7 +170,7 @@ TEST_CASE("the arena is the only allocation, and as large as planned") {
   const Plan plan = PlanOf(step);
   const WeightLayout layout = WeightLayout::FromForward(step, plan);
   Session session =
-      f.Open({{"train", step, plan}, {"eval", eval, PlanOf(eval, &layout)}});
+      f.Open({{"train", step, plan}, {"eval", eval, PlanOf(eval, layout)}});
   CHECK(f.fake->calls("Allocate") == 1);
   CHECK(f.fake->arena_bytes() == plan.arena_bytes());
   CHECK(session.arena_bytes() == plan.arena_bytes());
@@ -281,7 +284,7 @@ TEST_CASE("programs take turns in the arena") {
     const Plan plan = PlanOf(step);
     const WeightLayout layout = WeightLayout::FromForward(step, plan);
     Session session =
-        f.Open({{"train", step, plan}, {"eval", eval, PlanOf(eval, &layout)}});
+        f.Open({{"train", step, plan}, {"eval", eval, PlanOf(eval, layout)}});
     Runner& train = *session.Find("train");
     Runner& evaluate = *session.Find("eval");
     for (int round = 0; round < 3; ++round) {

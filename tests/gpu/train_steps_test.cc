@@ -25,6 +25,9 @@
 namespace stowage::testing {
 namespace {
 
+using fit::FindOffloadable;
+using fit::Offload;
+
 constexpr int64_t kSteps = 3;
 
 Graph StepOf(const Result<Graph>& forward) {

@@ -23,6 +23,9 @@
 namespace stowage {
 namespace {
 
+using fit::FindOffloadable;
+using fit::Offload;
+
 std::string TemporaryPath(std::string_view name) {
   const char* const folder = std::getenv("TEST_TMPDIR");
   return StrCat(folder == nullptr ? "/tmp" : folder, "/", name);

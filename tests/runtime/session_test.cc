@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
@@ -16,6 +18,9 @@
 
 namespace stowage {
 namespace {
+
+using fit::FindOffloadable;
+using fit::Offload;
 
 // mean((x w - y)^2) with x (batch, 2), w (2, 1).
 Graph Regression(int64_t batch) {
@@ -32,8 +37,9 @@ Graph Regression(int64_t batch) {
 struct Fixture {
   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
 
-  Plan PlanOf(const Graph& graph, const WeightLayout* weights = nullptr) {
-    auto plan = PlanMemory(graph, {.weights = weights, .device = cpu->Needs()});
+  Plan PlanOf(const Graph& graph, std::optional<WeightLayout> weights = {}) {
+    auto plan = PlanMemory(
+        graph, {.weights = std::move(weights), .device = cpu->Needs()});
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     return std::move(*plan);
   }
@@ -110,7 +116,7 @@ TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
   const Plan step_plan = PlanOf(step);
   const WeightLayout layout = WeightLayout::FromForward(step, step_plan);
   Session session =
-      Open({{"train", step, step_plan}, {"eval", eval, PlanOf(eval, &layout)}});
+      Open({{"train", step, step_plan}, {"eval", eval, PlanOf(eval, layout)}});
   session.Initialize(1);
   Runner& train = *session.Find("train");
   Runner& evaluate = *session.Find("eval");
@@ -368,7 +374,7 @@ TEST_CASE_FIXTURE(Fixture,
   const WeightLayout layout = WeightLayout::FromForward(moved, plan);
   const Graph evaluate = Regression(32);
   Session session = Open({{"train", moved, plan},
-                          {"evaluate", evaluate, PlanOf(evaluate, &layout)}});
+                          {"evaluate", evaluate, PlanOf(evaluate, layout)}});
   CHECK(session.host_bytes() == plan.host_bytes());
   CHECK(Open({{"train", step, PlanOf(step)}}).host_bytes() == 0);
 

@@ -12,9 +12,9 @@
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
-#include "planner/plan_memory.h"
 #include "planner/fit/recompute/bound.h"
 #include "planner/fit/recompute/rehearsal.h"
+#include "planner/plan_memory.h"
 
 namespace stowage::fit {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "ir/layout.h"
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 
@@ -17,6 +17,12 @@ namespace {
 
 using testing::Instances;
 using testing::TakesAllInstances;
+
+// What runs again is all that is chosen.
+StepFitter FitterOf(const Graph& step) {
+  return StepFitter(OfGraph(step),
+                    {.levers = {.offload = OffloadChoice::kNone}});
+}
 
 const ConvNet& Net(std::string_view name) {
   for (const ConvNet& net : ConvNets()) {
@@ -140,12 +146,12 @@ TEST_CASE("each net fits three quarters of its activations, and validates") {
     REQUIRE(given.ok());
     const Bytes span = given->regions.span();
     const Bytes budget = given->arena_bytes() - span / 4;
-    const auto made = PlanWithRecompute(step, {.budget = budget});
+    const auto made = FitterOf(step).Fit(budget);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(made->plan.arena_bytes() <= budget);
-    CHECK(made->recomputed_nodes > 0);
-    CHECK(made->least_extra_cost <= made->extra_cost);
-    CHECK(made->extra_flops <= 0.1 * ForwardFlops(step));
+    CHECK(made->price.recomputed_nodes > 0);
+    CHECK(made->price.least_extra_cost <= made->price.extra_cost);
+    CHECK(made->price.extra_flops <= 0.1 * ForwardFlops(step));
     const auto broken = ValidatePlan(made->graph, made->plan);
     CHECK_MESSAGE(broken.empty(), broken.front());
   }
@@ -156,22 +162,23 @@ TEST_CASE("of 51 budgets a larger one never costs a net more") {
     INFO(net.name);
     const Graph step = net.step(16);
     const Bytes given = PlanMemory(step)->arena_bytes();
-    RecomputePlanner planner(step, {});
-    const Bytes smallest = *planner.SmallestBudget(Recompute::kAuto);
+    StepFitter fitter = FitterOf(step);
+    const Bytes smallest = *fitter.SmallestBudget();
     CHECK(smallest < given);
     double last = std::numeric_limits<double>::infinity();
     const int steps = Instances(50);
     for (int k = 0; k <= steps; ++k) {
       const Bytes budget = smallest + (given - smallest) * k / steps;
-      const auto made = planner.PlanFor(budget);
+      const auto made = fitter.Fit(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
-      CHECK(made->extra_cost <= last);
-      CHECK(made->least_extra_cost <= made->extra_cost * (1 + 1e-9));
-      last = made->extra_cost;
+      CHECK(made->price.extra_cost <= last);
+      CHECK(made->price.least_extra_cost <=
+            made->price.extra_cost * (1 + 1e-9));
+      last = made->price.extra_cost;
     }
     CHECK(last == 0);
-    CHECK_FALSE(planner.PlanFor(smallest - 1).ok());
+    CHECK_FALSE(fitter.Fit(smallest - 1).ok());
   }
 }
 
@@ -187,10 +194,10 @@ TEST_CASE("on Checkmate's own graphs its batches fit too" *
     INFO(net.name);
     const Bytes budget = CheckmateBudget(net);
     const Graph step = net.checkmate_step(net.checkmate_batch);
-    const auto made = PlanWithRecompute(step, {.budget = budget});
+    const auto made = FitterOf(step).Fit(budget);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(made->plan.arena_bytes() <= budget);
-    CHECK(made->extra_flops <= ForwardFlops(step));
+    CHECK(made->price.extra_flops <= ForwardFlops(step));
   }
   // Which Checkmate proves to be the largest, and so does the bound.
   const ConvNet& vgg = Net("VGG19");
@@ -210,9 +217,9 @@ TEST_CASE("the largest batches of three nets are what the bound allows" *
     INFO(row.net);
     const Graph step = Net(row.net).step(row.largest);
     CHECK(MayFitForOneForward(step, kBudget));
-    const auto made = PlanWithRecompute(step, {.budget = kBudget});
+    const auto made = FitterOf(step).Fit(kBudget);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
-    CHECK(made->extra_flops <= ForwardFlops(step));
+    CHECK(made->price.extra_flops <= ForwardFlops(step));
     const auto broken = ValidatePlan(made->graph, made->plan);
     CHECK_MESSAGE(broken.empty(), broken.front());
     CHECK_FALSE(

@@ -12,8 +12,8 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "nn/models.h"
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 
 namespace stowage::fit {
 namespace {
@@ -206,21 +206,23 @@ TEST_CASE("times decide what runs again, and foretell what it takes") {
   const Bytes given = PlanMemory(step)->arena_bytes();
   OpTimes times;
   times.Add(step, given, slow_memory(step));
-  RecomputePlanner by_flops(step, {});
-  RecomputePlanner by_time(step, {}, {.cost = times.CostFunction(given)});
-  const Bytes smallest = by_flops.SmallestBudget(Recompute::kAuto).value();
+  const Levers levers{.offload = OffloadChoice::kNone};
+  StepFitter by_flops(OfGraph(step), {.levers = levers});
+  StepFitter by_time(OfGraph(step),
+                     {.levers = levers, .cost = times.CostFunction(given)});
+  const Bytes smallest = by_flops.SmallestBudget().value();
   bool differ = false;
   for (int part = 1; part < 8; ++part) {
     const Bytes budget = smallest + (given - smallest) * part / 8;
-    const auto flops = by_flops.PlanFor(budget);
-    const auto time = by_time.PlanFor(budget);
+    const auto flops = by_flops.Fit(budget);
+    const auto time = by_time.Fit(budget);
     REQUIRE(flops.ok());
     REQUIRE_MESSAGE(time.ok(), time.error().message);
     CHECK(times.CountEstimated(time->graph) == 0);
     const double more =
         times.StepSeconds(time->graph, given) - times.StepSeconds(step, given);
-    CHECK(1e-9 * time->extra_cost == doctest::Approx(more));
-    CHECK(time->least_extra_cost <= time->extra_cost * (1 + 1e-9));
+    CHECK(1e-9 * time->price.extra_cost == doctest::Approx(more));
+    CHECK(time->price.least_extra_cost <= time->price.extra_cost * (1 + 1e-9));
     differ |= times.StepSeconds(time->graph, given) <
               0.999 * times.StepSeconds(flops->graph, given);
   }

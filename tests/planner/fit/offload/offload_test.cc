@@ -3,45 +3,31 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <limits>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/text.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "planner/fit/pieces/pieces.h"
-#include "planner/fit/offload/offload_plan.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "planner/validate_plan.h"
 #include "planner/weight_layout.h"
-#include "tests/support/instances.h"
+#include "tests/planner/fit/steps.h"
 
 namespace stowage::fit {
 namespace {
 
-using testing::Instances;
+using testing::StepOf;
 
 Graph Parse(std::string_view text) {
   auto graph = ParseGraph(text);
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   return std::move(*graph);
-}
-
-Graph StepOf(std::string_view model, const ModelOptions& options) {
-  const auto forward = BuildModel(model, ModelPurpose::kTrain, options);
-  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
-  auto step = BuildTrainStep(*forward, "loss");
-  REQUIRE_MESSAGE(step.ok(), step.error().message);
-  return std::move(*step);
 }
 
 // A forward value that waits, seen through a view too, one that does not, a
@@ -234,200 +220,6 @@ TEST_CASE("programs over one layout agree on states in the host's memory") {
         ErrorCode::kInvalidArgument);
   const WeightLayout params = in_arena.WithoutStates();
   CHECK(PlanMemory(moved, {.weights = params}).ok());
-}
-
-// Steps of mlp on 64 examples, of equal pieces.
-Result<PiecedStep> BuildPieces(int64_t pieces, Sampling sampling) {
-  const auto build = [](int64_t batch) {
-    return BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
-  };
-  STOWAGE_ASSIGN_OR_RETURN(const Graph whole, build(64));
-  STOWAGE_ASSIGN_OR_RETURN(const Graph piece, build(64 / pieces));
-  const std::vector<const Graph*> all(static_cast<size_t>(pieces), &piece);
-  STOWAGE_ASSIGN_OR_RETURN(
-      MicroBatchedStep step,
-      BuildMicroBatchedStep(
-          whole, all, "loss", {},
-          sampling == Sampling::kAll ? Pieces::kAll : Pieces::kOneOfAKind));
-  return PiecedStep{std::move(step.graph), std::move(step.begins),
-                    std::move(step.counts)};
-}
-
-OffloadPlanner PlannerOf(const Graph& step, Recompute recompute) {
-  return OffloadPlanner({1}, OfGraph(step), {},
-                        {.recompute = {.recompute = recompute}});
-}
-
-double CostOf(const MicroBatchedPlan& plan) {
-  return plan.cost + plan.made.extra_cost;
-}
-
-TEST_CASE("nothing is moved where the step fits") {
-  const Graph step = StepOf("mlp", {.batch = 8});
-  const Bytes arena = PlanMemory(step)->arena_bytes();
-  for (const std::optional<Bytes> budget :
-       {std::optional<Bytes>(), std::optional<Bytes>(arena)}) {
-    auto planner = PlannerOf(step, Recompute::kAuto);
-    const auto fitted = planner.PlanFor(budget);
-    REQUIRE(fitted.ok());
-    CHECK(Equal(fitted->made.graph, step));
-    CHECK(FindHostUse(fitted->made.graph).values == 0);
-  }
-}
-
-TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
-    const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
-    const Bytes arena = PlanMemory(step)->arena_bytes();
-    auto planner = PlannerOf(step, recompute);
-    const auto smallest =
-        planner.SmallestBudget(OffloadChoice::kAuto, recompute);
-    REQUIRE(smallest.ok());
-    double last = std::numeric_limits<double>::infinity();
-    bool moves = false;
-    const int steps = Instances(24);
-    for (int k = 0; k <= steps; ++k) {
-      const Bytes budget = *smallest + (arena - *smallest) * k / steps;
-      INFO("budget ", budget);
-      const auto fitted = planner.PlanFor(budget);
-      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-      const RecomputedPlan& made = fitted->made;
-      CHECK(made.plan.arena_bytes() <= budget);
-      CHECK(ValidatePlan(made.graph, made.plan).empty());
-      CHECK(CostOf(*fitted) <= last);
-      last = CostOf(*fitted);
-      const HostUse use = FindHostUse(made.graph);
-      CHECK(CostOf(*fitted) ==
-            doctest::Approx(GraphFlops(made.graph) +
-                            kOffloadFlopsPerByte *
-                                static_cast<double>(use.bytes_per_step)));
-      moves |= use.values > 0;
-      if (recompute == Recompute::kNone) CHECK(made.recomputed_nodes == 0);
-    }
-    CHECK(last == doctest::Approx(GraphFlops(step)));
-    CHECK(moves);
-    const auto refused = planner.PlanFor(*smallest - 1);
-    REQUIRE_FALSE(refused.ok());
-    CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
-    CHECK(refused.error().message.ends_with(
-        StrCat(", or ", FormatBytes(*smallest), " (", *smallest,
-               " bytes) with offload")));
-    CHECK(*planner.SmallestBudget(OffloadChoice::kNone, Recompute::kNone) ==
-          arena);
-  }
-}
-
-TEST_CASE("the frontier lists what budgets cost, copies included") {
-  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
-    auto planner = PlannerOf(step, recompute);
-    const auto frontier = planner.Frontier();
-    REQUIRE_MESSAGE(frontier.ok(), frontier.error().message);
-    REQUIRE(frontier->size() > 10);
-    CHECK(frontier->front().point.arena == PlanMemory(step)->arena_bytes());
-    CHECK(frontier->front().point.extra_cost == 0);
-    CHECK(frontier->front().host.values == 0);
-    CHECK(frontier->back().point.arena ==
-          *planner.SmallestBudget(OffloadChoice::kAuto, recompute));
-    CHECK(frontier->back().host.values > 0);
-    int of_states_alone = 0;
-    for (size_t k = 0; k < frontier->size(); ++k) {
-      const FrontierPoint& point = (*frontier)[k].point;
-      const HostUse& host = (*frontier)[k].host;
-      INFO("arena ", point.arena);
-      CHECK((*frontier)[k].pieces == 1);
-      CHECK(point.extra_cost ==
-            doctest::Approx(point.extra_flops +
-                            kOffloadFlopsPerByte *
-                                static_cast<double>(host.bytes_per_step)));
-      CHECK(point.least_extra_cost <= point.extra_flops * (1 + 1e-9));
-      if (recompute == Recompute::kNone) CHECK(point.recomputed_nodes == 0);
-      of_states_alone += host.values > 0 && point.recomputed_nodes == 0;
-      if (k > 0) {
-        CHECK(point.arena < (*frontier)[k - 1].point.arena);
-        CHECK(point.extra_cost > (*frontier)[k - 1].point.extra_cost);
-      }
-      if (k % 8 != 0) continue;
-      const auto fitted = planner.PlanFor(point.arena);
-      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-      CHECK(CostOf(*fitted) <=
-            (GraphFlops(step) + point.extra_cost) * (1 + 1e-9));
-    }
-    if (recompute == Recompute::kNone) CHECK(of_states_alone > 10);
-  }
-  // Nothing is listed that is not allowed.
-  OffloadPlanner planner({1}, OfGraph(step), {},
-                         {.offload = OffloadChoice::kNone});
-  const auto unmoved = planner.Frontier();
-  REQUIRE(unmoved.ok());
-  for (const OffloadedPoint& each : *unmoved) CHECK(each.host.values == 0);
-  CHECK(unmoved->back().point.arena ==
-        *planner.SmallestBudget(OffloadChoice::kNone, Recompute::kAuto));
-}
-
-TEST_CASE("no more states are moved than have to be") {
-  const Graph step = StepOf("mlp", {.batch = 512});
-  std::vector<Offloadable> states = FindOffloadable(step);
-  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
-  auto planner = PlannerOf(step, Recompute::kNone);
-  for (const size_t count : {size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
-    CAPTURE(count);
-    const Graph moved = *Offload(step, std::span(states).first(count));
-    const Bytes budget = PlanMemory(moved)->arena_bytes();
-    const auto fitted = planner.PlanFor(budget);
-    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-    CHECK(FindHostUse(fitted->made.graph).values == static_cast<int>(count));
-    CHECK(fitted->made.plan.arena_bytes() <= budget);
-  }
-}
-
-TEST_CASE("where nothing may be moved, nothing is") {
-  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
-  OffloadPlanner planner({1}, OfGraph(step), {},
-                         {.offload = OffloadChoice::kNone,
-                          .recompute = {.recompute = Recompute::kAuto}});
-  const Bytes least =
-      *planner.SmallestBudget(OffloadChoice::kNone, Recompute::kAuto);
-  const auto fitted = planner.PlanFor(least);
-  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-  CHECK(FindHostUse(fitted->made.graph).values == 0);
-  const auto refused = planner.PlanFor(least - 1);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message.find("offload") == std::string::npos);
-  CHECK(*planner.SmallestBudget(OffloadChoice::kAuto, Recompute::kAuto) <
-        least);
-}
-
-TEST_CASE("what a little recomputation can do is left to it") {
-  const Graph step = StepOf("gpt-nano", {.batch = 8, .seq = 64});
-  RecomputePlanner recompute(step, {});
-  // A little less than it needs: norms and elementwise ops do.
-  const Bytes budget = PlanMemory(step)->arena_bytes() * 9 / 10;
-  const auto without = recompute.PlanFor(budget);
-  REQUIRE(without.ok());
-  REQUIRE(without->extra_percent < 1);
-  auto planner = PlannerOf(step, Recompute::kAuto);
-  const auto fitted = planner.PlanFor(budget);
-  REQUIRE(fitted.ok());
-  CHECK(FindHostUse(fitted->made.graph).values == 0);
-  CHECK(fitted->made.extra_cost == without->extra_cost);
-  // Below what recomputation reaches, something is moved.
-  const Bytes least = *recompute.SmallestBudget(Recompute::kAuto);
-  const auto below = planner.PlanFor(least - 1);
-  REQUIRE_MESSAGE(below.ok(), below.error().message);
-  CHECK(FindHostUse(below->made.graph).values > 0);
-}
-
-TEST_CASE("a batch in pieces is moved alike in all of them") {
-  OffloadPlanner planner({8}, BuildPieces, {});
-  const Bytes least =
-      *planner.SmallestBudget(OffloadChoice::kAuto, Recompute::kAuto);
-  const auto fitted = planner.PlanFor(least);
-  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
-  CHECK(fitted->made.plan.arena_bytes() <= least);
-  CHECK(ValidatePlan(fitted->made.graph, fitted->made.plan).empty());
-  CHECK(fitted->pieces == 8);
-  CHECK(FindHostUse(fitted->made.graph).values > 0);
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ TEST_CASE("where the budget leaves no room, a fetch moves no further up") {
   const WorkspaceFn workspace = [](const Graph& g, const Node& node) {
     return g.value(node.results[0]).name == "c" ? Bytes{1024} : Bytes{0};
   };
-  const PlanOptions options{.in_place = false, .device = {.workspace = workspace}};
+  const PlanOptions options{.in_place = false,
+                            .device = {.workspace = workspace}};
   const Bytes arena = PlanMemory(graph, options)->arena_bytes();
   CHECK(OrderOf(Move(graph, arena, 1000, options).graph) ==
         "a kept b c again d e f loss");
@@ -134,7 +135,8 @@ TEST_CASE("what one fetch takes of the room, another cannot") {
   const WorkspaceFn workspace = [](const Graph& g, const Node& node) {
     return g.value(node.results[0]).name == "d" ? Bytes{256} : Bytes{0};
   };
-  const PlanOptions options{.in_place = false, .device = {.workspace = workspace}};
+  const PlanOptions options{.in_place = false,
+                            .device = {.workspace = workspace}};
   const Bytes arena = PlanMemory(graph, options)->arena_bytes();
   CHECK(OrderOf(Move(graph, arena, 1000, options).graph) ==
         "a kept_a b kept_b again_b c d again_a e f g h loss");

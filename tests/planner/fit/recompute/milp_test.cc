@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "planner/validate_plan.h"
 #include "tests/planner/fit/recompute/milp_steps.h"
 #include "tests/support/instances.h"
@@ -71,7 +71,8 @@ std::map<std::string, std::vector<Optimum>> ReadGoldens() {
 
 TEST_CASE("extra operations are within 2 % of Checkmate's optimum") {
   const auto goldens = ReadGoldens();
-  const PlanOptions apart{.in_place = false, .device = {.workspace = testing::MilpScratch}};
+  const PlanOptions apart{.in_place = false,
+                          .device = {.workspace = testing::MilpScratch}};
   const PlanOptions in_place{.device = {.workspace = testing::MilpScratch}};
   int steps = 0;
   std::vector<Graph> all = testing::MilpSteps();
@@ -88,23 +89,25 @@ TEST_CASE("extra operations are within 2 % of Checkmate's optimum") {
 
     const Plan given = *PlanMemory(step, apart);
     const Bytes reserved = given.arena_bytes() - given.regions.span();
-    RecomputePlanner planner(step, apart);
-    RecomputePlanner writer(step, in_place);
+    const Levers levers{.offload = OffloadChoice::kNone};
+    StepFitter fitter(OfGraph(step), {.plan = apart, .levers = levers});
+    StepFitter writer(OfGraph(step), {.plan = in_place, .levers = levers});
     for (const Optimum& optimum : golden->second) {
       INFO("budget ", optimum.budget);
-      const auto made = planner.PlanFor(reserved + optimum.budget);
+      const auto made = fitter.Fit(reserved + optimum.budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.regions.span() <= optimum.budget);
       CHECK(ValidatePlan(made->graph, made->plan).empty());
-      CHECK(made->extra_flops <= 1.02 * optimum.extra_flops);
+      CHECK(made->price.extra_flops <= 1.02 * optimum.extra_flops);
       // Nothing here runs twice in a stage.
-      CHECK(made->extra_flops >= optimum.least_flops * (1 - 1e-9));
-      CHECK(made->least_extra_cost <= optimum.extra_flops * (1 + 1e-9) + 1);
+      CHECK(made->price.extra_flops >= optimum.least_flops * (1 - 1e-9));
+      CHECK(made->price.least_extra_cost <=
+            optimum.extra_flops * (1 + 1e-9) + 1);
 
       // With results in place there is only more room.
-      const auto written = writer.PlanFor(reserved + optimum.budget);
+      const auto written = writer.Fit(reserved + optimum.budget);
       REQUIRE_MESSAGE(written.ok(), written.error().message);
-      CHECK(written->extra_flops <= made->extra_flops);
+      CHECK(written->price.extra_flops <= made->price.extra_flops);
     }
   }
   CHECK(steps >= Instances(30));

@@ -4,8 +4,8 @@
 
 #include "autodiff/train_step.h"
 #include "ir/layout.h"
+#include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
-#include "planner/fit/recompute/recompute.h"
 #include "planner/validate_plan.h"
 #include "tests/planner/fit/recompute/oracle.h"
 #include "tests/support/instances.h"
@@ -34,8 +34,10 @@ TEST_CASE("small nets cost at most 2 % more than the best of all schedules") {
     const auto given = PlanMemory(step, options);
     REQUIRE(given.ok());
     const Bytes reserved = given->arena_bytes() - given->regions.span();
-    RecomputePlanner planner(step, options);
-    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+    StepFitter fitter(
+        OfGraph(step),
+        {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
+    const auto smallest = fitter.SmallestBudget();
     REQUIRE(smallest.ok());
 
     // Live bytes that fit cannot always be packed.
@@ -43,16 +45,16 @@ TEST_CASE("small nets cost at most 2 % more than the best of all schedules") {
     for (int part = 0; part <= 4; ++part) {
       const Bytes budget =
           *smallest + (given->arena_bytes() - *smallest) * part / 5;
-      const auto made = planner.PlanFor(budget);
+      const auto made = fitter.Fit(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
       CHECK(ValidatePlan(made->graph, made->plan).empty());
       const auto best = LeastExtraFlops(step, budget - reserved);
       REQUIRE(best.has_value());
-      CHECK(made->extra_flops <= *best * 1.02);
-      CHECK(made->least_extra_cost <= *best * (1 + 1e-9) + 1);
+      CHECK(made->price.extra_flops <= *best * 1.02);
+      CHECK(made->price.least_extra_cost <= *best * (1 + 1e-9) + 1);
       CHECK(GraphFlops(made->graph) ==
-            doctest::Approx(GraphFlops(step) + made->extra_flops));
+            doctest::Approx(GraphFlops(step) + made->price.extra_flops));
       ++compared;
     }
   }

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
@@ -16,9 +17,10 @@
 #include "ir/text.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
-#include "planner/plan_memory.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/recompute/exact.h"
 #include "planner/fit/recompute/rehearsal.h"
+#include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "tests/support/instances.h"
 
@@ -52,17 +54,23 @@ Graph PiecesOfNano(int64_t pieces) {
   return std::move(step->graph);
 }
 
+// Of a step in one piece, of which nothing is moved.
+StepFitter FitterOf(const Graph& step, FitOptions options = {}) {
+  options.levers.offload = OffloadChoice::kNone;
+  return StepFitter(OfGraph(step), std::move(options));
+}
+
 Bytes ArenaOf(const Graph& graph) { return PlanMemory(graph)->arena_bytes(); }
 
 TEST_CASE("what fits is not touched") {
   const Graph step = NanoStep();
   for (const std::optional<Bytes> budget :
        {std::optional<Bytes>(), std::optional<Bytes>(ArenaOf(step))}) {
-    const auto made = RecomputePlanner(step, {}).PlanFor(budget);
+    const auto made = FitterOf(step).Fit(budget);
     REQUIRE(made.ok());
     CHECK(Equal(made->graph, step));
-    CHECK(made->recomputed_nodes == 0);
-    CHECK(made->extra_flops == 0);
+    CHECK(made->price.recomputed_nodes == 0);
+    CHECK(made->price.extra_flops == 0);
     CHECK(made->remade.empty());
   }
 }
@@ -79,26 +87,27 @@ std::vector<double> CostsOfOne(const Graph& graph) {
 TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
   const auto check = [](const Graph& step, const CostFn& cost = {}) {
     const Bytes given = ArenaOf(step);
-    RecomputePlanner planner(step, {}, {.cost = cost});
-    const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+    StepFitter fitter = FitterOf(step, {.cost = cost});
+    const auto smallest = fitter.SmallestBudget();
     REQUIRE(smallest.ok());
     double last = std::numeric_limits<double>::infinity();
     const int steps = Instances(50);
     for (int k = 0; k <= steps; ++k) {
       const Bytes budget = *smallest + (given - *smallest) * k / steps;
-      const auto made = planner.PlanFor(budget);
+      const auto made = fitter.Fit(budget);
       REQUIRE_MESSAGE(made.ok(), made.error().message);
       CHECK(made->plan.arena_bytes() <= budget);
-      CHECK(made->extra_cost <= last);
-      CHECK(made->extra_cost ==
-            (cost ? made->recomputed_nodes : made->extra_flops));
-      CHECK(made->least_extra_cost <= made->extra_cost * (1 + 1e-9));
+      CHECK(made->price.extra_cost <= last);
+      CHECK(made->price.extra_cost ==
+            (cost ? made->price.recomputed_nodes : made->price.extra_flops));
+      CHECK(made->price.least_extra_cost <=
+            made->price.extra_cost * (1 + 1e-9));
       CHECK(ValidatePlan(made->graph, made->plan).empty());
-      last = made->extra_cost;
+      last = made->price.extra_cost;
     }
     CHECK(last == 0);
 
-    const auto refused = planner.PlanFor(*smallest - 1);
+    const auto refused = fitter.Fit(*smallest - 1);
     REQUIRE(!refused.ok());
     CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
     if (*smallest == given) return;
@@ -124,85 +133,86 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
 
 TEST_CASE("the least cost decides, whatever it counts") {
   const Graph step = NanoStep();
-  RecomputePlanner by_flops(step, {});
-  RecomputePlanner by_nodes(step, {}, {.cost = CostsOfOne});
-  const Bytes budget =
-      (by_flops.SmallestBudget(Recompute::kAuto).value() + ArenaOf(step)) / 2;
-  const auto fewest_flops = by_flops.PlanFor(budget);
-  const auto fewest_nodes = by_nodes.PlanFor(budget);
+  StepFitter by_flops = FitterOf(step);
+  StepFitter by_nodes = FitterOf(step, {.cost = CostsOfOne});
+  const Bytes budget = (by_flops.SmallestBudget().value() + ArenaOf(step)) / 2;
+  const auto fewest_flops = by_flops.Fit(budget);
+  const auto fewest_nodes = by_nodes.Fit(budget);
   REQUIRE(fewest_flops.ok());
   REQUIRE(fewest_nodes.ok());
-  CHECK(fewest_nodes->recomputed_nodes < fewest_flops->recomputed_nodes);
-  CHECK(fewest_nodes->extra_flops > fewest_flops->extra_flops);
+  CHECK(fewest_nodes->price.recomputed_nodes <
+        fewest_flops->price.recomputed_nodes);
+  CHECK(fewest_nodes->price.extra_flops > fewest_flops->price.extra_flops);
   // What is cheap is a share of the cost, too: one node of 100 is 1 %.
-  RecomputePlanner cheap(step, {},
-                         {.recompute = Recompute::kCheap, .cost = CostsOfOne});
-  const auto made =
-      cheap.PlanFor(cheap.SmallestBudget(Recompute::kCheap).value());
+  StepFitter cheap = FitterOf(
+      step, {.levers = {.recompute = Recompute::kCheap}, .cost = CostsOfOne});
+  const auto made = cheap.Fit(cheap.SmallestBudget().value());
   REQUIRE(made.ok());
-  CHECK(made->recomputed_nodes <= step.num_nodes() / 100);
+  CHECK(made->price.recomputed_nodes <= step.num_nodes() / 100);
 }
 
 TEST_CASE("the same step gives the same choices") {
   const Graph step = NanoStep();
-  const auto first = RecomputePlanner(step, {}).Frontier();
-  const auto second = RecomputePlanner(step, {}).Frontier();
+  const auto first = FitterOf(step).Frontier();
+  const auto second = FitterOf(step).Frontier();
   REQUIRE(first.ok());
   REQUIRE(first->size() == second->size());
   for (size_t k = 0; k < first->size(); ++k) {
     CHECK((*first)[k].arena == (*second)[k].arena);
-    CHECK((*first)[k].extra_flops == (*second)[k].extra_flops);
+    CHECK((*first)[k].price.extra_flops == (*second)[k].price.extra_flops);
   }
 }
 
 TEST_CASE("without a lever the refusal names what recomputation would reach") {
   const Graph step = NanoStep();
   const Bytes given = ArenaOf(step);
-  RecomputePlanner none(step, {}, {.recompute = Recompute::kNone});
-  const auto refused = none.PlanFor(given - 1);
+  StepFitter none = FitterOf(step, {.levers = {.recompute = Recompute::kNone}});
+  const auto refused = none.Fit(given - 1);
   REQUIRE(!refused.ok());
   CHECK(refused.error().message.find(", or ") != std::string::npos);
   CHECK(refused.error().message.ends_with(" with recompute"));
-  CHECK(none.SmallestBudget(Recompute::kNone).value() == given);
+  CHECK(none.SmallestBudget().value() == given);
 }
 
 TEST_CASE("cheap stays below 1 % of the operations") {
   const Graph step = NanoStep();
-  RecomputePlanner planner(step, {}, {.recompute = Recompute::kCheap});
-  const auto smallest = planner.SmallestBudget(Recompute::kCheap);
+  StepFitter fitter =
+      FitterOf(step, {.levers = {.recompute = Recompute::kCheap}});
+  const auto smallest = fitter.SmallestBudget();
   REQUIRE(smallest.ok());
   CHECK(*smallest < ArenaOf(step));
-  CHECK(*smallest > planner.SmallestBudget(Recompute::kAuto).value());
-  const auto made = planner.PlanFor(*smallest);
+  CHECK(*smallest > FitterOf(step).SmallestBudget().value());
+  const auto made = fitter.Fit(*smallest);
   REQUIRE(made.ok());
-  CHECK(made->extra_flops > 0);
-  CHECK(made->extra_percent <= 1);
-  CHECK(!planner.PlanFor(*smallest - 1).ok());
+  CHECK(made->price.extra_flops > 0);
+  CHECK(made->price.extra_percent <= 1);
+  CHECK(!fitter.Fit(*smallest - 1).ok());
 }
 
 TEST_CASE("values are kept or recomputed as named") {
   const Graph step = NanoStep();
-  const auto again = [&](const RecomputedPlan& made, const char* name) {
+  const auto again = [&](const FittedStep& made, const char* name) {
     return made.graph.Find(StrCat(name, "~recomputed")).has_value();
   };
   // Named, a value runs again even where nothing has to.
   const auto made =
-      RecomputePlanner(step, {}, {.always_remade = {"h.1.mlp.gelu"}})
-          .PlanFor(std::nullopt);
+      FitterOf(step, {.levers = {.always_remade = {"h.1.mlp.gelu"}}})
+          .Fit(std::nullopt);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   CHECK(again(*made, "h.1.mlp.gelu"));
   CHECK(!again(*made, "h.0.mlp.gelu"));
-  CHECK(made->recomputed_nodes == 1);
+  CHECK(made->price.recomputed_nodes == 1);
   REQUIRE(made->remade.size() == 1);
   CHECK(made->remade[0].name == "h.1.mlp.gelu");
   CHECK(made->remade[0].freed ==
         step.value(*step.Find("h.1.mlp.gelu")).type.bytes());
-  CHECK(made->remade[0].flops == made->extra_flops);
+  CHECK(made->remade[0].flops == made->price.extra_flops);
 
-  RecomputePlanner keeping(step, {}, {.always_kept = {"h.1.mlp.gelu"}});
-  const auto smallest = keeping.SmallestBudget(Recompute::kAuto);
+  StepFitter keeping =
+      FitterOf(step, {.levers = {.always_kept = {"h.1.mlp.gelu"}}});
+  const auto smallest = keeping.SmallestBudget();
   REQUIRE(smallest.ok());
-  const auto kept = keeping.PlanFor(*smallest);
+  const auto kept = keeping.Fit(*smallest);
   REQUIRE(kept.ok());
   CHECK(again(*kept, "h.0.mlp.gelu"));
   CHECK(!again(*kept, "h.1.mlp.gelu"));
@@ -210,8 +220,8 @@ TEST_CASE("values are kept or recomputed as named") {
 
 TEST_CASE("names that cannot be decided on are errors") {
   const Graph step = NanoStep();
-  const auto error = [&](const RecomputeOptions& options) {
-    return RecomputePlanner(step, {}, options).PlanFor(std::nullopt).error();
+  const auto error = [&](const Levers& levers) {
+    return FitterOf(step, {.levers = levers}).Fit(std::nullopt).error();
   };
   CHECK(error({.always_kept = {"nobody"}}).code == ErrorCode::kNotFound);
   CHECK(error({.always_remade = {"wte"}})
@@ -249,8 +259,8 @@ graph "late" {
   CHECK(
       !CheapestScript(*graph, rehearsal, rehearsal.peak() - 1, true, &effort));
   CHECK(effort > 0);
-  RecomputePlanner planner(*graph, {});
-  CHECK(planner.SmallestBudget(Recompute::kAuto).value() == ArenaOf(*graph));
+  StepFitter fitter = FitterOf(*graph);
+  CHECK(fitter.SmallestBudget().value() == ArenaOf(*graph));
 }
 
 TEST_CASE("a gradient that waits long enough is made again") {
@@ -269,21 +279,25 @@ TEST_CASE("a gradient that waits long enough is made again") {
   const Bytes unit = 64 * 64 * 4;
   REQUIRE(ArenaOf(*graph) == unit + 7 * unit);  // x too
 
-  RecomputePlanner planner(*graph, {});
-  CHECK(planner.SmallestBudget(Recompute::kAuto).value() == unit + 6 * unit);
-  const auto made = planner.PlanFor(unit + 6 * unit);
+  StepFitter fitter = FitterOf(*graph);
+  CHECK(fitter.SmallestBudget().value() == unit + 6 * unit);
+  const auto made = fitter.Fit(unit + 6 * unit);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   CHECK(made->graph.Find("g~recomputed").has_value());
-  CHECK(made->extra_flops == NodeFlops(*graph, graph->node(0)));
-  CHECK(made->least_extra_cost <= made->extra_cost);
+  CHECK(made->price.extra_flops == NodeFlops(*graph, graph->node(0)));
+  CHECK(made->price.least_extra_cost <= made->price.extra_cost);
   REQUIRE(made->remade.size() == 1);
   CHECK(made->remade[0].name == "g");
   CHECK(made->remade[0].freed == unit);
   CHECK(ValidatePlan(made->graph, made->plan).empty());
 
   // Unless gradients are to stay.
-  RecomputePlanner keeping(*graph, {}, {.gradients = false});
-  CHECK(keeping.SmallestBudget(Recompute::kAuto).value() == unit + 7 * unit);
+  RecomputeChoices keeping(*graph, {}, {.gradients = false});
+  const auto choices = keeping.All();
+  REQUIRE(choices.ok());
+  for (const RecomputeChoice& choice : *choices) {
+    CHECK(keeping.Make(choice.script)->plan.arena_bytes() == unit + 7 * unit);
+  }
 }
 
 TEST_CASE("a search that is cut off is not taken for a proof") {
@@ -304,15 +318,15 @@ TEST_CASE("it is the packed arena that fits, however badly it is packed") {
   const Graph step = NanoStep();
   const PlanOptions linear{.packer = Packer::kLinear};
   const Bytes given = PlanMemory(step, linear)->arena_bytes();
-  RecomputePlanner planner(step, linear);
-  const auto smallest = planner.SmallestBudget(Recompute::kAuto);
+  StepFitter fitter = FitterOf(step, {.plan = linear});
+  const auto smallest = fitter.SmallestBudget();
   REQUIRE(smallest.ok());
   for (const Bytes budget : {*smallest, (*smallest + given) / 2}) {
-    const auto made = planner.PlanFor(budget);
+    const auto made = fitter.Fit(budget);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(made->plan.arena_bytes() <= budget);
   }
-  CHECK(!planner.PlanFor(*smallest - 1).ok());
+  CHECK(!fitter.Fit(*smallest - 1).ok());
 }
 
 TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
@@ -331,12 +345,12 @@ TEST_CASE("a chain of 100 layers runs in 24 of its values, forward twice") {
   const Bytes value = 4096 * 16 * 4;
   const Bytes reserved = given.arena_bytes() - given.regions.span();
   CHECK(given.regions.span() > 100 * value);
-  RecomputePlanner planner(*step, {});
-  const auto made = planner.PlanFor(reserved + 24 * value);
+  StepFitter fitter = FitterOf(*step);
+  const auto made = fitter.Fit(reserved + 24 * value);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
-  CHECK(made->extra_flops <= GraphFlops(*forward));
+  CHECK(made->price.extra_flops <= GraphFlops(*forward));
   // A tenth needs segments within segments: dearer, but not refused.
-  CHECK(planner.PlanFor(reserved + 10 * value).ok());
+  CHECK(fitter.Fit(reserved + 10 * value).ok());
 }
 
 // Bytes of a GPT-2 of 124 M parameters: 14 a parameter, W for what one layer's
@@ -353,16 +367,16 @@ TEST_CASE("gpt2-124m costs what its matrix products say" *
     Bytes budget;
     double most_percent;
   };
-  RecomputePlanner planner(step, {});
+  StepFitter fitter = FitterOf(step);
   for (const Row& row : {Row{15'100'000'000, 0.1}, Row{10'590'000'000, 7.0},
                          Row{7'260'000'000, 12.3}, Row{6'180'000'000, 14.1},
                          Row{5'100'000'000, 16.5}}) {
-    const auto made = planner.PlanFor(row.budget);
+    const auto made = fitter.Fit(row.budget);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(made->plan.arena_bytes() <= row.budget);
-    CHECK(made->extra_percent <= row.most_percent);
-    CHECK(made->extra_flops <=
-          made->least_extra_cost + 0.005 * GraphFlops(step));
+    CHECK(made->price.extra_percent <= row.most_percent);
+    CHECK(made->price.extra_flops <=
+          made->price.least_extra_cost + 0.005 * GraphFlops(step));
   }
 }
 

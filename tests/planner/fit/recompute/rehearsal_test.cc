@@ -12,8 +12,8 @@
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/text.h"
-#include "planner/lifetimes.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/lifetimes.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "tests/support/random_graph.h"
@@ -182,9 +182,10 @@ TEST_CASE("what is live is what the planner finds in the rewritten step") {
       if (!rehearsal.Run(fates)) continue;
       const auto rewritten = Rewrite(step, rehearsal);
       REQUIRE_MESSAGE(rewritten.ok(), rewritten.error().message);
-      const auto plan = PlanMemory(*rewritten, {.alignment = alignment,
-                                                .in_place = in_place,
-                                                .workspace = SomeScratch});
+      const auto plan =
+          PlanMemory(*rewritten, {.alignment = alignment,
+                                  .in_place = in_place,
+                                  .device = {.workspace = SomeScratch}});
       REQUIRE_MESSAGE(plan.ok(), plan.error().message);
       const Bytes reserved = plan->arena_bytes() - plan->regions.span();
       CHECK(rehearsal.peak() == plan->lower_bound - reserved);

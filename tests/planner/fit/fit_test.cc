@@ -1,0 +1,367 @@
+// Pieces, recomputation and what is kept on the host, chosen together for a
+// budget.
+
+#include "planner/fit/fit.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/strings.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "planner/fit/offload/offload.h"
+#include "planner/plan_memory.h"
+#include "planner/validate_plan.h"
+#include "planner/weight_layout.h"
+#include "tests/planner/fit/steps.h"
+#include "tests/support/instances.h"
+
+namespace stowage::fit {
+namespace {
+
+using testing::Instances;
+using testing::StepOf;
+using testing::StepsOf;
+using testing::TinyGpt;
+
+// Nothing is moved.
+Levers InPieces(std::vector<int64_t> pieces,
+                Recompute recompute = Recompute::kAuto) {
+  return {.pieces = std::move(pieces),
+          .recompute = recompute,
+          .offload = OffloadChoice::kNone};
+}
+
+StepFitter FitterOf(const Graph& step, Levers levers = {}) {
+  return StepFitter(OfGraph(step), {.levers = std::move(levers)});
+}
+
+Graph Mlp(int64_t batch) {
+  return *BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
+}
+
+Bytes ArenaOf(const Graph& graph) {
+  const Result<Plan> plan = PlanMemory(graph);
+  REQUIRE(plan.ok());
+  return plan->arena_bytes();
+}
+
+Graph TinyGptStep(int64_t batch) {
+  return StepsOf(TinyGpt, batch)(1, Sampling::kAll).value().graph;
+}
+
+TEST_CASE("pieces and recomputation together reach what neither does alone") {
+  const std::vector<int64_t> all = {1, 2, 4, 8};
+  StepFitter any(StepsOf(TinyGpt, 8), {.levers = InPieces(all)});
+  const auto least = [&](const Levers& levers) {
+    const Result<Bytes> bytes = any.SmallestBudget(levers);
+    REQUIRE_MESSAGE(bytes.ok(), bytes.error().message);
+    return *bytes;
+  };
+  const Bytes together = least(InPieces(all));
+  CHECK(together < least(InPieces(all, Recompute::kNone)));
+  CHECK(together < least(InPieces({1})));
+  CHECK(least(InPieces(all, Recompute::kNone)) <
+        least(InPieces({1}, Recompute::kNone)));
+
+  const Result<FittedStep> fitted = any.Fit(together);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  CHECK(fitted->price.pieces > 1);
+  CHECK(fitted->plan.arena_bytes() <= together);
+  CHECK(fitted->price.recomputed_nodes > 0);
+  CHECK(ValidatePlan(fitted->graph, fitted->plan).empty());
+
+  const Result<FittedStep> refused = any.Fit(together - 1);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+  CHECK(refused.error().message.find(
+            StrCat("the batch in ", fitted->price.pieces, " pieces")) !=
+        std::string::npos);
+}
+
+TEST_CASE("a larger budget never costs more, pieces or not") {
+  StepFitter fitter(StepsOf(TinyGpt, 8), {.levers = InPieces({1, 2, 4, 8})});
+  const Graph step = TinyGptStep(8);
+  const Bytes given = ArenaOf(step);
+  const Result<Bytes> smallest = fitter.SmallestBudget();
+  REQUIRE(smallest.ok());
+  double last = std::numeric_limits<double>::infinity();
+  const int steps = Instances(12);
+  for (int k = 0; k <= steps; ++k) {
+    const Bytes budget = *smallest + (given - *smallest) * k / steps;
+    const Result<FittedStep> fitted = fitter.Fit(budget);
+    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+    CHECK(fitted->plan.arena_bytes() <= budget);
+    CHECK(fitted->total_cost() <= last);
+    // Counted on the step that will run, not on its sample.
+    CHECK(GraphFlops(fitted->graph) == doctest::Approx(fitted->total_cost()));
+    last = fitted->total_cost();
+  }
+  CHECK(last == doctest::Approx(GraphFlops(step)));
+}
+
+TEST_CASE("the frontier falls in bytes as it rises in cost, above the bound") {
+  StepFitter fitter(StepsOf(TinyGpt, 8), {.levers = InPieces({1, 8})});
+  const Result<std::vector<Bargain>> frontier = fitter.Frontier();
+  REQUIRE(frontier.ok());
+  REQUIRE(frontier->size() > 2);
+  CHECK(frontier->front().price.pieces == 1);
+  CHECK(frontier->front().price.extra_cost == 0);
+  CHECK(frontier->back().price.pieces == 8);
+  CHECK(frontier->back().arena == *fitter.SmallestBudget());
+  for (size_t k = 0; k < frontier->size(); ++k) {
+    const Price& price = (*frontier)[k].price;
+    CHECK(price.least_extra_cost <= price.extra_cost * (1 + 1e-9) + 1e-9);
+    CHECK(price.extra_flops == doctest::Approx(price.extra_cost));
+    if (k == 0) continue;
+    CHECK((*frontier)[k].arena < (*frontier)[k - 1].arena);
+    CHECK(price.extra_cost > (*frontier)[k - 1].price.extra_cost);
+  }
+}
+
+TEST_CASE("a name means the value in every piece") {
+  Levers levers = InPieces({4});
+  levers.always_remade = {"h.0.mlp.gelu"};
+  StepFitter fitter(StepsOf(TinyGpt, 8), {.levers = levers});
+  const Result<FittedStep> fitted = fitter.Fit(std::nullopt);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  int again = 0;
+  for (const ValueInfo& value : fitted->graph.values()) {
+    again += value.name.starts_with("h.0.mlp.gelu/") &&
+             value.name.ends_with("~recomputed");
+  }
+  CHECK(again == 4);
+  // Told once, of all pieces.
+  int told = 0;
+  double flops = 0;
+  for (const Remade& remade : fitted->remade) {
+    told += remade.name == "h.0.mlp.gelu";
+    if (remade.name == "h.0.mlp.gelu") CHECK(remade.times == 4);
+    flops += remade.flops;
+  }
+  CHECK(told == 1);
+  CHECK(flops == doctest::Approx(fitted->price.extra_flops));
+
+  levers.always_remade = {"h.9.mlp.gelu"};
+  const Result<FittedStep> unknown =
+      StepFitter(StepsOf(TinyGpt, 8), {.levers = levers}).Fit(std::nullopt);
+  REQUIRE(!unknown.ok());
+  CHECK(unknown.error().code == ErrorCode::kNotFound);
+}
+
+TEST_CASE("nothing is moved where the step fits") {
+  const Graph step = StepOf("mlp", {.batch = 8});
+  const Bytes arena = ArenaOf(step);
+  for (const std::optional<Bytes> budget :
+       {std::optional<Bytes>(), std::optional<Bytes>(arena)}) {
+    const auto fitted = FitterOf(step).Fit(budget);
+    REQUIRE(fitted.ok());
+    CHECK(Equal(fitted->graph, step));
+    CHECK(FindHostUse(fitted->graph).values == 0);
+    CHECK(fitted->price.host.values == 0);
+  }
+}
+
+TEST_CASE("a step as given has no levers drawn, whatever the budget") {
+  const Graph step = StepOf("mlp", {.batch = 8});
+  StepFitter fitter = FitterOf(step);
+  REQUIRE(fitter.Fit(*fitter.SmallestBudget()).ok());
+  const auto given = fitter.AsGiven();
+  REQUIRE(given.ok());
+  CHECK(Equal(given->graph, step));
+  CHECK(given->plan.arena_bytes() == ArenaOf(step));
+  CHECK(given->total_cost() == GraphFlops(step));
+}
+
+TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+    const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+    const Bytes arena = ArenaOf(step);
+    StepFitter fitter = FitterOf(step, {.recompute = recompute});
+    const auto smallest = fitter.SmallestBudget();
+    REQUIRE(smallest.ok());
+    double last = std::numeric_limits<double>::infinity();
+    bool moves = false;
+    const int steps = Instances(24);
+    for (int k = 0; k <= steps; ++k) {
+      const Bytes budget = *smallest + (arena - *smallest) * k / steps;
+      INFO("budget ", budget);
+      const auto fitted = fitter.Fit(budget);
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      CHECK(fitted->plan.arena_bytes() <= budget);
+      CHECK(ValidatePlan(fitted->graph, fitted->plan).empty());
+      CHECK(fitted->total_cost() <= last);
+      last = fitted->total_cost();
+      const HostUse use = FindHostUse(fitted->graph);
+      CHECK(fitted->price.host.values == use.values);
+      CHECK(fitted->price.host.bytes_per_step == use.bytes_per_step);
+      CHECK(fitted->total_cost() ==
+            doctest::Approx(GraphFlops(fitted->graph) +
+                            kOffloadFlopsPerByte *
+                                static_cast<double>(use.bytes_per_step)));
+      moves |= use.values > 0;
+      if (recompute == Recompute::kNone) {
+        CHECK(fitted->price.recomputed_nodes == 0);
+      }
+    }
+    CHECK(last == doctest::Approx(GraphFlops(step)));
+    CHECK(moves);
+    const auto refused = fitter.Fit(*smallest - 1);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+    CHECK(refused.error().message.ends_with(
+        StrCat(", or ", FormatBytes(*smallest), " (", *smallest,
+               " bytes) with offload")));
+    CHECK(*fitter.SmallestBudget(NoLevers()) == arena);
+  }
+}
+
+TEST_CASE("the frontier lists what budgets cost, copies included") {
+  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+    StepFitter fitter = FitterOf(step, {.recompute = recompute});
+    const auto frontier = fitter.Frontier();
+    REQUIRE_MESSAGE(frontier.ok(), frontier.error().message);
+    REQUIRE(frontier->size() > 10);
+    CHECK(frontier->front().arena == ArenaOf(step));
+    CHECK(frontier->front().price.extra_cost == 0);
+    CHECK(frontier->front().price.host.values == 0);
+    CHECK(frontier->back().arena == *fitter.SmallestBudget());
+    CHECK(frontier->back().price.host.values > 0);
+    int of_states_alone = 0;
+    for (size_t k = 0; k < frontier->size(); ++k) {
+      const auto& [arena, price] = (*frontier)[k];
+      INFO("arena ", arena);
+      CHECK(price.pieces == 1);
+      CHECK(
+          price.extra_cost ==
+          doctest::Approx(price.extra_flops +
+                          kOffloadFlopsPerByte *
+                              static_cast<double>(price.host.bytes_per_step)));
+      CHECK(price.least_extra_cost <= price.extra_flops * (1 + 1e-9));
+      if (recompute == Recompute::kNone) CHECK(price.recomputed_nodes == 0);
+      of_states_alone += price.host.values > 0 && price.recomputed_nodes == 0;
+      if (k > 0) {
+        CHECK(arena < (*frontier)[k - 1].arena);
+        CHECK(price.extra_cost > (*frontier)[k - 1].price.extra_cost);
+      }
+      if (k % 8 != 0) continue;
+      const auto fitted = fitter.Fit(arena);
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      CHECK(fitted->total_cost() <=
+            (GraphFlops(step) + price.extra_cost) * (1 + 1e-9));
+    }
+    if (recompute == Recompute::kNone) CHECK(of_states_alone > 10);
+  }
+  // Nothing is listed that is not allowed.
+  StepFitter fitter = FitterOf(step, {.offload = OffloadChoice::kNone});
+  const auto unmoved = fitter.Frontier();
+  REQUIRE(unmoved.ok());
+  for (const Bargain& each : *unmoved) CHECK(each.price.host.values == 0);
+  CHECK(unmoved->back().arena == *fitter.SmallestBudget());
+}
+
+TEST_CASE("no more states are moved than have to be") {
+  const Graph step = StepOf("mlp", {.batch = 512});
+  std::vector<Offloadable> states = FindOffloadable(step);
+  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  StepFitter fitter = FitterOf(step, {.recompute = Recompute::kNone});
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
+    CAPTURE(count);
+    const Graph moved = *Offload(step, std::span(states).first(count));
+    const Bytes budget = ArenaOf(moved);
+    const auto fitted = fitter.Fit(budget);
+    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+    CHECK(FindHostUse(fitted->graph).values == static_cast<int>(count));
+    CHECK(fitted->plan.arena_bytes() <= budget);
+  }
+}
+
+TEST_CASE("where nothing may be moved, nothing is") {
+  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+  StepFitter fitter = FitterOf(step, {.offload = OffloadChoice::kNone});
+  const Bytes least = *fitter.SmallestBudget();
+  const auto fitted = fitter.Fit(least);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  CHECK(FindHostUse(fitted->graph).values == 0);
+  const auto refused = fitter.Fit(least - 1);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("offload") == std::string::npos);
+  CHECK(*fitter.SmallestBudget(Levers()) < least);
+}
+
+TEST_CASE("what a little recomputation can do is left to it") {
+  const Graph step = StepOf("gpt-nano", {.batch = 8, .seq = 64});
+  StepFitter recompute = FitterOf(step, {.offload = OffloadChoice::kNone});
+  // A little less than it needs: norms and elementwise ops do.
+  const Bytes budget = ArenaOf(step) * 9 / 10;
+  const auto without = recompute.Fit(budget);
+  REQUIRE(without.ok());
+  REQUIRE(without->price.extra_percent < 1);
+  StepFitter fitter = FitterOf(step);
+  const auto fitted = fitter.Fit(budget);
+  REQUIRE(fitted.ok());
+  CHECK(FindHostUse(fitted->graph).values == 0);
+  CHECK(fitted->price.extra_cost == without->price.extra_cost);
+  // Below what recomputation reaches, something is moved.
+  const Bytes least = *recompute.SmallestBudget();
+  const auto below = fitter.Fit(least - 1);
+  REQUIRE_MESSAGE(below.ok(), below.error().message);
+  CHECK(FindHostUse(below->graph).values > 0);
+}
+
+TEST_CASE("a batch in pieces is moved alike in all of them") {
+  StepFitter fitter(StepsOf(Mlp, 64), {.levers = {.pieces = {8}}});
+  const Bytes least = *fitter.SmallestBudget();
+  const auto fitted = fitter.Fit(least);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  CHECK(fitted->plan.arena_bytes() <= least);
+  CHECK(ValidatePlan(fitted->graph, fitted->plan).empty());
+  CHECK(fitted->price.pieces == 8);
+  CHECK(FindHostUse(fitted->graph).values > 0);
+}
+
+TEST_CASE("a layout given to a step that may move states binds its params") {
+  const Graph step = StepOf("mlp", {.batch = 8});
+  const WeightLayout layout =
+      WeightLayout::FromForward(step, *PlanMemory(step));
+  StepFitter fitter(OfGraph(step), {.plan = {.weights = layout}});
+  const auto fitted = fitter.Fit(*fitter.SmallestBudget());
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  CHECK(fitted->plan.regions.host_state > 0);
+  const WeightLayout made =
+      WeightLayout::FromForward(fitted->graph, fitted->plan);
+  REQUIRE(made.weights().size() == layout.weights().size());
+  for (const auto& [name, slot] : layout.weights()) {
+    CHECK(made.weights().at(name).offset == slot.offset);
+  }
+}
+
+TEST_CASE("passes are told in the order in which they ran") {
+  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+  StepFitter fitter = FitterOf(step, {.order = NodeOrder::kMemory});
+  const Bytes smallest = *fitter.SmallestBudget();
+  const auto fitted = fitter.Fit(smallest);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  std::string names;
+  for (const PassReport& pass : fitted->passes) names += pass.name + " ";
+  CHECK(names ==
+        "given choose pieces offload recompute order prefetch validate ");
+  CHECK(fitted->passes.front().arena == ArenaOf(step));
+  CHECK(fitted->passes.back().arena == fitted->plan.arena_bytes());
+  CHECK(fitted->plan.arena_bytes() <= smallest);
+  CHECK(fitted->order_bound.has_value());
+}
+
+}  // namespace
+}  // namespace stowage::fit

@@ -1,0 +1,85 @@
+#include "planner/fit/grid.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "planner/fit/variant.h"
+#include "tests/planner/fit/steps.h"
+
+namespace stowage::fit {
+namespace {
+
+using testing::StepsOf;
+
+Graph Mlp(int64_t batch) {
+  return *BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
+}
+
+TEST_CASE("what needs the least is found, be it few pieces or many") {
+  // Of a small batch the sums of gradients are more than its values.
+  struct Case {
+    int64_t batch, wins;
+  };
+  for (const Case c : {Case{4, 1}, Case{2048, 4}}) {
+    CAPTURE(c.batch);
+    const std::vector<int64_t> all = {1, 2, 4};
+    Grid grid(StepsOf(Mlp, c.batch), {});
+    for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+      const auto smallest = [&](const std::vector<int64_t>& pieces) {
+        const auto need = grid.Smallest({.pieces = pieces,
+                                         .recompute = recompute,
+                                         .offload = OffloadChoice::kNone});
+        REQUIRE_MESSAGE(need.ok(), need.error().message);
+        return need->bytes;
+      };
+      std::map<Bytes, int64_t> pieces_by_need;
+      for (const int64_t pieces : all) {
+        pieces_by_need.emplace(smallest({pieces}), pieces);
+      }
+      const auto [least, pieces] = *pieces_by_need.begin();
+      CHECK(pieces == c.wins);
+      CHECK(smallest(all) == least);
+      std::optional<Bytes> within;
+      for (const int64_t each : all) {
+        Variant* const variant = grid.Get(each, {}).value();
+        const auto of_each = variant->Smallest(recompute, least);
+        REQUIRE(of_each.ok());
+        if (*of_each) within = *of_each;
+        CHECK_FALSE(variant->Smallest(recompute, least - 1)->has_value());
+      }
+      CHECK(within == least);
+    }
+  }
+}
+
+TEST_CASE("a variant is made once, and half of alike pieces is all of them") {
+  Grid grid(StepsOf(Mlp, 8), {});
+  Variant* const one = grid.Get(1, {.halves = 1}).value();
+  CHECK(grid.Get(1, {.halves = 1}).value() == one);
+  CHECK(grid.Get(1, {.halves = 2}).value() != one);
+  CHECK(grid.Get(2, {.halves = 1}).value() ==
+        grid.Get(2, {.halves = 2}).value());
+}
+
+TEST_CASE("nothing within the budget is no error, and the smallest fits") {
+  Grid grid(StepsOf(Mlp, 64), {});
+  const Levers levers = {.pieces = {1, 2, 8}};
+  const auto need = grid.Smallest(levers);
+  REQUIRE_MESSAGE(need.ok(), need.error().message);
+  const auto fits = grid.Cheapest(need->bytes, levers);
+  REQUIRE_MESSAGE(fits.ok(), fits.error().message);
+  REQUIRE(fits->has_value());
+  CHECK((*fits)->plan.arena_bytes() <= need->bytes);
+  const auto none = grid.Cheapest(need->bytes - 1, levers);
+  REQUIRE_MESSAGE(none.ok(), none.error().message);
+  CHECK_FALSE(none->has_value());
+}
+
+}  // namespace
+}  // namespace stowage::fit

@@ -1,0 +1,70 @@
+#include "planner/fit/offload/share.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "planner/fit/offload/offload.h"
+
+namespace stowage::fit {
+namespace {
+
+Offloadable State(ValueId value, Bytes bytes) {
+  return {.value = value, .bytes = bytes, .to = 9};
+}
+Offloadable Forward(ValueId value, Bytes bytes) {
+  return {.value = value, .bytes = bytes, .from = 1, .to = 9};
+}
+
+std::vector<ValueId> Moved(const std::vector<Offloadable>& all, Share share,
+                           int64_t pieces = 1) {
+  std::vector<ValueId> values;
+  for (const Offloadable& each : Select(all, share, pieces)) {
+    values.push_back(each.value);
+  }
+  return values;
+}
+
+using Shares = std::vector<Share>;
+using Values = std::vector<ValueId>;
+
+TEST_CASE("shares go from nothing to everything, by halves of the bytes") {
+  // Of the states' 100 bytes the first two have half, the first has not.
+  const std::vector<Offloadable> all = {State(1, 40),   State(2, 30),
+                                        State(3, 30),   Forward(4, 10),
+                                        Forward(5, 50), Forward(6, 40)};
+  CHECK(CountStates(all) == 3);
+  CHECK(SharesToTry(all) == Shares{{},
+                                   {.states = 2},
+                                   {.states = 3},
+                                   {.states = 3, .halves = 1},
+                                   {.states = 3, .halves = 2}});
+  CHECK(Moved(all, {}).empty());
+  CHECK(Moved(all, {.states = 2}) == Values{1, 2});
+  CHECK(Moved(all, {.states = 3, .halves = 1}) == Values{1, 2, 3, 4, 5});
+  CHECK(Moved(all, {.states = 3, .halves = 2}) == Values{1, 2, 3, 4, 5, 6});
+  CHECK(Moved(all, {.halves = 1}) == Values{4, 5});
+}
+
+TEST_CASE("in pieces of a batch a half is all, for the pieces are alike") {
+  const std::vector<Offloadable> all = {State(1, 8), Forward(2, 8),
+                                        Forward(3, 8)};
+  CHECK(Moved(all, {.states = 1, .halves = 1}) == Values{1, 2});
+  CHECK(Moved(all, {.states = 1, .halves = 1}, /*pieces=*/4) ==
+        Values{1, 2, 3});
+  CHECK(Moved(all, {.states = 1}, /*pieces=*/4) == Values{1});
+}
+
+TEST_CASE("each share is tried once, however little there is to move") {
+  // Half of one state's bytes is the state.
+  const std::vector<Offloadable> two = {State(1, 8), Forward(2, 8)};
+  CHECK(SharesToTry(two) == Shares{{},
+                                   {.states = 1},
+                                   {.states = 1, .halves = 1},
+                                   {.states = 1, .halves = 2}});
+  // More states than there are: all of them.
+  CHECK(Moved(two, {.states = 7}) == Values{1});
+}
+
+}  // namespace
+}  // namespace stowage::fit

@@ -1,0 +1,98 @@
+#include "planner/fit/recompute/bound.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "planner/fit/recompute/rehearsal.h"
+#include "planner/lifetimes.h"
+#include "tests/support/random_graph.h"
+
+namespace stowage::fit {
+namespace {
+
+TEST_CASE(
+    "the fullest times are nodes that run, views that nothing wants not") {
+  // Live while each node runs, in units of 16 KiB; views of no reader come first
+  // and in between, and are not run.
+  GraphBuilder g("views");
+  const Value x = g.Input("x", DType::kF32, {64, 64});
+  const Value a = g.Name("a", Exp(x));                               // 1
+  g.Name("v", Permute(a, {1, 0}));                                   // none
+  const Value w = g.Name("w", Permute(a, {1, 0}));                   // none
+  g.Name("u", Permute(w, {1, 0}));                                   // none
+  const Value b = g.Name("b", Concat(std::vector<Value>{a, a}, 0));  // 3
+  const Value c = g.Name("c", Concat(std::vector<Value>{b, b}, 0));  // 6
+  const Value d = g.Name("d", Tanh(Slice(c, 0, 0, 64)));             // 4, 5
+  const Value e = g.Name("e", Exp(d));                               // 2
+  g.Name("t", Permute(e, {1, 0}));                                   // none
+  const Value f = Concat(std::vector<Value>{e, e, e}, 0);
+  const Value h = Concat(std::vector<Value>{g.Name("f", f), f}, 0);  // 4
+  g.Output("out", ReduceSum(g.Name("h", h), {0, 1}));                // 9, 6
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  REQUIRE(graph->num_nodes() == 13);
+
+  Rehearsal rehearsal(*graph, {.in_place = false});
+  REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+  REQUIRE(rehearsal.items().size() == 9);
+  const auto names = [&](int count) {
+    std::vector<std::string> of_nodes;
+    for (const NodeId node : FullestTimes(rehearsal, count)) {
+      of_nodes.push_back(graph->value(graph->node(node).results[0]).name);
+    }
+    REQUIRE(!of_nodes.empty());
+    std::sort(of_nodes.begin() + 1, of_nodes.end());
+    return of_nodes;
+  };
+  // Of a, b, c, the view, d, e, f, h and the sum: all, halves and thirds.
+  CHECK(names(1) == std::vector<std::string>{"h"});
+  CHECK(names(2) == std::vector<std::string>{"h", "c"});
+  CHECK(names(3) == std::vector<std::string>{"h", "c", "d"});
+  CHECK(names(24).size() == 9);
+}
+
+TEST_CASE("in random steps with such views no node is fuller than the first") {
+  int dropped = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    INFO("seed ", seed);
+    const Graph step = testing::MakeRandomStep(seed);
+    Rehearsal rehearsal(step, {});
+    REQUIRE(rehearsal.Run(rehearsal.AsGiven()));
+    // The step without these views: its times are its nodes.
+    const Result<Graph> run = Rewrite(step, rehearsal);
+    REQUIRE_MESSAGE(run.ok(), run.error().message);
+    dropped += step.num_nodes() - run->num_nodes();
+    std::vector<Bytes> live(static_cast<size_t>(run->num_nodes()));
+    for (const LiveBuffer& buffer : ComputeLifetimes(*run, {}).buffers) {
+      if (buffer.region != Region::kActivations) continue;
+      for (Time t = buffer.lower;
+           t < std::min<Time>(buffer.upper, run->num_nodes()); ++t) {
+        live[static_cast<size_t>(t)] += AlignUp(buffer.size, Bytes{256});
+      }
+    }
+    const auto live_at = [&](NodeId of_step) {
+      const ValueId result = step.node(of_step).results[0];
+      const auto there = run->Find(step.value(result).name);
+      REQUIRE(there.has_value());
+      return live[static_cast<size_t>(run->value(*there).producer)];
+    };
+    for (const int count : {1, 4, 24}) {
+      const std::vector<NodeId> times = FullestTimes(rehearsal, count);
+      REQUIRE(static_cast<int>(times.size()) ==
+              std::min(count, run->num_nodes()));
+      CHECK(live_at(times.front()) == *std::ranges::max_element(live));
+    }
+  }
+  CHECK(dropped > 50);
+}
+
+}  // namespace
+}  // namespace stowage::fit
