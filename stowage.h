@@ -2,17 +2,20 @@
 #define STOWAGE_STOWAGE_H_
 
 // Stowage: train neural networks inside a memory budget fixed before the first
-// step. This header brings in all that a program needs: graphs, training steps,
-// plans, sessions, the CPU backend, models and reports. README.md shows it at
-// work.
+// step. This header brings in all that a program needs: the verb that turns a model
+// and a budget into something that trains, and what it is made of: graphs, training
+// steps, plans, sessions, backends, models and reports. README.md shows it at work.
 
 #include "autodiff/autodiff.h"  // IWYU pragma: export
 #include "base/base.h"          // IWYU pragma: export
 #include "cpu/cpu_backend.h"    // IWYU pragma: export
+#include "gpu/gpu.h"            // IWYU pragma: export
 #include "ir/ir.h"              // IWYU pragma: export
 #include "nn/nn.h"              // IWYU pragma: export
+#include "planner/fit/fit.h"    // IWYU pragma: export
 #include "planner/planner.h"    // IWYU pragma: export
 #include "report/report.h"      // IWYU pragma: export
 #include "runtime/runtime.h"    // IWYU pragma: export
+#include "train/train.h"        // IWYU pragma: export
 
 #endif  // STOWAGE_STOWAGE_H_

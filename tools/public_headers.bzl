@@ -16,16 +16,10 @@ headers are API. (public_headers.py does the copying, in one action.)
 
 It can stand in the deps of any C++ target; what it links is what its deps link. Of
 other libraries' headers, users see those of `libraries` alone: those that public
-headers include. A second target can add headers to a first (`extends`), which then
-need not be named beside it.
+headers include.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
-
-_PublicHeadersInfo = provider(
-    doc = "What a target that extends this one needs to know.",
-    fields = {"folder": "The folder of copies, as a tree artifact."},
-)
 
 def _name(header):
     """The path by which the header's own repository includes it."""
@@ -36,7 +30,7 @@ def _name(header):
 def _line(header):
     return "%s\t%s" % (_name(header), header.path)
 
-def _copy(ctx, contexts, base):
+def _copy(ctx, contexts):
     """Declares the action; returns the folder of copies."""
     headers = [
         header
@@ -56,14 +50,10 @@ def _copy(ctx, contexts, base):
     arguments = ctx.actions.args()
     arguments.add_all([folder], expand_directories = False)
     arguments.add(ctx.attr.prefix)
-    if base:
-        arguments.add_all([base], expand_directories = False)
-    else:
-        arguments.add("")
     ctx.actions.run(
         executable = ctx.executable._copy,
         arguments = [arguments, roots, names],
-        inputs = headers + ([base] if base else []),
+        inputs = headers,
         outputs = [folder],
         mnemonic = "PublicHeaders",
         progress_message = "Copying the public headers of %s" % ctx.label,
@@ -71,8 +61,8 @@ def _copy(ctx, contexts, base):
     )
     return folder
 
-def _context(ctx, folders):
-    """What users of the folders see: them, and no other search path."""
+def _context(ctx, folder):
+    """What users of the folder see: it, and no other search path."""
     toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
@@ -80,14 +70,13 @@ def _context(ctx, folders):
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
-    paths = [folder.path for folder in folders]
     if not cc_common.is_enabled(
         feature_configuration = features,
         feature_name = "module_maps",
     ):
         return cc_common.create_compilation_context(
-            headers = depset(folders),
-            system_includes = depset(paths),
+            headers = depset([folder]),
+            system_includes = depset([folder.path]),
         )
 
     # With clang, layering_check refuses a header that no module map names, and only
@@ -99,28 +88,25 @@ def _context(ctx, folders):
         actions = ctx.actions,
         cc_toolchain = toolchain,
         feature_configuration = features,
-        public_hdrs = folders,
-        system_includes = paths,
+        public_hdrs = [folder],
+        system_includes = [folder.path],
     )
     return context
 
 def _public_headers_impl(ctx):
-    base = ctx.attr.extends[_PublicHeadersInfo].folder if ctx.attr.extends else None
     deps = [target[CcInfo] for target in ctx.attr.deps]
-    folder = _copy(ctx, [dep.compilation_context for dep in deps], base)
+    folder = _copy(ctx, [dep.compilation_context for dep in deps])
 
     own = CcInfo(
-        compilation_context = _context(ctx, [folder] + ([base] if base else [])),
+        compilation_context = _context(ctx, folder),
         linking_context = cc_common.merge_cc_infos(cc_infos = deps).linking_context,
     )
-    extended = [ctx.attr.extends] if ctx.attr.extends else []
     return [
         cc_common.merge_cc_infos(direct_cc_infos = [own], cc_infos = [
             target[CcInfo]
-            for target in extended + ctx.attr.libraries
+            for target in ctx.attr.libraries
         ]),
         DefaultInfo(files = depset([folder])),
-        _PublicHeadersInfo(folder = folder),
     ]
 
 public_headers = rule(
@@ -130,10 +116,6 @@ public_headers = rule(
             doc = "Whose headers are public, with what these include.",
             mandatory = True,
             providers = [CcInfo],
-        ),
-        "extends": attr.label(
-            doc = "A target of this rule that is offered too, its headers not copied again.",
-            providers = [CcInfo, _PublicHeadersInfo],
         ),
         "libraries": attr.label_list(
             doc = "Libraries of other repositories whose headers public headers include.",

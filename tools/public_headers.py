@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """Copies a library's public headers into a folder of its own, under a prefix.
 
-    public_headers.py OUT PREFIX BASE ROOTS HEADERS
+    public_headers.py OUT PREFIX ROOTS HEADERS
 
 HEADERS is a file with a line `name<TAB>path` for each header there is: the name by
 which the repository includes it, and where it lies. Copied are the headers that
 ROOTS names, one a line, and all that these include, directly or not. `ir/graph.h`
 becomes OUT/PREFIX/ir/graph.h, and in it `#include "base/check.h"` becomes
-`#include "PREFIX/base/check.h"`. What BASE (a folder made by an earlier call, or
-nothing) holds is included, but not copied again.
+`#include "PREFIX/base/check.h"`.
 """
 
 import os
@@ -19,7 +18,7 @@ INCLUDE = re.compile(r'^(\s*#\s*include\s*")([^"]+)"', re.MULTILINE)
 
 
 def main():
-    out, prefix, base, roots, headers = sys.argv[1:]
+    out, prefix, roots, headers = sys.argv[1:]
     with open(headers, encoding="utf-8") as lines:
         path_of = dict(line.rstrip("\n").split("\t") for line in lines)
     with open(roots, encoding="utf-8") as lines:
@@ -31,8 +30,6 @@ def main():
         if name in done:
             continue
         done.add(name)
-        if base and os.path.exists(os.path.join(base, prefix, name)):
-            continue
         if name not in path_of:
             return (f'[public_headers] {reader}: includes "{name}", which no '
                     "dependency exports; add the target to its deps")

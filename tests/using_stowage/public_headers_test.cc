@@ -14,7 +14,6 @@
 // This folder's. A header of Stowage's that included "base/result.h" would get
 // it, too, or nothing at all.
 #include "base/result.h"
-#include "stowage/gpu/gpu.h"
 #include "stowage/stowage.h"
 
 // A sandbox holds the inputs of an action and nothing else of the repository.
@@ -29,26 +28,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where Bazel puts what //:stowage and //:stowage_gpu made.
-const fs::path kFolders[] = {"_virtual_includes/stowage",
-                             "_virtual_includes/stowage_gpu"};
+// Where Bazel puts what //:stowage made.
+const fs::path kFolder = "_virtual_includes/stowage";
 
 std::set<std::string> Headers() {
   std::set<std::string> found;
-  for (const fs::path& folder : kFolders) {
-    REQUIRE(fs::exists(folder));
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      if (entry.is_directory()) continue;
-      const std::string name = entry.path().lexically_relative(folder).string();
-      CHECK_MESSAGE(found.insert(name).second, "copied twice: ", name);
-    }
+  REQUIRE(fs::exists(kFolder));
+  for (const auto& entry : fs::recursive_directory_iterator(kFolder)) {
+    if (entry.is_directory()) continue;
+    found.insert(entry.path().lexically_relative(kFolder).string());
   }
   return found;
-}
-
-fs::path Find(const std::string& header) {
-  const fs::path first = kFolders[0] / header;
-  return fs::exists(first) ? first : kFolders[1] / header;
 }
 
 TEST_CASE("a user's base/result.h and Stowage's live side by side") {
@@ -75,7 +65,7 @@ TEST_CASE("public headers include each other below stowage/ and no others") {
   const std::regex include("[ \t]*#[ \t]*include[ \t]*\"([^\"]*)\".*");
   size_t includes = 0;
   for (const std::string& header : headers) {
-    std::ifstream file(Find(header));
+    std::ifstream file(kFolder / header);
     for (std::string line; std::getline(file, line);) {
       std::smatch match;
       if (!std::regex_match(line, match, include)) continue;
