@@ -88,7 +88,7 @@ TEST_CASE("more levers never refuse what fewer take, nor cost more") {
     for (const Levers& levers : sets) {
       // Choices need not be the best here.
       fitters.emplace_back(StepsOf(c.model, c.batch),
-                           FitOptions{.levers = levers, .effort = 0.1});
+                           FitOptions{.levers = levers, .effort = 0.03});
     }
     // From what all levers together reach to what fits without.
     const Bytes least = fitters.back().SmallestBudget().value();

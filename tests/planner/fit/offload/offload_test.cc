@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/graph.h"
-#include "ir/layout.h"
 #include "ir/text.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
