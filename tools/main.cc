@@ -32,7 +32,8 @@ int main(int argc, char** argv) {
       "Stowage plans every byte of a training step before the first step "
       "runs.",
       "stowage");
-  app.set_version_flag("--version", std::string("stowage ").append(kVersion));
+  app.set_version_flag("--version",
+                       std::string("stowage ").append(stowage::kVersion));
   app.require_subcommand(1);
   app.footer(
       "Exit codes: 0 done, 1 the answer is no (budget too small, plan "

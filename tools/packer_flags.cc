@@ -20,18 +20,18 @@ void AddPackerOptions(CLI::App& command, PackerFlags* flags) {
 Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {
   packing::PackOptions options;
   if (flags.packer == "linear") {
-    options.packer = Packer::kLinear;
+    options.packer = packing::Packer::kLinear;
   } else if (flags.packer == "greedy") {
-    options.packer = Packer::kGreedy;
+    options.packer = packing::Packer::kGreedy;
   } else if (flags.packer == "best") {
-    options.packer = Packer::kBest;
+    options.packer = packing::Packer::kBest;
   } else {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[packer] there is no packer ", Quoted(flags.packer),
                         "; expected linear, greedy or best")};
   }
   if (!flags.time_limit) return options;
-  if (options.packer != Packer::kBest) {
+  if (options.packer != packing::Packer::kBest) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[time-limit] the ", flags.packer,
                         " packer does not search; leave the limit out, or say "

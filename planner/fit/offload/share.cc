@@ -34,6 +34,7 @@ std::vector<Share> SharesToTry(std::span<const Offloadable> all) {
                                {.states = states},
                                {.states = states, .halves = 1},
                                {.states = states, .halves = kHalves}};
+  if (states == all.size()) shares.resize(3);  // no forward value may move
   shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
   return shares;
 }
