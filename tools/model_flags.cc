@@ -60,11 +60,13 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
                   "Threads to compute with; their scratch is in the arena; "
                   "default: all of the machine's")
       ->check(CLI::Range(1, 256));
-  command
-      .add_option("--recompute", flags->recompute,
-                  "What may be made twice to fit the budget: none, cheap "
-                  "(up to 1 % more operations) or auto")
-      ->capture_default_str();
+  for (const LeverInfo& lever : LeverTable()) {
+    std::string& choice = flags->levers[std::string(lever.name)];
+    choice = lever.get(NoLevers());
+    command
+        .add_option(StrCat("--", lever.name), choice, std::string(lever.help))
+        ->capture_default_str();
+  }
   const auto add_names = [&](const std::string& option,
                              std::vector<std::string>* names,
                              const std::string& description) {
@@ -83,16 +85,6 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
       .add_option("--micro-batches", flags->micro_batches,
                   "Pieces to take the batch in, a number or auto: as few as "
                   "the budget allows; gradients add up")
-      ->capture_default_str();
-  command
-      .add_option("--offload", flags->offload,
-                  "What may be kept in the host's memory to fit the budget: "
-                  "none, or auto: states, and values that wait for backward")
-      ->capture_default_str();
-  command
-      .add_option("--order", flags->order,
-                  "Order of the nodes: given, or memory, which looks for the "
-                  "one that needs the least")
       ->capture_default_str();
   CLI::Option* const folder = command.add_option(
       "--plan-cache", flags->plan_cache,
@@ -124,10 +116,12 @@ void AddRunOptions(CLI::App& command, RunFlags* flags) {
 
 Result<Levers> ReadLevers(const ModelFlags& flags,
                           std::optional<int64_t> batch) {
-  Levers levers;
-  STOWAGE_ASSIGN_OR_RETURN(levers.recompute, ParseRecompute(flags.recompute));
-  STOWAGE_ASSIGN_OR_RETURN(levers.offload, ParseOffload(flags.offload));
-  STOWAGE_ASSIGN_OR_RETURN(levers.order, ParseNodeOrder(flags.order));
+  Levers levers = NoLevers();
+  for (const LeverInfo& lever : LeverTable()) {
+    const auto choice = flags.levers.find(std::string(lever.name));
+    if (choice == flags.levers.end()) continue;
+    STOWAGE_RETURN_IF_ERROR(lever.set(levers, choice->second));
+  }
   levers.always_kept = flags.keep;
   levers.always_remade = flags.remake;
   const bool names_some = !flags.keep.empty() || !flags.remake.empty();

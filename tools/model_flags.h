@@ -5,6 +5,7 @@
 // commands that plan and run steps.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,16 +27,14 @@ struct ModelFlags {
   std::string model;
   std::optional<int64_t> batch, seq;
   std::string dtype = "f32";
-  std::string optimizer;  // empty: the model's
-  std::string budget;     // empty: none
-  int threads = 0;        // 0: one per hardware thread
-  std::string recompute = "none";
+  std::string optimizer;                  // empty: the model's
+  std::string budget;                     // empty: none
+  int threads = 0;                        // 0: one per hardware thread
   std::vector<std::string> keep, remake;  // names of values
   std::string op_times;                   // a file; empty: none
   std::string micro_batches = "1";
-  std::string offload = "none";
-  std::string order = "given";
-  std::string plan_cache;  // a folder; empty: the usual one
+  std::map<std::string, std::string> levers;  // choices, by LeverInfo::name
+  std::string plan_cache;                     // a folder; empty: the usual one
   bool no_plan_cache = false;
 };
 

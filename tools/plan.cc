@@ -76,7 +76,7 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
   return subject;
 }
 
-Json Describe(const Flags& flags, Subject& subject, const FittedStep& step,
+Json Describe(Subject& subject, const FittedStep& step,
               const std::optional<Foretold>& foretold, const Report& report) {
   const Price& price = step.price;
   const auto percent = [&](double part) {
@@ -101,7 +101,8 @@ Json Describe(const Flags& flags, Subject& subject, const FittedStep& step,
   json.update(FiguresJson(report, 20));
   json["order_bound_bytes"] =
       step.order_bound ? Json(*step.order_bound) : Json();
-  json["recompute"] = flags.model.recompute;
+  const Levers& levers = subject.planner().question().fit.levers;
+  json["recompute"] = RecomputeName(levers.recompute);
   json["recomputed_nodes"] = price.recomputed_nodes;
   json["recompute_flops_percent"] = price.extra_percent;
   json["recompute_least_flops_percent"] =
@@ -116,7 +117,7 @@ Json Describe(const Flags& flags, Subject& subject, const FittedStep& step,
                               {"times", remade.times}});
   }
   json["micro_batches"] = price.pieces;
-  json["offload"] = flags.model.offload;
+  json["offload"] = OffloadName(levers.offload);
   json["offloaded_values"] = price.host.values;
   json["offload_bytes_per_step"] = price.host.bytes_per_step;
   json.update(ForetoldJson(foretold));
@@ -177,7 +178,7 @@ int Refuse(const Flags& flags, Subject& subject, const Error& error) {
   const auto foretold =
       Foretell(planner.question().op_times, planner.fitter(), *given);
   if (!foretold.ok()) return Fail(foretold.error());
-  Json json = Describe(flags, subject, *given, *foretold,
+  Json json = Describe(subject, *given, *foretold,
                        MakeReport(given->graph, given->plan));
   const Result<Json> refusal =
       RefusalJson(planner.fitter(), subject.batch(), error);
@@ -238,7 +239,7 @@ int Run(const Flags& flags) {
   const auto foretold = Foretell(times, planner.fitter(), step);
   if (!foretold.ok()) return Fail(foretold.error());
   if (flags.json) {
-    Json json = Describe(flags, *subject, step, *foretold, report);
+    Json json = Describe(*subject, step, *foretold, report);
     json["minimum_budget_bytes"] = *smallest;
     if (flags.explain) json["passes"] = PassesJson(step.passes);
     json["cache"] = CacheUseName(planned->cache);

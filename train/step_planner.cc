@@ -15,22 +15,6 @@ namespace {
 // Raised whenever the same question is answered with another plan.
 constexpr int kPlanningVersion = 1;
 
-std::string NamesText(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += StrCat(" ", Quoted(name));
-  return text;
-}
-
-std::string LeversText(const Levers& levers) {
-  std::string text = "pieces";
-  for (const int64_t pieces : levers.pieces) text += StrCat(" ", pieces);
-  return StrCat(text, "\nrecompute ", RecomputeName(levers.recompute), "\nkept",
-                NamesText(levers.always_kept), "\nremade",
-                NamesText(levers.always_remade), "\noffload ",
-                OffloadName(levers.offload), "\norder ",
-                NodeOrderName(levers.order), "\n");
-}
-
 // What the kernels of a device need for `graph`, node by node.
 std::string NeedsText(const Graph& graph, const PlanOptions& options) {
   std::string text = StrCat(
@@ -89,7 +73,7 @@ Result<std::string> StepPlanner::Key(std::string_view what) const {
   const PlanOptions& options = fit.plan;
   std::string key = StrCat(
       "stowage ", kVersion, " plans ", kPlanningVersion, "\n", what, "\n",
-      LeversText(fit.levers), "alignment ", options.alignment, " packer ",
+      ToText(fit.levers), "alignment ", options.alignment, " packer ",
       packing::PackerName(options.packer), " in place ",
       static_cast<int>(options.in_place), " effort ", Fixed(fit.effort, 9),
       " copies ", Fixed(fit.cost_per_byte, 9), "\n",

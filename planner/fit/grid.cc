@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/parallel.h"
 
 namespace stowage::fit {
 namespace {
@@ -20,6 +21,24 @@ Bytes SlotsOf(std::span<const Offloadable> states, Bytes alignment) {
     sum += AlignUp(state.bytes, alignment);
   }
   return sum;
+}
+
+// What variants prepare shares nothing among them: all at once.
+Status InParallel(const std::vector<Variant*>& variants,
+                  Status (Variant::*prepare)()) {
+  std::vector<Status> statuses(variants.size());
+  ForEachInParallel(variants.size(),
+                    [&](size_t k) { statuses[k] = (variants[k]->*prepare)(); });
+  for (const Status& status : statuses) {
+    STOWAGE_RETURN_IF_ERROR(status);
+  }
+  return {};
+}
+
+// As many as are searched at once, from `first`.
+template <typename T>
+std::span<T> Part(std::span<T> all, size_t first) {
+  return all.subspan(first, std::min(ParallelParts(), all.size() - first));
 }
 
 }  // namespace
@@ -157,19 +176,28 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
   if (levers.recompute == Recompute::kNone) return best;
 
   // What runs again is searched where it can be cheapest, first.
+  std::erase_if(variants, [&](const Variant* variant) {
+    return variant->cost() >= limit();
+  });
+  STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareBounds));
   std::vector<std::pair<double, Variant*>> by_bound;
   for (Variant* const variant : variants) {
-    if (variant->cost() >= limit()) continue;
     STOWAGE_ASSIGN_OR_RETURN(const double least,
                              variant->LeastCost(budget, levers.recompute));
     if (least < limit()) by_bound.emplace_back(least, variant);
   }
   std::ranges::stable_sort(by_bound, {}, &std::pair<double, Variant*>::first);
-  for (const auto& [least, variant] : by_bound) {
-    if (least >= limit()) break;
-    STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
-                             variant->Fit(budget, levers.recompute, limit()));
-    if (step) best = std::move(step);
+  for (size_t k = 0; k < by_bound.size(); k += ParallelParts()) {
+    std::vector<Variant*> next;
+    for (const auto& [least, variant] : Part(std::span(by_bound), k)) {
+      if (least < limit()) next.push_back(variant);
+    }
+    STOWAGE_RETURN_IF_ERROR(InParallel(next, &Variant::PrepareChoices));
+    for (Variant* const variant : next) {
+      STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
+                               variant->Fit(budget, levers.recompute, limit()));
+      if (step) best = std::move(step);
+    }
   }
   return best;
 }
@@ -189,23 +217,46 @@ Result<bool> Grid::CannotNeedLess(int64_t pieces, Share share,
 
 Result<Grid::Need> Grid::Smallest(const Levers& levers) {
   Need need{.variant = nullptr, .bytes = kNoLimit};
+  const auto most = [&] {
+    return need.variant == nullptr ? kNoLimit : need.bytes - 1;
+  };
+  const bool searches = levers.recompute != Recompute::kNone;
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
-  // The more is moved, and the more pieces, the less is needed, mostly.
+  // The more is moved, the less is needed, mostly; of a share, what may need the
+  // least comes first.
   for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
-    for (auto pieces = levers.pieces.rbegin(); pieces != levers.pieces.rend();
-         ++pieces) {
-      const Bytes most = need.bytes == kNoLimit ? kNoLimit : need.bytes - 1;
+    std::vector<Variant*> variants;
+    for (const int64_t pieces : levers.pieces) {
       STOWAGE_ASSIGN_OR_RETURN(
           const bool skip,
-          CannotNeedLess(*pieces, *share, levers.recompute, most));
+          CannotNeedLess(pieces, *share, levers.recompute, most()));
       if (skip) continue;
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(*pieces, *share));
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, *share));
+      variants.push_back(variant);
+    }
+    if (searches) {
+      STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareBounds));
+    }
+    std::vector<std::pair<Bytes, Variant*>> by_bound;
+    for (Variant* const variant : variants) {
       STOWAGE_ASSIGN_OR_RETURN(const Bytes least,
                                variant->LeastArena(levers.recompute));
-      if (least > most) continue;
-      STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> smallest,
-                               variant->Smallest(levers.recompute, most));
-      if (smallest) need = {variant, *smallest};
+      by_bound.emplace_back(least, variant);
+    }
+    std::ranges::stable_sort(by_bound, {}, &std::pair<Bytes, Variant*>::first);
+    for (size_t k = 0; k < by_bound.size(); k += ParallelParts()) {
+      std::vector<Variant*> next;
+      for (const auto& [least, variant] : Part(std::span(by_bound), k)) {
+        if (least <= most()) next.push_back(variant);
+      }
+      if (searches) {
+        STOWAGE_RETURN_IF_ERROR(InParallel(next, &Variant::PrepareChoices));
+      }
+      for (Variant* const variant : next) {
+        STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> smallest,
+                                 variant->Smallest(levers.recompute, most()));
+        if (smallest) need = {variant, *smallest};
+      }
     }
   }
   STOWAGE_CHECK(need.variant != nullptr);
@@ -229,6 +280,18 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
         100 * price.extra_flops / std::max(first->flops(), 1.0);
     all.push_back({share, std::move(bargain)});
   };
+  std::vector<Variant*> variants;
+  for (const Share share : shares) {
+    for (const int64_t pieces : levers.pieces) {
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+      if (std::ranges::count(variants, variant) > 0) continue;
+      variants.push_back(variant);
+    }
+  }
+  STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareBounds));
+  if (levers.recompute != Recompute::kNone) {
+    STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareChoices));
+  }
   for (const Share share : shares) {
     for (const int64_t pieces : levers.pieces) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));

@@ -67,6 +67,56 @@ Result<NodeOrder> ParseNodeOrder(std::string_view name) {
   return Parse<NodeOrder>(kOrders, name, "order", "order");
 }
 
+std::span<const LeverInfo> LeverTable() {
+  static constexpr LeverInfo kTable[] = {
+      {.name = "recompute",
+       .help = "What may be made twice to fit the budget: none, cheap (up to "
+               "1 % more operations) or auto",
+       .set = [](Levers& levers, std::string_view choice) -> Status {
+         STOWAGE_ASSIGN_OR_RETURN(levers.recompute, ParseRecompute(choice));
+         return {};
+       },
+       .get =
+           [](const Levers& levers) {
+             return RecomputeName(levers.recompute);
+           }},
+      {.name = "offload",
+       .help = "What may be kept in the host's memory to fit the budget: none, "
+               "or auto: states, and values that wait for backward",
+       .set = [](Levers& levers, std::string_view choice) -> Status {
+         STOWAGE_ASSIGN_OR_RETURN(levers.offload, ParseOffload(choice));
+         return {};
+       },
+       .get = [](const Levers& levers) { return OffloadName(levers.offload); }},
+      {.name = "order",
+       .help = "Order of the nodes: given, or memory, which looks for the one "
+               "that needs the least",
+       .set = [](Levers& levers, std::string_view choice) -> Status {
+         STOWAGE_ASSIGN_OR_RETURN(levers.order, ParseNodeOrder(choice));
+         return {};
+       },
+       .get = [](const Levers& levers) { return NodeOrderName(levers.order); }},
+  };
+  return kTable;
+}
+
+std::string ToText(const Levers& levers) {
+  std::string text = "pieces";
+  for (const int64_t pieces : levers.pieces) text += StrCat(" ", pieces);
+  for (const LeverInfo& lever : LeverTable()) {
+    text += StrCat("\n", lever.name, " ", lever.get(levers));
+  }
+  text += "\nkept";
+  for (const std::string& name : levers.always_kept) {
+    text += StrCat(" ", Quoted(name));
+  }
+  text += "\nremade";
+  for (const std::string& name : levers.always_remade) {
+    text += StrCat(" ", Quoted(name));
+  }
+  return text + "\n";
+}
+
 Levers AllLevers(int64_t batch) { return {.pieces = PiecesToTry(batch)}; }
 
 std::vector<int64_t> PiecesToTry(int64_t batch) {

@@ -12,6 +12,7 @@
 // costs more.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,20 @@ struct Levers {
   OffloadChoice offload = OffloadChoice::kAuto;
   NodeOrder order = NodeOrder::kGiven;
 };
+
+/// A lever that is a choice by name, as command lines and caches have it.
+struct LeverInfo {
+  std::string_view name;  // "recompute"
+  std::string_view help;
+  /// Error kInvalidArgument for anything but its choices.
+  Status (*set)(Levers& levers, std::string_view choice);
+  std::string_view (*get)(const Levers& levers);
+};
+/// All of these. Pieces and names of values are no choices by name.
+std::span<const LeverInfo> LeverTable();
+
+/// All that `levers` says: equal texts for equal levers alone.
+std::string ToText(const Levers& levers);
 
 /// No lever at all.
 inline Levers NoLevers() {

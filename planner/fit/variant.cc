@@ -106,6 +106,11 @@ Result<std::span<RecomputeChoice>> Variant::Choices(Recompute recompute) {
   return all.first(count);
 }
 
+Status Variant::PrepareChoices() {
+  STOWAGE_RETURN_IF_ERROR(choices_->All());
+  return {};
+}
+
 Result<Bytes> Variant::SampleArena(RecomputeChoice& choice) {
   if (!choice.arena) {
     STOWAGE_ASSIGN_OR_RETURN(const Recomputed made,

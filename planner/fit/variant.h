@@ -69,6 +69,11 @@ class Variant {
   /// The smallest budget that Fit takes, if that is at most `most`.
   Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
 
+  // What others need first, to be had for many variants at once: for bounds, and
+  // for what runs again.
+  Status PrepareBounds() { return choices_->Bound(); }
+  Status PrepareChoices();
+
   // Bounds, without a search: what the step costs at least within a budget, and
   // what it needs at least.
   Result<double> LeastCost(Bytes budget, Recompute recompute);

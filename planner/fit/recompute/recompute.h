@@ -93,6 +93,8 @@ class RecomputeChoices {
   /// of it cannot run there.
   Result<Recomputed> Make(const Script& script);
 
+  /// What the bounds below take, once.
+  Status Bound();
   /// No recomputation that fits `budget` costs less, if the nodes keep their
   /// order; infinite when none can fit. Takes no search.
   Result<double> LeastExtraCost(Bytes budget);
@@ -102,7 +104,6 @@ class RecomputeChoices {
  private:
   Rehearsal& GetRehearsal();
   Status Prepare();
-  Status Bound();
   std::vector<Remade> Explain() const;
 
   // A moment at which bytes are dear: what must be there, what may be.
