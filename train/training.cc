@@ -14,9 +14,6 @@ Error Invalid(std::string_view message) {
 
 Status Check(const TrainingSpec& spec) {
   if (!spec.model) return Invalid("there is no model; give a function");
-  if (spec.batch < 1) {
-    return Invalid(StrCat("batch ", spec.batch, " is below 1"));
-  }
   for (const ProgramSpec& program : spec.programs) {
     if (!program.model) {
       return Invalid(StrCat("program ", Quoted(program.name),
@@ -80,6 +77,9 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
   options.budget.reset();
   options.weights.reset();
   STOWAGE_ASSIGN_OR_RETURN(const Graph forward, spec.model(spec.batch));
+  if (spec.batch < 1) {  // of which the model says more, mostly
+    return Invalid(StrCat("batch ", spec.batch, " is below 1"));
+  }
   STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
                            PlanMemory(forward, options));
   options.weights = WeightLayout::FromForward(forward, forward_plan);
