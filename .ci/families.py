@@ -40,7 +40,7 @@ def defined(path, pattern, ops):
 
 
 def complaints():
-    ops = set(re.findall(r"^STOWAGE_OP\((\w+),",
+    ops = set(re.findall(r"^STOWAGE_(?:\w+_)?OP\((\w+),",
                          pathlib.Path("ir/ops.def").read_text(encoding="utf-8"),
                          re.MULTILINE))
     family_of = {op: name for path, name in sources("ir/ops").items()

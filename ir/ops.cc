@@ -320,62 +320,21 @@ Value ScatterAdd(Value base, Value indices, Value updates, SourceLoc loc) {
 
 // --- Elementwise ---
 
-#define STOWAGE_UNARY(Kind)                         \
+#define STOWAGE_OP(Kind, name)
+#define STOWAGE_UNARY_OP(Kind, name)                \
   Value Kind(Value x, SourceLoc loc) {              \
     return Emit(OpKind::k##Kind, Of({x}), {}, loc); \
   }
-STOWAGE_UNARY(Neg)
-STOWAGE_UNARY(Abs)
-STOWAGE_UNARY(Sign)
-STOWAGE_UNARY(Exp)
-STOWAGE_UNARY(Log)
-STOWAGE_UNARY(Sqrt)
-STOWAGE_UNARY(Rsqrt)
-STOWAGE_UNARY(Square)
-STOWAGE_UNARY(Reciprocal)
-STOWAGE_UNARY(Sin)
-STOWAGE_UNARY(Cos)
-STOWAGE_UNARY(Relu)
-STOWAGE_UNARY(Silu)
-STOWAGE_UNARY(Sigmoid)
-STOWAGE_UNARY(Tanh)
-STOWAGE_UNARY(GeluTanh)
-STOWAGE_UNARY(GeluErf)
-STOWAGE_UNARY(LogicalNot)
-#undef STOWAGE_UNARY
-
-#define STOWAGE_BINARY(Kind)                            \
+#define STOWAGE_BINARY_OP(Kind, name)                   \
   Value Kind(Value a, Value b, SourceLoc loc) {         \
     return BroadcastBinary(OpKind::k##Kind, a, b, loc); \
   }
-STOWAGE_BINARY(Add)
-STOWAGE_BINARY(Sub)
-STOWAGE_BINARY(Mul)
-STOWAGE_BINARY(Div)
-STOWAGE_BINARY(Pow)
-STOWAGE_BINARY(Maximum)
-STOWAGE_BINARY(Minimum)
-STOWAGE_BINARY(Equal)
-STOWAGE_BINARY(NotEqual)
-STOWAGE_BINARY(Less)
-STOWAGE_BINARY(LessEqual)
-STOWAGE_BINARY(Greater)
-STOWAGE_BINARY(GreaterEqual)
-STOWAGE_BINARY(LogicalAnd)
-STOWAGE_BINARY(LogicalOr)
-#undef STOWAGE_BINARY
-
-#define STOWAGE_UNARY_GRAD(Kind)                             \
+#define STOWAGE_UNARY_GRAD_OP(Kind, name)                    \
   Value Kind(Value x_or_y, Value dy, SourceLoc loc) {        \
     return Emit(OpKind::k##Kind, Of({x_or_y, dy}), {}, loc); \
   }
-STOWAGE_UNARY_GRAD(ReluGrad)
-STOWAGE_UNARY_GRAD(SigmoidGrad)
-STOWAGE_UNARY_GRAD(TanhGrad)
-STOWAGE_UNARY_GRAD(SiluGrad)
-STOWAGE_UNARY_GRAD(GeluTanhGrad)
-STOWAGE_UNARY_GRAD(GeluErfGrad)
-#undef STOWAGE_UNARY_GRAD
+#include "ir/ops.def"
+#undef STOWAGE_OP
 
 Value AddScalar(Value x, double c, SourceLoc loc) {
   return BinaryWithScalar(OpKind::kAdd, x, c, loc);

@@ -22,7 +22,7 @@ namespace stowage {
 using Axes = std::vector<int64_t>;
 #define STOWAGE_LOC SourceLoc loc = SourceLoc::Current()
 
-// --- Creation ---------------------------------------------------------------
+// --- Creation ---
 
 /// A tensor of `value` everywhere.
 Value Fill(GraphBuilder& g, double value, DType dtype, const Shape& shape,
@@ -32,8 +32,7 @@ Value Fill(GraphBuilder& g, double value, DType dtype, const Shape& shape,
 Value Constant(GraphBuilder& g, DType dtype, const Shape& shape,
                std::span<const std::byte> data, STOWAGE_LOC);
 
-// --- Views (no bytes, no work)
-// ------------------------------------------------
+// --- Views (no bytes, no work) ---
 
 /// Same elements in row-major order, another shape; one dimension may be -1. A
 /// copy is inserted only when strides cannot express it.
@@ -50,8 +49,7 @@ std::vector<Value> Split(Value x, int64_t axis, const Axes& sizes, STOWAGE_LOC);
 /// Repeats dimensions of size 1, and new leading ones, to reach `shape`.
 Value BroadcastTo(Value x, const Shape& shape, STOWAGE_LOC);
 
-// --- Movement
-// -----------------------------------------------------------------
+// --- Movement ---
 
 /// A contiguous copy.
 Value Copy(Value x, STOWAGE_LOC);
@@ -72,59 +70,28 @@ Value Gather(Value table, Value indices, STOWAGE_LOC);
 /// at its index, repeated indices added in order (deterministic).
 Value ScatterAdd(Value base, Value indices, Value updates, STOWAGE_LOC);
 
-// --- Elementwise
-// ----------------------------------------------------------------
+// --- Elementwise ---
 
-Value Neg(Value x, STOWAGE_LOC);
-Value Abs(Value x, STOWAGE_LOC);
-Value Sign(Value x, STOWAGE_LOC);  // -1, 0 or 1
-Value Exp(Value x, STOWAGE_LOC);
-Value Log(Value x, STOWAGE_LOC);
-Value Sqrt(Value x, STOWAGE_LOC);
-Value Rsqrt(Value x, STOWAGE_LOC);
-Value Square(Value x, STOWAGE_LOC);
-Value Reciprocal(Value x, STOWAGE_LOC);
-Value Sin(Value x, STOWAGE_LOC);
-Value Cos(Value x, STOWAGE_LOC);
-Value Relu(Value x, STOWAGE_LOC);
-Value Silu(Value x, STOWAGE_LOC);  // x * sigmoid(x)
-Value Sigmoid(Value x, STOWAGE_LOC);
-Value Tanh(Value x, STOWAGE_LOC);
-Value GeluTanh(Value x, STOWAGE_LOC);  // the tanh approximation (GPT-2)
-Value GeluErf(Value x, STOWAGE_LOC);   // x * Phi(x)
-Value LogicalNot(Value x, STOWAGE_LOC);
+// What has an operand or two and nothing else is declared from ir/ops.def, where it
+// is listed: Neg, Exp, Relu, LogicalNot, ...; Add, Mul, Maximum, ... Sign is -1, 0
+// or 1, Silu x * sigmoid(x), GeluTanh the tanh approximation (GPT-2), GeluErf x *
+// Phi(x); Pow has gradients where a > 0; comparisons, Equal to GreaterEqual, give
+// bool. So are the gradients of unary ops: dy times the derivative, read from the
+// output where that suffices (relu, sigmoid, tanh), else from the input.
+#define STOWAGE_OP(Kind, name)
+#define STOWAGE_UNARY_OP(Kind, name) Value Kind(Value x, STOWAGE_LOC);
+#define STOWAGE_BINARY_OP(Kind, name) Value Kind(Value a, Value b, STOWAGE_LOC);
+#define STOWAGE_UNARY_GRAD_OP(Kind, name) \
+  Value Kind(Value x_or_y, Value dy, STOWAGE_LOC);
+#include "ir/ops.def"
+#undef STOWAGE_OP
 
-Value Add(Value a, Value b, STOWAGE_LOC);
-Value Sub(Value a, Value b, STOWAGE_LOC);
-Value Mul(Value a, Value b, STOWAGE_LOC);
-Value Div(Value a, Value b, STOWAGE_LOC);
-Value Pow(Value a, Value b, STOWAGE_LOC);  // gradients want a > 0
-Value Maximum(Value a, Value b, STOWAGE_LOC);
-Value Minimum(Value a, Value b, STOWAGE_LOC);
 /// x with a scalar of its own type: x + c, x * c.
 Value AddScalar(Value x, double c, STOWAGE_LOC);
 Value MulScalar(Value x, double c, STOWAGE_LOC);
 
-// Comparisons give bool.
-Value Equal(Value a, Value b, STOWAGE_LOC);
-Value NotEqual(Value a, Value b, STOWAGE_LOC);
-Value Less(Value a, Value b, STOWAGE_LOC);
-Value LessEqual(Value a, Value b, STOWAGE_LOC);
-Value Greater(Value a, Value b, STOWAGE_LOC);
-Value GreaterEqual(Value a, Value b, STOWAGE_LOC);
-Value LogicalAnd(Value a, Value b, STOWAGE_LOC);
-Value LogicalOr(Value a, Value b, STOWAGE_LOC);
 /// a where condition (bool), else b.
 Value Where(Value condition, Value a, Value b, STOWAGE_LOC);
-
-// Gradients of unary ops: dy times the derivative, read from the output where
-// that suffices (relu, sigmoid, tanh), else from the input.
-Value ReluGrad(Value y, Value dy, STOWAGE_LOC);
-Value SigmoidGrad(Value y, Value dy, STOWAGE_LOC);
-Value TanhGrad(Value y, Value dy, STOWAGE_LOC);
-Value SiluGrad(Value x, Value dy, STOWAGE_LOC);
-Value GeluTanhGrad(Value x, Value dy, STOWAGE_LOC);
-Value GeluErfGrad(Value x, Value dy, STOWAGE_LOC);
 
 /// Zeroes each element with probability p and scales the rest by 1/(1-p). The
 /// mask is Philox4x32-10 keyed by (seed, id), counter (step, element):
@@ -134,7 +101,7 @@ Value GeluErfGrad(Value x, Value dy, STOWAGE_LOC);
 Value Dropout(Value x, Value seed, Value step, double p, int64_t id,
               STOWAGE_LOC);
 
-// --- Reductions -------------------------------------------------------------
+// --- Reductions ---
 
 /// Over `axes` (all when empty); with `keep`, reduced dimensions stay as 1.
 Value ReduceSum(Value x, const Axes& axes = {}, bool keep = false, STOWAGE_LOC);
@@ -146,8 +113,7 @@ Value SumSquares(Value x, STOWAGE_LOC);
 /// Index (i32) of the largest element of the last axis, the first of equals.
 Value ArgMax(Value x, STOWAGE_LOC);
 
-// --- Products and layers
-// -------------------------------------------------------
+// --- Products and layers ---
 
 /// a (..., M, K) times b (..., K, N), or either transposed in its last two
 /// axes. b may also be (K, N) while a has leading dimensions; leading
@@ -204,9 +170,10 @@ CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
                                          Value log_sum_exp, Value d_o,
                                          double scale, STOWAGE_LOC);
 
-// --- Optimizer updates (in place; see autodiff/optimizer.h)
-// ----------------------- `scale` multiplies the gradient first (a clip factor,
-// f32 scalar); pass Value() for none. lr is an f32 scalar, step an i64 scalar
+// --- Optimizer updates ---
+
+// In place; see autodiff/optimizer.h. `scale` multiplies the gradient first (a clip
+// factor, f32 scalar); pass Value() for none. lr is an f32 scalar, step an i64 scalar
 // that counts from 1.
 
 /// w -= lr * (g + decay * w)
@@ -237,8 +204,7 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
                                    double beta1, double beta2, double eps,
                                    double decay, STOWAGE_LOC);
 
-// --- For plans alone
-// -----------------------
+// --- For plans alone ---
 
 /// An op of another framework that reads `operands` (at least one), makes
 /// results of these shapes, at most 8, and costs `flops`. It can be planned,

@@ -176,7 +176,9 @@ std::map<std::string, Entry> ParseOpsDef(std::string_view text) {
       comment += StrCat(comment.empty() ? "" : " ", Trimmed(line.substr(2)));
     }
     in_comment = line.starts_with("//");
-    if (!line.starts_with("STOWAGE_OP(")) continue;
+    // STOWAGE_OP, STOWAGE_UNARY_OP, ...: what has a name behind the bracket.
+    const size_t bracket = line.find("OP(");
+    if (!line.starts_with("STOWAGE_") || bracket == std::string::npos) continue;
     const size_t quote = line.find('"');
     const size_t close = line.find('"', quote + 1);
     const size_t own = line.find("//");
