@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -294,6 +295,7 @@ TEST_CASE("a plan that a cache holds is found again, and is the same plan") {
   const char* const temporary = std::getenv("TEST_TMPDIR");
   const std::string folder =
       StrCat(temporary != nullptr ? temporary : "/tmp", "/training_test_plans");
+  std::filesystem::remove_all(folder);
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = Mlp(32);
   CHECK(Train(spec, *cpu)->plan().cache == CacheUse::kOff);
