@@ -35,8 +35,7 @@ int main() {
   Graph eval = Model(test.size());
   PlanOptions options{.budget = 1 << 20, .device = cpu->Needs()};
   Plan plan = Must(PlanMemory(step, options));
-  WeightLayout weights = WeightLayout::FromForward(step, plan);
-  options.weights = &weights;
+  options.weights = WeightLayout::FromForward(step, plan);
   Session session = Must(Session::Create(
       {{"train", step, plan}, {"eval", eval, Must(PlanMemory(eval, options))}},
       *cpu));

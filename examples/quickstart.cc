@@ -22,8 +22,8 @@ int main() {
 
   auto cpu = MakeCpuBackend({.threads = 2});
   Graph step = Must(BuildTrainStep(model, "loss", {.optimizer = AdamW{}}));
-  Plan plan = Must(
-      PlanMemory(step, {.budget = 1 << 20, .device = cpu->Needs()}));
+  Plan plan =
+      Must(PlanMemory(step, {.budget = 1 << 20, .device = cpu->Needs()}));
   Session session = Must(Session::Create({{"train", step, plan}}, *cpu));
   session.Initialize(/*seed=*/1);
 

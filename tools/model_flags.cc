@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "ir/graph.h"
 #include "tools/command.h"
 
 namespace stowage::tools {
@@ -169,6 +170,10 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   if (!flags.seq && spec.info.seq > 0) spec.options.seq = spec.info.seq;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
   TrainingSpec& training = spec.training;
+  training.model = ModelOf(spec, ModelPurpose::kTrain);
+  // Sizes that the model does not take are refused in its words.
+  const Result<Graph> graph = training.model(*spec.options.batch);
+  if (!graph.ok()) return graph.error();
   training.batch = *spec.options.batch;
   STOWAGE_ASSIGN_OR_RETURN(
       training.training.optimizer,
@@ -178,7 +183,6 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, training.batch));
   STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
   training.cache = ReadPlanCache(flags);
-  training.model = ModelOf(spec, ModelPurpose::kTrain);
   return spec;
 }
 

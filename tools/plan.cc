@@ -127,7 +127,7 @@ Json Describe(Subject& subject, const FittedStep& step,
   return json;
 }
 
-// What each pass of the planner did; of a cached step, only that it was found.
+// What each pass of the planner did; none, where the plan was found in a cache.
 Json PassesJson(const std::vector<PassReport>& passes) {
   Json json = Json::array();
   for (const PassReport& pass : passes) {
@@ -141,6 +141,9 @@ Json PassesJson(const std::vector<PassReport>& passes) {
 }
 
 std::string PassesText(const std::vector<PassReport>& passes) {
+  if (passes.empty()) {
+    return "no pass ran: the plan was found in the plan cache\n";
+  }
   std::string text =
       "pass           applied  changed         arena bytes     seconds\n";
   for (const PassReport& pass : passes) {

@@ -137,9 +137,6 @@ Result<Session> Open(FittedStep step, Backend& backend, int64_t seed) {
 int Run(const Flags& flags) {
   const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
-  // A model that cannot be is told before its data is read.
-  const Result<Graph> model = spec->training.model(spec->training.batch);
-  if (!model.ok()) return Fail(model.error());
   const Result<std::unique_ptr<Task>> task =
       LoadTask(*spec, flags.data, static_cast<uint64_t>(flags.seed));
   if (!task.ok()) return Fail(task.error());

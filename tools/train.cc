@@ -250,9 +250,6 @@ int Run(const Flags& flags) {
   const Result<RunSpec> run = ReadRunFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
   const auto seed = static_cast<uint64_t>(flags.seed);
-  // A model that cannot be is told before its data is read.
-  const Result<Graph> model = spec->training.model(spec->training.batch);
-  if (!model.ok()) return Fail(model.error());
   const Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
   if (!task.ok()) return Fail(task.error());
 

@@ -12,8 +12,33 @@ Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
 }
 
+Status CheckPieces(const std::vector<int64_t>& pieces, int64_t batch) {
+  const auto invalid = [&](std::string_view what) {
+    return Error{ErrorCode::kInvalidArgument, StrCat("[micro-batches] ", what)};
+  };
+  if (pieces.empty()) return invalid("no number of pieces is given; give 1");
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i] < 1 || pieces[i] > batch) {
+      return invalid(
+          StrCat(pieces[i], " pieces of a batch of ", batch, "; expected at ",
+                 pieces[i] < 1 ? "least 1" : StrCat("most ", batch)));
+    }
+    if (i > 0 && pieces[i] <= pieces[i - 1]) {
+      return invalid(StrCat(pieces[i], " pieces follow ", pieces[i - 1],
+                            "; expected rising numbers"));
+    }
+  }
+  return {};
+}
+
 Status Check(const TrainingSpec& spec) {
   if (!spec.model) return Invalid("there is no model; give a function");
+  if (spec.batch < 1) {
+    return Invalid(StrCat("batch ", spec.batch, " is below 1"));
+  }
+  if (spec.levers) {
+    STOWAGE_RETURN_IF_ERROR(CheckPieces(spec.levers->pieces, spec.batch));
+  }
   for (const ProgramSpec& program : spec.programs) {
     if (!program.model) {
       return Invalid(StrCat("program ", Quoted(program.name),
@@ -36,7 +61,6 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
   graphs.push_back(std::move(step.graph));
   std::vector<int64_t> sizes;
   for (const int64_t pieces : spec.levers->pieces) {
-    if (pieces > spec.batch) continue;
     sizes.push_back(LargestPiece(spec.batch, pieces));
     sizes.push_back(spec.batch / pieces);
   }
@@ -77,9 +101,6 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
   options.budget.reset();
   options.weights.reset();
   STOWAGE_ASSIGN_OR_RETURN(const Graph forward, spec.model(spec.batch));
-  if (spec.batch < 1) {  // of which the model says more, mostly
-    return Invalid(StrCat("batch ", spec.batch, " is below 1"));
-  }
   STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
                            PlanMemory(forward, options));
   options.weights = WeightLayout::FromForward(forward, forward_plan);
@@ -136,6 +157,15 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
         StrCat(plan.error().message, "; this is program ", Quoted(program.name),
                ", at 1 example of ", program.batch, " at a time")};
   }
+}
+
+// What was here ends with `other`: the session first, then its backend.
+Training& Training::operator=(Training other) noexcept {
+  std::swap(why_, other.why_);
+  std::swap(owned_, other.owned_);
+  std::swap(plan_, other.plan_);
+  std::swap(session_, other.session_);
+  return *this;
 }
 
 Result<Training> Training::Open(TrainingPlan plan, Backend& backend) {

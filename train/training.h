@@ -101,13 +101,14 @@ struct TrainingPlan {
 class TrainingPlanner {
  public:
   /// For kernels that need what `device` says. What it points at must outlive
-  /// this. Errors: the model's; kInvalidArgument for a batch below 1, or more
-  /// pieces than examples.
+  /// this. Errors: the model's; kInvalidArgument for a batch below 1, numbers of
+  /// pieces that do not rise, or lie beyond 1 and the batch.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 
   /// The cheapest plan found that fits the budget of the spec. A program beside
   /// the step that does not fit takes half as many examples, and half of those,
-  /// until it does; without a budget, until it fits into what the step takes. Errors: kBudgetTooSmall, naming the program and the smallest budgets
+  /// until it does; without a budget, until it fits into what the step takes, or
+  /// is one. Errors: kBudgetTooSmall, naming the program and the smallest budgets
   /// that work; those of StepFitter::Fit.
   Result<TrainingPlan> Plan();
 
@@ -131,6 +132,9 @@ class Training {
   /// `plan`. Errors: those of Session::Create.
   static Result<Training> Open(TrainingPlan plan, Backend& backend);
 
+  Training(Training&&) noexcept = default;
+  Training& operator=(Training other) noexcept;
+
   /// Fills params and states as their Init says; see Session::Initialize.
   void Initialize(uint64_t seed) { session_->Initialize(seed); }
 
@@ -149,7 +153,8 @@ class Training {
   Training() = default;
 
   std::string why_;
-  std::unique_ptr<Backend> owned_;  // absent when it was given
+  // Absent when it was given. It outlives the session, being declared before it.
+  std::unique_ptr<Backend> owned_;
   TrainingPlan plan_;
   std::unique_ptr<Session> session_;
 };

@@ -27,8 +27,8 @@ own::Result Train() {
 
   auto cpu = stowage::MakeCpuBackend({.threads = 1});
   stowage::Graph step = Must(stowage::BuildTrainStep(model, "loss"));
-  stowage::Plan plan = Must(stowage::PlanMemory(
-      step, {.budget = 64 << 10, .workspace = cpu->WorkspaceFunction()}));
+  stowage::Plan plan = Must(
+      stowage::PlanMemory(step, {.budget = 64 << 10, .device = cpu->Needs()}));
   stowage::Session session =
       Must(stowage::Session::Create({{"train", step, plan}}, *cpu));
   session.Initialize(/*seed=*/1);

@@ -110,7 +110,7 @@ Result<FittedStep> StepFitter::Fit(std::optional<Bytes> budget) {
                     .changed = step->price.pieces > given->pieces() ||
                                step->price.host.values > 0 ||
                                step->price.recomputed_nodes > 0,
-                    .arena = step->plan.arena_bytes(),
+                    .arena = given->arena(),
                     .seconds = std::max(of_choice - of_passes, 0.0)});
   for (PassReport& pass : step->passes) passes.push_back(std::move(pass));
 

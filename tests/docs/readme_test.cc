@@ -1,10 +1,11 @@
-// The README's example is a program that compiles, not a picture of one.
+// The README's examples compile; they are no pictures of code.
 
 #include <doctest/doctest.h>
 
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -14,13 +15,28 @@ std::string ReadAll(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_CASE("the README's example is examples/quickstart.cc, word for word") {
-  const std::string readme = ReadAll("README.md");
-  const std::string open = "```cpp\n";
-  const size_t begin = readme.find(open) + open.size();
-  const size_t end = readme.find("```", begin);
-  REQUIRE(end != std::string::npos);
-  CHECK(readme.substr(begin, end - begin) == ReadAll("examples/quickstart.cc"));
+// The blocks of C++ in a page, in their order.
+std::vector<std::string> CodeIn(const std::string& page) {
+  const std::string open = "```cpp\n", close = "```";
+  std::vector<std::string> blocks;
+  for (size_t at = page.find(open); at != std::string::npos;
+       at = page.find(open, at)) {
+    at += open.size();
+    const size_t end = page.find(close, at);
+    REQUIRE(end != std::string::npos);
+    blocks.push_back(page.substr(at, end - at));
+    at = end + close.size();
+  }
+  return blocks;
+}
+
+TEST_CASE(
+    "the README's code is examples/verb.cc and quickstart.cc, word for "
+    "word") {
+  const std::vector<std::string> blocks = CodeIn(ReadAll("README.md"));
+  REQUIRE(blocks.size() == 2);
+  CHECK(blocks[0] == ReadAll("examples/verb.cc"));
+  CHECK(blocks[1] == ReadAll("examples/quickstart.cc"));
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/strings.h"
@@ -375,6 +378,142 @@ TEST_CASE("a refusal tells what each lever alone would do, and all together" *
     CHECK(refused.exit_code == 1);
     CHECK(Json::parse(refused.out)["minimum_budgets"] == expected);
   }
+}
+
+// Of the passes, in the order in which they ran.
+std::vector<std::string> PassNames(const Json& plan) {
+  std::vector<std::string> names;
+  for (const Json& pass : plan["passes"]) names.push_back(pass["name"]);
+  return names;
+}
+
+TEST_CASE("--explain lists the passes in order, with the arena after each") {
+  const std::vector<std::string> mlp = {
+      "plan",      "--model", "mlp",      "--recompute", "auto",
+      "--offload", "auto",    "--budget", "400000",      "--explain"};
+  const std::vector<std::string> order = {"given",   "choose",    "pieces",
+                                          "offload", "recompute", "prefetch",
+                                          "validate"};
+  // Anew, as a plan that was found has no passes to tell of.
+  std::vector<std::string> anew = mlp;
+  anew.insert(anew.end(), {"--no-plan-cache", "--json"});
+  const Outcome json = RunStowage(anew);
+  REQUIRE_MESSAGE(json.exit_code == 0, json.err);
+  const Json plan = Json::parse(json.out);
+  CHECK(PassNames(plan) == order);
+  const Json& passes = plan["passes"];
+  const int64_t given = PlanAsJson({"--model", "mlp"})["arena_bytes"];
+  CHECK(passes.front()["arena_bytes"] == given);
+  CHECK(passes.front()["applied"] == true);
+  CHECK(passes.front()["changed"] == false);
+  CHECK(passes[2]["applied"] == false);  // pieces were not allowed
+  CHECK(passes[3]["applied"] == true);
+  CHECK(passes[3]["changed"] == (plan["offloaded_values"] > 0));
+  CHECK(passes[4]["changed"] == (plan["recomputed_nodes"] > 0));
+  CHECK(plan["arena_bytes"] < given);
+  CHECK(passes.back()["arena_bytes"] == plan["arena_bytes"]);
+  for (const Json& pass : passes) CHECK(pass["seconds"] >= 0);
+
+  anew.pop_back();
+  const Outcome text = RunStowage(anew);
+  REQUIRE(text.exit_code == 0);
+  size_t at = text.out.find("pass           applied  changed ");
+  REQUIRE(at != std::string::npos);
+  for (const Json& pass : passes) {
+    const std::string name = pass["name"];
+    const std::string line = StrCat("\n", name, " ");
+    INFO(name);
+    at = text.out.find(line, at);
+    REQUIRE(at != std::string::npos);
+    const std::string row =
+        text.out.substr(at + 1, text.out.find('\n', at + 1) - at - 1);
+    CHECK(row.find(StrCat(" ", pass["arena_bytes"].get<int64_t>(), " ")) !=
+          std::string::npos);
+    CHECK((row.find(" yes ") != std::string::npos) == pass["applied"]);
+  }
+  // Only where it is asked for.
+  CHECK(!PlanAsJson({"--model", "mlp"}).contains("passes"));
+  CHECK(RunStowage({"plan", "--model", "mlp"}).out.find("\nvalidate ") ==
+        std::string::npos);
+}
+
+TEST_CASE("a plan is found again where one cache is named, and is the same") {
+  const std::string folder = TempPath("named_cache");
+  std::filesystem::remove_all(folder);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "plan",      "--model", "mlp",      "--recompute", "auto",
+        "--offload", "auto",    "--budget", "400000",      "--explain"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(arguments);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return outcome;
+  };
+  const auto plan = [&](const Outcome& outcome, std::string_view use) {
+    Json json = Json::parse(outcome.out);
+    CHECK(json["cache"] == use);
+    CHECK(json["plan_seconds"] >= 0);
+    for (const char* field : {"cache", "plan_seconds", "passes"}) {
+      CHECK(json.erase(field) == 1);
+    }
+    return json;
+  };
+  const Json off = plan(run({"--no-plan-cache", "--json"}), "off");
+  CHECK(!std::filesystem::exists(folder));
+  const Outcome first = run({"--plan-cache", folder, "--json"});
+  CHECK(first.err == "");
+  CHECK(plan(first, "miss") == off);
+  const Outcome second = run({"--plan-cache", folder, "--json"});
+  CHECK(second.err == "");
+  CHECK(plan(second, "hit") == off);
+  const Outcome text = run({"--plan-cache", folder});
+  CHECK(text.out.find(" s, found in the plan cache; smallest budget") !=
+        std::string::npos);
+  CHECK(
+      text.out.find("\nno pass ran: the plan was found in the plan cache\n") !=
+      std::string::npos);
+  // Another budget is another plan, and so are other levers.
+  plan(run({"--plan-cache", folder, "--json", "--budget", "399999"}), "miss");
+  plan(run({"--plan-cache", folder, "--json", "--micro-batches", "2"}), "miss");
+
+  // What is damaged is said, made anew, and mended.
+  int damaged = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::string content = ReadAll(entry.path().string());
+    content[content.size() / 2] ^= 1;
+    std::ofstream(entry.path(), std::ios::binary) << content;
+    ++damaged;
+  }
+  CHECK(damaged >= 3);
+  const Outcome anew = run({"--plan-cache", folder, "--json"});
+  CHECK(anew.err.starts_with("[plan cache] \""));
+  CHECK(anew.err.ends_with(
+      "is damaged: its digest is not what it says; it is planned anew\n"));
+  CHECK(plan(anew, "miss") == off);
+  const Outcome mended = run({"--plan-cache", folder, "--json"});
+  CHECK(mended.err == "");
+  CHECK(plan(mended, "hit") == off);
+}
+
+TEST_CASE("without --plan-cache plans are kept in the user's cache folder") {
+  std::filesystem::remove_all(TempPath("cache"));
+  CHECK(PlanAsJson({"--model", "mlp"})["cache"] == "miss");
+  CHECK(PlanAsJson({"--model", "mlp"})["cache"] == "hit");
+  CHECK(PlanAsJson({"--model", "mlp", "--no-plan-cache"})["cache"] == "off");
+  CHECK(std::filesystem::exists(TempPath("cache/stowage")));
+  const Outcome both = RunStowage({"plan", "--model", "mlp", "--plan-cache",
+                                   TempPath("x"), "--no-plan-cache"});
+  CHECK(both.exit_code == 2);
+  CHECK(both.out.empty());
+  // A folder that cannot be written costs a note and no plan.
+  const std::string file = WriteTemp("no_folder", "");
+  const Outcome noted =
+      RunStowage({"plan", "--model", "mlp", "--plan-cache", file, "--json"});
+  CHECK(noted.exit_code == 0);
+  CHECK(noted.err.starts_with(
+      StrCat("[plan cache] cannot make the folder \"", file, "\": ")));
+  CHECK(Json::parse(noted.out)["cache"] == "miss");
 }
 
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {

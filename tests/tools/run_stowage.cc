@@ -17,6 +17,7 @@ Outcome RunStowage(const std::vector<std::string>& arguments) {
   // Files rather than pipes: no reader has to keep up with two of them.
   const std::string out_path = TempPath("stdout");
   const std::string err_path = TempPath("stderr");
+  const std::string cache_home = TempPath("cache");
   const pid_t child = fork();
   STOWAGE_CHECK(child >= 0);
   if (child == 0) {
@@ -31,6 +32,8 @@ Outcome RunStowage(const std::vector<std::string>& arguments) {
     argv.push_back(nullptr);
     // The same on every machine: a GPU, if there is one, cannot be used.
     setenv("STOWAGE_CUBLASLT", "/nowhere/libcublasLt.so", 1);
+    // Plans that are kept are kept here, not in the user's folder.
+    setenv("XDG_CACHE_HOME", cache_home.c_str(), 1);
     execv(program.c_str(), argv.data());
     _exit(127);
   }

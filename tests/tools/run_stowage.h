@@ -18,6 +18,7 @@ struct Outcome {
   std::string err;     // stderr
 };
 
+/// Plans are kept in a cache of this test's own.
 Outcome RunStowage(const std::vector<std::string>& arguments);
 
 /// A path in this test's own directory.

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "base/strings.h"
 #include "tests/tools/run_stowage.h"
@@ -35,6 +36,19 @@ TEST_CASE("every subcommand's help shows an example of it") {
     CHECK(outcome.out.find(StrCat("Example:\n  stowage ", name, " ")) !=
           std::string::npos);
   }
+}
+
+TEST_CASE("help lists where plans are kept, and what explains them") {
+  for (const char* name : {"plan", "train", "time"}) {
+    const Outcome outcome = RunStowage({name, "--help"});
+    INFO(name);
+    CHECK(outcome.out.find("--plan-cache TEXT") != std::string::npos);
+    CHECK(outcome.out.find("--no-plan-cache") != std::string::npos);
+    CHECK((outcome.out.find("--explain") != std::string::npos) ==
+          (std::string_view(name) == "plan"));
+  }
+  CHECK(RunStowage({"report", "--help"}).out.find("stream") !=
+        std::string::npos);
 }
 
 TEST_CASE("wrong usage exits 2 with a word on stderr and nothing on stdout") {

@@ -1,0 +1,348 @@
+#include "train/training.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "nn/models.h"
+#include "nn/text_data.h"
+#include "planner/plan_memory.h"
+#include "report/plan_json.h"
+#include "train/device.h"
+
+namespace stowage {
+namespace {
+
+ModelFn ModelOf(std::string_view name, ModelPurpose purpose) {
+  return [=](int64_t batch) {
+    return BuildModel(name, purpose, {.batch = batch});
+  };
+}
+
+TrainingSpec Mlp(int64_t batch) {
+  return {.model = ModelOf("mlp", ModelPurpose::kTrain), .batch = batch};
+}
+
+ProgramSpec MlpEvaluation(int64_t batch) {
+  return {.name = "evaluate",
+          .model = ModelOf("mlp", ModelPurpose::kEvaluate),
+          .batch = batch};
+}
+
+TrainingSpec Nano() {
+  return {.model = ModelOf("gpt-nano", ModelPurpose::kTrain), .batch = 8};
+}
+
+// The losses of `steps` steps of a gpt-nano, by a rate of 1e-3.
+std::vector<float> NanoLosses(Training& training, int64_t steps) {
+  std::vector<int32_t> text;
+  for (int64_t i = 0; i < 5000; ++i) {
+    text.push_back(static_cast<int32_t>(i * i % 89 + i % 7));
+  }
+  training.Initialize(/*seed=*/3);
+  std::vector<int32_t> tokens(8 * 64), targets(8 * 64);
+  std::vector<float> losses;
+  for (int64_t step = 1; step <= steps; ++step) {
+    SampleTextBatch(text, 8, 64, /*seed=*/3, static_cast<uint64_t>(step),
+                    tokens, targets);
+    Runner& run = training.step();
+    REQUIRE(run.Write("tokens", tokens).ok());
+    REQUIRE(run.Write("targets", targets).ok());
+    REQUIRE(run.Write("lr", 1e-3f).ok());
+    REQUIRE(run.Write("step", step).ok());
+    REQUIRE(run.Step() == StepCode::kOk);
+    losses.push_back(*run.ReadScalar("loss"));
+    // Another program in between takes what the step's inputs lay in.
+    if (Runner* const evaluate = training.Find("evaluate")) {
+      REQUIRE(evaluate->Write("tokens", tokens).ok());
+      REQUIRE(evaluate->Write("targets", targets).ok());
+      REQUIRE(evaluate->Step() == StepCode::kOk);
+      CHECK(std::isfinite(*evaluate->ReadScalar("loss")));
+    }
+  }
+  return losses;
+}
+
+// The loss after so many steps of an mlp with a batch of 32.
+float MlpLoss(Training& training, int64_t steps) {
+  std::vector<float> x(32 * 64);
+  std::vector<int32_t> y(32);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) / 16;
+  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int32_t>(i % 10);
+  Runner& run = training.step();
+  for (int64_t step = 1; step <= steps; ++step) {
+    REQUIRE(run.Write("x", x).ok());
+    REQUIRE(run.Write("y", y).ok());
+    REQUIRE(run.Write("lr", 1e-2f).ok());
+    REQUIRE(run.Write("step", step).ok());
+    REQUIRE(run.Step() == StepCode::kOk);
+  }
+  return *run.ReadScalar("loss");
+}
+
+std::vector<float> ReadParam(Training& training, std::string_view name) {
+  const Graph& graph = training.step().graph();
+  std::vector<float> content(static_cast<size_t>(
+      graph.value(*graph.Find(name)).type.shape.num_elements()));
+  REQUIRE(training.step().Read(name, &content).ok());
+  return content;
+}
+
+TEST_CASE(
+    "gpt-nano trains in 35 % of its arena, evaluation in the same bytes, "
+    "and no loss changes by a bit") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Nano();
+  Result<Training> whole = Train(spec, *cpu);
+  REQUIRE_MESSAGE(whole.ok(), whole.error().message);
+  CHECK(whole->plan().step.price.host.values == 0);
+  CHECK(whole->plan().step.price.recomputed_nodes == 0);
+  const Bytes arena = whole->session().arena_bytes();
+
+  spec.budget = arena * 35 / 100;
+  spec.levers = Levers{};
+  spec.programs = {{.name = "evaluate",
+                    .model = ModelOf("gpt-nano", ModelPurpose::kEvaluate),
+                    .batch = 8}};
+  Result<Training> tight = Train(spec, *cpu);
+  REQUIRE_MESSAGE(tight.ok(), tight.error().message);
+  CHECK(tight->session().arena_bytes() <= *spec.budget);
+  CHECK(tight->session().arena_bytes() == tight->plan().arena_bytes());
+  CHECK(tight->session().host_bytes() == tight->plan().host_bytes());
+  REQUIRE(tight->plan().programs.size() == 1);
+  CHECK(tight->plan().programs[0].batch == 8);
+  CHECK(tight->plan().step.price.pieces == 1);
+  // Weights and two moments alone are more than 35 %.
+  CHECK(tight->plan().step.price.host.values > 0);
+  CHECK(NanoLosses(*tight, 20) == NanoLosses(*whole, 20));
+}
+
+TEST_CASE("in pieces, gpt-nano's losses are the same but for rounding") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Nano();
+  Result<Training> whole = Train(spec, *cpu);
+  REQUIRE_MESSAGE(whole.ok(), whole.error().message);
+  spec.levers = NoLevers();
+  spec.levers->pieces = PiecesToTry(8);
+  spec.budget = whole->session().arena_bytes() * 6 / 10;
+  Result<Training> pieces = Train(spec, *cpu);
+  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
+  CHECK(pieces->plan().step.price.pieces > 1);
+  CHECK(pieces->session().arena_bytes() <= *spec.budget);
+  const std::vector<float> expected = NanoLosses(*whole, 10);
+  const std::vector<float> losses = NanoLosses(*pieces, 10);
+  CHECK(expected.back() < expected.front());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    INFO("step ", i + 1);
+    CHECK(losses[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE(
+    "a program beside the step takes as many examples as the budget holds") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Mlp(32);
+  const Bytes step = Train(spec, *cpu)->session().arena_bytes();
+  spec.programs = {MlpEvaluation(1 << 14)};
+  // Without a budget: as many as fit into what the step takes.
+  for (const bool has_budget : {true, false}) {
+    CAPTURE(has_budget);
+    const Bytes room = has_budget ? step + step / 2 : step;
+    spec.budget.reset();
+    if (has_budget) spec.budget = room;
+    Result<Training> training = Train(spec, *cpu);
+    REQUIRE_MESSAGE(training.ok(), training.error().message);
+    const PlannedProgram& evaluate = training->plan().programs[0];
+    CHECK(evaluate.name == "evaluate");
+    CHECK(evaluate.batch > 1);
+    CHECK(evaluate.batch < 1 << 14);
+    CHECK(evaluate.plan.arena_bytes() <= room);
+    CHECK(training->session().arena_bytes() <= room);
+    // Twice as many do not fit, with the weights where they are.
+    const FittedStep& fitted = training->plan().step;
+    const Result<Plan> twice = PlanMemory(
+        *spec.programs[0].model(2 * evaluate.batch),
+        {.budget = room,
+         .weights = WeightLayout::FromForward(fitted.graph, fitted.plan),
+         .device = cpu->Needs()});
+    REQUIRE(!twice.ok());
+    CHECK(twice.error().code == ErrorCode::kBudgetTooSmall);
+  }
+}
+
+// Of the mlp's params, with a megabyte for each example beside them.
+Result<Graph> Wide(int64_t batch) {
+  GraphBuilder g("wide");
+  Value x = g.Input("x", DType::kF32, {batch, 1 << 18});
+  g.Output("y", Exp(x));
+  return g.Finish();
+}
+
+TEST_CASE(
+    "a program that fits at no batch is refused by name, and has what it "
+    "needs where there is no budget") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Mlp(32);
+  const Bytes step = Train(spec, *cpu)->session().arena_bytes();
+  spec.programs = {{.name = "wide", .model = Wide, .batch = 4}};
+  Result<Training> free = Train(spec, *cpu);
+  REQUIRE_MESSAGE(free.ok(), free.error().message);
+  CHECK(free->plan().programs[0].batch == 1);
+  const Bytes need = free->session().arena_bytes();
+  CHECK(need > step);
+  CHECK(need == free->plan().programs[0].plan.arena_bytes());
+
+  spec.budget = need;
+  CHECK(Train(spec, *cpu).ok());
+  spec.budget = need - 1;
+  const Result<Training> refused = Train(spec, *cpu);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+  INFO(refused.error().message);
+  CHECK(refused.error().message.ends_with(
+      "; this is program \"wide\", at 1 example of 4 at a time"));
+}
+
+TEST_CASE("groups of params reach the step") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Mlp(32);
+  Result<Training> all = Train(spec, *cpu);
+  REQUIRE_MESSAGE(all.ok(), all.error().message);
+  spec.training.groups = {{.pattern = "fc1.*", .frozen = true}};
+  Result<Training> frozen = Train(spec, *cpu);
+  REQUIRE_MESSAGE(frozen.ok(), frozen.error().message);
+  // No moments are kept for what is not trained.
+  CHECK(frozen->session().arena_bytes() < all->session().arena_bytes());
+  for (Training* training : {&*all, &*frozen}) {
+    training->Initialize(/*seed=*/1);
+    const bool is_frozen = training == &*frozen;
+    CAPTURE(is_frozen);
+    const std::vector<float> first = ReadParam(*training, "fc1.weight");
+    const std::vector<float> second = ReadParam(*training, "fc2.weight");
+    MlpLoss(*training, 3);
+    CHECK((ReadParam(*training, "fc1.weight") == first) == is_frozen);
+    CHECK(ReadParam(*training, "fc2.weight") != second);
+  }
+}
+
+TEST_CASE("mistakes are named before anything is planned") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const auto refused = [&](TrainingSpec spec) {
+    const Result<Training> training = Train(std::move(spec), *cpu);
+    REQUIRE(!training.ok());
+    CHECK(training.error().code == ErrorCode::kInvalidArgument);
+    return training.error().message;
+  };
+  CHECK(refused({}) == "[train] there is no model; give a function");
+  CHECK(refused(Mlp(0)) == "[train] batch 0 is below 1");
+  TrainingSpec spec = Mlp(4);
+  spec.programs = {{.name = "evaluate", .model = {}}};
+  CHECK(refused(spec) ==
+        "[train] program \"evaluate\" has no model; give a function");
+  spec.programs = {MlpEvaluation(-2)};
+  CHECK(refused(spec) == "[train] program \"evaluate\": batch -2 is below 1");
+  spec.programs.clear();
+  const auto pieces = [&](std::vector<int64_t> numbers) {
+    spec.levers = Levers{.pieces = std::move(numbers)};
+    return refused(spec);
+  };
+  CHECK(pieces({1, 5}) ==
+        "[micro-batches] 5 pieces of a batch of 4; expected at most 4");
+  CHECK(pieces({0, 1}) ==
+        "[micro-batches] 0 pieces of a batch of 4; expected at least 1");
+  CHECK(pieces({2, 1}) ==
+        "[micro-batches] 1 pieces follow 2; expected rising numbers");
+  CHECK(pieces({}) == "[micro-batches] no number of pieces is given; give 1");
+}
+
+TEST_CASE("a budget that cannot be met is refused with the smallest that can") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Mlp(32);
+  spec.levers = Levers{};
+  spec.budget = 1000;
+  auto planner = TrainingPlanner::Make(spec, cpu->Needs());
+  REQUIRE(planner.ok());
+  const Bytes smallest = *planner->step().SmallestBudget();
+  const Result<Training> refused = Train(spec, *cpu);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+  INFO(refused.error().message);
+  CHECK(refused.error().message.starts_with("[plan] budget 1000 B is below "));
+  CHECK(refused.error().message.find(StrCat(" (", smallest, " bytes)")) !=
+        std::string::npos);
+  spec.budget = smallest - 1;
+  CHECK(!Train(spec, *cpu).ok());
+  spec.budget = smallest;
+  const Result<Training> least = Train(spec, *cpu);
+  REQUIRE_MESSAGE(least.ok(), least.error().message);
+  CHECK(least->plan().arena_bytes() <= smallest);
+}
+
+TEST_CASE("a plan that a cache holds is found again, and is the same plan") {
+  const char* const temporary = std::getenv("TEST_TMPDIR");
+  const std::string folder =
+      StrCat(temporary != nullptr ? temporary : "/tmp", "/training_test_plans");
+  std::filesystem::remove_all(folder);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = Mlp(32);
+  CHECK(Train(spec, *cpu)->plan().cache == CacheUse::kOff);
+  spec.budget = Train(spec, *cpu)->session().arena_bytes() * 3 / 4;
+  spec.cache = PlanCache(folder);
+  Result<Training> first = Train(spec, *cpu);
+  REQUIRE_MESSAGE(first.ok(), first.error().message);
+  CHECK(first->plan().cache == CacheUse::kMiss);
+  spec.cache = PlanCache(folder);  // what another process would find
+  Result<Training> second = Train(spec, *cpu);
+  REQUIRE_MESSAGE(second.ok(), second.error().message);
+  CHECK(second->plan().cache == CacheUse::kHit);
+  CHECK(second->plan().cache_note == "");
+  CHECK(second->session().arena_bytes() == first->session().arena_bytes());
+  const FittedStep& a = first->plan().step;
+  const FittedStep& b = second->plan().step;
+  CHECK(PlanToJson(a.plan, a.graph) == PlanToJson(b.plan, b.graph));
+  first->Initialize(/*seed=*/1);
+  second->Initialize(/*seed=*/1);
+  CHECK(MlpLoss(*first, 5) == MlpLoss(*second, 5));
+  // Another question is not answered with it.
+  spec.training.optimizer = Sgd{};
+  CHECK(Train(spec, *cpu)->plan().cache == CacheUse::kMiss);
+}
+
+TEST_CASE(
+    "a training may be moved, its device with it, and another put in its "
+    "place") {
+  const DeviceFlags flags{.name = "cpu", .threads = 2};
+  Result<Training> made = Train(Mlp(32), flags);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  Training training = *std::move(made);
+  training.Initialize(/*seed=*/1);
+  const float once = MlpLoss(training, 3);
+  // What was there ends, session before device, and the new one is whole.
+  for (int i = 0; i < 3; ++i) {
+    Result<Training> next = Train(Mlp(32), flags);
+    REQUIRE(next.ok());
+    training = *std::move(next);
+    training.Initialize(/*seed=*/1);
+    CHECK(MlpLoss(training, 3) == once);
+  }
+  auto moved = std::make_unique<Training>(std::move(training));
+  CHECK(moved->backend().name() == "cpu");
+  moved->Initialize(/*seed=*/1);
+  CHECK(MlpLoss(*moved, 3) == once);
+}
+
+}  // namespace
+}  // namespace stowage
