@@ -1,12 +1,13 @@
 #ifndef STOWAGE_BASE_HASH_H_
 #define STOWAGE_BASE_HASH_H_
 
-// FNV-1a, 64 bits: the digest of graph texts and checkpoint bytes. It tells
-// accidents apart, not attacks.
+// FNV-1a, 64 bits: the digest of graph texts and checkpoint bytes; and XXH64, for
+// megabytes that are read at every start. They tell accidents apart, not attacks.
 //
 //   Fnv1a hash;
 //   hash.Update(header);  hash.Update(bytes);
 //   hash.digest();
+//   Xxh64(content, Xxh64(key));
 
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,10 @@ class Fnv1a {
  private:
   uint64_t state_ = 14695981039346656037u;
 };
+
+/// XXH64 of `text`, eight bytes at a time (Y. Collet, xxHash fast digest algorithm,
+/// format 0.1.1). Linear.
+uint64_t Xxh64(std::string_view text, uint64_t seed = 0);
 
 }  // namespace stowage
 

@@ -40,7 +40,7 @@ Value GraphBuilder::Fail(std::string_view message, SourceLoc loc) {
 }
 
 bool GraphBuilder::NameIsFree(std::string_view name) const {
-  return !graph_.by_name_.contains(std::string(name));
+  return !graph_.by_name_.contains(name);
 }
 
 std::string GraphBuilder::FreshName(std::string_view stem) {

@@ -31,7 +31,7 @@ std::string_view PhaseName(Phase phase) {
 }
 
 std::optional<ValueId> Graph::Find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
+  const auto found = by_name_.find(name);
   if (found == by_name_.end()) return std::nullopt;
   return found->second;
 }

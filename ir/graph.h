@@ -15,9 +15,10 @@
 // arena. Only `fetch` and `stash_update` read such values: whoever computes with
 // one fetches it first.
 //
-// Graphs are made by GraphBuilder (ir/builder.h), by passes, or by ParseGraph
-// (ir/text.h); each verifies what it makes, so a Graph in hand is well formed
-// and every kernel can take the strides it will see. Ids are positions and may
+// Graphs are made by GraphBuilder (ir/builder.h), by passes, by ParseGraph
+// (ir/text.h) or by GraphFromBytes (ir/graph_bytes.h); each verifies what it
+// makes, so a Graph in hand is well formed and every kernel can take the strides
+// it will see. Ids are positions and may
 // change when a pass rewrites a graph: from outside, name values by their
 // names.
 //
@@ -25,6 +26,7 @@
 //   graph.value(loss).type.shape;  graph.value(loss).producer;
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +34,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
 #include "ir/shape.h"
@@ -144,12 +147,20 @@ class Graph {
  private:
   friend class GraphBuilder;
   friend Graph Legalize(Graph graph);
+  friend Result<Graph> GraphFromBytes(std::string_view bytes);
   friend struct GraphTestPeer;  // tests/support: breaks graphs to test Verify
+  struct NameHash {
+    using is_transparent = void;  // finds a view without making a string
+    size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>()(name);
+    }
+  };
+
   std::string name_;
   std::vector<ValueInfo> values_;
   std::vector<Node> nodes_;
   std::vector<GraphOutput> outputs_;
-  std::unordered_map<std::string, ValueId> by_name_;
+  std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> by_name_;
 };
 
 Graph Legalize(Graph graph);  // ir/legalize.h

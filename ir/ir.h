@@ -14,6 +14,7 @@
 #include "ir/dot.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/graph_bytes.h"
 #include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"

@@ -50,12 +50,14 @@ uint64_t Fingerprint(const Graph& graph) {
   return hash.digest();
 }
 
-Status CheckPlanIsFor(const Plan& plan, const Graph& graph) {
-  if (plan.fingerprint == Fingerprint(graph) &&
-      plan.buffer_of.size() == static_cast<size_t>(graph.num_values()) &&
-      plan.workspace_of.size() == static_cast<size_t>(graph.num_nodes())) {
-    return {};
-  }
+namespace {
+
+bool Fits(const Plan& plan, const Graph& graph) {
+  return plan.buffer_of.size() == static_cast<size_t>(graph.num_values()) &&
+         plan.workspace_of.size() == static_cast<size_t>(graph.num_nodes());
+}
+
+Error ForAnother(const Plan& plan, const Graph& graph) {
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[plan] the plan was made for another graph: it is for ",
@@ -63,6 +65,18 @@ Status CheckPlanIsFor(const Plan& plan, const Graph& graph) {
              " values and ", plan.workspace_of.size(), " nodes, this is ",
              Quoted(graph.name()), " with ", graph.num_values(), " and ",
              graph.num_nodes(), "; plan this graph")};
+}
+
+}  // namespace
+
+Status CheckPlanIsFor(const Plan& plan, const Graph& graph) {
+  if (Fits(plan, graph) && plan.fingerprint == Fingerprint(graph)) return {};
+  return ForAnother(plan, graph);
+}
+
+Status CheckPlanFits(const Plan& plan, const Graph& graph) {
+  if (Fits(plan, graph)) return {};
+  return ForAnother(plan, graph);
 }
 
 }  // namespace stowage

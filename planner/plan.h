@@ -99,6 +99,9 @@ uint64_t Fingerprint(const Graph& graph);
 /// Error kInvalidArgument unless `plan` was made for `graph`.
 Status CheckPlanIsFor(const Plan& plan, const Graph& graph);
 
+/// The same of its numbers of values and nodes alone.
+Status CheckPlanFits(const Plan& plan, const Graph& graph);
+
 }  // namespace stowage
 
 #endif  // STOWAGE_PLANNER_PLAN_H_

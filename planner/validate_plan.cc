@@ -68,9 +68,6 @@ class PlanJudge {
       : graph_(graph), plan_(plan), limit_(limit) {}
 
   std::vector<std::string> Judge() {
-    if (const Status match = CheckPlanIsFor(plan_, graph_); !match.ok()) {
-      return {match.error().message};
-    }
     layouts_ = ComputeLayouts(graph_);
     CheckSlots();
     if (texts_.empty()) CheckViews();
@@ -247,7 +244,7 @@ class PlanJudge {
     for (NodeId n = 0; n < graph_.num_nodes() && !Full(); ++n) {
       if (!GetOpDef(graph_.node(n).op).is_view()) RunNode(n, &bytes);
     }
-    const std::string end = "the end of the step";
+    const NodeId end = graph_.num_nodes();
     for (const GraphOutput& output : graph_.outputs()) {
       CheckRead(bytes, output.value, end);
     }
@@ -267,11 +264,17 @@ class PlanJudge {
     }
   }
 
-  void CheckRead(const Ownership& bytes, ValueId id, const std::string& when) {
+  // "time 7 (backward of "h")"; of the time behind all nodes, the end.
+  std::string When(NodeId time) const {
+    if (time == graph_.num_nodes()) return "the end of the step";
+    return StrCat("time ", time, " (", graph_.Describe(time), ")");
+  }
+
+  void CheckRead(const Ownership& bytes, ValueId id, NodeId time) {
     const ValueId root = layout(id).root;
     const auto intruder = bytes.Intruder(Extent(id), root);
     if (!intruder) return;
-    Complain(Quoted(name(id)), " is read at ", when, " where ",
+    Complain(Quoted(name(id)), " is read at ", When(time), " where ",
              *intruder == Ownership::kNobody
                  ? std::string("nothing has been written")
              : *intruder == Ownership::kBackend
@@ -281,10 +284,10 @@ class PlanJudge {
 
   void RunNode(NodeId n, Ownership* bytes) {
     const Node& node = graph_.node(n);
-    const std::string when = StrCat("time ", n, " (", graph_.Describe(n), ")");
-    for (const ValueId input : node.inputs) CheckRead(*bytes, input, when);
+    for (const ValueId input : node.inputs) CheckRead(*bytes, input, n);
 
-    std::vector<Range> written;  // results, then scratch
+    std::vector<Range>& written = written_;  // results, then scratch
+    written.clear();
     for (const ValueId result : node.results) {
       written.push_back(Extent(result));
     }
@@ -296,14 +299,14 @@ class PlanJudge {
       for (size_t other = 0; other < w; ++other) {
         if (written[w].Overlaps(written[other])) {
           Complain("two results or scratch of ", graph_.Describe(n),
-                   " share bytes at ", when);
+                   " share bytes at ", When(n));
         }
       }
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         if (written[w].Overlaps(Extent(node.inputs[i])) &&
             !MayShare(node, w, i)) {
           Complain("operand ", Quoted(name(node.inputs[i])),
-                   " is overwritten at ", when, " while it is read");
+                   " is overwritten at ", When(n), " while it is read");
         }
       }
     }
@@ -360,6 +363,7 @@ class PlanJudge {
   const Plan& plan_;
   const size_t limit_;
   Layouts layouts_;
+  std::vector<Range> written_;  // by the node at hand
   std::vector<std::string> texts_;
 };
 
@@ -367,6 +371,17 @@ class PlanJudge {
 
 std::vector<std::string> ValidatePlan(const Graph& graph, const Plan& plan,
                                       size_t limit) {
+  if (const Status match = CheckPlanIsFor(plan, graph); !match.ok()) {
+    return {match.error().message};
+  }
+  return PlanJudge(graph, plan, limit).Judge();
+}
+
+std::vector<std::string> ValidatePlanBeside(const Graph& graph,
+                                            const Plan& plan, size_t limit) {
+  if (const Status match = CheckPlanFits(plan, graph); !match.ok()) {
+    return {match.error().message};
+  }
   return PlanJudge(graph, plan, limit).Judge();
 }
 

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -21,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line: "stowage-plan-cache 1 <bytes of key> <bytes of content>
+// The first line: "stowage-plan-cache 2 <bytes of key> <bytes of content>
 // <digest of both>"; then the key, and the content.
-constexpr std::string_view kMagic = "stowage-plan-cache 1 ";
+constexpr std::string_view kMagic = "stowage-plan-cache 2 ";
 
 std::string Hex(uint64_t value) {
   char digits[16];
@@ -32,10 +35,7 @@ std::string Hex(uint64_t value) {
 }
 
 uint64_t DigestOf(std::string_view key, std::string_view content) {
-  Fnv1a hash;
-  hash.Update(key);
-  hash.Update(content);
-  return hash.digest();
+  return Xxh64(content, Xxh64(key));
 }
 
 std::string HeaderOf(std::string_view key, std::string_view content) {
@@ -126,7 +126,10 @@ Status PlanCache::Store(std::string_view key, std::string content) {
   fs::create_directories(folder_, error);
   if (error) return fail("make the folder", folder_, error.message());
   const std::string path = PathOf(key);
-  const std::string written = StrCat(path, ".", ::getpid(), ".new");
+  // A file of its own for every writer, of this process or another.
+  static std::atomic<uint64_t> count = 0;
+  const std::string written =
+      StrCat(path, ".", ::getpid(), ".", ++count, ".new");
   {
     std::ofstream file(written, std::ios::binary | std::ios::trunc);
     file << HeaderOf(key, kept) << key << kept;

@@ -4,9 +4,10 @@
 #include <charconv>
 #include <utility>
 
+#include "base/byte_stream.h"
 #include "base/strings.h"
 #include "base/version.h"
-#include "ir/text.h"
+#include "ir/graph_bytes.h"
 #include "train/cached_step.h"
 
 namespace stowage {
@@ -16,18 +17,13 @@ namespace {
 constexpr int kPlanningVersion = 1;
 
 // What the kernels of a device need for `graph`, node by node.
-std::string NeedsText(const Graph& graph, const PlanOptions& options) {
-  std::string text = StrCat(
-      "reserve ",
-      options.device.reserve ? options.device.reserve(graph, options.alignment)
-                             : 0,
-      "\nscratch");
+void WriteNeeds(const Graph& graph, const PlanOptions& options,
+                ByteWriter* out) {
+  const DeviceNeeds& device = options.device;
+  out->Signed(device.reserve ? device.reserve(graph, options.alignment) : 0);
   for (const Node& node : graph.nodes()) {
-    const Bytes bytes =
-        options.device.workspace ? options.device.workspace(graph, node) : 0;
-    text += bytes == 0 ? " 0" : StrCat(" ", bytes);
+    out->Signed(device.workspace ? device.workspace(graph, node) : 0);
   }
-  return text + "\n";
 }
 
 std::string LayoutText(const WeightLayout& layout) {
@@ -61,31 +57,41 @@ StepPlanner::StepPlanner(StepQuestion question)
     : question_(std::move(question)),
       fitter_(question_.build, FitOptionsOf(question_)) {}
 
-// What a deadline cuts short is not the same twice.
+// What a deadline cuts short is not the same twice, and a function of one's own for
+// costs cannot be told from another.
 bool StepPlanner::HasCache() const {
-  return question_.cache && !question_.fit.plan.deadline;
+  const bool has_own_cost = question_.fit.cost && !question_.op_times;
+  return question_.cache && !question_.fit.plan.deadline && !has_own_cost;
 }
 
-// Everything that the answer depends on: not the learning rate, which is an input
-// of the step.
-Result<std::string> StepPlanner::Key(std::string_view what) const {
+// Everything that the answer depends on but the budget: not the learning rate,
+// which is an input of the step.
+Result<std::string> StepPlanner::WriteQuestion() const {
   const FitOptions& fit = question_.fit;
   const PlanOptions& options = fit.plan;
-  std::string key = StrCat(
-      "stowage ", kVersion, " plans ", kPlanningVersion, "\n", what, "\n",
+  ByteWriter out;
+  out.Text(StrCat(
+      "stowage ", kVersion, " plans ", kPlanningVersion, "\n",
       ToText(fit.levers), "alignment ", options.alignment, " packer ",
       packing::PackerName(options.packer), " in place ",
       static_cast<int>(options.in_place), " effort ", Fixed(fit.effort, 9),
       " copies ", Fixed(fit.cost_per_byte, 9), "\n",
       options.weights ? LayoutText(*options.weights) : "", "costs ",
-      question_.op_times ? question_.op_times->ToText() : "operations", "\n");
+      question_.op_times ? question_.op_times->ToText() : "operations", "\n"));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Graph> graphs,
                            question_.sources());
   for (const Graph& graph : graphs) {
-    key += ToText(graph);
-    key += NeedsText(graph, options);
+    out.Text(ToBytes(graph));
+    WriteNeeds(graph, options, &out);
   }
-  return key;
+  return std::move(out).bytes();
+}
+
+Result<std::string> StepPlanner::Key(std::string_view what) {
+  if (written_.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(written_, WriteQuestion());
+  }
+  return StrCat(what, "\n", written_);
 }
 
 Result<PlannedStep> StepPlanner::Plan() {
@@ -101,7 +107,7 @@ Result<PlannedStep> StepPlanner::Plan() {
   PlanCache::Lookup found = question_.cache->Find(key);
   planned.cache_note = std::move(found.note);
   if (found.content) {
-    Result<FittedStep> step = FittedStepFromText(*found.content);
+    Result<FittedStep> step = FittedStepFromBytes(*found.content);
     if (step.ok()) {
       planned.step = *std::move(step);
       planned.cache = CacheUse::kHit;
@@ -112,7 +118,7 @@ Result<PlannedStep> StepPlanner::Plan() {
   planned.cache = CacheUse::kMiss;
   STOWAGE_ASSIGN_OR_RETURN(planned.step, fitter_.Fit(question_.budget));
   const Status stored =
-      question_.cache->Store(key, FittedStepToText(planned.step));
+      question_.cache->Store(key, FittedStepToBytes(planned.step));
   if (!stored.ok()) planned.cache_note = stored.error().message;
   return planned;
 }

@@ -34,6 +34,7 @@ struct StepQuestion {
   std::optional<Bytes> budget = {};
   /// Where they are given, levers are priced in time (FitOptions::cost).
   std::optional<OpTimes> op_times = {};
+  /// Not asked where the packer has a deadline or `fit` a cost of its own.
   std::optional<PlanCache> cache = {};
 };
 
@@ -60,11 +61,13 @@ class StepPlanner {
   const StepQuestion& question() const { return question_; }
 
  private:
-  Result<std::string> Key(std::string_view what) const;
+  Result<std::string> WriteQuestion() const;
+  Result<std::string> Key(std::string_view what);
   bool HasCache() const;
 
   StepQuestion question_;
   StepFitter fitter_;
+  std::string written_ = {};  // the question, once it has been written
 };
 
 }  // namespace stowage

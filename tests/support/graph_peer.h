@@ -8,8 +8,6 @@
 //   GraphTestPeer::Nodes(graph)[1].inputs[0] = 7;
 //   CHECK_FALSE(Verify(graph).ok());
 
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -22,9 +20,7 @@ struct GraphTestPeer {
   static std::vector<GraphOutput>& Outputs(Graph& graph) {
     return graph.outputs_;
   }
-  static std::unordered_map<std::string, ValueId>& ByName(Graph& graph) {
-    return graph.by_name_;
-  }
+  static auto& ByName(Graph& graph) { return graph.by_name_; }
 };
 
 }  // namespace stowage

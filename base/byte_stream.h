@@ -1,0 +1,122 @@
+#ifndef STOWAGE_BASE_BYTE_STREAM_H_
+#define STOWAGE_BASE_BYTE_STREAM_H_
+
+// Numbers and strings as bytes, for files that a program reads back. Integers take
+// as many bytes as they need, seven bits each, the lowest first (LEB128, DWARF 5,
+// section 7.6); signed ones alternate (0, -1, 1, ...), so that small ones stay
+// short. Reals are their bits.
+//
+// A reader never reads past the end: what is damaged reads as zeros from there on,
+// and status() says where it went wrong first, so that callers ask once.
+//
+//   ByteWriter out;
+//   out.Unsigned(300);  out.Text("fc2");
+//   ByteReader in(out.bytes());
+//   in.Unsigned() == 300;  in.Text() == "fc2";  in.status().ok();
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stowage {
+
+class ByteWriter {
+ public:
+  void Unsigned(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) {
+      bytes_.push_back(static_cast<char>(value | 0x80));
+    }
+    bytes_.push_back(static_cast<char>(value));
+  }
+  void Signed(int64_t value) {
+    const auto bits = static_cast<uint64_t>(value);
+    Unsigned(value < 0 ? ~(bits << 1) : bits << 1);
+  }
+  /// A size, an index or anything else that is at least 0.
+  void Count(size_t value) { Unsigned(value); }
+  void Real(double value);
+  void Text(std::string_view text) {
+    Unsigned(text.size());
+    bytes_.append(text);
+  }
+  /// The text itself where it is new to this writer, else which one it was.
+  void Interned(std::string_view text);
+
+  const std::string& bytes() const& { return bytes_; }
+  std::string bytes() && { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+  std::unordered_map<std::string, size_t> interned_;
+};
+
+class ByteReader {
+ public:
+  /// Reads `bytes`, which must outlive this and what Text and Interned return.
+  /// Errors open with `room`.
+  ByteReader(std::string_view bytes, std::string_view room)
+      : bytes_(bytes), room_(room) {}
+
+  uint64_t Unsigned() {
+    if (at_ < bytes_.size() && (bytes_[at_] & 0x80) == 0) {
+      return static_cast<uint8_t>(bytes_[at_++]);
+    }
+    return LongUnsigned();
+  }
+  int64_t Signed() {
+    const uint64_t bits = Unsigned();
+    return static_cast<int64_t>((bits & 1) == 0 ? bits >> 1 : ~(bits >> 1));
+  }
+  /// A signed integer from `least` to `most`; `least` where it is not.
+  int64_t Int(int64_t least, int64_t most, std::string_view what) {
+    const int64_t value = Signed();
+    if (value >= least && value <= most) return value;
+    FailRange(value, least, most, what);
+    return least;
+  }
+  /// An integer below `end`; 0 where it is not.
+  size_t Below(size_t end, std::string_view what) {
+    return Check(Unsigned(), end, what);
+  }
+  /// How many things follow, each of at least one byte.
+  size_t Count(std::string_view what) {
+    const uint64_t value = Unsigned();
+    return Check(value, bytes_.size() - at_ + 1, what);
+  }
+  double Real();
+  std::string_view Text();
+  std::string_view Interned();
+
+  bool ok() const { return error_.empty(); }
+  bool AtEnd() const { return at_ == bytes_.size(); }
+  /// The first thing that was wrong. Errors: kInvalidArgument.
+  Status status() const;
+  /// Records that something is wrong here, unless something was before.
+  void Fail(std::string_view what);
+
+ private:
+  uint64_t LongUnsigned();
+  void FailRange(int64_t value, int64_t least, int64_t most,
+                 std::string_view what);
+  size_t Check(uint64_t value, size_t end, std::string_view what) {
+    if (value < end) return static_cast<size_t>(value);
+    FailBelow(value, end, what);
+    return 0;
+  }
+  void FailBelow(uint64_t value, size_t end, std::string_view what);
+
+  std::string_view bytes_;
+  std::string_view room_;
+  size_t at_ = 0;
+  std::string error_;
+  std::vector<std::string_view> interned_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_BASE_BYTE_STREAM_H_

@@ -1,0 +1,294 @@
+#include "ir/graph_bytes.h"
+
+#include <bit>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/byte_stream.h"
+#include "base/index.h"
+#include "ir/verify.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::string_view kMagic = "stowage-graph 1";
+constexpr size_t kNumRoles = static_cast<size_t>(Role::kOutput) + 1;
+constexpr size_t kNumInits = static_cast<size_t>(Init::Kind::kUniform) + 1;
+constexpr size_t kNumPhases = static_cast<size_t>(Phase::kUpdate) + 1;
+constexpr size_t kNumDTypes = kAllDTypes.size();
+
+// A number per kind of attribute: its place in AttrValue.
+constexpr size_t kNumAttrKinds = std::variant_size_v<AttrValue>;
+
+// The bytes of things that come many times, and the number of each.
+class Table {
+ public:
+  // Writes which one `bytes` is, and where it is new, `bytes`.
+  void Put(std::string bytes, ByteWriter* out) {
+    const size_t count = numbers_.size();
+    const auto [entry, is_new] = numbers_.try_emplace(std::move(bytes), count);
+    out->Unsigned(entry->second);
+    if (is_new) out->Text(entry->first);
+  }
+
+ private:
+  std::unordered_map<std::string, size_t> numbers_;
+};
+
+// --- Writing ----------------------------------------------------------------
+
+class GraphWriter {
+ public:
+  std::string Write(const Graph& graph) {
+    out_.Text(kMagic);
+    out_.Interned(graph.name());
+    out_.Count(graph.values().size());
+    for (const ValueInfo& value : graph.values()) {
+      if (value.is_leaf()) {
+        WriteLeaf(value);
+      } else if (value.result == 0) {
+        WriteNode(graph, graph.node(value.producer));
+      }
+    }
+    out_.Count(graph.outputs().size());
+    for (const GraphOutput& output : graph.outputs()) {
+      out_.Interned(output.name);
+      out_.Unsigned(Index(output.value));
+    }
+    return std::move(out_).bytes();
+  }
+
+ private:
+  void WriteValue(const ValueInfo& value) {
+    out_.Interned(value.name);
+    out_.Unsigned(static_cast<size_t>(value.role) * 2 + value.on_host);
+    ByteWriter type;
+    type.Unsigned(static_cast<size_t>(value.type.dtype));
+    type.Count(Index(value.type.shape.rank()));
+    for (const int64_t dim : value.type.shape) type.Signed(dim);
+    types_.Put(std::move(type).bytes(), &out_);
+  }
+
+  void WriteLeaf(const ValueInfo& leaf) {
+    out_.Unsigned(0);  // of a node, its op + 1
+    WriteValue(leaf);
+    const bool has_scale = std::bit_cast<uint64_t>(leaf.init.scale) != 0;
+    out_.Unsigned(static_cast<size_t>(leaf.init.kind) * 2 + has_scale);
+    if (has_scale) out_.Real(leaf.init.scale);
+  }
+
+  void WriteNode(const Graph& graph, const Node& node) {
+    out_.Unsigned(static_cast<size_t>(node.op) + 1);
+    out_.Unsigned(static_cast<size_t>(node.phase));
+    out_.Interned(node.origin);
+    attrs_.Put(AttrsBytes(node.attrs), &out_);
+    out_.Count(node.inputs.size());
+    for (const ValueId input : node.inputs) {
+      out_.Unsigned(Index(node.results[0] - input));
+    }
+    out_.Count(node.results.size());
+    for (const ValueId result : node.results) WriteValue(graph.value(result));
+  }
+
+  static std::string AttrsBytes(const Attrs& attrs) {
+    ByteWriter out;
+    out.Count(attrs.entries().size());
+    for (const auto& [name, value] : attrs.entries()) {
+      out.Text(name);
+      out.Unsigned(value.index());
+      if (const auto* integer = std::get_if<int64_t>(&value)) {
+        out.Signed(*integer);
+      } else if (const auto* real = std::get_if<double>(&value)) {
+        out.Real(*real);
+      } else if (const auto* dtype = std::get_if<DType>(&value)) {
+        out.Unsigned(static_cast<size_t>(*dtype));
+      } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+        out.Count(list->size());
+        for (const int64_t entry : *list) out.Signed(entry);
+      } else {
+        out.Text(std::get<std::string>(value));
+      }
+    }
+    return std::move(out).bytes();
+  }
+
+  ByteWriter out_;
+  Table types_;
+  Table attrs_;
+};
+
+// --- Reading ----------------------------------------------------------------
+
+// Reads a type's, or a node's attributes', own bytes.
+TensorType ReadType(ByteReader* in) {
+  TensorType type;
+  type.dtype = static_cast<DType>(in->Below(kNumDTypes, "an element type"));
+  const size_t rank = in->Below(kMaxRank + 1, "a rank");
+  for (size_t i = 0; i < rank; ++i) type.shape.push_back(in->Signed());
+  return type;
+}
+
+AttrValue ReadAttrValue(ByteReader* in) {
+  static_assert(
+      std::is_same_v<std::variant_alternative_t<0, AttrValue>, int64_t>);
+  static_assert(
+      std::is_same_v<std::variant_alternative_t<1, AttrValue>, double>);
+  static_assert(
+      std::is_same_v<std::variant_alternative_t<2, AttrValue>, DType>);
+  static_assert(std::is_same_v<std::variant_alternative_t<3, AttrValue>,
+                               std::vector<int64_t>>);
+  switch (in->Below(kNumAttrKinds, "the kind of an attribute")) {
+    case 0:
+      return in->Signed();
+    case 1:
+      return in->Real();
+    case 2:
+      return static_cast<DType>(in->Below(kNumDTypes, "an element type"));
+    case 3: {
+      std::vector<int64_t> list(in->Count("the length of a list"));
+      for (int64_t& entry : list) entry = in->Signed();
+      return list;
+    }
+    default:
+      return std::string(in->Text());
+  }
+}
+
+Attrs ReadAttrs(ByteReader* in) {
+  Attrs attrs;
+  const size_t count = in->Count("the number of attributes");
+  for (size_t i = 0; i < count && in->ok(); ++i) {
+    const std::string_view name = in->Text();
+    if (attrs.Find(name) != nullptr) in->Fail("an attribute comes twice");
+    attrs.Set(name, ReadAttrValue(in));
+  }
+  return attrs;
+}
+
+struct GraphParts {
+  std::string name;
+  std::vector<ValueInfo> values;
+  std::vector<Node> nodes;
+  std::vector<GraphOutput> outputs;
+};
+
+class GraphReader {
+ public:
+  explicit GraphReader(std::string_view bytes) : in_(bytes, kRoom) {}
+
+  Result<GraphParts> Read() {
+    if (in_.Text() != kMagic) in_.Fail("a graph opens otherwise");
+    parts_.name = in_.Interned();
+    const size_t count = in_.Count("the number of values");
+    parts_.values.reserve(count);
+    while (parts_.values.size() < count && in_.ok()) {
+      const size_t op = in_.Below(static_cast<size_t>(kNumOps) + 1, "an op");
+      if (op == 0) {
+        ReadLeaf();
+      } else {
+        ReadNode(static_cast<OpKind>(op - 1), count);
+      }
+    }
+    const size_t outputs = in_.Count("the number of outputs");
+    for (size_t i = 0; i < outputs && in_.ok(); ++i) {
+      const std::string_view name = in_.Interned();
+      const size_t value = in_.Below(count, "an output's value");
+      parts_.outputs.push_back(
+          {std::string(name), static_cast<ValueId>(value)});
+    }
+    if (in_.ok() && !in_.AtEnd()) in_.Fail("more follows the graph");
+    STOWAGE_RETURN_IF_ERROR(in_.status());
+    return std::move(parts_);
+  }
+
+ private:
+  static constexpr std::string_view kRoom = "graph bytes";
+
+  // The next of a kind of thing whose bytes stand where it first comes.
+  template <typename T, typename ReadFn>
+  const T& Get(std::vector<T>* table, ReadFn read) {
+    const size_t number = in_.Below(table->size() + 1, "a number in a table");
+    if (number == table->size()) {
+      ByteReader own(in_.Text(), kRoom);
+      table->push_back(read(&own));
+      if (!own.ok()) in_.Fail(own.status().error().message);
+      if (own.ok() && !own.AtEnd())
+        in_.Fail("more follows a type or attributes");
+    }
+    return (*table)[number];
+  }
+
+  ValueInfo& ReadValue() {
+    ValueInfo& value = parts_.values.emplace_back();
+    value.name = in_.Interned();
+    const size_t role = in_.Below(kNumRoles * 2, "a role");
+    value.role = static_cast<Role>(role / 2);
+    value.on_host = role % 2 != 0;
+    value.type = Get(&types_, ReadType);
+    return value;
+  }
+
+  void ReadLeaf() {
+    ValueInfo& leaf = ReadValue();
+    const size_t init = in_.Below(kNumInits * 2, "an init");
+    leaf.init.kind = static_cast<Init::Kind>(init / 2);
+    if (init % 2 != 0) leaf.init.scale = in_.Real();
+  }
+
+  void ReadNode(OpKind op, size_t most_values) {
+    const size_t first = parts_.values.size();
+    const auto id = static_cast<NodeId>(parts_.nodes.size());
+    Node& node = parts_.nodes.emplace_back();
+    node.op = op;
+    node.phase = static_cast<Phase>(in_.Below(kNumPhases, "a phase"));
+    node.origin = in_.Interned();
+    node.attrs = Get(&attrs_, ReadAttrs);
+    node.inputs.resize(in_.Count("the number of operands"));
+    for (ValueId& input : node.inputs) {
+      const size_t back = in_.Below(first + 1, "the distance of an operand");
+      input = static_cast<ValueId>(first - back);
+    }
+    const size_t results =
+        in_.Below(most_values - first + 1, "the number of results");
+    if (results == 0) in_.Fail("a node has no results");
+    node.results.reserve(results);
+    for (size_t r = 0; r < results && in_.ok(); ++r) {
+      node.results.push_back(static_cast<ValueId>(first + r));
+      ValueInfo& result = ReadValue();
+      result.producer = id;
+      result.result = static_cast<int>(r);
+    }
+  }
+
+  ByteReader in_;
+  GraphParts parts_;
+  std::vector<TensorType> types_;
+  std::vector<Attrs> attrs_;
+};
+
+}  // namespace
+
+std::string ToBytes(const Graph& graph) { return GraphWriter().Write(graph); }
+
+Result<Graph> GraphFromBytes(std::string_view bytes) {
+  STOWAGE_ASSIGN_OR_RETURN(GraphParts parts, GraphReader(bytes).Read());
+  Graph graph;
+  graph.name_ = std::move(parts.name);
+  graph.values_ = std::move(parts.values);
+  graph.nodes_ = std::move(parts.nodes);
+  graph.outputs_ = std::move(parts.outputs);
+  graph.by_name_.reserve(graph.values_.size() + graph.outputs_.size());
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    graph.by_name_.emplace(graph.value(id).name, id);
+  }
+  for (const GraphOutput& output : graph.outputs_) {
+    graph.by_name_.emplace(output.name, output.value);
+  }
+  STOWAGE_RETURN_IF_ERROR(Verify(graph));
+  return graph;
+}
+
+}  // namespace stowage
