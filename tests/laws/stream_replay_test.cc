@@ -503,9 +503,9 @@ TEST_CASE(
     CheckAddresses(step, *plan);
 
     if (seed % 4 == 0) {  // what takes the longest to plan
-      StepFitter fitter(OfGraph(step),
-                        {.plan = options,
-                         .levers = {.offload = OffloadChoice::kNone}});
+      StepFitter fitter(
+          OfGraph(step),
+          {.plan = options, .levers = {.offload = OffloadChoice::kNone}});
       const auto smallest = fitter.Fit(*fitter.SmallestBudget());
       REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
       remade += smallest->price.recomputed_nodes > 0;
