@@ -25,7 +25,7 @@
 //
 //   OpTimes times;
 //   train.StepTimed(seconds);  times.Add(train.graph(), arena, seconds);
-//   RecomputePlanner planner(step, {}, {.cost = times.CostFunction(budget)});
+//   StepFitter fitter(OfGraph(step), {.cost = times.CostFunction(budget)});
 
 #include <map>
 #include <optional>

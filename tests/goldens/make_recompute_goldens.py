@@ -10,7 +10,7 @@ proven within the time limit has no rows.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install highspy numpy
     bazel build //tests/planner/fit/recompute:milp_problems
-    bazel-bin/tests/planner/milp_problems > /tmp/problems.tsv
+    bazel-bin/tests/planner/fit/recompute/milp_problems > /tmp/problems.tsv
     /tmp/venv/bin/python tests/goldens/make_recompute_goldens.py /tmp/problems.tsv \\
         > tests/goldens/recompute_milp.csv
 
