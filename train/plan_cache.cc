@@ -94,11 +94,16 @@ PlanCache::Lookup PlanCache::Find(std::string_view key) const {
       !read(&content_bytes)) {
     return refuse("is no entry of a plan cache of this version");
   }
-  // No more is read than there is, whatever the header says.
-  std::error_code error;
-  const uint64_t size = fs::file_size(path, error);
-  const uint64_t rest = size - std::min<uint64_t>(size, header.size() + 1);
-  if (error || key_bytes > rest || content_bytes != rest - key_bytes) {
+  // No more is read than there is, whatever the header says; of the file that was
+  // opened, since another may be put in its place.
+  const std::streamoff start = file.tellg();
+  file.seekg(0, std::ios::end);
+  const std::streamoff end_of_file = file.tellg();
+  file.seekg(start);
+  const uint64_t rest = file && end_of_file >= start
+                            ? static_cast<uint64_t>(end_of_file - start)
+                            : 0;
+  if (key_bytes > rest || content_bytes != rest - key_bytes) {
     return refuse("is damaged: it is not as long as it says");
   }
   std::string its_key(key_bytes, '\0'), content(content_bytes, '\0');

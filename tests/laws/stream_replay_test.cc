@@ -477,15 +477,16 @@ TEST_CASE("the streams of the models' steps replay in exactly the arena") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   PlanOptions options{.device = cpu->Needs()};
   options.device.reserve = [](const Graph&, Bytes) { return Bytes{1000}; };
-  for (const auto& [model, batch, seq] :
+  for (const auto& each :
        {std::tuple{"mlp", 32, 0}, std::tuple{"gpt-nano", 4, 32},
         std::tuple{"gpt2-124m", 1, 64}}) {
-    INFO(std::string(model));
-    const Graph step = StepOf(model, batch, seq);
+    const std::string model = std::get<0>(each);
+    CAPTURE(model);
+    const Graph step = StepOf(model, std::get<1>(each), std::get<2>(each));
     const Result<Plan> plan = PlanMemory(step, options);
     REQUIRE_MESSAGE(plan.ok(), plan.error().message);
     CheckReplay(step, *plan);
-    if (std::string_view(model) != "gpt2-124m") CheckAddresses(step, *plan);
+    if (model != "gpt2-124m") CheckAddresses(step, *plan);
   }
 }
 

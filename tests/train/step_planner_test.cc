@@ -198,10 +198,10 @@ TEST_CASE("a question with any other ingredient is another question") {
   // One cache for all, so that none is taken for another either.
   const PlanCache cache;
   REQUIRE(UseOf(Question(cache)) == CacheUse::kMiss);
-  for (const auto& [name, change] : changes) {
-    CAPTURE(name);
+  for (const auto& changed : changes) {
+    CAPTURE(changed.first);
     StepQuestion question = Question(cache);
-    change(&question);
+    changed.second(&question);
     CHECK(UseOf(question) == CacheUse::kMiss);
     CHECK(UseOf(question) == CacheUse::kHit);
   }

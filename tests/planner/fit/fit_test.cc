@@ -240,7 +240,8 @@ TEST_CASE("the frontier lists what budgets cost, copies included") {
     CHECK(frontier->back().price.host.values > 0);
     int of_states_alone = 0;
     for (size_t k = 0; k < frontier->size(); ++k) {
-      const auto& [arena, price] = (*frontier)[k];
+      const Bytes arena = (*frontier)[k].arena;
+      const Price& price = (*frontier)[k].price;
       INFO("arena ", arena);
       CHECK(price.pieces == 1);
       CHECK(
