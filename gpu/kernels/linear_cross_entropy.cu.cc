@@ -3,8 +3,13 @@
 // gradient its dlogits in place, which two more products turn into the chunk's dx
 // and its share of dw. Shares are added to dw as it is stored: in f16 and bf16
 // each chunk but the first rounds it once more.
+//
+// A vocabulary that is no multiple of 16 bytes is taken in two parts, since tensor
+// cores are fast with multiples alone: on an H100, products with 50,257 words in
+// bf16 ran at 90 to 145 TFLOP/s, or 450 for dw, and with 50,304 at 570 to 770.
 
 #include <algorithm>
+#include <vector>
 
 #include "gpu/kernel.h"
 #include "gpu/kernels/cross_entropy.h"
@@ -46,6 +51,23 @@ struct Work {
   Bytes losses_bytes, logits_bytes, scratch_bytes;
 };
 
+// Adjacent words of the vocabulary: columns of the logits, rows of w.
+struct Words {
+  int64_t first = 0, count = 0;
+};
+
+// The vocabulary in parts: the few words past the last multiple of 16 bytes, and
+// all before them. The few come first: where the second part is added to what the
+// first has stored, only the share of the few has been rounded.
+std::vector<Words> PartsOf(const Work& work) {
+  const int64_t few = work.vocabulary % (16 / work.element);
+  const int64_t most = work.vocabulary - few;
+  std::vector<Words> parts;
+  if (few > 0) parts.push_back({.first = most, .count = few});
+  if (most > 0) parts.push_back({.first = 0, .count = most});
+  return parts;
+}
+
 MatrixOperand TransposeOf(MatrixOperand matrix) {
   matrix.transposed = !matrix.transposed;
   return matrix;
@@ -58,6 +80,7 @@ void Enqueue(const Launch& launch, const float* dloss, float* log_sum_exp,
   const TensorView& w = launch.inputs[1];
   const TensorView& labels = launch.inputs[2];
   const Work work(x.type, w.type, *launch.attrs, dloss != nullptr);
+  const std::vector<Words> parts = PartsOf(work);
   float* losses = reinterpret_cast<float*>(launch.workspace.data());
   std::byte* logits = launch.workspace.data() + work.losses_bytes;
   for (int64_t first = 0; first < work.rows; first += work.chunk) {
@@ -65,22 +88,31 @@ void Enqueue(const Launch& launch, const float* dloss, float* log_sum_exp,
     const Bytes offset = first * work.width * work.element;  // in x and dx
     const MatrixOperand x_rows = {.data = x.data + offset,
                                   .stride = work.width};
-    const MatrixOperand weights = {.data = w.data, .stride = work.width};
     // First the logits, then their gradients.
-    const MatrixOperand logit_rows = {.data = logits, .stride = work.stride};
+    const auto logits_of = [&](const Words& words) {
+      return MatrixOperand{.data = logits + words.first * work.element,
+                           .stride = work.stride};
+    };
+    const auto weights_of = [&](const Words& words) {
+      return MatrixOperand{
+          .data = w.data + words.first * work.width * work.element,
+          .stride = work.width};
+    };
     const auto multiply = [&](MatMulCall call) {
       call.dtype = x.dtype();
       call.workspace = logits + work.logits_bytes;
       call.workspace_bytes = work.scratch_bytes;
       queue.MatMul(call);
     };
-    multiply({.m = count,
-              .n = work.vocabulary,
-              .k = work.width,
-              .a = x_rows,
-              .b = TransposeOf(weights),
-              .c = logits,
-              .c_stride = work.stride});
+    for (const Words& words : parts) {
+      multiply({.m = count,
+                .n = words.count,
+                .k = work.width,
+                .a = x_rows,
+                .b = TransposeOf(weights_of(words)),
+                .c = logits + words.first * work.element,
+                .c_stride = work.stride});
+    }
     EnqueueRowLosses(
         {.dtype = x.dtype(),
          .logits = logits,
@@ -95,21 +127,27 @@ void Enqueue(const Launch& launch, const float* dloss, float* log_sum_exp,
          .scale = 1.0f / static_cast<float>(work.rows)},
         queue);
     if (dloss == nullptr) continue;
-    multiply({.m = count,
-              .n = work.width,
-              .k = work.vocabulary,
-              .a = logit_rows,
-              .b = weights,
-              .c = launch.outputs[1].data + offset,
-              .c_stride = work.width});
-    multiply({.m = work.vocabulary,
-              .n = work.width,
-              .k = count,
-              .a = TransposeOf(logit_rows),
-              .b = x_rows,
-              .c = launch.outputs[2].data,
-              .c_stride = work.width,
-              .accumulate = first > 0});
+    for (const Words& words : parts) {
+      multiply({.m = count,
+                .n = work.width,
+                .k = words.count,
+                .a = logits_of(words),
+                .b = weights_of(words),
+                .c = launch.outputs[1].data + offset,
+                .c_stride = work.width,
+                .accumulate = &words != &parts.front()});
+    }
+    for (const Words& words : parts) {
+      multiply({.m = words.count,
+                .n = work.width,
+                .k = count,
+                .a = TransposeOf(logits_of(words)),
+                .b = x_rows,
+                .c = launch.outputs[2].data +
+                     words.first * work.width * work.element,
+                .c_stride = work.width,
+                .accumulate = first > 0});
+    }
   }
   EnqueueMean(losses, work.rows, launch.outputs[0].as<float>(), queue);
 }

@@ -3,13 +3,18 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
 #include "gpu/kernel.h"
+#include "gpu/queue.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "runtime/kernel.h"
 #include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
 
@@ -115,6 +120,7 @@ constexpr LinearSizes kLinearSizes[] = {
     {6, 8, 64, 1},     // rows of whole packs
     {5, 4, 1025, 2},   // a block a row
     {33, 16, 70, 16},  // a row more than two chunks
+    {9, 5, 3, 4},      // fewer words than 16 bytes hold
 };
 
 Graph LinearGraph(DType dtype, const LinearSizes& s) {
@@ -148,6 +154,73 @@ TEST_CASE("the fused linear loss and its gradient work in chunks") {
           dtype == DType::kF32 ? 1e-5 : 2 * ToleranceOf(dtype);
       CheckAgainstInterpreter(graph, leaves, tolerance);
     }
+  }
+}
+
+// Keeps the products that a launch asks for.
+class Products : public gpu::Queue {
+ public:
+  void Launch(const gpu::KernelCall&) override {}
+  void MatMul(const gpu::MatMulCall& call) override { calls.push_back(call); }
+  void Fill(std::byte*, uint8_t, Bytes) override {}
+  void Copy(std::byte*, const std::byte*, Bytes) override {}
+  gpu::FaultSlot fault() const override { return {}; }
+
+  std::vector<gpu::MatMulCall> calls;
+};
+
+// The products of the gradient over one chunk of 40 rows of 24, at made-up
+// addresses.
+std::vector<gpu::MatMulCall> ProductsOfGradient(DType dtype,
+                                                int64_t vocabulary) {
+  constexpr int64_t kRows = 40, kWidth = 24;
+  auto view = [next = uintptr_t{1} << 32](DType type, Shape shape) mutable {
+    const Strides strides = ContiguousStrides(shape);
+    const auto data = reinterpret_cast<std::byte*>(next);
+    next += uintptr_t{1} << 32;
+    return TensorView{data, {type, std::move(shape)}, strides};
+  };
+  const TensorView inputs[] = {
+      view(dtype, {kRows, kWidth}), view(dtype, {vocabulary, kWidth}),
+      view(DType::kI32, {kRows}), view(DType::kF32, {})};
+  const TensorView outputs[] = {view(DType::kF32, {}),
+                                view(dtype, {kRows, kWidth}),
+                                view(dtype, {vocabulary, kWidth})};
+  const std::span workspace(view(dtype, {}).data, size_t{1} << 30);
+  const Attrs attrs = {{"chunk", kRows}};
+  Products products;
+  gpu::GetKernel(OpKind::kLinearCrossEntropyGrad)
+      .enqueue({.op = OpKind::kLinearCrossEntropyGrad,
+                .node = 0,
+                .attrs = &attrs,
+                .inputs = inputs,
+                .outputs = outputs,
+                .workspace = workspace},
+               products);
+  return products.calls;
+}
+
+TEST_CASE("words past the last 16 bytes are products of their own") {
+  // What of 1003 words is left over: 3 where 4 or 8 are 16 bytes.
+  for (const DType dtype : kComputedDTypes) {
+    const auto calls = ProductsOfGradient(dtype, 1003);
+    REQUIRE(calls.size() == 6);
+    const int64_t pack = 16 / SizeOf(dtype);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      // Logits, dx, dw: first for the few words, then for most.
+      const gpu::MatMulCall& call = calls[i];
+      const int64_t words = i < 2 ? call.n : i < 4 ? call.k : call.m;
+      CHECK(words == (i % 2 == 0 ? 1003 % pack : 1003 - 1003 % pack));
+      // dx alone is the sum of both.
+      CHECK(call.accumulate == (i == 3));
+      // Operands start where 16-byte loads can.
+      for (const std::byte* at :
+           {call.a.data, call.b.data, static_cast<const std::byte*>(call.c)}) {
+        CHECK(reinterpret_cast<uintptr_t>(at) % 16 == 0);
+      }
+    }
+    CHECK(ProductsOfGradient(dtype, 1000).size() == 3);
+    CHECK(ProductsOfGradient(dtype, 3).size() == 3);
   }
 }
 
