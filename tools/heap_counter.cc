@@ -1,5 +1,9 @@
 #include "tools/heap_counter.h"
 
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -18,8 +22,15 @@
 namespace {
 
 std::atomic<int64_t> allocations{0};
+// A ring of return addresses; allocation i is at i modulo its size.
+std::array<std::atomic<const void*>, stowage::tools::kRememberedHeapCallers>
+    callers{};
 
-void Count() { allocations.fetch_add(1, std::memory_order_relaxed); }
+void Count(const void* caller) {
+  const int64_t index = allocations.fetch_add(1, std::memory_order_relaxed);
+  callers[static_cast<size_t>(index) % callers.size()].store(
+      caller, std::memory_order_relaxed);
+}
 
 }  // namespace
 
@@ -33,32 +44,32 @@ void* __libc_realloc(void* block, size_t size);
 void* __libc_memalign(size_t alignment, size_t size);
 
 void* malloc(size_t size) {
-  Count();
+  Count(__builtin_return_address(0));
   return __libc_malloc(size);
 }
 
 void* calloc(size_t count, size_t size) {
-  Count();
+  Count(__builtin_return_address(0));
   return __libc_calloc(count, size);
 }
 
 void* realloc(void* block, size_t size) {
-  Count();
+  Count(__builtin_return_address(0));
   return __libc_realloc(block, size);
 }
 
 void* memalign(size_t alignment, size_t size) {
-  Count();
+  Count(__builtin_return_address(0));
   return __libc_memalign(alignment, size);
 }
 
 void* aligned_alloc(size_t alignment, size_t size) {
-  Count();
+  Count(__builtin_return_address(0));
   return __libc_memalign(alignment, size);
 }
 
 int posix_memalign(void** block, size_t alignment, size_t size) {
-  Count();
+  Count(__builtin_return_address(0));
   if (alignment % sizeof(void*) != 0 || (alignment & (alignment - 1)) != 0 ||
       alignment == 0) {
     return EINVAL;
@@ -81,6 +92,31 @@ std::optional<int64_t> HeapAllocations() {
 #else
   return std::nullopt;
 #endif
+}
+
+std::map<std::string, int64_t> HeapCallers(int64_t count) {
+  std::map<std::string, int64_t> made;
+#if STOWAGE_COUNTS_HEAP
+  const int64_t end = allocations.load(std::memory_order_relaxed);
+  const int64_t known = std::min({count, end, kRememberedHeapCallers});
+  // Read before the map allocates and writes over the oldest.
+  std::array<const void*, kRememberedHeapCallers> last;
+  for (int64_t i = 0; i < known; ++i) {
+    last[static_cast<size_t>(i)] =
+        callers[static_cast<size_t>(end - 1 - i) % callers.size()].load(
+            std::memory_order_relaxed);
+  }
+  if (count > known) made[""] = count - known;
+  for (int64_t i = 0; i < known; ++i) {
+    Dl_info info = {};
+    const bool found = dladdr(last[static_cast<size_t>(i)], &info) != 0 &&
+                       info.dli_fname != nullptr;
+    ++made[found ? info.dli_fname : ""];
+  }
+#else
+  if (count > 0) made[""] = count;
+#endif
+  return made;
 }
 
 }  // namespace stowage::tools

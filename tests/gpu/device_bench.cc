@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -127,6 +128,15 @@ Bytes PeakResidentBytes() {
   return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
 }
 
+// Whether a file that allocated is a part of what was built here, as the program
+// and the C++ library are, and not the driver's or cuBLASLt's, which allocate now
+// and then as they please.
+bool IsOurs(const std::string& file) {
+  const std::string name = file.substr(file.rfind('/') + 1);
+  return !name.starts_with("libcuda.so") && !name.starts_with("libnvidia-") &&
+         !name.starts_with("libcublas");
+}
+
 Status Grow(const GrowthCase& growth, Backend& backend, gpu::Device& device,
             CheckRow* row) {
   STOWAGE_ASSIGN_OR_RETURN(Training training,
@@ -141,6 +151,8 @@ Status Grow(const GrowthCase& growth, Backend& backend, gpu::Device& device,
   const std::optional<int64_t> heap = tools::HeapAllocations();
   STOWAGE_RETURN_IF_ERROR(RunMore(training, &done, steps, &timing));
   const std::optional<int64_t> heap_after = tools::HeapAllocations();
+  const std::map<std::string, int64_t> callers =
+      tools::HeapCallers(heap && heap_after ? *heap_after - *heap : 0);
   STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory after, device.Memory());
   const Bytes grown = before.free - after.free;
   row->figure = StrCat(steps, " steps, free memory of the device ", after.free,
@@ -153,12 +165,20 @@ Status Grow(const GrowthCase& growth, Backend& backend, gpu::Device& device,
     row->Fail(StrCat("the device has ", grown, " bytes less free"));
   }
   if (growth.count_heap && heap && heap_after) {
-    const int64_t allocations = *heap_after - *heap;
-    row->figure += StrCat(", heap allocations ", allocations);
-    row->data["heap_allocations"] = allocations;
-    if (allocations != 0) {
-      row->Fail(StrCat(allocations, " heap allocations in steps"));
+    int64_t ours = 0;
+    row->data["heap_allocations_by_file"] = nlohmann::ordered_json::object();
+    for (const auto& [file, made] : callers) {
+      row->data["heap_allocations_by_file"][file] = made;
+      if (IsOurs(file)) ours += made;
     }
+    const int64_t allocations = *heap_after - *heap;
+    row->figure += StrCat(", heap allocations ", ours);
+    if (allocations > ours) {
+      row->figure += StrCat(", and ", allocations - ours, " by the driver");
+    }
+    row->data["heap_allocations"] = ours;
+    row->data["heap_allocations_of_the_driver"] = allocations - ours;
+    if (ours != 0) row->Fail(StrCat(ours, " heap allocations in steps"));
   }
   if (!timing.finite) row->Fail("a loss is not finite");
   return {};
@@ -241,6 +261,10 @@ CheckRow RunBench(const BenchCase& bench, Backend& backend,
                   gpu::Device& device) {
   CheckRow row{.name = StrCat("bench ", bench.step.model, " ",
                               DTypeName(bench.step.options.dtype))};
+  const ModelOptions& options = bench.step.options;
+  if (options.batch && options.seq) {
+    row.name += StrCat(" ", *options.batch, " x ", *options.seq);
+  }
   if (bench.budget) {
     row.name += StrCat(
         ", ", Fixed(1e-9 * static_cast<double>(*bench.budget), 1), " GB");

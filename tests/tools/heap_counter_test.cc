@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace stowage::tools {
 namespace {
@@ -55,6 +56,39 @@ TEST_CASE("every way to the heap is counted") {
           auto wide = std::make_unique<Wide>();
           kept = wide.get();
         }) == 1);
+}
+
+TEST_CASE("whoever allocated is told by its file") {
+  if (!HeapAllocations()) return;  // under a sanitizer
+  const int64_t before = *HeapAllocations();
+  for (int i = 0; i < 3; ++i) {
+    kept = std::malloc(10);
+    std::free(kept);
+  }
+  kept = ::operator new(5);
+  ::operator delete(kept);
+  const auto callers = HeapCallers(*HeapAllocations() - before);
+  int64_t by_program = 0, by_library = 0;
+  for (const auto& [file, made] : callers) {
+    (file.find("libstdc++") == std::string::npos ? by_program : by_library) +=
+        made;
+    CHECK(!file.empty());
+  }
+  CHECK(by_program == 3);
+  CHECK(by_library == 1);
+}
+
+TEST_CASE("allocations past what is remembered have no name") {
+  if (!HeapAllocations()) return;  // under a sanitizer
+  const int64_t before = *HeapAllocations();
+  for (int64_t i = 0; i < kRememberedHeapCallers + 5; ++i) {
+    kept = std::malloc(10);
+    std::free(kept);
+  }
+  const auto callers = HeapCallers(*HeapAllocations() - before);
+  REQUIRE(callers.size() == 2);
+  CHECK(callers.at("") == 5);
+  CHECK(callers.rbegin()->second == kRememberedHeapCallers);
 }
 
 TEST_CASE("posix_memalign still refuses a bad alignment") {
