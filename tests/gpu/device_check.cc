@@ -59,16 +59,24 @@ int Run(const Flags& flags) {
                                               : SuiteSize::kFull);
   options.only = {flags.only.begin(), flags.only.end()};
   if (flags.growth_steps > 0) options.growth.steps = flags.growth_steps;
-  nlohmann::ordered_json json = {
-      {"format", "stowage-device-check"}, {"version", 1}, {"size", flags.size}};
+  // Written anew after every row, so that a run that is cut off leaves what it
+  // has found.
+  nlohmann::ordered_json json = {{"format", "stowage-device-check"},
+                                 {"version", 1},
+                                 {"size", flags.size},
+                                 {"complete", false}};
+  std::vector<CheckRow> shown;
   const auto rows = RunDeviceSuite(
       [&](const gpu::BackendOptions& backend) {
         return Open(flags.cuda, backend);
       },
       options,
-      [](const CheckRow& row) {
+      [&](const CheckRow& row) {
         std::cerr << CheckStatusName(row.status) << "  " << row.name << ": "
                   << row.figure << std::endl;
+        shown.push_back(row);
+        json["rows"] = RowsToJson(shown);
+        WriteJson(flags.output, json);
       });
   if (!rows.ok()) {
     json["no_device"] = rows.error().message;
@@ -80,6 +88,7 @@ int Run(const Flags& flags) {
     failed += row.status == CheckStatus::kFailed ? 1 : 0;
   }
   json["rows"] = RowsToJson(*rows);
+  json["complete"] = true;
   json["failed"] = failed;
   std::cout << RowsToText(*rows) << std::flush;
   if (!WriteJson(flags.output, json)) return kExitUsage;

@@ -51,6 +51,16 @@ class Suite {
         Add([&] { return CheckOps(dtype, *opened_.backend); });
       }
     }
+    if (Wants("bench")) {
+      for (const BenchCase& bench : options_.bench) {
+        Add([&] { return RunBench(bench, *opened_.backend, *opened_.device); });
+      }
+    }
+    if (Wants("growth")) {
+      Add([&] {
+        return CheckGrowth(options_.growth, *opened_.backend, *opened_.device);
+      });
+    }
     if (Wants("models")) {
       for (const ModelCase& model : options_.models) {
         Add([&] { return CheckModel(model); });
@@ -61,16 +71,6 @@ class Suite {
         for (const DType dtype : {DType::kF32, DType::kBF16}) {
           Add([&] { return CheckBits(model, dtype); });
         }
-      }
-    }
-    if (Wants("growth")) {
-      Add([&] {
-        return CheckGrowth(options_.growth, *opened_.backend, *opened_.device);
-      });
-    }
-    if (Wants("bench")) {
-      for (const BenchCase& bench : options_.bench) {
-        Add([&] { return RunBench(bench, *opened_.backend, *opened_.device); });
       }
     }
     return std::move(rows_);
@@ -210,8 +210,8 @@ class Suite {
 }  // namespace
 
 const std::vector<std::string>& SuiteGroups() {
-  static const std::vector<std::string> kGroups = {"device", "ops",    "models",
-                                                   "bits",   "growth", "bench"};
+  static const std::vector<std::string> kGroups = {"device", "ops",    "bench",
+                                                   "growth", "models", "bits"};
   return kGroups;
 }
 
@@ -239,20 +239,21 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
         .step = {.model = std::move(model), .options = {.dtype = dtype}},
         .steps = quick ? 200 : 2000};
   };
-  const auto bench_gpt2 = [&](std::optional<Bytes> budget) {
-    return BenchCase{
-        .step = {.model = "gpt2-124m",
-                 .options = {.batch = 16, .seq = 1024, .dtype = DType::kBF16}},
-        .warm_up = 5,
-        .steps = quick ? 20 : 100,
-        .budget = budget};
+  const auto bench_gpt2 = [&](int64_t batch, std::optional<Bytes> budget) {
+    return BenchCase{.step = {.model = "gpt2-124m",
+                              .options = {.batch = batch,
+                                          .seq = 1024,
+                                          .dtype = DType::kBF16}},
+                     .warm_up = 5,
+                     .steps = (quick ? 320 : 1600) / batch,
+                     .budget = budget};
   };
-  return {
-      .models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
-      .growth = {.steps = quick ? 1000 : 10'000},
-      .bench = {bench("mlp", DType::kF32), bench("mlp", DType::kBF16),
-                bench("gpt-nano", DType::kF32), bench("gpt-nano", DType::kBF16),
-                bench_gpt2({}), bench_gpt2(Bytes{6'000'000'000})}};
+  return {.models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
+          .growth = {.steps = quick ? 1000 : 10'000},
+          .bench = {bench("mlp", DType::kF32), bench("mlp", DType::kBF16),
+                    bench("gpt-nano", DType::kF32),
+                    bench("gpt-nano", DType::kBF16), bench_gpt2(16, {}),
+                    bench_gpt2(16, Bytes{6'000'000'000}), bench_gpt2(64, {})}};
 }
 
 Result<std::vector<CheckRow>> RunDeviceSuite(

@@ -7,11 +7,13 @@
 //   device  what it is
 //   ops     every row of the op test table, as a program of its own, against
 //           the interpreter; replayed and op by op
+//   bench   step times, and memory beside the arena
+//   growth  many steps take no memory of the device or the host
 //   models  losses and params of training steps against the CPU's
 //   bits    the same steps in other ways give the same bytes: again, in another
 //           layout, op by op, poisoned, started ahead
-//   growth  many steps take no memory of the device or the host
-//   bench   step times, and memory beside the arena
+//
+// They run in this order, so that a short time on a device yields the most.
 //
 //   for (const CheckRow& row : RunDeviceSuite(open, SuiteOptionsFor(size)))
 

@@ -145,10 +145,10 @@ TEST_CASE("a device that works passes every check") {
   std::vector<std::string> names;
   for (const CheckRow& row : rows) names.push_back(row.name);
   CHECK(names == std::vector<std::string>{
-                     "device", "ops f32", "ops bf16", "ops f16", "models mlp",
+                     "device", "ops f32", "ops bf16", "ops f16",
+                     "bench mlp f32", "growth gpt-nano", "models mlp",
                      "models gpt-nano", "bits mlp f32", "bits mlp bf16",
-                     "bits gpt-nano f32", "bits gpt-nano bf16",
-                     "growth gpt-nano", "bench mlp f32"});
+                     "bits gpt-nano f32", "bits gpt-nano bf16"});
 }
 
 TEST_CASE("the rows say what they counted") {
@@ -191,7 +191,7 @@ TEST_CASE("a device that loses a byte of memory a step fails the growth") {
 
 TEST_CASE("what the device cannot do is a failed row, not the end") {
   const auto rows = RunOn({.failing = "EndCapture"}, {"models", "bench"});
-  CHECK(Failed(rows) == "models mlp");
+  CHECK(Failed(rows) == "bench mlp f32");
   CHECK(rows[0].figure.find("EndCapture was told to fail") !=
         std::string::npos);
 }
