@@ -282,6 +282,10 @@ Value BroadcastTo(Value x, const Shape& shape, SourceLoc loc) {
   return Emit(OpKind::kBroadcast, Of({x}), {{"shape", DimsAttr(shape)}}, loc);
 }
 
+Value StopGradient(Value x, SourceLoc loc) {
+  return Emit(OpKind::kStopGradient, Of({x}), {}, loc);
+}
+
 // --- Movement ---
 
 Value Copy(Value x, SourceLoc loc) {

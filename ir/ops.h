@@ -49,6 +49,8 @@ std::vector<Value> Split(Value x, int64_t axis, const Axes& sizes, STOWAGE_LOC);
 /// Repeats dimensions of size 1, and new leading ones, to reach `shape`.
 Value BroadcastTo(Value x, const Shape& shape, STOWAGE_LOC);
 
+/// x, which lets no gradient through.
+Value StopGradient(Value x, STOWAGE_LOC);
 // --- Movement ---
 
 /// A contiguous copy.

@@ -79,4 +79,6 @@ constinit const Vjp SplitVjp = Differentiable([](VjpContext& v) {
   v.Contribute(0, Join(pieces, v.attrs().Int("axis")));
 });
 
+STOWAGE_ZERO_DERIVATIVE(StopGradient);
+
 }  // namespace stowage

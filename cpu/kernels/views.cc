@@ -9,5 +9,6 @@ constinit const CpuKernel Permute = {};
 constinit const CpuKernel Slice = {};
 constinit const CpuKernel Split = {};
 constinit const CpuKernel Broadcast = {};
+constinit const CpuKernel StopGradient = {};
 
 }  // namespace stowage::cpu::kernels

@@ -9,5 +9,6 @@ constinit const GpuKernel Permute = {};
 constinit const GpuKernel Slice = {};
 constinit const GpuKernel Split = {};
 constinit const GpuKernel Broadcast = {};
+constinit const GpuKernel StopGradient = {};
 
 }  // namespace stowage::gpu::kernels

@@ -1,4 +1,4 @@
-// reshape, permute, slice, split, broadcast: results that own no bytes.
+// reshape, permute, slice, split, broadcast, stop_gradient: results that own no bytes.
 
 #include <algorithm>
 #include <vector>
@@ -215,6 +215,18 @@ std::optional<ViewLayout> ViewBroadcast(const OpArgs& args, int,
   return layout;
 }
 
+// --- stop_gradient ---
+
+TypesResult InferStopGradient(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  return Typed(args, {args.type(0)});
+}
+
+std::optional<ViewLayout> ViewStopGradient(const OpArgs&, int,
+                                           const ViewLayout& input) {
+  return input;
+}
+
 }  // namespace
 
 // A view's kernel is nothing at all, so it takes its input as it lies.
@@ -229,5 +241,8 @@ constinit const OpDef Split = {
 constinit const OpDef Broadcast = {.infer = InferBroadcast,
                                    .view = ViewBroadcast,
                                    .accepts = AcceptAnyStrides};
+constinit const OpDef StopGradient = {.infer = InferStopGradient,
+                                      .view = ViewStopGradient,
+                                      .accepts = AcceptAnyStrides};
 
 }  // namespace stowage::op_defs

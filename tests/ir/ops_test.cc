@@ -187,6 +187,12 @@ const std::vector<Row>& Rows() {
                        BroadcastTo(I32(g, "y", {}), {4})};
        },
        {"f32(2, 3, 5)", "i32(4)"}},
+      {"stop_gradient",
+       [](GraphBuilder& g) {
+         return Values{StopGradient(F32(g, "x", {3, 1})),
+                       StopGradient(I32(g, "y", {}))};
+       },
+       {"f32(3, 1)", "i32()"}},
       {"float functions of one operand",
        [](GraphBuilder& g) {
          const Value x = BF16(g, "x", {2, 3});

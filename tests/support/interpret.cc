@@ -724,6 +724,8 @@ void Run(Call& c) {
       return Split(c);
     case OpKind::kBroadcast:
       return Broadcast(c);
+    case OpKind::kStopGradient:
+      return Map(c, [](double x) { return x; });
     case OpKind::kNeg:
       return Map(c, [](double x) { return -x; });
     case OpKind::kAbs:

@@ -301,6 +301,9 @@ void Table::AddViews() {
       [](GraphBuilder&, In in) {
         return Out{BroadcastTo(in[0], {3, 2})};
       });
+  Add(OpKind::kStopGradient, "", {Real("x", {3, 4})}, [](GraphBuilder&, In in) {
+    return Out{Exp(StopGradient(Transpose(in[0])))};
+  });
 }
 
 void Table::AddElementwise() {
