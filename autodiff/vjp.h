@@ -19,6 +19,7 @@
 
 #include "autodiff/cotangents.h"
 #include "autodiff/forward_values.h"
+#include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 
@@ -114,8 +115,14 @@ constexpr Vjp Differentiable(Vjp::Rule rule) { return {.rule = rule}; }
 #define STOWAGE_NON_DIFFERENTIABLE(kind, reason) \
   constinit const Vjp kind##Vjp { .rule = nullptr, .refusal = reason }
 
-/// The derivative of an op.
+/// The derivative of an op. One of the program's own that was given none refuses.
 const Vjp& GetVjp(OpKind op);
+
+/// Gives the program's own `op` (ir/custom_op.h) a derivative: Differentiable(rule),
+/// Vjp{} where no gradient flows, or a refusal with its reason. The rule emits
+/// nodes, of this library's ops or the program's. Error: `op` is not one that
+/// DefineOp gave.
+Status DefineVjp(OpKind op, const Vjp& vjp);
 
 #define STOWAGE_OP(kind, name) extern const Vjp kind##Vjp;
 #include "ir/ops.def"

@@ -1,6 +1,9 @@
 #include "cpu/kernel.h"
 
+#include <array>
+
 #include "base/strings.h"
+#include "ir/custom_op.h"
 #include "ir/layout.h"
 
 namespace stowage::cpu {
@@ -12,6 +15,8 @@ constexpr const CpuKernel* kKernels[] = {
 #undef STOWAGE_OP
 };
 
+constinit std::array<CpuKernel, kMaxCustomOps> custom_kernels;
+
 bool ComputesInFloat(const OpArgs& args) {
   if (args.count() == 0) return true;
   const DType dtype = args.type(0).dtype;
@@ -20,7 +25,14 @@ bool ComputesInFloat(const OpArgs& args) {
 
 }  // namespace
 
+Status DefineKernel(OpKind op, const CpuKernel& kernel) {
+  STOWAGE_ASSIGN_OR_RETURN(const size_t index, CustomOpIndex(op, "CPU kernel"));
+  custom_kernels[index] = kernel;
+  return {};
+}
+
 const CpuKernel& GetKernel(OpKind op) {
+  if (const auto index = CustomIndex(op)) return custom_kernels[*index];
   return *kKernels[static_cast<size_t>(op)];
 }
 

@@ -47,8 +47,12 @@ struct CpuKernel {
 /// Where workspaces must start: a cache line.
 inline constexpr Bytes kWorkspaceAlignment = 64;
 
-/// The kernel of an op.
+/// The kernel of an op. One of the program's own that was given none has no `run`.
 const CpuKernel& GetKernel(OpKind op);
+
+/// Gives the program's own `op` (ir/custom_op.h) a kernel; a view needs none. Error:
+/// `op` is not one that DefineOp gave.
+Status DefineKernel(OpKind op, const CpuKernel& kernel);
 
 /// Whether the CPU can run `node`. Error kUnsupported names the op, the node
 /// and the element type.

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "gpu/gpu_needs.h"  // IWYU pragma: export
+#include "gpu/kernel.h"     // IWYU pragma: export
 #include "runtime/backend.h"
 
 namespace stowage {

@@ -57,8 +57,13 @@ struct GpuKernel {
 /// Where slots and workspaces must start: what the matrix products want.
 inline constexpr Bytes kSlotAlignment = 256;
 
-/// The kernel of an op.
+/// The kernel of an op. One of the program's own that was given none has no
+/// `enqueue`.
 const GpuKernel& GetKernel(OpKind op);
+
+/// Gives the program's own `op` (ir/custom_op.h) a kernel; a view needs none. Error:
+/// `op` is not one that DefineOp gave.
+Status DefineKernel(OpKind op, const GpuKernel& kernel);
 
 /// Whether there is a kernel for `node`. Error kUnsupported names the op, the
 /// node, and the element types or the size that there is none for.

@@ -1,6 +1,7 @@
 #include "ir/graph_bytes.h"
 
 #include <bit>
+#include <optional>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -9,6 +10,8 @@
 
 #include "base/byte_stream.h"
 #include "base/index.h"
+#include "base/strings.h"
+#include "ir/op_kind.h"
 #include "ir/verify.h"
 
 namespace stowage {
@@ -19,6 +22,10 @@ constexpr size_t kNumRoles = static_cast<size_t>(Role::kOutput) + 1;
 constexpr size_t kNumInits = static_cast<size_t>(Init::Kind::kUniform) + 1;
 constexpr size_t kNumPhases = static_cast<size_t>(Phase::kUpdate) + 1;
 constexpr size_t kNumDTypes = kAllDTypes.size();
+
+// What stands for an op of the program's own, before its name; those of the list
+// are their numbers + 1, and 0 is a leaf.
+constexpr size_t kCustomOp = static_cast<size_t>(kNumOps) + 1;
 
 // A number per kind of attribute: its place in AttrValue.
 constexpr size_t kNumAttrKinds = std::variant_size_v<AttrValue>;
@@ -81,7 +88,13 @@ class GraphWriter {
   }
 
   void WriteNode(const Graph& graph, const Node& node) {
-    out_.Unsigned(static_cast<size_t>(node.op) + 1);
+    if (CustomIndex(node.op)) {
+      // By its name: kinds depend on the order in which a program defines ops.
+      out_.Unsigned(kCustomOp);
+      out_.Interned(OpName(node.op));
+    } else {
+      out_.Unsigned(static_cast<size_t>(node.op) + 1);
+    }
     out_.Unsigned(static_cast<size_t>(node.phase));
     out_.Interned(node.origin);
     attrs_.Put(AttrsBytes(node.attrs), &out_);
@@ -185,9 +198,14 @@ class GraphReader {
     const size_t count = in_.Count("the number of values");
     parts_.values.reserve(count);
     while (parts_.values.size() < count && in_.ok()) {
-      const size_t op = in_.Below(static_cast<size_t>(kNumOps) + 1, "an op");
+      const size_t op = in_.Below(kCustomOp + 1, "an op");
       if (op == 0) {
         ReadLeaf();
+      } else if (op == kCustomOp) {
+        const std::string_view name = in_.Interned();
+        const std::optional<OpKind> custom = FindOp(name);
+        if (!custom) in_.Fail(StrCat("there is no op ", Quoted(name)));
+        ReadNode(custom.value_or(OpKind::kCopy), count);
       } else {
         ReadNode(static_cast<OpKind>(op - 1), count);
       }

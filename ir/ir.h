@@ -11,6 +11,7 @@
 #include "ir/attrs.h"
 #include "ir/axis_groups.h"
 #include "ir/builder.h"
+#include "ir/custom_op.h"
 #include "ir/dot.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"

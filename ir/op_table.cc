@@ -3,11 +3,13 @@
 
 #include <array>
 
+#include "ir/custom_op.h"
 #include "ir/op_def.h"
 
 namespace stowage {
 
 const OpDef& GetOpDef(OpKind op) {
+  if (CustomIndex(op)) return CustomOpDef(op);
   static constexpr std::array<const OpDef*, kNumOps> kDefs = {
 #define STOWAGE_OP(kind, name) &op_defs::kind,
 #include "ir/ops.def"

@@ -531,6 +531,20 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
   return {results[0], results[1], results[2], results[3]};
 }
 
+// --- Ops of a program's own ---
+
+Value Apply(OpKind op, std::initializer_list<Value> operands, Attrs attrs,
+            SourceLoc loc) {
+  return Emit(op, Of(operands), std::move(attrs), loc);
+}
+
+std::vector<Value> ApplyAll(OpKind op, std::span<const Value> operands,
+                            Attrs attrs, SourceLoc loc) {
+  GraphBuilder* const g = BuilderOf(operands);
+  if (g == nullptr) return std::vector<Value>(size_t{kMaxResults});
+  return g->Emit(op, operands, std::move(attrs), loc);
+}
+
 // --- For plans alone ---
 
 std::vector<Value> StandIn(std::span<const Value> operands, DType dtype,

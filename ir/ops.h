@@ -12,6 +12,7 @@
 // may be negative, counting from the end.
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -48,9 +49,9 @@ Value Slice(Value x, int64_t axis, int64_t start, int64_t end, int64_t step = 1,
 std::vector<Value> Split(Value x, int64_t axis, const Axes& sizes, STOWAGE_LOC);
 /// Repeats dimensions of size 1, and new leading ones, to reach `shape`.
 Value BroadcastTo(Value x, const Shape& shape, STOWAGE_LOC);
-
 /// x, which lets no gradient through.
 Value StopGradient(Value x, STOWAGE_LOC);
+
 // --- Movement ---
 
 /// A contiguous copy.
@@ -205,6 +206,15 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
                                    Value g, Value lr, Value step, Value scale,
                                    double beta1, double beta2, double eps,
                                    double decay, STOWAGE_LOC);
+
+// --- Ops of a program's own (ir/custom_op.h) ---
+
+/// Result 0 of an op that DefineOp gave; `operands` are at least one.
+Value Apply(OpKind op, std::initializer_list<Value> operands, Attrs attrs = {},
+            STOWAGE_LOC);
+/// All its results; kMaxResults inert ones when anything was wrong.
+std::vector<Value> ApplyAll(OpKind op, std::span<const Value> operands,
+                            Attrs attrs = {}, STOWAGE_LOC);
 
 // --- For plans alone ---
 

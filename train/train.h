@@ -3,10 +3,11 @@
 
 // The room's facade: a model and a budget in, something that trains out.
 
-#include "train/device.h"        // IWYU pragma: export
-#include "train/plan_cache.h"    // IWYU pragma: export
-#include "train/step_builder.h"  // IWYU pragma: export
-#include "train/step_planner.h"  // IWYU pragma: export
-#include "train/training.h"      // IWYU pragma: export
+#include "train/device.h"          // IWYU pragma: export
+#include "train/gradient_check.h"  // IWYU pragma: export
+#include "train/plan_cache.h"      // IWYU pragma: export
+#include "train/step_builder.h"    // IWYU pragma: export
+#include "train/step_planner.h"    // IWYU pragma: export
+#include "train/training.h"        // IWYU pragma: export
 
 #endif  // STOWAGE_TRAIN_TRAIN_H_

@@ -20,7 +20,7 @@
 #if __has_include("ir/graph.h") || __has_include("planner/planner.h")
 #error "Stowage's plain paths are visible to its users"
 #endif
-#if __has_include("stowage/cpu/thread_pool.h")
+#if __has_include("stowage/cpu/kernels/gemm.h")
 #error "a header that no facade includes is public"
 #endif
 

@@ -1,0 +1,13 @@
+#ifndef STOWAGE_CPU_CPU_H_
+#define STOWAGE_CPU_CPU_H_
+
+// The room's facade: sessions on the CPU, and what a kernel of a program's own op
+// (ir/custom_op.h) is made of.
+//
+//   const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
+
+#include "cpu/cpu_backend.h"  // IWYU pragma: export
+#include "cpu/kernel.h"       // IWYU pragma: export
+#include "cpu/thread_pool.h"  // IWYU pragma: export
+
+#endif  // STOWAGE_CPU_CPU_H_
