@@ -35,6 +35,25 @@ Status InParallel(const std::vector<Variant*>& variants,
   return {};
 }
 
+// The variants by their bounds, the lowest first; bounds take time, too.
+template <typename T>
+using ByBound = std::vector<std::pair<T, Variant*>>;
+
+template <typename T, typename BoundFn>
+Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
+                               const BoundFn& bound) {
+  std::vector<std::optional<Result<T>>> bounds(variants.size());
+  ForEachInParallel(variants.size(),
+                    [&](size_t k) { bounds[k].emplace(bound(*variants[k])); });
+  ByBound<T> sorted;
+  for (size_t k = 0; k < variants.size(); ++k) {
+    STOWAGE_ASSIGN_OR_RETURN(const T least, *bounds[k]);
+    sorted.emplace_back(least, variants[k]);
+  }
+  std::ranges::stable_sort(sorted, {}, &std::pair<T, Variant*>::first);
+  return sorted;
+}
+
 // As many as are searched at once, from `first`.
 template <typename T>
 std::span<T> Part(std::span<T> all, size_t first) {
@@ -179,14 +198,12 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
   std::erase_if(variants, [&](const Variant* variant) {
     return variant->cost() >= limit();
   });
-  STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareBounds));
-  std::vector<std::pair<double, Variant*>> by_bound;
-  for (Variant* const variant : variants) {
-    STOWAGE_ASSIGN_OR_RETURN(const double least,
-                             variant->LeastCost(budget, levers.recompute));
-    if (least < limit()) by_bound.emplace_back(least, variant);
-  }
-  std::ranges::stable_sort(by_bound, {}, &std::pair<double, Variant*>::first);
+  const double known = limit();
+  STOWAGE_ASSIGN_OR_RETURN(ByBound<double> by_bound,
+                           SortByBound<double>(variants, [&](Variant& variant) {
+                             return variant.LeastCost(budget, levers.recompute,
+                                                      known);
+                           }));
   for (size_t k = 0; k < by_bound.size(); k += ParallelParts()) {
     std::vector<Variant*> next;
     for (const auto& [least, variant] : Part(std::span(by_bound), k)) {
@@ -234,16 +251,19 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, *share));
       variants.push_back(variant);
     }
-    if (searches) {
-      STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareBounds));
+    STOWAGE_ASSIGN_OR_RETURN(
+        ByBound<Bytes> by_bound,
+        SortByBound<Bytes>(variants, [&](Variant& variant) {
+          return variant.LeastArena(levers.recompute);
+        }));
+    // What needs as little as can be while nothing runs again is not searched.
+    for (const auto& [least, variant] : by_bound) {
+      if (variant->arena() > least || least > most()) continue;
+      STOWAGE_ASSIGN_OR_RETURN(
+          const std::optional<Bytes> smallest,
+          variant->SmallestAsGiven(levers.recompute, most()));
+      if (smallest) need = {variant, *smallest};
     }
-    std::vector<std::pair<Bytes, Variant*>> by_bound;
-    for (Variant* const variant : variants) {
-      STOWAGE_ASSIGN_OR_RETURN(const Bytes least,
-                               variant->LeastArena(levers.recompute));
-      by_bound.emplace_back(least, variant);
-    }
-    std::ranges::stable_sort(by_bound, {}, &std::pair<Bytes, Variant*>::first);
     for (size_t k = 0; k < by_bound.size(); k += ParallelParts()) {
       std::vector<Variant*> next;
       for (const auto& [least, variant] : Part(std::span(by_bound), k)) {

@@ -213,6 +213,25 @@ Result<std::optional<FittedStep>> Variant::Fit(Bytes budget,
   return none;
 }
 
+// What the whole step and its sample both fit, if that is at most `most`.
+Result<std::optional<Bytes>> Variant::Need(RecomputeChoice& choice,
+                                           Bytes most) {
+  const std::optional<Bytes> none;
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes of_sample, SampleArena(choice));
+  if (of_sample > most) return none;
+  if (!choice.whole_arena) {
+    STOWAGE_RETURN_IF_ERROR(Whole(choice));
+  }
+  const Bytes need = std::max(of_sample, *choice.whole_arena);
+  return need > most ? none : std::optional(need);
+}
+
+Result<std::optional<Bytes>> Variant::SmallestAsGiven(Recompute recompute,
+                                                      Bytes most) {
+  if (!IsAsGiven(recompute)) return std::optional<Bytes>();
+  return Need(given_, most);
+}
+
 Result<std::optional<Bytes>> Variant::Smallest(Recompute recompute,
                                                Bytes most) {
   std::optional<Bytes> smallest;
@@ -220,25 +239,23 @@ Result<std::optional<Bytes>> Variant::Smallest(Recompute recompute,
                            Choices(recompute));
   for (auto choice = choices.rbegin(); choice != choices.rend(); ++choice) {
     if (choice->least_arena > most) break;
-    STOWAGE_ASSIGN_OR_RETURN(const Bytes of_sample, SampleArena(*choice));
-    if (of_sample > most) continue;
-    if (!choice->whole_arena) {
-      STOWAGE_RETURN_IF_ERROR(Whole(*choice));
-    }
-    const Bytes need = std::max(of_sample, *choice->whole_arena);
-    if (need > most) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> need,
+                             Need(*choice, most));
+    if (!need) continue;
     smallest = need;
-    most = need - 1;
+    most = *need - 1;
   }
   return smallest;
 }
 
-Result<double> Variant::LeastCost(Bytes budget, Recompute recompute) {
+Result<double> Variant::LeastCost(Bytes budget, Recompute recompute,
+                                  double limit) {
   if (recompute == Recompute::kNone) {
     return arena_ <= budget ? cost_ : kAnyCost;
   }
   if (arena_ <= budget && IsAsGiven(recompute)) return cost_;
-  STOWAGE_ASSIGN_OR_RETURN(const double least, LeastExtraCost(budget));
+  STOWAGE_ASSIGN_OR_RETURN(const double least,
+                           choices_->LeastExtraCost(budget, limit - cost_));
   return cost_ + least;
 }
 

@@ -69,14 +69,17 @@ class Variant {
   /// The smallest budget that Fit takes, if that is at most `most`.
   Result<std::optional<Bytes>> Smallest(Recompute recompute, Bytes most);
 
-  // What others need first, to be had for many variants at once: for bounds, and
-  // for what runs again.
+  /// The same where nothing runs again, if that is allowed.
+  Result<std::optional<Bytes>> SmallestAsGiven(Recompute recompute, Bytes most);
+
+  // What others need first, to be had for many variants at once: for frontiers,
+  // and for what runs again.
   Status PrepareBounds() { return choices_->Bound(); }
   Status PrepareChoices();
 
-  // Bounds, without a search: what the step costs at least within a budget, and
-  // what it needs at least.
-  Result<double> LeastCost(Bytes budget, Recompute recompute);
+  // Bounds, without a search: what the step costs at least within a budget, as far
+  // as that is below `limit`, and what it needs at least.
+  Result<double> LeastCost(Bytes budget, Recompute recompute, double limit);
   Result<Bytes> LeastArena(Recompute recompute);
 
   /// What budgets cost: extra is what runs again here, and least_extra_cost is
@@ -100,6 +103,7 @@ class Variant {
   Result<FittedStep> Whole(RecomputeChoice& choice);
   Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
                                               Bytes budget);
+  Result<std::optional<Bytes>> Need(RecomputeChoice& choice, Bytes most);
 
   int64_t pieces_ = 1;
   PiecedStep sample_;

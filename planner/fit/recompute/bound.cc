@@ -9,47 +9,96 @@
 #include "planner/fit/min_cut.h"
 
 namespace stowage::fit {
+namespace {
+
+// At which no byte is worth an operation.
+constexpr double kPriceOfCheapBytes = 1e-9;
+
+// At which any byte is worth all operations.
+double PriceOfDearBytes(const Rehearsal& rehearsal) {
+  return (1 + rehearsal.cost()) * 2;
+}
+
+}  // namespace
 
 RecomputeBound::RecomputeBound(const Graph& graph, const Rehearsal& rehearsal)
-    : graph_(graph), rehearsal_(rehearsal), uses_(rehearsal.uses()) {}
+    : graph_(graph), rehearsal_(rehearsal), uses_(rehearsal.uses()) {
+  forced_ = FindForced(/*gradients=*/true);
+}
 
-bool RecomputeBound::IsChosen(ValueId id, NodeId time) const {
-  const ValueInfo& info = graph_.value(id);
-  return rehearsal_.root(id) == id && !info.is_leaf() && info.producer < time &&
+bool RecomputeBound::IsChosen(ValueId id) const {
+  return rehearsal_.root(id) == id && !graph_.value(id).is_leaf() &&
          !uses_.is_output(id);
 }
 
-Bytes RecomputeBound::Forced(NodeId time) const {
-  const Node& node = graph_.node(time);
-  const OpDef& def = GetOpDef(node.op);
-  std::vector<uint8_t> counted(Index(graph_.num_values()), 0);
-  Bytes forced = 0;
-  const auto count = [&](ValueId id) {
-    const ValueInfo& info = graph_.value(id);
-    if (counted[Index(id)] || rehearsal_.root(id) != id ||
-        (info.is_leaf() && info.role != Role::kSaved)) {
-      return;
-    }
-    counted[Index(id)] = 1;
-    forced += rehearsal_.bytes(id);
+// What waits while others run is there from its first node to its last; what a
+// node wants for itself comes on top.
+std::vector<Bytes> RecomputeBound::FindForced(bool gradients) const {
+  struct Stay {
+    NodeId first = 0;
+    NodeId last = -1;
   };
-  bool may_take_over = false;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    count(rehearsal_.root(node.inputs[i]));
-    may_take_over |= def.may_overwrite_operand(i);
-  }
-  for (size_t r = may_take_over ? 1 : 0; r < node.results.size(); ++r) {
-    count(node.results[r]);
-  }
+  const NodeId end = graph_.num_nodes();
+  std::vector<Stay> stays(Index(graph_.num_values()));
+  std::vector<Bytes> change(Index(end) + 1, 0);
+  const auto is_packed = [&](ValueId id) {
+    const ValueInfo& info = graph_.value(id);
+    return rehearsal_.root(id) == id &&
+           (!info.is_leaf() || info.role == Role::kSaved);
+  };
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    if (graph_.value(id).producer >= time) continue;
-    if (IsChosen(id, time) &&
-        rehearsal_.last_stage(graph_.value(id).producer) > time) {
-      continue;
+    if (!is_packed(id)) continue;
+    const NodeId producer = graph_.value(id).producer;
+    Stay stay{.first = producer + 1, .last = uses_.last_reader(id)};
+    // Until then, it may be made again when it is wanted.
+    if (IsChosen(id) &&
+        (gradients || graph_.node(producer).phase == Phase::kForward)) {
+      stay.first = std::max(stay.first, rehearsal_.last_stage(producer));
     }
-    if (uses_.is_output(id) || uses_.last_reader(id) >= time) count(id);
+    if (uses_.is_output(id)) stay.last = end - 1;
+    if (stay.first > stay.last) continue;
+    stays[Index(id)] = stay;
+    change[Index(stay.first)] += rehearsal_.bytes(id);
+    change[Index(stay.last) + 1] -= rehearsal_.bytes(id);
   }
-  return forced;
+  std::vector<NodeId> counted(Index(graph_.num_values()), kNoNode);
+  std::vector<Bytes> forced_at;
+  Bytes waiting = 0;
+  for (NodeId time = 0; time < end; ++time) {
+    waiting += change[Index(time)];
+    Bytes forced = waiting + rehearsal_.workspace(time);
+    const auto count = [&](ValueId id) {
+      const Stay& stay = stays[Index(id)];
+      if (counted[Index(id)] == time || !is_packed(id) ||
+          (stay.first <= time && time <= stay.last)) {
+        return;
+      }
+      counted[Index(id)] = time;
+      forced += rehearsal_.bytes(id);
+    };
+    const Node& node = graph_.node(time);
+    const OpDef& def = GetOpDef(node.op);
+    bool may_take_over = false;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      count(rehearsal_.root(node.inputs[i]));
+      may_take_over |= def.may_overwrite_operand(i);
+    }
+    for (size_t r = may_take_over ? 1 : 0; r < node.results.size(); ++r) {
+      count(node.results[r]);
+    }
+    forced_at.push_back(forced);
+  }
+  return forced_at;
+}
+
+// A view that nothing wants is not run, so that its operand need not be there.
+Bytes RecomputeBound::MostForced(bool gradients) const {
+  const std::vector<Bytes> forced = gradients ? forced_ : FindForced(false);
+  Bytes most = 0;
+  for (NodeId time = 0; time < graph_.num_nodes(); ++time) {
+    if (!rehearsal_.is_view(time)) most = std::max(most, forced[Index(time)]);
+  }
+  return most;
 }
 
 // Vertices: 0 is what has to be had, 1 what is paid; then for every value
@@ -62,6 +111,9 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   for (const ValueId input : graph_.node(time).inputs) {
     is_read_now[Index(rehearsal_.root(input))] = 1;
   }
+  const auto is_chosen = [&](ValueId id) {
+    return graph_.value(id).producer < time && IsChosen(id);
+  };
   const auto may_run = [&](ValueId id) {
     return rehearsal_.last_stage(graph_.value(id).producer) > time;
   };
@@ -77,7 +129,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   std::vector<ValueId> values;
   double total = 0;
   for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    if (!IsChosen(id, time)) continue;
+    if (!is_chosen(id)) continue;
     values.push_back(id);
     total += price(id) + rehearsal_.node_cost(graph_.value(id).producer);
   }
@@ -102,7 +154,7 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
                                 : MinCut::kInfinite);
     for (const ValueId input : graph_.node(producer).inputs) {
       const ValueId root = rehearsal_.root(input);
-      if (!IsChosen(root, time)) continue;
+      if (!is_chosen(root)) continue;
       network.AddEdge(again(producer), wanted(root), MinCut::kInfinite);
     }
   }
@@ -134,13 +186,14 @@ Tradeoff RecomputeBound::Cut(NodeId time, double cost_per_byte) const {
   return tradeoff;
 }
 
+Bytes RecomputeBound::LeastStored(NodeId time) const {
+  return Cut(time, PriceOfDearBytes(rehearsal_)).stored;
+}
+
 std::vector<Tradeoff> RecomputeBound::Tradeoffs(NodeId time) const {
-  // A price at which no byte is worth an operation, and one at which any is.
-  const double cheap = 1e-9;
-  const double dear = (1 + rehearsal_.cost()) * 2;
   std::vector<Tradeoff> hull;
-  hull.push_back(Cut(time, cheap));
-  std::vector<Tradeoff> ahead = {Cut(time, dear)};
+  hull.push_back(Cut(time, kPriceOfCheapBytes));
+  std::vector<Tradeoff> ahead = {Cut(time, PriceOfDearBytes(rehearsal_))};
   while (!ahead.empty()) {
     const Tradeoff& left = hull.back();
     const Tradeoff& right = ahead.back();

@@ -9,6 +9,7 @@
 #include "base/index.h"
 #include "base/strings.h"
 #include "ir/layout.h"
+#include "planner/fit/recompute/exact.h"
 #include "planner/fit/recompute/search.h"
 
 namespace stowage::fit {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kBoundTimes = 24;      // at which the operations are bounded
 constexpr size_t kFewBuffers = 256;  // so few are packed by search if need be
+constexpr double kRounding = 1e-9;   // of the same costs summed otherwise
 
 // Marks the named values, or the roots of named views.
 Status Mark(const Graph& graph, const Rehearsal& rehearsal,
@@ -113,39 +115,53 @@ Result<std::span<RecomputeChoice>> RecomputeChoices::All() {
 }
 
 // Full moments, spread over the step, at which bytes are dearest.
-Status RecomputeChoices::Bound() {
+Status RecomputeChoices::FindFullTimes() {
   STOWAGE_RETURN_IF_ERROR(Prepare());
-  if (!full_times_.empty()) return {};
+  if (bound_) return {};
+  bound_.emplace(graph_, *rehearsal_);
   if (!rehearsal_->Run(rehearsal_->AsGiven())) return {};
-  const RecomputeBound bound(graph_, *rehearsal_);
   for (const NodeId time : FullestTimes(*rehearsal_, kBoundTimes)) {
-    full_times_.push_back({bound.Forced(time), bound.Tradeoffs(time)});
+    full_times_.push_back({.time = time, .forced = bound_->Forced(time)});
   }
   return {};
 }
 
-Result<double> RecomputeChoices::LeastExtraCost(Bytes budget) {
-  STOWAGE_RETURN_IF_ERROR(Bound());
+const std::vector<Tradeoff>& RecomputeChoices::TradeoffsOf(
+    FullTime& time) const {
+  if (time.tradeoffs.empty()) time.tradeoffs = bound_->Tradeoffs(time.time);
+  return time.tradeoffs;
+}
+
+Status RecomputeChoices::Bound() {
+  STOWAGE_RETURN_IF_ERROR(FindFullTimes());
+  for (FullTime& time : full_times_) TradeoffsOf(time);
+  return {};
+}
+
+Result<double> RecomputeChoices::LeastExtraCost(Bytes budget, double enough) {
+  STOWAGE_RETURN_IF_ERROR(FindFullTimes());
   double least = 0;
-  for (const FullTime& time : full_times_) {
-    least = std::max(
-        least, LeastCost(time.tradeoffs, budget - reserved_ - time.forced));
+  if (budget - reserved_ < bound_->MostForced(/*gradients=*/true)) {
+    least = std::numeric_limits<double>::infinity();
   }
-  return least;
+  for (FullTime& time : full_times_) {
+    if (least >= enough) break;
+    least = std::max(
+        least, LeastCost(TradeoffsOf(time), budget - reserved_ - time.forced));
+  }
+  return least * (1 - kRounding);
 }
 
 Result<Bytes> RecomputeChoices::LeastArena() {
-  STOWAGE_RETURN_IF_ERROR(Bound());
-  Bytes least = 0;
+  STOWAGE_RETURN_IF_ERROR(FindFullTimes());
+  if (least_arena_) return *least_arena_;
+  // Gradients run again in small steps only.
+  Bytes least = bound_->MostForced(recompute_.gradients &&
+                                   IsSmallStep(graph_, *rehearsal_));
   for (const FullTime& time : full_times_) {
-    Bytes stored = std::numeric_limits<Bytes>::max();
-    for (const Tradeoff& tradeoff : time.tradeoffs) {
-      stored = std::min(stored, tradeoff.stored);
-    }
-    if (time.tradeoffs.empty()) stored = 0;
-    least = std::max(least, time.forced + stored);
+    least = std::max(least, time.forced + bound_->LeastStored(time.time));
   }
-  return reserved_ + least;
+  return *(least_arena_ = reserved_ + least);
 }
 
 // Of the latest run of the rehearsal. What runs again only for another's sake

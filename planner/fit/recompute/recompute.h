@@ -19,6 +19,7 @@
 //     made->plan.arena_bytes();  // falls from choice to choice, mostly
 //   }
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -93,12 +94,14 @@ class RecomputeChoices {
   /// of it cannot run there.
   Result<Recomputed> Make(const Script& script);
 
-  /// What the bounds below take, once.
+  /// All that LeastExtraCost takes, once.
   Status Bound();
   /// No recomputation that fits `budget` costs less, if the nodes keep their
-  /// order; infinite when none can fit. Takes no search.
-  Result<double> LeastExtraCost(Bytes budget);
-  /// No recomputation takes a smaller arena, likewise.
+  /// order; infinite when none can fit. Takes no search. A bound that is as much
+  /// as `enough` already is not raised further, which takes time.
+  Result<double> LeastExtraCost(
+      Bytes budget, double enough = std::numeric_limits<double>::infinity());
+  /// None of All() takes a smaller arena, likewise.
   Result<Bytes> LeastArena();
 
  private:
@@ -108,9 +111,12 @@ class RecomputeChoices {
 
   // A moment at which bytes are dear: what must be there, what may be.
   struct FullTime {
-    Bytes forced;
-    std::vector<Tradeoff> tradeoffs;
+    NodeId time = 0;
+    Bytes forced = 0;
+    std::vector<Tradeoff> tradeoffs = {};  // once they were wanted
   };
+  Status FindFullTimes();
+  const std::vector<Tradeoff>& TradeoffsOf(FullTime& time) const;
 
   const Graph& graph_;
   PlanOptions options_;
@@ -120,7 +126,9 @@ class RecomputeChoices {
   std::optional<Plan> given_;                         // of the graph as it is
   Bytes reserved_ = 0;
   std::vector<RecomputeChoice> choices_;  // once searched
-  std::vector<FullTime> full_times_;      // once bounded
+  std::optional<RecomputeBound> bound_;   // once it was wanted
+  std::vector<FullTime> full_times_;      // of the bound
+  std::optional<Bytes> least_arena_;
 };
 
 }  // namespace stowage::fit

@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/text.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/lifetimes.h"
 #include "tests/support/random_graph.h"
@@ -57,6 +58,65 @@ TEST_CASE(
   CHECK(names(2) == std::vector<std::string>{"h", "c"});
   CHECK(names(3) == std::vector<std::string>{"h", "c", "d"});
   CHECK(names(24).size() == 9);
+}
+
+constexpr Bytes kUnit = 4096 * 4;  // of 4,096 elements in f32
+
+// Bytes that have to be there at a node, of which operands, results and scratch are
+// counted by hand.
+TEST_CASE("a node has to have its operands, its result and its scratch") {
+  GraphBuilder g("products");
+  const Value x = g.Input("x", DType::kF32, {64, 64});
+  const Value a = Exp(x);        // may lie where x was, which is no activation
+  const Value b = MatMul(a, a);  // a, b
+  const Value c = MatMul(a, b);  // a, b, c
+  const Value d = MatMul(c, c);  // c, d; a and b may be made again
+  const Value e = MatMul(a, b);  // a, b, e; d may be made again
+  const Value f = MatMul(d, e);  // d, e, f
+  g.Output("out", ReduceSum(f, {0, 1}));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto scratch = [](const Graph&, const Node& node) {
+    return node.op == OpKind::kMatMul ? 4 * kUnit : 0;
+  };
+  const Rehearsal rehearsal(*graph, {.workspace = scratch});
+  const RecomputeBound bound(*graph, rehearsal);
+  const std::vector<Bytes> units = {0, 2 + 4, 3 + 4, 2 + 4, 3 + 4, 3 + 4};
+  for (NodeId time = 0; time < 6; ++time) {
+    CAPTURE(time);
+    CHECK(bound.Forced(time) == units[static_cast<size_t>(time)] * kUnit);
+  }
+  CHECK(bound.MostForced(/*gradients=*/true) == 7 * kUnit);
+}
+
+TEST_CASE("a gradient that is not made again waits, and so does an output") {
+  const Result<Graph> graph = ParseGraph(R"(stowage-ir 1
+graph "step" {
+  x: f32(4096) = input
+  w: f32(4096) = param
+  lr: f32() = input
+  y: f32(4096) = stand_in(x, w) {dtype=f32, ranks=[1], dims=[4096], flops=1.0}
+  loss: f32() = reduce_mean(y) {axes=[0], keep=0}
+  dy: f32(4096) gradient = stand_in(y) {dtype=f32, ranks=[1], dims=[4096], flops=1.0} @backward("loss")
+  wide: f32(16384) gradient = stand_in(y) {dtype=f32, ranks=[1], dims=[16384], flops=1.0} @backward("y")
+  dw: f32(4096) gradient = stand_in(dy) {dtype=f32, ranks=[1], dims=[4096], flops=1.0} @backward("y")
+  w2: f32(4096) = sgd_update(w, dw, lr) {decay=0.0} @update("w")
+  output "loss" = loss
+}
+)");
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Rehearsal rehearsal(*graph, {});
+  const RecomputeBound bound(*graph, rehearsal);
+  // "wide", y, and the loss; dy is wanted by the next.
+  constexpr NodeId kWide = 3;
+  const Bytes least = (4 + 1) * kUnit + 256;
+  CHECK(bound.Forced(kWide) == least);
+  CHECK(bound.MostForced(/*gradients=*/true) == least);
+  CHECK(bound.MostForced(/*gradients=*/false) == least + kUnit);
+  // No more than what was stored before: the cut lets dy go.
+  CHECK(bound.LeastStored(kWide) == 0);
+  CHECK(bound.Tradeoffs(kWide).front().stored == kUnit);
+  CHECK(bound.Tradeoffs(kWide).back().stored == 0);
 }
 
 TEST_CASE("in random steps with such views no node is fuller than the first") {
