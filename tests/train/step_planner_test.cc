@@ -134,6 +134,23 @@ OpTimes SomeTimes(double seconds) {
   return times;
 }
 
+// The layout that a plan of `graph` has, or, with as many bytes of each kind, that
+// with two slots of the region in each other's place.
+WeightLayout LayoutOf(const Graph& graph, std::optional<Region> swapped = {}) {
+  Plan plan = PlanMemory(graph).value();
+  if (!swapped) return WeightLayout::FromForward(graph, plan);
+  for (PlannedBuffer& a : plan.buffers) {
+    for (PlannedBuffer& b : plan.buffers) {
+      if (&a == &b || a.region != *swapped || b.region != *swapped) continue;
+      if (a.size != b.size) continue;
+      std::swap(a.offset, b.offset);
+      return WeightLayout::FromForward(graph, plan);
+    }
+  }
+  FAIL("no two slots of the region have one size");
+  return WeightLayout::FromForward(graph, plan);
+}
+
 TEST_CASE("a question with any other ingredient is another question") {
   using Change = std::function<void(StepQuestion*)>;
   const std::pair<const char*, Change> changes[] = {
@@ -166,10 +183,16 @@ TEST_CASE("a question with any other ingredient is another question") {
       {"alignment", [](StepQuestion* q) { q->fit.plan.alignment = 512; }},
       {"in place", [](StepQuestion* q) { q->fit.plan.in_place = false; }},
       {"weight layout",
+       [](StepQuestion* q) { q->fit.plan.weights = LayoutOf(TinyGpt(4)); }},
+      {"places of weights",
        [](StepQuestion* q) {
-         const Graph model = TinyGpt(4);
-         q->fit.plan.weights =
-             WeightLayout::FromForward(model, PlanMemory(model).value());
+         q->fit.plan.weights = LayoutOf(TinyGpt(4), Region::kWeights);
+       }},
+      {"layout of states",
+       [](StepQuestion* q) { q->fit.plan.weights = LayoutOf(StepFor(4)); }},
+      {"places of states",
+       [](StepQuestion* q) {
+         q->fit.plan.weights = LayoutOf(StepFor(4), Region::kState);
        }},
       {"other weight layout",
        [](StepQuestion* q) {
