@@ -197,6 +197,7 @@ class GraphReader {
     parts_.name = in_.Interned();
     const size_t count = in_.Count("the number of values");
     parts_.values.reserve(count);
+    parts_.nodes.reserve(count);  // or fewer
     while (parts_.values.size() < count && in_.ok()) {
       const size_t op = in_.Below(kCustomOp + 1, "an op");
       if (op == 0) {

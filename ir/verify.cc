@@ -1,6 +1,7 @@
 #include "ir/verify.h"
 
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -210,9 +211,20 @@ class UpdateVerifier {
  public:
   explicit UpdateVerifier(const Graph& graph)
       : graph_(graph),
-        layouts_(ComputeLayouts(graph)),
+        roots_(static_cast<size_t>(graph.num_values())),
         updater_(static_cast<size_t>(graph.num_values()), kNoNode),
-        is_new_(static_cast<size_t>(graph.num_values()), false) {}
+        is_new_(static_cast<size_t>(graph.num_values()), false) {
+    std::iota(roots_.begin(), roots_.end(), 0);
+    for (const Node& node : graph.nodes()) {
+      const OpDef& def = GetOpDef(node.op);
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        const bool is_update = static_cast<int>(r) < def.updates;
+        if (!is_update && !def.is_view()) continue;
+        roots_[Index(node.results[r])] =
+            roots_[Index(node.inputs[is_update ? r : 0])];
+      }
+    }
+  }
 
   Status Verify() {
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
@@ -247,12 +259,12 @@ class UpdateVerifier {
  private:
   // Whether `value` is the old content of something updated, or a view of it.
   bool IsGone(ValueId value) const {
-    return updater_[Index(layouts_[Index(value)].root)] != kNoNode &&
+    return updater_[Index(roots_[Index(value)])] != kNoNode &&
            !is_new_[Index(value)];
   }
 
   Error ReadsGone(const std::string& reader, ValueId value) const {
-    const ValueId root = layouts_[Index(value)].root;
+    const ValueId root = roots_[Index(value)];
     return Fail(reader, " reads ", Quoted(graph_.value(value).name),
                 ", the old content of ", Quoted(graph_.value(root).name),
                 ", which ", NodeLabel(graph_, updater_[Index(root)]),
@@ -263,7 +275,7 @@ class UpdateVerifier {
   std::string Kind(ValueId id) const {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) return StrCat("a leaf of role ", RoleName(info.role));
-    const ValueId root = layouts_[Index(id)].root;
+    const ValueId root = roots_[Index(id)];
     if (root == id) return StrCat("a result of node ", info.producer);
     const bool is_view = GetOpDef(graph_.node(info.producer).op).is_view();
     return StrCat(is_view ? "a view of " : "the new content of ",
@@ -294,7 +306,7 @@ class UpdateVerifier {
   }
 
   const Graph& graph_;
-  const Layouts layouts_;
+  std::vector<ValueId> roots_;  // of views and updates: in whose bytes they are
   std::vector<NodeId> updater_;  // of each root
   std::vector<bool> is_new_;     // the result of an update, or a view of it
 };

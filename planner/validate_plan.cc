@@ -31,11 +31,10 @@ class Ownership {
 
   void Write(Range range, ValueId owner) {
     if (range.begin == range.end) return;
-    SplitAt(range.begin);
-    SplitAt(range.end);
-    owners_.erase(owners_.lower_bound(range.begin),
-                  owners_.lower_bound(range.end));
-    owners_[range.begin] = {range.end, owner};
+    const auto first = SplitAt(range.begin);
+    const auto last = SplitAt(range.end);
+    first->second = {range.end, owner};
+    owners_.erase(std::next(first), last);
   }
 
   // Somebody other than `owner` who wrote a byte of `range` last, if any.
@@ -52,14 +51,18 @@ class Ownership {
     Bytes end;
     ValueId owner;
   };
-  void SplitAt(Bytes at) {
+  using Owners = std::map<Bytes, Interval>;  // by first byte; covers all
+
+  // The interval that begins there from now on; none behind the last byte.
+  Owners::iterator SplitAt(Bytes at) {
     const auto it = std::prev(owners_.upper_bound(at));
-    if (it->first == at || at >= it->second.end) return;
+    if (it->first == at) return it;
+    if (at >= it->second.end) return owners_.end();
     const Interval whole = it->second;
     it->second.end = at;
-    owners_[at] = whole;
+    return owners_.emplace_hint(std::next(it), at, whole);
   }
-  std::map<Bytes, Interval> owners_;  // by first byte; covers all
+  Owners owners_;
 };
 
 class PlanJudge {
@@ -126,8 +129,12 @@ class PlanJudge {
     return {begin, begin + slot.size};
   }
 
-  // The bytes from the first to the last element of a value.
-  Range Extent(ValueId id) const {
+  // The bytes from the first to the last element of a value, once CheckViews has
+  // found them.
+  const Range& Extent(ValueId id) const {
+    return extents_[static_cast<size_t>(id)];
+  }
+  Range FindExtent(ValueId id) const {
     const TensorType& type = graph_.value(id).type;
     const Layout& where = layout(id);
     int64_t last = 0;
@@ -223,7 +230,8 @@ class PlanJudge {
   void CheckViews() {
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const ValueId root = layout(id).root;
-      const Range in = Extent(id);
+      const Range in = FindExtent(id);
+      extents_.push_back(in);
       const Bytes begin = RangeOf(buffer(root)).begin;
       if (in.begin < begin ||
           in.end > begin + graph_.value(root).type.bytes()) {
@@ -363,6 +371,7 @@ class PlanJudge {
   const Plan& plan_;
   const size_t limit_;
   Layouts layouts_;
+  std::vector<Range> extents_;  // by value
   std::vector<Range> written_;  // by the node at hand
   std::vector<std::string> texts_;
 };
