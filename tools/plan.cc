@@ -50,6 +50,14 @@ struct Subject {
   }
 };
 
+// Holds a value until the process ends, which frees all at once: to take a large
+// step apart, value by value, takes as long as to read it.
+template <typename T>
+T& UntilExit(T value) {
+  static auto& kept = *new std::vector<std::unique_ptr<T>>;
+  return *kept.emplace_back(std::make_unique<T>(std::move(value)));
+}
+
 Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
   Subject subject;
   if (flags.graph.empty()) {
@@ -206,9 +214,10 @@ int Run(const Flags& flags) {
       NeedsOfDevice(flags.device, *dtype, flags.model.threads);
   if (!device.ok()) return Fail(device.error());
   const auto start = std::chrono::steady_clock::now();
-  Result<Subject> subject = ReadSubject(flags, {.packer = packer->packer,
-                                                .deadline = packer->deadline,
-                                                .device = *device});
+  Result<Subject>& subject =
+      UntilExit(ReadSubject(flags, {.packer = packer->packer,
+                                    .deadline = packer->deadline,
+                                    .device = *device}));
   if (!subject.ok()) return Fail(subject.error());
   StepPlanner& planner = subject->planner();
   const std::optional<OpTimes>& times = planner.question().op_times;
@@ -217,7 +226,7 @@ int Run(const Flags& flags) {
     return PrintFrontier(flags, planner.fitter(), times.has_value());
   }
 
-  const Result<PlannedStep> planned = planner.Plan();
+  const Result<PlannedStep>& planned = UntilExit(planner.Plan());
   if (!planned.ok()) return Refuse(flags, *subject, planned.error());
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
@@ -234,7 +243,7 @@ int Run(const Flags& flags) {
         WriteOutput(flags.output, PlanToJson(step.plan, step.graph));
     if (!written.ok()) return Fail(written.error());
   }
-  const Report report = MakeReport(step.graph, step.plan);
+  const Report& report = UntilExit(MakeReport(step.graph, step.plan));
   if (!flags.svg.empty()) {
     const Status written = WriteOutput(flags.svg, ToSvg(report));
     if (!written.ok()) return Fail(written.error());
