@@ -10,6 +10,7 @@
 
 #include "base/byte_stream.h"
 #include "base/index.h"
+#include "base/parallel.h"
 #include "base/strings.h"
 #include "ir/op_kind.h"
 #include "ir/verify.h"
@@ -299,14 +300,23 @@ Result<Graph> GraphFromBytes(std::string_view bytes) {
   graph.values_ = std::move(parts.values);
   graph.nodes_ = std::move(parts.nodes);
   graph.outputs_ = std::move(parts.outputs);
-  graph.by_name_.reserve(graph.values_.size() + graph.outputs_.size());
-  for (ValueId id = 0; id < graph.num_values(); ++id) {
-    graph.by_name_.emplace(graph.value(id).name, id);
-  }
-  for (const GraphOutput& output : graph.outputs_) {
-    graph.by_name_.emplace(output.name, output.value);
-  }
-  STOWAGE_RETURN_IF_ERROR(Verify(graph));
+  Status names, nodes;
+  ForEachInParallel(2, [&](size_t half) {
+    if (half == 1) {
+      nodes = VerifyNodes(graph);
+      return;
+    }
+    graph.by_name_.reserve(graph.values_.size() + graph.outputs_.size());
+    for (ValueId id = 0; id < graph.num_values(); ++id) {
+      graph.by_name_.emplace(graph.value(id).name, id);
+    }
+    for (const GraphOutput& output : graph.outputs_) {
+      graph.by_name_.emplace(output.name, output.value);
+    }
+    names = VerifyNames(graph);
+  });
+  STOWAGE_RETURN_IF_ERROR(names);
+  STOWAGE_RETURN_IF_ERROR(nodes);
   return graph;
 }
 

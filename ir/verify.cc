@@ -42,7 +42,7 @@ std::string_view MemoryName(bool on_host) {
   return on_host ? "the host's memory" : "the arena";
 }
 
-Status VerifyNames(const Graph& graph) {
+Status VerifyValueNames(const Graph& graph) {
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const std::string& name = graph.value(id).name;
     if (name.empty()) return Fail("value ", id, " has no name");
@@ -330,6 +330,15 @@ Status VerifyMemory(const Graph& graph, const Node& node) {
 
 Status Verify(const Graph& graph) {
   STOWAGE_RETURN_IF_ERROR(VerifyNames(graph));
+  return VerifyNodes(graph);
+}
+
+Status VerifyNames(const Graph& graph) {
+  STOWAGE_RETURN_IF_ERROR(VerifyValueNames(graph));
+  return VerifyOutputs(graph);
+}
+
+Status VerifyNodes(const Graph& graph) {
   for (const ValueInfo& value : graph.values()) {
     if (value.is_leaf()) {
       STOWAGE_RETURN_IF_ERROR(VerifyLeaf(value));
@@ -351,7 +360,6 @@ Status Verify(const Graph& graph) {
                   ", which does not have it");
     }
   }
-  STOWAGE_RETURN_IF_ERROR(VerifyOutputs(graph));
   if (!IsLegal(graph)) {
     return Fail("graph ", Quoted(graph.name()),
                 " has an operand whose strides its reader cannot take; "

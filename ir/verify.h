@@ -23,6 +23,12 @@ namespace stowage {
 /// operands.
 Status Verify(const Graph& graph);
 
+/// Its two halves, for who wants both at once: what the names of values and outputs
+/// mean, and all that is said of values and nodes. The second takes it that outputs
+/// are values of the graph.
+Status VerifyNames(const Graph& graph);
+Status VerifyNodes(const Graph& graph);
+
 /// Whether every operand of `node` lies in the memory where its op wants it: the
 /// host's or the arena. The error says what to do, and begins with no room.
 Status VerifyMemory(const Graph& graph, const Node& node);
