@@ -117,7 +117,8 @@ BestPacking PackBest(const Problem& problem, Bytes bound,
                      const BestOptions& options) {
   BestPacking best;
   best.proven = bound;
-  GreedyPacking greedy = PackGreedily(problem, bound);
+  GreedyPacking greedy =
+      PackGreedily(problem, bound, kGreedyWork, options.deadline);
   best.solution = std::move(greedy.solution);
   best.method = std::move(greedy.order);
 

@@ -36,7 +36,8 @@ struct BestPacking {
 };
 
 /// Packs a problem that passes CheckProblem and whose lower bound is `bound`.
-/// Never higher than PackGreedily. Deterministic unless the deadline passes.
+/// Never higher than PackGreedily with the same deadline. Deterministic unless the
+/// deadline passes.
 BestPacking PackBest(const Problem& problem, Bytes bound,
                      const BestOptions& options);
 

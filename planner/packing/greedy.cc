@@ -1,6 +1,7 @@
 #include "planner/packing/greedy.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "planner/packing/best_fit.h"
 #include "planner/packing/columns.h"
 #include "planner/packing/hold.h"
 #include "planner/packing/linear.h"
@@ -27,7 +29,8 @@ constexpr Bytes kFree = -1;
 // How often parts are divided again at most.
 constexpr int kDeepest = 32;
 
-// So many buffers are stacked first, which is faster than finding gaps.
+// So many buffers are stacked and swept first, which is faster than finding
+// gaps in the hold.
 constexpr size_t kMany = 4096;
 
 // What is packed anew around what ended above the target: that many columns on
@@ -36,6 +39,21 @@ constexpr size_t kMany = 4096;
 constexpr int32_t kMargins[] = {8, 64, 512};
 constexpr int32_t kWindowShare = 4;
 constexpr int64_t kWindowWorkShare = 64;
+
+// How often an item may be part of such columns, on average.
+constexpr size_t kMostVisits = 8;
+
+// How much effort (Hold::effort) the first order may take, a multiple of the work
+// or so much for each item, whichever is more; and all orders together. About so
+// much it takes for each item and level of the hold's tree, as a rule: where that
+// is too much already, it is not begun when there is another packing.
+constexpr int64_t kFirstEffort = 2;
+constexpr int64_t kFirstEffortPerItem = 128;
+constexpr int64_t kMostEffort = 6;
+constexpr int64_t kUsualEffort = 8;
+
+// Between looks at the clock, so many items are placed.
+constexpr size_t kItemsBetweenLooks = 64;
 
 // How often each order is mended at most for kGreedyWork; for more, more often.
 constexpr int64_t kRounds = 32;
@@ -149,7 +167,6 @@ class Greedy {
         deadline_(deadline),
         offsets_(part.items.size()),
         height_of_fixed_(part.floor) {
-    best_.height = std::numeric_limits<Bytes>::max();
     for (size_t k = 0; k < items_.size(); ++k) {
       const Item& item = items_[k];
       if (item.offset != kFree) {
@@ -184,32 +201,69 @@ class Greedy {
   }
 
   PartPacking Run() {
-    if (items_.size() < kMany) return RunOrders();
+    if (items_.size() >= kMany) PackFast();
+    if (!Ends()) {
+      TryOrders(std::max(kFirstEffort * work_, kFirstEffortPerItem * Count()));
+    }
+    if (best_.offsets.empty()) PackFast();  // not even one order was finished
+    return std::move(best_);
+  }
+
+  // What may be nothing, after so much effort.
+  std::optional<PartPacking> RunOrders(int64_t first_effort) {
+    TryOrders(first_effort);
+    if (best_.offsets.empty()) return std::nullopt;
+    return std::move(best_);
+  }
+
+  // What has been done in the hold; see Hold::effort.
+  int64_t effort() const { return hold_ ? hold_->effort() : 0; }
+
+ private:
+  int64_t Count() const { return static_cast<int64_t>(items_.size()); }
+
+  // Whether there is a packing, and nothing better is to be looked for.
+  bool Ends() const {
+    if (best_.offsets.empty()) return false;
+    return best_.height <= target_ || IsPast(deadline_);
+  }
+
+  // The packings that take O(n log n), whatever the shape.
+  void PackFast() {
     Stack();
     if (height_ > target_) MendWindows();
     Keep("stack");
-    if (height_ <= target_) return std::move(best_);
-    if (IsPast(deadline_)) return std::move(best_);
-    return RunOrders();
+    for (const Order order : {Order::kBirth, Order::kDeath}) {
+      if (Ends()) return;
+      Sweep(order);
+      Keep(StrCat(OrderName(order), ", best fit"));
+    }
   }
 
- private:
-  PartPacking RunOrders() {
+  void TryOrders(int64_t first_effort) {
+    const int64_t levels = std::bit_width(static_cast<uint32_t>(part_.columns));
+    if (!best_.offsets.empty() &&
+        kUsualEffort * levels * Count() > first_effort) {
+      return;
+    }
     hold_.emplace(part_.columns);
     std::vector<std::vector<uint32_t>> sequences(std::size(kOrders));
     const int64_t rounds = kRounds * std::max<int64_t>(1, work_ / kGreedyWork);
+    effort_limit_ = first_effort;
     for (int64_t round = 0; round < rounds; ++round) {
       for (size_t k = 0; k < std::size(kOrders); ++k) {
         if (round == 0) sequences[k] = Sequence(kOrders[k]);
-        if (!Fill(sequences[k])) return std::move(best_);
+        if (!Fill(sequences[k])) return;
         Keep(StrCat(OrderName(kOrders[k]), round > 0 ? ", mended" : ""));
-        if (height_ <= target_) return std::move(best_);
-        if (round == 0 && k == 0) work_limit_ = hold_->work() + work_;
-        if (IsPast(deadline_)) return std::move(best_);
-        if (!Mend(&sequences[k])) return std::move(best_);
+        if (height_ <= target_) return;
+        if (round == 0 && k == 0) {
+          work_limit_ = hold_->work() + work_;
+          effort_limit_ = hold_->effort() + kMostEffort * work_;
+        }
+        if (IsPast(deadline_)) return;
+        if (!Mend(&sequences[k])) return;
       }
     }
-    return std::move(best_);
   }
 
   // The passing items in the given order.
@@ -224,7 +278,8 @@ class Greedy {
     for (const uint32_t k : passing_) {
       const Item& item = items_[k];
       const double size = static_cast<double>(item.size);
-      const double lifetime = static_cast<double>(item.upper - item.lower);
+      const double lifetime =
+          static_cast<double>(item.upper) - static_cast<double>(item.lower);
       switch (order) {
         case Order::kPressure:
           entries.push_back(
@@ -285,18 +340,70 @@ class Greedy {
       height_ = std::max(height_, offsets_[k] + item.size);
     };
     for (const uint32_t k : lasting_) put(k);
-    for (const uint32_t k : Sequence(Order::kLifetime)) put(k);
+    by_lifetime_ = Sequence(Order::kLifetime);
+    for (const uint32_t k : by_lifetime_) put(k);
+  }
+
+  // Puts each item into the tightest gap there is when it is born or, with time
+  // run backwards, when it dies, above all that is fixed.
+  void Sweep(Order order) {
+    const bool backwards = order == Order::kDeath;
+    const auto begin = [&](uint32_t k) {
+      const ColumnRange range = items_[k].range;
+      return backwards ? part_.columns - range.end : range.begin;
+    };
+    const auto end = [&](uint32_t k) {
+      const ColumnRange range = items_[k].range;
+      return backwards ? part_.columns - range.begin : range.end;
+    };
+    BestFit heap(height_of_fixed_);
+    std::vector<BestFit::Block> blocks(items_.size());
+    height_ = height_of_fixed_;
+    const auto put = [&](uint32_t k) {
+      blocks[k] = heap.Take(items_[k].size, items_[k].alignment);
+      offsets_[k] = heap.offset(blocks[k]);
+      height_ = std::max(height_, offsets_[k] + items_[k].size);
+    };
+    for (const uint32_t k : lasting_) put(k);
+    const std::vector<uint32_t> deaths = ByColumn(end);
+    auto dead = deaths.begin();
+    for (const uint32_t k : ByColumn(begin)) {
+      for (; end(*dead) <= begin(k); ++dead) heap.Free(blocks[*dead]);
+      put(k);
+    }
+  }
+
+  // The passing items by a column of each, those of equal columns longest-lived
+  // first.
+  template <typename ColumnOf>
+  std::vector<uint32_t> ByColumn(ColumnOf column_of) const {
+    std::vector<uint32_t> firsts(static_cast<size_t>(part_.columns) + 2, 0);
+    for (const uint32_t k : passing_) {
+      ++firsts[static_cast<size_t>(column_of(k)) + 1];
+    }
+    std::partial_sum(firsts.begin(), firsts.end(), firsts.begin());
+    std::vector<uint32_t> sorted(passing_.size());
+    for (const uint32_t k : by_lifetime_) {
+      sorted[firsts[static_cast<size_t>(column_of(k))]++] = k;
+    }
+    return sorted;
   }
 
   // Where something ended above the target, packs all that lives around it
   // anew, between what reaches in from before and after. Whatever is won stays.
   void MendWindows() {
+    int64_t effort = 0;  // as much as the work is allowed
     for (const int32_t margin : kMargins) {
-      std::vector<ColumnRange> windows = WindowsAboveTarget(margin);
+      if (IsPast(deadline_)) break;
+      const std::vector<ColumnRange> windows = WindowsAboveTarget(margin);
       int64_t width = 0;
       for (const ColumnRange w : windows) width += w.end - w.begin;
       if (width > part_.columns / kWindowShare) break;
-      for (const ColumnRange w : windows) MendWindow(w);
+      const std::vector<std::vector<uint32_t>> living = LivingIn(windows);
+      for (size_t w = 0; w < living.size(); ++w) {
+        if (effort > work_ || IsPast(deadline_)) break;
+        effort += MendWindow(windows[w], living[w], work_ - effort);
+      }
       height_ = height_of_fixed_;
       for (size_t k = 0; k < items_.size(); ++k) {
         height_ = std::max(height_, offsets_[k] + items_[k].size);
@@ -328,14 +435,34 @@ class Greedy {
     return windows;
   }
 
-  void MendWindow(ColumnRange window) {
+  // The items that live in each of the windows, which are disjoint and ascend.
+  // Of none when that would be too many.
+  std::vector<std::vector<uint32_t>> LivingIn(
+      const std::vector<ColumnRange>& windows) const {
+    std::vector<std::vector<uint32_t>> living(windows.size());
+    size_t visits = 0;
+    for (uint32_t k = 0; k < items_.size(); ++k) {
+      const ColumnRange range = items_[k].range;
+      auto window = std::upper_bound(
+          windows.begin(), windows.end(), range.begin,
+          [](int32_t column, ColumnRange w) { return column < w.end; });
+      for (; window != windows.end() && window->begin < range.end; ++window) {
+        if (++visits > kMostVisits * items_.size()) return {};
+        living[static_cast<size_t>(window - windows.begin())].push_back(k);
+      }
+    }
+    return living;
+  }
+
+  // Returns the effort it took.
+  int64_t MendWindow(ColumnRange window, const std::vector<uint32_t>& living,
+                     int64_t most_effort) {
     Part inner;
     inner.columns = window.end - window.begin;
     inner.floor = part_.floor;
-    std::vector<size_t> indices;
-    for (size_t k = 0; k < items_.size(); ++k) {
+    Bytes height = 0;
+    for (const uint32_t k : living) {
       const ColumnRange range = items_[k].range;
-      if (range.end <= window.begin || range.begin >= window.end) continue;
       Item item = items_[k];
       const bool inside =
           range.begin >= window.begin && range.end <= window.end;
@@ -343,22 +470,20 @@ class Greedy {
       item.range = {std::max(range.begin, window.begin) - window.begin,
                     std::min(range.end, window.end) - window.begin};
       inner.items.push_back(item);
-      indices.push_back(k);
-    }
-    const PartPacking packing =
-        Greedy(inner, target_, work_ / kWindowWorkShare, deadline_).RunOrders();
-    Bytes height = 0;
-    for (const size_t k : indices) {
       height = std::max(height, offsets_[k] + items_[k].size);
     }
-    if (packing.height >= height) return;
-    for (size_t j = 0; j < indices.size(); ++j) {
-      offsets_[indices[j]] = packing.offsets[j];
+    Greedy greedy(inner, target_, work_ / kWindowWorkShare, deadline_);
+    const std::optional<PartPacking> packing = greedy.RunOrders(most_effort);
+    if (packing && packing->height < height) {
+      for (size_t j = 0; j < living.size(); ++j) {
+        offsets_[living[j]] = packing->offsets[j];
+      }
     }
+    return greedy.effort();
   }
 
-  // Fills the hold anew, into offsets_ and height_. False when the work that is
-  // allowed is used up before the end.
+  // Fills the hold anew, into offsets_ and height_. False when the work or the
+  // time that is allowed is used up before the end.
   bool Fill(const std::vector<uint32_t>& sequence) {
     hold_->Clear();
     height_ = height_of_fixed_;
@@ -369,12 +494,16 @@ class Greedy {
       offsets_[k] = items_[k].offset;
       hold_->Occupy(items_[k].range, offsets_[k], offsets_[k] + items_[k].size);
     }
-    for (const uint32_t k : lasting_) Place(k);
-    for (const uint32_t k : sequence) {
+    size_t placed = 0;
+    const auto place = [&](uint32_t k) {
       if (hold_->work() > work_limit_) return false;
+      if (hold_->effort() > effort_limit_) return false;
+      if (++placed % kItemsBetweenLooks == 0 && IsPast(deadline_)) return false;
       Place(k);
-    }
-    return true;
+      return true;
+    };
+    return std::all_of(lasting_.begin(), lasting_.end(), place) &&
+           std::all_of(sequence.begin(), sequence.end(), place);
   }
 
   void Place(uint32_t k) {
@@ -387,7 +516,7 @@ class Greedy {
   }
 
   void Keep(std::string order) {
-    if (height_ >= best_.height) return;
+    if (!best_.offsets.empty() && height_ >= best_.height) return;
     best_ = {offsets_, height_, std::move(order)};
   }
 
@@ -405,16 +534,18 @@ class Greedy {
   const std::vector<Item>& items_;
   const int64_t work_;  // allowed after the first order
   const Deadline deadline_;
-  std::vector<uint32_t> fixed_;    // placed before
-  std::vector<uint32_t> lasting_;  // alive in every column
-  std::vector<uint32_t> passing_;  // all others
-  std::vector<Bytes> offsets_;     // of the latest filling
+  std::vector<uint32_t> fixed_;        // placed before
+  std::vector<uint32_t> lasting_;      // alive in every column
+  std::vector<uint32_t> passing_;      // all others
+  std::vector<uint32_t> by_lifetime_;  // the passing ones, once stacked
+  std::vector<Bytes> offsets_;         // of the latest filling
   Bytes height_ = 0;
   Bytes height_of_fixed_;  // or of the floor
   std::optional<Pressure> pressure_;
   Bytes target_ = 0;
   std::optional<Hold> hold_;
   int64_t work_limit_ = std::numeric_limits<int64_t>::max();
+  int64_t effort_limit_ = 0;
   PartPacking best_;
 };
 

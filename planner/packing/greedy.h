@@ -21,10 +21,15 @@
 // column to the next, the two sides are packed on their own, and equal ones, as
 // the steps of an unrolled loop are, once. Thousands of buffers that hang
 // together are stacked, longest-lived first (planner/packing/skyline.h), and where some
-// end above the target, the columns around them are packed anew.
+// end above the target, the columns around them are packed anew. Then time is swept
+// forwards and backwards, each taking the tightest gap at its birth or death
+// (planner/packing/best_fit.h). Neither looks at more than a buffer's neighbours, so
+// no shape of lifetimes makes them slow.
 //
 // The effort is bounded in work, not in time, so the result is the same on
-// every machine: the first order is always finished, the rest share a bound.
+// every machine: stacking and sweeping are always finished, and so is the first
+// order where few hang together; the rest share a bound. Where even the first
+// order would take too much, it is left out.
 
 #include <cstdint>
 #include <string>
@@ -44,9 +49,10 @@ struct GreedyPacking {
 inline constexpr int64_t kGreedyWork = 60'000'000;
 
 /// Packs a problem that passes CheckProblem; stops as soon as the height is
-/// `target` or less (its lower bound, as a rule), or after the first order when
-/// the deadline is past. Deterministic; ties go by index. Never higher than
-/// PackLinearly. About O(n log^2 n) for an order; never a scan over all pairs.
+/// `target` or less (its lower bound, as a rule), or with the first packing found
+/// after the deadline. Deterministic unless the deadline passes; ties go by index.
+/// Never higher than PackLinearly. O(n log n), and `work` that does not grow with
+/// n; never a scan over all pairs.
 GreedyPacking PackGreedily(const Problem& problem, Bytes target,
                            int64_t work = kGreedyWork, Deadline deadline = {});
 

@@ -7,7 +7,7 @@
 
 namespace stowage::packing {
 
-void SpanSet::Add(Bytes begin, Bytes end) {
+int64_t SpanSet::Add(Bytes begin, Bytes end) {
   // [first, last) are the spans that touch [begin, end).
   const auto first =
       std::lower_bound(spans_.begin(), spans_.end(), begin,
@@ -17,12 +17,15 @@ void SpanSet::Add(Bytes begin, Bytes end) {
     begin = std::min(begin, last->begin);
     end = std::max(end, last->end);
   }
+  const int64_t above = spans_.end() - last;
   if (first == last) {
     spans_.insert(first, {begin, end});
-  } else {
-    *first = {begin, end};
-    spans_.erase(first + 1, last);
+    return above;
   }
+  *first = {begin, end};
+  if (last - first == 1) return 0;
+  spans_.erase(first + 1, last);
+  return above;
 }
 
 SpanSet::Gap SpanSet::LowestGap(Bytes from, Bytes size, Bytes alignment) const {
@@ -101,13 +104,16 @@ Bytes Hold::LowestFit(ColumnRange range, Bytes size, Bytes alignment) {
 }
 
 void Hold::Occupy(ColumnRange range, Bytes begin, Bytes end) {
+  const auto add = [&](SpanSet* set) {
+    occupying_ += 1 + set->Add(begin, end) / 8;
+  };
   VisitNodes(
       range,
       [&](uint32_t node) {
-        nodes_[node].across.Add(begin, end);
-        nodes_[node].within.Add(begin, end);
+        add(&nodes_[node].across);
+        add(&nodes_[node].within);
       },
-      [&](uint32_t node) { nodes_[node].within.Add(begin, end); });
+      [&](uint32_t node) { add(&nodes_[node].within); });
 }
 
 void Hold::Clear() {

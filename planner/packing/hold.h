@@ -32,8 +32,9 @@ class SpanSet {
   bool empty() const { return spans_.empty(); }
   void Clear() { spans_.clear(); }
 
-  /// Adds [begin, end), begin < end. Linear in the number of spans at worst.
-  void Add(Bytes begin, Bytes end);
+  /// Adds [begin, end), begin < end. Returns how many spans it had to move:
+  /// all above, at worst.
+  int64_t Add(Bytes begin, Bytes end);
 
   /// A stretch of free addresses, [begin, end).
   struct Gap {
@@ -74,6 +75,10 @@ class Hold {
   /// of effort that, unlike time, is the same on every machine.
   int64_t work() const { return work_; }
 
+  /// The work, and what Occupy has done: for each set of addresses a step, and
+  /// one for every eight spans moved.
+  int64_t effort() const { return work_ + occupying_; }
+
  private:
   struct Node {
     SpanSet across;
@@ -88,6 +93,7 @@ class Hold {
   int32_t leaves_ = 1;       // a power of two
   std::vector<Node> nodes_;  // a heap: the children of k are 2k and 2k + 1
   int64_t work_ = 0;
+  int64_t occupying_ = 0;
 };
 
 }  // namespace stowage::packing

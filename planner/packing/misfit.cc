@@ -47,7 +47,8 @@ Misfit FindMisfit(const Problem& problem, Bytes capacity, int64_t effort,
         misfit.irreducible = false;
       }
       begin = end;
-      if (left <= 0 && begin < misfit.buffers.size()) {
+      const bool ends = left <= 0 || IsPast(deadline);
+      if (ends && begin < misfit.buffers.size()) {
         misfit.irreducible = false;
         return misfit;
       }

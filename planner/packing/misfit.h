@@ -25,7 +25,7 @@ struct Misfit {
 
 /// The misfit of a problem of which a complete search has shown that no packing
 /// is `capacity` bytes high or less. Stops short of an irreducible set when
-/// `effort` steps of searching do not do.
+/// `effort` steps of searching do not do, and at the deadline.
 Misfit FindMisfit(const Problem& problem, Bytes capacity, int64_t effort,
                   Deadline deadline = {});
 

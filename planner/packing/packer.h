@@ -46,8 +46,9 @@ struct Packing {
   std::string packer;    // "linear", "greedy: pressure", ... which one won
 };
 
-/// Packs `problem`. kBest is never higher than kGreedy; with a capacity it is
-/// content to fit it, without one it looks for the lowest packing. Errors:
+/// Packs `problem`. kBest is never higher than kGreedy unless its deadline passes;
+/// with a capacity it is content to fit it, without one it looks for the lowest
+/// packing. Errors:
 /// kInvalidArgument when CheckProblem finds fault; kBudgetTooSmall when the
 /// problem has a capacity and the packing is higher, naming the capacity, the
 /// height, the lower bound and, when it is known that no packing fits, the

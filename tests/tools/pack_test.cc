@@ -106,6 +106,15 @@ TEST_CASE("pack --svg draws every buffer, and the capacity") {
   CHECK(drawn.find("class=\"capacity\"") != std::string::npos);
 }
 
+TEST_CASE("one buffer of as many bytes as there can be is packed") {
+  const Outcome outcome = RunStowage(
+      {"pack", WriteTemp("most.csv",
+                         "id,lower,upper,size\na,0,2,9223372036854775807\n"),
+       "--json"});
+  CHECK(outcome.exit_code == 0);
+  CHECK(Json::parse(outcome.out)["height"] == 9223372036854775807);
+}
+
 TEST_CASE("a fixed offset stays") {
   const std::string in = WriteTemp("fixed.csv",
                                    "id,lower,upper,size,alignment,offset\n"

@@ -158,14 +158,20 @@ TEST_CASE("Equal problems give equal packings") {
   CHECK(one.method == two.method);
 }
 
-TEST_CASE("A deadline in the past leaves the greedy packing") {
-  const Problem problem =
-      PlantedProblem({.buffers = 150, .width = 100, .height = 1 << 20}, 5);
-  const GreedyPacking greedy = PackGreedily(problem, 1 << 20);
-  REQUIRE(greedy.solution.height > 1 << 20);
-  const BestPacking best = PackBest(
-      problem, 1 << 20, {.deadline = Clock::now() - std::chrono::seconds(1)});
-  CHECK(best.solution.offsets == greedy.solution.offsets);
+TEST_CASE("A deadline in the past leaves the first packing found") {
+  const Deadline past = Clock::now() - std::chrono::seconds(1);
+  for (const int buffers : {150, 20'000}) {
+    CAPTURE(buffers);
+    const Problem problem = PlantedProblem(
+        {.buffers = buffers, .width = 1000, .height = 1 << 20}, 5);
+    const GreedyPacking greedy =
+        PackGreedily(problem, 1 << 20, kGreedyWork, past);
+    REQUIRE(greedy.solution.height > 1 << 20);
+    const BestPacking best = PackBest(problem, 1 << 20, {.deadline = past});
+    CHECK(best.method == "stack");
+    CHECK(best.solution.offsets == greedy.solution.offsets);
+    CHECK(Validate(problem, best.solution).empty());
+  }
 }
 
 // At no time do more than 4 bytes live, but over two columns with alignment 2

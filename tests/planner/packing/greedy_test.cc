@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "planner/packing/deadline.h"
 #include "planner/packing/lower_bound.h"
 #include "planner/packing/problem.h"
 #include "planner/packing/validate.h"
@@ -249,6 +253,83 @@ TEST_CASE("Large problems with all that can be in one pack without a fault") {
     CHECK(Validate(problem, packing.solution).empty());
     CHECK(packing.solution.height >= ComputeLowerBound(problem).bytes);
   }
+}
+
+// Lifetimes between two random times.
+Problem LongLived(int count, Bytes least_size, Bytes most_size,
+                  int most_alignment_bits) {
+  std::mt19937_64 random(47);
+  Problem problem;
+  for (int k = 0; k < count; ++k) {
+    const Time a = Uniform(random, 0, count);
+    const Time b = Uniform(random, 0, count);
+    problem.buffers.push_back(
+        {.lower = std::min(a, b),
+         .upper = std::max(a, b) + 1,
+         .size = Uniform(random, least_size, most_size),
+         .alignment = Bytes{1} << Uniform(random, 0, most_alignment_bits)});
+  }
+  return problem;
+}
+
+TEST_CASE("Very many that hang together, of all alignments, pack by best fit") {
+  // In the hold, every one would have to be found its place between thousands of
+  // gaps.
+  const Problem problem = LongLived(100'000, 1, 1 << 20, 12);
+  const GreedyPacking packing = PackToBound(problem);
+  CHECK(packing.order.find("best fit") != std::string::npos);
+  CHECK(Validate(problem, packing.solution).empty());
+  const Bytes bound = ComputeLowerBound(problem).bytes;
+  CHECK(packing.solution.height <= bound + bound / 25);
+}
+
+TEST_CASE(
+    "Many of equal size come out at the bound, whatever their lifetimes") {
+  const Problem problem = LongLived(10'000, 4096, 4096, 12);
+  const GreedyPacking packing = PackToBound(problem);
+  CHECK(packing.order == "birth, best fit");
+  CHECK(packing.solution.height == ComputeLowerBound(problem).bytes);
+  CHECK(Validate(problem, packing.solution).empty());
+}
+
+TEST_CASE("Above what is fixed, many are packed by best fit too") {
+  Problem problem = LongLived(5'000, 4096, 4096, 12);
+  problem.buffers.push_back(
+      {.lower = 2500, .upper = 2501, .size = 100, .offset = 1 << 20});
+  const GreedyPacking packing = PackToBound(problem);
+  CHECK(Validate(problem, packing.solution).empty());
+  CHECK(packing.solution.height <=
+        ComputeLowerBound(problem).bytes + (1 << 20) + 4096);
+}
+
+TEST_CASE("Past the deadline the first packing found is given") {
+  const Deadline past = Clock::now();
+  const Problem many = LongLived(10'000, 1, 1 << 20, 12);
+  const Bytes bound = ComputeLowerBound(many).bytes;
+  const GreedyPacking stacked =
+      PackGreedily(many, bound, 100 * kGreedyWork, past);
+  CHECK(stacked.order == "stack");
+  CHECK(Validate(many, stacked.solution).empty());
+
+  const Problem few = LongLived(1'000, 1, 1 << 20, 12);
+  const GreedyPacking of_few =
+      PackGreedily(few, ComputeLowerBound(few).bytes, kGreedyWork, past);
+  CHECK(of_few.order == "stack");
+  CHECK(Validate(few, of_few.solution).empty());
+}
+
+TEST_CASE(
+    "Buffers as large as numbers go, and times as far apart, are packed") {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  const Problem one{
+      .buffers = {{.lower = kLeast, .upper = kMost, .size = kMost}}};
+  CHECK(PackToBound(one).solution.height == kMost);
+  CHECK(PackToBound(one).solution.offsets == std::vector<Bytes>{0});
+  const Problem two{
+      .buffers = {{.lower = kLeast, .upper = 0, .size = kMost - 1},
+                  {.lower = -1, .upper = kMost, .size = 1}}};
+  CHECK(PackToBound(two).solution.height == kMost);
 }
 
 }  // namespace

@@ -1,0 +1,176 @@
+#include "planner/packing/best_fit.h"
+
+#include <bit>
+
+namespace stowage::packing {
+namespace {
+
+// How many gaps are looked at for one that is tight and whose beginning suits the
+// alignment. After that the first gap is taken that surely has room for padding.
+constexpr int kLooks = 32;
+
+// How many gaps of one bin are looked at; they differ by little.
+constexpr int kLooksPerBin = 8;
+
+}  // namespace
+
+BestFit::BestFit(Bytes floor)
+    : top_(floor), bins_(kRows * kBinsPerPower, kNone) {}
+
+// Sizes below 64 have a bin each; from there on the six bits that follow the
+// first one count.
+size_t BestFit::BinOf(Bytes size) {
+  const auto bits = static_cast<uint64_t>(size);
+  if (bits < kBinsPerPower) return static_cast<size_t>(bits);
+  const int shift = std::bit_width(bits) - 1 - kBinBits;
+  return static_cast<size_t>(shift) * kBinsPerPower +
+         static_cast<size_t>(bits >> shift);
+}
+
+// The first bin from `bin` on that has a gap, or the number of bins.
+size_t BestFit::NextBin(size_t bin) const {
+  size_t row = bin / kBinsPerPower;
+  if (row >= kRows) return bins_.size();
+  uint64_t bins = filled_[row] >> bin % kBinsPerPower << bin % kBinsPerPower;
+  while (bins == 0) {
+    if (++row == kRows) return bins_.size();
+    bins = filled_[row];
+  }
+  return row * kBinsPerPower + static_cast<size_t>(std::countr_zero(bins));
+}
+
+BestFit::Block BestFit::FindGap(Bytes size, Bytes alignment) const {
+  // Every gap of this bin and those that follow holds the buffer, padding and
+  // all.
+  const size_t surely = BinOf(size + (alignment - 1)) + 1;
+  int looks = 0;
+  for (size_t bin = NextBin(BinOf(size)); bin < bins_.size();
+       bin = NextBin(bin + 1)) {
+    if (looks >= kLooks && bin < surely) bin = NextBin(surely);
+    if (bin == bins_.size()) break;
+    Block tightest = kNone;
+    int looks_here = 0;
+    for (Block gap = bins_[bin]; gap != kNone && looks_here < kLooksPerBin;
+         gap = blocks_[gap].next, ++looks_here) {
+      const Stretch& g = blocks_[gap];
+      if (g.end - g.begin < size) continue;
+      if (AlignUp(g.begin, alignment) > g.end - size) continue;
+      if (tightest == kNone ||
+          g.end - g.begin < blocks_[tightest].end - blocks_[tightest].begin) {
+        tightest = gap;
+      }
+    }
+    if (tightest != kNone) return tightest;
+    looks += looks_here;
+  }
+  return kNone;
+}
+
+BestFit::Block BestFit::Take(Bytes size, Bytes alignment) {
+  const Block gap = FindGap(size, alignment);
+  if (gap == kNone) {
+    const Bytes begin = AlignUp(top_, alignment);
+    if (begin > top_) AddGap(NewBlock(top_, begin, highest_, kNone));
+    top_ = begin + size;
+    return NewBlock(begin, top_, highest_, kNone);
+  }
+  RemoveGap(gap);
+  const Bytes gap_begin = blocks_[gap].begin;
+  const Bytes gap_end = blocks_[gap].end;
+  const Bytes begin = AlignUp(gap_begin, alignment);
+  const Bytes end = begin + size;
+  blocks_[gap].begin = begin;
+  blocks_[gap].end = end;
+  if (begin > gap_begin) {
+    AddGap(NewBlock(gap_begin, begin, blocks_[gap].below, gap));
+  }
+  if (end < gap_end) {
+    AddGap(NewBlock(end, gap_end, gap, blocks_[gap].above));
+  }
+  return gap;
+}
+
+void BestFit::Free(Block block) {
+  const Block below = blocks_[block].below;
+  if (below != kNone && blocks_[below].is_gap) {
+    RemoveGap(below);
+    Merge(below, block);
+    block = below;
+  }
+  const Block above = blocks_[block].above;
+  if (above == kNone) {
+    top_ = blocks_[block].begin;
+    Forget(block);
+    return;
+  }
+  if (blocks_[above].is_gap) {
+    RemoveGap(above);
+    Merge(block, above);
+  }
+  AddGap(block);
+}
+
+BestFit::Block BestFit::NewBlock(Bytes begin, Bytes end, Block below,
+                                 Block above) {
+  Block block = static_cast<Block>(blocks_.size());
+  if (unused_.empty()) {
+    blocks_.emplace_back();
+  } else {
+    block = unused_.back();
+    unused_.pop_back();
+  }
+  blocks_[block] = {.begin = begin, .end = end, .below = below, .above = above};
+  if (below != kNone) blocks_[below].above = block;
+  if (above != kNone) {
+    blocks_[above].below = block;
+  } else {
+    highest_ = block;
+  }
+  return block;
+}
+
+void BestFit::AddGap(Block block) {
+  Stretch& gap = blocks_[block];
+  const size_t bin = BinOf(gap.end - gap.begin);
+  gap.is_gap = true;
+  gap.previous = kNone;
+  gap.next = bins_[bin];
+  if (gap.next != kNone) blocks_[gap.next].previous = block;
+  bins_[bin] = block;
+  filled_[bin / kBinsPerPower] |= uint64_t{1} << bin % kBinsPerPower;
+}
+
+void BestFit::RemoveGap(Block block) {
+  Stretch& gap = blocks_[block];
+  const size_t bin = BinOf(gap.end - gap.begin);
+  gap.is_gap = false;
+  if (gap.next != kNone) blocks_[gap.next].previous = gap.previous;
+  if (gap.previous != kNone) {
+    blocks_[gap.previous].next = gap.next;
+    return;
+  }
+  bins_[bin] = gap.next;
+  if (gap.next == kNone) {
+    filled_[bin / kBinsPerPower] &= ~(uint64_t{1} << bin % kBinsPerPower);
+  }
+}
+
+// `above` becomes part of `block`, which lies below it.
+void BestFit::Merge(Block block, Block above) {
+  blocks_[block].end = blocks_[above].end;
+  Forget(above);
+}
+
+void BestFit::Forget(Block block) {
+  const Block below = blocks_[block].below;
+  const Block above = blocks_[block].above;
+  if (below != kNone) blocks_[below].above = above;
+  if (above != kNone) {
+    blocks_[above].below = below;
+  } else {
+    highest_ = below;
+  }
+  unused_.push_back(block);
+}
+
+}  // namespace stowage::packing
