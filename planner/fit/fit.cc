@@ -35,6 +35,19 @@ Variant::Options VariantOptionsOf(const FitOptions& options) {
           .cost_per_byte = options.cost_per_byte};
 }
 
+// The same builder, but for more pieces than can be planned.
+StepBuilder OfNotTooMany(StepBuilder build) {
+  return [build = std::move(build)](int64_t pieces,
+                                    Sampling sampling) -> Result<PiecedStep> {
+    if (pieces > kMostPieces) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[micro-batches] ", pieces, " pieces; at most ",
+                          kMostPieces, " are planned")};
+    }
+    return build(pieces, sampling);
+  };
+}
+
 // Of a graph by itself.
 Levers InOnePiece(Levers levers) {
   levers.pieces = {1};
@@ -68,7 +81,7 @@ struct StepFitter::Ordered {
 };
 
 StepFitter::StepFitter(StepBuilder build, FitOptions options)
-    : build_(std::move(build)), options_(std::move(options)) {
+    : build_(OfNotTooMany(std::move(build))), options_(std::move(options)) {
   STOWAGE_CHECK(!options_.levers.pieces.empty());
   options_.plan.budget.reset();
   if (options_.plan.weights &&

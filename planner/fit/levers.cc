@@ -1,5 +1,6 @@
 #include "planner/fit/levers.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -121,8 +122,9 @@ Levers AllLevers(int64_t batch) { return {.pieces = PiecesToTry(batch)}; }
 
 std::vector<int64_t> PiecesToTry(int64_t batch) {
   std::vector<int64_t> tries;
-  for (int64_t pieces = 1; pieces < batch; pieces *= 2) tries.push_back(pieces);
-  tries.push_back(batch);
+  const int64_t most = std::min(batch, kMostPieces);
+  for (int64_t pieces = 1; pieces < most; pieces *= 2) tries.push_back(pieces);
+  tries.push_back(most);
   return tries;
 }
 

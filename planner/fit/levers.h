@@ -82,7 +82,12 @@ inline Levers NoLevers() {
 /// dear: what a batch may be made to fit by.
 Levers AllLevers(int64_t batch);
 
-/// The numbers of pieces that are worth trying: 1, 2, 4, ... and the batch itself.
+/// The most pieces that a batch is taken in. The nodes of a step, and the time and
+/// memory of planning, grow with them.
+inline constexpr int64_t kMostPieces = 1024;
+
+/// The numbers of pieces that are worth trying: 1, 2, 4, ... and the batch itself,
+/// or as many as there may be.
 std::vector<int64_t> PiecesToTry(int64_t batch);
 
 }  // namespace stowage

@@ -19,6 +19,9 @@ namespace stowage {
 namespace {
 
 constexpr Bytes kMostBytes = Bytes{1} << 62;
+
+// Ten days an op, and sums and ratios of the like of it are exact enough.
+constexpr double kMostNanoseconds = 1e15;
 constexpr std::string_view kHeading = "stowage-op-times 2";
 
 Error Fail(int line, std::string_view message) {
@@ -169,6 +172,18 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
                   "expected bytes of the arena, nanoseconds above 0, "
                   "operations and bytes, then the op");
     }
+    if (nanoseconds < 1 || nanoseconds > kMostNanoseconds) {
+      return Fail(number, StrCat(nanoseconds, " nanoseconds; expected 1 to ",
+                                 kMostNanoseconds));
+    }
+    for (const double amount : {row.flops, row.bytes}) {
+      if (amount != std::floor(amount) || amount > kMostBytes) {
+        return Fail(number, StrCat(amount,
+                                   " operations or bytes; expected a "
+                                   "whole number, at most ",
+                                   kMostBytes));
+      }
+    }
     row.op = line.substr(0, line.find('('));
     SplitSignature(line, &row.form, &row.sizes);
     if (row.op.empty() || row.op.size() == line.size()) {
@@ -193,7 +208,6 @@ Result<OpTimes> OpTimes::Parse(std::string_view text) {
 double OpTimes::Estimate(const Row& of, Bytes arena) const {
   enum Likeness { kUnlike, kSameOp, kSameForm };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  // The forms are the same, so the sizes are as many.
   const auto between_sizes = [&](const Row& row) {
     double sum = 0;
     for (size_t i = 0; i < of.sizes.size(); ++i) {
@@ -209,9 +223,11 @@ double OpTimes::Estimate(const Row& of, Bytes arena) const {
   for (const auto& [signature, row] : rows_) {
     const double nanoseconds = row.Nanoseconds(arena);
     shortest = std::min(shortest, nanoseconds);
-    const Likeness likeness = row.form == of.form ? kSameForm
-                              : row.op == of.op   ? kSameOp
-                                                  : kUnlike;
+    // A row of a file may lack a size where the form has one.
+    const Likeness likeness =
+        row.form == of.form && row.sizes.size() == of.sizes.size() ? kSameForm
+        : row.op == of.op                                          ? kSameOp
+                                                                   : kUnlike;
     if (likeness < best) continue;
     const bool by_flops = likeness != kUnlike && of.flops > 0 && row.flops > 0;
     const double scaled =

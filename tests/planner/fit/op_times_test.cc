@@ -181,10 +181,33 @@ TEST_CASE("what is no table of times is refused by its line") {
     CHECK(error(StrCat(heading, row))
               .starts_with("[op-times] line 2: expected bytes of the arena"));
   }
+  for (const char* row : {"0 1e308 1 2 relu(f32(1))", "0 2e15 1 2 relu(f32(1))",
+                          "0 1e-9 1 2 relu(f32(1))"}) {
+    INFO(std::string(row));
+    CHECK(error(StrCat(heading, row))
+              .ends_with(" nanoseconds; expected 1 to 1e+15"));
+  }
+  for (const char* row :
+       {"0 5 1e308 2 relu(f32(1))", "0 5 1 1e308 relu(f32(1))",
+        "0 5 0.5 2 relu(f32(1))", "0 5 1 1e-300 relu(f32(1))"}) {
+    INFO(std::string(row));
+    CHECK(error(StrCat(heading, row))
+              .ends_with("expected a whole number, at most "
+                         "4611686018427387904"));
+  }
   CHECK(error(heading + "0 5 1 2 relu") ==
         "[op-times] line 2: \"relu\" is no op with its operands");
   CHECK(error(heading + "7 5 8 64 relu()\n# again\n7 6 8 64 relu()\n") ==
         "[op-times] line 4: \"relu()\" stands here a second time");
+}
+
+TEST_CASE("a row that lacks a size of its form is another form") {
+  GraphBuilder g("g");
+  g.Output("y", Relu(g.Input("x", DType::kF32, {3, 4})));
+  const Graph graph = *g.Finish();
+  const OpTimes times = *OpTimes::Parse(
+      "stowage-op-times 2\n0 7 12 96 relu(f32(, )) -> f32(, )\n");
+  CHECK(times.Nanoseconds(graph, 0) == std::vector<double>{7});
 }
 
 TEST_CASE("times decide what runs again, and foretell what it takes") {
