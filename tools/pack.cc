@@ -88,43 +88,44 @@ int Run(const Flags& flags) {
 
   const auto start = std::chrono::steady_clock::now();
   problem->capacity = *capacity;
-  const Result<packing::Packing> fitting = Pack(*problem, *options);
-  const bool refused =
-      !fitting.ok() && fitting.error().code == ErrorCode::kBudgetTooSmall;
-  // What it comes to without the capacity is still worth reporting.
-  if (refused) problem->capacity.reset();
-  const Result<packing::Packing> packing =
-      refused ? Pack(*problem, *options) : fitting;
-  if (!packing.ok()) return Fail(packing.error());
+  Result<packing::PackAttempt> attempt = TryPack(*problem, *options);
+  if (!attempt.ok()) return Fail(attempt.error());
+  packing::Packing& packing = attempt->packing;
+  if (attempt->refusal) {
+    // What it comes to without the capacity is still worth reporting, and worth
+    // looking for where there is time.
+    problem->capacity.reset();
+    if (!options->deadline) packing = *Pack(*problem, *options);
+  }
   Figures figures;
   figures.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
   for (const packing::Buffer& buffer : problem->buffers)
     figures.total += buffer.size;
-  figures.valid = packing::Validate(*problem, packing->solution).empty();
-  figures.fits = !*capacity || packing->solution.height <= **capacity;
+  figures.valid = packing::Validate(*problem, packing.solution).empty();
+  figures.fits = !attempt->refusal;
 
-  Json json = FiguresJson(*problem, *capacity, *packing, figures);
-  if (!figures.fits) {
-    json["error"] = fitting.error().message;
+  Json json = FiguresJson(*problem, *capacity, packing, figures);
+  if (attempt->refusal) {
+    json["error"] = attempt->refusal->message;
     if (flags.json) PrintJson(json);
-    return Fail(fitting.error());
+    return Fail(*attempt->refusal);
   }
   if (!flags.output.empty()) {
     const Status written = WriteOutput(
-        flags.output, packing::FormatPackingCsv(*problem, packing->solution));
+        flags.output, packing::FormatPackingCsv(*problem, packing.solution));
     if (!written.ok()) return Fail(written.error());
   }
   if (!flags.svg.empty()) {
     problem->capacity = *capacity;
-    const Status written = WriteOutput(flags.svg, ToSvg(*problem, *packing));
+    const Status written = WriteOutput(flags.svg, ToSvg(*problem, packing));
     if (!written.ok()) return Fail(written.error());
   }
   if (flags.json) {
     PrintJson(json);
   } else {
-    PrintText(*problem, *capacity, *packing, figures);
+    PrintText(*problem, *capacity, packing, figures);
   }
   return kExitDone;
 }

@@ -116,6 +116,13 @@ Result<Packer> ParsePacker(std::string_view name) {
 }
 
 Result<Packing> Pack(const Problem& problem, const PackOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(PackAttempt attempt, TryPack(problem, options));
+  if (attempt.refusal) return *std::move(attempt.refusal);
+  return std::move(attempt.packing);
+}
+
+Result<PackAttempt> TryPack(const Problem& problem,
+                            const PackOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckProblem(problem));
   const LowerBound bound = ComputeLowerBound(problem);
 
@@ -145,10 +152,11 @@ Result<Packing> Pack(const Problem& problem, const PackOptions& options) {
   }
   packing.lower_bound = proven;
   packing.optimal = packing.solution.height == proven;
+  std::optional<Error> refusal;
   if (problem.capacity && packing.solution.height > *problem.capacity) {
-    return OverCapacity(problem, bound, packing, misfit);
+    refusal = OverCapacity(problem, bound, packing, misfit);
   }
-  return packing;
+  return PackAttempt{std::move(packing), std::move(refusal)};
 }
 
 }  // namespace stowage::packing

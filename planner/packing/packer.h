@@ -11,6 +11,7 @@
 // Equal problems give equal packings, on every machine, unless a deadline cuts
 // the best packer off.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -54,6 +55,15 @@ struct Packing {
 /// height, the lower bound and, when it is known that no packing fits, the
 /// buffers that cause it.
 Result<Packing> Pack(const Problem& problem, const PackOptions& options = {});
+
+struct PackAttempt {
+  Packing packing;
+  std::optional<Error> refusal;  // why it does not fit the capacity
+};
+
+/// The same, which gives the packing even when it is higher than the capacity.
+Result<PackAttempt> TryPack(const Problem& problem,
+                            const PackOptions& options = {});
 
 }  // namespace stowage::packing
 
