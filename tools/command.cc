@@ -4,15 +4,62 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/strings.h"
 
 namespace stowage::tools {
+
+namespace {
+
+// Of plan files, tables and CSV: more than any of them needs.
+constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+
+// Digits, after a minus or not, that fit 64 bits; CLI11 takes more, and cuts off
+// what does not fit.
+std::string CheckWholeNumber(const std::string& text) {
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec == std::errc::result_out_of_range && parsed.ptr == end) {
+    return StrCat(text, " does not fit 64 bits");
+  }
+  if (parsed.ec != std::errc() || parsed.ptr != end) {
+    return StrCat(Quoted(text), " is no whole number");
+  }
+  return "";
+}
+
+std::string CheckNumber(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value);
+  if (parsed.ec == std::errc::result_out_of_range && parsed.ptr == end) {
+    return StrCat(text, " is no number that 64 bits can hold");
+  }
+  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value)) {
+    return StrCat(Quoted(text), " is no number");
+  }
+  return "";
+}
+
+}  // namespace
+
+void CheckNumbers(CLI::App& app) {
+  for (CLI::App* const command : app.get_subcommands({})) {
+    for (CLI::Option* const option : command->get_options()) {
+      const std::string type = option->get_type_name();
+      if (type.starts_with("INT")) option->check(CheckWholeNumber);
+      if (type.starts_with("FLOAT")) option->check(CheckNumber);
+    }
+  }
+}
 
 int ExitCodeOf(ErrorCode code) {
   switch (code) {
@@ -79,14 +126,37 @@ Result<std::string> ReadFile(const std::string& path) {
                 std::strerror(errno));
   }
   if (S_ISDIR(info.st_mode)) return fail(ErrorCode::kIo, "it is a directory");
+  if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) {
+    return fail(ErrorCode::kIo, "it is a device");
+  }
+  const auto too_large = [&](std::string_view bytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                StrCat("it has ", bytes, " bytes; at most ", kMostFileBytes,
+                       " are read"));
+  };
+  if (info.st_size > kMostFileBytes) return too_large(StrCat(info.st_size));
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << in.rdbuf();
-  // An empty file leaves `contents` failed, with nothing read.
+  std::string contents;
+  if (in.is_open()) {
+    // Pipes have no size, and files may grow.
+    constexpr size_t kChunk = 1 << 16;
+    contents.resize(static_cast<size_t>(info.st_size) + kChunk);
+    size_t size = 0;
+    while (in.read(contents.data() + size,
+                   static_cast<std::streamsize>(contents.size() - size)),
+           in.gcount() > 0) {
+      size += static_cast<size_t>(in.gcount());
+      if (size > static_cast<size_t>(kMostFileBytes)) {
+        return too_large(StrCat("more than ", kMostFileBytes));
+      }
+      if (size == contents.size()) contents.resize(2 * size);
+    }
+    contents.resize(size);
+  }
   if (!in.is_open() || in.bad()) {
     return fail(ErrorCode::kIo, std::strerror(errno));
   }
-  return std::move(contents).str();
+  return contents;
 }
 
 Status WriteOutput(const std::string& path, std::string_view contents) {

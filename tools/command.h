@@ -56,7 +56,12 @@ void PrintJson(const nlohmann::ordered_json& json);
 Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
                                              const std::string& text);
 
-/// The whole file. Errors: kNotFound, kIo.
+/// Refuses numbers that are not written in decimal, have anything before or behind
+/// them, or do not fit, for all options of numbers of all subcommands.
+void CheckNumbers(CLI::App& app);
+
+/// The whole file, or all that a pipe gives. Errors: kNotFound, kIo,
+/// kInvalidArgument when it is larger than 1 GiB.
 Result<std::string> ReadFile(const std::string& path);
 
 /// Writes `contents` to the file, or to stdout when `path` is empty. Error kIo.

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
+#include <new>
 
 #include "base/version.h"
 #include "tools/command.h"
@@ -48,10 +49,15 @@ int main(int argc, char** argv) {
   tools::AddCheck(app, &exit_code);
   tools::AddReport(app, &exit_code);
   tools::AddModels(app, &exit_code);
+  tools::CheckNumbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? tools::kExitDone : tools::kExitUsage;
+    if (app.exit(error) != 0) return tools::kExitUsage;  // not so for help
+  } catch (const std::bad_alloc&) {
+    return tools::Fail({stowage::ErrorCode::kDevice,
+                        "[memory] the system gives this process no more "
+                        "memory; a smaller file, batch or model takes less"});
   }
   std::cout.flush();
   if (!std::cout) {

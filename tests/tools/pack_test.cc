@@ -1,9 +1,12 @@
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/sanitizers.h"
 #include "base/strings.h"
 #include "tests/tools/run_stowage.h"
 
@@ -107,10 +110,11 @@ TEST_CASE("pack --svg draws every buffer, and the capacity") {
 }
 
 TEST_CASE("one buffer of as many bytes as there can be is packed") {
-  const Outcome outcome = RunStowage(
-      {"pack", WriteTemp("most.csv",
-                         "id,lower,upper,size\na,0,2,9223372036854775807\n"),
-       "--json"});
+  const Outcome outcome =
+      RunStowage({"pack",
+                  WriteTemp("most.csv",
+                            "id,lower,upper,size\na,0,2,9223372036854775807\n"),
+                  "--json"});
   CHECK(outcome.exit_code == 0);
   CHECK(Json::parse(outcome.out)["height"] == 9223372036854775807);
 }
@@ -123,6 +127,21 @@ TEST_CASE("a fixed offset stays") {
   const std::string out = TempPath("fixed_packed.csv");
   REQUIRE(RunStowage({"pack", in, "-o", out}).exit_code == 0);
   CHECK(ReadAll(out).find("a,0,2,10,1,100\n") != std::string::npos);
+}
+
+// Sanitizers take more memory than there is.
+TEST_CASE("where there is no more memory, it says so" *
+          doctest::skip(STOWAGE_SANITIZER_HAS_MALLOC)) {
+  std::string csv = "id,lower,upper,size\n";
+  for (int k = 0; k < 400'000; ++k)
+    csv += StrCat(k, ",", k, ",", k + 9, ",64\n");
+  const std::string in = WriteTemp("many.csv", csv);
+  const std::string err = TempPath("stderr");
+  const int status = std::system(
+      StrCat("ulimit -v 60000; tools/stowage pack ", in, " 2> ", err).c_str());
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);
+  CHECK(ReadAll(err).starts_with("stowage: [memory] "));
 }
 
 TEST_CASE("bad input exits 2 and says what is wrong") {

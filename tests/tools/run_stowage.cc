@@ -13,9 +13,12 @@
 
 namespace stowage::testing {
 
-Outcome RunStowage(const std::vector<std::string>& arguments) {
+namespace {
+
+// Runs it with stdout going to this file.
+Outcome Run(const std::string& out_path,
+            const std::vector<std::string>& arguments) {
   // Files rather than pipes: no reader has to keep up with two of them.
-  const std::string out_path = TempPath("stdout");
   const std::string err_path = TempPath("stderr");
   const std::string cache_home = TempPath("cache");
   const pid_t child = fork();
@@ -41,9 +44,22 @@ Outcome RunStowage(const std::vector<std::string>& arguments) {
   STOWAGE_CHECK(waitpid(child, &status, 0) == child);
   Outcome outcome;
   if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
-  outcome.out = ReadAll(out_path);
   outcome.err = ReadAll(err_path);
   return outcome;
+}
+
+}  // namespace
+
+Outcome RunStowage(const std::vector<std::string>& arguments) {
+  const std::string out_path = TempPath("stdout");
+  Outcome outcome = Run(out_path, arguments);
+  outcome.out = ReadAll(out_path);
+  return outcome;
+}
+
+Outcome RunStowageInto(const std::string& file,
+                       const std::vector<std::string>& arguments) {
+  return Run(file, arguments);
 }
 
 std::string TempPath(const std::string& name) {

@@ -21,6 +21,10 @@ struct Outcome {
 /// Plans are kept in a cache of this test's own.
 Outcome RunStowage(const std::vector<std::string>& arguments);
 
+/// The same with stdout going to a file that is there already; `out` is empty.
+Outcome RunStowageInto(const std::string& file,
+                       const std::vector<std::string>& arguments);
+
 /// A path in this test's own directory.
 std::string TempPath(const std::string& name);
 /// Writes a file there; returns its path.

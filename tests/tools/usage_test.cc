@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -72,6 +74,60 @@ TEST_CASE("wrong usage exits 2 with a word on stderr and nothing on stdout") {
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out.empty());
     CHECK(!outcome.err.empty());
+  }
+}
+
+TEST_CASE("numbers are decimal, alone, and fit 64 bits") {
+  const auto error_of = [](const std::string& option,
+                           const std::string& value) {
+    const Outcome outcome =
+        RunStowage({"train", "--model", "mlp", "--data", "x", option, value});
+    INFO(option, " ", value);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    return outcome.err;
+  };
+  for (const char* option : {"--batch", "--steps", "--seed"}) {
+    for (const char* value :
+         {"0x10", " 3", "+3", "3 ", "1e3", "1.0", "", "-"}) {
+      CHECK(error_of(option, value).find("is no whole number") !=
+            std::string::npos);
+    }
+    CHECK(error_of(option, "9223372036854775808")
+              .find("9223372036854775808 does not fit 64 bits") !=
+          std::string::npos);
+  }
+  for (const char* value : {"0x1p-3", " 0.1", "0.1 ", "nan", "inf", ""}) {
+    CHECK(error_of("--lr", value).find("is no number") != std::string::npos);
+  }
+  CHECK(error_of("--lr", "1e999").find("1e999 is no number") !=
+        std::string::npos);
+  // The words are about the file.
+  CHECK(error_of("--batch", "3").find("\"x\"") != std::string::npos);
+  CHECK(error_of("--lr", "1e-3").find("\"x\"") != std::string::npos);
+}
+
+TEST_CASE("help that cannot be printed is an error") {
+  for (const char* flag : {"--help", "--version"}) {
+    const Outcome outcome = RunStowageInto("/dev/full", {flag});
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err == "stowage: [file] stdout cannot be written\n");
+  }
+}
+
+TEST_CASE("what is no file, or too large a one, is not read") {
+  const std::string large = WriteTemp("large.csv", "");
+  std::filesystem::resize_file(large, (int64_t{1} << 30) + 1);  // of holes
+  for (const char* command : {"check", "pack", "report"}) {
+    INFO(command);
+    const Outcome device = RunStowage({command, "/dev/zero"});
+    CHECK(device.exit_code == 2);
+    CHECK(device.err.find("\"/dev/zero\" cannot be read: it is a device") !=
+          std::string::npos);
+    const Outcome outcome = RunStowage({command, large});
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err.find("it has 1073741825 bytes; at most 1073741824 are "
+                           "read") != std::string::npos);
   }
 }
 
