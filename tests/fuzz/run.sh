@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# tests/fuzz/run.sh SECONDS [NAME...]: runs the fuzz targets, each for so long, from
+# the committed corpus, under the sanitizers. New inputs that reach new code are kept
+# in $STOWAGE_FUZZ_CORPUS (default: fuzz-corpus/, which git ignores); an input that
+# breaks something, in findings/ there. The last line reads "N passed, M failed".
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+if [[ ! ${1:-} =~ ^[0-9]+$ ]]; then
+  echo "usage: tests/fuzz/run.sh SECONDS [NAME...]" >&2
+  exit 2
+fi
+seconds=$1
+shift
+names=("$@")
+if [[ ${#names[@]} -eq 0 ]]; then
+  names=(csv graph_text op_times plan_json safetensors sizes)
+fi
+kept=${STOWAGE_FUZZ_CORPUS:-$PWD/fuzz-corpus}
+
+labels=()
+for name in "${names[@]}"; do labels+=("//tests/fuzz:${name}_fuzz"); done
+bazel build --config=fuzz "${labels[@]}" || exit 1
+folder=$(bazel info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz
+
+passed=0
+failed=0
+mkdir -p "$kept/findings"
+for name in "${names[@]}"; do
+  echo "== $name, $seconds s"
+  mkdir -p "$kept/$name"
+  if UBSAN_OPTIONS=print_stacktrace=1 nice "$folder/${name}_fuzz" \
+    -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 -max_len=4096 \
+    -print_final_stats=1 -verbosity=0 \
+    -artifact_prefix="$kept/findings/$name-" \
+    "$kept/$name" "tests/fuzz/corpus/$name"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+done
+echo "$passed passed, $failed failed"
+((failed == 0))
