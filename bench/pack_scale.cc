@@ -1,11 +1,13 @@
-// How packing scales: a table over problems of a thousand to a million buffers
-// that look like steps of training: generated ones, and one step, from a CSV
-// file or generated, repeated as an unrolled loop repeats it.
+// How packing scales: a table over problems of a thousand to a million buffers.
+// Some look like steps of training: generated ones, and one step, from a CSV
+// file or generated, repeated as an unrolled loop repeats it. Others look like
+// nothing at all: lifetimes short or long, nested or over each other, of sizes and
+// alignments at random.
 //
 //   bazel run -c opt //bench:pack_scale -- [largest number of buffers [STEP.csv]]
 //
 // "by size" is the height of what greedy packing by size alone comes to, over
-// the bound. Bytes a buffer are what the peak of resident memory rises by while
+// the bound, of what looks like training. Bytes a buffer are what the peak of resident memory rises by while
 // packing, less the solution; once memory has been taken, nothing is seen of
 // smaller problems. Seconds are CPU time.
 
@@ -24,6 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/strings.h"
 #include "planner/packing/columns.h"
 #include "planner/packing/csv.h"
 #include "planner/packing/hold.h"
@@ -94,6 +98,79 @@ Problem Repeated(const Problem& step, int times) {
   return problem;
 }
 
+// Lifetimes of any kind.
+enum class Lifetimes { kShort, kThousand, kLong, kNested, kStairs, kAll };
+
+struct Shape {
+  const char* name;
+  Lifetimes lifetimes;
+  bool equal_sizes = false;
+  bool mixed_alignments = false;  // 1 to 4096; else 64
+};
+
+constexpr Shape kShapes[] = {
+    {.name = "short", .lifetimes = Lifetimes::kShort},
+    {.name = "short, mixed",
+     .lifetimes = Lifetimes::kShort,
+     .mixed_alignments = true},
+    {.name = "thousand", .lifetimes = Lifetimes::kThousand},
+    {.name = "long", .lifetimes = Lifetimes::kLong},
+    {.name = "long, mixed",
+     .lifetimes = Lifetimes::kLong,
+     .mixed_alignments = true},
+    {.name = "long, equal", .lifetimes = Lifetimes::kLong, .equal_sizes = true},
+    {.name = "nested, mixed",
+     .lifetimes = Lifetimes::kNested,
+     .mixed_alignments = true},
+    {.name = "stairs, mixed",
+     .lifetimes = Lifetimes::kStairs,
+     .mixed_alignments = true},
+    {.name = "all, mixed",
+     .lifetimes = Lifetimes::kAll,
+     .mixed_alignments = true},
+};
+
+Problem RandomOfShape(const Shape& shape, int count) {
+  std::mt19937_64 random(1);
+  const auto pick = [&](int64_t most) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+  };
+  Problem problem;
+  for (int k = 0; k < count; ++k) {
+    stowage::packing::Buffer b;
+    b.size = shape.equal_sizes ? 4096 : 1 + pick(1 << 20);
+    b.alignment = shape.mixed_alignments ? Bytes{1} << pick(13) : 64;
+    b.lower = pick(count);
+    switch (shape.lifetimes) {
+      case Lifetimes::kShort:
+        b.upper = b.lower + 1 + pick(20);
+        break;
+      case Lifetimes::kThousand:
+        b.upper = b.lower + 1 + pick(1000);
+        break;
+      case Lifetimes::kLong:
+        b.upper = pick(count);
+        if (b.upper < b.lower) std::swap(b.lower, b.upper);
+        ++b.upper;
+        break;
+      case Lifetimes::kNested:
+        b.lower = k;
+        b.upper = 2 * Time{count} - k;
+        break;
+      case Lifetimes::kStairs:
+        b.lower = k;
+        b.upper = k + 1000;
+        break;
+      case Lifetimes::kAll:
+        b.lower = 0;
+        b.upper = 1;
+        break;
+    }
+    problem.buffers.push_back(std::move(b));
+  }
+  return problem;
+}
+
 double Seconds(std::clock_t start) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
@@ -124,7 +201,7 @@ Bytes HeightBySize(const Problem& problem) {
   return height;
 }
 
-void Report(const char* kind, const Problem& problem) {
+void Report(const char* kind, const Problem& problem, bool by_size) {
   const int64_t before = PeakResidentBytes();
   const std::clock_t start = std::clock();
   const auto packing = stowage::packing::Pack(problem);
@@ -140,12 +217,16 @@ void Report(const char* kind, const Problem& problem) {
   const bool valid =
       stowage::packing::Validate(problem, packing->solution).empty();
   const auto bound = static_cast<double>(packing->lower_bound);
-  std::printf("%9zu  %-10s %-26s %8.3f %9.1f %12.6f %12.6f  %-7s  %s\n",
+  const std::string height_by_size =
+      by_size ? stowage::Fixed(
+                    static_cast<double>(HeightBySize(problem)) / bound, 6)
+              : "";
+  std::printf("%9zu  %-13s %-26s %8.3f %9.1f %12.6f %12s  %-7s  %s\n",
               problem.buffers.size(), kind, packing->packer.c_str(), seconds,
               std::max(bytes, 0.0),
               static_cast<double>(packing->solution.height) / bound,
-              static_cast<double>(HeightBySize(problem)) / bound,
-              packing->optimal ? "yes" : "no", valid ? "valid" : "INVALID");
+              height_by_size.c_str(), packing->optimal ? "yes" : "no",
+              valid ? "valid" : "INVALID");
   std::fflush(stdout);
 }
 
@@ -166,14 +247,17 @@ Problem ReadStep(const char* file) {
 int main(int argc, char** argv) {
   const int most = argc > 1 ? std::atoi(argv[1]) : 1000000;
   const Problem step = argc > 2 ? ReadStep(argv[2]) : TrainingStep(2000);
-  std::printf("%9s  %-10s %-26s %8s %9s %12s %12s  %s\n", "buffers", "kind",
+  std::printf("%9s  %-13s %-26s %8s %9s %12s %12s  %s\n", "buffers", "kind",
               "packer", "seconds", "B/buffer", "height/bound", "by size",
               "optimal");
   // The largest first, for the peak of resident memory never falls.
   for (int count = most; count >= 1000; count /= 10) {
-    Report("one step", TrainingStep(count));
+    Report("one step", TrainingStep(count), /*by_size=*/true);
     const auto times = count / static_cast<int>(step.buffers.size());
-    if (times > 1) Report("repeated", Repeated(step, times));
+    if (times > 1) Report("repeated", Repeated(step, times), /*by_size=*/true);
+    for (const Shape& shape : kShapes) {
+      Report(shape.name, RandomOfShape(shape, count), /*by_size=*/false);
+    }
   }
   return 0;
 }
