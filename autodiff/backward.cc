@@ -129,7 +129,8 @@ void Sweep(const Graph& forward, ForwardValues* values, Cotangents* cotangents,
       }
     }
     if (!matters) continue;
-    g->SetOrigin(Phase::kBackward, forward.value(node.results.front()).name);
+    const ValueInfo& made = forward.value(node.results.front());
+    g->SetOrigin(Phase::kBackward, made.name, made.source);
     values->BeginNode();
     VjpContext context(forward, node, values, cotangents, g);
     const Vjp& vjp = GetVjp(node.op);

@@ -5,7 +5,10 @@
 namespace stowage {
 
 Value DeclareLeaf(GraphBuilder& to, const ValueInfo& info, Role role) {
-  ValueInfo leaf = {.name = info.name, .type = info.type, .role = role};
+  ValueInfo leaf = {.name = info.name,
+                    .type = info.type,
+                    .role = role,
+                    .source = info.source};
   if (role == Role::kParam || role == Role::kState) leaf.init = info.init;
   if (role == Role::kState) leaf.on_host = info.on_host;
   return to.LeafLike(leaf);
@@ -20,7 +23,8 @@ void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
   const Node& node = from_.node(id);
   std::vector<Value> inputs;
   for (const ValueId input : node.inputs) inputs.push_back((*this)[input]);
-  to_.SetOrigin(node.phase, node.origin);
+  to_.SetOrigin(node.phase, node.origin,
+                from_.value(node.results.front()).source);
   std::vector<Value> results = to_.Emit(node.op, inputs, attrs);
   results.resize(node.results.size());  // after an error there may be fewer
   for (size_t r = 0; r < node.results.size(); ++r) {

@@ -75,7 +75,9 @@ Status Linker::WireUp() {
     const ValueInfo& info = backward_.value(id);
     if (!info.is_leaf()) continue;
     if (IsSeed(info)) {
-      g_.SetOrigin(Phase::kBackward, loss_);
+      const std::optional<ValueId> loss = forward_.Find(loss_);
+      g_.SetOrigin(Phase::kBackward, loss_,
+                   loss ? forward_.value(*loss).source : SourceLoc{});
       const Value seed =
           Fill(g_, piece_.weight, info.type.dtype, info.type.shape);
       const std::string name = info.name + piece_.suffix;

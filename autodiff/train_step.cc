@@ -94,7 +94,7 @@ class Updater {
     const ParamGroup* const group = FindParamGroup(options_.groups, name);
     UpdateInputs inputs = inputs_;
     if (group != nullptr) inputs.lr = ScaledRate(group->lr_scale);
-    g_.SetOrigin(Phase::kUpdate, name);
+    g_.SetOrigin(Phase::kUpdate, name, g_.info(param).source);
     EmitUpdate(OptimizerOfGroup(options_.optimizer, group), param, gradient,
                inputs);
   }
@@ -419,7 +419,7 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
       if (is_first) {
         sum = made;
       } else {
-        g.SetOrigin(Phase::kBackward, name);
+        g.SetOrigin(Phase::kBackward, name, piece.value(trained.param).source);
         sum = Add(sum, made);
         g.SetRole(sum, Role::kGradient);
       }
@@ -428,7 +428,7 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
         updater.Update(linker.forward(trained.param), sum);
       }
     });
-    g.SetOrigin(Phase::kBackward, loss);
+    g.SetOrigin(Phase::kBackward, loss, piece.value(*piece.Find(loss)).source);
     const Value part =
         MulScalar(linker.forward(*piece.Find(loss)), axes.weight());
     total = is_first ? part : Add(total, part);

@@ -95,28 +95,34 @@ Value GraphBuilder::Param(std::string_view name, DType dtype,
   return Leaf({.name = std::string(name),
                .type = {dtype, shape},
                .role = Role::kParam,
-               .init = init},
+               .init = init,
+               .source = SourceOf(loc)},
               loc);
 }
 Value GraphBuilder::Input(std::string_view name, DType dtype,
                           const Shape& shape, SourceLoc loc) {
-  return Leaf(
-      {.name = std::string(name), .type = {dtype, shape}, .role = Role::kInput},
-      loc);
+  return Leaf({.name = std::string(name),
+               .type = {dtype, shape},
+               .role = Role::kInput,
+               .source = SourceOf(loc)},
+              loc);
 }
 Value GraphBuilder::State(std::string_view name, DType dtype,
                           const Shape& shape, Init init, SourceLoc loc) {
   return Leaf({.name = std::string(name),
                .type = {dtype, shape},
                .role = Role::kState,
-               .init = init},
+               .init = init,
+               .source = SourceOf(loc)},
               loc);
 }
 Value GraphBuilder::Saved(std::string_view name, DType dtype,
                           const Shape& shape, SourceLoc loc) {
-  return Leaf(
-      {.name = std::string(name), .type = {dtype, shape}, .role = Role::kSaved},
-      loc);
+  return Leaf({.name = std::string(name),
+               .type = {dtype, shape},
+               .role = Role::kSaved,
+               .source = SourceOf(loc)},
+              loc);
 }
 Value GraphBuilder::HostState(std::string_view name, DType dtype,
                               const Shape& shape, Init init, SourceLoc loc) {
@@ -124,7 +130,8 @@ Value GraphBuilder::HostState(std::string_view name, DType dtype,
                .type = {dtype, shape},
                .role = Role::kState,
                .init = init,
-               .on_host = true},
+               .on_host = true,
+               .source = SourceOf(loc)},
               loc);
 }
 Value GraphBuilder::LeafLike(const ValueInfo& leaf, SourceLoc loc) {
@@ -258,7 +265,8 @@ std::vector<Value> GraphBuilder::EmitImpl(
                       .role = role,
                       .producer = static_cast<NodeId>(graph_.nodes_.size()),
                       .result = result,
-                      .on_host = def.results_on_host});
+                      .on_host = def.results_on_host,
+                      .source = SourceOf(loc)});
     named_.back() = names.has_value();
     node.results.push_back(id);
     results.push_back(Value(this, id));
@@ -267,9 +275,11 @@ std::vector<Value> GraphBuilder::EmitImpl(
   return results;
 }
 
-void GraphBuilder::SetOrigin(Phase phase, std::string_view origin) {
+void GraphBuilder::SetOrigin(Phase phase, std::string_view origin,
+                             SourceLoc source) {
   phase_ = phase;
   origin_ = std::string(origin);
+  source_ = source;
 }
 
 void GraphBuilder::SetRole(Value value, Role role) {

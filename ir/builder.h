@@ -95,8 +95,10 @@ class GraphBuilder {
                                Attrs attrs, std::span<const std::string> names,
                                SourceLoc loc = SourceLoc::Current());
 
-  /// What later nodes are marked as (Node::phase, Node::origin): passes set it.
-  void SetOrigin(Phase phase, std::string_view origin);
+  /// What later nodes are marked as (Node::phase, Node::origin), and the user's
+  /// line that they and later leaves are for, in place of that of each call:
+  /// passes set it.
+  void SetOrigin(Phase phase, std::string_view origin, SourceLoc source = {});
   void SetRole(Value value, Role role);
 
   /// Records an error if none is recorded yet; returns an inert value. For
@@ -124,6 +126,7 @@ class GraphBuilder {
                               std::optional<std::span<const std::string>> names,
                               SourceLoc loc);
   ValueId Add(ValueInfo info);
+  SourceLoc SourceOf(SourceLoc call) const { return source_.value_or(call); }
   bool NameIsFree(std::string_view name) const;
   std::string FreshName(std::string_view stem);
 
@@ -131,6 +134,7 @@ class GraphBuilder {
   std::optional<Error> error_;
   Phase phase_ = Phase::kForward;
   std::string origin_;
+  std::optional<SourceLoc> source_;                    // of SetOrigin
   std::unordered_map<std::string, int64_t> counters_;  // for FreshName
   std::vector<bool> named_;  // per value: named by the user, not by FreshName
 };

@@ -38,6 +38,7 @@
 #include "ir/attrs.h"
 #include "ir/op_kind.h"
 #include "ir/shape.h"
+#include "ir/source_loc.h"
 
 namespace stowage {
 
@@ -82,9 +83,10 @@ struct ValueInfo {
   TensorType type;
   Role role = Role::kActivation;
   NodeId producer = kNoNode;
-  int result = 0;        // which result of the producer
-  Init init = {};        // params and states
-  bool on_host = false;  // in the host's memory, outside the arena
+  int result = 0;         // which result of the producer
+  Init init = {};         // params and states
+  bool on_host = false;   // in the host's memory, outside the arena
+  SourceLoc source = {};  // the user's line that made it, or what it is for
 
   bool is_leaf() const { return producer == kNoNode; }
 };
@@ -92,17 +94,6 @@ struct ValueInfo {
 /// Which part of a training step a node belongs to.
 enum class Phase : uint8_t { kForward, kBackward, kUpdate };
 std::string_view PhaseName(Phase phase);
-
-/// A place in the user's source, for error messages.
-struct SourceLoc {
-  const char* file = "";
-  int line = 0;
-
-  static constexpr SourceLoc Current(const char* file = __builtin_FILE(),
-                                     int line = __builtin_LINE()) {
-    return {file, line};
-  }
-};
 
 struct Node {
   OpKind op = OpKind::kCopy;
@@ -141,6 +132,12 @@ class Graph {
   /// Leaves of one role, in the order they were declared.
   std::vector<ValueId> Leaves(Role role) const;
 
+  /// Where a value comes from, for people: it changes nothing that the graph
+  /// means, nor Equal.
+  void SetSource(ValueId id, SourceLoc source) {
+    values_[static_cast<size_t>(id)].source = source;
+  }
+
   /// For people: `"fc2"` (forward), `backward of "fc2"`, `update of "fc2.w"`.
   std::string Describe(NodeId id) const;
 
@@ -165,7 +162,8 @@ class Graph {
 
 Graph Legalize(Graph graph);  // ir/legalize.h
 
-/// Whether two graphs are the same, values, nodes, names, attributes and order.
+/// Whether two graphs are the same, values, nodes, names, attributes and order;
+/// source lines aside.
 bool Equal(const Graph& a, const Graph& b);
 
 }  // namespace stowage

@@ -1,6 +1,8 @@
 #include "ir/graph_bytes.h"
 
+#include <algorithm>
 #include <bit>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
@@ -13,16 +15,18 @@
 #include "base/parallel.h"
 #include "base/strings.h"
 #include "ir/op_kind.h"
+#include "ir/source_loc.h"
 #include "ir/verify.h"
 
 namespace stowage {
 namespace {
 
-constexpr std::string_view kMagic = "stowage-graph 1";
+constexpr std::string_view kMagic = "stowage-graph 2";
 constexpr size_t kNumRoles = static_cast<size_t>(Role::kOutput) + 1;
 constexpr size_t kNumInits = static_cast<size_t>(Init::Kind::kUniform) + 1;
 constexpr size_t kNumPhases = static_cast<size_t>(Phase::kUpdate) + 1;
 constexpr size_t kNumDTypes = kAllDTypes.size();
+constexpr size_t kMaxLine = std::numeric_limits<int>::max();
 
 // What stands for an op of the program's own, before its name; those of the list
 // are their numbers + 1, and 0 is a leaf.
@@ -78,6 +82,8 @@ class GraphWriter {
     type.Count(Index(value.type.shape.rank()));
     for (const int64_t dim : value.type.shape) type.Signed(dim);
     types_.Put(std::move(type).bytes(), &out_);
+    out_.Unsigned(Index(std::max(value.source.line, 0)));
+    if (value.source.is_known()) out_.Interned(value.source.file);
   }
 
   void WriteLeaf(const ValueInfo& leaf) {
@@ -248,6 +254,10 @@ class GraphReader {
     value.role = static_cast<Role>(role / 2);
     value.on_host = role % 2 != 0;
     value.type = Get(&types_, ReadType);
+    const size_t line = in_.Below(kMaxLine + 1, "a source line");
+    if (line > 0) {
+      value.source = KeptSourceLoc(in_.Interned(), static_cast<int>(line));
+    }
     return value;
   }
 

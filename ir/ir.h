@@ -25,6 +25,7 @@
 #include "ir/reorder.h"
 #include "ir/rewrite.h"
 #include "ir/shape.h"
+#include "ir/source_loc.h"
 #include "ir/text.h"
 #include "ir/uses.h"
 #include "ir/verify.h"

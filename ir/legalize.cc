@@ -102,7 +102,8 @@ Graph Legalize(Graph graph) {
       if (is_new) {
         ValueInfo info{.name = graph.value(source).name + ".contiguous",
                        .type = graph.value(source).type,
-                       .role = Role::kActivation};
+                       .role = Role::kActivation,
+                       .source = graph.value(node.results.front()).source};
         for (int i = 2;
              !graph.by_name_.try_emplace(info.name, entry->second).second;
              ++i) {

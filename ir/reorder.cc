@@ -64,7 +64,8 @@ Result<Graph> Reorder(const Graph& graph, std::span<const NodeId> order) {
     for (const ValueId result : node.results) {
       names.push_back(graph.value(result).name);
     }
-    g.SetOrigin(node.phase, node.origin);
+    g.SetOrigin(node.phase, node.origin,
+                graph.value(node.results.front()).source);
     const std::vector<Value> results =
         g.EmitNamed(node.op, inputs, node.attrs, names);
     if (g.error()) return *g.error();

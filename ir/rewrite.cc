@@ -16,7 +16,7 @@ Rewriter::Rewriter(const Graph& from)
 }
 
 std::string Rewriter::FreshName(const std::string& of) {
-  const std::string stem = of + "~recomputed";
+  const std::string stem = StrCat(of, kRunAgainSuffix);
   std::string name = stem;
   // The old names, too: their nodes may be yet to come.
   for (int i = 2; to_.Find(name) || from_.Find(name); ++i) {
@@ -33,7 +33,8 @@ std::vector<Value> Rewriter::Run(NodeId id, std::span<const Value> operands) {
     const std::string& name = from_.value(result).name;
     names.push_back(again ? FreshName(name) : name);
   }
-  to_.SetOrigin(node.phase, node.origin);
+  to_.SetOrigin(node.phase, node.origin,
+                from_.value(node.results.front()).source);
   std::vector<Value> results =
       to_.EmitNamed(node.op, operands, node.attrs, names);
   results.resize(node.results.size());  // after an error there may be more

@@ -13,6 +13,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -20,6 +21,9 @@
 #include "ir/graph.h"
 
 namespace stowage {
+
+/// What the names of results of a further run end with, or have before a number.
+inline constexpr std::string_view kRunAgainSuffix = "~recomputed";
 
 class Rewriter {
  public:

@@ -112,6 +112,26 @@ TEST_CASE("no gradient outlives its update") {
   }
 }
 
+TEST_CASE("every node is for a line of the model, its own or its origin's") {
+  const Graph model = Perceptron();
+  const Graph step = Step(model, {.optimizer = AdamW{}});
+  const auto line = [](const Graph& graph, std::string_view name) {
+    return graph.value(*graph.Find(name)).source.line;
+  };
+  for (const std::string name : {"z1", "h1", "z2", "loss", "w1", "b1"}) {
+    CHECK(line(model, name) > 0);
+    CHECK(line(step, name) == line(model, name));
+  }
+  CHECK(line(step, "grad:w2") == line(model, "z2"));
+  CHECK(line(step, "grad:z1") == line(model, "h1"));
+  CHECK(line(step, "new:w1") == line(model, "w1"));
+  CHECK(line(step, "w1.m") == line(model, "w1"));
+  for (const Node& node : step.nodes()) {
+    const std::string file = step.value(node.results.front()).source.file;
+    CHECK(file.ends_with("train_step_test.cc"));
+  }
+}
+
 TEST_CASE("with clipping, the updates come last, after the norm") {
   const Graph step = Step(Perceptron(), {.optimizer = Sgd{}, .clip_norm = 1.0});
   const Strings order = Order(step);

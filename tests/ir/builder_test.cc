@@ -305,6 +305,26 @@ TEST_CASE("Later nodes carry the phase and origin that were set") {
   CHECK(graph->value(graph->node(1).results[0]).role == Role::kGradient);
 }
 
+TEST_CASE("Values keep the line that made them, or that a pass names") {
+  GraphBuilder g("net");
+  const int line = __LINE__ + 1;
+  const Value x = g.Param("x", DType::kF32, {1});
+  const Value y = Unary(g, OpKind::kNeg, x);
+  g.SetOrigin(Phase::kBackward, "y", {"model.cc", 7});
+  const Value dy = Unary(g, OpKind::kNeg, y);
+  const Value state = g.State("x.m", DType::kF32, {1});
+  g.SetOrigin(Phase::kForward, "");
+  const Value nobody = Unary(g, OpKind::kNeg, y);
+  CHECK(g.info(x).source.line == line);
+  CHECK(std::string(g.info(x).source.file).ends_with("builder_test.cc"));
+  CHECK(g.info(y).source.is_known());
+  for (const Value value : {dy, state}) {
+    CHECK(g.info(value).source.line == 7);
+    CHECK(std::string(g.info(value).source.file) == "model.cc");
+  }
+  CHECK_FALSE(g.info(nobody).source.is_known());
+}
+
 TEST_CASE("A value that is updated and read afterwards is the user's error") {
   GraphBuilder g("net");
   const Value w = g.Param("w", DType::kF32, {1});

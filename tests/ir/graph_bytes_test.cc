@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -46,6 +47,14 @@ graph "a \"step\"" {
 }
 )";
 
+bool SameSources(const Graph& a, const Graph& b) {
+  return std::ranges::equal(
+      a.values(), b.values(), [](const ValueInfo& x, const ValueInfo& y) {
+        return x.source.line == y.source.line &&
+               std::string_view(x.source.file) == y.source.file;
+      });
+}
+
 void CheckReadsBack(const Graph& graph) {
   const Result<Graph> again = GraphFromBytes(ToBytes(graph));
   REQUIRE_MESSAGE(again.ok(), again.error().message);
@@ -53,11 +62,22 @@ void CheckReadsBack(const Graph& graph) {
   for (const GraphOutput& output : graph.outputs()) {
     CHECK(again->Find(output.name) == graph.Find(output.name));
   }
+  CHECK(SameSources(*again, graph));
 }
 
 TEST_CASE("what is written reads back equal: all that a graph can hold") {
   const Result<Graph> graph = ParseGraph(kEverything);
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  CheckReadsBack(*graph);
+}
+
+TEST_CASE("what is written reads back equal: source lines") {
+  Result<Graph> graph = ParseGraph(kEverything);
+  REQUIRE(graph.ok());
+  CHECK_FALSE(graph->value(0).source.is_known());
+  graph->SetSource(0, {"model.cc", 12});
+  graph->SetSource(3, {"model.cc", 2147483647});
+  graph->SetSource(9, {"layers.cc", 1});
   CheckReadsBack(*graph);
 }
 
@@ -131,7 +151,8 @@ TEST_CASE("of damaged bytes comes an error, or another graph that is good") {
       continue;
     }
     CHECK(Verify(*read).ok());
-    CHECK(Equal(*read, graph) == (mutated == bytes));
+    const bool same = Equal(*read, graph) && SameSources(*read, graph);
+    CHECK(same == (mutated == bytes));
     CheckReadsBack(*read);
   }
   CHECK(refused > count / 4);

@@ -36,6 +36,9 @@ class Mover {
   Value Copy(OpKind op, std::vector<Value> operands, const std::string& of,
              std::string_view suffix);
   Value Read(ValueId id);
+  SourceLoc SourceOf(const Node& node) const {
+    return from_.value(node.results.front()).source;
+  }
   void Run(NodeId id);
   void RunUpdate(NodeId id, std::span<const Offloadable* const> states);
 
@@ -79,7 +82,7 @@ void Mover::Run(NodeId id) {
     const std::string& name = from_.value(result).name;
     names.push_back(to_.Find(name) ? Fresh(name, "~fetched") : name);
   }
-  to_.SetOrigin(node.phase, node.origin);
+  to_.SetOrigin(node.phase, node.origin, SourceOf(node));
   std::vector<Value> results =
       to_.EmitNamed(node.op, operands, node.attrs, names);
   results.resize(node.results.size());  // after an error there may be more
@@ -97,7 +100,7 @@ void Mover::Run(NodeId id) {
 // An update of which some states lie on the host.
 void Mover::RunUpdate(NodeId id, std::span<const Offloadable* const> states) {
   const Node& node = from_.node(id);
-  to_.SetOrigin(node.phase, node.origin);
+  to_.SetOrigin(node.phase, node.origin, SourceOf(node));
   for (const Offloadable* state : states) {
     now_[Index(state->value)] =
         Copy(OpKind::kFetch, {stashed_[Index(state->value)]},
@@ -146,7 +149,7 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
         states.push_back(moved);
         continue;
       }
-      to_.SetOrigin(node.phase, node.origin);
+      to_.SetOrigin(node.phase, node.origin, SourceOf(node));
       now_[Index(moved->value)] =
           Copy(OpKind::kFetch, {stashed_[Index(moved->value)]},
                from_.value(moved->value).name, "~fetched");
@@ -164,7 +167,7 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
       Run(n);
     }
     for (const Offloadable* moved : after[Index(n)]) {
-      to_.SetOrigin(node.phase, node.origin);
+      to_.SetOrigin(node.phase, node.origin, SourceOf(node));
       stashed_[Index(moved->value)] =
           Copy(OpKind::kStash, {Read(moved->value)},
                from_.value(moved->value).name, "~stashed");
