@@ -2,12 +2,14 @@
 
 #include <charconv>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "ir/source_loc.h"
 #include "ir/text.h"
 #include "planner/lifetimes.h"
 
@@ -19,6 +21,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "stowage-plan";
 constexpr int64_t kVersion = 2;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+constexpr size_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
 constexpr Region kAllRegions[] = {Region::kWeights,   Region::kState,
                                   Region::kIo,        Region::kActivations,
@@ -200,6 +203,59 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
   return buffers;
 }
 
+// Where the user's source made each value; a file need not say.
+Status ReadSources(const Json& json, Graph* graph) {
+  const auto found = json.find("sources");
+  if (found == json.end()) return {};
+  const Reader reader(*found, "\"sources\"");
+  STOWAGE_RETURN_IF_ERROR(reader.CheckIsObject());
+  STOWAGE_ASSIGN_OR_RETURN(const Json* files, reader.Array("files"));
+  for (const Json& file : *files) {
+    if (!file.is_string()) {
+      return Fail(StrCat("\"sources\": a file is ", file.type_name(),
+                         "; expected a string"));
+    }
+  }
+  const auto values = static_cast<size_t>(graph->num_values());
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::vector<int32_t> file_of,
+      reader.Indices("file_of", values, -1, files->size()));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> line_of,
+                           reader.Indices("line_of", values, 0, kMaxIndex));
+  for (size_t i = 0; i < values; ++i) {
+    if (file_of[i] < 0) continue;
+    const auto& file = (*files)[static_cast<size_t>(file_of[i])];
+    graph->SetSource(
+        static_cast<ValueId>(i),
+        KeptSourceLoc(file.get_ref<const std::string&>(), line_of[i]));
+  }
+  return {};
+}
+
+Json SourcesJson(const Graph& graph) {
+  Json files = Json::array();
+  Json file_of = Json::array();
+  Json line_of = Json::array();
+  std::map<std::string_view, int> numbers;
+  for (const ValueInfo& value : graph.values()) {
+    const SourceLoc& source = value.source;
+    line_of.push_back(source.is_known() ? source.line : 0);
+    if (!source.is_known()) {
+      file_of.push_back(-1);
+      continue;
+    }
+    const auto [entry, is_new] =
+        numbers.emplace(source.file, static_cast<int>(files.size()));
+    if (is_new) files.push_back(source.file);
+    file_of.push_back(entry->second);
+  }
+  Json json = Json::object();
+  json["files"] = std::move(files);
+  json["file_of"] = std::move(file_of);
+  json["line_of"] = std::move(line_of);
+  return json;
+}
+
 Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   Plan plan;
   plan.graph_name = graph.name();
@@ -292,6 +348,7 @@ std::string PlanToJson(const Plan& plan, const Graph& graph) {
   json["workspace_of"] = plan.workspace_of;
   json["reserve"] = plan.reserve;
   json["graph"] = ToText(graph);
+  json["sources"] = SourcesJson(graph);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -319,6 +376,7 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
   if (!graph.ok()) {
     return Fail(StrCat("the graph in it is wrong: ", graph.error().message));
   }
+  STOWAGE_RETURN_IF_ERROR(ReadSources(json, &*graph));
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, ReadPlan(file, *graph));
   // Its figures belong to its slots.
   STOWAGE_ASSIGN_OR_RETURN(const int64_t arena,

@@ -10,7 +10,12 @@
 //    "regions": {"weights": 512, ...},
 //    "buffers": [{"name": "h", "region": "activations", "offset": 0,
 //                 "size": 256, "lower": 1, "upper": 4}, ...],
-//    "buffer_of": [0, 1, ...], "workspace_of": [-1, ...], ...}
+//    "buffer_of": [0, 1, ...], "workspace_of": [-1, ...], ...,
+//    "sources": {"files": ["nn/models/mlp.cc"], "file_of": [0, 0, ...],
+//                "line_of": [12, 14, ...]}}
+//
+// "sources" says per value which line of the user's program made it; a file need
+// not have it.
 
 #include <string>
 #include <string_view>

@@ -53,6 +53,23 @@ TEST_CASE("a plan file loads back equal") {
   CHECK(PlanToJson(loaded, file->graph) == Example());
 }
 
+TEST_CASE("a plan file keeps the source lines, and need not have them") {
+  const Graph graph = testing::ExampleGraph();
+  const Result<PlanFile> file = PlanFromJson(Example());
+  REQUIRE(file.ok());
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const SourceLoc& source = file->graph.value(id).source;
+    CHECK(source.line == graph.value(id).source.line);
+    CHECK(source.line > 0);
+    CHECK(std::string(source.file).ends_with("tests/report/example.cc"));
+  }
+  Json json = Json::parse(Example());
+  json.erase("sources");
+  const Result<PlanFile> without = PlanFromJson(json.dump());
+  REQUIRE_MESSAGE(without.ok(), without.error().message);
+  CHECK_FALSE(without->graph.value(0).source.is_known());
+}
+
 TEST_CASE("what is wrong with a plan file is named") {
   struct Row {
     std::function<void(Json&)> corrupt;
@@ -116,6 +133,15 @@ TEST_CASE("what is wrong with a plan file is named") {
        "the file: \"peak_time\" is 99; expected an integer from 0 to 3"},
       {[](Json& j) { j["optimal"] = 1; },
        "the file: \"optimal\" is number; expected true or false"},
+      {[](Json& j) { j["sources"] = 1; },
+       "\"sources\" is number; expected an object"},
+      {[](Json& j) { j["sources"]["files"][0] = 2; },
+       "\"sources\": a file is number; expected a string"},
+      {[](Json& j) { j["sources"]["file_of"][0] = 1; },
+       "\"sources\": \"file_of\" entry 0 is 1; expected an integer from -1 "
+       "to 0"},
+      {[](Json& j) { j["sources"]["line_of"].push_back(1); },
+       "\"sources\": \"line_of\" has 6 entries; the graph needs 5"},
       {[](Json& j) { j["arena_bytes"] = 81; },
        "\"arena_bytes\" is 81, the regions sum to 80; they must be equal"},
       {[](Json& j) { j = Json::array(); },
