@@ -2,9 +2,12 @@
 #define STOWAGE_REPORT_REPORT_H_
 
 // The room's facade: the figures of a plan as numbers, and printed as a table,
-// a map of characters, JSON, a picture or a trace; the stream of a step; plan
-// files.
+// a map of characters, JSON, a picture, a page or a trace; two plans compared; the
+// stream of a step; plan files.
 
+#include "report/comparison.h"   // IWYU pragma: export
+#include "report/details.h"      // IWYU pragma: export
+#include "report/html.h"         // IWYU pragma: export
 #include "report/memory_map.h"   // IWYU pragma: export
 #include "report/numbers.h"      // IWYU pragma: export
 #include "report/plan_json.h"    // IWYU pragma: export

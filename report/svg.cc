@@ -8,7 +8,6 @@
 #include "planner/lifetimes.h"
 #include "report/canvas.h"
 #include "report/format.h"
-#include "report/text.h"
 
 namespace stowage {
 namespace {
@@ -167,17 +166,5 @@ class Drawing {
 }  // namespace
 
 std::string ToSvg(const Report& report) { return Drawing(report).Draw(); }
-
-std::string ToHtml(const Report& report) {
-  return StrCat(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"/>"
-      "<title>Stowage: ",
-      XmlEscaped(report.graph_name),
-      "</title>\n<style>body{margin:1em;font-family:sans-serif}"
-      "svg{max-width:100%;height:auto}</style></head>\n<body>\n",
-      ToSvg(report), "<pre>\n",
-      XmlEscaped(StrCat(SummaryTable(report), PeakTable(report, 25))),
-      "</pre>\n</body>\n</html>\n");
-}
 
 }  // namespace stowage

@@ -17,9 +17,6 @@ namespace stowage {
 /// Linear in buffers and nodes; a plan of 2,000 buffers gives about 0.5 MB.
 std::string ToSvg(const Report& report);
 
-/// The picture in a page of its own, with the summary table under it.
-std::string ToHtml(const Report& report);
-
 }  // namespace stowage
 
 #endif  // STOWAGE_REPORT_SVG_H_

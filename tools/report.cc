@@ -1,11 +1,15 @@
-// stowage report: a plan file in the form asked for.
+// stowage report: a plan file in the form asked for, or two of them compared.
 
 #include "report/report.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
+#include <array>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/strings.h"
 #include "tools/command.h"
@@ -14,7 +18,7 @@ namespace stowage::tools {
 namespace {
 
 struct Flags {
-  std::string plan;
+  std::vector<std::string> plans;  // one or two
   std::string format = "text";
   std::string output;
   bool at_peak = false;
@@ -42,7 +46,11 @@ Result<std::string> Print(const PlanFile& file, const Flags& flags) {
   if (flags.format == "text") return ToText(report);
   if (flags.format == "json") return ToJson(report);
   if (flags.format == "svg") return ToSvg(report);
-  if (flags.format == "html") return ToHtml(report);
+  if (flags.format == "html") {
+    return ToHtml({.title = report.graph_name,
+                   .programs = {DescribeProgram(report.graph_name, file.graph,
+                                                file.plan)}});
+  }
   if (flags.format == "trace") return ToChromeTrace(report);
   if (flags.format == "stream") return ToStreamText(file.graph, file.plan);
   return Error{ErrorCode::kInvalidArgument,
@@ -50,12 +58,63 @@ Result<std::string> Print(const PlanFile& file, const Flags& flags) {
                       "; expected text, json, svg, html, trace or stream")};
 }
 
+// What tells two plan files apart: where they have one name, their paths.
+std::array<std::string, 2> NamesOf(const std::string& a, const std::string& b) {
+  const std::filesystem::path x(a), y(b);
+  if (x.filename() != y.filename()) {
+    return {x.filename().string(), y.filename().string()};
+  }
+  return {a, b};
+}
+
+Result<std::string> Compare(const std::array<PlanFile, 2>& files,
+                            const Flags& flags) {
+  const auto names = NamesOf(flags.plans[0], flags.plans[1]);
+  if (flags.at_peak) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[report] --at-peak has no form for two plans; give one"};
+  }
+  if (flags.format == "html") {
+    Page page{.title = files[0].graph.name(), .compares = true};
+    if (files[1].graph.name() != page.title) {
+      page.title += StrCat(" and ", files[1].graph.name());
+    }
+    for (size_t i = 0; i < files.size(); ++i) {
+      page.programs.push_back(
+          DescribeProgram(names[i], files[i].graph, files[i].plan));
+    }
+    return ToHtml(page);
+  }
+  const Report a = MakeReport(files[0].graph, files[0].plan);
+  const Report b = MakeReport(files[1].graph, files[1].plan);
+  if (flags.format == "text") {
+    return ComparisonText({names[0], &a}, {names[1], &b});
+  }
+  if (flags.format == "json") {
+    return ComparisonJson({names[0], &a}, {names[1], &b})
+               .dump(1, ' ', false,
+                     nlohmann::ordered_json::error_handler_t::replace) +
+           '\n';
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[report] two plans have no form ", Quoted(flags.format),
+                      "; expected text, json or html")};
+}
+
+Result<PlanFile> ReadPlan(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return PlanFromJson(text);
+}
+
+Result<std::string> Print(const Flags& flags) {
+  STOWAGE_ASSIGN_OR_RETURN(PlanFile first, ReadPlan(flags.plans[0]));
+  if (flags.plans.size() == 1) return Print(first, flags);
+  STOWAGE_ASSIGN_OR_RETURN(PlanFile second, ReadPlan(flags.plans[1]));
+  return Compare({std::move(first), std::move(second)}, flags);
+}
+
 int Run(const Flags& flags) {
-  const Result<std::string> text = ReadFile(flags.plan);
-  if (!text.ok()) return Fail(text.error());
-  const Result<PlanFile> file = PlanFromJson(*text);
-  if (!file.ok()) return Fail(file.error());
-  const Result<std::string> printed = Print(*file, flags);
+  const Result<std::string> printed = Print(flags);
   if (!printed.ok()) return Fail(printed.error());
   const Status written = WriteOutput(flags.output, *printed);
   return written.ok() ? kExitDone : Fail(written.error());
@@ -66,17 +125,23 @@ int Run(const Flags& flags) {
 void AddReport(CLI::App& app, int* exit_code) {
   CLI::App* command =
       AddSubcommand(app, "report",
-                    "Print a plan file as text, JSON, picture, trace or stream",
-                    "stowage report step.plan --format svg -o step.svg");
+                    "Print a plan file as text, JSON, picture, page, trace or "
+                    "stream, or compare two",
+                    "stowage report kept.plan remade.plan --format html "
+                    "-o both.html");
   const auto flags = std::make_shared<Flags>();
   command
-      ->add_option("plan", flags->plan, "A file that `stowage plan -o` wrote")
-      ->required();
+      ->add_option("plan", flags->plans,
+                   "A file that `stowage plan -o` wrote; two are compared "
+                   "(text, json, html)")
+      ->required()
+      ->expected(1, 2);
   command
       ->add_option(
           "--format", flags->format,
-          "text, json, svg, html, trace (for Perfetto), or stream (what a "
-          "step allocates, launches and kills, in order)")
+          "text, json, svg, html (a page to zoom, search and pin in), trace "
+          "(for Perfetto), or stream (what a step allocates, launches and "
+          "kills, in order)")
       ->capture_default_str();
   command->add_flag("--at-peak", flags->at_peak,
                     "Only what lives at the peak, all of it (text, json)");

@@ -1,0 +1,197 @@
+#include "report/html.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/strings.h"
+#include "planner/lifetimes.h"
+#include "report/format.h"
+#include "report/page_files.h"
+#include "report/report_json.h"
+#include "report/text.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A curve that a screen can show.
+constexpr size_t kMaxPoints = 2000;
+
+Json Finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json();
+}
+
+void AddSource(const SourceLoc& source, Json* json) {
+  if (source.is_known()) {
+    (*json)["source"] = StrCat(source.file, ":", source.line);
+  }
+}
+
+Json BufferJson(const ReportBuffer& buffer, const BufferDetails& details) {
+  Json json = Json::object();
+  json["name"] = buffer.name;
+  json["region"] = RegionName(buffer.region);
+  json["kind"] = BufferKindName(details.kind);
+  json["address"] = buffer.address;
+  json["bytes"] = buffer.size;
+  json["lower"] = buffer.lower;
+  json["upper"] = buffer.upper;
+  Json values = Json::array();
+  for (const ValueDetails& value : details.values) {
+    Json one = Json::object();
+    one["name"] = value.name;
+    one["type"] = value.type;
+    if (value.made != kNoNode) one["made"] = value.made;
+    AddSource(value.source, &one);
+    values.push_back(std::move(one));
+  }
+  json["values"] = std::move(values);
+  json["readers"] = details.readers;
+  return json;
+}
+
+Json ProgramJson(const PageProgram& program) {
+  const Report& report = program.report;
+  Json json = Json::object();
+  json["name"] = program.name;
+  json["figures"] = FiguresJson(report, 0);
+  json["figures"]["alignment"] = report.alignment;
+  Json nodes = Json::array();
+  for (size_t i = 0; i < report.nodes.size(); ++i) {
+    const ReportNode& node = report.nodes[i];
+    Json one = Json::object();
+    one["label"] = node.label;
+    one["op"] = node.op;
+    one["phase"] = PhaseName(node.phase);
+    AddSource(program.node_sources[i], &one);
+    nodes.push_back(std::move(one));
+  }
+  json["nodes"] = std::move(nodes);
+  Json buffers = Json::array();
+  for (size_t i = 0; i < report.buffers.size(); ++i) {
+    buffers.push_back(BufferJson(report.buffers[i], program.details[i]));
+  }
+  json["buffers"] = std::move(buffers);
+  Json live = Json::array();
+  for (const RegionBytes& bytes : report.live) live.push_back(bytes.total());
+  json["live"] = std::move(live);
+  return json;
+}
+
+// Points of a curve, each the mean of `each` steps, at the last of them.
+Json LossesJson(std::span<const PageLoss> losses, size_t each) {
+  Json json = Json::array();
+  while (!losses.empty()) {
+    const auto some = losses.first(std::min(each, losses.size()));
+    losses = losses.subspan(some.size());
+    double sum = 0;
+    for (const PageLoss& loss : some) sum += loss.loss;
+    json.push_back({{"step", some.back().step},
+                    {"loss", Finite(sum / static_cast<double>(some.size()))}});
+  }
+  return json;
+}
+
+Json PageJson(const Page& page) {
+  Json json = Json::object();
+  json["title"] = page.title;
+  json["compares"] = page.compares;
+  json["budget_bytes"] = page.budget ? Json(*page.budget) : Json();
+  Json kinds = Json::array();
+  for (const BufferKind kind : kBufferKinds) {
+    kinds.push_back(BufferKindName(kind));
+  }
+  json["kinds"] = std::move(kinds);
+  json["programs"] = Json::array();
+  for (const PageProgram& program : page.programs) {
+    json["programs"].push_back(ProgramJson(program));
+  }
+  const size_t each = (page.losses.size() + kMaxPoints - 1) / kMaxPoints;
+  json["steps_a_point"] = each;
+  json["losses"] = LossesJson(page.losses, each);
+  json["last_loss"] =
+      page.losses.empty() ? Json() : Finite(page.losses.back().loss);
+  json["held_out_loss"] =
+      page.held_out_loss ? Finite(*page.held_out_loss) : Json();
+  return json;
+}
+
+// JSON inside <script>, where "</script" and "<!--" would end or change it.
+std::string InScript(const Json& json) {
+  const std::string text =
+      json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+// XmlEscaped but for the ends of lines, which stay.
+std::string EscapedLines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += StrCat(XmlEscaped(text.substr(at, end - at)), "\n");
+    at = end + 1;
+  }
+  return out;
+}
+
+// For whoever reads it without scripts.
+std::string Tables(const Page& page) {
+  std::string out;
+  for (const PageProgram& program : page.programs) {
+    out += StrCat(program.name, "\n", SummaryTable(program.report),
+                  PeakTable(program.report, 25), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+PageProgram DescribeProgram(std::string name, const Graph& graph,
+                            const Plan& plan) {
+  PageProgram program{.name = std::move(name),
+                      .report = MakeReport(graph, plan),
+                      .details = MakeDetails(graph, plan),
+                      .node_sources = {}};
+  program.node_sources.reserve(graph.nodes().size());
+  for (const Node& node : graph.nodes()) {
+    program.node_sources.push_back(graph.value(node.results.front()).source);
+  }
+  return program;
+}
+
+std::string ToHtml(const Page& page) {
+  const std::pair<std::string_view, std::string> parts[] = {
+      {"{{title}}", XmlEscaped(page.title)},
+      {"{{style}}", std::string(kPageStyle)},
+      {"{{tables}}", EscapedLines(Tables(page))},
+      {"{{data}}", InScript(PageJson(page))},
+      {"{{script}}", std::string(kPageScript)},
+  };
+  // In the skeleton they stand in this order, each once.
+  std::string out;
+  std::string_view rest = kPageSkeleton.substr(1);  // behind a line's end
+  for (const auto& [mark, text] : parts) {
+    const size_t at = rest.find(mark);
+    out += rest.substr(0, at);
+    out += text;
+    rest.remove_prefix(at + mark.size());
+  }
+  out += rest;
+  return out;
+}
+
+}  // namespace stowage
