@@ -32,7 +32,7 @@ struct Flags {
   PackerFlags packer;
   std::string device;
   std::string graph;
-  std::string output, svg;
+  std::string output, svg, html;
   bool pareto = false;
   bool explain = false;
   bool json = false;
@@ -223,6 +223,11 @@ int Run(const Flags& flags) {
   const std::optional<OpTimes>& times = planner.question().op_times;
   const std::optional<Bytes> budget = planner.question().budget;
   if (flags.pareto) {
+    if (!flags.html.empty()) {
+      return Fail({ErrorCode::kInvalidArgument,
+                   "[plan] --html shows a plan, and --pareto prints none; give "
+                   "one of them"});
+    }
     return PrintFrontier(flags, planner.fitter(), times.has_value());
   }
 
@@ -246,6 +251,14 @@ int Run(const Flags& flags) {
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));
   if (!flags.svg.empty()) {
     const Status written = WriteOutput(flags.svg, ToSvg(report));
+    if (!written.ok()) return Fail(written.error());
+  }
+  if (!flags.html.empty()) {
+    const Status written = WriteOutput(
+        flags.html, ToHtml({.title = report.graph_name,
+                            .programs = {DescribeProgram(
+                                report.graph_name, step.graph, step.plan)},
+                            .budget = budget}));
     if (!written.ok()) return Fail(written.error());
   }
   const auto foretold = Foretell(times, planner.fitter(), step);
@@ -306,6 +319,9 @@ void AddPlan(CLI::App& app, int* exit_code) {
   command->add_option("--svg", flags->svg,
                       "Write a picture to this file: of the plan, or of what "
                       "--pareto prints");
+  command->add_option("--html", flags->html,
+                      "Write the plan to this file as a page to zoom, search "
+                      "and pin in");
   command->add_flag("--explain", flags->explain,
                     "List the planner's passes: what each did, the arena after "
                     "it, and how long it took");

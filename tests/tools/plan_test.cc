@@ -783,6 +783,59 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
   }
 }
 
+TEST_CASE("two plans are compared as text and as JSON") {
+  const std::string kept = TempPath("kept.plan");
+  const std::string remade = TempPath("remade.plan");
+  const Json a = PlanAsJson({"--model", "gpt-nano", "-o", kept});
+  const Json b = PlanAsJson({"--model", "gpt-nano", "--budget", "16MiB",
+                             "--recompute", "auto", "-o", remade});
+  const Outcome text = RunStowage({"report", kept, remade});
+  CHECK(text.exit_code == 0);
+  CHECK(text.out.find("|      kept.plan |    remade.plan |") != text.out.npos);
+  const Outcome json = RunStowage({"report", kept, remade, "--format", "json"});
+  REQUIRE(json.exit_code == 0);
+  const Json compared = Json::parse(json.out);
+  CHECK(compared["plans"][0]["arena_bytes"] == a["arena_bytes"]);
+  CHECK(compared["plans"][1]["arena_bytes"] == b["arena_bytes"]);
+  CHECK(compared["difference"]["nodes"] ==
+        b["nodes"].get<int>() - a["nodes"].get<int>());
+}
+
+TEST_CASE("a page shows a plan, not what budgets cost") {
+  const Outcome both = RunStowage({"plan", "--model", "mlp", "--pareto",
+                                   "--html", TempPath("pareto.html")});
+  CHECK(both.exit_code == 2);
+  CHECK(both.err ==
+        "stowage: [plan] --html shows a plan, and --pareto prints none; give "
+        "one of them\n");
+}
+
+TEST_CASE("values keep their lines through every lever, and in the cache") {
+  const std::string path = TempPath("levers.plan");
+  for (const char* const cache : {"miss", "hit"}) {
+    INFO(cache);
+    const Json plan =
+        PlanAsJson({"--model", "gpt-nano", "--budget", "10MiB", "--recompute",
+                    "auto", "--offload", "auto", "--micro-batches", "2",
+                    "--order", "memory", "--packer", "greedy", "-o", path});
+    CHECK(plan["cache"] == cache);
+    CHECK(plan["host_bytes"].get<int64_t>() > 0);
+    CHECK(plan["recomputed_nodes"].get<int>() > 0);
+    const Json sources = Json::parse(ReadAll(path))["sources"];
+    const Json& lines = sources["line_of"];
+    int unknown = 0;
+    for (const Json& line : lines) unknown += line == 0;
+    // What puts pieces together is for no line.
+    CHECK(unknown < static_cast<int>(lines.size()) / 20);
+    for (const Json& file : sources["files"]) {
+      const auto name = file.get<std::string>();
+      const bool is_model = name.starts_with("nn/");
+      const bool is_input_of_step = name.starts_with("autodiff/train_step");
+      CHECK_MESSAGE((is_model || is_input_of_step), name);
+    }
+  }
+}
+
 TEST_CASE("a report has the forms it names and no others") {
   const std::string path = TempPath("forms.plan");
   PlanAsJson({"--model", "mlp", "-o", path});
@@ -791,6 +844,15 @@ TEST_CASE("a report has the forms it names and no others") {
   CHECK(unknown.err ==
         "stowage: [report] there is no format \"pdf\"; expected text, json, "
         "svg, html, trace or stream\n");
+  const Outcome two = RunStowage({"report", path, path, "--format", "svg"});
+  CHECK(two.exit_code == 2);
+  CHECK(two.err ==
+        "stowage: [report] two plans have no form \"svg\"; expected text, json "
+        "or html\n");
+  const Outcome two_peaks = RunStowage({"report", path, path, "--at-peak"});
+  CHECK(two_peaks.exit_code == 2);
+  CHECK(two_peaks.err ==
+        "stowage: [report] --at-peak has no form for two plans; give one\n");
   const Outcome peak =
       RunStowage({"report", path, "--format", "svg", "--at-peak"});
   CHECK(peak.exit_code == 2);
