@@ -3,7 +3,8 @@
 # own packages; does nothing, quickly, when all is there.
 #
 #   tools/setup.sh            what `bazel test //...` needs
-#   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format
+#   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
+#                             and chromium, in which pages are tested
 set -euo pipefail
 
 missing=()
@@ -41,6 +42,7 @@ if [[ ${1-} == --checks ]]; then
   need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.a
   need_command lld ld.lld
   need_command clang-format clang-format clang-format-14
+  need_command chromium chromium
 fi
 
 [[ ${#missing[@]} == 0 ]] && exit
