@@ -92,6 +92,8 @@ for (const [index, program] of programs.entries()) {
       words.push(value.name, value.source || '');
       if (value.made !== undefined) words.push(program.nodes[value.made].op);
     }
+    // For labels: what was remade or moved, its colour says.
+    buffer.shortName = buffer.name.replace(/~(recomputed|fetched|stashed)\d*$/, '');
     buffer.words = words.join('\n').toLowerCase();
   });
   program.byName = new Map(program.buffers.map((buffer) => [buffer.name, buffer]));
@@ -411,7 +413,7 @@ class ProgramMap {
     const room = Math.min(box.x + box.width, left + this.plotWidth) - x - 5;
     if (room < 24 || box.height < 13) return;
     const {context} = this;
-    const name = fitted(context, buffer.name, room);
+    const name = fitted(context, buffer.shortName, room);
     if (!name) return;
     const top = Math.max(box.y, box.onHost ? this.hostTop : mapTop);
     const bottom = Math.min(box.y + box.height,

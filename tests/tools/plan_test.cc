@@ -791,7 +791,7 @@ TEST_CASE("two plans are compared as text and as JSON") {
                              "--recompute", "auto", "-o", remade});
   const Outcome text = RunStowage({"report", kept, remade});
   CHECK(text.exit_code == 0);
-  CHECK(text.out.find("|      kept.plan |    remade.plan |") != text.out.npos);
+  CHECK(text.out.find("  kept.plan |     remade.plan | ") != text.out.npos);
   const Outcome json = RunStowage({"report", kept, remade, "--format", "json"});
   REQUIRE(json.exit_code == 0);
   const Json compared = Json::parse(json.out);
@@ -825,8 +825,7 @@ TEST_CASE("values keep their lines through every lever, and in the cache") {
     const Json& lines = sources["line_of"];
     int unknown = 0;
     for (const Json& line : lines) unknown += line == 0;
-    // What puts pieces together is for no line.
-    CHECK(unknown < static_cast<int>(lines.size()) / 20);
+    CHECK(unknown < 10);  // what takes the batch apart is for no line
     for (const Json& file : sources["files"]) {
       const auto name = file.get<std::string>();
       const bool is_model = name.starts_with("nn/");
