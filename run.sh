@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the command line program and trains a small GPT on a novel inside
 # 32 MiB, weights, gradients and optimizer state included; draws the plan to
-# out/gpt-nano.svg. Further arguments go to `stowage train`; ./run.sh --help lists
+# out/gpt-nano.svg and out/gpt-nano.html. Further arguments go to `stowage train`; ./run.sh --help lists
 # them.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -13,4 +13,5 @@ exec "$(bazel info bazel-bin 2>/dev/null)/tools/stowage" train \
   --data examples/data/pride_and_prejudice.txt \
   --budget 32MiB \
   --svg out/gpt-nano.svg \
+  --html out/gpt-nano.html \
   "$@"

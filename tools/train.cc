@@ -41,7 +41,7 @@ struct Flags : RunFlags {
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
-  std::string save, resume, svg;
+  std::string save, resume, svg, html;
   int64_t sample = 200;
   bool check = false;
   bool json = false;
@@ -142,6 +142,7 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
 // What the steps of a run came to.
 struct RunFigures {
   double loss = 0;  // of the last step
+  std::vector<PageLoss> losses;
   std::optional<int64_t> heap_allocations = 0;
 };
 
@@ -213,6 +214,7 @@ Result<RunFigures> RunSteps(Runner& train, Task& task, const RunSpec& run,
                             "; a lower learning rate than ", lr, " may help"));
     }
     total.loss = loss;
+    total.losses.push_back({.step = step, .loss = loss});
   }
   return total;
 }
@@ -234,6 +236,17 @@ std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
   programs.push_back({.name = "generate",
                       .model = ModelOf(of_sample, ModelPurpose::kGenerate),
                       .batch = 1});
+  return programs;
+}
+
+// The step, and what runs over its arena beside it.
+std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
+  std::vector<PageProgram> programs;
+  programs.push_back(DescribeProgram("train", plan.step.graph, plan.step.plan));
+  for (const PlannedProgram& program : plan.programs) {
+    programs.push_back(
+        DescribeProgram(program.name, program.graph, program.plan));
+  }
   return programs;
 }
 
@@ -282,6 +295,8 @@ int Run(const Flags& flags) {
   const auto foretold = Tell(*spec, *planner, *plan);
   if (!foretold.ok()) return Fail(foretold.error());
   const Report report = MakeReport(plan->step.graph, plan->step.plan);
+  Page page{.title = report.graph_name, .budget = spec->training.budget};
+  if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   const int64_t evaluation_batch =
       (*task)->EvaluationBatch(plan->programs.front().batch);
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
@@ -322,6 +337,12 @@ int Run(const Flags& flags) {
 
   if (!flags.svg.empty()) {
     const Status written = WriteOutput(flags.svg, ToSvg(report));
+    if (!written.ok()) return Fail(written.error());
+  }
+  if (!flags.html.empty()) {
+    page.losses = figures->losses;
+    page.held_out_loss = evaluation->loss;
+    const Status written = WriteOutput(flags.html, ToHtml(page));
     if (!written.ok()) return Fail(written.error());
   }
   if (flags.json) {
@@ -408,6 +429,9 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_option("--svg", flags->svg,
                       "Write a picture of the plan to this file");
+  command->add_option("--html", flags->html,
+                      "Write the plans of the run and its losses to this file, "
+                      "as a page to zoom, search and pin in");
   command->add_flag("--json", flags->json,
                     "Print one JSON object a step, and one at the end");
   command->callback([flags, exit_code] { *exit_code = Run(*flags); });

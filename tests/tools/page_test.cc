@@ -420,6 +420,58 @@ tell('twin', text('[data-field="twin"]'));
   CHECK(answers["twin"].get<std::string>().starts_with("1.0 MiB, lives "));
 }
 
+TEST_CASE("a run shows its programs side by side, and its losses" *
+          doctest::skip(!HasBrowser())) {
+  const std::string data = WriteTemp("line.txt", SomeText());
+  const std::string path = TempPath("run.html");
+  const Outcome run =
+      RunStowage({"train", "--model", "gpt-nano", "--data", data, "--steps",
+                  "3", "--batch", "2", "--seq", "16", "--threads", "1",
+                  "--sample", "1", "--html", path, "--json"});
+  REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+  const Json answers = Ask(ReadAll(path), R"(
+tell('names', [...document.querySelectorAll('figure')].map(
+    (one) => one.dataset.program));
+tell('arenas', [...document.querySelectorAll('[data-figure="arena_bytes"]')].map(
+    (cell) => Number(cell.dataset.bytes)));
+tell('shown', !document.getElementById('run').hidden);
+tell('summary', text('#run-summary'));
+tell('steps', page.losses.map((point) => point.step));
+tell('losses', page.losses.map((point) => point.loss));
+const loss = document.getElementById('loss');
+const pixels = loss.getContext('2d').getImageData(0, 0, loss.width, loss.height).data;
+tell('drawn', pixels.some((byte) => byte !== 0));
+pin(programs[0].byName.get('wte'));
+tell('twins', [...document.querySelectorAll('[data-field="twin"]')].length);
+const choice = document.getElementById('program');
+choice.value = '1';
+choice.dispatchEvent(new Event('change'));
+tell('table', text('#shown'));
+tell('evaluate', programs[1].buffers.length);
+)");
+  CHECK(answers["names"] == Json({"train", "evaluate", "generate"}));
+  std::vector<Json> lines;
+  for (size_t at = 0; at < run.out.size();) {
+    const size_t end = run.out.find('\n', at);
+    lines.push_back(Json::parse(run.out.substr(at, end - at)));
+    at = end + 1;
+  }
+  REQUIRE(lines.size() == 4);
+  CHECK(*std::ranges::max_element(answers["arenas"]) ==
+        lines.back()["arena_bytes"]);
+  CHECK(answers["shown"] == true);
+  CHECK(answers["steps"] == Json({1, 2, 3}));
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(answers["losses"][i].get<double>() ==
+          doctest::Approx(lines[i]["loss"].get<double>()));
+  }
+  CHECK(answers["summary"].get<std::string>().starts_with("step 3: "));
+  CHECK(answers["drawn"] == true);
+  CHECK(answers["twins"] == 2);
+  CHECK(answers["table"].get<std::string>().starts_with(
+      StrCat(answers["evaluate"].get<int>(), " buffers")));
+}
+
 TEST_CASE("names that look like markup are text" *
           doctest::skip(!HasBrowser())) {
   const std::string graph = WriteTemp("evil.txt", R"(stowage-ir 1
