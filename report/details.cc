@@ -125,7 +125,7 @@ std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan) {
       readers.insert(readers.end(), more.begin(), more.end());
     }
     std::ranges::sort(readers);
-    readers.erase(std::ranges::unique(readers).begin(), readers.end());
+    readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   }
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const int32_t scratch = plan.workspace_of[static_cast<size_t>(id)];

@@ -415,7 +415,7 @@ class ProgramMap {
     const {context} = this;
     const name = fitted(context, buffer.shortName, room);
     if (!name) return;
-    const top = Math.max(box.y, box.onHost ? this.hostTop : mapTop);
+    const top = Math.max(box.y, buffer.onHost ? this.hostTop : mapTop);
     const bottom = Math.min(box.y + box.height,
         buffer.onHost ? this.hostTop + hostHeight : mapTop + mapHeight);
     if (bottom - top < 13) return;
@@ -784,10 +784,9 @@ function zoomAll() {
 }
 
 function zoomMiddle(factor) {
-  for (const map of maps) {
-    const address = maps.indexOf(map) === 0 ? 'both' : 'times';
-    map.zoom(factor, left + map.plotWidth / 2, mapTop + mapHeight / 2, address);
-  }
+  // Each map has its own times; the addresses are all maps', to be zoomed once.
+  maps.forEach((map, i) => map.zoom(factor, left + map.plotWidth / 2,
+      mapTop + mapHeight / 2, i === 0 ? 'both' : 'times'));
 }
 
 function showTip(event, ...children) {
@@ -872,7 +871,8 @@ function showPinned() {
     panel.append(
         make('h3', {}, buffer.values.length === 1 ? 'Value' :
           `${buffer.values.length} values, one over the other`),
-        make('ol', {'data-field': 'values'}, ...buffer.values.map((value) => valueItem(program, value))));
+        make('ol', {'data-field': 'values'},
+            ...buffer.values.map((value) => valueItem(program, value))));
   }
   if (buffer.readers.length > 0) {
     const uses = buffer.kind === 'scratch' ? 'Scratch of' : 'Read by';
@@ -992,8 +992,20 @@ function fillBuffers() {
   markRows();
 }
 
+// A row of a table that pins a buffer, by keys as well.
+function pinRow(buffer, ...cells) {
+  return make('tr', {
+    'data-buffer': buffer.name,
+    tabindex: '0',
+    onclick: () => pin(buffer),
+    onkeydown: (event) => {
+      if (event.key === 'Enter') pin(buffer);
+    },
+  }, ...cells);
+}
+
 function bufferRow(buffer) {
-  return make('tr', {'data-buffer': buffer.name, onclick: () => pin(buffer)},
+  return pinRow(buffer,
       make('td', {class: 'name', title: buffer.name}, buffer.name),
       make('td', {}, swatch(buffer.kind), kindTitles[buffer.kind]),
       make('td', {class: 'number', title: exactBytes(buffer.bytes)}, formatBytes(buffer.bytes)),
@@ -1140,8 +1152,7 @@ function fillDifferences() {
           make('th', {class: 'number'}, a.name), make('th', {class: 'number'}, 'lives'),
           make('th', {class: 'number'}, b.name), make('th', {class: 'number'}, 'lives'),
           make('th', {}, 'Change'))),
-      make('tbody', {}, ...shown.map((row) => make('tr',
-          {'data-buffer': row.name, onclick: () => pin(row.a || row.b)},
+      make('tbody', {}, ...shown.map((row) => pinRow(row.a || row.b,
           make('td', {class: 'name', title: row.name}, swatch((row.a || row.b).kind), row.name),
           ...side(row.a), ...side(row.b), make('td', {}, row.change)))));
   const more = byId('all-differences');

@@ -282,6 +282,10 @@ tell('let go', document.getElementById('pinned').dataset.buffer ?? 'nothing');
 document.querySelector('#buffers tbody tr').click();
 tell('by row', document.getElementById('pinned').dataset.buffer);
 tell('first row', document.querySelector('#buffers tbody tr').dataset.buffer);
+document.querySelectorAll('#buffers tbody tr')[1].dispatchEvent(
+    new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}));
+tell('by key', document.getElementById('pinned').dataset.buffer);
+tell('second row', document.querySelectorAll('#buffers tbody tr')[1].dataset.buffer);
 )");
   const Json buffer = Buffer(Nano().report, "h.0.mlp.c_fc.matmul");
   CHECK(answers["name"] == "h.0.mlp.c_fc.matmul");
@@ -303,6 +307,8 @@ tell('first row', document.querySelector('#buffers tbody tr').dataset.buffer);
   CHECK(answers["hash"] == "#pin=h.0.mlp.c_fc.matmul");
   CHECK(answers["let go"] == "nothing");
   CHECK(answers["by row"] == answers["first row"]);
+  CHECK(answers["by key"] == answers["second row"]);
+  CHECK(answers["first row"] != answers["second row"]);
 }
 
 TEST_CASE(
