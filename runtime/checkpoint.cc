@@ -1,8 +1,5 @@
 #include "runtime/checkpoint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -58,39 +55,15 @@ uint64_t Digest(const SafetensorsHeader& header, std::string_view step,
   return hash.digest();
 }
 
-// Writes all parts to a new file, flushed to the disk.
-Status WriteFile(const std::string& path,
-                 std::initializer_list<std::span<const std::byte>> parts) {
-  const auto error = [&](std::string_view what) {
-    return Fail(path, StrCat(what, ": ", std::strerror(errno)), ErrorCode::kIo);
-  };
-  const int fd =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return error("cannot be created");
-  for (std::span<const std::byte> rest : parts) {
-    while (!rest.empty()) {
-      const ssize_t written = ::write(fd, rest.data(), rest.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const Error failed = error("cannot be written");
-        ::close(fd);
-        return failed;
-      }
-      rest = rest.subspan(static_cast<size_t>(written));
-    }
-  }
-  if (::fsync(fd) != 0) {
-    const Error failed = error("cannot be flushed");
-    ::close(fd);
-    return failed;
-  }
-  if (::close(fd) != 0) return error("cannot be closed");
-  return {};
-}
-
 }  // namespace
 
 Status SaveCheckpoint(const Runner& runner, const std::string& path,
+                      int64_t step) {
+  STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(path));
+  return SaveCheckpoint(runner, file, step);
+}
+
+Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
                       int64_t step) {
   const Graph& graph = runner.graph();
   SafetensorsHeader header;
@@ -115,16 +88,8 @@ Status SaveCheckpoint(const Runner& runner, const std::string& path,
   const std::string text = FormatSafetensorsHeader(header);
   const uint64_t length = text.size();
 
-  const std::string temporary = path + ".tmp";
-  Status written =
-      WriteFile(temporary, {std::as_bytes(std::span(&length, 1)),
-                            std::as_bytes(std::span(text)), std::span(data)});
-  if (written.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = Fail(path, StrCat("cannot be replaced: ", std::strerror(errno)),
-                   ErrorCode::kIo);
-  }
-  if (!written.ok()) std::remove(temporary.c_str());
-  return written;
+  return file.Replace({std::as_bytes(std::span(&length, 1)),
+                       std::as_bytes(std::span(text)), std::span(data)});
 }
 
 namespace {

@@ -12,13 +12,17 @@
 #include <cstdint>
 #include <string>
 
+#include "base/output_file.h"
 #include "base/result.h"
 #include "runtime/session.h"
 
 namespace stowage {
 
-/// Writes every param and state of `runner`'s graph, and `step`. Atomic: a
-/// temporary file beside `path`, flushed, then renamed over it. Error kIo.
+/// Writes every param and state of `runner`'s graph, and `step`. Atomic: the file
+/// is replaced whole or stays as it was (base/output_file.h). A run that saves
+/// more than once, or late, claims the file first. Error kIo.
+Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
+                      int64_t step);
 Status SaveCheckpoint(const Runner& runner, const std::string& path,
                       int64_t step);
 

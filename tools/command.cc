@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/strings.h"
+#include "tools/output.h"
 
 namespace stowage::tools {
 
@@ -160,18 +161,8 @@ Result<std::string> ReadFile(const std::string& path) {
 }
 
 Status WriteOutput(const std::string& path, std::string_view contents) {
-  if (path.empty()) {
-    std::cout << contents << std::flush;
-    return {};  // main() looks at the state of stdout
-  }
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << contents << std::flush;
-  if (!out) {
-    return Error{ErrorCode::kIo,
-                 StrCat("[file] ", Quoted(path),
-                        " cannot be written: ", std::strerror(errno))};
-  }
-  return {};
+  STOWAGE_ASSIGN_OR_RETURN(const Output output, Output::Open(path));
+  return output.Write(contents);
 }
 
 }  // namespace stowage::tools

@@ -64,7 +64,8 @@ void CheckNumbers(CLI::App& app);
 /// kInvalidArgument when it is larger than 1 GiB.
 Result<std::string> ReadFile(const std::string& path);
 
-/// Writes `contents` to the file, or to stdout when `path` is empty. Error kIo.
+/// Writes `contents` to the file, replaced whole, or to stdout when `path` is empty
+/// (tools/output.h). Error kIo.
 Status WriteOutput(const std::string& path, std::string_view contents);
 
 }  // namespace stowage::tools

@@ -21,6 +21,8 @@ void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
 int main(int argc, char** argv) {
   namespace tools = stowage::tools;
   std::signal(SIGABRT, ExitAsBug);
+  // A file that may not grow further is an error of the write, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   // `bazel run` starts programs in a folder of its own; paths are the caller's.
   if (const char* folder = std::getenv("BUILD_WORKING_DIRECTORY")) {
     if (chdir(folder) != 0) {

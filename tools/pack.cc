@@ -13,6 +13,7 @@
 #include "planner/packing/validate.h"
 #include "report/packing_svg.h"
 #include "tools/command.h"
+#include "tools/output.h"
 #include "tools/packer_flags.h"
 
 namespace stowage::tools {
@@ -81,6 +82,9 @@ int Run(const Flags& flags) {
   const Result<std::optional<Bytes>> capacity =
       ParseSizeOption("capacity", flags.capacity);
   if (!capacity.ok()) return Fail(capacity.error());
+  const Status tried = TryOutputs(
+      {{"output", flags.output}, {"svg", flags.svg}}, {{"file", flags.file}});
+  if (!tried.ok()) return Fail(tried.error());
   const Result<std::string> text = ReadFile(flags.file);
   if (!text.ok()) return Fail(text.error());
   Result<packing::Problem> problem = packing::ParseProblemCsv(*text);

@@ -17,6 +17,7 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
+#include "tools/output.h"
 #include "tools/task.h"
 #include "train/train.h"
 
@@ -137,6 +138,10 @@ Result<Session> Open(FittedStep step, Backend& backend, int64_t seed) {
 int Run(const Flags& flags) {
   const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
+  const Status tried =
+      TryOutputs({{"output", flags.output}},
+                 {{"data", flags.data}, {"op-times", flags.model.op_times}});
+  if (!tried.ok()) return Fail(tried.error());
   const Result<std::unique_ptr<Task>> task =
       LoadTask(*spec, flags.data, static_cast<uint64_t>(flags.seed));
   if (!task.ok()) return Fail(task.error());

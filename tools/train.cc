@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "base/output_file.h"
 #include "base/strings.h"
 #include "report/report.h"
 #include "runtime/checkpoint.h"
@@ -24,6 +25,7 @@
 #include "tools/command.h"
 #include "tools/heap_counter.h"
 #include "tools/model_flags.h"
+#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
 #include "tools/task.h"
@@ -256,12 +258,28 @@ Bytes PeakResidentBytes() {
   return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
 }
 
+Result<std::optional<OutputFile>> ClaimSave(const std::string& path) {
+  if (path.empty()) return std::optional<OutputFile>();
+  STOWAGE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Claim(path));
+  return std::optional<OutputFile>(std::move(file));
+}
+
 int Run(const Flags& flags) {
   const Clock::time_point start = Clock::now();
   const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
   const Result<RunSpec> run = ReadRunFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
+  const Status paths = CheckPaths({{"save", flags.save}, {"svg", flags.svg}},
+                                  {{"data", flags.data},
+                                   {"resume", flags.resume},
+                                   {"op-times", flags.model.op_times}});
+  if (!paths.ok()) return Fail(paths.error());
+  // Claimed before the first step: no run ends with nowhere to write.
+  const Result<std::optional<OutputFile>> save = ClaimSave(flags.save);
+  if (!save.ok()) return Fail(save.error());
+  const Result<Output> svg = Output::Open(flags.svg);
+  if (!svg.ok()) return Fail(svg.error());
   const auto seed = static_cast<uint64_t>(flags.seed);
   const Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
   if (!task.ok()) return Fail(task.error());
@@ -327,17 +345,16 @@ int Run(const Flags& flags) {
       RunSteps(train, **task, *run, done, backend->works_on_its_own() ? 1 : 0,
                memory, flags.json);
   if (!figures.ok()) return Fail(figures.error());
-  if (!flags.save.empty()) {
-    const Status saved = SaveCheckpoint(train, flags.save, run->stop_at);
-    if (!saved.ok()) return Fail(saved.error());
-  }
+  // What cannot be written is told at the end; the results are printed anyway.
+  Status written;
+  if (*save) written = SaveCheckpoint(train, **save, run->stop_at);
   const Result<Evaluation> evaluation =
       (*task)->Evaluate(*session->Find("evaluate"), evaluation_batch);
   if (!evaluation.ok()) return Fail(evaluation.error());
 
   if (!flags.svg.empty()) {
-    const Status written = WriteOutput(flags.svg, ToSvg(report));
-    if (!written.ok()) return Fail(written.error());
+    const Status drawn = svg->Write(ToSvg(report));
+    if (written.ok()) written = drawn;
   }
   if (!flags.html.empty()) {
     page.losses = figures->losses;
@@ -365,7 +382,7 @@ int Run(const Flags& flags) {
       json["beside_arena_bytes"][note.what] = note.bytes;
     }
     PrintJson(json);
-    return kExitDone;
+    return written.ok() ? kExitDone : Fail(written.error());
   }
 
   std::cout << spec->info.name << ", " << run->stop_at << " steps on "
@@ -397,7 +414,7 @@ int Run(const Flags& flags) {
     std::cout << note.what << ": " << FormatBytes(note.bytes) << " ("
               << note.bytes << " bytes)\n";
   }
-  return kExitDone;
+  return written.ok() ? kExitDone : Fail(written.error());
 }
 
 }  // namespace

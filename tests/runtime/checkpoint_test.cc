@@ -304,15 +304,25 @@ TEST_CASE("files that cannot be read or written are named") {
   CHECK(unwritable.error().code == ErrorCode::kIo);
 }
 
-TEST_CASE("a failed save leaves the old checkpoint in place") {
-  const std::string path = TemporaryPath("kept.safetensors");
+TEST_CASE("a claimed file is saved to by who claimed it, and by nobody else") {
+  const std::string path = TemporaryPath("claimed.safetensors");
+  std::filesystem::remove(path);
   Trained model(Model(5));
-  REQUIRE(SaveCheckpoint(model.session.front(), path, 7).ok());
-  // The temporary file's name is taken by a folder, so the next save must fail.
-  std::filesystem::create_directory(path + ".tmp");
-  CHECK_FALSE(SaveCheckpoint(model.session.front(), path, 8).ok());
-  std::filesystem::remove(path + ".tmp");
+  // Some other program's, by the name that a temporary file might have.
+  WriteAll(path + ".tmp", "not ours");
+  {
+    const auto file = OutputFile::Claim(path);
+    REQUIRE(file.ok());
+    REQUIRE(SaveCheckpoint(model.session.front(), *file, 7).ok());
+    const Status other = SaveCheckpoint(model.session.front(), path, 8);
+    REQUIRE_FALSE(other.ok());
+    CHECK(other.error().message.find("another run has claimed it") !=
+          std::string::npos);
+  }
   CHECK(*LoadCheckpoint(model.session.front(), path) == 7);
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 8).ok());
+  CHECK(*LoadCheckpoint(model.session.front(), path) == 8);
+  CHECK(ReadAll(path + ".tmp") == "not ours");
 }
 
 }  // namespace

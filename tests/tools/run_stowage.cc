@@ -1,6 +1,7 @@
 #include "tests/tools/run_stowage.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@ namespace {
 
 // Runs it with stdout going to this file.
 Outcome Run(const std::string& out_path,
-            const std::vector<std::string>& arguments) {
+            const std::vector<std::string>& arguments,
+            const RunLimits& limits = {}) {
   // Files rather than pipes: no reader has to keep up with two of them.
   const std::string err_path = TempPath("stderr");
   const std::string cache_home = TempPath("cache");
@@ -37,6 +39,11 @@ Outcome Run(const std::string& out_path,
     setenv("STOWAGE_CUBLASLT", "/nowhere/libcublasLt.so", 1);
     // Plans that are kept are kept here, not in the user's folder.
     setenv("XDG_CACHE_HOME", cache_home.c_str(), 1);
+    if (limits.largest_file > 0) {
+      const auto bytes = static_cast<rlim_t>(limits.largest_file);
+      const rlimit limit = {bytes, bytes};
+      setrlimit(RLIMIT_FSIZE, &limit);
+    }
     execv(program.c_str(), argv.data());
     _exit(127);
   }
@@ -50,9 +57,10 @@ Outcome Run(const std::string& out_path,
 
 }  // namespace
 
-Outcome RunStowage(const std::vector<std::string>& arguments) {
+Outcome RunStowage(const std::vector<std::string>& arguments,
+                   const RunLimits& limits) {
   const std::string out_path = TempPath("stdout");
-  Outcome outcome = Run(out_path, arguments);
+  Outcome outcome = Run(out_path, arguments, limits);
   outcome.out = ReadAll(out_path);
   return outcome;
 }

@@ -7,6 +7,7 @@
 //   const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--json"});
 //   CHECK(outcome.exit_code == 0);
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,14 @@ struct Outcome {
   std::string err;     // stderr
 };
 
+/// What a run is put under.
+struct RunLimits {
+  int64_t largest_file = 0;  // bytes that it may write; 0: any number
+};
+
 /// Plans are kept in a cache of this test's own.
-Outcome RunStowage(const std::vector<std::string>& arguments);
+Outcome RunStowage(const std::vector<std::string>& arguments,
+                   const RunLimits& limits = {});
 
 /// The same with stdout going to a file that is there already; `out` is empty.
 Outcome RunStowageInto(const std::string& file,

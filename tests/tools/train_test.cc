@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -215,6 +216,59 @@ TEST_CASE("a run for people ends with losses, accuracy, report and map") {
   CHECK(outcome.err.find("step 6/6  loss ") != std::string::npos);
   CHECK(outcome.err.find('\r') == std::string::npos);
   CHECK(outcome.err.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("what cannot be written is known before the first step") {
+  const std::string fifo = TempPath("fifo");
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  const std::string folder = TempPath("");
+  struct Row {
+    std::vector<std::string> more;
+    std::string message;  // part of it
+  };
+  const Row rows[] = {
+      {{"--save", "/nowhere/x"},
+       "[file] \"/nowhere/x\" cannot be written: No such file or directory"},
+      {{"--svg", "/nowhere/x"},
+       "[file] \"/nowhere/x\" cannot be written: No such file or directory"},
+      {{"--save", fifo}, "it is a pipe, no regular file"},
+      {{"--save", "/dev/null"}, "it is a device, no regular file"},
+      {{"--save", folder}, "it names a folder"},
+      {{"--save", TempPath("digits.csv")},
+       "is what --data reads; an input is "},
+      {{"--svg", TempPath("digits.csv")}, "is what --data reads; an input is "},
+      {{"--save", TempPath("one"), "--svg", TempPath("./one")},
+       "is what --save writes; give each a file of its own"},
+      {{"--save", TempPath("was"), "--resume", TempPath("was")},
+       "is what --resume reads; an input is never written over"},
+  };
+  for (const Row& row : rows) {
+    const Outcome outcome = RunStowage(Mlp(row.more));
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find("step 1/") == std::string::npos);
+    CHECK(outcome.err.find(row.message) != std::string::npos);
+  }
+  CHECK(ReadAll(TempPath("digits.csv")) == SomeDigits());
+}
+
+TEST_CASE("results are printed though the checkpoint cannot be written") {
+  const std::string path = TempPath("limited.safetensors");
+  TrainMlp({"--save", path});
+  const std::string before = ReadAll(path);
+  const Outcome outcome = RunStowage(Mlp({"--seed", "2", "--save", path}),
+                                     {.largest_file = 20'000});
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.out.starts_with("mlp, 6 steps on cpu: training loss "));
+  CHECK(outcome.err.find("limited.safetensors\" cannot be written: File too "
+                         "large") != std::string::npos);
+  CHECK(ReadAll(path) == before);
+}
+
+TEST_CASE("a picture goes through a device, and does not replace it") {
+  CHECK(RunStowage(Mlp({"--svg", "/dev/null"})).exit_code == 0);
 }
 
 TEST_CASE("a long run logs about twenty lines") {

@@ -1,0 +1,253 @@
+#include "base/output_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPartSuffix = ".stowage-part";
+constexpr int kMaxLinks = 40;  // as many as Linux follows
+
+Error Fail(const std::string& path, std::string_view why) {
+  return {ErrorCode::kIo,
+          StrCat("[file] ", Quoted(path), " cannot be written: ", why)};
+}
+
+Error FailByErrno(const std::string& path) {
+  return Fail(path, std::strerror(errno));
+}
+
+// The path that `path` leads to, whose file need not be there, though its folder
+// must; nothing, with errno set, where there is none.
+std::optional<fs::path> Resolve(const std::string& path) {
+  fs::path place = path;
+  std::error_code code;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(place, code));
+       ++links) {
+    const fs::path target = fs::read_symlink(place, code);
+    if (code || links == kMaxLinks) {
+      errno = code ? code.value() : ELOOP;
+      return std::nullopt;
+    }
+    place = place.parent_path() / target;
+  }
+  const fs::path folder = place.parent_path();
+  const fs::path real = fs::canonical(folder.empty() ? "." : folder, code);
+  if (code) {
+    errno = code.value();
+    return std::nullopt;
+  }
+  return real / place.filename();
+}
+
+// What is there and is no regular file.
+std::string_view KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "it is a folder";
+  if (S_ISFIFO(mode)) return "it is a pipe, no regular file";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "it is a device, no regular file";
+  return "it is no regular file";
+}
+
+// The start of the names of parts of `place`, in its folder.
+std::string PartPrefix(const fs::path& place) {
+  return StrCat(".", place.filename().string(), ".");
+}
+
+// A new, empty file beside `place`; -1 with errno set.
+int MakePart(const fs::path& place, fs::path* part) {
+  for (int attempt = 0;; ++attempt) {
+    *part = place.parent_path() /
+            StrCat(PartPrefix(place), ::getpid(), "-", attempt, kPartSuffix);
+    const int fd =
+        ::open(part->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) return fd;
+  }
+}
+
+// Removes what a run that was killed has left of `place`, whose claim we have.
+void RemoveParts(const fs::path& place) {
+  const std::string prefix = PartPrefix(place);
+  std::error_code code;
+  for (fs::directory_iterator entry(place.parent_path(), code), end;
+       !code && entry != end; entry.increment(code)) {
+    const std::string name = entry->path().filename().string();
+    if (name.size() <= prefix.size() + kPartSuffix.size() ||
+        !name.starts_with(prefix) || !name.ends_with(kPartSuffix)) {
+      continue;
+    }
+    const std::string middle = name.substr(
+        prefix.size(), name.size() - prefix.size() - kPartSuffix.size());
+    if (middle.find_first_not_of("0123456789-") != std::string::npos) continue;
+    std::error_code ignored;
+    fs::remove(entry->path(), ignored);
+  }
+}
+
+// The lock on `path`: a file that is locked and still has this name. -1 with errno
+// set; EWOULDBLOCK where another has it.
+int TakeLock(const std::string& path) {
+  while (true) {
+    const int fd =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return fd;
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+      const int why = errno;
+      ::close(fd);
+      errno = why;
+      return -1;
+    }
+    struct stat ours = {}, there = {};
+    if (::fstat(fd, &ours) == 0 && ::stat(path.c_str(), &there) == 0 &&
+        ours.st_ino == there.st_ino && ours.st_dev == there.st_dev) {
+      return fd;
+    }
+    ::close(fd);  // its owner removed it in between
+  }
+}
+
+bool WriteAll(int fd, std::span<const std::byte> rest) {
+  while (!rest.empty()) {
+    const ssize_t written = ::write(fd, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    rest = rest.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+bool FlushFolder(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  // Some file systems cannot flush a folder, and say so.
+  const bool flushed = ::fsync(fd) == 0 || errno == EINVAL;
+  const int why = errno;
+  ::close(fd);
+  errno = why;
+  return flushed;
+}
+
+}  // namespace
+
+Result<OutputFile> OutputFile::Claim(const std::string& path) {
+  if (path.empty()) return Fail(path, "the name is empty");
+  const std::optional<fs::path> place = Resolve(path);
+  if (!place) return FailByErrno(path);
+  if (place->filename().empty()) return Fail(path, "it names a folder");
+  struct stat info = {};
+  if (::stat(place->c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) return Fail(path, KindOf(info.st_mode));
+    if (::access(place->c_str(), W_OK) != 0) return FailByErrno(path);
+  } else if (errno != ENOENT) {
+    return FailByErrno(path);
+  }
+
+  OutputFile file;
+  file.path_ = path;
+  file.resolved_ = place->string();
+  file.lock_path_ =
+      (place->parent_path() / StrCat(".", place->filename().string(), ".lock"))
+          .string();
+  file.lock_ = TakeLock(file.lock_path_);
+  if (file.lock_ < 0) {
+    if (errno != EWOULDBLOCK) return FailByErrno(path);
+    return Fail(path,
+                "another run has claimed it and may write it at any moment; "
+                "give each run a file of its own");
+  }
+  RemoveParts(*place);
+  fs::path part;
+  const int fd = MakePart(*place, &part);
+  if (fd < 0) return FailByErrno(path);
+  ::close(fd);
+  ::unlink(part.c_str());
+  return file;
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      resolved_(std::move(other.resolved_)),
+      lock_path_(std::move(other.lock_path_)),
+      lock_(std::exchange(other.lock_, -1)) {}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(resolved_, other.resolved_);
+  std::swap(lock_path_, other.lock_path_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+OutputFile::~OutputFile() {
+  if (lock_ < 0) return;
+  struct stat info = {};
+  // Removed while it is locked, so that nobody else can have it. One with a
+  // content is somebody's.
+  if (::fstat(lock_, &info) == 0 && info.st_size == 0) {
+    ::unlink(lock_path_.c_str());
+  }
+  ::close(lock_);
+}
+
+Status OutputFile::Replace(
+    std::initializer_list<std::span<const std::byte>> parts) const {
+  const fs::path place = resolved_;
+  fs::path part;
+  const int fd = MakePart(place, &part);
+  if (fd < 0) return FailByErrno(path_);
+  bool written = true;
+  for (const std::span<const std::byte> bytes : parts) {
+    written = written && WriteAll(fd, bytes);
+  }
+  struct stat info = {};
+  if (written && ::stat(resolved_.c_str(), &info) == 0) {
+    written = ::fchmod(fd, info.st_mode & 07777) == 0;
+  }
+  written = written && ::fsync(fd) == 0;
+  Status status = written ? Status() : FailByErrno(path_);
+  if (::close(fd) != 0 && status.ok()) status = FailByErrno(path_);
+  if (status.ok() && ::rename(part.c_str(), resolved_.c_str()) != 0) {
+    status = FailByErrno(path_);
+  }
+  if (!status.ok()) {
+    ::unlink(part.c_str());
+    return status;
+  }
+  if (!FlushFolder(place.parent_path())) {
+    return Error{ErrorCode::kIo,
+                 StrCat("[file] ", Quoted(path_),
+                        " was written, but its folder cannot be flushed: ",
+                        std::strerror(errno))};
+  }
+  return {};
+}
+
+Status OutputFile::Replace(std::string_view text) const {
+  return Replace({std::as_bytes(std::span(text))});
+}
+
+bool IsSameFile(const std::string& a, const std::string& b) {
+  struct stat of_a = {}, of_b = {};
+  const bool is_a = ::stat(a.c_str(), &of_a) == 0;
+  const bool is_b = ::stat(b.c_str(), &of_b) == 0;
+  if (is_a && is_b) {
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+  }
+  const std::optional<fs::path> place_a = Resolve(a), place_b = Resolve(b);
+  return place_a && place_b && *place_a == *place_b;
+}
+
+}  // namespace stowage

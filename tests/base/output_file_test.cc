@@ -1,0 +1,234 @@
+#include "base/output_file.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An empty folder of this test's own.
+fs::path Folder(std::string_view name) {
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const fs::path folder = fs::path(root == nullptr ? "/tmp" : root) / name;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+void WriteAll(const fs::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// The names in `folder`.
+std::vector<std::string> Names(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+std::string Refusal(const fs::path& path) {
+  const auto claimed = OutputFile::Claim(path.string());
+  REQUIRE_FALSE(claimed.ok());
+  CHECK(claimed.error().code == ErrorCode::kIo);
+  return claimed.error().message;
+}
+
+mode_t ModeOf(const fs::path& path) {
+  struct stat info = {};
+  REQUIRE(::stat(path.c_str(), &info) == 0);
+  return info.st_mode & 07777;
+}
+
+TEST_CASE("a file is replaced whole, and nothing is left beside it") {
+  const fs::path folder = Folder("whole");
+  const fs::path path = folder / "x.ck";
+  // What others keep there is theirs.
+  WriteAll(folder / "x.ck.tmp", "mine");
+  {
+    const auto file = OutputFile::Claim(path.string());
+    REQUIRE_MESSAGE(file.ok(), file.error().message);
+    CHECK_FALSE(fs::exists(path));
+    REQUIRE(file->Replace("one").ok());
+    CHECK(ReadAll(path) == "one");
+    REQUIRE(file->Replace("two, longer").ok());
+    CHECK(ReadAll(path) == "two, longer");
+  }
+  CHECK(ReadAll(folder / "x.ck.tmp") == "mine");
+  CHECK(Names(folder).size() == 2);
+}
+
+TEST_CASE("a claim that is not used changes nothing") {
+  const fs::path folder = Folder("unused");
+  WriteAll(folder / "x.ck", "old");
+  { REQUIRE(OutputFile::Claim((folder / "x.ck").string()).ok()); }
+  CHECK(ReadAll(folder / "x.ck") == "old");
+  CHECK(Names(folder).size() == 1);
+}
+
+TEST_CASE("a link leads to what is replaced, and stays a link") {
+  const fs::path folder = Folder("links");
+  fs::create_directories(folder / "far");
+  WriteAll(folder / "far" / "x.ck", "old");
+  fs::create_symlink("far/x.ck", folder / "link");
+  fs::create_symlink("link", folder / "link2");
+  fs::create_symlink("far/new.ck", folder / "dangling");
+  fs::create_symlink("loop", folder / "loop");
+  REQUIRE(OutputFile::Claim((folder / "link2").string())->Replace("new").ok());
+  CHECK(fs::is_symlink(folder / "link2"));
+  CHECK(fs::is_symlink(folder / "link"));
+  CHECK(ReadAll(folder / "far" / "x.ck") == "new");
+  REQUIRE(
+      OutputFile::Claim((folder / "dangling").string())->Replace("first").ok());
+  CHECK(fs::is_symlink(folder / "dangling"));
+  CHECK(ReadAll(folder / "far" / "new.ck") == "first");
+  CHECK(Refusal(folder / "loop").find("levels of symbolic links") !=
+        std::string::npos);
+}
+
+TEST_CASE("the mode is kept") {
+  const fs::path path = Folder("mode") / "x.ck";
+  WriteAll(path, "old");
+  for (const mode_t mode : {0600, 0640, 0664}) {
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    REQUIRE(OutputFile::Claim(path.string())->Replace("new").ok());
+    CHECK(ModeOf(path) == mode);
+  }
+}
+
+TEST_CASE("what is no regular file is refused and stays what it is") {
+  const fs::path folder = Folder("kinds");
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  fs::create_symlink("fifo", folder / "to_fifo");
+  fs::create_directories(folder / "folder");
+  CHECK(Refusal(folder / "fifo") ==
+        StrCat("[file] ", Quoted((folder / "fifo").string()),
+               " cannot be written: it is a pipe, no regular file"));
+  CHECK(Refusal(folder / "to_fifo").find("it is a pipe") != std::string::npos);
+  CHECK(Refusal(folder / "folder").find("it is a folder") != std::string::npos);
+  CHECK(Refusal(folder / "folder/").find("it names a folder") !=
+        std::string::npos);
+  CHECK(Refusal("/dev/null").find("it is a device") != std::string::npos);
+  CHECK(Refusal("").find("the name is empty") != std::string::npos);
+  CHECK(Refusal(folder / "none" / "x").find("No such file or directory") !=
+        std::string::npos);
+  CHECK(Refusal(StrCat(folder.string(), "/", std::string(300, 'x')))
+            .find("File name too long") != std::string::npos);
+  CHECK(fs::is_fifo(folder / "fifo"));
+}
+
+TEST_CASE("a file is claimed once, by whatever path, until the claim ends") {
+  const fs::path folder = Folder("claims");
+  fs::create_symlink("x.ck", folder / "link");
+  {
+    const auto first = OutputFile::Claim((folder / "x.ck").string());
+    REQUIRE(first.ok());
+    CHECK(Refusal(folder / "x.ck").find("another run has claimed it") !=
+          std::string::npos);
+    CHECK(Refusal(folder / "link").find("another run has claimed it") !=
+          std::string::npos);
+    CHECK(OutputFile::Claim((folder / "y.ck").string()).ok());
+    REQUIRE(first->Replace("x").ok());
+    Refusal(folder / "x.ck");  // also of the file that is there now
+  }
+  CHECK(OutputFile::Claim((folder / "x.ck").string()).ok());
+}
+
+TEST_CASE("a claim ends with its process, and what it left is removed") {
+  const fs::path folder = Folder("killed");
+  const fs::path path = folder / "x.ck";
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const auto file = OutputFile::Claim(path.string());
+    // As if it were killed while it writes.
+    WriteAll(folder / StrCat(".x.ck.", ::getpid(), "-0.stowage-part"), "half");
+    const char byte = file.ok() ? 'y' : 'n';
+    if (::write(ready[1], &byte, 1) == 1) ::pause();
+    ::_exit(1);
+  }
+  char byte = 0;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  CHECK(byte == 'y');
+  CHECK(Refusal(path).find("another run has claimed it") != std::string::npos);
+  REQUIRE(::kill(child, SIGKILL) == 0);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  ::close(ready[0]), ::close(ready[1]);
+  CHECK(Names(folder).size() == 2);  // the part, and the file of the lock
+  {
+    const auto file = OutputFile::Claim(path.string());
+    REQUIRE_MESSAGE(file.ok(), file.error().message);
+    REQUIRE(file->Replace("new").ok());
+  }
+  CHECK(Names(folder) == std::vector<std::string>{"x.ck"});
+}
+
+TEST_CASE("what cannot be written whole leaves the old file and nothing else") {
+  const fs::path folder = Folder("full");
+  const fs::path path = folder / "x.ck";
+  WriteAll(path, "old");
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const auto file = OutputFile::Claim(path.string());
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const Status status = file->Replace(std::string(5000, 'x'));
+    const bool named =
+        !status.ok() &&
+        status.error().message.find("File too large") != std::string::npos;
+    ::_exit(named ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(ReadAll(path) == "old");
+  for (const std::string& name : Names(folder)) {
+    CHECK(name.find("stowage-part") == std::string::npos);
+  }
+}
+
+TEST_CASE("two paths are one file if they lead to one, there or not") {
+  const fs::path folder = Folder("same");
+  WriteAll(folder / "a", "a");
+  fs::create_hard_link(folder / "a", folder / "hard");
+  fs::create_symlink("a", folder / "soft");
+  fs::create_symlink("new", folder / "soft_new");
+  const auto same = [&](std::string_view a, std::string_view b) {
+    return IsSameFile((folder / a).string(), (folder / b).string());
+  };
+  CHECK(same("a", "a"));
+  CHECK(same("a", "./a"));
+  CHECK(same("a", "hard"));
+  CHECK(same("soft", "hard"));
+  CHECK(same("soft_new", "new"));
+  CHECK_FALSE(same("a", "new"));
+  CHECK_FALSE(same("new", "newer"));
+  CHECK_FALSE(same("none/new", "none/new"));  // there is no such folder
+}
+
+}  // namespace
+}  // namespace stowage
