@@ -16,6 +16,8 @@ const char* ErrorCodeName(ErrorCode code) {
       return "device";
     case ErrorCode::kIo:
       return "io";
+    case ErrorCode::kNotFinite:
+      return "not finite";
   }
   STOWAGE_CHECK(false);
 }

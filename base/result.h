@@ -30,6 +30,7 @@ enum class ErrorCode {
   kNotFound,         // no such name, model or file
   kDevice,           // no such device, or the device failed
   kIo,               // the operating system refused to read or write
+  kNotFinite,        // training has made NaN or infinity
 };
 
 /// "invalid argument", "budget too small", ...

@@ -1,24 +1,40 @@
 #include "cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/strings.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
+#include "runtime/finite.h"
 
 namespace stowage {
 namespace {
 
+// Whether all elements of all of them are; kernels write results contiguously.
+bool AreFinite(std::span<const TensorView> results) {
+  for (const TensorView& result : results) {
+    const std::span<const std::byte> bytes(
+        result.data, static_cast<size_t>(result.type.bytes()));
+    if (FindNonFinite(result.dtype(), bytes)) return false;
+  }
+  return true;
+}
+
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(const Program& program, cpu::ThreadPool* pool)
-      : program_(program), launches_(program.launches()), pool_(pool) {
+  CpuExecutable(const Program& program, cpu::ThreadPool* pool, bool check)
+      : program_(program),
+        launches_(program.launches()),
+        pool_(pool),
+        check_(check) {
     kernels_.reserve(launches_.size());
     for (const Launch& launch : launches_) {
       kernels_.push_back(cpu::GetKernel(launch.op).run);
@@ -27,7 +43,10 @@ class CpuExecutable final : public Executable {
 
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
     for (size_t i = first; i < last; ++i) {
-      const StepCode code = kernels_[i](launches_[i], *pool_);
+      StepCode code = kernels_[i](launches_[i], *pool_);
+      if (check_ && code == StepCode::kOk && !AreFinite(launches_[i].outputs)) {
+        code = StepCode::kNonFinite;
+      }
       if (code != StepCode::kOk) {
         *failed = i;
         return code;
@@ -48,11 +67,13 @@ class CpuExecutable final : public Executable {
   const std::span<const Launch> launches_;
   std::vector<decltype(cpu::CpuKernel::run)> kernels_;
   cpu::ThreadPool* pool_;
+  const bool check_;
 };
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : pool_(threads) {}
+  explicit CpuBackend(const CpuOptions& options)
+      : pool_(options.threads), check_(options.check) {}
 
   std::string_view name() const override { return "cpu"; }
 
@@ -114,12 +135,13 @@ class CpuBackend final : public Backend {
                           cpu::kWorkspaceAlignment, " or a multiple of it")};
     }
     return std::unique_ptr<Executable>(
-        std::make_unique<CpuExecutable>(program, &pool_));
+        std::make_unique<CpuExecutable>(program, &pool_, check_));
   }
 
  private:
   static Result<std::byte*> NewBlock(std::string_view what, Bytes bytes,
                                      Bytes alignment) {
+    STOWAGE_RETURN_IF_ERROR(CheckMemory(what, bytes));
     void* const block = ::operator new(
         static_cast<size_t>(bytes),
         std::align_val_t(static_cast<size_t>(alignment)), std::nothrow);
@@ -133,16 +155,19 @@ class CpuBackend final : public Backend {
   }
 
   cpu::ThreadPool pool_;
+  const bool check_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options) {
-  int threads = options.threads;
-  if (threads < 1) {
-    threads = static_cast<int>(std::thread::hardware_concurrency());
+  CpuOptions chosen = options;
+  if (chosen.threads < 1) {
+    const auto processors =
+        static_cast<int>(std::thread::hardware_concurrency());
+    chosen.threads = std::max(processors, 1);
   }
-  return std::make_unique<CpuBackend>(threads < 1 ? 1 : threads);
+  return std::make_unique<CpuBackend>(chosen);
 }
 
 }  // namespace stowage

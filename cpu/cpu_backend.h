@@ -17,6 +17,9 @@ namespace stowage {
 
 struct CpuOptions {
   int threads = 0;  // the caller's included; 0: one per hardware thread
+  /// Looks at every result for NaN and infinity, and ends the step with kNonFinite
+  /// at the first; slow. For finding what diverges.
+  bool check = false;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options = {});

@@ -10,7 +10,8 @@
 namespace stowage {
 
 /// The bytes of the file at `path`. Errors: kNotFound when there is none, kIo
-/// when it is no regular file or reading fails.
+/// when it is no regular file, has more than 2^31 - 1 bytes or reading fails,
+/// kDevice when there is no memory for it.
 Result<std::string> ReadFile(const std::string& path);
 
 }  // namespace stowage

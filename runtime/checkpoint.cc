@@ -1,30 +1,30 @@
 #include "runtime/checkpoint.h"
 
-#include <bit>
-#include <cerrno>
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 #include "base/hash.h"
 #include "base/strings.h"
+#include "ir/op_def.h"
+#include "runtime/finite.h"
 #include "runtime/safetensors.h"
+#include "runtime/safetensors_file.h"
 
 namespace stowage {
 namespace {
 
 constexpr std::string_view kFormat = "stowage-checkpoint-1";
-constexpr Bytes kMaxHeaderBytes = 100'000'000;  // the format's own limit
-static_assert(std::endian::native == std::endian::little,
-              "checkpoints hold little-endian bytes");
+// Metadata that is not a note.
+constexpr std::array<std::string_view, 4> kOwnNames = {"format", "step",
+                                                       "params", "fnv1a64"};
 
-Error Fail(const std::string& path, std::string_view message,
-           ErrorCode code = ErrorCode::kInvalidArgument) {
-  return {code, StrCat("[checkpoint] ", Quoted(path), " ", message)};
+bool IsOwnName(std::string_view name) {
+  return std::ranges::find(kOwnNames, name) != kOwnNames.end();
 }
 
 std::string Hex(uint64_t value) {
@@ -41,12 +41,24 @@ std::vector<ValueId> PersistentValues(const Graph& graph) {
   return values;
 }
 
-// The digest covers everything but itself: step, number of params, names,
+// Whether a step of `graph` changes its params.
+bool Updates(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
+    return GetOpDef(node.op).updates > 0;
+  });
+}
+
+// The digest covers everything but itself: step, number of params, notes, names,
 // types, ranges and data.
-uint64_t Digest(const SafetensorsHeader& header, std::string_view step,
-                std::string_view params, std::span<const std::byte> data) {
+uint64_t Digest(const SafetensorsHeader& header,
+                std::span<const std::byte> data) {
   Fnv1a hash;
-  hash.Update(StrCat("step ", step, ";params ", params, ";"));
+  hash.Update(StrCat("step ", *header.Find("step"), ";params ",
+                     *header.Find("params"), ";"));
+  for (const auto& [name, text] : header.metadata) {
+    if (IsOwnName(name)) continue;
+    hash.Update(StrCat("note ", Quoted(name), Quoted(text), ";"));
+  }
   for (const SafeTensor& tensor : header.tensors) {
     hash.Update(StrCat(Quoted(tensor.name), tensor.type.ToString(),
                        tensor.begin, ",", tensor.end, ";"));
@@ -55,170 +67,280 @@ uint64_t Digest(const SafetensorsHeader& header, std::string_view step,
   return hash.digest();
 }
 
+Status CheckFinite(const Runner& runner, const ValueInfo& value,
+                   std::span<const std::byte> bytes) {
+  const DType dtype = value.type.dtype;
+  const std::optional<int64_t> index = FindNonFinite(dtype, bytes);
+  if (!index) return {};
+  return Error{ErrorCode::kNotFinite,
+               StrCat("[checkpoint] the ", RoleName(value.role), " ",
+                      Quoted(value.name), " of program ", Quoted(runner.name()),
+                      " is ", FloatText(dtype, bytes, *index), " at element ",
+                      *index, " of ", value.type.shape.num_elements())};
+}
+
+// Tensors and their bytes, as they go into a file.
+struct Collected {
+  SafetensorsHeader header;
+  std::vector<std::byte> data;
+};
+
+Result<Collected> Collect(const Runner& runner,
+                          const std::vector<ValueId>& values,
+                          const OutputFile& file) {
+  Collected collected;
+  std::vector<std::byte>& data = collected.data;
+  for (const ValueId id : values) {
+    const ValueInfo& value = runner.graph().value(id);
+    const auto begin = data.size();
+    data.resize(begin + static_cast<size_t>(value.type.bytes()));
+    collected.header.tensors.push_back({value.name, value.type,
+                                        static_cast<Bytes>(begin),
+                                        static_cast<Bytes>(data.size())});
+    const std::span<std::byte> bytes = std::span(data).subspan(begin);
+    STOWAGE_RETURN_IF_ERROR(
+        runner.ReadBytes(value.name, value.type.dtype, bytes));
+    if (const Status finite = CheckFinite(runner, value, bytes); !finite.ok()) {
+      return Error{
+          finite.error().code,
+          StrCat(finite.error().message, "; ", Quoted(file.path()),
+                 " is not written, and what it held before is still there")};
+    }
+  }
+  return collected;
+}
+
+Status Write(const Collected& collected, const OutputFile& file) {
+  const std::string text = FormatSafetensorsHeader(collected.header);
+  const uint64_t length = text.size();
+  return file.Replace({std::as_bytes(std::span(&length, 1)),
+                       std::as_bytes(std::span(text)),
+                       std::span(collected.data)});
+}
+
 }  // namespace
 
+Status CheckFinite(const Runner& runner) {
+  const Graph& graph = runner.graph();
+  std::vector<std::byte> bytes;
+  for (const ValueId id : PersistentValues(graph)) {
+    const ValueInfo& value = graph.value(id);
+    if (!IsFloat(value.type.dtype)) continue;
+    bytes.resize(static_cast<size_t>(value.type.bytes()));
+    STOWAGE_RETURN_IF_ERROR(
+        runner.ReadBytes(value.name, value.type.dtype, bytes));
+    STOWAGE_RETURN_IF_ERROR(CheckFinite(runner, value, bytes));
+  }
+  return {};
+}
+
 Status SaveCheckpoint(const Runner& runner, const std::string& path,
-                      int64_t step) {
+                      int64_t step, const RunNotes& notes) {
   STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(path));
-  return SaveCheckpoint(runner, file, step);
+  return SaveCheckpoint(runner, file, step, notes);
 }
 
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
-                      int64_t step) {
-  const Graph& graph = runner.graph();
-  SafetensorsHeader header;
-  std::vector<std::byte> data;
-  for (const ValueId id : PersistentValues(graph)) {
-    const ValueInfo& value = graph.value(id);
-    const auto begin = static_cast<Bytes>(data.size());
-    data.resize(data.size() + static_cast<size_t>(value.type.bytes()));
-    header.tensors.push_back(
-        {value.name, value.type, begin, static_cast<Bytes>(data.size())});
-    STOWAGE_RETURN_IF_ERROR(
-        runner.ReadBytes(value.name, value.type.dtype,
-                         std::span(data).subspan(static_cast<size_t>(begin))));
+                      int64_t step, const RunNotes& notes) {
+  const auto invalid = [&](std::string_view message) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[checkpoint] ", Quoted(file.path()), " ", message)};
+  };
+  if (step < 0 || step > kMaxCheckpointStep) {
+    return invalid(StrCat("cannot be of step ", step, "; expected 0 to ",
+                          kMaxCheckpointStep));
   }
-  const std::string step_text = StrCat(step);
-  const std::string params_text = StrCat(graph.Leaves(Role::kParam).size());
-  header.metadata = {
+  for (const auto& [name, text] : notes) {
+    if (!IsOwnName(name)) continue;
+    return invalid(
+        StrCat("has metadata of its own called ", Quoted(name),
+               ", which a note cannot be; give the note another name"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      Collected collected,
+      Collect(runner, PersistentValues(runner.graph()), file));
+  collected.header.metadata = {
       {"format", std::string(kFormat)},
-      {"step", step_text},
-      {"params", params_text},
-      {"fnv1a64", Hex(Digest(header, step_text, params_text, data))}};
-  const std::string text = FormatSafetensorsHeader(header);
-  const uint64_t length = text.size();
+      {"step", StrCat(step)},
+      {"params", StrCat(runner.graph().Leaves(Role::kParam).size())}};
+  collected.header.metadata.insert(collected.header.metadata.end(),
+                                   notes.begin(), notes.end());
+  collected.header.metadata.emplace_back(
+      "fnv1a64", Hex(Digest(collected.header, collected.data)));
+  return Write(collected, file);
+}
 
-  return file.Replace({std::as_bytes(std::span(&length, 1)),
-                       std::as_bytes(std::span(text)), std::span(data)});
+Status SaveWeights(const Runner& runner, const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(path));
+  return SaveWeights(runner, file);
+}
+
+Status SaveWeights(const Runner& runner, const OutputFile& file) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Collected collected,
+      Collect(runner, runner.graph().Leaves(Role::kParam), file));
+  // As PyTorch's writer notes it, for readers that ask.
+  collected.header.metadata = {{"format", "pt"}};
+  return Write(collected, file);
 }
 
 namespace {
 
 struct Checkpoint {
-  SafetensorsHeader header;
-  int64_t step = 0;
+  SafetensorsFile file;
+  CheckpointInfo info;
   int64_t params = 0;  // the first tensors; the others are states
-  std::vector<std::byte> data;
+
+  const std::vector<SafeTensor>& tensors() const {
+    return file.header().tensors;
+  }
 };
 
-// Reads the file and checks everything that needs no graph.
-Result<Checkpoint> ReadCheckpoint(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) {
-    return Fail(path, StrCat("cannot be opened: ", std::strerror(errno)),
-                errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo);
-  }
-  const auto size = static_cast<Bytes>(file.tellg());
-  uint64_t length = 0;
-  file.seekg(0);
-  if (size >= 8 && !file.read(reinterpret_cast<char*>(&length), 8)) {
-    return Fail(path, StrCat("cannot be read: ", std::strerror(errno)),
-                ErrorCode::kIo);
-  }
-  if (size < 8) {
-    return Fail(path, StrCat("has ", size,
-                             " bytes, too few for a checkpoint; it is "
-                             "truncated or no checkpoint"));
-  }
-  if (length > static_cast<uint64_t>(kMaxHeaderBytes) ||
-      static_cast<Bytes>(length) > size - 8) {
-    return Fail(path, StrCat("states a header of ", length, " bytes and has ",
-                             size, "; it is truncated or no checkpoint"));
-  }
-  std::string text(length, '\0');
-  Checkpoint checkpoint;
-  checkpoint.data.resize(static_cast<size_t>(size - 8) - length);
-  if (!file.read(text.data(), static_cast<std::streamsize>(length)) ||
-      !file.read(reinterpret_cast<char*>(checkpoint.data.data()),
-                 static_cast<std::streamsize>(checkpoint.data.size()))) {
-    return Fail(path, "cannot be read to its end", ErrorCode::kIo);
-  }
-  auto header =
-      ParseSafetensorsHeader(text, static_cast<Bytes>(checkpoint.data.size()));
-  if (!header.ok())
-    return Fail(path, StrCat("is damaged: ", header.error().message));
-  checkpoint.header = std::move(*header);
-
-  const std::string* format = checkpoint.header.Find("format");
-  const std::string* step = checkpoint.header.Find("step");
-  const std::string* params = checkpoint.header.Find("params");
-  const std::string* digest = checkpoint.header.Find("fnv1a64");
+// Opens the file and checks what its header says, which needs no graph.
+Result<Checkpoint> OpenCheckpoint(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile file,
+                           SafetensorsFile::Open(path, "checkpoint"));
+  const SafetensorsHeader& header = file.header();
+  const std::string* const format = header.Find("format");
+  const std::string* const step = header.Find("step");
+  const std::string* const params = header.Find("params");
   if (format == nullptr || *format != kFormat || step == nullptr ||
-      params == nullptr || digest == nullptr) {
-    return Fail(path, StrCat("is not of the format ", Quoted(kFormat),
-                             "; only files that Stowage saved can be resumed"));
+      params == nullptr || header.Find("fnv1a64") == nullptr) {
+    return file.Fail(
+        StrCat("is not of the format ", Quoted(kFormat),
+               "; only files that Stowage saved can be resumed, the weights "
+               "of others can be loaded (docs/runs_and_weights.md)"));
   }
+  Checkpoint checkpoint{std::move(file), {}};
   const auto is_number = [](const std::string& text, int64_t* number) {
     const char* const end = text.data() + text.size();
     const auto [after, code] = std::from_chars(text.data(), end, *number);
     return code == std::errc() && after == end;
   };
-  if (!is_number(*step, &checkpoint.step) ||
-      !is_number(*params, &checkpoint.params)) {
-    return Fail(path, StrCat("has step ", Quoted(*step), " and ",
-                             Quoted(*params), " params; expected numbers"));
+  const std::vector<SafeTensor>& tensors = checkpoint.tensors();
+  if (!is_number(*checkpoint.file.header().Find("step"),
+                 &checkpoint.info.step) ||
+      checkpoint.info.step < 0 || checkpoint.info.step > kMaxCheckpointStep) {
+    return checkpoint.file.Fail(
+        StrCat("is of step ", Quoted(*checkpoint.file.header().Find("step")),
+               "; expected a number from 0 to ", kMaxCheckpointStep));
   }
-  const std::string actual =
-      Hex(Digest(checkpoint.header, *step, *params, checkpoint.data));
-  if (actual != *digest) {
-    return Fail(path, StrCat("is damaged: its content has the digest ", actual,
-                             ", it was saved with ", *digest));
+  if (!is_number(*checkpoint.file.header().Find("params"),
+                 &checkpoint.params) ||
+      checkpoint.params < 0 || checkpoint.params > std::ssize(tensors)) {
+    return checkpoint.file.Fail(
+        StrCat("has ", Quoted(*checkpoint.file.header().Find("params")),
+               " params among ", tensors.size(),
+               " tensors; expected a number from ", 0, " to ", tensors.size()));
+  }
+  for (const auto& [name, text] : checkpoint.file.header().metadata) {
+    if (!IsOwnName(name)) checkpoint.info.notes.emplace_back(name, text);
   }
   return checkpoint;
 }
 
-}  // namespace
-
-Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, ReadCheckpoint(path));
+// That the tensors are what `runner`'s graph has.
+Status CheckTensors(const Checkpoint& checkpoint, const Runner& runner) {
   const Graph& graph = runner.graph();
-  std::unordered_map<std::string_view, const SafeTensor*> saved;
-  for (const SafeTensor& tensor : checkpoint.header.tensors) {
-    saved.emplace(tensor.name, &tensor);
+  const std::string program = StrCat("program ", Quoted(runner.name()));
+  std::unordered_map<std::string_view, size_t> saved;
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    saved.emplace(checkpoint.tensors()[i].name, i);
   }
-  const std::vector<ValueId> values = PersistentValues(graph);
-  for (const ValueId id : values) {
+  const auto role_of = [&](size_t index) {
+    return static_cast<int64_t>(index) < checkpoint.params ? Role::kParam
+                                                           : Role::kState;
+  };
+  std::unordered_set<std::string_view> known;
+  for (const ValueId id : PersistentValues(graph)) {
     const ValueInfo& value = graph.value(id);
+    known.insert(value.name);
     const auto found = saved.find(value.name);
     if (found == saved.end()) {
-      return Fail(path, StrCat("lacks the ", RoleName(value.role), " ",
-                               Quoted(value.name), " of program ",
-                               Quoted(runner.name()),
-                               "; it is of another model or optimizer"));
+      return checkpoint.file.Fail(
+          StrCat("lacks the ", RoleName(value.role), " ", Quoted(value.name),
+                 " of ", program, "; it is of another model or optimizer"));
     }
-    if (found->second->type != value.type) {
-      return Fail(path,
-                  StrCat("has ", Quoted(value.name), " as ",
-                         found->second->type.ToString(), ", program ",
-                         Quoted(runner.name()), " has ", value.type.ToString(),
-                         "; it is of another model"));
+    const SafeTensor& tensor = checkpoint.tensors()[found->second];
+    if (tensor.type != value.type) {
+      return checkpoint.file.Fail(StrCat(
+          "has ", Quoted(value.name), " as ", tensor.type.ToString(), ", ",
+          program, " has ", value.type.ToString(), "; it is of another model"));
+    }
+    if (role_of(found->second) != value.role) {
+      return checkpoint.file.Fail(
+          StrCat("has ", checkpoint.params, " params, so that ",
+                 Quoted(value.name), " is a ", RoleName(role_of(found->second)),
+                 "; in ", program, " it is a ", RoleName(value.role)));
     }
   }
-  // A program without states may leave a training checkpoint's states unread;
-  // anything else that it does not know means another model.
-  const bool has_states = !graph.Leaves(Role::kState).empty();
-  std::unordered_set<std::string_view> known;
-  for (const ValueId id : values) known.insert(graph.value(id).name);
-  for (size_t i = 0; i < checkpoint.header.tensors.size(); ++i) {
-    const SafeTensor& tensor = checkpoint.header.tensors[i];
-    const bool is_state = static_cast<int64_t>(i) >= checkpoint.params;
-    if (known.contains(tensor.name) || (is_state && !has_states)) continue;
-    return Fail(
-        path,
-        StrCat("has a ", RoleName(is_state ? Role::kState : Role::kParam), " ",
-               Quoted(tensor.name), " that program ", Quoted(runner.name()),
-               " lacks; it is of another model or optimizer"));
+  // What evaluates may leave a training checkpoint's states unread; anything else
+  // that it does not know means another model or optimizer.
+  const bool leaves_states =
+      graph.Leaves(Role::kState).empty() && !Updates(graph);
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    const SafeTensor& tensor = checkpoint.tensors()[i];
+    if (known.contains(tensor.name)) continue;
+    if (role_of(i) == Role::kState && leaves_states) continue;
+    return checkpoint.file.Fail(StrCat(
+        "has a ", RoleName(role_of(i)), " ", Quoted(tensor.name), " that ",
+        program, " lacks; it is of another model or optimizer"));
   }
-  for (const ValueId id : values) {
+  return {};
+}
+
+}  // namespace
+
+const std::string* CheckpointInfo::Find(std::string_view name) const {
+  for (const auto& [key, text] : notes) {
+    if (key == name) return &text;
+  }
+  return nullptr;
+}
+
+Result<std::optional<int64_t>> CheckpointParams(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const SafetensorsFile file,
+                           SafetensorsFile::Open(path, "checkpoint"));
+  const std::string* const format = file.header().Find("format");
+  if (format == nullptr || *format != kFormat) return std::optional<int64_t>();
+  STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+  return std::optional<int64_t>(checkpoint.params);
+}
+
+Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(Checkpoint checkpoint, OpenCheckpoint(path));
+  return std::move(checkpoint.info);
+}
+
+Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+  const Graph& graph = runner.graph();
+  // Before the data: what fits no model here need not be read, however large.
+  STOWAGE_RETURN_IF_ERROR(CheckTensors(checkpoint, runner));
+  std::vector<std::byte> data(
+      static_cast<size_t>(checkpoint.file.data_bytes()));
+  STOWAGE_RETURN_IF_ERROR(checkpoint.file.Read(0, data));
+  const SafetensorsHeader& header = checkpoint.file.header();
+  const std::string actual = Hex(Digest(header, data));
+  if (const std::string& digest = *header.Find("fnv1a64"); actual != digest) {
+    return checkpoint.file.Fail(
+        StrCat("is damaged: its content has the digest ", actual,
+               ", it was saved with ", digest));
+  }
+  std::unordered_map<std::string_view, const SafeTensor*> saved;
+  for (const SafeTensor& tensor : header.tensors) {
+    saved.emplace(tensor.name, &tensor);
+  }
+  for (const ValueId id : PersistentValues(graph)) {
     const ValueInfo& value = graph.value(id);
     const SafeTensor& tensor = *saved.at(value.name);
-    STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
-        value.name, value.type.dtype,
-        std::span(checkpoint.data)
-            .subspan(static_cast<size_t>(tensor.begin),
-                     static_cast<size_t>(tensor.end - tensor.begin))));
+    STOWAGE_RETURN_IF_ERROR(
+        runner.WriteBytes(value.name, value.type.dtype,
+                          std::span(data).subspan(
+                              static_cast<size_t>(tensor.begin),
+                              static_cast<size_t>(tensor.end - tensor.begin))));
   }
-  return checkpoint.step;
+  return checkpoint.info.step;
 }
 
 }  // namespace stowage

@@ -5,12 +5,17 @@
 // layout: eight bytes of header length (little endian), a JSON header that
 // names every tensor's type, shape and place, then the bytes. Other tools can
 // read the weights; a digest of all of it in the metadata tells a flipped bit.
+// Notes of the run that saved it (its seed, its data, ...) are metadata too.
 //
 //   Status saved = SaveCheckpoint(runner, "model.safetensors", /*step=*/300);
 //   Result<int64_t> step = LoadCheckpoint(runner, "model.safetensors");
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/output_file.h"
 #include "base/result.h"
@@ -18,20 +23,55 @@
 
 namespace stowage {
 
-/// Writes every param and state of `runner`'s graph, and `step`. Atomic: the file
-/// is replaced whole or stays as it was (base/output_file.h). A run that saves
-/// more than once, or late, claims the file first. Error kIo.
+/// The largest step that a checkpoint may be of.
+inline constexpr int64_t kMaxCheckpointStep = 1'000'000'000'000'000;
+
+/// What is noted of a run, by name.
+using RunNotes = std::vector<std::pair<std::string, std::string>>;
+
+/// Writes every param and state of `runner`'s graph, `step` and `notes`. Atomic:
+/// the file is replaced whole or stays as it was (base/output_file.h). A run that
+/// saves more than once, or late, claims the file first. Errors: kIo; kNotFinite,
+/// with the file untouched, when a param or state holds NaN or infinity;
+/// kInvalidArgument for a step below 0 or above kMaxCheckpointStep, or a note
+/// whose name is a checkpoint's own.
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
-                      int64_t step);
+                      int64_t step, const RunNotes& notes = {});
 Status SaveCheckpoint(const Runner& runner, const std::string& path,
-                      int64_t step);
+                      int64_t step, const RunNotes& notes = {});
+
+/// Error kNotFinite, naming the first, when a param or state of `runner` holds
+/// NaN or infinity.
+Status CheckFinite(const Runner& runner);
+
+/// What a checkpoint says of itself.
+struct CheckpointInfo {
+  int64_t step = 0;
+  RunNotes notes;
+
+  /// The note of that name, or null.
+  const std::string* Find(std::string_view name) const;
+};
+
+/// Reads the header alone. Errors as LoadCheckpoint's, but that the tensors'
+/// bytes are not looked at.
+Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
+
+/// How many of the tensors of the safetensors file at `path` are params, which come
+/// first, if it is a checkpoint; nothing if it is not. Errors as above.
+Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
+
+/// Writes the params alone, under their names, for other programs. Atomic and
+/// refused as SaveCheckpoint is.
+Status SaveWeights(const Runner& runner, const OutputFile& file);
+Status SaveWeights(const Runner& runner, const std::string& path);
 
 /// Reads the file, checks all of it, then writes the values: bit-identical to
 /// what was saved, or nothing is touched. Returns the step. A program without
-/// states (evaluation) may load a training checkpoint; a training program wants
-/// all of its states. Errors: kNotFound, kIo; kInvalidArgument for a truncated
-/// or altered file, a param that is missing, of another type or shape, or
-/// unknown here.
+/// states that updates nothing (evaluation) may load a training checkpoint; a
+/// training program wants all of its states, and no others. Errors: kNotFound,
+/// kIo; kInvalidArgument for a truncated or altered file, a param that is
+/// missing, of another type or shape, or unknown here.
 Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path);
 
 }  // namespace stowage

@@ -19,7 +19,8 @@ namespace stowage {
 enum class StepCode : uint8_t {
   kOk,
   kIndexOutOfRange,  // a label or an index outside [0, size)
-  kInputsMissing,  // an input never written, or lost to another program's step
+  kInputsMissing,  // an input, param or state never written, or an input lost to
+                   // another program's step
   kNonFinite,    // a result holds NaN or infinity; only where it was asked for
   kDeviceFault,  // the device failed, and will fail again
   kStepUnknown,  // never started, or too many have been started since

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -76,6 +77,8 @@ struct Runner::State {
   std::unique_ptr<Executable> executable;
   Session::State* session = nullptr;
   std::vector<RequiredInput> inputs;
+  // Params and states that have never been given values, by name.
+  std::set<std::string_view> unset;
   uint64_t started = 0;  // steps
   uint64_t settled = 0;  // of them, those of which `kept` knows how they ended
   std::array<KeptStep, kStepsInFlight> kept;
@@ -132,6 +135,11 @@ struct Session::State {
     Settle();
     std::memcpy(to, data.data(), data.size());
     return {};
+  }
+
+  // Notes that the param or state called `name` has values, in all programs.
+  void MarkSet(std::string_view name) {
+    for (Runner& runner : runners) runner.state_->unset.erase(name);
   }
 
   // Hands the unshared part of the arena to `runner`; whoever had it loses it.
@@ -195,6 +203,7 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
     STOWAGE_RETURN_IF_ERROR(
         state_->session->CopyIn(value, state_->program.view(*id).data, data));
   }
+  if (IsPersistent(value)) state_->session->MarkSet(name);
   for (RequiredInput& input : state_->inputs) {
     if (input.value == *id) input.written = true;
   }
@@ -220,8 +229,9 @@ uint64_t Runner::Start() noexcept {
   KeptStep& kept = s.Kept(step);
   kept.code = StepCode::kOk;
   kept.failed_node = kNoNode;
-  for (const RequiredInput& input : s.inputs) {
-    if (input.written) continue;
+  const bool lacks_input = std::ranges::any_of(
+      s.inputs, [](const RequiredInput& input) { return !input.written; });
+  if (lacks_input || !s.unset.empty()) {
     s.Settle(step - 1);
     kept.code = StepCode::kInputsMissing;
     s.settled = step;
@@ -331,9 +341,10 @@ Error Runner::Explain(StepCode code) const {
                          ": an index or label is outside its range; check the "
                          "integer inputs"));
     case StepCode::kNonFinite:
-      return Fail(StrCat(program, " failed", node,
-                         ": the result holds NaN or infinity, and is the first "
-                         "that does"));
+      return {ErrorCode::kNotFinite,
+              StrCat("[session] ", program, " failed", node,
+                     ": the result holds NaN or infinity, and is the first "
+                     "that does")};
     case StepCode::kDeviceFault:
       return {
           ErrorCode::kDevice,
@@ -346,6 +357,13 @@ Error Runner::Explain(StepCode code) const {
                          "is not among the last ",
                          kStepsInFlight));
     case StepCode::kInputsMissing:
+      for (const std::string_view name : s.unset) {
+        return Fail(StrCat(program, " was stepped and its ",
+                           RoleName(graph().value(*graph().Find(name)).role),
+                           " ", Quoted(name),
+                           " has no values yet; call Session::Initialize, or "
+                           "write or load all params and states"));
+      }
       for (const RequiredInput& input : s.inputs) {
         if (input.written) continue;
         return Fail(StrCat(program, " was stepped without ",
@@ -655,6 +673,7 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
                       .executable = nullptr,
                       .session = state.get(),
                       .inputs = {},
+                      .unset = {},
                       .kept = {},
                       .deaths = {}});
     for (KeptStep& kept : runner->kept) {
@@ -666,6 +685,10 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
       for (const ValueId id : graph.Leaves(role)) {
         runner->inputs.push_back({id});
       }
+    }
+    for (ValueId id = 0; id < graph.num_values(); ++id) {
+      const ValueInfo& value = graph.value(id);
+      if (IsPersistent(value)) runner->unset.insert(value.name);
     }
     if (state->poison) runner->deaths = DeathsAfterLaunches(runner->program);
     state->runners.push_back(Runner(std::move(runner)));
@@ -684,6 +707,7 @@ void Session::Initialize(uint64_t seed) {
                                        runner.state_->program.view(id).data,
                                        InitialValues(value, seed)));
     }
+    runner.state_->unset.clear();
   }
 }
 

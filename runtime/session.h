@@ -8,7 +8,8 @@
 // generate. The arena is as large as the largest of their plans. Weights and
 // states are shared; inputs, activations and outputs of one program last until
 // another program is stepped or given an input, and a step whose inputs have been
-// lost that way is refused, not run on garbage. One thread at a time may use a
+// lost that way is refused, not run on garbage; so is one whose params or states
+// were never given values. One thread at a time may use a
 // session, and a backend that several sessions share.
 //
 // A device that works on its own need never wait for its caller: start a step

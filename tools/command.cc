@@ -65,6 +65,7 @@ void CheckNumbers(CLI::App& app) {
 int ExitCodeOf(ErrorCode code) {
   switch (code) {
     case ErrorCode::kBudgetTooSmall:
+    case ErrorCode::kNotFinite:
       return kExitNo;
     case ErrorCode::kDevice:
       return kExitNoDevice;

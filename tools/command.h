@@ -23,9 +23,10 @@ namespace stowage::tools {
 
 // What scripts may rely on.
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitNo = 1;        // infeasible budget, invalid plan
+inline constexpr int kExitNo = 1;        // infeasible budget, invalid plan,
+                                         // training diverged
 inline constexpr int kExitUsage = 2;     // bad options or input
-inline constexpr int kExitNoDevice = 3;  // no such device
+inline constexpr int kExitNoDevice = 3;  // no such device or memory
 inline constexpr int kExitBug = 70;      // ours
 
 // Each declares one subcommand; when it runs, its exit code goes to

@@ -1,9 +1,14 @@
 #include "tools/task.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/memory.h"
+#include "base/strings.h"
+#include "ir/dtype.h"
 #include "nn/digits_data.h"
 #include "nn/text_data.h"
 
@@ -140,6 +145,13 @@ class DigitsTask : public Task {
   std::vector<int32_t> y_;
 };
 
+// That a batch, of examples of so many bytes, can be held beside the arena.
+Status CheckBatch(int64_t batch, Bytes example) {
+  return CheckMemory(
+      StrCat("a batch of ", batch, " examples"),
+      CheckedMul(batch, example).value_or(std::numeric_limits<Bytes>::max()));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
@@ -148,6 +160,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
   switch (spec.info.data) {
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
+      STOWAGE_RETURN_IF_ERROR(CheckBatch(batch, 2 * seq * SizeOf(DType::kI32)));
       STOWAGE_ASSIGN_OR_RETURN(TextData text, TextData::Load(path, seq));
       return std::unique_ptr<Task>(
           std::make_unique<TextTask>(std::move(text), batch, seq, seed));
@@ -155,6 +168,8 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
     case ModelData::kDigits:
       break;
   }
+  STOWAGE_RETURN_IF_ERROR(CheckBatch(
+      batch, kDigitPixels * SizeOf(DType::kF32) + SizeOf(DType::kI32)));
   STOWAGE_ASSIGN_OR_RETURN(DigitsData digits, DigitsData::Load(path, seed));
   return std::unique_ptr<Task>(
       std::make_unique<DigitsTask>(std::move(digits), batch, seed));

@@ -2,33 +2,31 @@
 
 #include "train/train.h"
 
-#include <sys/resource.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "autodiff/optimizer.h"
-#include "base/output_file.h"
 #include "base/strings.h"
 #include "report/report.h"
-#include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "tools/budget.h"
 #include "tools/command.h"
-#include "tools/heap_counter.h"
 #include "tools/model_flags.h"
-#include "tools/output.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
+#include "tools/stop_signals.h"
 #include "tools/task.h"
+#include "tools/train_files.h"
+#include "tools/train_flags.h"
+#include "tools/train_results.h"
+#include "tools/train_run.h"
 
 namespace stowage::tools {
 namespace {
@@ -38,62 +36,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kTemperature = 0.8;
 constexpr int64_t kMaxSampleSeq = 64;  // each character costs a forward run
-
-struct Flags : RunFlags {
-  std::optional<int64_t> steps;
-  std::optional<int64_t> stop_at;
-  std::optional<double> lr;
-  std::string save, resume, svg, html;
-  int64_t sample = 200;
-  bool check = false;
-  bool json = false;
-};
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-Error Invalid(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
-}
-
-// How long and how fast to train.
-struct RunSpec {
-  int64_t steps = 0;  // of the whole run, which the schedule spans
-  int64_t stop_at = 0;
-  LearningRateSchedule schedule;
-};
-
-Result<RunSpec> ReadRunFlags(const Flags& flags, const StepSpec& spec) {
-  const TrainingDefaults& defaults = spec.info.training;
-  RunSpec run;
-  run.steps = flags.steps.value_or(defaults.steps);
-  if (run.steps < 1) {
-    return Invalid(StrCat("steps ", run.steps, " is below 1"));
-  }
-  run.stop_at = flags.stop_at.value_or(run.steps);
-  if (run.stop_at < 1 || run.stop_at > run.steps) {
-    return Invalid(StrCat("stop-at ", run.stop_at,
-                          " is out of range; expected 1 to ", run.steps));
-  }
-  run.schedule = defaults.schedule;
-  const Optimizer& optimizer = spec.training.training.optimizer;
-  if (OptimizerName(optimizer) != defaults.optimizer) {
-    // The model's rate is for the model's optimizer.
-    run.schedule.peak = DefaultLearningRate(optimizer);
-  }
-  if (flags.lr) {
-    if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
-      return Invalid(
-          StrCat("learning rate ", *flags.lr, " is not a positive number"));
-    }
-    run.schedule.peak = *flags.lr;
-  }
-  if (flags.sample < 0) {
-    return Invalid(StrCat("sample ", flags.sample, " is negative"));
-  }
-  return run;
-}
 
 // What is said of a plan that was found, and of a budget that was refused: also as
 // JSON, if that is wanted.
@@ -108,8 +50,8 @@ Result<std::optional<Foretold>> Tell(const StepSpec& spec,
   return foretold;
 }
 
-int Refuse(const Flags& flags, const StepSpec& spec, TrainingPlanner& planner,
-           const Error& error) {
+int Refuse(const TrainFlags& flags, const StepSpec& spec,
+           TrainingPlanner& planner, const Error& error) {
   if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
     return Fail(error);
   }
@@ -124,101 +66,6 @@ int Refuse(const Flags& flags, const StepSpec& spec, TrainingPlanner& planner,
   refusal.update(*budgets);
   PrintJson(refusal);
   return Fail(error);
-}
-
-Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
-  Json json = Json::object();
-  json["step"] = figures.step;
-  json["loss"] = figures.loss;
-  json["lr"] = figures.lr;
-  json["step_seconds"] = figures.seconds;
-  json["tokens_per_second"] = figures.tokens_per_second;
-  json["arena_bytes"] = memory.arena;
-  json["budget_bytes"] = memory.budget ? Json(*memory.budget) : Json();
-  json["lower_bound_bytes"] = memory.lower_bound;
-  json["no_reuse_bytes"] = memory.no_reuse;
-  json["saved_bytes"] = memory.saved();
-  return json;
-}
-
-// What the steps of a run came to.
-struct RunFigures {
-  double loss = 0;  // of the last step
-  std::vector<PageLoss> losses;
-  std::optional<int64_t> heap_allocations = 0;
-};
-
-// A step that was started and whose loss has not been read.
-struct StartedStep {
-  uint64_t number = 0;  // of the runner
-  double lr = 0;
-  Clock::time_point start;
-};
-
-// `ahead`: how many steps are started before the loss of one is read, so that
-// the device never waits.
-Result<RunFigures> RunSteps(Runner& train, Task& task, const RunSpec& run,
-                            int64_t done, int64_t ahead,
-                            const MemoryFigures& memory, bool json) {
-  const bool reads_step = [&] {
-    const std::optional<ValueId> id = train.graph().Find("step");
-    return id && train.graph().value(*id).role == Role::kInput;
-  }();
-  Progress progress(done + 1, run.stop_at, task.token_name(), memory);
-  RunFigures total;
-  std::array<StartedStep, kStepsInFlight> steps;
-  const auto started = [&](int64_t step) -> StartedStep& {
-    return steps[static_cast<size_t>(step) % steps.size()];
-  };
-  Clock::time_point end;  // of the step before
-  for (int64_t next = done + 1; next <= run.stop_at + ahead; ++next) {
-    const std::optional<int64_t> allocations = HeapAllocations();
-    if (next <= run.stop_at) {
-      StartedStep& step = started(next);
-      step.start = Clock::now();
-      step.lr = run.schedule.At(next, run.steps);
-      STOWAGE_RETURN_IF_ERROR(task.WriteBatch(train, next));
-      STOWAGE_RETURN_IF_ERROR(train.Write("lr", static_cast<float>(step.lr)));
-      if (reads_step) STOWAGE_RETURN_IF_ERROR(train.Write("step", next));
-      step.number = train.Start();
-    }
-    const int64_t step = next - ahead;
-    const bool reads = step > done;
-    float loss = 0;
-    if (reads) {
-      STOWAGE_ASSIGN_OR_RETURN(loss,
-                               train.ReadScalar("loss", started(step).number));
-    }
-    if (allocations) {
-      *total.heap_allocations += *HeapAllocations() - *allocations;
-    } else {
-      total.heap_allocations.reset();
-    }
-    if (!reads) continue;
-
-    const double lr = started(step).lr;
-    const double seconds = SecondsSince(std::max(started(step).start, end));
-    end = Clock::now();
-    const StepFigures figures{
-        .step = step,
-        .loss = loss,
-        .lr = lr,
-        .seconds = seconds,
-        .tokens_per_second =
-            static_cast<double>(task.tokens_per_step()) / seconds};
-    if (json) {
-      PrintJson(StepJson(figures, memory));
-    } else {
-      progress.Show(figures);
-    }
-    if (!std::isfinite(loss)) {
-      return Invalid(StrCat("the loss is ", loss, " at step ", step,
-                            "; a lower learning rate than ", lr, " may help"));
-    }
-    total.loss = loss;
-    total.losses.push_back({.step = step, .loss = loss});
-  }
-  return total;
 }
 
 // Beside the training step: evaluation, and generation for models of text.
@@ -241,48 +88,92 @@ std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
   return programs;
 }
 
-// The step, and what runs over its arena beside it.
-std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
-  std::vector<PageProgram> programs;
-  programs.push_back(DescribeProgram("train", plan.step.graph, plan.step.plan));
-  for (const PlannedProgram& program : plan.programs) {
-    programs.push_back(
-        DescribeProgram(program.name, program.graph, program.plan));
+// What takes steps.
+struct Work {
+  const RunSpec& run;
+  Training& training;
+  Task& task;
+  int64_t evaluation_batch;
+  TrainFiles& files;
+};
+
+// By what was held out, after `step`. Error kNotFinite when its loss is no number.
+Result<Evaluation> Judge(const Work& work, int64_t step) {
+  STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
+                           work.task.Evaluate(*work.training.Find("evaluate"),
+                                              work.evaluation_batch));
+  if (std::isfinite(evaluation.loss)) return evaluation;
+  return Error{ErrorCode::kNotFinite,
+               StrCat("[train] the held-out loss is ", evaluation.loss,
+                      " after step ", step, "; a lower --lr may help")};
+}
+
+// All steps, and what is saved on the way; the last save is the caller's. Returns
+// the last step that was taken.
+Result<int64_t> RunSteps(const Work& work, int64_t done, StepLoop& loop,
+                         const StopSignals& stop) {
+  const int64_t every = work.run.save_every;
+  while (true) {
+    const int64_t until =
+        every > 0 ? std::min(work.run.stop_at, (done / every + 1) * every)
+                  : work.run.stop_at;
+    STOWAGE_ASSIGN_OR_RETURN(done, loop.RunTo(until, stop));
+    if (stop.caught() != 0 || done == work.run.stop_at) return done;
+    STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation, Judge(work, done));
+    const Status saved =
+        work.files.Save(work.training.step(), done, evaluation.loss);
+    if (saved.ok()) continue;
+    if (saved.error().code != ErrorCode::kIo) return saved.error();
+    // A full disk may have room for the next one.
+    std::cerr << "stowage: " << saved.error().message << "; training goes on"
+              << std::endl;
   }
-  return programs;
 }
 
-Bytes PeakResidentBytes() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
+// Values that are no numbers end the run; so do errors.
+int EndBadly(const TrainFiles& files, Error error) {
+  if (error.code == ErrorCode::kNotFinite) {
+    error.message += StrCat("; ", files.WhatIsSaved());
+  }
+  return Fail(error);
 }
 
-Result<std::optional<OutputFile>> ClaimSave(const std::string& path) {
-  if (path.empty()) return std::optional<OutputFile>();
-  STOWAGE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Claim(path));
-  return std::optional<OutputFile>(std::move(file));
+// As a signal asked for.
+int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
+  const Status saved = work.files.Save(work.training.step(), done);
+  if (!saved.ok()) return EndBadly(work.files, saved.error());
+  std::cerr << "stowage: stopped by " << SignalName(signal) << " after step "
+            << done << " of " << work.run.stop_at << "; "
+            << work.files.WhatIsSaved();
+  if (work.files.checkpoints()) {
+    std::cerr << "; the same command with --resume "
+              << work.files.checkpoints()->path()
+              << " and another --save goes on from there";
+  }
+  std::cerr << std::endl;
+  if (flags.json) {
+    Json json = Json::object();
+    json["stopped"] = SignalName(signal);
+    json["steps"] = done;
+    json["saved"] = work.files.checkpoints()
+                        ? Json(work.files.checkpoints()->path())
+                        : Json();
+    PrintJson(json);
+  }
+  return 128 + signal;
 }
 
-int Run(const Flags& flags) {
+int Run(const TrainFlags& flags) {
   const Clock::time_point start = Clock::now();
   const Result<StepSpec> spec = ReadRunFlags(flags);
   if (!spec.ok()) return Fail(spec.error());
-  const Result<RunSpec> run = ReadRunFlags(flags, *spec);
+  const Result<RunSpec> run = ReadTrainFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
-  const Status paths = CheckPaths({{"save", flags.save}, {"svg", flags.svg}},
-                                  {{"data", flags.data},
-                                   {"resume", flags.resume},
-                                   {"op-times", flags.model.op_times}});
-  if (!paths.ok()) return Fail(paths.error());
-  // Claimed before the first step: no run ends with nowhere to write.
-  const Result<std::optional<OutputFile>> save = ClaimSave(flags.save);
-  if (!save.ok()) return Fail(save.error());
-  const Result<Output> svg = Output::Open(flags.svg);
-  if (!svg.ok()) return Fail(svg.error());
   const auto seed = static_cast<uint64_t>(flags.seed);
   const Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
   if (!task.ok()) return Fail(task.error());
+  Result<TrainFiles> files = TrainFiles::Open(flags, *spec, *run);
+  if (!files.ok()) return Fail(files.error());
 
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
@@ -292,7 +183,6 @@ int Run(const Flags& flags) {
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();
-
   if (spec->training.budget) {
     const Status possible = backend->CheckBudget(*spec->training.budget);
     if (!possible.ok()) return Fail(possible.error());
@@ -313,107 +203,61 @@ int Run(const Flags& flags) {
   const auto foretold = Tell(*spec, *planner, *plan);
   if (!foretold.ok()) return Fail(foretold.error());
   const Report report = MakeReport(plan->step.graph, plan->step.plan);
-  Page page{.title = report.graph_name, .budget = spec->training.budget};
-  if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   const int64_t evaluation_batch =
       (*task)->EvaluationBatch(plan->programs.front().batch);
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
   if (!opened.ok()) return Fail(opened.error());
-  Session* const session = &opened->session();
 
-  Runner& train = *session->Find("train");
-  int64_t done = 0;
-  if (flags.resume.empty()) {
-    session->Initialize(seed);
-  } else {
-    const Result<int64_t> loaded = LoadCheckpoint(train, flags.resume);
-    if (!loaded.ok()) return Fail(loaded.error());
-    done = *loaded;
-    if (done >= run->stop_at) {
-      return Fail(Invalid(StrCat(
-          "nothing is left to do: the checkpoint is at "
-          "step ",
-          done, " and the run ends at ", run->stop_at, "; give more --steps")));
-    }
-  }
-
-  const MemoryFigures memory{.arena = session->arena_bytes(),
+  const Result<int64_t> done = files->Begin(flags, *run, *opened);
+  if (!done.ok()) return Fail(done.error());
+  const MemoryFigures memory{.arena = opened->session().arena_bytes(),
                              .budget = spec->training.budget,
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
-  const Result<RunFigures> figures =
-      RunSteps(train, **task, *run, done, backend->works_on_its_own() ? 1 : 0,
-               memory, flags.json);
-  if (!figures.ok()) return Fail(figures.error());
+  const Work work{*run, *opened, **task, evaluation_batch, *files};
+  StepLoop loop(opened->step(), **task, *run, *done + 1,
+                backend->works_on_its_own() ? 1 : 0, memory, flags.json);
+  const auto stop = std::make_unique<StopSignals>();
+  const Result<int64_t> last = RunSteps(work, *done, loop, *stop);
+  if (!last.ok()) return EndBadly(*files, last.error());
+  if (stop->caught() != 0) return Stop(flags, work, *last, stop->caught());
+  const Result<Evaluation> evaluation = Judge(work, *last);
+  if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
   // What cannot be written is told at the end; the results are printed anyway.
-  Status written;
-  if (*save) written = SaveCheckpoint(train, **save, run->stop_at);
-  const Result<Evaluation> evaluation =
-      (*task)->Evaluate(*session->Find("evaluate"), evaluation_batch);
-  if (!evaluation.ok()) return Fail(evaluation.error());
-
+  Status written = files->Save(opened->step(), *last, evaluation->loss);
+  if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
+    return EndBadly(*files, written.error());
+  }
   if (!flags.svg.empty()) {
-    const Status drawn = svg->Write(ToSvg(report));
+    const Status drawn = files->svg().Write(ToSvg(report));
     if (written.ok()) written = drawn;
   }
-  if (!flags.html.empty()) {
-    page.losses = figures->losses;
-    page.held_out_loss = evaluation->loss;
-    const Status written = WriteOutput(flags.html, ToHtml(page));
-    if (!written.ok()) return Fail(written.error());
-  }
+
+  const TrainResults results{
+      .model = spec->info.name,
+      .steps = run->stop_at,
+      .run = loop.figures(),
+      .evaluation = *evaluation,
+      .memory = memory,
+      .session = opened->session(),
+      .report = report,
+      .foretold = *foretold,
+      .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
   if (flags.json) {
-    Json json = Json::object();
-    json["done"] = true;
-    json["steps"] = run->stop_at;
-    json["validation_loss"] = evaluation->loss;
-    if (evaluation->accuracy) {
-      json["validation_accuracy"] = *evaluation->accuracy;
-    }
-    json["arena_bytes"] = memory.arena;
-    json["host_bytes"] = session->host_bytes();
-    json["peak_rss_bytes"] = PeakResidentBytes();
-    json["heap_allocations_in_steps"] =
-        figures->heap_allocations ? Json(*figures->heap_allocations) : Json();
-    json["seconds"] = SecondsSince(start);
-    json.update(ForetoldJson(*foretold));
-    json["device"] = backend->name();
-    for (const MemoryNote& note : backend->MemoryBesideArena()) {
-      json["beside_arena_bytes"][note.what] = note.bytes;
-    }
-    PrintJson(json);
+    PrintJson(ToJson(results));
     return written.ok() ? kExitDone : Fail(written.error());
   }
-
-  std::cout << spec->info.name << ", " << run->stop_at << " steps on "
-            << backend->name() << ": training loss " << Fixed(figures->loss, 4)
-            << ", held-out loss " << Fixed(evaluation->loss, 4);
-  if (evaluation->accuracy) {
-    std::cout << ", held-out accuracy " << Fixed(100 * *evaluation->accuracy, 1)
-              << " %";
-  }
-  std::cout << "\n\n";
+  std::cout << Headline(results) << "\n\n";
   if (sample_seq > 0) {
     const Result<std::string> text =
-        SampleText(*session->Find("generate"), sample_seq, flags.sample,
+        SampleText(*opened->Find("generate"), sample_seq, flags.sample,
                    kTemperature, seed);
     if (!text.ok()) return Fail(text.error());
     std::cout << "The model writes (temperature " << Fixed(kTemperature, 1)
               << "):\n"
               << *text << "\n\n";
   }
-  std::cout << ToText(report) << "\narena of the run "
-            << FormatBytes(memory.arena) << " (" << memory.arena
-            << " bytes, all programs), peak memory of the process "
-            << FormatBytes(PeakResidentBytes());
-  if (figures->heap_allocations) {
-    std::cout << ", heap allocations in steps " << *figures->heap_allocations;
-  }
-  std::cout << ", " << Fixed(SecondsSince(start), 1) << " s\n";
-  for (const MemoryNote& note : backend->MemoryBesideArena()) {
-    std::cout << note.what << ": " << FormatBytes(note.bytes) << " ("
-              << note.bytes << " bytes)\n";
-  }
+  std::cout << Details(results);
   return written.ok() ? kExitDone : Fail(written.error());
 }
 
@@ -423,34 +267,8 @@ void AddTrain(CLI::App& app, int* exit_code) {
   CLI::App* command = AddSubcommand(
       app, "train", "Train a model inside a memory budget",
       "stowage train --model mlp --data digits.csv --steps 200 --budget 4MiB");
-  const auto flags = std::make_shared<Flags>();
-  AddRunOptions(*command, flags.get());
-  command->add_option("--steps", flags->steps,
-                      "Steps of the whole run, which the learning rate's "
-                      "schedule spans; default: the model's");
-  command->add_option("--stop-at", flags->stop_at,
-                      "End after this step, as if interrupted; --save and "
-                      "--resume continue bit for bit");
-  command->add_option("--lr", flags->lr,
-                      "Peak of the learning rate; default: the model's");
-  command->add_flag("--check", flags->check,
-                    "On the GPU: run op by op, and name the op that fails or "
-                    "makes the first value that is not finite; slow");
-  command->add_option("--save", flags->save,
-                      "Write a checkpoint to this file at the end");
-  command->add_option("--resume", flags->resume,
-                      "Continue from this checkpoint");
-  command
-      ->add_option("--sample", flags->sample,
-                   "Characters to generate at the end (gpt models)")
-      ->capture_default_str();
-  command->add_option("--svg", flags->svg,
-                      "Write a picture of the plan to this file");
-  command->add_option("--html", flags->html,
-                      "Write the plans of the run and its losses to this file, "
-                      "as a page to zoom, search and pin in");
-  command->add_flag("--json", flags->json,
-                    "Print one JSON object a step, and one at the end");
+  const auto flags = std::make_shared<TrainFlags>();
+  AddTrainOptions(*command, flags.get());
   command->callback([flags, exit_code] { *exit_code = Run(*flags); });
 }
 

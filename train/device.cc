@@ -60,14 +60,8 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
     reason = gpu.error().message;
   }
   STOWAGE_RETURN_IF_ERROR(CheckCpuTrainsIn(flags.dtype, reason));
-  if (flags.check) {
-    return Error{
-        ErrorCode::kUnsupported,
-        StrCat("[device] only the GPU's work can be checked op by op",
-               reason.empty() ? "; leave --check out"
-                              : StrCat(", and no GPU works: ", reason))};
-  }
-  chosen.backend = MakeCpuBackend({.threads = flags.threads});
+  chosen.backend =
+      MakeCpuBackend({.threads = flags.threads, .check = flags.check});
   if (automatic) chosen.why = StrCat("device: cpu, since ", reason);
   return chosen;
 }

@@ -20,7 +20,7 @@ struct DeviceFlags {
   std::string name = "auto";  // auto, cpu or cuda
   DType dtype = DType::kF32;  // that is to be trained in
   int threads = 0;            // of the CPU
-  bool check = false;         // the GPU's work, op by op
+  bool check = false;         // op by op, for NaN and infinity: slow
 };
 
 struct ChosenDevice {

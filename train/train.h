@@ -3,11 +3,13 @@
 
 // The room's facade: a model and a budget in, something that trains out.
 
-#include "train/device.h"          // IWYU pragma: export
-#include "train/gradient_check.h"  // IWYU pragma: export
-#include "train/plan_cache.h"      // IWYU pragma: export
-#include "train/step_builder.h"    // IWYU pragma: export
-#include "train/step_planner.h"    // IWYU pragma: export
-#include "train/training.h"        // IWYU pragma: export
+#include "train/checkpoint_series.h"  // IWYU pragma: export
+#include "train/device.h"             // IWYU pragma: export
+#include "train/finite_guard.h"       // IWYU pragma: export
+#include "train/gradient_check.h"     // IWYU pragma: export
+#include "train/plan_cache.h"         // IWYU pragma: export
+#include "train/step_builder.h"       // IWYU pragma: export
+#include "train/step_planner.h"       // IWYU pragma: export
+#include "train/training.h"           // IWYU pragma: export
 
 #endif  // STOWAGE_TRAIN_TRAIN_H_

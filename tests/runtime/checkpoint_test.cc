@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
@@ -193,7 +195,7 @@ TEST_CASE("damaged files are refused whole, and nothing is touched") {
     return loaded.error().message;
   };
   SUBCASE("empty") {
-    CHECK(refusal("").find("has 0 bytes, too few for a checkpoint") !=
+    CHECK(refusal("").find("has 0 bytes, too few for a header") !=
           std::string::npos);
   }
   SUBCASE("truncated anywhere") {
@@ -302,6 +304,164 @@ TEST_CASE("files that cannot be read or written are named") {
       SaveCheckpoint(model.session.front(), "/nonexistent/a.safetensors", 1);
   REQUIRE_FALSE(unwritable.ok());
   CHECK(unwritable.error().code == ErrorCode::kIo);
+}
+
+TEST_CASE(
+    "notes of the run come back, and are part of what the digest covers") {
+  const std::string path = TemporaryPath("notes.safetensors");
+  Trained model(Model(5));
+  const RunNotes notes = {{"seed", "7"}, {"data", "a \"b\".csv"}};
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 3, notes).ok());
+  const auto info = ReadCheckpointInfo(path);
+  REQUIRE_MESSAGE(info.ok(), info.error().message);
+  CHECK(info->step == 3);
+  CHECK(info->notes == notes);
+  CHECK(*info->Find("seed") == "7");
+  CHECK(info->Find("lr") == nullptr);
+  CHECK(*LoadCheckpoint(model.session.front(), path) == 3);
+
+  std::string forged = ReadAll(path);
+  forged.replace(forged.find("\"seed\":\"7\""), 10, "\"seed\":\"8\"");
+  WriteAll(path, forged);
+  const auto loaded = LoadCheckpoint(model.session.front(), path);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().message.find("is damaged") != std::string::npos);
+
+  const Status own =
+      SaveCheckpoint(model.session.front(), path, 3, {{"step", "4"}});
+  REQUIRE_FALSE(own.ok());
+  CHECK(own.error().message.find("has metadata of its own called \"step\"") !=
+        std::string::npos);
+}
+
+// The checkpoint in `bytes` with another text under `key`, and a digest that is
+// right again (FNV-1a of what the format says, computed here anew).
+std::string Forge(const std::string& bytes, const std::string& key,
+                  const std::string& text) {
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  const std::string data = bytes.substr(8 + length);
+  auto header =
+      *ParseSafetensorsHeader(std::string_view(bytes).substr(8, length),
+                              static_cast<Bytes>(data.size()));
+  for (auto& [name, value] : header.metadata) {
+    if (name == key) value = text;
+  }
+  uint64_t hash = 14695981039346656037u;
+  const auto update = [&](const std::string& part) {
+    for (const char c : part) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    }
+  };
+  update("step " + *header.Find("step") + ";params " + *header.Find("params") +
+         ";");
+  for (const SafeTensor& tensor : header.tensors) {
+    update("\"" + tensor.name + "\"" + tensor.type.ToString() +
+           std::to_string(tensor.begin) + "," + std::to_string(tensor.end) +
+           ";");
+  }
+  update(data);
+  for (auto& [name, value] : header.metadata) {
+    if (name != "fnv1a64") continue;
+    value.clear();
+    for (int shift = 60; shift >= 0; shift -= 4) {
+      value += "0123456789abcdef"[hash >> shift & 15];
+    }
+  }
+  const std::string json = FormatSafetensorsHeader(header);
+  std::string file(8, '\0');
+  const uint64_t size = json.size();
+  std::memcpy(file.data(), &size, 8);
+  return file + json + data;
+}
+
+TEST_CASE("steps and numbers of params that cannot be are refused by value") {
+  const std::string path = TemporaryPath("forged.safetensors");
+  const Graph step = *BuildTrainStep(Model(5), "loss");
+  Trained model(step);
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 3).ok());
+  const std::string good = ReadAll(path);
+  const auto before = model.Bytes("w1");
+  const auto load = [&](const std::string& key, const std::string& text) {
+    WriteAll(path, Forge(good, key, text));
+    return LoadCheckpoint(model.session.front(), path);
+  };
+  CHECK(*load("step", "3") == 3);  // forging works
+  CHECK(*load("step", "0") == 0);
+  for (const char* bad :
+       {"-5", "9223372036854775806", "9223372036854775808", "1e3", "", "x"}) {
+    const auto loaded = load("step", bad);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(loaded.error().message.find(
+              StrCat("is of step ", Quoted(bad),
+                     "; expected a number from 0 to 1000000000000000")) !=
+          std::string::npos);
+  }
+  for (const char* bad : {"-1", "99", "7"}) {
+    const auto loaded = load("params", bad);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(loaded.error().message.find(
+              StrCat("has ", Quoted(bad),
+                     " params among 6 tensors; expected a "
+                     "number from 0 to 6")) != std::string::npos);
+  }
+  for (const auto& [count, message] :
+       {std::pair("0",
+                  "has 0 params, so that \"w1\" is a state; in program "
+                  "\"train\" it is a param"),
+        std::pair("1", "has 1 params, so that \"w2\" is a state"),
+        std::pair("6", "has 6 params, so that \"w2.m\" is a param")}) {
+    const auto loaded = load("params", count);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(loaded.error().message.find(message) != std::string::npos);
+  }
+  CHECK(model.Bytes("w1") == before);
+  for (const int64_t bad : {int64_t{-1}, kMaxCheckpointStep + 1}) {
+    const Status saved = SaveCheckpoint(model.session.front(), path, bad);
+    REQUIRE_FALSE(saved.ok());
+    CHECK(saved.error().message.find(StrCat("cannot be of step ", bad)) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a step without states refuses the states of another optimizer") {
+  const std::string path = TemporaryPath("adamw.safetensors");
+  Trained adamw(*BuildTrainStep(Model(5), "loss"));
+  REQUIRE(SaveCheckpoint(adamw.session.front(), path, 1).ok());
+  Trained sgd(*BuildTrainStep(Model(5), "loss", {.optimizer = Sgd{}}));
+  const auto loaded = LoadCheckpoint(sgd.session.front(), path);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().message.find("has a state \"w2.m\" that program "
+                                    "\"train\" lacks") != std::string::npos);
+}
+
+TEST_CASE("what is not finite is never saved over what is") {
+  const std::string path = TemporaryPath("finite.safetensors");
+  Trained model(*BuildTrainStep(Model(5), "loss"));
+  Runner& runner = model.session.front();
+  CHECK(CheckFinite(runner).ok());
+  REQUIRE(SaveCheckpoint(runner, path, 1).ok());
+  const std::string good = ReadAll(path);
+  std::vector<float> w2(35, 0.5f);
+  w2[33] = -std::numeric_limits<float>::infinity();
+  REQUIRE(runner.Write("w2", w2).ok());
+  for (const Status& status :
+       {SaveCheckpoint(runner, path, 2), CheckFinite(runner)}) {
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == ErrorCode::kNotFinite);
+    CHECK(status.error().message.starts_with(
+        "[checkpoint] the param \"w2\" of program \"train\" is -inf at "
+        "element 33 of 35"));
+  }
+  CHECK(ReadAll(path) == good);
+  w2[33] = 0;
+  REQUIRE(runner.Write("w2", w2).ok());
+  std::vector<float> state(15, 0);
+  state[0] = std::numeric_limits<float>::quiet_NaN();
+  REQUIRE(runner.Write("w1.v", state).ok());
+  CHECK(CheckFinite(runner).error().message.find(
+            "the state \"w1.v\" of program \"train\" is nan at element 0") !=
+        std::string::npos);
 }
 
 TEST_CASE("a claimed file is saved to by who claimed it, and by nobody else") {

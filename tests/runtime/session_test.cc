@@ -103,6 +103,66 @@ TEST_CASE_FIXTURE(Fixture, "a timed step is a step, with a time for each op") {
   for (const double each : seconds) CHECK(each >= 0);
 }
 
+TEST_CASE_FIXTURE(Fixture, "a step whose params were never set is refused") {
+  const Graph step =
+      *BuildTrainStep(Regression(1), "loss", {.optimizer = Momentum{}});
+  const Graph eval = Regression(1);
+  const Plan plan = PlanOf(step);
+  const WeightLayout layout = WeightLayout::FromForward(step, plan);
+  Session session =
+      Open({{"train", step, plan}, {"eval", eval, PlanOf(eval, layout)}});
+  Runner& train = *session.Find("train");
+  Runner& evaluate = *session.Find("eval");
+  const auto run = [](Runner& runner) {
+    REQUIRE(runner.Write("x", std::vector<float>{1, 2}).ok());
+    REQUIRE(runner.Write("y", std::vector<float>{1}).ok());
+    if (runner.name() == "train") {
+      REQUIRE(runner.Write("lr", 0.125f).ok());
+      REQUIRE(runner.Write("step", int64_t{1}).ok());
+    }
+    return runner.Step();
+  };
+  const StepCode code = run(train);
+  REQUIRE(code == StepCode::kInputsMissing);
+  CHECK(train.Explain(code).message ==
+        "[session] program \"train\" was stepped and its param \"w\" has no "
+        "values yet; call Session::Initialize, or write or load all params and "
+        "states");
+  CHECK(run(evaluate) == StepCode::kInputsMissing);
+  // Weights are enough for what has no states, by whichever program.
+  REQUIRE(train.Write("w", std::vector<float>{1, 1}).ok());
+  CHECK(run(evaluate) == StepCode::kOk);
+  CHECK(run(train) == StepCode::kInputsMissing);
+  CHECK(train.Explain(StepCode::kInputsMissing)
+            .message.find("its state \"w.velocity\" has no values yet") !=
+        std::string::npos);
+  session.Initialize(1);
+  CHECK(run(train) == StepCode::kOk);
+}
+
+TEST_CASE("a checked CPU names the first result that is not finite") {
+  GraphBuilder g("check");
+  Value x = g.Input("x", DType::kF32, {3});
+  g.Output("loss", ReduceSum(Mul(Log(x), x)));
+  const Graph graph = *g.Finish();
+  for (const bool check : {false, true}) {
+    const auto cpu = MakeCpuBackend({.threads = 1, .check = check});
+    auto session = Session::Create(
+        {{"p", graph, *PlanMemory(graph, {.device = cpu->Needs()})}}, *cpu);
+    REQUIRE(session.ok());
+    Runner& p = session->front();
+    REQUIRE(p.Write("x", std::vector<float>{1, 0, 2}).ok());
+    const StepCode code = p.Step();
+    REQUIRE(code == (check ? StepCode::kNonFinite : StepCode::kOk));
+    if (!check) continue;
+    const Error error = p.Explain(code);
+    CHECK(error.code == ErrorCode::kNotFinite);
+    CHECK(error.message.find("failed at \"log") != std::string::npos);
+    REQUIRE(p.Write("x", std::vector<float>{1, 1, 1}).ok());
+    CHECK(p.Step() == StepCode::kOk);
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "the arena is exactly the largest plan") {
   const Graph step = *BuildTrainStep(Regression(8), "loss");
   const Plan plan = PlanOf(step);
@@ -506,6 +566,7 @@ TEST_CASE_FIXTURE(Fixture, "a backend finds in the arena what it asked for") {
     CHECK(other.error().message == "[keeping] not these bytes");
   }
   SUBCASE("a copy that fails is the error of the step and of the read") {
+    session->Initialize(1);
     Runner& p = session->front();
     REQUIRE(p.Write("x", std::vector<float>{1, 2}).ok());
     REQUIRE(p.Write("y", std::vector<float>{1}).ok());

@@ -54,6 +54,21 @@ TEST_CASE("the best packer searches, with and without a time limit") {
   }
 }
 
+TEST_CASE("what is packed is never written over, nor one file twice") {
+  const std::string csv = WriteTemp("three.csv", kThree);
+  const Outcome over = RunStowage({"pack", csv, "-o", csv});
+  CHECK(over.exit_code == 2);
+  CHECK(over.err.find("is what --file reads; an input is never written over") !=
+        std::string::npos);
+  CHECK(ReadAll(csv) == kThree);
+  const std::string out = TempPath("out");
+  const Outcome twice = RunStowage({"pack", csv, "-o", out, "--svg", out});
+  CHECK(twice.exit_code == 2);
+  CHECK(
+      twice.err.find("is what --output writes; give each a file of its own") !=
+      std::string::npos);
+}
+
 TEST_CASE("the linear packer reuses nothing") {
   const Outcome outcome = RunStowage(
       {"pack", WriteTemp("three.csv", kThree), "--packer", "linear", "--json"});

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -16,42 +17,47 @@ namespace stowage::testing {
 
 namespace {
 
-// Runs it with stdout going to this file.
-Outcome Run(const std::string& out_path,
-            const std::vector<std::string>& arguments,
-            const RunLimits& limits = {}) {
-  // Files rather than pipes: no reader has to keep up with two of them.
-  const std::string err_path = TempPath("stderr");
+// Files rather than pipes: no reader has to keep up with two of them.
+// A test that forks runs several at a time.
+std::string OutPath() { return TempPath(StrCat("stdout.", getpid())); }
+std::string ErrPath() { return TempPath(StrCat("stderr.", getpid())); }
+
+pid_t Start(const std::vector<std::string>& arguments,
+            const std::string& out_path, const RunLimits& limits = {}) {
+  const std::string err_path = ErrPath();
   const std::string cache_home = TempPath("cache");
   const pid_t child = fork();
   STOWAGE_CHECK(child >= 0);
-  if (child == 0) {
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
-    dup2(open(out_path.c_str(), kFlags, 0600), STDOUT_FILENO);
-    dup2(open(err_path.c_str(), kFlags, 0600), STDERR_FILENO);
-    std::vector<char*> argv;
-    std::string program = "tools/stowage";
-    argv.push_back(program.data());
-    std::vector<std::string> copies = arguments;
-    for (std::string& argument : copies) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    // The same on every machine: a GPU, if there is one, cannot be used.
-    setenv("STOWAGE_CUBLASLT", "/nowhere/libcublasLt.so", 1);
-    // Plans that are kept are kept here, not in the user's folder.
-    setenv("XDG_CACHE_HOME", cache_home.c_str(), 1);
-    if (limits.largest_file > 0) {
-      const auto bytes = static_cast<rlim_t>(limits.largest_file);
-      const rlimit limit = {bytes, bytes};
-      setrlimit(RLIMIT_FSIZE, &limit);
-    }
-    execv(program.c_str(), argv.data());
-    _exit(127);
+  if (child != 0) return child;
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
+  dup2(open(out_path.c_str(), kFlags, 0600), STDOUT_FILENO);
+  dup2(open(err_path.c_str(), kFlags, 0600), STDERR_FILENO);
+  std::vector<char*> argv;
+  std::string program = "tools/stowage";
+  argv.push_back(program.data());
+  std::vector<std::string> copies = arguments;
+  for (std::string& argument : copies) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  // The same on every machine: a GPU, if there is one, cannot be used.
+  setenv("STOWAGE_CUBLASLT", "/nowhere/libcublasLt.so", 1);
+  // Plans that are kept are kept here, not in the user's folder.
+  setenv("XDG_CACHE_HOME", cache_home.c_str(), 1);
+  if (limits.largest_file > 0) {
+    const auto bytes = static_cast<rlim_t>(limits.largest_file);
+    const rlimit limit = {bytes, bytes};
+    setrlimit(RLIMIT_FSIZE, &limit);
   }
+  execv(program.c_str(), argv.data());
+  _exit(127);
+}
+
+Outcome Wait(pid_t child) {
   int status = 0;
   STOWAGE_CHECK(waitpid(child, &status, 0) == child);
   Outcome outcome;
   if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
-  outcome.err = ReadAll(err_path);
+  outcome.out = ReadAll(OutPath());
+  outcome.err = ReadAll(ErrPath());
   return outcome;
 }
 
@@ -59,15 +65,29 @@ Outcome Run(const std::string& out_path,
 
 Outcome RunStowage(const std::vector<std::string>& arguments,
                    const RunLimits& limits) {
-  const std::string out_path = TempPath("stdout");
-  Outcome outcome = Run(out_path, arguments, limits);
-  outcome.out = ReadAll(out_path);
-  return outcome;
+  return Wait(Start(arguments, OutPath(), limits));
 }
 
 Outcome RunStowageInto(const std::string& file,
                        const std::vector<std::string>& arguments) {
-  return Run(file, arguments);
+  Outcome outcome = Wait(Start(arguments, file));
+  outcome.out.clear();
+  return outcome;
+}
+
+Outcome RunAndSignal(const std::vector<std::string>& arguments,
+                     const std::string& path, int signal) {
+  const pid_t child = Start(arguments, OutPath());
+  while (access(path.c_str(), F_OK) != 0) {
+    // It may have ended by itself, which the caller then sees.
+    siginfo_t info = {};
+    STOWAGE_CHECK(waitid(P_PID, static_cast<id_t>(child), &info,
+                         WEXITED | WNOHANG | WNOWAIT) == 0);
+    if (info.si_pid == child) return Wait(child);
+    usleep(1000);
+  }
+  kill(child, signal);
+  return Wait(child);
 }
 
 std::string TempPath(const std::string& name) {

@@ -32,6 +32,10 @@ Outcome RunStowage(const std::vector<std::string>& arguments,
 Outcome RunStowageInto(const std::string& file,
                        const std::vector<std::string>& arguments);
 
+/// Starts the program, sends it `signal` once there is a file at `path`, and waits.
+Outcome RunAndSignal(const std::vector<std::string>& arguments,
+                     const std::string& path, int signal);
+
 /// A path in this test's own directory.
 std::string TempPath(const std::string& name);
 /// Writes a file there; returns its path.

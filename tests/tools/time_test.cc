@@ -24,6 +24,16 @@ Json PlanAsJson(std::vector<std::string> arguments) {
   return Json::parse(outcome.out);
 }
 
+TEST_CASE("times are never written over the data") {
+  const std::string digits = WriteTemp("precious.csv", SomeDigits());
+  const Outcome outcome =
+      RunStowage({"time", "--model", "mlp", "--batch", "8", "--data", digits,
+                  "--device", "cpu", "--steps", "2", "-o", digits});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("is what --data reads") != std::string::npos);
+  CHECK(ReadAll(digits) == SomeDigits());
+}
+
 TEST_CASE("the ops of a step are timed, and plans are made by the times") {
   const std::string digits = WriteTemp("time_digits.csv", SomeDigits());
   const std::string file = TempPath("mlp.times");

@@ -1,10 +1,16 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -341,11 +347,259 @@ TEST_CASE("without a GPU, auto is the CPU and says why, in one line") {
   CHECK(bf16.err.find("no GPU works: [gpu] ") != std::string::npos);
 }
 
-TEST_CASE("a loss that is no number ends the run") {
+TEST_CASE("a loss that is no number ends the run, which names the step") {
   const Outcome outcome =
       RunStowage(Mlp({"--optimizer", "sgd", "--lr", "1e30", "--steps", "20"}));
-  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.exit_code == 1);
   CHECK(outcome.err.find("[train] the loss is ") != std::string::npos);
+  CHECK(outcome.err.find(" at step 2, with a learning rate of ") !=
+        std::string::npos);
+  CHECK(outcome.err.find("nothing was saved, since there is no --save") !=
+        std::string::npos);
+  const Outcome checked = RunStowage(
+      Mlp({"--optimizer", "sgd", "--lr", "1e30", "--steps", "20", "--check"}));
+  CHECK(checked.exit_code == 1);
+  CHECK(checked.err.find("failed at \"fc") != std::string::npos);
+  CHECK(checked.err.find("is the first that does; this was step 2, with a "
+                         "learning rate of ") != std::string::npos);
+}
+
+TEST_CASE("a run that diverges, in its last step too, leaves the checkpoint") {
+  const std::string path = TempPath("good.safetensors");
+  TrainMlp({"--save", path});
+  const std::string good = ReadAll(path);
+  const std::vector<std::string> rows[] = {
+      {"--steps", "1", "--lr", "1e30", "--optimizer", "sgd"},
+      {"--steps", "2", "--lr", "1e30", "--optimizer", "sgd"},
+      {"--steps", "1", "--lr", "1e38", "--optimizer", "momentum"},
+      {"--steps", "20", "--lr", "1e30", "--optimizer", "sgd"},
+  };
+  for (std::vector<std::string> more : rows) {
+    CHECK(RunStowage(Mlp(more)).exit_code == 1);
+    more.insert(more.end(), {"--save", path});
+    const Outcome outcome = RunStowage(Mlp(more));
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 1);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find("this run has saved nothing to ") !=
+          std::string::npos);
+    CHECK(ReadAll(path) == good);
+  }
+}
+
+// Whether there is a whole checkpoint of some step.
+bool Loads(const std::string& path, const std::string& optimizer = "adamw") {
+  const Outcome outcome = RunStowage(
+      Mlp({"--resume", path, "--steps", "1", "--optimizer", optimizer}));
+  return outcome.err.find(
+             "nothing is left to do: the checkpoint is at step ") !=
+         std::string::npos;
+}
+
+TEST_CASE("the last good checkpoint is what a run that diverges leaves") {
+  const std::string path = TempPath("last_good.safetensors");
+  const Outcome outcome =
+      RunStowage(Mlp({"--lr", "1e6", "--optimizer", "sgd", "--steps", "100",
+                      "--save", path, "--save-every", "1"}));
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 1);
+  CHECK(outcome.err.find(", is of step ") != std::string::npos);
+  CHECK(Loads(path, "sgd"));
+}
+
+TEST_CASE("steps that make values that are no numbers can be skipped") {
+  const std::vector<Json> lines =
+      TrainMlp({"--on-nonfinite", "skip", "--steps", "12"});
+  CHECK(lines[0].size() == 10);
+  CHECK_FALSE(lines.back().contains("skipped_steps"));
+  const std::vector<Json> plain = TrainMlp({"--steps", "12"});
+  for (size_t i = 0; i < 12; ++i) CHECK(lines[i]["loss"] == plain[i]["loss"]);
+
+  // At this rate no step is ever good again, which ends the run.
+  const Outcome all = RunStowage(
+      Mlp({"--on-nonfinite", "skip", "--optimizer", "sgd", "--lr", "1e30",
+           "--steps", "20", "--save", TempPath("skip.ck"), "--json"}));
+  INFO(all.err);
+  CHECK(all.exit_code == 1);
+  CHECK(all.err.find("[train] the loss is ") != std::string::npos);
+  CHECK(all.err.find("; skipped: all is as before that step") !=
+        std::string::npos);
+  CHECK(all.err.find("10 steps one after the other were skipped") !=
+        std::string::npos);
+  CHECK(Lines(all.out).back()["skipped"] == true);
+  CHECK(ReadAll(TempPath("skip.ck")).empty());
+}
+
+// The 64-bit number of JSON at the end of `out`, under `key`.
+int64_t Last(const Outcome& outcome, const char* key) {
+  return Lines(outcome.out).back()[key];
+}
+
+TEST_CASE("a signal ends the step and saves; the resumed run ends the same") {
+  struct Row {
+    int signal;
+    const char* name;
+    int exit_code;
+  };
+  for (const Row& row :
+       {Row{SIGINT, "SIGINT", 130}, Row{SIGTERM, "SIGTERM", 143},
+        Row{SIGHUP, "SIGHUP", 129}}) {
+    INFO(row.name);
+    const std::string part = TempPath(StrCat(row.name, ".ck"));
+    const std::string rest = TempPath("rest.ck");
+    const std::string whole = TempPath("whole.ck");
+    const Outcome stopped =
+        RunAndSignal(Mlp({"--steps", "1000000", "--save", part, "--save-every",
+                          "1", "--json"}),
+                     part, row.signal);
+    INFO(stopped.err);
+    REQUIRE(stopped.exit_code == row.exit_code);
+    const int64_t done = Last(stopped, "steps");
+    CHECK(Lines(stopped.out).back()["stopped"] == row.name);
+    CHECK(stopped.err.find(StrCat("stopped by ", row.name, " after step ", done,
+                                  " of 1000000; the last checkpoint, ",
+                                  Quoted(part), ", is of step ", done,
+                                  "; the same command with --resume ", part)) !=
+          std::string::npos);
+    const std::string end = StrCat(done + 5);
+    TrainMlp({"--steps", "1000000", "--stop-at", end, "--resume", part,
+              "--save", rest});
+    TrainMlp({"--steps", "1000000", "--stop-at", end, "--save", whole});
+    CHECK(ReadAll(rest) == ReadAll(whole));
+  }
+}
+
+TEST_CASE("a run that is killed leaves a checkpoint that loads") {
+  const std::string path = TempPath("killed.ck");
+  for (int kill = 0; kill < 5; ++kill) {
+    std::filesystem::remove(path);
+    const Outcome killed =
+        RunAndSignal(Mlp({"--steps", "1000000", "--save", path, "--save-every",
+                          "1", "--keep-last", "2"}),
+                     path, SIGKILL);
+    REQUIRE(killed.exit_code == -1);
+    CHECK(Loads(path));
+  }
+}
+
+TEST_CASE("checkpoints are saved on the way, the last few and the best kept") {
+  const std::string path = TempPath("kept/model.safetensors");
+  std::filesystem::create_directories(TempPath("kept"));
+  const std::vector<Json> with =
+      TrainMlp({"--steps", "60", "--save", path, "--save-every", "20",
+                "--keep-last", "2"});
+  const std::vector<Json> without = TrainMlp({"--steps", "60"});
+  // Saving and judging change nothing.
+  REQUIRE(with.size() == without.size());
+  for (size_t i = 0; i < 60; ++i) CHECK(with[i]["loss"] == without[i]["loss"]);
+  std::set<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(TempPath("kept"))) {
+    names.insert(entry.path().filename().string());
+  }
+  CHECK(names == std::set<std::string>{
+                     "model.best.safetensors", "model.safetensors",
+                     "model.step-40.safetensors", "model.step-60.safetensors"});
+  CHECK(ReadAll(path) == ReadAll(TempPath("kept/model.step-60.safetensors")));
+  // The one of step 40 is that of a run that went as far.
+  const std::string until40 = TempPath("until40.safetensors");
+  TrainMlp({"--steps", "60", "--stop-at", "40", "--save", until40});
+  CHECK(ReadAll(until40) ==
+        ReadAll(TempPath("kept/model.step-40.safetensors")));
+}
+
+TEST_CASE("a run goes on when a checkpoint on the way cannot be written") {
+  const std::string path = TempPath("no_room.ck");
+  const Outcome outcome = RunStowage(Mlp({"--save", path, "--save-every", "2"}),
+                                     {.largest_file = 20'000});
+  INFO(outcome.err);
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("File too large; training goes on") !=
+        std::string::npos);
+  CHECK(outcome.out.starts_with("mlp, 6 steps on cpu: training loss "));
+  CHECK(ReadAll(path).empty());
+}
+
+TEST_CASE("two runs on one file: one is refused, and nothing is lost") {
+  const std::string path = TempPath("shared.ck");
+  const pid_t other = fork();
+  REQUIRE(other >= 0);
+  if (other == 0) {
+    RunAndSignal(
+        Mlp({"--steps", "1000000", "--save", path, "--save-every", "1"}),
+        TempPath("release"), SIGTERM);
+    _exit(0);
+  }
+  while (ReadAll(path).empty()) usleep(1000);
+  const Outcome refused = RunStowage(Mlp({"--save", path}));
+  WriteTemp("release", "");
+  REQUIRE(waitpid(other, nullptr, 0) == other);
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("another run has claimed it") != std::string::npos);
+  CHECK(Loads(path));
+}
+
+TEST_CASE("a resumed run says what its checkpoint's run had otherwise") {
+  const std::string path = TempPath("noted.ck");
+  TrainMlp({"--stop-at", "2", "--save", path, "--optimizer", "momentum"});
+  const auto resume = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--resume", path});
+    return RunStowage(Mlp(more));
+  };
+  const Outcome same = resume({"--optimizer", "momentum"});
+  CHECK(same.exit_code == 0);
+  CHECK(same.err.find("resume: ") == std::string::npos);
+
+  const Outcome other =
+      resume({"--optimizer", "momentum", "--seed", "7", "--lr", "0.125",
+              "--batch", "4", "--steps", "9", "--data",
+              WriteTemp("other.csv", SomeDigits() + SomeDigits())});
+  INFO(other.err);
+  CHECK(other.exit_code == 0);
+  for (const char* line :
+       {"resume: seed was 1, is 7\n", "resume: batch was 8, is 4\n",
+        "resume: steps was 6, is 9\n", ", is 0.125\n",
+        "resume: data was digits.csv (", ", is other.csv ("}) {
+    INFO(line);
+    CHECK(other.err.find(line) != std::string::npos);
+  }
+  for (const char* optimizer : {"sgd", "adamw"}) {
+    const Outcome wrong = resume({"--optimizer", optimizer});
+    CHECK(wrong.exit_code == 2);
+    CHECK(wrong.err.find(StrCat("is of a run with --optimizer momentum, this "
+                                "one has ",
+                                optimizer)) != std::string::npos);
+  }
+}
+
+TEST_CASE("files and batches that no memory holds are refused in words") {
+  const std::string huge = TempPath("huge");
+  WriteTemp("huge", "1");
+  std::filesystem::resize_file(huge, int64_t{10} << 30);
+  const std::string fifo = TempPath("data_fifo");
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  struct Row {
+    std::vector<std::string> more;
+    int exit_code;
+    std::string message;
+  };
+  const Row rows[] = {
+      {{"--data", huge}, 2, "has 10737418240 bytes; at most 2147483647"},
+      {{"--data", "/dev/zero"}, 2, "is not a regular file"},
+      {{"--data", "/proc/self/mem"}, 2, "cannot be read: "},
+      {{"--data", fifo}, 2, "is not a regular file"},
+      {{"--resume", huge}, 2, "is damaged: "},
+      {{"--resume", "/dev/zero"}, 2, "it is a pipe or a device"},
+      {{"--resume", fifo}, 2, "it is a pipe or a device"},
+      {{"--batch", "100000000000"}, 3, "[memory] a batch of 100000000000 "},
+  };
+  for (const Row& row : rows) {
+    const Outcome outcome = RunStowage(Mlp(row.more));
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == row.exit_code);
+    CHECK(outcome.err.find(row.message) != std::string::npos);
+  }
+  std::filesystem::remove(huge);
 }
 
 TEST_CASE("bad input exits 2 and says what is wrong") {
@@ -391,7 +645,18 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp, {"--budget=-1MiB"}, "[budget] "},
       {mlp, {"--dtype", "bf16"}, "[train] dtype bf16 cannot be trained with"},
       {mlp, {"--device", "tpu"}, "[device] there is no device \"tpu\""},
-      {mlp, {"--device", "cpu", "--check"}, "[device] only the GPU's work "},
+      {mlp,
+       {"--save-every", "2"},
+       "[train] --save-every needs a file to write"},
+      {mlp, {"--keep-last", "2"}, "[train] --keep-last needs a file to write"},
+      {mlp, {"--keep-last", "0"}, "[train] keep-last 0 is below 1"},
+      {mlp, {"--save-every=-1"}, "[train] save-every -1 is out of range"},
+      {mlp,
+       {"--steps", "9223372036854775807"},
+       "[train] steps 9223372036854775807 is out of range"},
+      {mlp,
+       {"--on-nonfinite", "x"},
+       "[train] on-nonfinite has no choice \"x\""},
       {mlp, {"--keep", "h1"}, "[recompute] --keep \"h1\" says nothing"},
       {mlp,
        {"--recompute", "auto", "--remake", "nobody"},

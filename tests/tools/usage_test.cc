@@ -29,6 +29,12 @@ TEST_CASE("--help lists the subcommands and the exit codes") {
   }
 }
 
+TEST_CASE("help that cannot be printed is an error") {
+  const Outcome outcome = RunStowage({"--help"}, {.largest_file = 100});
+  CHECK(outcome.exit_code == 2);
+  CHECK(outcome.err.find("stdout cannot be written") != std::string::npos);
+}
+
 TEST_CASE("every subcommand's help shows an example of it") {
   for (const char* name :
        {"train", "plan", "pack", "check", "report", "models"}) {

@@ -1,0 +1,60 @@
+#ifndef STOWAGE_RUNTIME_SAFETENSORS_FILE_H_
+#define STOWAGE_RUNTIME_SAFETENSORS_FILE_H_
+
+// A safetensors file that is open: its header, checked, and its tensors' bytes on
+// demand, so that what is in a file is known before any of it is loaded.
+//
+//   Result<SafetensorsFile> file = SafetensorsFile::Open("w.safetensors", "weights");
+//   for (const SafeTensor& tensor : file->header().tensors) { ... }
+//   Status read = file->Read(tensor, bytes);
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "runtime/safetensors.h"
+
+namespace stowage {
+
+class SafetensorsFile {
+ public:
+  /// Opens the file and parses its header. `room` opens the messages of errors:
+  /// kNotFound; kIo for what cannot be read or is no regular file;
+  /// kInvalidArgument for a header that is none.
+  static Result<SafetensorsFile> Open(const std::string& path,
+                                      std::string_view room);
+
+  SafetensorsFile(SafetensorsFile&& other) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
+  ~SafetensorsFile();
+
+  const SafetensorsHeader& header() const { return header_; }
+  /// Of all tensors.
+  Bytes data_bytes() const { return data_bytes_; }
+
+  /// Reads bytes of the data, from `begin` on: as many as `to` has. Errors kIo.
+  Status Read(Bytes begin, std::span<std::byte> to) const;
+  /// Reads a tensor of the header. Precondition: `to` has its size.
+  Status Read(const SafeTensor& tensor, std::span<std::byte> to) const;
+
+  /// An error of this file: `[room] "path" message`.
+  Error Fail(std::string_view message,
+             ErrorCode code = ErrorCode::kInvalidArgument) const;
+
+ private:
+  SafetensorsFile() = default;
+  Status ReadHeader();
+  Status ReadAt(Bytes offset, std::span<std::byte> to) const;
+
+  std::string path_, room_;
+  int fd_ = -1;
+  Bytes data_begin_ = 0;  // in the file
+  Bytes data_bytes_ = 0;
+  SafetensorsHeader header_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_RUNTIME_SAFETENSORS_FILE_H_

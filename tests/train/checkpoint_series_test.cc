@@ -1,0 +1,173 @@
+#include "train/checkpoint_series.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
+#include "runtime/session.h"
+#include "train/finite_guard.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Folder(std::string_view name) {
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const std::string folder = StrCat(root == nullptr ? "/tmp" : root, "/", name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+std::set<std::string> Names(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".lock")) names.insert(name);
+  }
+  return names;
+}
+
+// One param of two elements, and a state beside.
+class Model {
+ public:
+  Model() : session_(Open(*cpu_)) { session_.Initialize(1); }
+  Runner& runner() { return session_.front(); }
+  void Set(const std::vector<float>& w) {
+    REQUIRE(runner().Write("w", w).ok());
+  }
+  std::vector<float> Get(const char* name) {
+    std::vector<float> values(2);
+    REQUIRE(runner().Read(name, &values).ok());
+    return values;
+  }
+
+ private:
+  static Session Open(Backend& backend) {
+    GraphBuilder g("two");
+    const Value w = g.Param("w", DType::kF32, {2}, Init::Ones());
+    const Value s = g.State("s", DType::kF32, {2});
+    g.Output("loss", ReduceSum(Add(w, s)));
+    const Graph graph = *g.Finish();
+    auto session = Session::Create(
+        {{"p", graph, *PlanMemory(graph, {.device = backend.Needs()})}},
+        backend);
+    REQUIRE_MESSAGE(session.ok(), session.error().message);
+    return std::move(*session);
+  }
+  std::unique_ptr<Backend> cpu_ = MakeCpuBackend({.threads = 1});
+  Session session_;
+};
+
+int64_t StepOf(const std::string& path) {
+  const auto info = ReadCheckpointInfo(path);
+  REQUIRE_MESSAGE(info.ok(), info.error().message);
+  return info->step;
+}
+
+TEST_CASE("the newest is at its path, the last few and the best beside it") {
+  const std::string folder = Folder("series");
+  const std::string path = folder + "/m.ck";
+  CHECK(BestPath(path) == folder + "/m.best.ck");
+  CHECK(StepPath(path, 7) == folder + "/m.step-7.ck");
+  CHECK(BestPath("m") == "m.best");
+  // Another run's, which stays.
+  std::ofstream(folder + "/m.step-1.ck") << "other";
+  Model model;
+  auto series =
+      CheckpointSeries::Claim(path, {.keep_last = 2, .keep_best = true});
+  REQUIRE_MESSAGE(series.ok(), series.error().message);
+  CHECK_FALSE(series->last_step().has_value());
+  const double losses[] = {3, 1, 2, std::nan("")};
+  for (int64_t i = 0; i < 4; ++i) {
+    model.Set({static_cast<float>(i), 0});
+    REQUIRE(series->Save(model.runner(), 10 * (i + 1)).ok());
+    CHECK(StepOf(path) == 10 * (i + 1));
+    CHECK(*series->SaveIfBest(model.runner(), 10 * (i + 1), losses[i]) ==
+          (i < 2));
+  }
+  CHECK(series->last_step() == 40);
+  CHECK(series->best_loss() == 1);
+  CHECK(Names(folder) == std::set<std::string>{"m.best.ck", "m.ck",
+                                               "m.step-1.ck", "m.step-30.ck",
+                                               "m.step-40.ck"});
+  CHECK(StepOf(folder + "/m.best.ck") == 20);
+  CHECK(StepOf(folder + "/m.step-30.ck") == 30);
+  CHECK(*ReadCheckpointInfo(folder + "/m.best.ck")->Find("held_out_loss") ==
+        "1");
+  // The same step once more counts once.
+  REQUIRE(series->Save(model.runner(), 40).ok());
+  CHECK(Names(folder).contains("m.step-30.ck"));
+}
+
+TEST_CASE("a resumed series keeps the best of the run before") {
+  const std::string path = Folder("resumed") + "/m.ck";
+  Model model;
+  {
+    auto first = CheckpointSeries::Claim(path, {.keep_best = true});
+    REQUIRE(first->Continue().ok());  // nothing is there yet
+    CHECK(*first->SaveIfBest(model.runner(), 1, 0.1));
+  }
+  {
+    auto anew = CheckpointSeries::Claim(path, {.keep_best = true});
+    CHECK_FALSE(anew->best_loss().has_value());
+    REQUIRE(anew->Continue().ok());
+    CHECK(anew->best_loss() == 0.1);
+    CHECK_FALSE(*anew->SaveIfBest(model.runner(), 2, 0.5));
+    CHECK(*anew->SaveIfBest(model.runner(), 3, 0.05));
+  }
+  std::ofstream(BestPath(path)) << "something else";
+  auto blocked = CheckpointSeries::Claim(path, {.keep_best = true});
+  const Status status = blocked->Continue();
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().message.find("move it away") != std::string::npos);
+}
+
+TEST_CASE("what is not finite leaves the whole series as it was") {
+  const std::string folder = Folder("finite");
+  Model model;
+  auto series = CheckpointSeries::Claim(folder + "/m.ck", {.keep_last = 2});
+  REQUIRE(series->Save(model.runner(), 1).ok());
+  model.Set({1, std::numeric_limits<float>::infinity()});
+  const Status status = series->Save(model.runner(), 2);
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == ErrorCode::kNotFinite);
+  CHECK(series->last_step() == 1);
+  CHECK(Names(folder) == std::set<std::string>{"m.ck", "m.step-1.ck"});
+  CHECK_FALSE(CheckpointSeries::Claim(folder + "/x", {.keep_last = 0}).ok());
+}
+
+TEST_CASE("a guard undoes what is not finite and keeps what is") {
+  const float inf = std::numeric_limits<float>::infinity();
+  Model model;
+  model.Set({1, 2});
+  auto guard = FiniteGuard::Make(model.runner());
+  REQUIRE(guard.ok());
+  model.Set({3, 4});
+  CHECK(*guard->Settle(true));
+  CHECK(model.Get("w") == std::vector<float>{3, 4});
+  model.Set({5, inf});  // though the loss was a number
+  CHECK_FALSE(*guard->Settle(true));
+  CHECK(model.Get("w") == std::vector<float>{3, 4});
+  model.Set({6, 7});
+  REQUIRE(model.runner().Write("s", std::vector<float>{8, 9}).ok());
+  CHECK_FALSE(*guard->Settle(false));
+  CHECK(model.Get("w") == std::vector<float>{3, 4});
+  CHECK(model.Get("s") == std::vector<float>{0, 0});
+}
+
+}  // namespace
+}  // namespace stowage

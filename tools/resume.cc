@@ -1,0 +1,68 @@
+#include "tools/resume.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+
+#include "autodiff/optimizer.h"
+#include "base/hash.h"
+#include "base/strings.h"
+#include "tools/command.h"
+
+namespace stowage::tools {
+namespace {
+
+constexpr std::string_view kOptimizer = "optimizer";
+
+// The file's name and what is in it, in brief.
+Result<std::string> DataNote(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  char digest[17];
+  std::snprintf(digest, sizeof(digest), "%016llx",
+                static_cast<unsigned long long>(Xxh64(content)));
+  return StrCat(std::filesystem::path(path).filename().string(), " (",
+                content.size(), " bytes, XXH64 ", digest, ")");
+}
+
+}  // namespace
+
+Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
+                         const RunFlags& flags) {
+  RunNotes notes;
+  const auto add = [&](std::string_view name, const auto& value) {
+    notes.emplace_back(name, StrCat(value));
+  };
+  add("model", spec.info.name);
+  add(kOptimizer, OptimizerName(spec.training.training.optimizer));
+  add("seed", flags.seed);
+  add("lr", run.schedule.peak);
+  add("steps", run.steps);
+  add("batch", *spec.options.batch);
+  if (spec.options.seq) add("seq", *spec.options.seq);
+  STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));
+  add("data", data);
+  return notes;
+}
+
+Result<std::string> CompareNotes(const CheckpointInfo& saved,
+                                 const RunNotes& notes,
+                                 const std::string& path) {
+  std::string lines;
+  for (const auto& [name, value] : notes) {
+    const std::string* const was = saved.Find(name);
+    if (was == nullptr || *was == value) continue;
+    if (name == kOptimizer) {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[resume] ", Quoted(path), " is of a run with --optimizer ",
+                 *was, ", this one has ", value,
+                 ", which cannot go on with its states; give "
+                 "--optimizer ",
+                 *was)};
+    }
+    lines += StrCat("resume: ", name, " was ", *was, ", is ", value, "\n");
+  }
+  return lines;
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,77 @@
+#include "tools/train_files.h"
+
+#include <iostream>
+
+#include "base/strings.h"
+#include "tools/resume.h"
+
+namespace stowage::tools {
+
+Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
+                                    const StepSpec& spec, const RunSpec& run) {
+  const bool keeps_best = run.save_every > 0;
+  STOWAGE_RETURN_IF_ERROR(
+      CheckPaths({{"save", flags.save},
+                  {"save (the best)", keeps_best ? BestPath(flags.save) : ""},
+                  {"svg", flags.svg}},
+                 {{"data", flags.data},
+                  {"resume", flags.resume},
+                  {"op-times", flags.model.op_times}}));
+  STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
+  TrainFiles files(std::move(svg));
+  files.keeps_best_ = keeps_best;
+  if (!flags.save.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        files.checkpoints_,
+        CheckpointSeries::Claim(flags.save, {.keep_last = flags.keep_last,
+                                             .keep_best = keeps_best}));
+  }
+  if (!flags.save.empty() || !flags.resume.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.notes_, NotesOf(spec, run, flags));
+  }
+  return files;
+}
+
+Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const RunSpec& run,
+                                  Training& training) {
+  if (flags.resume.empty()) {
+    training.Initialize(static_cast<uint64_t>(flags.seed));
+    return int64_t{0};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
+                           ReadCheckpointInfo(flags.resume));
+  STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
+                           CompareNotes(info, notes_, flags.resume));
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t done,
+                           LoadCheckpoint(training.step(), flags.resume));
+  if (done >= run.stop_at) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[train] nothing is left to do: the checkpoint is at "
+                        "step ",
+                        done, " and the run ends at ", run.stop_at,
+                        "; give more --steps")};
+  }
+  std::cerr << differences << std::flush;
+  if (checkpoints_) STOWAGE_RETURN_IF_ERROR(checkpoints_->Continue());
+  return done;
+}
+
+Status TrainFiles::Save(const Runner& runner, int64_t step,
+                        std::optional<double> held_out_loss) {
+  if (!checkpoints_) return CheckFinite(runner);
+  STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(runner, step, notes_));
+  if (!keeps_best_ || !held_out_loss) return {};
+  const Result<bool> best =
+      checkpoints_->SaveIfBest(runner, step, *held_out_loss, notes_);
+  return best.ok() ? Status() : best.error();
+}
+
+std::string TrainFiles::WhatIsSaved() const {
+  if (!checkpoints_) return "nothing was saved, since there is no --save";
+  const std::string path = Quoted(checkpoints_->path());
+  const std::optional<int64_t> step = checkpoints_->last_step();
+  return step ? StrCat("the last checkpoint, ", path, ", is of step ", *step)
+              : StrCat("this run has saved nothing to ", path);
+}
+
+}  // namespace stowage::tools

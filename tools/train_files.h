@@ -1,0 +1,61 @@
+#ifndef STOWAGE_TOOLS_TRAIN_FILES_H_
+#define STOWAGE_TOOLS_TRAIN_FILES_H_
+
+// What a training run starts from and what it leaves: checkpoints and pictures. All
+// files are tried before the first step, so that no run ends with nowhere to write.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "runtime/checkpoint.h"
+#include "runtime/session.h"
+#include "tools/output.h"
+#include "tools/train_flags.h"
+#include "tools/train_run.h"
+#include "train/checkpoint_series.h"
+#include "train/training.h"
+
+namespace stowage::tools {
+
+class TrainFiles {
+ public:
+  /// Claims what will be written. Errors: those of CheckPaths and of
+  /// OutputFile::Claim; data that cannot be read.
+  static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
+                                 const RunSpec& run);
+
+  /// Gives the session its values: those of a checkpoint, with a line to stderr for
+  /// each thing that its run had otherwise, or those of the seed. Returns the
+  /// steps that are behind it.
+  Result<int64_t> Begin(const TrainFlags& flags, const RunSpec& run,
+                        Training& training);
+
+  /// Saves the newest checkpoint, where one is wanted, and the best one, if its
+  /// held-out loss is given and the lowest. Errors: those of SaveCheckpoint, of
+  /// which kNotFinite in any case.
+  Status Save(const Runner& runner, int64_t step,
+              std::optional<double> held_out_loss = {});
+
+  /// What is on disk of this run, in words, for when it ends before its time.
+  std::string WhatIsSaved() const;
+
+  const std::optional<CheckpointSeries>& checkpoints() const {
+    return checkpoints_;
+  }
+  const Output& svg() const { return svg_; }
+
+ private:
+  explicit TrainFiles(Output svg) : svg_(std::move(svg)) {}
+
+  std::optional<CheckpointSeries> checkpoints_;
+  bool keeps_best_ = false;
+  Output svg_;
+  RunNotes notes_;
+};
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_TRAIN_FILES_H_

@@ -1,0 +1,126 @@
+#include "tools/train_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <string_view>
+
+#include "autodiff/optimizer.h"
+#include "base/strings.h"
+#include "runtime/checkpoint.h"
+
+namespace stowage::tools {
+namespace {
+
+Error Invalid(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
+}
+
+// When to save, and what to do about values that are no numbers.
+Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
+  if (flags.save_every < 0 || flags.save_every > kMaxCheckpointStep) {
+    return Invalid(StrCat("save-every ", flags.save_every,
+                          " is out of range; expected 0 to ",
+                          kMaxCheckpointStep));
+  }
+  if (flags.keep_last < 1) {
+    return Invalid(StrCat("keep-last ", flags.keep_last, " is below 1"));
+  }
+  const bool saves = !flags.save.empty();
+  if (!saves && (flags.save_every > 0 || flags.keep_last > 1)) {
+    return Invalid(StrCat(flags.save_every > 0 ? "--save-every" : "--keep-last",
+                          " needs a file to write; give --save"));
+  }
+  if (flags.on_nonfinite != "stop" && flags.on_nonfinite != "skip") {
+    return Invalid(StrCat("on-nonfinite has no choice ",
+                          Quoted(flags.on_nonfinite),
+                          "; expected stop or skip"));
+  }
+  run->save_every = flags.save_every;
+  run->skips_nonfinite = flags.on_nonfinite == "skip";
+  return {};
+}
+
+}  // namespace
+
+void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
+  AddRunOptions(command, flags);
+  command.add_option("--steps", flags->steps,
+                     "Steps of the whole run, which the learning rate's "
+                     "schedule spans; default: the model's");
+  command.add_option("--stop-at", flags->stop_at,
+                     "End after this step, as if interrupted; --save and "
+                     "--resume continue bit for bit");
+  command.add_option("--lr", flags->lr,
+                     "Peak of the learning rate; default: the model's");
+  command.add_flag("--check", flags->check,
+                   "Run op by op, and name the op that fails or makes the "
+                   "first value that is not finite; slow");
+  command.add_option("--save", flags->save,
+                     "Write a checkpoint to this file at the end, and when "
+                     "SIGINT, SIGTERM or SIGHUP stops the run");
+  command
+      .add_option("--save-every", flags->save_every,
+                  "Write one every so many steps too, and the best by "
+                  "held-out loss beside, as NAME.best.EXTENSION")
+      ->capture_default_str();
+  command
+      .add_option("--keep-last", flags->keep_last,
+                  "Keep as many of the last checkpoints, as "
+                  "NAME.step-N.EXTENSION, if more than one")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--on-nonfinite", flags->on_nonfinite,
+          "When a loss or an update is NaN or infinite: stop, or skip "
+          "that step, for which params and states are copied every step")
+      ->capture_default_str();
+  command.add_option("--resume", flags->resume,
+                     "Continue from this checkpoint");
+  command
+      .add_option("--sample", flags->sample,
+                  "Characters to generate at the end (gpt models)")
+      ->capture_default_str();
+  command.add_option("--svg", flags->svg,
+                     "Write a picture of the plan to this file");
+  command.add_flag("--json", flags->json,
+                   "Print one JSON object a step, and one at the end");
+}
+
+Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
+  const TrainingDefaults& defaults = spec.info.training;
+  RunSpec run;
+  run.steps = flags.steps.value_or(defaults.steps);
+  if (run.steps < 1) {
+    return Invalid(StrCat("steps ", run.steps, " is below 1"));
+  }
+  run.stop_at = flags.stop_at.value_or(run.steps);
+  if (run.stop_at < 1 || run.stop_at > run.steps) {
+    return Invalid(StrCat("stop-at ", run.stop_at,
+                          " is out of range; expected 1 to ", run.steps));
+  }
+  if (run.steps > kMaxCheckpointStep) {
+    return Invalid(StrCat("steps ", run.steps,
+                          " is out of range; expected at most ",
+                          kMaxCheckpointStep));
+  }
+  STOWAGE_RETURN_IF_ERROR(ReadSaving(flags, &run));
+  run.schedule = defaults.schedule;
+  const Optimizer& optimizer = spec.training.training.optimizer;
+  if (OptimizerName(optimizer) != defaults.optimizer) {
+    // The model's rate is for the model's optimizer.
+    run.schedule.peak = DefaultLearningRate(optimizer);
+  }
+  if (flags.lr) {
+    if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
+      return Invalid(
+          StrCat("learning rate ", *flags.lr, " is not a positive number"));
+    }
+    run.schedule.peak = *flags.lr;
+  }
+  if (flags.sample < 0) {
+    return Invalid(StrCat("sample ", flags.sample, " is negative"));
+  }
+  return run;
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,42 @@
+#ifndef STOWAGE_TOOLS_TRAIN_FLAGS_H_
+#define STOWAGE_TOOLS_TRAIN_FLAGS_H_
+
+// The options of `stowage train` beside those of the model.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "tools/model_flags.h"
+#include "tools/train_run.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace stowage::tools {
+
+struct TrainFlags : RunFlags {
+  std::optional<int64_t> steps;
+  std::optional<int64_t> stop_at;
+  std::optional<double> lr;
+  std::string save, resume, svg;
+  int64_t save_every = 0;
+  int64_t keep_last = 1;
+  std::string on_nonfinite = "stop";
+  int64_t sample = 200;
+  bool check = false;
+  bool json = false;
+};
+
+/// Declares them and those of RunFlags.
+void AddTrainOptions(CLI::App& command, TrainFlags* flags);
+
+/// How long, how fast, and what is saved. Errors, kInvalidArgument, name the
+/// option.
+Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_TRAIN_FLAGS_H_

@@ -1,0 +1,81 @@
+#include "tools/train_results.h"
+
+#include <sys/resource.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+
+namespace stowage::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Bytes PeakResidentBytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
+}
+
+}  // namespace
+
+Json ToJson(const TrainResults& results) {
+  Json json = Json::object();
+  json["done"] = true;
+  json["steps"] = results.steps;
+  json["validation_loss"] = results.evaluation.loss;
+  if (results.evaluation.accuracy) {
+    json["validation_accuracy"] = *results.evaluation.accuracy;
+  }
+  json["arena_bytes"] = results.memory.arena;
+  json["host_bytes"] = results.session.host_bytes();
+  json["peak_rss_bytes"] = PeakResidentBytes();
+  json["heap_allocations_in_steps"] = results.run.heap_allocations
+                                          ? Json(*results.run.heap_allocations)
+                                          : Json();
+  if (results.run.skipped > 0) json["skipped_steps"] = results.run.skipped;
+  json["seconds"] = results.seconds;
+  json.update(ForetoldJson(results.foretold));
+  const Backend& backend = results.session.backend();
+  json["device"] = backend.name();
+  for (const MemoryNote& note : backend.MemoryBesideArena()) {
+    json["beside_arena_bytes"][note.what] = note.bytes;
+  }
+  return json;
+}
+
+std::string Headline(const TrainResults& results) {
+  std::string line =
+      StrCat(results.model, ", ", results.steps, " steps on ",
+             results.session.backend().name(), ": training loss ",
+             Fixed(results.run.loss, 4), ", held-out loss ",
+             Fixed(results.evaluation.loss, 4));
+  if (results.evaluation.accuracy) {
+    line += StrCat(", held-out accuracy ",
+                   Fixed(100 * *results.evaluation.accuracy, 1), " %");
+  }
+  if (results.run.skipped > 0) {
+    line += StrCat(", ", results.run.skipped, " steps skipped");
+  }
+  return line;
+}
+
+std::string Details(const TrainResults& results) {
+  std::string text =
+      StrCat(ToText(results.report), "\narena of the run ",
+             FormatBytes(results.memory.arena), " (", results.memory.arena,
+             " bytes, all programs), peak memory of the process ",
+             FormatBytes(PeakResidentBytes()));
+  if (results.run.heap_allocations) {
+    text +=
+        StrCat(", heap allocations in steps ", *results.run.heap_allocations);
+  }
+  text += StrCat(", ", Fixed(results.seconds, 1), " s\n");
+  for (const MemoryNote& note : results.session.backend().MemoryBesideArena()) {
+    text += StrCat(note.what, ": ", FormatBytes(note.bytes), " (", note.bytes,
+                   " bytes)\n");
+  }
+  return text;
+}
+
+}  // namespace stowage::tools

@@ -1,0 +1,169 @@
+#include "tools/train_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/strings.h"
+#include "tools/command.h"
+#include "tools/heap_counter.h"
+
+namespace stowage::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// After as many, nothing is learned any more.
+constexpr int64_t kMaxSkippedInARow = 10;
+
+bool IsStepRead(const Graph& graph) {
+  const std::optional<ValueId> id = graph.Find("step");
+  return id && graph.value(*id).role == Role::kInput;
+}
+
+Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
+  Json json = Json::object();
+  json["step"] = figures.step;
+  json["loss"] = figures.loss;
+  json["lr"] = figures.lr;
+  json["step_seconds"] = figures.seconds;
+  json["tokens_per_second"] = figures.tokens_per_second;
+  json["arena_bytes"] = memory.arena;
+  json["budget_bytes"] = memory.budget ? Json(*memory.budget) : Json();
+  json["lower_bound_bytes"] = memory.lower_bound;
+  json["no_reuse_bytes"] = memory.no_reuse;
+  json["saved_bytes"] = memory.saved();
+  return json;
+}
+
+}  // namespace
+
+StepLoop::StepLoop(Runner& train, Task& task, const RunSpec& run, int64_t first,
+                   int64_t ahead, const MemoryFigures& memory, bool json)
+    : train_(train),
+      task_(task),
+      run_(run),
+      // A step that may be undone is waited for.
+      ahead_(run.skips_nonfinite ? 0 : ahead),
+      memory_(memory),
+      json_(json),
+      reads_step_(IsStepRead(train.graph())),
+      progress_(first, run.stop_at, task.token_name(), memory),
+      next_(first) {}
+
+Status StepLoop::Start(int64_t step) {
+  Started& started = Of(step);
+  started.start = Clock::now();
+  started.lr = run_.schedule.At(step, run_.steps);
+  STOWAGE_RETURN_IF_ERROR(task_.WriteBatch(train_, step));
+  STOWAGE_RETURN_IF_ERROR(train_.Write("lr", static_cast<float>(started.lr)));
+  if (reads_step_) STOWAGE_RETURN_IF_ERROR(train_.Write("step", step));
+  started.number = train_.Start();
+  return {};
+}
+
+Result<float> StepLoop::ReadLoss(int64_t step) {
+  const Result<float> loss = train_.ReadScalar("loss", Of(step).number);
+  if (loss.ok() && std::isfinite(*loss)) return *loss;
+  if (!loss.ok() && loss.error().code != ErrorCode::kNotFinite) {
+    return loss.error();
+  }
+  const std::string where =
+      StrCat("step ", step, ", with a learning rate of ", Of(step).lr);
+  if (loss.ok()) {
+    return Error{ErrorCode::kNotFinite,
+                 StrCat("[train] the loss is ", *loss, " at ", where,
+                        "; --check names the first op that makes such a "
+                        "value, a lower --lr may help")};
+  }
+  return Error{ErrorCode::kNotFinite,
+               StrCat(loss.error().message, "; this was ", where)};
+}
+
+Result<int64_t> StepLoop::RunTo(int64_t last, const StopSignals& stop) {
+  if (run_.skips_nonfinite && !guard_) {
+    STOWAGE_ASSIGN_OR_RETURN(guard_, FiniteGuard::Make(train_));
+  }
+  int64_t settled = next_ - 1;
+  while (settled < last) {
+    if (stop.caught() != 0) last = next_ - 1;  // those under way are finished
+    if (settled == last) break;
+    const std::optional<int64_t> allocations = HeapAllocations();
+    if (next_ <= last) STOWAGE_RETURN_IF_ERROR(Start(next_++));
+    const bool reads = next_ > last || next_ - 1 - settled > ahead_;
+    Result<float> loss = 0.0f;
+    if (reads) loss = ReadLoss(settled + 1);
+    if (allocations) {
+      *figures_.heap_allocations += *HeapAllocations() - *allocations;
+    } else {
+      figures_.heap_allocations.reset();
+    }
+    if (reads) STOWAGE_RETURN_IF_ERROR(Settle(++settled, loss));
+  }
+  return settled;
+}
+
+// Takes note of a step that is done.
+Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
+  const bool finite = loss.ok();
+  if (!finite && loss.error().code != ErrorCode::kNotFinite) {
+    return loss.error();
+  }
+  if (guard_) {
+    STOWAGE_ASSIGN_OR_RETURN(const bool good, guard_->Settle(finite));
+    if (!good) return Skip(step, loss);
+  } else if (!finite) {
+    return loss.error();
+  }
+  skipped_in_a_row_ = 0;
+  figures_.loss = *loss;
+  Show(step, *loss, false);
+  return {};
+}
+
+// Takes note of a step that was undone.
+Status StepLoop::Skip(int64_t step, const Result<float>& loss) {
+  ++figures_.skipped;
+  ++skipped_in_a_row_;
+  const std::string why =
+      loss.ok() ? StrCat("[train] the update of step ", step,
+                         " makes NaN or infinity, with a learning rate of ",
+                         Of(step).lr)
+                : loss.error().message;
+  if (skipped_in_a_row_ == kMaxSkippedInARow) {
+    return Error{ErrorCode::kNotFinite,
+                 StrCat(why, "; ", kMaxSkippedInARow,
+                        " steps one after the other were skipped, nothing is "
+                        "learned any more")};
+  }
+  if (json_) {
+    Show(step, loss.ok() ? *loss : std::nanf(""), true);
+  }
+  std::cerr << why << "; skipped: all is as before that step" << std::endl;
+  return {};
+}
+
+void StepLoop::Show(int64_t step, float loss, bool skipped) {
+  const double seconds = std::chrono::duration<double>(
+                             Clock::now() - std::max(Of(step).start, end_))
+                             .count();
+  end_ = Clock::now();
+  const StepFigures figures{
+      .step = step,
+      .loss = loss,
+      .lr = Of(step).lr,
+      .seconds = seconds,
+      .tokens_per_second =
+          static_cast<double>(task_.tokens_per_step()) / seconds};
+  if (!json_) {
+    progress_.Show(figures);
+    return;
+  }
+  Json json = StepJson(figures, memory_);
+  if (skipped) json["skipped"] = true;
+  PrintJson(json);
+}
+
+}  // namespace stowage::tools

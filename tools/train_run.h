@@ -1,0 +1,90 @@
+#ifndef STOWAGE_TOOLS_TRAIN_RUN_H_
+#define STOWAGE_TOOLS_TRAIN_RUN_H_
+
+// The steps of a run: a batch, a learning rate, a loss, over and over, until the
+// last one or until a signal asks to stop.
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/result.h"
+#include "nn/schedule.h"
+#include "runtime/backend.h"
+#include "runtime/session.h"
+#include "tools/progress.h"
+#include "tools/stop_signals.h"
+#include "tools/task.h"
+#include "train/finite_guard.h"
+
+namespace stowage::tools {
+
+// How long and how fast to train.
+struct RunSpec {
+  int64_t steps = 0;  // of the whole run, which the schedule spans
+  int64_t stop_at = 0;
+  LearningRateSchedule schedule;
+  int64_t save_every = 0;        // 0: at the end alone
+  bool skips_nonfinite = false;  // else a value that is no number ends the run
+};
+
+// What the steps of a run came to.
+struct RunFigures {
+  double loss = 0;  // of the last step that counts
+  int64_t skipped = 0;
+  std::optional<int64_t> heap_allocations = 0;
+};
+
+class StepLoop {
+ public:
+  /// For steps from `first` on. `ahead`: how many steps are started before the loss
+  /// of one is read, so that the device never waits. All that is given must outlive
+  /// this.
+  StepLoop(Runner& train, Task& task, const RunSpec& run, int64_t first,
+           int64_t ahead, const MemoryFigures& memory, bool json);
+
+  /// Takes steps up to `last`, or up to the one under way when a signal comes.
+  /// Returns the last step that was taken. Error kNotFinite, naming the step, when
+  /// its loss is no number, unless such steps are skipped; those of the runner.
+  Result<int64_t> RunTo(int64_t last, const StopSignals& stop);
+
+  const RunFigures& figures() const { return figures_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // A step that was started and whose loss has not been read.
+  struct Started {
+    uint64_t number = 0;  // of the runner
+    double lr = 0;
+    Clock::time_point start;
+  };
+
+  Started& Of(int64_t step) {
+    return started_[static_cast<size_t>(step) % started_.size()];
+  }
+  Status Start(int64_t step);
+  Result<float> ReadLoss(int64_t step);
+  Status Settle(int64_t step, const Result<float>& loss);
+  Status Skip(int64_t step, const Result<float>& loss);
+  void Show(int64_t step, float loss, bool skipped);
+
+  Runner& train_;
+  Task& task_;
+  const RunSpec& run_;
+  const int64_t ahead_;
+  const MemoryFigures memory_;
+  const bool json_;
+  const bool reads_step_;  // whether the step's number is an input
+  Progress progress_;
+  int64_t next_;  // to be started
+  int64_t skipped_in_a_row_ = 0;
+  std::array<Started, kStepsInFlight> started_;
+  Clock::time_point end_;  // of the step before
+  std::optional<FiniteGuard> guard_;
+  RunFigures figures_;
+};
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_TRAIN_RUN_H_
