@@ -10,6 +10,8 @@
 //   GlobMatches("h.*.bias", "h.0.attn.bias");  // true
 //   GlobMatches("bias", "h.0.attn.bias");      // false: "*bias" would match
 
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace stowage {
@@ -17,6 +19,16 @@ namespace stowage {
 /// Whether `pattern` stands for the whole of `text`. Takes at most the product
 /// of the two lengths in time, and no memory.
 bool GlobMatches(std::string_view pattern, std::string_view text);
+
+/// `replacement` with what the stars of `pattern` stand for in `text` in place of
+/// its own stars, the first for the first and so on; each star takes as little as
+/// it can. Nothing where the pattern does not match. Precondition: the replacement
+/// has at most as many stars as the pattern.
+///
+///   GlobRewrite("layers.*.q.*", "h.*.attn.*", "layers.3.q.bias");  // h.3.attn.bias
+std::optional<std::string> GlobRewrite(std::string_view pattern,
+                                       std::string_view replacement,
+                                       std::string_view text);
 
 }  // namespace stowage
 

@@ -1,13 +1,14 @@
 #ifndef STOWAGE_RUNTIME_RUNTIME_H_
 #define STOWAGE_RUNTIME_RUNTIME_H_
 
-// The room's facade: sessions over one arena, checkpoints, and what a backend
-// must offer.
+// The room's facade: sessions over one arena, checkpoints, weights of others, and
+// what a backend must offer.
 
 #include "runtime/backend.h"     // IWYU pragma: export
 #include "runtime/checkpoint.h"  // IWYU pragma: export
 #include "runtime/kernel.h"      // IWYU pragma: export
 #include "runtime/program.h"     // IWYU pragma: export
 #include "runtime/session.h"     // IWYU pragma: export
+#include "runtime/weights.h"     // IWYU pragma: export
 
 #endif  // STOWAGE_RUNTIME_RUNTIME_H_

@@ -43,6 +43,20 @@ TEST_CASE("a star that stopped too early goes on") {
   CHECK_FALSE(GlobMatches("*aab*b", "aaaba"));
 }
 
+TEST_CASE("what stars stand for takes the place of the replacement's") {
+  CHECK(GlobRewrite("layers.*.q.*", "h.*.attn.*", "layers.3.q.bias") ==
+        "h.3.attn.bias");
+  CHECK(GlobRewrite("transformer.*", "*", "transformer.h.0.w") == "h.0.w");
+  CHECK(GlobRewrite("*", "model.*", "w") == "model.w");
+  CHECK(GlobRewrite("*.*", "*/*", "a.b.c") == "a/b.c");  // as little as it can
+  CHECK(GlobRewrite("*ab", "<*>", "aab") == "<a>");
+  CHECK(GlobRewrite("w*", "v*", "w") == "v");
+  CHECK(GlobRewrite("w?", "v", "w1") == "v");
+  CHECK(GlobRewrite("a*b*", "gone", "axby") == "gone");
+  CHECK(GlobRewrite("exact", "other", "exact") == "other");
+  CHECK_FALSE(GlobRewrite("exact", "other", "exactly").has_value());
+}
+
 TEST_CASE("a pattern of many stars is answered at once") {
   // Trying all ways to share 1,000 characters among 30 stars would never end.
   std::string pattern;

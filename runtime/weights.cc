@@ -1,0 +1,296 @@
+#include "runtime/weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/glob.h"
+#include "base/strings.h"
+#include "math/small_floats.h"
+#include "runtime/checkpoint.h"
+#include "runtime/finite.h"
+#include "runtime/safetensors_file.h"
+
+namespace stowage {
+namespace {
+
+constexpr size_t kMaxNamed = 5;  // of what is wrong, in a message
+
+bool MatchesAny(const std::vector<std::string>& patterns,
+                std::string_view name) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return GlobMatches(pattern, name);
+  });
+}
+
+// "a", "b" and 3 more
+std::string Named(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kMaxNamed; ++i) {
+    text += StrCat(i == 0 ? "" : ", ", Quoted(names[i]));
+  }
+  if (names.size() > kMaxNamed) {
+    text += StrCat(" and ", names.size() - kMaxNamed, " more");
+  }
+  return text;
+}
+
+std::string Renamed(std::string name, const std::vector<RenameRule>& rules) {
+  for (const RenameRule& rule : rules) {
+    if (auto renamed = GlobRewrite(rule.from, rule.to, name)) {
+      name = *std::move(renamed);
+    }
+  }
+  return name;
+}
+
+double ElementAt(DType dtype, const std::byte* data, int64_t index) {
+  const std::byte* const at = data + index * SizeOf(dtype);
+  const auto read = [&](auto value) {
+    std::memcpy(&value, at, sizeof(value));
+    return value;
+  };
+  switch (dtype) {
+    case DType::kF64:
+      return read(double{});
+    case DType::kF32:
+      return read(float{});
+    case DType::kF16:
+      return math::HalfToFloat(read(uint16_t{}));
+    case DType::kBF16:
+      return math::BFloat16ToFloat(read(uint16_t{}));
+    default:
+      STOWAGE_CHECK(false);
+  }
+}
+
+// Rounded once, to the nearest.
+void PutElement(DType dtype, double value, std::byte* data, int64_t index) {
+  std::byte* const at = data + index * SizeOf(dtype);
+  const auto write = [&](auto element) {
+    std::memcpy(at, &element, sizeof(element));
+  };
+  switch (dtype) {
+    case DType::kF64:
+      return write(value);
+    case DType::kF32:
+      return write(static_cast<float>(value));
+    case DType::kF16:
+      return write(math::FloatToHalf(math::RoundToOddFloat(value)));
+    case DType::kBF16:
+      return write(math::FloatToBFloat16(math::RoundToOddFloat(value)));
+    default:
+      STOWAGE_CHECK(false);
+  }
+}
+
+// A tensor of the file for a param.
+struct Match {
+  const SafeTensor* tensor = nullptr;
+  ValueId param = 0;
+  bool transposed = false;
+};
+
+// What a file's tensors are called here.
+struct NamedTensor {
+  const SafeTensor* tensor = nullptr;
+  std::string name;
+};
+
+// All tensors but the states of a checkpoint.
+Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
+                                             const std::string& path,
+                                             const WeightRules& rules) {
+  const std::vector<SafeTensor>& tensors = file.header().tensors;
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<int64_t> params,
+                           CheckpointParams(path));
+  std::vector<NamedTensor> named;
+  std::unordered_map<std::string, std::string> taken;
+  for (int64_t i = 0; i < params.value_or(std::ssize(tensors)); ++i) {
+    const SafeTensor& tensor = tensors[static_cast<size_t>(i)];
+    std::string name = Renamed(tensor.name, rules.rename);
+    const auto [other, is_new] = taken.emplace(name, tensor.name);
+    if (!is_new) {
+      return file.Fail(StrCat("has ", Quoted(other->second), " and ",
+                              Quoted(tensor.name),
+                              ", which the rules both call ", Quoted(name)));
+    }
+    named.push_back({&tensor, std::move(name)});
+  }
+  return named;
+}
+
+// Whether the tensor is the param's transposed, where its type can be the param's.
+Result<bool> CheckType(const SafetensorsFile& file, const NamedTensor& found,
+                       const ValueInfo& param, bool transpose) {
+  const TensorType& has = found.tensor->type;
+  const std::string what =
+      StrCat("has ", Quoted(found.tensor->name), " as ", has.ToString(),
+             ", the param ", Quoted(param.name), " is ", param.type.ToString());
+  if (!IsFloat(has.dtype) || !IsFloat(param.type.dtype)) {
+    return file.Fail(
+        StrCat(what, "; only floats are cast, to floats of another size"));
+  }
+  const Shape& shape = param.type.shape;
+  const bool fits = has.shape == shape;
+  if (shape.rank() != 2 || has.shape.rank() != 2) {
+    if (fits) return false;
+    return file.Fail(StrCat(what, "; the shapes must be equal"));
+  }
+  const bool fits_transposed = has.shape == Shape({shape[1], shape[0]});
+  if (transpose ? fits_transposed : fits) return transpose;
+  if (transpose && fits) {
+    return file.Fail(StrCat(what,
+                            ", and a rule transposes it, though it fits "
+                            "as it is; take that rule away"));
+  }
+  if (fits_transposed) {
+    return file.Fail(StrCat(what,
+                            ": it fits only transposed; if the file has "
+                            "it so, give a rule that transposes ",
+                            Quoted(param.name)));
+  }
+  return file.Fail(StrCat(what, "; the shapes must be equal"));
+}
+
+// Reads a tensor as its param wants it.
+Status Convert(const SafetensorsFile& file, const Match& match,
+               const ValueInfo& param, std::vector<std::byte>* data) {
+  const TensorType& from = match.tensor->type;
+  const TensorType& to = param.type;
+  std::vector<std::byte> source(static_cast<size_t>(from.bytes()));
+  STOWAGE_RETURN_IF_ERROR(file.Read(*match.tensor, source));
+  if (const auto index = FindNonFinite(from.dtype, source)) {
+    return file.Fail(
+        StrCat("has ", FloatText(from.dtype, source, *index), " at element ",
+               *index, " of ", Quoted(match.tensor->name)),
+        ErrorCode::kNotFinite);
+  }
+  if (from.dtype == to.dtype && !match.transposed) {
+    *data = std::move(source);
+    return {};
+  }
+  data->resize(static_cast<size_t>(to.bytes()));
+  const int64_t columns = match.transposed ? to.shape[1] : 1;
+  const int64_t rows = match.transposed ? to.shape[0] : 0;
+  for (int64_t i = 0; i < to.shape.num_elements(); ++i) {
+    const int64_t at = match.transposed ? i % columns * rows + i / columns : i;
+    PutElement(to.dtype, ElementAt(from.dtype, source.data(), at), data->data(),
+               i);
+  }
+  if (const auto index = FindNonFinite(to.dtype, *data)) {
+    return file.Fail(
+        StrCat("has a number at an element of ", Quoted(match.tensor->name),
+               ", ", from.ToString(), ", that ", DTypeName(to.dtype),
+               " cannot hold: it is ", FloatText(to.dtype, *data, *index),
+               " as element ", *index, " of the param"),
+        ErrorCode::kNotFinite);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RenameRule> ParseRenameRule(std::string_view text) {
+  const auto fail = [&](std::string_view why) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[weights] ", Quoted(text), " is no rename: ", why)};
+  };
+  const size_t at = text.find('=');
+  if (at == std::string_view::npos) {
+    return fail("there is no =; expected FROM=TO");
+  }
+  RenameRule rule{std::string(text.substr(0, at)),
+                  std::string(text.substr(at + 1))};
+  if (rule.from.empty() || rule.to.empty()) {
+    return fail("one side is empty; expected FROM=TO");
+  }
+  if (std::ranges::count(rule.to, '*') > std::ranges::count(rule.from, '*')) {
+    return fail("there are more * after the = than before it");
+  }
+  return rule;
+}
+
+Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
+                                  const WeightRules& rules) {
+  for (const RenameRule& rule : rules.rename) {
+    const Result<RenameRule> good =
+        ParseRenameRule(StrCat(rule.from, "=", rule.to));
+    if (!good.ok()) return good.error();
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const SafetensorsFile file,
+                           SafetensorsFile::Open(path, "weights"));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors,
+                           NameTensors(file, path, rules));
+  const Graph& graph = runner.graph();
+  std::unordered_map<std::string_view, const NamedTensor*> by_name;
+  for (const NamedTensor& tensor : tensors) {
+    by_name.emplace(tensor.name, &tensor);
+  }
+
+  LoadedWeights loaded;
+  std::vector<std::string> lacking, left;
+  std::vector<std::pair<ValueId, const NamedTensor*>> pairs;
+  const std::vector<ValueId> params = graph.Leaves(Role::kParam);
+  for (const ValueId id : params) {
+    const std::string& name = graph.value(id).name;
+    const auto found = by_name.find(name);
+    if (found != by_name.end()) {
+      pairs.emplace_back(id, found->second);
+      by_name.erase(found);
+    } else if (MatchesAny(rules.allow_missing, name)) {
+      loaded.missing.push_back(name);
+    } else {
+      lacking.push_back(name);
+    }
+  }
+  for (const NamedTensor& tensor : tensors) {
+    if (!by_name.contains(tensor.name)) continue;
+    const bool allowed = MatchesAny(rules.allow_unused, tensor.tensor->name);
+    (allowed ? loaded.unused : left).push_back(tensor.tensor->name);
+  }
+  if (!lacking.empty() || !left.empty()) {
+    std::string message;
+    if (!lacking.empty()) {
+      message = StrCat("lacks ", lacking.size(), " of ", params.size(),
+                       " params: ", Named(lacking));
+    }
+    if (!left.empty()) {
+      message += StrCat(lacking.empty() ? "has " : "; it has ", left.size(),
+                        " tensors that no param takes: ", Named(left));
+    }
+    return file.Fail(
+        StrCat(message,
+               "; rename what is called otherwise, or allow params to "
+               "be missing and tensors to be unused"));
+  }
+  if (pairs.empty()) {
+    return file.Fail(StrCat("has no tensor for any of the ", params.size(),
+                            " params of program ", Quoted(runner.name())));
+  }
+
+  std::vector<Match> matches;
+  for (const auto& [id, tensor] : pairs) {
+    const ValueInfo& param = graph.value(id);
+    STOWAGE_ASSIGN_OR_RETURN(
+        const bool transposed,
+        CheckType(file, *tensor, param,
+                  MatchesAny(rules.transpose, param.name)));
+    matches.push_back({tensor->tensor, id, transposed});
+  }
+  std::vector<std::byte> data;
+  for (const Match& match : matches) {
+    const ValueInfo& param = graph.value(match.param);
+    STOWAGE_RETURN_IF_ERROR(Convert(file, match, param, &data));
+    STOWAGE_RETURN_IF_ERROR(
+        runner.WriteBytes(param.name, param.type.dtype, data));
+  }
+  loaded.loaded = std::ssize(matches);
+  return loaded;
+}
+
+}  // namespace stowage
