@@ -228,6 +228,7 @@ int Run(const TrainFlags& flags) {
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());
   }
+  if (written.ok()) written = files->SaveWeights(opened->step());
   if (!flags.svg.empty()) {
     const Status drawn = files->svg().Write(ToSvg(report));
     if (written.ok()) written = drawn;

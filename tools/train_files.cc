@@ -6,6 +6,23 @@
 #include "tools/resume.h"
 
 namespace stowage::tools {
+namespace {
+
+// What came of --init, a line for each.
+std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
+  std::string text = StrCat("init: ", loaded.loaded,
+                            " params have the weights ", "of ", path, "\n");
+  for (const std::string& name : loaded.missing) {
+    text +=
+        StrCat("init: ", name, " is not in it and begins as the seed says\n");
+  }
+  for (const std::string& name : loaded.unused) {
+    text += StrCat("init: ", name, " of it is not used\n");
+  }
+  return text;
+}
+
+}  // namespace
 
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                                     const StepSpec& spec, const RunSpec& run) {
@@ -13,9 +30,11 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   STOWAGE_RETURN_IF_ERROR(
       CheckPaths({{"save", flags.save},
                   {"save (the best)", keeps_best ? BestPath(flags.save) : ""},
+                  {"save-weights", flags.save_weights},
                   {"svg", flags.svg}},
                  {{"data", flags.data},
                   {"resume", flags.resume},
+                  {"init", flags.init},
                   {"op-times", flags.model.op_times}}));
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
   TrainFiles files(std::move(svg));
@@ -25,6 +44,13 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
         files.checkpoints_,
         CheckpointSeries::Claim(flags.save, {.keep_last = flags.keep_last,
                                              .keep_best = keeps_best}));
+  }
+  if (!flags.save_weights.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.weights_,
+                             OutputFile::Claim(flags.save_weights));
+  }
+  if (!flags.init.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
   }
   if (!flags.save.empty() || !flags.resume.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.notes_, NotesOf(spec, run, flags));
@@ -36,6 +62,12 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const RunSpec& run,
                                   Training& training) {
   if (flags.resume.empty()) {
     training.Initialize(static_cast<uint64_t>(flags.seed));
+    if (!flags.init.empty()) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          const LoadedWeights loaded,
+          LoadWeights(training.step(), flags.init, rules_));
+      std::cerr << WeightsText(flags.init, loaded) << std::flush;
+    }
     return int64_t{0};
   }
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
@@ -64,6 +96,10 @@ Status TrainFiles::Save(const Runner& runner, int64_t step,
   const Result<bool> best =
       checkpoints_->SaveIfBest(runner, step, *held_out_loss, notes_);
   return best.ok() ? Status() : best.error();
+}
+
+Status TrainFiles::SaveWeights(const Runner& runner) const {
+  return weights_ ? stowage::SaveWeights(runner, *weights_) : Status();
 }
 
 std::string TrainFiles::WhatIsSaved() const {

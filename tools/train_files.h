@@ -9,9 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "base/output_file.h"
 #include "base/result.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
+#include "runtime/weights.h"
 #include "tools/output.h"
 #include "tools/train_flags.h"
 #include "tools/train_run.h"
@@ -28,8 +30,8 @@ class TrainFiles {
                                  const RunSpec& run);
 
   /// Gives the session its values: those of a checkpoint, with a line to stderr for
-  /// each thing that its run had otherwise, or those of the seed. Returns the
-  /// steps that are behind it.
+  /// each thing that its run had otherwise, or those of the seed, and weights of
+  /// others over them. Returns the steps that are behind it.
   Result<int64_t> Begin(const TrainFlags& flags, const RunSpec& run,
                         Training& training);
 
@@ -38,6 +40,10 @@ class TrainFiles {
   /// which kNotFinite in any case.
   Status Save(const Runner& runner, int64_t step,
               std::optional<double> held_out_loss = {});
+
+  /// Saves the weights alone, where they are wanted. Errors: those of
+  /// stowage::SaveWeights.
+  Status SaveWeights(const Runner& runner) const;
 
   /// What is on disk of this run, in words, for when it ends before its time.
   std::string WhatIsSaved() const;
@@ -51,6 +57,8 @@ class TrainFiles {
   explicit TrainFiles(Output svg) : svg_(std::move(svg)) {}
 
   std::optional<CheckpointSeries> checkpoints_;
+  std::optional<OutputFile> weights_;
+  WeightRules rules_;  // of what is loaded at the start
   bool keeps_best_ = false;
   Output svg_;
   RunNotes notes_;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "autodiff/optimizer.h"
 #include "base/strings.h"
@@ -25,6 +26,16 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
   if (flags.keep_last < 1) {
     return Invalid(StrCat("keep-last ", flags.keep_last, " is below 1"));
   }
+  if (!flags.init.empty() && !flags.resume.empty()) {
+    return Invalid(
+        "both --init and --resume are given; a checkpoint has its "
+        "own weights, give one");
+  }
+  if (flags.init.empty() &&
+      !(flags.init_rename.empty() && flags.init_transpose.empty() &&
+        flags.init_allow_missing.empty() && flags.init_allow_unused.empty())) {
+    return Invalid("there are rules for weights and no file; give --init");
+  }
   const bool saves = !flags.save.empty();
   if (!saves && (flags.save_every > 0 || flags.keep_last > 1)) {
     return Invalid(StrCat(flags.save_every > 0 ? "--save-every" : "--keep-last",
@@ -41,6 +52,17 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
 }
 
 }  // namespace
+
+Result<WeightRules> ReadWeightRules(const TrainFlags& flags) {
+  WeightRules rules{.transpose = flags.init_transpose,
+                    .allow_missing = flags.init_allow_missing,
+                    .allow_unused = flags.init_allow_unused};
+  for (const std::string& text : flags.init_rename) {
+    STOWAGE_ASSIGN_OR_RETURN(RenameRule rule, ParseRenameRule(text));
+    rules.rename.push_back(std::move(rule));
+  }
+  return rules;
+}
 
 void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
   AddRunOptions(command, flags);
@@ -76,6 +98,28 @@ void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
       ->capture_default_str();
   command.add_option("--resume", flags->resume,
                      "Continue from this checkpoint");
+  command.add_option("--init", flags->init,
+                     "Begin with the weights of this safetensors file, of any "
+                     "program");
+  const auto add_rules = [&](const std::string& option,
+                             std::vector<std::string>* rules,
+                             const std::string& description) {
+    command.add_option(option, *rules, description)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+  };
+  add_rules(
+      "--init-rename", &flags->init_rename,
+      "FROM=TO: what matches FROM in that file is called TO here, a * for "
+      "a *; may be repeated, as may all of these");
+  add_rules("--init-transpose", &flags->init_transpose,
+            "Params, by a pattern, whose matrices the file has transposed");
+  add_rules("--init-allow-missing", &flags->init_allow_missing,
+            "Params that the file may lack; they begin as the seed says");
+  add_rules("--init-allow-unused", &flags->init_allow_unused,
+            "Tensors of the file that no param needs to take");
+  command.add_option("--save-weights", flags->save_weights,
+                     "Write the weights alone to this file at the end");
   command
       .add_option("--sample", flags->sample,
                   "Characters to generate at the end (gpt models)")

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "runtime/weights.h"
 #include "tools/model_flags.h"
 #include "tools/train_run.h"
 
@@ -22,6 +24,9 @@ struct TrainFlags : RunFlags {
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
   std::string save, resume, svg;
+  std::string init, save_weights;
+  std::vector<std::string> init_rename, init_transpose;
+  std::vector<std::string> init_allow_missing, init_allow_unused;
   int64_t save_every = 0;
   int64_t keep_last = 1;
   std::string on_nonfinite = "stop";
@@ -36,6 +41,9 @@ void AddTrainOptions(CLI::App& command, TrainFlags* flags);
 /// How long, how fast, and what is saved. Errors, kInvalidArgument, name the
 /// option.
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec);
+
+/// The rules for --init. Error: a rename that is none.
+Result<WeightRules> ReadWeightRules(const TrainFlags& flags);
 
 }  // namespace stowage::tools
 

@@ -572,6 +572,50 @@ TEST_CASE("a resumed run says what its checkpoint's run had otherwise") {
   }
 }
 
+TEST_CASE("a run begins with the weights of another program's file") {
+  const std::string weights = TempPath("weights.safetensors");
+  const std::string again = TempPath("again.safetensors");
+  TrainMlp({"--save-weights", weights});
+  // A rate that is 0 in f32 gives the weights back.
+  TrainMlp({"--init", weights, "--save-weights", again, "--optimizer", "sgd",
+            "--lr", "1e-60", "--seed", "5"});
+  CHECK(ReadAll(again) == ReadAll(weights));
+
+  // The same under other names, one tensor called as no param is.
+  std::string renamed = ReadAll(weights);
+  for (const auto& [from, to] : {std::pair("\"fc1.weight\"", "\"ln1.weight\""),
+                                 std::pair("\"fc3.bias\"", "\"xx3.bias\"")}) {
+    renamed.replace(renamed.find(from), std::string(from).size(), to);
+  }
+  const std::string path = WriteTemp("renamed.safetensors", renamed);
+  const Outcome refused = RunStowage(Mlp({"--init", path}));
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("lacks 2 of 6 params: \"fc1.weight\", \"fc3.bias\"; "
+                         "it has 2 tensors that no param takes: "
+                         "\"ln1.weight\", \"xx3.bias\"") != std::string::npos);
+  const Outcome taken = RunStowage(
+      Mlp({"--init", path, "--init-rename", "ln*=fc*", "--init-allow-missing",
+           "fc3.*", "--init-allow-unused", "xx*"}));
+  INFO(taken.err);
+  CHECK(taken.exit_code == 0);
+  CHECK(
+      taken.err.find(StrCat("init: 5 params have the weights of ", path,
+                            "\ninit: fc3.bias is not in it and begins as the "
+                            "seed says\ninit: xx3.bias of it is not used\n")) !=
+      std::string::npos);
+  const Outcome transposed =
+      RunStowage(Mlp({"--init", weights, "--init-transpose", "fc1.*"}));
+  CHECK(transposed.exit_code == 2);
+  CHECK(transposed.err.find("a rule transposes it, though it fits as it is") !=
+        std::string::npos);
+  const Outcome both =
+      RunStowage(Mlp({"--init", weights, "--resume", weights}));
+  CHECK(both.exit_code == 2);
+  const Outcome itself =
+      RunStowage(Mlp({"--init", weights, "--save-weights", weights}));
+  CHECK(itself.err.find("is what --init reads") != std::string::npos);
+}
+
 TEST_CASE("files and batches that no memory holds are refused in words") {
   const std::string huge = TempPath("huge");
   WriteTemp("huge", "1");
@@ -654,6 +698,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {mlp,
        {"--steps", "9223372036854775807"},
        "[train] steps 9223372036854775807 is out of range"},
+      {mlp, {"--init-transpose", "*"}, "[train] there are rules for weights"},
+      {mlp, {"--init", missing, "--init-rename", "x"}, "\"x\" is no rename"},
       {mlp,
        {"--on-nonfinite", "x"},
        "[train] on-nonfinite has no choice \"x\""},
