@@ -88,6 +88,17 @@ std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
   return programs;
 }
 
+// The step, and what runs over its arena beside it.
+std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
+  std::vector<PageProgram> programs;
+  programs.push_back(DescribeProgram("train", plan.step.graph, plan.step.plan));
+  for (const PlannedProgram& program : plan.programs) {
+    programs.push_back(
+        DescribeProgram(program.name, program.graph, program.plan));
+  }
+  return programs;
+}
+
 // What takes steps.
 struct Work {
   const RunSpec& run;
@@ -203,6 +214,8 @@ int Run(const TrainFlags& flags) {
   const auto foretold = Tell(*spec, *planner, *plan);
   if (!foretold.ok()) return Fail(foretold.error());
   const Report report = MakeReport(plan->step.graph, plan->step.plan);
+  Page page{.title = report.graph_name, .budget = spec->training.budget};
+  if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   const int64_t evaluation_batch =
       (*task)->EvaluationBatch(plan->programs.front().batch);
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
@@ -231,6 +244,12 @@ int Run(const TrainFlags& flags) {
   if (written.ok()) written = files->SaveWeights(opened->step());
   if (!flags.svg.empty()) {
     const Status drawn = files->svg().Write(ToSvg(report));
+    if (written.ok()) written = drawn;
+  }
+  if (!flags.html.empty()) {
+    page.losses = loop.figures().losses;
+    page.held_out_loss = evaluation->loss;
+    const Status drawn = files->html().Write(ToHtml(page));
     if (written.ok()) written = drawn;
   }
 

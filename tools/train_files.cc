@@ -31,13 +31,15 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
       CheckPaths({{"save", flags.save},
                   {"save (the best)", keeps_best ? BestPath(flags.save) : ""},
                   {"save-weights", flags.save_weights},
-                  {"svg", flags.svg}},
+                  {"svg", flags.svg},
+                  {"html", flags.html}},
                  {{"data", flags.data},
                   {"resume", flags.resume},
                   {"init", flags.init},
                   {"op-times", flags.model.op_times}}));
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
-  TrainFiles files(std::move(svg));
+  STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
+  TrainFiles files(std::move(svg), std::move(html));
   files.keeps_best_ = keeps_best;
   if (!flags.save.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(

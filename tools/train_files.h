@@ -52,15 +52,17 @@ class TrainFiles {
     return checkpoints_;
   }
   const Output& svg() const { return svg_; }
+  const Output& html() const { return html_; }
 
  private:
-  explicit TrainFiles(Output svg) : svg_(std::move(svg)) {}
+  TrainFiles(Output svg, Output html)
+      : svg_(std::move(svg)), html_(std::move(html)) {}
 
   std::optional<CheckpointSeries> checkpoints_;
   std::optional<OutputFile> weights_;
   WeightRules rules_;  // of what is loaded at the start
   bool keeps_best_ = false;
-  Output svg_;
+  Output svg_, html_;
   RunNotes notes_;
 };
 

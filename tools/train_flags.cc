@@ -126,6 +126,9 @@ void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
       ->capture_default_str();
   command.add_option("--svg", flags->svg,
                      "Write a picture of the plan to this file");
+  command.add_option("--html", flags->html,
+                     "Write the plans of the run and its losses to this file, "
+                     "as a page to zoom, search and pin in");
   command.add_flag("--json", flags->json,
                    "Print one JSON object a step, and one at the end");
 }

@@ -23,7 +23,7 @@ struct TrainFlags : RunFlags {
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
-  std::string save, resume, svg;
+  std::string save, resume, svg, html;
   std::string init, save_weights;
   std::vector<std::string> init_rename, init_transpose;
   std::vector<std::string> init_allow_missing, init_allow_unused;

@@ -8,9 +8,11 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "nn/schedule.h"
+#include "report/html.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
 #include "tools/progress.h"
@@ -32,6 +34,7 @@ struct RunSpec {
 // What the steps of a run came to.
 struct RunFigures {
   double loss = 0;  // of the last step that counts
+  std::vector<PageLoss> losses;
   int64_t skipped = 0;
   std::optional<int64_t> heap_allocations = 0;
 };
