@@ -6,6 +6,12 @@
 // and a budget into something that trains, and what it is made of: graphs, training
 // steps, plans, sessions, backends, models and reports. README.md shows it at work.
 
+// Some compilers call their C++20 of before its last touches 201709.
+#if __cplusplus < 201709L
+#error \
+    "Stowage needs C++20: compile with -std=c++20 (Bazel: --cxxopt=-std=c++20)"
+#endif
+
 #include "autodiff/autodiff.h"  // IWYU pragma: export
 #include "base/base.h"          // IWYU pragma: export
 #include "cpu/cpu.h"            // IWYU pragma: export

@@ -5,10 +5,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/index.h"
 #include "base/strings.h"
+#include "ir/dtype.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
 #include "ir/source_loc.h"
 #include "ir/text.h"
 #include "planner/lifetimes.h"
@@ -19,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "stowage-plan";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
@@ -232,6 +238,92 @@ Status ReadSources(const Json& json, Graph* graph) {
   return {};
 }
 
+template <typename List>
+Json ArrayOf(const List& list) {
+  Json array = Json::array();
+  for (const auto entry : list) array.push_back(entry);
+  return array;
+}
+
+// What of the graph a judge of plans has to know, apart from what its ops compute.
+struct Facts {
+  Json values = Json::array();
+  Json nodes = Json::array();
+  Json outputs = Json::array();
+};
+
+Facts FactsOf(const Graph& graph) {
+  const Layouts layouts = ComputeLayouts(graph);
+  Facts facts;
+  for (ValueId id = 0; id < graph.num_values(); ++id) {
+    const ValueInfo& value = graph.value(id);
+    const Layout& layout = layouts[Index(id)];
+    facts.values.push_back({{"name", value.name},
+                            {"dtype", DTypeName(value.type.dtype)},
+                            {"shape", ArrayOf(value.type.shape)},
+                            {"bytes", value.type.bytes()},
+                            {"role", RoleName(value.role)},
+                            {"on_host", value.on_host},
+                            {"root", layout.root},
+                            {"offset", layout.byte_offset},
+                            {"strides", ArrayOf(layout.strides)}});
+  }
+  for (const Node& node : graph.nodes()) {
+    const OpDef& def = GetOpDef(node.op);
+    Json may_overwrite = Json::array();
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (def.may_overwrite_operand(i)) may_overwrite.push_back(i);
+    }
+    facts.nodes.push_back({{"op", OpName(node.op)},
+                           {"inputs", node.inputs},
+                           {"results", node.results},
+                           {"view", def.is_view()},
+                           {"updates", def.updates},
+                           {"may_overwrite", std::move(may_overwrite)}});
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    facts.outputs.push_back(output.value);
+  }
+  return facts;
+}
+
+// That the file says of its graph what is so.
+Status CheckFacts(const Reader& file, const Graph& graph) {
+  const Facts facts = FactsOf(graph);
+  const std::pair<std::string_view, const Json*> parts[] = {
+      {"values", &facts.values},
+      {"nodes", &facts.nodes},
+      {"outputs", &facts.outputs}};
+  for (const auto& [name, expected] : parts) {
+    STOWAGE_ASSIGN_OR_RETURN(const Json* found, file.Array(name));
+    if (found->size() != expected->size()) {
+      return Fail(StrCat(Quoted(name), " has ", found->size(),
+                         " entries; the graph in the file has ",
+                         expected->size()));
+    }
+    for (size_t i = 0; i < expected->size(); ++i) {
+      // Whatever the order of an object's fields.
+      if (nlohmann::json((*found)[i]) == nlohmann::json((*expected)[i])) {
+        continue;
+      }
+      return Fail(StrCat(Quoted(name), " entry ", i, " is ", (*found)[i].dump(),
+                         "; the graph in the file says ",
+                         (*expected)[i].dump()));
+    }
+  }
+  return {};
+}
+
+Result<PlanRequest> ReadRequest(const Reader& file) {
+  PlanRequest request;
+  STOWAGE_ASSIGN_OR_RETURN(const Json* budget, file.Field("budget_bytes"));
+  if (!budget->is_null()) {
+    STOWAGE_ASSIGN_OR_RETURN(request.budget, file.Int("budget_bytes", 0, kMax));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(request.levers, file.String("levers"));
+  return request;
+}
+
 Json SourcesJson(const Graph& graph) {
   Json files = Json::array();
   Json file_of = Json::array();
@@ -307,7 +399,8 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
 
 }  // namespace
 
-std::string PlanToJson(const Plan& plan, const Graph& graph) {
+std::string PlanToJson(const Plan& plan, const Graph& graph,
+                       const PlanRequest& request) {
   Json regions = Json::object();
   regions["weights"] = plan.regions.weights;
   regions["state"] = plan.regions.state;
@@ -331,6 +424,8 @@ std::string PlanToJson(const Plan& plan, const Graph& graph) {
   json["graph_name"] = plan.graph_name;
   json["fingerprint"] = Hex(plan.fingerprint);
   json["alignment"] = plan.alignment;
+  json["budget_bytes"] = request.budget ? Json(*request.budget) : Json();
+  json["levers"] = request.levers;
   json["arena_bytes"] = plan.arena_bytes();
   json["host_bytes"] = plan.host_bytes();
   json["lower_bound_bytes"] = plan.lower_bound;
@@ -347,6 +442,10 @@ std::string PlanToJson(const Plan& plan, const Graph& graph) {
   json["buffer_of"] = plan.buffer_of;
   json["workspace_of"] = plan.workspace_of;
   json["reserve"] = plan.reserve;
+  Facts facts = FactsOf(graph);
+  json["values"] = std::move(facts.values);
+  json["nodes"] = std::move(facts.nodes);
+  json["outputs"] = std::move(facts.outputs);
   json["graph"] = ToText(graph);
   json["sources"] = SourcesJson(graph);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
@@ -378,6 +477,8 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
   }
   STOWAGE_RETURN_IF_ERROR(ReadSources(json, &*graph));
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, ReadPlan(file, *graph));
+  STOWAGE_RETURN_IF_ERROR(CheckFacts(file, *graph));
+  STOWAGE_ASSIGN_OR_RETURN(PlanRequest request, ReadRequest(file));
   // Its figures belong to its slots.
   STOWAGE_ASSIGN_OR_RETURN(const int64_t arena,
                            file.Int("arena_bytes", 0, kMax));
@@ -385,7 +486,7 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
     return Fail(StrCat("\"arena_bytes\" is ", arena, ", the regions sum to ",
                        plan.arena_bytes(), "; they must be equal"));
   }
-  return PlanFile{std::move(*graph), std::move(plan)};
+  return PlanFile{std::move(*graph), std::move(plan), std::move(request)};
 }
 
 }  // namespace stowage

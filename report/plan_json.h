@@ -3,40 +3,63 @@
 
 // Plan files: a plan and the graph it is for, in one JSON object that needs
 // nothing else. Offsets, sizes and lifetimes are exact integers; the graph is
-// in its text form (ir/text.h).
+// in its text form (ir/text.h), and once more as numbers, so that a judge need not
+// know our ops: which values are views and how they lie, which operands a node may
+// overwrite. tools/judge_plan.py is such a judge.
 //
-//   {"format": "stowage-plan", "version": 1, "graph": "stowage-ir 1\n...",
+//   {"format": "stowage-plan", "version": 3, "graph": "stowage-ir 1\n...",
 //    "fingerprint": "9d1b...", "alignment": 256,
+//    "budget_bytes": 65536, "levers": "pieces 1\nrecompute auto\n...",
 //    "regions": {"weights": 512, ...},
 //    "buffers": [{"name": "h", "region": "activations", "offset": 0,
 //                 "size": 256, "lower": 1, "upper": 4}, ...],
 //    "buffer_of": [0, 1, ...], "workspace_of": [-1, ...], ...,
+//    "values": [{"name": "h", "dtype": "f32", "shape": [4, 8], "bytes": 128,
+//                "role": "activation", "on_host": false,
+//                "root": 3, "offset": 0, "strides": [8, 1]}, ...],
+//    "nodes": [{"op": "add", "inputs": [0, 1], "results": [3], "view": false,
+//               "updates": 0, "may_overwrite": [0, 1]}, ...],
+//    "outputs": [3],
 //    "sources": {"files": ["nn/models/mlp.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
+// A value lies in the bytes of its root, from "offset" bytes on, its elements
+// "strides" elements apart; one that owns bytes is its own root. A view runs nothing.
+// The first "updates" results of a node are the new contents of its first operands.
 // "sources" says per value which line of the user's program made it; a file need
 // not have it.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
 
 namespace stowage {
 
+/// What was asked of the planner.
+struct PlanRequest {
+  std::optional<Bytes> budget = {};
+  std::string levers = {};  // in words (planner/fit/levers.h); empty: not said
+  friend bool operator==(const PlanRequest&, const PlanRequest&) = default;
+};
+
 struct PlanFile {
   Graph graph;
   Plan plan;
+  PlanRequest request = {};
 };
 
 /// The file's contents. What is written loads back equal.
-std::string PlanToJson(const Plan& plan, const Graph& graph);
+std::string PlanToJson(const Plan& plan, const Graph& graph,
+                       const PlanRequest& request = {});
 
 /// Reads what PlanToJson wrote. Checks that every field is there, of its type
-/// and in its range, that all indices and sums are sound, and that the plan is
-/// for the graph beside it; what is wrong is named. Whether the plan breaks a
+/// and in its range, that all indices and sums are sound, that the plan is
+/// for the graph beside it, and that what is said of values and nodes is so; what is wrong is named. Whether the plan breaks a
 /// law is another question: ValidatePlan answers it. Errors: kInvalidArgument.
 Result<PlanFile> PlanFromJson(std::string_view text);
 

@@ -19,6 +19,7 @@
 #include "tools/command.h"
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
+#include "tools/output.h"
 #include "tools/packer_flags.h"
 #include "train/train.h"
 
@@ -213,6 +214,12 @@ int Run(const Flags& flags) {
   const Result<DeviceNeeds> device =
       NeedsOfDevice(flags.device, *dtype, flags.model.threads);
   if (!device.ok()) return Fail(device.error());
+  const Status tried = TryOutputs({{"output", flags.output},
+                                   {"svg", flags.svg},
+                                   {"html", flags.html}},
+                                  {{"graph", flags.graph},
+                                   {"op-times", flags.model.op_times}});
+  if (!tried.ok()) return Fail(tried.error());
   const auto start = std::chrono::steady_clock::now();
   Result<Subject>& subject =
       UntilExit(ReadSubject(flags, {.packer = packer->packer,
@@ -244,8 +251,11 @@ int Run(const Flags& flags) {
 
   const FittedStep& step = planned->step;
   if (!flags.output.empty()) {
-    const Status written =
-        WriteOutput(flags.output, PlanToJson(step.plan, step.graph));
+    const Status written = WriteOutput(
+        flags.output,
+        PlanToJson(step.plan, step.graph,
+                   {.budget = budget,
+                    .levers = ToText(planner.question().fit.levers)}));
     if (!written.ok()) return Fail(written.error());
   }
   const Report& report = UntilExit(MakeReport(step.graph, step.plan));

@@ -13,6 +13,7 @@
 
 #include "base/strings.h"
 #include "tools/command.h"
+#include "tools/output.h"
 
 namespace stowage::tools {
 namespace {
@@ -114,6 +115,11 @@ Result<std::string> Print(const Flags& flags) {
 }
 
 int Run(const Flags& flags) {
+  const Status tried = TryOutputs(
+      {{"output", flags.output}},
+      {{"plan", flags.plans[0]},
+       {"the second plan", flags.plans.size() > 1 ? flags.plans[1] : ""}});
+  if (!tried.ok()) return Fail(tried.error());
   const Result<std::string> printed = Print(flags);
   if (!printed.ok()) return Fail(printed.error());
   const Status written = WriteOutput(flags.output, *printed);

@@ -51,6 +51,15 @@ TEST_CASE("a plan file loads back equal") {
     CHECK(loaded.buffers[i].upper == plan.buffers[i].upper);
   }
   CHECK(PlanToJson(loaded, file->graph) == Example());
+  CHECK(file->request == PlanRequest{});
+}
+
+TEST_CASE("a plan file says what was asked for") {
+  const PlanRequest request = {.budget = 1000, .levers = "recompute auto"};
+  const Result<PlanFile> file = PlanFromJson(
+      PlanToJson(testing::ExamplePlan(), testing::ExampleGraph(), request));
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  CHECK(file->request == request);
 }
 
 TEST_CASE("a plan file keeps the source lines, and need not have them") {
@@ -80,7 +89,7 @@ TEST_CASE("what is wrong with a plan file is named") {
       {[](Json& j) { j["format"] = "other"; },
        "\"format\" is \"other\"; expected \"stowage-plan\""},
       {[](Json& j) { j["version"] = 1; },
-       "version 1 is not known here; version 2 is"},
+       "version 1 is not known here; version 3 is"},
       {[](Json& j) { j["version"] = "1"; },
        "the file: \"version\" is string; expected an integer of at least 0"},
       {[](Json& j) { j["graph"] = "stowage-ir 1\ngraph \"g\" {"; },
@@ -133,6 +142,19 @@ TEST_CASE("what is wrong with a plan file is named") {
        "the file: \"peak_time\" is 99; expected an integer from 0 to 3"},
       {[](Json& j) { j["optimal"] = 1; },
        "the file: \"optimal\" is number; expected true or false"},
+      {[](Json& j) { j.erase("budget_bytes"); },
+       "the file has no \"budget_bytes\""},
+      {[](Json& j) { j["budget_bytes"] = "all"; },
+       "the file: \"budget_bytes\" is string; expected an integer of at least "
+       "0"},
+      {[](Json& j) { j["levers"] = 1; },
+       "the file: \"levers\" is number; expected a string"},
+      {[](Json& j) { j["values"].erase(0); },
+       "\"values\" has 4 entries; the graph in the file has 5"},
+      {[](Json& j) { j["values"][1]["offset"] = 4; }, "\"values\" entry 1 is "},
+      {[](Json& j) { j["nodes"][0]["may_overwrite"] = {7}; },
+       "\"nodes\" entry 0 is "},
+      {[](Json& j) { j["outputs"] = {0}; }, "\"outputs\" entry 0 is "},
       {[](Json& j) { j["sources"] = 1; },
        "\"sources\" is number; expected an object"},
       {[](Json& j) { j["sources"]["files"][0] = 2; },

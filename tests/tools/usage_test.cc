@@ -83,6 +83,26 @@ TEST_CASE("wrong usage exits 2 with a word on stderr and nothing on stdout") {
   }
 }
 
+TEST_CASE("plan and report never write over what they read") {
+  const std::string plan = TempPath("kept.plan");
+  REQUIRE(RunStowage({"plan", "--model", "mlp", "--no-plan-cache", "-o", plan})
+              .exit_code == 0);
+  const std::string before = ReadAll(plan);
+  const std::string graph = WriteTemp("kept.graph", "stowage-ir 1\n");
+  const std::vector<std::vector<std::string>> commands = {
+      {"report", plan, "--format", "json", "-o", plan},
+      {"report", plan, plan, "-o", plan},
+      {"plan", "--graph", graph, "-o", graph},
+      {"plan", "--model", "mlp", "-o", plan, "--html", plan}};
+  for (const auto& command : commands) {
+    const Outcome outcome = RunStowage(command);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.err.find("give") != std::string::npos);
+  }
+  CHECK(ReadAll(plan) == before);
+  CHECK(ReadAll(graph) == "stowage-ir 1\n");
+}
+
 TEST_CASE("numbers are decimal, alone, and fit 64 bits") {
   const auto error_of = [](const std::string& option,
                            const std::string& value) {
