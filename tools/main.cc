@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
   tools::AddCheck(app, &exit_code);
   tools::AddReport(app, &exit_code);
   tools::AddModels(app, &exit_code);
+  tools::CheckNumbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
