@@ -214,11 +214,9 @@ int Run(const Flags& flags) {
   const Result<DeviceNeeds> device =
       NeedsOfDevice(flags.device, *dtype, flags.model.threads);
   if (!device.ok()) return Fail(device.error());
-  const Status tried = TryOutputs({{"output", flags.output},
-                                   {"svg", flags.svg},
-                                   {"html", flags.html}},
-                                  {{"graph", flags.graph},
-                                   {"op-times", flags.model.op_times}});
+  const Status tried = TryOutputs(
+      {{"output", flags.output}, {"svg", flags.svg}, {"html", flags.html}},
+      {{"graph", flags.graph}, {"op-times", flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
   const auto start = std::chrono::steady_clock::now();
   Result<Subject>& subject =
