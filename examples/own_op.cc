@@ -71,7 +71,7 @@ int main() {
   g.Output("loss", ReduceSum(Apply(kSquareplus, {x})));
   Must(CheckGradients(Must(g.Finish()), "loss", *cpu));
 
-  // With every lever, in 40 KiB; the step takes 100 KiB as it is.
+  // By whatever levers it takes, in 40 KiB.
   Training training =
       Must(Train({.model = Model, .batch = 64, .budget = 40 << 10}, *cpu));
   training.Initialize(/*seed=*/1);
