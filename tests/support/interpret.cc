@@ -11,54 +11,16 @@
 
 #include "base/check.h"
 #include "ir/op_def.h"
+#include "tests/support/interpret_call.h"
 
 namespace stowage {
 namespace {
 
-using Numbers = std::vector<double>;
-
-// A tensor: shape and elements in row-major order.
-struct Array {
-  Shape shape;
-  Numbers data;
-
-  explicit Array(const Shape& s = {})
-      : shape(s), data(static_cast<size_t>(s.num_elements()), 0.0) {}
-  double& operator[](int64_t i) { return data.at(static_cast<size_t>(i)); }
-  double operator[](int64_t i) const { return data.at(static_cast<size_t>(i)); }
-  int64_t size() const { return static_cast<int64_t>(data.size()); }
-};
-
-int64_t Position(const Shape& shape, const Dims& index) {
-  int64_t position = 0;
-  for (int i = 0; i < shape.rank(); ++i) {
-    position = position * shape[i] + index[i];
-  }
-  return position;
-}
-
-// The coordinates of an element.
-Dims Coordinates(const Shape& shape, int64_t position) {
-  Dims index = Dims::Filled(shape.rank(), 0);
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    index[i] = position % shape[i];
-    position /= shape[i];
-  }
-  return index;
-}
-
-struct Call {
-  const Node& node;
-  std::vector<const Array*> in;
-  std::vector<Array> out;  // shaped, zero
-
-  const Array& input(size_t i) const { return *in.at(i); }
-  int64_t Int(const char* name) const { return node.attrs.Int(name); }
-  double Float(const char* name) const { return node.attrs.Float(name); }
-  const std::vector<int64_t>& Ints(const char* name) const {
-    return node.attrs.Ints(name);
-  }
-};
+using interpret::Array;
+using interpret::Call;
+using interpret::Coordinates;
+using interpret::Numbers;
+using interpret::Position;
 
 // --- Elementwise ---
 

@@ -8,118 +8,23 @@
 #include "base/strings.h"
 #include "ir/ops.h"
 #include "math/small_floats.h"
+#include "tests/support/op_case_table.h"
 
 namespace stowage {
 namespace {
 
-using In = std::span<const Value>;
-using Out = std::vector<Value>;
-using Unary = Value (*)(Value, SourceLoc);
-using Binary = Value (*)(Value, Value, SourceLoc);
+using testing::Binary;
+using testing::In;
+using testing::kInteger;
+using testing::kLoc;
+using testing::kSpread;
+using testing::OpCaseTable;
+using testing::Out;
+using testing::Unary;
 
-constexpr SourceLoc kLoc;
-constexpr auto kInteger = Content::kInteger;
-constexpr auto kSpread = Content::kSpread;
-
-// Of a kernel of `op`, unless its row says otherwise.
-double Tolerance(DType real, OpKind op) {
-  if (real == DType::kF64) return 1e-12;
-  if (real == DType::kF32) return 1e-5;
-  // A bf16 number has 8 bits, an f16 number 11: where an error of f32 tips the
-  // rounding, the result is off by this much at most.
-  const double last_bit = real == DType::kF16 ? 0x1p-10 : 0x1p-7;
-  switch (op) {
-    // Scores, probabilities and logits may have 16 bits on the way too.
-    case OpKind::kCausalAttention:
-    case OpKind::kLinearCrossEntropy:
-      return 2 * last_bit;
-    // Likewise, and their differences are summed.
-    case OpKind::kCausalAttentionGrad:
-    case OpKind::kLinearCrossEntropyGrad:
-      return 4 * last_bit;
-    default:
-      return last_bit;
-  }
-}
-
-class Table {
+class Table : public OpCaseTable {
  public:
-  explicit Table(DType real) : real_(real) {}
-
-  LeafSpec Real(const char* name, const Shape& shape, double low = -1,
-                double high = 1, Role role = Role::kInput) const {
-    return {name, real_, shape, Content::kReal, low, high, role};
-  }
-  LeafSpec Spread(const char* name, const Shape& shape) const {
-    return {name, real_, shape, kSpread};
-  }
-  static LeafSpec Index(const char* name, const Shape& shape, double limit,
-                        DType dtype = DType::kI32) {
-    return {name, dtype, shape, kInteger, 0, limit};
-  }
-  static LeafSpec Bool(const char* name, const Shape& shape) {
-    return {name, DType::kBool, shape, kInteger, 0, 2};
-  }
-  // A statistic of real operands: f32 for bf16 and f16.
-  LeafSpec Statistic(const char* name, const Shape& shape) const {
-    return {name, real_ == DType::kF64 ? DType::kF64 : DType::kF32, shape};
-  }
-  static LeafSpec Scalar(const char* name, DType dtype, double value) {
-    return {name, dtype, {}, Content::kReal, value, value};
-  }
-
-  OpCase& Add(OpKind op, const std::string& variant,
-              std::vector<LeafSpec> leaves,
-              std::function<Out(GraphBuilder&, In)> build) {
-    rows_.push_back({.name = StrCat(OpName(op), variant),
-                     .op = op,
-                     .leaves = std::move(leaves),
-                     .build = std::move(build),
-                     .tolerance = Tolerance(real_, op)});
-    return rows_.back();
-  }
-
-  // An elementwise op of x: contiguous, through a view, of a single element.
-  void AddUnary(OpKind op, Unary f, LeafSpec x) {
-    x.shape = {3, 5};
-    Add(op, "", {x}, [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
-    x.shape = {4, 5, 7};
-    Add(op, " of a view", {x}, [f](GraphBuilder&, In in) {
-      return Out{f(Permute(Slice(in[0], 2, 1, 7, 2), {2, 0, 1}), kLoc)};
-    });
-    x.shape = {};
-    Add(op, " of a scalar", {x},
-        [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
-  }
-
-  // An elementwise op of a and b: contiguous, through views, broadcast.
-  void AddBinary(OpKind op, Binary f, LeafSpec a, LeafSpec b,
-                 const std::string& variant = "") {
-    const auto plain = [f](GraphBuilder&, In in) {
-      return Out{f(in[0], in[1], kLoc)};
-    };
-    a.shape = b.shape = {3, 5};
-    Add(op, variant, {a, b}, plain);
-    a.shape = {5, 3};
-    b.shape = {3, 9};
-    Add(op, variant + " of views", {a, b}, [f](GraphBuilder&, In in) {
-      return Out{f(Transpose(in[0]), Slice(in[1], 1, 2, 7), kLoc)};
-    });
-    a.shape = {2, 1, 7};
-    b.shape = {3, 1};
-    Add(op, variant + " with broadcasting", {a, b}, plain);
-  }
-
-  // The gradient of a unary op, read from its input or from its output.
-  void AddUnaryGrad(OpKind op, Binary f, LeafSpec x_or_y) {
-    x_or_y.shape = {5, 3};
-    Add(op, "", {x_or_y, Real("dy", {5, 3})},
-        [f](GraphBuilder&, In in) { return Out{f(in[0], in[1], kLoc)}; });
-    Add(op, " of views", {x_or_y, Real("dy", {3, 1})},
-        [f](GraphBuilder&, In in) {
-          return Out{f(Transpose(in[0]), BroadcastTo(in[1], {3, 5}), kLoc)};
-        });
-  }
+  using OpCaseTable::OpCaseTable;
 
   void AddReduction(OpKind op, const LeafSpec& x, const std::string& variant,
                     const Axes& axes, bool keep) {
@@ -150,16 +55,10 @@ class Table {
   void AddLayerNorm();
   void AddAttention();
   void AddUpdates();
-
-  std::vector<OpCase> Take() { return std::move(rows_); }
-
- private:
-  DType real_;
-  std::vector<OpCase> rows_;
 };
 
 void Table::AddCreation() {
-  Add(OpKind::kFill, "", {}, [this_real = real_](GraphBuilder& g, In) {
+  Add(OpKind::kFill, "", {}, [this_real = real()](GraphBuilder& g, In) {
     return Out{Fill(g, -2.5, this_real, {3, 5}), Fill(g, 7, DType::kI64, {}),
                Fill(g, 1, DType::kBool, {4})};
   });
@@ -177,7 +76,7 @@ void Table::AddMovement() {
   AddUnary(OpKind::kCopy, Copy, Real("x", {}));
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
                             DType::kI32, DType::kBool}) {
-    if (dtype == real_) continue;
+    if (dtype == real()) continue;
     OpCase& row =
         Add(OpKind::kCast, StrCat(" to ", DTypeName(dtype)),
             {Real("x", {3, 7}, -9, 9)}, [dtype](GraphBuilder&, In in) {
@@ -185,14 +84,14 @@ void Table::AddMovement() {
             });
     if (SizeOf(dtype) == 2) row.tolerance = 1.0 / 128;  // of bf16: 8 bits
   }
-  const DType narrow = real_ == DType::kBF16 ? DType::kF16 : DType::kBF16;
+  const DType narrow = real() == DType::kBF16 ? DType::kF16 : DType::kBF16;
   Add(OpKind::kCast, " and back", {Real("x", {3, 7})},
       [narrow](GraphBuilder&, In in) {
         return Out{Cast(Cast(in[0], narrow), in[0].dtype())};
       })
       .tolerance = 1.0 / 128;
   Add(OpKind::kCast, " from i32", {Index("x", {5}, 100)},
-      [this_real = real_](GraphBuilder&, In in) {
+      [this_real = real()](GraphBuilder&, In in) {
         return Out{Cast(in[0], this_real)};
       });
   LeafSpec on_host = Real("state", {3, 7}, -1, 1, Role::kState);

@@ -1,0 +1,70 @@
+#ifndef STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_
+#define STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_
+
+// What the oracle's definitions of ops work on: one node, its operands and its
+// results as plain arrays. A family with a file of its own, interpret_<family>.cc,
+// declares its definitions at the end; tests/support/interpret.cc calls them.
+//
+//   void Negate(Call& c) {
+//     for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0][i] = -c.input(0)[i];
+//   }
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/shape.h"
+
+namespace stowage::interpret {
+
+using Numbers = std::vector<double>;
+
+/// A tensor: shape and elements in row-major order.
+struct Array {
+  Shape shape;
+  Numbers data;
+
+  explicit Array(const Shape& s = {})
+      : shape(s), data(static_cast<size_t>(s.num_elements()), 0.0) {}
+  double& operator[](int64_t i) { return data.at(static_cast<size_t>(i)); }
+  double operator[](int64_t i) const { return data.at(static_cast<size_t>(i)); }
+  int64_t size() const { return static_cast<int64_t>(data.size()); }
+};
+
+/// The place of an element in row-major order.
+inline int64_t Position(const Shape& shape, const Dims& index) {
+  int64_t position = 0;
+  for (int i = 0; i < shape.rank(); ++i) {
+    position = position * shape[i] + index[i];
+  }
+  return position;
+}
+
+/// The coordinates of an element.
+inline Dims Coordinates(const Shape& shape, int64_t position) {
+  Dims index = Dims::Filled(shape.rank(), 0);
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    index[i] = position % shape[i];
+    position /= shape[i];
+  }
+  return index;
+}
+
+/// One node with its operands, and the results to fill.
+struct Call {
+  const Node& node;
+  std::vector<const Array*> in;
+  std::vector<Array> out;  // shaped, zero
+
+  const Array& input(size_t i) const { return *in.at(i); }
+  int64_t Int(const char* name) const { return node.attrs.Int(name); }
+  double Float(const char* name) const { return node.attrs.Float(name); }
+  const std::vector<int64_t>& Ints(const char* name) const {
+    return node.attrs.Ints(name);
+  }
+};
+
+}  // namespace stowage::interpret
+
+#endif  // STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_

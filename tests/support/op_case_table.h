@@ -1,0 +1,148 @@
+#ifndef STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
+#define STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
+
+// How the rows of the op test table (op_cases.h) are written. A family with a file
+// of its own, op_cases_<family>.cc, declares its rows at the end;
+// tests/support/op_cases.cc calls for them.
+//
+//   void AddPooling(OpCaseTable& t) {
+//     t.Add(OpKind::kMaxPool, " of a row", {t.Spread("x", {1, 1, 9})},
+//           [](GraphBuilder&, In in) { return Out{MaxPool(in[0], {{2}})}; });
+//   }
+
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/op_kind.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+#include "tests/support/op_cases.h"
+
+namespace stowage::testing {
+
+using In = std::span<const Value>;
+using Out = std::vector<Value>;
+using Unary = Value (*)(Value, SourceLoc);
+using Binary = Value (*)(Value, Value, SourceLoc);
+
+inline constexpr SourceLoc kLoc;
+inline constexpr auto kInteger = Content::kInteger;
+inline constexpr auto kSpread = Content::kSpread;
+
+/// Of a kernel of `op`, unless its row says otherwise.
+inline double Tolerance(DType real, OpKind op) {
+  if (real == DType::kF64) return 1e-12;
+  if (real == DType::kF32) return 1e-5;
+  // A bf16 number has 8 bits, an f16 number 11: where an error of f32 tips the
+  // rounding, the result is off by this much at most.
+  const double last_bit = real == DType::kF16 ? 0x1p-10 : 0x1p-7;
+  switch (op) {
+    // Scores, probabilities and logits may have 16 bits on the way too.
+    case OpKind::kCausalAttention:
+    case OpKind::kLinearCrossEntropy:
+      return 2 * last_bit;
+    // Likewise, and their differences are summed.
+    case OpKind::kCausalAttentionGrad:
+    case OpKind::kLinearCrossEntropyGrad:
+      return 4 * last_bit;
+    default:
+      return last_bit;
+  }
+}
+
+class OpCaseTable {
+ public:
+  explicit OpCaseTable(DType real) : real_(real) {}
+
+  LeafSpec Real(const char* name, const Shape& shape, double low = -1,
+                double high = 1, Role role = Role::kInput) const {
+    return {name, real_, shape, Content::kReal, low, high, role};
+  }
+  LeafSpec Spread(const char* name, const Shape& shape) const {
+    return {name, real_, shape, kSpread};
+  }
+  static LeafSpec Index(const char* name, const Shape& shape, double limit,
+                        DType dtype = DType::kI32) {
+    return {name, dtype, shape, kInteger, 0, limit};
+  }
+  static LeafSpec Bool(const char* name, const Shape& shape) {
+    return {name, DType::kBool, shape, kInteger, 0, 2};
+  }
+  // A statistic of real operands: f32 for bf16 and f16.
+  LeafSpec Statistic(const char* name, const Shape& shape) const {
+    return {name, real_ == DType::kF64 ? DType::kF64 : DType::kF32, shape};
+  }
+  static LeafSpec Scalar(const char* name, DType dtype, double value) {
+    return {name, dtype, {}, Content::kReal, value, value};
+  }
+
+  OpCase& Add(OpKind op, const std::string& variant,
+              std::vector<LeafSpec> leaves,
+              std::function<Out(GraphBuilder&, In)> build) {
+    rows_.push_back({.name = StrCat(OpName(op), variant),
+                     .op = op,
+                     .leaves = std::move(leaves),
+                     .build = std::move(build),
+                     .tolerance = Tolerance(real_, op)});
+    return rows_.back();
+  }
+
+  // An elementwise op of x: contiguous, through a view, of a single element.
+  void AddUnary(OpKind op, Unary f, LeafSpec x) {
+    x.shape = {3, 5};
+    Add(op, "", {x}, [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
+    x.shape = {4, 5, 7};
+    Add(op, " of a view", {x}, [f](GraphBuilder&, In in) {
+      return Out{f(Permute(Slice(in[0], 2, 1, 7, 2), {2, 0, 1}), kLoc)};
+    });
+    x.shape = {};
+    Add(op, " of a scalar", {x},
+        [f](GraphBuilder&, In in) { return Out{f(in[0], kLoc)}; });
+  }
+
+  // An elementwise op of a and b: contiguous, through views, broadcast.
+  void AddBinary(OpKind op, Binary f, LeafSpec a, LeafSpec b,
+                 const std::string& variant = "") {
+    const auto plain = [f](GraphBuilder&, In in) {
+      return Out{f(in[0], in[1], kLoc)};
+    };
+    a.shape = b.shape = {3, 5};
+    Add(op, variant, {a, b}, plain);
+    a.shape = {5, 3};
+    b.shape = {3, 9};
+    Add(op, variant + " of views", {a, b}, [f](GraphBuilder&, In in) {
+      return Out{f(Transpose(in[0]), Slice(in[1], 1, 2, 7), kLoc)};
+    });
+    a.shape = {2, 1, 7};
+    b.shape = {3, 1};
+    Add(op, variant + " with broadcasting", {a, b}, plain);
+  }
+
+  // The gradient of a unary op, read from its input or from its output.
+  void AddUnaryGrad(OpKind op, Binary f, LeafSpec x_or_y) {
+    x_or_y.shape = {5, 3};
+    Add(op, "", {x_or_y, Real("dy", {5, 3})},
+        [f](GraphBuilder&, In in) { return Out{f(in[0], in[1], kLoc)}; });
+    Add(op, " of views", {x_or_y, Real("dy", {3, 1})},
+        [f](GraphBuilder&, In in) {
+          return Out{f(Transpose(in[0]), BroadcastTo(in[1], {3, 5}), kLoc)};
+        });
+  }
+
+  DType real() const { return real_; }
+  std::vector<OpCase> Take() { return std::move(rows_); }
+
+ private:
+  DType real_;
+  std::vector<OpCase> rows_;
+};
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_
