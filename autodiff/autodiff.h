@@ -7,6 +7,7 @@
 #include "autodiff/optimizer.h"
 #include "autodiff/param_groups.h"
 #include "autodiff/train_step.h"
+#include "autodiff/update_rule.h"
 #include "autodiff/vjp.h"
 
 #endif  // STOWAGE_AUTODIFF_AUTODIFF_H_

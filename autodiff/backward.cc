@@ -75,13 +75,20 @@ Result<std::vector<ValueId>> FindWrt(const Graph& forward,
   return wrt;
 }
 
-Status RefuseUpdates(const Graph& forward) {
+// A model may write its states, and what it makes itself; its params are for the
+// update.
+Status RefuseUpdatesOfParams(const Graph& forward) {
   for (const Node& node : forward.nodes()) {
-    if (GetOpDef(node.op).updates == 0) continue;
-    return Fail(ErrorCode::kInvalidArgument, "graph ", Quoted(forward.name()),
-                " overwrites ", Quoted(forward.value(node.inputs[0]).name),
-                " by a ", OpName(node.op),
-                "; differentiate the graph without updates");
+    for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
+      const ValueInfo& target =
+          forward.value(node.inputs[static_cast<size_t>(r)]);
+      if (target.role != Role::kParam) continue;
+      return Fail(ErrorCode::kInvalidArgument, "graph ", Quoted(forward.name()),
+                  " overwrites the param ", Quoted(target.name), " by a ",
+                  OpName(node.op),
+                  "; differentiate the graph without updates, or make what it "
+                  "writes a state");
+    }
   }
   return {};
 }
@@ -178,7 +185,7 @@ Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
   STOWAGE_ASSIGN_OR_RETURN(const ValueId loss_id, FindLoss(forward, loss));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<ValueId> wrt,
                            FindWrt(forward, options.wrt));
-  STOWAGE_RETURN_IF_ERROR(RefuseUpdates(forward));
+  STOWAGE_RETURN_IF_ERROR(RefuseUpdatesOfParams(forward));
 
   Cotangents cotangents(forward);
   WantAllThatDependsOn(wrt, forward, &cotangents);

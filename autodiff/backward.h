@@ -10,7 +10,9 @@
 // gradient per requested param, called "grad:<param>". What backward must keep
 // is nowhere listed: it is what the emitted graph reads. Views are taken again
 // from their saved roots, fills and constants made again, so neither is ever
-// saved.
+// saved. A forward graph may write its states (Assign, LerpUpdate); one whose old
+// content backward reads is a saved leaf of its name, and whoever links the two
+// keeps a copy of it.
 //
 //   Result<Graph> backward = BuildBackward(forward, "loss");
 
@@ -33,7 +35,8 @@ struct BackwardOptions {
 /// that no requested gradient needs. Errors: no such value; the loss is not a
 /// float scalar; a name in `wrt` is unknown, twice there, or not of a float
 /// type; a requested value does not reach the loss (named); the way to it leads
-/// through an op that is not differentiable (named). Linear in the nodes of
+/// through an op that is not differentiable (named); forward overwrites a param.
+/// Linear in the nodes of
 /// `forward`.
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});

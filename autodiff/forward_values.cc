@@ -4,7 +4,9 @@
 
 #include "autodiff/graph_copy.h"
 #include "base/check.h"
+#include "ir/layout.h"
 #include "ir/op_def.h"
+#include "ir/uses.h"
 
 namespace stowage {
 namespace {
@@ -20,9 +22,11 @@ ForwardValues::ForwardValues(const Graph& forward, GraphBuilder* backward)
     : forward_(forward),
       backward_(*backward),
       values_(static_cast<size_t>(forward.num_values())) {
+  const Uses uses(forward, ComputeLayouts(forward));
   const auto declare = [&](ValueId id) {
     const ValueInfo& info = forward.value(id);
-    const Role role = info.is_leaf() ? info.role : Role::kSaved;
+    const bool stays = info.is_leaf() && uses.overwriter(id) == kNoNode;
+    const Role role = stays ? info.role : Role::kSaved;
     values_[static_cast<size_t>(id)] = DeclareLeaf(backward_, info, role);
   };
   // Leaves, then results in the order of execution.

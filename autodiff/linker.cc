@@ -1,5 +1,7 @@
 #include "autodiff/linker.h"
 
+#include <algorithm>
+
 #include "autodiff/backward.h"
 #include "base/strings.h"
 #include "ir/layout.h"
@@ -21,6 +23,7 @@ Linker::Linker(const Graph& forward, const Graph& backward,
     : forward_(forward),
       backward_(backward),
       loss_(loss),
+      uses_(forward, ComputeLayouts(forward)),
       g_(*g),
       piece_(piece),
       forward_copy_(forward, g, piece.suffix),
@@ -41,12 +44,11 @@ std::optional<Linker::FusedLoss> Linker::FindFusedLoss() const {
   if (node.op != OpKind::kLinearCrossEntropy || node.results[0] != *id) {
     return std::nullopt;
   }
-  const Uses uses(forward_, ComputeLayouts(forward_));
   for (const ValueId result : node.results) {
     if (backward_.Find(forward_.value(result).name)) return std::nullopt;
-    if (!uses.uses(result).empty()) return std::nullopt;
+    if (!uses_.uses(result).empty()) return std::nullopt;
   }
-  if (uses.is_output(node.results[1])) return std::nullopt;
+  if (uses_.is_output(node.results[1])) return std::nullopt;
   for (NodeId gradient = 0; gradient < backward_.num_nodes(); ++gradient) {
     const Node& other = backward_.node(gradient);
     if (other.op == OpKind::kLinearCrossEntropyGrad &&
@@ -63,11 +65,44 @@ void Linker::DeclareLeaves() {
   }
 }
 
+Linker::Overwritten Linker::FindOverwritten() const {
+  Overwritten overwritten;
+  for (const ValueInfo& leaf : backward_.values()) {
+    if (!leaf.is_leaf()) continue;
+    const std::optional<ValueId> id = forward_.Find(leaf.name);
+    if (id && uses_.overwriter(*id) != kNoNode) {
+      overwritten.emplace(uses_.overwriter(*id), *id);
+    }
+  }
+  return overwritten;
+}
+
 void Linker::CopyForward() {
+  const Overwritten overwritten = FindOverwritten();
   for (NodeId id = 0; id < forward_.num_nodes(); ++id) {
     if (fused_ && id == fused_->forward) continue;
+    const auto [begin, end] = overwritten.equal_range(id);
+    for (auto old = begin; old != end; ++old) {
+      const ValueInfo& info = forward_.value(old->second);
+      g_.SetOrigin(Phase::kForward, "", info.source);
+      const Value copy = Copy(forward_copy_[old->second]);
+      const std::string name = StrCat("old:", info.name, piece_.suffix);
+      if (!g_.Find(name)) g_.Name(name, copy);
+      old_contents_[old->second] = copy;
+    }
     CopyNode(forward_copy_, forward_.node(id), id);
   }
+}
+
+Value Linker::last_content(ValueId leaf) const {
+  ValueId id = leaf;
+  for (NodeId n = uses_.overwriter(id); n != kNoNode;
+       n = uses_.overwriter(id)) {
+    const Node& node = forward_.node(n);
+    const auto target = std::ranges::find(node.inputs, id);
+    id = node.results[static_cast<size_t>(target - node.inputs.begin())];
+  }
+  return forward_copy_[id];
 }
 
 Status Linker::WireUp() {
@@ -101,7 +136,9 @@ Status Linker::WireUp() {
           " it is ", type.ToString(),
           "; link a backward graph to the graph that it was built from");
     }
-    backward_copy_.Map(id, forward_copy_[*source]);
+    const auto old = old_contents_.find(*source);
+    backward_copy_.Map(
+        id, old == old_contents_.end() ? forward_copy_[*source] : old->second);
   }
   return {};
 }

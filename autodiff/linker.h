@@ -9,6 +9,9 @@
 // A linear_cross_entropy that is the loss, and that nothing else reads, is left
 // out of the forward part: its gradient makes the loss on its way.
 //
+// States that the forward graph writes hold their new content from then on. Where
+// the backward graph reads an old one, a copy of it waits for that.
+//
 //   Linker linker(forward, backward, "loss", &g);
 //   linker.DeclareLeaves();
 //   linker.CopyForward();
@@ -19,6 +22,7 @@
 //   linker.DeclareOutputs();
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +31,7 @@
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
+#include "ir/uses.h"
 
 namespace stowage {
 
@@ -67,8 +72,13 @@ class Linker {
 
   Value forward(ValueId id) const { return forward_copy_[id]; }
   Value backward(ValueId id) const { return backward_copy_[id]; }
+  /// What a leaf of the forward graph holds in the end, if that graph writes it.
+  Value last_content(ValueId leaf) const;
 
  private:
+  // What the backward graph reads and a forward node overwrites, by node.
+  using Overwritten = std::multimap<NodeId, ValueId>;
+
   // A linear_cross_entropy whose loss is what is differentiated, and its
   // gradient, which makes the same loss.
   struct FusedLoss {
@@ -78,16 +88,19 @@ class Linker {
 
   bool IsSeed(const ValueInfo& info) const;
   std::optional<FusedLoss> FindFusedLoss() const;
+  Overwritten FindOverwritten() const;
   void CopyNode(GraphCopy& copy, const Node& node, NodeId id);
 
   const Graph& forward_;
   const Graph& backward_;
   const std::string_view loss_;
+  const Uses uses_;  // of forward
   GraphBuilder& g_;
   const Piece piece_;
   GraphCopy forward_copy_;
   GraphCopy backward_copy_;
   const std::optional<FusedLoss> fused_;
+  std::map<ValueId, Value> old_contents_;  // copies for the backward graph
 };
 
 }  // namespace stowage

@@ -52,7 +52,8 @@ std::vector<State> StatesOf(const Optimizer& optimizer, DType param) {
                                                {".v", DType::kF32}};
                                }
                                return States{{".m", param}, {".v", param}};
-                             }},
+                             },
+                             [](const UpdateRule&) { return States{}; }},
                     optimizer);
 }
 
@@ -67,10 +68,13 @@ void NameNew(Value updated, std::string_view leaf) {
 }  // namespace
 
 std::string_view OptimizerName(const Optimizer& optimizer) {
-  return std::visit(Overload{[](const Sgd&) { return "sgd"; },
-                             [](const Momentum&) { return "momentum"; },
-                             [](const AdamW&) { return "adamw"; }},
-                    optimizer);
+  using Name = std::string_view;
+  return std::visit(
+      Overload{[](const Sgd&) -> Name { return "sgd"; },
+               [](const Momentum&) -> Name { return "momentum"; },
+               [](const AdamW&) -> Name { return "adamw"; },
+               [](const UpdateRule& rule) -> Name { return rule.name; }},
+      optimizer);
 }
 
 Result<Optimizer> ParseOptimizer(std::string_view name) {
@@ -84,10 +88,12 @@ Result<Optimizer> ParseOptimizer(std::string_view name) {
 }
 
 double DefaultLearningRate(const Optimizer& optimizer) {
-  return std::visit(Overload{[](const Sgd&) { return 1e-1; },
-                             [](const Momentum&) { return 2e-2; },
-                             [](const AdamW&) { return 1e-3; }},
-                    optimizer);
+  return std::visit(
+      Overload{[](const Sgd&) { return 1e-1; },
+               [](const Momentum&) { return 2e-2; },
+               [](const AdamW&) { return 1e-3; },
+               [](const UpdateRule& rule) { return rule.learning_rate; }},
+      optimizer);
 }
 
 Status CheckOptimizer(const Optimizer& optimizer) {
@@ -104,7 +110,8 @@ Status CheckOptimizer(const Optimizer& optimizer) {
                  STOWAGE_RETURN_IF_ERROR(Check("eps", adamw.eps, adamw.eps > 0,
                                                "a finite number above 0"));
                  return CheckDecay(adamw.decay);
-               }},
+               },
+               [](const UpdateRule& rule) { return CheckUpdateRule(rule); }},
       optimizer);
 }
 
@@ -121,6 +128,18 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
                 const UpdateInputs& inputs) {
   if (!param.ok()) return;
   GraphBuilder& g = *param.builder();
+  if (const UpdateRule* rule = std::get_if<UpdateRule>(&optimizer)) {
+    Value clipped = gradient;
+    if (inputs.clip_scale.builder() != nullptr) {
+      clipped = Mul(gradient, Cast(inputs.clip_scale, gradient.dtype()));
+    }
+    ParamUpdate update(param, clipped);
+    update.lr = inputs.lr;
+    update.step = inputs.step;
+    update.decay = rule->decay;
+    EmitUpdate(*rule, update);
+    return;
+  }
   const ValueInfo info = g.info(param);  // a copy: the graph grows
   std::vector<std::string> names;
   std::vector<Value> states;

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "autodiff/update_rule.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
@@ -39,24 +40,26 @@ struct AdamW {
   double decay = 0.01;
 };
 
-using Optimizer = std::variant<Sgd, Momentum, AdamW>;
+/// Or a rule of the program's own (autodiff/update_rule.h).
+using Optimizer = std::variant<Sgd, Momentum, AdamW, UpdateRule>;
 
-/// "sgd", "momentum", "adamw".
+/// "sgd", "momentum", "adamw", or the name of the rule.
 std::string_view OptimizerName(const Optimizer& optimizer);
 /// The optimizer of that name with its defaults, or an error naming the
 /// choices.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
 /// A learning rate to start from where nothing better is known of the model:
-/// 1e-3 for AdamW, 1e-1 for Sgd, 2e-2 for Momentum.
+/// 1e-3 for AdamW, 1e-1 for Sgd, 2e-2 for Momentum; a rule says its own.
 double DefaultLearningRate(const Optimizer& optimizer);
 
 /// Whether the constants are in range: momentum and betas in [0, 1), eps above
-/// 0, decay not negative.
+/// 0, decay not negative; a rule as CheckUpdateRule wants it.
 Status CheckOptimizer(const Optimizer& optimizer);
 
 /// Names of the states the optimizer keeps for the param `name` of that type:
-/// "w.velocity"; "w.m", "w.v", and before these "w.delta" if w is bf16.
+/// "w.velocity"; "w.m", "w.v", and before these "w.delta" if w is bf16. What a
+/// rule keeps is known when it has run: none here.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name, DType dtype);
 

@@ -7,6 +7,8 @@
 
 #include "autodiff/graph_copy.h"
 #include "autodiff/linker.h"
+#include "autodiff/piece_outputs.h"
+#include "base/glob.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
@@ -35,6 +37,14 @@ Status CheckOptions(const Graph& forward, const TrainOptions& options) {
     if (!id || forward.value(*id).role == Role::kParam) continue;
     return Fail("cannot train ", Quoted(name), ", whose role is ",
                 RoleName(forward.value(*id).role), "; expected a param");
+  }
+  for (const std::string& name : options.sums) {
+    const auto is_it = [&](const GraphOutput& output) {
+      return output.name == name;
+    };
+    if (std::ranges::any_of(forward.outputs(), is_it)) continue;
+    return Fail("graph ", Quoted(forward.name()), " has no output ",
+                Quoted(name), " to be a sum over the batch");
   }
   if (forward.Find("lr")) {
     return Fail("graph ", Quoted(forward.name()),
@@ -126,6 +136,37 @@ class Updater {
   std::map<double, Value> scaled_rates_;  // by scale
 };
 
+bool IsAskedFor(const TrainOptions& options, std::string_view param) {
+  return std::ranges::any_of(
+      options.gradients,
+      [&](const std::string& pattern) { return GlobMatches(pattern, param); });
+}
+
+// The gradients that are outputs, by param.
+void DeclareGradients(const TrainOptions& options,
+                      const std::map<std::string, Value>& gradients,
+                      GraphBuilder* g) {
+  for (const auto& [param, gradient] : gradients) {
+    if (IsAskedFor(options, param)) g->Output(GradientName(param), gradient);
+  }
+}
+
+// That every pattern of `gradients` is for a param that is trained.
+Status CheckGradients(const Graph& forward, const std::vector<Trained>& trained,
+                      const TrainOptions& options) {
+  for (const std::string& pattern : options.gradients) {
+    const auto matches = [&](const Trained& t) {
+      return GlobMatches(pattern, forward.value(t.param).name);
+    };
+    if (std::ranges::any_of(trained, matches)) continue;
+    return Fail("pattern ", Quoted(pattern),
+                " of the gradients to give out matches none of the ",
+                trained.size(), " params that are trained, such as ",
+                Quoted(forward.value(trained.front().param).name));
+  }
+  return {};
+}
+
 // Differentiated once, however often it runs.
 struct PieceGraphs {
   const Graph* forward;
@@ -141,6 +182,7 @@ Result<PieceGraphs> Differentiate(const Graph& forward, std::string_view loss,
       Graph backward,
       BuildBackward(forward, loss, BackwardOptions{.wrt = std::move(wrt)}));
   std::vector<Trained> trained = FindTrained(forward, backward);
+  STOWAGE_RETURN_IF_ERROR(CheckGradients(forward, trained, options));
   return PieceGraphs{&forward, std::move(backward), std::move(trained)};
 }
 
@@ -337,11 +379,14 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
     if (!options.clip_norm) update(i);
   });
   linker.DeclareOutputs();
+  std::map<std::string, Value> by_param;
+  std::vector<Value> gradients;
+  for (const Trained& trained : graphs.trained) {
+    gradients.push_back(linker.backward(trained.gradient));
+    by_param[forward.value(trained.param).name] = gradients.back();
+  }
+  DeclareGradients(options, by_param, &g);
   if (options.clip_norm) {
-    std::vector<Value> gradients;
-    for (const Trained& trained : graphs.trained) {
-      gradients.push_back(linker.backward(trained.gradient));
-    }
     updater.Clip(gradients);
     for (size_t i = 0; i < graphs.trained.size(); ++i) update(i);
   }
@@ -352,12 +397,6 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
     const Graph& whole, std::span<const Graph* const> pieces,
     std::string_view loss, const TrainOptions& options, Pieces which) {
   STOWAGE_RETURN_IF_ERROR(CheckOptions(whole, options));
-  for (const GraphOutput& output : whole.outputs()) {
-    if (output.value == whole.Find(loss)) continue;
-    return Fail("output ", Quoted(output.name), " of graph ",
-                Quoted(whole.name()),
-                " cannot be put together from pieces; only the loss can");
-  }
   std::map<const Graph*, PieceGraphs> differentiated;
   for (const Graph* const piece : pieces) {
     if (differentiated.contains(piece)) continue;
@@ -376,7 +415,10 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
 
   BatchAxes axes(whole);
   std::map<std::string, Value> gradients;  // by param; of the pieces so far
-  Value total;                             // of the loss
+  std::map<std::string, Value>
+      states;  // that the model writes; as they are now
+  PieceOutputs outputs(whole, options.sums, loss, &g);
+  STOWAGE_RETURN_IF_ERROR(outputs.Begin(*pieces.front()));
   int64_t first_dropout = 0;
   std::vector<NodeId> begins;  // of the pieces, as long as the graph grows
   std::vector<int64_t> counts;
@@ -392,6 +434,7 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
       if (!is_new) {
         ++counts[kind->second];
         first_dropout += DropoutIds(piece);
+        outputs.Skip(piece);
         continue;
       }
     }
@@ -406,11 +449,18 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
     g.SetOrigin(Phase::kForward, "");
     for (ValueId id = 0; id < piece.num_values(); ++id) {
       if (!piece.value(id).is_leaf()) continue;
-      const ValueId leaf = *whole.Find(piece.value(id).name);
-      linker.MapLeaf(id, axes.Part(piece, id, leaves[leaf]));
+      const std::string& name = piece.value(id).name;
+      const auto state = states.find(name);
+      linker.MapLeaf(id, state != states.end()
+                             ? state->second
+                             : axes.Part(piece, id, leaves[*whole.Find(name)]));
     }
     linker.CopyForward();
     STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+    STOWAGE_RETURN_IF_ERROR(outputs.Add(piece, axes.weight(), linker));
+    for (const ValueId id : piece.Leaves(Role::kState)) {
+      states[piece.value(id).name] = linker.last_content(id);
+    }
     CopyBackward(graphs, linker, [&](size_t i) {
       const Trained& trained = graphs.trained[i];
       const Value made = linker.backward(trained.gradient);
@@ -428,15 +478,11 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
         updater.Update(linker.forward(trained.param), sum);
       }
     });
-    g.SetOrigin(Phase::kBackward, loss, piece.value(*piece.Find(loss)).source);
-    const Value part =
-        MulScalar(linker.forward(*piece.Find(loss)), axes.weight());
-    total = is_first ? part : Add(total, part);
+    outputs.AddLoss(piece, axes.weight(), linker);
   }
   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
-  for (const GraphOutput& output : whole.outputs()) {
-    g.Output(output.name, total);
-  }
+  STOWAGE_RETURN_IF_ERROR(outputs.Finish());
+  DeclareGradients(options, gradients, &g);
   if (options.clip_norm) {
     std::vector<Value> all;
     for (const auto& [name, sum] : gradients) all.push_back(sum);

@@ -42,10 +42,20 @@ struct TrainOptions {
   /// trained; the first group that matches a param's name applies. A frozen
   /// param is as one that is not in `wrt`, so that the norm above is without it.
   std::vector<ParamGroup> groups = {};
+  /// Params whose gradients are outputs of the step, too, by patterns of their names
+  /// (base/glob.h): "grad:<param>", of the whole batch and before any clipping.
+  std::vector<std::string> gradients = {};
+  /// Outputs of the model that are sums over the batch, such as a count of right
+  /// answers. All others without a dimension of the batch's examples are means over
+  /// it, as the loss is. It matters where the batch is taken in pieces.
+  std::vector<std::string> sums = {};
 };
 
-/// The training step of `forward`: its outputs are the forward graph's. Errors:
-/// those of BuildBackward; a name in `wrt` that is not a param's; a
+/// The training step of `forward`: its outputs are the forward graph's, then the
+/// norm and the gradients that `options` asks for. States that `forward` writes are
+/// the step's. Errors: those of BuildBackward; a name in `wrt` that is not a
+/// param's; a pattern in `gradients` that no trained param has, a name in `sums`
+/// that is no output's; a
 /// forward graph that already has a value "lr", or one "step" that is not an
 /// input of an i64 scalar; a decay, beta or norm outside its range; those of
 /// CheckParamGroups and WithoutFrozen. Linear in the nodes of `forward`, but for
@@ -72,10 +82,12 @@ enum class Pieces : uint8_t { kAll, kOneOfAKind };
 /// add up, and the params are updated once, with the last piece's. `pieces` are
 /// graphs of the same model for parts of the batch, in order; a graph may occur
 /// many times. Inputs that are larger in `whole` are cut along the one dimension
-/// that differs; the loss must be a mean over it, and is the only output.
-/// Pieces of different sizes count by their share. Values of piece i are called
-/// "<name>/<i>", from 1. Each piece draws dropouts of its own. Errors: those of
-/// BuildTrainStep; a further output; pieces that do not make up the batch.
+/// that differs; the loss must be a mean over it. Other outputs are joined along it,
+/// averaged or added (autodiff/piece_outputs.h), and a state that the model writes
+/// goes on from piece to piece. Pieces of different sizes count by their share.
+/// Values of piece i are called "<name>/<i>", from 1. Each piece draws dropouts of
+/// its own. Errors: those of BuildTrainStep; pieces that do not make up the batch,
+/// or an output of it.
 Result<MicroBatchedStep> BuildMicroBatchedStep(
     const Graph& whole, std::span<const Graph* const> pieces,
     std::string_view loss, const TrainOptions& options = {},

@@ -322,6 +322,25 @@ Value ScatterAdd(Value base, Value indices, Value updates, SourceLoc loc) {
   return Emit(OpKind::kScatterAdd, Of({base, indices, updates}), {}, loc);
 }
 
+// --- In place ---
+
+Value Assign(Value target, Value x, SourceLoc loc) {
+  return Emit(OpKind::kAssign, Of({target, x}), {}, loc);
+}
+
+Value LerpUpdate(Value target, Value x, Value weight, SourceLoc loc) {
+  if (Usable(Of({target, weight})) && weight.shape() != target.shape()) {
+    weight = BroadcastTo(weight, target.shape(), loc);
+  }
+  return Emit(OpKind::kLerpUpdate, Of({target, x, weight}), {}, loc);
+}
+
+Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
+                  SourceLoc loc) {
+  return Emit(OpKind::kSliceUpdate, Of({target, x}),
+              {{"axis", NormalAxis(target, axis)}, {"start", start}}, loc);
+}
+
 // --- Elementwise ---
 
 #define STOWAGE_OP(Kind, name)

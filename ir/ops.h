@@ -73,6 +73,24 @@ Value Gather(Value table, Value indices, STOWAGE_LOC);
 /// at its index, repeated indices added in order (deterministic).
 Value ScatterAdd(Value base, Value indices, Value updates, STOWAGE_LOC);
 
+// --- In place ---
+
+// What a program keeps from step to step, and writes itself: running means,
+// averages of weights, a hidden state. The target is a whole param or state, or the
+// result of another op here; the result is its new content, and no later op may read
+// the old one (in a training step the backward part may: it is kept for it).
+
+/// target becomes x, of the same type.
+Value Assign(Value target, Value x, STOWAGE_LOC);
+/// target becomes target + weight * (x - target), for floats of one type; a weight
+/// of another shape is broadcast. PyTorch's lerp_; a batch norm's momentum.
+Value LerpUpdate(Value target, Value x, Value weight, STOWAGE_LOC);
+/// target's elements [start, start + x.dim(axis)) along `axis` become x. The target
+/// may also be a Fill that nothing else reads: so a whole is put together from parts
+/// without being held twice.
+Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
+                  STOWAGE_LOC);
+
 // --- Elementwise ---
 
 // What has an operand or two and nothing else is declared from ir/ops.def, where it

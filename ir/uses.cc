@@ -1,5 +1,7 @@
 #include "ir/uses.h"
 
+#include <numeric>
+
 #include "ir/op_def.h"
 
 namespace stowage {
@@ -13,7 +15,10 @@ void AddOnce(NodeId node, std::vector<NodeId>* nodes) {
 }  // namespace
 
 Uses::Uses(const Graph& graph, const Layouts& layouts)
-    : of_(Index(graph.num_values())) {
+    : of_(Index(graph.num_values())),
+      content_(Index(graph.num_values())),
+      overwriter_(Index(graph.num_values()), kNoNode) {
+  std::iota(content_.begin(), content_.end(), 0);
   const auto at = [&](ValueId id) -> UsesOfRoot& {
     return of_[Index(layouts[Index(id)].root)];
   };
@@ -33,7 +38,11 @@ Uses::Uses(const Graph& graph, const Layouts& layouts)
     }
     for (const ValueId result : node.results) at(result).last_use = n;
     for (size_t r = 0; r < Index(def.updates); ++r) {
-      at(node.inputs[r]).update = n;
+      overwriter_[Index(content_[Index(node.inputs[r])])] = n;
+    }
+    if (!def.is_view()) continue;
+    for (const ValueId result : node.results) {
+      content_[Index(result)] = content_[Index(node.inputs[0])];
     }
   }
   for (const GraphOutput& output : graph.outputs()) {

@@ -14,8 +14,9 @@
 //   uses.readers(root);           // nodes, by time, each once
 //   uses.later_readers(root);     // what backward and the updates want it for
 //   uses.last_use(root);          // after which it may die
+//   uses.overwriter(value);       // after which it is something else
 //
-// All are asked of roots (ir/layout.h).
+// All but the last are asked of roots (ir/layout.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +57,11 @@ class Uses {
   /// uses.
   NodeId last_use(ValueId root) const { return of(root).last_use; }
 
-  /// The node that overwrites the root in place; kNoNode if there is none.
-  NodeId update(ValueId root) const { return of(root).update; }
+  /// The node that overwrites in place what `id`, a root or not, reads; kNoNode
+  /// where that lasts. A content is overwritten once: what does it makes another.
+  NodeId overwriter(ValueId id) const {
+    return overwriter_[Index(content_[Index(id)])];
+  }
 
   /// Whether the root, a view of it or its new content is an output.
   bool is_output(ValueId root) const { return of(root).is_output; }
@@ -68,13 +72,14 @@ class Uses {
     std::vector<NodeId> readers = {};
     size_t forward_readers = 0;  // so many of the readers
     NodeId last_use = kNoNode;
-    NodeId update = kNoNode;
     bool is_output = false;
   };
 
   const UsesOfRoot& of(ValueId root) const { return of_[Index(root)]; }
 
-  std::vector<UsesOfRoot> of_;  // per value
+  std::vector<UsesOfRoot> of_;      // per value
+  std::vector<ValueId> content_;    // per value: what a view is a view of
+  std::vector<NodeId> overwriter_;  // per content
 };
 
 }  // namespace stowage

@@ -159,8 +159,10 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
                   " makes it in ", MemoryName(def.results_on_host));
     }
     if (static_cast<int>(r) < def.updates) {
+      // What is kept is kept; a fill or a fetched value may become an output.
       const ValueInfo& old = graph.value(node.inputs[r]);
-      if (info.role != old.role) {
+      const bool is_kept = IsLeafRole(old.role) || IsLeafRole(info.role);
+      if (is_kept && info.role != old.role) {
         return Fail(Quoted(info.name), " has role ", RoleName(info.role),
                     "; it is the new content of ", Quoted(old.name),
                     ", whose role is ", RoleName(old.role));
@@ -213,7 +215,8 @@ class UpdateVerifier {
       : graph_(graph),
         roots_(static_cast<size_t>(graph.num_values())),
         updater_(static_cast<size_t>(graph.num_values()), kNoNode),
-        is_new_(static_cast<size_t>(graph.num_values()), false) {
+        updates_(static_cast<size_t>(graph.num_values()), 0),
+        version_(static_cast<size_t>(graph.num_values()), 0) {
     std::iota(roots_.begin(), roots_.end(), 0);
     for (const Node& node : graph.nodes()) {
       const OpDef& def = GetOpDef(node.op);
@@ -244,7 +247,7 @@ class UpdateVerifier {
       }
       if (def.is_view()) {
         for (const ValueId result : node.results) {
-          is_new_[Index(result)] = is_new_[Index(node.inputs[0])];
+          version_[Index(result)] = version_[Index(node.inputs[0])];
         }
       }
     }
@@ -257,16 +260,15 @@ class UpdateVerifier {
   }
 
  private:
-  // Whether `value` is the old content of something updated, or a view of it.
+  // Whether `value` is an old content of something updated, or a view of it.
   bool IsGone(ValueId value) const {
-    return updater_[Index(roots_[Index(value)])] != kNoNode &&
-           !is_new_[Index(value)];
+    return updates_[Index(roots_[Index(value)])] != version_[Index(value)];
   }
 
   Error ReadsGone(const std::string& reader, ValueId value) const {
     const ValueId root = roots_[Index(value)];
     return Fail(reader, " reads ", Quoted(graph_.value(value).name),
-                ", the old content of ", Quoted(graph_.value(root).name),
+                ", an old content of ", Quoted(graph_.value(root).name),
                 ", which ", NodeLabel(graph_, updater_[Index(root)]),
                 " overwrites; read the update's result, or read earlier");
   }
@@ -282,33 +284,42 @@ class UpdateVerifier {
                   Quoted(graph_.value(root).name));
   }
 
+  // Whether a value is in the bytes of something that can be updated, and is all
+  // of it: a param, a state, what was fetched, a fill, or their new content.
+  bool MayBeUpdated(ValueId id) const {
+    const ValueInfo& info = graph_.value(id);
+    if (info.is_leaf()) {
+      return info.role == Role::kParam || info.role == Role::kState;
+    }
+    const Node& maker = graph_.node(info.producer);
+    return maker.op == OpKind::kFetch || maker.op == OpKind::kFill ||
+           info.result < GetOpDef(maker.op).updates;
+  }
+
   Status Update(NodeId id, size_t r) {
     const ValueId target = graph_.node(id).inputs[r];
     const ValueInfo& info = graph_.value(target);
-    const bool is_fetched =
-        !info.is_leaf() && graph_.node(info.producer).op == OpKind::kFetch;
-    const bool is_kept = info.is_leaf() && (info.role == Role::kParam ||
-                                            info.role == Role::kState);
-    if (!is_fetched && !is_kept) {
-      return Fail(
-          NodeLabel(graph_, id), " writes in place of ", Quoted(info.name),
-          ", which is ", Kind(target),
-          "; only a whole param, state or fetched value can be updated, "
-          "and once");
+    if (!MayBeUpdated(target)) {
+      return Fail(NodeLabel(graph_, id), " writes in place of ",
+                  Quoted(info.name), ", which is ", Kind(target),
+                  "; only a whole param, state, fill or fetched value can be "
+                  "updated, or its new content");
     }
-    if (updater_[Index(target)] != kNoNode) {
+    const ValueId root = roots_[Index(target)];
+    if (updater_[Index(root)] == id) {
       return Fail(NodeLabel(graph_, id), " updates ", Quoted(info.name),
                   " twice");
     }
-    updater_[Index(target)] = id;
-    is_new_[Index(graph_.node(id).results[r])] = true;
+    updater_[Index(root)] = id;
+    version_[Index(graph_.node(id).results[r])] = ++updates_[Index(root)];
     return {};
   }
 
   const Graph& graph_;
   std::vector<ValueId> roots_;  // of views and updates: in whose bytes they are
-  std::vector<NodeId> updater_;  // of each root
-  std::vector<bool> is_new_;     // the result of an update, or a view of it
+  std::vector<NodeId> updater_;   // of each root: the last so far
+  std::vector<int32_t> updates_;  // of each root: how many so far
+  std::vector<int32_t> version_;  // of each value: how many it has seen
 };
 
 }  // namespace

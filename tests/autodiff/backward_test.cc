@@ -412,8 +412,9 @@ TEST_CASE("a graph that updates its params cannot be differentiated") {
     SgdUpdate(w, g.Input("g", kF32, {2}), g.Input("lr", kF32, {}), Value(), 0);
   });
   CHECK(BuildBackward(forward, "loss").error().message ==
-        "[autodiff] graph \"step\" overwrites \"w\" by a sgd_update; "
-        "differentiate the graph without updates");
+        "[autodiff] graph \"step\" overwrites the param \"w\" by a sgd_update; "
+        "differentiate the graph without updates, or make what it writes a "
+        "state");
 }
 
 }  // namespace

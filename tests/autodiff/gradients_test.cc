@@ -29,7 +29,9 @@ std::optional<Graph> WithLoss(const OpCase& c) {
   GraphBuilder g(c.name);
   std::vector<Value> leaves;
   for (const LeafSpec& leaf : c.leaves) {
-    leaves.push_back(g.Input(leaf.name, leaf.dtype, leaf.shape));
+    leaves.push_back(leaf.role == Role::kState
+                         ? g.State(leaf.name, leaf.dtype, leaf.shape)
+                         : g.Input(leaf.name, leaf.dtype, leaf.shape));
   }
   const std::vector<Value> results = c.build(g, leaves);
   Value loss;
@@ -115,6 +117,7 @@ TEST_CASE(
     CAPTURE(c.name);
     std::vector<std::string> wrt;
     for (const LeafSpec& leaf : c.leaves) {
+      if (leaf.role == Role::kState) continue;
       if (IsFloat(leaf.dtype)) wrt.push_back(leaf.name);
     }
     const std::optional<Graph> graph = WithLoss(c);

@@ -210,20 +210,145 @@ TEST_CASE("pieces that do not make up the batch are refused") {
         "\"classifier\" has none; build both with the same model");
 }
 
-TEST_CASE("a further output cannot be put together from pieces") {
-  const auto build = [](int64_t batch) {
-    GraphBuilder g("two");
-    const Value x = g.Input("x", DType::kF64, {batch, 6});
-    const Value w = g.Param("w", DType::kF64, {6});
-    const Value z = g.Name("z", Mul(x, w));
-    g.Output("z", z);
-    g.Output("loss", g.Name("loss", ReduceMean(z)));
-    return *g.Finish();
+// --- What pieces give out ---
+
+// Outputs of all kinds.
+Graph Outputs(int64_t batch) {
+  GraphBuilder g("outputs");
+  const Value x = g.Input("x", DType::kF64, {batch, 6});
+  const Value y = g.Input("y", DType::kI32, {batch});
+  const Value logits = Linear(x, "fc", 5);
+  g.Output("logits", logits);
+  g.Output("by class", Copy(Transpose(logits)));
+  g.Output("largest", ReduceMean(ReduceMax(logits, {1})));
+  g.Output("right", ReduceSum(Cast(Equal(ArgMax(logits), y), DType::kI32)));
+  g.Output("loss", g.Name("loss", CrossEntropy(logits, y)));
+  return *g.Finish();
+}
+
+std::vector<std::string> OutputNames(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const GraphOutput& output : graph.outputs()) {
+    names.push_back(output.name);
+  }
+  return names;
+}
+
+TEST_CASE("outputs of pieces are joined, averaged or added; so are gradients") {
+  const Graph whole = Outputs(7), three = Outputs(3), one = Outputs(1);
+  const TrainOptions options = {.optimizer = Sgd{},
+                                .clip_norm = 0.5,
+                                .gradients = {"fc*"},
+                                .sums = {"right"}};
+  const Result<Graph> step = BuildTrainStep(whole, "loss", options);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  const Graph pieces = InPieces(whole, {&three, &three, &one}, options);
+  const std::vector<std::string> names = OutputNames(pieces);
+  CHECK(names.size() == 8);  // five, two gradients and their norm
+  CHECK(names == OutputNames(*step));
+  const Tensors leaves = RandomLeaves(whole, 5);
+  const Tensors expected = Interpret(*step, leaves);
+  const Tensors actual = Interpret(pieces, leaves);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    REQUIRE(actual.at(name).size() == expected.at(name).size());
+    for (size_t i = 0; i < actual.at(name).size(); ++i) {
+      CHECK(actual.at(name)[i] == doctest::Approx(expected.at(name)[i]));
+    }
+  }
+  // The norm is that of the gradients as they are given out.
+  double squares = 0;
+  for (const std::string name : {"grad:fc.weight", "grad:fc.bias"}) {
+    for (const double x : actual.at(name)) squares += x * x;
+  }
+  CHECK(actual.at("grad_norm")[0] == doctest::Approx(std::sqrt(squares)));
+}
+
+TEST_CASE("an output whose parts make no whole is refused") {
+  const Graph whole = Outputs(4), half = Outputs(2);
+  CHECK(
+      ErrorOf(whole, {&half, &half}) ==
+      "[autodiff] output \"right\" is i32() in piece \"outputs\" and i32() in "
+      "batch \"outputs\"; a mean over the batch is a float, so make it one by "
+      "a cast, or say that it is a sum");
+  const auto error = [&](const TrainOptions& options) {
+    const Graph* const pieces[] = {&half, &half};
+    return BuildMicroBatchedStep(whole, pieces, "loss", options)
+        .error()
+        .message;
   };
-  const Graph whole = build(4), half = build(2);
-  CHECK(ErrorOf(whole, {&half, &half}) ==
-        "[autodiff] output \"z\" of graph \"two\" cannot be put together from "
-        "pieces; only the loss can");
+  CHECK(error({.sums = {"right", "logits"}}) ==
+        "[autodiff] output \"logits\" is f64(2, 5) in piece \"outputs\" and "
+        "f64(4, 5) in batch \"outputs\"; a sum over the batch has no dimension "
+        "of its examples");
+  CHECK(error({.sums = {"left"}}) ==
+        "[autodiff] graph \"outputs\" has no output \"left\" to be a sum over "
+        "the batch");
+  CHECK(error({.gradients = {"fc.w*", "fd*"}, .sums = {"right"}}) ==
+        "[autodiff] pattern \"fd*\" of the gradients to give out matches none "
+        "of the 2 params that are trained, such as \"fc.weight\"");
+}
+
+// --- States that a model writes ---
+
+// loss = mean(x w s), whose gradient by w needs s as it was; then s moves towards
+// the mean of x, by a quarter, and is an output.
+Graph Moving(int64_t batch) {
+  GraphBuilder g("moving");
+  const Value x = g.Input("x", DType::kF64, {batch, 6});
+  const Value w = g.Param("w", DType::kF64, {6});
+  const Value s = g.State("s", DType::kF64, {6});
+  g.Output("loss", g.Name("loss", ReduceMean(Mul(Mul(x, w), s))));
+  g.Output("s now",
+           LerpUpdate(s, ReduceMean(x, {0}), Fill(g, 0.25, DType::kF64, {})));
+  return *g.Finish();
+}
+
+TEST_CASE("a state that the model writes goes on from piece to piece") {
+  const Graph whole = Moving(7), three = Moving(3), one = Moving(1);
+  const TrainOptions options = {.optimizer = Sgd{}, .gradients = {"w"}};
+  const Tensors leaves = RandomLeaves(whole, 5);
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{7}, std::vector<int64_t>{3, 3, 1}}) {
+    CAPTURE(sizes.size());
+    const Result<Graph> in_one = BuildTrainStep(whole, "loss", options);
+    REQUIRE_MESSAGE(in_one.ok(), in_one.error().message);
+    const Graph step = sizes.size() == 1
+                           ? *in_one
+                           : InPieces(whole, {&three, &three, &one}, options);
+    const Tensors values = Interpret(step, leaves);
+
+    std::vector<double> s = leaves.at("s"), gradient(6, 0.0);
+    size_t row = 0;
+    for (const int64_t size : sizes) {
+      for (size_t k = 0; k < 6; ++k) {
+        double sum = 0;
+        for (size_t i = row; i < row + static_cast<size_t>(size); ++i) {
+          sum += leaves.at("x")[6 * i + k];
+        }
+        gradient[k] += sum * s[k] / (6 * 7);
+        s[k] += 0.25 * (sum / static_cast<double>(size) - s[k]);
+      }
+      row += static_cast<size_t>(size);
+    }
+    for (size_t k = 0; k < 6; ++k) {
+      CHECK(values.at("grad:w")[k] == doctest::Approx(gradient[k]));
+      CHECK(values.at("s now")[k] == doctest::Approx(s[k]));
+    }
+  }
+}
+
+TEST_CASE("what backward reads of a state is copied before it is written") {
+  const Graph step = *BuildTrainStep(Moving(4), "loss");
+  const ValueId old = *step.Find("old:s");
+  CHECK(step.node(step.value(old).producer).op == OpKind::kCopy);
+  // Not where backward does not ask.
+  GraphBuilder g("forgetful");
+  const Value w = g.Param("w", DType::kF64, {6});
+  const Value s = g.State("s", DType::kF64, {6});
+  g.Output("loss", ReduceMean(Mul(w, w)));
+  LerpUpdate(s, w, Fill(g, 0.25, DType::kF64, {}));
+  CHECK(!BuildTrainStep(*g.Finish(), "loss")->Find("old:s"));
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ TEST_CASE("every op case agrees with the interpreter in f64") {
 Graph ByF32Kernels(const Graph& graph) {
   GraphBuilder g(graph.name());
   std::vector<Value> values(static_cast<size_t>(graph.num_values()));
+  std::vector<Value> contents = values;  // as kernels make them, to write over
   const auto f32_for_bf16 = [](DType dtype) {
     return dtype == DType::kBF16 ? DType::kF32 : dtype;
   };
@@ -42,11 +43,15 @@ Graph ByF32Kernels(const Graph& graph) {
     ValueInfo leaf = info;
     leaf.type.dtype = f32_for_bf16(info.type.dtype);
     values[static_cast<size_t>(id)] = g.LeafLike(leaf);
+    contents[static_cast<size_t>(id)] = values[static_cast<size_t>(id)];
   }
   for (const Node& node : graph.nodes()) {
     std::vector<Value> inputs;
     for (const ValueId id : node.inputs) {
-      inputs.push_back(values[static_cast<size_t>(id)]);
+      const bool is_target =
+          inputs.size() < static_cast<size_t>(GetOpDef(node.op).updates);
+      inputs.push_back(
+          (is_target ? contents : values)[static_cast<size_t>(id)]);
     }
     Attrs attrs = node.attrs;
     if (attrs.Find("dtype") != nullptr) {
@@ -55,6 +60,7 @@ Graph ByF32Kernels(const Graph& graph) {
     const std::vector<Value> results = g.Emit(node.op, inputs, attrs);
     for (size_t r = 0; r < node.results.size(); ++r) {
       const ValueInfo& info = graph.value(node.results[r]);
+      contents[static_cast<size_t>(node.results[r])] = results[r];
       // What only moves is rounded already.
       const bool is_bf16 = info.type.dtype == DType::kBF16 && !info.on_host &&
                            node.op != OpKind::kFetch;

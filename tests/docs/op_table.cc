@@ -366,11 +366,16 @@ class TypeWords {
 
 // Whether the gradient of result `r` gets to operand `i`.
 bool HasGradient(OpKind op, const Sample& sample, size_t i, size_t r) {
+  // What is written in place is a state, which has none.
+  const auto updates = static_cast<size_t>(GetOpDef(op).updates);
+  if (i < updates) return false;
   GraphBuilder g("gradient");
   std::vector<Value> operands;
   for (size_t n = 0; n < sample.operands.size(); ++n) {
-    operands.push_back(g.Input(StrCat("operand", n), sample.operands[n].dtype,
-                               sample.operands[n].shape));
+    const std::string name = StrCat("operand", n);
+    const auto& [dtype, shape] = sample.operands[n];
+    operands.push_back(n < updates ? g.State(name, dtype, shape)
+                                   : g.Input(name, dtype, shape));
   }
   const std::vector<Value> results = g.Emit(op, operands, sample.attrs);
   g.Output("loss", ReduceSum(results[r]));

@@ -333,7 +333,7 @@ TEST_CASE("A value that is updated and read afterwards is the user's error") {
   g.Emit(OpKind::kSgdUpdate, operands, {{"decay", 0.0}});
   g.Name("y", Unary(g, OpKind::kNeg, w));
   CHECK(FinishError(g).starts_with(
-      "[ir] node 1 (neg \"y\") reads \"w\", the old content of \"w\""));
+      "[ir] node 1 (neg \"y\") reads \"w\", an old content of \"w\""));
 }
 
 TEST_CASE("An error of one's own is kept like the builder's") {

@@ -729,6 +729,38 @@ TEST_CASE("layers") {
   });
 }
 
+TEST_CASE("writing in place") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         Assign(g.State("s", DType::kF32, {2, 3}), F32(g, "x", {3, 2}));
+       },
+       "[assign] shapes differ: target \"s\" is f32(2, 3), x \"x\" is f32(3, "
+       "2); expected one shape"},
+      {[](GraphBuilder& g) {
+         LerpUpdate(g.State("s", DType::kI32, {2}), I32(g, "x", {2}),
+                    I32(g, "w", {2}));
+       },
+       "[lerp_update] target \"s\" is i32(2); expected f32, f64, f16 or bf16"},
+      {[](GraphBuilder& g) {
+         SliceUpdate(g.State("s", DType::kF32, {2, 3}), F32(g, "x", {2, 2}), 1,
+                     2);
+       },
+       "[slice_update] places [2, 4) are not all in axis 1: target \"s\" is "
+       "f32(2, 3), x \"x\" is f32(2, 2)"},
+      {[](GraphBuilder& g) {
+         SliceUpdate(g.State("s", DType::kF32, {2, 3}), F32(g, "x", {2, 4}), 1,
+                     0);
+       },
+       "[slice_update] places [0, 4) are not all in axis 1: target \"s\" is "
+       "f32(2, 3), x \"x\" is f32(2, 4)"},
+      {[](GraphBuilder& g) {
+         SliceUpdate(g.State("s", DType::kF32, {2, 3}), F32(g, "x", {2}), 0, 0);
+       },
+       "[slice_update] shapes differ: target \"s\" is f32(2, 3), x \"x\" is "
+       "f32(2); all dimensions but axis 0 must agree"},
+  });
+}
+
 TEST_CASE("optimizer updates") {
   CheckRows({
       {[](GraphBuilder& g) {

@@ -420,6 +420,24 @@ const std::vector<Row>& Rows() {
          return Values{grads.dq, grads.dk, grads.dv};
        },
        {"f32(2, 5, 6, 8)", "f32(2, 5, 3, 8)", "f32(2, 5, 3, 8)"}},
+      {"assign",
+       [](GraphBuilder& g) {
+         return Only(
+             Assign(g.State("s", DType::kI32, {2, 3}), I32(g, "x", {2, 3})));
+       },
+       {"i32(2, 3)"}},
+      {"lerp_update by a number",
+       [](GraphBuilder& g) {
+         return Only(LerpUpdate(g.State("s", DType::kF32, {2, 3}),
+                                F32(g, "x", {2, 3}), F32(g, "weight", {})));
+       },
+       {"f32(2, 3)"}},
+      {"slice_update along an axis from the end",
+       [](GraphBuilder& g) {
+         return Only(SliceUpdate(g.State("s", DType::kF32, {2, 3}),
+                                 F32(g, "x", {2, 1}), -1, 2));
+       },
+       {"f32(2, 3)"}},
       {"sgd_update",
        [](GraphBuilder& g) {
          const Value w = g.Param("w", DType::kF32, {2, 3});
@@ -1252,6 +1270,9 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(GetOpDef(OpKind::kMomentumUpdate).updates == 2);
   CHECK(GetOpDef(OpKind::kAdamWUpdate).updates == 3);
   CHECK(GetOpDef(OpKind::kStashUpdate).updates == 1);
+  CHECK(GetOpDef(OpKind::kAssign).updates == 1);
+  CHECK(GetOpDef(OpKind::kLerpUpdate).updates == 1);
+  CHECK(GetOpDef(OpKind::kSliceUpdate).updates == 1);
   CHECK(GetOpDef(OpKind::kAdd).updates == 0);
 }
 

@@ -494,7 +494,7 @@ TEST_CASE("What only the whole graph shows is an error too") {
                         "lr: f32() = input\n"
                         "w.new: f32(2) = sgd_update(w, g, lr) {decay=0.0}\n"
                         "y: f32(2) = neg(w)")) ==
-        "[ir] node 1 (neg \"y\") reads \"w\", the old content of \"w\", which "
+        "[ir] node 1 (neg \"y\") reads \"w\", an old content of \"w\", which "
         "node 0 (sgd_update \"w.new\") overwrites; read the update's result, "
         "or read earlier");
 }

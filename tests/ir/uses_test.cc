@@ -71,10 +71,10 @@ TEST_CASE("a result is last used where it is made, if nothing reads it") {
   CHECK(step.uses.last_use(step.id("unused")) == kNoNode);
 }
 
-TEST_CASE("an update is the node that overwrites a root") {
+TEST_CASE("an update overwrites a content, not what it makes of it") {
   const Step step;
-  CHECK(step.uses.update(step.id("w")) == 5);
-  CHECK(step.uses.update(step.id("h")) == kNoNode);
+  CHECK(step.uses.overwriter(step.id("w")) == 5);
+  CHECK(step.uses.overwriter(step.id("h")) == kNoNode);
 }
 
 TEST_CASE("the root of an output is one, and what its update makes") {

@@ -215,7 +215,7 @@ TEST_CASE("Strides that a kernel cannot take are found") {
         "Legalize inserts the copy it needs");
 }
 
-TEST_CASE("Updates write whole params and states, once, and end the old one") {
+TEST_CASE("Updates write whole params and states, and end the old content") {
   struct Row {
     const char* lines;  // after those of kLeaves
     const char* error;
@@ -238,46 +238,67 @@ TEST_CASE("Updates write whole params and states, once, and end the old one") {
        ""},
       {"y: f32(2, 2) = sgd_update(x, w, lr) {decay=0.0}",
        "[ir] node 0 (sgd_update \"y\") writes in place of \"x\", which is a "
-       "leaf of role input; only a whole param, state or fetched value can "
-       "be updated, and once"},
+       "leaf of role input; only a whole param, state, fill or fetched value "
+       "can be updated, or its new content"},
       {"h: f32(2, 2) = neg(w)\n"
        "y: f32(2, 2) = sgd_update(h, x, lr) {decay=0.0}",
        "[ir] node 1 (sgd_update \"y\") writes in place of \"h\", which is a "
-       "result of node 0; only a whole param, state or fetched value can "
-       "be updated, and once"},
+       "result of node 0; only a whole param, state, fill or fetched value "
+       "can be updated, or its new content"},
       {"v: f32(1, 2) = slice(w) {axis=0, start=0, end=1, step=1}\n"
        "u: f32(1, 2) = neg(v)\n"
        "y: f32(1, 2) = sgd_update(v, u, lr) {decay=0.0}",
        "[ir] node 2 (sgd_update \"y\") writes in place of \"v\", which is a "
-       "view of \"w\"; only a whole param, state or fetched value can be "
-       "updated, and once"},
-      {"w2: f32(2, 2) = sgd_update(w, x, lr) {decay=0.0}\n"
-       "w3: f32(2, 2) = sgd_update(w2, x, lr) {decay=0.0}",
-       "[ir] node 1 (sgd_update \"w3\") writes in place of \"w2\", which is "
-       "the new content of \"w\"; only a whole param, state or fetched value "
-       "can be updated, and once"},
+       "view of \"w\"; only a whole param, state, fill or fetched value can "
+       "be updated, or its new content"},
+      // One content after the other, each read before the next.
+      {"s2: f32(2, 2) = assign(s, x)\n"
+       "y: f32(2, 2) = neg(s2)\n"
+       "s3: f32(2, 2) = lerp_update(s2, w, y)\n"
+       "z: f32(2, 2) = neg(s3)",
+       ""},
+      {"f: f32(2, 2) = fill() {dtype=f32, shape=[2, 2], value=0.0}\n"
+       "r: f32(1, 2) = slice(x) {axis=0, start=1, end=2, step=1}\n"
+       "g: f32(2, 2) = slice_update(f, r) {axis=0, start=0}",
+       ""},
+      {"s2: f32(2, 2) = assign(s, x)\n"
+       "s3: f32(2, 2) = assign(s2, w)\n"
+       "y: f32(2, 2) = neg(s2)",
+       "[ir] node 2 (neg \"y\") reads \"s2\", an old content of \"s\", which "
+       "node 1 (assign \"s3\") overwrites; read the update's result, or read "
+       "earlier"},
+      {"s2: f32(2, 2) = assign(s, x)\n"
+       "s3: f32(2, 2) = assign(s, w)",
+       "[ir] node 1 (assign \"s3\") reads \"s\", an old content of \"s\", "
+       "which node 0 (assign \"s2\") overwrites; read the update's result, or "
+       "read earlier"},
+      {"t: f32(2, 2) = permute(s) {order=[1, 0]}\n"
+       "s2: f32(2, 2) = assign(s, t)",
+       "[ir] node 1 (assign \"s2\") reads \"t\", an old content of \"s\", "
+       "which node 1 (assign \"s2\") overwrites; read the update's result, or "
+       "read earlier"},
       {"w2: f32(2, 2), w3: f32(2, 2) = momentum_update(w, w, x, lr) "
        "{momentum=0.9, decay=0.0}",
        "[ir] node 0 (momentum_update \"w2\") updates \"w\" twice"},
       {"w2: f32(2, 2) = sgd_update(w, w, lr) {decay=0.0}",
-       "[ir] node 0 (sgd_update \"w2\") reads \"w\", the old content of \"w\", "
+       "[ir] node 0 (sgd_update \"w2\") reads \"w\", an old content of \"w\", "
        "which node 0 (sgd_update \"w2\") overwrites; read the update's result, "
        "or read earlier"},
       {"t: f32(2, 2) = permute(w) {order=[1, 0]}\n"
        "w2: f32(2, 2) = sgd_update(w, x, lr) {decay=0.0}\n"
        "y: f32(2, 2) = neg(t)",
-       "[ir] node 2 (neg \"y\") reads \"t\", the old content of \"w\", which "
+       "[ir] node 2 (neg \"y\") reads \"t\", an old content of \"w\", which "
        "node 1 (sgd_update \"w2\") overwrites; read the update's result, or "
        "read earlier"},
       {"w2: f32(2, 2) = sgd_update(w, x, lr) {decay=0.0}\n"
        "t: f32(2, 2) = permute(w) {order=[1, 0]}",
-       "[ir] node 1 (permute \"t\") reads \"w\", the old content of \"w\", "
+       "[ir] node 1 (permute \"t\") reads \"w\", an old content of \"w\", "
        "which node 0 (sgd_update \"w2\") overwrites; read the update's result, "
        "or read earlier"},
       {"t: f32(2, 2) = permute(w) {order=[1, 0]}\n"
        "w2: f32(2, 2) = sgd_update(w, x, lr) {decay=0.0}\n"
        "output \"o\" = t",
-       "[ir] output \"o\" reads \"t\", the old content of \"w\", which node 1 "
+       "[ir] output \"o\" reads \"t\", an old content of \"w\", which node 1 "
        "(sgd_update \"w2\") overwrites; read the update's result, or read "
        "earlier"},
   };
@@ -326,18 +347,18 @@ TEST_CASE(
       {"y: f32(2, 2) = stash(x)\n"
        "z: f32(2, 2) = stash_update(y, x)",
        "[ir] node 1 (stash_update \"z\") writes in place of \"y\", which is a "
-       "result of node 0; only a whole param, state or fetched value can be "
-       "updated, and once"},
+       "result of node 0; only a whole param, state, fill or fetched value "
+       "can be updated, or its new content"},
       {"s2: f32(2, 2) = stash_update(s, x)\n"
        "y: f32(2, 2) = fetch(s)",
-       "[ir] node 1 (fetch \"y\") reads \"s\", the old content of \"s\", which "
+       "[ir] node 1 (fetch \"y\") reads \"s\", an old content of \"s\", which "
        "node 0 (stash_update \"s2\") overwrites; read the update's result, or "
        "read earlier"},
       {"t: f32(2, 2) = fetch(s)\n"
        "w2: f32(2, 2), t2: f32(2, 2) = momentum_update(w, t, x, lr) "
        "{momentum=0.9, decay=0.0}\n"
        "y: f32(2, 2) = neg(t)",
-       "[ir] node 2 (neg \"y\") reads \"t\", the old content of \"t\", which "
+       "[ir] node 2 (neg \"y\") reads \"t\", an old content of \"t\", which "
        "node 1 (momentum_update \"w2\") overwrites; read the update's result, "
        "or read earlier"},
       {"y: f32(2, 2) = stash(x)\n"

@@ -563,6 +563,15 @@ double ScaleAt(const Call& c, size_t i) {
   return c.in.size() > i ? c.input(i)[0] : 1;
 }
 
+void SliceUpdate(Call& c) {
+  c.out[0].data = c.input(0).data;
+  for (int64_t i = 0; i < c.input(1).size(); ++i) {
+    Dims index = Coordinates(c.input(1).shape, i);
+    index[static_cast<int>(c.Int("axis"))] += c.Int("start");
+    c.out[0][Position(c.out[0].shape, index)] = c.input(1)[i];
+  }
+}
+
 void SgdUpdate(Call& c) {
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     const double w = c.input(0)[i];
@@ -667,8 +676,17 @@ void Run(Call& c) {
       c.out[0].data = c.input(0).data;
       return;
     case OpKind::kStashUpdate:
+    case OpKind::kAssign:
       c.out[0].data = c.input(1).data;
       return;
+    case OpKind::kLerpUpdate:
+      for (int64_t i = 0; i < c.out[0].size(); ++i) {
+        const double w = c.input(2)[i];
+        c.out[0][i] = (1 - w) * c.input(0)[i] + w * c.input(1)[i];
+      }
+      return;
+    case OpKind::kSliceUpdate:
+      return SliceUpdate(c);
     case OpKind::kCast:
       return Map(
           c, [&](double x) { return CastTo(c.node.attrs.Type("dtype"), x); });

@@ -486,6 +486,39 @@ void Table::AddUpdates() {
   const LeafSpec lr = Scalar("lr", DType::kF32, 0.125);
   const LeafSpec scale = Scalar("scale", DType::kF32, 0.75);
   const LeafSpec step = Index("step", {}, 5, DType::kI64);
+  const LeafSpec state = Real("state", {3, 5}, -1, 1, Role::kState);
+  Add(OpKind::kAssign, "", {state, g},
+      [](GraphBuilder&, In in) { return Out{Assign(in[0], in[1])}; });
+  Add(OpKind::kAssign, " of a view, after a reader, before another",
+      {state, Real("x", {5, 3})},
+      [](GraphBuilder&, In in) {
+        const Value before = Sin(in[0]);
+        const Value after = Assign(in[0], Transpose(in[1]));
+        return Out{stowage::Add(Cos(after), before), Assign(after, before)};
+      })
+      .differentiable = 2;
+  Add(OpKind::kLerpUpdate, " by a scalar", {state, g, Real("weight", {})},
+      [](GraphBuilder&, In in) {
+        return Out{LerpUpdate(in[0], in[1], in[2])};
+      });
+  Add(OpKind::kLerpUpdate, " twice, of a fill",
+      {Real("x", {5, 3}), Real("weight", {3, 1})}, [](GraphBuilder& b, In in) {
+        const Value x = Transpose(in[0]);
+        const Value once =
+            LerpUpdate(Fill(b, 0.75, x.dtype(), {3, 5}), x, in[1]);
+        return Out{LerpUpdate(once, Copy(Neg(x)), in[1])};
+      });
+  Add(OpKind::kSliceUpdate, "", {state, Real("x", {3, 2})},
+      [](GraphBuilder&, In in) {
+        return Out{SliceUpdate(in[0], in[1], -1, 3)};
+      });
+  Add(OpKind::kSliceUpdate, " of a fill, in parts",
+      {Index("x", {2, 1, 3}, 50), Index("y", {3, 1, 2}, 50)},
+      [](GraphBuilder& b, In in) {
+        Value whole = Fill(b, 7, in[0].dtype(), {2, 4, 3});
+        whole = SliceUpdate(whole, in[0], 1, 0);
+        return Out{SliceUpdate(whole, Permute(in[1], {2, 1, 0}), 1, 2)};
+      });
   Add(OpKind::kSgdUpdate, "", {w, g, lr}, [](GraphBuilder&, In in) {
     return Out{SgdUpdate(in[0], in[1], in[2], Value(), 0.1)};
   });

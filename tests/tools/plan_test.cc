@@ -718,8 +718,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "mlp", "--device", "auto"},
        "[device] there is no device \"auto\"; expected cpu or cuda"},
       {{"plan", "--model", "nope"},
-       "[model] there is no model \"nope\"; the models are mlp, gpt-nano, "
-       "gpt2-124m"},
+       "[model] there is no model \"nope\"; the models are mlp, cnn-small, "
+       "gpt-nano, resnet18, resnet50, gpt2-124m"},
       {{"plan", "--model", "mlp", "--batch", "0"},
        "[model] batch 0 for mlp is below 1"},
       {{"plan", "--model", "mlp", "--batch", "-3"},

@@ -192,9 +192,10 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
       continue;
     }
     if (value.is_leaf()) {
-      const NodeId update = uses.update(id);
+      // One that a single node reads, and writes anew.
+      const NodeId update = uses.overwriter(id);
       if (value.role != Role::kState || update == kNoNode ||
-          uses.uses(id).front() != update) {
+          uses.uses(id).size() != 1) {
         continue;
       }
       states.push_back(

@@ -54,7 +54,7 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
 
 void Rehearsal::FindLastStages() {
   const auto updated = [&](ValueId id) {
-    const NodeId update = uses_.update(root(id));
+    const NodeId update = uses_.overwriter(id);
     return update == kNoNode ? graph_.num_nodes() : update;
   };
   for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
@@ -78,7 +78,7 @@ bool Rehearsal::MayBeDropped(ValueId id) const {
   const ValueInfo& info = graph_.value(id);
   return root(id) == id && !info.is_leaf() && !info.on_host &&
          graph_.node(info.producer).phase == Phase::kForward &&
-         !uses_.is_output(id);
+         !uses_.is_output(id) && uses_.overwriter(id) == kNoNode;
 }
 
 void Rehearsal::FindGaps() {
@@ -134,7 +134,7 @@ bool Rehearsal::IsCurrent(ValueId id, NodeId stage) {
 }
 
 // Finds the nodes that must run before `node` can, for `stage`. False when one
-// of them reads a param that holds something else by now.
+// of them reads what has been overwritten by then.
 bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
   ++searches_;
   missing_.clear();
@@ -145,10 +145,7 @@ bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
     if (n != node) missing_.push_back(n);
     for (const ValueId input : inputs(nodes_[Index(n)])) {
       const ValueFacts& facts = values_[Index(input)];
-      if (values_[Index(facts.root)].is_leaf &&
-          states_[Index(facts.root)].holds != facts.content) {
-        return false;
-      }
+      if (states_[Index(facts.root)].holds != facts.content) return false;
       if (IsCurrent(input, stage)) continue;
       const NodeId producer = facts.producer;
       if (producer == kNoNode) return false;
@@ -194,7 +191,7 @@ void Rehearsal::Emit(NodeId id, NodeId stage) {
                : is_update  ? root(result)
                             : instance;
     upper_[Index(root_now)] = after;
-    if (is_update) states_[Index(root(result))].holds = result;
+    if (!info.is_view) states_[Index(root(result))].holds = result;
     states_[Index(result)].latest = instance;
     states_[Index(result)].made_at = stage;
   }

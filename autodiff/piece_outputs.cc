@@ -1,0 +1,161 @@
+#include "autodiff/piece_outputs.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+template <typename... Args>
+Error Fail(const Args&... args) {
+  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
+}
+
+void AddTo(Value part, Value* sum) {
+  *sum = sum->builder() != nullptr ? Add(*sum, part) : part;
+}
+
+}  // namespace
+
+PieceOutputs::PieceOutputs(const Graph& whole,
+                           std::span<const std::string> sums,
+                           std::string_view loss, GraphBuilder* g)
+    : whole_(whole), sums_(sums), loss_(loss), g_(*g) {}
+
+Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
+                                                const Graph& piece) const {
+  const ValueInfo& whole = whole_.value(output.value);
+  const std::optional<ValueId> id = piece.Find(output.name);
+  if (!id) {
+    return Fail("piece ", Quoted(piece.name()), " has no output ",
+                Quoted(output.name), ", batch ", Quoted(whole_.name()),
+                " has; build both with the same model");
+  }
+  const TensorType& part = piece.value(*id).type;
+  const bool is_loss = output.value == whole_.Find(loss_);
+  const bool is_sum =
+      std::ranges::find(sums_, output.name) != sums_.end() && !is_loss;
+  Made made = {.output = output};
+  const std::string types =
+      StrCat("output ", Quoted(output.name), " is ", part.ToString(),
+             " in piece ", Quoted(piece.name()), " and ", whole.type.ToString(),
+             " in batch ", Quoted(whole_.name()));
+  if (whole.role == Role::kState || whole.role == Role::kParam) {
+    made.kind = Kind::kLast;
+    return made;
+  }
+  if (part == whole.type) {
+    const DType dtype = part.dtype;
+    made.kind = is_sum ? Kind::kSum : Kind::kMean;
+    if (is_sum ? dtype != DType::kBool : IsFloat(dtype)) return made;
+    return Fail(types,
+                "; a mean over the batch is a float, so make it one by a "
+                "cast, or say that it is a sum");
+  }
+  if (is_sum || part.dtype != whole.type.dtype ||
+      part.shape.rank() != whole.type.shape.rank()) {
+    return Fail(types, is_sum
+                           ? "; a sum over the batch has no dimension of its "
+                             "examples"
+                           : "; build both with the same model");
+  }
+  int differing = 0;
+  for (int axis = 0; axis < part.shape.rank(); ++axis) {
+    if (part.shape[axis] == whole.type.shape[axis]) continue;
+    made.axis = axis;
+    ++differing;
+  }
+  made.kind = Kind::kJoined;
+  if (differing == 1) return made;
+  return Fail(types,
+              "; they may differ in one dimension, that of the examples");
+}
+
+Status PieceOutputs::Begin(const Graph& piece) {
+  for (const GraphOutput& output : whole_.outputs()) {
+    STOWAGE_ASSIGN_OR_RETURN(Made made, Decide(output, piece));
+    if (made.kind == Kind::kJoined) {
+      const ValueInfo& whole = whole_.value(output.value);
+      g_.SetOrigin(Phase::kForward, "", whole.source);
+      made.value = Fill(g_, 0, whole.type.dtype, whole.type.shape);
+    }
+    made_.push_back(std::move(made));
+  }
+  return {};
+}
+
+int64_t PieceOutputs::PlacesOf(const Made& made, const Graph& piece) const {
+  return piece.value(*piece.Find(made.output.name)).type.shape[made.axis];
+}
+
+bool PieceOutputs::IsLoss(const Made& made) const {
+  return made.output.value == whole_.Find(loss_);
+}
+
+Value PieceOutputs::PartOf(const Made& made, const Graph& piece,
+                           const Linker& linker, Phase phase) {
+  const ValueId id = *piece.Find(made.output.name);
+  g_.SetOrigin(phase, phase == Phase::kBackward ? loss_ : std::string_view(),
+               piece.value(id).source);
+  return linker.forward(id);
+}
+
+Status PieceOutputs::Add(const Graph& piece, double share,
+                         const Linker& linker) {
+  for (Made& made : made_) {
+    if (IsLoss(made)) continue;
+    const Value part = PartOf(made, piece, linker, Phase::kForward);
+    if (made.kind == Kind::kLast) made.value = part;
+    if (made.kind == Kind::kSum) AddTo(part, &made.value);
+    if (made.kind == Kind::kMean) AddTo(MulScalar(part, share), &made.value);
+    if (made.kind != Kind::kJoined) continue;
+    const TensorType& whole = whole_.value(made.output.value).type;
+    const int64_t places = PlacesOf(made, piece);
+    const int64_t size = whole.shape[made.axis];
+    if (made.taken + places > size ||
+        static_cast<double>(places) / static_cast<double>(size) != share) {
+      return Fail("output ", Quoted(made.output.name), " of piece ",
+                  Quoted(piece.name()), " has ", places, " places along axis ",
+                  made.axis, ", of batch ", Quoted(whole_.name()), " it is ",
+                  whole.ToString(), "; the piece is ", share,
+                  " of the batch, and so must its part be");
+    }
+    made.value = SliceUpdate(made.value, part, made.axis, made.taken);
+    made.taken += places;
+  }
+  return {};
+}
+
+void PieceOutputs::AddLoss(const Graph& piece, double share,
+                           const Linker& linker) {
+  for (Made& made : made_) {
+    if (!IsLoss(made)) continue;
+    const Value part = PartOf(made, piece, linker, Phase::kBackward);
+    AddTo(MulScalar(part, share), &made.value);
+  }
+}
+
+void PieceOutputs::Skip(const Graph& piece) {
+  for (Made& made : made_) {
+    if (made.kind == Kind::kJoined) made.taken += PlacesOf(made, piece);
+  }
+}
+
+Status PieceOutputs::Finish() {
+  for (const Made& made : made_) {
+    const TensorType& whole = whole_.value(made.output.value).type;
+    if (made.kind == Kind::kJoined && made.taken != whole.shape[made.axis]) {
+      return Fail("the pieces make ", made.taken, " of the ",
+                  whole.shape[made.axis], " places of output ",
+                  Quoted(made.output.name));
+    }
+    g_.Output(made.output.name, made.value);
+  }
+  return {};
+}
+
+}  // namespace stowage

@@ -1,0 +1,81 @@
+#ifndef STOWAGE_AUTODIFF_PIECE_OUTPUTS_H_
+#define STOWAGE_AUTODIFF_PIECE_OUTPUTS_H_
+
+// What a step gives out whose batch is taken in pieces: the outputs of the pieces
+// put together to those of the batch.
+//
+// An output with a dimension that is the batch's is joined from its parts, in one
+// buffer that is there from the start. One without is a mean over the batch, as the
+// loss is, and pieces count by their share; or it is a sum, where the caller says
+// so. The new content of a state is the last piece's.
+//
+//   PieceOutputs outputs(whole, options.sums, "loss", &g);
+//   outputs.Begin(first_piece);
+//   for each piece: outputs.Add(piece, share, linker);  // after its forward part
+//                   outputs.AddLoss(piece, share, linker);
+//   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/linker.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+class PieceOutputs {
+ public:
+  /// All but `sums`, names of outputs, must outlive this. `loss` is a mean.
+  PieceOutputs(const Graph& whole, std::span<const std::string> sums,
+               std::string_view loss, GraphBuilder* g);
+
+  /// Decides by any of the pieces how outputs are put together, and emits what has
+  /// to be there before the first. Errors: an output that the piece lacks or that
+  /// differs in more than one dimension; an integer that is no sum; a sum that is
+  /// a bool or has a dimension that is the batch's.
+  Status Begin(const Graph& piece);
+
+  /// Adds the outputs of `piece`, which is `share` of the batch, but for its loss:
+  /// as soon as `linker` has copied the forward graph, since parts die with it.
+  /// Error: an output with another share of its dimension.
+  Status Add(const Graph& piece, double share, const Linker& linker);
+  /// Adds the loss, which may have been made on the way back.
+  void AddLoss(const Graph& piece, double share, const Linker& linker);
+  /// Goes past a piece that is not built.
+  void Skip(const Graph& piece);
+
+  /// Declares the outputs. Error: the parts do not make up the whole.
+  Status Finish();
+
+ private:
+  enum class Kind : uint8_t { kMean, kSum, kJoined, kLast };
+  struct Made {
+    GraphOutput output;  // of whole
+    Kind kind = Kind::kMean;
+    int axis = 0;       // kJoined
+    int64_t taken = 0;  // kJoined: places along the axis so far
+    Value value = {};   // so far
+  };
+
+  Result<Made> Decide(const GraphOutput& output, const Graph& piece) const;
+  bool IsLoss(const Made& made) const;
+  // The part of `piece`; marks what is emitted next as being for it.
+  Value PartOf(const Made& made, const Graph& piece, const Linker& linker,
+               Phase phase);
+  int64_t PlacesOf(const Made& made, const Graph& piece) const;
+
+  const Graph& whole_;
+  const std::span<const std::string> sums_;
+  const std::string_view loss_;
+  GraphBuilder& g_;
+  std::vector<Made> made_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_PIECE_OUTPUTS_H_

@@ -1,0 +1,73 @@
+#ifndef STOWAGE_AUTODIFF_UPDATE_RULE_H_
+#define STOWAGE_AUTODIFF_UPDATE_RULE_H_
+
+// An update rule of a program's own: how a param follows from its gradient, written
+// in ops. It is emitted once for each param, and its states lie in the arena like
+// any optimizer's.
+//
+//   // Lion (Chen et al. 2023).
+//   Optimizer lion = UpdateRule{
+//       .name = "lion",
+//       .update = [](ParamUpdate& u) {
+//         Value m = u.State("m");
+//         Value c = Add(MulScalar(m, 0.9), MulScalar(u.gradient, 0.1));
+//         u.Set(u.param, Sub(u.param, Mul(Sign(c), u.LearningRate())));
+//         u.Set(m, Add(MulScalar(m, 0.99), MulScalar(u.gradient, 0.01)));
+//       },
+//       .learning_rate = 1e-4};
+//
+// A rule that is one op, with `updates` in its definition, saves the copy that Set
+// is: ir/custom_op.h.
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+/// One param as a rule sees it.
+class ParamUpdate {
+ public:
+  ParamUpdate(Value of, Value by) : param(of), gradient(by) {}
+
+  const Value param;
+  const Value gradient;  // of the param's type; clipped, if the step clips
+  Value lr = {};         // f32 scalar, times the lr_scale of the param's group
+  Value step = {};       // i64 scalar, 1 at the first step
+  double decay = 0;      // of the param's group, or the rule's
+
+  /// A state called "<param>.<suffix>", of the param's type unless one is given.
+  Value State(std::string_view suffix, Init init = Init::Zeros());
+  Value State(std::string_view suffix, const TensorType& type,
+              Init init = Init::Zeros());
+
+  /// Makes `content`, of the same type, the new content of the param or of a
+  /// state. What reads the old one comes before.
+  void Set(Value target, Value content);
+
+  /// The learning rate in the param's element type, which formulas are in.
+  Value LearningRate() const;
+};
+
+struct UpdateRule {
+  std::string name = {};  // for messages and reports
+  /// Emits the update; it must write the param.
+  std::function<void(ParamUpdate&)> update = {};
+  double learning_rate = 1e-3;  // to start from
+  double decay = 0;             // what `update` makes of it
+};
+
+/// Error kInvalidArgument: no name, no function, a learning rate or decay that is
+/// not finite or below 0.
+Status CheckUpdateRule(const UpdateRule& rule);
+
+/// Runs the rule. A rule that does not write the param is an error of the builder.
+void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_UPDATE_RULE_H_
