@@ -489,6 +489,21 @@ LayerNormGrads LayerNormGrad(Value x, Value gamma, Value mean, Value rstd,
   return {results[0], results[1], results[2]};
 }
 
+BatchNormResults BatchNorm(Value x, Value gamma, Value beta, double eps,
+                           SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kBatchNorm, Of({x, gamma, beta}), {{"eps", eps}}, 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
+BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
+                             Value dy, double eps, SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kBatchNormGrad, Of({x, gamma, mean, variance, dy}),
+              {{"eps", eps}}, 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
 Value CausalAttention(Value q, Value k, Value v, double scale, SourceLoc loc) {
   return Emit(OpKind::kCausalAttention, Of({q, k, v}),
               {{"scale", AttentionScale(q, scale)}}, loc);

@@ -179,6 +179,21 @@ struct LayerNormGrads {
 LayerNormGrads LayerNormGrad(Value x, Value gamma, Value mean, Value rstd,
                              Value dy, STOWAGE_LOC);
 
+struct BatchNormResults {
+  Value y, mean, variance;
+};
+/// x (N, C, ...), gamma (C), beta (C) -> y = (x - mean) / sqrt(variance + eps) *
+/// gamma + beta of x's shape, and the mean and variance (C) of each channel over
+/// all else, the variance divided by the count. At least two numbers a channel.
+BatchNormResults BatchNorm(Value x, Value gamma, Value beta, double eps = 1e-5,
+                           STOWAGE_LOC);
+struct BatchNormGrads {
+  Value dx, dgamma, dbeta;
+};
+/// x, dy (N, C, ...), gamma, mean and variance (C).
+BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
+                             Value dy, double eps, STOWAGE_LOC);
+
 /// q (B, T, H, D), k and v (B, T, Hkv, D) with Hkv dividing H -> (B, T, H, D).
 /// softmax(scale q k^T + causal mask) v, computed blockwise: no T x T buffer.
 /// scale <= 0 means 1/sqrt(D).

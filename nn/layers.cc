@@ -56,6 +56,47 @@ Value LayerNorm(Value x, std::string_view name, SourceLoc loc) {
   return g.Name(name, LayerNorm(x, gamma, beta, 1e-5, loc), loc);
 }
 
+Value BatchNorm(Value x, std::string_view name, const BatchNormOptions& options,
+                SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (const std::string wrong = WrongFeatures("batch_norm", x, name, 2);
+      !wrong.empty()) {
+    return g.Fail(wrong, loc);
+  }
+  const int64_t channels = x.dim(1);
+  const DType statistics = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Value gamma = g.Param(StrCat(name, ".weight"), x.dtype(), {channels},
+                              Init::Ones(), loc);
+  const Value beta =
+      g.Param(StrCat(name, ".bias"), x.dtype(), {channels}, Init::Zeros(), loc);
+  const Value mean = g.State(StrCat(name, ".running_mean"), statistics,
+                             {channels}, Init::Zeros(), loc);
+  const Value variance = g.State(StrCat(name, ".running_var"), statistics,
+                                 {channels}, Init::Ones(), loc);
+  if (options.training) {
+    const BatchNormResults r = BatchNorm(x, gamma, beta, options.eps, loc);
+    if (!r.y.ok()) return r.y;
+    const auto count = static_cast<double>(x.shape().num_elements() / channels);
+    const Value momentum = Fill(g, options.momentum, statistics, {}, loc);
+    LerpUpdate(mean, r.mean, momentum, loc);
+    LerpUpdate(variance, MulScalar(r.variance, count / (count - 1), loc),
+               momentum, loc);
+    return g.Name(name, r.y, loc);
+  }
+  // y = x scale + shift, each of one number a channel.
+  Shape per_channel = {channels};
+  while (per_channel.rank() < x.rank() - 1) per_channel.push_back(1);
+  const Value rstd = Rsqrt(AddScalar(variance, options.eps, loc), loc);
+  const Value scale = Mul(Cast(gamma, statistics, loc), rstd, loc);
+  const Value shift =
+      Sub(Cast(beta, statistics, loc), Mul(mean, scale, loc), loc);
+  const auto spread = [&](Value v) {
+    return Reshape(Cast(v, x.dtype(), loc), per_channel, loc);
+  };
+  return g.Name(name, Add(Mul(x, spread(scale), loc), spread(shift), loc), loc);
+}
+
 EmbeddingResults Embedding(Value indices, std::string_view name, int64_t rows,
                            int64_t width, DType dtype, SourceLoc loc) {
   if (!indices.ok()) return {indices, indices};

@@ -43,6 +43,23 @@ Value Linear(Value x, std::string_view name, int64_t out_features,
 Value LayerNorm(Value x, std::string_view name,
                 SourceLoc loc = SourceLoc::Current());
 
+struct BatchNormOptions {
+  /// Normalize by the batch, and let the running statistics follow it; or by the
+  /// running statistics, as evaluation does.
+  bool training = true;
+  double eps = 1e-5;
+  double momentum = 0.1;  // of a batch in the running statistics, as PyTorch's
+};
+
+/// Normalizes each channel of x (N, C, ...). Params "<name>.weight" (C), ones at
+/// first, and "<name>.bias" (C), zeros; states "<name>.running_mean" (C), zeros, and
+/// "<name>.running_var" (C), ones, whose names and meaning are PyTorch's: the
+/// variance that they follow is divided by one less than the count. A batch taken in
+/// pieces has statistics of its own in each.
+Value BatchNorm(Value x, std::string_view name,
+                const BatchNormOptions& options = {},
+                SourceLoc loc = SourceLoc::Current());
+
 struct EmbeddingResults {
   Value rows;   // indices' shape + (width)
   Value table;  // the param, for models that tie their output layer to it

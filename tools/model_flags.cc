@@ -87,6 +87,9 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
                   "Pieces to take the batch in, a number or auto: as few as "
                   "the budget allows; gradients add up")
       ->capture_default_str();
+  command.add_flag("--allow-batch-statistics", flags->allow_batch_statistics,
+                   "Take a model that normalizes by its batch in pieces, too, "
+                   "each with statistics of its own, which changes the losses");
   CLI::Option* const folder = command.add_option(
       "--plan-cache", flags->plan_cache,
       "Keep plans that were found in this folder, and find them there; "
@@ -175,6 +178,7 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   const Result<Graph> graph = training.model(*spec.options.batch);
   if (!graph.ok()) return graph.error();
   training.batch = *spec.options.batch;
+  training.allow_batch_statistics = flags.allow_batch_statistics;
   STOWAGE_ASSIGN_OR_RETURN(
       training.training.optimizer,
       ChooseOptimizer(flags.optimizer, spec.info.training));

@@ -33,6 +33,7 @@ struct ModelFlags {
   std::vector<std::string> keep, remake;  // names of values
   std::string op_times;                   // a file; empty: none
   std::string micro_batches = "1";
+  bool allow_batch_statistics = false;
   std::map<std::string, std::string> levers;  // choices, by LeverInfo::name
   std::string plan_cache;                     // a folder; empty: the usual one
   bool no_plan_cache = false;

@@ -77,7 +77,8 @@ Result<std::string> StepPlanner::WriteQuestion() const {
       static_cast<int>(options.in_place), " effort ", Fixed(fit.effort, 9),
       " copies ", Fixed(fit.cost_per_byte, 9), "\n",
       options.weights ? LayoutText(*options.weights) : "", "costs ",
-      question_.op_times ? question_.op_times->ToText() : "operations", "\n"));
+      question_.op_times ? question_.op_times->ToText() : "operations", "\n",
+      "settings ", question_.settings, "\n"));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Graph> graphs,
                            question_.sources());
   for (const Graph& graph : graphs) {

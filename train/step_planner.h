@@ -30,6 +30,8 @@ struct StepQuestion {
   StepBuilder build = {};
   /// All graphs that `build` builds from; asked for only where there is a cache.
   std::function<Result<std::vector<Graph>>()> sources = {};
+  /// What else the steps that `build` builds depend on, as text.
+  std::string settings = {};
   FitOptions fit = {};
   std::optional<Bytes> budget = {};
   /// Where they are given, levers are priced in time (FitOptions::cost).

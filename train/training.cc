@@ -12,6 +12,13 @@ Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
 }
 
+// Each in quotes, so that no two lists read the same.
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += StrCat(Quoted(name), " ");
+  return text;
+}
+
 Status CheckPieces(const std::vector<int64_t>& pieces, int64_t batch) {
   const auto invalid = [&](std::string_view what) {
     return Error{ErrorCode::kInvalidArgument, StrCat("[micro-batches] ", what)};
@@ -50,6 +57,38 @@ Status Check(const TrainingSpec& spec) {
     }
   }
   return {};
+}
+
+// The values that `graph` normalizes by the batch's own statistics.
+std::vector<std::string> NormalizedByBatch(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes()) {
+    if (node.op != OpKind::kBatchNorm) continue;
+    names.push_back(graph.value(node.results[0]).name);
+  }
+  return names;
+}
+
+// Pieces that each have statistics of their own are no lever: they change losses.
+Status LeaveBatchWhole(const Graph& forward, TrainingSpec* spec) {
+  const std::vector<std::string> names = NormalizedByBatch(forward);
+  if (names.empty() || spec->allow_batch_statistics) return {};
+  if (!spec->levers) {
+    spec->levers = AllLevers(spec->batch);
+    spec->levers->pieces = {1};
+  }
+  if (spec->levers->pieces.back() == 1) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat(
+          "[micro-batches] graph ", Quoted(forward.name()),
+          " normalizes by its batch at ", names.size(), " values, ",
+          Quoted(names.front()),
+          names.size() > 1 ? " the first of them; " : "; ", "each of ",
+          spec->levers->pieces.back(),
+          " pieces would have statistics of its own, which changes the loss; "
+          "take the batch whole, or allow it (allow_batch_statistics, "
+          "--allow-batch-statistics)")};
 }
 
 // The step of the whole batch, in which the optimizer shows, and the model for
@@ -94,16 +133,19 @@ Bytes TrainingPlan::host_bytes() const {
 Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
                                               DeviceNeeds device) {
   STOWAGE_RETURN_IF_ERROR(Check(spec));
-  if (!spec.levers) spec.levers = AllLevers(spec.batch);
   // The forward plan decides where the weights lie, for all programs.
   PlanOptions& options = spec.planning;
   options.device = std::move(device);
   options.budget.reset();
   options.weights.reset();
   STOWAGE_ASSIGN_OR_RETURN(const Graph forward, spec.model(spec.batch));
+  STOWAGE_RETURN_IF_ERROR(LeaveBatchWhole(forward, &spec));
+  if (!spec.levers) spec.levers = AllLevers(spec.batch);
   STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
                            PlanMemory(forward, options));
-  options.weights = WeightLayout::FromForward(forward, forward_plan);
+  // The step has more states than the model: it places them all.
+  options.weights =
+      WeightLayout::FromForward(forward, forward_plan).WithoutStates();
 
   const StepBuilder build =
       BuildSteps(spec.model, spec.batch, spec.loss, spec.training);
@@ -111,6 +153,7 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
   planner.step_ = std::make_unique<StepPlanner>(
       StepQuestion{.build = build,
                    .sources = [spec, build] { return SourcesOf(spec, build); },
+                   .settings = Joined(spec.training.sums),
                    .fit = {.plan = options, .levers = *spec.levers},
                    .budget = spec.budget,
                    .op_times = spec.op_times,

@@ -63,6 +63,9 @@ struct TrainingSpec {
   std::string loss = "loss";  // a scalar output of the model
   TrainOptions training = {};
   std::vector<ProgramSpec> programs = {};
+  /// A model that normalizes by its batch (batch_norm) takes it whole, unless this
+  /// allows pieces, each normalized by itself: then losses depend on their number.
+  bool allow_batch_statistics = false;
   /// The most bytes the arena may take, all programs included; absent: what they
   /// need as they are.
   std::optional<Bytes> budget = {};
@@ -102,7 +105,8 @@ class TrainingPlanner {
  public:
   /// For kernels that need what `device` says. What it points at must outlive
   /// this. Errors: the model's; kInvalidArgument for a batch below 1, numbers of
-  /// pieces that do not rise, or lie beyond 1 and the batch.
+  /// pieces that do not rise, or lie beyond 1 and the batch, or are more than 1 where
+  /// the model normalizes by its batch.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 
   /// The cheapest plan found that fits the budget of the spec. A program beside

@@ -729,6 +729,33 @@ TEST_CASE("layers") {
   });
 }
 
+TEST_CASE("batch_norm") {
+  CheckRows({
+      {[](GraphBuilder& g) {
+         BatchNorm(F32(g, "x", {8}), F32(g, "gamma", {8}), F32(g, "beta", {8}));
+       },
+       "[batch_norm] x \"x\" is f32(8); expected rank at least 2"},
+      {[](GraphBuilder& g) {
+         BatchNorm(F32(g, "x", {1, 8, 1, 1}), F32(g, "gamma", {8}),
+                   F32(g, "beta", {8}));
+       },
+       "[batch_norm] x \"x\" is f32(1, 8, 1, 1), which is 1 number for each of "
+       "its 8 channels and has no variance; expected a batch of at least 2 "
+       "examples or positions"},
+      {[](GraphBuilder& g) {
+         BatchNorm(F32(g, "x", {2, 8, 3}), F32(g, "gamma", {3}),
+                   F32(g, "beta", {8}));
+       },
+       "[batch_norm] gamma \"gamma\" is f32(3); expected f32(8), since x \"x\" "
+       "is f32(2, 8, 3)"},
+      {[](GraphBuilder& g) {
+         BatchNorm(F32(g, "x", {2, 8}), F32(g, "gamma", {8}),
+                   F32(g, "beta", {8}), -1);
+       },
+       "[batch_norm] eps is -1; expected a finite number above 0"},
+  });
+}
+
 TEST_CASE("writing in place") {
   CheckRows({
       {[](GraphBuilder& g) {

@@ -395,6 +395,23 @@ const std::vector<Row>& Rows() {
          return Last(g);
        },
        {"bf16(4, 8)", "f32(4)", "f32(4)"}},
+      {"batch_norm of pictures in f16 keeps statistics in f32",
+       [](GraphBuilder& g) {
+         const BatchNormResults r =
+             BatchNorm(g.Input("x", DType::kF16, {4, 8, 5, 5}),
+                       g.Param("gamma", DType::kF16, {8}),
+                       g.Param("beta", DType::kF16, {8}));
+         return Values{r.y, r.mean, r.variance};
+       },
+       {"f16(4, 8, 5, 5)", "f32(8)", "f32(8)"}},
+      {"batch_norm_grad of rows",
+       [](GraphBuilder& g) {
+         const BatchNormGrads grads = BatchNormGrad(
+             F64(g, "x", {4, 8}), F64(g, "gamma", {8}), F64(g, "mean", {8}),
+             F64(g, "variance", {8}), F64(g, "dy", {4, 8}), 1e-5);
+         return Values{grads.dx, grads.dgamma, grads.dbeta};
+       },
+       {"f64(4, 8)", "f64(8)", "f64(8)"}},
       {"layer_norm_grad",
        [](GraphBuilder& g) {
          const LayerNormGrads grads =
@@ -1258,6 +1275,8 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kCrossEntropyGrad) == 0b1);
   CHECK(mask(OpKind::kLayerNorm) == 0b1);
   CHECK(mask(OpKind::kLayerNormGrad) == 0b10000);
+  CHECK(mask(OpKind::kBatchNorm) == 0b1);
+  CHECK(mask(OpKind::kBatchNormGrad) == 0b10001);
   CHECK(mask(OpKind::kScatterAdd) == 0b1);
   for (const OpKind op :
        {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,

@@ -817,6 +817,10 @@ void Run(Call& c) {
       return LinearCrossEntropy(c);
     case OpKind::kLinearCrossEntropyGrad:
       return LinearCrossEntropyGrad(c);
+    case OpKind::kBatchNorm:
+      return interpret::BatchNorm(c);
+    case OpKind::kBatchNormGrad:
+      return interpret::BatchNormGrad(c);
     case OpKind::kLayerNorm:
       return LayerNorm(c);
     case OpKind::kLayerNormGrad:

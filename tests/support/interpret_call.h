@@ -65,6 +65,10 @@ struct Call {
   }
 };
 
+// Definitions in files of their own.
+void BatchNorm(Call& c);
+void BatchNormGrad(Call& c);
+
 }  // namespace stowage::interpret
 
 #endif  // STOWAGE_TESTS_SUPPORT_INTERPRET_CALL_H_

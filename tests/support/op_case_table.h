@@ -143,6 +143,9 @@ class OpCaseTable {
   std::vector<OpCase> rows_;
 };
 
+// Rows in files of their own.
+void AddBatchNorm(OpCaseTable& t);
+
 }  // namespace stowage::testing
 
 #endif  // STOWAGE_TESTS_SUPPORT_OP_CASE_TABLE_H_

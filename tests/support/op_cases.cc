@@ -612,6 +612,7 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddCrossEntropy();
   table.AddLinearCrossEntropy();
   table.AddLayerNorm();
+  testing::AddBatchNorm(table);
   table.AddAttention();
   table.AddUpdates();
   return table.Take();
