@@ -518,6 +518,108 @@ CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
   return {results[0], results[1], results[2]};
 }
 
+// --- Convolutions ---
+
+namespace {
+// For each of x's spatial dimensions. A list of another length stays as it is,
+// for the op to refuse.
+Axes ForEachDimension(Value x, const EachDimension& option) {
+  const Axes& values = option.values();
+  if (!x.ok() || x.rank() < 3 || values.size() != 1) return values;
+  return Axes(static_cast<size_t>(x.rank() - 2), values[0]);
+}
+
+// The zeros before and after each.
+Axes BothSides(Value x, const EachDimension& padding) {
+  Axes both = ForEachDimension(x, padding);
+  if (x.ok() && static_cast<int>(both.size()) == x.rank() - 2) {
+    both.reserve(2 * both.size());
+    for (int i = 0; i < x.rank() - 2; ++i) {
+      both.push_back(both[static_cast<size_t>(i)]);
+    }
+  }
+  return both;
+}
+
+// Of what a convolution takes back to `in`, and `more` elements; 0, which the op
+// refuses, where 63 bits do not hold it.
+int64_t SmallestSize(int64_t in, int64_t kernel, int64_t stride,
+                     int64_t dilation, int64_t before, int64_t after,
+                     int64_t more) {
+  std::optional<int64_t> size = CheckedMul(in - 1, stride);
+  const auto reach = CheckedMul(kernel - 1, dilation);
+  if (size && reach) size = CheckedAdd(*size, *reach);
+  for (const int64_t term : {int64_t{1}, more, ~before, ~after, int64_t{2}}) {
+    if (size) size = CheckedAdd(*size, term);  // ~n is -n - 1
+  }
+  return reach ? size.value_or(0) : 0;
+}
+}  // namespace
+
+Value Conv(Value x, Value w, const ConvOptions& options, SourceLoc loc) {
+  return Emit(OpKind::kConv, Of({x, w}),
+              {{"stride", ForEachDimension(x, options.stride)},
+               {"padding", BothSides(x, options.padding)},
+               {"dilation", ForEachDimension(x, options.dilation)},
+               {"groups", options.groups}},
+              loc);
+}
+
+Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options,
+                    SourceLoc loc) {
+  const Axes stride = ForEachDimension(x, options.stride);
+  const Axes padding = BothSides(x, options.padding);
+  const Axes dilation = ForEachDimension(x, options.dilation);
+  const Axes more = ForEachDimension(x, options.output_padding);
+  Axes size = options.size;
+  const bool has_more = std::any_of(more.begin(), more.end(),
+                                    [](int64_t each) { return each != 0; });
+  if (!size.empty() && has_more && x.ok()) {
+    return FailOp(OpKind::kConvTranspose, x,
+                  StrCat("size is given, and output_padding: x ", Describe(x),
+                         "; expected one of the two"),
+                  loc);
+  }
+  // Without, where the op will refuse the rest.
+  if (size.empty() && Usable(Of({x, w})) && x.rank() > 2 &&
+      w.rank() == x.rank()) {
+    const auto spatial = static_cast<size_t>(x.rank() - 2);
+    if (more.size() != spatial) {
+      return FailOp(OpKind::kConvTranspose, x,
+                    StrCat("output_padding has ", more.size(), " numbers: x ",
+                           Describe(x), "; expected ", spatial,
+                           ", one for each spatial dimension"),
+                    loc);
+    }
+    const bool whole = stride.size() == spatial && dilation.size() == spatial &&
+                       padding.size() == 2 * spatial;
+    for (size_t i = 0; whole && i < spatial; ++i) {
+      const int axis = static_cast<int>(i) + 2;
+      size.push_back(SmallestSize(x.dim(axis), w.dim(axis), stride[i],
+                                  dilation[i], padding[i], padding[spatial + i],
+                                  more[i]));
+    }
+  }
+  return Emit(OpKind::kConvTranspose, Of({x, w}),
+              {{"size", std::move(size)},
+               {"stride", stride},
+               {"padding", padding},
+               {"dilation", dilation},
+               {"groups", options.groups}},
+              loc);
+}
+
+Value ConvWeightGrad(Value x, Value dy, const Axes& kernel,
+                     const ConvOptions& options, SourceLoc loc) {
+  return Emit(OpKind::kConvWeightGrad, Of({x, dy}),
+              {{"kernel", kernel},
+               {"stride", ForEachDimension(x, options.stride)},
+               {"padding", BothSides(x, options.padding)},
+               {"dilation", ForEachDimension(x, options.dilation)},
+               {"groups", options.groups}},
+              loc);
+}
+
 // --- Optimizer updates ---
 
 namespace {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -205,6 +206,53 @@ struct CausalAttentionGrads {
 CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
                                          Value log_sum_exp, Value d_o,
                                          double scale, STOWAGE_LOC);
+
+// --- Convolutions ---
+
+// x is (N, C, in...) with 1 to 3 spatial dimensions; ir/conv_geometry.h has the
+// formula. A bias is an Add after it, written over the convolution's result.
+
+/// A number for every spatial dimension: `2`, or one each: `{2, 1}`.
+class EachDimension {
+ public:
+  EachDimension(int64_t all) : values_{all} {}
+  EachDimension(std::initializer_list<int64_t> values) : values_(values) {}
+  EachDimension(Axes values) : values_(std::move(values)) {}
+  const Axes& values() const { return values_; }
+
+ private:
+  Axes values_;
+};
+
+/// `padding` counts zeros: one number, one for each dimension, or two: those
+/// before each dimension, then those after each.
+struct ConvOptions {
+  EachDimension stride = 1;
+  EachDimension padding = 0;
+  EachDimension dilation = 1;
+  int64_t groups = 1;
+};
+/// w (O, C / groups, kernel...) -> (N, O, out...), as PyTorch's: no kernel is
+/// flipped. Depthwise where groups is C.
+Value Conv(Value x, Value w, const ConvOptions& options = {}, STOWAGE_LOC);
+
+/// `size` is the result's in spatial dimensions. Left empty, it is the smallest
+/// that a convolution takes back to x's, and output_padding more.
+struct ConvTransposeOptions {
+  EachDimension stride = 1;
+  EachDimension padding = 0;
+  EachDimension dilation = 1;
+  int64_t groups = 1;
+  EachDimension output_padding = 0;
+  Axes size = {};
+};
+/// w (C, O / groups, kernel...) -> (N, O, size...): the gradient of a
+/// convolution by w to its picture, as PyTorch's ConvTranspose.
+Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options = {},
+                    STOWAGE_LOC);
+/// x (N, C, in...), dy (N, O, out...) -> dw (O, C / groups, kernel...).
+Value ConvWeightGrad(Value x, Value dy, const Axes& kernel,
+                     const ConvOptions& options = {}, STOWAGE_LOC);
 
 // --- Optimizer updates ---
 

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "ir/text.h"
@@ -186,6 +187,31 @@ TEST_CASE("each activation keeps only what its derivative is a formula of") {
       g.Output("loss", ReduceSum(g.Name("y", row.op(x, SourceLoc::Current()))));
     });
     CHECK(Names(Backward(forward), Role::kSaved) == row.saved);
+  }
+}
+
+TEST_CASE("a convolution keeps its picture where filters need a gradient") {
+  const auto saved = [](const char* picture, const char* filters,
+                        bool transposed) {
+    const Graph forward = Build("conv", [&](GraphBuilder& g) {
+      const auto leaf = [&](const char* name, const char* role,
+                            const Shape& shape) {
+        if (role == std::string("input")) return g.Input(name, kF32, shape);
+        // Something that is not there at backward unless it is kept.
+        return g.Name(name,
+                      MulScalar(g.Param(StrCat(name, 0), kF32, shape), 2));
+      };
+      const Value x = leaf("x", picture, {1, 2, 5});
+      const Value w = leaf("w", filters, {2, 2, 3});
+      g.Output("loss",
+               ReduceSum(transposed ? ConvTranspose(x, w) : Conv(x, w)));
+    });
+    return Names(Backward(forward), Role::kSaved);
+  };
+  for (const bool transposed : {false, true}) {
+    CHECK(saved("param", "param", transposed) == Strings{"x", "w"});
+    CHECK(saved("param", "input", transposed).empty());
+    CHECK(saved("input", "param", transposed).empty());
   }
 }
 

@@ -455,6 +455,17 @@ const std::vector<Row>& Rows() {
                                  F32(g, "x", {2, 1}), -1, 2));
        },
        {"f32(2, 3)"}},
+      {"conv and its gradients",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 6, 9, 8});
+         const Value w = F32(g, "w", {4, 3, 3, 2});
+         const ConvOptions options = {.stride = 2, .groups = 2};
+         const Value y = Conv(x, w, options);
+         return Values{
+             y, ConvTranspose(y, w, {.stride = 2, .groups = 2, .size = {9, 8}}),
+             ConvWeightGrad(x, y, {3, 2}, options)};
+       },
+       {"f32(2, 4, 4, 4)", "f32(2, 6, 9, 8)", "f32(4, 3, 3, 2)"}},
       {"sgd_update",
        [](GraphBuilder& g) {
          const Value w = g.Param("w", DType::kF32, {2, 3});

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "ir/op_def.h"
 #include "tests/support/interpret_call.h"
+#include "tests/support/interpret_convolution.h"
 
 namespace stowage {
 namespace {
@@ -556,6 +557,15 @@ void CausalAttentionGrad(Call& c) {
   });
 }
 
+// --- Convolutions ---
+
+void Convolution(Call& c) {
+  const Array& a = c.input(0);
+  const Array& b = c.input(1);
+  c.out[0].data = InterpretConvolution(c.node, {a.shape, a.data},
+                                       {b.shape, b.data}, c.out[0].shape);
+}
+
 // --- Updates ---
 
 // The clip factor, operand `i`, if there is one.
@@ -829,6 +839,10 @@ void Run(Call& c) {
       return CausalAttention(c);
     case OpKind::kCausalAttentionGrad:
       return CausalAttentionGrad(c);
+    case OpKind::kConv:
+    case OpKind::kConvTranspose:
+    case OpKind::kConvWeightGrad:
+      return Convolution(c);
     case OpKind::kSgdUpdate:
       return SgdUpdate(c);
     case OpKind::kMomentumUpdate:

@@ -9,6 +9,7 @@
 #include "ir/ops.h"
 #include "math/small_floats.h"
 #include "tests/support/op_case_table.h"
+#include "tests/support/op_cases_convolution.h"
 
 namespace stowage {
 namespace {
@@ -615,7 +616,12 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddBatchNorm(table);
   table.AddAttention();
   table.AddUpdates();
-  return table.Take();
+  std::vector<OpCase> rows = table.Take();
+  const double tolerance = testing::Tolerance(real, OpKind::kConv);
+  for (OpCase& row : ConvolutionCases(real, tolerance)) {
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 Graph BuildCase(const OpCase& c) {

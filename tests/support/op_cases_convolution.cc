@@ -1,0 +1,132 @@
+#include "tests/support/op_cases_convolution.h"
+
+#include <utility>
+
+#include "base/strings.h"
+#include "ir/op_kind.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+// A convolution: of x by w.
+struct Case {
+  const char* variant;
+  Shape x, w;
+  ConvOptions options;
+};
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> kCases = {
+      {"", {2, 3, 5, 7}, {4, 3, 3, 2}, {}},
+      {" with padding and strides",
+       {2, 2, 7, 8},
+       {3, 2, 3, 3},
+       {.stride = {2, 3}, .padding = 1}},
+      {" with uneven padding, in one dimension",
+       {2, 3, 6},
+       {2, 3, 4},
+       {.stride = 2, .padding = {0, 3}}},
+      {" with dilation and strides",
+       {1, 2, 9, 8},
+       {3, 2, 3, 3},
+       {.stride = {3, 2}, .padding = {2, 0, 1, 2}, .dilation = {2, 3}}},
+      {" in groups", {2, 6, 4, 5}, {4, 3, 3, 3}, {.padding = 1, .groups = 2}},
+      {" depthwise", {2, 5, 6, 6}, {5, 1, 3, 3}, {.padding = 1, .groups = 5}},
+      {" depthwise with strides and several filters a channel",
+       {2, 3, 7, 6},
+       {6, 1, 3, 3},
+       {.stride = 2, .padding = {0, 1, 1, 0}, .groups = 3}},
+      {" by one element", {3, 4, 3, 5}, {6, 4, 1, 1}, {}},
+      {" by one element with strides",
+       {2, 3, 5, 4},
+       {4, 3, 1, 1},
+       {.stride = 2}},
+      {" in three dimensions",
+       {1, 2, 4, 3, 5},
+       {2, 2, 2, 3, 2},
+       {.stride = {2, 1, 2}, .padding = {1, 0, 1, 0, 1, 1}}},
+      // More than a block of columns and of depth; of rows; of columns' depth.
+      {" of many channels", {3, 30, 5, 5}, {10, 30, 3, 3}, {.padding = 1}},
+      {" of many filters", {1, 2, 4, 4}, {70, 2, 2, 2}, {}},
+      {" into many channels", {1, 70, 4, 4}, {2, 70, 2, 2}, {}},
+      {" of a wide picture", {1, 2, 19, 20}, {2, 2, 2, 2}, {}},
+  };
+  return kCases;
+}
+
+Shape ResultOf(const Case& c) {
+  GraphBuilder g("result");
+  return Conv(g.Input("x", DType::kF32, c.x), g.Input("w", DType::kF32, c.w),
+              c.options)
+      .shape();
+}
+
+Axes Spatial(const Shape& shape) {
+  return Axes(shape.begin() + 2, shape.end());
+}
+
+}  // namespace
+
+std::vector<OpCase> ConvolutionCases(DType real, double tolerance) {
+  std::vector<OpCase> rows;
+  const auto add = [&](OpKind op, const std::string& variant, const Shape& a,
+                       const Shape& b, auto build) {
+    rows.push_back({.name = StrCat(OpName(op), variant),
+                    .op = op,
+                    .leaves = {{"a", real, a}, {"b", real, b}},
+                    .build =
+                        [build](GraphBuilder&, std::span<const Value> in) {
+                          return std::vector<Value>{build(in[0], in[1])};
+                        },
+                    .tolerance = tolerance});
+  };
+  for (const Case& c : Cases()) {
+    const Shape y = ResultOf(c);
+    const ConvOptions options = c.options;
+    add(OpKind::kConv, c.variant, c.x, c.w,
+        [options](Value x, Value w) { return Conv(x, w, options); });
+    const ConvTransposeOptions transposed = {.stride = options.stride,
+                                             .padding = options.padding,
+                                             .dilation = options.dilation,
+                                             .groups = options.groups,
+                                             .size = Spatial(c.x)};
+    add(OpKind::kConvTranspose, c.variant, y, c.w,
+        [transposed](Value x, Value w) {
+          return ConvTranspose(x, w, transposed);
+        });
+    const Axes kernel = Spatial(c.w);
+    add(OpKind::kConvWeightGrad, c.variant, c.x, y,
+        [options, kernel](Value x, Value dy) {
+          return ConvWeightGrad(x, dy, kernel, options);
+        });
+  }
+  add(OpKind::kConv, " of views", {5, 2, 4, 3}, {3, 2, 2, 7},
+      [](Value x, Value w) {  // (2, 4, 5, 3) by (2, 2, 3, 2), both permuted
+        return Conv(
+            Permute(x, {1, 2, 0, 3}),
+            Reshape(Permute(Slice(w, 3, 1, 5), {1, 3, 0, 2}), {2, 4, 3, 2}),
+            {.padding = {1, 0}});
+      });
+  add(OpKind::kConvTranspose, " with output padding", {2, 3, 4, 3},
+      {3, 2, 3, 2}, [](Value x, Value w) {
+        return ConvTranspose(
+            x, w, {.stride = 2, .padding = 1, .output_padding = {1, 0}});
+      });
+  add(OpKind::kConvTranspose, " of views", {4, 2, 5}, {2, 3, 8},
+      [](Value x, Value w) {
+        return ConvTranspose(Permute(x, {1, 0, 2}),
+                             Reshape(Slice(w, 2, 0, 8, 2), {4, 3, 2}),
+                             {.stride = 2});
+      });
+  add(OpKind::kConvWeightGrad, " of views", {1, 4, 7, 5}, {6, 2, 5, 1},
+      [](Value x, Value dy) {  // of (2, 4, 7, 5), (2, 6, 5, 3)
+        return ConvWeightGrad(
+            BroadcastTo(x, {2, 4, 7, 5}),
+            BroadcastTo(Permute(dy, {1, 0, 2, 3}), {2, 6, 5, 3}), {3, 3},
+            {.groups = 2});
+      });
+  return rows;
+}
+
+}  // namespace stowage
