@@ -29,5 +29,6 @@
 #include "ir/text.h"
 #include "ir/uses.h"
 #include "ir/verify.h"
+#include "ir/windows.h"
 
 #endif  // STOWAGE_IR_IR_H_

@@ -254,6 +254,34 @@ Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options = {},
 Value ConvWeightGrad(Value x, Value dy, const Axes& kernel,
                      const ConvOptions& options = {}, STOWAGE_LOC);
 
+// --- Pooling ---
+
+/// A window that slides along the 1 to 3 spatial axes of x (N, C, spatial...); each
+/// list has an entry for each of them. No window may lie in the padding alone.
+struct PoolWindow {
+  Axes kernel;
+  Axes stride = {};      // the kernel where empty
+  Axes pad_before = {};  // 0 where empty
+  Axes pad_after = {};   // as pad_before where empty
+  Axes dilation = {};    // 1 where empty; of max_pool alone
+  /// Whether a last window may reach over the end, by padding that AvgPool never
+  /// counts. It must start before the padding behind x.
+  bool ceil_mode = false;
+};
+
+/// The largest element of each window; NaN where one is. Backward finds it again in
+/// x, the first of equals. (An index kept for each result would let x die, but what
+/// is before a max_pool, a relu mostly, keeps x for its own gradient.)
+Value MaxPool(Value x, const PoolWindow& window, STOWAGE_LOC);
+/// The mean of each window, over its padding too (as 0) with `count_include_pad`.
+Value AvgPool(Value x, const PoolWindow& window, bool count_include_pad = true,
+              STOWAGE_LOC);
+/// The mean over all spatial axes, which stay as 1: a reduce_mean.
+Value GlobalAvgPool(Value x, STOWAGE_LOC);
+/// AvgPool to `sizes`, one for each spatial axis: divisors of its dimension, so
+/// that windows are equal and meet.
+Value AdaptiveAvgPool(Value x, const Axes& sizes, STOWAGE_LOC);
+
 // --- Optimizer updates ---
 
 // In place; see autodiff/optimizer.h. `scale` multiplies the gradient first (a clip

@@ -207,6 +207,18 @@ TEST_CASE("reduce_max shares the gradient equally among equal maxima") {
   CHECK(y["grad:a"] == std::vector<double>{3, 3, 0, 0, 3, 0});
 }
 
+TEST_CASE("max_pool gives its gradient to the first of equal maxima") {
+  // Windows 5 5 and 5 1, then 2 7 and 7 7; b only joins in at factor 0.
+  Tensors y = GradientsOf(
+      [](Value a, Value b) {
+        const Value x = Reshape(a, {2, 1, 3});
+        const Value top = MaxPool(x, {.kernel = {2}, .stride = {1}});
+        return Add(top, MulScalar(ReduceSum(b), 0));
+      },
+      {{"a", {5, 5, 1, 2, 7, 7}}, {"b", {1}}}, {6, 3, 10, 20});
+  CHECK(y["grad:a"] == std::vector<double>{6, 3, 0, 0, 30, 0});
+}
+
 TEST_CASE("at their kinks, relu and abs have gradient zero") {
   Tensors y = GradientsOf([](Value a, Value b) { return Add(Relu(a), Abs(b)); },
                           {{"a", {0, 1, -1}}, {"b", {0, 2, -2}}}, {3, 5, 7});

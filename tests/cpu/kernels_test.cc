@@ -154,6 +154,55 @@ TEST_CASE("integers wrap around instead of overflowing") {
         std::vector<double>{largest});
 }
 
+TEST_CASE("pooling agrees with its definition at sizes with chunks and tails") {
+  const PoolWindow windows[] = {
+      {.kernel = {3, 3}, .stride = {2, 2}, .pad_before = {1, 1}},
+      {.kernel = {2, 5}, .stride = {1, 1}, .pad_after = {1, 3}},
+      {.kernel = {4, 2}, .ceil_mode = true},
+  };
+  for (const PoolWindow& window : windows) {
+    for (const Precision& p : {kF32, kF64}) {
+      CheckGraph("pooling", p.tolerance, [&](GraphBuilder& g) {
+        const Value x = g.Input("x", p.dtype, {2, 3, 19, 71});
+        const Value top = MaxPool(x, window);
+        const Attrs attrs = g.graph().nodes().back().attrs;
+        g.Output("max", top);
+        g.Output("max_grad",
+                 g.Emit(OpKind::kMaxPoolGrad,
+                        std::vector{x, g.Input("dy", p.dtype, top.shape())},
+                        attrs)[0]);
+        g.Output("avg", AvgPool(x, window));
+        g.Output("avg_inside", AvgPool(x, window, false));
+      });
+    }
+  }
+}
+
+TEST_CASE("a NaN in a window is its maximum, and takes the gradient") {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const Graph graph = MakeGraph("nan", [&](GraphBuilder& g) {
+      const Value x = g.Input("x", dtype, {1, 2, 2, 4});
+      const Value top = MaxPool(x, {.kernel = {2, 2}});
+      const Attrs attrs = g.graph().nodes().back().attrs;
+      g.Output("y", top);
+      g.Output("dx", g.Emit(OpKind::kMaxPoolGrad,
+                            std::vector{x, g.Input("dy", dtype, top.shape())},
+                            attrs)[0]);
+    });
+    const CpuRun run =
+        RunOnCpu(graph, {{"x",
+                          {1, kNaN, 9, -kInf, kInf, kNaN, 3, 4, -kInf, -kInf,
+                           kInf, 5, -kInf, -kInf, 6, kInf}},
+                         {"dy", {1, 2, 3, 4}}});
+    const std::vector<double>& y = run.values.at("y");
+    CHECK(std::isnan(y[0]));
+    CHECK(std::vector<double>(y.begin() + 1, y.end()) ==
+          std::vector<double>{9, -kInf, kInf});
+    CHECK(run.values.at("dx") ==
+          std::vector<double>{0, 1, 2, 0, 0, 0, 0, 0, 3, 0, 4, 0, 0, 0, 0, 0});
+  }
+}
+
 TEST_CASE("infinities and NaN come out as they should") {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const std::vector<double> x = {-kInf, -1000, 0, 1000, kInf, kNaN};

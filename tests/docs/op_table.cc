@@ -68,6 +68,8 @@ std::string LimitsOf(OpKind op) {
     case OpKind::kMaximum:
     case OpKind::kMinimum:
       return "equal operands get half each";
+    case OpKind::kMaxPool:
+      return "the first of equal maxima gets it";
     case OpKind::kReduceMax:
       return "equal maxima get equal shares";
     default:

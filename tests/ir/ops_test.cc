@@ -288,6 +288,23 @@ const std::vector<Row>& Rows() {
          return Only(ArgMax(F64(g, "x", {2, 3, 4})));
        },
        {"i32(2, 3)"}},
+      {"pooling",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3, 7, 8});
+         const Value y = MaxPool(
+             x, {.kernel = {2, 3}, .stride = {2, 2}, .ceil_mode = true});
+         const Attrs of_max = g.graph().nodes().back().attrs;
+         const Value mean = AvgPool(x, {.kernel = {2, 3}});
+         Attrs of_mean = {{"shape", Axes{2, 3, 7, 8}}};
+         for (const auto& [name, value] :
+              g.graph().nodes().back().attrs.entries()) {
+           of_mean.Set(name, value);
+         }
+         return Values{y, Apply(OpKind::kMaxPoolGrad, {x, y}, of_max), mean,
+                       Apply(OpKind::kAvgPoolGrad, {mean}, of_mean)};
+       },
+       {"f32(2, 3, 4, 4)", "f32(2, 3, 7, 8)", "f32(2, 3, 3, 2)",
+        "f32(2, 3, 7, 8)"}},
       {"matmul of matrices, all four ways",
        [](GraphBuilder& g) {
          const Value a = F32(g, "a", {2, 3});

@@ -843,6 +843,11 @@ void Run(Call& c) {
     case OpKind::kConvTranspose:
     case OpKind::kConvWeightGrad:
       return Convolution(c);
+    case OpKind::kMaxPool:
+    case OpKind::kMaxPoolGrad:
+    case OpKind::kAvgPool:
+    case OpKind::kAvgPoolGrad:
+      return interpret::Pooling(c);
     case OpKind::kSgdUpdate:
       return SgdUpdate(c);
     case OpKind::kMomentumUpdate:

@@ -65,9 +65,11 @@ struct Call {
   }
 };
 
-// Definitions in files of their own.
+// --- Definitions in files of their own ---
+
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
+void Pooling(Call& c);  // max_pool, avg_pool and their gradients
 
 }  // namespace stowage::interpret
 

@@ -143,8 +143,10 @@ class OpCaseTable {
   std::vector<OpCase> rows_;
 };
 
-// Rows in files of their own.
+// --- Rows in files of their own ---
+
 void AddBatchNorm(OpCaseTable& t);
+void AddPooling(OpCaseTable& t);
 
 }  // namespace stowage::testing
 

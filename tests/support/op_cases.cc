@@ -615,6 +615,7 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddLayerNorm();
   testing::AddBatchNorm(table);
   table.AddAttention();
+  testing::AddPooling(table);
   table.AddUpdates();
   std::vector<OpCase> rows = table.Take();
   const double tolerance = testing::Tolerance(real, OpKind::kConv);

@@ -1,0 +1,275 @@
+// max_pool, avg_pool and their gradients. A plane is what the spatial axes span,
+// for one example and channel.
+//
+// A row of results is made in two steps: first the rows of x under it are joined
+// into one, whole registers at a time; then each window joins its few elements of
+// that row. avg_pool_grad goes the other way.
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+#include "base/bytes.h"
+#include "cpu/kernel.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/vec.h"
+#include "ir/windows.h"
+
+namespace stowage::cpu {
+namespace {
+
+struct Largest {
+  // NaN where either is.
+  template <typename T>
+  static Vec<T> Join(Vec<T> a, Vec<T> b) {
+    return Max(a, b);
+  }
+  template <typename T>
+  static T Join(T a, T b) {
+    return a <= b ? b : b < a ? a : a + b;
+  }
+};
+struct Sum {
+  template <typename N>
+  static N Join(N a, N b) {
+    return a + b;
+  }
+};
+
+int64_t Elements(const WindowAxes& axes, int64_t WindowAxis::*size) {
+  return axes[0].*size * (axes[1].*size) * (axes[2].*size);
+}
+
+// Scratch of one thread: a row of x.
+Bytes RowBytes(DType dtype, int64_t row) {
+  return AlignUp(row * SizeOf(dtype), kWorkspaceAlignment);
+}
+Bytes PoolWorkspace(const OpArgs& args, std::span<const TensorType>,
+                    int threads) {
+  return threads * RowBytes(args.type(0).dtype, args.shape(0).back());
+}
+Bytes PoolGradWorkspace(const OpArgs&, std::span<const TensorType> results,
+                        int threads) {
+  return threads * RowBytes(results[0].dtype, results[0].shape.back());
+}
+
+// Joins the rows of x under window (z, y) of a plane: in `row`, unless there is
+// only one.
+template <typename Op, typename T>
+const T* JoinRows(const WindowAxes& axes, Taps of_z, Taps of_y, int64_t z,
+                  int64_t y, const T* plane, T* row) {
+  const int64_t n = axes[2].in;
+  const T* joined = nullptr;
+  for (int64_t i = of_z.first; i < of_z.end; ++i) {
+    for (int64_t j = of_y.first; j < of_y.end; ++j) {
+      const T* from =
+          plane + (axes[0].Place(z, i) * axes[1].in + axes[1].Place(y, j)) * n;
+      if (joined == nullptr) {
+        joined = from;
+        continue;
+      }
+      ForEachVec<T>(n, [&](auto at) {
+        at.Store(row, Op::Join(at.Load(joined), at.Load(from)));
+      });
+      joined = row;
+    }
+  }
+  return joined;
+}
+
+template <typename Op, typename T>
+T JoinWindow(const WindowAxis& axis, Taps taps, int64_t o, const T* row) {
+  T result = row[axis.Place(o, taps.first)];
+  for (int64_t i = taps.first + 1; i < taps.end; ++i) {
+    result = Op::Join(result, row[axis.Place(o, i)]);
+  }
+  return result;
+}
+
+// Calls finish(result, z, y, o) for what Op makes of each window: y's element.
+template <typename Op, typename F>
+StepCode RunPool(const Launch& launch, ThreadPool& pool, const F& finish) {
+  const TensorView& x = launch.inputs[0];
+  const TensorView& y = launch.outputs[0];
+  const WindowAxes axes = WindowAxesOf(*launch.attrs, x.shape(), y.shape());
+  const int64_t row_size = axes[2].out;
+  const int64_t rows = y.size() / row_size;
+  const int64_t piece =
+      RowsPerChunk(axes[2].in * std::min(axes[0].kernel, axes[0].in) *
+                   std::min(axes[1].kernel, axes[1].in));
+  OnFloat(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    pool.ParallelFor(CeilDiv(rows, piece), [&](int64_t chunk, int thread) {
+      T* scratch = reinterpret_cast<T*>(
+          launch.workspace.data() + thread * RowBytes(y.dtype(), axes[2].in));
+      const int64_t end = std::min(rows, (chunk + 1) * piece);
+      for (int64_t r = chunk * piece; r < end; ++r) {
+        const int64_t of_y = r % axes[1].out;
+        const int64_t of_z = r / axes[1].out % axes[0].out;
+        const int64_t plane = r / axes[1].out / axes[0].out;
+        const T* row = JoinRows<Op>(
+            axes, axes[0].TapsOf(of_z), axes[1].TapsOf(of_y), of_z, of_y,
+            x.as<const T>() + plane * Elements(axes, &WindowAxis::in), scratch);
+        T* to = y.as<T>() + r * row_size;
+        for (int64_t o = 0; o < row_size; ++o) {
+          const T joined = JoinWindow<Op>(axes[2], axes[2].TapsOf(o), o, row);
+          to[o] = finish(joined, axes, of_z, of_y, o);
+        }
+      }
+    });
+  });
+  return StepCode::kOk;
+}
+
+StepCode RunMaxPool(const Launch& launch, ThreadPool& pool) noexcept {
+  return RunPool<Largest>(launch, pool,
+                          [](auto largest, const WindowAxes&, int64_t, int64_t,
+                             int64_t) { return largest; });
+}
+
+// What the mean of window o divides by, along one axis.
+int64_t CountAlong(const WindowAxis& axis, int64_t o, bool with_padding) {
+  if (with_padding) {
+    const int64_t start = axis.Place(o, 0);
+    return std::min(start + axis.kernel, axis.in + axis.after) - start;
+  }
+  const Taps taps = axis.TapsOf(o);
+  return taps.end - taps.first;
+}
+
+StepCode RunAvgPool(const Launch& launch, ThreadPool& pool) noexcept {
+  const bool with_padding = launch.attrs->Int("count_include_pad") == 1;
+  return RunPool<Sum>(
+      launch, pool,
+      [&](auto sum, const WindowAxes& axes, int64_t z, int64_t y, int64_t o) {
+        const int64_t count = CountAlong(axes[0], z, with_padding) *
+                              CountAlong(axes[1], y, with_padding) *
+                              CountAlong(axes[2], o, with_padding);
+        return sum / static_cast<decltype(sum)>(count);
+      });
+}
+
+// Of the first of the largest elements, in row-major order; of the first NaN where
+// there is one.
+template <typename T>
+int64_t PlaceOfLargest(const WindowAxes& axes, Taps of_z, Taps of_y, int64_t z,
+                       int64_t y, int64_t o, const T* plane) {
+  const Taps taps = axes[2].TapsOf(o);
+  int64_t best = -1;
+  for (int64_t i = of_z.first; i < of_z.end; ++i) {
+    for (int64_t j = of_y.first; j < of_y.end; ++j) {
+      const int64_t row =
+          (axes[0].Place(z, i) * axes[1].in + axes[1].Place(y, j)) * axes[2].in;
+      for (int64_t k = taps.first; k < taps.end; ++k) {
+        const int64_t place = row + axes[2].Place(o, k);
+        const T value = plane[place];
+        if (best < 0 || value > plane[best] ||
+            (value != value && plane[best] == plane[best])) {
+          best = place;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+// Calls f(plane, thread) for each plane.
+template <typename F>
+void ForPlanes(ThreadPool& pool, int64_t planes, const WindowAxes& axes,
+               const F& f) {
+  const int64_t piece = RowsPerChunk(Elements(axes, &WindowAxis::in));
+  pool.ParallelFor(CeilDiv(planes, piece), [&](int64_t chunk, int thread) {
+    const int64_t end = std::min(planes, (chunk + 1) * piece);
+    for (int64_t p = chunk * piece; p < end; ++p) f(p, thread);
+  });
+}
+
+StepCode RunMaxPoolGrad(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& x = launch.inputs[0];
+  const TensorView& dy = launch.inputs[1];
+  const WindowAxes axes = WindowAxesOf(*launch.attrs, x.shape(), dy.shape());
+  const int64_t in = Elements(axes, &WindowAxis::in);
+  OnFloat(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    ForPlanes(pool, x.size() / in, axes, [&](int64_t p, int) {
+      const T* from = x.as<const T>() + p * in;
+      const T* next = dy.as<const T>() + p * Elements(axes, &WindowAxis::out);
+      T* to = launch.outputs[0].as<T>() + p * in;
+      std::fill(to, to + in, T(0));
+      for (int64_t z = 0; z < axes[0].out; ++z) {
+        const Taps of_z = axes[0].TapsOf(z);
+        for (int64_t y = 0; y < axes[1].out; ++y) {
+          const Taps of_y = axes[1].TapsOf(y);
+          for (int64_t o = 0; o < axes[2].out; ++o) {
+            to[PlaceOfLargest(axes, of_z, of_y, z, y, o, from)] += *next++;
+          }
+        }
+      }
+    });
+  });
+  return StepCode::kOk;
+}
+
+StepCode RunAvgPoolGrad(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& dy = launch.inputs[0];
+  const TensorView& dx = launch.outputs[0];
+  const WindowAxes axes = WindowAxesOf(*launch.attrs, dx.shape(), dy.shape());
+  const bool with_padding = launch.attrs->Int("count_include_pad") == 1;
+  const int64_t in = Elements(axes, &WindowAxis::in);
+  const int64_t n = axes[2].in;
+  OnFloat(dx.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    ForPlanes(pool, dx.size() / in, axes, [&](int64_t p, int thread) {
+      T* row = reinterpret_cast<T*>(launch.workspace.data() +
+                                    thread * RowBytes(dx.dtype(), n));
+      const T* next = dy.as<const T>() + p * Elements(axes, &WindowAxis::out);
+      T* to = dx.as<T>() + p * in;
+      std::fill(to, to + in, T(0));
+      for (int64_t z = 0; z < axes[0].out; ++z) {
+        const Taps of_z = axes[0].TapsOf(z);
+        for (int64_t y = 0; y < axes[1].out; ++y) {
+          const Taps of_y = axes[1].TapsOf(y);
+          const int64_t count = CountAlong(axes[0], z, with_padding) *
+                                CountAlong(axes[1], y, with_padding);
+          std::fill(row, row + n, T(0));
+          for (int64_t o = 0; o < axes[2].out; ++o) {
+            const Taps taps = axes[2].TapsOf(o);
+            const T share =
+                *next++ /
+                static_cast<T>(count * CountAlong(axes[2], o, with_padding));
+            for (int64_t i = taps.first; i < taps.end; ++i) {
+              row[axes[2].Place(o, i)] += share;
+            }
+          }
+          for (int64_t i = of_z.first; i < of_z.end; ++i) {
+            for (int64_t j = of_y.first; j < of_y.end; ++j) {
+              T* under =
+                  to +
+                  (axes[0].Place(z, i) * axes[1].in + axes[1].Place(y, j)) * n;
+              ForEachVec<T>(n, [&](auto at) {
+                at.Store(under, at.Load(under) + at.Load(row));
+              });
+            }
+          }
+        }
+      }
+    });
+  });
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const CpuKernel MaxPool = {.run = RunMaxPool,
+                                     .workspace = PoolWorkspace};
+constinit const CpuKernel MaxPoolGrad = {.run = RunMaxPoolGrad};
+constinit const CpuKernel AvgPool = {.run = RunAvgPool,
+                                     .workspace = PoolWorkspace};
+constinit const CpuKernel AvgPoolGrad = {.run = RunAvgPoolGrad,
+                                         .workspace = PoolGradWorkspace};
+
+}  // namespace kernels
+}  // namespace stowage::cpu

@@ -1,0 +1,348 @@
+// max_pool, avg_pool and their gradients: a thread for each element of the result,
+// which reads what it depends on, in a fixed order. A plane is what the spatial axes
+// span, for one example and channel.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "base/strings.h"
+#include "gpu/kernel.h"
+#include "gpu/kernels/dispatch.h"
+#include "gpu/kernels/walk.h"
+#include "gpu/simt.h"
+#include "ir/windows.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Range {
+  int32_t first, end;
+};
+
+// A WindowAxis whose places fit 32 bits, which Excess has made sure of.
+struct Axis {
+  explicit Axis(const WindowAxis& a)
+      : in(static_cast<int32_t>(a.in)),
+        out(static_cast<int32_t>(a.out)),
+        kernel(static_cast<int32_t>(a.kernel)),
+        stride(static_cast<int32_t>(a.stride)),
+        dilation(static_cast<int32_t>(a.dilation)),
+        before(static_cast<int32_t>(a.before)),
+        after(static_cast<int32_t>(a.after)) {}
+
+  STOWAGE_DEVICE int32_t Place(int32_t o, int32_t i) const {
+    return o * stride - before + i * dilation;
+  }
+  // The elements of window o that are no padding.
+  STOWAGE_DEVICE Range TapsOf(int32_t o) const {
+    const int32_t start = Place(o, 0);
+    const int32_t last = start + (kernel - 1) * dilation;
+    if (start >= 0 && last < in) return {0, kernel};
+    return {start >= 0 ? 0 : (dilation - 1 - start) / dilation,
+            last < in ? kernel : (in - 1 - start) / dilation + 1};
+  }
+  // The windows that reach over an element: all that have it, and with a dilation
+  // others.
+  STOWAGE_DEVICE Range WindowsOver(int32_t at) const {
+    const int32_t behind = at + before - (kernel - 1) * dilation;
+    const int32_t end = (at + before) / stride + 1;
+    return {behind <= 0 ? 0 : (behind - 1) / stride + 1, end < out ? end : out};
+  }
+  // Which element of window o that is; below 0 if none.
+  STOWAGE_DEVICE int32_t TapAt(int32_t o, int32_t at) const {
+    const int32_t distance = at - Place(o, 0);
+    return distance % dilation == 0 ? distance / dilation : -1;
+  }
+  // What the mean of window o divides by.
+  STOWAGE_DEVICE int32_t Count(int32_t o, bool with_padding) const {
+    const int32_t start = Place(o, 0);
+    if (with_padding) {
+      const int32_t end = start + kernel;
+      return (end < in + after ? end : in + after) - start;
+    }
+    const Range taps = TapsOf(o);
+    return taps.end - taps.first;
+  }
+
+  int32_t in, out, kernel, stride, dilation, before, after;
+};
+
+struct Spot {
+  int32_t plane, z, y, x;
+};
+
+struct PoolParams {
+  const std::byte* x;   // not of avg_pool_grad
+  const std::byte* dy;  // of gradients
+  std::byte* result;
+  Axis z_axis, y_axis, x_axis;
+  Divisor width, height, depth;  // of the result
+  uint32_t count;                // elements of the result
+  int32_t in_plane, out_plane;
+  int32_t with_padding;
+};
+
+STOWAGE_DEVICE bool Find(const PoolParams& p, uint32_t* unit, Spot* spot) {
+  *unit = static_cast<uint32_t>(BlockId()) * kThreads +
+          static_cast<uint32_t>(ThreadId());
+  if (*unit >= p.count) return false;
+  const uint32_t row = p.width.Divide(*unit);
+  const uint32_t slice = p.height.Divide(row);
+  const uint32_t plane = p.depth.Divide(slice);
+  *spot = {static_cast<int32_t>(plane),
+           static_cast<int32_t>(slice - plane * p.depth.d),
+           static_cast<int32_t>(row - slice * p.height.d),
+           static_cast<int32_t>(*unit - row * p.width.d)};
+  return true;
+}
+
+STOWAGE_DEVICE int32_t PlaceIn(const PoolParams& p, int32_t z, int32_t y,
+                               int32_t x) {
+  return (z * p.y_axis.in + y) * p.x_axis.in + x;
+}
+STOWAGE_DEVICE int32_t PlaceOut(const PoolParams& p, int32_t z, int32_t y,
+                                int32_t x) {
+  return (z * p.y_axis.out + y) * p.x_axis.out + x;
+}
+
+// Whether b takes the place of a, which comes first: larger, or the first NaN.
+STOWAGE_DEVICE bool Beats(float b, float a) {
+  return b > a || (b != b && a == a);
+}
+
+template <typename T>
+STOWAGE_KERNEL(kThreads)
+MaxPoolKernel(STOWAGE_PARAMS(PoolParams) p) {
+  uint32_t unit;
+  Spot at;
+  if (!Find(p, &unit, &at)) return;
+  const Range z = p.z_axis.TapsOf(at.z);
+  const Range y = p.y_axis.TapsOf(at.y);
+  const Range x = p.x_axis.TapsOf(at.x);
+  const T* plane = reinterpret_cast<const T*>(p.x) + at.plane * p.in_plane;
+  float best = -std::numeric_limits<float>::infinity();
+  for (int32_t i = z.first; i < z.end; ++i) {
+    for (int32_t j = y.first; j < y.end; ++j) {
+      for (int32_t k = x.first; k < x.end; ++k) {
+        const float value = ToFloat(
+            plane[PlaceIn(p, p.z_axis.Place(at.z, i), p.y_axis.Place(at.y, j),
+                          p.x_axis.Place(at.x, k))]);
+        if (Beats(value, best)) best = value;
+      }
+    }
+  }
+  reinterpret_cast<T*>(p.result)[unit] = FromFloat<T>(best);
+}
+
+// Whether the element `mine`, number (iz, iy, ix) of window o, is the first of the
+// largest.
+template <typename T>
+STOWAGE_DEVICE bool IsLargest(const PoolParams& p, const T* plane,
+                              const Spot& o, int32_t iz, int32_t iy, int32_t ix,
+                              float mine) {
+  const Range z = p.z_axis.TapsOf(o.z);
+  const Range y = p.y_axis.TapsOf(o.y);
+  const Range x = p.x_axis.TapsOf(o.x);
+  bool is_before = true;
+  for (int32_t i = z.first; i < z.end; ++i) {
+    for (int32_t j = y.first; j < y.end; ++j) {
+      for (int32_t k = x.first; k < x.end; ++k) {
+        if (i == iz && j == iy && k == ix) {
+          is_before = false;
+          continue;
+        }
+        const float value = ToFloat(
+            plane[PlaceIn(p, p.z_axis.Place(o.z, i), p.y_axis.Place(o.y, j),
+                          p.x_axis.Place(o.x, k))]);
+        if (is_before ? !Beats(mine, value) : Beats(value, mine)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+template <typename T>
+STOWAGE_KERNEL(kThreads)
+MaxPoolGradKernel(STOWAGE_PARAMS(PoolParams) p) {
+  uint32_t unit;
+  Spot at;
+  if (!Find(p, &unit, &at)) return;
+  const Range z = p.z_axis.WindowsOver(at.z);
+  const Range y = p.y_axis.WindowsOver(at.y);
+  const Range x = p.x_axis.WindowsOver(at.x);
+  const T* plane = reinterpret_cast<const T*>(p.x) + at.plane * p.in_plane;
+  const T* dy = reinterpret_cast<const T*>(p.dy) + at.plane * p.out_plane;
+  const float mine = ToFloat(plane[PlaceIn(p, at.z, at.y, at.x)]);
+  float sum = 0;
+  for (int32_t i = z.first; i < z.end; ++i) {
+    const int32_t iz = p.z_axis.TapAt(i, at.z);
+    if (iz < 0) continue;
+    for (int32_t j = y.first; j < y.end; ++j) {
+      const int32_t iy = p.y_axis.TapAt(j, at.y);
+      if (iy < 0) continue;
+      for (int32_t k = x.first; k < x.end; ++k) {
+        const int32_t ix = p.x_axis.TapAt(k, at.x);
+        if (ix < 0) continue;
+        if (IsLargest(p, plane, {at.plane, i, j, k}, iz, iy, ix, mine)) {
+          sum += ToFloat(dy[PlaceOut(p, i, j, k)]);
+        }
+      }
+    }
+  }
+  reinterpret_cast<T*>(p.result)[unit] = FromFloat<T>(sum);
+}
+
+STOWAGE_DEVICE float CountOf(const PoolParams& p, int32_t z, int32_t y,
+                             int32_t x) {
+  const bool with_padding = p.with_padding != 0;
+  return static_cast<float>(p.z_axis.Count(z, with_padding)) *
+         static_cast<float>(p.y_axis.Count(y, with_padding)) *
+         static_cast<float>(p.x_axis.Count(x, with_padding));
+}
+
+template <typename T>
+STOWAGE_KERNEL(kThreads)
+AvgPoolKernel(STOWAGE_PARAMS(PoolParams) p) {
+  uint32_t unit;
+  Spot at;
+  if (!Find(p, &unit, &at)) return;
+  const Range z = p.z_axis.TapsOf(at.z);
+  const Range y = p.y_axis.TapsOf(at.y);
+  const Range x = p.x_axis.TapsOf(at.x);
+  const T* plane = reinterpret_cast<const T*>(p.x) + at.plane * p.in_plane;
+  float sum = 0;
+  for (int32_t i = z.first; i < z.end; ++i) {
+    for (int32_t j = y.first; j < y.end; ++j) {
+      for (int32_t k = x.first; k < x.end; ++k) {
+        sum += ToFloat(
+            plane[PlaceIn(p, p.z_axis.Place(at.z, i), p.y_axis.Place(at.y, j),
+                          p.x_axis.Place(at.x, k))]);
+      }
+    }
+  }
+  reinterpret_cast<T*>(p.result)[unit] =
+      FromFloat<T>(sum / CountOf(p, at.z, at.y, at.x));
+}
+
+template <typename T>
+STOWAGE_KERNEL(kThreads)
+AvgPoolGradKernel(STOWAGE_PARAMS(PoolParams) p) {
+  uint32_t unit;
+  Spot at;
+  if (!Find(p, &unit, &at)) return;
+  const Range z = p.z_axis.WindowsOver(at.z);
+  const Range y = p.y_axis.WindowsOver(at.y);
+  const Range x = p.x_axis.WindowsOver(at.x);
+  const T* dy = reinterpret_cast<const T*>(p.dy) + at.plane * p.out_plane;
+  float sum = 0;
+  for (int32_t i = z.first; i < z.end; ++i) {
+    for (int32_t j = y.first; j < y.end; ++j) {
+      for (int32_t k = x.first; k < x.end; ++k) {
+        sum += ToFloat(dy[PlaceOut(p, i, j, k)]) / CountOf(p, i, j, k);
+      }
+    }
+  }
+  reinterpret_cast<T*>(p.result)[unit] = FromFloat<T>(sum);
+}
+
+enum class Kind { kMax, kMaxGrad, kAvg, kAvgGrad };
+
+template <Kind kKind, typename T>
+constexpr auto KernelOf() {
+  if constexpr (kKind == Kind::kMax) return MaxPoolKernel<T>;
+  if constexpr (kKind == Kind::kMaxGrad) return MaxPoolGradKernel<T>;
+  if constexpr (kKind == Kind::kAvg) return AvgPoolKernel<T>;
+  if constexpr (kKind == Kind::kAvgGrad) return AvgPoolGradKernel<T>;
+}
+
+int64_t Plane(const WindowAxes& axes, int64_t WindowAxis::*size) {
+  return axes[0].*size * (axes[1].*size) * (axes[2].*size);
+}
+
+template <Kind kKind>
+void Enqueue(const Launch& launch, Queue& queue) {
+  constexpr bool kIsGrad = kKind == Kind::kMaxGrad || kKind == Kind::kAvgGrad;
+  const TensorView& result = launch.outputs[0];
+  const TensorView& last = launch.inputs.back();
+  const WindowAxes axes =
+      WindowAxesOf(*launch.attrs, kIsGrad ? result.shape() : last.shape(),
+                   kIsGrad ? last.shape() : result.shape());
+  constexpr auto kSize = kIsGrad ? &WindowAxis::in : &WindowAxis::out;
+  const int64_t in_plane = Plane(axes, &WindowAxis::in);
+  const int64_t out_plane = Plane(axes, &WindowAxis::out);
+  const int64_t plane = kIsGrad ? in_plane : out_plane;
+  const int64_t planes = result.size() / plane;
+  // As many at a time as 32 bits can number the elements of.
+  const int64_t at_once = (kMaxReach - 1) / std::max(in_plane, out_plane);
+  const auto bytes = SizeOf(result.dtype());
+  for (int64_t first = 0; first < planes; first += at_once) {
+    PoolParams p = {
+        .x = nullptr,
+        .dy = nullptr,
+        .result = result.data + first * plane * bytes,
+        .z_axis = Axis(axes[0]),
+        .y_axis = Axis(axes[1]),
+        .x_axis = Axis(axes[2]),
+        .width = Divisor::Of(static_cast<uint32_t>(axes[2].*kSize)),
+        .height = Divisor::Of(static_cast<uint32_t>(axes[1].*kSize)),
+        .depth = Divisor::Of(static_cast<uint32_t>(axes[0].*kSize)),
+        .count =
+            static_cast<uint32_t>(std::min(at_once, planes - first) * plane),
+        .in_plane = static_cast<int32_t>(in_plane),
+        .out_plane = static_cast<int32_t>(out_plane),
+        .with_padding = 0};
+    if constexpr (kKind != Kind::kAvgGrad) {
+      p.x = launch.inputs[0].data + first * in_plane * bytes;
+    }
+    if constexpr (kIsGrad) p.dy = last.data + first * out_plane * bytes;
+    if constexpr (kKind == Kind::kAvg || kKind == Kind::kAvgGrad) {
+      p.with_padding =
+          static_cast<int32_t>(launch.attrs->Int("count_include_pad"));
+    }
+    OnFloat(result.dtype(), [&](auto zero) {
+      LaunchKernel(queue, OpName(launch.op).data(),
+                   KernelOf<kKind, decltype(zero)>(), p,
+                   {.x = BlocksFor(p.count, kThreads)}, kThreads);
+    });
+  }
+}
+
+// Places in a plane and in its padding are 32-bit numbers.
+std::string Excess(const OpArgs& args) {
+  // x, or what a gradient makes of it.
+  const AttrValue* attr = args.attrs.Find("shape");
+  const Shape x =
+      attr == nullptr ? args.shape(0) : Shape(args.attrs.Ints("shape"));
+  int64_t elements = 1;
+  for (int i = 2; i < x.rank(); ++i) {
+    const auto at = static_cast<size_t>(i) - 2;
+    const int64_t padded = x[i] + args.attrs.Ints("pad_before")[at] +
+                           args.attrs.Ints("pad_after")[at];
+    if (padded > (kMaxReach - 1) / elements) {
+      return StrCat("the spatial axes of ", x.ToString(), ", padded, have ",
+                    kMaxReach, " elements or more; expected fewer");
+    }
+    elements *= padded;
+  }
+  return "";
+}
+
+}  // namespace
+
+namespace kernels {
+
+constinit const GpuKernel MaxPool = {.enqueue = Enqueue<Kind::kMax>,
+                                     .excess = Excess};
+constinit const GpuKernel MaxPoolGrad = {.enqueue = Enqueue<Kind::kMaxGrad>,
+                                         .excess = Excess};
+constinit const GpuKernel AvgPool = {.enqueue = Enqueue<Kind::kAvg>,
+                                     .excess = Excess};
+constinit const GpuKernel AvgPoolGrad = {.enqueue = Enqueue<Kind::kAvgGrad>,
+                                         .excess = Excess};
+
+}  // namespace kernels
+}  // namespace stowage::gpu

@@ -1,0 +1,26 @@
+#include "ir/windows.h"
+
+#include <cstddef>
+#include <vector>
+
+namespace stowage {
+
+WindowAxes WindowAxesOf(const Attrs& attrs, const Shape& x, const Shape& y) {
+  const bool dilated = attrs.Find("dilation") != nullptr;
+  const int spatial = x.rank() - 2;
+  WindowAxes axes;
+  for (int i = 0; i < spatial; ++i) {
+    const auto at = static_cast<size_t>(i);
+    axes[static_cast<size_t>(kMaxSpatialAxes - spatial + i)] = {
+        .in = x[2 + i],
+        .out = y[2 + i],
+        .kernel = attrs.Ints("kernel")[at],
+        .stride = attrs.Ints("stride")[at],
+        .dilation = dilated ? attrs.Ints("dilation")[at] : 1,
+        .before = attrs.Ints("pad_before")[at],
+        .after = attrs.Ints("pad_after")[at]};
+  }
+  return axes;
+}
+
+}  // namespace stowage
