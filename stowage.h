@@ -15,6 +15,7 @@
 #include "autodiff/autodiff.h"  // IWYU pragma: export
 #include "base/base.h"          // IWYU pragma: export
 #include "cpu/cpu.h"            // IWYU pragma: export
+#include "formats/formats.h"    // IWYU pragma: export
 #include "gpu/gpu.h"            // IWYU pragma: export
 #include "ir/ir.h"              // IWYU pragma: export
 #include "nn/nn.h"              // IWYU pragma: export

@@ -3,7 +3,7 @@
 # Further arguments go to `bazel test`, for example --config=asan.
 set -euo pipefail
 cd "$(dirname "$0")"
-tools/setup.sh
+tools/setup.sh --tests
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT
 status=0

@@ -23,7 +23,8 @@ ROOMS = {
     "runtime": ["base", "ir", "math", "planner"],
     "cpu": ["base", "ir", "math", "runtime"],
     "gpu": ["base", "ir", "math", "runtime"],
-    "nn": ["base", "ir", "math"],
+    "formats": ["base", "ir"],
+    "nn": ["base", "formats", "ir", "math"],
     "report": ["base", "ir", "planner", "planner/packing"],
     "train": ["autodiff", "base", "cpu", "gpu", "ir", "planner", "planner/fit",
               "planner/packing", "runtime"],
@@ -35,6 +36,7 @@ LIBRARIES = {
     r"(device_functions|device_launch_parameters|vector_types)\.h":
         ["gpu", "tests/gpu"],
     r"(unsupported/)?Eigen/.*": ["cpu", "tests", "bench"],
+    r"(zlib|png|jpeglib|jerror)\.h": ["formats", "tests"],
     r"nlohmann/.*": ["report", "tools", "tests", "bench", "examples"],
     r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],

@@ -1,18 +1,38 @@
 """Every library that Stowage does not write itself.
 
-All are header-only save the CUDA toolkit, which is optional. The system's copy
-comes first. The archives, used where a system has none, are the releases that
-Debian 12 packages.
+Those that are needed are header-only. The system's copy comes first; the archives,
+used where a system has none, are the releases that Debian 12 packages. The CUDA
+toolkit and what reads files of others' formats are optional: without them, less is
+built.
 """
 
 load("//third_party:cuda.bzl", "cuda_repository")
+load("//third_party:optional_library.bzl", "optional_library")
 load("//third_party:system_library.bzl", "system_library")
 
 _INCLUDE = ["/usr/include", "/usr/local/include"]
 
 def library_repositories():
-    """Declares @eigen, @doctest, @cli11, @nlohmann_json (target :json) and @cuda."""
+    """Declares @eigen, @doctest, @cli11, @nlohmann_json (target :json), @cuda, @jpeg, @png and @zlib."""
     cuda_repository(name = "cuda")
+    optional_library(
+        name = "jpeg",
+        headers = ["jconfig.h", "jerror.h", "jmorecfg.h", "jpeglib.h"],
+        linkopts = ["-ljpeg"],
+        package = "libjpeg62-turbo-dev",
+    )
+    optional_library(
+        name = "png",
+        headers = ["png.h", "pngconf.h", "pnglibconf.h"],
+        linkopts = ["-lpng16"],
+        package = "libpng-dev",
+    )
+    optional_library(
+        name = "zlib",
+        headers = ["zconf.h", "zlib.h"],
+        linkopts = ["-lz"],
+        package = "zlib1g-dev",
+    )
     system_library(
         name = "eigen",
         target = "eigen",

@@ -2,7 +2,8 @@
 # Installs what a build needs and this system lacks, from Debian's or Ubuntu's
 # own packages; does nothing, quickly, when all is there.
 #
-#   tools/setup.sh            what `bazel test //...` needs
+#   tools/setup.sh            what a build needs
+#   tools/setup.sh --tests    also the optional libraries, so that all is tested
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             and chromium, in which pages are tested
 set -euo pipefail
@@ -36,6 +37,11 @@ need libeigen3-dev /usr/{,local/}include/eigen3/Eigen/Core /usr/{,local/}include
 need doctest-dev /usr/{,local/}include/doctest/doctest.h
 need libcli11-dev /usr/{,local/}include/CLI/CLI.hpp
 need nlohmann-json3-dev /usr/{,local/}include/nlohmann/json.hpp
+if [[ ${1-} == --tests || ${1-} == --checks ]]; then
+  need zlib1g-dev /usr/{,local/}include/zlib.h
+  need libpng-dev /usr/{,local/}include/png.h
+  need libjpeg62-turbo-dev /usr/{,local/}include/jpeglib.h
+fi
 if [[ ${1-} == --checks ]]; then
   need_command git git
   need_command clang clang

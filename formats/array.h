@@ -1,0 +1,43 @@
+#ifndef STOWAGE_FORMATS_ARRAY_H_
+#define STOWAGE_FORMATS_ARRAY_H_
+
+// An array as files of others hold it: a type and bytes, row-major, in this
+// machine's order of bytes.
+//
+//   Array array{{DType::kF32, {2, 3}}, bytes};
+//   std::vector<float> values = ValuesOf<float>(array);
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "ir/dtype.h"
+#include "ir/shape.h"
+
+namespace stowage {
+
+struct Array {
+  TensorType type;
+  std::string bytes;  // type.bytes() of them
+
+  friend bool operator==(const Array&, const Array&) = default;
+};
+
+struct NamedArray {
+  std::string name;
+  Array array;
+};
+
+/// The elements of an array of T. Precondition: its dtype is T's.
+template <typename T>
+std::vector<T> ValuesOf(const Array& array) {
+  STOWAGE_CHECK(array.type.dtype == DTypeOf<T>());
+  std::vector<T> values(array.bytes.size() / sizeof(T));
+  std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
+  return values;
+}
+
+}  // namespace stowage
+
+#endif  // STOWAGE_FORMATS_ARRAY_H_

@@ -1,0 +1,16 @@
+#ifndef STOWAGE_FORMATS_FORMATS_H_
+#define STOWAGE_FORMATS_FORMATS_H_
+
+// Files of others: bytes to arrays and pictures, and back. Nothing here reads or
+// writes a file; what cannot be taken is named, with the values that are there.
+//
+//   Result<Array> images = ParseIdx(bytes, "train-images-idx3-ubyte");
+
+#include "formats/array.h"
+#include "formats/gzip.h"
+#include "formats/idx.h"
+#include "formats/npy.h"
+#include "formats/npz.h"
+#include "formats/picture.h"
+
+#endif  // STOWAGE_FORMATS_FORMATS_H_

@@ -1,0 +1,150 @@
+// By zlib.
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "base/memory.h"
+#include "base/strings.h"
+#include "formats/gzip.h"
+
+namespace stowage {
+namespace {
+
+constexpr size_t kMost = 2'147'483'647;
+constexpr int kGzip = 15 + 16;  // window bits of inflateInit2: the largest, .gz
+constexpr int kRaw = -15;       // without header or checksum
+
+// Deflate makes at most 1032 bytes of one, so who claims more lies.
+constexpr size_t kMostOfOneByte = 1032;
+
+/// A stream of zlib's, which takes input in pieces of at most 4 GiB.
+class Inflater {
+ public:
+  Inflater(std::string_view input, int window_bits) : rest_(input) {
+    ready_ = inflateInit2(&stream_, window_bits) == Z_OK;
+  }
+  ~Inflater() {
+    if (ready_) inflateEnd(&stream_);
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  /// zlib's code, after writing to `out` what there was room for.
+  int Fill(char* out, size_t room, size_t* written) {
+    if (!ready_) return Z_MEM_ERROR;
+    constexpr size_t kPiece = std::numeric_limits<uInt>::max();
+    const size_t given = std::min(rest_.size(), kPiece);
+    const size_t asked = std::min(room, kPiece);
+    // zlib reads through a pointer to what may change, and changes nothing.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest_.data()));
+    stream_.avail_in = static_cast<uInt>(given);
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    stream_.avail_out = static_cast<uInt>(asked);
+    const int code = inflate(&stream_, Z_NO_FLUSH);
+    rest_.remove_prefix(given - stream_.avail_in);
+    *written = asked - stream_.avail_out;
+    return code;
+  }
+
+  bool Restart() { return inflateReset(&stream_) == Z_OK; }
+  std::string_view rest() const { return rest_; }
+  std::string_view message() const {
+    return stream_.msg != nullptr ? stream_.msg : "no further word";
+  }
+
+ private:
+  std::string_view rest_;
+  z_stream stream_ = {};
+  bool ready_ = false;
+};
+
+Error Fail(std::string_view origin, std::string_view why) {
+  return {ErrorCode::kInvalidArgument,
+          StrCat("[gzip] ", Quoted(origin), " ", why)};
+}
+
+Error Damaged(std::string_view origin, const Inflater& inflater, int code) {
+  if (code == Z_MEM_ERROR) {
+    return {ErrorCode::kDevice,
+            StrCat("[gzip] there is no memory to read ", Quoted(origin))};
+  }
+  return Fail(origin, StrCat("is damaged: ", inflater.message()));
+}
+
+}  // namespace
+
+Result<std::string> Gunzip(std::string_view bytes, std::string_view origin) {
+  Inflater inflater(bytes, kGzip);
+  std::string out;
+  size_t size = 0;
+  while (true) {
+    if (size == out.size()) {
+      const size_t more = std::max<size_t>(size, 1 << 16);
+      STOWAGE_RETURN_IF_ERROR(CheckMemory(StrCat("unpacking ", Quoted(origin)),
+                                          static_cast<Bytes>(more)));
+      out.resize(size + more);
+    }
+    size_t written = 0;
+    const int code =
+        inflater.Fill(out.data() + size, out.size() - size, &written);
+    size += written;
+    if (size > kMost) {
+      return Fail(origin, StrCat("holds more than ", kMost,
+                                 " bytes, the most that are read"));
+    }
+    if (code == Z_STREAM_END) {
+      if (inflater.rest().empty()) break;
+      if (!IsGzip(inflater.rest())) {
+        return Fail(origin, StrCat("goes on for ", inflater.rest().size(),
+                                   " bytes after its end"));
+      }
+      if (!inflater.Restart()) return Damaged(origin, inflater, Z_MEM_ERROR);
+    } else if (code == Z_BUF_ERROR ||
+               (code == Z_OK && inflater.rest().empty() && size < out.size())) {
+      return Fail(origin, StrCat("ends early: its ", bytes.size(),
+                                 " bytes hold ", size, " and no end"));
+    } else if (code != Z_OK) {
+      return Damaged(origin, inflater, code);
+    }
+  }
+  out.resize(size);
+  return out;
+}
+
+Result<std::string> Inflate(std::string_view bytes, Bytes size,
+                            std::string_view origin) {
+  const auto wanted = static_cast<size_t>(size);
+  const auto differs = [&](std::string_view how) {
+    return Fail(origin, StrCat("is said to hold ", size, " bytes; its ",
+                               bytes.size(), " bytes hold ", how));
+  };
+  if (wanted / kMostOfOneByte > bytes.size()) return differs("fewer");
+  STOWAGE_RETURN_IF_ERROR(
+      CheckMemory(StrCat("unpacking ", Quoted(origin)), size));
+  // One byte more, to see the end.
+  std::string out(wanted + 1, '\0');
+  Inflater inflater(bytes, kRaw);
+  size_t got = 0;
+  while (true) {
+    size_t written = 0;
+    const int code =
+        inflater.Fill(out.data() + got, out.size() - got, &written);
+    got += written;
+    if (got > wanted) return differs("more");
+    if (code == Z_STREAM_END) break;
+    if (code == Z_BUF_ERROR) return differs(StrCat(got, " and no end"));
+    if (code != Z_OK) return Damaged(origin, inflater, code);
+  }
+  if (got < wanted) return differs(StrCat(got));
+  if (!inflater.rest().empty()) {
+    return Fail(origin, StrCat("goes on for ", inflater.rest().size(),
+                               " bytes after its end"));
+  }
+  out.resize(wanted);
+  return out;
+}
+
+}  // namespace stowage

@@ -1,0 +1,51 @@
+#include "formats/picture.h"
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/strings.h"
+#include "formats/picture_decoders.h"
+
+namespace stowage {
+
+Result<Picture> DecodePicture(std::string_view bytes, int64_t channels,
+                              std::string_view origin) {
+  STOWAGE_CHECK(channels == 1 || channels == 3);
+  if (bytes.starts_with("\x89PNG")) {
+    return formats::DecodePng(bytes, channels, origin);
+  }
+  if (bytes.starts_with("\xff\xd8\xff")) {
+    return formats::DecodeJpeg(bytes, channels, origin);
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[picture] ", Quoted(origin), ", of ", bytes.size(),
+                      " bytes, begins neither as a PNG nor as a JPEG")};
+}
+
+namespace formats {
+
+Result<Picture> MakePicture(int64_t channels, int64_t height, int64_t width,
+                            std::string_view origin) {
+  if (height < 1 || width < 1 || height > kMostPixels / width) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[picture] ", Quoted(origin), " is ", height, " x ",
+                        width, " pixels; expected 1 to ", kMostPixels)};
+  }
+  Picture picture{channels, height, width, {}};
+  const Bytes bytes = channels * height * width;
+  STOWAGE_RETURN_IF_ERROR(
+      CheckMemory(StrCat("decoding ", Quoted(origin)), bytes));
+  picture.pixels.resize(static_cast<size_t>(bytes));
+  return picture;
+}
+
+void StoreRow(const uint8_t* row, int64_t y, Picture* picture) {
+  const int64_t plane = picture->height * picture->width;
+  uint8_t* to = picture->pixels.data() + y * picture->width;
+  for (int64_t x = 0; x < picture->width; ++x) {
+    for (int64_t c = 0; c < picture->channels; ++c) to[c * plane + x] = *row++;
+  }
+}
+
+}  // namespace formats
+}  // namespace stowage

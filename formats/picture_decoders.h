@@ -1,0 +1,31 @@
+#ifndef STOWAGE_FORMATS_PICTURE_DECODERS_H_
+#define STOWAGE_FORMATS_PICTURE_DECODERS_H_
+
+// What decodes one kind of picture each: a library, or, in a build without it, an
+// error that names its package.
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.h"
+#include "formats/picture.h"
+
+namespace stowage::formats {
+
+inline constexpr int64_t kMostPixels = 268'435'456;
+
+Result<Picture> DecodePng(std::string_view bytes, int64_t channels,
+                          std::string_view origin);
+Result<Picture> DecodeJpeg(std::string_view bytes, int64_t channels,
+                           std::string_view origin);
+
+/// Checks a size that a file gives and makes room for it.
+Result<Picture> MakePicture(int64_t channels, int64_t height, int64_t width,
+                            std::string_view origin);
+
+/// Puts one row of pixels, whose channels stand side by side, in its place.
+void StoreRow(const uint8_t* row, int64_t y, Picture* picture);
+
+}  // namespace stowage::formats
+
+#endif  // STOWAGE_FORMATS_PICTURE_DECODERS_H_

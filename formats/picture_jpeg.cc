@@ -1,0 +1,98 @@
+// By libjpeg, of which libjpeg-turbo is one.
+
+#include <csetjmp>
+#include <cstdio>
+// After <cstdio>, whose types it takes for granted.
+#include <jpeglib.h>
+
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "base/strings.h"
+#include "formats/picture_decoders.h"
+
+namespace stowage::formats {
+namespace {
+
+// libjpeg leaves by jumping, so what a jump may skip is made before and has no
+// destructor in between. A warning, as of a file that ends early, is an error.
+struct Decoder {
+  jpeg_error_mgr errors = {};
+  jpeg_decompress_struct info = {};
+  std::jmp_buf escape = {};
+  std::array<char, JMSG_LENGTH_MAX> message = {};
+};
+
+[[noreturn]] void Escape(j_common_ptr info) {
+  auto* decoder = static_cast<Decoder*>(info->client_data);
+  info->err->format_message(info, decoder->message.data());
+  std::longjmp(decoder->escape, 1);
+}
+
+void OnMessage(j_common_ptr info, int level) {
+  if (level < 0) Escape(info);
+}
+
+// Reads the header. Whether it went well.
+bool Begin(std::string_view bytes, int64_t channels, Decoder* decoder) {
+  jpeg_decompress_struct* const info = &decoder->info;
+  if (setjmp(decoder->escape) != 0) return false;
+  jpeg_create_decompress(info);
+  info->client_data = decoder;
+  jpeg_mem_src(info, reinterpret_cast<const unsigned char*>(bytes.data()),
+               static_cast<unsigned long>(bytes.size()));
+  jpeg_read_header(info, TRUE);
+  info->out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info->dct_method = JDCT_ISLOW;
+  return true;
+}
+
+bool ReadRows(uint8_t* row, Picture* picture, Decoder* decoder) {
+  jpeg_decompress_struct* const info = &decoder->info;
+  if (setjmp(decoder->escape) != 0) return false;
+  jpeg_start_decompress(info);
+  while (info->output_scanline < info->output_height) {
+    const int64_t y = info->output_scanline;
+    jpeg_read_scanlines(info, &row, 1);
+    StoreRow(row, y, picture);
+  }
+  jpeg_finish_decompress(info);
+  return true;
+}
+
+}  // namespace
+
+Result<Picture> DecodeJpeg(std::string_view bytes, int64_t channels,
+                           std::string_view origin) {
+  if (bytes.size() > std::numeric_limits<uint32_t>::max()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[jpeg] ", Quoted(origin), " has ", bytes.size(),
+                        " bytes; at most 4294967295 are read")};
+  }
+  Decoder decoder;
+  decoder.info.err = jpeg_std_error(&decoder.errors);
+  decoder.info.client_data = &decoder;
+  decoder.errors.error_exit = Escape;
+  decoder.errors.emit_message = OnMessage;
+  const auto decode = [&]() -> Result<Picture> {
+    const auto fail = [&] {
+      return Error{
+          ErrorCode::kInvalidArgument,
+          StrCat("[jpeg] ", Quoted(origin), ", of ", bytes.size(),
+                 " bytes, ends early or is damaged: ", decoder.message.data())};
+    };
+    if (!Begin(bytes, channels, &decoder)) return fail();
+    STOWAGE_ASSIGN_OR_RETURN(Picture picture,
+                             MakePicture(channels, decoder.info.image_height,
+                                         decoder.info.image_width, origin));
+    std::vector<uint8_t> row(static_cast<size_t>(picture.width * channels));
+    if (!ReadRows(row.data(), &picture, &decoder)) return fail();
+    return picture;
+  };
+  Result<Picture> picture = decode();
+  jpeg_destroy_decompress(&decoder.info);
+  return picture;
+}
+
+}  // namespace stowage::formats

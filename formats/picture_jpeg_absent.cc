@@ -1,0 +1,15 @@
+// In a build without libjpeg.
+
+#include "base/strings.h"
+#include "formats/picture_decoders.h"
+
+namespace stowage::formats {
+
+Result<Picture> DecodeJpeg(std::string_view, int64_t, std::string_view origin) {
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[jpeg] ", Quoted(origin),
+                      " cannot be read: this build has no libjpeg; install "
+                      "libjpeg62-turbo-dev and build again")};
+}
+
+}  // namespace stowage::formats

@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/picture.h"
+#include "tests/formats/hex.h"
+
+namespace stowage {
+namespace {
+
+using testing::FromHex;
+
+// By Pillow: 2 rows of 3 pixels.
+constexpr std::string_view kPng =
+    "89504e470d0a1a0a0000000d49484452000000030000000208020000001216f14d000000"
+    "1849444154789c63f8cfc0c0f09f8181e13f2397881c040000313303ef9ed3a823000000"
+    "0049454e44ae426082";
+// [[0, 128], [200, 255]] in grey.
+constexpr std::string_view kGreyPng =
+    "89504e470d0a1a0a0000000d494844520000000200000002080000000057dd52f8000000"
+    "0e49444154789c6360686038f11f000495024811a8f6e30000000049454e44ae426082";
+
+TEST_CASE("a PNG is decoded into planes of its channels") {
+  const Result<Picture> picture = DecodePicture(FromHex(kPng), 3, "a.png");
+  REQUIRE_MESSAGE(picture.ok(), picture.error().message);
+  CHECK(picture->channels == 3);
+  CHECK(picture->height == 2);
+  CHECK(picture->width == 3);
+  CHECK(picture->pixels == std::vector<uint8_t>{255, 0, 0, 10, 40, 70,  //
+                                                0, 255, 0, 20, 50, 80,  //
+                                                0, 0, 255, 30, 60, 90});
+}
+
+TEST_CASE("a grey PNG is what it is, and the same in each of three channels") {
+  const std::vector<uint8_t> grey = {0, 128, 200, 255};
+  const Result<Picture> one = DecodePicture(FromHex(kGreyPng), 1, "a.png");
+  REQUIRE_MESSAGE(one.ok(), one.error().message);
+  CHECK(one->pixels == grey);
+  const Result<Picture> three = DecodePicture(FromHex(kGreyPng), 3, "a.png");
+  REQUIRE_MESSAGE(three.ok(), three.error().message);
+  CHECK(std::vector<uint8_t>(three->pixels.begin() + 8, three->pixels.end()) ==
+        grey);
+}
+
+TEST_CASE("a PNG that is cut short anywhere before its last part is refused") {
+  const std::string whole = FromHex(kPng);
+  const size_t last_part = 12;  // IEND, which says nothing
+  for (size_t size = 4; size < whole.size() - last_part; ++size) {
+    INFO("bytes kept: " << size);
+    const Result<Picture> cut =
+        DecodePicture(whole.substr(0, size), 3, "a.png");
+    REQUIRE_FALSE(cut.ok());
+    CHECK(cut.error().message.starts_with("[png] \"a.png\", of " +
+                                          std::to_string(size) + " bytes, "));
+  }
+}
+
+TEST_CASE("what is no picture is named with its size") {
+  const Result<Picture> picture = DecodePicture("GIF89a", 3, "a.gif");
+  REQUIRE_FALSE(picture.ok());
+  CHECK(picture.error().message ==
+        "[picture] \"a.gif\", of 6 bytes, begins neither as a PNG nor as a "
+        "JPEG");
+}
+
+}  // namespace
+}  // namespace stowage

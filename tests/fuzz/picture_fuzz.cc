@@ -1,0 +1,23 @@
+// Pictures of both kinds, in colour and in grey.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "formats/picture.h"
+#include "tests/fuzz/check.h"
+
+using namespace stowage;
+using stowage::testing::Check;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  for (const int64_t channels : {1, 3}) {
+    const Result<Picture> picture = DecodePicture(bytes, channels, "fuzz");
+    if (!picture.ok()) continue;
+    Check(picture->channels == channels);
+    Check(std::ssize(picture->pixels) ==
+          channels * picture->height * picture->width);
+  }
+  return 0;
+}
