@@ -27,6 +27,17 @@ Status CheckModelOptions(std::string_view model, const ModelOptions& options) {
   return {};
 }
 
+Status CheckTextModelOptions(std::string_view model,
+                             const ModelOptions& options) {
+  STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
+  if (options.pictures) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] pictures are given, but ", model,
+                        " reads text; leave them out")};
+  }
+  return {};
+}
+
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
@@ -40,6 +51,22 @@ Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
         ErrorCode::kInvalidArgument,
         StrCat("[model] logit_chunk ", *options.logit_chunk, " is given, but ",
                model, " has few logits; leave it out")};
+  }
+  if (options.pictures) {
+    const auto [channels, height, width, classes] = *options.pictures;
+    constexpr int64_t kMost = 1'000'000;
+    const auto possible = [](int64_t size) {
+      return size >= 1 && size <= kMost;
+    };
+    if (!possible(channels) || !possible(height) || !possible(width) ||
+        !possible(classes) || classes < 2 ||
+        channels * height > kMost * kMost / width) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[model] pictures (", channels, ", ", height, ", ",
+                          width, ") in ", classes, " classes are given for ",
+                          model, "; expected sizes of 1 to ", kMost,
+                          " and at least 2 classes")};
+    }
   }
   if (purpose == ModelPurpose::kGenerate) {
     return Error{ErrorCode::kUnsupported,

@@ -14,9 +14,13 @@ namespace stowage {
 /// not float, or dropout is outside [0, 1).
 Status CheckModelOptions(std::string_view model, const ModelOptions& options);
 
+/// The same for a model of text. Further error, kInvalidArgument: pictures.
+Status CheckTextModelOptions(std::string_view model,
+                             const ModelOptions& options);
+
 /// The same for a model that has no sequences and generates nothing. Further
-/// errors: kInvalidArgument for a seq or a logit_chunk, kUnsupported for
-/// generating.
+/// errors: kInvalidArgument for a seq, a logit_chunk or pictures of impossible
+/// sizes, kUnsupported for generating.
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options);
 

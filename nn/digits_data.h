@@ -16,10 +16,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "nn/picture_shape.h"
 
 namespace stowage {
 
 inline constexpr int64_t kDigitPixels = 64;
+inline constexpr PictureShape kDigitPictures = {
+    .channels = 1, .height = 8, .width = 8, .classes = 10};
 
 struct DigitSet {
   std::vector<float> x;    // (size, 64), row-major, in [0, 1]

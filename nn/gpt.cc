@@ -62,7 +62,7 @@ int64_t LogitChunk(const GptConfig& config, const ModelOptions& options) {
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
-  STOWAGE_RETURN_IF_ERROR(CheckModelOptions(config.name, options));
+  STOWAGE_RETURN_IF_ERROR(CheckTextModelOptions(config.name, options));
   STOWAGE_RETURN_IF_ERROR(CheckSeq(config, options));
   STOWAGE_RETURN_IF_ERROR(CheckLogitChunk(config, options));
   const Shape rows{*options.batch, *options.seq};

@@ -20,8 +20,10 @@ LinearOptions HeNormal(int64_t in_features) {
 
 Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckClassifierOptions("mlp", purpose, options));
+  const PictureShape pictures = options.pictures.value_or(kMlpPictures);
+  const int64_t inputs = pictures.size();
   GraphBuilder g("mlp");
-  const Value x = g.Input("x", DType::kF32, {*options.batch, kMlpInputs});
+  const Value x = g.Input("x", DType::kF32, {*options.batch, inputs});
   const Value y = g.Input("y", DType::kI32, {*options.batch});
   Dropouts dropouts;
   if (purpose == ModelPurpose::kTrain && options.dropout > 0) {
@@ -30,11 +32,11 @@ Result<Graph> BuildMlp(ModelPurpose purpose, const ModelOptions& options) {
     dropouts = Dropouts(seed, step, options.dropout);
   }
   Value h = Cast(x, options.dtype);
-  h = g.Name("relu1", Relu(Linear(h, "fc1", kMlpHidden, HeNormal(kMlpInputs))));
+  h = g.Name("relu1", Relu(Linear(h, "fc1", kMlpHidden, HeNormal(inputs))));
   h = dropouts.Apply(h);
   h = g.Name("relu2", Relu(Linear(h, "fc2", kMlpHidden, HeNormal(kMlpHidden))));
   h = dropouts.Apply(h);
-  const Value logits = Linear(h, "fc3", kMlpClasses, HeNormal(kMlpHidden));
+  const Value logits = Linear(h, "fc3", pictures.classes, HeNormal(kMlpHidden));
   g.Output("loss", g.Name("loss", CrossEntropy(logits, y)));
   if (purpose == ModelPurpose::kEvaluate) {
     g.Output("predictions", g.Name("predictions", ArgMax(logits)));

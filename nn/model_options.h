@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ir/dtype.h"
+#include "nn/picture_shape.h"
 
 namespace stowage {
 
@@ -31,6 +32,9 @@ struct ModelOptions {
   /// 0 for all of them, as a value of the graph. Absent: the model's default.
   /// Only for models of sequences.
   std::optional<int64_t> logit_chunk = {};
+  /// What a classifier of pictures looks at. Absent: the model's default. Only for
+  /// models of pictures.
+  std::optional<PictureShape> pictures = {};
   /// Probability in [0, 1). Above zero, a graph for training has two more
   /// inputs, the i64 scalars "seed" and "step".
   double dropout = 0;

@@ -16,14 +16,15 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
+#include "nn/picture_shape.h"
 #include "nn/schedule.h"
 
 namespace stowage {
 
 /// What a model learns from.
 enum class ModelData {
-  kDigits,  // nn/digits_data.h: inputs "x", "y"
-  kText,    // nn/text_data.h: inputs "tokens", and "targets" for a loss
+  kPictures,  // nn/picture_data.h, nn/digits_data.h: inputs "x", "y"
+  kText,      // nn/text_data.h: inputs "tokens", and "targets" for a loss
 };
 
 /// Settings that train the model well on the data that comes with the project.
@@ -46,6 +47,10 @@ struct ModelInfo {
   int64_t max_seq = 0;     // likewise
   int64_t vocabulary = 0;  // tokens, or classes
   int64_t params = 0;      // elements of all params
+  /// Of models of pictures: what they look at where nothing else is asked for, and
+  /// how pictures are varied in training.
+  PictureShape pictures = {};
+  Augmentation augmentation = {};
   TrainingDefaults training;
   /// The model's graph, called as the model is. The options are complete:
   /// BuildModel puts the sizes above in place of absent ones.

@@ -13,6 +13,8 @@
 #include "nn/mlp.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
+#include "nn/picture_data.h"
+#include "nn/picture_shape.h"
 #include "nn/schedule.h"
 #include "nn/text_data.h"
 

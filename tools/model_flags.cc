@@ -106,8 +106,10 @@ void AddRunOptions(CLI::App& command, RunFlags* flags) {
                   "A name that `stowage models` lists")
       ->required();
   command
-      .add_option("--data", flags->data,
-                  "Text for gpt models, rows of digits for mlp")
+      .add_option(
+          "--data", flags->data,
+          "Text for gpt models; rows of digits, a folder of IDX files or "
+          "of pictures by class, or an .npz for classifiers")
       ->required();
   AddModelOptions(command, &flags->model);
   command
@@ -165,9 +167,14 @@ std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags) {
                                             : flags.plan_cache);
 }
 
-Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
+namespace {
+
+Result<StepSpec> ReadStep(const ModelFlags& flags,
+                          std::shared_ptr<const PictureData> pictures) {
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.info, FindModel(flags.model));
+  if (pictures != nullptr) spec.options.pictures = pictures->shape;
+  spec.pictures = std::move(pictures);
   spec.options.batch = flags.batch.value_or(spec.info.batch);
   spec.options.seq = flags.seq;
   if (!flags.seq && spec.info.seq > 0) spec.options.seq = spec.info.seq;
@@ -190,12 +197,28 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
   return spec;
 }
 
+}  // namespace
+
+Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
+  return ReadStep(flags, nullptr);
+}
+
 Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
   if (flags.seed < 0) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[seed] ", flags.seed, " is negative")};
   }
-  return ReadModelFlags(flags.model);
+  // The model is looked up first: a name that is wrong needs no data to be said.
+  STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(flags.model.model));
+  if (info.data != ModelData::kPictures || !PictureData::Reads(flags.data)) {
+    return ReadModelFlags(flags.model);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      PictureData pictures,
+      PictureData::Load(flags.data, {.seed = static_cast<uint64_t>(flags.seed),
+                                     .channels = info.pictures.channels}));
+  return ReadStep(flags.model,
+                  std::make_shared<const PictureData>(std::move(pictures)));
 }
 
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {

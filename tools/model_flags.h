@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/result.h"
 #include "ir/dtype.h"
 #include "nn/models.h"
+#include "nn/picture_data.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/op_times.h"
 #include "train/training.h"
@@ -72,11 +74,14 @@ struct StepSpec {
   ModelInfo info;
   ModelOptions options;   // batch and seq filled in
   TrainingSpec training;  // without programs beside the step
+  /// What --data has, where the model's sizes depend on it.
+  std::shared_ptr<const PictureData> pictures;
 };
 
 /// Checks what the flags can say and this version cannot do. Errors name the
 /// option.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
+/// The same of a step over the data. Errors: PictureData's besides.
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
 /// The model's graph for a purpose, for as many examples as are asked for.

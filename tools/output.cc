@@ -1,5 +1,6 @@
 #include "tools/output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -28,6 +29,19 @@ bool Clash(const PathOption& a, const PathOption& b) {
          IsSameFile(a.path, b.path);
 }
 
+// Whether `path` is somewhere in the folder that the option names.
+bool IsWithin(const std::string& path, const PathOption& folder) {
+  std::error_code code;
+  if (path.empty() || !std::filesystem::is_directory(folder.path, code)) {
+    return false;
+  }
+  const auto whole = std::filesystem::weakly_canonical(path, code);
+  const auto root = std::filesystem::canonical(folder.path, code);
+  return !code &&
+         std::mismatch(root.begin(), root.end(), whole.begin(), whole.end())
+                 .first == root.end();
+}
+
 }  // namespace
 
 Status CheckPaths(std::initializer_list<PathOption> outputs,
@@ -40,6 +54,10 @@ Status CheckPaths(std::initializer_list<PathOption> outputs,
   for (const PathOption* output = outputs.begin(); output != outputs.end();
        ++output) {
     for (const PathOption& input : inputs) {
+      if (IsWithin(output->path, input)) {
+        return fail(*output, StrCat("in the folder that --", input.option,
+                                    " reads; give a file elsewhere"));
+      }
       if (!Clash(*output, input)) continue;
       return fail(*output, StrCat("what --", input.option,
                                   " reads; an input is never written over, "

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "autodiff/optimizer.h"
 #include "base/hash.h"
@@ -24,6 +25,18 @@ Result<std::string> DataNote(const std::string& path) {
                 content.size(), " bytes, XXH64 ", digest, ")");
 }
 
+// The folder's name and what is in it.
+std::string FolderNote(const std::string& path, const PictureData& data) {
+  const PictureShape& shape = data.shape;
+  std::string note =
+      StrCat(std::filesystem::weakly_canonical(path).filename().string(), " (",
+             data.train.size(), " + ", data.held_out.size(), " pictures, ",
+             shape.channels, " x ", shape.height, " x ", shape.width, ", ",
+             shape.classes, " classes, means");
+  for (const float mean : data.mean) note += StrCat(" ", mean);
+  return note + ")";
+}
+
 }  // namespace
 
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
@@ -39,6 +52,12 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   add("steps", run.steps);
   add("batch", *spec.options.batch);
   if (spec.options.seq) add("seq", *spec.options.seq);
+  std::error_code ignored;
+  if (spec.pictures != nullptr &&
+      std::filesystem::is_directory(flags.data, ignored)) {
+    add("data", FolderNote(flags.data, *spec.pictures));
+    return notes;
+  }
   STOWAGE_ASSIGN_OR_RETURN(const std::string data, DataNote(flags.data));
   add("data", data);
   return notes;

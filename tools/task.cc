@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "nn/digits_data.h"
+#include "nn/picture_data.h"
 #include "nn/text_data.h"
 
 namespace stowage::tools {
@@ -84,6 +85,39 @@ int64_t DividingBatch(int64_t size, int64_t limit) {
   return batch;
 }
 
+// What a classifier gets right, over batches of one size.
+class ClassifierScore {
+ public:
+  explicit ClassifierScore(int64_t batch)
+      : predictions_(static_cast<size_t>(batch)) {}
+
+  // Takes a step whose inputs have been written.
+  Status Step(Runner& evaluate, std::span<const int32_t> labels) {
+    STOWAGE_RETURN_IF_ERROR(tools::Step(evaluate));
+    STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
+    STOWAGE_RETURN_IF_ERROR(evaluate.Read("predictions", &predictions_));
+    sum_ += loss;
+    ++batches_;
+    for (size_t i = 0; i < predictions_.size(); ++i) {
+      right_ += predictions_[i] == labels[i];
+    }
+    return {};
+  }
+
+  Evaluation Mean() const {
+    const auto batches = static_cast<double>(batches_);
+    return {.loss = sum_ / batches,
+            .accuracy = static_cast<double>(right_) /
+                        (batches * static_cast<double>(predictions_.size()))};
+  }
+
+ private:
+  std::vector<int32_t> predictions_;
+  double sum_ = 0;
+  int64_t batches_ = 0;
+  int64_t right_ = 0;
+};
+
 class DigitsTask : public Task {
  public:
   DigitsTask(DigitsData data, int64_t batch, uint64_t seed)
@@ -105,25 +139,16 @@ class DigitsTask : public Task {
 
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
     const int64_t size = data_.held_out.size();
-    std::vector<int32_t> predictions(static_cast<size_t>(batch));
-    double sum = 0;
-    int64_t right = 0;
+    const std::span y = std::span(y_).first(static_cast<size_t>(batch));
+    ClassifierScore score(batch);
     for (int64_t first = 0; first < size; first += batch) {
       ReadDigits(data_.held_out, batch, first,
                  std::span(x_).first(static_cast<size_t>(batch * kDigitPixels)),
-                 std::span(y_).first(static_cast<size_t>(batch)));
+                 y);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, batch));
-      STOWAGE_RETURN_IF_ERROR(Step(evaluate));
-      STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
-      STOWAGE_RETURN_IF_ERROR(evaluate.Read("predictions", &predictions));
-      sum += loss;
-      for (size_t i = 0; i < predictions.size(); ++i) {
-        right += predictions[i] == y_[i];
-      }
+      STOWAGE_RETURN_IF_ERROR(score.Step(evaluate, y));
     }
-    return Evaluation{
-        .loss = sum / static_cast<double>(size / batch),
-        .accuracy = static_cast<double>(right) / static_cast<double>(size)};
+    return score.Mean();
   }
 
   int64_t tokens_per_step() const override { return batch_; }
@@ -143,6 +168,57 @@ class DigitsTask : public Task {
   const uint64_t seed_;
   std::vector<float> x_;
   std::vector<int32_t> y_;
+};
+
+class PictureTask : public Task {
+ public:
+  PictureTask(std::shared_ptr<const PictureData> data, int64_t batch,
+              uint64_t seed, const Augmentation& augmentation)
+      : data_(std::move(data)),
+        batch_(batch),
+        x_(static_cast<size_t>(batch * data_->shape.size())),
+        y_(static_cast<size_t>(batch)),
+        reader_(*data_,
+                {.batch = batch, .seed = seed, .augmentation = augmentation}) {}
+
+  Status WriteBatch(Runner& train, int64_t step) override {
+    STOWAGE_ASSIGN_OR_RETURN(const PictureBatch batch, reader_.Get(step));
+    return Write(train, batch.x, batch.y);
+  }
+
+  int64_t EvaluationBatch(int64_t most) const override {
+    return DividingBatch(data_->held_out.size(), most);
+  }
+
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
+    const int64_t size = data_->held_out.size();
+    const std::span x =
+        std::span(x_).first(static_cast<size_t>(batch * data_->shape.size()));
+    const std::span y = std::span(y_).first(static_cast<size_t>(batch));
+    ClassifierScore score(batch);
+    for (int64_t first = 0; first < size; first += batch) {
+      STOWAGE_RETURN_IF_ERROR(ReadPictures(*data_, first, x, y));
+      STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
+      STOWAGE_RETURN_IF_ERROR(score.Step(evaluate, y));
+    }
+    return score.Mean();
+  }
+
+  int64_t tokens_per_step() const override { return batch_; }
+  std::string_view token_name() const override { return "examples"; }
+
+ private:
+  static Status Write(Runner& runner, std::span<const float> x,
+                      std::span<const int32_t> y) {
+    STOWAGE_RETURN_IF_ERROR(runner.Write("x", x));
+    return runner.Write("y", y);
+  }
+
+  const std::shared_ptr<const PictureData> data_;
+  const int64_t batch_;
+  std::vector<float> x_;  // of evaluations
+  std::vector<int32_t> y_;
+  PictureReader reader_;
 };
 
 // That a batch, of examples of so many bytes, can be held beside the arena.
@@ -165,8 +241,25 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
       return std::unique_ptr<Task>(
           std::make_unique<TextTask>(std::move(text), batch, seq, seed));
     }
-    case ModelData::kDigits:
+    case ModelData::kPictures:
       break;
+  }
+  if (spec.pictures != nullptr) {
+    // A slot in use, two ahead, and one of evaluations.
+    STOWAGE_RETURN_IF_ERROR(CheckBatch(
+        batch, 4 * (spec.pictures->shape.size() * SizeOf(DType::kF32) +
+                    SizeOf(DType::kI32))));
+    return std::unique_ptr<Task>(std::make_unique<PictureTask>(
+        spec.pictures, batch, seed, spec.info.augmentation));
+  }
+  if (spec.info.pictures != kDigitPictures) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[data] ", Quoted(path),
+                        " is read as rows of digits, "
+                        "and ",
+                        spec.info.name,
+                        " does not look at 8 x 8 "
+                        "digits; give a folder or an .npz")};
   }
   STOWAGE_RETURN_IF_ERROR(CheckBatch(
       batch, kDigitPixels * SizeOf(DType::kF32) + SizeOf(DType::kI32)));

@@ -45,8 +45,9 @@ class Task {
   virtual std::string_view token_name() const = 0;  // for people, short
 };
 
-/// The task of the model on the data in `path`. Errors: those of TextData and
-/// DigitsData.
+/// The task of the model on the data in `path`, which the spec may hold already.
+/// Errors: those of TextData and DigitsData; rows of digits for a model of other
+/// pictures.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed);
 

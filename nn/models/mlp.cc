@@ -17,10 +17,11 @@ ModelInfo models::Mlp() {
   return {.name = "mlp",
           .description =
               "classifier of 8 x 8 digits, two hidden layers of 128 with relu",
-          .data = ModelData::kDigits,
+          .data = ModelData::kPictures,
           .batch = 64,
           .vocabulary = kMlpClasses,
           .params = kParams,
+          .pictures = kMlpPictures,
           .training = {.optimizer = "adamw",
                        .decay = 0.01,
                        .steps = 1500,

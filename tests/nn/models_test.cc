@@ -78,7 +78,7 @@ TEST_CASE("every model builds for each purpose under its own name") {
     for (const ModelPurpose purpose : kPurposes) {
       CAPTURE(static_cast<int>(purpose));
       const auto graph = BuildModel(info.name, purpose, {.batch = 2});
-      if (info.data == ModelData::kDigits &&
+      if (info.data == ModelData::kPictures &&
           purpose == ModelPurpose::kGenerate) {
         REQUIRE_FALSE(graph.ok());
         CHECK(graph.error().code == ErrorCode::kUnsupported);
@@ -95,7 +95,7 @@ TEST_CASE("every model builds for each purpose under its own name") {
         case ModelPurpose::kEvaluate:
           CHECK(OutputNames(*graph).contains("loss"));
           CHECK(OutputNames(*graph).contains("predictions") ==
-                (info.data == ModelData::kDigits));
+                (info.data == ModelData::kPictures));
           break;
         case ModelPurpose::kGenerate:
           CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
@@ -119,7 +119,7 @@ TEST_CASE("a model has the same params in the same order for every purpose") {
       const auto graph = BuildModel(info.name, purpose, {.batch = 1});
       if (!graph.ok()) {
         CHECK(graph.error().code == ErrorCode::kUnsupported);
-        CHECK(info.data == ModelData::kDigits);
+        CHECK(info.data == ModelData::kPictures);
         continue;
       }
       CHECK(LeafNames(*graph, Role::kParam) == LeafNames(*train, Role::kParam));
@@ -306,7 +306,7 @@ TEST_CASE("options out of range are refused with their value and the range") {
   CHECK(Mentions(too_long, "seq 1025"));
   CHECK(Mentions(too_long, "1 to 1024"));
   for (const ModelInfo& info : Models()) {
-    if (info.data != ModelData::kDigits) continue;
+    if (info.data != ModelData::kPictures) continue;
     const std::string name(info.name);
     CHECK(refuse(name, train, {.seq = 8}).message ==
           "[model] seq 8 is given, but " + name +

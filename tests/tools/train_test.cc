@@ -300,6 +300,71 @@ TEST_CASE("a gpt model trains on text and writes some") {
   CHECK(RunStowage(arguments).out.substr(0, 60) == outcome.out.substr(0, 60));
 }
 
+// Pictures of 4 x 4 in two classes, of which one is bright above, one below.
+std::string SomePictures(const std::string& name, int count) {
+  const auto idx = [](char rank, const std::string& dims,
+                      const std::string& body) {
+    return std::string("\0\0\x08", 3) + rank + dims + body;
+  };
+  const auto dim = [](int size) {
+    return std::string(2, '\0') + static_cast<char>(size >> 8) +
+           static_cast<char>(size & 0xFF);
+  };
+  std::string pixels, labels;
+  for (int i = 0; i < count; ++i) {
+    labels += static_cast<char>(i % 2);
+    for (int at = 0; at < 16; ++at) {
+      const bool bright = (at < 8) == (i % 2 == 0);
+      pixels += static_cast<char>((bright ? 128 : 0) + (i * 7 + at * 13) % 100);
+    }
+  }
+  const std::string folder = TempPath(name);
+  std::filesystem::create_directories(folder);
+  WriteTemp(name + "/train-images-idx3-ubyte",
+            idx(3, dim(count) + dim(4) + dim(4), pixels));
+  WriteTemp(name + "/train-labels-idx1-ubyte", idx(1, dim(count), labels));
+  return folder;
+}
+
+TEST_CASE("a model of pictures takes the sizes of the data, and resumes") {
+  const std::string folder = SomePictures("pictures", 300);
+  const auto train = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = {"train", "--model", "mlp",      "--data",
+                                    folder,  "--batch", "16",       "--steps",
+                                    "12",    "--json",  "--device", "cpu"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(all);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return Lines(outcome.out);
+  };
+  const std::vector<Json> whole = train({});
+  REQUIRE(whole.size() == 13);
+  CHECK(whole.back()["validation_accuracy"] > 0.9);
+  if (!whole.back()["heap_allocations_in_steps"].is_null()) {
+    CHECK(whole.back()["heap_allocations_in_steps"] == 0);
+  }
+  const std::string saved = TempPath("pictures.ckpt");
+  train({"--stop-at", "5", "--save", saved});
+  const std::vector<Json> rest = train({"--resume", saved});
+  REQUIRE(rest.size() == 8);
+  for (size_t i = 0; i + 1 < rest.size(); ++i) {
+    CHECK(rest[i]["step"] == whole[i + 5]["step"]);
+    CHECK(rest[i]["loss"] == whole[i + 5]["loss"]);
+  }
+  CHECK(rest.back()["validation_loss"] == whole.back()["validation_loss"]);
+
+  const Outcome inside =
+      RunStowage({"train", "--model", "mlp", "--data", folder, "--save",
+                  folder + "/train-labels-idx1-ubyte"});
+  CHECK(inside.exit_code == 2);
+  CHECK(inside.err.find("is in the folder that --data reads") !=
+        std::string::npos);
+  const Outcome text = RunStowage(
+      {"train", "--model", "gpt-nano", "--data", folder, "--steps", "1"});
+  CHECK(text.exit_code == 2);
+}
+
 TEST_CASE("momentum and sgd train too") {
   for (const char* optimizer : {"sgd", "momentum"}) {
     const std::vector<Json> lines =
