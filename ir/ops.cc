@@ -521,25 +521,7 @@ CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
 // --- Convolutions ---
 
 namespace {
-// For each of x's spatial dimensions. A list of another length stays as it is,
-// for the op to refuse.
-Axes ForEachDimension(Value x, const EachDimension& option) {
-  const Axes& values = option.values();
-  if (!x.ok() || x.rank() < 3 || values.size() != 1) return values;
-  return Axes(static_cast<size_t>(x.rank() - 2), values[0]);
-}
-
-// The zeros before and after each.
-Axes BothSides(Value x, const EachDimension& padding) {
-  Axes both = ForEachDimension(x, padding);
-  if (x.ok() && static_cast<int>(both.size()) == x.rank() - 2) {
-    both.reserve(2 * both.size());
-    for (int i = 0; i < x.rank() - 2; ++i) {
-      both.push_back(both[static_cast<size_t>(i)]);
-    }
-  }
-  return both;
-}
+int SpatialRank(Value x) { return x.ok() ? x.rank() - 2 : 0; }
 
 // Of what a convolution takes back to `in`, and `more` elements; 0, which the op
 // refuses, where 63 bits do not hold it.
@@ -558,19 +540,19 @@ int64_t SmallestSize(int64_t in, int64_t kernel, int64_t stride,
 
 Value Conv(Value x, Value w, const ConvOptions& options, SourceLoc loc) {
   return Emit(OpKind::kConv, Of({x, w}),
-              {{"stride", ForEachDimension(x, options.stride)},
-               {"padding", BothSides(x, options.padding)},
-               {"dilation", ForEachDimension(x, options.dilation)},
+              {{"stride", options.stride.For(SpatialRank(x))},
+               {"padding", options.padding.BothSides(SpatialRank(x))},
+               {"dilation", options.dilation.For(SpatialRank(x))},
                {"groups", options.groups}},
               loc);
 }
 
 Value ConvTranspose(Value x, Value w, const ConvTransposeOptions& options,
                     SourceLoc loc) {
-  const Axes stride = ForEachDimension(x, options.stride);
-  const Axes padding = BothSides(x, options.padding);
-  const Axes dilation = ForEachDimension(x, options.dilation);
-  const Axes more = ForEachDimension(x, options.output_padding);
+  const Axes stride = options.stride.For(SpatialRank(x));
+  const Axes padding = options.padding.BothSides(SpatialRank(x));
+  const Axes dilation = options.dilation.For(SpatialRank(x));
+  const Axes more = options.output_padding.For(SpatialRank(x));
   Axes size = options.size;
   const bool has_more = std::any_of(more.begin(), more.end(),
                                     [](int64_t each) { return each != 0; });
@@ -613,9 +595,9 @@ Value ConvWeightGrad(Value x, Value dy, const Axes& kernel,
                      const ConvOptions& options, SourceLoc loc) {
   return Emit(OpKind::kConvWeightGrad, Of({x, dy}),
               {{"kernel", kernel},
-               {"stride", ForEachDimension(x, options.stride)},
-               {"padding", BothSides(x, options.padding)},
-               {"dilation", ForEachDimension(x, options.dilation)},
+               {"stride", options.stride.For(SpatialRank(x))},
+               {"padding", options.padding.BothSides(SpatialRank(x))},
+               {"dilation", options.dilation.For(SpatialRank(x))},
                {"groups", options.groups}},
               loc);
 }

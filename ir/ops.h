@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/each_dimension.h"
 
 namespace stowage {
 
@@ -212,20 +213,7 @@ CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
 // x is (N, C, in...) with 1 to 3 spatial dimensions; ir/conv_geometry.h has the
 // formula. A bias is an Add after it, written over the convolution's result.
 
-/// A number for every spatial dimension: `2`, or one each: `{2, 1}`.
-class EachDimension {
- public:
-  EachDimension(int64_t all) : values_{all} {}
-  EachDimension(std::initializer_list<int64_t> values) : values_(values) {}
-  EachDimension(Axes values) : values_(std::move(values)) {}
-  const Axes& values() const { return values_; }
-
- private:
-  Axes values_;
-};
-
-/// `padding` counts zeros: one number, one for each dimension, or two: those
-/// before each dimension, then those after each.
+/// Padding is by zeros.
 struct ConvOptions {
   EachDimension stride = 1;
   EachDimension padding = 0;
@@ -256,14 +244,13 @@ Value ConvWeightGrad(Value x, Value dy, const Axes& kernel,
 
 // --- Pooling ---
 
-/// A window that slides along the 1 to 3 spatial axes of x (N, C, spatial...); each
-/// list has an entry for each of them. No window may lie in the padding alone.
+/// A window that slides along the 1 to 3 spatial dimensions of x (N, C,
+/// spatial...). None may lie in the padding alone.
 struct PoolWindow {
-  Axes kernel;
-  Axes stride = {};      // the kernel where empty
-  Axes pad_before = {};  // 0 where empty
-  Axes pad_after = {};   // as pad_before where empty
-  Axes dilation = {};    // 1 where empty; of max_pool alone
+  EachDimension kernel;
+  EachDimension stride = 0;  // 0: as the kernel
+  EachDimension padding = 0;
+  EachDimension dilation = 1;  // of max_pool alone
   /// Whether a last window may reach over the end, by padding that AvgPool never
   /// counts. It must start before the padding behind x.
   bool ceil_mode = false;

@@ -11,18 +11,24 @@
 namespace stowage {
 namespace {
 
-// `entries`, or `entry` for each axis that the kernel has one for.
-Axes OrAll(const Axes& entries, const PoolWindow& window, int64_t entry) {
-  return entries.empty() ? Axes(window.kernel.size(), entry) : entries;
+// The numbers of padding before each dimension, or after each.
+Axes Half(const Axes& both, bool after) {
+  const auto middle = both.begin() + static_cast<int64_t>(both.size() / 2);
+  return after ? Axes(middle, both.end()) : Axes(both.begin(), middle);
 }
 
-Attrs WindowAttrs(const PoolWindow& window) {
-  const Axes before = OrAll(window.pad_before, window, 0);
+int SpatialRank(Value x) { return x.ok() ? x.rank() - 2 : 0; }
+
+Attrs WindowAttrs(Value x, const PoolWindow& window) {
+  const int dimensions = SpatialRank(x);
+  const Axes padding = window.padding.BothSides(dimensions);
+  const bool steps = window.stride.values() != Axes{0};
+  const EachDimension& stride = steps ? window.stride : window.kernel;
   return {
-      {"kernel", window.kernel},
-      {"stride", window.stride.empty() ? window.kernel : window.stride},
-      {"pad_before", before},
-      {"pad_after", window.pad_after.empty() ? before : window.pad_after},
+      {"kernel", window.kernel.For(dimensions)},
+      {"stride", stride.For(dimensions)},
+      {"pad_before", Half(padding, /*after=*/false)},
+      {"pad_after", Half(padding, /*after=*/true)},
   };
 }
 
@@ -34,21 +40,21 @@ std::string Describe(Value x) {
 }  // namespace
 
 Value MaxPool(Value x, const PoolWindow& window, SourceLoc loc) {
-  Attrs attrs = WindowAttrs(window);
-  attrs.Set("dilation", OrAll(window.dilation, window, 1));
+  Attrs attrs = WindowAttrs(x, window);
+  attrs.Set("dilation", window.dilation.For(SpatialRank(x)));
   attrs.Set("ceil_mode", int64_t{window.ceil_mode});
   return Apply(OpKind::kMaxPool, {x}, std::move(attrs), loc);
 }
 
 Value AvgPool(Value x, const PoolWindow& window, bool count_include_pad,
               SourceLoc loc) {
-  if (x.ok() && !window.dilation.empty()) {
-    return x.builder()->Fail(
-        StrCat("[avg_pool] dilation has ", window.dilation.size(),
-               " entries; expected none: only max_pool dilates"),
-        loc);
+  for (const int64_t dilation : window.dilation.values()) {
+    if (!x.ok() || dilation == 1) continue;
+    return x.builder()->Fail(StrCat("[avg_pool] dilation is ", dilation,
+                                    "; expected 1: only max_pool dilates"),
+                             loc);
   }
-  Attrs attrs = WindowAttrs(window);
+  Attrs attrs = WindowAttrs(x, window);
   attrs.Set("ceil_mode", int64_t{window.ceil_mode});
   attrs.Set("count_include_pad", int64_t{count_include_pad});
   return Apply(OpKind::kAvgPool, {x}, std::move(attrs), loc);
@@ -77,7 +83,7 @@ Value AdaptiveAvgPool(Value x, const Axes& sizes, SourceLoc loc) {
                        " sizes; expected one for each spatial axis, of which "
                        "there is at least one"));
   }
-  PoolWindow window;
+  Axes kernel;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const int64_t dim = x.dim(static_cast<int>(i) + 2);
     if (sizes[i] < 1 || dim % sizes[i] != 0) {
@@ -85,9 +91,9 @@ Value AdaptiveAvgPool(Value x, const Axes& sizes, SourceLoc loc) {
                          " equal windows: x ", Describe(x),
                          "; expected a divisor of ", dim));
     }
-    window.kernel.push_back(dim / sizes[i]);
+    kernel.push_back(dim / sizes[i]);
   }
-  return AvgPool(x, window, /*count_include_pad=*/true, loc);
+  return AvgPool(x, {.kernel = kernel}, /*count_include_pad=*/true, loc);
 }
 
 }  // namespace stowage

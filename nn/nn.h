@@ -7,6 +7,7 @@
 //
 //   Result<Graph> forward = BuildModel("gpt-nano", ModelPurpose::kTrain);
 
+#include "nn/conv.h"
 #include "nn/digits_data.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
@@ -15,6 +16,7 @@
 #include "nn/models.h"
 #include "nn/picture_data.h"
 #include "nn/picture_shape.h"
+#include "nn/resnet.h"
 #include "nn/schedule.h"
 #include "nn/text_data.h"
 

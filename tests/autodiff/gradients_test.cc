@@ -212,7 +212,7 @@ TEST_CASE("max_pool gives its gradient to the first of equal maxima") {
   Tensors y = GradientsOf(
       [](Value a, Value b) {
         const Value x = Reshape(a, {2, 1, 3});
-        const Value top = MaxPool(x, {.kernel = {2}, .stride = {1}});
+        const Value top = MaxPool(x, {.kernel = 2, .stride = 1});
         return Add(top, MulScalar(ReduceSum(b), 0));
       },
       {{"a", {5, 5, 1, 2, 7, 7}}, {"b", {1}}}, {6, 3, 10, 20});

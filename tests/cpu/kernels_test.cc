@@ -156,8 +156,8 @@ TEST_CASE("integers wrap around instead of overflowing") {
 
 TEST_CASE("pooling agrees with its definition at sizes with chunks and tails") {
   const PoolWindow windows[] = {
-      {.kernel = {3, 3}, .stride = {2, 2}, .pad_before = {1, 1}},
-      {.kernel = {2, 5}, .stride = {1, 1}, .pad_after = {1, 3}},
+      {.kernel = 3, .stride = 2, .padding = 1},
+      {.kernel = {2, 5}, .stride = 1, .padding = {0, 0, 1, 3}},
       {.kernel = {4, 2}, .ceil_mode = true},
   };
   for (const PoolWindow& window : windows) {

@@ -18,7 +18,7 @@ import pathlib
 import torch
 import torch.nn.functional as F
 
-from make_goldens import uniform
+from make_goldens import uniforms
 
 CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -57,8 +57,7 @@ CASES = {
 
 
 def tensor(name, shape):
-    values = [uniform(name, i) for i in range(math.prod(shape))]
-    return torch.tensor(values, dtype=torch.float64).reshape(shape)
+    return torch.from_numpy(uniforms(name, math.prod(shape))).reshape(shape)
 
 
 def rows(name, what, values):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the golden numbers that tests/nn/pytorch_parity_test.cc compares with.
 
-Builds the mlp, a tiny GPT and gpt-nano in PyTorch in double precision, trains each for
-five steps, and writes losses, gradients and final params as CSV files beside
-this script. Params and data follow a formula (see `uniform`) that the test
+Builds the mlp, a tiny GPT, gpt-nano and convolutional nets at small sizes in PyTorch in
+double precision, trains each for five steps, and writes losses, gradients and final params as CSV files beside
+this script. Params and data follow a formula (see `uniforms`) that the test
 computes too, so the goldens hold results only.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
@@ -23,6 +23,7 @@ Rows are kind,name,index,value:
 import math
 import pathlib
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -31,34 +32,42 @@ MASK = (1 << 64) - 1
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def bits(name, index):
-    """64 bits: FNV-1a of the name, then SplitMix64 of the hash plus index."""
+def fnv(name):
+    """FNV-1a, 64 bits."""
     h = 0xCBF29CE484222325
     for byte in name.encode():
         h = ((h ^ byte) * 0x100000001B3) & MASK
-    z = (h + (index + 1) * 0x9E3779B97F4A7C15) & MASK
+    return h
+
+
+def bits(name, index):
+    """64 bits: FNV-1a of the name, then SplitMix64 of the hash plus index."""
+    z = (fnv(name) + (index + 1) * 0x9E3779B97F4A7C15) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
     return z ^ (z >> 31)
 
 
-def uniform(name, index):
-    """In [-1, 1), exact in double precision."""
-    return (bits(name, index) >> 11) * 2.0**-52 - 1.0
+def uniforms(name, count):
+    """Numbers in [-1, 1) of bits(name, 0), ..., exact in double precision."""
+    h = np.uint64(fnv(name))
+    z = h + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
 
 def param(name, *shape):
     """Norm gains near one, other vectors small, matrices less so."""
-    count = math.prod(shape)
-    values = [uniform(name, i) for i in range(count)]
+    values = uniforms(name, math.prod(shape))
     if name.endswith(".weight") and len(shape) == 1:
-        values = [1 + 0.125 * v for v in values]
+        values = 1 + 0.125 * values
     elif len(shape) == 1:
-        values = [0.0625 * v for v in values]
+        values = 0.0625 * values
     else:
-        values = [0.25 * v for v in values]
-    data = torch.tensor(values, dtype=torch.float64).reshape(shape)
-    return data.requires_grad_()
+        values = 0.25 * values
+    return torch.from_numpy(values).reshape(shape).requires_grad_()
 
 
 def integers(name, bound, *shape):
@@ -160,6 +169,106 @@ class GptNano(GptTiny):
     batch, seq = 8, 64
 
 
+class PictureNet:
+    """What the convolutional models share: params and running statistics, named as
+    torchvision names them, made when they are first asked for."""
+
+    batch = 6
+    channels, size, classes = 1, 12, 10
+
+    def __init__(self):
+        self.params, self.buffers = {}, {}
+        with torch.no_grad():  # which makes the params, in order
+            self.logits(torch.zeros(2, self.channels, self.size, self.size).double())
+        for name, buffer in self.buffers.items():
+            buffer.fill_(1 if name.endswith("var") else 0)
+
+    def get(self, name, *shape):
+        if name not in self.params:
+            self.params[name] = param(name, *shape)
+        return self.params[name]
+
+    def conv(self, x, name, out, kernel, stride=1, padding=0):
+        weight = self.get(name + ".weight", out, x.shape[1], kernel, kernel)
+        return F.conv2d(x, weight, stride=stride, padding=padding)
+
+    def norm(self, x, name):
+        c = x.shape[1]
+        weight = self.get(name + ".weight", c)
+        bias = self.get(name + ".bias", c)
+        for buffer in ("running_mean", "running_var"):
+            self.buffers.setdefault(f"{name}.{buffer}", torch.zeros(c).double())
+        return F.batch_norm(
+            x,
+            self.buffers[name + ".running_mean"],
+            self.buffers[name + ".running_var"],
+            weight,
+            bias,
+            training=True,
+            momentum=0.1,
+            eps=1e-5,
+        )
+
+    def linear(self, x, name, out):
+        weight = self.get(name + ".weight", x.shape[1], out)
+        return x @ weight + self.get(name + ".bias", out)
+
+    def loss(self, step):
+        shape = (self.batch, self.channels, self.size, self.size)
+        x = integers(f"x:{step}", 17, *shape).double() / 16
+        y = integers(f"y:{step}", self.classes, self.batch)
+        return F.cross_entropy(self.logits(x), y)
+
+
+class CnnSmall(PictureNet):
+    """The model `cnn-small`."""
+
+    def logits(self, x):
+        for stage, width in ((1, 16), (2, 32)):
+            for i in (1, 2):
+                x = self.conv(x, f"conv{stage}_{i}", width, 3, padding=1)
+                x = F.relu(self.norm(x, f"bn{stage}_{i}"))
+            x = F.max_pool2d(x, 2)
+        return self.linear(x.flatten(1), "fc", self.classes)
+
+
+class ResNet(PictureNet):
+    """The models `resnet18` and `resnet50`."""
+
+    batch = 8
+    channels, size, classes = 3, 40, 10
+    blocks, bottleneck = (2, 2, 2, 2), False
+
+    def block(self, x, name, width, stride):
+        out = 4 * width if self.bottleneck else width
+        convs = [(width, 3, stride), (width, 3, 1)]
+        if self.bottleneck:
+            convs = [(width, 1, 1), (width, 3, stride), (out, 1, 1)]
+        h = x
+        for i, (channels, kernel, step) in enumerate(convs, 1):
+            h = F.relu(h) if i > 1 else h
+            h = self.conv(h, f"{name}.conv{i}", channels, kernel, step, kernel // 2)
+            h = self.norm(h, f"{name}.bn{i}")
+        if stride != 1 or x.shape[1] != out:
+            x = self.conv(x, name + ".downsample.0", out, 1, stride)
+            x = self.norm(x, name + ".downsample.1")
+        return F.relu(h + x)
+
+    def logits(self, x):
+        x = F.relu(self.norm(self.conv(x, "conv1", 64, 7, 2, 3), "bn1"))
+        x = F.max_pool2d(x, 3, 2, 1)
+        for stage, count in enumerate(self.blocks):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                name = f"layer{stage + 1}.{block}"
+                x = self.block(x, name, 64 << stage, stride)
+        return self.linear(x.mean((2, 3)), "fc", self.classes)
+
+
+class ResNet50(ResNet):
+    blocks, bottleneck = (3, 4, 6, 3), True
+
+
 def describe(kind, name, tensor):
     flat = tensor.detach().flatten()
     count = len(flat)
@@ -186,6 +295,8 @@ def run(model, make_optimizer, clip_norm=None):
         optimizer.step()
     for name, p in params.items():
         yield from describe("after", name, p)
+    for name, b in getattr(model, "buffers", {}).items():
+        yield from describe("after", name, b)
 
 
 def write(name, rows):
@@ -204,6 +315,10 @@ def momentum(params):
     return torch.optim.SGD(params, lr=2.0**-6, momentum=0.9, weight_decay=0.01)
 
 
+def small_momentum(params):
+    return torch.optim.SGD(params, lr=2.0**-14, momentum=0.9, weight_decay=0.01)
+
+
 def adamw(params):
     return torch.optim.AdamW(
         params, lr=2.0**-8, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1
@@ -217,6 +332,11 @@ def main():
     write("gpt_tiny_adamw", run(GptTiny(), adamw))
     write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))
     write("gpt_nano_adamw", run(GptNano(), adamw))
+    write("cnn_small_momentum", run(CnnSmall(), momentum))
+    # Deep nets of random weights are chaotic: small steps keep f32 beside f64.
+    write("resnet18_momentum", run(ResNet(), small_momentum))
+    losses = [row for row in run(ResNet50(), small_momentum) if row[0] == "loss"]
+    write("resnet50_momentum", losses)
 
 
 if __name__ == "__main__":

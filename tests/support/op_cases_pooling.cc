@@ -130,7 +130,7 @@ void AddPooling(OpCaseTable& t) {
     }
   }
 
-  const PoolWindow window = {.kernel = {2, 2}, .stride = {1, 1}};
+  const PoolWindow window = {.kernel = 2, .stride = 1};
   t.Add(OpKind::kMaxPool, " of a view", {t.Spread("x", {1, 4, 5, 2})},
         [window](GraphBuilder&, In in) {
           return Out{MaxPool(Permute(in[0], {0, 3, 1, 2}), window)};

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Times training steps of convolutional nets beside PyTorch's, on the CPU.
+
+For each net, Stowage and PyTorch (eager, and with --compile compiled too) train on
+random pictures by SGD with momentum, in processes of their own, in turn, ROUNDS times.
+Printed are the fastest step and the peak memory of each, PyTorch's less what importing
+it takes, and the ratios of Stowage's figures to PyTorch's.
+
+    bazel build //tools:stowage
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
+    /tmp/venv/bin/python bench/pytorch_nets.py --threads 2 [--compile] [NET...]
+"""
+
+import argparse
+import json
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Batch, and channels and size of the pictures.
+NETS = {
+    "cnn-small": (64, 1, 28),
+    "resnet18": (64, 3, 32),
+    "resnet50": (16, 3, 64),
+}
+CLASSES = 10
+
+
+def pictures(net, count):
+    _, channels, size = NETS[net]
+    random = np.random.default_rng(1)
+    x = random.standard_normal((count, channels, size, size)).astype(np.float32)
+    return x, (np.arange(count) % CLASSES).astype(np.int32)
+
+
+def of_stowage(net, args):
+    """The fastest step, and the peak memory of the process."""
+    batch = NETS[net][0]
+    with tempfile.TemporaryDirectory() as folder:
+        x, y = pictures(net, max(2 * batch, 64))
+        np.savez(f"{folder}/pictures.npz", x=x, y=y)
+        command = [ROOT / "bazel-bin/tools/stowage", "train", "--model", net]
+        command += ["--data", f"{folder}/pictures.npz", "--batch", str(batch)]
+        command += ["--steps", str(args.steps), "--threads", str(args.threads)]
+        command += ["--optimizer", "momentum", "--device", "cpu", "--json"]
+        lines = subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+    rows = [json.loads(line) for line in lines]
+    steps = [row["step_seconds"] for row in rows if "step_seconds" in row]
+    return min(steps[2:]), rows[-1]["peak_rss_bytes"]
+
+
+def torch_net(net):
+    """The same net, layer by layer."""
+    import torch.nn as nn
+    import torch.nn.functional as F
+
+    def conv(i, o, kernel, stride=1):
+        weights = nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False)
+        return nn.Sequential(weights, nn.BatchNorm2d(o))
+
+    class Block(nn.Module):
+        def __init__(self, i, width, stride, bottleneck):
+            super().__init__()
+            o = 4 * width if bottleneck else width
+            convs = [conv(i, width, 3, stride), conv(width, width, 3)]
+            if bottleneck:
+                convs = [conv(i, width, 1), conv(width, width, 3, stride)]
+                convs += [conv(width, o, 1)]
+            self.convs = nn.ModuleList(convs)
+            self.shortcut = conv(i, o, 1, stride) if stride > 1 or i != o else None
+
+        def forward(self, x):
+            h = self.convs[0](x)
+            for layer in self.convs[1:]:
+                h = layer(F.relu(h))
+            return F.relu(h + (x if self.shortcut is None else self.shortcut(x)))
+
+    channels, size = NETS[net][1:]
+    if net == "cnn-small":
+        layers, width = [], channels
+        for out in (16, 32):
+            for _ in range(2):
+                layers += [conv(width, out, 3), nn.ReLU()]
+                width = out
+            layers += [nn.MaxPool2d(2)]
+        features = width * (size // 4) ** 2
+        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, CLASSES))
+    bottleneck = net == "resnet50"
+    layers = [conv(channels, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    width = 64
+    counts = (3, 4, 6, 3) if bottleneck else (2, 2, 2, 2)
+    for stage, count in enumerate(counts):
+        for block in range(count):
+            stride = 2 if stage > 0 and block == 0 else 1
+            layers += [Block(width, 64 << stage, stride, bottleneck)]
+            width = (64 << stage) * (4 if bottleneck else 1)
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES)
+    )
+
+
+def peak_rss_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def child(net, args):
+    """One net in PyTorch, in a process of its own; prints what of_torch reads."""
+    import torch
+    import torch.nn.functional as F
+
+    torch.set_num_threads(args.threads)
+    imported = peak_rss_bytes()
+    model = torch_net(net)
+    step_model = torch.compile(model) if args.compile else model
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    x, y = (torch.from_numpy(a) for a in pictures(net, NETS[net][0]))
+    y = y.long()
+    steps = []
+    for _ in range(args.steps):
+        began = time.perf_counter()
+        F.cross_entropy(step_model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        steps.append(time.perf_counter() - began)
+    peak = peak_rss_bytes() - imported
+    print(json.dumps([min(steps[2:]), peak, torch.__version__]))
+
+
+def of_torch(net, args, compiled):
+    command = [sys.executable, __file__, "--child", net]
+    command += ["--steps", str(args.steps), "--threads", str(args.threads)]
+    command += ["--compile"] if compiled else []
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(out.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("nets", nargs="*", metavar="NET", help=", ".join(NETS))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--child", choices=NETS, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        return child(args.child, args)
+    unknown = [net for net in args.nets if net not in NETS]
+    if unknown:
+        parser.error(f"no net {unknown[0]}; expected {', '.join(NETS)}")
+    print("net          with        ms/step   Stowage   ratio   MB  Stowage  ratio")
+    for net in args.nets or NETS:
+        kinds = ["eager", "compiled"] if args.compile else ["eager"]
+        best = {}
+        for _ in range(args.rounds):
+            for kind in ["stowage", *kinds]:
+                figures = (
+                    of_stowage(net, args)
+                    if kind == "stowage"
+                    else of_torch(net, args, kind == "compiled")
+                )
+                if kind not in best or figures[0] < best[kind][0]:
+                    best[kind] = figures
+        seconds, bytes_ = best["stowage"]
+        for kind in kinds:
+            of, memory, version = best[kind]
+            print(
+                f"{net:12} {kind:9} {1e3 * of:9.1f} {1e3 * seconds:9.1f} "
+                f"{seconds / of:7.2f} {memory / 1e6:6.0f} {bytes_ / 1e6:7.0f} "
+                f"{bytes_ / memory:6.2f}   PyTorch {version}",
+                flush=True,
+            )
+    return None
+
+
+if __name__ == "__main__":
+    main()
