@@ -233,6 +233,12 @@ Result<Checkpoint> OpenCheckpoint(const std::string& path) {
                " params among ", tensors.size(),
                " tensors; expected a number from ", 0, " to ", tensors.size()));
   }
+  for (const SafeTensor& tensor : tensors) {
+    if (tensor.foreign.empty()) continue;
+    return checkpoint.file.Fail(StrCat("has ", Quoted(tensor.name), " as ",
+                                       tensor.foreign,
+                                       ", which no checkpoint holds"));
+  }
   for (const auto& [name, text] : checkpoint.file.header().metadata) {
     if (!IsOwnName(name)) checkpoint.info.notes.emplace_back(name, text);
   }

@@ -5,7 +5,9 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <set>
 
+#include "base/check.h"
 #include "base/strings.h"
 
 namespace stowage {
@@ -39,6 +41,15 @@ std::string JsonString(std::string_view text) {
     }
   }
   return out + "\"";
+}
+
+// "(2, 3)", of any number of dimensions.
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  std::string text = "(";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    text += StrCat(i == 0 ? "" : ", ", shape[i]);
+  }
+  return text + ")";
 }
 
 // A recursive-descent reader of the JSON subset that headers consist of:
@@ -184,40 +195,44 @@ class HeaderParser {
 
   bool Tensor(std::string name) {
     SafeTensor tensor{.name = std::move(name), .type = {}};
-    std::optional<DType> dtype;
+    std::string tag;
     std::vector<int64_t> shape, range;
     const bool parsed = Object([&](const std::string& key) {
       if (key == "shape") return Integers(&shape);
       if (key == "data_offsets") return Integers(&range);
       if (key != "dtype") return Fail(StrCat("unknown key ", Quoted(key)));
-      std::string tag;
-      if (!String(&tag)) return false;
-      for (const DTypeTag& known : kTags) {
-        if (known.tag == tag) dtype = known.dtype;
-      }
-      return dtype.has_value() || Fail(StrCat("unknown dtype ", Quoted(tag)));
+      return String(&tag);
     });
     if (!parsed) return false;
-    tensor.type.shape = Shape(std::span<const int64_t>(shape));
-    const auto elements = tensor.type.shape.CheckedNumElements();
-    if (!dtype || range.size() != 2 || shape.size() > kMaxRank || !elements) {
-      return Fail(StrCat("tensor ", Quoted(tensor.name),
-                         " lacks a dtype, a shape of positive dimensions or "
-                         "two data_offsets"));
+    std::optional<int64_t> elements = 1;
+    for (const int64_t size : shape) {
+      if (elements) elements = CheckedMul(*elements, size);
     }
-    tensor.type.dtype = *dtype;
+    if (tag.empty() || range.size() != 2 || !elements) {
+      return Fail(StrCat("tensor ", Quoted(tensor.name),
+                         " lacks a dtype, a shape whose elements 64 bits can "
+                         "count or two data_offsets"));
+    }
+    const auto known = std::ranges::find(kTags, tag, &DTypeTag::tag);
     tensor.begin = range[0];
     tensor.end = range[1];
-    const auto bytes = CheckedMul(*elements, SizeOf(*dtype));
-    if (!bytes || tensor.end - tensor.begin != *bytes) {
-      return Fail(StrCat("tensor ", Quoted(tensor.name), " is ",
-                         tensor.type.ToString(), " but its range is [",
-                         tensor.begin, ", ", tensor.end, ")"));
+    if (known == kTags.end() || *elements == 0 || shape.size() > kMaxRank) {
+      tensor.foreign = StrCat(tag, ShapeText(shape));
+    } else {
+      tensor.type = {known->dtype, Shape(std::span<const int64_t>(shape))};
     }
-    for (const SafeTensor& other : header_.tensors) {
-      if (other.name == tensor.name) {
-        return Fail(StrCat("two tensors are called ", Quoted(tensor.name)));
-      }
+    // How large the elements of another dtype are, only its readers know.
+    const auto bytes = known == kTags.end()
+                           ? tensor.end - tensor.begin
+                           : CheckedMul(*elements, SizeOf(known->dtype));
+    if (!bytes || *bytes < 0 || tensor.end - tensor.begin != *bytes) {
+      return Fail(StrCat(
+          "tensor ", Quoted(tensor.name), " is ",
+          tensor.foreign.empty() ? tensor.type.ToString() : tensor.foreign,
+          " but its range is [", tensor.begin, ", ", tensor.end, ")"));
+    }
+    if (!names_.insert(tensor.name).second) {
+      return Fail(StrCat("two tensors are called ", Quoted(tensor.name)));
     }
     header_.tensors.push_back(std::move(tensor));
     return true;
@@ -227,6 +242,7 @@ class HeaderParser {
   Bytes data_bytes_;
   size_t pos_ = 0;
   std::string message_;
+  std::set<std::string> names_;  // of tensors
   SafetensorsHeader header_;
 };
 
@@ -247,6 +263,7 @@ std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
   }
   out += "}";
   for (const SafeTensor& tensor : header.tensors) {
+    STOWAGE_CHECK(tensor.foreign.empty());
     const auto tag =
         std::ranges::find(kTags, tensor.type.dtype, &DTypeTag::dtype);
     out += StrCat(",", JsonString(tensor.name), ":{\"dtype\":\"", tag->tag,

@@ -127,6 +127,12 @@ Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
 // Whether the tensor is the param's transposed, where its type can be the param's.
 Result<bool> CheckType(const SafetensorsFile& file, const NamedTensor& found,
                        const ValueInfo& param, bool transpose) {
+  if (!found.tensor->foreign.empty()) {
+    return file.Fail(StrCat("has ", Quoted(found.tensor->name), " as ",
+                            found.tensor->foreign,
+                            ", which is no type here; the param ",
+                            Quoted(param.name), " is ", param.type.ToString()));
+  }
   const TensorType& has = found.tensor->type;
   const std::string what =
       StrCat("has ", Quoted(found.tensor->name), " as ", has.ToString(),

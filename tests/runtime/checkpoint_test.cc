@@ -424,6 +424,22 @@ TEST_CASE("steps and numbers of params that cannot be are refused by value") {
   }
 }
 
+TEST_CASE("a tensor of a type that there is not here is in no checkpoint") {
+  const std::string path = TemporaryPath("foreign.safetensors");
+  Trained model(Model(5));
+  REQUIRE(SaveCheckpoint(model.session.front(), path, 3).ok());
+  std::string forged = ReadAll(path);
+  forged.replace(forged.find("\"F32\""), 5, "\"F31\"");
+  WriteAll(path, forged);
+  const auto before = model.Bytes("w1");
+  const auto loaded = LoadCheckpoint(model.session.front(), path);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().message.find(", which no checkpoint holds") !=
+        std::string::npos);
+  CHECK(loaded.error().message.find(" as F31(") != std::string::npos);
+  CHECK(model.Bytes("w1") == before);
+}
+
 TEST_CASE("a step without states refuses the states of another optimizer") {
   const std::string path = TemporaryPath("adamw.safetensors");
   Trained adamw(*BuildTrainStep(Model(5), "loss"));

@@ -69,6 +69,11 @@ std::string Write(const std::vector<Tensor>& tensors,
   return path;
 }
 
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 // Params "a" (2, 3) and "b" (2), of a type.
 class Model {
  public:
@@ -254,6 +259,36 @@ TEST_CASE(
              "cast, to floats of another size"));
 }
 
+TEST_CASE(
+    "what has no type here is in the way only of a param that it is for") {
+  const std::vector<uint8_t> bytes = {1, 2};
+  const std::string path = Write({F32("a", {2, 3}, kA), F32("b", {2}, kB),
+                                  Make("scale", DType::kU8, {1, 2}, bytes)});
+  std::string file = ReadAll(path);
+  file.replace(file.find("\"U8\""), 4, "\"I8\"");
+  std::ofstream(path, std::ios::binary) << file;
+  Model model;
+  CHECK(model.Refusal(path).message.find(
+            " has 1 tensors that no param takes: \"scale\"; ") !=
+        std::string::npos);
+  const auto loaded =
+      LoadWeights(model.runner(), path, {.allow_unused = {"scale"}});
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  CHECK(loaded->unused == std::vector<std::string>{"scale"});
+  CHECK(model.Get("a") == kA);
+  CHECK(model.Get("b") == kB);
+
+  Model other;
+  CHECK(other
+            .Refusal(path, {.rename = {{"b", "c"}, {"scale", "b"}},
+                            .allow_unused = {"b"}})
+            .message ==
+        StrCat("[weights] ", Quoted(path),
+               " has \"scale\" as I8(1, 2), which is no type here; the param "
+               "\"b\" is f32(2)"));
+  CHECK(other.Get("a") == std::vector<float>(6, 1));
+}
+
 TEST_CASE("values that are no numbers, or become none, are refused") {
   Model model;
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -287,8 +322,7 @@ TEST_CASE("weights are saved for others, and a checkpoint's are taken") {
     CHECK(model.Get("a") == kA);
   }
   // No more than its tensors and what PyTorch's readers ask for.
-  std::ifstream in(weights, std::ios::binary);
-  const std::string file{std::istreambuf_iterator<char>(in), {}};
+  const std::string file = ReadAll(weights);
   CHECK(file.find(
             "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":"
             "\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},\"b\":{"
