@@ -94,10 +94,10 @@ class Ladder {
       const Bytes height =
           std::max({best_->solution.height - stride, goal_, best_->proven});
       if (Try(height, effort) == Outcome::kFound) {
-        stride *= 2;
+        stride = CheckedMul(stride, 2).value_or(stride);
       } else {
         stride = std::max<Bytes>(stride / 2, 1);
-        effort *= 2;
+        effort = std::min(2 * effort, options_.effort);
       }
     }
   }

@@ -158,6 +158,21 @@ TEST_CASE("Equal problems give equal packings") {
   CHECK(one.method == two.method);
 }
 
+// Half of 2^63 bytes, so that twice any stride does not fit 64 bits.
+TEST_CASE("What is nearly too large to count is packed") {
+  const Problem problem{
+      .buffers = {{.lower = 0,
+                   .upper = 9,
+                   .size = 4022222222222222024,
+                   .alignment = 64},
+                  {.lower = 6, .upper = 8, .size = 2, .alignment = 1}}};
+  const Bytes bound = NaiveLowerBound(problem);
+  CHECK(bound == 4022222222222222026);
+  const BestPacking best = PackBest(problem, bound, {.effort = kEffort});
+  CHECK(Validate(problem, best.solution).empty());
+  CHECK(best.solution.height == 4022222222222222026);
+}
+
 TEST_CASE("A deadline in the past leaves the first packing found") {
   const Deadline past = Clock::now() - std::chrono::seconds(1);
   for (const int buffers : {150, 20'000}) {
