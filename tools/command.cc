@@ -1,6 +1,9 @@
 #include "tools/command.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -8,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +23,9 @@ namespace {
 
 // Of plan files, tables and CSV: more than any of them needs.
 constexpr int64_t kMostFileBytes = int64_t{1} << 30;
+
+// How long a pipe may have no writer: whoever starts both starts them at once.
+constexpr int kMomentMilliseconds = 3000;
 
 // Digits, after a minus or not, that fit 64 bits; CLI11 takes more, and cuts off
 // what does not fit.
@@ -49,6 +54,22 @@ std::string CheckNumber(const std::string& text) {
   }
   return "";
 }
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(const std::string& path)
+      : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~FileDescriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  int get() const { return number_; }  // negative: it cannot be opened
+
+ private:
+  const int number_;
+};
 
 }  // namespace
 
@@ -137,27 +158,37 @@ Result<std::string> ReadFile(const std::string& path) {
                        " are read"));
   };
   if (info.st_size > kMostFileBytes) return too_large(StrCat(info.st_size));
-  std::ifstream in(path, std::ios::binary);
-  std::string contents;
-  if (in.is_open()) {
-    // Pipes have no size, and files may grow.
-    constexpr size_t kChunk = 1 << 16;
-    contents.resize(static_cast<size_t>(info.st_size) + kChunk);
-    size_t size = 0;
-    while (in.read(contents.data() + size,
-                   static_cast<std::streamsize>(contents.size() - size)),
-           in.gcount() > 0) {
-      size += static_cast<size_t>(in.gcount());
-      if (size > static_cast<size_t>(kMostFileBytes)) {
-        return too_large(StrCat("more than ", kMostFileBytes));
-      }
-      if (size == contents.size()) contents.resize(2 * size);
+  // To open a pipe that nobody writes to would wait for ever.
+  const FileDescriptor in(path);
+  if (in.get() < 0) return fail(ErrorCode::kIo, std::strerror(errno));
+  pollfd readable = {.fd = in.get(), .events = POLLIN, .revents = 0};
+  const bool is_silent =
+      S_ISFIFO(info.st_mode) && ::poll(&readable, 1, kMomentMilliseconds) == 0;
+  // Pipes have no size, and files may grow.
+  constexpr size_t kChunk = 1 << 16;
+  std::string contents(static_cast<size_t>(info.st_size) + kChunk, '\0');
+  size_t size = 0;
+  while (true) {
+    const ssize_t got =
+        ::read(in.get(), contents.data() + size, contents.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {  // there is a writer, so it is waited for
+      ::fcntl(in.get(), F_SETFL, 0);
+      continue;
     }
-    contents.resize(size);
+    if (got < 0) return fail(ErrorCode::kIo, std::strerror(errno));
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+    if (size > static_cast<size_t>(kMostFileBytes)) {
+      return too_large(StrCat("more than ", kMostFileBytes));
+    }
+    if (size == contents.size()) contents.resize(2 * size);
   }
-  if (!in.is_open() || in.bad()) {
-    return fail(ErrorCode::kIo, std::strerror(errno));
+  if (is_silent && size == 0) {
+    return fail(ErrorCode::kIo,
+                "it is a pipe that nobody writes to; start its writer first");
   }
+  contents.resize(size);
   return contents;
 }
 

@@ -61,8 +61,8 @@ Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
 /// them, or do not fit, for all options of numbers of all subcommands.
 void CheckNumbers(CLI::App& app);
 
-/// The whole file, or all that a pipe gives. Errors: kNotFound, kIo,
-/// kInvalidArgument when it is larger than 1 GiB.
+/// The whole file, or all that a pipe gives. Errors: kNotFound; kIo, also for a pipe
+/// that nobody writes to; kInvalidArgument when it is larger than 1 GiB.
 Result<std::string> ReadFile(const std::string& path);
 
 /// Writes `contents` to the file, replaced whole, or to stdout when `path` is empty

@@ -1,4 +1,8 @@
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -155,6 +159,35 @@ TEST_CASE("what is no file, or too large a one, is not read") {
     CHECK(outcome.err.find("it has 1073741825 bytes; at most 1073741824 are "
                            "read") != std::string::npos);
   }
+}
+
+TEST_CASE("a pipe is read to its end, and is refused where nobody writes") {
+  const std::string csv = "id,lower,upper,size\na,0,2,64\nb,1,3,64\n";
+  const std::string fifo = TempPath("pipe");
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  const Outcome alone = RunStowage({"pack", fifo});
+  CHECK(alone.exit_code == 2);
+  CHECK(alone.err ==
+        StrCat("stowage: [file] ", Quoted(fifo),
+               " cannot be read: it is a pipe that nobody writes to; start its "
+               "writer first\n"));
+  // In two parts: the rest is waited for.
+  const pid_t writer = fork();
+  REQUIRE(writer >= 0);
+  if (writer == 0) {
+    const int out = open(fifo.c_str(), O_WRONLY);  // waits for the reader
+    const bool first = write(out, csv.data(), 30) == 30;
+    usleep(50'000);
+    const auto rest = static_cast<ssize_t>(csv.size() - 30);
+    _exit(first && write(out, csv.data() + 30, csv.size() - 30) == rest ? 0
+                                                                        : 1);
+  }
+  const Outcome packed = RunStowage({"pack", fifo, "--json"});
+  int status = 0;
+  REQUIRE(waitpid(writer, &status, 0) == writer);
+  CHECK(status == 0);
+  CHECK(packed.exit_code == 0);
+  CHECK(packed.out.find("\"height\":128") != std::string::npos);
 }
 
 TEST_CASE("an option given twice means what was given last") {
