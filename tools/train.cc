@@ -157,9 +157,12 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
             << done << " of " << work.run.stop_at << "; "
             << work.files.WhatIsSaved();
   if (work.files.checkpoints()) {
-    std::cerr << "; the same command with --resume "
-              << work.files.checkpoints()->path()
-              << " and another --save goes on from there";
+    std::cerr << "; the same command";
+    if (flags.continued.empty()) {
+      std::cerr << " with --resume " << work.files.checkpoints()->path()
+                << " and another --save";
+    }
+    std::cerr << " goes on from there";
   }
   std::cerr << std::endl;
   if (flags.json) {
@@ -237,7 +240,11 @@ int Run(const TrainFlags& flags) {
   const Result<Evaluation> evaluation = Judge(work, *last);
   if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
   // What cannot be written is told at the end; the results are printed anyway.
-  Status written = files->Save(opened->step(), *last, evaluation->loss);
+  // Where no step was left to do, what is there stays.
+  Status written;
+  if (*last > *done) {
+    written = files->Save(opened->step(), *last, evaluation->loss);
+  }
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());
   }

@@ -1,6 +1,8 @@
 #include "tools/train_files.h"
 
+#include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include "base/strings.h"
 #include "tools/resume.h"
@@ -22,14 +24,21 @@ std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
   return text;
 }
 
+// What cannot be looked at is there: to open it says why.
+bool IsThere(const std::string& path) {
+  std::error_code failed;
+  return !path.empty() && (std::filesystem::exists(path, failed) || failed);
+}
+
 }  // namespace
 
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                                     const StepSpec& spec, const RunSpec& run) {
   const bool keeps_best = run.save_every > 0;
+  const std::string& checkpoint = flags.checkpoint();
   STOWAGE_RETURN_IF_ERROR(
-      CheckPaths({{"save", flags.save},
-                  {"save (the best)", keeps_best ? BestPath(flags.save) : ""},
+      CheckPaths({{flags.continued.empty() ? "save" : "continue", checkpoint},
+                  {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
                   {"save-weights", flags.save_weights},
                   {"svg", flags.svg},
                   {"html", flags.html}},
@@ -41,12 +50,14 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
   TrainFiles files(std::move(svg), std::move(html));
   files.keeps_best_ = keeps_best;
-  if (!flags.save.empty()) {
+  if (!checkpoint.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(
         files.checkpoints_,
-        CheckpointSeries::Claim(flags.save, {.keep_last = flags.keep_last,
+        CheckpointSeries::Claim(checkpoint, {.keep_last = flags.keep_last,
                                              .keep_best = keeps_best}));
   }
+  // Once it is claimed, no other run makes it any more.
+  files.resumed_ = IsThere(flags.continued) ? flags.continued : flags.resume;
   if (!flags.save_weights.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.weights_,
                              OutputFile::Claim(flags.save_weights));
@@ -54,7 +65,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   if (!flags.init.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
   }
-  if (!flags.save.empty() || !flags.resume.empty()) {
+  if (files.checkpoints_ || !files.resumed_.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.notes_, NotesOf(spec, run, flags));
   }
   return files;
@@ -62,7 +73,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
 
 Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const RunSpec& run,
                                   Training& training) {
-  if (flags.resume.empty()) {
+  if (resumed_.empty()) {
     training.Initialize(static_cast<uint64_t>(flags.seed));
     if (!flags.init.empty()) {
       STOWAGE_ASSIGN_OR_RETURN(
@@ -73,19 +84,25 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const RunSpec& run,
     return int64_t{0};
   }
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
-                           ReadCheckpointInfo(flags.resume));
+                           ReadCheckpointInfo(resumed_));
   STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
-                           CompareNotes(info, notes_, flags.resume));
+                           CompareNotes(info, notes_, resumed_));
   STOWAGE_ASSIGN_OR_RETURN(const int64_t done,
-                           LoadCheckpoint(training.step(), flags.resume));
-  if (done >= run.stop_at) {
+                           LoadCheckpoint(training.step(), resumed_));
+  const bool is_done = !flags.continued.empty() && done == run.stop_at;
+  if (done >= run.stop_at && !is_done) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[train] nothing is left to do: the checkpoint is at "
                         "step ",
                         done, " and the run ends at ", run.stop_at,
                         "; give more --steps")};
   }
-  std::cerr << differences << std::flush;
+  std::cerr << differences;
+  if (!flags.continued.empty()) {
+    std::cerr << "continue: " << resumed_ << " is of step " << done << " of "
+              << run.stop_at << "\n";
+  }
+  std::cerr << std::flush;
   if (checkpoints_) STOWAGE_RETURN_IF_ERROR(checkpoints_->Continue());
   return done;
 }

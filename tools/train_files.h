@@ -31,7 +31,8 @@ class TrainFiles {
 
   /// Gives the session its values: those of a checkpoint, with a line to stderr for
   /// each thing that its run had otherwise, or those of the seed, and weights of
-  /// others over them. Returns the steps that are behind it.
+  /// others over them. Returns the steps that are behind it. Error kInvalidArgument
+  /// when none is left, but for --continue.
   Result<int64_t> Begin(const TrainFlags& flags, const RunSpec& run,
                         Training& training);
 
@@ -59,6 +60,7 @@ class TrainFiles {
       : svg_(std::move(svg)), html_(std::move(html)) {}
 
   std::optional<CheckpointSeries> checkpoints_;
+  std::string resumed_;  // what the run goes on from; empty: nothing
   std::optional<OutputFile> weights_;
   WeightRules rules_;  // of what is loaded at the start
   bool keeps_best_ = false;

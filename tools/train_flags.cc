@@ -31,15 +31,22 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
         "both --init and --resume are given; a checkpoint has its "
         "own weights, give one");
   }
+  if (!flags.continued.empty() &&
+      !(flags.save.empty() && flags.resume.empty())) {
+    return Invalid(
+        "--continue resumes from its file and saves to it; leave --resume and "
+        "--save away");
+  }
   if (flags.init.empty() &&
       !(flags.init_rename.empty() && flags.init_transpose.empty() &&
         flags.init_allow_missing.empty() && flags.init_allow_unused.empty())) {
     return Invalid("there are rules for weights and no file; give --init");
   }
-  const bool saves = !flags.save.empty();
+  const bool saves = !flags.checkpoint().empty();
   if (!saves && (flags.save_every > 0 || flags.keep_last > 1)) {
     return Invalid(StrCat(flags.save_every > 0 ? "--save-every" : "--keep-last",
-                          " needs a file to write; give --save"));
+                          " needs a file to write; give --save or "
+                          "--continue"));
   }
   if (flags.on_nonfinite != "stop" && flags.on_nonfinite != "skip") {
     return Invalid(StrCat("on-nonfinite has no choice ",
@@ -98,6 +105,10 @@ void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
       ->capture_default_str();
   command.add_option("--resume", flags->resume,
                      "Continue from this checkpoint");
+  command.add_option("--continue", flags->continued,
+                     "Continue from this checkpoint if it is there, and save "
+                     "to it: --resume and --save in one, for a command that is "
+                     "started again until the run is done");
   command.add_option("--init", flags->init,
                      "Begin with the weights of this safetensors file, of any "
                      "program");

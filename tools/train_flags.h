@@ -23,7 +23,7 @@ struct TrainFlags : RunFlags {
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
-  std::string save, resume, svg, html;
+  std::string save, resume, continued, svg, html;
   std::string init, save_weights;
   std::vector<std::string> init_rename, init_transpose;
   std::vector<std::string> init_allow_missing, init_allow_unused;
@@ -33,6 +33,11 @@ struct TrainFlags : RunFlags {
   int64_t sample = 200;
   bool check = false;
   bool json = false;
+
+  /// Where checkpoints go; empty: nowhere.
+  const std::string& checkpoint() const {
+    return continued.empty() ? save : continued;
+  }
 };
 
 /// Declares them and those of RunFlags.

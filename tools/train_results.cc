@@ -47,9 +47,11 @@ Json ToJson(const TrainResults& results) {
 std::string Headline(const TrainResults& results) {
   std::string line =
       StrCat(results.model, ", ", results.steps, " steps on ",
-             results.session.backend().name(), ": training loss ",
-             Fixed(results.run.loss, 4), ", held-out loss ",
-             Fixed(results.evaluation.loss, 4));
+             results.session.backend().name(), ": ",
+             results.run.loss
+                 ? StrCat("training loss ", Fixed(*results.run.loss, 4), ", ")
+                 : "",
+             "held-out loss ", Fixed(results.evaluation.loss, 4));
   if (results.evaluation.accuracy) {
     line += StrCat(", held-out accuracy ",
                    Fixed(100 * *results.evaluation.accuracy, 1), " %");

@@ -33,7 +33,7 @@ struct RunSpec {
 
 // What the steps of a run came to.
 struct RunFigures {
-  double loss = 0;  // of the last step that counts
+  std::optional<double> loss;  // of the last step that counts
   std::vector<PageLoss> losses;
   int64_t skipped = 0;
   std::optional<int64_t> heap_allocations = 0;

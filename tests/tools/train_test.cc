@@ -547,6 +547,97 @@ TEST_CASE("a run that is killed leaves a checkpoint that loads") {
   }
 }
 
+TEST_CASE("one command, killed and started over, ends where one run ends") {
+  const std::string path = TempPath("continued.ck");
+  const std::string whole = TempPath("not_continued.ck");
+  const std::string most = "1000000";
+  int64_t saved = 0;
+  for (int kill = 0; kill < 4; ++kill) {
+    // Once it has saved something of its own.
+    const Outcome killed = RunAndSignal(
+        Mlp({"--steps", most, "--continue", path, "--save-every", "10",
+             "--keep-last", "2"}),
+        TempPath(StrCat("continued.step-", saved + 10, ".ck")), SIGKILL);
+    INFO(killed.err);
+    REQUIRE(killed.exit_code == -1);
+    CHECK((killed.err.find(StrCat("continue: ", path, " is of step ", saved,
+                                  " of ", most, "\n")) != std::string::npos) ==
+          (kill > 0));
+    const Outcome is_at =
+        RunStowage(Mlp({"--steps", most, "--stop-at", "1", "--resume", path}));
+    const std::string words = "the checkpoint is at step ";
+    const size_t at = is_at.err.find(words);
+    REQUIRE(at != std::string::npos);
+    const int64_t step = std::stoll(is_at.err.substr(at + words.size()));
+    CHECK(step % 10 == 0);
+    CHECK(step > saved);
+    saved = step;
+  }
+  const std::vector<std::string> end = {"--steps", most, "--stop-at",
+                                        StrCat(saved + 15)};
+  const auto to_end = [&](std::vector<std::string> more) {
+    more.insert(more.end(), end.begin(), end.end());
+    return more;
+  };
+  const std::vector<Json> last = TrainMlp(to_end({"--continue", path}));
+  CHECK(last.size() == 16);
+  TrainMlp(to_end({"--save", whole}));
+  CHECK(ReadAll(path) == ReadAll(whole));
+
+  // Started once more it has nothing to do, which is no error, and has results.
+  const std::vector<Json> done = TrainMlp(to_end({"--continue", path}));
+  REQUIRE(done.size() == 1);
+  CHECK(done[0]["steps"] == saved + 15);
+  CHECK(done[0]["validation_loss"] == last.back()["validation_loss"]);
+  CHECK(RunStowage(Mlp(to_end({"--continue", path})))
+            .out.find(" on cpu: held-out loss ") != std::string::npos);
+  CHECK(ReadAll(path) == ReadAll(whole));
+}
+
+TEST_CASE("what a run cannot continue from stays as it is") {
+  const std::string path = WriteTemp("no_checkpoint.ck", "a text of some kind");
+  const Outcome refused = RunStowage(Mlp({"--continue", path}));
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("[checkpoint] ") != std::string::npos);
+  CHECK(ReadAll(path) == "a text of some kind");
+
+  const std::string good = TempPath("continued_good.ck");
+  TrainMlp({"--continue", good, "--stop-at", "4"});
+  const std::string before = ReadAll(good);
+  REQUIRE_FALSE(before.empty());
+  const Outcome diverged =
+      RunStowage(Mlp({"--continue", good, "--lr", "1e38", "--steps", "40"}));
+  CHECK(diverged.exit_code == 1);
+  CHECK(ReadAll(good) == before);
+  const Outcome beyond =
+      RunStowage(Mlp({"--continue", good, "--stop-at", "3"}));
+  CHECK(beyond.exit_code == 2);
+  CHECK(beyond.err.find("the checkpoint is at step 4 and the run ends at 3") !=
+        std::string::npos);
+  const Outcome itself =
+      RunStowage(Mlp({"--continue", TempPath("digits.csv")}));
+  CHECK(itself.err.find("[continue] ") != std::string::npos);
+  CHECK(itself.err.find("is what --data reads") != std::string::npos);
+  for (const char* other : {"--save", "--resume"}) {
+    const Outcome both = RunStowage(Mlp({"--continue", good, other, path}));
+    CHECK(both.exit_code == 2);
+    CHECK(both.err.find("[train] --continue resumes from its file and saves to "
+                        "it") != std::string::npos);
+  }
+  CHECK(ReadAll(good) == before);
+  CHECK(ReadAll(TempPath("digits.csv")) == SomeDigits());
+}
+
+TEST_CASE("a signal says that the same command goes on from there") {
+  const std::string path = TempPath("signalled.ck");
+  const Outcome stopped = RunAndSignal(
+      Mlp({"--steps", "1000000", "--continue", path, "--save-every", "1"}),
+      path, SIGTERM);
+  CHECK(stopped.exit_code == 143);
+  CHECK(stopped.err.find("; the same command goes on from there\n") !=
+        std::string::npos);
+}
+
 TEST_CASE("checkpoints are saved on the way, the last few and the best kept") {
   const std::string path = TempPath("kept/model.safetensors");
   std::filesystem::create_directories(TempPath("kept"));
