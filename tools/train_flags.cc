@@ -55,6 +55,7 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
   }
   run->save_every = flags.save_every;
   run->skips_nonfinite = flags.on_nonfinite == "skip";
+  run->keeps_losses = !flags.html.empty();
   return {};
 }
 

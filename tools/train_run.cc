@@ -119,7 +119,9 @@ Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
   }
   skipped_in_a_row_ = 0;
   figures_.loss = *loss;
-  figures_.losses.push_back({.step = step, .loss = *loss});
+  if (run_.keeps_losses) {
+    figures_.losses.push_back({.step = step, .loss = *loss});
+  }
   Show(step, *loss, false);
   return {};
 }

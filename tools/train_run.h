@@ -29,12 +29,13 @@ struct RunSpec {
   LearningRateSchedule schedule;
   int64_t save_every = 0;        // 0: at the end alone
   bool skips_nonfinite = false;  // else a value that is no number ends the run
+  bool keeps_losses = false;     // for the page of the run, 16 bytes a step
 };
 
 // What the steps of a run came to.
 struct RunFigures {
-  std::optional<double> loss;  // of the last step that counts
-  std::vector<PageLoss> losses;
+  std::optional<double> loss;    // of the last step that counts
+  std::vector<PageLoss> losses;  // of all of them, if they are kept
   int64_t skipped = 0;
   std::optional<int64_t> heap_allocations = 0;
 };
