@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include "tools/model_flags.h"
 #include "tools/output.h"
 #include "tools/packer_flags.h"
+#include "tools/work_progress.h"
 #include "train/train.h"
 
 namespace stowage::tools {
@@ -59,18 +61,20 @@ T& UntilExit(T value) {
   return *kept.emplace_back(std::make_unique<T>(std::move(value)));
 }
 
-Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options) {
+Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
+                            const std::function<void()>& on_choice) {
   Subject subject;
   if (flags.graph.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(subject.spec, ReadModelFlags(flags.model));
     TrainingSpec training = subject.spec->training;
     training.planning = options;
+    training.on_choice = on_choice;
     STOWAGE_ASSIGN_OR_RETURN(
         subject.training,
         TrainingPlanner::Make(std::move(training), options.device));
     return subject;
   }
-  StepQuestion question{.fit = {.plan = options},
+  StepQuestion question{.fit = {.plan = options, .on_choice = on_choice},
                         .cache = ReadPlanCache(flags.model)};
   STOWAGE_ASSIGN_OR_RETURN(question.fit.levers,
                            ReadLevers(flags.model, std::nullopt));
@@ -165,8 +169,10 @@ std::string PassesText(const std::vector<PassReport>& passes) {
   return text;
 }
 
-int PrintFrontier(const Flags& flags, StepFitter& fitter, bool by_time) {
+int PrintFrontier(const Flags& flags, StepFitter& fitter, bool by_time,
+                  WorkProgress& progress) {
   const Result<FrontierTexts> texts = DescribeFrontier(fitter, by_time);
+  progress.Clear();
   if (!texts.ok()) return Fail(texts.error());
   if (!flags.svg.empty()) {
     const Status written = WriteOutput(flags.svg, texts->svg);
@@ -180,7 +186,8 @@ int PrintFrontier(const Flags& flags, StepFitter& fitter, bool by_time) {
   return kExitDone;
 }
 
-int Refuse(const Flags& flags, Subject& subject, const Error& error) {
+int Refuse(const Flags& flags, Subject& subject, WorkProgress& progress,
+           const Error& error) {
   if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
     return Fail(error);
   }
@@ -194,6 +201,7 @@ int Refuse(const Flags& flags, Subject& subject, const Error& error) {
                        MakeReport(given->graph, given->plan));
   const Result<Json> refusal =
       RefusalJson(planner.fitter(), subject.batch(), error);
+  progress.Clear();
   if (!refusal.ok()) return Fail(refusal.error());
   json.update(*refusal);
   PrintJson(json);
@@ -219,10 +227,15 @@ int Run(const Flags& flags) {
       {{"graph", flags.graph}, {"op-times", flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
   const auto start = std::chrono::steady_clock::now();
+  std::function<void()> on_choice;
+  const std::shared_ptr<WorkProgress> progress =
+      WorkProgress::OfPlanning(&on_choice);
   Result<Subject>& subject =
-      UntilExit(ReadSubject(flags, {.packer = packer->packer,
-                                    .deadline = packer->deadline,
-                                    .device = *device}));
+      UntilExit(ReadSubject(flags,
+                            {.packer = packer->packer,
+                             .deadline = packer->deadline,
+                             .device = *device},
+                            on_choice));
   if (!subject.ok()) return Fail(subject.error());
   StepPlanner& planner = subject->planner();
   const std::optional<OpTimes>& times = planner.question().op_times;
@@ -233,11 +246,14 @@ int Run(const Flags& flags) {
                    "[plan] --html shows a plan, and --pareto prints none; give "
                    "one of them"});
     }
-    return PrintFrontier(flags, planner.fitter(), times.has_value());
+    return PrintFrontier(flags, planner.fitter(), times.has_value(), *progress);
   }
 
   const Result<PlannedStep>& planned = UntilExit(planner.Plan());
-  if (!planned.ok()) return Refuse(flags, *subject, planned.error());
+  progress->Clear();
+  if (!planned.ok()) {
+    return Refuse(flags, *subject, *progress, planned.error());
+  }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
@@ -245,6 +261,7 @@ int Run(const Flags& flags) {
     std::cerr << planned->cache_note << std::endl;
   }
   const Result<Bytes> smallest = planner.SmallestBudget();
+  progress->Clear();
   if (!smallest.ok()) return Fail(smallest.error());
 
   const FittedStep& step = planned->step;

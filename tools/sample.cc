@@ -45,7 +45,8 @@ Status ReadLogits(Runner& generate, DType dtype, std::span<float> logits) {
 }  // namespace
 
 Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
-                               double temperature, uint64_t seed) {
+                               double temperature, uint64_t seed,
+                               WorkProgress& progress) {
   const std::optional<ValueId> logits_id = generate.graph().Find("logits");
   STOWAGE_CHECK(logits_id.has_value());
   const auto vocabulary =
@@ -72,6 +73,7 @@ Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
             .subspan((seen - 1) * vocabulary, vocabulary)
             .first(std::min(vocabulary, static_cast<size_t>(kTextVocabulary)));
     text.push_back(Draw(row, temperature, random));
+    progress.Show(static_cast<int64_t>(text.size()) - 1, length);
   }
   return DecodeText(std::span<const int32_t>(text).subspan(1));
 }

@@ -43,7 +43,8 @@ class TextTask : public Task {
 
   int64_t EvaluationBatch(int64_t most) const override { return most; }
 
-  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
     const int64_t batches = std::min(
         CountTextBatches(data_.held_out(), batch, seq_), kMaxEvaluationBatches);
     const auto size = static_cast<size_t>(batch * seq_);
@@ -56,6 +57,7 @@ class TextTask : public Task {
       STOWAGE_RETURN_IF_ERROR(Step(evaluate));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
       sum += loss;
+      progress.Show(i + 1, batches);
     }
     return Evaluation{.loss = sum / static_cast<double>(batches),
                       .accuracy = std::nullopt};
@@ -137,7 +139,8 @@ class DigitsTask : public Task {
     return DividingBatch(data_.held_out.size(), most);
   }
 
-  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
     const int64_t size = data_.held_out.size();
     const std::span y = std::span(y_).first(static_cast<size_t>(batch));
     ClassifierScore score(batch);
@@ -147,6 +150,7 @@ class DigitsTask : public Task {
                  y);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, batch));
       STOWAGE_RETURN_IF_ERROR(score.Step(evaluate, y));
+      progress.Show(first / batch + 1, size / batch);
     }
     return score.Mean();
   }
@@ -190,7 +194,8 @@ class PictureTask : public Task {
     return DividingBatch(data_->held_out.size(), most);
   }
 
-  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) override {
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
     const int64_t size = data_->held_out.size();
     const std::span x =
         std::span(x_).first(static_cast<size_t>(batch * data_->shape.size()));
@@ -200,6 +205,7 @@ class PictureTask : public Task {
       STOWAGE_RETURN_IF_ERROR(ReadPictures(*data_, first, x, y));
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
       STOWAGE_RETURN_IF_ERROR(score.Step(evaluate, y));
+      progress.Show(first / batch + 1, size / batch);
     }
     return score.Mean();
   }

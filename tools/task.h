@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "runtime/session.h"
 #include "tools/model_flags.h"
+#include "tools/work_progress.h"
 
 namespace stowage::tools {
 
@@ -38,7 +39,9 @@ class Task {
   /// Examples that a step of an evaluation takes when it may take up to `most`.
   virtual int64_t EvaluationBatch(int64_t most) const = 0;
   /// By a program that takes `batch` examples a step, one of EvaluationBatch's.
-  virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch) = 0;
+  /// Tells `progress` of each step.
+  virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                                      WorkProgress& progress) = 0;
 
   /// Tokens, or examples where there are no sequences, in a training step.
   virtual int64_t tokens_per_step() const = 0;

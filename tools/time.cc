@@ -19,6 +19,7 @@
 #include "tools/model_flags.h"
 #include "tools/output.h"
 #include "tools/task.h"
+#include "tools/work_progress.h"
 #include "train/train.h"
 
 namespace stowage::tools {
@@ -151,10 +152,14 @@ int Run(const Flags& flags) {
                     .threads = flags.model.threads});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
+  TrainingSpec training = spec->training;
+  const std::shared_ptr<WorkProgress> progress =
+      WorkProgress::OfPlanning(&training.on_choice);
   Result<TrainingPlanner> planner =
-      TrainingPlanner::Make(spec->training, backend->Needs());
+      TrainingPlanner::Make(std::move(training), backend->Needs());
   if (!planner.ok()) return Fail(planner.error());
   Result<TrainingPlan> plan = planner->Plan();
+  progress->Clear();
   if (!plan.ok()) return Fail(plan.error());
 
   StepFitter& fitter = planner->step().fitter();

@@ -27,6 +27,7 @@
 #include "tools/train_flags.h"
 #include "tools/train_results.h"
 #include "tools/train_run.h"
+#include "tools/work_progress.h"
 
 namespace stowage::tools {
 namespace {
@@ -51,7 +52,8 @@ Result<std::optional<Foretold>> Tell(const StepSpec& spec,
 }
 
 int Refuse(const TrainFlags& flags, const StepSpec& spec,
-           TrainingPlanner& planner, const Error& error) {
+           TrainingPlanner& planner, WorkProgress& progress,
+           const Error& error) {
   if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
     return Fail(error);
   }
@@ -62,6 +64,7 @@ int Refuse(const TrainFlags& flags, const StepSpec& spec,
   refusal["budget_bytes"] = *spec.training.budget;
   refusal["fits"] = false;
   const Result<Json> budgets = RefusalJson(fitter, spec.training.batch, error);
+  progress.Clear();
   if (!budgets.ok()) return Fail(budgets.error());
   refusal.update(*budgets);
   PrintJson(refusal);
@@ -110,9 +113,10 @@ struct Work {
 
 // By what was held out, after `step`. Error kNotFinite when its loss is no number.
 Result<Evaluation> Judge(const Work& work, int64_t step) {
+  WorkProgress progress("evaluating", "batches");
   STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
                            work.task.Evaluate(*work.training.Find("evaluate"),
-                                              work.evaluation_batch));
+                                              work.evaluation_batch, progress));
   if (std::isfinite(evaluation.loss)) return evaluation;
   return Error{ErrorCode::kNotFinite,
                StrCat("[train] the held-out loss is ", evaluation.loss,
@@ -209,11 +213,16 @@ int Run(const TrainFlags& flags) {
           : 0;
   TrainingSpec training = spec->training;
   training.programs = ProgramsBeside(*spec, **task, sample_seq);
+  const std::shared_ptr<WorkProgress> progress =
+      WorkProgress::OfPlanning(&training.on_choice);
   Result<TrainingPlanner> planner =
       TrainingPlanner::Make(std::move(training), backend->Needs());
   if (!planner.ok()) return Fail(planner.error());
   Result<TrainingPlan> plan = planner->Plan();
-  if (!plan.ok()) return Refuse(flags, *spec, *planner, plan.error());
+  progress->Clear();
+  if (!plan.ok()) {
+    return Refuse(flags, *spec, *planner, *progress, plan.error());
+  }
   const auto foretold = Tell(*spec, *planner, *plan);
   if (!foretold.ok()) return Fail(foretold.error());
   const Report report = MakeReport(plan->step.graph, plan->step.plan);
@@ -276,9 +285,11 @@ int Run(const TrainFlags& flags) {
   }
   std::cout << Headline(results) << "\n\n";
   if (sample_seq > 0) {
+    WorkProgress writing("writing", "characters");
     const Result<std::string> text =
         SampleText(*opened->Find("generate"), sample_seq, flags.sample,
-                   kTemperature, seed);
+                   kTemperature, seed, writing);
+    writing.Clear();
     if (!text.ok()) return Fail(text.error());
     std::cout << "The model writes (temperature " << Fixed(kTemperature, 1)
               << "):\n"

@@ -27,6 +27,7 @@
 // (planner/fit/fit.h).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,6 +76,8 @@ struct TrainingSpec {
   std::optional<OpTimes> op_times = {};
   /// Packer, alignment. Its budget, weights and device are filled in.
   PlanOptions planning = {};
+  /// FitOptions::on_choice.
+  std::function<void()> on_choice = {};
   /// Where plans are kept, so that one found once is found again; absent: nowhere.
   std::optional<PlanCache> cache = {};
 };

@@ -31,7 +31,8 @@ Variant::Options VariantOptionsOf(const FitOptions& options) {
           .recompute = {.always_kept = options.levers.always_kept,
                         .always_remade = options.levers.always_remade,
                         .cost = options.cost,
-                        .effort = options.effort},
+                        .effort = options.effort,
+                        .on_choice = options.on_choice},
           .cost_per_byte = options.cost_per_byte};
 }
 

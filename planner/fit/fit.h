@@ -20,6 +20,7 @@
 //   if (!fitted.ok()) Print(fitted.error().message);
 //   for (const PassReport& pass : fitted->passes) Print(pass.name, pass.arena);
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +50,9 @@ struct FitOptions {
   /// How long to search, as a share of the usual (about two seconds for what runs
   /// again in a step of a thousand nodes). Counted in work, not in time.
   double effort = 1;
+  /// Called with every choice that is looked at, from several threads at once, for
+  /// those who show how far planning is. What is planned does not depend on it.
+  std::function<void()> on_choice = {};
 };
 
 class StepFitter {

@@ -73,6 +73,7 @@ Result<const Grid::Sample*> Grid::GetSample(int64_t pieces) {
 
 Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces,
                                                    Share share) {
+  if (options_.recompute.on_choice) options_.recompute.on_choice();
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   const auto move = [pieces, share](PiecedStep& step) -> Status {
     if (share == Share{}) return {};

@@ -99,7 +99,8 @@ Result<std::span<RecomputeChoice>> RecomputeChoices::All() {
                         {.always_kept = always_kept_,
                          .always_remade = always_remade_,
                          .gradients = recompute_.gradients,
-                         .effort = recompute_.effort});
+                         .effort = recompute_.effort,
+                         .on_choice = recompute_.on_choice});
     for (FoundScript& each : found) {
       choices_.push_back({.least_arena = reserved_ + each.peak,
                           .cost = each.cost,

@@ -19,6 +19,7 @@
 //     made->plan.arena_bytes();  // falls from choice to choice, mostly
 //   }
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -49,6 +50,8 @@ struct RecomputeOptions {
   /// How long to search for choices, as a share of the usual: about two seconds
   /// for a step of a thousand nodes.
   double effort = 1;
+  /// Called with every choice that the search looks at.
+  std::function<void()> on_choice = {};
 };
 
 /// What may run again, together.

@@ -155,6 +155,7 @@ class Search {
   // be run, or when the effort is spent.
   bool Try(const std::vector<Fate>& fates) {
     if (nodes_run_ > most_nodes_run_) return false;
+    if (options_.on_choice) options_.on_choice();
     if (!rehearsal_.Run(fates)) return false;
     nodes_run_ += static_cast<int64_t>(rehearsal_.items().size());
     outcome_ = {rehearsal_.peak(), rehearsal_.extra_cost()};

@@ -15,6 +15,7 @@
 // kept again where that does no harm. Values at like places of like layers form
 // a class, and of a class only the first and the last are tried.
 
+#include <functional>
 #include <vector>
 
 #include "base/bytes.h"
@@ -35,6 +36,8 @@ struct RecomputeSearchOptions {
   std::vector<uint8_t> always_remade = {};
   bool gradients = true;  // may run again too
   double effort = 1;      // as a share of the usual
+  /// Called with every choice that is looked at, if there is one to call.
+  std::function<void()> on_choice = {};
 };
 
 /// What was found, none of it beaten by another in both respects, by falling

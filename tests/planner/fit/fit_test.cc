@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -224,6 +225,27 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
                " bytes) with offload")));
     CHECK(*fitter.SmallestBudget(NoLevers()) == arena);
   }
+}
+
+TEST_CASE("each choice that is looked at is told, and changes nothing") {
+  const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
+  std::atomic<int> choices = 0;
+  FitOptions options = {.levers = InPieces({1})};
+  StepFitter silent(OfGraph(step), options);
+  options.on_choice = [&] { ++choices; };
+  StepFitter told(OfGraph(step), options);
+  const auto smallest = silent.SmallestBudget();
+  REQUIRE(smallest.ok());
+  CHECK(choices == 0);
+  CHECK(*told.SmallestBudget() == *smallest);
+  CHECK(choices > 100);
+  const auto a = silent.Fit(*smallest);
+  const auto b = told.Fit(*smallest);
+  REQUIRE(a.ok());
+  REQUIRE(b.ok());
+  CHECK(a->price.recomputed_nodes > 0);
+  CHECK(Equal(a->graph, b->graph));
+  CHECK(a->plan.arena_bytes() == b->plan.arena_bytes());
 }
 
 TEST_CASE("the frontier lists what budgets cost, copies included") {
