@@ -39,37 +39,35 @@ _no_coverage_tools = repository_rule(
     doc = "Names that every test depends on, and only `bazel coverage` uses.",
 )
 
-def bazel_builtin_repositories():
-    """Declares them; call it first in WORKSPACE, for the first one named wins."""
-    _builtin_rules(
-        name = "rules_cc",
-        package = "cc",
-        rules = [
-            "cc_binary",
-            "cc_import",
-            "cc_library",
-            "cc_proto_library",
-            "cc_test",
-            "cc_toolchain",
-            "cc_toolchain_suite",
-            "objc_library",
-        ],
-    )
-    _builtin_rules(
-        name = "rules_java",
-        package = "java",
-        rules = [
-            "java_binary",
-            "java_import",
-            "java_library",
-            "java_proto_library",
-            "java_runtime",
-            "java_toolchain",
-        ],
-    )
-    _builtin_rules(
-        name = "rules_proto",
-        package = "proto",
-        rules = ["proto_lang_toolchain", "proto_library"],
-    )
-    _no_coverage_tools(name = "remote_coverage_tools")
+_RULES = {
+    "rules_cc": struct(package = "cc", rules = [
+        "cc_binary",
+        "cc_import",
+        "cc_library",
+        "cc_proto_library",
+        "cc_test",
+        "cc_toolchain",
+        "cc_toolchain_suite",
+        "objc_library",
+    ]),
+    "rules_java": struct(package = "java", rules = [
+        "java_binary",
+        "java_import",
+        "java_library",
+        "java_proto_library",
+        "java_runtime",
+        "java_toolchain",
+    ]),
+    "rules_proto": struct(package = "proto", rules = [
+        "proto_lang_toolchain",
+        "proto_library",
+    ]),
+}
+
+def bazel_builtin_repositories(but = []):
+    """Declares them, save those that `but` names."""
+    for name, of in _RULES.items():
+        if name not in but:
+            _builtin_rules(name = name, package = of.package, rules = of.rules)
+    if "remote_coverage_tools" not in but:
+        _no_coverage_tools(name = "remote_coverage_tools")

@@ -1,9 +1,9 @@
 """Every library that Stowage does not write itself.
 
-Those that are needed are header-only. The system's copy comes first; the archives,
-used where a system has none, are the releases that Debian 12 packages. The CUDA
-toolkit and what reads files of others' formats are optional: without them, less is
-built.
+Those that are needed are header-only: @eigen, @doctest, @cli11 and @nlohmann_json
+(target :json). The system's copy comes first; the archives, used where a system has
+none, are the releases that Debian 12 packages. The CUDA toolkit (@cuda) and what reads
+files of others' formats (@jpeg, @png, @zlib) are optional: without them, less is built.
 """
 
 load("//third_party:cuda.bzl", "cuda_repository")
@@ -12,29 +12,8 @@ load("//third_party:system_library.bzl", "system_library")
 
 _INCLUDE = ["/usr/include", "/usr/local/include"]
 
-def library_repositories():
-    """Declares @eigen, @doctest, @cli11, @nlohmann_json (target :json), @cuda, @jpeg, @png and @zlib."""
-    cuda_repository(name = "cuda")
-    optional_library(
-        name = "jpeg",
-        headers = ["jconfig.h", "jerror.h", "jmorecfg.h", "jpeglib.h"],
-        linkopts = ["-ljpeg"],
-        package = "libjpeg62-turbo-dev",
-    )
-    optional_library(
-        name = "png",
-        headers = ["png.h", "pngconf.h", "pnglibconf.h"],
-        linkopts = ["-lpng16"],
-        package = "libpng-dev",
-    )
-    optional_library(
-        name = "zlib",
-        headers = ["zconf.h", "zlib.h"],
-        linkopts = ["-lz"],
-        package = "zlib1g-dev",
-    )
-    system_library(
-        name = "eigen",
+_HEADERS = {
+    "eigen": dict(
         target = "eigen",
         headers = ["Eigen"],
         package = "libeigen3-dev",
@@ -43,9 +22,8 @@ def library_repositories():
         sha256 = "8586084f71f9bde545ee7fa6d00288b264a2b7ac3607b974e54d13e7162c1c72",
         strip_prefix = "eigen-3.4.0",
         url = "https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.gz",
-    )
-    system_library(
-        name = "doctest",
+    ),
+    "doctest": dict(
         target = "doctest",
         headers = ["doctest"],
         package = "doctest-dev",
@@ -54,9 +32,8 @@ def library_repositories():
         sha256 = "19b2df757f2f3703a5e63cee553d85596875f06d91a3333acd80a969ef210856",
         strip_prefix = "doctest-2.4.9",
         url = "https://github.com/doctest/doctest/archive/refs/tags/v2.4.9.tar.gz",
-    )
-    system_library(
-        name = "cli11",
+    ),
+    "cli11": dict(
         target = "cli11",
         archive_include = "include",
         headers = ["CLI"],
@@ -66,9 +43,8 @@ def library_repositories():
         sha256 = "26291377e892ba0e5b4972cdfd4a2ab3bf53af8dac1f4ea8fe0d1376b625c8cb",
         strip_prefix = "CLI11-2.1.2",
         url = "https://github.com/CLIUtils/CLI11/archive/v2.1.2.tar.gz",
-    )
-    system_library(
-        name = "nlohmann_json",
+    ),
+    "nlohmann_json": dict(
         target = "json",
         archive_include = "include",
         headers = ["nlohmann"],
@@ -77,4 +53,34 @@ def library_repositories():
         roots = _INCLUDE,
         sha256 = "e5c7a9f49a16814be27e4ed0ee900ecd0092bfb7dbfca65b5a421b774dccaaed",
         url = "https://github.com/nlohmann/json/releases/download/v3.11.2/include.zip",
-    )
+    ),
+}
+
+_OPTIONAL = {
+    "jpeg": dict(
+        headers = ["jconfig.h", "jerror.h", "jmorecfg.h", "jpeglib.h"],
+        linkopts = ["-ljpeg"],
+        package = "libjpeg62-turbo-dev",
+    ),
+    "png": dict(
+        headers = ["png.h", "pngconf.h", "pnglibconf.h"],
+        linkopts = ["-lpng16"],
+        package = "libpng-dev",
+    ),
+    "zlib": dict(
+        headers = ["zconf.h", "zlib.h"],
+        linkopts = ["-lz"],
+        package = "zlib1g-dev",
+    ),
+}
+
+def library_repositories(but = []):
+    """Declares them, save those that `but` names."""
+    if "cuda" not in but:
+        cuda_repository(name = "cuda")
+    for name, of in _HEADERS.items():
+        if name not in but:
+            system_library(name = name, **of)
+    for name, of in _OPTIONAL.items():
+        if name not in but:
+            optional_library(name = name, **of)
