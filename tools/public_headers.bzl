@@ -20,6 +20,7 @@ headers include.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("//tools:optimized.bzl", "optimized")
 
 def _name(header):
     """The path by which the header's own repository includes it."""
@@ -113,6 +114,7 @@ public_headers = rule(
     implementation = _public_headers_impl,
     attrs = {
         "deps": attr.label_list(
+            cfg = optimized,
             doc = "Whose headers are public, with what these include.",
             mandatory = True,
             providers = [CcInfo],
@@ -124,6 +126,9 @@ public_headers = rule(
         "prefix": attr.string(
             default = "stowage",
             doc = "What precedes the headers' paths.",
+        ),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
         ),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_copy": attr.label(
