@@ -5,7 +5,8 @@
 #   tools/setup.sh            what a build needs
 #   tools/setup.sh --tests    also the optional libraries, so that all is tested
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
-#                             and chromium, in which pages are tested
+#                             cmake, make and pkg-config, by which programs are built
+#                             outside of Bazel, and chromium, in which pages are tested
 set -euo pipefail
 
 missing=()
@@ -48,6 +49,9 @@ if [[ ${1-} == --checks ]]; then
   need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.a
   need_command lld ld.lld
   need_command clang-format clang-format clang-format-14
+  need_command cmake cmake
+  need_command make make
+  need_command pkgconf pkg-config
   need_command chromium chromium
 fi
 
