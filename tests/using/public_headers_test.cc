@@ -57,6 +57,25 @@ TEST_CASE("a program links Stowage by its public headers") {
   CHECK((gpu.ok() || gpu.error().code == stowage::ErrorCode::kDevice));
 }
 
+TEST_CASE("public headers need no other library than nlohmann-json") {
+  const std::regex include("[ \t]*#[ \t]*include[ \t]*<([^>]*)>.*");
+  size_t includes = 0;
+  for (const std::string& header : Headers()) {
+    std::ifstream file(kFolder / header);
+    for (std::string line; std::getline(file, line);) {
+      std::smatch match;
+      if (!std::regex_match(line, match, include)) continue;
+      ++includes;
+      // The system's have no folder.
+      const std::string name = match[1];
+      CHECK_MESSAGE((name.find('/') == std::string::npos ||
+                     name == "nlohmann/json_fwd.hpp"),
+                    header, ": ", line);
+    }
+  }
+  CHECK(includes > 0);
+}
+
 TEST_CASE("public headers include each other below stowage/ and no others") {
   const std::set<std::string> headers = Headers();
   CHECK(headers.count("stowage/stowage.h") == 1);
