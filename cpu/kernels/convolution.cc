@@ -18,13 +18,13 @@
 // which are added in order.
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <numeric>
 
 #include "base/bytes.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
+#include "cpu/kernels/conv_depthwise.h"
+#include "cpu/kernels/conv_walks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product.h"
@@ -34,174 +34,12 @@
 namespace stowage::cpu {
 namespace {
 
-// --- Gathering ---------------------------------------------------------------
-
-// How the elements of a result, along one dimension, meet those of a source:
-// element i and tap t meet at first + i * step + t * tap_step, if that is in
-// [0, size).
-struct Walk {
-  int64_t count = 1, taps = 1;
-  int64_t first = 0, step = 1, tap_step = 1, size = 1;
-  // Which elements of the result, and of the kernel, these are.
-  int64_t to_first = 0, to_step = 1, to_size = 1;
-  int64_t kernel_first = 0, kernel_step = 1;
-};
-using Walks = std::array<Walk, kConvDims>;
-
-int64_t Product(const Walks& walks, int64_t Walk::*size) {
-  int64_t product = 1;
-  for (const Walk& walk : walks) product *= walk.*size;
-  return product;
-}
-
-// y's elements over x.
-Walks ForwardWalks(const ConvGeometry& g) {
-  Walks walks;
-  for (size_t i = 0; i < walks.size(); ++i) {
-    const ConvDim& dim = g.dims[i];
-    walks[i] = {.count = dim.out,
-                .taps = dim.kernel,
-                .first = -dim.before,
-                .step = dim.stride,
-                .tap_step = dim.dilation,
-                .size = dim.in,
-                .to_size = dim.out};
-  }
-  return walks;
-}
-
-// x's elements over dy: those whose place leaves the rest `phase` by the stride.
-// They meet the kernel's elements k for which phase + before - k * dilation
-// divides by it.
-Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
-  const int64_t common = std::gcd(dim.dilation, dim.stride);
-  const int64_t period = dim.stride / common;
-  int64_t k = 0;
-  while (k < std::min(period, dim.kernel) &&
-         (phase + dim.before - k * dim.dilation) % dim.stride != 0) {
-    ++k;
-  }
-  const bool met = k < std::min(period, dim.kernel);
-  return {
-      .count = CeilDiv(dim.in - phase, dim.stride),
-      .taps = met ? CeilDiv(dim.kernel - k, period) : 0,
-      .first = met ? (phase + dim.before - k * dim.dilation) / dim.stride : 0,
-      .step = 1,
-      .tap_step = -dim.dilation / common,
-      .size = dim.out,
-      .to_first = phase,
-      .to_step = dim.stride,
-      .to_size = dim.in,
-      .kernel_first = k,
-      .kernel_step = period};
-}
-
-// Phases along a dimension: those that have elements.
-int64_t Phases(const ConvDim& dim) { return std::min(dim.stride, dim.in); }
-
-// Calls f(walks) for each phase of x.
-template <typename F>
-void ForPhases(const ConvGeometry& g, F&& f) {
-  Walks walks;
-  for (int64_t d = 0; d < Phases(g.dims[0]); ++d) {
-    walks[0] = BackwardWalk(g.dims[0], d);
-    for (int64_t h = 0; h < Phases(g.dims[1]); ++h) {
-      walks[1] = BackwardWalk(g.dims[1], h);
-      for (int64_t w = 0; w < Phases(g.dims[2]); ++w) {
-        walks[2] = BackwardWalk(g.dims[2], w);
-        f(walks);
-      }
-    }
-  }
-}
-
-// A place among the elements of a walk, and the image.
-struct Cursor {
-  int64_t image, d, h, w;
-
-  Cursor(const Walks& walks, int64_t element)
-      : image(element / Product(walks, &Walk::count)),
-        d(element / (walks[1].count * walks[2].count) % walks[0].count),
-        h(element / walks[2].count % walks[1].count),
-        w(element % walks[2].count) {}
-
-  // To the start of the next line.
-  void NextLine(const Walks& walks) {
-    w = 0;
-    if (++h < walks[1].count) return;
-    h = 0;
-    if (++d < walks[0].count) return;
-    d = 0;
-    ++image;
-  }
-};
-
-// An element of the kernel, as steps along each walk.
-struct Tap {
-  int64_t d, h, w;
-
-  Tap(const Walks& walks, int64_t tap)
-      : d(tap / (walks[1].taps * walks[2].taps)),
-        h(tap / walks[2].taps % walks[1].taps),
-        w(tap % walks[2].taps) {}
-
-  void Next(const Walks& walks) {
-    if (++w < walks[2].taps) return;
-    w = 0;
-    if (++h < walks[1].taps) return;
-    h = 0;
-    ++d;
-  }
-};
-
-// `count` elements from `from`, `step` apart, of which those with places in
-// [0, size) exist, when the first is at `place`.
-template <typename T>
-void GatherLine(const T* from, int64_t place, int64_t step, int64_t size,
-                int64_t count, T* to) {
-  const bool inside = place >= 0 && place + (count - 1) * step < size;
-  if (inside && step == 1) {
-    std::copy_n(from + place, count, to);
-  } else if (inside) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[place + i * step];
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = place + i * step;
-      to[i] = at >= 0 && at < size ? from[at] : T(0);
-    }
-  }
-}
-
-// What one tap meets for `count` elements from `at` on. `source` is the channel
-// in image 0, images lie `image_stride` apart.
-template <typename T>
-void Gather(const Walks& walks, const T* source, int64_t image_stride,
-            Cursor at, const Tap& tap, int64_t count, T* to) {
-  const int64_t start = walks[2].first + tap.w * walks[2].tap_step;
-  for (int64_t done = 0; done < count; at.NextLine(walks)) {
-    const int64_t n = std::min(count - done, walks[2].count - at.w);
-    const int64_t d =
-        walks[0].first + at.d * walks[0].step + tap.d * walks[0].tap_step;
-    const int64_t h =
-        walks[1].first + at.h * walks[1].step + tap.h * walks[1].tap_step;
-    if (d < 0 || d >= walks[0].size || h < 0 || h >= walks[1].size) {
-      std::fill_n(to + done, n, T(0));
-    } else {
-      GatherLine(source + at.image * image_stride +
-                     (d * walks[1].size + h) * walks[2].size,
-                 start + at.w * walks[2].step, walks[2].step, walks[2].size, n,
-                 to + done);
-    }
-    done += n;
-  }
-}
-
 // Rows [first, first + depth) of a gathered operand, (channel, tap) each, for
 // columns [column, column + n), as rows of kStripColumns.
 template <typename T>
-void GatherStrip(const Walks& walks, const T* source, int64_t image_stride,
-                 int64_t column, int64_t n, int64_t first, int64_t depth,
-                 T* packed) {
+void GatherStrip(const Walks& walks, const T* source, const T* end,
+                 int64_t image_stride, int64_t column, int64_t n, int64_t first,
+                 int64_t depth, T* packed) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
   if (depth == 0) return;
   const int64_t taps = Product(walks, &Walk::taps);
@@ -213,7 +51,7 @@ void GatherStrip(const Walks& walks, const T* source, int64_t image_stride,
   Tap tap(walks, tap_number);
   for (int64_t p = 0; p < depth; ++p) {
     T* row = packed + p * kStripColumns<T>;
-    Gather(walks, channel, image_stride, start, tap, n, row);
+    Gather(walks, channel, end, image_stride, start, tap, n, row);
     std::fill(row + n, row + used, T(0));
     if (++tap_number < taps) {
       tap.Next(walks);
@@ -236,6 +74,7 @@ struct GatheredProduct {
   const ConvGeometry& g;
   Walks walks;
   const T* source;
+  const T* source_end;
   int64_t channels, rows;  // of a group
   Strided<T> filters;      // of group 0
   int64_t filters_stride;  // to the next group's
@@ -244,12 +83,14 @@ struct GatheredProduct {
   int64_t depth() const { return channels * Product(walks, &Walk::taps); }
 };
 
-// Elements of scratch a thread: a block of gathered rows, and results that do
-// not lie in the order of columns.
+// Elements of scratch a thread: a block of gathered rows, with what is written
+// beyond, and results that do not lie in the order of columns.
 template <typename T>
-constexpr int64_t GatheredElements() {
-  return (kBlockDepth<T> + kMostRows) * kStripColumns<T>;
-}
+constexpr int64_t kPackedElements =
+    kBlockDepth<T>* kStripColumns<T> + Vec<T>::kLanes;
+template <typename T>
+constexpr int64_t kGatheredElements =
+    kPackedElements<T> + kMostRows* kStripColumns<T>;
 
 // From a strip of results to their places.
 template <typename T>
@@ -304,8 +145,8 @@ void RunGathered(const GatheredProduct<T>& product, T* scratch,
         const int64_t n = std::min(kStripColumns<T>, columns - column);
         const int64_t image = column / elements;
         const int64_t channel = group * product.rows + row;
-        T* packed = scratch + thread * GatheredElements<T>();
-        T* results = packed + kBlockDepth<T> * kStripColumns<T>;
+        T* packed = scratch + thread * kGatheredElements<T>;
+        T* results = packed + kPackedElements<T>;
         const bool in_place = whole && (column + n - 1) / elements == image;
         const Rows<T> to =
             in_place ? Rows<T>{product.to +
@@ -318,10 +159,10 @@ void RunGathered(const GatheredProduct<T>& product, T* scratch,
         filters.data += group * product.filters_stride;
         for (int64_t p = 0; p == 0 || p < depth; p += kBlockDepth<T>) {
           const int64_t block = std::min(kBlockDepth<T>, depth - p);
-          GatherStrip(walks,
-                      product.source + group * product.channels * source_size,
-                      g.groups * product.channels * source_size, column, n, p,
-                      block, packed);
+          GatherStrip(
+              walks, product.source + group * product.channels * source_size,
+              product.source_end, g.groups * product.channels * source_size,
+              column, n, p, block, packed);
           MultiplyStrip<T>(m, n, block, filters.At(0, p),
                            {packed, kStripColumns<T>, /*padded=*/true}, to,
                            /*accumulate=*/p > 0);
@@ -336,10 +177,15 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& w = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
+  if (IsDepthwise(g)) {
+    return Depthwise(g, ForwardWalks(g), x.as<const T>(), w.as<const T>(),
+                     y.as<T>(), launch.workspace.data(), pool);
+  }
   const int64_t depth = g.channels * g.kernel_size();
   RunGathered<T>({.g = g,
                   .walks = ForwardWalks(g),
                   .source = x.as<const T>(),
+                  .source_end = x.as<const T>() + x.size(),
                   .channels = g.channels,
                   .rows = g.filters,
                   .filters = {w.as<const T>(), depth, 1},
@@ -349,39 +195,36 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
 }
 
 // The filters that a phase needs, for group after group: rows are x's channels,
-// columns (filter, tap).
+// columns (filter, tap). Both are taken a few at a time, so that lines of the
+// cache are used while they are there.
 template <typename T>
 void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
                  T* packed, ThreadPool& pool) {
+  constexpr int64_t kBlock = 16;
   const int64_t taps = Product(walks, &Walk::taps);
   const int64_t kernel = g.kernel_size();
-  const auto place = [&](const Tap& tap) {
-    const int64_t at[] = {tap.d, tap.h, tap.w};
-    int64_t place = 0;
-    for (size_t i = 0; i < walks.size(); ++i) {
-      place = place * g.dims[i].kernel + walks[i].kernel_first +
-              at[i] * walks[i].kernel_step;
-    }
-    return place;
-  };
-  ParallelRanges(
-      pool, g.groups * g.channels, RowsPerChunk(g.filters * taps),
-      [&](int64_t begin, int64_t end) {
-        for (int64_t row = begin; row < end; ++row) {
-          const int64_t group = row / g.channels;
-          const int64_t channel = row % g.channels;
-          T* to = packed + row * g.filters * taps;
-          for (int64_t f = 0; f < g.filters; ++f) {
-            const T* from =
-                w + ((group * g.filters + f) * g.channels + channel) * kernel;
-            Tap tap(walks, 0);
-            for (int64_t t = 0; t < taps; ++t) {
-              *to++ = from[place(tap)];
-              tap.Next(walks);
-            }
+  const int64_t blocks = CeilDiv(g.channels, kBlock);
+  pool.ParallelFor(g.groups * blocks, [&](int64_t task, int) {
+    const int64_t group = task / blocks;
+    const int64_t begin = task % blocks * kBlock;
+    const int64_t count = std::min(kBlock, g.channels - begin);
+    const T* from = w + (group * g.filters * g.channels + begin) * kernel;
+    T* to = packed + (group * g.channels + begin) * g.filters * taps;
+    for (int64_t first = 0; first < g.filters; first += kBlock) {
+      const int64_t end = std::min(g.filters, first + kBlock);
+      Tap tap(walks, 0);
+      for (int64_t t = 0; t < taps; ++t) {
+        const int64_t at = KernelPlace(g, walks, tap);
+        for (int64_t f = first; f < end; ++f) {
+          for (int64_t c = 0; c < count; ++c) {
+            to[(c * g.filters + f) * taps + t] =
+                from[(f * g.channels + c) * kernel + at];
           }
         }
-      });
+        tap.Next(walks);
+      }
+    }
+  });
 }
 
 template <typename T>
@@ -393,11 +236,16 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
   T* packed = reinterpret_cast<T*>(launch.workspace.data());
   T* scratch = packed + w.size();
   ForPhases(g, [&](const Walks& walks) {
+    if (IsDepthwise(g)) {
+      return Depthwise(g, walks, dy.as<const T>(), w.as<const T>(), x.as<T>(),
+                       launch.workspace.data(), pool);
+    }
     const int64_t depth = g.filters * Product(walks, &Walk::taps);
     if (depth > 0) PackFilters(g, walks, w.as<const T>(), packed, pool);
     RunGathered<T>({.g = g,
                     .walks = walks,
                     .source = dy.as<const T>(),
+                    .source_end = dy.as<const T>() + dy.size(),
                     .channels = g.filters,
                     .rows = g.channels,
                     .filters = {packed, depth, 1},
@@ -458,6 +306,7 @@ void AddWeightGrad(const ConvGeometry& g, const Walks& walks, const T* x,
   const int64_t elements = g.out_size();
   const int64_t in_size = g.in_size();
   const int64_t image_stride = g.groups * g.channels * in_size;
+  const T* const x_end = x + g.images * image_stride;
   const int64_t kernel = g.kernel_size();
   const int64_t pitch = tasks.row();
   T* rows = scratch;
@@ -471,7 +320,7 @@ void AddWeightGrad(const ConvGeometry& g, const Walks& walks, const T* x,
       const Cursor start(walks, p);
       for (int64_t j = 0; j < n; ++j) {
         const int64_t channel = (column + j) / kernel;
-        Gather(walks, of_image + channel * in_size, image_stride, start,
+        Gather(walks, of_image + channel * in_size, x_end, 0, start,
                Tap(walks, (column + j) % kernel), depth, rows + j * pitch);
       }
       Pack<T>(depth, n, {rows, 1, pitch}, packed, kStripColumns<T>);
@@ -489,6 +338,10 @@ void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& dw = launch.outputs[0];
   const ConvGeometry g(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
   const Walks walks = ForwardWalks(g);
+  if (IsDepthwise(g)) {
+    return DepthwiseWeightGrad(g, walks, x.as<const T>(), dy.as<const T>(),
+                               dw.as<T>(), launch.workspace.data(), pool);
+  }
   const WeightGradTasks<T> tasks(g);
   T* sums = reinterpret_cast<T*>(launch.workspace.data());
   T* scratch = sums + tasks.sums(g);
@@ -545,16 +398,36 @@ StepCode RunConvWeightGrad(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType>,
+template <typename T>
+Bytes GatheredBytes(int threads) {
+  return threads * kGatheredElements<T> * static_cast<Bytes>(sizeof(T));
+}
+
+Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
                     int threads) {
-  return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
+  const ConvGeometry g(args.shape(0), args.shape(1), results[0].shape,
+                       args.attrs);
+  return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
-    return threads * GatheredElements<T>() * SizeOf(args.type(0).dtype);
+    return IsDepthwise(g) ? DepthwiseScratch<T>(ForwardWalks(g), threads)
+                          : GatheredBytes<T>(threads);
   });
 }
 Bytes ConvTransposeWorkspace(const OpArgs& args,
                              std::span<const TensorType> results, int threads) {
-  return args.type(1).bytes() + ConvWorkspace(args, results, threads);
+  const ConvGeometry g(results[0].shape, args.shape(1), args.shape(0),
+                       args.attrs);
+  return OnFloat(args.type(0).dtype, [&](auto zero) {
+    using T = decltype(zero);
+    Bytes bytes = args.type(1).bytes() + GatheredBytes<T>(threads);
+    if (IsDepthwise(g)) {
+      bytes = 0;
+      ForPhases(g, [&](const Walks& walks) {
+        bytes = std::max(bytes, DepthwiseScratch<T>(walks, threads));
+      });
+    }
+    return bytes;
+  });
 }
 Bytes ConvWeightGradWorkspace(const OpArgs& args,
                               std::span<const TensorType> results,
@@ -562,9 +435,11 @@ Bytes ConvWeightGradWorkspace(const OpArgs& args,
   const ConvGeometry g(args.shape(0), results[0].shape, args.shape(1),
                        args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
-    const WeightGradTasks<decltype(zero)> tasks(g);
+    using T = decltype(zero);
+    if (IsDepthwise(g)) return DepthwiseScratch<T>(ForwardWalks(g), threads);
+    const WeightGradTasks<T> tasks(g);
     return (tasks.sums(g) + threads * tasks.of_thread()) *
-           SizeOf(args.type(0).dtype);
+           static_cast<Bytes>(sizeof(T));
   });
 }
 

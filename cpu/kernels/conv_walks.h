@@ -1,0 +1,307 @@
+#ifndef STOWAGE_CPU_KERNELS_CONV_WALKS_H_
+#define STOWAGE_CPU_KERNELS_CONV_WALKS_H_
+
+// Where the elements of a convolution's result meet those of its source, and how
+// what they meet is brought into rows that registers can be loaded from.
+//
+// conv and conv_transpose are walks over a source. With a stride, the result of
+// conv_transpose falls into phases: elements whose place leaves the same rest by
+// the stride meet the same elements of the kernel, at neighbouring places of the
+// source, so each phase is a walk of its own that skips no element.
+//
+//   ForPhases(g, [&](const Walks& walks) { ... });
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/vec.h"
+#include "ir/conv_geometry.h"
+
+namespace stowage::cpu {
+
+/// How the elements of a result, along one dimension, meet those of a source:
+/// element i and tap t meet at first + i * step + t * tap_step, if that is in
+/// [0, size).
+struct Walk {
+  int64_t count = 1, taps = 1;
+  int64_t first = 0, step = 1, tap_step = 1, size = 1;
+  // Which elements of the result, and of the kernel, these are.
+  int64_t to_first = 0, to_step = 1, to_size = 1;
+  int64_t kernel_first = 0, kernel_step = 1;
+};
+using Walks = std::array<Walk, kConvDims>;
+
+inline int64_t Product(const Walks& walks, int64_t Walk::*size) {
+  int64_t product = 1;
+  for (const Walk& walk : walks) product *= walk.*size;
+  return product;
+}
+
+/// y's elements over x.
+inline Walks ForwardWalks(const ConvGeometry& g) {
+  Walks walks;
+  for (size_t i = 0; i < walks.size(); ++i) {
+    const ConvDim& dim = g.dims[i];
+    walks[i] = {.count = dim.out,
+                .taps = dim.kernel,
+                .first = -dim.before,
+                .step = dim.stride,
+                .tap_step = dim.dilation,
+                .size = dim.in,
+                .to_size = dim.out};
+  }
+  return walks;
+}
+
+/// x's elements over dy: those whose place leaves the rest `phase` by the stride.
+/// They meet the kernel's elements k for which phase + before - k * dilation
+/// divides by it.
+inline Walk BackwardWalk(const ConvDim& dim, int64_t phase) {
+  const int64_t common = std::gcd(dim.dilation, dim.stride);
+  const int64_t period = dim.stride / common;
+  int64_t k = 0;
+  while (k < std::min(period, dim.kernel) &&
+         (phase + dim.before - k * dim.dilation) % dim.stride != 0) {
+    ++k;
+  }
+  const bool met = k < std::min(period, dim.kernel);
+  return {
+      .count = CeilDiv(dim.in - phase, dim.stride),
+      .taps = met ? CeilDiv(dim.kernel - k, period) : 0,
+      .first = met ? (phase + dim.before - k * dim.dilation) / dim.stride : 0,
+      .step = 1,
+      .tap_step = -dim.dilation / common,
+      .size = dim.out,
+      .to_first = phase,
+      .to_step = dim.stride,
+      .to_size = dim.in,
+      .kernel_first = k,
+      .kernel_step = period};
+}
+
+/// Phases along a dimension: those that have elements.
+inline int64_t Phases(const ConvDim& dim) {
+  return std::min(dim.stride, dim.in);
+}
+
+/// Calls f(walks) for each phase of x.
+template <typename F>
+void ForPhases(const ConvGeometry& g, F&& f) {
+  Walks walks;
+  for (int64_t d = 0; d < Phases(g.dims[0]); ++d) {
+    walks[0] = BackwardWalk(g.dims[0], d);
+    for (int64_t h = 0; h < Phases(g.dims[1]); ++h) {
+      walks[1] = BackwardWalk(g.dims[1], h);
+      for (int64_t w = 0; w < Phases(g.dims[2]); ++w) {
+        walks[2] = BackwardWalk(g.dims[2], w);
+        f(walks);
+      }
+    }
+  }
+}
+
+/// A place among the elements of a walk, and the image.
+struct Cursor {
+  int64_t image, d, h, w;
+
+  Cursor(const Walks& walks, int64_t element)
+      : image(element / Product(walks, &Walk::count)),
+        d(element / (walks[1].count * walks[2].count) % walks[0].count),
+        h(element / walks[2].count % walks[1].count),
+        w(element % walks[2].count) {}
+
+  // To the start of the next line.
+  void NextLine(const Walks& walks) {
+    w = 0;
+    if (++h < walks[1].count) return;
+    h = 0;
+    if (++d < walks[0].count) return;
+    d = 0;
+    ++image;
+  }
+};
+
+/// An element of the kernel, as steps along each walk.
+struct Tap {
+  int64_t d, h, w;
+
+  Tap(const Walks& walks, int64_t tap)
+      : d(tap / (walks[1].taps * walks[2].taps)),
+        h(tap / walks[2].taps % walks[1].taps),
+        w(tap % walks[2].taps) {}
+
+  void Next(const Walks& walks) {
+    if (++w < walks[2].taps) return;
+    w = 0;
+    if (++h < walks[1].taps) return;
+    h = 0;
+    ++d;
+  }
+};
+
+/// The number of a walk's tap among the elements of the kernel.
+inline int64_t KernelPlace(const ConvGeometry& g, const Walks& walks,
+                           const Tap& tap) {
+  const int64_t at[] = {tap.d, tap.h, tap.w};
+  int64_t place = 0;
+  for (size_t i = 0; i < walks.size(); ++i) {
+    place = place * g.dims[i].kernel + walks[i].kernel_first +
+            at[i] * walks[i].kernel_step;
+  }
+  return place;
+}
+
+/// Copies n elements, and may write up to a register's more, which then are of
+/// no meaning; nothing is read at `end` or behind it.
+template <typename T>
+void CopyBeyond(const T* from, const T* end, int64_t n, T* to) {
+  constexpr int64_t kLanes = Vec<T>::kLanes;
+  int64_t i = 0;
+  for (; i < n && from + i + kLanes <= end; i += kLanes) {
+    Vec<T>::Load(from + i).Store(to + i);
+  }
+  for (; i < n; ++i) to[i] = from[i];
+}
+
+/// `count` elements of a line, `step` apart, the first at `place`; those outside
+/// [0, size) are 0. Writes on as CopyBeyond does, and reads nothing at `end`.
+template <typename T>
+void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
+                int64_t size, int64_t count, T* to) {
+  int64_t begin = 0;  // of those that exist
+  int64_t stop = count;
+  if (place < 0) begin = std::min(count, CeilDiv(-place, step));
+  if (place + (count - 1) * step >= size) {
+    stop = std::max(begin, place < size ? CeilDiv(size - place, step) : 0);
+  }
+  for (int64_t i = 0; i < begin; ++i) to[i] = T(0);
+  const T* from = line + place;
+  if (step == 1) {
+    CopyBeyond(from + begin, end, stop - begin, to + begin);
+  } else if (step == 2) {
+    for (int64_t i = begin; i < stop; ++i) to[i] = from[2 * i];
+  } else {
+    for (int64_t i = begin; i < stop; ++i) to[i] = from[i * step];
+  }
+  for (int64_t i = stop; i < count; ++i) to[i] = T(0);
+}
+
+/// What one tap meets for `count` elements from `at` on. `source` is the channel
+/// in image 0, images lie `image_stride` apart, and the last ends at `end`. Writes
+/// on as CopyBeyond does.
+template <typename T>
+void Gather(const Walks& walks, const T* source, const T* end,
+            int64_t image_stride, Cursor at, const Tap& tap, int64_t count,
+            T* to) {
+  const int64_t start = walks[2].first + tap.w * walks[2].tap_step;
+  for (int64_t done = 0; done < count; at.NextLine(walks)) {
+    const int64_t n = std::min(count - done, walks[2].count - at.w);
+    const int64_t d =
+        walks[0].first + at.d * walks[0].step + tap.d * walks[0].tap_step;
+    const int64_t h =
+        walks[1].first + at.h * walks[1].step + tap.h * walks[1].tap_step;
+    if (d < 0 || d >= walks[0].size || h < 0 || h >= walks[1].size) {
+      std::fill_n(to + done, n, T(0));
+    } else {
+      GatherLine(source + at.image * image_stride +
+                     (d * walks[1].size + h) * walks[2].size,
+                 end, start + at.w * walks[2].step, walks[2].step,
+                 walks[2].size, n, to + done);
+    }
+    done += n;
+  }
+}
+
+/// One channel of a source as whole lines with zeros around them, cut into the
+/// phases of the walk's steps, so that what a tap meets for neighbouring elements
+/// of the result lies in neighbouring places. An element (d, h, w) is at
+/// Position(d, h, w), and tap t meets it at Offset(t) from there. Lines are longer
+/// than the result's; what lies between them is of no meaning.
+class Slab {
+ public:
+  explicit Slab(const Walks& walks) : walks_(walks) {
+    for (size_t i = 0; i < walks.size(); ++i) {
+      const Walk& walk = walks[i];
+      const int64_t reach =
+          std::max<int64_t>(0, walk.taps - 1) * std::abs(walk.tap_step);
+      lowest_[i] = walk.tap_step < 0 ? -reach : 0;
+      phases_[i] = std::min(walk.step, reach + 1);
+      length_[i] = walk.count + reach / walk.step;
+    }
+  }
+
+  /// Of all phases. Reads of up to a register's elements before the end of the
+  /// last result may reach beyond: there must be as many more.
+  int64_t size() const {
+    return phases_[0] * phases_[1] * phases_[2] * phase_size();
+  }
+  int64_t Position(int64_t d, int64_t h, int64_t w) const {
+    return (d * length_[1] + h) * length_[2] + w;
+  }
+  /// One past the last element's.
+  int64_t positions() const {
+    return Position(walks_[0].count - 1, walks_[1].count - 1,
+                    walks_[2].count - 1) +
+           1;
+  }
+  int64_t Offset(const Tap& tap) const {
+    const int64_t taps[] = {tap.d, tap.h, tap.w};
+    int64_t phase = 0;
+    int64_t place = 0;
+    for (size_t i = 0; i < walks_.size(); ++i) {
+      const int64_t at = taps[i] * walks_[i].tap_step - lowest_[i];
+      phase = phase * phases_[i] + at % walks_[i].step;
+      place = place * length_[i] + at / walks_[i].step;
+    }
+    return phase * phase_size() + place;
+  }
+
+  /// From the channel that begins at `source`, in a tensor that ends at `end`.
+  template <typename T>
+  void Fill(const T* source, const T* end, T* slab) const {
+    for (int64_t phase_d = 0; phase_d < phases_[0]; ++phase_d) {
+      for (int64_t phase_h = 0; phase_h < phases_[1]; ++phase_h) {
+        for (int64_t phase_w = 0; phase_w < phases_[2]; ++phase_w) {
+          FillPhase(source, end, phase_d, phase_h, phase_w, slab);
+          slab += phase_size();
+        }
+      }
+    }
+  }
+
+ private:
+  int64_t phase_size() const { return length_[0] * length_[1] * length_[2]; }
+  int64_t Place(size_t i, int64_t phase, int64_t at) const {
+    return walks_[i].first + lowest_[i] + phase + at * walks_[i].step;
+  }
+
+  template <typename T>
+  void FillPhase(const T* source, const T* end, int64_t phase_d,
+                 int64_t phase_h, int64_t phase_w, T* to) const {
+    for (int64_t i = 0; i < length_[0]; ++i) {
+      const int64_t d = Place(0, phase_d, i);
+      for (int64_t j = 0; j < length_[1]; ++j) {
+        const int64_t h = Place(1, phase_h, j);
+        if (d < 0 || d >= walks_[0].size || h < 0 || h >= walks_[1].size) {
+          std::fill_n(to, length_[2], T(0));
+        } else {
+          GatherLine(source + (d * walks_[1].size + h) * walks_[2].size, end,
+                     Place(2, phase_w, 0), walks_[2].step, walks_[2].size,
+                     length_[2], to);
+        }
+        to += length_[2];
+      }
+    }
+  }
+
+  Walks walks_;
+  std::array<int64_t, kConvDims> lowest_, phases_, length_;
+};
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_KERNELS_CONV_WALKS_H_
