@@ -3,8 +3,9 @@
 //
 // conv and conv_transpose are the same product. Its rows are the result's
 // channels, its columns the elements of all images in one run, and its depth is
-// (channel of the source, element of the kernel); strips of columns, a block of
-// depth at a time, are gathered into scratch (gemm.h). With a stride, the result
+// (channel of the source, element of the kernel). A task brings what a band of
+// columns meets into slabs (conv_walks.h), and from there gathers strips of
+// columns, a block of depth at a time, for the loops of gemm.h. With a stride, the result
 // of conv_transpose falls into phases: elements whose place leaves the same rest
 // by the stride meet the same elements of the kernel, at neighbouring places of
 // the source, so each phase is a product of its own without multiplications by
@@ -19,6 +20,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
+#include <span>
 
 #include "base/bytes.h"
 #include "cpu/kernel.h"
@@ -33,35 +36,6 @@
 
 namespace stowage::cpu {
 namespace {
-
-// Rows [first, first + depth) of a gathered operand, (channel, tap) each, for
-// columns [column, column + n), as rows of kStripColumns.
-template <typename T>
-void GatherStrip(const Walks& walks, const T* source, const T* end,
-                 int64_t image_stride, int64_t column, int64_t n, int64_t first,
-                 int64_t depth, T* packed) {
-  constexpr int64_t kLanes = Vec<T>::kLanes;
-  if (depth == 0) return;
-  const int64_t taps = Product(walks, &Walk::taps);
-  const int64_t channel_size = Product(walks, &Walk::size);
-  const int64_t used = CeilDiv(n, kLanes) * kLanes;
-  const Cursor start(walks, column);
-  const T* channel = source + first / taps * channel_size;
-  int64_t tap_number = first % taps;
-  Tap tap(walks, tap_number);
-  for (int64_t p = 0; p < depth; ++p) {
-    T* row = packed + p * kStripColumns<T>;
-    Gather(walks, channel, end, image_stride, start, tap, n, row);
-    std::fill(row + n, row + used, T(0));
-    if (++tap_number < taps) {
-      tap.Next(walks);
-    } else {
-      tap_number = 0;
-      tap = Tap(walks, 0);
-      channel += channel_size;
-    }
-  }
-}
 
 // --- conv and conv_transpose -------------------------------------------------
 
@@ -80,23 +54,146 @@ struct GatheredProduct {
   int64_t filters_stride;  // to the next group's
   T* to;
 
-  int64_t depth() const { return channels * Product(walks, &Walk::taps); }
+  int64_t taps() const { return Product(walks, &Walk::taps); }
+  int64_t depth() const { return channels * taps(); }
 };
 
-// Elements of scratch a thread: a block of gathered rows, with what is written
-// beyond, and results that do not lie in the order of columns.
+// What a task works on: some images, or some lines of one.
+struct Band {
+  Walks walks;  // of its elements
+  int64_t first_image, images;
+
+  int64_t columns() const { return images * Product(walks, &Walk::count); }
+};
+
+// Cuts columns into bands of a few strips, whole ones where lines allow it.
+class Bands {
+ public:
+  Bands(const Walks& walks, int64_t images, int64_t channels,
+        int64_t strip_columns)
+      : walks_(walks), images_(images) {
+    constexpr int64_t kStrips = 8;
+    constexpr int64_t kMostElements = 1 << 18;  // of slabs
+    const int64_t elements = Product(walks, &Walk::count);
+    const auto fit = [&](int64_t size, int64_t most) {
+      int64_t fitting = std::min(most, kStrips * strip_columns / size);
+      const int64_t whole = strip_columns / std::gcd(strip_columns, size);
+      if (fitting > whole) fitting -= fitting % whole;
+      return std::max<int64_t>(1, fitting);
+    };
+    at_once_ = fit(elements, images);
+    of_lines_ = elements > kStrips * strip_columns;
+    if (of_lines_) at_once_ = fit(walks[2].count, walks[1].count);
+    while (at_once_ > 1 && channels * SlabElements() > kMostElements) {
+      at_once_ = CeilDiv(at_once_, 2);
+    }
+    in_plane_ = CeilDiv(walks[1].count, at_once_);
+  }
+
+  int64_t count() const {
+    return of_lines_ ? images_ * walks_[0].count * in_plane_
+                     : CeilDiv(images_, at_once_);
+  }
+  Band At(int64_t i) const {
+    if (!of_lines_) {
+      const int64_t first = i * at_once_;
+      return {walks_, first, std::min(at_once_, images_ - first)};
+    }
+    Band band = {walks_, i / in_plane_ / walks_[0].count, 1};
+    const int64_t line = i % in_plane_ * at_once_;
+    Keep(&band.walks[0], i / in_plane_ % walks_[0].count, 1);
+    Keep(&band.walks[1], line, std::min(at_once_, walks_[1].count - line));
+    return band;
+  }
+  /// Of one channel's slabs, at most.
+  int64_t SlabElements() const {
+    if (!of_lines_) return at_once_ * Slab(walks_).size();
+    Walks walks = walks_;
+    walks[0].count = 1;
+    walks[1].count = at_once_;
+    return Slab(walks).size();
+  }
+
+ private:
+  // Elements [begin, begin + count) of a walk.
+  static void Keep(Walk* walk, int64_t begin, int64_t count) {
+    walk->first += begin * walk->step;
+    walk->to_first += begin * walk->to_step;
+    walk->count = count;
+  }
+
+  Walks walks_;
+  int64_t images_;
+  bool of_lines_;
+  int64_t at_once_;   // images, or lines, of a band
+  int64_t in_plane_;  // bands of lines
+};
+
+// Scratch of a thread: a block of gathered rows, with what is written beyond;
+// results that do not lie in the order of columns; taps' places in a slab; slabs,
+// with what is read beyond.
 template <typename T>
-constexpr int64_t kPackedElements =
-    kBlockDepth<T>* kStripColumns<T> + Vec<T>::kLanes;
+struct GatherScratch {
+  static constexpr int64_t kPacked =
+      kBlockDepth<T> * kStripColumns<T> + Vec<T>::kLanes;
+  static constexpr int64_t kResults = kMostRows * kStripColumns<T>;
+
+  static Bytes BytesOf(const ConvGeometry& g, const Walks& walks,
+                       int64_t channels) {
+    const Bands bands(walks, g.images, channels, kStripColumns<T>);
+    const int64_t elements =
+        kPacked + kResults + Vec<T>::kLanes + channels * bands.SlabElements();
+    return AlignUp(elements * static_cast<Bytes>(sizeof(T)) +
+                       Product(walks, &Walk::taps) * SizeOf(DType::kI64),
+                   kWorkspaceAlignment);
+  }
+
+  GatherScratch(std::byte* scratch, int64_t taps)
+      : offsets(reinterpret_cast<int64_t*>(scratch)),
+        packed(reinterpret_cast<T*>(offsets + taps)),
+        results(packed + kPacked),
+        slabs(results + kResults) {}
+
+  int64_t* offsets;
+  T *packed, *results, *slabs;
+};
+
+// Neighbours in a strip that are neighbours in a slab.
+struct Run {
+  int64_t from, to, count;
+};
+
+// Gathers rows [first, first + depth) of a strip, (channel, tap) each.
 template <typename T>
-constexpr int64_t kGatheredElements =
-    kPackedElements<T> + kMostRows* kStripColumns<T>;
+void PackStrip(std::span<const Run> runs, const T* slabs, int64_t channel_size,
+               std::span<const int64_t> offsets, int64_t first, int64_t depth,
+               T* packed) {
+  constexpr int64_t kLanes = Vec<T>::kLanes;
+  const auto taps = static_cast<int64_t>(offsets.size());
+  if (depth == 0) return;
+  int64_t tap = first % taps;
+  const T* channel = slabs + first / taps * channel_size;
+  for (int64_t p = 0; p < depth; ++p) {
+    const T* from = channel + offsets[static_cast<size_t>(tap)];
+    T* row = packed + p * kStripColumns<T>;
+    for (const Run& run : runs) {  // each may write over the next one's place
+      for (int64_t i = 0; i < run.count; i += kLanes) {
+        Vec<T>::Load(from + run.from + i).Store(row + run.to + i);
+      }
+    }
+    if (++tap == taps) {
+      tap = 0;
+      channel += channel_size;
+    }
+  }
+}
 
 // From a strip of results to their places.
 template <typename T>
-void Scatter(const GatheredProduct<T>& product, int64_t first_channel,
-             int64_t rows, int64_t column, int64_t n, const T* results) {
-  const Walks& walks = product.walks;
+void Scatter(const GatheredProduct<T>& product, const Band& band,
+             int64_t first_channel, int64_t rows, int64_t column, int64_t n,
+             const T* results) {
+  const Walks& walks = band.walks;
   const int64_t channel_size = Product(walks, &Walk::to_size);
   Cursor at(walks, column);
   for (int64_t done = 0; done < n; at.NextLine(walks)) {
@@ -107,7 +204,8 @@ void Scatter(const GatheredProduct<T>& product, int64_t first_channel,
     const int64_t step = walks[2].to_step;
     const int64_t all_channels = product.g.groups * product.rows;
     T* to = product.to +
-            (at.image * all_channels + first_channel) * channel_size +
+            ((band.first_image + at.image) * all_channels + first_channel) *
+                channel_size +
             (d * walks[1].to_size + h) * walks[2].to_size + w;
     for (int64_t row = 0; row < rows; ++row) {
       const T* from = results + row * kStripColumns<T> + done;
@@ -122,53 +220,105 @@ void Scatter(const GatheredProduct<T>& product, int64_t first_channel,
   }
 }
 
+// Rows [row, row + m) of a group, for all columns of a band.
 template <typename T>
-void RunGathered(const GatheredProduct<T>& product, T* scratch,
-                 ThreadPool& pool) {
+void MakeBand(const GatheredProduct<T>& product, const Band& band,
+              int64_t group, int64_t row, int64_t m,
+              const GatherScratch<T>& scratch) {
   const ConvGeometry& g = product.g;
-  const Walks& walks = product.walks;
+  const Walks& walks = band.walks;
   const int64_t elements = Product(walks, &Walk::count);
   const int64_t to_size = Product(walks, &Walk::to_size);
   const int64_t source_size = Product(walks, &Walk::size);
-  const int64_t columns = g.images * elements;
-  const int64_t strips = CeilDiv(columns, kStripColumns<T>);
-  const int64_t task_rows = RowsPerTask(product.rows, g.groups * strips);
-  const int64_t row_chunks = CeilDiv(product.rows, task_rows);
   const int64_t depth = product.depth();
-  const bool whole = elements == to_size;  // columns are elements in order
-  pool.ParallelFor(
-      g.groups * row_chunks * strips, [&](int64_t task, int thread) {
-        const int64_t column = task % strips * kStripColumns<T>;
-        const int64_t row = task / strips % row_chunks * task_rows;
-        const int64_t group = task / strips / row_chunks;
-        const int64_t m = std::min(task_rows, product.rows - row);
-        const int64_t n = std::min(kStripColumns<T>, columns - column);
-        const int64_t image = column / elements;
-        const int64_t channel = group * product.rows + row;
-        T* packed = scratch + thread * kGatheredElements<T>;
-        T* results = packed + kPackedElements<T>;
-        const bool in_place = whole && (column + n - 1) / elements == image;
-        const Rows<T> to =
-            in_place ? Rows<T>{product.to +
-                                   (image * g.groups * product.rows + channel) *
-                                       to_size +
-                                   column % elements,
-                               to_size}
-                     : Rows<T>{results, kStripColumns<T>};
-        Strided<T> filters = product.filters.At(row, 0);
-        filters.data += group * product.filters_stride;
-        for (int64_t p = 0; p == 0 || p < depth; p += kBlockDepth<T>) {
-          const int64_t block = std::min(kBlockDepth<T>, depth - p);
-          GatherStrip(
-              walks, product.source + group * product.channels * source_size,
-              product.source_end, g.groups * product.channels * source_size,
-              column, n, p, block, packed);
-          MultiplyStrip<T>(m, n, block, filters.At(0, p),
-                           {packed, kStripColumns<T>, /*padded=*/true}, to,
-                           /*accumulate=*/p > 0);
-        }
-        if (!in_place) Scatter(product, channel, m, column, n, results);
-      });
+  const int64_t taps = product.taps();
+  const bool whole =
+      elements == to_size ||
+      (band.images == 1 && walks[0].count == 1 && walks[1].to_step == 1 &&
+       walks[2].count == walks[2].to_size);
+  const int64_t first_place =
+      (walks[0].to_first * walks[1].to_size + walks[1].to_first) *
+      walks[2].to_size;
+
+  const Slab slab(walks);
+  const int64_t channel_size = band.images * slab.size();
+  if (taps > 0) {
+    Tap tap(walks, 0);
+    for (int64_t t = 0; t < taps; ++t) {
+      scratch.offsets[t] = slab.Offset(tap);
+      tap.Next(walks);
+    }
+    T* to = scratch.slabs;  // in order: each is written a little beyond
+    for (int64_t c = 0; c < product.channels; ++c) {
+      for (int64_t image = 0; image < band.images; ++image) {
+        const int64_t channel =
+            ((band.first_image + image) * g.groups + group) * product.channels +
+            c;
+        slab.Fill(product.source + channel * source_size, product.source_end,
+                  to);
+        to += slab.size();
+      }
+    }
+  }
+
+  Strided<T> filters = product.filters.At(row, 0);
+  filters.data += group * product.filters_stride;
+  const int64_t channel = group * product.rows + row;
+  for (int64_t column = 0; column < band.columns();
+       column += kStripColumns<T>) {
+    const int64_t n = std::min(kStripColumns<T>, band.columns() - column);
+    Run runs[kStripColumns<T>];
+    size_t count = 0;
+    Cursor at(walks, column);
+    for (int64_t done = 0; done < n; at.NextLine(walks)) {
+      const int64_t length = std::min(n - done, walks[2].count - at.w);
+      runs[count++] = {at.image * slab.size() + slab.Position(at.d, at.h, at.w),
+                       done, length};
+      done += length;
+    }
+    const int64_t image = column / elements;
+    const bool in_place = whole && (column + n - 1) / elements == image;
+    const Rows<T> to = in_place ? Rows<T>{product.to +
+                                              ((band.first_image + image) *
+                                                   g.groups * product.rows +
+                                               channel) *
+                                                  to_size +
+                                              first_place + column % elements,
+                                          to_size}
+                                : Rows<T>{scratch.results, kStripColumns<T>};
+    for (int64_t p = 0; p == 0 || p < depth; p += kBlockDepth<T>) {
+      const int64_t block = std::min(kBlockDepth<T>, depth - p);
+      PackStrip<T>({runs, count}, scratch.slabs, channel_size,
+                   {scratch.offsets, static_cast<size_t>(taps)}, p, block,
+                   scratch.packed);
+      MultiplyStrip<T>(m, n, block, filters.At(0, p),
+                       {scratch.packed, kStripColumns<T>, /*padded=*/true}, to,
+                       /*accumulate=*/p > 0);
+    }
+    if (!in_place)
+      Scatter(product, band, channel, m, column, n, scratch.results);
+  }
+}
+
+template <typename T>
+void RunGathered(const GatheredProduct<T>& product, std::byte* scratch,
+                 ThreadPool& pool) {
+  const ConvGeometry& g = product.g;
+  const Bands bands(product.walks, g.images, product.channels,
+                    kStripColumns<T>);
+  const Bytes of_thread =
+      GatherScratch<T>::BytesOf(g, product.walks, product.channels);
+  const int64_t task_rows = RowsPerTask(product.rows, g.groups * bands.count());
+  const int64_t row_chunks = CeilDiv(product.rows, task_rows);
+  pool.ParallelFor(g.groups * row_chunks * bands.count(), [&](int64_t task,
+                                                              int thread) {
+    const int64_t band = task % bands.count();
+    task /= bands.count();
+    const int64_t row = task % row_chunks * task_rows;
+    MakeBand(product, bands.At(band), task / row_chunks, row,
+             std::min(task_rows, product.rows - row),
+             GatherScratch<T>(scratch + thread * of_thread, product.taps()));
+  });
 }
 
 template <typename T>
@@ -191,7 +341,7 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
                   .filters = {w.as<const T>(), depth, 1},
                   .filters_stride = g.filters * depth,
                   .to = y.as<T>()},
-                 reinterpret_cast<T*>(launch.workspace.data()), pool);
+                 launch.workspace.data(), pool);
 }
 
 // The filters that a phase needs, for group after group: rows are x's channels,
@@ -234,7 +384,8 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& x = launch.outputs[0];
   const ConvGeometry g(x.shape(), w.shape(), dy.shape(), *launch.attrs);
   T* packed = reinterpret_cast<T*>(launch.workspace.data());
-  T* scratch = packed + w.size();
+  std::byte* scratch =
+      launch.workspace.data() + AlignUp(w.type.bytes(), kWorkspaceAlignment);
   ForPhases(g, [&](const Walks& walks) {
     if (IsDepthwise(g)) {
       return Depthwise(g, walks, dy.as<const T>(), w.as<const T>(), x.as<T>(),
@@ -398,11 +549,6 @@ StepCode RunConvWeightGrad(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-template <typename T>
-Bytes GatheredBytes(int threads) {
-  return threads * kGatheredElements<T> * static_cast<Bytes>(sizeof(T));
-}
-
 Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
                     int threads) {
   const ConvGeometry g(args.shape(0), args.shape(1), results[0].shape,
@@ -410,7 +556,8 @@ Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
     return IsDepthwise(g) ? DepthwiseScratch<T>(ForwardWalks(g), threads)
-                          : GatheredBytes<T>(threads);
+                          : threads * GatherScratch<T>::BytesOf(
+                                          g, ForwardWalks(g), g.channels);
   });
 }
 Bytes ConvTransposeWorkspace(const OpArgs& args,
@@ -419,12 +566,15 @@ Bytes ConvTransposeWorkspace(const OpArgs& args,
                        args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
-    Bytes bytes = args.type(1).bytes() + GatheredBytes<T>(threads);
-    if (IsDepthwise(g)) {
-      bytes = 0;
-      ForPhases(g, [&](const Walks& walks) {
-        bytes = std::max(bytes, DepthwiseScratch<T>(walks, threads));
-      });
+    Bytes bytes = 0;
+    ForPhases(g, [&](const Walks& walks) {
+      bytes =
+          std::max(bytes, IsDepthwise(g) ? DepthwiseScratch<T>(walks, threads)
+                                         : threads * GatherScratch<T>::BytesOf(
+                                                         g, walks, g.filters));
+    });
+    if (!IsDepthwise(g)) {
+      bytes += AlignUp(args.type(1).bytes(), kWorkspaceAlignment);
     }
     return bytes;
   });

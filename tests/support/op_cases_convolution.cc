@@ -50,7 +50,11 @@ const std::vector<Case>& Cases() {
       {" of many channels", {3, 30, 5, 5}, {10, 30, 3, 3}, {.padding = 1}},
       {" of many filters", {1, 2, 4, 4}, {70, 2, 2, 2}, {}},
       {" into many channels", {1, 70, 4, 4}, {2, 70, 2, 2}, {}},
-      {" of a wide picture", {1, 2, 19, 20}, {2, 2, 2, 2}, {}},
+      {" of a wide picture", {1, 2, 24, 21}, {2, 2, 2, 2}, {}},
+      {" of wide layers",
+       {2, 1, 3, 19, 27},
+       {2, 1, 2, 3, 2},
+       {.stride = {1, 1, 1}, .padding = {1, 0, 2, 0, 2, 0}}},
   };
   return kCases;
 }
