@@ -11,6 +11,7 @@
 #include "nn/digits_data.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
+#include "nn/losses.h"
 #include "nn/mlp.h"
 #include "nn/model_options.h"
 #include "nn/models.h"

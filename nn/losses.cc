@@ -1,0 +1,336 @@
+#include "nn/losses.h"
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "base/strings.h"
+#include "ir/dtype.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+
+namespace stowage {
+namespace {
+
+// Records an error of the loss called `name`.
+Value Fail(Value at, std::string_view name, std::string_view message,
+           SourceLoc loc) {
+  return at.builder()->Fail(StrCat("[", name, "] ", message), loc);
+}
+
+// Whether two operands may be looked at and agree; else an error is recorded,
+// here or by whoever takes them.
+bool Agree(Value a, Value b, std::string_view name, SourceLoc loc) {
+  if (!a.ok() || !b.ok()) return false;
+  if (a.shape() == b.shape() && a.dtype() == b.dtype() && IsFloat(a.dtype())) {
+    return true;
+  }
+  Fail(a, name,
+       StrCat("the operands are ", a.type().ToString(), " and ",
+              b.type().ToString(), "; expected one shape and float type"),
+       loc);
+  return false;
+}
+
+bool IsPositive(Value at, std::string_view name, std::string_view what,
+                double value, SourceLoc loc) {
+  if (value > 0 && std::isfinite(value)) return true;
+  if (at.ok()) {
+    Fail(at, name,
+         StrCat(what, " is ", value, "; expected a finite number above 0"),
+         loc);
+  }
+  return false;
+}
+
+Value Reduce(Value x, Reduction reduction, SourceLoc loc) {
+  return reduction == Reduction::kMean ? ReduceMean(x, {}, false, loc)
+                                       : ReduceSum(x, {}, false, loc);
+}
+
+// A scalar of x's type; binary ops repeat it.
+Value Scalar(Value x, double value, SourceLoc loc) {
+  return Fill(*x.builder(), value, x.dtype(), {}, loc);
+}
+
+// c - x.
+Value From(double c, Value x, SourceLoc loc) {
+  return AddScalar(Neg(x, loc), c, loc);
+}
+
+// Half a square up to |d| = edge, and from there on the line that goes on from it.
+// With c = min(|d|, edge) this is c (|d| - c / 2): no branch, and where |d| = edge
+// both derivatives of the minimum give the same sum.
+Value Rounded(Value d, double edge, SourceLoc loc) {
+  const Value size = Abs(d, loc);
+  const Value c = Minimum(size, Scalar(d, edge, loc), loc);
+  return Mul(c, Sub(size, MulScalar(c, 0.5, loc), loc), loc);
+}
+
+// log(1 + e^-x) = max(-x, 0) + log(1 + e^-|x|). At 0 the maximum's derivative is
+// -1/2 and that of the rest 0, whose sum is right.
+Value SoftplusOfNegative(Value x, SourceLoc loc) {
+  const Value tail =
+      Log(AddScalar(Exp(Neg(Abs(x, loc), loc), loc), 1, loc), loc);
+  return Add(Maximum(Neg(x, loc), Scalar(x, 0, loc), loc), tail, loc);
+}
+
+// The last axis of a tensor, and how many rows of it there are.
+struct Rows {
+  int64_t count = 1;
+  int64_t width = 1;
+};
+Rows RowsOf(const Shape& shape) {
+  Rows rows{.count = 1, .width = shape.back()};
+  for (int i = 0; i + 1 < shape.rank(); ++i) rows.count *= shape[i];
+  return rows;
+}
+
+template <typename T>
+Value ConstantOf(GraphBuilder& g, const std::vector<T>& values, SourceLoc loc) {
+  return Constant(g, DTypeOf<T>(), {static_cast<int64_t>(values.size())},
+                  std::as_bytes(std::span(values)), loc);
+}
+
+// What the two losses over classes share.
+class ClassLoss {
+ public:
+  ClassLoss(std::string_view name, Value rows, Value labels,
+            const ClassLossOptions& options, SourceLoc loc)
+      : name_(name), options_(options), loc_(loc) {
+    if (!rows.ok() || !labels.ok()) return;
+    if (Check(rows, labels)) Prepare(rows, labels);
+  }
+
+  bool ok() const { return weights_.ok(); }
+
+  // The weighted sum or mean of -log_probabilities[label] over the rows.
+  Value Negative(Value log_probabilities) const {
+    const Value flat =
+        Reshape(log_probabilities, {size_.count * size_.width}, loc_);
+    return Divided(
+        Neg(ReduceSum(Mul(Gather(flat, places_, loc_), weights_, loc_), {},
+                      false, loc_),
+            loc_));
+  }
+
+  // The same with every class in the label's place, one after the other.
+  Value NegativeOfAll(Value log_probabilities) const {
+    Value rows = Reshape(log_probabilities, {size_.count, size_.width}, loc_);
+    if (!options_.class_weights.empty()) rows = Mul(rows, table_, loc_);
+    Value sums = ReduceSum(rows, {1}, false, loc_);
+    if (counts_.ok()) sums = Mul(sums, counts_, loc_);
+    return Divided(Neg(ReduceSum(sums, {}, false, loc_), loc_));
+  }
+
+ private:
+  bool Check(Value rows, Value labels) const {
+    const auto fail = [&](std::string_view message) {
+      Fail(rows, name_, message, loc_);
+      return false;
+    };
+    const Shape& shape = rows.shape();
+    Shape outer;
+    for (int i = 0; i + 1 < shape.rank(); ++i) outer.push_back(shape[i]);
+    if (shape.rank() < 1 || !IsFloat(rows.dtype()) ||
+        !IsIndex(labels.dtype()) || labels.shape() != outer) {
+      return fail(StrCat("the rows are ", rows.type().ToString(),
+                         " and the labels ", labels.type().ToString(),
+                         "; expected floats (..., V) and i32 or i64 (...)"));
+    }
+    const std::vector<double>& weights = options_.class_weights;
+    if (!weights.empty() && std::ssize(weights) != shape.back()) {
+      return fail(StrCat(weights.size(), " class weights are given for ",
+                         shape.back(), " classes"));
+    }
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (!(weights[i] >= 0) || !std::isfinite(weights[i])) {
+        return fail(StrCat("class weight ", i, " is ", weights[i],
+                           "; expected a finite number of at least 0"));
+      }
+    }
+    const double smoothing = options_.label_smoothing;
+    if (!(smoothing >= 0 && smoothing < 1)) {
+      return fail(StrCat("label smoothing is ", smoothing,
+                         "; expected at least 0 and below 1"));
+    }
+    return true;
+  }
+
+  void Prepare(Value rows, Value labels) {
+    GraphBuilder& g = *rows.builder();
+    const DType dtype = rows.dtype();
+    size_ = RowsOf(rows.shape());
+    Value label = Reshape(Cast(labels, DType::kI64, loc_), {size_.count}, loc_);
+    if (options_.ignored_label) {
+      const Value ignored =
+          Fill(g, static_cast<double>(*options_.ignored_label), DType::kI64, {},
+               loc_);
+      const Value counts = NotEqual(label, ignored, loc_);
+      label = Where(counts, label, Fill(g, 0, DType::kI64, {}, loc_), loc_);
+      counts_ = Cast(counts, dtype, loc_);
+    }
+    // Looking a label's weight up also reports those out of range.
+    if (options_.class_weights.empty()) {
+      table_ = Fill(g, 1, dtype, {size_.width}, loc_);
+    } else {
+      table_ = Cast(ConstantOf(g, options_.class_weights, loc_), dtype, loc_);
+    }
+    weights_ = Gather(table_, label, loc_);
+    if (counts_.ok()) weights_ = Mul(weights_, counts_, loc_);
+    std::vector<int64_t> starts;
+    for (int64_t row = 0; row < size_.count; ++row) {
+      starts.push_back(row * size_.width);
+    }
+    places_ = Add(label, ConstantOf(g, starts, loc_), loc_);
+  }
+
+  Value Divided(Value sum) const {
+    if (options_.reduction == Reduction::kSum) return sum;
+    // Where nothing counts, 0 is divided by the least f16 above 0.
+    const Value total = ReduceSum(weights_, {}, false, loc_);
+    return Div(sum, Maximum(total, Scalar(total, 0x1p-24, loc_), loc_), loc_);
+  }
+
+  std::string_view name_;
+  const ClassLossOptions& options_;
+  SourceLoc loc_;
+  Rows size_;
+  Value table_;    // the weight of each class (V)
+  Value counts_;   // 1 or 0 for each row, absent where all count
+  Value weights_;  // of each row's class, 0 where the row does not count
+  Value places_;   // of each row's label among all elements
+};
+
+}  // namespace
+
+Value L1Loss(Value x, Value y, Reduction reduction, SourceLoc loc) {
+  if (!Agree(x, y, "l1_loss", loc)) return {};
+  return Reduce(Abs(Sub(x, y, loc), loc), reduction, loc);
+}
+
+Value MseLoss(Value x, Value y, Reduction reduction, SourceLoc loc) {
+  if (!Agree(x, y, "mse_loss", loc)) return {};
+  return Reduce(Square(Sub(x, y, loc), loc), reduction, loc);
+}
+
+Value HuberLoss(Value x, Value y, double delta, Reduction reduction,
+                SourceLoc loc) {
+  if (!IsPositive(x, "huber_loss", "delta", delta, loc) ||
+      !Agree(x, y, "huber_loss", loc)) {
+    return {};
+  }
+  return Reduce(Rounded(Sub(x, y, loc), delta, loc), reduction, loc);
+}
+
+Value SmoothL1Loss(Value x, Value y, double beta, Reduction reduction,
+                   SourceLoc loc) {
+  if (!IsPositive(x, "smooth_l1_loss", "beta", beta, loc) ||
+      !Agree(x, y, "smooth_l1_loss", loc)) {
+    return {};
+  }
+  return MulScalar(Reduce(Rounded(Sub(x, y, loc), beta, loc), reduction, loc),
+                   1 / beta, loc);
+}
+
+Value BceWithLogits(Value logits, Value targets, const BceOptions& options,
+                    SourceLoc loc) {
+  if (!IsPositive(logits, "bce_with_logits", "positive_weight",
+                  options.positive_weight, loc) ||
+      !Agree(logits, targets, "bce_with_logits", loc)) {
+    return {};
+  }
+  // (1 - y) x + (1 + (p - 1) y) log(1 + e^-x)
+  Value rest = SoftplusOfNegative(logits, loc);
+  if (options.positive_weight != 1) {
+    const Value weight =
+        AddScalar(MulScalar(targets, options.positive_weight - 1, loc), 1, loc);
+    rest = Mul(weight, rest, loc);
+  }
+  const Value all = Add(Mul(From(1, targets, loc), logits, loc), rest, loc);
+  return Reduce(all, options.reduction, loc);
+}
+
+Value KlDivergence(Value log_probabilities, Value probabilities,
+                   Reduction reduction, SourceLoc loc) {
+  if (!Agree(log_probabilities, probabilities, "kl_divergence", loc)) return {};
+  // The logarithm of 1 stands where there is none, and counts 0 times.
+  const Value y = probabilities;
+  const Value is_some = Greater(y, Scalar(y, 0, loc), loc);
+  const Value log_y = Log(Where(is_some, y, Scalar(y, 1, loc), loc), loc);
+  return Reduce(Mul(y, Sub(log_y, log_probabilities, loc), loc), reduction,
+                loc);
+}
+
+Value CosineSimilarity(Value x, Value y, double eps, SourceLoc loc) {
+  if (!IsPositive(x, "cosine_similarity", "eps", eps, loc) ||
+      !Agree(x, y, "cosine_similarity", loc)) {
+    return {};
+  }
+  if (x.rank() < 1) {
+    return Fail(x, "cosine_similarity",
+                "the operands are scalars; expected "
+                "rows (..., C)",
+                loc);
+  }
+  const Axes last = {x.rank() - 1};
+  const auto norm = [&](Value v) {
+    // The root of what is at least eps^2, whose derivative is finite.
+    const Value squares = ReduceSum(Square(v, loc), last, false, loc);
+    return Sqrt(Maximum(squares, Scalar(squares, eps * eps, loc), loc), loc);
+  };
+  return Div(ReduceSum(Mul(x, y, loc), last, false, loc),
+             Mul(norm(x), norm(y), loc), loc);
+}
+
+Value CosineEmbeddingLoss(Value x, Value y, Value sides,
+                          const CosineEmbeddingOptions& options,
+                          SourceLoc loc) {
+  // PyTorch adds eps to the squares here instead, with the same effect on rows that
+  // are not 0.
+  const Value cosine = CosineSimilarity(x, y, 1e-6, loc);
+  if (!(options.margin >= -1 && options.margin <= 1) && cosine.ok()) {
+    return Fail(cosine, "cosine_embedding_loss",
+                StrCat("margin is ", options.margin, "; expected -1 to 1"),
+                loc);
+  }
+  if (!Agree(cosine, sides, "cosine_embedding_loss", loc)) return {};
+  const Value zero = Scalar(cosine, 0, loc);
+  const Value apart = Relu(AddScalar(cosine, -options.margin, loc), loc);
+  const Value loss =
+      Where(Greater(sides, zero, loc), From(1, cosine, loc), apart, loc);
+  return Reduce(loss, options.reduction, loc);
+}
+
+Value HingeLoss(Value scores, Value sides, Reduction reduction, SourceLoc loc) {
+  if (!Agree(scores, sides, "hinge_loss", loc)) return {};
+  return Reduce(Relu(From(1, Mul(scores, sides, loc), loc), loc), reduction,
+                loc);
+}
+
+Value NllLoss(Value log_probabilities, Value labels,
+              const ClassLossOptions& options, SourceLoc loc) {
+  if (options.label_smoothing != 0 && log_probabilities.ok()) {
+    return Fail(log_probabilities, "nll_loss",
+                StrCat("label smoothing is ", options.label_smoothing,
+                       "; it is for class_cross_entropy, expected 0"),
+                loc);
+  }
+  const ClassLoss loss("nll_loss", log_probabilities, labels, options, loc);
+  return loss.ok() ? loss.Negative(log_probabilities) : Value();
+}
+
+Value ClassCrossEntropy(Value logits, Value labels,
+                        const ClassLossOptions& options, SourceLoc loc) {
+  const ClassLoss loss("class_cross_entropy", logits, labels, options, loc);
+  if (!loss.ok()) return {};
+  const Value logs = LogSoftmax(logits, -1, loc);
+  const Value nll = loss.Negative(logs);
+  const double smoothing = options.label_smoothing;
+  if (smoothing == 0) return nll;
+  const double share = smoothing / static_cast<double>(logits.shape().back());
+  return Add(MulScalar(nll, 1 - smoothing, loc),
+             MulScalar(loss.NegativeOfAll(logs), share, loc), loc);
+}
+
+}  // namespace stowage
