@@ -66,15 +66,28 @@ std::optional<Role> ParseRole(std::string_view name);
 
 /// How a param or state is filled before the first step.
 struct Init {
-  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform };
+  enum class Kind : uint8_t {
+    kZeros,
+    kOnes,
+    kNormal,           // of the standard deviation `scale`
+    kUniform,          // in [-scale, scale)
+    kTruncatedNormal,  // kNormal, drawn again beyond two standard deviations
+    kOrthogonal,       // see Orthogonal
+  };
   Kind kind = Kind::kZeros;
-  double scale =
-      0;  // kNormal: standard deviation; kUniform: in [-scale, scale)
+  double scale = 0;
 
   static Init Zeros() { return {Kind::kZeros, 0}; }
   static Init Ones() { return {Kind::kOnes, 0}; }
   static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
   static Init Uniform(double bound) { return {Kind::kUniform, bound}; }
+  static Init TruncatedNormal(double stddev) {
+    return {Kind::kTruncatedNormal, stddev};
+  }
+  /// For at least two dimensions, the first as rows and the others as columns: the
+  /// rows, or the columns where these are fewer, are at right angles and `gain` long
+  /// (Saxe et al. 2014). Takes time with the square of the fewer.
+  static Init Orthogonal(double gain = 1) { return {Kind::kOrthogonal, gain}; }
   friend bool operator==(const Init&, const Init&) = default;
 };
 

@@ -29,6 +29,10 @@ std::string InitText(Init init) {
       return StrCat("normal(", FloatText(init.scale), ")");
     case Init::Kind::kUniform:
       return StrCat("uniform(", FloatText(init.scale), ")");
+    case Init::Kind::kTruncatedNormal:
+      return StrCat("truncated_normal(", FloatText(init.scale), ")");
+    case Init::Kind::kOrthogonal:
+      return StrCat("orthogonal(", FloatText(init.scale), ")");
   }
   return "";
 }
@@ -210,16 +214,21 @@ Result<Init> Parser::ReadInit() {
     init = Init::Zeros();
   } else if (kind.text == "ones") {
     init = Init::Ones();
-  } else if (kind.text == "normal" || kind.text == "uniform") {
+  } else if (kind.text == "normal" || kind.text == "uniform" ||
+             kind.text == "truncated_normal" || kind.text == "orthogonal") {
     STOWAGE_RETURN_IF_ERROR(scan_.Expect('('));
     STOWAGE_ASSIGN_OR_RETURN(const double scale, scan_.ReadFloat());
     STOWAGE_RETURN_IF_ERROR(scan_.Expect(')'));
-    init = kind.text == "normal" ? Init::Normal(scale) : Init::Uniform(scale);
+    init = kind.text == "normal"             ? Init::Normal(scale)
+           : kind.text == "uniform"          ? Init::Uniform(scale)
+           : kind.text == "truncated_normal" ? Init::TruncatedNormal(scale)
+                                             : Init::Orthogonal(scale);
   } else {
     return scan_.Fail(kind.pos,
                       StrCat("unknown init ", Quoted(kind.text),
-                             "; there are zeros, ones, normal(stddev) and "
-                             "uniform(bound)"));
+                             "; there are zeros, ones, normal(stddev), "
+                             "uniform(bound), truncated_normal(stddev) and "
+                             "orthogonal(gain)"));
   }
   STOWAGE_RETURN_IF_ERROR(scan_.Expect('}'));
   return init;

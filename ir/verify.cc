@@ -82,12 +82,16 @@ Status VerifyLeaf(const ValueInfo& leaf) {
     return Fail("the init of ", Quoted(leaf.name), " has scale ",
                 leaf.init.scale, "; expected a finite number of at least 0");
   }
-  const bool is_random = leaf.init.kind == Init::Kind::kNormal ||
-                         leaf.init.kind == Init::Kind::kUniform;
+  const bool is_random = leaf.init.kind != Init::Kind::kZeros &&
+                         leaf.init.kind != Init::Kind::kOnes;
   if (is_random && !IsFloat(leaf.type.dtype)) {
     return Fail("the init of ", Quoted(leaf.name), " is random, its type ",
                 leaf.type.ToString(),
                 "; only floats start random, others at zeros or ones");
+  }
+  if (leaf.init.kind == Init::Kind::kOrthogonal && shape.rank() < 2) {
+    return Fail("the init of ", Quoted(leaf.name), " is orthogonal, its type ",
+                leaf.type.ToString(), "; expected at least two dimensions");
   }
   return {};
 }

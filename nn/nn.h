@@ -10,6 +10,7 @@
 #include "nn/conv.h"
 #include "nn/digits_data.h"
 #include "nn/gpt.h"
+#include "nn/initializers.h"
 #include "nn/layers.h"
 #include "nn/losses.h"
 #include "nn/mlp.h"

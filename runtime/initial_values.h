@@ -5,7 +5,8 @@
 //
 // Each element is a function of the seed, the value's name and the element's
 // index alone (Philox4x32-10), so a param starts equal in every program, plan
-// and backend, and adding a layer changes no other layer's start.
+// and backend, and adding a layer changes no other layer's start. Of an orthogonal
+// one, it is a function of the shape besides.
 
 #include <cstddef>
 #include <cstdint>

@@ -33,6 +33,8 @@ graph "a \"step\"" {
   b: f32(10) = param
   gamma: f32(10) = param {init=ones}
   beta: f32(10) = param {init=uniform(0.5)}
+  cut: f32(10) = param {init=truncated_normal(0.25)}
+  turn: f32(2, 3) = param {init=orthogonal(1.5)}
   w.m: f32(6, 10) = state
   kept: f16(2, 3) = saved
   far: f32(6, 10) = host_state {init=ones}

@@ -99,6 +99,12 @@ TEST_CASE("Leaves must look like leaves") {
         }) ==
         "[ir] the init of \"w\" is random, its type i32(2, 3); only floats "
         "start random, others at zeros or ones");
+  CHECK(ErrorAfter([](Graph& g) {
+          Peer::Values(g)[1].type.shape = Shape{6};
+          Peer::Values(g)[1].init = Init::Orthogonal();
+        }) ==
+        "[ir] the init of \"w\" is orthogonal, its type f32(6); expected at "
+        "least two dimensions");
 }
 
 TEST_CASE("Roles of results are checked") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -70,6 +71,60 @@ TEST_CASE("uniform values fill their interval") {
   CHECK(high < 0.5);
   CHECK(high > 0.499);
   CHECK(std::abs(sum / 100'000) < 5 * 0.2887 / std::sqrt(100'000));
+}
+
+TEST_CASE("truncated normal values end at two deviations") {
+  constexpr int64_t kCount = 200'000;
+  const auto x = Values<double>("w", {DType::kF64, {kCount}},
+                                Init::TruncatedNormal(0.5), 7);
+  double sum = 0, squares = 0, largest = 0;
+  for (const double v : x) {
+    sum += v;
+    squares += v * v;
+    largest = std::max(largest, std::abs(v));
+  }
+  CHECK(largest <= 1);
+  CHECK(largest > 0.999);
+  // The variance of a normal cut at 2 is 1 - 4 phi(2) / (2 Phi(2) - 1). What is cut
+  // has smaller fourth moments than a normal, so the error below is an upper bound.
+  const double deviation = 0.5 * 0.87962;
+  CHECK(std::abs(sum / kCount) < 5 * deviation / std::sqrt(kCount));
+  CHECK(std::abs(std::sqrt(squares / kCount) - deviation) <
+        5 * deviation / std::sqrt(2.0 * kCount));
+}
+
+TEST_CASE("the rows or the columns of an orthogonal tensor are orthonormal") {
+  struct Row {
+    Shape shape;
+    int64_t rows, columns;
+  };
+  for (const Row& row : {Row{{5, 40}, 5, 40}, Row{{64, 64}, 64, 64},
+                         Row{{90, 3, 2, 2}, 90, 12}, Row{{1, 7}, 1, 7}}) {
+    INFO(row.rows << " x " << row.columns);
+    const auto w =
+        Values<double>("w", {DType::kF64, row.shape}, Init::Orthogonal(3), 1);
+    const bool by_rows = row.rows <= row.columns;
+    const int64_t count = by_rows ? row.rows : row.columns;
+    const int64_t length = by_rows ? row.columns : row.rows;
+    const auto at = [&](int64_t vector, int64_t k) {
+      return w[static_cast<size_t>(by_rows ? vector * row.columns + k
+                                           : k * row.columns + vector)];
+    };
+    double largest = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t j = 0; j < count; ++j) {
+        double dot = 0;
+        for (int64_t k = 0; k < length; ++k) dot += at(i, k) * at(j, k);
+        largest = std::max(largest, std::abs(dot - (i == j ? 9 : 0)));
+      }
+    }
+    CHECK(largest < 1e-12);
+  }
+  const TensorType type{DType::kF64, {4, 4}};
+  const auto a = Values<double>("a", type, Init::Orthogonal(), 1);
+  CHECK(a == Values<double>("a", type, Init::Orthogonal(), 1));
+  CHECK(a != Values<double>("a", type, Init::Orthogonal(), 2));
+  CHECK(a != Values<double>("b", type, Init::Orthogonal(), 1));
 }
 
 TEST_CASE("seed, name and index decide, and nothing else") {
