@@ -367,6 +367,29 @@ Value MulScalar(Value x, double c, SourceLoc loc) {
   return BinaryWithScalar(OpKind::kMul, x, c, loc);
 }
 
+Value LeakyRelu(Value x, double slope, SourceLoc loc) {
+  return Emit(OpKind::kLeakyRelu, Of({x}), {{"slope", slope}}, loc);
+}
+
+Value Elu(Value x, double alpha, double scale, SourceLoc loc) {
+  return Emit(OpKind::kElu, Of({x}), {{"alpha", alpha}, {"scale", scale}}, loc);
+}
+
+Value Selu(Value x, SourceLoc loc) {
+  return Elu(x, 1.6732632423543772848, 1.0507009873554804934, loc);
+}
+
+Value Clamp(Value x, double min, double max, SourceLoc loc) {
+  return Emit(OpKind::kClamp, Of({x}), {{"min", min}, {"max", max}}, loc);
+}
+
+// Three ops that each write over what they read: no more bytes than one would take.
+Value HardSigmoid(Value x, double alpha, double beta, SourceLoc loc) {
+  return Clamp(AddScalar(MulScalar(x, alpha, loc), beta, loc), 0, 1, loc);
+}
+
+Value IsNan(Value x, SourceLoc loc) { return NotEqual(x, x, loc); }
+
 Value Where(Value condition, Value a, Value b, SourceLoc loc) {
   Value operands[] = {condition, a, b};
   if (!BroadcastAll(OpKind::kWhere, operands, {"condition", "a", "b"}, loc)) {

@@ -98,8 +98,9 @@ Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
 // What has an operand or two and nothing else is declared from ir/ops.def, where it
 // is listed: Neg, Exp, Relu, LogicalNot, ...; Add, Mul, Maximum, ... Sign is -1, 0
 // or 1, Silu x * sigmoid(x), GeluTanh the tanh approximation (GPT-2), GeluErf x *
-// Phi(x); Pow has gradients where a > 0; comparisons, Equal to GreaterEqual, give
-// bool. So are the gradients of unary ops: dy times the derivative, read from the
+// Phi(x), Mish x * tanh(Softplus(x)), HardSwish x * HardSigmoid(x); Round takes the
+// even of two equally near; Pow has gradients where a > 0; Remainder has the sign of
+// b and Fmod that of a; comparisons, Equal to GreaterEqual, give bool. So are the gradients of unary ops: dy times the derivative, read from the
 // output where that suffices (relu, sigmoid, tanh), else from the input.
 #define STOWAGE_OP(Kind, name)
 #define STOWAGE_UNARY_OP(Kind, name) Value Kind(Value x, STOWAGE_LOC);
@@ -112,6 +113,20 @@ Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
 /// x with a scalar of its own type: x + c, x * c.
 Value AddScalar(Value x, double c, STOWAGE_LOC);
 Value MulScalar(Value x, double c, STOWAGE_LOC);
+
+/// x where it is above 0, else slope * x; slope at least 0.
+Value LeakyRelu(Value x, double slope = 0.01, STOWAGE_LOC);
+/// scale * x where x is above 0, else scale * alpha * (e^x - 1); both above 0.
+Value Elu(Value x, double alpha = 1, double scale = 1, STOWAGE_LOC);
+/// Elu with the constants of Klambauer et al. 2017, which keep mean and variance.
+Value Selu(Value x, STOWAGE_LOC);
+/// The nearest number to x in [min, max]; either may be infinite.
+Value Clamp(Value x, double min, double max, STOWAGE_LOC);
+/// alpha * x + beta, clamped to [0, 1].
+Value HardSigmoid(Value x, double alpha = 1.0 / 6, double beta = 0.5,
+                  STOWAGE_LOC);
+/// Whether x is NaN: whether it is not equal to itself.
+Value IsNan(Value x, STOWAGE_LOC);
 
 /// a where condition (bool), else b.
 Value Where(Value condition, Value a, Value b, STOWAGE_LOC);

@@ -76,6 +76,45 @@ STOWAGE_HOST_DEVICE inline T GeluErfDerivative(T x) {
   return distribution + x * density;
 }
 
+/// x tanh(log(1 + e^x)) (Misra 2019). With n = e^x (e^x + 2) that is x n / (n + 2);
+/// from x = 20 on the factor is 1.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T Mish(T x) {
+  const T e = Exp(Select(x <= T(20), x, T(20)));
+  const T n = e * (e + T(2));
+  return x * (n / (n + T(2)));
+}
+
+/// The derivative of Mish: n / (n + 2) + 4 x e (1 + e) / (n + 2)^2 with e = e^x.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T MishDerivative(T x) {
+  const T e = Exp(Select(x <= T(20), x, T(20)));
+  const T n = e * (e + T(2));
+  const T part = e / (n + T(2));
+  return n / (n + T(2)) + T(4) * x * part * ((T(1) + e) / (n + T(2)));
+}
+
+/// x min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). NaN stays NaN.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T HardSwish(T x) {
+  const T inner = x * (x + T(3)) * T(1.0 / 6);
+  return Select(x <= T(-3), T(0), Select(T(3) <= x, x, inner));
+}
+
+/// The derivative of HardSwish: 0 at -3 and 1 at 3.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T HardSwishDerivative(T x) {
+  const T inner = (x + x + T(3)) * T(1.0 / 6);
+  return Select(x <= T(-3), T(0), Select(T(3) <= x, T(1), inner));
+}
+
+/// The derivative of Elu from its output y: scale where y is above 0, else
+/// y + scale alpha.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T EluDerivativeFromOutput(T y, T alpha, T scale) {
+  return Select(T(0) < y, scale, y + scale * alpha);
+}
+
 }  // namespace stowage::math
 
 #endif  // STOWAGE_MATH_ACTIVATIONS_H_

@@ -32,6 +32,22 @@ STOWAGE_HOST_DEVICE inline double Erfc(double x) { return ::erfc(x); }
 STOWAGE_HOST_DEVICE inline float Sqrt(float x) { return ::sqrtf(x); }
 STOWAGE_HOST_DEVICE inline double Sqrt(double x) { return ::sqrt(x); }
 
+/// What is left of x / y, exactly, with the sign of y: in [0, y) or (y, 0].
+STOWAGE_HOST_DEVICE inline float Remainder(float x, float y) {
+  const float rest = ::fmodf(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+STOWAGE_HOST_DEVICE inline double Remainder(double x, double y) {
+  const double rest = ::fmod(x, y);
+  return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+/// `yes` where the comparison holds, else `no`.
+template <typename T>
+STOWAGE_HOST_DEVICE inline T Select(bool mask, T yes, T no) {
+  return mask ? yes : no;
+}
+
 }  // namespace stowage::math
 
 #endif  // STOWAGE_MATH_PORTABLE_H_

@@ -21,6 +21,15 @@ void ContributeToChosen(VjpContext& v, Value a_is_chosen) {
   }
 }
 
+// y = a - n b for an integer n: dy and -n dy, with n = (a - y) / b.
+void ContributeToModulus(VjpContext& v) {
+  const Value dy = v.cotangent();
+  v.Contribute(0, dy);
+  if (!v.needs(1)) return;
+  const Value minus_n = Div(Sub(v.output(), v.input(0)), v.input(1));
+  v.Contribute(1, Mul(dy, minus_n));
+}
+
 }  // namespace
 
 constinit const Vjp AddVjp = Differentiable([](VjpContext& v) {
@@ -65,6 +74,9 @@ constinit const Vjp MaximumVjp = Differentiable([](VjpContext& v) {
 constinit const Vjp MinimumVjp = Differentiable(
     [](VjpContext& v) { ContributeToChosen(v, Less(v.input(0), v.input(1))); });
 
+constinit const Vjp RemainderVjp = Differentiable(ContributeToModulus);
+constinit const Vjp FmodVjp = Differentiable(ContributeToModulus);
+
 STOWAGE_ZERO_DERIVATIVE(Equal);
 STOWAGE_ZERO_DERIVATIVE(NotEqual);
 STOWAGE_ZERO_DERIVATIVE(Less);
@@ -82,5 +94,10 @@ STOWAGE_SECOND_DERIVATIVE(TanhGrad);
 STOWAGE_SECOND_DERIVATIVE(SiluGrad);
 STOWAGE_SECOND_DERIVATIVE(GeluTanhGrad);
 STOWAGE_SECOND_DERIVATIVE(GeluErfGrad);
+STOWAGE_SECOND_DERIVATIVE(MishGrad);
+STOWAGE_SECOND_DERIVATIVE(HardSwishGrad);
+STOWAGE_SECOND_DERIVATIVE(LeakyReluGrad);
+STOWAGE_SECOND_DERIVATIVE(EluGrad);
+STOWAGE_SECOND_DERIVATIVE(ClampGrad);
 
 }  // namespace stowage

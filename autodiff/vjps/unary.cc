@@ -73,6 +73,54 @@ constinit const Vjp GeluErfVjp = Differentiable([](VjpContext& v) {
   v.Contribute(0, GeluErfGrad(v.input(0), v.cotangent()));
 });
 
+constinit const Vjp Expm1Vjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Mul(v.cotangent(), AddScalar(v.output(), 1)));
+});
+
+constinit const Vjp Log1pVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Div(v.cotangent(), AddScalar(v.input(0), 1)));
+});
+
+// 2 / sqrt(pi) e^(-x^2)
+constinit const Vjp ErfVjp = Differentiable([](VjpContext& v) {
+  const Value density = Exp(Neg(Square(v.input(0))));
+  v.Contribute(0,
+               Mul(MulScalar(v.cotangent(), 1.1283791670955125739), density));
+});
+
+// sigmoid(x). From the output it would be 1 - exp(-y), which has no digits left
+// where y is small.
+constinit const Vjp SoftplusVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, Mul(v.cotangent(), Sigmoid(v.input(0))));
+});
+
+constinit const Vjp MishVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, MishGrad(v.input(0), v.cotangent()));
+});
+
+constinit const Vjp HardSwishVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0, HardSwishGrad(v.input(0), v.cotangent()));
+});
+
+// From the output: slope, alpha and scale are such that its sign is the input's.
+constinit const Vjp LeakyReluVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(
+      0, Apply(OpKind::kLeakyReluGrad, {v.output(), v.cotangent()}, v.attrs()));
+});
+
+constinit const Vjp EluVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(0,
+               Apply(OpKind::kEluGrad, {v.output(), v.cotangent()}, v.attrs()));
+});
+
+constinit const Vjp ClampVjp = Differentiable([](VjpContext& v) {
+  v.Contribute(
+      0, Apply(OpKind::kClampGrad, {v.output(), v.cotangent()}, v.attrs()));
+});
+
 STOWAGE_ZERO_DERIVATIVE(LogicalNot);
+STOWAGE_ZERO_DERIVATIVE(Floor);
+STOWAGE_ZERO_DERIVATIVE(Ceil);
+STOWAGE_ZERO_DERIVATIVE(Round);
 
 }  // namespace stowage

@@ -127,6 +127,19 @@ struct PowFn {
   }
 };
 
+struct RemainderFn {
+  template <typename T>
+  Vec<T> operator()(Vec<T> a, Vec<T> b) const {
+    return EachLane(a, b, [](T x, T y) { return math::Remainder(x, y); });
+  }
+};
+struct FmodFn {
+  template <typename T>
+  Vec<T> operator()(Vec<T> a, Vec<T> b) const {
+    return EachLane(a, b, [](T x, T y) { return std::fmod(x, y); });
+  }
+};
+
 #define STOWAGE_COMPARISON_FN(name, op) \
   struct name {                         \
     template <typename T>               \
@@ -196,6 +209,59 @@ struct GeluErfGradFn {
   }
 };
 
+struct MishGradFn {
+  template <typename V>
+  V operator()(V x, V dy) const {
+    return dy * math::MishDerivative(x);
+  }
+};
+struct HardSwishGradFn {
+  template <typename V>
+  V operator()(V x, V dy) const {
+    return dy * math::HardSwishDerivative(x);
+  }
+};
+
+// From y, dy and numbers among the attributes: dx = F(attrs)(y, dy).
+template <typename F>
+StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
+  const F f(*launch.attrs);
+  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    Elementwise<T, T, T>(
+        launch, pool, [f](int64_t n, int64_t, T* dx, const T* y, const T* dy) {
+          MapVec(f, n, dx, y, dy);
+        });
+  });
+  return StepCode::kOk;
+}
+struct LeakyReluGradFn {
+  explicit LeakyReluGradFn(const Attrs& attrs) : slope(attrs.Float("slope")) {}
+  template <typename V>
+  V operator()(V y, V dy) const {
+    return Select(V::Zero() < y, dy, dy * V(slope));
+  }
+  double slope;
+};
+struct EluGradFn {
+  explicit EluGradFn(const Attrs& attrs)
+      : alpha(attrs.Float("alpha")), scale(attrs.Float("scale")) {}
+  template <typename V>
+  V operator()(V y, V dy) const {
+    return dy * math::EluDerivativeFromOutput(y, V(alpha), V(scale));
+  }
+  double alpha, scale;
+};
+struct ClampGradFn {
+  explicit ClampGradFn(const Attrs& attrs)
+      : min(attrs.Float("min")), max(attrs.Float("max")) {}
+  template <typename V>
+  V operator()(V y, V dy) const {
+    return Select(y <= V(min), V::Zero(), Select(V(max) <= y, V::Zero(), dy));
+  }
+  double min, max;
+};
+
 template <typename F>
 constexpr CpuKernel NumberKernel() {
   return {.run = RunNumber<F>, .supports = SupportsNumbers};
@@ -226,12 +292,20 @@ constinit const CpuKernel LogicalAnd = {.run = RunLogic<AndFn>,
                                         .supports = SupportsAll};
 constinit const CpuKernel LogicalOr = {.run = RunLogic<OrFn>,
                                        .supports = SupportsAll};
+constinit const CpuKernel Remainder = {.run = RunFloat<RemainderFn>};
+constinit const CpuKernel Fmod = {.run = RunFloat<FmodFn>};
 constinit const CpuKernel ReluGrad = {.run = RunFloat<ReluGradFn>};
 constinit const CpuKernel SigmoidGrad = {.run = RunFloat<SigmoidGradFn>};
 constinit const CpuKernel TanhGrad = {.run = RunFloat<TanhGradFn>};
 constinit const CpuKernel SiluGrad = {.run = RunFloat<SiluGradFn>};
 constinit const CpuKernel GeluTanhGrad = {.run = RunFloat<GeluTanhGradFn>};
 constinit const CpuKernel GeluErfGrad = {.run = RunFloat<GeluErfGradFn>};
+constinit const CpuKernel MishGrad = {.run = RunFloat<MishGradFn>};
+constinit const CpuKernel HardSwishGrad = {.run = RunFloat<HardSwishGradFn>};
+constinit const CpuKernel LeakyReluGrad = {.run =
+                                               RunWithAttrs<LeakyReluGradFn>};
+constinit const CpuKernel EluGrad = {.run = RunWithAttrs<EluGradFn>};
+constinit const CpuKernel ClampGrad = {.run = RunWithAttrs<ClampGradFn>};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

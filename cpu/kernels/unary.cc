@@ -102,7 +102,62 @@ STOWAGE_VEC_FN(SigmoidFn, math::Sigmoid(x))
 STOWAGE_VEC_FN(TanhFn, Tanh(x))
 STOWAGE_VEC_FN(GeluTanhFn, math::GeluTanh(x))
 STOWAGE_VEC_FN(GeluErfFn, math::GeluErf(x))
+STOWAGE_VEC_FN(Expm1Fn, Expm1(x))
+STOWAGE_VEC_FN(Log1pFn, Log1p(x))
+STOWAGE_VEC_FN(ErfFn, Erf(x))
+STOWAGE_VEC_FN(FloorFn, Floor(x))
+STOWAGE_VEC_FN(CeilFn, Ceil(x))
+STOWAGE_VEC_FN(RoundFn, Round(x))
+STOWAGE_VEC_FN(MishFn, math::Mish(x))
+STOWAGE_VEC_FN(HardSwishFn, math::HardSwish(x))
 #undef STOWAGE_VEC_FN
+
+// max(x, 0) + log(1 + u) with u = e^-|x|, which never overflows.
+struct SoftplusFn {
+  template <typename V>
+  V operator()(V x) const {
+    return Max(x, V::Zero()) + Log1p(Exp(-Abs(x)));
+  }
+};
+
+// f of x and of numbers among the attributes, y = F(attrs)(x). NaN stays NaN.
+template <typename F>
+StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
+  const F f(*launch.attrs);
+  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    Elementwise<T, T>(launch, pool, [f](int64_t n, int64_t, T* y, const T* x) {
+      MapVec(f, n, y, x);
+    });
+  });
+  return StepCode::kOk;
+}
+struct LeakyReluFn {
+  explicit LeakyReluFn(const Attrs& attrs) : slope(attrs.Float("slope")) {}
+  template <typename V>
+  V operator()(V x) const {
+    return Select(x <= V::Zero(), x * V(slope), x);
+  }
+  double slope;
+};
+struct EluFn {
+  explicit EluFn(const Attrs& attrs)
+      : alpha(attrs.Float("alpha")), scale(attrs.Float("scale")) {}
+  template <typename V>
+  V operator()(V x) const {
+    return V(scale) * Select(x <= V::Zero(), V(alpha) * Expm1(x), x);
+  }
+  double alpha, scale;
+};
+struct ClampFn {
+  explicit ClampFn(const Attrs& attrs)
+      : min(attrs.Float("min")), max(attrs.Float("max")) {}
+  template <typename V>
+  V operator()(V x) const {
+    return Select(x < V(min), V(min), Select(V(max) < x, V(max), x));
+  }
+  double min, max;
+};
 
 StepCode RunLogicalNot(const Launch& launch, ThreadPool& pool) noexcept {
   Elementwise<uint8_t, uint8_t>(
@@ -138,6 +193,18 @@ constinit const CpuKernel GeluTanh = {.run = RunFloat<GeluTanhFn>};
 constinit const CpuKernel GeluErf = {.run = RunFloat<GeluErfFn>};
 constinit const CpuKernel LogicalNot = {.run = RunLogicalNot,
                                         .supports = SupportsAll};
+constinit const CpuKernel Expm1 = {.run = RunFloat<Expm1Fn>};
+constinit const CpuKernel Log1p = {.run = RunFloat<Log1pFn>};
+constinit const CpuKernel Erf = {.run = RunFloat<ErfFn>};
+constinit const CpuKernel Floor = {.run = RunFloat<FloorFn>};
+constinit const CpuKernel Ceil = {.run = RunFloat<CeilFn>};
+constinit const CpuKernel Round = {.run = RunFloat<RoundFn>};
+constinit const CpuKernel Softplus = {.run = RunFloat<SoftplusFn>};
+constinit const CpuKernel Mish = {.run = RunFloat<MishFn>};
+constinit const CpuKernel HardSwish = {.run = RunFloat<HardSwishFn>};
+constinit const CpuKernel LeakyRelu = {.run = RunWithAttrs<LeakyReluFn>};
+constinit const CpuKernel Elu = {.run = RunWithAttrs<EluFn>};
+constinit const CpuKernel Clamp = {.run = RunWithAttrs<ClampFn>};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -6,6 +6,7 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
+#include "math/portable.h"
 
 namespace stowage::gpu {
 namespace {
@@ -55,6 +56,17 @@ struct PowFn {
   }
 };
 
+struct RemainderFn {
+  STOWAGE_DEVICE float operator()(float a, float b) const {
+    return math::Remainder(a, b);
+  }
+};
+struct FmodFn {
+  STOWAGE_DEVICE float operator()(float a, float b) const {
+    return ::fmodf(a, b);
+  }
+};
+
 template <typename F>
 constexpr GpuKernel NumberKernel() {
   return {.enqueue = EnqueueNumbers<F, 2>, .supports = SupportsNumbers};
@@ -71,6 +83,9 @@ constinit const GpuKernel Div = {.enqueue = EnqueueFloats<DivFn, 2>};
 constinit const GpuKernel Pow = {.enqueue = EnqueueFloats<PowFn, 2>};
 constinit const GpuKernel Maximum = NumberKernel<MaximumFn>();
 constinit const GpuKernel Minimum = NumberKernel<MinimumFn>();
+constinit const GpuKernel Remainder = {.enqueue =
+                                           EnqueueFloats<RemainderFn, 2>};
+constinit const GpuKernel Fmod = {.enqueue = EnqueueFloats<FmodFn, 2>};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

@@ -3,6 +3,7 @@
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/elementwise.h"
+#include "gpu/kernels/elementwise_attrs.h"
 #include "math/activations.h"
 
 namespace stowage::gpu {
@@ -26,7 +27,38 @@ STOWAGE_GRAD_FN(TanhGradFn, math::TanhDerivativeFromOutput)
 STOWAGE_GRAD_FN(SiluGradFn, math::SiluDerivative)
 STOWAGE_GRAD_FN(GeluTanhGradFn, math::GeluTanhDerivative)
 STOWAGE_GRAD_FN(GeluErfGradFn, math::GeluErfDerivative)
+STOWAGE_GRAD_FN(HardSwishGradFn, math::HardSwishDerivative)
 #undef STOWAGE_GRAD_FN
+// Accurate in every type, as mish is.
+struct MishGradFn {
+  STOWAGE_DEVICE float operator()(float x, float dy) const {
+    return dy * math::MishDerivative(x);
+  }
+};
+struct LeakyReluGradFn {
+  explicit LeakyReluGradFn(const Attrs& attrs)
+      : slope(Number(attrs, "slope")), unused(0) {}
+  STOWAGE_DEVICE float operator()(float y, float dy) const {
+    return y > 0 ? dy : dy * slope;
+  }
+  float slope, unused;
+};
+struct EluGradFn {
+  explicit EluGradFn(const Attrs& attrs)
+      : alpha(Number(attrs, "alpha")), scale(Number(attrs, "scale")) {}
+  STOWAGE_DEVICE float operator()(float y, float dy) const {
+    return dy * math::EluDerivativeFromOutput(y, alpha, scale);
+  }
+  float alpha, scale;
+};
+struct ClampGradFn {
+  explicit ClampGradFn(const Attrs& attrs)
+      : min(Number(attrs, "min")), max(Number(attrs, "max")) {}
+  STOWAGE_DEVICE float operator()(float y, float dy) const {
+    return y <= min || max <= y ? 0.0f : dy;
+  }
+  float min, max;
+};
 
 }  // namespace
 
@@ -41,6 +73,14 @@ constinit const GpuKernel GeluTanhGrad = {.enqueue =
                                               EnqueueFloats<GeluTanhGradFn, 2>};
 constinit const GpuKernel GeluErfGrad = {.enqueue =
                                              EnqueueFloats<GeluErfGradFn, 2>};
+constinit const GpuKernel MishGrad = {.enqueue = EnqueueFloats<MishGradFn, 2>};
+constinit const GpuKernel HardSwishGrad = {
+    .enqueue = EnqueueFloats<HardSwishGradFn, 2>};
+constinit const GpuKernel LeakyReluGrad = {
+    .enqueue = EnqueueWithAttrs<LeakyReluGradFn, 2>};
+constinit const GpuKernel EluGrad = {.enqueue = EnqueueWithAttrs<EluGradFn, 2>};
+constinit const GpuKernel ClampGrad = {.enqueue =
+                                           EnqueueWithAttrs<ClampGradFn, 2>};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

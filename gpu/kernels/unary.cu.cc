@@ -65,6 +65,12 @@ STOWAGE_FLOAT_FN(SquareFn, x* x)
 STOWAGE_FLOAT_FN(ReciprocalFn, 1.0f / x)
 STOWAGE_FLOAT_FN(SinFn, math::Sin(x))
 STOWAGE_FLOAT_FN(CosFn, math::Cos(x))
+STOWAGE_FLOAT_FN(Expm1Fn, ::expm1f(x))
+STOWAGE_FLOAT_FN(Log1pFn, ::log1pf(x))
+STOWAGE_FLOAT_FN(ErfFn, ::erff(x))
+STOWAGE_FLOAT_FN(FloorFn, ::floorf(x))
+STOWAGE_FLOAT_FN(CeilFn, ::ceilf(x))
+STOWAGE_FLOAT_FN(RoundFn, ::rintf(x))
 #undef STOWAGE_FLOAT_FN
 
 struct NotFn {
@@ -95,6 +101,12 @@ constinit const GpuKernel Reciprocal = {.enqueue =
                                             EnqueueFloats<ReciprocalFn, 1>};
 constinit const GpuKernel Sin = {.enqueue = EnqueueFloats<SinFn, 1>};
 constinit const GpuKernel Cos = {.enqueue = EnqueueFloats<CosFn, 1>};
+constinit const GpuKernel Expm1 = {.enqueue = EnqueueFloats<Expm1Fn, 1>};
+constinit const GpuKernel Log1p = {.enqueue = EnqueueFloats<Log1pFn, 1>};
+constinit const GpuKernel Erf = {.enqueue = EnqueueFloats<ErfFn, 1>};
+constinit const GpuKernel Floor = {.enqueue = EnqueueFloats<FloorFn, 1>};
+constinit const GpuKernel Ceil = {.enqueue = EnqueueFloats<CeilFn, 1>};
+constinit const GpuKernel Round = {.enqueue = EnqueueFloats<RoundFn, 1>};
 constinit const GpuKernel LogicalNot = {.enqueue = EnqueueNot,
                                         .supports = SupportsAll};
 

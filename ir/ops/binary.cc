@@ -38,6 +38,34 @@ TypesResult InferGradFromInput(const OpArgs& args) {
   return Typed(args, {args.type(0)});
 }
 
+// From the output, with attributes.
+TypesResult InferLeakyReluGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"slope", AttrKind::kReal}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "y", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckSameType(args, 0, "y", 1, "dy"));
+  STOWAGE_RETURN_IF_ERROR(CheckNotNegative(args, "slope"));
+  return Typed(args, {args.type(0)});
+}
+
+TypesResult InferEluGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(
+      args, {{"alpha", AttrKind::kReal}, {"scale", AttrKind::kReal}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "y", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckSameType(args, 0, "y", 1, "dy"));
+  STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "alpha"));
+  STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "scale"));
+  return Typed(args, {args.type(0)});
+}
+
+TypesResult InferClampGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckAttrs(args, {{"min", AttrKind::kReal}, {"max", AttrKind::kReal}}));
+  STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "y", DTypes::kFloat));
+  STOWAGE_RETURN_IF_ERROR(CheckSameType(args, 0, "y", 1, "dy"));
+  STOWAGE_RETURN_IF_ERROR(CheckBounds(args));
+  return Typed(args, {args.type(0)});
+}
+
 constexpr OpDef Elementwise(OpDef::InferFn infer, OpDef::FlopsFn flops) {
   return {.num_inputs = 2,
           .infer = infer,
@@ -74,6 +102,8 @@ constinit const OpDef Greater = ComparisonDef<DTypes::kNumeric>();
 constinit const OpDef GreaterEqual = ComparisonDef<DTypes::kNumeric>();
 constinit const OpDef LogicalAnd = BinaryDef<DTypes::kBool, 0>();
 constinit const OpDef LogicalOr = BinaryDef<DTypes::kBool, 0>();
+constinit const OpDef Remainder = BinaryDef<DTypes::kFloat, 4>();
+constinit const OpDef Fmod = BinaryDef<DTypes::kFloat, 3>();
 
 constinit const OpDef ReluGrad =
     Elementwise(InferGradFromOutput, FlopsPerResultElement<1>);
@@ -87,5 +117,15 @@ constinit const OpDef GeluTanhGrad = Elementwise(
     InferGradFromInput, FlopsPerResultElement<kTranscendentalFlops + 16>);
 constinit const OpDef GeluErfGrad = Elementwise(
     InferGradFromInput, FlopsPerResultElement<2 * kTranscendentalFlops + 9>);
+constinit const OpDef MishGrad = Elementwise(
+    InferGradFromInput, FlopsPerResultElement<kTranscendentalFlops + 13>);
+constinit const OpDef HardSwishGrad =
+    Elementwise(InferGradFromInput, FlopsPerResultElement<5>);
+constinit const OpDef LeakyReluGrad =
+    Elementwise(InferLeakyReluGrad, FlopsPerResultElement<2>);
+constinit const OpDef EluGrad =
+    Elementwise(InferEluGrad, FlopsPerResultElement<3>);
+constinit const OpDef ClampGrad =
+    Elementwise(InferClampGrad, FlopsPerResultElement<2>);
 
 }  // namespace stowage::op_defs

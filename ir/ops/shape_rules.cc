@@ -128,6 +128,12 @@ Status CheckFraction(const OpArgs& args, std::string_view name) {
                    "at least 0 and below 1");
 }
 
+Status CheckBounds(const OpArgs& args) {
+  const double max = args.attrs.Float("max");
+  return CheckReal(args, "min", args.attrs.Float("min") <= max,
+                   StrCat("at most max, which is ", max));
+}
+
 std::string Operand(const OpArgs& args, int i, std::string_view label) {
   return StrCat(label, " ", args.Describe(i));
 }

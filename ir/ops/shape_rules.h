@@ -47,6 +47,9 @@ Status CheckPositive(const OpArgs& args, std::string_view name);
 Status CheckNotNegative(const OpArgs& args, std::string_view name);
 Status CheckFraction(const OpArgs& args, std::string_view name);
 
+/// The real attributes "min" and "max" are numbers in that order.
+Status CheckBounds(const OpArgs& args);
+
 /// Sets of element types that ops take.
 enum class DTypes { kFloat, kNumeric, kIndex, kBool, kAny };
 

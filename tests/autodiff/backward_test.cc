@@ -176,11 +176,32 @@ TEST_CASE("each activation keeps only what its derivative is a formula of") {
     Value (*op)(Value, SourceLoc);
     Strings saved;  // y = op(x)
   };
-  const Row rows[] = {{Neg, {}},         {Exp, {"y"}},     {Log, {"x"}},
-                      {Sqrt, {"y"}},     {Rsqrt, {"y"}},   {Reciprocal, {"y"}},
-                      {Square, {"x"}},   {Sin, {"x"}},     {Relu, {"y"}},
-                      {Sigmoid, {"y"}},  {Tanh, {"y"}},    {Silu, {"x"}},
-                      {GeluTanh, {"x"}}, {GeluErf, {"x"}}, {Copy, {}}};
+  const Row rows[] = {
+      {Neg, {}},
+      {Exp, {"y"}},
+      {Log, {"x"}},
+      {Sqrt, {"y"}},
+      {Rsqrt, {"y"}},
+      {Reciprocal, {"y"}},
+      {Square, {"x"}},
+      {Sin, {"x"}},
+      {Relu, {"y"}},
+      {Sigmoid, {"y"}},
+      {Tanh, {"y"}},
+      {Silu, {"x"}},
+      {GeluTanh, {"x"}},
+      {GeluErf, {"x"}},
+      {Copy, {}},
+      {Expm1, {"y"}},
+      {Log1p, {"x"}},
+      {Erf, {"x"}},
+      {Softplus, {"x"}},
+      {Mish, {"x"}},
+      {HardSwish, {"x"}},
+
+      {[](Value x, SourceLoc) { return LeakyRelu(x); }, {"y"}},
+      {[](Value x, SourceLoc) { return Selu(x); }, {"y"}},
+      {[](Value x, SourceLoc) { return HardSigmoid(x); }, {"y"}}};
   for (const Row& row : rows) {
     const Graph forward = Build("unary", [&](GraphBuilder& g) {
       const Value x = g.Name("x", MulScalar(g.Param("w", kF32, {3}), 2));

@@ -226,13 +226,41 @@ TEST_CASE("at their kinks, relu and abs have gradient zero") {
   CHECK(y["grad:b"] == std::vector<double>{0, 5, -7});
 }
 
+TEST_CASE("at their kinks, other activations have the gradient of one side") {
+  Tensors y = GradientsOf(
+      [](Value a, Value b) { return Add(LeakyRelu(a, 0.5), Elu(b, 2, 3)); },
+      {{"a", {0, 1, -1}}, {"b", {0, 2, -2}}}, {3, 5, 7});
+  CHECK(y["grad:a"] == std::vector<double>{1.5, 5, 3.5});
+  CHECK(y["grad:b"][0] == 18);
+  CHECK(y["grad:b"][1] == 15);
+  y = GradientsOf(
+      [](Value a, Value b) { return Add(Clamp(a, 0, 6), HardSwish(b)); },
+      {{"a", {0, 6, 5}}, {"b", {-3, 3, 0}}}, {3, 5, 7});
+  CHECK(y["grad:a"] == std::vector<double>{0, 0, 7});
+  CHECK(y["grad:b"] == std::vector<double>{0, 5, 3.5});
+}
+
+TEST_CASE("the gradient of a remainder's divisor is that of the whole part") {
+  Tensors y = GradientsOf([](Value a, Value b) { return Remainder(a, b); },
+                          {{"a", {7, -7, 6}}, {"b", {2, 2, 3}}}, {1, 1, 1});
+  CHECK(y["grad:a"] == std::vector<double>{1, 1, 1});
+  CHECK(y["grad:b"] == std::vector<double>{-3, 4, -2});
+  y = GradientsOf([](Value a, Value b) { return Fmod(a, b); },
+                  {{"a", {7, -7, 6}}, {"b", {2, 2, 3}}}, {1, 1, 1});
+  CHECK(y["grad:b"] == std::vector<double>{-3, 3, -2});
+}
+
 // docs/ops.md tells these limits; tests/docs/op_table.cc has the words.
-TEST_CASE("gradients of log, sqrt, rsqrt and reciprocal are infinite at 0") {
+TEST_CASE(
+    "gradients of logarithms, roots and reciprocals are infinite at poles") {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   Tensors y = GradientsOf([](Value a, Value b) { return Add(Log(a), Sqrt(b)); },
                           {{"a", {0, 4}}, {"b", {0, 4}}}, {1, 8});
   CHECK(y["grad:a"] == std::vector<double>{kInf, 2});
   CHECK(y["grad:b"] == std::vector<double>{kInf, 2});
+  y = GradientsOf([](Value a, Value b) { return Add(Log1p(a), b); },
+                  {{"a", {-1, 1}}, {"b", {0, 0}}}, {1, 8});
+  CHECK(y["grad:a"] == std::vector<double>{kInf, 4});
   y = GradientsOf([](Value a, Value b) { return Add(Rsqrt(a), Reciprocal(b)); },
                   {{"a", {0, 4}}, {"b", {0, 4}}}, {1, 16});
   CHECK(y["grad:a"] == std::vector<double>{-kInf, -1});

@@ -203,6 +203,20 @@ TEST_CASE("a NaN in a window is its maximum, and takes the gradient") {
   }
 }
 
+TEST_CASE(
+    "round takes the even of two equally near, floor and ceil their side") {
+  const std::vector<double> x = {-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.75, -2.75};
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const auto result = [&](Value (*f)(Value, SourceLoc)) {
+      return Apply(
+          x, [f](Value v) { return f(v, SourceLoc()); }, dtype);
+    };
+    CHECK(result(Round) == std::vector<double>{-2, -2, 0, 0, 2, 2, 3, -3});
+    CHECK(result(Floor) == std::vector<double>{-3, -2, -1, 0, 1, 2, 2, -3});
+    CHECK(result(Ceil) == std::vector<double>{-2, -1, 0, 1, 2, 3, 3, -2});
+  }
+}
+
 TEST_CASE("infinities and NaN come out as they should") {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const std::vector<double> x = {-kInf, -1000, 0, 1000, kInf, kNaN};
@@ -222,6 +236,24 @@ TEST_CASE("infinities and NaN come out as they should") {
     check([](Value v) { return Tanh(v); }, {-1, -1, 0, 1, 1, kNaN});
     check([](Value v) { return Sigmoid(v); }, {0, 0, 0.5, 1, 1, kNaN});
     check([](Value v) { return Relu(v); }, {0, 0, 0, 1000, kInf, kNaN});
+    check([](Value v) { return Round(Softplus(v)); },
+          {0, 0, 1, 1000, kInf, kNaN});
+    check([](Value v) { return Mish(v); }, {kNaN, 0, 0, 1000, kInf, kNaN});
+    check([](Value v) { return HardSwish(v); }, {0, 0, 0, 1000, kInf, kNaN});
+    check([](Value v) { return LeakyRelu(v, 0.5); },
+          {-kInf, -500, 0, 1000, kInf, kNaN});
+    check([](Value v) { return Elu(v, 2, 3); }, {-6, -6, 0, 3000, kInf, kNaN});
+    check([](Value v) { return Clamp(v, -kInf, 6); },
+          {-kInf, -1000, 0, 6, 6, kNaN});
+    check([](Value v) { return HardSigmoid(v); }, {0, 0, 0.5, 1, 1, kNaN});
+    check([](Value v) { return Expm1(v); }, {-1, -1, 0, kInf, kInf, kNaN});
+    check([](Value v) { return Round(Log1p(v)); },
+          {kNaN, kNaN, 0, 7, kInf, kNaN});
+    check([](Value v) { return Erf(v); }, {-1, -1, 0, 1, 1, kNaN});
+    check([](Value v) { return Round(v); },
+          {-kInf, -1000, 0, 1000, kInf, kNaN});
+    check([](Value v) { return Cast(IsNan(v), v.dtype()); },
+          {0, 0, 0, 0, 0, 1});
     check([](Value v) { return Maximum(v, MulScalar(v, 0)); },
           {kNaN, 0, 0, 1000, kNaN, kNaN});
     check([](Value v) { return ReduceMax(v); }, {kNaN});

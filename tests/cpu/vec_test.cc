@@ -61,6 +61,29 @@ TEST_CASE("elementary functions are within a few units in the last place") {
   CHECK(WorstUlps<float>(-1.5, 1.5, cos, cos_want) < 3);
 }
 
+TEST_CASE("erf, log1p and expm1 keep their digits next to 0") {
+  const auto erf_want = [](long double x) { return std::erf(x); };
+  const auto log1p_want = [](long double x) { return std::log1p(x); };
+  const auto expm1_want = [](long double x) { return std::expm1(x); };
+  const auto erf = [](auto x) { return Erf(x); };
+  const auto log1p = [](auto x) { return Log1p(x); };
+  const auto expm1 = [](auto x) { return Expm1(x); };
+  for (const double reach : {1e-6, 0.01, 1.0, 4.0}) {
+    CHECK(WorstUlps<float>(-reach, reach, erf, erf_want) < 4);
+    CHECK(WorstUlps<double>(-reach, reach, erf, erf_want) < 3);
+  }
+  for (const double reach : {1e-6, 0.01, 0.99}) {
+    CHECK(WorstUlps<float>(-reach, reach, log1p, log1p_want) < 4);
+    CHECK(WorstUlps<double>(-reach, reach, log1p, log1p_want) < 4);
+  }
+  CHECK(WorstUlps<float>(1, 1e6, log1p, log1p_want) < 4);
+  CHECK(WorstUlps<double>(1, 1e6, log1p, log1p_want) < 4);
+  for (const double reach : {1e-6, 0.01, 1.0, 80.0}) {
+    CHECK(WorstUlps<float>(-reach, reach, expm1, expm1_want) < 4);
+    CHECK(WorstUlps<double>(-reach, reach, expm1, expm1_want) < 4);
+  }
+}
+
 TEST_CASE("erfc keeps its relative precision far out to the right") {
   const auto want = [](long double x) { return std::erfc(x); };
   const auto f = [](auto x) { return Erfc(x); };

@@ -54,6 +54,19 @@ std::string LimitsOf(OpKind op) {
     case OpKind::kAbs:
     case OpKind::kRelu:
       return "0 at 0";
+    case OpKind::kLeakyRelu:
+      return "slope at 0";
+    case OpKind::kElu:
+      return "scale alpha at 0";
+    case OpKind::kClamp:
+      return "0 at min and max";
+    case OpKind::kHardSwish:
+      return "0 at -3, 1 at 3";
+    case OpKind::kLog1p:
+      return "infinite at -1";
+    case OpKind::kRemainder:
+    case OpKind::kFmod:
+      return "of b minus the whole quotient";
     case OpKind::kLog:
     case OpKind::kSqrt:
     case OpKind::kRsqrt:

@@ -78,6 +78,14 @@ TEST_CASE("an error ends with the caller's file and line") {
 
 TEST_CASE("attributes") {
   CheckRows({
+      {[](GraphBuilder& g) { LeakyRelu(F32(g, "x", {4}), -0.5); },
+       "[leaky_relu] slope is -0.5; expected a finite number of at least 0"},
+      {[](GraphBuilder& g) { Elu(F32(g, "x", {4}), 0); },
+       "[elu] alpha is 0; expected a finite number above 0"},
+      {[](GraphBuilder& g) { Elu(F32(g, "x", {4}), 1, -2); },
+       "[elu] scale is -2; expected a finite number above 0"},
+      {[](GraphBuilder& g) { Clamp(F32(g, "x", {4}), 2, 1.5); },
+       "[clamp] min is 2; expected at most max, which is 1.5"},
       {[](GraphBuilder& g) {
          g.Emit(OpKind::kSlice, Values{F32(g, "x", {4})},
                 {{"start", int64_t{0}},

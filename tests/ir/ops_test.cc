@@ -202,6 +202,36 @@ const std::vector<Row>& Rows() {
                        GeluTanh(x), GeluErf(x)};
        },
        std::vector<std::string>(14, "bf16(2, 3)")},
+      {"more float functions of one operand",
+       [](GraphBuilder& g) {
+         const Value x = BF16(g, "x", {2, 3});
+         return Values{Expm1(x),       Log1p(x),      Erf(x),      Floor(x),
+                       Ceil(x),        Round(x),      Softplus(x), Mish(x),
+                       HardSwish(x),   LeakyRelu(x),  Elu(x),      Selu(x),
+                       Clamp(x, 0, 6), HardSigmoid(x)};
+       },
+       std::vector<std::string>(14, "bf16(2, 3)")},
+      {"is_nan",
+       [](GraphBuilder& g) {
+         return Only(IsNan(F32(g, "x", {2, 3})));
+       },
+       {"bool(2, 3)"}},
+      {"gradients of functions with attributes",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2});
+         return Values{
+             Apply(OpKind::kLeakyReluGrad, {x, x}, {{"slope", 0.5}}),
+             Apply(OpKind::kEluGrad, {x, x}, {{"alpha", 1.0}, {"scale", 1.0}}),
+             Apply(OpKind::kClampGrad, {x, x}, {{"min", 0.0}, {"max", 6.0}}),
+             MishGrad(x, x), HardSwishGrad(x, x)};
+       },
+       std::vector<std::string>(5, "f32(2)")},
+      {"remainder and fmod",
+       [](GraphBuilder& g) {
+         const Value a = F64(g, "a", {2, 3});
+         return Values{Remainder(a, a), Fmod(a, a)};
+       },
+       std::vector<std::string>(2, "f64(2, 3)")},
       {"neg, abs and sign, also of integers",
        [](GraphBuilder& g) {
          const Value x = I32(g, "x", {4});
@@ -628,10 +658,14 @@ TEST_CASE("elementwise ops take the element types they can compute") {
   };
   const OpRow unary[] = {
       {{OpKind::kNeg, OpKind::kAbs, OpKind::kSign}, numbers},
-      {{OpKind::kExp, OpKind::kLog, OpKind::kSqrt, OpKind::kRsqrt,
-        OpKind::kSquare, OpKind::kReciprocal, OpKind::kSin, OpKind::kCos,
-        OpKind::kRelu, OpKind::kSilu, OpKind::kSigmoid, OpKind::kTanh,
-        OpKind::kGeluTanh, OpKind::kGeluErf},
+      {{OpKind::kExp,      OpKind::kLog,      OpKind::kSqrt,
+        OpKind::kRsqrt,    OpKind::kSquare,   OpKind::kReciprocal,
+        OpKind::kSin,      OpKind::kCos,      OpKind::kRelu,
+        OpKind::kSilu,     OpKind::kSigmoid,  OpKind::kTanh,
+        OpKind::kGeluTanh, OpKind::kGeluErf,  OpKind::kExpm1,
+        OpKind::kLog1p,    OpKind::kErf,      OpKind::kFloor,
+        OpKind::kCeil,     OpKind::kRound,    OpKind::kSoftplus,
+        OpKind::kMish,     OpKind::kHardSwish},
        floats},
       {{OpKind::kLogicalNot}, {DType::kBool}},
       {{OpKind::kCopy, OpKind::kStash}, all},
@@ -644,7 +678,8 @@ TEST_CASE("elementwise ops take the element types they can compute") {
       {{OpKind::kEqual, OpKind::kNotEqual}, all},
       {{OpKind::kDiv, OpKind::kPow, OpKind::kReluGrad, OpKind::kSigmoidGrad,
         OpKind::kTanhGrad, OpKind::kSiluGrad, OpKind::kGeluTanhGrad,
-        OpKind::kGeluErfGrad},
+        OpKind::kGeluErfGrad, OpKind::kMishGrad, OpKind::kHardSwishGrad,
+        OpKind::kRemainder, OpKind::kFmod},
        floats},
       {{OpKind::kLogicalAnd, OpKind::kLogicalOr}, {DType::kBool}},
   };

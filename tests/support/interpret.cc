@@ -56,6 +56,35 @@ double GeluErfSlope(double x) {
   return NormalCdf(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * kPi);
 }
 
+double Mish(double x) { return x * std::tanh(std::log1p(std::exp(x))); }
+double MishSlope(double x) {
+  const double t = std::tanh(std::log1p(std::exp(x)));
+  return t + x * (1 - t * t) * Sigmoid(x);
+}
+
+double HardSwish(double x) {
+  return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+}
+double HardSwishSlope(double x) {
+  if (x <= -3) return 0;
+  return x >= 3 ? 1 : (2 * x + 3) / 6;
+}
+
+double RoundToEven(double x) {
+  const double down = std::floor(x);
+  const double above = x - down;
+  if (above == 0.5) return 2 * std::floor((down + 1) / 2);
+  return above < 0.5 ? down : down + 1;
+}
+
+void EluGrad(Call& c) {
+  const double alpha = c.Float("alpha");
+  const double scale = c.Float("scale");
+  Map2(c, [=](double y, double dy) {
+    return y > 0 ? dy * scale : dy * (y + scale * alpha);
+  });
+}
+
 double CastTo(DType dtype, double x) {
   if (IsFloat(dtype)) return x;
   return dtype == DType::kBool ? static_cast<double>(x != 0) : std::trunc(x);
@@ -752,6 +781,56 @@ void Run(Call& c) {
       return Map(c, [](double x) { return x * NormalCdf(x); });
     case OpKind::kLogicalNot:
       return Map(c, [](double x) { return double(x == 0); });
+    case OpKind::kExpm1:
+      return Map(c, [](double x) { return std::expm1(x); });
+    case OpKind::kLog1p:
+      return Map(c, [](double x) { return std::log1p(x); });
+    case OpKind::kErf:
+      return Map(c, [](double x) { return std::erf(x); });
+    case OpKind::kFloor:
+      return Map(c, [](double x) { return std::floor(x); });
+    case OpKind::kCeil:
+      return Map(c, [](double x) { return std::ceil(x); });
+    case OpKind::kRound:
+      return Map(c, RoundToEven);
+    case OpKind::kSoftplus:
+      return Map(c, [](double x) { return std::log1p(std::exp(x)); });
+    case OpKind::kMish:
+      return Map(c, Mish);
+    case OpKind::kHardSwish:
+      return Map(c, HardSwish);
+    case OpKind::kLeakyRelu:
+      return Map(c, [&](double x) { return x > 0 ? x : c.Float("slope") * x; });
+    case OpKind::kElu:
+      return Map(c, [&](double x) {
+        const double y = x > 0 ? x : c.Float("alpha") * (std::exp(x) - 1);
+        return c.Float("scale") * y;
+      });
+    case OpKind::kClamp:
+      return Map(c, [&](double x) {
+        return std::min(std::max(x, c.Float("min")), c.Float("max"));
+      });
+    case OpKind::kRemainder:
+      return Map2(c,
+                  [](double a, double b) { return a - b * std::floor(a / b); });
+    case OpKind::kFmod:
+      return Map2(c,
+                  [](double a, double b) { return a - b * std::trunc(a / b); });
+    case OpKind::kMishGrad:
+      return Map2(c, [](double x, double dy) { return dy * MishSlope(x); });
+    case OpKind::kHardSwishGrad:
+      return Map2(c,
+                  [](double x, double dy) { return dy * HardSwishSlope(x); });
+    case OpKind::kLeakyReluGrad:
+      return Map2(c, [&](double y, double dy) {
+        return y > 0 ? dy : dy * c.Float("slope");
+      });
+    case OpKind::kEluGrad:
+      return EluGrad(c);
+    case OpKind::kClampGrad:
+      return Map2(c, [&](double y, double dy) {
+        return y > c.Float("min") && y < c.Float("max") ? dy : 0;
+      });
     case OpKind::kAdd:
       return Map2(c, std::plus<>());
     case OpKind::kSub:

@@ -260,6 +260,58 @@ void Table::AddElementwise() {
   AddUnaryGrad(OpKind::kGeluTanhGrad, GeluTanhGrad, any);
   AddUnaryGrad(OpKind::kGeluErfGrad, GeluErfGrad, any);
 
+  AddUnary(OpKind::kExpm1, Expm1, any);
+  AddUnary(OpKind::kLog1p, Log1p, Real("x", {}, -0.75, 3));
+  AddUnary(OpKind::kErf, Erf, any);
+  AddUnary(OpKind::kFloor, Floor, any);
+  AddUnary(OpKind::kCeil, Ceil, any);
+  AddUnary(OpKind::kRound, Round, any);
+  AddUnary(OpKind::kSoftplus, Softplus, any);
+  AddUnary(OpKind::kMish, Mish, any);
+  AddUnary(OpKind::kHardSwish, HardSwish, Real("x", {}, -6, 6));
+  AddUnaryGrad(OpKind::kMishGrad, MishGrad, any);
+  AddUnaryGrad(OpKind::kHardSwishGrad, HardSwishGrad, Real("x", {}, -6, 6));
+  AddUnary(
+      OpKind::kLeakyRelu,
+      [](Value x, SourceLoc loc) { return LeakyRelu(x, 0.125, loc); }, kinked);
+  AddUnary(
+      OpKind::kElu,
+      [](Value x, SourceLoc loc) { return Elu(x, 0.75, 1.25, loc); }, kinked);
+  // Bounds that elements keep their distance from.
+  AddUnary(
+      OpKind::kClamp,
+      [](Value x, SourceLoc loc) { return Clamp(x, -0.125, 0.1875, loc); },
+      kinked);
+  AddUnaryGrad(
+      OpKind::kLeakyReluGrad,
+      [](Value y, Value dy, SourceLoc loc) {
+        return Apply(OpKind::kLeakyReluGrad, {y, dy}, {{"slope", 0.125}}, loc);
+      },
+      Spread("y", {}));
+  AddUnaryGrad(
+      OpKind::kEluGrad,
+      [](Value y, Value dy, SourceLoc loc) {
+        return Apply(OpKind::kEluGrad, {y, dy},
+                     {{"alpha", 0.75}, {"scale", 1.25}}, loc);
+      },
+      Spread("y", {}));
+  AddUnaryGrad(
+      OpKind::kClampGrad,
+      [](Value y, Value dy, SourceLoc loc) {
+        return Apply(OpKind::kClampGrad, {y, dy},
+                     {{"min", -0.125}, {"max", 0.1875}}, loc);
+      },
+      Spread("y", {}));
+  // a / b between whole numbers, in front of 0 and behind.
+  const LeafSpec divisor = Real("b", {}, 2, 2.25);
+  for (const auto& [op, f] :
+       {std::pair<OpKind, Binary>{OpKind::kRemainder, Remainder},
+        std::pair<OpKind, Binary>{OpKind::kFmod, Fmod}}) {
+    AddBinary(op, f, Real("a", {}, 4.75, 5.75), divisor);
+    AddBinary(op, f, Real("a", {}, -5.75, -4.75), divisor,
+              " of what is below 0");
+  }
+
   const auto where = [](GraphBuilder&, In in) {
     return Out{Where(in[0], in[1], in[2])};
   };
