@@ -52,11 +52,6 @@ struct Axis {
     const int32_t end = (at + before) / stride + 1;
     return {behind <= 0 ? 0 : (behind - 1) / stride + 1, end < out ? end : out};
   }
-  // Which element of window o that is; below 0 if none.
-  STOWAGE_DEVICE int32_t TapAt(int32_t o, int32_t at) const {
-    const int32_t distance = at - Place(o, 0);
-    return distance % dilation == 0 ? distance / dilation : -1;
-  }
   // What the mean of window o divides by.
   STOWAGE_DEVICE int32_t Count(int32_t o, bool with_padding) const {
     const int32_t start = Place(o, 0);
@@ -138,31 +133,43 @@ MaxPoolKernel(STOWAGE_PARAMS(PoolParams) p) {
   reinterpret_cast<T*>(p.result)[unit] = FromFloat<T>(best);
 }
 
-// Whether the element `mine`, number (iz, iy, ix) of window o, is the first of the
-// largest.
+// From (i, j, k) to what follows in row-major order. Where loops were nested as deep
+// as the axes of an element's windows and of their elements are together, threads
+// that leave them at different times would cost more registers than there are.
+STOWAGE_DEVICE void Advance(Range y, Range x, int32_t* i, int32_t* j,
+                            int32_t* k) {
+  const bool ends_row = ++*k == x.end;
+  *k = ends_row ? x.first : *k;
+  *j += ends_row ? 1 : 0;
+  const bool ends_slice = *j == y.end;
+  *j = ends_slice ? y.first : *j;
+  *i += ends_slice ? 1 : 0;
+}
+
+// Of the first of the largest elements of window o, in its plane.
 template <typename T>
-STOWAGE_DEVICE bool IsLargest(const PoolParams& p, const T* plane,
-                              const Spot& o, int32_t iz, int32_t iy, int32_t ix,
-                              float mine) {
-  const Range z = p.z_axis.TapsOf(o.z);
-  const Range y = p.y_axis.TapsOf(o.y);
-  const Range x = p.x_axis.TapsOf(o.x);
-  bool is_before = true;
-  for (int32_t i = z.first; i < z.end; ++i) {
-    for (int32_t j = y.first; j < y.end; ++j) {
-      for (int32_t k = x.first; k < x.end; ++k) {
-        if (i == iz && j == iy && k == ix) {
-          is_before = false;
-          continue;
-        }
-        const float value = ToFloat(
-            plane[PlaceIn(p, p.z_axis.Place(o.z, i), p.y_axis.Place(o.y, j),
-                          p.x_axis.Place(o.x, k))]);
-        if (is_before ? !Beats(mine, value) : Beats(value, mine)) return false;
-      }
-    }
+STOWAGE_DEVICE int32_t PlaceOfLargest(const PoolParams& p, const T* plane,
+                                      int32_t of_z, int32_t of_y,
+                                      int32_t of_x) {
+  const Range z = p.z_axis.TapsOf(of_z);
+  const Range y = p.y_axis.TapsOf(of_y);
+  const Range x = p.x_axis.TapsOf(of_x);
+  float best = 0;
+  int32_t found = -1;
+  int32_t i = z.first;
+  int32_t j = y.first;
+  int32_t k = x.first;
+  while (i < z.end) {
+    const int32_t place =
+        PlaceIn(p, p.z_axis.Place(of_z, i), p.y_axis.Place(of_y, j),
+                p.x_axis.Place(of_x, k));
+    const float value = ToFloat(plane[place]);
+    const bool takes = found < 0 || Beats(value, best);
+    best = takes ? value : best;
+    found = takes ? place : found;
+    Advance(y, x, &i, &j, &k);
   }
-  return true;
+  return found;
 }
 
 template <typename T>
@@ -176,22 +183,16 @@ MaxPoolGradKernel(STOWAGE_PARAMS(PoolParams) p) {
   const Range x = p.x_axis.WindowsOver(at.x);
   const T* plane = reinterpret_cast<const T*>(p.x) + at.plane * p.in_plane;
   const T* dy = reinterpret_cast<const T*>(p.dy) + at.plane * p.out_plane;
-  const float mine = ToFloat(plane[PlaceIn(p, at.z, at.y, at.x)]);
+  const int32_t mine = PlaceIn(p, at.z, at.y, at.x);
   float sum = 0;
-  for (int32_t i = z.first; i < z.end; ++i) {
-    const int32_t iz = p.z_axis.TapAt(i, at.z);
-    if (iz < 0) continue;
-    for (int32_t j = y.first; j < y.end; ++j) {
-      const int32_t iy = p.y_axis.TapAt(j, at.y);
-      if (iy < 0) continue;
-      for (int32_t k = x.first; k < x.end; ++k) {
-        const int32_t ix = p.x_axis.TapAt(k, at.x);
-        if (ix < 0) continue;
-        if (IsLargest(p, plane, {at.plane, i, j, k}, iz, iy, ix, mine)) {
-          sum += ToFloat(dy[PlaceOut(p, i, j, k)]);
-        }
-      }
-    }
+  const bool none = y.first >= y.end || x.first >= x.end;
+  int32_t i = none ? z.end : z.first;
+  int32_t j = y.first;
+  int32_t k = x.first;
+  while (i < z.end) {
+    const int32_t place = PlaceOfLargest(p, plane, i, j, k);
+    sum += place == mine ? ToFloat(dy[PlaceOut(p, i, j, k)]) : 0.0f;
+    Advance(y, x, &i, &j, &k);
   }
   reinterpret_cast<T*>(p.result)[unit] = FromFloat<T>(sum);
 }
