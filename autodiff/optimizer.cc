@@ -45,6 +45,18 @@ std::vector<State> StatesOf(const Optimizer& optimizer, DType param) {
                              [&](const Momentum&) {
                                return States{{".velocity", param}};
                              },
+                             [&](const Nesterov&) {
+                               return States{{".velocity", param}};
+                             },
+                             [&](const RmsProp&) {
+                               return States{{".v", param}};
+                             },
+                             [&](const Adagrad&) {
+                               return States{{".v", param}};
+                             },
+                             [&](const Adam&) {
+                               return States{{".m", param}, {".v", param}};
+                             },
                              [&](const AdamW&) {
                                if (HasSplitMaster(param)) {
                                  return States{{".delta", DType::kI16},
@@ -73,45 +85,71 @@ std::string_view OptimizerName(const Optimizer& optimizer) {
       Overload{[](const Sgd&) -> Name { return "sgd"; },
                [](const Momentum&) -> Name { return "momentum"; },
                [](const AdamW&) -> Name { return "adamw"; },
+               [](const Nesterov&) -> Name { return "nesterov"; },
+               [](const RmsProp&) -> Name { return "rmsprop"; },
+               [](const Adagrad&) -> Name { return "adagrad"; },
+               [](const Adam&) -> Name { return "adam"; },
                [](const UpdateRule& rule) -> Name { return rule.name; }},
       optimizer);
 }
 
 Result<Optimizer> ParseOptimizer(std::string_view name) {
   for (const Optimizer& optimizer :
-       {Optimizer(Sgd{}), Optimizer(Momentum{}), Optimizer(AdamW{})}) {
+       {Optimizer(Sgd{}), Optimizer(Momentum{}), Optimizer(Nesterov{}),
+        Optimizer(RmsProp{}), Optimizer(Adagrad{}), Optimizer(Adam{}),
+        Optimizer(AdamW{})}) {
     if (name == OptimizerName(optimizer)) return optimizer;
   }
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[optimizer] there is no optimizer ", Quoted(name),
-                      "; expected sgd, momentum or adamw")};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[optimizer] there is no optimizer ", Quoted(name),
+             "; expected sgd, momentum, nesterov, rmsprop, adagrad, adam or "
+             "adamw")};
 }
 
 double DefaultLearningRate(const Optimizer& optimizer) {
   return std::visit(
-      Overload{[](const Sgd&) { return 1e-1; },
-               [](const Momentum&) { return 2e-2; },
-               [](const AdamW&) { return 1e-3; },
-               [](const UpdateRule& rule) { return rule.learning_rate; }},
+      Overload{
+          [](const Sgd&) { return 1e-1; }, [](const Momentum&) { return 2e-2; },
+          [](const Nesterov&) { return 2e-2; },
+          [](const RmsProp&) { return 1e-2; },
+          [](const Adagrad&) { return 1e-2; }, [](const Adam&) { return 1e-3; },
+          [](const AdamW&) { return 1e-3; },
+          [](const UpdateRule& rule) { return rule.learning_rate; }},
       optimizer);
 }
 
 Status CheckOptimizer(const Optimizer& optimizer) {
+  const auto check_eps = [](double eps) {
+    return Check("eps", eps, eps > 0, "a finite number above 0");
+  };
+  const auto check_momentum = [](const auto& momentum) -> Status {
+    STOWAGE_RETURN_IF_ERROR(CheckFraction("momentum", momentum.momentum));
+    return CheckDecay(momentum.decay);
+  };
+  const auto check_adam = [&](const auto& adam) -> Status {
+    STOWAGE_RETURN_IF_ERROR(CheckFraction("beta1", adam.beta1));
+    STOWAGE_RETURN_IF_ERROR(CheckFraction("beta2", adam.beta2));
+    STOWAGE_RETURN_IF_ERROR(check_eps(adam.eps));
+    return CheckDecay(adam.decay);
+  };
   return std::visit(
-      Overload{[](const Sgd& sgd) { return CheckDecay(sgd.decay); },
-               [](const Momentum& momentum) -> Status {
-                 STOWAGE_RETURN_IF_ERROR(
-                     CheckFraction("momentum", momentum.momentum));
-                 return CheckDecay(momentum.decay);
-               },
-               [](const AdamW& adamw) -> Status {
-                 STOWAGE_RETURN_IF_ERROR(CheckFraction("beta1", adamw.beta1));
-                 STOWAGE_RETURN_IF_ERROR(CheckFraction("beta2", adamw.beta2));
-                 STOWAGE_RETURN_IF_ERROR(Check("eps", adamw.eps, adamw.eps > 0,
-                                               "a finite number above 0"));
-                 return CheckDecay(adamw.decay);
-               },
-               [](const UpdateRule& rule) { return CheckUpdateRule(rule); }},
+      Overload{
+          [](const Sgd& sgd) { return CheckDecay(sgd.decay); },
+          [&](const Momentum& momentum) { return check_momentum(momentum); },
+          [&](const Nesterov& nesterov) { return check_momentum(nesterov); },
+          [&](const RmsProp& rms) -> Status {
+            STOWAGE_RETURN_IF_ERROR(CheckFraction("alpha", rms.alpha));
+            STOWAGE_RETURN_IF_ERROR(check_eps(rms.eps));
+            return CheckDecay(rms.decay);
+          },
+          [&](const Adagrad& adagrad) -> Status {
+            STOWAGE_RETURN_IF_ERROR(check_eps(adagrad.eps));
+            return CheckDecay(adagrad.decay);
+          },
+          [&](const Adam& adam) { return check_adam(adam); },
+          [&](const AdamW& adamw) { return check_adam(adamw); },
+          [](const UpdateRule& rule) { return CheckUpdateRule(rule); }},
       optimizer);
 }
 
@@ -156,6 +194,25 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
         MomentumUpdate(param, states[0], gradient, lr, scale,
                        momentum->momentum, momentum->decay);
     updated = {results.w, results.velocity};
+  } else if (const Nesterov* nesterov = std::get_if<Nesterov>(&optimizer)) {
+    const MomentumResults results =
+        NesterovUpdate(param, states[0], gradient, lr, scale,
+                       nesterov->momentum, nesterov->decay);
+    updated = {results.w, results.velocity};
+  } else if (const RmsProp* rms = std::get_if<RmsProp>(&optimizer)) {
+    const MeanSquareResults results =
+        RmsPropUpdate(param, states[0], gradient, lr, scale, rms->alpha,
+                      rms->eps, rms->decay);
+    updated = {results.w, results.v};
+  } else if (const Adagrad* adagrad = std::get_if<Adagrad>(&optimizer)) {
+    const MeanSquareResults results = AdagradUpdate(
+        param, states[0], gradient, lr, scale, adagrad->eps, adagrad->decay);
+    updated = {results.w, results.v};
+  } else if (const Adam* adam = std::get_if<Adam>(&optimizer)) {
+    const AdamWResults results =
+        AdamUpdate(param, states[0], states[1], gradient, lr, step, scale,
+                   adam->beta1, adam->beta2, adam->eps, adam->decay);
+    updated = {results.w, results.m, results.v};
   } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer);
              adamw != nullptr && HasSplitMaster(info.type.dtype)) {
     const AdamWSplitResults results = AdamWSplitUpdate(

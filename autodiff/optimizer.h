@@ -29,10 +29,39 @@ struct Momentum {
   double decay = 0;
 };
 
+/// d = g + decay * w;  velocity = momentum * velocity + d;
+/// w -= lr * (d + momentum * velocity). PyTorch's SGD with nesterov.
+struct Nesterov {
+  double momentum = 0.9;
+  double decay = 0;
+};
+
+/// d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2;
+/// w -= lr * d / (sqrt(v) + eps)
+struct RmsProp {
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double decay = 0;
+};
+
+/// d = g + decay * w;  v = v + d^2;  w -= lr * d / (sqrt(v) + eps)
+struct Adagrad {
+  double eps = 1e-10;
+  double decay = 0;
+};
+
+/// Kingma & Ba 2015, the decay part of the gradient, as in Sgd.
+struct Adam {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double decay = 0;
+};
+
 /// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
 /// input. A bf16 param is the upper part of an f32 weight, whose rest is a state
 /// (math/split_master.h), and the moments are f32: 10 bytes of state for each
-/// element. Sgd and Momentum compute and keep everything in the param's type.
+/// element. All others compute and keep everything in the param's type.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -41,25 +70,28 @@ struct AdamW {
 };
 
 /// Or a rule of the program's own (autodiff/update_rule.h).
-using Optimizer = std::variant<Sgd, Momentum, AdamW, UpdateRule>;
+using Optimizer = std::variant<Sgd, Momentum, AdamW, Nesterov, RmsProp, Adagrad,
+                               Adam, UpdateRule>;
 
-/// "sgd", "momentum", "adamw", or the name of the rule.
+/// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw", or the name
+/// of the rule.
 std::string_view OptimizerName(const Optimizer& optimizer);
 /// The optimizer of that name with its defaults, or an error naming the
 /// choices.
 Result<Optimizer> ParseOptimizer(std::string_view name);
 
 /// A learning rate to start from where nothing better is known of the model:
-/// 1e-3 for AdamW, 1e-1 for Sgd, 2e-2 for Momentum; a rule says its own.
+/// 1e-3 for Adam and AdamW, 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for
+/// RmsProp and Adagrad; a rule says its own.
 double DefaultLearningRate(const Optimizer& optimizer);
 
-/// Whether the constants are in range: momentum and betas in [0, 1), eps above
-/// 0, decay not negative; a rule as CheckUpdateRule wants it.
+/// Whether the constants are in range: momentum, alpha and betas in [0, 1), eps
+/// above 0, decay not negative; a rule as CheckUpdateRule wants it.
 Status CheckOptimizer(const Optimizer& optimizer);
 
 /// Names of the states the optimizer keeps for the param `name` of that type:
-/// "w.velocity"; "w.m", "w.v", and before these "w.delta" if w is bf16. What a
-/// rule keeps is known when it has run: none here.
+/// "w.velocity"; "w.v"; "w.m", "w.v", and for AdamW before these "w.delta" if w is
+/// bf16. What a rule keeps is known when it has run: none here.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name, DType dtype);
 

@@ -650,6 +650,43 @@ MomentumResults MomentumUpdate(Value w, Value velocity, Value g, Value lr,
   return {results[0], results[1]};
 }
 
+MomentumResults NesterovUpdate(Value w, Value velocity, Value g, Value lr,
+                               Value scale, double momentum, double decay,
+                               SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kNesterovUpdate, WithScale({w, velocity, g, lr}, scale),
+              {{"momentum", momentum}, {"decay", decay}}, 2, loc);
+  return {results[0], results[1]};
+}
+
+MeanSquareResults RmsPropUpdate(Value w, Value v, Value g, Value lr,
+                                Value scale, double alpha, double eps,
+                                double decay, SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kRmsPropUpdate, WithScale({w, v, g, lr}, scale),
+              {{"alpha", alpha}, {"eps", eps}, {"decay", decay}}, 2, loc);
+  return {results[0], results[1]};
+}
+
+MeanSquareResults AdagradUpdate(Value w, Value v, Value g, Value lr,
+                                Value scale, double eps, double decay,
+                                SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kAdagradUpdate, WithScale({w, v, g, lr}, scale),
+              {{"eps", eps}, {"decay", decay}}, 2, loc);
+  return {results[0], results[1]};
+}
+
+AdamWResults AdamUpdate(Value w, Value m, Value v, Value g, Value lr,
+                        Value step, Value scale, double beta1, double beta2,
+                        double eps, double decay, SourceLoc loc) {
+  const std::vector<Value> results = EmitAll(
+      OpKind::kAdamUpdate, WithScale({w, m, v, g, lr, step}, scale),
+      {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 3,
+      loc);
+  return {results[0], results[1], results[2]};
+}
+
 AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,
                          Value step, Value scale, double beta1, double beta2,
                          double eps, double decay, SourceLoc loc) {

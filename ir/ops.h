@@ -300,9 +300,30 @@ struct MomentumResults {
 MomentumResults MomentumUpdate(Value w, Value velocity, Value g, Value lr,
                                Value scale, double momentum, double decay,
                                STOWAGE_LOC);
+/// d = g + decay * w;  velocity = momentum * velocity + d;
+/// w -= lr * (d + momentum * velocity)
+MomentumResults NesterovUpdate(Value w, Value velocity, Value g, Value lr,
+                               Value scale, double momentum, double decay,
+                               STOWAGE_LOC);
+struct MeanSquareResults {
+  Value w, v;
+};
+/// d = g + decay * w;  v = alpha * v + (1 - alpha) * d^2;
+/// w -= lr * d / (sqrt(v) + eps)
+MeanSquareResults RmsPropUpdate(Value w, Value v, Value g, Value lr,
+                                Value scale, double alpha, double eps,
+                                double decay, STOWAGE_LOC);
+/// d = g + decay * w;  v = v + d^2;  w -= lr * d / (sqrt(v) + eps)
+MeanSquareResults AdagradUpdate(Value w, Value v, Value g, Value lr,
+                                Value scale, double eps, double decay,
+                                STOWAGE_LOC);
 struct AdamWResults {
   Value w, m, v;
 };
+/// Kingma & Ba 2015, with d = g + decay * w in place of the gradient.
+AdamWResults AdamUpdate(Value w, Value m, Value v, Value g, Value lr,
+                        Value step, Value scale, double beta1, double beta2,
+                        double eps, double decay, STOWAGE_LOC);
 /// Loshchilov & Hutter 2019: w -= lr * decay * w, then
 /// w -= lr * m_hat / (sqrt(v_hat) + eps), bias-corrected with `step`.
 AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,

@@ -30,6 +30,37 @@ STOWAGE_HOST_DEVICE inline void MomentumStep(T lr, T momentum, T decay, T g,
   *w = *w - lr * *velocity;
 }
 
+/// Nesterov's, in the form that looks ahead by the next step's velocity (Sutskever et
+/// al. 2013):  velocity = momentum velocity + d;  w -= lr (d + momentum velocity),
+/// with d = g + decay w.
+template <typename T>
+STOWAGE_HOST_DEVICE inline void NesterovStep(T lr, T momentum, T decay, T g,
+                                             T* w, T* velocity) {
+  const T d = g + decay * *w;
+  *velocity = momentum * *velocity + d;
+  *w = *w - lr * (d + momentum * *velocity);
+}
+
+/// RMSprop (Hinton 2012):  v = alpha v + (1 - alpha) d^2;
+/// w -= lr d / (sqrt(v) + eps), with d = g + decay w.
+template <typename T>
+STOWAGE_HOST_DEVICE inline void RmsPropStep(T lr, T alpha, T one_minus_alpha,
+                                            T eps, T decay, T g, T* w, T* v) {
+  const T d = g + decay * *w;
+  *v = alpha * *v + one_minus_alpha * (d * d);
+  *w = *w - lr * d / (Sqrt(*v) + eps);
+}
+
+/// Adagrad (Duchi, Hazan & Singer 2011):  v = v + d^2;
+/// w -= lr d / (sqrt(v) + eps), with d = g + decay w.
+template <typename T>
+STOWAGE_HOST_DEVICE inline void AdagradStep(T lr, T eps, T decay, T g, T* w,
+                                            T* v) {
+  const T d = g + decay * *w;
+  *v = *v + d * d;
+  *w = *w - lr * d / (Sqrt(*v) + eps);
+}
+
 /// 1 - beta^t, without cancellation where beta is next to 1; and without pow,
 /// which GPU compilers do not inline. beta in [0, 1), t at least 1.
 STOWAGE_HOST_DEVICE inline double OneMinusPower(double beta, double t) {

@@ -52,8 +52,10 @@ void AddModelOptions(CLI::App& command, ModelFlags* flags) {
       .add_option("--dtype", flags->dtype,
                   "Element type of weights and activations")
       ->capture_default_str();
-  command.add_option("--optimizer", flags->optimizer,
-                     "sgd, momentum or adamw; default: the model's");
+  command.add_option(
+      "--optimizer", flags->optimizer,
+      "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw; "
+      "default: the model's");
   command.add_option("--budget", flags->budget,
                      "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
   command

@@ -1,5 +1,6 @@
-// sgd_update, momentum_update, adamw_update, adamw_split_update: in place over
-// parameters and state; the formulas are math/optimizer.h's.
+// sgd_update, momentum_update, nesterov_update, rmsprop_update, adagrad_update,
+// adam_update, adamw_update, adamw_split_update: in place over parameters and
+// state; the formulas are math/optimizer.h's.
 
 #include <algorithm>
 
@@ -49,29 +50,68 @@ StepCode RunSgd(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-StepCode RunMomentum(const Launch& launch, ThreadPool& pool) noexcept {
+// Updates w and one state: `update` takes the learning rate, the gradient and these
+// two, in registers.
+template <typename F>
+void UpdatePair(const Launch& launch, ThreadPool& pool, F&& update) {
   const double lr = ScalarF32(launch.inputs[3]);
-  const double momentum = launch.attrs->Float("momentum");
-  const double decay = launch.attrs->Float("decay");
   const double scale = GradientScale(launch, 4);
   ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
     using T = decltype(zero);
     using V = Vec<T>;
     V w = at.Load(launch.inputs[0].as<const T>() + begin);
-    V velocity = at.Load(launch.inputs[1].as<const T>() + begin);
+    V state = at.Load(launch.inputs[1].as<const T>() + begin);
     const V g = at.Load(launch.inputs[2].as<const T>() + begin) * V(scale);
-    math::MomentumStep(V(lr), V(momentum), V(decay), g, &w, &velocity);
+    update(V(lr), g, &w, &state);
     at.Store(launch.outputs[0].as<T>() + begin, w);
-    at.Store(launch.outputs[1].as<T>() + begin, velocity);
+    at.Store(launch.outputs[1].as<T>() + begin, state);
+  });
+}
+
+template <bool kNesterov>
+StepCode RunMomentum(const Launch& launch, ThreadPool& pool) noexcept {
+  const double momentum = launch.attrs->Float("momentum");
+  const double decay = launch.attrs->Float("decay");
+  UpdatePair(launch, pool, [&](auto lr, auto g, auto* w, auto* velocity) {
+    using V = decltype(lr);
+    if constexpr (kNesterov) {
+      math::NesterovStep(lr, V(momentum), V(decay), g, w, velocity);
+    } else {
+      math::MomentumStep(lr, V(momentum), V(decay), g, w, velocity);
+    }
   });
   return StepCode::kOk;
 }
 
-StepCode RunAdamW(const Launch& launch, ThreadPool& pool) noexcept {
+StepCode RunRmsProp(const Launch& launch, ThreadPool& pool) noexcept {
+  const double alpha = launch.attrs->Float("alpha");
+  const double eps = launch.attrs->Float("eps");
+  const double decay = launch.attrs->Float("decay");
+  UpdatePair(launch, pool, [&](auto lr, auto g, auto* w, auto* v) {
+    using V = decltype(lr);
+    math::RmsPropStep(lr, V(alpha), V(1 - alpha), V(eps), V(decay), g, w, v);
+  });
+  return StepCode::kOk;
+}
+
+StepCode RunAdagrad(const Launch& launch, ThreadPool& pool) noexcept {
+  const double eps = launch.attrs->Float("eps");
+  const double decay = launch.attrs->Float("decay");
+  UpdatePair(launch, pool, [&](auto lr, auto g, auto* w, auto* v) {
+    using V = decltype(lr);
+    math::AdagradStep(lr, V(eps), V(decay), g, w, v);
+  });
+  return StepCode::kOk;
+}
+
+// The decay is part of the gradient, or of the weight by itself (AdamW).
+template <bool kDecoupled>
+StepCode RunAdam(const Launch& launch, ThreadPool& pool) noexcept {
+  const double decay = launch.attrs->Float("decay");
   const auto constants = math::AdamWConstants::At(
       *launch.inputs[5].as<const int64_t>(), ScalarF32(launch.inputs[4]),
       launch.attrs->Float("beta1"), launch.attrs->Float("beta2"),
-      launch.attrs->Float("eps"), launch.attrs->Float("decay"));
+      launch.attrs->Float("eps"), kDecoupled ? decay : 0.0);
   const double scale = GradientScale(launch, 6);
   ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
     using T = decltype(zero);
@@ -79,7 +119,8 @@ StepCode RunAdamW(const Launch& launch, ThreadPool& pool) noexcept {
     V w = at.Load(launch.inputs[0].as<const T>() + begin);
     V m = at.Load(launch.inputs[1].as<const T>() + begin);
     V v = at.Load(launch.inputs[2].as<const T>() + begin);
-    const V g = at.Load(launch.inputs[3].as<const T>() + begin) * V(scale);
+    V g = at.Load(launch.inputs[3].as<const T>() + begin) * V(scale);
+    if constexpr (!kDecoupled) g = g + V(decay) * w;
     math::AdamWStep(constants, g, &w, &m, &v);
     at.Store(launch.outputs[0].as<T>() + begin, w);
     at.Store(launch.outputs[1].as<T>() + begin, m);
@@ -137,8 +178,12 @@ StepCode RunAdamWSplit(const Launch& launch, ThreadPool& pool) noexcept {
 namespace kernels {
 
 constinit const CpuKernel SgdUpdate = {.run = RunSgd};
-constinit const CpuKernel MomentumUpdate = {.run = RunMomentum};
-constinit const CpuKernel AdamWUpdate = {.run = RunAdamW};
+constinit const CpuKernel MomentumUpdate = {.run = RunMomentum<false>};
+constinit const CpuKernel NesterovUpdate = {.run = RunMomentum<true>};
+constinit const CpuKernel RmsPropUpdate = {.run = RunRmsProp};
+constinit const CpuKernel AdagradUpdate = {.run = RunAdagrad};
+constinit const CpuKernel AdamUpdate = {.run = RunAdam<false>};
+constinit const CpuKernel AdamWUpdate = {.run = RunAdam<true>};
 constinit const CpuKernel AdamWSplitUpdate = {.run = RunAdamWSplit,
                                               .supports = SupportsAll};
 

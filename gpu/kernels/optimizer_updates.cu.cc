@@ -1,5 +1,6 @@
-// sgd_update, momentum_update, adamw_update, adamw_split_update: in place over
-// parameters and state; the formulas are math/optimizer.h's.
+// sgd_update, momentum_update, nesterov_update, rmsprop_update, adagrad_update,
+// adam_update, adamw_update, adamw_split_update: in place over parameters and
+// state; the formulas are math/optimizer.h's.
 //
 // A model has a hundred small parameters for each large one, so one grid updates
 // many: its params hold a table of tensors, in which each block finds its own.
@@ -131,70 +132,130 @@ struct SgdRule {
   };
 };
 
-template <typename T>
-struct MomentumRule {
+// w and one state. A step says which settings it has, what it computes once of them,
+// and how it updates one element.
+template <typename T, typename Step>
+struct PairRule {
   static constexpr int kUpdated = 2;
   static constexpr bool kHasStep = false;
-  static constexpr std::array<const char*, 2> kSettings = {"momentum", "decay"};
+  static constexpr auto kSettings = Step::kSettings;
   static constexpr std::array<int, 3> kBytes = {sizeof(T), sizeof(T),
                                                 sizeof(T)};
   static constexpr int kWidth = kPackSize<T>;
 
   struct Constants {
-    float lr, momentum, decay, scale;
+    Step step;
+    float lr, scale;
   };
   STOWAGE_DEVICE static Constants At(const Group& group) {
-    return {*group.lr, static_cast<float>(group.settings[0]),
-            static_cast<float>(group.settings[1]), Scale(group)};
+    return {Step::At(group.settings), *group.lr, Scale(group)};
   }
 
   template <int n>
   struct Unit {
-    Elements<T, n> w, velocity, g;
+    Elements<T, n> w, state, g;
     template <typename Data>
     STOWAGE_DEVICE void Load(const Data& data, int64_t i) {
       w = Fetch<T, n>(data, 0, i);
-      velocity = Fetch<T, n>(data, 1, i);
+      state = Fetch<T, n>(data, 1, i);
       g = Fetch<T, n>(data, 2, i);
     }
     STOWAGE_DEVICE void Update(const Constants& k) {
       for (int i = 0; i < n; ++i) {
         float new_w = ToFloat(w.value[i]);
-        float new_velocity = ToFloat(velocity.value[i]);
-        math::MomentumStep(k.lr, k.momentum, k.decay,
-                           ToFloat(g.value[i]) * k.scale, &new_w,
-                           &new_velocity);
+        float new_state = ToFloat(state.value[i]);
+        k.step.Update(k.lr, ToFloat(g.value[i]) * k.scale, &new_w, &new_state);
         w.value[i] = FromFloat<T>(new_w);
-        velocity.value[i] = FromFloat<T>(new_velocity);
+        state.value[i] = FromFloat<T>(new_state);
       }
     }
     template <typename Data>
     STOWAGE_DEVICE void Store(const Data& data, int64_t i) const {
       Keep(data, 0, i, w);
-      Keep(data, 1, i, velocity);
+      Keep(data, 1, i, state);
     }
   };
 };
 
-// What the two AdamW rules share.
-struct AdamW {
+template <bool kNesterov>
+struct MomentumSteps {
+  static constexpr std::array<const char*, 2> kSettings = {"momentum", "decay"};
+  float momentum, decay;
+  STOWAGE_DEVICE static MomentumSteps At(const double* settings) {
+    return {static_cast<float>(settings[0]), static_cast<float>(settings[1])};
+  }
+  STOWAGE_DEVICE void Update(float lr, float g, float* w,
+                             float* velocity) const {
+    if constexpr (kNesterov) {
+      math::NesterovStep(lr, momentum, decay, g, w, velocity);
+    } else {
+      math::MomentumStep(lr, momentum, decay, g, w, velocity);
+    }
+  }
+};
+
+struct RmsPropSteps {
+  static constexpr std::array<const char*, 3> kSettings = {"alpha", "eps",
+                                                           "decay"};
+  float alpha, one_minus_alpha, eps, decay;
+  STOWAGE_DEVICE static RmsPropSteps At(const double* settings) {
+    return {static_cast<float>(settings[0]),
+            static_cast<float>(1 - settings[0]),
+            static_cast<float>(settings[1]), static_cast<float>(settings[2])};
+  }
+  STOWAGE_DEVICE void Update(float lr, float g, float* w, float* v) const {
+    math::RmsPropStep(lr, alpha, one_minus_alpha, eps, decay, g, w, v);
+  }
+};
+
+struct AdagradSteps {
+  static constexpr std::array<const char*, 2> kSettings = {"eps", "decay"};
+  float eps, decay;
+  STOWAGE_DEVICE static AdagradSteps At(const double* settings) {
+    return {static_cast<float>(settings[0]), static_cast<float>(settings[1])};
+  }
+  STOWAGE_DEVICE void Update(float lr, float g, float* w, float* v) const {
+    math::AdagradStep(lr, eps, decay, g, w, v);
+  }
+};
+
+template <typename T>
+using MomentumRule = PairRule<T, MomentumSteps<false>>;
+template <typename T>
+using NesterovRule = PairRule<T, MomentumSteps<true>>;
+template <typename T>
+using RmsPropRule = PairRule<T, RmsPropSteps>;
+template <typename T>
+using AdagradRule = PairRule<T, AdagradSteps>;
+
+// What Adam and the two AdamW rules share. The decay is part of the gradient, or of
+// the weight by itself (AdamW).
+template <bool kDecoupled>
+struct AdamOf {
   static constexpr bool kHasStep = true;
   static constexpr std::array<const char*, 4> kSettings = {"beta1", "beta2",
                                                            "eps", "decay"};
   struct Constants {
     math::AdamWConstants adamw;
     float scale;
+    float coupled_decay;
   };
   STOWAGE_DEVICE static Constants At(const Group& group) {
     const double* settings = group.settings;
     return {math::AdamWConstants::At(*group.step, *group.lr, settings[0],
-                                     settings[1], settings[2], settings[3]),
-            Scale(group)};
+                                     settings[1], settings[2],
+                                     kDecoupled ? settings[3] : 0.0),
+            Scale(group), static_cast<float>(settings[3])};
+  }
+  STOWAGE_DEVICE static float Gradient(const Constants& k, float g, float w) {
+    if constexpr (kDecoupled) return g * k.scale;
+    return g * k.scale + k.coupled_decay * w;
   }
 };
 
-template <typename T>
-struct AdamWRule : AdamW {
+template <typename T, bool kDecoupled>
+struct AdamRuleOf : AdamOf<kDecoupled> {
+  using Constants = typename AdamOf<kDecoupled>::Constants;
   static constexpr int kUpdated = 3;
   static constexpr std::array<int, 4> kBytes = {sizeof(T), sizeof(T), sizeof(T),
                                                 sizeof(T)};
@@ -215,8 +276,9 @@ struct AdamWRule : AdamW {
         float new_w = ToFloat(w.value[i]);
         float new_m = ToFloat(m.value[i]);
         float new_v = ToFloat(v.value[i]);
-        math::AdamWStep(k.adamw, ToFloat(g.value[i]) * k.scale, &new_w, &new_m,
-                        &new_v);
+        const float gradient =
+            AdamOf<kDecoupled>::Gradient(k, ToFloat(g.value[i]), new_w);
+        math::AdamWStep(k.adamw, gradient, &new_w, &new_m, &new_v);
         w.value[i] = FromFloat<T>(new_w);
         m.value[i] = FromFloat<T>(new_m);
         v.value[i] = FromFloat<T>(new_v);
@@ -231,8 +293,13 @@ struct AdamWRule : AdamW {
   };
 };
 
+template <typename T>
+using AdamRule = AdamRuleOf<T, false>;
+template <typename T>
+using AdamWRule = AdamRuleOf<T, true>;
+
 // The weight is a bf16 and the 16 bits that make it an f32.
-struct AdamWSplitRule : AdamW {
+struct AdamWSplitRule : AdamOf<true> {
   static constexpr int kUpdated = 4;
   static constexpr std::array<int, 5> kBytes = {2, 2, 4, 4, 2};
   static constexpr int kWidth = kPackSize<float>;
@@ -472,6 +539,13 @@ namespace kernels {
 constinit const GpuKernel SgdUpdate = UpdateEntry<EnqueueMany<SgdRule>>();
 constinit const GpuKernel MomentumUpdate =
     UpdateEntry<EnqueueMany<MomentumRule>>();
+constinit const GpuKernel NesterovUpdate =
+    UpdateEntry<EnqueueMany<NesterovRule>>();
+constinit const GpuKernel RmsPropUpdate =
+    UpdateEntry<EnqueueMany<RmsPropRule>>();
+constinit const GpuKernel AdagradUpdate =
+    UpdateEntry<EnqueueMany<AdagradRule>>();
+constinit const GpuKernel AdamUpdate = UpdateEntry<EnqueueMany<AdamRule>>();
 constinit const GpuKernel AdamWUpdate = UpdateEntry<EnqueueMany<AdamWRule>>();
 constinit const GpuKernel AdamWSplitUpdate =
     UpdateEntry<EnqueueRule<AdamWSplitRule>>();

@@ -1,4 +1,5 @@
-// sgd_update, momentum_update, adamw_update, adamw_split_update: results are the
+// sgd_update, momentum_update, nesterov_update, rmsprop_update, adagrad_update,
+// adam_update, adamw_update, adamw_split_update: results are the
 // new contents of the first operands. Learning rate, step and clip factor are
 // operands, so that changing them changes no graph.
 
@@ -71,6 +72,28 @@ TypesResult InferMomentum(const OpArgs& args) {
   return Typed(args, {args.type(0), args.type(1)});
 }
 
+TypesResult InferRmsProp(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"alpha", AttrKind::kReal},
+                                            {"eps", AttrKind::kReal},
+                                            {"decay", AttrKind::kReal}}));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckUpdate(args, {{"w"}, {"v"}}, /*has_step=*/false));
+  STOWAGE_RETURN_IF_ERROR(CheckFraction(args, "alpha"));
+  STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "eps"));
+  STOWAGE_RETURN_IF_ERROR(CheckNotNegative(args, "decay"));
+  return Typed(args, {args.type(0), args.type(1)});
+}
+
+TypesResult InferAdagrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(
+      CheckAttrs(args, {{"eps", AttrKind::kReal}, {"decay", AttrKind::kReal}}));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckUpdate(args, {{"w"}, {"v"}}, /*has_step=*/false));
+  STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "eps"));
+  STOWAGE_RETURN_IF_ERROR(CheckNotNegative(args, "decay"));
+  return Typed(args, {args.type(0), args.type(1)});
+}
+
 Status CheckAdamW(const OpArgs& args, std::initializer_list<Updated> updated) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"beta1", AttrKind::kReal},
                                             {"beta2", AttrKind::kReal},
@@ -109,6 +132,22 @@ constinit const OpDef MomentumUpdate = {.num_inputs = kAnyNumber,
                                         .infer = InferMomentum,
                                         .flops = FlopsPerResultElement<7>,
                                         .updates = 2};
+constinit const OpDef NesterovUpdate = {.num_inputs = kAnyNumber,
+                                        .infer = InferMomentum,
+                                        .flops = FlopsPerResultElement<9>,
+                                        .updates = 2};
+constinit const OpDef RmsPropUpdate = {.num_inputs = kAnyNumber,
+                                       .infer = InferRmsProp,
+                                       .flops = FlopsPerResultElement<11>,
+                                       .updates = 2};
+constinit const OpDef AdagradUpdate = {.num_inputs = kAnyNumber,
+                                       .infer = InferAdagrad,
+                                       .flops = FlopsPerResultElement<9>,
+                                       .updates = 2};
+constinit const OpDef AdamUpdate = {.num_inputs = kAnyNumber,
+                                    .infer = InferAdamW,
+                                    .flops = FlopsPerResultElement<16>,
+                                    .updates = 3};
 constinit const OpDef AdamWUpdate = {.num_inputs = kAnyNumber,
                                      .infer = InferAdamW,
                                      .flops = FlopsPerResultElement<16>,

@@ -564,26 +564,36 @@ TEST_CASE(
 // --- Names and mistakes ---
 
 TEST_CASE("optimizers are found by the names they have") {
-  for (const char* name : {"sgd", "momentum", "adamw"}) {
+  for (const char* name :
+       {"sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw"}) {
     const Result<Optimizer> optimizer = ParseOptimizer(name);
     REQUIRE(optimizer.ok());
     CHECK(OptimizerName(*optimizer) == name);
   }
-  CHECK(ParseOptimizer("adam").error().message ==
-        "[optimizer] there is no optimizer \"adam\"; expected sgd, momentum or "
-        "adamw");
+  CHECK(ParseOptimizer("lamb").error().message ==
+        "[optimizer] there is no optimizer \"lamb\"; expected sgd, momentum, "
+        "nesterov, rmsprop, adagrad, adam or adamw");
 }
 
 TEST_CASE("every optimizer has a learning rate to start from") {
   CHECK(DefaultLearningRate(Sgd{}) == 0.1);
   CHECK(DefaultLearningRate(Momentum{}) == 0.02);
   CHECK(DefaultLearningRate(AdamW{}) == 0.001);
+  CHECK(DefaultLearningRate(Nesterov{}) == 0.02);
+  // PyTorch's defaults.
+  CHECK(DefaultLearningRate(RmsProp{}) == 0.01);
+  CHECK(DefaultLearningRate(Adagrad{}) == 0.01);
+  CHECK(DefaultLearningRate(Adam{}) == 0.001);
 }
 
 TEST_CASE("states are named after their param") {
   CHECK(StateNames(Sgd{}, "w", kF32).empty());
   CHECK(StateNames(Momentum{}, "w", kF32) == Strings{"w.velocity"});
   CHECK(StateNames(AdamW{}, "fc.w", kF32) == Strings{"fc.w.m", "fc.w.v"});
+  CHECK(StateNames(Nesterov{}, "w", kF32) == Strings{"w.velocity"});
+  CHECK(StateNames(RmsProp{}, "w", kF32) == Strings{"w.v"});
+  CHECK(StateNames(Adagrad{}, "w", kF32) == Strings{"w.v"});
+  CHECK(StateNames(Adam{}, "w", kBF16) == Strings{"w.m", "w.v"});
   CHECK(StateNames(Momentum{}, "w", kBF16) == Strings{"w.velocity"});
   CHECK(StateNames(AdamW{}, "fc.w", kBF16) ==
         Strings{"fc.w.delta", "fc.w.m", "fc.w.v"});
@@ -609,6 +619,14 @@ TEST_CASE("constants out of range have their message") {
        "[optimizer] beta2 is nan; expected at least 0 and below 1"},
       {{.optimizer = AdamW{.eps = 0}},
        "[optimizer] eps is 0; expected a finite number above 0"},
+      {{.optimizer = Nesterov{.momentum = -1}},
+       "[optimizer] momentum is -1; expected at least 0 and below 1"},
+      {{.optimizer = RmsProp{.alpha = 1}},
+       "[optimizer] alpha is 1; expected at least 0 and below 1"},
+      {{.optimizer = Adagrad{.eps = -1}},
+       "[optimizer] eps is -1; expected a finite number above 0"},
+      {{.optimizer = Adam{.decay = -1}},
+       "[optimizer] decay is -1; expected a finite number of at least 0"},
       {{.clip_norm = 0.0},
        "[optimizer] clip_norm is 0; expected a finite number above 0"},
       {{.wrt = {"x"}},

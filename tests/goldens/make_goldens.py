@@ -317,6 +317,22 @@ def momentum(params):
 
 def small_momentum(params):
     return torch.optim.SGD(params, lr=2.0**-14, momentum=0.9, weight_decay=0.01)
+def nesterov(params):
+    return torch.optim.SGD(
+        params, lr=2.0**-6, momentum=0.9, weight_decay=0.01, nesterov=True
+    )
+
+
+def rmsprop(params):
+    return torch.optim.RMSprop(params, lr=2.0**-8, weight_decay=0.01)
+
+
+def adagrad(params):
+    return torch.optim.Adagrad(params, lr=2.0**-6, weight_decay=0.01)
+
+
+def adam(params):
+    return torch.optim.Adam(params, lr=2.0**-8, weight_decay=0.01)
 
 
 def adamw(params):
@@ -328,6 +344,10 @@ def adamw(params):
 def main():
     write("mlp_sgd", run(Mlp(), sgd))
     write("mlp_momentum", run(Mlp(), momentum))
+    write("mlp_nesterov", run(Mlp(), nesterov))
+    write("mlp_rmsprop", run(Mlp(), rmsprop))
+    write("mlp_adagrad", run(Mlp(), adagrad))
+    write("mlp_adam", run(Mlp(), adam))
     write("mlp_adamw", run(Mlp(), adamw))
     write("gpt_tiny_adamw", run(GptTiny(), adamw))
     write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))

@@ -34,12 +34,23 @@ constexpr Rule kRules[] = {
     {OpKind::kMomentumUpdate, 1, false},
     {OpKind::kAdamWUpdate, 2, true},
     {OpKind::kAdamWSplitUpdate, 3, true, true},
+    {OpKind::kNesterovUpdate, 1, false},
+    {OpKind::kRmsPropUpdate, 1, false},
+    {OpKind::kAdagradUpdate, 1, false},
+    {OpKind::kAdamUpdate, 2, true},
 };
 
 Attrs AttrsOf(const Rule& rule, double decay) {
   if (rule.op == OpKind::kSgdUpdate) return {{"decay", decay}};
-  if (rule.op == OpKind::kMomentumUpdate) {
+  if (rule.op == OpKind::kMomentumUpdate ||
+      rule.op == OpKind::kNesterovUpdate) {
     return {{"momentum", 0.9}, {"decay", decay}};
+  }
+  if (rule.op == OpKind::kRmsPropUpdate) {
+    return {{"alpha", 0.9}, {"eps", 1e-8}, {"decay", decay}};
+  }
+  if (rule.op == OpKind::kAdagradUpdate) {
+    return {{"eps", 1e-10}, {"decay", decay}};
   }
   return {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"decay", decay}};
 }

@@ -529,6 +529,42 @@ const std::vector<Row>& Rows() {
          return Values{r.w, r.velocity};
        },
        {"f32(2, 3)", "f32(2, 3)"}},
+      {"nesterov_update with a clip factor",
+       [](GraphBuilder& g) {
+         const MomentumResults r = NesterovUpdate(
+             g.Param("w", DType::kF32, {2, 3}),
+             g.State("velocity", DType::kF32, {2, 3}), F32(g, "dw", {2, 3}),
+             F32(g, "lr", {}), F32(g, "clip", {}), 0.9, 0);
+         return Values{r.w, r.velocity};
+       },
+       {"f32(2, 3)", "f32(2, 3)"}},
+      {"rmsprop_update",
+       [](GraphBuilder& g) {
+         const MeanSquareResults r = RmsPropUpdate(
+             g.Param("w", DType::kF32, {2, 3}),
+             g.State("v", DType::kF32, {2, 3}), F32(g, "dw", {2, 3}),
+             F32(g, "lr", {}), Value(), 0.9, 1e-8, 0);
+         return Values{r.w, r.v};
+       },
+       {"f32(2, 3)", "f32(2, 3)"}},
+      {"adagrad_update",
+       [](GraphBuilder& g) {
+         const MeanSquareResults r = AdagradUpdate(
+             g.Param("w", DType::kF64, {2}), g.State("v", DType::kF64, {2}),
+             F64(g, "dw", {2}), F32(g, "lr", {}), Value(), 1e-10, 0);
+         return Values{r.w, r.v};
+       },
+       {"f64(2)", "f64(2)"}},
+      {"adam_update",
+       [](GraphBuilder& g) {
+         const AdamWResults r = AdamUpdate(
+             g.Param("w", DType::kF64, {2}), g.State("m", DType::kF64, {2}),
+             g.State("v", DType::kF64, {2}), F64(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), Value(), 0.9, 0.999, 1e-8,
+             0.01);
+         return Values{r.w, r.m, r.v};
+       },
+       {"f64(2)", "f64(2)", "f64(2)"}},
       {"adamw_update",
        [](GraphBuilder& g) {
          const AdamWResults r = AdamWUpdate(

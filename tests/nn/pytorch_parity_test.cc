@@ -226,6 +226,10 @@ std::vector<Case> Cases() {
   return {
       {"mlp", "mlp_sgd", Sgd{.decay = 0.01}, 0x1p-4},
       {"mlp", "mlp_momentum", Momentum{.momentum = 0.9, .decay = 0.01}, 0x1p-6},
+      {"mlp", "mlp_nesterov", Nesterov{.decay = 0.01}, 0x1p-6},
+      {"mlp", "mlp_rmsprop", RmsProp{.decay = 0.01}, 0x1p-8},
+      {"mlp", "mlp_adagrad", Adagrad{.decay = 0.01}, 0x1p-6},
+      {"mlp", "mlp_adam", Adam{.decay = 0.01}, 0x1p-8},
       {"mlp", "mlp_adamw", adamw, 0x1p-8},
       {"cnn-small", "cnn_small_momentum",
        Momentum{.momentum = 0.9, .decay = 0.01}, 0x1p-6},

@@ -629,6 +629,54 @@ void MomentumUpdate(Call& c) {
   }
 }
 
+void NesterovUpdate(Call& c) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double w = c.input(0)[i];
+    const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
+    c.out[1][i] = c.Float("momentum") * c.input(1)[i] + d;
+    c.out[0][i] = w - c.input(3)[0] * (d + c.Float("momentum") * c.out[1][i]);
+  }
+}
+
+void RmsPropUpdate(Call& c) {
+  const double alpha = c.Float("alpha");
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double w = c.input(0)[i];
+    const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
+    const double v = alpha * c.input(1)[i] + (1 - alpha) * d * d;
+    c.out[0][i] = w - c.input(3)[0] * d / (std::sqrt(v) + c.Float("eps"));
+    c.out[1][i] = v;
+  }
+}
+
+void AdagradUpdate(Call& c) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double w = c.input(0)[i];
+    const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
+    const double v = c.input(1)[i] + d * d;
+    c.out[0][i] = w - c.input(3)[0] * d / (std::sqrt(v) + c.Float("eps"));
+    c.out[1][i] = v;
+  }
+}
+
+void AdamUpdate(Call& c) {
+  const double lr = c.input(4)[0];
+  const double step = c.input(5)[0];
+  const double b1 = c.Float("beta1");
+  const double b2 = c.Float("beta2");
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const double w = c.input(0)[i];
+    const double d = c.input(3)[i] * ScaleAt(c, 6) + c.Float("decay") * w;
+    const double m = b1 * c.input(1)[i] + (1 - b1) * d;
+    const double v = b2 * c.input(2)[i] + (1 - b2) * d * d;
+    const double m_hat = m / (1 - std::pow(b1, step));
+    const double v_hat = v / (1 - std::pow(b2, step));
+    c.out[0][i] = w - lr * m_hat / (std::sqrt(v_hat) + c.Float("eps"));
+    c.out[1][i] = m;
+    c.out[2][i] = v;
+  }
+}
+
 void AdamWUpdate(Call& c) {
   const double lr = c.input(4)[0];
   const double step = c.input(5)[0];
@@ -931,6 +979,14 @@ void Run(Call& c) {
       return SgdUpdate(c);
     case OpKind::kMomentumUpdate:
       return MomentumUpdate(c);
+    case OpKind::kNesterovUpdate:
+      return NesterovUpdate(c);
+    case OpKind::kRmsPropUpdate:
+      return RmsPropUpdate(c);
+    case OpKind::kAdagradUpdate:
+      return AdagradUpdate(c);
+    case OpKind::kAdamUpdate:
+      return AdamUpdate(c);
     case OpKind::kAdamWUpdate:
       return AdamWUpdate(c);
     case OpKind::kAdamWSplitUpdate:

@@ -588,9 +588,36 @@ void Table::AddUpdates() {
               in[0], in[1], in[2], in[3], scaled ? in[4] : Value(), 0.9, 0.1);
           return Out{results.w, results.velocity};
         });
+    Add(OpKind::kNesterovUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const MomentumResults results = NesterovUpdate(
+              in[0], in[1], in[2], in[3], scaled ? in[4] : Value(), 0.9, 0.1);
+          return Out{results.w, results.velocity};
+        });
+    leaves[1] = v;
+    Add(OpKind::kRmsPropUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const MeanSquareResults results =
+              RmsPropUpdate(in[0], in[1], in[2], in[3],
+                            scaled ? in[4] : Value(), 0.9, 1e-8, 0.1);
+          return Out{results.w, results.v};
+        });
+    Add(OpKind::kAdagradUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const MeanSquareResults results = AdagradUpdate(
+              in[0], in[1], in[2], in[3], scaled ? in[4] : Value(), 1e-10, 0.1);
+          return Out{results.w, results.v};
+        });
     leaves = {w, m, v, g, lr, step, scale};
     leaves[5].low = 1;  // steps count from 1
     if (!scaled) leaves.pop_back();
+    Add(OpKind::kAdamUpdate, scaled ? " with a scale" : "", leaves,
+        [=](GraphBuilder&, In in) {
+          const AdamWResults results =
+              AdamUpdate(in[0], in[1], in[2], in[3], in[4], in[5],
+                         scaled ? in[6] : Value(), 0.9, 0.99, 1e-8, 0.1);
+          return Out{results.w, results.m, results.v};
+        });
     Add(OpKind::kAdamWUpdate, scaled ? " with a scale" : "", leaves,
         [=](GraphBuilder&, In in) {
           const AdamWResults results =
