@@ -177,6 +177,26 @@ TEST_CASE("a derivative that is wrong is found, with its leaf and values") {
       "[gradient_check] the gradient of \"x\" is "));
 }
 
+// The gradient is twice the slope here: as far from it as the slope is from 0.
+TEST_CASE("what is more than the tolerance apart is found, and no less") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  GraphBuilder g("twice");
+  const Value x = g.Input("x", DType::kF64, {500});
+  const Value y = Apply(kTwiceBack, {x});
+  g.Output("loss", ReduceSum(Mul(y, y)));
+  const Graph graph = *g.Finish();
+  const auto within = CheckGradients(graph, "loss", *cpu, {.tolerance = 1.001});
+  REQUIRE_MESSAGE(within.ok(), within.error().message);
+  const double slope = within->front().difference;
+  REQUIRE(std::abs(slope) > 1);  // or the tolerance is not relative to it
+  CHECK(within->front().gradient == doctest::Approx(2 * slope).epsilon(1e-6));
+  const auto beyond = CheckGradients(graph, "loss", *cpu, {.tolerance = 0.999});
+  REQUIRE(!beyond.ok());
+  CHECK(beyond.error().message.find("more than 0.999 apart") !=
+        std::string::npos);
+  CHECK(!CheckGradients(graph, "loss", *cpu).ok());
+}
+
 TEST_CASE("gradients are checked in f64 alone, of outputs alone") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   GraphBuilder g("single");

@@ -291,6 +291,18 @@ TEST_CASE_FIXTURE(Fixture, "sessions that cannot work are refused") {
         std::string::npos);
 }
 
+TEST_CASE_FIXTURE(Fixture, "an arena beyond the machine's memory is refused") {
+  // More than there is anywhere: the kernel would end the process later.
+  const auto block = cpu->Allocate(Bytes{1} << 50, 64);
+  REQUIRE_FALSE(block.ok());
+  CHECK(block.error().code == ErrorCode::kDevice);
+  CHECK(block.error().message.starts_with("[memory] "));
+  CHECK(block.error().message.find("takes 1.0 PiB (1125899906842624 bytes) "
+                                   "and ") != std::string::npos);
+  CHECK(block.error().message.find("the process would be killed") !=
+        std::string::npos);
+}
+
 TEST_CASE_FIXTURE(Fixture, "the caller's bytes serve as the arena") {
   const Graph graph = Regression(2);
   const Plan plan = PlanOf(graph);

@@ -92,6 +92,20 @@ TEST_CASE("of plans with one thing wrong both say so, or neither") {
       j["buffers"][i]["size"] = size / 2;
     });
   }
+  // What is wrong with a slot by itself.
+  for (size_t i = 0; i < buffers; i += 1 + buffers / 5) {
+    changes.push_back([=](Json& j) {
+      int64_t offset = j["buffers"][i]["offset"];
+      j["buffers"][i]["offset"] = offset + 1;
+    });
+    changes.push_back([=](Json& j) {
+      j["buffers"][i]["offset"] = (int64_t{1} << 40) * alignment;
+    });
+    changes.push_back([=](Json& j) {
+      const bool is_io = j["buffers"][i]["region"] == "io";
+      j["buffers"][i]["region"] = is_io ? "weights" : "io";
+    });
+  }
   int wrong = 0;
   for (const auto& change : changes) {
     Json json = whole;
@@ -106,6 +120,64 @@ TEST_CASE("of plans with one thing wrong both say so, or neither") {
   }
   CHECK(wrong > static_cast<int>(changes.size()) / 2);
   CHECK(wrong < static_cast<int>(changes.size()));
+}
+
+// A result that is moved onto an operand which dies there harms nothing that is read
+// later: only who knows what a kernel may overwrite can tell.
+TEST_CASE("the judge knows which operands may be overwritten") {
+  const Json whole = Json::parse(ReadAll(PlanFileOf(Questions()[2])));
+  const int64_t span = whole["regions"]["activations"].get<int64_t>() +
+                       whole["regions"]["workspace"].get<int64_t>();
+  int moved = 0;
+  for (size_t time = 0; time < whole["nodes"].size() && moved < 8; ++time) {
+    const Json& node = whole["nodes"][time];
+    if (node["view"] == true || node["results"].empty()) continue;
+    const size_t result = whole["buffer_of"][size_t{node["results"][0]}];
+    for (size_t i = 0; i < node["inputs"].size(); ++i) {
+      const size_t operand = whole["buffer_of"][size_t{node["inputs"][i]}];
+      const Json& dying = whole["buffers"][operand];
+      if (operand == result || dying["upper"] != time + 1 ||
+          dying["region"] != "activations" ||
+          whole["buffers"][result]["region"] != "activations" ||
+          dying["offset"].get<int64_t>() +
+                  whole["buffers"][result]["size"].get<int64_t>() >
+              span ||
+          std::ranges::count(node["may_overwrite"], Json(i)) > 0) {
+        continue;
+      }
+      Json json = whole;
+      json["buffers"][result]["offset"] = dying["offset"];
+      const std::string path = WriteTemp("onto_operand.plan", json.dump());
+      CHECK(RunStowage({"check", path}).exit_code == 1);
+      const Verdict verdict = Judge(path);
+      CHECK(verdict.exit_code == 1);
+      CHECK_MESSAGE(
+          verdict.out.find(StrCat("is overwritten at time ", time,
+                                  " while it is read")) != std::string::npos,
+          verdict.out);
+      ++moved;
+      break;
+    }
+  }
+  CHECK(moved == 8);
+}
+
+// The validator reads where views lie off the graph; a file of another opinion it
+// refuses (exit code 2).
+TEST_CASE("the judge knows the bounds of views") {
+  Json json = Json::parse(ReadAll(PlanFileOf(Questions()[0])));
+  for (size_t value = 0; value < json["values"].size(); ++value) {
+    Json& view = json["values"][value];
+    if (view["root"] == value) continue;
+    view["offset"] = json["values"][size_t{view["root"]}]["bytes"];
+    const std::string path = WriteTemp("outside.plan", json.dump());
+    CHECK(RunStowage({"check", path}).exit_code == 2);
+    const Verdict verdict = Judge(path);
+    CHECK(verdict.exit_code == 1);
+    CHECK(verdict.out.find("reaches outside its root") != std::string::npos);
+    return;
+  }
+  FAIL("there is no view");
 }
 
 TEST_CASE("the judge knows the budget") {

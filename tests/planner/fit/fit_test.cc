@@ -230,7 +230,7 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
 TEST_CASE("each choice that is looked at is told, and changes nothing") {
   const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
   std::atomic<int> choices = 0;
-  FitOptions options = {.levers = InPieces({1})};
+  FitOptions options = {.levers = InPieces({1}), .effort = 0.05};
   StepFitter silent(OfGraph(step), options);
   options.on_choice = [&] { ++choices; };
   StepFitter told(OfGraph(step), options);
