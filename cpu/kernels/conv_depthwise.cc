@@ -55,6 +55,7 @@ struct Work {
 template <typename T>
 void FindTaps(const ConvGeometry& g, const Walks& walks, const Work<T>& work,
               TapPlace* places) {
+  if (work.taps == 0) return;
   Tap tap(walks, 0);
   for (int64_t t = 0; t < work.taps; ++t) {
     places[t] = {work.slab.Offset(tap), KernelPlace(g, walks, tap)};
