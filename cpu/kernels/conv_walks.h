@@ -190,32 +190,6 @@ void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
   for (int64_t i = stop; i < count; ++i) to[i] = T(0);
 }
 
-/// What one tap meets for `count` elements from `at` on. `source` is the channel
-/// in image 0, images lie `image_stride` apart, and the last ends at `end`. Writes
-/// on as CopyBeyond does.
-template <typename T>
-void Gather(const Walks& walks, const T* source, const T* end,
-            int64_t image_stride, Cursor at, const Tap& tap, int64_t count,
-            T* to) {
-  const int64_t start = walks[2].first + tap.w * walks[2].tap_step;
-  for (int64_t done = 0; done < count; at.NextLine(walks)) {
-    const int64_t n = std::min(count - done, walks[2].count - at.w);
-    const int64_t d =
-        walks[0].first + at.d * walks[0].step + tap.d * walks[0].tap_step;
-    const int64_t h =
-        walks[1].first + at.h * walks[1].step + tap.h * walks[1].tap_step;
-    if (d < 0 || d >= walks[0].size || h < 0 || h >= walks[1].size) {
-      std::fill_n(to + done, n, T(0));
-    } else {
-      GatherLine(source + at.image * image_stride +
-                     (d * walks[1].size + h) * walks[2].size,
-                 end, start + at.w * walks[2].step, walks[2].step,
-                 walks[2].size, n, to + done);
-    }
-    done += n;
-  }
-}
-
 /// One channel of a source as whole lines with zeros around them, cut into the
 /// phases of the walk's steps, so that what a tap meets for neighbouring elements
 /// of the result lies in neighbouring places. An element (d, h, w) is at

@@ -58,76 +58,179 @@ struct GatheredProduct {
   int64_t depth() const { return channels * taps(); }
 };
 
-// What a task works on: some images, or some lines of one.
+// What a task works on: some images, some lines of one, or part of a line.
 struct Band {
   Walks walks;  // of its elements
   int64_t first_image, images;
 
   int64_t columns() const { return images * Product(walks, &Walk::count); }
+  /// Where its first element lies in a channel of the result.
+  int64_t to_first() const {
+    return (walks[0].to_first * walks[1].to_size + walks[1].to_first) *
+               walks[2].to_size +
+           walks[2].to_first;
+  }
+  /// Whether its elements of one image are neighbours in the result.
+  bool in_order() const {
+    const bool lines_are_whole =
+        walks[1].to_step == 1 && walks[2].count == walks[2].to_size;
+    return Product(walks, &Walk::count) == Product(walks, &Walk::to_size) ||
+           (walks[0].count == 1 && walks[2].to_step == 1 &&
+            (walks[1].count == 1 || lines_are_whole));
+  }
 };
 
-// Cuts columns into bands of a few strips, whole ones where lines allow it.
+// Cuts columns into bands of at most `most`, a multiple of `unit` where lines
+// allow it.
 class Bands {
  public:
-  Bands(const Walks& walks, int64_t images, int64_t channels,
-        int64_t strip_columns)
+  Bands(const Walks& walks, int64_t images, int64_t channels, int64_t most,
+        int64_t unit)
       : walks_(walks), images_(images) {
-    constexpr int64_t kStrips = 8;
     constexpr int64_t kMostElements = 1 << 18;  // of slabs
-    const int64_t elements = Product(walks, &Walk::count);
-    const auto fit = [&](int64_t size, int64_t most) {
-      int64_t fitting = std::min(most, kStrips * strip_columns / size);
-      const int64_t whole = strip_columns / std::gcd(strip_columns, size);
+    const auto fit = [&](int64_t size, int64_t there_are) {
+      int64_t fitting = std::min(there_are, most / size);
+      const int64_t whole = unit / std::gcd(unit, size);
       if (fitting > whole) fitting -= fitting % whole;
       return std::max<int64_t>(1, fitting);
     };
-    at_once_ = fit(elements, images);
-    of_lines_ = elements > kStrips * strip_columns;
-    if (of_lines_) at_once_ = fit(walks[2].count, walks[1].count);
+    const int64_t elements = Product(walks, &Walk::count);
+    if (elements <= most) {
+      cut_ = Cut::kImages;
+      at_once_ = fit(elements, images);
+    } else if (walks[2].count <= most) {
+      cut_ = Cut::kLines;
+      at_once_ = fit(walks[2].count, walks[1].count);
+    } else {
+      cut_ = Cut::kInLines;
+      at_once_ = fit(1, walks[2].count);
+    }
     while (at_once_ > 1 && channels * SlabElements() > kMostElements) {
       at_once_ = CeilDiv(at_once_, 2);
     }
-    in_plane_ = CeilDiv(walks[1].count, at_once_);
+    if (cut_ != Cut::kImages) {
+      pieces_ = CeilDiv(walks[cut_ == Cut::kLines ? 1 : 2].count, at_once_);
+    }
+  }
+
+  /// Columns of a band, at most.
+  int64_t columns() const { return First().columns(); }
+  /// Of one channel's slabs, at most.
+  int64_t SlabElements() const {
+    const Band first = First();
+    return first.images * Slab(first.walks).size();
   }
 
   int64_t count() const {
-    return of_lines_ ? images_ * walks_[0].count * in_plane_
-                     : CeilDiv(images_, at_once_);
+    if (cut_ == Cut::kImages) return CeilDiv(images_, at_once_);
+    return images_ * walks_[0].count * Rows() * pieces_;
   }
   Band At(int64_t i) const {
-    if (!of_lines_) {
+    if (cut_ == Cut::kImages) {
       const int64_t first = i * at_once_;
       return {walks_, first, std::min(at_once_, images_ - first)};
     }
-    Band band = {walks_, i / in_plane_ / walks_[0].count, 1};
-    const int64_t line = i % in_plane_ * at_once_;
-    Keep(&band.walks[0], i / in_plane_ % walks_[0].count, 1);
-    Keep(&band.walks[1], line, std::min(at_once_, walks_[1].count - line));
+    const int64_t begin = i % pieces_ * at_once_;
+    i /= pieces_;
+    Band band = {walks_, i / Rows() / walks_[0].count, 1};
+    Keep(&band.walks[0], i / Rows() % walks_[0].count, 1);
+    if (cut_ == Cut::kLines) {
+      Keep(&band.walks[1], begin, at_once_);
+    } else {
+      Keep(&band.walks[1], i % Rows(), 1);
+      Keep(&band.walks[2], begin, at_once_);
+    }
     return band;
-  }
-  /// Of one channel's slabs, at most.
-  int64_t SlabElements() const {
-    if (!of_lines_) return at_once_ * Slab(walks_).size();
-    Walks walks = walks_;
-    walks[0].count = 1;
-    walks[1].count = at_once_;
-    return Slab(walks).size();
   }
 
  private:
-  // Elements [begin, begin + count) of a walk.
+  enum class Cut { kImages, kLines, kInLines };
+
+  Band First() const {
+    Band band = {walks_, 0, 1};
+    if (cut_ == Cut::kImages) {
+      band.images = at_once_;
+      return band;
+    }
+    band.walks[0].count = 1;
+    if (cut_ == Cut::kInLines) band.walks[1].count = 1;
+    band.walks[cut_ == Cut::kLines ? 1 : 2].count = at_once_;
+    return band;
+  }
+  // Lines of a plane that are cut each by itself.
+  int64_t Rows() const { return cut_ == Cut::kInLines ? walks_[1].count : 1; }
+  // Elements of a walk from `begin` on, `count` at most.
   static void Keep(Walk* walk, int64_t begin, int64_t count) {
     walk->first += begin * walk->step;
     walk->to_first += begin * walk->to_step;
-    walk->count = count;
+    walk->count = std::min(count, walk->count - begin);
   }
 
   Walks walks_;
   int64_t images_;
-  bool of_lines_;
-  int64_t at_once_;   // images, or lines, of a band
-  int64_t in_plane_;  // bands of lines
+  Cut cut_;
+  int64_t at_once_;     // images, lines or elements of a band
+  int64_t pieces_ = 1;  // of what is cut
 };
+
+template <typename T>
+Bands GatherBands(const ConvGeometry& g, const Walks& walks, int64_t channels) {
+  return Bands(walks, g.images, channels, 8 * kStripColumns<T>,
+               kStripColumns<T>);
+}
+
+// Neighbours among columns that are neighbours in a slab.
+struct Run {
+  int64_t from, to, count;
+};
+
+// Those of columns [column, column + n) of a band, where an image's slab lies
+// behind the one before; their number.
+int64_t FindRuns(const Band& band, const Slab& slab, int64_t column, int64_t n,
+                 Run* runs) {
+  const Run* const first = runs;
+  Cursor at(band.walks, column);
+  for (int64_t done = 0; done < n; at.NextLine(band.walks)) {
+    const int64_t count = std::min(n - done, band.walks[2].count - at.w);
+    *runs++ = {at.image * slab.size() + slab.Position(at.d, at.h, at.w), done,
+               count};
+    done += count;
+  }
+  return runs - first;
+}
+
+// Copies what a tap meets; each run may write over the next one's place.
+template <typename T>
+void CopyRuns(const Run* runs, int64_t count, const T* from, T* to) {
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t i = 0; i < runs[r].count; i += Vec<T>::kLanes) {
+      Vec<T>::Load(from + runs[r].from + i).Store(to + runs[r].to + i);
+    }
+  }
+}
+
+// Fills the slabs of a band's images, for `channels` channels from `first` on, of
+// `all` there are. Finds the places of all taps.
+template <typename T>
+void FillSlabs(const Band& band, const Slab& slab, const T* source,
+               const T* source_end, int64_t first, int64_t channels,
+               int64_t all, int64_t* offsets, T* slabs) {
+  const int64_t taps = Product(band.walks, &Walk::taps);
+  if (taps == 0) return;
+  Tap tap(band.walks, 0);
+  for (int64_t t = 0; t < taps; ++t) {
+    offsets[t] = slab.Offset(tap);
+    tap.Next(band.walks);
+  }
+  const int64_t size = Product(band.walks, &Walk::size);
+  for (int64_t c = 0; c < channels; ++c) {  // each is written a little beyond
+    for (int64_t image = 0; image < band.images; ++image) {
+      slab.Fill(source + ((band.first_image + image) * all + first + c) * size,
+                source_end, slabs);
+      slabs += slab.size();
+    }
+  }
+}
 
 // Scratch of a thread: a block of gathered rows, with what is written beyond;
 // results that do not lie in the order of columns; taps' places in a slab; slabs,
@@ -140,7 +243,7 @@ struct GatherScratch {
 
   static Bytes BytesOf(const ConvGeometry& g, const Walks& walks,
                        int64_t channels) {
-    const Bands bands(walks, g.images, channels, kStripColumns<T>);
+    const Bands bands = GatherBands<T>(g, walks, channels);
     const int64_t elements =
         kPacked + kResults + Vec<T>::kLanes + channels * bands.SlabElements();
     return AlignUp(elements * static_cast<Bytes>(sizeof(T)) +
@@ -158,29 +261,19 @@ struct GatherScratch {
   T *packed, *results, *slabs;
 };
 
-// Neighbours in a strip that are neighbours in a slab.
-struct Run {
-  int64_t from, to, count;
-};
-
 // Gathers rows [first, first + depth) of a strip, (channel, tap) each.
 template <typename T>
 void PackStrip(std::span<const Run> runs, const T* slabs, int64_t channel_size,
                std::span<const int64_t> offsets, int64_t first, int64_t depth,
                T* packed) {
-  constexpr int64_t kLanes = Vec<T>::kLanes;
   const auto taps = static_cast<int64_t>(offsets.size());
   if (depth == 0) return;
   int64_t tap = first % taps;
   const T* channel = slabs + first / taps * channel_size;
   for (int64_t p = 0; p < depth; ++p) {
     const T* from = channel + offsets[static_cast<size_t>(tap)];
-    T* row = packed + p * kStripColumns<T>;
-    for (const Run& run : runs) {  // each may write over the next one's place
-      for (int64_t i = 0; i < run.count; i += kLanes) {
-        Vec<T>::Load(from + run.from + i).Store(row + run.to + i);
-      }
-    }
+    CopyRuns(runs.data(), static_cast<int64_t>(runs.size()), from,
+             packed + p * kStripColumns<T>);
     if (++tap == taps) {
       tap = 0;
       channel += channel_size;
@@ -229,37 +322,15 @@ void MakeBand(const GatheredProduct<T>& product, const Band& band,
   const Walks& walks = band.walks;
   const int64_t elements = Product(walks, &Walk::count);
   const int64_t to_size = Product(walks, &Walk::to_size);
-  const int64_t source_size = Product(walks, &Walk::size);
   const int64_t depth = product.depth();
   const int64_t taps = product.taps();
-  const bool whole =
-      elements == to_size ||
-      (band.images == 1 && walks[0].count == 1 && walks[1].to_step == 1 &&
-       walks[2].count == walks[2].to_size);
-  const int64_t first_place =
-      (walks[0].to_first * walks[1].to_size + walks[1].to_first) *
-      walks[2].to_size;
+  const bool whole = band.in_order();
 
   const Slab slab(walks);
   const int64_t channel_size = band.images * slab.size();
-  if (taps > 0) {
-    Tap tap(walks, 0);
-    for (int64_t t = 0; t < taps; ++t) {
-      scratch.offsets[t] = slab.Offset(tap);
-      tap.Next(walks);
-    }
-    T* to = scratch.slabs;  // in order: each is written a little beyond
-    for (int64_t c = 0; c < product.channels; ++c) {
-      for (int64_t image = 0; image < band.images; ++image) {
-        const int64_t channel =
-            ((band.first_image + image) * g.groups + group) * product.channels +
-            c;
-        slab.Fill(product.source + channel * source_size, product.source_end,
-                  to);
-        to += slab.size();
-      }
-    }
-  }
+  FillSlabs(band, slab, product.source, product.source_end,
+            group * product.channels, product.channels,
+            g.groups * product.channels, scratch.offsets, scratch.slabs);
 
   Strided<T> filters = product.filters.At(row, 0);
   filters.data += group * product.filters_stride;
@@ -268,35 +339,29 @@ void MakeBand(const GatheredProduct<T>& product, const Band& band,
        column += kStripColumns<T>) {
     const int64_t n = std::min(kStripColumns<T>, band.columns() - column);
     Run runs[kStripColumns<T>];
-    size_t count = 0;
-    Cursor at(walks, column);
-    for (int64_t done = 0; done < n; at.NextLine(walks)) {
-      const int64_t length = std::min(n - done, walks[2].count - at.w);
-      runs[count++] = {at.image * slab.size() + slab.Position(at.d, at.h, at.w),
-                       done, length};
-      done += length;
-    }
+    const int64_t count = FindRuns(band, slab, column, n, runs);
     const int64_t image = column / elements;
     const bool in_place = whole && (column + n - 1) / elements == image;
-    const Rows<T> to = in_place ? Rows<T>{product.to +
-                                              ((band.first_image + image) *
-                                                   g.groups * product.rows +
-                                               channel) *
-                                                  to_size +
-                                              first_place + column % elements,
-                                          to_size}
-                                : Rows<T>{scratch.results, kStripColumns<T>};
+    const Rows<T> to = in_place
+                           ? Rows<T>{product.to +
+                                         ((band.first_image + image) *
+                                              g.groups * product.rows +
+                                          channel) *
+                                             to_size +
+                                         band.to_first() + column % elements,
+                                     to_size}
+                           : Rows<T>{scratch.results, kStripColumns<T>};
     for (int64_t p = 0; p == 0 || p < depth; p += kBlockDepth<T>) {
       const int64_t block = std::min(kBlockDepth<T>, depth - p);
-      PackStrip<T>({runs, count}, scratch.slabs, channel_size,
-                   {scratch.offsets, static_cast<size_t>(taps)}, p, block,
-                   scratch.packed);
+      PackStrip<T>({runs, static_cast<size_t>(count)}, scratch.slabs,
+                   channel_size, {scratch.offsets, static_cast<size_t>(taps)},
+                   p, block, scratch.packed);
       MultiplyStrip<T>(m, n, block, filters.At(0, p),
                        {scratch.packed, kStripColumns<T>, /*padded=*/true}, to,
                        /*accumulate=*/p > 0);
     }
-    if (!in_place)
-      Scatter(product, band, channel, m, column, n, scratch.results);
+    if (in_place) continue;
+    Scatter(product, band, channel, m, column, n, scratch.results);
   }
 }
 
@@ -304,8 +369,7 @@ template <typename T>
 void RunGathered(const GatheredProduct<T>& product, std::byte* scratch,
                  ThreadPool& pool) {
   const ConvGeometry& g = product.g;
-  const Bands bands(product.walks, g.images, product.channels,
-                    kStripColumns<T>);
+  const Bands bands = GatherBands<T>(g, product.walks, product.channels);
   const Bytes of_thread =
       GatherScratch<T>::BytesOf(g, product.walks, product.channels);
   const int64_t task_rows = RowsPerTask(product.rows, g.groups * bands.count());
@@ -419,7 +483,8 @@ struct WeightGradTasks {
   int64_t tasks;  // of one split
   int64_t splits;
   int64_t split_images;  // images of one split, the last has fewer
-  int64_t depth;         // elements of dy gathered at a time
+  int64_t channels;      // that a strip touches, at most
+  int64_t taps;
 
   explicit WeightGradTasks(const ConvGeometry& g)
       : columns(g.channels * g.kernel_size()),
@@ -429,22 +494,37 @@ struct WeightGradTasks {
         tasks(g.groups * row_chunks * strips),
         split_images(
             CeilDiv(g.images, std::min(g.images, CeilDiv(kMostSplits, tasks)))),
-        depth(std::min(g.out_size(), kBlockDepth<T>)) {
+        channels(std::min(g.channels, kStripColumns<T> / g.kernel_size() + 2)),
+        taps(g.kernel_size()) {
     splits = CeilDiv(g.images, split_images);
   }
 
-  // Scratch: sums of splits, if there are several, and what a thread needs: the
-  // gathered columns as rows, and transposed.
-  int64_t dw_size(const ConvGeometry& g) const {
-    return g.groups * g.filters * columns;
+  // dy's elements, of some images, are taken a band at a time.
+  Bands BandsOf(const Walks& walks, int64_t images) const {
+    return Bands(walks, images, channels, kBlockDepth<T> / 2, Vec<T>::kLanes);
   }
-  int64_t sums(const ConvGeometry& g) const {
-    return splits > 1 ? splits * dw_size(g) : 0;
+
+  // Scratch: sums of splits, if there are several; for each thread the places of
+  // taps, the gathered columns as rows, these transposed, and slabs.
+  Bytes sums(const ConvGeometry& g) const {
+    if (splits == 1) return 0;
+    return AlignUp(
+        splits * g.groups * g.filters * columns * static_cast<Bytes>(sizeof(T)),
+        kWorkspaceAlignment);
   }
-  int64_t row() const {
-    return CeilDiv(depth, Vec<T>::kLanes) * Vec<T>::kLanes;
+  // Of a row: beside a power of two, where rows would displace each other.
+  static int64_t Pitch(const Bands& bands) {
+    constexpr int64_t kLanes = Vec<T>::kLanes;
+    return CeilDiv(bands.columns(), kLanes) * kLanes + kLanes;
   }
-  int64_t of_thread() const { return 2 * row() * kStripColumns<T>; }
+  Bytes of_thread(const Walks& walks) const {
+    const Bands bands = BandsOf(walks, split_images);
+    const int64_t elements = 2 * Pitch(bands) * kStripColumns<T> +
+                             channels * bands.SlabElements() + Vec<T>::kLanes;
+    return AlignUp(elements * static_cast<Bytes>(sizeof(T)) +
+                       (taps + bands.columns() * 3) * SizeOf(DType::kI64),
+                   kWorkspaceAlignment);
+  }
 };
 
 // dw's columns [column, column + n), rows [row, row + m) of a group, from images
@@ -453,31 +533,45 @@ template <typename T>
 void AddWeightGrad(const ConvGeometry& g, const Walks& walks, const T* x,
                    const T* dy, int64_t group, int64_t row, int64_t m,
                    int64_t column, int64_t n, int64_t begin, int64_t end,
-                   const WeightGradTasks<T>& tasks, T* scratch, Rows<T> dw) {
-  const int64_t elements = g.out_size();
-  const int64_t in_size = g.in_size();
-  const int64_t image_stride = g.groups * g.channels * in_size;
-  const T* const x_end = x + g.images * image_stride;
-  const int64_t kernel = g.kernel_size();
-  const int64_t pitch = tasks.row();
-  T* rows = scratch;
-  T* packed = scratch + pitch * kStripColumns<T>;
-  for (int64_t image = begin; image < end; ++image) {
-    const T* of_image = x + image * image_stride + group * g.channels * in_size;
-    const T* dy_rows =
-        dy + ((image * g.groups + group) * g.filters + row) * elements;
-    for (int64_t p = 0; p < elements; p += tasks.depth) {
-      const int64_t depth = std::min(tasks.depth, elements - p);
-      const Cursor start(walks, p);
-      for (int64_t j = 0; j < n; ++j) {
-        const int64_t channel = (column + j) / kernel;
-        Gather(walks, of_image + channel * in_size, x_end, 0, start,
-               Tap(walks, (column + j) % kernel), depth, rows + j * pitch);
-      }
-      Pack<T>(depth, n, {rows, 1, pitch}, packed, kStripColumns<T>);
-      MultiplyStrip<T>(m, n, depth, {dy_rows + p, elements, 1},
-                       {packed, kStripColumns<T>, /*padded=*/true}, dw,
-                       /*accumulate=*/image > begin || p > 0);
+                   const WeightGradTasks<T>& tasks, std::byte* scratch,
+                   Rows<T> dw) {
+  const int64_t all_channels = g.groups * g.channels;
+  const T* const x_end = x + g.images * all_channels * g.in_size();
+  const int64_t first_channel = column / tasks.taps;
+  const int64_t channels = (column + n - 1) / tasks.taps - first_channel + 1;
+  const Bands bands = tasks.BandsOf(walks, end - begin);
+  const int64_t pitch = WeightGradTasks<T>::Pitch(bands);
+  auto* const offsets = reinterpret_cast<int64_t*>(scratch);
+  auto* const runs = reinterpret_cast<Run*>(offsets + tasks.taps);
+  T* const rows = reinterpret_cast<T*>(runs + bands.columns());
+  T* const packed = rows + pitch * kStripColumns<T>;
+  T* const slabs = packed + pitch * kStripColumns<T>;
+  for (int64_t b = 0; b < bands.count(); ++b) {
+    Band band = bands.At(b);
+    band.first_image += begin;
+    const Slab slab(band.walks);
+    FillSlabs(band, slab, x, x_end, group * g.channels + first_channel,
+              channels, all_channels, offsets, slabs);
+    const int64_t depth = band.columns();
+    const int64_t count = FindRuns(band, slab, 0, depth, runs);
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t channel = (column + j) / tasks.taps - first_channel;
+      CopyRuns(runs, count,
+               slabs + channel * band.images * slab.size() +
+                   offsets[(column + j) % tasks.taps],
+               rows + j * pitch);
+    }
+    Pack<T>(depth, n, {rows, 1, pitch}, packed, kStripColumns<T>);
+    const int64_t elements = depth / band.images;
+    for (int64_t i = 0; i < band.images; ++i) {
+      const int64_t filter =
+          ((band.first_image + i) * g.groups + group) * g.filters + row;
+      MultiplyStrip<T>(
+          m, n, elements,
+          {dy + filter * g.out_size() + band.to_first(), g.out_size(), 1},
+          {packed + i * elements * kStripColumns<T>, kStripColumns<T>,
+           /*padded=*/true},
+          dw, /*accumulate=*/b > 0 || i > 0);
     }
   }
 }
@@ -495,7 +589,8 @@ void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
   }
   const WeightGradTasks<T> tasks(g);
   T* sums = reinterpret_cast<T*>(launch.workspace.data());
-  T* scratch = sums + tasks.sums(g);
+  std::byte* scratch = launch.workspace.data() + tasks.sums(g);
+  const Bytes of_thread = tasks.of_thread(walks);
   T* to = tasks.splits > 1 ? sums : dw.as<T>();
   pool.ParallelFor(tasks.splits * tasks.tasks, [&](int64_t task, int thread) {
     const int64_t column = task % tasks.strips * kStripColumns<T>;
@@ -510,7 +605,7 @@ void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
         std::min(tasks.task_rows, g.filters - row), column,
         std::min(kStripColumns<T>, tasks.columns - column), begin,
         std::min(g.images, begin + tasks.split_images), tasks,
-        scratch + thread * tasks.of_thread(),
+        scratch + thread * of_thread,
         {to + ((split * g.groups + group) * g.filters + row) * tasks.columns +
              column,
          tasks.columns});
@@ -588,8 +683,7 @@ Bytes ConvWeightGradWorkspace(const OpArgs& args,
     using T = decltype(zero);
     if (IsDepthwise(g)) return DepthwiseScratch<T>(ForwardWalks(g), threads);
     const WeightGradTasks<T> tasks(g);
-    return (tasks.sums(g) + threads * tasks.of_thread()) *
-           static_cast<Bytes>(sizeof(T));
+    return tasks.sums(g) + threads * tasks.of_thread(ForwardWalks(g));
   });
 }
 
