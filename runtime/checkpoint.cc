@@ -14,6 +14,7 @@
 #include "runtime/finite.h"
 #include "runtime/safetensors.h"
 #include "runtime/safetensors_file.h"
+#include "runtime/weight_values.h"
 
 namespace stowage {
 namespace {
@@ -41,7 +42,7 @@ std::vector<ValueId> PersistentValues(const Graph& graph) {
   return values;
 }
 
-// Whether a step of `graph` changes its params.
+// Whether a step of `graph` changes its params or states.
 bool Updates(const Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const Node& node) {
     return GetOpDef(node.op).updates > 0;
@@ -176,9 +177,8 @@ Status SaveWeights(const Runner& runner, const std::string& path) {
 }
 
 Status SaveWeights(const Runner& runner, const OutputFile& file) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      Collected collected,
-      Collect(runner, runner.graph().Leaves(Role::kParam), file));
+  STOWAGE_ASSIGN_OR_RETURN(Collected collected,
+                           Collect(runner, WeightValues(runner.graph()), file));
   // As PyTorch's writer notes it, for readers that ask.
   collected.header.metadata = {{"format", "pt"}};
   return Write(collected, file);
@@ -280,10 +280,9 @@ Status CheckTensors(const Checkpoint& checkpoint, const Runner& runner) {
                  "; in ", program, " it is a ", RoleName(value.role)));
     }
   }
-  // What evaluates may leave a training checkpoint's states unread; anything else
-  // that it does not know means another model or optimizer.
-  const bool leaves_states =
-      graph.Leaves(Role::kState).empty() && !Updates(graph);
+  // What evaluates may leave an optimizer's states unread; anything else that it
+  // does not know means another model or optimizer.
+  const bool leaves_states = !Updates(graph);
   for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
     const SafeTensor& tensor = checkpoint.tensors()[i];
     if (known.contains(tensor.name)) continue;

@@ -61,16 +61,16 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 /// first, if it is a checkpoint; nothing if it is not. Errors as above.
 Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
 
-/// Writes the params alone, under their names, for other programs. Atomic and
-/// refused as SaveCheckpoint is.
+/// Writes the params, and the states that the model keeps (runtime/weight_values.h),
+/// under their names, for other programs. Atomic and refused as SaveCheckpoint is.
 Status SaveWeights(const Runner& runner, const OutputFile& file);
 Status SaveWeights(const Runner& runner, const std::string& path);
 
-/// Reads the file, checks all of it, then writes the values: bit-identical to
-/// what was saved, or nothing is touched. Returns the step. A program without
-/// states that updates nothing (evaluation) may load a training checkpoint; a
-/// training program wants all of its states, and no others. Errors: kNotFound,
-/// kIo; kInvalidArgument for a truncated or altered file, a param that is
+/// Reads the file, checks all of it, then writes the values: bit-identical to what
+/// was saved, or nothing is touched. Returns the step. A program wants all of its
+/// states; one that updates nothing (evaluation) may load a training checkpoint,
+/// whose further states it leaves, and one that trains takes no others. Errors:
+/// kNotFound, kIo; kInvalidArgument for a truncated or altered file, a param that is
 /// missing, of another type or shape, or unknown here.
 Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path);
 

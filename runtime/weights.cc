@@ -14,6 +14,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/finite.h"
 #include "runtime/safetensors_file.h"
+#include "runtime/weight_values.h"
 
 namespace stowage {
 namespace {
@@ -99,9 +100,9 @@ struct Match {
 struct NamedTensor {
   const SafeTensor* tensor = nullptr;
   std::string name;
+  bool is_state = false;  // of a checkpoint, and perhaps an optimizer's
 };
 
-// All tensors but the states of a checkpoint.
 Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
                                              const std::string& path,
                                              const WeightRules& rules) {
@@ -110,16 +111,18 @@ Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
                            CheckpointParams(path));
   std::vector<NamedTensor> named;
   std::unordered_map<std::string, std::string> taken;
-  for (int64_t i = 0; i < params.value_or(std::ssize(tensors)); ++i) {
+  for (int64_t i = 0; i < std::ssize(tensors); ++i) {
     const SafeTensor& tensor = tensors[static_cast<size_t>(i)];
     std::string name = Renamed(tensor.name, rules.rename);
+    const bool is_state = params && i >= *params;
     const auto [other, is_new] = taken.emplace(name, tensor.name);
+    if (!is_new && is_state) continue;
     if (!is_new) {
       return file.Fail(StrCat("has ", Quoted(other->second), " and ",
                               Quoted(tensor.name),
                               ", which the rules both call ", Quoted(name)));
     }
-    named.push_back({&tensor, std::move(name)});
+    named.push_back({&tensor, std::move(name), is_state});
   }
   return named;
 }
@@ -128,16 +131,18 @@ Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
 Result<bool> CheckType(const SafetensorsFile& file, const NamedTensor& found,
                        const ValueInfo& param, bool transpose) {
   if (!found.tensor->foreign.empty()) {
-    return file.Fail(StrCat("has ", Quoted(found.tensor->name), " as ",
-                            found.tensor->foreign,
-                            ", which is no type here; the param ",
-                            Quoted(param.name), " is ", param.type.ToString()));
+    return file.Fail(StrCat(
+        "has ", Quoted(found.tensor->name), " as ", found.tensor->foreign,
+        ", which is no type here; the ", RoleName(param.role), " ",
+        Quoted(param.name), " is ", param.type.ToString()));
   }
   const TensorType& has = found.tensor->type;
   const std::string what =
       StrCat("has ", Quoted(found.tensor->name), " as ", has.ToString(),
-             ", the param ", Quoted(param.name), " is ", param.type.ToString());
-  if (!IsFloat(has.dtype) || !IsFloat(param.type.dtype)) {
+             ", the ", RoleName(param.role), " ", Quoted(param.name), " is ",
+             param.type.ToString());
+  if (has.dtype != param.type.dtype &&
+      (!IsFloat(has.dtype) || !IsFloat(param.type.dtype))) {
     return file.Fail(
         StrCat(what, "; only floats are cast, to floats of another size"));
   }
@@ -241,7 +246,7 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
   LoadedWeights loaded;
   std::vector<std::string> lacking, left;
   std::vector<std::pair<ValueId, const NamedTensor*>> pairs;
-  const std::vector<ValueId> params = graph.Leaves(Role::kParam);
+  const std::vector<ValueId> params = WeightValues(graph);
   for (const ValueId id : params) {
     const std::string& name = graph.value(id).name;
     const auto found = by_name.find(name);
@@ -255,7 +260,7 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
     }
   }
   for (const NamedTensor& tensor : tensors) {
-    if (!by_name.contains(tensor.name)) continue;
+    if (!by_name.contains(tensor.name) || tensor.is_state) continue;
     const bool allowed = MatchesAny(rules.allow_unused, tensor.tensor->name);
     (allowed ? loaded.unused : left).push_back(tensor.tensor->name);
   }

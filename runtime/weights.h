@@ -3,9 +3,10 @@
 
 // Weights of other programs' files. Any safetensors file can give the params of a
 // program their values: tensors go to params by name, and rules say what is called
-// or stored otherwise there.
+// or stored otherwise there. States that the model itself keeps, such as a batch
+// norm's running statistics, are params here (runtime/weight_values.h).
 //
-//   session.Initialize(/*seed=*/1);        // states, and params that the file lacks
+//   session.Initialize(/*seed=*/1);        // an optimizer's states, what is missing
 //   Result<LoadedWeights> loaded = LoadWeights(
 //       runner, "gpt2.safetensors",
 //       {.rename = {{"transformer.*", "*"}},
@@ -59,12 +60,13 @@ struct LoadedWeights {
 
 /// Writes the params of `runner` that the file has. Whatever is wrong with names,
 /// types and shapes is known before the first is written; of a checkpoint
-/// (runtime/checkpoint.h) the states are not looked at. Errors, naming tensors and
-/// shapes: kNotFound, kIo; kInvalidArgument for a file that is no safetensors file,
-/// params that it lacks or tensors that no param takes and no rule allows, two that
-/// a rule gives one name, another shape, one that fits only transposed, elements
-/// that are no floats; kNotFinite for NaN or infinity, in the file or by a cast
-/// to a narrower type, after which the session has to be initialized anew.
+/// (runtime/checkpoint.h) the optimizer's states are not looked at. Errors, naming
+/// tensors and shapes: kNotFound, kIo; kInvalidArgument for a file that is no
+/// safetensors file, params that it lacks or tensors that no param takes and no rule
+/// allows, two that a rule gives one name, another shape, one that fits only
+/// transposed, elements of another type that are no floats; kNotFinite for NaN or
+/// infinity, in the file or by a cast to a narrower type, after which the session has
+/// to be initialized anew.
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
 

@@ -331,5 +331,86 @@ TEST_CASE("weights are saved for others, and a checkpoint's are taken") {
   CHECK(other.Refusal(TemporaryPath("none")).code == ErrorCode::kNotFound);
 }
 
+// --- States that the model keeps itself ---
+
+// A param "w" (2), and a state "mean" (2) that the forward part writes or reads.
+Result<Graph> Keeping(bool trains) {
+  GraphBuilder g("keeping");
+  const Value x = g.Input("x", DType::kF32, {2});
+  const Value w = g.Param("w", DType::kF32, {2}, Init::Ones());
+  const Value mean = g.State("mean", DType::kF32, {2});
+  g.Output("loss", ReduceSum(Mul(w, Sub(x, mean))));
+  if (!trains) return g.Finish();
+  LerpUpdate(mean, x, Fill(g, 0.5, DType::kF32, {}));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, g.Finish());
+  return BuildTrainStep(graph, "loss", {.optimizer = Momentum{}});
+}
+
+Session Open(const Graph& graph, Backend& backend) {
+  auto session = Session::Create(
+      {{"p", graph, *PlanMemory(graph, {.device = backend.Needs()})}}, backend);
+  REQUIRE_MESSAGE(session.ok(), session.error().message);
+  session->Initialize(1);
+  return std::move(*session);
+}
+
+std::vector<float> Pair(Runner& runner, std::string_view name) {
+  std::vector<float> values(2);
+  REQUIRE(runner.Read(name, &values).ok());
+  return values;
+}
+
+TEST_CASE("what a model keeps goes into its weights, an optimizer's does not") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Session trained = Open(*Keeping(/*trains=*/true), *cpu);
+  Runner& step = trained.front();
+  REQUIRE(step.Write("x", std::vector<float>{4, -6}).ok());
+  REQUIRE(step.Write("lr", 0.25f).ok());
+  REQUIRE(step.Write("step", int64_t{1}).ok());
+  REQUIRE(step.Step() == StepCode::kOk);
+  const std::vector<float> mean = {2, -3}, w = Pair(step, "w");
+  CHECK(Pair(step, "mean") == mean);
+
+  const std::string weights = TemporaryPath("kept.safetensors");
+  const std::string checkpoint = TemporaryPath("kept_all.safetensors");
+  REQUIRE(SaveWeights(step, weights).ok());
+  REQUIRE(SaveCheckpoint(step, checkpoint, 1).ok());
+  CHECK(ReadAll(weights).find("\"mean\"") != std::string::npos);
+  CHECK(ReadAll(weights).find("velocity") == std::string::npos);
+  CHECK(ReadAll(checkpoint).find("velocity") != std::string::npos);
+
+  // By name from either file, and as a checkpoint of what trained.
+  for (const std::string& path : {weights, checkpoint}) {
+    Session evaluation = Open(*Keeping(/*trains=*/false), *cpu);
+    const auto loaded = LoadWeights(evaluation.front(), path);
+    REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+    CHECK(loaded->loaded == 2);
+    CHECK(Pair(evaluation.front(), "mean") == mean);
+    CHECK(Pair(evaluation.front(), "w") == w);
+  }
+  Session evaluation = Open(*Keeping(/*trains=*/false), *cpu);
+  const auto from = LoadCheckpoint(evaluation.front(), checkpoint);
+  REQUIRE_MESSAGE(from.ok(), from.error().message);
+  CHECK(Pair(evaluation.front(), "mean") == mean);
+  // To go on, though, weights alone leave the optimizer's state as it was.
+  Session anew = Open(*Keeping(/*trains=*/true), *cpu);
+  REQUIRE(LoadWeights(anew.front(), weights).ok());
+  CHECK(Pair(anew.front(), "mean") == mean);
+  CHECK(Pair(anew.front(), "w.velocity") == std::vector<float>{0, 0});
+}
+
+TEST_CASE("what a model keeps is missed like a param") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Session evaluation = Open(*Keeping(/*trains=*/false), *cpu);
+  const std::string lacks = Write({F32("w", {2}, {1, 2})});
+  const auto refused = LoadWeights(evaluation.front(), lacks);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("lacks 1 of 2 params: \"mean\"") !=
+        std::string::npos);
+  REQUIRE(
+      LoadWeights(evaluation.front(), lacks, {.allow_missing = {"mean"}}).ok());
+  CHECK(Pair(evaluation.front(), "mean") == std::vector<float>{0, 0});
+}
+
 }  // namespace
 }  // namespace stowage
