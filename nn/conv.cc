@@ -1,11 +1,10 @@
 #include "nn/conv.h"
 
-#include <cmath>
-
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "nn/initializers.h"
 
 namespace stowage {
 
@@ -38,13 +37,13 @@ Value Conv(Value x, std::string_view name, int64_t channels,
         loc);
   }
   Shape shape = {channels, x.dim(1) / groups};
-  double fan_out = static_cast<double>(channels / groups);
+  int64_t fan_out = channels / groups;
   for (const int64_t size : kernel) {
     shape.push_back(size);
-    fan_out *= static_cast<double>(size);
+    fan_out *= size;
   }
   const Value weight = g.Param(StrCat(name, ".weight"), x.dtype(), shape,
-                               Init::Normal(std::sqrt(2 / fan_out)), loc);
+                               KaimingNormal(fan_out), loc);
   Value y = Conv(x, weight,
                  {.stride = options.stride,
                   .padding = options.padding,

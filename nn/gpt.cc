@@ -8,6 +8,7 @@
 #include "ir/ops.h"
 #include "nn/check_options.h"
 #include "nn/layers.h"
+#include "nn/model_parts.h"
 
 namespace stowage {
 namespace {
@@ -73,12 +74,7 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
   if (purpose != ModelPurpose::kGenerate) {
     targets = g.Input("targets", DType::kI32, rows);
   }
-  Dropouts dropouts;
-  if (purpose == ModelPurpose::kTrain && options.dropout > 0) {
-    const Value seed = g.Input("seed", DType::kI64, {});
-    const Value step = g.Input("step", DType::kI64, {});
-    dropouts = Dropouts(seed, step, options.dropout);
-  }
+  Dropouts dropouts = DeclareDropouts(g, purpose, options);
 
   const EmbeddingResults wte =
       Embedding(tokens, "wte", config.vocabulary, config.width, options.dtype);

@@ -15,6 +15,7 @@
 #include "nn/losses.h"
 #include "nn/mlp.h"
 #include "nn/model_options.h"
+#include "nn/model_parts.h"
 #include "nn/models.h"
 #include "nn/picture_data.h"
 #include "nn/picture_shape.h"

@@ -8,6 +8,7 @@
 #include "nn/check_options.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
+#include "nn/model_parts.h"
 
 namespace stowage {
 namespace {
@@ -108,31 +109,17 @@ Result<Graph> BuildResNet(const ResNetConfig& config, ModelPurpose purpose,
                           const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions(config.name, purpose, options));
-  const PictureShape pictures = *options.pictures;
-  const int64_t batch = *options.batch;
   GraphBuilder g(config.name);
-  const Value x =
-      g.Input("x", DType::kF32,
-              {batch, pictures.channels, pictures.height, pictures.width});
-  const Value y = g.Input("y", DType::kI32, {batch});
+  const Pictures pictures = DeclarePictures(g, options);
   const Net net(config, purpose);
-  Dropouts dropouts;
-  if (purpose == ModelPurpose::kTrain && options.dropout > 0) {
-    const Value seed = g.Input("seed", DType::kI64, {});
-    const Value step = g.Input("step", DType::kI64, {});
-    dropouts = Dropouts(seed, step, options.dropout);
-  }
+  Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const Value pooled =
-      dropouts.Apply(ReduceMean(net.Features(Cast(x, options.dtype)), {2, 3}));
+      dropouts.Apply(ReduceMean(net.Features(pictures.x), {2, 3}));
   // Uniform in +-1/sqrt(in), as PyTorch's linear layers begin.
   const auto features = static_cast<double>(kWidths.back() * Expansion(config));
-  const Value logits = Linear(pooled, "fc", pictures.classes,
+  const Value logits = Linear(pooled, "fc", options.pictures->classes,
                               {.init = Init::Uniform(1 / std::sqrt(features))});
-  g.Output("loss", g.Name("loss", CrossEntropy(logits, y)));
-  if (purpose == ModelPurpose::kEvaluate) {
-    g.Output("predictions", g.Name("predictions", ArgMax(logits)));
-  }
-  return g.Finish();
+  return FinishClassifier(g, logits, pictures.labels, purpose);
 }
 
 }  // namespace stowage

@@ -5,11 +5,11 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
 #include "ir/ops.h"
 #include "nn/check_options.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
+#include "nn/model_parts.h"
 #include "nn/models/model_list.h"
 
 namespace stowage {
@@ -32,31 +32,19 @@ Value Stage(Value h, int stage, int64_t channels,
 Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(
       CheckClassifierOptions("cnn-small", purpose, options));
-  const PictureShape pictures = *options.pictures;
-  const int64_t batch = *options.batch;
   GraphBuilder g("cnn-small");
-  const Value x =
-      g.Input("x", DType::kF32,
-              {batch, pictures.channels, pictures.height, pictures.width});
-  const Value y = g.Input("y", DType::kI32, {batch});
-  Dropouts dropouts;
-  if (purpose == ModelPurpose::kTrain && options.dropout > 0) {
-    const Value seed = g.Input("seed", DType::kI64, {});
-    const Value step = g.Input("step", DType::kI64, {});
-    dropouts = Dropouts(seed, step, options.dropout);
-  }
+  const Pictures pictures = DeclarePictures(g, options);
+  Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const BatchNormOptions norm = {.training = purpose == ModelPurpose::kTrain};
-  Value h = Stage(Cast(x, options.dtype), 1, kWidth, norm);
+  Value h = Stage(pictures.x, 1, kWidth, norm);
   h = Stage(h, 2, 2 * kWidth, norm);
+  const int64_t batch = *options.batch;
   const int64_t features = h.ok() ? h.shape().num_elements() / batch : 1;
   const Value logits = Linear(
-      dropouts.Apply(Reshape(h, {batch, features})), "fc", pictures.classes,
+      dropouts.Apply(Reshape(h, {batch, features})), "fc",
+      options.pictures->classes,
       {.init = Init::Uniform(1 / std::sqrt(static_cast<double>(features)))});
-  g.Output("loss", g.Name("loss", CrossEntropy(logits, y)));
-  if (purpose == ModelPurpose::kEvaluate) {
-    g.Output("predictions", g.Name("predictions", ArgMax(logits)));
-  }
-  return g.Finish();
+  return FinishClassifier(g, logits, pictures.labels, purpose);
 }
 
 constexpr int64_t ConvParams(int64_t in, int64_t out) {
