@@ -96,12 +96,13 @@ Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
 // --- Elementwise ---
 
 // What has an operand or two and nothing else is declared from ir/ops.def, where it
-// is listed: Neg, Exp, Relu, LogicalNot, ...; Add, Mul, Maximum, ... Sign is -1, 0
-// or 1, Silu x * sigmoid(x), GeluTanh the tanh approximation (GPT-2), GeluErf x *
+// is listed: Neg, Exp, Relu, LogicalNot, ...; Add, Mul, Maximum, ... Sign is -1, 0 or
+// 1, Silu x * sigmoid(x), GeluTanh the tanh approximation (GPT-2), GeluErf x *
 // Phi(x), Mish x * tanh(Softplus(x)), HardSwish x * HardSigmoid(x); Round takes the
 // even of two equally near; Pow has gradients where a > 0; Remainder has the sign of
-// b and Fmod that of a; comparisons, Equal to GreaterEqual, give bool. So are the gradients of unary ops: dy times the derivative, read from the
-// output where that suffices (relu, sigmoid, tanh), else from the input.
+// b and Fmod that of a; comparisons, Equal to GreaterEqual, give bool. So are the
+// gradients of unary ops: dy times the derivative, read from the output where that
+// suffices (relu, sigmoid, tanh), else from the input.
 #define STOWAGE_OP(Kind, name)
 #define STOWAGE_UNARY_OP(Kind, name) Value Kind(Value x, STOWAGE_LOC);
 #define STOWAGE_BINARY_OP(Kind, name) Value Kind(Value a, Value b, STOWAGE_LOC);
