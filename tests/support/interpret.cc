@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "ir/op_def.h"
 #include "tests/support/interpret_call.h"
-#include "tests/support/interpret_convolution.h"
 
 namespace stowage {
 namespace {
@@ -586,15 +585,6 @@ void CausalAttentionGrad(Call& c) {
   });
 }
 
-// --- Convolutions ---
-
-void Convolution(Call& c) {
-  const Array& a = c.input(0);
-  const Array& b = c.input(1);
-  c.out[0].data = InterpretConvolution(c.node, {a.shape, a.data},
-                                       {b.shape, b.data}, c.out[0].shape);
-}
-
 // --- Updates ---
 
 // The clip factor, operand `i`, if there is one.
@@ -969,7 +959,7 @@ void Run(Call& c) {
     case OpKind::kConv:
     case OpKind::kConvTranspose:
     case OpKind::kConvWeightGrad:
-      return Convolution(c);
+      return interpret::Convolution(c);
     case OpKind::kMaxPool:
     case OpKind::kMaxPoolGrad:
     case OpKind::kAvgPool:

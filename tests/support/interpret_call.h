@@ -69,7 +69,8 @@ struct Call {
 
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
-void Pooling(Call& c);  // max_pool, avg_pool and their gradients
+void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
+void Pooling(Call& c);      // max_pool, avg_pool and their gradients
 
 }  // namespace stowage::interpret
 

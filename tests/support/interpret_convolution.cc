@@ -1,13 +1,16 @@
-#include "tests/support/interpret_convolution.h"
+// The definitions of the convolution ops: every term of ir/conv_geometry.h's formula,
+// one by one.
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "base/check.h"
 #include "ir/op_kind.h"
+#include "tests/support/interpret_call.h"
 
-namespace stowage {
+namespace stowage::interpret {
 namespace {
 
 using Index = std::vector<int64_t>;
@@ -66,32 +69,29 @@ void ForTerms(const Attrs& attrs, const Shape& x, const Shape& w,
 
 }  // namespace
 
-std::vector<double> InterpretConvolution(const Node& node, const TensorOf& a,
-                                         const TensorOf& b,
-                                         const Shape& result) {
-  std::vector<double> sums(static_cast<size_t>(result.num_elements()), 0.0);
-  switch (node.op) {
+void Convolution(Call& c) {
+  const Array& a = c.input(0);
+  const Array& b = c.input(1);
+  Array& result = c.out[0];
+  switch (c.node.op) {
     case OpKind::kConv:
-      ForTerms(node.attrs, a.shape, b.shape, result,
-               [&](size_t x, size_t w, size_t y) {
-                 sums.at(y) += a.data.at(x) * b.data.at(w);
-               });
-      return sums;
+      return ForTerms(c.node.attrs, a.shape, b.shape, result.shape,
+                      [&](size_t x, size_t w, size_t y) {
+                        result.data.at(y) += a.data.at(x) * b.data.at(w);
+                      });
     case OpKind::kConvTranspose:
-      ForTerms(node.attrs, result, b.shape, a.shape,
-               [&](size_t x, size_t w, size_t y) {
-                 sums.at(x) += a.data.at(y) * b.data.at(w);
-               });
-      return sums;
+      return ForTerms(c.node.attrs, result.shape, b.shape, a.shape,
+                      [&](size_t x, size_t w, size_t y) {
+                        result.data.at(x) += a.data.at(y) * b.data.at(w);
+                      });
     case OpKind::kConvWeightGrad:
-      ForTerms(node.attrs, a.shape, result, b.shape,
-               [&](size_t x, size_t w, size_t y) {
-                 sums.at(w) += a.data.at(x) * b.data.at(y);
-               });
-      return sums;
+      return ForTerms(c.node.attrs, a.shape, result.shape, b.shape,
+                      [&](size_t x, size_t w, size_t y) {
+                        result.data.at(w) += a.data.at(x) * b.data.at(y);
+                      });
     default:
       STOWAGE_CHECK(false);
   }
 }
 
-}  // namespace stowage
+}  // namespace stowage::interpret

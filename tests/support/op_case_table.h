@@ -146,6 +146,7 @@ class OpCaseTable {
 // --- Rows in files of their own ---
 
 void AddBatchNorm(OpCaseTable& t);
+void AddConvolutions(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 
 }  // namespace stowage::testing

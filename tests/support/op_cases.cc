@@ -9,7 +9,6 @@
 #include "ir/ops.h"
 #include "math/small_floats.h"
 #include "tests/support/op_case_table.h"
-#include "tests/support/op_cases_convolution.h"
 
 namespace stowage {
 namespace {
@@ -694,14 +693,10 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddLayerNorm();
   testing::AddBatchNorm(table);
   table.AddAttention();
+  testing::AddConvolutions(table);
   testing::AddPooling(table);
   table.AddUpdates();
-  std::vector<OpCase> rows = table.Take();
-  const double tolerance = testing::Tolerance(real, OpKind::kConv);
-  for (OpCase& row : ConvolutionCases(real, tolerance)) {
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  return table.Take();
 }
 
 Graph BuildCase(const OpCase& c) {

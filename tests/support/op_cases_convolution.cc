@@ -1,12 +1,9 @@
-#include "tests/support/op_cases_convolution.h"
+// The convolution ops' rows of the op test table: every convolution in its three
+// forms.
 
-#include <utility>
+#include "tests/support/op_case_table.h"
 
-#include "base/strings.h"
-#include "ir/op_kind.h"
-#include "ir/ops.h"
-
-namespace stowage {
+namespace stowage::testing {
 namespace {
 
 // A convolution: of x by w.
@@ -81,18 +78,11 @@ Axes Spatial(const Shape& shape) {
 
 }  // namespace
 
-std::vector<OpCase> ConvolutionCases(DType real, double tolerance) {
-  std::vector<OpCase> rows;
+void AddConvolutions(OpCaseTable& t) {
   const auto add = [&](OpKind op, const std::string& variant, const Shape& a,
                        const Shape& b, auto build) {
-    rows.push_back({.name = StrCat(OpName(op), variant),
-                    .op = op,
-                    .leaves = {{"a", real, a}, {"b", real, b}},
-                    .build =
-                        [build](GraphBuilder&, std::span<const Value> in) {
-                          return std::vector<Value>{build(in[0], in[1])};
-                        },
-                    .tolerance = tolerance});
+    t.Add(op, variant, {t.Real("a", a), t.Real("b", b)},
+          [build](GraphBuilder&, In in) { return Out{build(in[0], in[1])}; });
   };
   for (const Case& c : Cases()) {
     const Shape y = ResultOf(c);
@@ -139,7 +129,6 @@ std::vector<OpCase> ConvolutionCases(DType real, double tolerance) {
             BroadcastTo(Permute(dy, {1, 0, 2, 3}), {2, 6, 5, 3}), {3, 3},
             {.groups = 2});
       });
-  return rows;
 }
 
-}  // namespace stowage
+}  // namespace stowage::testing
