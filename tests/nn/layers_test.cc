@@ -2,10 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "ir/builder.h"
 #include "ir/graph.h"
+#include "nn/conv.h"
+#include "tests/support/interpret.h"
 
 namespace stowage {
 namespace {
@@ -53,6 +58,81 @@ TEST_CASE("a norm starts as the identity after normalizing") {
   REQUIRE(graph.ok());
   CHECK(graph->value(*graph->Find("ln.weight")).init == Init::Ones());
   CHECK(graph->value(*graph->Find("ln.bias")).init == Init::Zeros());
+}
+
+// One step of a batch norm over x (2, 3, 2), from given running statistics.
+Tensors OfBatchNorm(bool training) {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF64, {2, 3, 2});
+  g.Output("y", BatchNorm(x, "bn", {.training = training, .momentum = 0.25}));
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  CHECK(graph->value(*graph->Find("bn.weight")).init == Init::Ones());
+  CHECK(graph->value(*graph->Find("bn.running_mean")).init == Init::Zeros());
+  CHECK(graph->value(*graph->Find("bn.running_var")).init == Init::Ones());
+  Tensors leaves = {{"x", {1, 2, 0, 0, 5, 7, 3, 6, 2, 2, 5, 7}},
+                    {"bn.weight", {2, 1, 1}},
+                    {"bn.bias", {0, 0.5, 0}},
+                    {"bn.running_mean", {1, -1, 6}},
+                    {"bn.running_var", {4, 1, 0.25}}};
+  Tensors values = Interpret(*graph, leaves);
+  CarryOver(*graph, values, &leaves);
+  leaves["y"] = values.at("y");
+  return leaves;
+}
+
+void CheckNear(const std::vector<double>& actual,
+               const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    CHECK(actual[i] == doctest::Approx(expected[i]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE(
+    "a batch norm follows its batches, and evaluates by what it followed") {
+  // The channels are (1, 2, 3, 6), (0, 0, 2, 2) and (5, 7, 5, 7): means 3, 1 and 6,
+  // variances 14/4, 1 and 1, and by one less of the count 14/3, 4/3 and 4/3.
+  const Tensors trained = OfBatchNorm(/*training=*/true);
+  const double s = std::sqrt(3.5);
+  CheckNear(trained.at("y"),
+            {-4 / s, -2 / s, -0.5, -0.5, -1, 1, 0, 6 / s, 1.5, 1.5, -1, 1});
+  CheckNear(trained.at("bn.running_mean"), {1.5, -0.5, 6});
+  CheckNear(trained.at("bn.running_var"),
+            {4 + 0.25 * (14.0 / 3 - 4), 1 + 0.25 / 3,
+             0.25 + 0.25 * (4.0 / 3 - 0.25)});
+  const Tensors evaluated = OfBatchNorm(/*training=*/false);
+  CheckNear(evaluated.at("y"), {0, 1, 1.5, 1.5, -2, 2, 2, 5, 3.5, 3.5, -2, 2});
+  CheckNear(evaluated.at("bn.running_mean"), {1, -1, 6});
+}
+
+TEST_CASE(
+    "a convolution has PyTorch's layout, and its bias a number a channel") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 6, 9, 8});
+  const Value y = Conv(
+      x, "conv", 4, {.kernel = {3, 5}, .stride = 2, .groups = 2, .bias = true});
+  CHECK(y.shape() == Shape{2, 4, 4, 2});
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const ValueInfo& weight = graph->value(*graph->Find("conv.weight"));
+  CHECK(weight.type.shape == Shape{4, 3, 3, 5});
+  // 2 filters a group of 15 positions.
+  CHECK(weight.init.scale == doctest::Approx(std::sqrt(2.0 / 30)));
+  CHECK(graph->value(*graph->Find("conv.bias")).type.shape == Shape{4});
+  const auto error = [](int64_t channels, const ConvLayerOptions& options) {
+    GraphBuilder wrong("test");
+    Conv(wrong.Input("x", DType::kF32, {2, 6, 9, 8}), "c", channels, options);
+    return ErrorOf(wrong);
+  };
+  CHECK(Contains(error(4, {.groups = 4}),
+                 "[conv] \"c\" makes 4 channels of 6 in 4 groups; both must be "
+                 "whole multiples of the groups"));
+  CHECK(
+      Contains(error(4, {.kernel = {1, 2, 3}}),
+               "[conv] the kernel of \"c\" has 3 sizes; its input \"x\" has 2 "
+               "spatial dimensions"));
+  CHECK(Contains(error(4, {.kernel = 10}), "[conv] "));
 }
 
 TEST_CASE("an embedding gives a row for every index, and its table") {

@@ -720,6 +720,11 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"plan", "--model", "nope"},
        "[model] there is no model \"nope\"; the models are mlp, cnn-small, "
        "gpt-nano, resnet18, resnet50, gpt2-124m"},
+      {{"plan", "--model", "cnn-small", "--batch", "4", "--micro-batches", "2"},
+       "[micro-batches] graph \"cnn-small\" normalizes by its batch at 4 "
+       "values, \"bn1_1\" the first of them; each of 2 pieces would have "
+       "statistics of its own, which changes the loss; take the batch whole, "
+       "or allow it (allow_batch_statistics, --allow-batch-statistics)"},
       {{"plan", "--model", "mlp", "--batch", "0"},
        "[model] batch 0 for mlp is below 1"},
       {{"plan", "--model", "mlp", "--batch", "-3"},

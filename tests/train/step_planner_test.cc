@@ -217,6 +217,7 @@ TEST_CASE("a question with any other ingredient is another question") {
        [](StepQuestion* q) { q->op_times = SomeTimes(2e-6); }},
       {"cost of copies", [](StepQuestion* q) { q->fit.cost_per_byte = 1; }},
       {"effort", [](StepQuestion* q) { q->fit.effort = 0.2; }},
+      {"settings", [](StepQuestion* q) { q->settings = "sums"; }},
   };
   // One cache for all, so that none is taken for another either.
   const PlanCache cache;

@@ -344,5 +344,87 @@ TEST_CASE(
   CHECK(MlpLoss(*moved, 3) == once);
 }
 
+// --- Batch statistics ---
+
+TrainingSpec CnnSmall() {
+  const auto of = [](ModelPurpose purpose) {
+    return [purpose](int64_t batch) {
+      return BuildModel("cnn-small", purpose,
+                        {.batch = batch, .pictures = PictureShape{1, 8, 8, 3}});
+    };
+  };
+  return {.model = of(ModelPurpose::kTrain),
+          .batch = 6,
+          .programs = {{.name = "evaluate",
+                        .model = of(ModelPurpose::kEvaluate),
+                        .batch = 6}}};
+}
+
+// The losses of some steps, and then that of evaluating the same pictures.
+std::vector<float> CnnLosses(Training& training) {
+  std::vector<float> x(6 * 64);
+  std::vector<int32_t> y(6);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::sin(static_cast<float>(i * i % 37));
+  }
+  for (size_t i = 0; i < y.size(); ++i) y[i] = static_cast<int32_t>(i % 3);
+  training.Initialize(2);
+  std::vector<float> losses;
+  const auto run = [&](Runner& runner) {
+    REQUIRE(runner.Write("x", x).ok());
+    REQUIRE(runner.Write("y", y).ok());
+    REQUIRE(runner.Step() == StepCode::kOk);
+    losses.push_back(*runner.ReadScalar("loss"));
+  };
+  for (int64_t i = 1; i <= 60; ++i) {
+    REQUIRE(training.step().Write("lr", 1e-3f).ok());
+    REQUIRE(training.step().Write("step", i).ok());
+    run(training.step());
+  }
+  run(*training.Find("evaluate"));
+  return losses;
+}
+
+TEST_CASE("evaluation reads the running statistics that training wrote") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  Result<Training> training = Train(CnnSmall(), *cpu);
+  REQUIRE_MESSAGE(training.ok(), training.error().message);
+  const std::vector<float> losses = CnnLosses(*training);
+  CHECK(losses[59] < 0.1f * losses[0]);
+  // By the statistics of its start, a mean of 0 and a variance of 1, it would not.
+  CHECK(losses[60] < 0.3f * losses[0]);
+  const std::vector<float> mean = ReadParam(*training, "bn1_1.running_mean");
+  CHECK(*std::max_element(mean.begin(), mean.end()) > 0);
+}
+
+TEST_CASE("a batch that a model normalizes by is taken whole, unless allowed") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = CnnSmall();
+  const Bytes whole = Train(spec, *cpu)->plan().arena_bytes();
+  // Every lever but pieces may be used to fit.
+  spec.budget = whole * 9 / 10;
+  Result<Training> fits = Train(spec, *cpu);
+  REQUIRE_MESSAGE(fits.ok(), fits.error().message);
+  CHECK(fits->plan().step.price.pieces == 1);
+
+  spec.budget.reset();
+  spec.levers = NoLevers();
+  spec.levers->pieces = {1, 3};
+  const Result<Training> refused = Train(spec, *cpu);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message ==
+        "[micro-batches] graph \"cnn-small\" normalizes by its batch at 4 "
+        "values, \"bn1_1\" the first of them; each of 3 pieces would have "
+        "statistics of its own, which changes the loss; take the batch whole, "
+        "or allow it (allow_batch_statistics, --allow-batch-statistics)");
+
+  spec.allow_batch_statistics = true;
+  spec.levers->pieces = {3};
+  Result<Training> pieces = Train(spec, *cpu);
+  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
+  CHECK(pieces->plan().step.price.pieces == 3);
+  CHECK(CnnLosses(*pieces)[59] < 1);
+}
+
 }  // namespace
 }  // namespace stowage
