@@ -36,8 +36,7 @@ struct BackwardOptions {
 /// float scalar; a name in `wrt` is unknown, twice there, or not of a float
 /// type; a requested value does not reach the loss (named); the way to it leads
 /// through an op that is not differentiable (named); forward overwrites a param.
-/// Linear in the nodes of
-/// `forward`.
+/// Linear in the nodes of `forward`.
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});
 

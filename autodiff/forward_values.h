@@ -1,10 +1,10 @@
 #ifndef STOWAGE_AUTODIFF_FORWARD_VALUES_H_
 #define STOWAGE_AUTODIFF_FORWARD_VALUES_H_
 
-// Forward values as a backward graph sees them. Leaves of the forward graph
-// stay what they are, under their names, unless forward overwrites them. Views are taken again from their
-// roots, fills and constants are made again: none of them is kept. Every other
-// value becomes a leaf of role saved.
+// Forward values as a backward graph sees them. Leaves of the forward graph stay what
+// they are, under their names, unless forward overwrites them. Views are taken again
+// from their roots, fills and constants are made again: none of them is kept. Every
+// other value becomes a leaf of role saved.
 
 #include <optional>
 #include <vector>

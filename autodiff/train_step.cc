@@ -415,8 +415,7 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
 
   BatchAxes axes(whole);
   std::map<std::string, Value> gradients;  // by param; of the pieces so far
-  std::map<std::string, Value>
-      states;  // that the model writes; as they are now
+  std::map<std::string, Value> states;     // as the pieces so far left them
   PieceOutputs outputs(whole, options.sums, loss, &g);
   STOWAGE_RETURN_IF_ERROR(outputs.Begin(*pieces.front()));
   int64_t first_dropout = 0;

@@ -57,10 +57,11 @@ struct PlanFile {
 std::string PlanToJson(const Plan& plan, const Graph& graph,
                        const PlanRequest& request = {});
 
-/// Reads what PlanToJson wrote. Checks that every field is there, of its type
-/// and in its range, that all indices and sums are sound, that the plan is
-/// for the graph beside it, and that what is said of values and nodes is so; what is wrong is named. Whether the plan breaks a
-/// law is another question: ValidatePlan answers it. Errors: kInvalidArgument.
+/// Reads what PlanToJson wrote. Checks that every field is there, of its type and in
+/// its range, that all indices and sums are sound, that the plan is for the graph
+/// beside it, and that what is said of values and nodes is so; what is wrong is
+/// named. Whether the plan breaks a law is another question: ValidatePlan answers it.
+/// Errors: kInvalidArgument.
 Result<PlanFile> PlanFromJson(std::string_view text);
 
 }  // namespace stowage
