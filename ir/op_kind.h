@@ -11,7 +11,7 @@
 
 namespace stowage {
 
-enum class OpKind : uint8_t {
+enum class OpKind : uint16_t {
 #define STOWAGE_OP(kind, name) k##kind,
 #include "ir/ops.def"
 #undef STOWAGE_OP
@@ -25,7 +25,7 @@ inline constexpr int kNumOps = 0
 
 /// Ops that a program may define beside those of the list.
 inline constexpr int kMaxCustomOps = 128;
-static_assert(kNumOps + kMaxCustomOps <= 256);
+static_assert(kNumOps + kMaxCustomOps <= 65536);
 
 /// Which of the program's own ops this is, from 0; nothing for one of the list.
 /// Rooms that keep a table by op keep one of kMaxCustomOps entries for them.
