@@ -30,8 +30,8 @@ using testing::RunSteps;
 
 constexpr int64_t kWidth = 16;
 
-// Inputs are scaled by their running deviation, whose old content backward reads;
-// a hidden state is carried from step to step; the first layer's weights are
+// A first layer's results are scaled by the inputs' running deviation, whose old
+// content backward reads; a hidden state is carried from step to step; the first layer's weights are
 // averaged.
 Result<Graph> Net(int64_t batch) {
   GraphBuilder g("net");
@@ -39,7 +39,7 @@ Result<Graph> Net(int64_t batch) {
   const Value y = g.Input("y", DType::kF32, {batch, 4});
   const Value spread = g.State("spread", DType::kF32, {kWidth}, Init::Ones());
   const Value carried = g.State("carried", DType::kF32, {64});
-  Value h = Mul(x, spread);
+  Value h = Mul(Linear(x, "in", kWidth), spread);
   for (int i = 0; i < 6; ++i) {
     h = Linear(h, StrCat("fc", i), 64);
     if (i == 2) h = Add(h, carried);
