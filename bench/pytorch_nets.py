@@ -57,56 +57,6 @@ def of_stowage(net, args):
     return min(steps[2:]), rows[-1]["peak_rss_bytes"]
 
 
-def torch_net(net):
-    """The same net, layer by layer."""
-    import torch.nn as nn
-    import torch.nn.functional as F
-
-    def conv(i, o, kernel, stride=1):
-        weights = nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False)
-        return nn.Sequential(weights, nn.BatchNorm2d(o))
-
-    class Block(nn.Module):
-        def __init__(self, i, width, stride, bottleneck):
-            super().__init__()
-            o = 4 * width if bottleneck else width
-            convs = [conv(i, width, 3, stride), conv(width, width, 3)]
-            if bottleneck:
-                convs = [conv(i, width, 1), conv(width, width, 3, stride)]
-                convs += [conv(width, o, 1)]
-            self.convs = nn.ModuleList(convs)
-            self.shortcut = conv(i, o, 1, stride) if stride > 1 or i != o else None
-
-        def forward(self, x):
-            h = self.convs[0](x)
-            for layer in self.convs[1:]:
-                h = layer(F.relu(h))
-            return F.relu(h + (x if self.shortcut is None else self.shortcut(x)))
-
-    channels, size = NETS[net][1:]
-    if net == "cnn-small":
-        layers, width = [], channels
-        for out in (16, 32):
-            for _ in range(2):
-                layers += [conv(width, out, 3), nn.ReLU()]
-                width = out
-            layers += [nn.MaxPool2d(2)]
-        features = width * (size // 4) ** 2
-        return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, CLASSES))
-    bottleneck = net == "resnet50"
-    layers = [conv(channels, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    width = 64
-    counts = (3, 4, 6, 3) if bottleneck else (2, 2, 2, 2)
-    for stage, count in enumerate(counts):
-        for block in range(count):
-            stride = 2 if stage > 0 and block == 0 else 1
-            layers += [Block(width, 64 << stage, stride, bottleneck)]
-            width = (64 << stage) * (4 if bottleneck else 1)
-    return nn.Sequential(
-        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES)
-    )
-
-
 def peak_rss_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
@@ -114,11 +64,12 @@ def peak_rss_bytes():
 def child(net, args):
     """One net in PyTorch, in a process of its own; prints what of_torch reads."""
     import torch
-    import torch.nn.functional as F
+
+    import torch_nets
 
     torch.set_num_threads(args.threads)
     imported = peak_rss_bytes()
-    model = torch_net(net)
+    model = torch_nets.make(net, *NETS[net][1:], CLASSES)
     step_model = torch.compile(model) if args.compile else model
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     x, y = (torch.from_numpy(a) for a in pictures(net, NETS[net][0]))
@@ -126,7 +77,7 @@ def child(net, args):
     steps = []
     for _ in range(args.steps):
         began = time.perf_counter()
-        F.cross_entropy(step_model(x), y).backward()
+        step_model(x, y).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         steps.append(time.perf_counter() - began)

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""What a training step takes, by each framework's own count, beside Stowage's arena.
+
+No step runs and no GPU is needed: PyTorch counts by MemTracker, eagerly under
+FakeTensorMode, over two steps; XLA by memory_analysis of the compiled step, weights
+and moments donated: arguments + results + temporaries - what is shared; Stowage by
+`stowage plan` with all memory levers off. Each row is one net, batch and element type
+(autocast: f32 weights, bf16 products; Stowage's bf16), with SGD and momentum for
+pictures, AdamW for text. XLA counts the GPTs alone, which are written for it below.
+
+    bazel build //tools:stowage
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch "jax[cpu]"
+    /tmp/venv/bin/python bench/framework_bytes.py [--skip-xla] [NET...]
+
+Prints a table in Markdown.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CLASSES = 1000
+
+# Net, batch, tokens of a sequence or (channels, size of a picture), element type.
+ROWS = [
+    ("gpt2-124m", 64, 1024, "autocast"),
+    ("gpt2-124m", 4, 1024, "f32"),
+    ("gpt-nano", 8, 64, "f32"),
+    ("cnn-small", 64, (1, 28), "f32"),
+    ("resnet18", 32, (3, 224), "f32"),
+    ("resnet50", 32, (3, 224), "f32"),
+    ("vgg19", 32, (3, 224), "f32"),
+    ("mobilenet-v2", 32, (3, 224), "f32"),
+    ("unet", 4, (1, 256), "f32"),
+]
+
+
+def classes_of(net):
+    return {"cnn-small": 10, "unet": 2}.get(net, CLASSES)
+
+
+def of_stowage(net, batch, shape, dtype):
+    command = [ROOT / "bazel-bin/tools/stowage", "plan", "--model", net]
+    command += ["--batch", str(batch), "--json", "--no-plan-cache"]
+    if isinstance(shape, int):
+        command += ["--seq", str(shape)]
+    command += ["--dtype", "bf16"] if dtype == "autocast" else ["--device", "cpu"]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return json.loads(out)["arena_bytes"]
+
+
+def of_torch(net, batch, shape, dtype):
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    import torch_nets
+
+    with FakeTensorMode():
+        if isinstance(shape, int):
+            model = torch_nets.make_text(net)
+            x = y = torch.zeros(batch, shape, dtype=torch.long)
+            optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+        else:
+            channels, size = shape
+            model = torch_nets.make(net, channels, size, classes_of(net))
+            x = torch.zeros(batch, channels, size, size)
+            labels = (batch, size, size) if net == "unet" else (batch,)
+            y = torch.zeros(labels, dtype=torch.long)
+            optimizer = torch.optim.SGD(
+                model.parameters(), lr=1e-3, momentum=0.9, foreach=False
+            )
+        tracker = MemTracker()
+        tracker.track_external(model, optimizer, x, y)
+        with tracker:
+            for step in range(2):  # the first makes the optimizer's states
+                with torch.autocast("cpu", torch.bfloat16, dtype == "autocast"):
+                    loss = model(x, y)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+                if step == 0:
+                    tracker.reset_mod_stats()
+        peak = tracker.get_tracker_snapshot("peak")
+        return sum(kinds["Total"] for kinds in peak.values())
+
+
+def of_xla(batch, seq, layers, heads, width, vocabulary, positions):
+    """A GPT-2 of that size, the step of AdamW compiled with its state donated."""
+    import jax
+    import jax.numpy as jnp
+
+    c, v = width, vocabulary
+    shapes = {"wte": (v, c), "wpe": (positions, c), "ln_f": (2, c)}
+    for i in range(layers):
+        shapes |= {f"{i}.ln_1": (2, c), f"{i}.ln_2": (2, c)}
+        for name, rows, columns in (
+            ("attn", c, 3 * c),
+            ("proj", c, c),
+            ("fc", c, 4 * c),
+            ("mlp", 4 * c, c),
+        ):
+            shapes |= {f"{i}.{name}": (rows, columns), f"{i}.{name}.b": (columns,)}
+
+    def norm(x, w):
+        x = x - x.mean(-1, keepdims=True)
+        return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5) * w[0] + w[1]
+
+    def loss(p, tokens, targets):
+        x = p["wte"][tokens] + p["wpe"][:seq]
+        for i in range(layers):
+            linear = lambda h, name: h @ p[f"{i}.{name}"] + p[f"{i}.{name}.b"]
+            q, k, values = jnp.split(linear(norm(x, p[f"{i}.ln_1"]), "attn"), 3, -1)
+            cut = lambda h: h.reshape(batch, seq, heads, c // heads)
+            h = jax.nn.dot_product_attention(cut(q), cut(k), cut(values), is_causal=True)
+            x = x + linear(h.reshape(batch, seq, c), "proj")
+            h = jax.nn.gelu(linear(norm(x, p[f"{i}.ln_2"]), "fc"))
+            x = x + linear(h, "mlp")
+        logits = norm(x, p["ln_f"]) @ p["wte"].T
+        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), targets[..., None], -1)
+        return -picked.mean()
+
+    def step(p, m, s, k, tokens, targets):
+        value, gradients = jax.value_and_grad(loss)(p, tokens, targets)
+        tree = jax.tree_util.tree_map
+        m = tree(lambda m, g: 0.9 * m + 0.1 * g, m, gradients)
+        s = tree(lambda s, g: 0.95 * s + 0.05 * g * g, s, gradients)
+        of_m, of_s = 1 - 0.9**k, 1 - 0.95**k
+        update = lambda p, m, s: p - 1e-3 * (
+            m / of_m / (jnp.sqrt(s / of_s) + 1e-8) + 0.1 * p
+        )
+        return tree(update, p, m, s), m, s, value
+
+    params = {n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in shapes.items()}
+    tokens = jax.ShapeDtypeStruct((batch, seq), jnp.int32)
+    count = jax.ShapeDtypeStruct((), jnp.float32)
+    compiled = (
+        jax.jit(step, donate_argnums=(0, 1, 2))
+        .lower(params, params, params, count, tokens, tokens)
+        .compile()
+    )
+    bytes_ = compiled.memory_analysis()
+    return (
+        bytes_.argument_size_in_bytes
+        + bytes_.output_size_in_bytes
+        + bytes_.temp_size_in_bytes
+        - bytes_.alias_size_in_bytes
+    )
+
+
+GPTS = {
+    "gpt2-124m": (12, 12, 768, 50257, 1024),
+    "gpt-nano": (4, 4, 128, 96, 256),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = sorted({row[0] for row in ROWS})
+    parser.add_argument("nets", nargs="*", metavar="NET", help=", ".join(names))
+    parser.add_argument("--skip-xla", action="store_true")
+    args = parser.parse_args()
+    unknown = [net for net in args.nets if net not in names]
+    if unknown:
+        parser.error(f"no net {unknown[0]}; expected {', '.join(names)}")
+
+    versions = []
+    import torch
+
+    versions.append(f"PyTorch {torch.__version__}")
+    if not args.skip_xla:
+        import jax
+
+        versions.append(f"JAX {jax.__version__}")
+    print(f"| step ({', '.join(versions)}) | PyTorch eager | XLA | Stowage | of the least |")
+    print("|---|---:|---:|---:|---:|")
+    for net, batch, shape, dtype in ROWS:
+        if args.nets and net not in args.nets:
+            continue
+        ours = of_stowage(net, batch, shape, dtype)
+        theirs = [of_torch(net, batch, shape, dtype)]
+        xla = "-"
+        if net in GPTS and dtype == "f32" and not args.skip_xla:
+            theirs.append(of_xla(batch, shape, *GPTS[net]))
+            xla = f"{theirs[1] / 1e9:.3g} GB"
+        sizes = shape if isinstance(shape, int) else " × ".join(
+            map(str, (shape[0], shape[1], shape[1]))
+        )
+        print(
+            f"| {net}, {batch} × {sizes}, {dtype} | {theirs[0] / 1e9:.3g} GB | {xla} "
+            f"| {ours / 1e9:.3g} GB | {ours / min(theirs):.2f} |",
+            flush=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

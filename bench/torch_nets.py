@@ -1,0 +1,165 @@
+"""The built-in models in PyTorch, for the benchmarks beside it.
+
+    net = make("resnet18", classes=10)     # a module: inputs -> mean loss
+    loss = net(x, y)
+
+Written as a user of PyTorch would write them, in eager operations; weights begin as
+PyTorch's layers begin, so losses are not those of Stowage's models to the digit
+(tests/goldens/ compares those).
+"""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Classifier(nn.Module):
+    """Logits, and the mean cross-entropy of a picture or a pixel."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.body(x), y)
+
+
+class Together(nn.Module):
+    """x + f(x), where f keeps the shape; else the shortcut's x."""
+
+    def __init__(self, body, shortcut=None, last=None):
+        super().__init__()
+        self.body, self.shortcut, self.last = body, shortcut, last
+
+    def forward(self, x):
+        y = self.body(x) + (x if self.shortcut is None else self.shortcut(x))
+        return y if self.last is None else self.last(y)
+
+
+def conv(i, o, kernel, stride=1, groups=1, bend=None):
+    """A convolution, its batch norm, and what bends it."""
+    layers = [nn.Conv2d(i, o, kernel, stride, kernel // 2, groups=groups, bias=False)]
+    layers += [nn.BatchNorm2d(o)]
+    return nn.Sequential(*layers, *([bend] if bend else []))
+
+
+def cnn_small(channels, size, classes):
+    layers, width = [], channels
+    for out in (16, 32):
+        for _ in range(2):
+            layers += [conv(width, out, 3, bend=nn.ReLU(inplace=True))]
+            width = out
+        layers += [nn.MaxPool2d(2)]
+    features = width * (size // 4) ** 2
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(features, classes))
+
+
+def resnet(counts, bottleneck):
+    def make(channels, size, classes):
+        layers = [conv(channels, 64, 7, 2, bend=nn.ReLU(inplace=True)), nn.MaxPool2d(3, 2, 1)]
+        width = 64
+        for stage, count in enumerate(counts):
+            inner = 64 << stage
+            out = inner * (4 if bottleneck else 1)
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                if bottleneck:
+                    body = [conv(width, inner, 1, bend=nn.ReLU(inplace=True))]
+                    body += [conv(inner, inner, 3, stride, bend=nn.ReLU(inplace=True))]
+                    body += [conv(inner, out, 1)]
+                else:
+                    body = [conv(width, inner, 3, stride, bend=nn.ReLU(inplace=True))]
+                    body += [conv(inner, inner, 3)]
+                same = stride == 1 and width == out
+                shortcut = None if same else conv(width, out, 1, stride)
+                layers += [Together(nn.Sequential(*body), shortcut, nn.ReLU(inplace=True))]
+                width = out
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
+        return nn.Sequential(*layers)
+
+    return make
+
+
+def vgg19(channels, size, classes):
+    layers, width = [], channels
+    for count, out in ((2, 64), (2, 128), (4, 256), (4, 512), (4, 512)):
+        for _ in range(count):
+            layers += [nn.Conv2d(width, out, 3, 1, 1), nn.ReLU(inplace=True)]
+            width = out
+        layers += [nn.MaxPool2d(2)]
+    layers += [nn.AdaptiveAvgPool2d(7), nn.Flatten()]
+    for i, o in ((25088, 4096), (4096, 4096)):
+        layers += [nn.Linear(i, o), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.Linear(4096, classes))
+
+
+def mobilenet_v2(channels, size, classes):
+    stages = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2))
+    stages += ((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    bend = lambda: nn.ReLU6(inplace=True)
+    layers, width = [conv(channels, 32, 3, 2, bend=bend())], 32
+    for expansion, out, count, first_stride in stages:
+        for block in range(count):
+            stride = first_stride if block == 0 else 1
+            inner = width * expansion
+            body = [conv(width, inner, 1, bend=bend())] if expansion > 1 else []
+            body += [conv(inner, inner, 3, stride, inner, bend())]
+            body = nn.Sequential(*body, conv(inner, out, 1))
+            layers += [Together(body) if stride == 1 and width == out else body]
+            width = out
+    layers += [conv(width, 1280, 1, bend=bend()), nn.AdaptiveAvgPool2d(1)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1280, classes))
+
+
+class UNet(nn.Module):
+    def __init__(self, channels, size, classes):
+        super().__init__()
+        widths = [64 << i for i in range(5)]
+        stage = lambda i, o: nn.Sequential(
+            conv(i, o, 3, bend=nn.ReLU(inplace=True)),
+            conv(o, o, 3, bend=nn.ReLU(inplace=True)),
+        )
+        pairs = list(zip([channels, *widths], widths))
+        self.down = nn.ModuleList(stage(i, o) for i, o in pairs[:-1])
+        self.bottom = stage(*pairs[-1])
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(2 * o, o, 2, 2) for o in widths[:-1]
+        )
+        self.back = nn.ModuleList(stage(2 * o, o) for o in widths[:-1])
+        self.head = nn.Conv2d(64, classes, 1)
+
+    def forward(self, x):
+        skips = []
+        for stage in self.down:
+            skips.append(stage(x))
+            x = F.max_pool2d(skips[-1], 2)
+        x = self.bottom(x)
+        for up, back, skip in reversed(list(zip(self.up, self.back, skips))):
+            x = back(torch.cat((skip, up(x)), 1))
+        return self.head(x)
+
+
+PICTURE_NETS = {
+    "cnn-small": cnn_small,
+    "resnet18": resnet((2, 2, 2, 2), False),
+    "resnet50": resnet((3, 4, 6, 3), True),
+    "vgg19": vgg19,
+    "mobilenet-v2": mobilenet_v2,
+    "unet": UNet,
+}
+
+
+def make(net, channels, size, classes):
+    """A net for pictures of that size, by its name among the built-in models."""
+    return Classifier(PICTURE_NETS[net](channels, size, classes))
+
+
+def make_text(net):
+    """A net over tokens, by its name among the built-in models."""
+    if net == "gpt2-124m":
+        from pytorch_gpt2 import Gpt2
+
+        return Gpt2(50257)
+    from pytorch_gpt_nano import Gpt
+
+    return Gpt(4, 4, 128)
