@@ -23,6 +23,7 @@
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/padding.h"
 #include "ir/reorder.h"
 #include "ir/rewrite.h"
 #include "ir/shape.h"

@@ -19,6 +19,7 @@
 
 #include "ir/builder.h"
 #include "ir/each_dimension.h"
+#include "ir/padding.h"
 
 namespace stowage {
 
@@ -284,6 +285,27 @@ Value GlobalAvgPool(Value x, STOWAGE_LOC);
 /// AvgPool to `sizes`, one for each spatial axis: divisors of its dimension, so
 /// that windows are equal and meet.
 Value AdaptiveAvgPool(Value x, const Axes& sizes, STOWAGE_LOC);
+
+// --- Pictures ---
+
+/// x with so many elements more before and after, along each axis: `value`, the
+/// elements mirrored at the outermost one, which is not repeated (kReflect: fewer
+/// than there are), or the outermost one (kEdge).
+Value Pad(Value x, const Axes& before, const Axes& after,
+          PadMode mode = PadMode::kConstant, double value = 0, STOWAGE_LOC);
+enum class ResizeMode : uint8_t { kNearest = 0, kLinear = 1 };
+/// x (N, C, spatial...) with other sizes of its 1 to 3 spatial axes, by interpolation
+/// as PyTorch has it: the element at o * in / out, rounded down (kNearest); a mixture
+/// of the neighbours of (o + 1/2) in / out - 1/2 along each axis, or, with
+/// `align_corners`, of o (in - 1) / (out - 1) (kLinear).
+Value Resize(Value x, const Axes& sizes, ResizeMode mode = ResizeMode::kLinear,
+             bool align_corners = false, STOWAGE_LOC);
+/// x (N, C, H, W) -> (N, C / block^2, H block, W block): channels (block, block, C)
+/// as ONNX's DepthToSpace orders them, or (C, block, block) as PixelShuffle does.
+Value DepthToSpace(Value x, int64_t block, STOWAGE_LOC);
+Value PixelShuffle(Value x, int64_t block, STOWAGE_LOC);
+/// The inverse of DepthToSpace.
+Value SpaceToDepth(Value x, int64_t block, STOWAGE_LOC);
 
 // --- Optimizer updates ---
 

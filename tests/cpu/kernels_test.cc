@@ -178,6 +178,27 @@ TEST_CASE("pooling agrees with its definition at sizes with chunks and tails") {
   }
 }
 
+TEST_CASE("padding and resizing agree with their definitions at larger sizes") {
+  for (const Precision& p : {kF32, kF64}) {
+    CheckGraph("pictures", p.tolerance, [&](GraphBuilder& g) {
+      const Value x = g.Input("x", p.dtype, {3, 5, 37, 71});
+      const Value bright =
+          Pad(x, {0, 0, 3, 9}, {0, 0, 4, 8}, PadMode::kReflect);
+      g.Output("reflected", bright);
+      g.Output("reflected_grad", g.Emit(OpKind::kPadGrad, std::vector{bright},
+                                        {{"before", Axes{0, 0, 3, 9}},
+                                         {"after", Axes{0, 0, 4, 8}},
+                                         {"mode", int64_t{1}}})[0]);
+      const Value large = Resize(x, {50, 143});
+      g.Output("large", large);
+      g.Output("large_grad", g.Emit(OpKind::kResizeGrad, std::vector{large},
+                                    {{"shape", Axes{3, 5, 37, 71}},
+                                     {"mode", int64_t{1}},
+                                     {"align_corners", int64_t{0}}})[0]);
+    });
+  }
+}
+
 TEST_CASE("a NaN in a window is its maximum, and takes the gradient") {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const Graph graph = MakeGraph("nan", [&](GraphBuilder& g) {

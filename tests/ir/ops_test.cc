@@ -335,6 +335,25 @@ const std::vector<Row>& Rows() {
        },
        {"f32(2, 3, 4, 4)", "f32(2, 3, 7, 8)", "f32(2, 3, 3, 2)",
         "f32(2, 3, 7, 8)"}},
+      {"pad",
+       [](GraphBuilder& g) {
+         const Value y =
+             Pad(F32(g, "x", {2, 3}), {0, 1}, {4, 1}, PadMode::kEdge);
+         return Values{y, Apply(OpKind::kPadGrad, {y},
+                                {{"before", Axes{0, 1}},
+                                 {"after", Axes{4, 1}},
+                                 {"mode", int64_t{2}}})};
+       },
+       {"f32(6, 5)", "f32(2, 3)"}},
+      {"resize",
+       [](GraphBuilder& g) {
+         const Value y = Resize(F32(g, "x", {2, 3, 4, 5}), {8, 3});
+         return Values{y, Apply(OpKind::kResizeGrad, {y},
+                                {{"shape", Axes{2, 3, 4, 5}},
+                                 {"mode", int64_t{1}},
+                                 {"align_corners", int64_t{0}}})};
+       },
+       {"f32(2, 3, 8, 3)", "f32(2, 3, 4, 5)"}},
       {"matmul of matrices, all four ways",
        [](GraphBuilder& g) {
          const Value a = F32(g, "a", {2, 3});

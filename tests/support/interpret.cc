@@ -965,6 +965,12 @@ void Run(Call& c) {
     case OpKind::kAvgPool:
     case OpKind::kAvgPoolGrad:
       return interpret::Pooling(c);
+    case OpKind::kPad:
+    case OpKind::kPadGrad:
+      return interpret::Padding(c);
+    case OpKind::kResize:
+    case OpKind::kResizeGrad:
+      return interpret::Resizing(c);
     case OpKind::kSgdUpdate:
       return SgdUpdate(c);
     case OpKind::kMomentumUpdate:

@@ -147,7 +147,9 @@ class OpCaseTable {
 
 void AddBatchNorm(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
+void AddPad(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
+void AddResize(OpCaseTable& t);
 
 }  // namespace stowage::testing
 

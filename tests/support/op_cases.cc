@@ -694,7 +694,9 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddBatchNorm(table);
   table.AddAttention();
   testing::AddConvolutions(table);
+  testing::AddPad(table);
   testing::AddPooling(table);
+  testing::AddResize(table);
   table.AddUpdates();
   return table.Take();
 }
