@@ -225,6 +225,48 @@ CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
                                          Value log_sum_exp, Value d_o,
                                          double scale, STOWAGE_LOC);
 
+// --- Transformers of Llama's kind ---
+
+/// x (..., C), gamma (C) -> x / sqrt(mean(x^2) + eps) * gamma (Zhang & Sennrich
+/// 2019).
+Value RmsNorm(Value x, Value gamma, double eps = 1e-5, STOWAGE_LOC);
+struct RmsNormGrads {
+  Value dx, dgamma;
+};
+/// x, dy (..., C), gamma (C), rstd (...).
+RmsNormGrads RmsNormGrad(Value x, Value gamma, Value rstd, Value dy,
+                         STOWAGE_LOC);
+
+struct RopeOptions {
+  double base = 10000;  // Hugging Face's rope_theta
+  /// Elements of a head that turn, from its first: an even number; 0 for all.
+  int64_t dims = 0;
+  /// A pair is elements 2i and 2i + 1; or i and i + dims / 2, the "rotate half" of
+  /// Hugging Face's models.
+  bool interleaved = false;
+  bool inverse = false;  // by the negative angle, which is the gradient
+};
+/// Rotary position embedding (Su et al. 2021) of x (B, T, H, D): pair i of every
+/// head turns by position * base^(-2i / dims), to (a cos - b sin, b cos + a sin).
+/// Positions are 0 to T - 1, or those of `positions`, i32 (T) or (B, T).
+Value Rope(Value x, Value positions = Value(), const RopeOptions& options = {},
+           STOWAGE_LOC);
+
+/// What a gate goes through.
+enum class GluActivation { kSilu = 0, kGeluTanh = 1, kGeluErf = 2 };
+/// activation(gate) * up (Shazeer 2020), of one shape; backward keeps the two and
+/// nothing else.
+Value Glu(Value gate, Value up, GluActivation activation, STOWAGE_LOC);
+Value SwiGlu(Value gate, Value up, STOWAGE_LOC);
+/// With the tanh form of GELU.
+Value GeGlu(Value gate, Value up, STOWAGE_LOC);
+struct GluGrads {
+  Value dgate, dup;
+};
+/// dy * up * activation'(gate), dy * activation(gate).
+GluGrads GluGrad(Value gate, Value up, Value dy, GluActivation activation,
+                 STOWAGE_LOC);
+
 // --- Convolutions ---
 
 // x is (N, C, in...) with 1 to 3 spatial dimensions; ir/conv_geometry.h has the

@@ -8,6 +8,7 @@
 #include "math/philox.h"        // IWYU pragma: export
 #include "math/portable.h"      // IWYU pragma: export
 #include "math/resampling.h"    // IWYU pragma: export
+#include "math/rope.h"          // IWYU pragma: export
 #include "math/small_floats.h"  // IWYU pragma: export
 #include "math/split_master.h"  // IWYU pragma: export
 #include "math/trigonometry.h"  // IWYU pragma: export

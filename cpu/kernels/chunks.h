@@ -25,6 +25,20 @@ constexpr int64_t RowsPerChunk(int64_t columns) {
   return std::max<int64_t>(1, kChunkElements / std::max<int64_t>(1, columns));
 }
 
+/// Chunks of rows of which each has partial sums of its own for every column: at
+/// most 32, so that the sums stay small beside the rows.
+struct RowSumChunks {
+  RowSumChunks(int64_t of_rows, int64_t of_columns)
+      : columns(of_columns),
+        rows(of_rows),
+        piece(std::max(RowsPerChunk(columns), CeilDiv(rows, 32))),
+        count(CeilDiv(rows, piece)) {}
+  int64_t columns;
+  int64_t rows;
+  int64_t piece;
+  int64_t count;
+};
+
 /// f(begin, end) over [0, size) in pieces of `piece`, the last one shorter.
 template <typename F>
 void ParallelRanges(ThreadPool& pool, int64_t size, int64_t piece, F&& f) {

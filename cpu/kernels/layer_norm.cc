@@ -52,19 +52,9 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
       });
 }
 
-// Rows of one partial sum of dgamma and dbeta, and how many such sums: at most
-// 32, so that they stay small beside the operands.
-struct GradChunks {
-  explicit GradChunks(const Shape& x)
-      : columns(x.back()),
-        rows(x.num_elements() / columns),
-        piece(std::max(RowsPerChunk(columns), CeilDiv(rows, 32))),
-        count(CeilDiv(rows, piece)) {}
-  int64_t columns;
-  int64_t rows;
-  int64_t piece;
-  int64_t count;
-};
+RowSumChunks GradChunks(const Shape& x) {
+  return {x.num_elements() / x.back(), x.back()};
+}
 
 // With h = (x - mean) rstd and g = dy gamma:
 //   dx = rstd (g - mean(g) - h mean(g h)),  dgamma = sum(dy h), dbeta = sum(dy)
@@ -108,7 +98,7 @@ void GradRows(const Launch& launch, int64_t n, int64_t begin, int64_t end,
 
 template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
-  const GradChunks chunks(launch.inputs[0].shape());
+  const RowSumChunks chunks = GradChunks(launch.inputs[0].shape());
   const int64_t n = chunks.columns;
   T* partial = reinterpret_cast<T*>(launch.workspace.data());
   ParallelRanges(pool, chunks.rows, chunks.piece,
@@ -143,7 +133,7 @@ StepCode RunLayerNormGrad(const Launch& launch, ThreadPool& pool) noexcept {
 
 Bytes LayerNormGradWorkspace(const OpArgs& args, std::span<const TensorType>,
                              int) {
-  const GradChunks chunks(args.shape(0));
+  const RowSumChunks chunks = GradChunks(args.shape(0));
   return chunks.count * 2 * chunks.columns * SizeOf(args.type(0).dtype);
 }
 

@@ -7,11 +7,11 @@
 // cache. The sums end in the workspace, and a second grid adds up those of all
 // blocks in order.
 
-#include <algorithm>
 #include <cmath>
 
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
+#include "gpu/kernels/column_sums.h"
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
@@ -199,14 +199,6 @@ void EnqueueNorm(const Launch& launch, Queue& queue) {
 constexpr int kLongThreads = 512;
 constexpr int kGradWarps = 4;  // of a block whose warps have rows of their own
 
-// Blocks of the grid over rows, each with its sums for dgamma and dbeta: enough
-// for the device, few enough that the sums stay small beside the operands.
-int64_t GradBlocks(int64_t rows) {
-  constexpr int64_t kMost = 512;
-  constexpr int64_t kRows = 8;  // of a block, at least
-  return std::clamp((rows + kRows - 1) / kRows, int64_t{1}, kMost);
-}
-
 struct GradParams {
   const void* x;
   const void* gamma;
@@ -391,41 +383,9 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
   }
 }
 
-struct ParamSumsParams {
-  const float* partial;
-  void* dgamma;
-  void* dbeta;
-  int64_t n;
-  int64_t blocks;
-};
-
-// Adds up the sums of all blocks, 32 columns a block of this grid; y is 0 for
-// dgamma, 1 for dbeta. Warps take turns at the blocks.
-template <typename T>
-STOWAGE_KERNEL(kRowThreads)
-AddParamSums(STOWAGE_PARAMS(ParamSumsParams) p) {
-  STOWAGE_SHARED(float, of_warp, kRowThreads);
-  const int64_t column = int64_t{BlockId()} * kWarpSize + Lane();
-  const float* from = p.partial + BlockIdY() * p.n + column;
-  float sum = 0;
-  if (column < p.n) {
-    for (int64_t block = Warp(); block < p.blocks; block += kRowWarps) {
-      sum += from[block * 2 * p.n];
-    }
-  }
-  of_warp[ThreadId()] = sum;
-  SyncThreads();
-  if (Warp() != 0 || column >= p.n) return;
-  for (int warp = 1; warp < kRowWarps; ++warp) {
-    sum += of_warp[warp * kWarpSize + Lane()];
-  }
-  T* to = static_cast<T*>(BlockIdY() == 0 ? p.dgamma : p.dbeta);
-  to[column] = FromFloat<T>(sum);
-}
-
 template <typename T, bool kPacked>
 void LaunchGrad(const GradParams& params, Queue& queue) {
-  const Grid grid = {.x = static_cast<uint32_t>(GradBlocks(params.rows))};
+  const Grid grid = {.x = static_cast<uint32_t>(SumBlocks(params.rows))};
   // Kernels for rows of up to 8, 16, 24 and 32 elements a thread; for those that
   // are not packed the last alone.
   constexpr int kEight = 8 / kPackSize<T>;
@@ -473,11 +433,11 @@ void EnqueueGrad(const Launch& launch, Queue& queue) {
       .rows = x.size() / n,
       .n = n,
       .inverse_n = 1.0f / static_cast<float>(n)};
-  const ParamSumsParams sums = {.partial = params.partial,
-                                .dgamma = launch.outputs[1].data,
-                                .dbeta = launch.outputs[2].data,
-                                .n = n,
-                                .blocks = GradBlocks(params.rows)};
+  const ColumnSumsParams<2> sums = {
+      .partial = params.partial,
+      .to = {launch.outputs[1].data, launch.outputs[2].data},
+      .n = n,
+      .blocks = SumBlocks(params.rows)};
   OnFloat(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     if (PacksAreWhole<T>(n, params.x, params.gamma, params.dy, params.dx)) {
@@ -485,14 +445,13 @@ void EnqueueGrad(const Launch& launch, Queue& queue) {
     } else {
       LaunchGrad<T, false>(params, queue);
     }
-    LaunchKernel(queue, "layer_norm_grad of params", AddParamSums<T>, sums,
-                 {.x = BlocksFor(n, kWarpSize), .y = 2}, kRowThreads);
+    EnqueueColumnSums<T>("layer_norm_grad of params", sums, queue);
   });
 }
 
 Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
   const int64_t n = args.shape(0).back();
-  const int64_t blocks = GradBlocks(args.shape(0).num_elements() / n);
+  const int64_t blocks = SumBlocks(args.shape(0).num_elements() / n);
   return blocks * 2 * n * SizeOf(DType::kF32);
 }
 

@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "base/strings.h"
@@ -209,6 +212,33 @@ TEST_CASE("each activation keeps only what its derivative is a formula of") {
     });
     CHECK(Names(Backward(forward), Role::kSaved) == row.saved);
   }
+}
+
+TEST_CASE("norms keep what they normalize, gates both sides, turns nothing") {
+  const auto saved = [](auto op) {
+    const Graph forward = Build("transformers", [&](GraphBuilder& g) {
+      const Value w = g.Param("w", kF32, {2, 3, 1, 4});
+      const Value x = g.Name("x", MulScalar(w, 2));
+      const Value up = g.Name("up", MulScalar(w, 3));
+      const Value y = op(x, up);
+      g.Output("loss", ReduceSum(g.Name("y", y)));
+    });
+    return Names(Backward(forward), Role::kSaved);
+  };
+  CHECK(saved([](Value x, Value) { return Rope(x); }) == Strings{});
+  CHECK(saved([](Value x, Value up) { return SwiGlu(x, up); }) ==
+        Strings{"x", "up"});
+  const Strings norm = saved([](Value x, Value) {
+    const std::vector<float> ones(4, 1);
+    const Value gamma =
+        Constant(*x.builder(), kF32, {4}, std::as_bytes(std::span(ones)));
+    const Value operands[] = {x, gamma};
+    const std::vector<Value> results =
+        x.builder()->Emit(OpKind::kRmsNorm, operands, {{"eps", 1e-5}});
+    x.builder()->Name("rstd", results[1]);
+    return results[0];
+  });
+  CHECK(norm == Strings{"x", "rstd"});
 }
 
 TEST_CASE("a convolution keeps its picture where filters need a gradient") {

@@ -478,6 +478,40 @@ const std::vector<Row>& Rows() {
          return Values{grads.dx, grads.dgamma, grads.dbeta};
        },
        {"f64(4, 8)", "f64(8)", "f64(8)"}},
+      {"rms_norm in f16 keeps its statistic in f32",
+       [](GraphBuilder& g) {
+         RmsNorm(g.Input("x", DType::kF16, {4, 6, 8}),
+                 g.Input("gamma", DType::kF16, {8}));
+         return Last(g);
+       },
+       {"f16(4, 6, 8)", "f32(4, 6)"}},
+      {"rms_norm_grad",
+       [](GraphBuilder& g) {
+         const RmsNormGrads grads =
+             RmsNormGrad(F64(g, "x", {4, 6, 8}), F64(g, "gamma", {8}),
+                         F64(g, "rstd", {4, 6}), F64(g, "dy", {4, 6, 8}));
+         return Values{grads.dx, grads.dgamma};
+       },
+       {"f64(4, 6, 8)", "f64(8)"}},
+      {"rope at positions of each example",
+       [](GraphBuilder& g) {
+         return Only(Rope(BF16(g, "q", {2, 5, 4, 8}), I32(g, "at", {2, 5}),
+                          {.dims = 6}));
+       },
+       {"bf16(2, 5, 4, 8)"}},
+      {"glu",
+       [](GraphBuilder& g) {
+         return Only(GeGlu(BF16(g, "gate", {4, 8}), BF16(g, "up", {4, 8})));
+       },
+       {"bf16(4, 8)"}},
+      {"glu_grad",
+       [](GraphBuilder& g) {
+         const GluGrads grads =
+             GluGrad(F32(g, "gate", {4, 8}), F32(g, "up", {4, 8}),
+                     F32(g, "dy", {4, 8}), GluActivation::kGeluErf);
+         return Values{grads.dgate, grads.dup};
+       },
+       {"f32(4, 8)", "f32(4, 8)"}},
       {"layer_norm_grad",
        [](GraphBuilder& g) {
          const LayerNormGrads grads =
@@ -1395,6 +1429,11 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kLayerNormGrad) == 0b10000);
   CHECK(mask(OpKind::kBatchNorm) == 0b1);
   CHECK(mask(OpKind::kBatchNormGrad) == 0b10001);
+  CHECK(mask(OpKind::kRmsNorm) == 0b1);
+  CHECK(mask(OpKind::kRmsNormGrad) == 0b1001);
+  CHECK(mask(OpKind::kRope) == 0b1);
+  CHECK(mask(OpKind::kGlu) == 0b11);
+  CHECK(mask(OpKind::kGluGrad) == 0b111);
   CHECK(mask(OpKind::kScatterAdd) == 0b1);
   for (const OpKind op :
        {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,

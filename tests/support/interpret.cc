@@ -956,6 +956,16 @@ void Run(Call& c) {
       return CausalAttention(c);
     case OpKind::kCausalAttentionGrad:
       return CausalAttentionGrad(c);
+    case OpKind::kRmsNorm:
+      return interpret::RmsNorm(c);
+    case OpKind::kRmsNormGrad:
+      return interpret::RmsNormGrad(c);
+    case OpKind::kRope:
+      return interpret::Rope(c);
+    case OpKind::kGlu:
+      return interpret::Glu(c);
+    case OpKind::kGluGrad:
+      return interpret::GluGrad(c);
     case OpKind::kConv:
     case OpKind::kConvTranspose:
     case OpKind::kConvWeightGrad:

@@ -70,9 +70,14 @@ struct Call {
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
-void Padding(Call& c);      // pad and its gradient
-void Pooling(Call& c);      // max_pool, avg_pool and their gradients
-void Resizing(Call& c);     // resize and its gradient
+void Glu(Call& c);
+void GluGrad(Call& c);
+void Padding(Call& c);   // pad and its gradient
+void Pooling(Call& c);   // max_pool, avg_pool and their gradients
+void Resizing(Call& c);  // resize and its gradient
+void RmsNorm(Call& c);
+void RmsNormGrad(Call& c);
+void Rope(Call& c);
 
 }  // namespace stowage::interpret
 

@@ -147,9 +147,12 @@ class OpCaseTable {
 
 void AddBatchNorm(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
+void AddGlu(OpCaseTable& t);
 void AddPad(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 void AddResize(OpCaseTable& t);
+void AddRmsNorm(OpCaseTable& t);
+void AddRope(OpCaseTable& t);
 
 }  // namespace stowage::testing
 

@@ -693,6 +693,9 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddLayerNorm();
   testing::AddBatchNorm(table);
   table.AddAttention();
+  testing::AddRmsNorm(table);
+  testing::AddRope(table);
+  testing::AddGlu(table);
   testing::AddConvolutions(table);
   testing::AddPad(table);
   testing::AddPooling(table);
