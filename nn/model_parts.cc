@@ -2,15 +2,31 @@
 
 #include "ir/dtype.h"
 #include "ir/ops.h"
+#include "ir/shape.h"
+#include "nn/picture_shape.h"
 
 namespace stowage {
 
+namespace {
+
+Pictures Declare(GraphBuilder& g, const ModelOptions& options,
+                 const Shape& labels) {
+  const PictureShape& of = *options.pictures;
+  const Value x = g.Input("x", DType::kF32,
+                          {*options.batch, of.channels, of.height, of.width});
+  const Value y = g.Input("y", DType::kI32, labels);
+  return {Cast(x, options.dtype), y};
+}
+
+}  // namespace
+
 Pictures DeclarePictures(GraphBuilder& g, const ModelOptions& options) {
-  const auto [channels, height, width, classes] = *options.pictures;
-  const int64_t batch = *options.batch;
-  const Value x = g.Input("x", DType::kF32, {batch, channels, height, width});
-  const Value labels = g.Input("y", DType::kI32, {batch});
-  return {Cast(x, options.dtype), labels};
+  return Declare(g, options, {*options.batch});
+}
+
+Pictures DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options) {
+  const PictureShape& of = *options.pictures;
+  return Declare(g, options, {*options.batch, of.height, of.width});
 }
 
 Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,

@@ -19,18 +19,21 @@ namespace stowage {
 
 struct Pictures {
   Value x;       // (B, C, H, W), of the dtype of the options
-  Value labels;  // i32 (B)
+  Value labels;  // i32 (B), or (B, H, W)
 };
 /// Inputs "x" f32, cast to the dtype of the options, and "y". Precondition: the
 /// options have a batch and pictures.
 Pictures DeclarePictures(GraphBuilder& g, const ModelOptions& options);
+/// The same where each pixel has a label.
+Pictures DeclareLabelledPixels(GraphBuilder& g, const ModelOptions& options);
 
 /// The dropouts of a model, with inputs "seed" and "step" where it trains with any.
 Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,
                          const ModelOptions& options);
 
 /// Outputs "loss", the mean cross-entropy in nats, and, when evaluating,
-/// "predictions" i32 (B); then the graph. logits (B, classes).
+/// "predictions" i32, of the labels' shape; then the graph. logits (B, classes), or
+/// (B, H, W, classes) for labels of pixels.
 Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
 

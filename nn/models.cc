@@ -35,7 +35,7 @@ Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
   ModelOptions filled = options;
   if (!filled.batch) filled.batch = info.batch;
   if (!filled.seq && info.seq > 0) filled.seq = info.seq;
-  if (!filled.pictures && info.data == ModelData::kPictures) {
+  if (!filled.pictures && info.data != ModelData::kText) {
     filled.pictures = info.pictures;
   }
   STOWAGE_CHECK(info.build != nullptr);

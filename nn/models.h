@@ -24,6 +24,7 @@ namespace stowage {
 /// What a model learns from.
 enum class ModelData {
   kPictures,  // nn/picture_data.h, nn/digits_data.h: inputs "x", "y"
+  kPixels,    // nn/picture_data.h: the same, with a label for each pixel in "y"
   kText,      // nn/text_data.h: inputs "tokens", and "targets" for a loss
 };
 

@@ -14,6 +14,7 @@
 #include "nn/layers.h"
 #include "nn/losses.h"
 #include "nn/mlp.h"
+#include "nn/mobilenet.h"
 #include "nn/model_options.h"
 #include "nn/model_parts.h"
 #include "nn/models.h"
@@ -22,5 +23,7 @@
 #include "nn/resnet.h"
 #include "nn/schedule.h"
 #include "nn/text_data.h"
+#include "nn/unet.h"
+#include "nn/vgg.h"
 
 #endif  // STOWAGE_NN_NN_H_

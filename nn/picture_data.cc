@@ -27,14 +27,23 @@ class PictureStore {
   using Files = std::vector<std::string>;
   using Pixels = std::variant<std::vector<uint8_t>, std::vector<float>, Files>;
 
-  /// `pixels` are all pictures, one after the other, or the files they are in.
+  /// `pixels` are all pictures, one after the other, or the files they are in;
+  /// `labels` so many numbers of each.
   PictureStore(const PictureShape& shape, Pixels pixels,
-               std::vector<int32_t> labels)
-      : shape_(shape), pixels_(std::move(pixels)), labels_(std::move(labels)) {}
+               std::vector<int32_t> labels, int64_t labels_each)
+      : shape_(shape),
+        pixels_(std::move(pixels)),
+        labels_(std::move(labels)),
+        labels_each_(static_cast<size_t>(labels_each)) {}
 
   const PictureShape& shape() const { return shape_; }
-  int64_t size() const { return static_cast<int64_t>(labels_.size()); }
-  const std::vector<int32_t>& labels() const { return labels_; }
+  int64_t size() const {
+    return static_cast<int64_t>(labels_.size() / labels_each_);
+  }
+  std::span<const int32_t> labels(int64_t i) const {
+    return std::span(labels_).subspan(static_cast<size_t>(i) * labels_each_,
+                                      labels_each_);
+  }
   /// Whether its numbers are bytes, which are to be normalized.
   bool has_bytes() const {
     return !std::holds_alternative<std::vector<float>>(pixels_);
@@ -83,6 +92,7 @@ class PictureStore {
   const PictureShape shape_;
   const Pixels pixels_;
   const std::vector<int32_t> labels_;
+  const size_t labels_each_;
 };
 
 namespace {
@@ -100,17 +110,22 @@ struct Part {
   PictureShape shape;  // without classes
   PictureStore::Pixels pixels;
   std::vector<int32_t> labels;
+  int64_t labels_each = 1;  // of each picture
+
+  int64_t pictures() const { return std::ssize(labels) / labels_each; }
 };
 
+// Labels of pictures (N), or of pixels (N, H, W).
 Result<std::vector<int32_t>> LabelsOf(const Array& array,
-                                      const std::string& origin) {
-  if (array.type.shape.rank() != 1 || IsFloat(array.type.dtype) ||
-      array.type.dtype == DType::kBool) {
+                                      const std::string& origin, bool pixels) {
+  if (array.type.shape.rank() != (pixels ? 3 : 1) ||
+      IsFloat(array.type.dtype) || array.type.dtype == DType::kBool) {
     return Fail(StrCat(Quoted(origin), " holds ", array.type.ToString(),
-                       "; expected a label, an integer, for each picture"));
+                       "; expected a label, an integer, for each ",
+                       pixels ? "pixel, (N, H, W)" : "picture"));
   }
   std::vector<int32_t> labels;
-  labels.reserve(static_cast<size_t>(array.type.shape[0]));
+  labels.reserve(static_cast<size_t>(array.type.shape.num_elements()));
   const auto take = [&](const auto& values) -> Status {
     for (const auto value : values) {
       if (std::cmp_less(value, 0) || std::cmp_greater(value, 1'000'000)) {
@@ -166,7 +181,7 @@ PictureStore::Pixels PixelsOf(const Array& array) {
 
 // An array of pictures and one of labels.
 Result<Part> PartOf(const Array& x, const std::string& x_origin, const Array& y,
-                    const std::string& y_origin) {
+                    const std::string& y_origin, bool labels_pixels) {
   const Shape& shape = x.type.shape;
   const DType dtype = x.type.dtype;
   if (shape.rank() < 2 || shape.rank() > 4 ||
@@ -180,8 +195,17 @@ Result<Part> PartOf(const Array& x, const std::string& x_origin, const Array& y,
   part.shape.width = shape.back();
   if (shape.rank() > 2) part.shape.height = shape[shape.rank() - 2];
   if (shape.rank() > 3) part.shape.channels = shape[1];
-  STOWAGE_ASSIGN_OR_RETURN(part.labels, LabelsOf(y, y_origin));
-  if (std::ssize(part.labels) != shape[0]) {
+  STOWAGE_ASSIGN_OR_RETURN(part.labels, LabelsOf(y, y_origin, labels_pixels));
+  if (labels_pixels) {
+    const Shape expected = {shape[0], part.shape.height, part.shape.width};
+    if (y.type.shape != expected) {
+      return Fail(StrCat(Quoted(x_origin), " holds ", x.type.ToString(),
+                         " and ", Quoted(y_origin), " ", y.type.ToString(),
+                         "; expected labels ", expected.ToString(),
+                         ", one for each pixel"));
+    }
+    part.labels_each = part.shape.height * part.shape.width;
+  } else if (std::ssize(part.labels) != shape[0]) {
     return Fail(StrCat(Quoted(x_origin), " holds ", shape[0], " pictures and ",
                        Quoted(y_origin), " ", part.labels.size(), " labels"));
   }
@@ -223,7 +247,7 @@ Result<std::optional<Part>> ReadIdx(const std::string& folder,
   STOWAGE_ASSIGN_OR_RETURN(const Array x, ParseIdx(x_bytes, x_path));
   STOWAGE_ASSIGN_OR_RETURN(const std::string y_bytes, ReadFile(y_path));
   STOWAGE_ASSIGN_OR_RETURN(const Array y, ParseIdx(y_bytes, y_path));
-  STOWAGE_ASSIGN_OR_RETURN(Part part, PartOf(x, x_path, y, y_path));
+  STOWAGE_ASSIGN_OR_RETURN(Part part, PartOf(x, x_path, y, y_path, false));
   return std::optional<Part>(std::move(part));
 }
 
@@ -339,7 +363,7 @@ struct Parts {
   std::optional<Part> held_out;
 };
 
-Result<Parts> ReadNpz(const std::string& path) {
+Result<Parts> ReadNpz(const std::string& path, bool labels_pixels) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<NamedArray> arrays,
                            ParseNpz(bytes, path));
@@ -359,12 +383,20 @@ Result<Parts> ReadNpz(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const Array* const x, find("x"));
   STOWAGE_ASSIGN_OR_RETURN(const Array* const y, find("y"));
   STOWAGE_ASSIGN_OR_RETURN(
-      Part part, PartOf(*x, StrCat(path, ":x"), *y, StrCat(path, ":y")));
+      Part part,
+      PartOf(*x, StrCat(path, ":x"), *y, StrCat(path, ":y"), labels_pixels));
   return Parts{std::move(part), std::nullopt};
 }
 
 Result<Parts> ReadFolder(const std::string& path,
                          const PictureLoadOptions& options) {
+  if (options.labels_pixels) {
+    return Fail(
+        StrCat(Quoted(path),
+               " is a folder, which holds a label for each picture; "
+               "labels of pixels are read from an .npz, \"x\" (N, C, H, "
+               "W) and \"y\" (N, H, W)"));
+  }
   STOWAGE_ASSIGN_OR_RETURN(std::optional<Part> train, ReadIdx(path, "train"));
   if (train) {
     STOWAGE_ASSIGN_OR_RETURN(std::optional<Part> test, ReadIdx(path, "t10k"));
@@ -402,7 +434,8 @@ std::vector<int64_t> Shuffled(int64_t size, uint64_t seed) {
 std::shared_ptr<const PictureStore> StoreOf(Part part, int64_t classes) {
   part.shape.classes = classes;
   return std::make_shared<PictureStore>(part.shape, std::move(part.pixels),
-                                        std::move(part.labels));
+                                        std::move(part.labels),
+                                        part.labels_each);
 }
 
 // Mean and standard deviation of each channel over a set.
@@ -464,10 +497,11 @@ Draw DrawOf(uint64_t seed, int64_t step, int64_t example, int64_t size,
           .flips = augmentation.flip && words.word[3] >> 31 != 0};
 }
 
-// Cuts `to` out of `from` with zeros around it.
-void CropAndFlip(const PictureShape& shape, const Draw& draw,
-                 std::span<const float> from, std::span<float> to) {
-  for (int64_t c = 0; c < shape.channels; ++c) {
+// Cuts `to` out of `from`, so many planes of the shape, with zeros around it.
+template <typename T>
+void CropAndFlip(int64_t planes, const PictureShape& shape, const Draw& draw,
+                 std::span<const T> from, std::span<T> to) {
+  for (int64_t c = 0; c < planes; ++c) {
     for (int64_t y = 0; y < shape.height; ++y) {
       for (int64_t x = 0; x < shape.width; ++x) {
         const int64_t y0 = y + draw.down;
@@ -477,7 +511,7 @@ void CropAndFlip(const PictureShape& shape, const Draw& draw,
         const int64_t plane = c * shape.height;
         to[static_cast<size_t>((plane + y) * shape.width + x)] =
             inside ? from[static_cast<size_t>((plane + y0) * shape.width + x0)]
-                   : 0.0f;
+                   : T{0};
       }
     }
   }
@@ -489,9 +523,8 @@ PictureSet::PictureSet(std::shared_ptr<const PictureStore> store,
                        std::vector<int64_t> rows)
     : store_(std::move(store)), rows_(std::move(rows)) {}
 
-int32_t PictureSet::label(int64_t i) const {
-  const int64_t row = rows_[static_cast<size_t>(i)];
-  return store_->labels()[static_cast<size_t>(row)];
+std::span<const int32_t> PictureSet::labels(int64_t i) const {
+  return store_->labels(rows_[static_cast<size_t>(i)]);
 }
 
 Status PictureSet::Read(int64_t i, std::span<float> x) const {
@@ -505,13 +538,13 @@ bool PictureData::Reads(const std::string& path) {
 
 Result<PictureData> PictureData::Load(const std::string& path,
                                       const PictureLoadOptions& options) {
-  STOWAGE_ASSIGN_OR_RETURN(Parts parts, path.ends_with(".npz")
-                                            ? ReadNpz(path)
-                                            : ReadFolder(path, options));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Parts parts, path.ends_with(".npz") ? ReadNpz(path, options.labels_pixels)
+                                          : ReadFolder(path, options));
   Part& train = parts.train;
   const int64_t classes = *std::ranges::max_element(train.labels) + 1;
   if (classes < 2) {
-    return Fail(StrCat(Quoted(train.origin), " has ", train.labels.size(),
+    return Fail(StrCat(Quoted(train.origin), " has ", train.pictures(),
                        " pictures, all of class 0; at least 2 classes are "
                        "needed"));
   }
@@ -538,6 +571,7 @@ Result<PictureData> PictureData::Load(const std::string& path,
   PictureShape shape = train.shape;
   shape.classes = classes;
   const std::string origin = train.origin;
+  const int64_t labels = train.labels_each;
   const std::shared_ptr<const PictureStore> store =
       StoreOf(std::move(train), classes);
   std::shared_ptr<const PictureStore> held_out_store = store;
@@ -563,6 +597,7 @@ Result<PictureData> PictureData::Load(const std::string& path,
       .shape = shape,
       .train = PictureSet(store, std::move(rows)),
       .held_out = PictureSet(held_out_store, std::move(held_out_rows)),
+      .labels = labels,
       .mean = std::vector<float>(static_cast<size_t>(shape.channels), 0.0f),
       .deviation =
           std::vector<float>(static_cast<size_t>(shape.channels), 1.0f)};
@@ -574,15 +609,26 @@ Status DrawPictures(const PictureData& data, const Augmentation& augmentation,
                     uint64_t seed, int64_t step, std::span<float> scratch,
                     std::span<float> x, std::span<int32_t> y) {
   const auto size = static_cast<size_t>(data.shape.size());
-  STOWAGE_CHECK(scratch.size() == size && x.size() == y.size() * size);
-  for (size_t i = 0; i < y.size(); ++i) {
+  const auto labels = static_cast<size_t>(data.labels);
+  const size_t pictures = x.size() / size;
+  STOWAGE_CHECK(scratch.size() == size && x.size() == pictures * size &&
+                y.size() == pictures * labels);
+  STOWAGE_CHECK(labels == 1 || augmentation.pad == 0);
+  for (size_t i = 0; i < pictures; ++i) {
     const Draw draw = DrawOf(seed, step, static_cast<int64_t>(i),
                              data.train.size(), augmentation);
     STOWAGE_RETURN_IF_ERROR(data.train.Read(draw.row, scratch));
     // First, so that what lies around a picture is the mean.
     Normalize(data, scratch);
-    CropAndFlip(data.shape, draw, scratch, x.subspan(i * size, size));
-    y[i] = data.train.label(draw.row);
+    CropAndFlip<float>(data.shape.channels, data.shape, draw, scratch,
+                       x.subspan(i * size, size));
+    const std::span<const int32_t> of_row = data.train.labels(draw.row);
+    if (labels == 1) {
+      y[i] = of_row[0];
+    } else {
+      CropAndFlip<int32_t>(1, data.shape, draw, of_row,
+                           y.subspan(i * labels, labels));
+    }
   }
   return {};
 }
@@ -590,12 +636,15 @@ Status DrawPictures(const PictureData& data, const Augmentation& augmentation,
 Status ReadPictures(const PictureData& data, int64_t first, std::span<float> x,
                     std::span<int32_t> y) {
   const auto size = static_cast<size_t>(data.shape.size());
-  STOWAGE_CHECK(x.size() == y.size() * size);
-  for (size_t i = 0; i < y.size(); ++i) {
+  const auto labels = static_cast<size_t>(data.labels);
+  const size_t pictures = x.size() / size;
+  STOWAGE_CHECK(x.size() == pictures * size && y.size() == pictures * labels);
+  for (size_t i = 0; i < pictures; ++i) {
     const int64_t row =
         (first + static_cast<int64_t>(i)) % data.held_out.size();
     STOWAGE_RETURN_IF_ERROR(data.held_out.Read(row, x.subspan(i * size, size)));
-    y[i] = data.held_out.label(row);
+    std::ranges::copy(data.held_out.labels(row),
+                      y.begin() + static_cast<std::ptrdiff_t>(i * labels));
   }
   Normalize(data, x);
   return {};
@@ -610,7 +659,7 @@ PictureReader::PictureReader(const PictureData& data,
   slots_.resize(kSlots);
   for (Slot& slot : slots_) {
     slot.x.resize(batch * size);
-    slot.y.resize(batch);
+    slot.y.resize(batch * static_cast<size_t>(data.labels));
   }
   thread_ = std::thread([this] { Work(); });
 }

@@ -1,10 +1,10 @@
 #ifndef STOWAGE_NN_PICTURE_DATA_H_
 #define STOWAGE_NN_PICTURE_DATA_H_
 
-// Pictures in classes, from files of others: what they are, what is held out, and
-// batches of them. A batch is (batch, channels, height, width) of f32, and labels of
-// i32; it depends on the seed and the step alone (Philox4x32-10), so that a resumed
-// run sees what the whole one would have seen.
+// Pictures in classes, or with a class for each pixel, from files of others: what they
+// are, what is held out, and batches of them. A batch is (batch, channels, height,
+// width) of f32, and labels of i32; it depends on the seed and the step alone
+// (Philox4x32-10), so that a resumed run sees what the whole one would have seen.
 //
 //   Result<PictureData> data = PictureData::Load("fashion", {.seed = 1});
 //   PictureReader reader(*data, {.batch = 64, .seed = 1});
@@ -36,7 +36,8 @@ class PictureSet {
              std::vector<int64_t> rows);
 
   int64_t size() const { return static_cast<int64_t>(rows_.size()); }
-  int32_t label(int64_t i) const;
+  /// Of picture i: one, or one for each pixel, row by row.
+  std::span<const int32_t> labels(int64_t i) const;
   /// Writes picture i, bytes as fractions of 255. Allocates nothing where the
   /// store is in memory. Error: a file that can no longer be decoded.
   Status Read(int64_t i, std::span<float> x) const;
@@ -51,11 +52,13 @@ struct PictureLoadOptions {
   int64_t channels = 1;  // that files of pictures are decoded to, 1 or 3
   /// Decoded files of at most so many bytes, of each part, stay in memory.
   Bytes keep = 1'073'741'824;
+  bool labels_pixels = false;  // each pixel has a label, not each picture
 };
 
 struct PictureData {
   PictureShape shape;
   PictureSet train, held_out;
+  int64_t labels = 1;  // of a picture: one, or one for each pixel
   /// Of each channel of `train`; 0 and 1 where numbers are taken as they are.
   std::vector<float> mean, deviation;
 
@@ -69,7 +72,8 @@ struct PictureData {
   ///    such folders in train/ and in test/, which is then held out; classes are
   ///    numbered in the order of their names;
   ///  - an .npz with "x", (N, C, H, W), (N, H, W) or (N, W), of bytes or of reals,
-  ///    which are taken as they are, and "y", N integers.
+  ///    which are taken as they are, and "y", N integers, or (N, H, W) where each
+  ///    pixel has a label, which no other files hold.
   /// Where nothing is said to be held out, a fifth is, chosen by the seed. All is
   /// decoded once, so bad files end here: the errors name the file, what is there
   /// and what was expected.
@@ -82,8 +86,10 @@ struct PictureBatch {
   std::span<const int32_t> y;
 };
 
-/// Draws `batch` pictures with repetition for a step, varies and normalizes them.
-/// `scratch` holds one picture. Allocates nothing where the pictures are in memory.
+/// Draws pictures with repetition for a step, as many as `x` holds, varies and
+/// normalizes them; labels of pixels are flipped with them. `scratch` holds one
+/// picture. Allocates nothing where the pictures are in memory. Precondition: where
+/// pixels have labels, nothing is padded, since what is outside has none.
 Status DrawPictures(const PictureData& data, const Augmentation& augmentation,
                     uint64_t seed, int64_t step, std::span<float> scratch,
                     std::span<float> x, std::span<int32_t> y);

@@ -110,8 +110,8 @@ void AddRunOptions(CLI::App& command, RunFlags* flags) {
   command
       .add_option(
           "--data", flags->data,
-          "Text for gpt models; rows of digits, a folder of IDX files or "
-          "of pictures by class, or an .npz for classifiers")
+          "Text for models of text; rows of digits, a folder of IDX files or "
+          "of pictures by class, or an .npz for models of pictures")
       ->required();
   AddModelOptions(command, &flags->model);
   command
@@ -212,13 +212,15 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
   }
   // The model is looked up first: a name that is wrong needs no data to be said.
   STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(flags.model.model));
-  if (info.data != ModelData::kPictures || !PictureData::Reads(flags.data)) {
+  if (info.data == ModelData::kText || !PictureData::Reads(flags.data)) {
     return ReadModelFlags(flags.model);
   }
   STOWAGE_ASSIGN_OR_RETURN(
       PictureData pictures,
-      PictureData::Load(flags.data, {.seed = static_cast<uint64_t>(flags.seed),
-                                     .channels = info.pictures.channels}));
+      PictureData::Load(flags.data,
+                        {.seed = static_cast<uint64_t>(flags.seed),
+                         .channels = info.pictures.channels,
+                         .labels_pixels = info.data == ModelData::kPixels}));
   return ReadStep(flags.model,
                   std::make_shared<const PictureData>(std::move(pictures)));
 }

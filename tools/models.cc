@@ -17,10 +17,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 void PrintTable() {
-  std::cout << "name        parameters  batch   seq  optimizer     lr  steps  "
-               "description\n";
+  std::cout
+      << "name          parameters  batch   seq  optimizer     lr  steps  "
+         "description\n";
   for (const ModelInfo& info : Models()) {
-    std::cout << PadRight(info.name, 10) << PadLeft(WithCommas(info.params), 12)
+    std::cout << PadRight(info.name, 12) << PadLeft(WithCommas(info.params), 12)
               << PadLeft(StrCat(info.batch), 7)
               << PadLeft(info.seq == 0 ? "-" : StrCat(info.seq), 6) << "  "
               << PadRight(info.training.optimizer, 9)

@@ -87,11 +87,11 @@ int64_t DividingBatch(int64_t size, int64_t limit) {
   return batch;
 }
 
-// What a classifier gets right, over batches of one size.
+// What a classifier gets right, over batches of so many labels.
 class ClassifierScore {
  public:
-  explicit ClassifierScore(int64_t batch)
-      : predictions_(static_cast<size_t>(batch)) {}
+  explicit ClassifierScore(int64_t labels)
+      : predictions_(static_cast<size_t>(labels)) {}
 
   // Takes a step whose inputs have been written.
   Status Step(Runner& evaluate, std::span<const int32_t> labels) {
@@ -181,7 +181,7 @@ class PictureTask : public Task {
       : data_(std::move(data)),
         batch_(batch),
         x_(static_cast<size_t>(batch * data_->shape.size())),
-        y_(static_cast<size_t>(batch)),
+        y_(static_cast<size_t>(batch * data_->labels)),
         reader_(*data_,
                 {.batch = batch, .seed = seed, .augmentation = augmentation}) {}
 
@@ -199,8 +199,9 @@ class PictureTask : public Task {
     const int64_t size = data_->held_out.size();
     const std::span x =
         std::span(x_).first(static_cast<size_t>(batch * data_->shape.size()));
-    const std::span y = std::span(y_).first(static_cast<size_t>(batch));
-    ClassifierScore score(batch);
+    const std::span y =
+        std::span(y_).first(static_cast<size_t>(batch * data_->labels));
+    ClassifierScore score(std::ssize(y));
     for (int64_t first = 0; first < size; first += batch) {
       STOWAGE_RETURN_IF_ERROR(ReadPictures(*data_, first, x, y));
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
@@ -248,15 +249,23 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
           std::make_unique<TextTask>(std::move(text), batch, seq, seed));
     }
     case ModelData::kPictures:
+    case ModelData::kPixels:
       break;
   }
   if (spec.pictures != nullptr) {
     // A slot in use, two ahead, and one of evaluations.
     STOWAGE_RETURN_IF_ERROR(CheckBatch(
         batch, 4 * (spec.pictures->shape.size() * SizeOf(DType::kF32) +
-                    SizeOf(DType::kI32))));
+                    spec.pictures->labels * SizeOf(DType::kI32))));
     return std::unique_ptr<Task>(std::make_unique<PictureTask>(
         spec.pictures, batch, seed, spec.info.augmentation));
+  }
+  if (spec.info.data == ModelData::kPixels) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[data] ", Quoted(path), " is no .npz, and ", spec.info.name,
+               " learns a label for each pixel; give an .npz with "
+               "\"x\" (N, C, H, W) and \"y\" (N, H, W)")};
   }
   if (spec.info.pictures != kDigitPictures) {
     return Error{ErrorCode::kInvalidArgument,

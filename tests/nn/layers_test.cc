@@ -135,6 +135,33 @@ TEST_CASE(
   CHECK(Contains(error(4, {.kernel = 10}), "[conv] "));
 }
 
+TEST_CASE("an up-convolution has PyTorch's layout and starts by its inputs") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 6, 9, 8});
+  const Value y = ConvTranspose(x, "up", 4, {.bias = true});
+  CHECK(y.shape() == Shape{2, 4, 18, 16});
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const ValueInfo& weight = graph->value(*graph->Find("up.weight"));
+  CHECK(weight.type.shape == Shape{6, 4, 2, 2});
+  // Of 6 channels one position adds to one of the result.
+  CHECK(weight.init.scale == doctest::Approx(std::sqrt(2.0 / 6)));
+  CHECK(graph->value(*graph->Find("up.bias")).type.shape == Shape{4});
+  const auto error = [](int64_t channels,
+                        const ConvTransposeLayerOptions& options) {
+    GraphBuilder wrong("test");
+    ConvTranspose(wrong.Input("x", DType::kF32, {2, 6, 9, 8}), "c", channels,
+                  options);
+    return ErrorOf(wrong);
+  };
+  CHECK(Contains(error(0, {}),
+                 "[conv_transpose] \"c\" makes 0 channels; expected at least "
+                 "1"));
+  CHECK(Contains(error(4, {.kernel = {1, 2, 3}}),
+                 "[conv_transpose] the kernel of \"c\" has 3 sizes; its input "
+                 "\"x\" has 2 spatial dimensions"));
+}
+
 TEST_CASE("an embedding gives a row for every index, and its table") {
   GraphBuilder g("test");
   const Value indices = g.Input("i", DType::kI64, {4, 2});

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -58,6 +59,84 @@ TEST_CASE("gpt2-124m has the published number of params") {
   CHECK(FindModel("gpt2-124m")->params == total);
 }
 
+TEST_CASE(
+    "nets for pictures have torchvision's params, and a unet milesial's") {
+  struct Expected {
+    std::string_view model;
+    PictureShape pictures;
+    int64_t params;
+    std::vector<std::pair<std::string, Shape>> some;  // linear ones (in, out)
+  };
+  const PictureShape imagenet{3, 224, 224, 1000};
+  for (const Expected& expected :
+       std::vector<Expected>{{"vgg19",
+                              imagenet,
+                              143'667'240,
+                              {{"features.0.weight", {64, 3, 3, 3}},
+                               {"features.34.weight", {512, 512, 3, 3}},
+                               {"features.34.bias", {512}},
+                               {"classifier.0.weight", {512 * 49, 4096}},
+                               {"classifier.6.bias", {1000}}}},
+                             {"mobilenet-v2",
+                              imagenet,
+                              3'504'872,
+                              {{"features.0.0.weight", {32, 3, 3, 3}},
+                               {"features.1.conv.0.0.weight", {32, 1, 3, 3}},
+                               {"features.1.conv.2.bias", {16}},
+                               {"features.2.conv.1.0.weight", {96, 1, 3, 3}},
+                               {"features.17.conv.2.weight", {320, 960, 1, 1}},
+                               {"features.18.0.weight", {1280, 320, 1, 1}},
+                               {"classifier.1.weight", {1280, 1000}}}},
+                             {"unet",
+                              {3, 64, 96, 2},
+                              31'037'698,
+                              {{"encoder.0.conv1.weight", {64, 3, 3, 3}},
+                               {"bottom.conv2.weight", {1024, 1024, 3, 3}},
+                               {"decoder.3.up.weight", {1024, 512, 2, 2}},
+                               {"decoder.0.conv1.weight", {64, 128, 3, 3}},
+                               {"head.weight", {2, 64, 1, 1}}}}}) {
+    CAPTURE(std::string(expected.model));
+    const auto graph = BuildModel(expected.model, ModelPurpose::kTrain,
+                                  {.batch = 2, .pictures = expected.pictures});
+    REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+    CHECK(ParameterCount(*graph) == expected.params);
+    for (const auto& of : expected.some) {
+      CAPTURE(of.first);
+      CHECK(TypeOf(*graph, of.first).shape == of.second);
+    }
+  }
+}
+
+TEST_CASE("pictures of sizes that a net does not take are refused") {
+  const auto build = [](std::string_view model, int64_t height, int64_t width) {
+    return BuildModel(
+        model, ModelPurpose::kTrain,
+        {.batch = 2, .pictures = PictureShape{3, height, width, 5}});
+  };
+  CHECK(build("vgg19", 32, 32).ok());
+  CHECK(build("vgg19", 224, 448).ok());
+  CHECK(build("vgg19", 96, 224).error().message ==
+        "[model] pictures of 96 x 224 leave vgg19 a last map of 3 x 7, which "
+        "equal windows do not bring to 7 x 7; expected sides of 32 or a "
+        "multiple of 224");
+  CHECK(Mentions(build("vgg19", 28, 28).error(), "a last map of 0 x 0"));
+  CHECK(build("unet", 16, 48).ok());
+  CHECK(build("unet", 100, 48).error().message ==
+        "[model] pictures of 100 x 48 are given for unet, which halves them 4 "
+        "times; expected heights and widths that are multiples of 16");
+}
+
+TEST_CASE("a unet reads a class for each pixel and predicts as many") {
+  const auto graph =
+      BuildModel("unet", ModelPurpose::kEvaluate,
+                 {.batch = 2, .pictures = PictureShape{1, 32, 48, 3}});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  CHECK(TypeOf(*graph, "x") == TensorType{DType::kF32, {2, 1, 32, 48}});
+  CHECK(TypeOf(*graph, "y") == TensorType{DType::kI32, {2, 32, 48}});
+  CHECK(TypeOf(*graph, "loss").shape == Shape{});
+  CHECK(TypeOf(*graph, "predictions") == TensorType{DType::kI32, {2, 32, 48}});
+}
+
 TEST_CASE("every model counts its params as its graph does") {
   for (const ModelInfo& info : Models()) {
     CAPTURE(info.name);
@@ -78,8 +157,7 @@ TEST_CASE("every model builds for each purpose under its own name") {
     for (const ModelPurpose purpose : kPurposes) {
       CAPTURE(static_cast<int>(purpose));
       const auto graph = BuildModel(info.name, purpose, {.batch = 2});
-      if (info.data == ModelData::kPictures &&
-          purpose == ModelPurpose::kGenerate) {
+      if (info.data != ModelData::kText && purpose == ModelPurpose::kGenerate) {
         REQUIRE_FALSE(graph.ok());
         CHECK(graph.error().code == ErrorCode::kUnsupported);
         CHECK(Mentions(graph.error(), info.name));
@@ -95,7 +173,7 @@ TEST_CASE("every model builds for each purpose under its own name") {
         case ModelPurpose::kEvaluate:
           CHECK(OutputNames(*graph).contains("loss"));
           CHECK(OutputNames(*graph).contains("predictions") ==
-                (info.data == ModelData::kPictures));
+                (info.data != ModelData::kText));
           break;
         case ModelPurpose::kGenerate:
           CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
@@ -119,7 +197,7 @@ TEST_CASE("a model has the same params in the same order for every purpose") {
       const auto graph = BuildModel(info.name, purpose, {.batch = 1});
       if (!graph.ok()) {
         CHECK(graph.error().code == ErrorCode::kUnsupported);
-        CHECK(info.data == ModelData::kPictures);
+        CHECK(info.data != ModelData::kText);
         continue;
       }
       CHECK(LeafNames(*graph, Role::kParam) == LeafNames(*train, Role::kParam));
@@ -306,7 +384,7 @@ TEST_CASE("options out of range are refused with their value and the range") {
   CHECK(Mentions(too_long, "seq 1025"));
   CHECK(Mentions(too_long, "1 to 1024"));
   for (const ModelInfo& info : Models()) {
-    if (info.data != ModelData::kPictures) continue;
+    if (info.data == ModelData::kText) continue;
     const std::string name(info.name);
     CHECK(refuse(name, train, {.seq = 8}).message ==
           "[model] seq 8 is given, but " + name +

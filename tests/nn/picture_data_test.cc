@@ -86,7 +86,7 @@ TEST_CASE(
   CHECK(data.train.size() == 8);
   CHECK(data.held_out.size() == 3);
   CHECK(Picture(data.train, 7)[5] == 47.0f / 255);
-  CHECK(data.train.label(7) == 1);
+  CHECK(data.train.labels(7)[0] == 1);
   CHECK(Picture(data.held_out, 2)[0] == 12.0f / 255);
   // Of the bytes 0 to 47: the mean 23.5, the variance (48^2 - 1) / 12.
   CHECK(data.mean[0] == doctest::Approx(23.5 / 255));
@@ -149,6 +149,74 @@ TEST_CASE("an .npz has pictures x of bytes or reals, and labels y") {
   CHECK(Refuse(path) == "[data] \"" + path +
                             "\" has no array \"y\"; it has \"x\", expected "
                             "\"x\", pictures, and \"y\", their labels");
+}
+
+// Five pictures of 2 x 3 reals, of which picture n is n, n + 0.1, ... and the label
+// of a pixel is its tenths.
+std::vector<NamedArray> LabelledPixels() {
+  std::string reals, labels;
+  for (int n = 0; n < 5; ++n) {
+    for (int pixel = 0; pixel < 6; ++pixel) {
+      const float value =
+          static_cast<float>(n) + 0.1f * static_cast<float>(pixel);
+      reals.append(reinterpret_cast<const char*>(&value), sizeof(value));
+      labels.push_back(static_cast<char>(pixel));
+    }
+  }
+  return {{"x", {{DType::kF32, {5, 1, 2, 3}}, reals}},
+          {"y", {{DType::kU8, {5, 2, 3}}, labels}}};
+}
+
+TEST_CASE("an .npz may have a label for each pixel, flipped with its picture") {
+  const std::string path = Folder("pixels") + "/a.npz";
+  WriteFile(path, *NpzBytes(LabelledPixels()));
+  const auto data = PictureData::Load(path, {.labels_pixels = true});
+  REQUIRE_MESSAGE(data.ok(), data.error().message);
+  CHECK(data->shape == PictureShape{1, 2, 3, 6});
+  CHECK(data->labels == 6);
+  CHECK(data->train.size() == 4);
+  CHECK(data->held_out.size() == 1);
+  constexpr size_t kPictures = 16;
+  std::vector<float> scratch(6), x(kPictures * 6);
+  std::vector<int32_t> y(kPictures * 6);
+  REQUIRE(DrawPictures(*data, {.flip = true}, 1, 3, scratch, x, y).ok());
+  int flipped = 0;
+  for (size_t i = 0; i < kPictures; ++i) flipped += y[i * 6] == 2;
+  CHECK(flipped > 0);
+  CHECK(flipped < static_cast<int>(kPictures));
+  REQUIRE(ReadPictures(*data, 0, std::span(x).first(6), std::span(y).first(6))
+              .ok());
+  for (size_t k = 0; k < x.size(); ++k) {
+    CHECK(x[k] - std::floor(x[k] + 0.05f) ==
+          doctest::Approx(0.1 * y[k]).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("labels of pixels that do not fit their pictures are refused") {
+  const std::string folder = Folder("wrong-pixels");
+  const std::string path = folder + "/a.npz";
+  const auto refuse = [](const std::string& of) {
+    const auto data = PictureData::Load(of, {.labels_pixels = true});
+    REQUIRE_FALSE(data.ok());
+    return data.error().message;
+  };
+  std::vector<NamedArray> arrays = LabelledPixels();
+  arrays[1].array.type.shape = {5, 3, 2};
+  WriteFile(path, *NpzBytes(arrays));
+  CHECK(refuse(path) == "[data] \"" + path +
+                            ":x\" holds f32(5, 1, 2, 3) and \"" + path +
+                            ":y\" u8(5, 3, 2); expected labels (5, 2, 3), one "
+                            "for each pixel");
+  arrays[1].array.type.shape = {30};
+  WriteFile(path, *NpzBytes(arrays));
+  CHECK(refuse(path) == "[data] \"" + path +
+                            ":y\" holds u8(30); expected a label, an integer, "
+                            "for each pixel, (N, H, W)");
+  CHECK(refuse(folder) ==
+        "[data] \"" + folder +
+            "\" is a folder, which holds a label for each picture; labels of "
+            "pixels are read from an .npz, \"x\" (N, C, H, W) and \"y\" (N, H, "
+            "W)");
 }
 
 TEST_CASE("files that contradict each other are refused with their values") {

@@ -70,7 +70,7 @@ TEST_CASE("a folder for each class, by name, in memory or from the files") {
     std::vector<float> x(4);
     for (int64_t i = 0; i < 8; ++i) {
       REQUIRE(data->train.Read(i, x).ok());
-      const bool grey = data->train.label(i) == 1;
+      const bool grey = data->train.labels(i)[0] == 1;
       CHECK(x == (grey ? std::vector<float>{0, 128.0f / 255, 200.0f / 255, 1}
                        : std::vector<float>{0, 0, 0, 0}));
     }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "formats/npz.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -363,6 +365,34 @@ TEST_CASE("a model of pictures takes the sizes of the data, and resumes") {
   const Outcome text = RunStowage(
       {"train", "--model", "gpt-nano", "--data", folder, "--steps", "1"});
   CHECK(text.exit_code == 2);
+}
+
+TEST_CASE("a unet learns a label for each pixel from an .npz") {
+  // Bright pixels are of class 1.
+  std::string pixels, labels;
+  for (int i = 0; i < 5 * 16 * 16; ++i) {
+    const bool bright = i * 7 % 11 < 4;
+    pixels += static_cast<char>(bright ? 200 : 20);
+    labels += static_cast<char>(bright);
+  }
+  const std::string data =
+      WriteTemp("pixels.npz", *NpzBytes(std::vector<NamedArray>{
+                                  {"x", {{DType::kU8, {5, 1, 16, 16}}, pixels}},
+                                  {"y", {{DType::kU8, {5, 16, 16}}, labels}}}));
+  const Outcome outcome =
+      RunStowage({"train", "--model", "unet", "--data", data, "--batch", "2",
+                  "--steps", "2", "--optimizer", "sgd", "--json", "--device",
+                  "cpu", "--no-plan-cache"});
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const std::vector<Json> lines = Lines(outcome.out);
+  REQUIRE(lines.size() == 3);
+  // At first about log 2 for each pixel.
+  CHECK(lines[0]["loss"] < 1.5);
+  CHECK(lines[0]["loss"] > 0.3);
+  // A share of one picture's 256 pixels.
+  const double right = lines[2]["validation_accuracy"].get<double>() * 256;
+  CHECK(right == doctest::Approx(std::round(right)));
 }
 
 TEST_CASE("momentum and sgd train too") {
@@ -826,6 +856,13 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
       {{"--model", "mlp", "--data", empty}, {}, "empty"},
       {{"--model", "mlp", "--data", binary}, {}, "binary"},
       {{"--model", "mlp", "--data", text}, {}, "text.txt"},
+      {{"--model", "unet", "--data", digits},
+       {},
+       "is no .npz, and unet learns a label for each pixel; give an .npz with "
+       "\"x\" (N, C, H, W) and \"y\" (N, H, W)"},
+      {{"--model", "unet", "--data", TempPath("")},
+       {},
+       "is a folder, which holds a label for each picture"},
       {{"--model", "gpt-nano", "--data", missing}, {}, "missing"},
       {{"--model", "gpt-nano", "--data", empty}, {}, "empty"},
       {{"--model", "gpt-nano", "--data", binary}, {}, "binary"},

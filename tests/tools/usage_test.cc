@@ -200,20 +200,20 @@ TEST_CASE("an option given twice means what was given last") {
 TEST_CASE("models lists names, parameter counts and defaults") {
   const Outcome text = RunStowage({"models"});
   CHECK(text.exit_code == 0);
-  CHECK(text.out.find("gpt2-124m  124,439,808") != std::string::npos);
+  CHECK(text.out.find("gpt2-124m    124,439,808") != std::string::npos);
 
   const Outcome json = RunStowage({"models", "--json"});
   CHECK(json.exit_code == 0);
   const nlohmann::json models = nlohmann::json::parse(json.out);
-  REQUIRE(models.size() == 6);
+  REQUIRE(models.size() == 9);
   CHECK(models[0]["name"] == "mlp");
   CHECK(models[0]["seq"].is_null());
-  CHECK(models[5]["name"] == "gpt2-124m");
+  CHECK(models[7]["name"] == "gpt2-124m");
   // Vocabulary 50257, 1024 positions, 12 layers of width 768.
-  CHECK(models[5]["params"] ==
+  CHECK(models[7]["params"] ==
         (50257 + 1024) * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
-  CHECK(models[5]["batch"] == 4);
-  CHECK(models[5]["seq"] == 1024);
+  CHECK(models[7]["batch"] == 4);
+  CHECK(models[7]["seq"] == 1024);
 }
 
 }  // namespace
