@@ -209,6 +209,10 @@ class PictureNet:
             eps=1e-5,
         )
 
+    def biased_conv(self, x, name, out, kernel, padding=0):
+        h = self.conv(x, name, out, kernel, padding=padding)
+        return h + self.get(name + ".bias", out).view(-1, 1, 1)
+
     def linear(self, x, name, out):
         weight = self.get(name + ".weight", x.shape[1], out)
         return x @ weight + self.get(name + ".bias", out)
@@ -267,6 +271,105 @@ class ResNet(PictureNet):
 
 class ResNet50(ResNet):
     blocks, bottleneck = (3, 4, 6, 3), True
+
+
+class Vgg(PictureNet):
+    """torchvision's vgg at two stages; the last map is of 14 x 14."""
+
+    batch = 2
+    channels, size, classes = 3, 56, 5
+    stages, hidden = ((4,), (4, 6)), 12
+
+    def logits(self, x):
+        layer = 0
+        for stage in self.stages:
+            for out in stage:
+                x = F.relu(self.biased_conv(x, f"features.{layer}", out, 3, padding=1))
+                layer += 2
+            x = F.max_pool2d(x, 2)
+            layer += 1
+        x = F.adaptive_avg_pool2d(x, (7, 7)).flatten(1)
+        for name in ("classifier.0", "classifier.3"):
+            x = F.relu(self.linear(x, name, self.hidden))
+        return self.linear(x, "classifier.6", self.classes)
+
+
+class VggOfOne(Vgg):
+    """The same of small pictures; the last map is a single position."""
+
+    batch, size = 6, 4
+
+
+class MobileNet(PictureNet):
+    """torchvision's mobilenet_v2, with few and thin blocks."""
+
+    batch = 6
+    channels, size, classes = 3, 16, 5
+    first, last = 8, 16
+    stages = ((1, 4, 1, 1), (3, 6, 2, 2))
+
+    def bent(self, x, name, out, kernel, stride=1, groups=1):
+        weight = self.get(name + ".0.weight", out, x.shape[1] // groups, kernel, kernel)
+        x = F.conv2d(x, weight, stride=stride, padding=kernel // 2, groups=groups)
+        return F.relu6(self.norm(x, name + ".1"))
+
+    def block(self, x, name, expansion, out, stride):
+        wide, h, part = x.shape[1] * expansion, x, 0
+        if expansion != 1:
+            h = self.bent(h, f"{name}.conv.0", wide, 1)
+            part = 1
+        h = self.bent(h, f"{name}.conv.{part}", wide, 3, stride, wide)
+        h = self.conv(h, f"{name}.conv.{part + 1}", out, 1)
+        h = self.norm(h, f"{name}.conv.{part + 2}")
+        return x + h if stride == 1 and x.shape[1] == out else h
+
+    def logits(self, x):
+        x = self.bent(x, "features.0", self.first, 3, 2)
+        index = 1
+        for expansion, out, blocks, stride in self.stages:
+            for block in range(blocks):
+                step = stride if block == 0 else 1
+                x = self.block(x, f"features.{index}", expansion, out, step)
+                index += 1
+        x = self.bent(x, f"features.{index}", self.last, 1)
+        return self.linear(x.mean((2, 3)), "classifier.1", self.classes)
+
+
+class UNet(PictureNet):
+    """The model `unet`, thin and of two halvings; a label for each pixel."""
+
+    batch = 3
+    channels, size, classes = 2, 8, 3
+    width, depth = 4, 2
+
+    def stage(self, x, name, out):
+        for i in (1, 2):
+            x = self.conv(x, f"{name}.conv{i}", out, 3, padding=1)
+            x = F.relu(self.norm(x, f"{name}.bn{i}"))
+        return x
+
+    def up(self, x, name, out):
+        weight = self.get(name + ".weight", x.shape[1], out, 2, 2)
+        return F.conv_transpose2d(x, weight, self.get(name + ".bias", out), stride=2)
+
+    def logits(self, x):
+        skips = []
+        for i in range(self.depth):
+            x = self.stage(x, f"encoder.{i}", self.width << i)
+            skips.append(x)
+            x = F.max_pool2d(x, 2)
+        x = self.stage(x, "bottom", self.width << self.depth)
+        for i in reversed(range(self.depth)):
+            x = self.up(x, f"decoder.{i}.up", self.width << i)
+            x = torch.cat((skips[i], x), 1)
+            x = self.stage(x, f"decoder.{i}", self.width << i)
+        return self.biased_conv(x, "head", self.classes, 1)
+
+    def loss(self, step):
+        sides = (self.size, self.size)
+        x = integers(f"x:{step}", 17, self.batch, self.channels, *sides).double() / 16
+        y = integers(f"y:{step}", self.classes, self.batch, *sides)
+        return F.cross_entropy(self.logits(x), y)
 
 
 def describe(kind, name, tensor):
@@ -353,6 +456,10 @@ def main():
     write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))
     write("gpt_nano_adamw", run(GptNano(), adamw))
     write("cnn_small_momentum", run(CnnSmall(), momentum))
+    write("vgg_momentum", run(Vgg(), momentum))
+    write("vgg_of_one_momentum", run(VggOfOne(), momentum))
+    write("mobilenet_momentum", run(MobileNet(), momentum))
+    write("unet_momentum", run(UNet(), momentum))
     # Deep nets of random weights are chaotic: small steps keep f32 beside f64.
     write("resnet18_momentum", run(ResNet(), small_momentum))
     losses = [row for row in run(ResNet50(), small_momentum) if row[0] == "loss"]
