@@ -20,6 +20,7 @@
 #include "nn/models.h"
 #include "nn/picture_data.h"
 #include "nn/picture_shape.h"
+#include "nn/recurrent.h"
 #include "nn/resnet.h"
 #include "nn/schedule.h"
 #include "nn/text_data.h"

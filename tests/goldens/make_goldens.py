@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the golden numbers that tests/nn/pytorch_parity_test.cc compares with.
 
-Builds the mlp, a tiny GPT, gpt-nano and convolutional nets at small sizes in PyTorch in
-double precision, trains each for five steps, and writes losses, gradients and final params as CSV files beside
-this script. Params and data follow a formula (see `uniforms`) that the test
-computes too, so the goldens hold results only.
+Builds the mlp, a tiny GPT, gpt-nano, recurrent and convolutional nets at small sizes in
+PyTorch in double precision, trains each for five steps, and writes losses, gradients and
+final params as CSV files beside this script. Params and data follow a formula (see
+`uniforms`) that the test computes too, so the goldens hold results only.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
     /tmp/venv/bin/python tests/goldens/make_goldens.py
@@ -167,6 +167,28 @@ class GptNano(GptTiny):
 
     layers, heads, width, vocabulary, max_seq = 4, 4, 128, 96, 256
     batch, seq = 8, 64
+
+
+class Recurrent:
+    """Two layers of PyTorch's own and a class for each step."""
+
+    batch, seq, width, hidden, classes = 3, 6, 4, 8, 5
+
+    def __init__(self, module):
+        self.rnn = module(self.width, self.hidden, 2, batch_first=True).double()
+        self.params = {}
+        for name, p in self.rnn.named_parameters():
+            p.data = param("rnn." + name, *p.shape).detach()
+            self.params["rnn." + name] = p
+        self.params["fc.weight"] = param("fc.weight", self.hidden, self.classes)
+        self.params["fc.bias"] = param("fc.bias", self.classes)
+
+    def loss(self, step):
+        x = integers(f"x:{step}", 17, self.batch, self.seq, self.width).double() / 16
+        y = integers(f"y:{step}", self.classes, self.batch, self.seq)
+        h, _ = self.rnn(x)
+        logits = h @ self.params["fc.weight"] + self.params["fc.bias"]
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten())
 
 
 class PictureNet:
@@ -455,6 +477,8 @@ def main():
     write("gpt_tiny_adamw", run(GptTiny(), adamw))
     write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))
     write("gpt_nano_adamw", run(GptNano(), adamw))
+    write("lstm_adam", run(Recurrent(torch.nn.LSTM), adam))
+    write("gru_adam", run(Recurrent(torch.nn.GRU), adam))
     write("cnn_small_momentum", run(CnnSmall(), momentum))
     write("vgg_momentum", run(Vgg(), momentum))
     write("vgg_of_one_momentum", run(VggOfOne(), momentum))

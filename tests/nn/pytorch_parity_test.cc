@@ -22,13 +22,17 @@
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 #include "nn/gpt.h"
+#include "nn/layers.h"
 #include "nn/mlp.h"
 #include "nn/mobilenet.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
+#include "nn/recurrent.h"
 #include "nn/unet.h"
 #include "nn/vgg.h"
 #include "planner/plan_memory.h"
@@ -243,6 +247,8 @@ std::vector<Case> Cases() {
        Momentum{.momentum = 0.9, .decay = 0.01}, 0x1p-6},
       {"unet", "unet_momentum", Momentum{.momentum = 0.9, .decay = 0.01},
        0x1p-6},
+      {"lstm", "lstm_adam", Adam{.decay = 0.01}, 0x1p-8},
+      {"gru", "gru_adam", Adam{.decay = 0.01}, 0x1p-8},
       {"gpt-tiny", "gpt_tiny_adamw", adamw, 0x1p-8},
       {"gpt-tiny", "gpt_tiny_adamw_clip", adamw, 0x1p-8, 0.5},
   };
@@ -279,8 +285,22 @@ std::optional<Pictures> PicturesOf(std::string_view model) {
   return std::nullopt;
 }
 
+// Two layers over (3, 6, 4), a class for each step.
+Result<Graph> BuildRecurrent(const std::string& model, DType dtype) {
+  GraphBuilder g(model);
+  const Value x = Cast(g.Input("x", DType::kF32, {3, 6, 4}), dtype);
+  const Value y = g.Input("y", DType::kI32, {3, 6});
+  const Value h = model == "lstm" ? Lstm(x, "rnn", 8, {.layers = 2}).y
+                                  : Gru(x, "rnn", 8, {.layers = 2}).y;
+  g.Output("loss", CrossEntropy(Linear(h, "fc", 5), y));
+  return g.Finish();
+}
+
 Result<Graph> Build(const std::string& model, const ModelOptions& options) {
   const ModelPurpose train = ModelPurpose::kTrain;
+  if (model == "lstm" || model == "gru") {
+    return BuildRecurrent(model, options.dtype);
+  }
   if (model == "mlp") {
     return BuildMlp(train, {.batch = 8, .dtype = options.dtype});
   }
@@ -332,6 +352,11 @@ void WriteBatch(const std::string& model, int step, Machine* machine) {
   if (model == "mlp") {
     machine->Write("x", Integers(StrCat("x:", step), 17, 8 * 64, 16));
     machine->Write("y", Integers(StrCat("y:", step), 10, 8));
+    return;
+  }
+  if (model == "lstm" || model == "gru") {
+    machine->Write("x", Integers(StrCat("x:", step), 17, 3 * 6 * 4, 16));
+    machine->Write("y", Integers(StrCat("y:", step), 5, 3 * 6));
     return;
   }
   if (const std::optional<Pictures> pictures = PicturesOf(model)) {

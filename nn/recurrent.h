@@ -1,0 +1,70 @@
+#ifndef STOWAGE_NN_RECURRENT_H_
+#define STOWAGE_NN_RECURRENT_H_
+
+// Recurrent layers, unrolled over time: the graph has the nodes of every step, so that
+// the planner sees when each value dies. What the inputs add to the gates is one
+// product for all steps; each step adds the product of its hidden state.
+//
+// Params are named and laid out as those of PyTorch's nn.LSTM and nn.GRU, so its files
+// load as they are: for layer k "<name>.weight_ih_l<k>" (gates * H, in),
+// "<name>.weight_hh_l<k>" (gates * H, H), "<name>.bias_ih_l<k>" and
+// "<name>.bias_hh_l<k>" (gates * H), all uniform in +-1/sqrt(H) at first.
+//
+//   LstmResults r = Lstm(x, "lstm", 256, {.layers = 2});
+//   Value logits = Linear(r.y, "fc", 96);
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ir/builder.h"
+#include "nn/layers.h"
+
+namespace stowage {
+
+/// Of one layer, each (B, H).
+struct LstmState {
+  Value h, c;
+};
+
+struct LstmOptions {
+  int64_t layers = 1;
+  std::vector<LstmState> initial = {};  // of each layer; zeros where empty
+  Dropouts* dropouts = nullptr;         // after each layer but the last
+};
+
+struct LstmResults {
+  Value y;  // (B, T, H), every hidden state of the last layer
+  std::vector<LstmState> last;  // of each layer, after the last step
+};
+
+/// x (B, T, in) through layers of H = `hidden` (Hochreiter & Schmidhuber 1997, with
+/// forget gates), gates in the order i, f, g, o:
+/// c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c).
+/// Errors: x that is not (B, T, in) of floats; hidden or layers below 1; states for
+/// another number of layers, or of another type than (B, H).
+LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
+                 const LstmOptions& options = {},
+                 SourceLoc loc = SourceLoc::Current());
+
+struct GruOptions {
+  int64_t layers = 1;
+  std::vector<Value> initial = {};  // (B, H) of each layer; zeros where empty
+  Dropouts* dropouts = nullptr;     // after each layer but the last
+};
+
+struct GruResults {
+  Value y;                  // (B, T, H), every hidden state of the last layer
+  std::vector<Value> last;  // (B, H) of each layer, after the last step
+};
+
+/// The same with gates r, z, n (Cho et al. 2014, in PyTorch's form, where the reset
+/// gate scales the hidden state's product and its bias):
+/// n = tanh(n_x + sigmoid(r) n_h), h = n + sigmoid(z) (h - n). Errors: as Lstm's.
+GruResults Gru(Value x, std::string_view name, int64_t hidden,
+               const GruOptions& options = {},
+               SourceLoc loc = SourceLoc::Current());
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_RECURRENT_H_
