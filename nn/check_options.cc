@@ -38,6 +38,35 @@ Status CheckTextModelOptions(std::string_view model,
   return {};
 }
 
+Status CheckSize(std::string_view model, std::string_view what, int64_t value) {
+  if (value >= 1) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[model] ", model, " has ", what, " ", value,
+                      "; it must be at least 1")};
+}
+
+Status CheckSeq(std::string_view model, int64_t max_seq,
+                const ModelOptions& options) {
+  if (!options.seq) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " is given no seq length")};
+  }
+  if (*options.seq < 1 || *options.seq > max_seq) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] seq ", *options.seq, " for ", model,
+                        " is out of range; expected 1 to ", max_seq)};
+  }
+  return {};
+}
+
+Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options) {
+  if (!options.logit_chunk) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[model] logit_chunk ", *options.logit_chunk, " is given, but ",
+             model, " has few logits; leave it out")};
+}
+
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
@@ -46,12 +75,7 @@ Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                  StrCat("[model] seq ", *options.seq, " is given, but ", model,
                         " has no sequence; leave it out")};
   }
-  if (options.logit_chunk) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        StrCat("[model] logit_chunk ", *options.logit_chunk, " is given, but ",
-               model, " has few logits; leave it out")};
-  }
+  STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(model, options));
   if (options.pictures) {
     const auto [channels, height, width, classes] = *options.pictures;
     constexpr int64_t kMost = 1'000'000;

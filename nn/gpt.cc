@@ -14,30 +14,12 @@ namespace stowage {
 namespace {
 
 Status CheckConfig(const GptConfig& config) {
-  const auto check = [&](std::string_view what, int64_t value) -> Status {
-    if (value >= 1) return {};
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] ", config.name, " has ", what, " ", value,
-                        "; it must be at least 1")};
-  };
-  STOWAGE_RETURN_IF_ERROR(check("layers", config.layers));
-  STOWAGE_RETURN_IF_ERROR(check("heads", config.heads));
-  STOWAGE_RETURN_IF_ERROR(check("width", config.width));
-  STOWAGE_RETURN_IF_ERROR(check("vocabulary", config.vocabulary));
-  return check("max_seq", config.max_seq);
-}
-
-Status CheckSeq(const GptConfig& config, const ModelOptions& options) {
-  if (!options.seq) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] ", config.name, " is given no seq length")};
-  }
-  if (*options.seq < 1 || *options.seq > config.max_seq) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[model] seq ", *options.seq, " for ", config.name,
-                        " is out of range; expected 1 to ", config.max_seq)};
-  }
-  return {};
+  const std::string& name = config.name;
+  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "layers", config.layers));
+  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "heads", config.heads));
+  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "width", config.width));
+  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "vocabulary", config.vocabulary));
+  return CheckSize(name, "max_seq", config.max_seq);
 }
 
 Status CheckLogitChunk(const GptConfig& config, const ModelOptions& options) {
@@ -64,7 +46,7 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
   STOWAGE_RETURN_IF_ERROR(CheckTextModelOptions(config.name, options));
-  STOWAGE_RETURN_IF_ERROR(CheckSeq(config, options));
+  STOWAGE_RETURN_IF_ERROR(CheckSeq(config.name, config.max_seq, options));
   STOWAGE_RETURN_IF_ERROR(CheckLogitChunk(config, options));
   const Shape rows{*options.batch, *options.seq};
 

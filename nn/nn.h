@@ -24,6 +24,7 @@
 #include "nn/resnet.h"
 #include "nn/schedule.h"
 #include "nn/text_data.h"
+#include "nn/text_lstm.h"
 #include "nn/unet.h"
 #include "nn/vgg.h"
 

@@ -134,7 +134,7 @@ void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
                      "Write the weights alone to this file at the end");
   command
       .add_option("--sample", flags->sample,
-                  "Characters to generate at the end (gpt models)")
+                  "Characters to generate at the end (models of text)")
       ->capture_default_str();
   command.add_option("--svg", flags->svg,
                      "Write a picture of the plan to this file");

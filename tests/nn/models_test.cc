@@ -12,6 +12,7 @@
 
 #include "ir/graph.h"
 #include "nn/gpt.h"
+#include "nn/text_lstm.h"
 
 namespace stowage {
 namespace {
@@ -427,6 +428,50 @@ TEST_CASE("a gpt of impossible sizes is refused") {
   CHECK(Mentions(refuse(config, options), "layers -1"));
   CHECK(Mentions(refuse(good, {.seq = 4}), "no batch size"));
   CHECK(Mentions(refuse(good, {.batch = 1}), "no seq length"));
+}
+
+TEST_CASE("an lstm of characters gives a loss or logits") {
+  const ModelOptions options{.batch = 2, .seq = 7};
+  const auto train = BuildModel("lstm-char", ModelPurpose::kTrain, options);
+  REQUIRE_MESSAGE(train.ok(), train.error().message);
+  CHECK(LeafNames(*train, Role::kInput) ==
+        std::vector<std::string>{"tokens", "targets"});
+  CHECK(OutputNames(*train) == std::set<std::string>{"loss"});
+  const auto generate =
+      BuildModel("lstm-char", ModelPurpose::kGenerate, options);
+  REQUIRE_MESSAGE(generate.ok(), generate.error().message);
+  CHECK(LeafNames(*generate, Role::kInput) ==
+        std::vector<std::string>{"tokens"});
+  CHECK(TypeOf(*generate, "logits").shape == Shape{2, 7, 96});
+}
+
+TEST_CASE("an lstm of impossible sizes or options is refused") {
+  const TextLstmConfig good{.name = "odd",
+                            .layers = 2,
+                            .width = 3,
+                            .hidden = 4,
+                            .vocabulary = 5,
+                            .max_seq = 6};
+  const auto refuse = [](const TextLstmConfig& config,
+                         const ModelOptions& options) {
+    const auto graph = BuildTextLstm(config, ModelPurpose::kTrain, options);
+    REQUIRE_FALSE(graph.ok());
+    return graph.error().message;
+  };
+  const ModelOptions options{.batch = 1, .seq = 6};
+  const auto graph = BuildTextLstm(good, ModelPurpose::kTrain, options);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  // An embedding of 5 x 3, gates of (3 + 4 + 2) and (4 + 4 + 2) a unit, a head.
+  CHECK(ParameterCount(*graph) == 15 + 16 * 9 + 16 * 10 + 25);
+  CHECK(CountParams(good) == ParameterCount(*graph));
+  TextLstmConfig config = good;
+  config.hidden = 0;
+  CHECK(refuse(config, options) ==
+        "[model] odd has hidden 0; it must be at least 1");
+  CHECK(refuse(good, {.batch = 1, .seq = 7}) ==
+        "[model] seq 7 for odd is out of range; expected 1 to 6");
+  CHECK(refuse(good, {.batch = 1, .seq = 6, .logit_chunk = 8}) ==
+        "[model] logit_chunk 8 is given, but odd has few logits; leave it out");
 }
 
 TEST_CASE("every model's defaults are within its limits") {

@@ -205,15 +205,15 @@ TEST_CASE("models lists names, parameter counts and defaults") {
   const Outcome json = RunStowage({"models", "--json"});
   CHECK(json.exit_code == 0);
   const nlohmann::json models = nlohmann::json::parse(json.out);
-  REQUIRE(models.size() == 9);
+  REQUIRE(models.size() == 10);
   CHECK(models[0]["name"] == "mlp");
   CHECK(models[0]["seq"].is_null());
-  CHECK(models[7]["name"] == "gpt2-124m");
+  CHECK(models[8]["name"] == "gpt2-124m");
   // Vocabulary 50257, 1024 positions, 12 layers of width 768.
-  CHECK(models[7]["params"] ==
+  CHECK(models[8]["params"] ==
         (50257 + 1024) * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
-  CHECK(models[7]["batch"] == 4);
-  CHECK(models[7]["seq"] == 1024);
+  CHECK(models[8]["batch"] == 4);
+  CHECK(models[8]["seq"] == 1024);
 }
 
 }  // namespace
