@@ -237,7 +237,7 @@ void Layers(Bench& bench) {
   });
 }
 
-void Attention(Bench& bench, int64_t batch, int64_t length) {
+void CausalHeads(Bench& bench, int64_t batch, int64_t length) {
   const std::string size = StrCat(" ", batch, "x", length);
   const Shape packed = {batch, length, 3, kHeads, kHeadSize};
   const Shape heads = {batch, length, kHeads, kHeadSize};
@@ -247,15 +247,15 @@ void Attention(Bench& bench, int64_t batch, int64_t length) {
     for (Value& part : parts) part = Reshape(part, heads);
     return parts;
   };
-  bench.Time("causal_attention" + size, [&](GraphBuilder& g) {
+  bench.Time("attention" + size, [&](GraphBuilder& g) {
     const std::vector<Value> p = qkv(g);
     CausalAttention(p[0], p[1], p[2]);
   });
-  bench.Time("causal_attention_grad" + size, [&](GraphBuilder& g) {
+  bench.Time("attention_grad" + size, [&](GraphBuilder& g) {
     const std::vector<Value> p = qkv(g);
-    CausalAttentionGrad(p[0], p[1], p[2], F32(g, "o", heads),
-                        F32(g, "lse", {batch, kHeads, length}),
-                        F32(g, "d_o", heads), 0.17);
+    AttentionGrad(p[0], p[1], p[2], F32(g, "o", heads),
+                  F32(g, "lse", {batch, kHeads, length}), F32(g, "d_o", heads),
+                  {.causal = true});
   });
 }
 
@@ -275,6 +275,6 @@ int main(int argc, char** argv) {
   }
   stowage::Elementwise(bench);
   stowage::Layers(bench);
-  stowage::Attention(bench, stowage::kBatch, stowage::kLength);
-  stowage::Attention(bench, 4, 256);
+  stowage::CausalHeads(bench, stowage::kBatch, stowage::kLength);
+  stowage::CausalHeads(bench, 4, 256);
 }

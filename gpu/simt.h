@@ -65,7 +65,8 @@ struct alignas(16) Pack {
 // Both define, in namespace stowage::gpu:
 //
 //   STOWAGE_KERNEL(threads)       opens a kernel with at most so many threads a
-//                                 block; may follow template <...>
+//                                 block, and, given a second number, at least so
+//                                 many blocks at once; may follow template <...>
 //   STOWAGE_PARAMS(T)             the type of a kernel's one parameter, by value
 //   STOWAGE_DEVICE                marks a function called by kernels
 //   STOWAGE_UNROLL                before a loop of constant length: unrolled, so
@@ -115,6 +116,10 @@ struct alignas(16) Pack {
 //                                 SyncThreads makes them visible to the block
 //
 //   float Exp2(float x)           2^x, approximate: relative error below 2^-20
+//
+//   int NotInAdvance(int x)       x, of which the compiler knows nothing: in a loop,
+//                                 what follows from it is computed each time, and
+//                                 takes no register in between
 //
 //   void ReportFault(const FaultSlot& slot)
 //                                 notes that an index is out of range

@@ -7,7 +7,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#define STOWAGE_KERNEL(threads) __global__ void __launch_bounds__(threads)
+#define STOWAGE_KERNEL(...) __global__ void __launch_bounds__(__VA_ARGS__)
 #define STOWAGE_PARAMS(T) const __grid_constant__ T
 #define STOWAGE_DEVICE __device__ __forceinline__
 #define STOWAGE_UNROLL _Pragma("unroll")
@@ -167,6 +167,11 @@ STOWAGE_DEVICE float Exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+STOWAGE_DEVICE int NotInAdvance(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 
 STOWAGE_DEVICE void ReportFault(const FaultSlot& slot) {

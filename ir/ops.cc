@@ -527,51 +527,63 @@ BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
   return {results[0], results[1], results[2]};
 }
 
-Value CausalAttention(Value q, Value k, Value v, double scale, SourceLoc loc) {
-  return Emit(OpKind::kCausalAttention, Of({q, k, v}),
-              {{"scale", AttentionScale(q, scale)}}, loc);
+namespace {
+// `inputs` and then `last`, unless that is Value().
+std::vector<Value> WithOptional(std::vector<Value> inputs, Value last) {
+  if (last.builder() != nullptr) inputs.push_back(last);
+  return inputs;
 }
 
-CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
-                                         Value log_sum_exp, Value d_o,
-                                         double scale, SourceLoc loc) {
+Attrs AttentionAttrs(Value q, const AttentionOptions& options) {
+  return {{"scale", AttentionScale(q, options.scale)},
+          {"causal", int64_t{options.causal}},
+          {"window", options.window}};
+}
+}  // namespace
+
+Value Attention(Value q, Value k, Value v, const AttentionOptions& options,
+                SourceLoc loc) {
+  return Emit(OpKind::kAttention, WithOptional({q, k, v}, options.key_lengths),
+              AttentionAttrs(q, options), loc);
+}
+
+Value CausalAttention(Value q, Value k, Value v, double scale, SourceLoc loc) {
+  return Attention(q, k, v, {.scale = scale, .causal = true}, loc);
+}
+
+AttentionGrads AttentionGrad(Value q, Value k, Value v, Value o,
+                             Value log_sum_exp, Value d_o,
+                             const AttentionOptions& options, SourceLoc loc) {
   const std::vector<Value> results =
-      EmitAll(OpKind::kCausalAttentionGrad, Of({q, k, v, o, log_sum_exp, d_o}),
-              {{"scale", AttentionScale(q, scale)}}, 3, loc);
+      EmitAll(OpKind::kAttentionGrad,
+              WithOptional({q, k, v, o, log_sum_exp, d_o}, options.key_lengths),
+              AttentionAttrs(q, options), 3, loc);
   return {results[0], results[1], results[2]};
 }
 
 // --- Optimizer updates ---
 
-namespace {
-// `inputs` and then `scale`, unless that is Value().
-std::vector<Value> WithScale(std::vector<Value> inputs, Value scale) {
-  if (scale.builder() != nullptr) inputs.push_back(scale);
-  return inputs;
-}
-}  // namespace
-
 Value SgdUpdate(Value w, Value g, Value lr, Value scale, double decay,
                 SourceLoc loc) {
-  return Emit(OpKind::kSgdUpdate, WithScale({w, g, lr}, scale),
+  return Emit(OpKind::kSgdUpdate, WithOptional({w, g, lr}, scale),
               {{"decay", decay}}, loc);
 }
 
 MomentumResults MomentumUpdate(Value w, Value velocity, Value g, Value lr,
                                Value scale, double momentum, double decay,
                                SourceLoc loc) {
-  const std::vector<Value> results =
-      EmitAll(OpKind::kMomentumUpdate, WithScale({w, velocity, g, lr}, scale),
-              {{"momentum", momentum}, {"decay", decay}}, 2, loc);
+  const std::vector<Value> results = EmitAll(
+      OpKind::kMomentumUpdate, WithOptional({w, velocity, g, lr}, scale),
+      {{"momentum", momentum}, {"decay", decay}}, 2, loc);
   return {results[0], results[1]};
 }
 
 MomentumResults NesterovUpdate(Value w, Value velocity, Value g, Value lr,
                                Value scale, double momentum, double decay,
                                SourceLoc loc) {
-  const std::vector<Value> results =
-      EmitAll(OpKind::kNesterovUpdate, WithScale({w, velocity, g, lr}, scale),
-              {{"momentum", momentum}, {"decay", decay}}, 2, loc);
+  const std::vector<Value> results = EmitAll(
+      OpKind::kNesterovUpdate, WithOptional({w, velocity, g, lr}, scale),
+      {{"momentum", momentum}, {"decay", decay}}, 2, loc);
   return {results[0], results[1]};
 }
 
@@ -579,7 +591,7 @@ MeanSquareResults RmsPropUpdate(Value w, Value v, Value g, Value lr,
                                 Value scale, double alpha, double eps,
                                 double decay, SourceLoc loc) {
   const std::vector<Value> results =
-      EmitAll(OpKind::kRmsPropUpdate, WithScale({w, v, g, lr}, scale),
+      EmitAll(OpKind::kRmsPropUpdate, WithOptional({w, v, g, lr}, scale),
               {{"alpha", alpha}, {"eps", eps}, {"decay", decay}}, 2, loc);
   return {results[0], results[1]};
 }
@@ -588,7 +600,7 @@ MeanSquareResults AdagradUpdate(Value w, Value v, Value g, Value lr,
                                 Value scale, double eps, double decay,
                                 SourceLoc loc) {
   const std::vector<Value> results =
-      EmitAll(OpKind::kAdagradUpdate, WithScale({w, v, g, lr}, scale),
+      EmitAll(OpKind::kAdagradUpdate, WithOptional({w, v, g, lr}, scale),
               {{"eps", eps}, {"decay", decay}}, 2, loc);
   return {results[0], results[1]};
 }
@@ -597,7 +609,7 @@ AdamWResults AdamUpdate(Value w, Value m, Value v, Value g, Value lr,
                         Value step, Value scale, double beta1, double beta2,
                         double eps, double decay, SourceLoc loc) {
   const std::vector<Value> results = EmitAll(
-      OpKind::kAdamUpdate, WithScale({w, m, v, g, lr, step}, scale),
+      OpKind::kAdamUpdate, WithOptional({w, m, v, g, lr, step}, scale),
       {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 3,
       loc);
   return {results[0], results[1], results[2]};
@@ -607,7 +619,7 @@ AdamWResults AdamWUpdate(Value w, Value m, Value v, Value g, Value lr,
                          Value step, Value scale, double beta1, double beta2,
                          double eps, double decay, SourceLoc loc) {
   const std::vector<Value> results = EmitAll(
-      OpKind::kAdamWUpdate, WithScale({w, m, v, g, lr, step}, scale),
+      OpKind::kAdamWUpdate, WithOptional({w, m, v, g, lr, step}, scale),
       {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 3,
       loc);
   return {results[0], results[1], results[2]};
@@ -619,7 +631,7 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
                                    double decay, SourceLoc loc) {
   const std::vector<Value> results = EmitAll(
       OpKind::kAdamWSplitUpdate,
-      WithScale({w, delta, m, v, g, lr, step}, scale),
+      WithOptional({w, delta, m, v, g, lr, step}, scale),
       {{"beta1", beta1}, {"beta2", beta2}, {"eps", eps}, {"decay", decay}}, 4,
       loc);
   return {results[0], results[1], results[2], results[3]};

@@ -213,17 +213,34 @@ struct BatchNormGrads {
 BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
                              Value dy, double eps, STOWAGE_LOC);
 
-/// q (B, T, H, D), k and v (B, T, Hkv, D) with Hkv dividing H -> (B, T, H, D).
-/// softmax(scale q k^T + causal mask) v, computed blockwise: no T x T buffer.
-/// scale <= 0 means 1/sqrt(D).
+struct AttentionOptions {
+  double scale = 0;  // of the products q k; 0 or less is 1/sqrt(D)
+  /// Query t reads keys s <= t + (S - T): the last query stands at the last key,
+  /// as in decoding. Error: more queries than keys, as the first would read none.
+  bool causal = false;
+  /// If above 0, a query reads only the last `window` keys that causality lets it
+  /// read. Without causality, those less than `window` from where it stands, t +
+  /// (S - T). Error: the first query reads none.
+  int64_t window = 0;
+  /// i32 (B), each in [1, S], or Value(): keys from key_lengths[b] on are not
+  /// read, whatever they hold, and get a gradient of zeros. Where a query stands
+  /// does not change; one that is left without a key gives zeros.
+  Value key_lengths = {};
+};
+/// q (B, T, H, D), k and v (B, S, G, D) with G dividing H -> (B, T, H, D): head h
+/// reads group h / (H / G) of k and v. softmax(scale q k^T + mask) v, computed
+/// blockwise: no T x S buffer.
+Value Attention(Value q, Value k, Value v, const AttentionOptions& options = {},
+                STOWAGE_LOC);
+/// The same with a causal mask and no more.
 Value CausalAttention(Value q, Value k, Value v, double scale = 0, STOWAGE_LOC);
-struct CausalAttentionGrads {
+struct AttentionGrads {
   Value dq, dk, dv;
 };
 /// o and log_sum_exp (B, H, T) are the forward results, d_o the gradient of o.
-CausalAttentionGrads CausalAttentionGrad(Value q, Value k, Value v, Value o,
-                                         Value log_sum_exp, Value d_o,
-                                         double scale, STOWAGE_LOC);
+AttentionGrads AttentionGrad(Value q, Value k, Value v, Value o,
+                             Value log_sum_exp, Value d_o,
+                             const AttentionOptions& options = {}, STOWAGE_LOC);
 
 // --- Transformers of Llama's kind ---
 

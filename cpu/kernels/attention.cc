@@ -1,9 +1,10 @@
-// causal_attention and its gradient, blockwise (Dao et al. 2022,
+// attention and its gradient, blockwise (Dao et al. 2022,
 // "FlashAttention"; the online softmax is Milakov & Gimelshein 2018).
 //
-// Scores exist only as tiles of kTile queries by kTile keys in scratch. In the
-// tile on the diagonal, groups of kGroup queries stop at their own last key, so
-// about a quarter of that tile is computed for nothing, not half.
+// Scores exist only as tiles of kTile queries by kTile keys in scratch; tiles of
+// which no query reads a key are not visited. In a tile that the edge of a mask
+// goes through, groups of kGroup queries keep to the keys that one of them reads,
+// so about a quarter of such a tile is computed for nothing, not half.
 //
 // Forward: a task is one tile of queries of one head. Gradient: a task is one
 // key head of one batch entry with all its query heads, and adds to dq, dk and
@@ -19,6 +20,7 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
+#include "ir/attention_band.h"
 
 namespace stowage::cpu {
 namespace {
@@ -45,62 +47,117 @@ Rows<const T> ReadOnly(Rows<T> x) {
   return {x.data, x.row, x.padded};
 }
 
+// Positions [begin, end); none where end <= begin.
+struct Range {
+  int64_t begin, end;
+
+  bool empty() const { return end <= begin; }
+  int64_t count() const { return std::max<int64_t>(0, end - begin); }
+};
+
+// What the queries of one batch entry read: keys below `keys`, within the band.
+struct Reads {
+  int64_t queries, keys;
+  AttentionBand band;
+
+  // Of the keys, those that one of `these` queries reads, and of the queries
+  // those that read one of `these` keys. Nothing that a range has is left out of
+  // its hull: the first query reads the first keys, the last the last.
+  Range Keys(Range these) const {
+    return {std::max<int64_t>(0, these.begin + band.low),
+            std::min(keys, these.end + band.high)};
+  }
+  Range Queries(Range these) const {
+    return {std::max<int64_t>(0, these.begin - band.high),
+            std::min(queries, these.end - band.low)};
+  }
+};
+
 // A tile of scores: queries [query, query + queries), keys [key, key + keys).
-// Only tiles on or below the diagonal are visited, so query >= key.
 struct Tile {
   int64_t query, queries;
   int64_t key, keys;
+  AttentionBand band;
 
-  // Keys that row `row` of the tile sees: at least one.
-  int64_t Seen(int64_t row) const {
-    return std::min(keys, query - key + row + 1);
+  // Columns of the tile that its rows [row, row + rows) see, at least one of
+  // them; rows that its columns are seen by.
+  Range Columns(int64_t row, int64_t rows) const {
+    const int64_t first = query + row - key;
+    return {std::clamp<int64_t>(first + band.low, 0, keys),
+            std::clamp<int64_t>(first + rows + band.high, 0, keys)};
   }
-  // The first row that sees key `column`.
-  int64_t FirstSeer(int64_t column) const {
-    return std::max<int64_t>(0, key + column - query);
+  Range Rows(int64_t column, int64_t columns) const {
+    const int64_t first = key + column - query;
+    return {std::clamp<int64_t>(first - band.high, 0, queries),
+            std::clamp<int64_t>(first + columns - band.low, 0, queries)};
   }
-  // Rows handled together: all of them, or small groups on the diagonal.
-  int64_t group() const { return Seen(0) == keys ? queries : kGroup; }
+  // Of the first row that sees least to the right and the last that sees least
+  // to the left: whether all see all.
+  bool whole() const {
+    return Columns(0, 1).end == keys && Columns(queries - 1, 1).begin == 0;
+  }
+  // Rows, or columns, handled together: all, or small groups at an edge.
+  int64_t group() const { return whole() ? kTile : kGroup; }
 };
+
+// The columns of a group of rows, from where a register may begin.
+Range GroupColumns(const Tile& tile, int64_t row, int64_t rows) {
+  const Range seen = tile.Columns(row, rows);
+  return {seen.begin / kGroup * kGroup, seen.end};
+}
 
 // scores (queries, keys) = x (T, D) times other^T, given as (D, kTile).
 template <typename T>
 void Scores(const Tile& tile, int64_t depth, Rows<const T> x, const T* other,
             T* scores) {
-  for (int64_t row = 0; row < tile.queries; row += tile.group()) {
-    const int64_t rows = std::min(tile.group(), tile.queries - row);
-    Multiply<T>(rows, tile.Seen(row + rows - 1), depth,
+  const int64_t group = tile.group();
+  for (int64_t row = 0; row < tile.queries; row += group) {
+    const int64_t rows = std::min(group, tile.queries - row);
+    const Range columns = GroupColumns(tile, row, rows);
+    Multiply<T>(rows, columns.count(), depth,
                 AsStrided<T>(x.At(tile.query + row, 0)),
-                {other, kTile, /*padded=*/true}, {scores + row * kTile, kTile},
+                {other + columns.begin, kTile, /*padded=*/true},
+                {scores + row * kTile + columns.begin, kTile},
                 /*accumulate=*/false);
   }
 }
 
-// to (T, D) = or += weights (queries, keys) times x (T, D): a sum over keys.
+// to (T, D) = or += weights (queries, keys) times x (S, D): a sum over keys.
 template <typename T>
 void SumOverKeys(const Tile& tile, int64_t depth, const T* weights,
                  Rows<const T> x, Rows<T> to, bool accumulate) {
-  for (int64_t row = 0; row < tile.queries; row += tile.group()) {
-    const int64_t rows = std::min(tile.group(), tile.queries - row);
-    Multiply<T>(rows, depth, tile.Seen(row + rows - 1),
-                {weights + row * kTile, kTile, 1}, x.At(tile.key, 0),
-                to.At(tile.query + row, 0), accumulate);
+  const int64_t group = tile.group();
+  for (int64_t row = 0; row < tile.queries; row += group) {
+    const int64_t rows = std::min(group, tile.queries - row);
+    const Range columns = GroupColumns(tile, row, rows);
+    Multiply<T>(rows, depth, columns.count(),
+                {weights + row * kTile + columns.begin, kTile, 1},
+                x.At(tile.key + columns.begin, 0), to.At(tile.query + row, 0),
+                accumulate);
   }
 }
 
-// to (T, D) = or += weights^T (keys, queries) times x (T, D): a sum over
+// to (S, D) = or += weights^T (keys, queries) times x (T, D): a sum over
 // queries.
 template <typename T>
 void SumOverQueries(const Tile& tile, int64_t depth, const T* weights,
                     Rows<const T> x, Rows<T> to, bool accumulate) {
-  const int64_t group = tile.group() == tile.queries ? tile.keys : kGroup;
+  const int64_t group = tile.group();
   for (int64_t column = 0; column < tile.keys; column += group) {
     const int64_t columns = std::min(group, tile.keys - column);
-    const int64_t first = tile.FirstSeer(column);
-    Multiply<T>(columns, depth, tile.queries - first,
-                {weights + first * kTile + column, 1, kTile},
-                x.At(tile.query + first, 0), to.At(tile.key + column, 0),
+    const Range rows = tile.Rows(column, columns);
+    Multiply<T>(columns, depth, rows.count(),
+                {weights + rows.begin * kTile + column, 1, kTile},
+                x.At(tile.query + rows.begin, 0), to.At(tile.key + column, 0),
                 accumulate);
+  }
+}
+
+// Rows of zeros.
+template <typename T>
+void Clear(Range rows, int64_t depth, Rows<T> x) {
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    std::fill_n(x.At(row, 0).data, depth, T(0));
   }
 }
 
@@ -110,26 +167,39 @@ void ScaleRow(int64_t n, T factor, T* row) {
       n, [&](auto at) { at.Store(row, at.Load(row) * Vec<T>::All(factor)); });
 }
 
-// Rows of scores are worked on in whole registers: up to the first multiple of
-// a register's lanes, what follows the keys seen is set to `rest`.
+// Rows of scores are worked on in whole registers: what these hold beside the
+// columns seen is set to `rest`. Returns the columns of the registers.
 template <typename T>
-int64_t FillToRegister(int64_t seen, T rest, T* row) {
+Range FillToRegisters(Range seen, T rest, T* row) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
-  const int64_t end = CeilDiv(seen, kLanes) * kLanes;
-  std::fill(row + seen, row + end, rest);
-  return end;
+  const Range all = {seen.begin / kLanes * kLanes,
+                     CeilDiv(seen.end, kLanes) * kLanes};
+  std::fill(row + all.begin, row + seen.begin, rest);
+  std::fill(row + seen.end, row + all.end, rest);
+  return all;
+}
+
+// Zeros in all columns of a row but `kept`.
+template <typename T>
+void ClearOthers(Range kept, T* row) {
+  std::fill(row, row + kept.begin, T(0));
+  std::fill(row + kept.end, row + kTile, T(0));
 }
 
 // Turns one row of scores into weights exp(scale s - largest) in place, zeros
-// after `seen`; `largest` and `total` run on over the tiles. Returns by how
-// much what was summed before must be scaled.
+// where nothing is seen; `largest` and `total` run on over the tiles. Returns by
+// how much what was summed before must be scaled.
 template <typename T>
-T OnlineSoftmax(int64_t seen, T scale, T* row, T* largest, T* total) {
+T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  if (seen.empty()) {
+    std::fill(row, row + kTile, T(0));
+    return 1;
+  }
   const Vec<T> scales = Vec<T>::All(scale);
-  const int64_t end = FillToRegister(seen, kLowest, row);
+  const Range all = FillToRegisters(seen, kLowest, row);
   Vec<T> top = Vec<T>::All(kLowest);
-  for (int64_t j = 0; j < end; j += Vec<T>::kLanes) {
+  for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     top = Larger(top, Vec<T>::Load(row + j));
   }
   // The scale is positive. NaN comes out as NaN, by its weight.
@@ -137,12 +207,12 @@ T OnlineSoftmax(int64_t seen, T scale, T* row, T* largest, T* total) {
   *largest = std::max(before, LargestLane(top) * scale);
   const Vec<T> shift = Vec<T>::All(*largest);
   Vec<T> sum = Vec<T>::Zero();
-  for (int64_t j = 0; j < end; j += Vec<T>::kLanes) {
+  for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     const Vec<T> weight = Exp(Vec<T>::Load(row + j) * scales - shift);
     weight.Store(row + j);
     sum += weight;
   }
-  std::fill(row + end, row + kTile, T(0));
+  ClearOthers(all, row);
   const T correction = before == kLowest ? T(0) : std::exp(before - *largest);
   *total = *total * correction + SumLanes(sum);
   return correction;
@@ -156,12 +226,27 @@ constexpr int64_t GradScratch(int64_t depth) {
   return 2 * ForwardScratch(depth);
 }
 
+// The key lengths, operand `i`, or null.
+const int32_t* KeyLengths(const Launch& launch, size_t i) {
+  return launch.inputs.size() > i ? launch.inputs[i].as<const int32_t>()
+                                  : nullptr;
+}
+
+// What the queries of an operand q read of the keys of k.
+Reads AllReads(const Launch& launch) {
+  const Shape& q = launch.inputs[0].shape();
+  const Shape& k = launch.inputs[1].shape();
+  return {q[1], k[1], BandOf(q, k, *launch.attrs)};
+}
+
 template <typename T>
 void RunForward(const Launch& launch, ThreadPool& pool) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
   const TensorView& v = launch.inputs[2];
   const TensorView& o = launch.outputs[0];
+  const int32_t* lengths = KeyLengths(launch, 3);
+  const Reads all_reads = AllReads(launch);
   const int64_t length = q.shape()[1];
   const int64_t heads = q.shape()[2];
   const int64_t depth = q.shape()[3];
@@ -182,32 +267,40 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
                 thread * ForwardScratch(depth);
     T* weights = keys_t + depth * kTile;
 
+    Reads reads = all_reads;
+    if (lengths != nullptr) reads.keys = lengths[batch];
     Tile tile;
+    tile.band = reads.band;
     tile.query = task % tiles * kTile;
     tile.queries = std::min(kTile, length - tile.query);
+    const Range these = {tile.query, tile.query + tile.queries};
+    const Range read = reads.Keys(these);
+    if (read.empty()) Clear<T>(these, depth, result);
     T largest[kTile];
     T total[kTile];
     std::fill(largest, largest + kTile, -std::numeric_limits<T>::infinity());
     std::fill(total, total + kTile, T(0));
-    for (tile.key = 0; tile.key <= tile.query; tile.key += kTile) {
-      tile.keys = std::min(kTile, length - tile.key);
+    const int64_t first_key = read.begin / kTile * kTile;
+    for (tile.key = first_key; tile.key < read.end; tile.key += kTile) {
+      tile.keys = std::min(kTile, reads.keys - tile.key);
       Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)), keys_t,
               kTile);
       Scores<T>(tile, depth, queries, keys_t, weights);
       for (int64_t row = 0; row < tile.queries; ++row) {
         const T correction =
-            OnlineSoftmax(tile.Seen(row), scale, weights + row * kTile,
+            OnlineSoftmax(tile.Columns(row, 1), scale, weights + row * kTile,
                           &largest[row], &total[row]);
-        if (tile.key > 0 && correction != 1) {
+        if (tile.key > first_key && correction != 1) {
           ScaleRow(depth, correction, result.At(tile.query + row, 0).data);
         }
       }
       SumOverKeys<T>(tile, depth, weights, values, result,
-                     /*accumulate=*/tile.key > 0);
+                     /*accumulate=*/tile.key > first_key);
     }
     for (int64_t row = 0; row < tile.queries; ++row) {
-      ScaleRow(depth, 1 / total[row], result.At(tile.query + row, 0).data);
       log_sum_exp[tile.query + row] = largest[row] + std::log(total[row]);
+      if (total[row] == 0) continue;  // no key: zeros already
+      ScaleRow(depth, 1 / total[row], result.At(tile.query + row, 0).data);
     }
   });
 }
@@ -215,22 +308,27 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
 // scores become probabilities P, and d_weights (the gradient of P) that of the
 // scores before scaling: scale * P * (dP - delta).
 template <typename T>
-void ProbabilitiesAndGradient(int64_t seen, T scale, T log_sum_exp, T delta,
+void ProbabilitiesAndGradient(Range seen, T scale, T log_sum_exp, T delta,
                               T* scores, T* d_weights) {
+  if (seen.empty()) {
+    std::fill(scores, scores + kTile, T(0));
+    std::fill(d_weights, d_weights + kTile, T(0));
+    return;
+  }
   const Vec<T> scales = Vec<T>::All(scale);
   const Vec<T> shift = Vec<T>::All(log_sum_exp);
   const Vec<T> deltas = Vec<T>::All(delta);
-  const int64_t end =
-      FillToRegister(seen, -std::numeric_limits<T>::infinity(), scores);
-  FillToRegister(seen, T(0), d_weights);
-  for (int64_t j = 0; j < end; j += Vec<T>::kLanes) {
+  const Range all =
+      FillToRegisters(seen, -std::numeric_limits<T>::infinity(), scores);
+  FillToRegisters(seen, T(0), d_weights);
+  for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     const Vec<T> p = Exp(Vec<T>::Load(scores + j) * scales - shift);
     p.Store(scores + j);
     const Vec<T> d_p = Vec<T>::Load(d_weights + j);
     (p * (d_p - deltas) * scales).Store(d_weights + j);
   }
-  std::fill(scores + end, scores + kTile, T(0));
-  std::fill(d_weights + end, d_weights + kTile, T(0));
+  ClearOthers(all, scores);
+  ClearOthers(all, d_weights);
 }
 
 template <typename T>
@@ -244,6 +342,8 @@ template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
+  const int32_t* lengths = KeyLengths(launch, 6);
+  const Reads all_reads = AllReads(launch);
   const int64_t length = q.shape()[1];
   const int64_t heads = q.shape()[2];
   const int64_t depth = q.shape()[3];
@@ -264,9 +364,37 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
     T* weights = values_t + depth * kTile;
     T* d_weights = weights + kTile * kTile;
 
+    Reads reads = all_reads;
+    if (lengths != nullptr) reads.keys = lengths[batch];
+    const Range unread = {reads.keys, all_reads.keys};
+    Clear<T>(unread, depth, dk);
+    Clear<T>(unread, depth, dv);
     Tile tile;
-    for (tile.key = 0; tile.key < length; tile.key += kTile) {
-      tile.keys = std::min(kTile, length - tile.key);
+    tile.band = reads.band;
+    // Tiles of queries, each with the first tile of keys that it reads.
+    const auto of_queries = [&](int64_t query) {
+      return Range{query, std::min(query + kTile, length)};
+    };
+    const auto first_key = [&](int64_t query) {
+      return reads.Keys(of_queries(query)).begin / kTile * kTile;
+    };
+    for (int64_t query = 0; query < length; query += kTile) {
+      if (!reads.Keys(of_queries(query)).empty()) continue;
+      for (int64_t i = 0; i < heads_per_key; ++i) {
+        Clear<T>(
+            of_queries(query), depth,
+            Head<T>(launch.outputs[0], batch, key_head * heads_per_key + i));
+      }
+    }
+    for (tile.key = 0; tile.key < reads.keys; tile.key += kTile) {
+      tile.keys = std::min(kTile, reads.keys - tile.key);
+      const Range these = {tile.key, tile.key + tile.keys};
+      const Range readers = reads.Queries(these);
+      if (readers.empty()) {
+        Clear<T>(these, depth, dk);
+        Clear<T>(these, depth, dv);
+        continue;
+      }
       Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)), keys_t,
               kTile);
       Pack<T>(depth, tile.keys, Transposed<T>(values.At(tile.key, 0)), values_t,
@@ -280,7 +408,8 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
         const Rows<T> dq = Head<T>(launch.outputs[0], batch, head);
         const T* log_sum_exp =
             launch.inputs[4].as<const T>() + (batch * heads + head) * length;
-        for (tile.query = tile.key; tile.query < length; tile.query += kTile) {
+        for (tile.query = readers.begin / kTile * kTile;
+             tile.query < readers.end; tile.query += kTile) {
           tile.queries = std::min(kTile, length - tile.query);
           Scores<T>(tile, depth, queries, keys_t, weights);
           Scores<T>(tile, depth, d_result, values_t, d_weights);
@@ -288,14 +417,14 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
             const int64_t at = tile.query + row;
             const T delta =
                 Dot(depth, result.At(at, 0).data, d_result.At(at, 0).data);
-            ProbabilitiesAndGradient(tile.Seen(row), scale, log_sum_exp[at],
-                                     delta, weights + row * kTile,
-                                     d_weights + row * kTile);
+            ProbabilitiesAndGradient(
+                tile.Columns(row, 1), scale, log_sum_exp[at], delta,
+                weights + row * kTile, d_weights + row * kTile);
           }
           SumOverQueries<T>(tile, depth, weights, d_result, dv, !first);
           SumOverQueries<T>(tile, depth, d_weights, queries, dk, !first);
           SumOverKeys<T>(tile, depth, d_weights, keys, dq,
-                         /*accumulate=*/tile.key > 0);
+                         /*accumulate=*/tile.key > first_key(tile.query));
           first = false;
         }
       }
@@ -303,13 +432,23 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
   });
 }
 
-StepCode RunCausalAttention(const Launch& launch, ThreadPool& pool) noexcept {
+// Whether every key length, operand `i`, is one.
+bool LengthsInRange(const Launch& launch, size_t i) {
+  const int32_t* lengths = KeyLengths(launch, i);
+  if (lengths == nullptr) return true;
+  const int64_t keys = launch.inputs[1].shape()[1];
+  return std::all_of(lengths, lengths + launch.inputs[i].size(),
+                     [keys](int32_t n) { return n >= 1 && n <= keys; });
+}
+
+StepCode RunAttention(const Launch& launch, ThreadPool& pool) noexcept {
+  if (!LengthsInRange(launch, 3)) return StepCode::kIndexOutOfRange;
   OnFloat(launch.inputs[0].dtype(),
           [&](auto zero) { RunForward<decltype(zero)>(launch, pool); });
   return StepCode::kOk;
 }
-StepCode RunCausalAttentionGrad(const Launch& launch,
-                                ThreadPool& pool) noexcept {
+StepCode RunAttentionGrad(const Launch& launch, ThreadPool& pool) noexcept {
+  if (!LengthsInRange(launch, 6)) return StepCode::kIndexOutOfRange;
   OnFloat(launch.inputs[0].dtype(),
           [&](auto zero) { RunGrad<decltype(zero)>(launch, pool); });
   return StepCode::kOk;
@@ -336,10 +475,10 @@ Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>,
 
 namespace kernels {
 
-constinit const CpuKernel CausalAttention = {.run = RunCausalAttention,
-                                             .workspace = ForwardWorkspace};
-constinit const CpuKernel CausalAttentionGrad = {.run = RunCausalAttentionGrad,
-                                                 .workspace = GradWorkspace};
+constinit const CpuKernel Attention = {.run = RunAttention,
+                                       .workspace = ForwardWorkspace};
+constinit const CpuKernel AttentionGrad = {.run = RunAttentionGrad,
+                                           .workspace = GradWorkspace};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -11,7 +11,7 @@
 
 #include "gpu/emulator/context.h"
 
-#define STOWAGE_KERNEL(threads) void
+#define STOWAGE_KERNEL(...) void
 #define STOWAGE_PARAMS(T) const T
 #define STOWAGE_DEVICE inline
 #define STOWAGE_UNROLL
@@ -283,6 +283,8 @@ void CopyAsyncWait() {
 }
 
 inline float Exp2(float x) { return ::exp2f(x); }
+
+inline int NotInAdvance(int x) { return x; }
 
 inline void ReportFault(const FaultSlot& slot) {
   if (slot.launch < *slot.word) *slot.word = slot.launch;

@@ -1,4 +1,4 @@
-// causal_attention and its gradient: which kernels compute them, and o . d_o,
+// attention and its gradient: which kernels compute them, and o . d_o,
 // which all gradients need.
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
+#include "ir/attention_band.h"
 #include "ir/dtype.h"
 #include "ir/op_def.h"
 #include "ir/shape.h"
@@ -30,8 +31,8 @@ STOWAGE_KERNEL(kDeltaThreads)
 AttentionDelta(STOWAGE_PARAMS(AttentionParams) p) {
   const int64_t row = static_cast<int64_t>(BlockId()) * kDeltaRows + Warp();
   const int head = static_cast<int>(row % p.heads);
-  const int time = static_cast<int>(row / p.heads % p.length);
-  const int batch = static_cast<int>(row / p.heads / p.length);
+  const int time = static_cast<int>(row / p.heads % p.queries);
+  const int batch = static_cast<int>(row / p.heads / p.queries);
   if (batch >= p.batch) return;
   const T* o = HeadOf<T>(p.o, batch, head) + time * p.o.row;
   const T* d_o = HeadOf<T>(p.d_o, batch, head) + time * p.d_o.row;
@@ -57,7 +58,9 @@ bool IsPacked(const AttentionOperand& x, const Shape& shape, DType dtype) {
          aligned(1, x.row) && aligned(2, x.head);
 }
 
-AttentionParams CommonParams(const Launch& launch) {
+// `lengths` is the number of the operand that key lengths are, if there.
+AttentionParams CommonParams(const Launch& launch, size_t lengths,
+                             const Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
   const TensorView& v = launch.inputs[2];
@@ -66,11 +69,19 @@ AttentionParams CommonParams(const Launch& launch) {
   p.k = Operand(k);
   p.v = Operand(v);
   p.batch = static_cast<int>(q.shape()[0]);
-  p.length = static_cast<int>(q.shape()[1]);
+  p.queries = static_cast<int>(q.shape()[1]);
+  p.keys = static_cast<int>(k.shape()[1]);
   p.heads = static_cast<int>(q.shape()[2]);
   p.depth = static_cast<int>(q.shape()[3]);
   p.key_heads = static_cast<int>(k.shape()[2]);
+  const AttentionBand band = BandOf(q.shape(), k.shape(), *launch.attrs);
+  p.low = static_cast<int>(band.low);
+  p.high = static_cast<int>(band.high);
   p.scale = static_cast<float>(launch.attrs->Float("scale"));
+  if (launch.inputs.size() > lengths) {
+    p.key_lengths = launch.inputs[lengths].as<const int32_t>();
+    p.fault = queue.fault();
+  }
   p.packed = p.depth * SizeOf(q.dtype()) % 16 == 0 &&
              IsPacked(p.q, q.shape(), q.dtype()) &&
              IsPacked(p.k, k.shape(), k.dtype()) &&
@@ -84,7 +95,7 @@ bool OnTensorCores(const TensorView& q) {
 
 void EnqueueAttention(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
-  AttentionParams p = CommonParams(launch);
+  AttentionParams p = CommonParams(launch, 3, queue);
   p.out[0] = launch.outputs[0].data;
   p.log_sum_exp = launch.outputs[1].as<float>();
   if (OnTensorCores(q)) {
@@ -97,14 +108,14 @@ void EnqueueAttention(const Launch& launch, Queue& queue) {
 void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& d_o = launch.inputs[5];
-  AttentionParams p = CommonParams(launch);
+  AttentionParams p = CommonParams(launch, 6, queue);
   p.o = Operand(launch.inputs[3]);
   p.d_o = Operand(d_o);
   p.packed = p.packed && IsPacked(p.d_o, d_o.shape(), d_o.dtype());
   for (size_t i = 0; i < 3; ++i) p.out[i] = launch.outputs[i].data;
   p.log_sum_exp = launch.inputs[4].as<float>();
   p.delta = reinterpret_cast<float*>(launch.workspace.data());
-  const int64_t rows = static_cast<int64_t>(p.batch) * p.length * p.heads;
+  const int64_t rows = static_cast<int64_t>(p.batch) * p.queries * p.heads;
   OnFloat(q.dtype(), [&](auto zero) {
     LaunchKernel(queue, "attention grad, o . d_o",
                  AttentionDelta<decltype(zero)>, p,
@@ -135,12 +146,11 @@ std::string Excess(const OpArgs& args) {
 
 namespace kernels {
 
-constinit const GpuKernel CausalAttention = {.enqueue = EnqueueAttention,
-                                             .excess = Excess};
-constinit const GpuKernel CausalAttentionGrad = {
-    .enqueue = EnqueueAttentionGrad,
-    .workspace = GradWorkspace,
-    .excess = Excess};
+constinit const GpuKernel Attention = {.enqueue = EnqueueAttention,
+                                       .excess = Excess};
+constinit const GpuKernel AttentionGrad = {.enqueue = EnqueueAttentionGrad,
+                                           .workspace = GradWorkspace,
+                                           .excess = Excess};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 #define STOWAGE_GPU_KERNELS_ATTENTION_PARAMS_H_
 
-// What the kernels of causal attention are given, and who enqueues them: the
+// What the kernels of attention are given, and who enqueues them: the
 // tensor-core kernels for 16-bit operands with up to kTensorDepth elements a
 // row, others for the rest.
 
@@ -13,7 +13,7 @@
 
 namespace stowage::gpu {
 
-/// An operand (B, T, H, D) whose rows of D are contiguous; strides in elements.
+/// An operand (B, T, H, D) or (B, S, G, D) whose rows of D are contiguous; strides in elements.
 struct AttentionOperand {
   const void* data = nullptr;
   int64_t batch = 0, row = 0, head = 0;
@@ -23,9 +23,13 @@ struct AttentionParams {
   AttentionOperand q, k, v, o, d_o;
   /// o, or dq, dk and dv: contiguous.
   void* out[3] = {};
-  float* log_sum_exp = nullptr;  // (B, H, T); the gradient reads it
-  float* delta = nullptr;        // (B, H, T), gradient: o . d_o
-  int batch = 0, length = 0, heads = 0, key_heads = 0, depth = 0;
+  float* log_sum_exp = nullptr;          // (B, H, T); the gradient reads it
+  float* delta = nullptr;                // (B, H, T), gradient: o . d_o
+  const int32_t* key_lengths = nullptr;  // (B), or null; see KeysOf
+  FaultSlot fault;
+  int batch = 0, queries = 0, keys = 0, heads = 0, key_heads = 0, depth = 0;
+  /// Query t reads keys from t + low to t + high (ir/attention_band.h).
+  int low = 0, high = 0;
   float scale = 1;
   /// Whether every row of every operand starts at a multiple of 16 bytes: 1 or 0.
   /// Behind a bool there would be padding, with stale bytes.
@@ -49,7 +53,65 @@ STOWAGE_DEVICE T* HeadOf(void* out, int batch, int head, int length, int heads,
 /// Where the statistics (B, H, T) of a head begin.
 STOWAGE_DEVICE int64_t StatisticsOf(const AttentionParams& p, int batch,
                                     int head) {
-  return (static_cast<int64_t>(batch) * p.heads + head) * p.length;
+  return (static_cast<int64_t>(batch) * p.heads + head) * p.queries;
+}
+
+/// How many keys there are to read. A length that cannot be is reported, and none
+/// are read.
+STOWAGE_DEVICE int KeysOf(const AttentionParams& p, int batch) {
+  if (p.key_lengths == nullptr) return p.keys;
+  const int length = p.key_lengths[batch];
+  if (length >= 1 && length <= p.keys) return length;
+  if (ThreadId() == 0) ReportFault(p.fault);
+  return 0;
+}
+
+/// Positions [begin, end), of which begin is the first of a tile of `rows`.
+struct AttentionRange {
+  int begin, end;
+};
+/// What some of the queries [first, first + rows) read, of `keys` keys, and what
+/// reads some of the keys [first, first + rows).
+STOWAGE_DEVICE AttentionRange KeysRead(const AttentionParams& p, int keys,
+                                       int first, int rows, int key_rows) {
+  const int last = (first + rows < p.queries ? first + rows : p.queries) - 1;
+  const int begin = first + p.low > 0 ? first + p.low : 0;
+  const int end = last + p.high + 1;
+  return {begin / key_rows * key_rows, end < keys ? end : keys};
+}
+STOWAGE_DEVICE AttentionRange Readers(const AttentionParams& p, int keys,
+                                      int first, int rows, int query_rows) {
+  if (first >= keys) return {0, 0};
+  const int last = (first + rows < keys ? first + rows : keys) - 1;
+  const int begin = first - p.high > 0 ? first - p.high : 0;
+  const int end = last - p.low + 1;
+  return {begin / query_rows * query_rows, end < p.queries ? end : p.queries};
+}
+
+/// Positions [first, last].
+struct AttentionReach {
+  int first, last;
+  STOWAGE_DEVICE bool Has(int i) const { return i >= first && i <= last; }
+};
+/// What a query reads, of `keys` keys, counted from `key` on; and what reads a key.
+STOWAGE_DEVICE AttentionReach KeysOfQuery(const AttentionParams& p, int keys,
+                                          int query, int key) {
+  const int last = query + p.high;
+  return {query + p.low - key, (last < keys ? last : keys - 1) - key};
+}
+STOWAGE_DEVICE AttentionReach QueriesOfKey(const AttentionParams& p, int keys,
+                                           int key) {
+  return {key - p.high, key < keys ? key - p.low : -1};
+}
+
+/// Whether each of the queries, as far as there are, reads each of the keys.
+STOWAGE_DEVICE bool ReadAll(const AttentionParams& p, int keys, int first_query,
+                            int query_rows, int first_key, int key_rows) {
+  const int last_key = first_key + key_rows - 1;
+  const int end_query = first_query + query_rows;
+  const int last_query = (end_query < p.queries ? end_query : p.queries) - 1;
+  return last_key < keys && last_key <= first_query + p.high &&
+         first_key >= last_query + p.low;
 }
 
 inline constexpr int64_t kTensorDepth = 128;

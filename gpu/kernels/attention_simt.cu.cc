@@ -1,4 +1,4 @@
-// Causal attention without tensor cores: in f32 throughout, for f32 operands and
+// Attention without tensor cores: in f32 throughout, for f32 operands and
 // for rows longer than the tiles of attention_tensor.cu.cc. The same three
 // kernels, on square tiles of queries and keys that lie in shared memory as
 // floats.
@@ -20,6 +20,10 @@ namespace stowage::gpu {
 namespace {
 
 constexpr int kThreads = 128;
+// Of a multiprocessor, at least. That is fewer than the compiler would aim at, for
+// which it keeps too little in registers.
+[[maybe_unused]] constexpr int kBlocks = 4;
+[[maybe_unused]] constexpr int kGradBlocks = 3;
 
 template <int kDepth>
 struct Tiles {
@@ -78,10 +82,11 @@ STOWAGE_DEVICE void Clear(Sums<kDepth>& sums) {
   }
 }
 
-// Rows [first, first + kRows) of a head, zeros where there is nothing.
+// Rows [first, first + kRows) of a head with `length` of them, zeros where there
+// is nothing.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void LoadRows(float* tile, const T* head, int64_t row_stride,
-                             int first, const AttentionParams& p) {
+                             int first, int length, const AttentionParams& p) {
   constexpr int kChunk = kPackSize<T>;
   constexpr int kChunks = kDepth / kChunk;
   for (int i = ThreadId(); i < Tiles<kDepth>::kRows * kChunks; i += kThreads) {
@@ -89,7 +94,7 @@ STOWAGE_DEVICE void LoadRows(float* tile, const T* head, int64_t row_stride,
     const int column = i % kChunks * kChunk;
     const T* from = head + (first + row) * row_stride + column;
     float* to = tile + row * Tiles<kDepth>::kPitch + column;
-    const int columns = first + row < p.length ? p.depth - column : 0;
+    const int columns = first + row < length ? p.depth - column : 0;
     if (p.packed && columns > 0) {
       const Pack<T> pack = LoadPack(from);
       STOWAGE_UNROLL
@@ -165,17 +170,17 @@ STOWAGE_DEVICE void AddWeighted(Sums<kDepth>& sums, const float* weights,
   }
 }
 
-// Writes the thread's part of rows [first, first + kRows), row i times
+// Writes the thread's part of rows [first, first + kRows) of `length`, row i times
 // factors[i], or all of them times `factor` where factors is null.
 template <int kDepth, typename T>
 STOWAGE_DEVICE void StoreRows(const Sums<kDepth>& sums, const float* factors,
                               float factor, T* head, int64_t row_stride,
-                              int first, const AttentionParams& p) {
+                              int first, int length, const AttentionParams& p) {
   using Its = Tiles<kDepth>;
   STOWAGE_UNROLL
   for (int i = 0; i < Its::kSumRows; ++i) {
     const int row = SumRow<kDepth>(i);
-    if (first + row >= p.length) continue;
+    if (first + row >= length) continue;
     const float times = factors == nullptr ? factor : factors[row];
     T* to = head + (first + row) * row_stride;
     STOWAGE_UNROLL
@@ -208,7 +213,7 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
 }
 
 template <typename T, int kDepth>
-STOWAGE_KERNEL(kThreads)
+STOWAGE_KERNEL(kThreads, kBlocks)
 SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
@@ -219,7 +224,7 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   STOWAGE_SHARED(float, factors, kRows);
 
   // The tiles with most keys come first.
-  const int tiles = TilesOf(p.length, kRows);
+  const int tiles = TilesOf(p.queries, kRows);
   const int tile = tiles - 1 - BlockId() % tiles;
   const int first_query = tile * kRows;
   const int head = BlockId() / tiles % p.heads;
@@ -228,7 +233,9 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   const T* k = HeadOf<T>(p.k, batch, key_head);
   const T* v = HeadOf<T>(p.v, batch, key_head);
   LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
-                   p);
+                   p.queries, p);
+  const AttentionRange read =
+      KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows);
   Sums<kDepth> o;
   Clear(o);
   float largest[Its::kScoreRows], total[Its::kScoreRows];
@@ -237,30 +244,33 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     largest[i] = -INFINITY;
     total[i] = 0;
   }
-  for (int first_key = 0; first_key <= first_query; first_key += kRows) {
+  for (int first_key = read.begin; first_key < read.end; first_key += kRows) {
     SyncThreads();  // the tiles before have been used
-    LoadRows<kDepth>(k_tile, k, p.k.row, first_key, p);
-    LoadRows<kDepth>(v_tile, v, p.v.row, first_key, p);
+    LoadRows<kDepth>(k_tile, k, p.k.row, first_key, read.end, p);
+    LoadRows<kDepth>(v_tile, v, p.v.row, first_key, read.end, p);
     SyncThreads();
     Scores<kDepth> s = MultiplyRows<kDepth, 1>(q_tile, k_tile);
     STOWAGE_UNROLL
     for (int i = 0; i < Its::kScoreRows; ++i) {
       const int row = ScoreRow<kDepth>(i);
+      const AttentionReach reach = KeysOfQuery(
+          p, read.end, first_query + row, first_key + ScoreColumn<kDepth>(0));
       float top = largest[i];
       STOWAGE_UNROLL
       for (int j = 0; j < Its::kScoreColumns; ++j) {
-        const bool seen =
-            first_key + ScoreColumn<kDepth>(j) <= first_query + row;
+        const bool seen = reach.Has(16 * j);
         s.at[i][j] = seen ? s.at[i][j] * p.scale : -INFINITY;
         top = fmaxf(top, s.at[i][j]);
       }
-      top = RowMax(top);  // every row sees key 0
-      const float correction = math::Exp(largest[i] - top);
+      top = RowMax(top);
+      // Of a row that has read no key so far, everything is 0.
+      const float shift = top == -INFINITY ? 0 : top;
+      const float correction = math::Exp(largest[i] - shift);
       largest[i] = top;
       float sum = 0;
       STOWAGE_UNROLL
       for (int j = 0; j < Its::kScoreColumns; ++j) {
-        const float weight = math::Exp(s.at[i][j] - top);
+        const float weight = math::Exp(s.at[i][j] - shift);
         sum += weight;
         weights[row * Its::kWeightPitch + ScoreColumn<kDepth>(j)] = weight;
       }
@@ -285,8 +295,8 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     STOWAGE_UNROLL
     for (int i = 0; i < Its::kScoreRows; ++i) {
       const int row = ScoreRow<kDepth>(i);
-      factors[row] = 1 / total[i];
-      if (first_query + row < p.length) {
+      factors[row] = total[i] == 0 ? 0 : 1 / total[i];
+      if (first_query + row < p.queries) {
         log_sum_exp[first_query + row] = largest[i] + logf(total[i]);
       }
     }
@@ -294,8 +304,8 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   SyncThreads();
   StoreRows<kDepth>(
       o, &factors[0], 1,
-      HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth),
-      static_cast<int64_t>(p.heads) * p.depth, first_query, p);
+      HeadOf<T>(p.out[0], batch, head, p.queries, p.heads, p.depth),
+      static_cast<int64_t>(p.heads) * p.depth, first_query, p.queries, p);
 }
 
 // The log-sum-exp and o . d_o of a query; beyond the sequence, what makes its
@@ -304,7 +314,7 @@ STOWAGE_DEVICE void LoadStatistics(float* log_sum_exp, float* delta,
                                    const AttentionParams& p, int batch,
                                    int head, int query) {
   const int64_t at = StatisticsOf(p, batch, head) + query;
-  const bool exists = query < p.length;
+  const bool exists = query < p.queries;
   *log_sum_exp = exists ? p.log_sum_exp[at] : INFINITY;
   *delta = exists ? p.delta[at] : 0;
 }
@@ -315,20 +325,23 @@ template <int kDepth>
 STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                   const float* v_tile, const float* d_o_tile,
                                   const float* log_sum_exp, const float* delta,
-                                  int first_query, int first_key, float scale,
-                                  float* weights, float* d_scores) {
+                                  int first_query, int first_key, int keys,
+                                  const AttentionParams& p, float* weights,
+                                  float* d_scores) {
   using Its = Tiles<kDepth>;
   const Scores<kDepth> s = MultiplyRows<kDepth, 2>(q_tile, k_tile);
   const Scores<kDepth> d_weights = MultiplyRows<kDepth, 2>(d_o_tile, v_tile);
   STOWAGE_UNROLL
   for (int i = 0; i < Its::kScoreRows; ++i) {
     const int row = ScoreRow<kDepth>(i);
+    const AttentionReach reach = KeysOfQuery(
+        p, keys, first_query + row, first_key + ScoreColumn<kDepth>(0));
     STOWAGE_UNROLL
     for (int j = 0; j < Its::kScoreColumns; ++j) {
       const int column = ScoreColumn<kDepth>(j);
-      const bool seen = first_key + column <= first_query + row;
+      const bool seen = reach.Has(16 * j);
       const float weight =
-          seen ? math::Exp(s.at[i][j] * scale - log_sum_exp[row]) : 0;
+          seen ? math::Exp(s.at[i][j] * p.scale - log_sum_exp[row]) : 0;
       const int at = row * Its::kWeightPitch + column;
       weights[at] = weight;
       d_scores[at] = weight * (d_weights.at[i][j] - delta[row]);
@@ -337,7 +350,7 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
 }
 
 template <typename T, int kDepth>
-STOWAGE_KERNEL(kThreads)
+STOWAGE_KERNEL(kThreads, kGradBlocks)
 SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
@@ -350,34 +363,36 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   STOWAGE_SHARED(float, log_sum_exp, kRows);
   STOWAGE_SHARED(float, delta, kRows);
 
-  const int tiles = TilesOf(p.length, kRows);
+  const int tiles = TilesOf(p.keys, kRows);
   const int first_key = BlockId() % tiles * kRows;
   const int key_head = BlockId() / tiles % p.key_heads;
   const int batch = BlockId() / tiles / p.key_heads;
   const int group = p.heads / p.key_heads;
+  const int keys = KeysOf(p, batch);
+  const AttentionRange readers = Readers(p, keys, first_key, kRows, kRows);
   LoadRows<kDepth>(k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row, first_key,
-                   p);
+                   keys, p);
   LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row, first_key,
-                   p);
+                   keys, p);
   Sums<kDepth> dk, dv;
   Clear(dk);
   Clear(dv);
   for (int i = 0; i < group; ++i) {
     const int head = key_head * group + i;
-    for (int first_query = first_key; first_query < p.length;
+    for (int first_query = readers.begin; first_query < readers.end;
          first_query += kRows) {
       SyncThreads();  // what is shared has been used
       LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row,
-                       first_query, p);
+                       first_query, p.queries, p);
       LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
-                       first_query, p);
+                       first_query, p.queries, p);
       if (ThreadId() < kRows) {
         LoadStatistics(&log_sum_exp[ThreadId()], &delta[ThreadId()], p, batch,
                        head, first_query + ThreadId());
       }
       SyncThreads();
       Probabilities<kDepth>(q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0],
-                            &delta[0], first_query, first_key, p.scale,
+                            &delta[0], first_query, first_key, keys, p,
                             &weights[0], &d_scores[0]);
       SyncThreads();
       AddWeighted<kDepth>(dv, &weights[0], 1, Its::kWeightPitch, d_o_tile);
@@ -387,16 +402,16 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   const int64_t row_stride = static_cast<int64_t>(p.key_heads) * p.depth;
   StoreRows<kDepth>(
       dk, nullptr, p.scale,
-      HeadOf<T>(p.out[1], batch, key_head, p.length, p.key_heads, p.depth),
-      row_stride, first_key, p);
+      HeadOf<T>(p.out[1], batch, key_head, p.keys, p.key_heads, p.depth),
+      row_stride, first_key, p.keys, p);
   StoreRows<kDepth>(
       dv, nullptr, 1,
-      HeadOf<T>(p.out[2], batch, key_head, p.length, p.key_heads, p.depth),
-      row_stride, first_key, p);
+      HeadOf<T>(p.out[2], batch, key_head, p.keys, p.key_heads, p.depth),
+      row_stride, first_key, p.keys, p);
 }
 
 template <typename T, int kDepth>
-STOWAGE_KERNEL(kThreads)
+STOWAGE_KERNEL(kThreads, kGradBlocks)
 SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   using Its = Tiles<kDepth>;
   constexpr int kRows = Its::kRows;
@@ -409,38 +424,40 @@ SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   STOWAGE_SHARED(float, log_sum_exp, kRows);
   STOWAGE_SHARED(float, delta, kRows);
 
-  const int tiles = TilesOf(p.length, kRows);
+  const int tiles = TilesOf(p.queries, kRows);
   const int first_query = (tiles - 1 - BlockId() % tiles) * kRows;
   const int head = BlockId() / tiles % p.heads;
   const int batch = BlockId() / tiles / p.heads;
   const int key_head = head / (p.heads / p.key_heads);
   LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
-                   p);
+                   p.queries, p);
   LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
-                   first_query, p);
+                   first_query, p.queries, p);
   if (ThreadId() < kRows) {
     LoadStatistics(&log_sum_exp[ThreadId()], &delta[ThreadId()], p, batch, head,
                    first_query + ThreadId());
   }
+  const AttentionRange read =
+      KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows);
   Sums<kDepth> dq;
   Clear(dq);
-  for (int first_key = 0; first_key <= first_query; first_key += kRows) {
+  for (int first_key = read.begin; first_key < read.end; first_key += kRows) {
     SyncThreads();  // the tiles before have been used
     LoadRows<kDepth>(k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row,
-                     first_key, p);
+                     first_key, read.end, p);
     LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row,
-                     first_key, p);
+                     first_key, read.end, p);
     SyncThreads();
     Probabilities<kDepth>(q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0],
-                          &delta[0], first_query, first_key, p.scale,
+                          &delta[0], first_query, first_key, read.end, p,
                           &weights[0], &d_scores[0]);
     SyncThreads();
     AddWeighted<kDepth>(dq, &d_scores[0], Its::kWeightPitch, 1, k_tile);
   }
   StoreRows<kDepth>(
       dq, nullptr, p.scale,
-      HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth),
-      static_cast<int64_t>(p.heads) * p.depth, first_query, p);
+      HeadOf<T>(p.out[0], batch, head, p.queries, p.heads, p.depth),
+      static_cast<int64_t>(p.heads) * p.depth, first_query, p.queries, p);
 }
 
 template <int kDepth>
@@ -451,7 +468,7 @@ constexpr uint32_t SharedBytes(int tiles) {
 
 template <typename T, int kDepth>
 void EnqueueForward(const AttentionParams& p, Queue& queue) {
-  const uint32_t tiles = BlocksFor(p.length, Tiles<kDepth>::kRows);
+  const uint32_t tiles = BlocksFor(p.queries, Tiles<kDepth>::kRows);
   LaunchKernel(queue, "attention in f32", SimtAttentionForward<T, kDepth>, p,
                {.x = tiles * static_cast<uint32_t>(p.batch * p.heads)},
                kThreads, SharedBytes<kDepth>(3));
@@ -459,14 +476,15 @@ void EnqueueForward(const AttentionParams& p, Queue& queue) {
 
 template <typename T, int kDepth>
 void EnqueueGrad(const AttentionParams& p, Queue& queue) {
-  const uint32_t tiles = BlocksFor(p.length, Tiles<kDepth>::kRows);
+  const uint32_t key_tiles = BlocksFor(p.keys, Tiles<kDepth>::kRows);
+  const uint32_t query_tiles = BlocksFor(p.queries, Tiles<kDepth>::kRows);
   LaunchKernel(queue, "attention grad in f32, keys",
                SimtAttentionGradKeys<T, kDepth>, p,
-               {.x = tiles * static_cast<uint32_t>(p.batch * p.key_heads)},
+               {.x = key_tiles * static_cast<uint32_t>(p.batch * p.key_heads)},
                kThreads, SharedBytes<kDepth>(4));
   LaunchKernel(queue, "attention grad in f32, queries",
                SimtAttentionGradQueries<T, kDepth>, p,
-               {.x = tiles * static_cast<uint32_t>(p.batch * p.heads)},
+               {.x = query_tiles * static_cast<uint32_t>(p.batch * p.heads)},
                kThreads, SharedBytes<kDepth>(4));
 }
 

@@ -1,4 +1,4 @@
-// Causal attention on tensor cores, f16 and bf16: the forward pass of
+// Attention on tensor cores, f16 and bf16: the forward pass of
 // FlashAttention-2 (Dao 2023), and a gradient in two passes, one over tiles of
 // keys for dk and dv, one over tiles of queries for dq. Each makes the
 // probabilities again from log_sum_exp; so every result has one block that
@@ -53,6 +53,17 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
 
 // --- Forward ---
 
+// What a block works on. The tiles with most keys come first.
+struct QueryTile {
+  int first_query, head, batch;
+};
+template <int kQueries>
+STOWAGE_DEVICE QueryTile QueryTileOf(const AttentionParams& p, int block) {
+  const int tiles = TilesOf(p.queries, kQueries);
+  return {(tiles - 1 - block % tiles) * kQueries, block / tiles % p.heads,
+          block / tiles / p.heads};
+}
+
 // What a thread keeps for its queries: rows lane / 4 and lane / 4 + 8 of every
 // strip.
 template <int kM, int kDepth>
@@ -62,16 +73,17 @@ struct OnlineSoftmax {
   float total[kM][2];    // of this lane's weights
 };
 
-// Takes one tile of keys into account. With kDiagonal some scores may be masked.
-template <bool kDiagonal, int kDepth, int kKeys, int kM, typename T>
+// Takes one tile of keys into account. With kMasked some scores may be masked.
+template <bool kMasked, int kDepth, int kKeys, int kM, typename T>
 STOWAGE_DEVICE void AddKeys(OnlineSoftmax<kM, kDepth>& state, const T* shared,
                             int q_tile, int k_tile, int v_tile, int first_query,
-                            int first_key, float scale2) {
+                            int first_key, int keys, const AttentionParams& p) {
+  const float scale2 = p.scale * kLog2E;
   Strips strips{0, kM};
-  if (kDiagonal) {  // strips above the diagonal see none of these keys
+  if (kMasked) {  // strips above the diagonal see none of these keys
     STOWAGE_UNROLL
     for (int i = 0; i < kM; ++i) {
-      if (first_query + StripRow<kWarps>(i) + 15 < first_key) {
+      if (first_query + StripRow<kWarps>(i) + 15 + p.high < first_key) {
         strips.begin = i + 1;
       }
     }
@@ -85,14 +97,19 @@ STOWAGE_DEVICE void AddKeys(OnlineSoftmax<kM, kDepth>& state, const T* shared,
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     if (!strips.Has(i)) continue;
-    if (kDiagonal) {
+    if (kMasked) {
       const int query = first_query + StripRow<kWarps>(i) + Lane() / 4;
       const int key = first_key + Lane() % 4 * 2;
       STOWAGE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
+      for (int half = 0; half < 2; ++half) {
+        const AttentionReach reach =
+            KeysOfQuery(p, keys, query + half * 8, key);
         STOWAGE_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          if (key + n * 8 + e % 2 > query + e / 2 * 8) s[i][n][e] = -INFINITY;
+        for (int n = 0; n < kKeys / 8; ++n) {
+          STOWAGE_UNROLL
+          for (int e = 0; e < 2; ++e) {
+            if (!reach.Has(n * 8 + e)) s[i][n][2 * half + e] = -INFINITY;
+          }
         }
       }
     }
@@ -105,10 +122,11 @@ STOWAGE_DEVICE void AddKeys(OnlineSoftmax<kM, kDepth>& state, const T* shared,
       }
       top = fmaxf(top, ShuffleXor(top, 1));
       top = fmaxf(top, ShuffleXor(top, 2));
-      // Every row sees key 0, so that `top` is finite from the first tile on.
-      const float correction = Exp2((state.largest[i][half] - top) * scale2);
+      // Of a row that has read no key so far, everything is 0.
+      const float base = kMasked && top == -INFINITY ? 0 : top;
+      const float correction = Exp2((state.largest[i][half] - base) * scale2);
       state.largest[i][half] = top;
-      const float shift = top * scale2;
+      const float shift = base * scale2;
       float sum = state.total[i][half] * correction;
       STOWAGE_UNROLL
       for (int n = 0; n < kKeys / 8; ++n) {
@@ -140,28 +158,27 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   constexpr int k_tiles = Tiles::kQueries * kDepth;  // two, and two of v
   constexpr int v_tiles = k_tiles + 2 * kStage;
 
-  // The tiles with most keys come first.
-  const int tiles = TilesOf(p.length, Tiles::kQueries);
-  const int first_query = (tiles - 1 - BlockId() % tiles) * Tiles::kQueries;
-  const int head = BlockId() / tiles % p.heads;
-  const int batch = BlockId() / tiles / p.heads;
+  const QueryTile its = QueryTileOf<Tiles::kQueries>(p, BlockId());
+  const int first_query = its.first_query, head = its.head, batch = its.batch;
   const int key_head = head / (p.heads / p.key_heads);
-  const T* k = HeadOf<T>(p.k, batch, key_head);
-  const T* v = HeadOf<T>(p.v, batch, key_head);
-  const auto load_keys = [&](int step) {
-    const int stage = step % 2 * kStage;
-    const int first = step * Tiles::kKeys;
+  const AttentionRange read =
+      KeysRead(p, KeysOf(p, batch), first_query, Tiles::kQueries, Tiles::kKeys);
+  // Of wide rows, no registers are left to keep more than this in.
+  const auto load_keys = [&](int first) {
+    const T* k = HeadOf<T>(p.k, NotInAdvance(batch), NotInAdvance(key_head));
+    const T* v = HeadOf<T>(p.v, NotInAdvance(batch), NotInAdvance(key_head));
+    const int stage = first / Tiles::kKeys % 2 * kStage;
     LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + k_tiles + stage, k,
-                                             p.k.row, first, p.length, p.depth,
+                                             p.k.row, first, read.end, p.depth,
                                              p.packed);
     LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + v_tiles + stage, v,
-                                             p.v.row, first, p.length, p.depth,
+                                             p.v.row, first, read.end, p.depth,
                                              p.packed);
   };
   LoadTile<Tiles::kQueries, kDepth, kThreads>(
       shared + q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
-      p.length, p.depth, p.packed);
-  load_keys(0);
+      p.queries, p.depth, p.packed);
+  load_keys(read.begin);
   CopyAsyncCommit();
 
   OnlineSoftmax<kM, kDepth> state;
@@ -179,31 +196,35 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     }
   }
 
-  const float scale2 = p.scale * kLog2E;
-  const int end_query = first_query + Tiles::kQueries < p.length
-                            ? first_query + Tiles::kQueries
-                            : p.length;
-  const int steps = TilesOf(end_query, Tiles::kKeys);
-  for (int step = 0; step < steps; ++step) {
+  for (int first_key = read.begin; first_key < read.end;
+       first_key += Tiles::kKeys) {
     CopyAsyncWait<0>();
     SyncThreads();  // and the other stage has been read
-    if (step + 1 < steps) load_keys(step + 1);
+    const int next_key = first_key + Tiles::kKeys;
+    if (next_key < read.end) load_keys(next_key);
     CopyAsyncCommit();
-    const int first_key = step * Tiles::kKeys;
-    const int k_tile = k_tiles + step % 2 * kStage;
-    const int v_tile = v_tiles + step % 2 * kStage;
-    if (first_key + Tiles::kKeys - 1 > first_query) {
+    const int stage = first_key / Tiles::kKeys % 2 * kStage;
+    const int k_tile = k_tiles + stage;
+    const int v_tile = v_tiles + stage;
+    const int query = NotInAdvance(first_query);
+    const int end = NotInAdvance(read.end);
+    if (!ReadAll(p, end, query, Tiles::kQueries, first_key, Tiles::kKeys)) {
       AddKeys<true, kDepth, Tiles::kKeys>(state, shared, q_tile, k_tile, v_tile,
-                                          first_query, first_key, scale2);
+                                          query, first_key, end, p);
     } else {
       AddKeys<false, kDepth, Tiles::kKeys>(state, shared, q_tile, k_tile,
-                                           v_tile, first_query, first_key,
-                                           scale2);
+                                           v_tile, query, first_key, end, p);
     }
   }
+  CopyAsyncWait<0>();  // where there was nothing to read
+  SyncThreads();
 
-  T* o = HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth);
-  float* log_sum_exp = p.log_sum_exp + StatisticsOf(p, batch, head);
+  // Not kept, either.
+  const QueryTile done =
+      QueryTileOf<Tiles::kQueries>(p, NotInAdvance(BlockId()));
+  T* o =
+      HeadOf<T>(p.out[0], done.batch, done.head, p.queries, p.heads, p.depth);
+  float* log_sum_exp = p.log_sum_exp + StatisticsOf(p, done.batch, done.head);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     const int strip_row = StripRow<kWarps>(i);
@@ -213,15 +234,15 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
       float total = state.total[i][half];
       total += ShuffleXor(total, 1);
       total += ShuffleXor(total, 2);
-      factor[half] = 1 / total;
-      const int query = first_query + strip_row + Lane() / 4 + half * 8;
-      if (Lane() % 4 == 0 && query < p.length) {
+      factor[half] = total == 0 ? 0 : 1 / total;
+      const int query = done.first_query + strip_row + Lane() / 4 + half * 8;
+      if (Lane() % 4 == 0 && query < p.queries) {
         log_sum_exp[query] = state.largest[i][half] * p.scale + logf(total);
       }
     }
     StoreStrip<kDepth>(state.o[i], factor, shared + q_tile, strip_row, o,
                        static_cast<int64_t>(p.heads) * p.depth,
-                       first_query + strip_row, p.length, p.depth);
+                       done.first_query + strip_row, p.queries, p.depth);
   }
 }
 
@@ -236,23 +257,26 @@ struct QueryStatistics {
 
 STOWAGE_DEVICE QueryStatistics LoadStatistics(const AttentionParams& p,
                                               int batch, int head, int query) {
-  if (query >= p.length) return {INFINITY, 0};
+  if (query >= p.queries) return {INFINITY, 0};
   const int64_t at = StatisticsOf(p, batch, head) + query;
   return {p.log_sum_exp[at] * kLog2E, p.delta[at]};
 }
 
 // Takes one tile of queries into account, for the keys of this block.
-template <bool kDiagonal, int kDepth, int kQueries, int kM, typename T>
+template <bool kMasked, int kDepth, int kQueries, int kM, typename T>
 STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
                                float (&dv)[kM][kDepth / 8][4], const T* shared,
                                int k_tile, int v_tile, int q_tile, int d_o_tile,
                                const QueryStatistics* statistics, int first_key,
-                               int first_query, float scale2) {
+                               int first_query, int keys,
+                               const AttentionParams& params) {
+  const float scale2 = params.scale * kLog2E;
   Strips strips{0, kM};
-  if (kDiagonal) {  // these queries see none of the strips right of the diagonal
+  if (kMasked) {  // these queries see none of the strips right of the diagonal
     STOWAGE_UNROLL
     for (int i = kM - 1; i >= 0; --i) {
-      if (first_key + StripRow<kWarps>(i) > first_query + kQueries - 1) {
+      if (first_key + StripRow<kWarps>(i) >
+          first_query + kQueries - 1 + params.high) {
         strips.end = i;
       }
     }
@@ -267,14 +291,17 @@ STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
     if (!strips.Has(i)) continue;
     const int key = first_key + StripRow<kWarps>(i) + Lane() / 4;
     STOWAGE_UNROLL
-    for (int n = 0; n < kQueries / 8; ++n) {
+    for (int half = 0; half < 2; ++half) {
+      const AttentionReach reach = QueriesOfKey(params, keys, key + half * 8);
       STOWAGE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int query = n * 8 + column + e % 2;
-        const float power = p[i][n][e] * scale2 - statistics[query].log2_sum;
-        p[i][n][e] = kDiagonal && key + e / 2 * 8 > first_query + query
-                         ? 0
-                         : Exp2(power);
+      for (int n = 0; n < kQueries / 8; ++n) {
+        STOWAGE_UNROLL
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          const int query = n * 8 + column + e % 2;
+          const float power = p[i][n][e] * scale2 - statistics[query].log2_sum;
+          p[i][n][e] =
+              kMasked && !reach.Has(first_query + query) ? 0 : Exp2(power);
+        }
       }
     }
   }
@@ -311,32 +338,36 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   STOWAGE_SHARED(QueryStatistics, statistics, 2 * Tiles::kQueries);
 
   // The tiles that most queries see come first.
-  const int tiles = TilesOf(p.length, Tiles::kKeys);
+  const int tiles = TilesOf(p.keys, Tiles::kKeys);
   const int first_key = BlockId() % tiles * Tiles::kKeys;
   const int key_head = BlockId() / tiles % p.key_heads;
   const int batch = BlockId() / tiles / p.key_heads;
   const int group = p.heads / p.key_heads;
-  const int end_head = (key_head + 1) * group;
-  const int query_begin = first_key / Tiles::kQueries * Tiles::kQueries;
+  const int keys = KeysOf(p, batch);
+  const AttentionRange readers =
+      Readers(p, keys, first_key, Tiles::kKeys, Tiles::kQueries);
+  // No head has anything to do where nothing reads these keys.
+  const int end_head =
+      readers.begin < readers.end ? (key_head + 1) * group : key_head * group;
 
   const auto load_queries = [&](int stage, int head, int first) {
     LoadTile<Tiles::kQueries, kDepth, kThreads>(
         shared + q_tiles + stage * kStage, HeadOf<T>(p.q, batch, head), p.q.row,
-        first, p.length, p.depth, p.packed);
+        first, p.queries, p.depth, p.packed);
     LoadTile<Tiles::kQueries, kDepth, kThreads>(
         shared + d_o_tiles + stage * kStage, HeadOf<T>(p.d_o, batch, head),
-        p.d_o.row, first, p.length, p.depth, p.packed);
+        p.d_o.row, first, p.queries, p.depth, p.packed);
   };
   LoadTile<Tiles::kKeys, kDepth, kThreads>(
       shared + k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row, first_key,
-      p.length, p.depth, p.packed);
+      keys, p.depth, p.packed);
   LoadTile<Tiles::kKeys, kDepth, kThreads>(
       shared + v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row, first_key,
-      p.length, p.depth, p.packed);
+      keys, p.depth, p.packed);
   // The tile that is loaded next, and the one that is worked on.
   int next_head = key_head * group;
-  int next_query = query_begin;
-  int first_query = query_begin;
+  int next_query = readers.begin;
+  int first_query = readers.begin;
   load_queries(0, next_head, next_query);
   CopyAsyncCommit();
   if (ThreadId() < Tiles::kQueries) {
@@ -355,13 +386,12 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
     }
   }
 
-  const float scale2 = p.scale * kLog2E;
   for (int stage = 0; next_head < end_head; stage = 1 - stage) {
     CopyAsyncWait<0>();
     SyncThreads();  // and the other stage has been read
     next_query += Tiles::kQueries;
-    if (next_query >= p.length) {
-      next_query = query_begin;
+    if (next_query >= readers.end) {
+      next_query = readers.begin;
       ++next_head;
     }
     const bool more = next_head < end_head;
@@ -374,14 +404,15 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
     const int q_tile = q_tiles + stage * kStage;
     const int d_o_tile = d_o_tiles + stage * kStage;
     const QueryStatistics* its = &statistics[stage * Tiles::kQueries];
-    if (first_key + Tiles::kKeys - 1 > first_query) {
-      AddQueries<true, kDepth, Tiles::kQueries>(dk, dv, shared, k_tile, v_tile,
-                                                q_tile, d_o_tile, its,
-                                                first_key, first_query, scale2);
+    if (!ReadAll(p, keys, first_query, Tiles::kQueries, first_key,
+                 Tiles::kKeys)) {
+      AddQueries<true, kDepth, Tiles::kQueries>(
+          dk, dv, shared, k_tile, v_tile, q_tile, d_o_tile, its, first_key,
+          first_query, keys, p);
     } else {
       AddQueries<false, kDepth, Tiles::kQueries>(
           dk, dv, shared, k_tile, v_tile, q_tile, d_o_tile, its, first_key,
-          first_query, scale2);
+          first_query, keys, p);
     }
     if (more && ThreadId() < Tiles::kQueries) {
       statistics[(1 - stage) * Tiles::kQueries + ThreadId()] = next;
@@ -389,35 +420,38 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
     first_query = next_query;
   }
 
+  CopyAsyncWait<0>();  // where nothing read the keys
+  SyncThreads();
   T* dk_head =
-      HeadOf<T>(p.out[1], batch, key_head, p.length, p.key_heads, p.depth);
+      HeadOf<T>(p.out[1], batch, key_head, p.keys, p.key_heads, p.depth);
   T* dv_head =
-      HeadOf<T>(p.out[2], batch, key_head, p.length, p.key_heads, p.depth);
+      HeadOf<T>(p.out[2], batch, key_head, p.keys, p.key_heads, p.depth);
   const int64_t row_stride = static_cast<int64_t>(p.key_heads) * p.depth;
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     const int strip_row = StripRow<kWarps>(i);
     StoreStrip<kDepth>(dk[i], {p.scale, p.scale}, shared + k_tile, strip_row,
-                       dk_head, row_stride, first_key + strip_row, p.length,
+                       dk_head, row_stride, first_key + strip_row, p.keys,
                        p.depth);
     StoreStrip<kDepth>(dv[i], {1, 1}, shared + v_tile, strip_row, dv_head,
-                       row_stride, first_key + strip_row, p.length, p.depth);
+                       row_stride, first_key + strip_row, p.keys, p.depth);
   }
 }
 
 // Takes one tile of keys into account, for the queries of this block.
-template <bool kDiagonal, int kDepth, int kKeys, int kM, typename T>
+template <bool kMasked, int kDepth, int kKeys, int kM, typename T>
 STOWAGE_DEVICE void AddKeysToGrad(float (&dq)[kM][kDepth / 8][4],
                                   const T* shared, int q_tile, int d_o_tile,
                                   int k_tile, int v_tile,
                                   const QueryStatistics (&statistics)[kM][2],
-                                  int first_query, int first_key,
-                                  float scale2) {
+                                  int first_query, int first_key, int keys,
+                                  const AttentionParams& params) {
+  const float scale2 = params.scale * kLog2E;
   Strips strips{0, kM};
-  if (kDiagonal) {
+  if (kMasked) {
     STOWAGE_UNROLL
     for (int i = 0; i < kM; ++i) {
-      if (first_query + StripRow<kWarps>(i) + 15 < first_key) {
+      if (first_query + StripRow<kWarps>(i) + 15 + params.high < first_key) {
         strips.begin = i + 1;
       }
     }
@@ -433,15 +467,20 @@ STOWAGE_DEVICE void AddKeysToGrad(float (&dq)[kM][kDepth / 8][4],
     const int query = first_query + StripRow<kWarps>(i) + Lane() / 4;
     const int key = first_key + Lane() % 4 * 2;
     STOWAGE_UNROLL
-    for (int n = 0; n < kKeys / 8; ++n) {
+    for (int half = 0; half < 2; ++half) {
+      const QueryStatistics& its = statistics[i][half];
+      const AttentionReach reach =
+          KeysOfQuery(params, keys, query + half * 8, key);
       STOWAGE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const QueryStatistics& its = statistics[i][e / 2];
-        const float power = p[i][n][e] * scale2 - its.log2_sum;
-        const float weight =
-            kDiagonal && key + n * 8 + e % 2 > query + e / 2 * 8 ? 0
-                                                                 : Exp2(power);
-        ds[i][n][e] = weight * (ds[i][n][e] - its.delta);
+      for (int n = 0; n < kKeys / 8; ++n) {
+        STOWAGE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          const float power = p[i][n][2 * half + e] * scale2 - its.log2_sum;
+          const float weight =
+              kMasked && !reach.Has(n * 8 + e) ? 0 : Exp2(power);
+          ds[i][n][2 * half + e] =
+              weight * (ds[i][n][2 * half + e] - its.delta);
+        }
       }
     }
   }
@@ -461,30 +500,30 @@ AttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   constexpr int k_tiles = 2 * d_o_tile;  // two, and two of v
   constexpr int v_tiles = k_tiles + 2 * kStage;
 
-  const int tiles = TilesOf(p.length, Tiles::kQueries);
-  const int first_query = (tiles - 1 - BlockId() % tiles) * Tiles::kQueries;
-  const int head = BlockId() / tiles % p.heads;
-  const int batch = BlockId() / tiles / p.heads;
+  const QueryTile its = QueryTileOf<Tiles::kQueries>(p, BlockId());
+  const int first_query = its.first_query, head = its.head, batch = its.batch;
   const int key_head = head / (p.heads / p.key_heads);
-  const T* k = HeadOf<T>(p.k, batch, key_head);
-  const T* v = HeadOf<T>(p.v, batch, key_head);
-  const auto load_keys = [&](int step) {
-    const int stage = step % 2 * kStage;
-    const int first = step * Tiles::kKeys;
+  const AttentionRange read =
+      KeysRead(p, KeysOf(p, batch), first_query, Tiles::kQueries, Tiles::kKeys);
+  // As in the forward pass.
+  const auto load_keys = [&](int first) {
+    const T* k = HeadOf<T>(p.k, NotInAdvance(batch), NotInAdvance(key_head));
+    const T* v = HeadOf<T>(p.v, NotInAdvance(batch), NotInAdvance(key_head));
+    const int stage = first / Tiles::kKeys % 2 * kStage;
     LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + k_tiles + stage, k,
-                                             p.k.row, first, p.length, p.depth,
+                                             p.k.row, first, read.end, p.depth,
                                              p.packed);
     LoadTile<Tiles::kKeys, kDepth, kThreads>(shared + v_tiles + stage, v,
-                                             p.v.row, first, p.length, p.depth,
+                                             p.v.row, first, read.end, p.depth,
                                              p.packed);
   };
   LoadTile<Tiles::kQueries, kDepth, kThreads>(
       shared + q_tile, HeadOf<T>(p.q, batch, head), p.q.row, first_query,
-      p.length, p.depth, p.packed);
+      p.queries, p.depth, p.packed);
   LoadTile<Tiles::kQueries, kDepth, kThreads>(
       shared + d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row, first_query,
-      p.length, p.depth, p.packed);
-  load_keys(0);
+      p.queries, p.depth, p.packed);
+  load_keys(read.begin);
   CopyAsyncCommit();
 
   QueryStatistics statistics[kM][2];
@@ -504,37 +543,37 @@ AttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
     }
   }
 
-  const float scale2 = p.scale * kLog2E;
-  const int end_query = first_query + Tiles::kQueries < p.length
-                            ? first_query + Tiles::kQueries
-                            : p.length;
-  const int steps = TilesOf(end_query, Tiles::kKeys);
-  for (int step = 0; step < steps; ++step) {
+  for (int first_key = read.begin; first_key < read.end;
+       first_key += Tiles::kKeys) {
     CopyAsyncWait<0>();
     SyncThreads();  // and the other stage has been read
-    if (step + 1 < steps) load_keys(step + 1);
+    const int next_key = first_key + Tiles::kKeys;
+    if (next_key < read.end) load_keys(next_key);
     CopyAsyncCommit();
-    const int first_key = step * Tiles::kKeys;
-    const int k_tile = k_tiles + step % 2 * kStage;
-    const int v_tile = v_tiles + step % 2 * kStage;
-    if (first_key + Tiles::kKeys - 1 > first_query) {
-      AddKeysToGrad<true, kDepth, Tiles::kKeys>(dq, shared, q_tile, d_o_tile,
-                                                k_tile, v_tile, statistics,
-                                                first_query, first_key, scale2);
+    const int stage = first_key / Tiles::kKeys % 2 * kStage;
+    const int k_tile = k_tiles + stage;
+    const int v_tile = v_tiles + stage;
+    if (!ReadAll(p, read.end, first_query, Tiles::kQueries, first_key,
+                 Tiles::kKeys)) {
+      AddKeysToGrad<true, kDepth, Tiles::kKeys>(
+          dq, shared, q_tile, d_o_tile, k_tile, v_tile, statistics, first_query,
+          first_key, read.end, p);
     } else {
       AddKeysToGrad<false, kDepth, Tiles::kKeys>(
           dq, shared, q_tile, d_o_tile, k_tile, v_tile, statistics, first_query,
-          first_key, scale2);
+          first_key, read.end, p);
     }
   }
+  CopyAsyncWait<0>();  // where there was nothing to read
+  SyncThreads();
 
-  T* dq_head = HeadOf<T>(p.out[0], batch, head, p.length, p.heads, p.depth);
+  T* dq_head = HeadOf<T>(p.out[0], batch, head, p.queries, p.heads, p.depth);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     const int strip_row = StripRow<kWarps>(i);
     StoreStrip<kDepth>(dq[i], {p.scale, p.scale}, shared + q_tile, strip_row,
                        dq_head, static_cast<int64_t>(p.heads) * p.depth,
-                       first_query + strip_row, p.length, p.depth);
+                       first_query + strip_row, p.queries, p.depth);
   }
 }
 
@@ -543,7 +582,7 @@ AttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
 template <typename T, int kDepth>
 void EnqueueForward(const AttentionParams& p, Queue& queue) {
   using Tiles = ForwardTiles<kDepth>;
-  const uint32_t tiles = BlocksFor(p.length, Tiles::kQueries);
+  const uint32_t tiles = BlocksFor(p.queries, Tiles::kQueries);
   const auto heads = static_cast<uint32_t>(p.batch * p.heads);
   LaunchKernel(queue, "attention", AttentionForward<T, kDepth>, p,
                {.x = tiles * heads}, kThreads, Tiles::kElements * sizeof(T));
@@ -556,11 +595,11 @@ void EnqueueGrad(const AttentionParams& p, Queue& queue) {
   const auto heads = static_cast<uint32_t>(p.batch * p.heads);
   const auto key_heads = static_cast<uint32_t>(p.batch * p.key_heads);
   LaunchKernel(queue, "attention grad, keys", AttentionGradKeys<T, kDepth>, p,
-               {.x = BlocksFor(p.length, Keys::kKeys) * key_heads}, kThreads,
+               {.x = BlocksFor(p.keys, Keys::kKeys) * key_heads}, kThreads,
                Keys::kElements * sizeof(T));
   LaunchKernel(queue, "attention grad, queries",
                AttentionGradQueries<T, kDepth>, p,
-               {.x = BlocksFor(p.length, Queries::kQueries) * heads}, kThreads,
+               {.x = BlocksFor(p.queries, Queries::kQueries) * heads}, kThreads,
                Queries::kElements * sizeof(T));
 }
 

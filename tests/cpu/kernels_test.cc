@@ -655,18 +655,119 @@ TEST_CASE("attention over tiles, head groups and odd head sizes") {
             const std::vector<Value> qkv = Split(
                 g.Input("qkv", p.dtype, {c.batch, c.length, all, c.depth}), 2,
                 {c.heads, c.key_heads, c.key_heads});
-            const auto results =
-                g.Emit(OpKind::kCausalAttention, qkv, Attrs{{"scale", 0.5}});
+            const AttentionOptions options = {.scale = 0.5, .causal = true};
+            const auto results = g.Emit(OpKind::kAttention, qkv,
+                                        Attrs{{"scale", 0.5},
+                                              {"causal", int64_t{1}},
+                                              {"window", int64_t{0}}});
             g.Output("o", results[0]);
             g.Output("lse", results[1]);
-            const CausalAttentionGrads grads = CausalAttentionGrad(
-                qkv[0], qkv[1], qkv[2], results[0], results[1],
-                g.Input("d_o", p.dtype, q_shape), 0.5);
+            const AttentionGrads grads =
+                AttentionGrad(qkv[0], qkv[1], qkv[2], results[0], results[1],
+                              g.Input("d_o", p.dtype, q_shape), options);
             g.Output("dq", grads.dq);
             g.Output("dk", grads.dk);
             g.Output("dv", grads.dv);
           });
     }
+  }
+}
+
+TEST_CASE("attention keeps to its mask, whatever edge of it a tile has") {
+  struct Case {
+    int64_t queries, keys, heads, key_heads, depth;
+    bool causal;
+    int64_t window;
+    std::vector<double> lengths;  // of a batch of two; none where empty
+  };
+  const Case cases[] = {
+      {64, 64, 2, 2, 8, false, 0, {}},
+      {130, 130, 2, 1, 16, false, 0, {}},
+      {5, 200, 4, 2, 8, true, 0, {}},
+      {150, 213, 1, 1, 8, true, 0, {}},
+      {213, 150, 2, 1, 8, false, 0, {}},
+      {200, 200, 1, 1, 8, true, 1, {}},
+      {200, 200, 1, 1, 8, true, 17, {}},
+      {200, 231, 1, 1, 8, true, 64, {}},
+      {200, 231, 1, 1, 8, true, 100, {}},
+      {200, 231, 1, 1, 8, false, 33, {}},
+      {231, 200, 1, 1, 8, false, 90, {}},
+      {33, 33, 2, 1, 256, true, 0, {}},
+      {70, 150, 2, 1, 8, false, 0, {150, 1}},
+      {70, 150, 2, 1, 8, false, 0, {64, 65}},
+      {150, 150, 2, 1, 8, true, 0, {20, 129}},
+      {70, 200, 2, 2, 8, true, 40, {180, 165}},
+  };
+  for (const Precision p : {kF32, kF64}) {
+    for (const Case& c : cases) {
+      CAPTURE(c.queries);
+      CAPTURE(c.keys);
+      CAPTURE(c.window);
+      const Graph graph = MakeGraph("attention", [&](GraphBuilder& g) {
+        const Shape q_shape = {2, c.queries, c.heads, c.depth};
+        const Shape k_shape = {2, c.keys, c.key_heads, c.depth};
+        const Value q = g.Input("q", p.dtype, q_shape);
+        const Value k = g.Input("k", p.dtype, k_shape);
+        const Value v = g.Input("v", p.dtype, k_shape);
+        AttentionOptions options = {
+            .scale = 0.5, .causal = c.causal, .window = c.window};
+        std::vector<Value> operands = {q, k, v};
+        if (!c.lengths.empty()) {
+          options.key_lengths = g.Input("lengths", DType::kI32, {2});
+          operands.push_back(options.key_lengths);
+        }
+        const auto results = g.Emit(OpKind::kAttention, operands,
+                                    Attrs{{"scale", 0.5},
+                                          {"causal", int64_t{c.causal}},
+                                          {"window", c.window}});
+        g.Output("o", results[0]);
+        g.Output("lse", results[1]);
+        const AttentionGrads grads =
+            AttentionGrad(q, k, v, results[0], results[1],
+                          g.Input("d_o", p.dtype, q_shape), options);
+        g.Output("dq", grads.dq);
+        g.Output("dk", grads.dk);
+        g.Output("dv", grads.dv);
+      });
+      Tensors leaves = RandomLeaves(graph);
+      if (!c.lengths.empty()) leaves["lengths"] = c.lengths;
+      CheckAgainstInterpreter(graph, leaves, p.tolerance);
+    }
+  }
+}
+
+TEST_CASE("keys beyond a length are not read, and lengths are checked") {
+  const Graph graph = MakeGraph("attention", [](GraphBuilder& g) {
+    const Shape shape = {2, 90, 1, 8};
+    const Value q = g.Input("q", DType::kF32, shape);
+    const Value k = g.Input("k", DType::kF32, shape);
+    const Value v = g.Input("v", DType::kF32, shape);
+    const AttentionOptions options = {
+        .window = 80, .key_lengths = g.Input("lengths", DType::kI32, {2})};
+    const Value o = Attention(q, k, v, options);
+    g.Output("o", o);
+    const AttentionGrads grads = AttentionGrad(
+        q, k, v, o, Fill(g, 1, DType::kF32, {2, 1, 90}), o, options);
+    g.Output("dq", grads.dq);
+    g.Output("dk", grads.dk);
+  });
+  Tensors leaves = RandomLeaves(graph);
+  leaves["lengths"] = {70, 3};
+  const Tensors before = RunOnCpu(graph, leaves).values;
+  for (const char* name : {"k", "v"}) {
+    std::vector<double>& x = leaves[name];
+    std::fill(x.begin() + 70 * 8, x.begin() + 90 * 8, kNaN);
+    std::fill(x.begin() + (90 + 3) * 8, x.end(), kNaN);
+  }
+  const Tensors after = RunOnCpu(graph, leaves).values;
+  CHECK(before == after);  // no NaN among them, then
+  // Of the window of query 89, from key 10 on, a length of 3 leaves nothing.
+  CHECK(after.at("o").back() == 0);
+  CHECK(after.at("dq").back() == 0);
+  CHECK(after.at("dk").back() == 0);
+  for (const double length : {0.0, 91.0, -1.0}) {
+    leaves["lengths"] = {70, length};
+    CHECK(RunOnCpu(graph, leaves).code == StepCode::kIndexOutOfRange);
   }
 }
 

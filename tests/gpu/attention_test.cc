@@ -1,6 +1,6 @@
-// Causal attention and its gradient on the GPU kernels, in the emulator: lengths
-// around the sizes of tiles, head depths for every kernel, shared key heads,
-// packed operands, three orders of threads.
+// Attention and its gradient on the GPU kernels, in the emulator: lengths around
+// the sizes of tiles, masks whose edges go through tiles anywhere, head depths for
+// every kernel, shared key heads, packed operands, three orders of threads.
 
 #include <doctest/doctest.h>
 
@@ -26,17 +26,28 @@ struct Sizes {
   int64_t batch, length, heads, key_heads, depth;
 };
 
+// What queries read.
+struct Mask {
+  int64_t more_keys = 0;  // than there are queries
+  bool causal = true;
+  int64_t window = 0;
+  std::vector<double> lengths = {};  // none where empty
+};
+
 enum class Operands {
   kSeparate,
   kPacked,  // q, k and v are slices of one tensor, as of a fused projection
 };
 
 // A graph with outputs o, log_sum_exp, dq, dk and dv.
-Graph AttentionGraph(const Sizes& s, DType dtype, Operands operands) {
+Graph AttentionGraph(const Sizes& s, DType dtype, Operands operands,
+                     const Mask& mask = {}) {
   GraphBuilder g(StrCat("attention ", DTypeName(dtype), " T ", s.length, " H ",
-                        s.heads, " / ", s.key_heads, " D ", s.depth));
+                        s.heads, " / ", s.key_heads, " D ", s.depth, " + ",
+                        mask.more_keys, mask.causal ? " causal" : "", " W ",
+                        mask.window));
   const Shape q_shape{s.batch, s.length, s.heads, s.depth};
-  const Shape k_shape{s.batch, s.length, s.key_heads, s.depth};
+  const Shape k_shape{s.batch, s.length + mask.more_keys, s.key_heads, s.depth};
   std::vector<Value> qkv;
   if (operands == Operands::kSeparate) {
     qkv = {g.Input("q", dtype, q_shape), g.Input("k", dtype, k_shape),
@@ -52,11 +63,19 @@ Graph AttentionGraph(const Sizes& s, DType dtype, Operands operands) {
     qkv[2] = Reshape(qkv[2], k_shape);
   }
   const double scale = 1.3 / std::sqrt(static_cast<double>(s.depth));
-  const std::vector<Value> forward =
-      g.Emit(OpKind::kCausalAttention, qkv, {{"scale", scale}});
+  AttentionOptions options = {
+      .scale = scale, .causal = mask.causal, .window = mask.window};
+  if (!mask.lengths.empty()) {
+    options.key_lengths = g.Input("lengths", DType::kI32, {s.batch});
+    qkv.push_back(options.key_lengths);
+  }
+  const std::vector<Value> forward = g.Emit(OpKind::kAttention, qkv,
+                                            {{"scale", scale},
+                                             {"causal", int64_t{mask.causal}},
+                                             {"window", mask.window}});
   const Value d_o = g.Input("d_o", dtype, q_shape);
-  const CausalAttentionGrads grads = CausalAttentionGrad(
-      qkv[0], qkv[1], qkv[2], forward[0], forward[1], d_o, scale);
+  const AttentionGrads grads = AttentionGrad(qkv[0], qkv[1], qkv[2], forward[0],
+                                             forward[1], d_o, options);
   g.Output("o", forward[0]);
   g.Output("log_sum_exp", forward[1]);
   g.Output("dq", grads.dq);
@@ -92,18 +111,20 @@ constexpr Tolerance kF16 = {5e-4, 1e-5, 1e-3};
 constexpr Tolerance kF32 = {1e-5, 1e-5, 1e-5};
 
 void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
-           Operands operands = Operands::kSeparate) {
-  const Graph graph = AttentionGraph(sizes, dtype, operands);
+           Operands operands = Operands::kSeparate, const Mask& mask = {},
+           const std::vector<uint64_t>& seeds = {1, 2, 3}) {
+  const Graph graph = AttentionGraph(sizes, dtype, operands, mask);
   CAPTURE(graph.name());
-  const Tensors leaves = NormalLeaves(graph);
+  Tensors leaves = NormalLeaves(graph);
+  if (!mask.lengths.empty()) leaves["lengths"] = mask.lengths;
   Tensors expected = Interpret(graph, leaves);
   GpuRun first;
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : seeds) {
     CAPTURE(seed);
     const GpuRun run =
         RunInEmulator(graph, leaves, {.seed = seed, .misaligned = seed == 3});
     REQUIRE(run.wrong == "");
-    if (seed == 1) {
+    if (seed == seeds[0]) {
       first = run;
     } else {
       CHECK(run.bytes == first.bytes);
@@ -156,6 +177,83 @@ TEST_CASE("f32 attention agrees with the interpreter") {
 
 TEST_CASE("rows longer than the tensor cores' tiles are computed in f32") {
   Check({1, 70, 2, 1, 160}, DType::kBF16, kBF16);
+}
+
+// For tiles of up to 128 queries and 128 keys.
+struct MaskedCase {
+  int64_t length, heads, key_heads;
+  Mask mask;
+};
+std::vector<MaskedCase> MaskedCases() {
+  return {
+      {70, 2, 2, {.causal = false}},
+      {5, 4, 2, {.more_keys = 150}},
+      {130, 1, 1, {.more_keys = 77}},
+      {150, 2, 1, {.more_keys = -83, .causal = false}},
+      {200, 1, 1, {.window = 1}},
+      {200, 1, 1, {.window = 33}},
+      {70, 1, 1, {.more_keys = 170, .window = 50}},
+      {140, 1, 1, {.more_keys = 20, .causal = false, .window = 9}},
+      {150, 1, 1, {.more_keys = -20, .causal = false, .window = 90}},
+      {70, 2, 1, {.more_keys = 70, .causal = false, .lengths = {140, 1}}},
+      {130, 1, 1, {.more_keys = 20, .lengths = {21, 129}}},
+      {70, 1, 1, {.more_keys = 130, .window = 40, .lengths = {180, 165}}},
+  };
+}
+
+// One order of threads: the orders are tried by the cases above.
+void CheckMasked(const MaskedCase& c, DType dtype, int64_t depth,
+                 const Tolerance& tolerance) {
+  const auto batch =
+      std::max<int64_t>(1, static_cast<int64_t>(c.mask.lengths.size()));
+  Check({batch, c.length, c.heads, c.key_heads, depth}, dtype, tolerance,
+        Operands::kSeparate, c.mask, {2});
+}
+
+TEST_CASE("bf16 attention keeps to its mask") {
+  // Each depth has kernels of its own.
+  for (const MaskedCase& c : MaskedCases()) {
+    for (const int64_t depth : {32, 64, 128}) {
+      CheckMasked(c, DType::kBF16, depth, kBF16);
+    }
+  }
+}
+
+TEST_CASE("f32 attention keeps to its mask") {
+  for (const MaskedCase& c : MaskedCases()) {
+    CheckMasked(c, DType::kF32, 40, kF32);
+  }
+  CheckMasked({40, 2, 1, {.more_keys = 30, .window = 25}}, DType::kF32, 128,
+              kF32);
+  CheckMasked({40, 2, 1, {.more_keys = 3, .lengths = {41, 18}}}, DType::kF32,
+              256, kF32);
+}
+
+TEST_CASE("keys beyond a length are not read, and lengths are checked") {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const Graph graph =
+        AttentionGraph({2, 90, 1, 1, 8}, dtype, Operands::kSeparate,
+                       {.causal = false, .window = 80, .lengths = {70, 3}});
+    Tensors leaves = NormalLeaves(graph);
+    leaves["lengths"] = {70, 3};
+    const GpuRun before = RunInEmulator(graph, leaves);
+    for (const char* name : {"k", "v"}) {
+      std::vector<double>& x = leaves[name];
+      std::fill(x.begin() + 70 * 8, x.begin() + 90 * 8, NAN);
+      std::fill(x.begin() + (90 + 3) * 8, x.end(), NAN);
+    }
+    const GpuRun after = RunInEmulator(graph, leaves);
+    CHECK(after.wrong == "");
+    CHECK(before.values == after.values);  // no NaN among them, then
+    // Of the window of query 89, from key 10 on, a length of 3 leaves nothing.
+    CHECK(after.values.at("o").back() == 0);
+    CHECK(after.values.at("dq").back() == 0);
+    CHECK(after.values.at("dk").back() == 0);
+    for (const double length : {0.0, 91.0, -1.0}) {
+      leaves["lengths"] = {70, length};
+      CHECK(RunInEmulator(graph, leaves).fault);
+    }
+  }
 }
 
 TEST_CASE("a NaN reaches the queries that see it and no others") {

@@ -45,7 +45,7 @@ constexpr KernelRule kRules[] = {
     Wide("UpdateKernel<*>"),
     Tensor("Attention*<*>"),
     Plain("AttentionDelta<*>"),
-    {.kernels = "SimtAttentionGradKeys<float, 128>", .registers = 168},
+    {.kernels = "SimtAttentionGrad*<*>", .registers = 168},
 };
 
 TEST_CASE("kernels spill nothing and use what the hardware has") {

@@ -595,7 +595,7 @@ TEST_CASE("operands that a kernel is not made for are refused by name") {
   REQUIRE_FALSE(too_wide.ok());
   CHECK(too_wide.error().code == ErrorCode::kUnsupported);
   CHECK(too_wide.error().message ==
-        "[gpu] causal_attention of \"o\" is too large: a head of \"q\" has 257 "
+        "[gpu] attention of \"o\" is too large: a head of \"q\" has 257 "
         "elements; expected at most 256; make it smaller, or use the cpu");
 
   GraphBuilder tall("tall table");

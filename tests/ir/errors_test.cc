@@ -700,39 +700,71 @@ TEST_CASE("layers") {
          const Value k = F32(g, "k", {2, 5, 3, 8});
          CausalAttention(q, k, k);
        },
-       "[causal_attention] heads do not match: q \"q\" is f32(2, 5, 4, 8), k "
-       "\"k\" is f32(2, 5, 3, 8); expected q (B, T, H, D) and k (B, T, Hkv, D) "
-       "with Hkv dividing H"},
+       "[attention] heads do not match: q \"q\" is f32(2, 5, 4, 8), k "
+       "\"k\" is f32(2, 5, 3, 8); expected q (B, T, H, D) and k (B, S, G, D) "
+       "with G dividing H"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 32});
          CausalAttention(q, q, q);
        },
-       "[causal_attention] heads do not match: q \"q\" is f32(2, 5, 32), k "
-       "\"q\" is f32(2, 5, 32); expected q (B, T, H, D) and k (B, T, Hkv, D) "
-       "with Hkv dividing H"},
+       "[attention] heads do not match: q \"q\" is f32(2, 5, 32), k "
+       "\"q\" is f32(2, 5, 32); expected q (B, T, H, D) and k (B, S, G, D) "
+       "with G dividing H"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
          CausalAttention(q, q, F32(g, "v", {2, 5, 4, 6}));
        },
-       "[causal_attention] v \"v\" is f32(2, 5, 4, 6); expected f32(2, 5, 4, "
+       "[attention] v \"v\" is f32(2, 5, 4, 6); expected f32(2, 5, 4, "
        "8), since k \"q\" is f32(2, 5, 4, 8)"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
          CausalAttention(q, q, q, kNaN);
        },
-       "[causal_attention] scale is nan; expected a finite number above 0"},
+       "[attention] scale is nan; expected a finite number above 0"},
+      {[](GraphBuilder& g) {
+         const Value k = F32(g, "k", {2, 3, 4, 8});
+         CausalAttention(F32(g, "q", {2, 5, 4, 8}), k, k);
+       },
+       "[attention] the first query reads no key: q \"q\" is f32(2, 5, 4, 8), "
+       "k \"k\" is f32(2, 3, 4, 8), causal: 5 queries end at the last of 3 "
+       "keys; expected at least 5 keys"},
+      {[](GraphBuilder& g) {
+         const Value k = F32(g, "k", {2, 3, 4, 8});
+         Attention(F32(g, "q", {2, 5, 4, 8}), k, k, {.window = 2});
+       },
+       "[attention] the first query reads no key: q \"q\" is f32(2, 5, 4, 8), "
+       "k \"k\" is f32(2, 3, 4, 8), window 2: 5 queries end at the last of 3 "
+       "keys; expected a window above 2"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
-         CausalAttentionGrad(q, q, q, q, F32(g, "l", {2, 5, 4}), q, 1);
+         Attention(q, q, q, {.window = -1});
        },
-       "[causal_attention_grad] log_sum_exp \"l\" is f32(2, 5, 4); expected "
+       "[attention] window is -1; expected at least 1, or 0 for none"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.key_lengths = I32(g, "n", {5})});
+       },
+       "[attention] key_lengths \"n\" is i32(5); expected i32(2), a length for "
+       "each of the batch of q \"q\" is f32(2, 5, 4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         g.Emit(
+             OpKind::kAttention, Values{q, q},
+             {{"scale", 1.0}, {"causal", int64_t{0}}, {"window", int64_t{0}}});
+       },
+       "[attention] takes 3 operands, or 4 with key lengths; got 2"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         AttentionGrad(q, q, q, q, F32(g, "l", {2, 5, 4}), q);
+       },
+       "[attention_grad] log_sum_exp \"l\" is f32(2, 5, 4); expected "
        "f32(2, 4, 5), since q \"q\" is f32(2, 5, 4, 8)"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
-         CausalAttentionGrad(q, q, q, q, F32(g, "l", {2, 4, 5}),
-                             F32(g, "d_o", {2, 5, 32}), 1);
+         AttentionGrad(q, q, q, q, F32(g, "l", {2, 4, 5}),
+                       F32(g, "d_o", {2, 5, 32}));
        },
-       "[causal_attention_grad] d_o \"d_o\" is f32(2, 5, 32); expected f32(2, "
+       "[attention_grad] d_o \"d_o\" is f32(2, 5, 32); expected f32(2, "
        "5, 4, 8), since q \"q\" is f32(2, 5, 4, 8)"},
   });
 }
@@ -983,7 +1015,7 @@ TEST_CASE("after an error every function passes inert values on") {
       SwiGlu(x, bad),
       GluGrad(x, x, bad, GluActivation::kSilu).dup,
       LayerNormGrad(x, bad, x, x, x).dbeta,
-      CausalAttentionGrad(x, x, x, x, x, bad, 0).dv,
+      AttentionGrad(x, x, x, x, x, bad).dv,
       SgdUpdate(bad, x, x, Value(), 0),
       MomentumUpdate(x, bad, x, x, bad, 0, 0).velocity,
       AdamWUpdate(x, x, x, bad, x, x, Value(), 0, 0, 0, 0).v,

@@ -521,19 +521,27 @@ const std::vector<Row>& Rows() {
          return Values{grads.dx, grads.dgamma, grads.dbeta};
        },
        {"f64(4, 6, 8)", "f64(8)", "f64(8)"}},
-      {"causal_attention with grouped heads",
+      {"attention of more keys than queries",
+       [](GraphBuilder& g) {
+         Attention(F64(g, "q", {2, 5, 6, 8}), F64(g, "k", {2, 9, 1, 8}),
+                   F64(g, "v", {2, 9, 1, 8}),
+                   {.window = 4, .key_lengths = I32(g, "n", {2})});
+         return Last(g);
+       },
+       {"f64(2, 5, 6, 8)", "f64(2, 6, 5)"}},
+      {"attention with grouped heads",
        [](GraphBuilder& g) {
          CausalAttention(F32(g, "q", {2, 5, 6, 8}), F32(g, "k", {2, 5, 3, 8}),
                          F32(g, "v", {2, 5, 3, 8}));
          return Last(g);
        },
        {"f32(2, 5, 6, 8)", "f32(2, 6, 5)"}},
-      {"causal_attention_grad",
+      {"attention_grad",
        [](GraphBuilder& g) {
-         const CausalAttentionGrads grads = CausalAttentionGrad(
-             F32(g, "q", {2, 5, 6, 8}), F32(g, "k", {2, 5, 3, 8}),
-             F32(g, "v", {2, 5, 3, 8}), F32(g, "o", {2, 5, 6, 8}),
-             F32(g, "l", {2, 6, 5}), F32(g, "d_o", {2, 5, 6, 8}), 0.5);
+         const AttentionGrads grads =
+             AttentionGrad(F32(g, "q", {2, 5, 6, 8}), F32(g, "k", {2, 5, 3, 8}),
+                           F32(g, "v", {2, 5, 3, 8}), F32(g, "o", {2, 5, 6, 8}),
+                           F32(g, "l", {2, 6, 5}), F32(g, "d_o", {2, 5, 6, 8}));
          return Values{grads.dq, grads.dk, grads.dv};
        },
        {"f32(2, 5, 6, 8)", "f32(2, 5, 3, 8)", "f32(2, 5, 3, 8)"}},
@@ -1342,8 +1350,7 @@ TEST_CASE("copies stand only where a kernel cannot take the strides") {
       {"attention gradient: a strided log-sum-exp alone is copied",
        [](GraphBuilder& g) {
          const Value q = Permute(F32(g, "q", {2, 3, 5, 4}), {0, 2, 1, 3});
-         CausalAttentionGrad(q, q, q, q, Transpose(F32(g, "l", {2, 5, 3})), q,
-                             1);
+         AttentionGrad(q, q, q, q, Transpose(F32(g, "l", {2, 5, 3})), q);
        },
        1},
       {"softmax of a transposed operand, used twice",
@@ -1398,8 +1405,21 @@ TEST_CASE("operation counts of products and reductions are the textbook's") {
   const Value k = F32(g, "k", {2, 10, 3, 8});
   CausalAttention(q, k, k);
   CHECK(flops() == 4 * 2 * 6 * 10 * 10 * 8 / 2);
-  CausalAttentionGrad(q, k, k, q, F32(g, "l", {2, 6, 10}), q, 1);
+  AttentionGrad(q, k, k, q, F32(g, "l", {2, 6, 10}), q, {.causal = true});
   CHECK(flops() == 5 * 2 * 6 * 10 * 10 * 8);
+  // Per score and head, of the area that is read: all, what is left of the line
+  // from (0, 5) to (10, 15), a band of 4 below it, a band of 4 above and below.
+  const Value longer = F32(g, "longer", {2, 15, 3, 8});
+  const auto area = [&](const AttentionOptions& options) {
+    Attention(q, longer, longer, options);
+    return flops() / (4 * 2 * 6 * 8);
+  };
+  CHECK(area({}) == 150);
+  CHECK(area({.causal = true}) == 150 - 50);
+  CHECK(area({.causal = true, .window = 4}) == 4 * 10);
+  CHECK(area({.window = 4}) == 8 * 10 - 4 * 4 / 2);
+  CHECK(area({.window = 12}) == 150 - 3 * 3 / 2.0);
+  CHECK(area({.window = 100}) == 150);
   ReduceSum(a, {0});
   CHECK(flops() == 42);
   Add(a, a);
@@ -1437,7 +1457,7 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kScatterAdd) == 0b1);
   for (const OpKind op :
        {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,
-        OpKind::kCausalAttention, OpKind::kCausalAttentionGrad, OpKind::kCopy,
+        OpKind::kAttention, OpKind::kAttentionGrad, OpKind::kCopy,
         OpKind::kReshape, OpKind::kCrossEntropy}) {
     INFO(std::string(OpName(op)));
     CHECK(mask(op) == 0);

@@ -544,7 +544,7 @@ TEST_CASE("Damaged texts never crash the parser") {
                                      "neg",
                                      "split",
                                      "reshape",
-                                     "causal_attention",
+                                     "attention",
                                      "adamw_update",
                                      "i64(1)",
                                      std::string_view("\0", 1),

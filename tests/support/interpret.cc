@@ -499,92 +499,6 @@ void LayerNormGrad(Call& c) {
   });
 }
 
-// One head of one batch element, over T x T. Positions are of (B, T, H, D).
-class Head {
- public:
-  Head(const Call& c, int64_t batch, int64_t head)
-      : q_(c.input(0)),
-        k_(c.input(1)),
-        batch_(batch),
-        head_(head),
-        kv_head_(head / (q_.shape[2] / k_.shape[2])),
-        scale_(c.Float("scale")) {}
-
-  int64_t Q(int64_t t, int64_t d) const {
-    return Position(q_.shape, {batch_, t, head_, d});
-  }
-  int64_t KV(int64_t t, int64_t d) const {
-    return Position(k_.shape, {batch_, t, kv_head_, d});
-  }
-  int64_t Row(int64_t t) const {  // of (B, H, T)
-    return (batch_ * q_.shape[2] + head_) * q_.shape[1] + t;
-  }
-  double Score(int64_t t, int64_t s) const {
-    double sum = 0;
-    for (int64_t d = 0; d < q_.shape[3]; ++d) sum += q_[Q(t, d)] * k_[KV(s, d)];
-    return scale_ * sum;
-  }
-  double scale() const { return scale_; }
-
- private:
-  const Array& q_;
-  const Array& k_;
-  int64_t batch_, head_, kv_head_;
-  double scale_;
-};
-
-// Calls visit(head, t) for every query.
-void ForQueries(const Call& c,
-                const std::function<void(const Head&, int64_t)>& visit) {
-  const Shape& q = c.input(0).shape;
-  for (int64_t b = 0; b < q[0]; ++b) {
-    for (int64_t h = 0; h < q[2]; ++h) {
-      const Head head(c, b, h);
-      for (int64_t t = 0; t < q[1]; ++t) visit(head, t);
-    }
-  }
-}
-
-void CausalAttention(Call& c) {
-  const Array& v = c.input(2);
-  ForQueries(c, [&](const Head& head, int64_t t) {
-    Array scores(Shape{t + 1});
-    for (int64_t s = 0; s <= t; ++s) scores[s] = head.Score(t, s);
-    const double lse = LogSumExp(scores, 0);
-    c.out[1][head.Row(t)] = lse;
-    for (int64_t s = 0; s <= t; ++s) {
-      const double p = std::exp(scores[s] - lse);
-      for (int64_t d = 0; d < v.shape[3]; ++d) {
-        c.out[0][head.Q(t, d)] += p * v[head.KV(s, d)];
-      }
-    }
-  });
-}
-
-void CausalAttentionGrad(Call& c) {
-  const Array &q = c.input(0), &k = c.input(1), &v = c.input(2),
-              &o = c.input(3), &lse = c.input(4), &d_o = c.input(5);
-  ForQueries(c, [&](const Head& head, int64_t t) {
-    double delta = 0;  // o . d_o
-    for (int64_t d = 0; d < q.shape[3]; ++d) {
-      delta += o[head.Q(t, d)] * d_o[head.Q(t, d)];
-    }
-    for (int64_t s = 0; s <= t; ++s) {
-      const double p = std::exp(head.Score(t, s) - lse[head.Row(t)]);
-      double dp = 0;
-      for (int64_t d = 0; d < q.shape[3]; ++d) {
-        dp += d_o[head.Q(t, d)] * v[head.KV(s, d)];
-        c.out[2][head.KV(s, d)] += p * d_o[head.Q(t, d)];
-      }
-      const double ds = p * (dp - delta) * head.scale();
-      for (int64_t d = 0; d < q.shape[3]; ++d) {
-        c.out[0][head.Q(t, d)] += ds * k[head.KV(s, d)];
-        c.out[1][head.KV(s, d)] += ds * q[head.Q(t, d)];
-      }
-    }
-  });
-}
-
 // --- Updates ---
 
 // The clip factor, operand `i`, if there is one.
@@ -952,10 +866,10 @@ void Run(Call& c) {
       return LayerNorm(c);
     case OpKind::kLayerNormGrad:
       return LayerNormGrad(c);
-    case OpKind::kCausalAttention:
-      return CausalAttention(c);
-    case OpKind::kCausalAttentionGrad:
-      return CausalAttentionGrad(c);
+    case OpKind::kAttention:
+      return interpret::Attention(c);
+    case OpKind::kAttentionGrad:
+      return interpret::AttentionGrad(c);
     case OpKind::kRmsNorm:
       return interpret::RmsNorm(c);
     case OpKind::kRmsNormGrad:

@@ -67,6 +67,8 @@ struct Call {
 
 // --- Definitions in files of their own ---
 
+void Attention(Call& c);
+void AttentionGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad

@@ -44,11 +44,11 @@ inline double Tolerance(DType real, OpKind op) {
   const double last_bit = real == DType::kF16 ? 0x1p-10 : 0x1p-7;
   switch (op) {
     // Scores, probabilities and logits may have 16 bits on the way too.
-    case OpKind::kCausalAttention:
+    case OpKind::kAttention:
     case OpKind::kLinearCrossEntropy:
       return 2 * last_bit;
     // Likewise, and their differences are summed.
-    case OpKind::kCausalAttentionGrad:
+    case OpKind::kAttentionGrad:
     case OpKind::kLinearCrossEntropyGrad:
       return 4 * last_bit;
     default:
@@ -145,6 +145,7 @@ class OpCaseTable {
 
 // --- Rows in files of their own ---
 
+void AddAttention(OpCaseTable& t);
 void AddBatchNorm(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
 void AddGlu(OpCaseTable& t);

@@ -53,7 +53,6 @@ class Table : public OpCaseTable {
   void AddCrossEntropy();
   void AddLinearCrossEntropy();
   void AddLayerNorm();
-  void AddAttention();
   void AddUpdates();
 };
 
@@ -491,44 +490,6 @@ void Table::AddLayerNorm() {
   });
 }
 
-void Table::AddAttention() {
-  const auto build = [](GraphBuilder& g, In in) {
-    std::vector<Value> results =
-        g.Emit(OpKind::kCausalAttention, in.first(3), {{"scale", 0.6}});
-    results.resize(2);  // o, log-sum-exp
-    return results;
-  };
-  const auto leaves = [this](int64_t heads) {
-    return std::vector{Real("q", {2, 5, 4, 3}), Real("k", {2, 5, heads, 3}),
-                       Real("v", {2, 5, heads, 3})};
-  };
-  Add(OpKind::kCausalAttention, "", leaves(4), build);
-  Add(OpKind::kCausalAttention, " with shared heads", leaves(2), build);
-  Add(OpKind::kCausalAttention, " of a packed qkv", {Real("qkv", {2, 7, 24})},
-      [](GraphBuilder&, In in) {
-        const std::vector<Value> parts = Split(in[0], 2, {8, 8, 8});
-        const Shape heads = {2, 7, 2, 4};
-        return Out{CausalAttention(Reshape(parts[0], heads),
-                                   Reshape(parts[1], heads),
-                                   Reshape(parts[2], heads))};
-      });
-  Add(OpKind::kCausalAttention, " longer than a block",
-      {Real("q", {1, 70, 1, 4}), Real("k", {1, 70, 1, 4}),
-       Real("v", {1, 70, 1, 4})},
-      build);
-  for (const int64_t heads : {4, 1}) {
-    std::vector<LeafSpec> with_d_o = leaves(heads);
-    with_d_o.push_back(Real("d_o", {2, 5, 4, 3}));
-    Add(OpKind::kCausalAttentionGrad, heads == 4 ? "" : " with shared heads",
-        with_d_o, [=](GraphBuilder& g, In in) {
-          const std::vector<Value> forward = build(g, in);
-          const CausalAttentionGrads grads = CausalAttentionGrad(
-              in[0], in[1], in[2], forward[0], forward[1], in[3], 0.6);
-          return Out{grads.dq, grads.dk, grads.dv};
-        });
-  }
-}
-
 void Table::AddUpdates() {
   const LeafSpec w = Real("w", {3, 5}, -1, 1, Role::kParam);
   const LeafSpec velocity = Real("velocity", {3, 5}, -1, 1, Role::kState);
@@ -691,8 +652,8 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddCrossEntropy();
   table.AddLinearCrossEntropy();
   table.AddLayerNorm();
+  testing::AddAttention(table);
   testing::AddBatchNorm(table);
-  table.AddAttention();
   testing::AddRmsNorm(table);
   testing::AddRope(table);
   testing::AddGlu(table);

@@ -174,7 +174,7 @@ document.getElementById('search').dispatchEvent(
     new KeyboardEvent('keydown', {key: 'Enter'}));
 tell('pinned', document.getElementById('pinned').dataset.buffer);
 tell('zoomed', range());
-type('causal_attention');
+type('layer_norm');
 tell('ops', look.hits.map((buffer) => buffer.op));
 type('nn/gpt.cc:');
 tell('lines', look.hits.length);

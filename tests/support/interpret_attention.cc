@@ -1,0 +1,124 @@
+// attention and its gradient, query by query and key by key.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "tests/support/interpret_call.h"
+
+namespace stowage::interpret {
+namespace {
+
+// One head of one batch entry. Positions are of (B, T, H, D) and (B, S, G, D).
+class Head {
+ public:
+  // `lengths` is the operand with key lengths, if there is one.
+  Head(const Call& c, int64_t batch, int64_t head, size_t lengths)
+      : c_(c),
+        q_(c.input(0)),
+        k_(c.input(1)),
+        batch_(batch),
+        head_(head),
+        group_(head / (q_.shape[2] / k_.shape[2])),
+        keys_(c.in.size() > lengths
+                  ? static_cast<int64_t>(c.input(lengths)[batch])
+                  : k_.shape[1]) {}
+
+  int64_t Q(int64_t t, int64_t d) const {
+    return Position(q_.shape, {batch_, t, head_, d});
+  }
+  int64_t KV(int64_t s, int64_t d) const {
+    return Position(k_.shape, {batch_, s, group_, d});
+  }
+  int64_t Row(int64_t t) const {  // of (B, H, T)
+    return (batch_ * q_.shape[2] + head_) * q_.shape[1] + t;
+  }
+  double Score(int64_t t, int64_t s) const {
+    double sum = 0;
+    for (int64_t d = 0; d < q_.shape[3]; ++d) sum += q_[Q(t, d)] * k_[KV(s, d)];
+    return c_.Float("scale") * sum;
+  }
+  // The keys that query t reads.
+  std::vector<int64_t> Keys(int64_t t) const {
+    const int64_t place = t + k_.shape[1] - q_.shape[1];
+    const int64_t window = c_.Int("window");
+    std::vector<int64_t> read;
+    for (int64_t s = 0; s < keys_; ++s) {
+      if (c_.Int("causal") == 1 && s > place) continue;
+      if (window > 0 && std::abs(s - place) >= window) continue;
+      read.push_back(s);
+    }
+    return read;
+  }
+
+ private:
+  const Call& c_;
+  const Array& q_;
+  const Array& k_;
+  int64_t batch_, head_, group_, keys_;
+};
+
+// Calls visit(head, t) for every query.
+void ForQueries(const Call& c, size_t lengths,
+                const std::function<void(const Head&, int64_t)>& visit) {
+  const Shape& q = c.input(0).shape;
+  for (int64_t b = 0; b < q[0]; ++b) {
+    for (int64_t h = 0; h < q[2]; ++h) {
+      const Head head(c, b, h, lengths);
+      for (int64_t t = 0; t < q[1]; ++t) visit(head, t);
+    }
+  }
+}
+
+}  // namespace
+
+void Attention(Call& c) {
+  const Array& v = c.input(2);
+  ForQueries(c, 3, [&](const Head& head, int64_t t) {
+    double largest = -std::numeric_limits<double>::infinity();
+    for (const int64_t s : head.Keys(t)) {
+      largest = std::max(largest, head.Score(t, s));
+    }
+    double total = 0;
+    for (const int64_t s : head.Keys(t)) {
+      total += std::exp(head.Score(t, s) - largest);
+    }
+    c.out[1][head.Row(t)] = largest + std::log(total);
+    for (const int64_t s : head.Keys(t)) {
+      const double p = std::exp(head.Score(t, s) - largest) / total;
+      for (int64_t d = 0; d < v.shape[3]; ++d) {
+        c.out[0][head.Q(t, d)] += p * v[head.KV(s, d)];
+      }
+    }
+  });
+}
+
+void AttentionGrad(Call& c) {
+  const Array &q = c.input(0), &k = c.input(1), &v = c.input(2),
+              &o = c.input(3), &lse = c.input(4), &d_o = c.input(5);
+  ForQueries(c, 6, [&](const Head& head, int64_t t) {
+    double delta = 0;  // o . d_o
+    for (int64_t d = 0; d < q.shape[3]; ++d) {
+      delta += o[head.Q(t, d)] * d_o[head.Q(t, d)];
+    }
+    for (const int64_t s : head.Keys(t)) {
+      const double p = std::exp(head.Score(t, s) - lse[head.Row(t)]);
+      double dp = 0;
+      for (int64_t d = 0; d < q.shape[3]; ++d) {
+        dp += d_o[head.Q(t, d)] * v[head.KV(s, d)];
+        c.out[2][head.KV(s, d)] += p * d_o[head.Q(t, d)];
+      }
+      const double ds = p * (dp - delta) * c.Float("scale");
+      for (int64_t d = 0; d < q.shape[3]; ++d) {
+        c.out[0][head.Q(t, d)] += ds * k[head.KV(s, d)];
+        c.out[1][head.KV(s, d)] += ds * q[head.Q(t, d)];
+      }
+    }
+  });
+}
+
+}  // namespace stowage::interpret
