@@ -154,12 +154,79 @@ def make(net, channels, size, classes):
     return Classifier(PICTURE_NETS[net](channels, size, classes))
 
 
+class TextLstm(nn.Module):
+    def __init__(self, vocabulary=96, width=64, hidden=256):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.lstm = nn.LSTM(width, hidden, batch_first=True)
+        self.head = nn.Linear(hidden, vocabulary)
+
+    def forward(self, tokens, targets):
+        logits = self.head(self.lstm(self.embedding(tokens))[0])
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width, heads, kv_heads, hidden):
+        super().__init__()
+        linear = lambda i, o: nn.Linear(i, o, bias=False)
+        self.heads, self.kv_heads = heads, kv_heads
+        kept = width * kv_heads // heads
+        self.norm_1, self.norm_2 = nn.RMSNorm(width, 1e-5), nn.RMSNorm(width, 1e-5)
+        self.q, self.k, self.v = linear(width, width), *(
+            linear(width, kept) for _ in range(2)
+        )
+        self.o, self.down = linear(width, width), linear(hidden, width)
+        self.gate, self.up = linear(width, hidden), linear(width, hidden)
+
+    def rotate(self, x):
+        """Rotary positions, in halves, as Hugging Face's."""
+        half = x.shape[-1] // 2
+        rates = 10000 ** (-torch.arange(half, device=x.device) / half)
+        angles = torch.arange(x.shape[-2], device=x.device)[:, None] * rates
+        cos, sin = angles.cos(), angles.sin()
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        h = self.norm_1(x)
+        cut = lambda y, n: y.view(b, t, n, c // self.heads).transpose(1, 2)
+        y = F.scaled_dot_product_attention(
+            self.rotate(cut(self.q(h), self.heads)),
+            self.rotate(cut(self.k(h), self.kv_heads)),
+            cut(self.v(h), self.kv_heads),
+            is_causal=True,
+            enable_gqa=True,
+        )
+        x = x + self.o(y.transpose(1, 2).reshape(b, t, c))
+        h = self.norm_2(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Llama(nn.Module):
+    def __init__(self, vocabulary=96, layers=4, width=128, heads=4, kv_heads=2, hidden=352):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.blocks = nn.Sequential(
+            *(LlamaBlock(width, heads, kv_heads, hidden) for _ in range(layers))
+        )
+        self.norm = nn.RMSNorm(width, 1e-5)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, tokens, targets):
+        logits = self.head(self.norm(self.blocks(self.embedding(tokens))))
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
 def make_text(net):
     """A net over tokens, by its name among the built-in models."""
     if net == "gpt2-124m":
         from pytorch_gpt2 import Gpt2
 
         return Gpt2(50257)
-    from pytorch_gpt_nano import Gpt
+    if net == "gpt-nano":
+        from pytorch_gpt_nano import Gpt
 
-    return Gpt(4, 4, 128)
+        return Gpt(4, 4, 128)
+    return {"lstm-char": TextLstm, "llama-nano": Llama}[net]()
