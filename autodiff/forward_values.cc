@@ -12,8 +12,8 @@ namespace stowage {
 namespace {
 
 bool IsMadeAgain(OpKind op) {
-  return op == OpKind::kFill || op == OpKind::kConstant ||
-         GetOpDef(op).is_view();
+  return op == OpKind::kFill || op == OpKind::kIota ||
+         op == OpKind::kConstant || GetOpDef(op).is_view();
 }
 
 }  // namespace
@@ -47,7 +47,8 @@ Value ForwardValues::Read(ValueId id) {
   STOWAGE_CHECK(IsMadeAgain(node.op));
   std::vector<Value> inputs;
   bool is_of_this_node =
-      node.op == OpKind::kFill && info.type.shape.num_elements() > 1;
+      (node.op == OpKind::kFill || node.op == OpKind::kIota) &&
+      info.type.shape.num_elements() > 1;
   for (const ValueId input : node.inputs) {
     inputs.push_back(Read(input));
     is_of_this_node |= std::ranges::count(of_this_node_, input) > 0;

@@ -35,6 +35,9 @@ Value Fill(GraphBuilder& g, double value, DType dtype, const Shape& shape,
 /// bytes, row-major.
 Value Constant(GraphBuilder& g, DType dtype, const Shape& shape,
                std::span<const std::byte> data, STOWAGE_LOC);
+/// start, start + step, ...: n numbers.
+Value Iota(GraphBuilder& g, DType dtype, double start, double step, int64_t n,
+           STOWAGE_LOC);
 
 // --- Views (no bytes, no work) ---
 
@@ -75,6 +78,55 @@ Value Gather(Value table, Value indices, STOWAGE_LOC);
 /// base (V, C...), indices S, updates S + (C...) -> base plus every update row
 /// at its index, repeated indices added in order (deterministic).
 Value ScatterAdd(Value base, Value indices, Value updates, STOWAGE_LOC);
+
+// --- Along an axis ---
+
+/// Sums of x along `axis` up to each element: with it, or before it (`exclusive`);
+/// from the end where `reverse`.
+Value CumSum(Value x, int64_t axis, bool exclusive = false,
+             bool reverse = false, STOWAGE_LOC);
+/// x's elements along `axis` by index, in all other axes at the same place: indices
+/// of i32 or i64 in [0, x.dim(axis)), of x's dimensions elsewhere -> the indices'
+/// shape. PyTorch's gather.
+Value TakeAlongAxis(Value x, Value indices, int64_t axis, STOWAGE_LOC);
+/// base plus every update at its index along `axis`; indices as above, updates of
+/// their shape. Repeated indices are added in order (deterministic). PyTorch's
+/// scatter_add.
+Value PutAdd(Value base, Value indices, Value updates, int64_t axis,
+             STOWAGE_LOC);
+struct TopKResults {
+  Value values, indices;
+};
+/// The k largest elements of the last axis, largest first, or the k smallest,
+/// smallest first; and where they are (i32). Equals stand in order of their
+/// places, NaN comes last.
+TopKResults TopK(Value x, int64_t k, bool descending = true, STOWAGE_LOC);
+/// All elements of the last axis, likewise.
+TopKResults Sort(Value x, bool descending = false, STOWAGE_LOC);
+
+/// 1 at each index along a new last axis of `depth`, 0 elsewhere; no row has a 1
+/// whose index is out of range.
+Value OneHot(Value indices, int64_t depth, DType dtype = DType::kF32,
+             STOWAGE_LOC);
+/// x (..., R, C) with 0 above the given diagonal, or below it; 0 is the main one,
+/// those above count up.
+Value Tril(Value x, int64_t diagonal = 0, STOWAGE_LOC);
+Value Triu(Value x, int64_t diagonal = 0, STOWAGE_LOC);
+/// x so many times along each axis, one after the other.
+Value Tile(Value x, const Axes& repeats, STOWAGE_LOC);
+
+// --- Random numbers ---
+
+// Philox4x32-10 keyed by (seed, id), counted by step and element, as Dropout: the
+// same numbers in forward, backward and recomputation. seed and step are i64
+// scalars, inputs of the step; `id` tells those of a model apart.
+
+/// In [0, 1): the same bits on every device.
+Value RandomUniform(Value seed, Value step, const Shape& shape, DType dtype,
+                    int64_t id, STOWAGE_LOC);
+/// Of mean 0 and variance 1, at most 5.8 from 0.
+Value RandomNormal(Value seed, Value step, const Shape& shape, DType dtype,
+                   int64_t id, STOWAGE_LOC);
 
 // --- In place ---
 

@@ -7,6 +7,7 @@
 #include "math/optimizer.h"     // IWYU pragma: export
 #include "math/philox.h"        // IWYU pragma: export
 #include "math/portable.h"      // IWYU pragma: export
+#include "math/random.h"        // IWYU pragma: export
 #include "math/resampling.h"    // IWYU pragma: export
 #include "math/rope.h"          // IWYU pragma: export
 #include "math/small_floats.h"  // IWYU pragma: export

@@ -8,12 +8,9 @@ namespace stowage {
 // output projection (tied embeddings) then needs no second buffer of its size.
 constinit const Vjp GatherVjp = Differentiable([](VjpContext& v) {
   if (!v.needs(0)) return;
-  const std::optional<Value> so_far = v.TakeAccumulated(0);
-  const TensorType& table = v.input_type(0);
-  const Value base =
-      so_far ? *so_far : Fill(v.builder(), 0, table.dtype, table.shape);
   // base V x C, indices S, dy S x C -> V x C
-  v.Contribute(0, ScatterAdd(base, v.input(1), v.cotangent()));
+  v.Contribute(0,
+               ScatterAdd(AccumulatedOrZeros(v, 0), v.input(1), v.cotangent()));
 });
 
 constinit const Vjp ScatterAddVjp = Differentiable([](VjpContext& v) {

@@ -1,5 +1,7 @@
 #include "autodiff/vjps/shapes.h"
 
+#include <optional>
+
 namespace stowage {
 namespace {
 
@@ -16,6 +18,12 @@ std::vector<bool> IsAmong(const Axes& axes, int rank) {
 
 Value Zeros(GraphBuilder& g, const TensorType& type) {
   return BroadcastTo(Fill(g, 0, type.dtype, {}), type.shape);
+}
+
+Value AccumulatedOrZeros(VjpContext& v, int i) {
+  if (const std::optional<Value> so_far = v.TakeAccumulated(i)) return *so_far;
+  const TensorType& type = v.input_type(i);
+  return Fill(v.builder(), 0, type.dtype, type.shape);
 }
 
 Value ReshapeTo(Value x, const Shape& shape) {

@@ -4,6 +4,7 @@
 // Shape work that several rules share: undoing a broadcast or a reduction,
 // zeros, and reshapes that emit nothing where nothing changes.
 
+#include "autodiff/vjp.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 
@@ -11,6 +12,10 @@ namespace stowage {
 
 /// Zeros of a type, as a broadcast view of one element.
 Value Zeros(GraphBuilder& g, const TensorType& type);
+
+/// What input `i` has for a gradient so far, taken away from it, or zeros that may
+/// be written over: for rules that add to a few elements of it.
+Value AccumulatedOrZeros(VjpContext& v, int i);
 
 /// Reshape, or `x` itself when it has the shape already.
 Value ReshapeTo(Value x, const Shape& shape);

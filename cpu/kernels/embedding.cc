@@ -5,6 +5,7 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/indices.h"
 
 namespace stowage::cpu {
 namespace {
@@ -12,15 +13,6 @@ namespace {
 // Elements of one row of the table.
 int64_t RowSize(const TensorView& table) {
   return table.size() / table.shape()[0];
-}
-
-template <typename Index>
-bool InRange(const Index* indices, int64_t count, int64_t size) {
-  bool good = true;
-  for (int64_t i = 0; i < count; ++i) {
-    good &= indices[i] >= 0 && indices[i] < size;
-  }
-  return good;
 }
 
 StepCode RunGather(const Launch& launch, ThreadPool& pool) noexcept {
@@ -71,12 +63,7 @@ void AddRows(const TensorView& y, const Index* index, int64_t updates,
       T* to = y.as<T>() + index[i] * columns + first;
       const T* from = update + i * columns + first;
       for (int64_t j = 0; j < count; ++j) {
-        if constexpr (std::is_integral_v<T>) {  // wraps around
-          to[j] = static_cast<T>(static_cast<uint64_t>(to[j]) +
-                                 static_cast<uint64_t>(from[j]));
-        } else {
-          to[j] += from[j];
-        }
+        AddTo(to[j], from[j]);
       }
     }
   });

@@ -1,8 +1,9 @@
-// constant, fill.
+// constant, fill, iota.
 
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "base/bytes.h"
 #include "gpu/kernel.h"
@@ -144,6 +145,52 @@ void EnqueueFill(const Launch& launch, Queue& queue) {
   });
 }
 
+// --- iota ---------------------------------------------------------------------
+
+// Integers are counted in 64 bits, which may wrap around between the ends.
+template <typename T>
+using Counted = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+
+template <typename T>
+struct IotaParams {
+  T* y;
+  int64_t n;
+  Counted<T> start, step;
+};
+
+template <typename T>
+STOWAGE_KERNEL(kThreads)
+IotaKernel(STOWAGE_PARAMS(IotaParams<T>) p) {
+  const int64_t i = int64_t{BlockId()} * kThreads + ThreadId();
+  if (i >= p.n) return;
+  if constexpr (std::is_integral_v<T>) {
+    p.y[i] = static_cast<T>(static_cast<uint64_t>(p.start) +
+                            static_cast<uint64_t>(p.step) *
+                                static_cast<uint64_t>(i));
+  } else {
+    p.y[i] = FromFloat<T>(
+        static_cast<float>(p.start + p.step * static_cast<double>(i)));
+  }
+}
+
+void EnqueueIota(const Launch& launch, Queue& queue) {
+  const TensorView& y = launch.outputs[0];
+  OnNumber(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const IotaParams<T> p = {
+        .y = y.as<T>(),
+        .n = y.size(),
+        .start = static_cast<Counted<T>>(launch.attrs->Float("start")),
+        .step = static_cast<Counted<T>>(launch.attrs->Float("step"))};
+    LaunchKernel(queue, "iota", IotaKernel<T>, p,
+                 {.x = BlocksFor(p.n, kThreads)}, kThreads);
+  });
+}
+
+bool SupportsIota(const OpArgs& args) {
+  return args.attrs.Type("dtype") != DType::kF64;
+}
+
 }  // namespace
 
 namespace kernels {
@@ -152,6 +199,8 @@ constinit const GpuKernel Constant = {.enqueue = EnqueueConstant,
                                       .supports = SupportsAll};
 constinit const GpuKernel Fill = {.enqueue = EnqueueFill,
                                   .supports = SupportsAll};
+constinit const GpuKernel Iota = {.enqueue = EnqueueIota,
+                                  .supports = SupportsIota};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

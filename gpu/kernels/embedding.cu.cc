@@ -17,7 +17,9 @@
 #include "base/strings.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/dispatch.h"
+#include "gpu/kernels/indices.h"
 #include "gpu/kernels/rows.h"
+#include "gpu/kernels/totals.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
 
@@ -25,17 +27,6 @@ namespace stowage::gpu {
 namespace {
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-struct Indices {
-  explicit Indices(const TensorView& view)
-      : data(view.data), bytes(static_cast<int>(SizeOf(view.dtype()))) {}
-  STOWAGE_DEVICE int64_t At(int64_t i) const {
-    return bytes == 8 ? static_cast<const int64_t*>(data)[i]
-                      : static_cast<const int32_t*>(data)[i];
-  }
-  const void* data;
-  int bytes;  // of one: 8 for i64, 4 for i32
-};
 
 // --- gather ------------------------------------------------------------------
 
@@ -263,27 +254,6 @@ constexpr int kAddThreads = 128;
 constexpr int kAddWarps = kAddThreads / kWarpSize;
 constexpr int kTile = 32;   // updates of a warp
 constexpr int kAtOnce = 8;  // tiles whose sums are read at once
-
-// What is added up: f32, or 64 bits, which wrap around, for integers.
-template <typename T>
-using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, float>;
-
-template <typename T>
-STOWAGE_DEVICE Total<T> Widen(T x) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<uint64_t>(x);
-  } else {
-    return ToFloat(x);
-  }
-}
-template <typename T>
-STOWAGE_DEVICE T Sum(T x, Total<T> more) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(Widen(x) + more);
-  } else {
-    return FromFloat<T>(ToFloat(x) + more);
-  }
-}
 
 struct AddParams {
   void* y;

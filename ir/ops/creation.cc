@@ -1,7 +1,8 @@
-// constant, fill.
+// constant, fill, iota.
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "base/strings.h"
 #include "ir/op_def.h"
@@ -76,9 +77,39 @@ TypesResult InferFill(const OpArgs& args) {
   return Typed(args, {TensorType{dtype, shape}});
 }
 
+TypesResult InferIota(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"dtype", AttrKind::kDType},
+                                            {"start", AttrKind::kReal},
+                                            {"step", AttrKind::kReal},
+                                            {"n", AttrKind::kInt}}));
+  const DType dtype = args.attrs.Type("dtype");
+  const double start = args.attrs.Float("start");
+  const double step = args.attrs.Float("step");
+  const int64_t n = args.attrs.Int("n");
+  if (n < 1) return args.Fail(StrCat("n is ", n, "; expected at least 1"));
+  const std::string expected =
+      StrCat("a number that ", DTypeName(dtype), " holds");
+  STOWAGE_RETURN_IF_ERROR(CheckReal(
+      args, "start", std::isfinite(start) && Holds(dtype, start), expected));
+  // Steps may be larger than what they lead to, or lead down.
+  const bool good =
+      std::isfinite(step) && (IsFloat(dtype) || Holds(DType::kI64, step));
+  STOWAGE_RETURN_IF_ERROR(CheckReal(
+      args, "step", good,
+      IsFloat(dtype) ? "a finite number" : "a whole number that i64 holds"));
+  const double last = start + step * static_cast<double>(n - 1);
+  if (!std::isfinite(last) || !Holds(dtype, last)) {
+    return args.Fail(StrCat("the last of ", n, " numbers from ", start,
+                            " in steps of ", step, " is ", last, "; expected ",
+                            expected));
+  }
+  return Typed(args, {TensorType{dtype, {n}}});
+}
+
 }  // namespace
 
 constinit const OpDef Constant = {.num_inputs = 0, .infer = InferConstant};
 constinit const OpDef Fill = {.num_inputs = 0, .infer = InferFill};
+constinit const OpDef Iota = {.num_inputs = 0, .infer = InferIota};
 
 }  // namespace stowage::op_defs

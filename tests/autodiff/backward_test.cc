@@ -142,6 +142,24 @@ graph "fill.backward" {
 )");
 }
 
+// By hand: what iota counts is the factor itself.
+TEST_CASE("counted numbers are made again") {
+  const Graph forward = Build("count", [](GraphBuilder& g) {
+    const Value w = g.Param("w", kF32, {3});
+    const Value z = g.Name("z", Mul(w, g.Name("n", Iota(g, kF32, 1, 2, 3))));
+    g.Output("loss", g.Name("loss", ReduceSum(z)));
+  });
+  CHECK(ToText(Backward(forward)) == R"(stowage-ir 1
+graph "count.backward" {
+  grad:loss: f32() = input
+  grad:z: f32(3) gradient = broadcast(grad:loss) {shape=[3]} @backward("loss")
+  iota_1: f32(3) = iota() {dtype=f32, start=1.0, step=2.0, n=3} @backward("z")
+  grad:w: f32(3) gradient = mul(grad:z, iota_1) @backward("z")
+  output "grad:w" = grad:w
+}
+)");
+}
+
 TEST_CASE("a view that backward reads is taken again from its saved root") {
   const Graph forward = Build("views", [](GraphBuilder& g) {
     const Value w = g.Param("w", kF32, {2, 3});

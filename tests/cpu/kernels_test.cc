@@ -199,6 +199,41 @@ TEST_CASE("padding and resizing agree with their definitions at larger sizes") {
   }
 }
 
+TEST_CASE("ops along an axis agree with their definitions at larger sizes") {
+  for (const Precision& p : {kF32, kF64}) {
+    CheckGraph("along", p.tolerance, [&](GraphBuilder& g) {
+      const Value x = g.Input("x", p.dtype, {3, 70, 150});
+      for (const int64_t axis : {0, 1, 2}) {
+        const std::string name = std::to_string(axis);
+        g.Output("sums" + name, CumSum(x, axis, axis == 1, axis == 2));
+      }
+      const TopKResults some = TopK(x, 20);
+      const TopKResults all = Sort(x);
+      g.Output("some", some.values);
+      g.Output("some_places", some.indices);
+      g.Output("all_places", all.indices);
+      g.Output("put", PutAdd(x, all.indices, Neg(x), 2));
+      g.Output("taken", TakeAlongAxis(x, some.indices, 2));
+    });
+  }
+}
+
+TEST_CASE("NaN comes last, whichever way the others are sorted") {
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    const Graph graph = MakeGraph("nan", [&](GraphBuilder& g) {
+      const Value x = g.Input("x", dtype, {5});
+      g.Output("down", Sort(x, /*descending=*/true).indices);
+      g.Output("up", Sort(x).indices);
+      g.Output("top", TopK(x, 4).indices);
+    });
+    const CpuRun run = RunOnCpu(graph, {{"x", {kNaN, 2, kNaN, 1, kInf}}});
+    REQUIRE(run.code == StepCode::kOk);
+    CHECK(run.values.at("down") == std::vector<double>{4, 1, 3, 0, 2});
+    CHECK(run.values.at("up") == std::vector<double>{3, 1, 4, 0, 2});
+    CHECK(run.values.at("top") == std::vector<double>{4, 1, 3, 0});
+  }
+}
+
 TEST_CASE("a NaN in a window is its maximum, and takes the gradient") {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const Graph graph = MakeGraph("nan", [&](GraphBuilder& g) {
@@ -415,6 +450,12 @@ TEST_CASE("an index out of range ends the step and touches nothing") {
       [&](GraphBuilder& g) {
         g.Output("y",
                  ScatterAdd(in(g, "x", {5, 2}), ids(g), in(g, "dy", {3, 2})));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y", TakeAlongAxis(in(g, "x", {5}), ids(g), 0));
+      },
+      [&](GraphBuilder& g) {
+        g.Output("y", PutAdd(in(g, "x", {5}), ids(g), in(g, "dy", {3}), 0));
       },
       [&](GraphBuilder& g) {
         g.Output("y", CrossEntropy(in(g, "x", {3, 5}), ids(g)));

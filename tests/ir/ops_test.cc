@@ -335,6 +335,43 @@ const std::vector<Row>& Rows() {
        },
        {"f32(2, 3, 4, 4)", "f32(2, 3, 7, 8)", "f32(2, 3, 3, 2)",
         "f32(2, 3, 7, 8)"}},
+      {"iota",
+       [](GraphBuilder& g) {
+         return Values{Iota(g, DType::kU8, 255, -5, 52),
+                       Iota(g, DType::kBF16, 0.5, 0, 1)};
+       },
+       {"u8(52)", "bf16(1)"}},
+      {"along axes",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3, 4});
+         const Value at = I64(g, "at", {2, 7, 4});
+         const TopKResults top = TopK(x, 2);
+         const TopKResults all = Sort(I32(g, "i", {5}));
+         return Values{CumSum(x, -1),
+                       TakeAlongAxis(x, at, 1),
+                       PutAdd(x, at, F32(g, "updates", {2, 7, 4}), -2),
+                       top.values,
+                       top.indices,
+                       all.values,
+                       all.indices};
+       },
+       {"f32(2, 3, 4)", "f32(2, 7, 4)", "f32(2, 3, 4)", "f32(2, 3, 2)",
+        "i32(2, 3, 2)", "i32(5)", "i32(5)"}},
+      {"random numbers",
+       [](GraphBuilder& g) {
+         const Value seed = I64(g, "seed", {});
+         const Value step = I64(g, "step", {});
+         return Values{RandomUniform(seed, step, {2, 3}, DType::kF16, 1),
+                       RandomNormal(seed, step, {}, DType::kF64, 2)};
+       },
+       {"f16(2, 3)", "f64()"}},
+      {"masks and tiles",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {2, 3});
+         return Values{OneHot(I32(g, "i", {4, 2}), 5, DType::kBool), Tril(x),
+                       Triu(x, 1), Tile(x, {2, 3})};
+       },
+       {"bool(4, 2, 5)", "f32(2, 3)", "f32(2, 3)", "f32(4, 9)"}},
       {"pad",
        [](GraphBuilder& g) {
          const Value y =

@@ -110,20 +110,53 @@ std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> x, uint32_t key0,
   return x;
 }
 
-void Dropout(Call& c) {
-  const auto seed = static_cast<uint64_t>(c.input(1)[0]);
-  const auto step = static_cast<uint64_t>(c.input(2)[0]);
+// The words of elements 4 * quad and on, of an op with operands seed and step from
+// `operand` on; its `stream` tells it from others of its id.
+std::array<uint32_t, 4> RandomWords(const Call& c, size_t operand, int64_t quad,
+                                    uint32_t stream) {
+  const auto seed = static_cast<uint64_t>(c.input(operand)[0]);
+  const auto step = static_cast<uint64_t>(c.input(operand + 1)[0]);
   const auto id = static_cast<uint32_t>(c.Int("id"));
+  const auto q = static_cast<uint64_t>(quad);
+  return Philox({static_cast<uint32_t>(q), static_cast<uint32_t>(q >> 32),
+                 static_cast<uint32_t>(step),
+                 static_cast<uint32_t>(step >> 32) ^ (stream << 30)},
+                static_cast<uint32_t>(seed),
+                static_cast<uint32_t>(seed >> 32) ^ (id * 0x9E3779B1u));
+}
+
+void Dropout(Call& c) {
   const double p = c.Float("p");
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const auto quad = static_cast<uint64_t>(i / 4);
-    const std::array<uint32_t, 4> random =
-        Philox({static_cast<uint32_t>(quad), static_cast<uint32_t>(quad >> 32),
-                static_cast<uint32_t>(step), static_cast<uint32_t>(step >> 32)},
-               static_cast<uint32_t>(seed),
-               static_cast<uint32_t>(seed >> 32) ^ (id * 0x9E3779B1u));
+    const auto random = RandomWords(c, 1, i / 4, 0);
     const bool keeps = random[static_cast<size_t>(i % 4)] / 0x1p32 >= p;
     c.out[0][i] = keeps ? c.input(0)[i] / (1 - p) : 0;
+  }
+}
+
+void RandomUniform(Call& c) {
+  const DType dtype = c.node.attrs.Type("dtype");
+  const double parts = dtype == DType::kF64   ? 0x1p32
+                       : dtype == DType::kF32 ? 0x1p24
+                       : dtype == DType::kF16 ? 0x1p11
+                                              : 0x1p8;
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const auto random = RandomWords(c, 0, i / 4, 2);
+    const double y = random[static_cast<size_t>(i % 4)] / 0x1p32;
+    c.out[0][i] = std::floor(y * parts) / parts;
+  }
+}
+
+// Box & Muller, of the first two words and of the last two.
+void RandomNormal(Call& c) {
+  for (int64_t i = 0; i < c.out[0].size(); ++i) {
+    const auto random = RandomWords(c, 0, i / 4, 3);
+    const auto pair = static_cast<size_t>(i % 4 / 2 * 2);
+    const double u = (std::floor(random[pair] / 256.0) + 1) / 0x1p24;
+    const double turn = std::floor(random[pair + 1] / 256.0) / 0x1p24;
+    const double angle = 2 * std::acos(-1.0) * turn;
+    c.out[0][i] = std::sqrt(-2 * std::log(u)) *
+                  (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
   }
 }
 
@@ -683,6 +716,20 @@ void Run(Call& c) {
           c, [&](double x) { return CastTo(c.node.attrs.Type("dtype"), x); });
     case OpKind::kConcat:
       return Concat(c);
+    case OpKind::kIota:
+      return interpret::Iota(c);
+    case OpKind::kCumSum:
+      return interpret::CumSum(c);
+    case OpKind::kTakeAlongAxis:
+      return interpret::TakeAlongAxis(c);
+    case OpKind::kPutAdd:
+      return interpret::PutAdd(c);
+    case OpKind::kTopK:
+      return interpret::TopK(c);
+    case OpKind::kRandomUniform:
+      return RandomUniform(c);
+    case OpKind::kRandomNormal:
+      return RandomNormal(c);
     case OpKind::kGather:
       return Gather(c);
     case OpKind::kScatterAdd:

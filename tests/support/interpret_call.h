@@ -72,14 +72,19 @@ void AttentionGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
+void CumSum(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);
-void Padding(Call& c);   // pad and its gradient
-void Pooling(Call& c);   // max_pool, avg_pool and their gradients
+void Iota(Call& c);
+void Padding(Call& c);  // pad and its gradient
+void Pooling(Call& c);  // max_pool, avg_pool and their gradients
+void PutAdd(Call& c);
 void Resizing(Call& c);  // resize and its gradient
 void RmsNorm(Call& c);
 void RmsNormGrad(Call& c);
 void Rope(Call& c);
+void TakeAlongAxis(Call& c);
+void TopK(Call& c);
 
 }  // namespace stowage::interpret
 

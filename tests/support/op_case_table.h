@@ -149,6 +149,7 @@ void AddAttention(OpCaseTable& t);
 void AddBatchNorm(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
 void AddGlu(OpCaseTable& t);
+void AddIndexing(OpCaseTable& t);
 void AddPad(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 void AddResize(OpCaseTable& t);

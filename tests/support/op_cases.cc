@@ -658,6 +658,7 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddRope(table);
   testing::AddGlu(table);
   testing::AddConvolutions(table);
+  testing::AddIndexing(table);
   testing::AddPad(table);
   testing::AddPooling(table);
   testing::AddResize(table);
