@@ -18,6 +18,62 @@ std::string WrongFeatures(std::string_view op, const Value& x,
                 "; expected a float tensor of rank ", min_rank, " or more");
 }
 
+// The linear layers before and behind attention.
+struct Projections {
+  std::string_view in, out;        // what their names end in
+  Init init = Init::Normal(0.02);  // of the one behind
+};
+
+Value SelfAttention(Value x, std::string_view name,
+                    const MultiHeadAttentionOptions& options,
+                    const Projections& projections, SourceLoc loc) {
+  if (!x.ok()) return x;
+  GraphBuilder& g = *x.builder();
+  if (const std::string wrong = WrongFeatures("attention", x, name, 3);
+      !wrong.empty()) {
+    return g.Fail(wrong, loc);
+  }
+  if (x.rank() > 3) {
+    return g.Fail(
+        StrCat("[attention] the input of ", Quoted(name), " is ",
+               x.type().ToString(), "; expected (batch, time, width)"),
+        loc);
+  }
+  const int64_t batch = x.dim(0), time = x.dim(1), width = x.dim(2);
+  const int64_t heads = options.heads;
+  if (heads < 1 || width % heads != 0) {
+    return g.Fail(
+        StrCat("[attention] ", Quoted(name), " has ", heads,
+               " heads over a width of ", width,
+               "; the width must be a positive multiple of the heads"),
+        loc);
+  }
+  const int64_t groups = options.groups == 0 ? heads : options.groups;
+  if (groups < 1 || heads % groups != 0) {
+    return g.Fail(
+        StrCat("[attention] ", Quoted(name), " has ", heads, " heads in ",
+               groups,
+               " groups; the heads must be a positive multiple of the groups"),
+        loc);
+  }
+  const int64_t depth = width / heads;
+  const Value qkv = Linear(x, StrCat(name, projections.in),
+                           width + 2 * groups * depth, {}, loc);
+  std::vector<Value> parts =
+      Split(qkv, -1, {width, groups * depth, groups * depth}, loc);
+  const auto by_head = [&](Value part, int64_t count) {
+    return Reshape(part, {batch, time, count, depth}, loc);
+  };
+  const Value attended =
+      Attention(by_head(parts[0], heads), by_head(parts[1], groups),
+                by_head(parts[2], groups), {.causal = options.causal}, loc);
+  const Value joined =
+      Reshape(g.Name(StrCat(name, ".attention"), attended, loc),
+              {batch, time, width}, loc);
+  return Linear(joined, StrCat(name, projections.out), width,
+                {.bias = true, .init = projections.init}, loc);
+}
+
 }  // namespace
 
 Value Linear(Value x, std::string_view name, int64_t out_features,
@@ -41,7 +97,7 @@ Value Linear(Value x, std::string_view name, int64_t out_features,
   return g.Name(name, y, loc);
 }
 
-Value LayerNorm(Value x, std::string_view name, SourceLoc loc) {
+Value LayerNorm(Value x, std::string_view name, double eps, SourceLoc loc) {
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();
   if (const std::string wrong = WrongFeatures("layer_norm", x, name, 1);
@@ -53,7 +109,7 @@ Value LayerNorm(Value x, std::string_view name, SourceLoc loc) {
       g.Param(StrCat(name, ".weight"), x.dtype(), features, Init::Ones(), loc);
   const Value beta =
       g.Param(StrCat(name, ".bias"), x.dtype(), features, Init::Zeros(), loc);
-  return g.Name(name, LayerNorm(x, gamma, beta, 1e-5, loc), loc);
+  return g.Name(name, LayerNorm(x, gamma, beta, eps, loc), loc);
 }
 
 Value BatchNorm(Value x, std::string_view name, const BatchNormOptions& options,
@@ -114,37 +170,18 @@ Value Dropouts::Apply(Value x, SourceLoc loc) {
 
 Value CausalSelfAttention(Value x, std::string_view name,
                           const TransformerOptions& options, SourceLoc loc) {
-  if (!x.ok()) return x;
-  GraphBuilder& g = *x.builder();
-  if (const std::string wrong = WrongFeatures("attention", x, name, 3);
-      !wrong.empty()) {
-    return g.Fail(wrong, loc);
-  }
-  if (x.rank() > 3) {
-    return g.Fail(
-        StrCat("[attention] the input of ", Quoted(name), " is ",
-               x.type().ToString(), "; expected (batch, time, width)"),
-        loc);
-  }
-  const int64_t batch = x.dim(0), time = x.dim(1), width = x.dim(2);
-  if (options.heads < 1 || width % options.heads != 0) {
-    return g.Fail(
-        StrCat("[attention] ", Quoted(name), " has ", options.heads,
-               " heads over a width of ", width,
-               "; the width must be a positive multiple of the heads"),
-        loc);
-  }
-  const Value qkv = Linear(x, StrCat(name, ".c_attn"), 3 * width, {}, loc);
-  const Shape by_head{batch, time, options.heads, width / options.heads};
-  std::vector<Value> heads = Split(qkv, -1, {width, width, width}, loc);
-  for (Value& part : heads) part = Reshape(part, by_head, loc);
-  const Value attended = CausalAttention(heads[0], heads[1], heads[2], 0, loc);
-  const Value joined =
-      Reshape(g.Name(StrCat(name, ".attention"), attended, loc),
-              {batch, time, width}, loc);
-  const Value y = Linear(joined, StrCat(name, ".c_proj"), width,
-                         {.bias = true, .init = options.projection_init}, loc);
-  return options.dropouts ? options.dropouts->Apply(y, loc) : y;
+  const Value y = SelfAttention(
+      x, name, {.heads = options.heads, .causal = true},
+      {.in = ".c_attn", .out = ".c_proj", .init = options.projection_init},
+      loc);
+  return options.dropouts && y.ok() ? options.dropouts->Apply(y, loc) : y;
+}
+
+Value MultiHeadAttention(Value x, std::string_view name,
+                         const MultiHeadAttentionOptions& options,
+                         SourceLoc loc) {
+  return SelfAttention(x, name, options, {.in = ".in_proj", .out = ".out_proj"},
+                       loc);
 }
 
 Value TransformerBlock(Value x, std::string_view name,
@@ -152,14 +189,14 @@ Value TransformerBlock(Value x, std::string_view name,
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();
   const Value attention =
-      CausalSelfAttention(LayerNorm(x, StrCat(name, ".ln_1"), loc),
+      CausalSelfAttention(LayerNorm(x, StrCat(name, ".ln_1"), 1e-5, loc),
                           StrCat(name, ".attn"), options, loc);
   if (!attention.ok()) return attention;
   const Value h =
       g.Name(StrCat(name, ".attn.residual"), Add(x, attention, loc), loc);
   if (!h.ok()) return h;
   const int64_t width = h.shape().back();
-  const Value wide = Linear(LayerNorm(h, StrCat(name, ".ln_2"), loc),
+  const Value wide = Linear(LayerNorm(h, StrCat(name, ".ln_2"), 1e-5, loc),
                             StrCat(name, ".mlp.c_fc"), 4 * width, {}, loc);
   const Value bent =
       g.Name(StrCat(name, ".mlp.gelu"), GeluTanh(wide, loc), loc);

@@ -39,8 +39,8 @@ Value Linear(Value x, std::string_view name, int64_t out_features,
              SourceLoc loc = SourceLoc::Current());
 
 /// Normalizes the last axis of x (..., C). Params "<name>.weight" (C), ones at
-/// first, and "<name>.bias" (C), zeros. eps is 1e-5.
-Value LayerNorm(Value x, std::string_view name,
+/// first, and "<name>.bias" (C), zeros.
+Value LayerNorm(Value x, std::string_view name, double eps = 1e-5,
                 SourceLoc loc = SourceLoc::Current());
 
 struct BatchNormOptions {
@@ -102,6 +102,23 @@ struct TransformerOptions {
 Value CausalSelfAttention(Value x, std::string_view name,
                           const TransformerOptions& options,
                           SourceLoc loc = SourceLoc::Current());
+
+struct MultiHeadAttentionOptions {
+  int64_t heads = 1;
+  int64_t groups =
+      0;  // of heads that share keys and values; 0: each has its own
+  bool causal = false;  // ir/ops.h
+};
+
+/// x (B, T, C) -> (B, T, C): queries, keys and values from one linear layer
+/// "<name>.in_proj" (C, C + 2 groups C / heads), cut into views in this order, the
+/// heads attending each to its group; then "<name>.out_proj" (C, C). The names are
+/// those of PyTorch's MultiheadAttention, save that its in_proj_weight is a layer
+/// here; weights are (in, out), as Linear's. Weights begin normal with deviation
+/// 0.02. Errors: C is not a multiple of the heads, nor these of the groups.
+Value MultiHeadAttention(Value x, std::string_view name,
+                         const MultiHeadAttentionOptions& options,
+                         SourceLoc loc = SourceLoc::Current());
 
 /// x (B, T, C) -> (B, T, C), one pre-norm block of GPT-2:
 /// h = x + attention(norm(x)); h + mlp(norm(h)), where mlp widens to 4C and

@@ -30,5 +30,6 @@
 #include "nn/text_lstm.h"
 #include "nn/unet.h"
 #include "nn/vgg.h"
+#include "nn/vit.h"
 
 #endif  // STOWAGE_NN_NN_H_

@@ -394,6 +394,50 @@ class UNet(PictureNet):
         return F.cross_entropy(self.logits(x), y)
 
 
+class ViTThin(PictureNet):
+    """The vision transformer of nn/vit.h."""
+
+    channels, size, classes = 3, 12, 10
+    patch, width, heads, layers = 4, 24, 3, 2
+
+    def dense(self, x, name, out):
+        weight = self.get(name + ".weight", x.shape[-1], out)
+        return x @ weight + self.get(name + ".bias", out)
+
+    def layer_norm(self, x, name):
+        weight = self.get(name + ".weight", self.width)
+        bias = self.get(name + ".bias", self.width)
+        return F.layer_norm(x, (self.width,), weight, bias, eps=1e-6)
+
+    def attention(self, x, name):
+        b, t, c = x.shape
+        parts = self.dense(x, name + ".in_proj", 3 * c).split(c, dim=2)
+        q, k, v = (
+            part.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+            for part in parts
+        )
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.dense(y.transpose(1, 2).reshape(b, t, c), name + ".out_proj", c)
+
+    def logits(self, x):
+        c = self.width
+        weight = self.get("conv_proj.weight", c, self.channels, self.patch, self.patch)
+        bias = self.get("conv_proj.bias", c)
+        x = F.conv2d(x, weight, bias, stride=self.patch).flatten(2).transpose(1, 2)
+        token = self.get("class_token", 1, 1, c).expand(x.shape[0], 1, c)
+        x = torch.cat((token, x), dim=1)
+        x = x + self.get("encoder.pos_embedding", 1, x.shape[1], c)
+        for i in range(self.layers):
+            name = f"encoder.layers.encoder_layer_{i}"
+            h = self.layer_norm(x, name + ".ln_1")
+            x = x + self.attention(h, name + ".self_attention")
+            h = self.layer_norm(x, name + ".ln_2")
+            h = F.gelu(self.dense(h, name + ".mlp.0", 4 * c))
+            x = x + self.dense(h, name + ".mlp.3", c)
+        x = self.layer_norm(x, "encoder.ln")[:, 0]
+        return self.dense(x, "heads.head", self.classes)
+
+
 def describe(kind, name, tensor):
     flat = tensor.detach().flatten()
     count = len(flat)
@@ -484,6 +528,7 @@ def main():
     write("vgg_of_one_momentum", run(VggOfOne(), momentum))
     write("mobilenet_momentum", run(MobileNet(), momentum))
     write("unet_momentum", run(UNet(), momentum))
+    write("vit_thin_adamw", run(ViTThin(), adamw))
     # Deep nets of random weights are chaotic: small steps keep f32 beside f64.
     write("resnet18_momentum", run(ResNet(), small_momentum))
     losses = [row for row in run(ResNet50(), small_momentum) if row[0] == "loss"]

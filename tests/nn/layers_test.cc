@@ -106,6 +106,34 @@ TEST_CASE(
   CheckNear(evaluated.at("bn.running_mean"), {1, -1, 6});
 }
 
+TEST_CASE("groups of heads share the keys and values of one projection") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 5, 12});
+  const Value y =
+      MultiHeadAttention(x, "attn", {.heads = 6, .groups = 2, .causal = true});
+  CHECK(y.shape() == Shape{2, 5, 12});
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto shape = [&](const char* name) {
+    return graph->value(*graph->Find(name)).type.shape;
+  };
+  CHECK(shape("attn.in_proj.weight") == Shape{12, 12 + 2 * 2 * 2});
+  CHECK(shape("attn.in_proj.bias") == Shape{20});
+  CHECK(shape("attn.out_proj.weight") == Shape{12, 12});
+  CHECK(shape("attn.attention") == Shape{2, 5, 6, 2});
+  const auto error = [](const MultiHeadAttentionOptions& options) {
+    GraphBuilder wrong("test");
+    MultiHeadAttention(wrong.Input("x", DType::kF32, {2, 5, 12}), "a", options);
+    return ErrorOf(wrong);
+  };
+  CHECK(Contains(error({.heads = 5}),
+                 "[attention] \"a\" has 5 heads over a width of 12; the width "
+                 "must be a positive multiple of the heads"));
+  CHECK(Contains(error({.heads = 6, .groups = 4}),
+                 "[attention] \"a\" has 6 heads in 4 groups; the heads must be "
+                 "a positive multiple of the groups"));
+}
+
 TEST_CASE(
     "a convolution has PyTorch's layout, and its bias a number a channel") {
   GraphBuilder g("test");

@@ -394,6 +394,10 @@ TEST_CASE("options out of range are refused with their value and the range") {
           "[model] logit_chunk 8 is given, but " + name +
               " has few logits; leave it out");
   }
+  CHECK(refuse("vit-tiny", train, {.pictures = PictureShape{3, 64, 60, 10}})
+            .message ==
+        "[vit-tiny] pictures are 64 x 60; expected multiples of the patch of 8 "
+        "x 8");
   CHECK(Mentions(refuse("gpt-nano", train, {.logit_chunk = -1}),
                  "logit_chunk -1"));
   CHECK(Mentions(refuse("mlp", train, {.dtype = DType::kI32}), "i32"));

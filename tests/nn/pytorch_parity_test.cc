@@ -35,6 +35,7 @@
 #include "nn/recurrent.h"
 #include "nn/unet.h"
 #include "nn/vgg.h"
+#include "nn/vit.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/support/interpret.h"
@@ -249,6 +250,7 @@ std::vector<Case> Cases() {
        0x1p-6},
       {"lstm", "lstm_adam", Adam{.decay = 0.01}, 0x1p-8},
       {"gru", "gru_adam", Adam{.decay = 0.01}, 0x1p-8},
+      {"vit-thin", "vit_thin_adamw", adamw, 0x1p-8},
       {"gpt-tiny", "gpt_tiny_adamw", adamw, 0x1p-8},
       {"gpt-tiny", "gpt_tiny_adamw_clip", adamw, 0x1p-8, 0.5},
   };
@@ -269,7 +271,7 @@ Case GptNano() {
   return {"gpt-nano", "gpt_nano_adamw", adamw, 0x1p-8};
 }
 
-// Of the convolutional models, what make_goldens.py gives them.
+// Of the models of pictures, what make_goldens.py gives them.
 struct Pictures {
   int64_t batch;
   PictureShape shape;
@@ -281,6 +283,7 @@ std::optional<Pictures> PicturesOf(std::string_view model) {
   if (model == "vgg-of-one") return Pictures{6, {3, 4, 4, 5}};
   if (model == "mobilenet") return Pictures{6, {3, 16, 16, 5}};
   if (model == "unet") return Pictures{3, {2, 8, 8, 3}, 8 * 8};
+  if (model == "vit-thin") return Pictures{6, {3, 12, 12, 10}};
   if (model.starts_with("resnet")) return Pictures{8, {3, 40, 40, 10}};
   return std::nullopt;
 }
@@ -323,6 +326,11 @@ Result<Graph> Build(const std::string& model, const ModelOptions& options) {
                            .stages = {{1, 4, 1, 1}, {3, 6, 2, 2}},
                            .last = 16},
                           train, options);
+  }
+  if (model == "vit-thin") {
+    return BuildViT(
+        {.name = model, .patch = 4, .width = 24, .heads = 3, .layers = 2},
+        train, options);
   }
   if (model == "unet") {
     return BuildUNet({.name = model, .width = 4, .depth = 2}, train, options);
