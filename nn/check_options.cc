@@ -27,7 +27,18 @@ Status CheckModelOptions(std::string_view model, const ModelOptions& options) {
   return {};
 }
 
-Status CheckTextModelOptions(std::string_view model,
+Status CheckModelSizes(std::string_view model,
+                       std::initializer_list<NamedSize> sizes) {
+  for (const NamedSize& size : sizes) {
+    if (size.size >= 1) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " has ", size.name, " ", size.size,
+                        "; it must be at least 1")};
+  }
+  return {};
+}
+
+Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                              const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
   if (options.pictures) {
@@ -35,18 +46,6 @@ Status CheckTextModelOptions(std::string_view model,
                  StrCat("[model] pictures are given, but ", model,
                         " reads text; leave them out")};
   }
-  return {};
-}
-
-Status CheckSize(std::string_view model, std::string_view what, int64_t value) {
-  if (value >= 1) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[model] ", model, " has ", what, " ", value,
-                      "; it must be at least 1")};
-}
-
-Status CheckSeq(std::string_view model, int64_t max_seq,
-                const ModelOptions& options) {
   if (!options.seq) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[model] ", model, " is given no seq length")};
@@ -55,6 +54,13 @@ Status CheckSeq(std::string_view model, int64_t max_seq,
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[model] seq ", *options.seq, " for ", model,
                         " is out of range; expected 1 to ", max_seq)};
+  }
+  if (options.logit_chunk && *options.logit_chunk < 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] logit_chunk ", *options.logit_chunk, " for ", model,
+               " is negative; expected rows of a chunk, or 0 for all "
+               "rows at once")};
   }
   return {};
 }

@@ -4,6 +4,7 @@
 // Checks that the models share.
 
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/result.h"
@@ -15,21 +16,23 @@ namespace stowage {
 /// not float, or dropout is outside [0, 1).
 Status CheckModelOptions(std::string_view model, const ModelOptions& options);
 
-/// The same for a model of text. Further error, kInvalidArgument: pictures.
-Status CheckTextModelOptions(std::string_view model,
+struct NamedSize {
+  std::string_view name;
+  int64_t size;
+};
+/// Error kInvalidArgument when a size of the model itself is below 1.
+Status CheckModelSizes(std::string_view model,
+                       std::initializer_list<NamedSize> sizes);
+
+/// As CheckModelOptions, for a model of text. Further errors, kInvalidArgument:
+/// pictures; a seq that is absent, below 1 or above max_seq; a negative logit_chunk.
+Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                              const ModelOptions& options);
-
-/// Error kInvalidArgument when `value`, which the model calls `what`, is below 1.
-Status CheckSize(std::string_view model, std::string_view what, int64_t value);
-
-/// Error kInvalidArgument when seq is absent, or outside 1 to `max_seq`.
-Status CheckSeq(std::string_view model, int64_t max_seq,
-                const ModelOptions& options);
 
 /// Error kInvalidArgument when there is a logit_chunk, for models of few logits.
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
 
-/// The same as CheckModelOptions for a model that has no sequences and generates nothing. Further
+/// As CheckModelOptions, for a model that has no sequences and generates nothing. Further
 /// errors: kInvalidArgument for a seq, a logit_chunk or pictures of impossible
 /// sizes, kUnsupported for generating.
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,

@@ -1,6 +1,5 @@
 #include "nn/gpt.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/strings.h"
@@ -14,30 +13,11 @@ namespace stowage {
 namespace {
 
 Status CheckConfig(const GptConfig& config) {
-  const std::string& name = config.name;
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "layers", config.layers));
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "heads", config.heads));
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "width", config.width));
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "vocabulary", config.vocabulary));
-  return CheckSize(name, "max_seq", config.max_seq);
-}
-
-Status CheckLogitChunk(const GptConfig& config, const ModelOptions& options) {
-  if (!options.logit_chunk || *options.logit_chunk >= 0) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat("[model] logit_chunk ", *options.logit_chunk, " for ", config.name,
-             " is negative; expected rows of a chunk, or 0 for all "
-             "rows at once")};
-}
-
-// Rows of a chunk of logits; 0 for all at once.
-int64_t LogitChunk(const GptConfig& config, const ModelOptions& options) {
-  constexpr int64_t kLargeVocabulary = 8192;
-  if (options.logit_chunk) return *options.logit_chunk;
-  if (config.vocabulary < kLargeVocabulary) return 0;
-  const int64_t rows = *options.batch * *options.seq;
-  return std::clamp((rows + 3) / 4, kLeastLogitChunk, kMostLogitChunk);
+  return CheckModelSizes(config.name, {{"layers", config.layers},
+                                       {"heads", config.heads},
+                                       {"width", config.width},
+                                       {"vocabulary", config.vocabulary},
+                                       {"max_seq", config.max_seq}});
 }
 
 }  // namespace
@@ -45,21 +25,15 @@ int64_t LogitChunk(const GptConfig& config, const ModelOptions& options) {
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
-  STOWAGE_RETURN_IF_ERROR(CheckTextModelOptions(config.name, options));
-  STOWAGE_RETURN_IF_ERROR(CheckSeq(config.name, config.max_seq, options));
-  STOWAGE_RETURN_IF_ERROR(CheckLogitChunk(config, options));
-  const Shape rows{*options.batch, *options.seq};
+  STOWAGE_RETURN_IF_ERROR(
+      CheckTextModelOptions(config.name, config.max_seq, options));
 
   GraphBuilder g(config.name);
-  const Value tokens = g.Input("tokens", DType::kI32, rows);
-  Value targets;
-  if (purpose != ModelPurpose::kGenerate) {
-    targets = g.Input("targets", DType::kI32, rows);
-  }
+  const Text text = DeclareText(g, purpose, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
 
-  const EmbeddingResults wte =
-      Embedding(tokens, "wte", config.vocabulary, config.width, options.dtype);
+  const EmbeddingResults wte = Embedding(text.tokens, "wte", config.vocabulary,
+                                         config.width, options.dtype);
   Value positions = g.Param("wpe", options.dtype,
                             {config.max_seq, config.width}, Init::Normal(0.02));
   if (*options.seq < config.max_seq) {
@@ -76,19 +50,7 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
     x = TransformerBlock(x, StrCat("h.", i), block);
   }
   x = LayerNorm(x, "ln_f");
-  const int64_t chunk = LogitChunk(config, options);
-  if (purpose != ModelPurpose::kGenerate && chunk > 0) {
-    const Value loss = LinearCrossEntropy(x, wte.table, targets, chunk);
-    g.Output("loss", g.Name("loss", loss));
-    return g.Finish();
-  }
-  const Value logits = g.Name("logits", MatMul(x, wte.table, false, true));
-  if (purpose == ModelPurpose::kGenerate) {
-    g.Output("logits", logits);
-  } else {
-    g.Output("loss", g.Name("loss", CrossEntropy(logits, targets)));
-  }
-  return g.Finish();
+  return FinishText(g, x, wte.table, text.targets, purpose, options);
 }
 
 int64_t GptParameterCount(const GptConfig& config) {

@@ -34,11 +34,6 @@ struct GptConfig {
   int64_t max_seq = 1;  // rows of the position embedding
 };
 
-/// Rows of a chunk of logits where nothing else is asked for: a quarter of all,
-/// but enough to keep a device busy and few enough to weigh little.
-inline constexpr int64_t kLeastLogitChunk = 256;
-inline constexpr int64_t kMostLogitChunk = 4096;
-
 /// The graph of a GPT. Inputs: "tokens" and, unless generating, "targets", both
 /// i32 (B, T) in [0, vocabulary), where targets[i] is the token that follows
 /// tokens[i]. Outputs: "loss", the mean of -log p in nats per token; when
@@ -47,13 +42,8 @@ inline constexpr int64_t kMostLogitChunk = 4096;
 /// the residual stream; attention probabilities, which are never stored, have
 /// none. Errors: batch or seq absent, below 1, or seq above max_seq; a size of
 /// `config` below 1; heads that do not divide the width; dropout outside
-/// [0, 1); an integer dtype; a negative logit_chunk.
-///
-/// The logits are the largest value of a step if the vocabulary is large, so
-/// from 8192 tokens on a loss makes them by chunks of a quarter of the rows,
-/// from kLeastLogitChunk to kMostLogitChunk, unless `options.logit_chunk` says
-/// otherwise. The batch decides and no budget does: other chunks add up
-/// gradients in another order, and the last bits of a loss would depend on it.
+/// [0, 1); an integer dtype; a negative logit_chunk. Of a large vocabulary, logits are
+/// made by chunks (FinishText in nn/model_parts.h).
 Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 

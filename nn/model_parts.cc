@@ -1,13 +1,23 @@
 #include "nn/model_parts.h"
 
+#include <algorithm>
+
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "nn/picture_shape.h"
 
 namespace stowage {
-
 namespace {
+
+// Rows of a chunk of logits; 0 for all at once.
+int64_t LogitChunk(int64_t vocabulary, const ModelOptions& options) {
+  constexpr int64_t kLargeVocabulary = 8192;
+  if (options.logit_chunk) return *options.logit_chunk;
+  if (vocabulary < kLargeVocabulary) return 0;
+  const int64_t rows = *options.batch * *options.seq;
+  return std::clamp((rows + 3) / 4, kLeastLogitChunk, kMostLogitChunk);
+}
 
 Pictures Declare(GraphBuilder& g, const ModelOptions& options,
                  const Shape& labels) {
@@ -42,6 +52,34 @@ Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
   g.Output("loss", g.Name("loss", CrossEntropy(logits, labels)));
   if (purpose == ModelPurpose::kEvaluate) {
     g.Output("predictions", g.Name("predictions", ArgMax(logits)));
+  }
+  return g.Finish();
+}
+
+Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
+                 const ModelOptions& options) {
+  const Shape rows{*options.batch, *options.seq};
+  Text text;
+  text.tokens = g.Input("tokens", DType::kI32, rows);
+  if (purpose != ModelPurpose::kGenerate) {
+    text.targets = g.Input("targets", DType::kI32, rows);
+  }
+  return text;
+}
+
+Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, Value targets,
+                         ModelPurpose purpose, const ModelOptions& options) {
+  const int64_t chunk = head.ok() ? LogitChunk(head.dim(0), options) : 0;
+  if (purpose != ModelPurpose::kGenerate && chunk > 0) {
+    const Value loss = LinearCrossEntropy(x, head, targets, chunk);
+    g.Output("loss", g.Name("loss", loss));
+    return g.Finish();
+  }
+  const Value logits = g.Name("logits", MatMul(x, head, false, true));
+  if (purpose == ModelPurpose::kGenerate) {
+    g.Output("logits", logits);
+  } else {
+    g.Output("loss", g.Name("loss", CrossEntropy(logits, targets)));
   }
   return g.Finish();
 }

@@ -9,6 +9,8 @@
 //   ...
 //   return FinishClassifier(g, logits, in.labels, purpose);
 
+#include <cstdint>
+
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
@@ -36,6 +38,31 @@ Dropouts DeclareDropouts(GraphBuilder& g, ModelPurpose purpose,
 /// (B, H, W, classes) for labels of pixels.
 Result<Graph> FinishClassifier(GraphBuilder& g, Value logits, Value labels,
                                ModelPurpose purpose);
+
+/// Rows of a chunk of logits where nothing else is asked for: a quarter of all,
+/// but enough to keep a device busy and few enough to weigh little.
+inline constexpr int64_t kLeastLogitChunk = 256;
+inline constexpr int64_t kMostLogitChunk = 4096;
+
+struct Text {
+  Value tokens;   // i32 (B, T)
+  Value targets;  // likewise; none when generating
+};
+/// Inputs "tokens" and, unless generating, "targets". Precondition: the options have a
+/// batch and a seq.
+Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
+                 const ModelOptions& options);
+
+/// Output "loss", the mean of -log p in nats per token, or when generating "logits"
+/// (B, T, vocabulary); then the graph. x (B, T, width), head (vocabulary, width).
+///
+/// The logits are the largest value of a step if the vocabulary is large, so
+/// from 8192 tokens on a loss makes them by chunks of a quarter of the rows,
+/// from kLeastLogitChunk to kMostLogitChunk, unless `options.logit_chunk` says
+/// otherwise. The batch decides and no budget does: other chunks add up
+/// gradients in another order, and the last bits of a loss would depend on it.
+Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, Value targets,
+                         ModelPurpose purpose, const ModelOptions& options);
 
 }  // namespace stowage
 

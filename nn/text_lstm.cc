@@ -2,10 +2,8 @@
 
 #include <cmath>
 
-#include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
 #include "nn/check_options.h"
 #include "nn/layers.h"
 #include "nn/model_parts.h"
@@ -15,12 +13,11 @@ namespace stowage {
 namespace {
 
 Status CheckConfig(const TextLstmConfig& config) {
-  const std::string& name = config.name;
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "layers", config.layers));
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "width", config.width));
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "hidden", config.hidden));
-  STOWAGE_RETURN_IF_ERROR(CheckSize(name, "vocabulary", config.vocabulary));
-  return CheckSize(name, "max_seq", config.max_seq);
+  return CheckModelSizes(config.name, {{"layers", config.layers},
+                                       {"width", config.width},
+                                       {"hidden", config.hidden},
+                                       {"vocabulary", config.vocabulary},
+                                       {"max_seq", config.max_seq}});
 }
 
 }  // namespace
@@ -28,22 +25,17 @@ Status CheckConfig(const TextLstmConfig& config) {
 Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
                             const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
-  STOWAGE_RETURN_IF_ERROR(CheckTextModelOptions(config.name, options));
-  STOWAGE_RETURN_IF_ERROR(CheckSeq(config.name, config.max_seq, options));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckTextModelOptions(config.name, config.max_seq, options));
   STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(config.name, options));
-  const Shape rows{*options.batch, *options.seq};
 
   GraphBuilder g(config.name);
-  const Value tokens = g.Input("tokens", DType::kI32, rows);
-  Value targets;
-  if (purpose != ModelPurpose::kGenerate) {
-    targets = g.Input("targets", DType::kI32, rows);
-  }
+  const Text text = DeclareText(g, purpose, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const Value table =
       g.Param("embedding.weight", options.dtype,
               {config.vocabulary, config.width}, Init::Uniform(1));
-  Value x = dropouts.Apply(g.Name("embedding", Gather(table, tokens)));
+  Value x = dropouts.Apply(g.Name("embedding", Gather(table, text.tokens)));
   x = Lstm(x, "lstm", config.hidden,
            {.layers = config.layers, .dropouts = &dropouts})
           .y;
@@ -54,7 +46,7 @@ Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", g.Name("logits", logits));
   } else {
-    g.Output("loss", g.Name("loss", CrossEntropy(logits, targets)));
+    g.Output("loss", g.Name("loss", CrossEntropy(logits, text.targets)));
   }
   return g.Finish();
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the golden numbers that tests/nn/pytorch_parity_test.cc compares with.
 
-Builds the mlp, a tiny GPT, gpt-nano, recurrent and convolutional nets at small sizes in
-PyTorch in double precision, trains each for five steps, and writes losses, gradients and
-final params as CSV files beside this script. Params and data follow a formula (see
-`uniforms`) that the test computes too, so the goldens hold results only.
+Builds the mlp, a tiny GPT, gpt-nano, a tiny Llama, recurrent and convolutional nets at
+small sizes in PyTorch in double precision, trains each for five steps, and writes losses,
+gradients and final params as CSV files beside this script. Params and data follow a
+formula (see `uniforms`) that the test computes too, so the goldens hold results only.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
     /tmp/venv/bin/python tests/goldens/make_goldens.py
@@ -167,6 +167,86 @@ class GptNano(GptTiny):
 
     layers, heads, width, vocabulary, max_seq = 4, 4, 128, 96, 256
     batch, seq = 8, 64
+
+
+class LlamaTiny:
+    """The Llama of nn/llama.h, by Hugging Face's names; its linear weights are
+    (in, out), its head is (vocabulary, width)."""
+
+    layers, heads, kv_heads, width, hidden, vocabulary = 2, 4, 2, 32, 88, 40
+    batch, seq = 3, 16
+    base, eps = 10000.0, 1e-5
+
+    def __init__(self):
+        c = self.width
+        keys = c // self.heads * self.kv_heads
+        shapes = {"model.embed_tokens.weight": (self.vocabulary, c)}
+        for i in range(self.layers):
+            at = f"model.layers.{i}"
+            shapes |= {
+                f"{at}.input_layernorm.weight": (c,),
+                f"{at}.self_attn.q_proj.weight": (c, c),
+                f"{at}.self_attn.k_proj.weight": (c, keys),
+                f"{at}.self_attn.v_proj.weight": (c, keys),
+                f"{at}.self_attn.o_proj.weight": (c, c),
+                f"{at}.post_attention_layernorm.weight": (c,),
+                f"{at}.mlp.gate_proj.weight": (c, self.hidden),
+                f"{at}.mlp.up_proj.weight": (c, self.hidden),
+                f"{at}.mlp.down_proj.weight": (self.hidden, c),
+            }
+        shapes |= {
+            "model.norm.weight": (c,),
+            "lm_head.weight": (self.vocabulary, c),
+        }
+        self.params = {n: param(n, *shape) for n, shape in shapes.items()}
+
+    def linear(self, x, name):
+        return x @ self.params[name + ".weight"]
+
+    def norm(self, x, name):
+        rms = x.pow(2).mean(-1, keepdim=True).add(self.eps).sqrt()
+        return x / rms * self.params[name + ".weight"]
+
+    def turn(self, x):
+        """x (B, H, T, D): each head times cos and, its halves swapped, times sin."""
+        depth = x.shape[3]
+        pairs = torch.arange(0, depth, 2).double() / depth
+        angles = torch.outer(torch.arange(x.shape[2]).double(), self.base**-pairs)
+        angles = torch.cat((angles, angles), dim=1)
+        a, b = x[..., : depth // 2], x[..., depth // 2 :]
+        return x * angles.cos() + torch.cat((-b, a), dim=3) * angles.sin()
+
+    def attention(self, x, name):
+        b, t, c = x.shape
+        depth = c // self.heads
+        q, k, v = (
+            self.linear(x, f"{name}.{part}_proj").view(b, t, -1, depth).transpose(1, 2)
+            for part in "qkv"
+        )
+        q, k = self.turn(q), self.turn(k)
+        shared = self.heads // self.kv_heads
+        k, v = (part.repeat_interleave(shared, dim=1) for part in (k, v))
+        scores = q @ k.transpose(2, 3) / math.sqrt(depth)
+        later = torch.ones(t, t, dtype=torch.bool).triu(diagonal=1)
+        scores = scores.masked_fill(later, -math.inf)
+        y = (scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(b, t, c)
+        return self.linear(y, name + ".o_proj")
+
+    def loss(self, step):
+        shape = (self.batch, self.seq)
+        tokens = integers(f"tokens:{step}", self.vocabulary, *shape)
+        targets = integers(f"targets:{step}", self.vocabulary, *shape)
+        x = self.params["model.embed_tokens.weight"][tokens]
+        for i in range(self.layers):
+            at = f"model.layers.{i}"
+            h = self.norm(x, at + ".input_layernorm")
+            x = x + self.attention(h, at + ".self_attn")
+            h = self.norm(x, at + ".post_attention_layernorm")
+            gate = F.silu(self.linear(h, at + ".mlp.gate_proj"))
+            h = gate * self.linear(h, at + ".mlp.up_proj")
+            x = x + self.linear(h, at + ".mlp.down_proj")
+        logits = self.norm(x, "model.norm") @ self.params["lm_head.weight"].t()
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 class Recurrent:
@@ -521,6 +601,8 @@ def main():
     write("gpt_tiny_adamw", run(GptTiny(), adamw))
     write("gpt_tiny_adamw_clip", run(GptTiny(), adamw, clip_norm=0.5))
     write("gpt_nano_adamw", run(GptNano(), adamw))
+    write("llama_tiny_adamw", run(LlamaTiny(), adamw))
+    write("llama_tiny_adamw_clip", run(LlamaTiny(), adamw, clip_norm=0.5))
     write("lstm_adam", run(Recurrent(torch.nn.LSTM), adam))
     write("gru_adam", run(Recurrent(torch.nn.GRU), adam))
     write("cnn_small_momentum", run(CnnSmall(), momentum))

@@ -12,6 +12,7 @@
 
 #include "ir/graph.h"
 #include "nn/gpt.h"
+#include "nn/llama.h"
 #include "nn/text_lstm.h"
 
 namespace stowage {
@@ -232,6 +233,86 @@ TEST_CASE("params carry GPT-2's names, weights laid out (in, out)") {
   // 12 tensors a block, two embeddings, the last norm; the output layer has
   // none of its own.
   CHECK(LeafNames(*graph, Role::kParam).size() == 2 * 12 + 2 + 2);
+}
+
+const LlamaConfig& TinyLlama() {
+  static const LlamaConfig kConfig{.name = "tiny",
+                                   .layers = 2,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .width = 16,
+                                   .hidden = 24,
+                                   .vocabulary = 11,
+                                   .max_seq = 6};
+  return kConfig;
+}
+
+TEST_CASE("params carry Llama's names as Hugging Face gives them") {
+  for (const bool tied : {false, true}) {
+    LlamaConfig config = TinyLlama();
+    config.tied_head = tied;
+    const auto graph =
+        BuildLlama(config, ModelPurpose::kTrain, {.batch = 3, .seq = 5});
+    REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+    const auto shape = [&](const char* name) {
+      return TypeOf(*graph, name).shape;
+    };
+    CHECK(shape("model.embed_tokens.weight") == Shape{11, 16});
+    CHECK(shape("model.layers.0.input_layernorm.weight") == Shape{16});
+    CHECK(shape("model.layers.0.self_attn.q_proj.weight") == Shape{16, 16});
+    CHECK(shape("model.layers.0.self_attn.k_proj.weight") == Shape{16, 8});
+    CHECK(shape("model.layers.1.self_attn.v_proj.weight") == Shape{16, 8});
+    CHECK(shape("model.layers.1.self_attn.o_proj.weight") == Shape{16, 16});
+    CHECK(shape("model.layers.1.post_attention_layernorm.weight") == Shape{16});
+    CHECK(shape("model.layers.1.mlp.gate_proj.weight") == Shape{16, 24});
+    CHECK(shape("model.layers.1.mlp.up_proj.weight") == Shape{16, 24});
+    CHECK(shape("model.layers.1.mlp.down_proj.weight") == Shape{24, 16});
+    CHECK(shape("model.norm.weight") == Shape{16});
+    if (!tied) CHECK(shape("lm_head.weight") == Shape{11, 16});
+    // 9 tensors a block, the embedding, the last norm, the head.
+    CHECK(LeafNames(*graph, Role::kParam).size() == 2 * 9 + (tied ? 2 : 3));
+    CHECK(ParameterCount(*graph) == LlamaParameterCount(config));
+  }
+}
+
+TEST_CASE("llama-nano has fewer keys than queries, and copies neither") {
+  const auto graph = BuildModel("llama-nano", ModelPurpose::kTrain);
+  REQUIRE(graph.ok());
+  int attentions = 0;
+  for (const Node& node : graph->nodes()) {
+    CHECK(node.op != OpKind::kCopy);
+    if (node.op != OpKind::kAttention) continue;
+    ++attentions;
+    const auto heads = [&](size_t i) {
+      return graph->value(node.inputs[i]).type.shape[2];
+    };
+    CHECK(heads(0) == 2 * heads(1));
+    CHECK(heads(1) == heads(2));
+  }
+  CHECK(attentions == 4);
+}
+
+TEST_CASE("a llama of impossible sizes is refused") {
+  const auto refuse = [](auto change) {
+    LlamaConfig config = TinyLlama();
+    change(config);
+    const auto graph =
+        BuildLlama(config, ModelPurpose::kTrain, {.batch = 1, .seq = 4});
+    REQUIRE_FALSE(graph.ok());
+    CHECK(graph.error().code == ErrorCode::kInvalidArgument);
+    return graph.error();
+  };
+  CHECK(Mentions(refuse([](LlamaConfig& c) { c.heads = 3; }),
+                 "tiny has 3 heads over a width of 16; each must have an even "
+                 "number of elements"));
+  CHECK(Mentions(refuse([](LlamaConfig& c) { c.heads = 16; }),
+                 "16 heads over a width of 16"));
+  CHECK(Mentions(refuse([](LlamaConfig& c) { c.kv_heads = 3; }),
+                 "4 heads and 3 kv_heads; these must divide the heads"));
+  CHECK(Mentions(refuse([](LlamaConfig& c) { c.hidden = 0; }),
+                 "tiny has hidden 0; it must be at least 1"));
+  CHECK(Mentions(refuse([](LlamaConfig& c) { c.max_seq = 3; }),
+                 "seq 4 for tiny is out of range; expected 1 to 3"));
 }
 
 TEST_CASE("a gpt graph reads tokens and targets and gives a loss or logits") {

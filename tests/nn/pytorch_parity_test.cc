@@ -28,6 +28,7 @@
 #include "ir/ops.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
+#include "nn/llama.h"
 #include "nn/mlp.h"
 #include "nn/mobilenet.h"
 #include "nn/model_options.h"
@@ -253,6 +254,8 @@ std::vector<Case> Cases() {
       {"vit-thin", "vit_thin_adamw", adamw, 0x1p-8},
       {"gpt-tiny", "gpt_tiny_adamw", adamw, 0x1p-8},
       {"gpt-tiny", "gpt_tiny_adamw_clip", adamw, 0x1p-8, 0.5},
+      {"llama-tiny", "llama_tiny_adamw", adamw, 0x1p-8},
+      {"llama-tiny", "llama_tiny_adamw_clip", adamw, 0x1p-8, 0.5},
   };
 }
 
@@ -315,6 +318,17 @@ Result<Graph> Build(const std::string& model, const ModelOptions& options) {
                      .vocabulary = 40,
                      .max_seq = 24},
                     train, {.batch = 3, .seq = 16, .dtype = options.dtype});
+  }
+  if (model == "llama-tiny") {
+    return BuildLlama({.name = model,
+                       .layers = 2,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .width = 32,
+                       .hidden = 88,
+                       .vocabulary = 40,
+                       .max_seq = 24},
+                      train, {.batch = 3, .seq = 16, .dtype = options.dtype});
   }
   if (model.starts_with("vgg")) {
     return BuildVgg({.name = model, .stages = {{4}, {4, 6}}, .hidden = 12},

@@ -719,8 +719,8 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "[device] there is no device \"auto\"; expected cpu or cuda"},
       {{"plan", "--model", "nope"},
        "[model] there is no model \"nope\"; the models are mlp, cnn-small, "
-       "lstm-char, gpt-nano, mobilenet-v2, vit-tiny, resnet18, resnet50, unet, "
-       "gpt2-124m, vgg19"},
+       "lstm-char, llama-nano, gpt-nano, mobilenet-v2, vit-tiny, resnet18, "
+       "resnet50, unet, gpt2-124m, vgg19"},
       {{"plan", "--model", "cnn-small", "--batch", "4", "--micro-batches", "2"},
        "[micro-batches] graph \"cnn-small\" normalizes by its batch at 4 "
        "values, \"bn1_1\" the first of them; each of 2 pieces would have "

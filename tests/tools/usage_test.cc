@@ -205,15 +205,15 @@ TEST_CASE("models lists names, parameter counts and defaults") {
   const Outcome json = RunStowage({"models", "--json"});
   CHECK(json.exit_code == 0);
   const nlohmann::json models = nlohmann::json::parse(json.out);
-  REQUIRE(models.size() == 10);
+  REQUIRE(models.size() == 12);
   CHECK(models[0]["name"] == "mlp");
   CHECK(models[0]["seq"].is_null());
-  CHECK(models[8]["name"] == "gpt2-124m");
+  CHECK(models[10]["name"] == "gpt2-124m");
   // Vocabulary 50257, 1024 positions, 12 layers of width 768.
-  CHECK(models[8]["params"] ==
+  CHECK(models[10]["params"] ==
         (50257 + 1024) * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
-  CHECK(models[8]["batch"] == 4);
-  CHECK(models[8]["seq"] == 1024);
+  CHECK(models[10]["batch"] == 4);
+  CHECK(models[10]["seq"] == 1024);
 }
 
 }  // namespace
