@@ -63,7 +63,9 @@ Status Check(const TrainingSpec& spec) {
 std::vector<std::string> NormalizedByBatch(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes()) {
+    // Of one example, as a group norm is, the statistics are that example's own.
     if (node.op != OpKind::kBatchNorm) continue;
+    if (graph.value(node.inputs[0]).type.shape[0] == 1) continue;
     names.push_back(graph.value(node.results[0]).name);
   }
   return names;

@@ -17,7 +17,9 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "nn/layers.h"
 #include "nn/models.h"
+#include "nn/norms.h"
 #include "nn/text_data.h"
 #include "planner/plan_memory.h"
 #include "report/plan_json.h"
@@ -424,6 +426,24 @@ TEST_CASE("a batch that a model normalizes by is taken whole, unless allowed") {
   REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
   CHECK(pieces->plan().step.price.pieces == 3);
   CHECK(CnnLosses(*pieces)[59] < 1);
+}
+
+TEST_CASE("a group norm, which knows no batch, is taken in pieces") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec;
+  spec.batch = 4;
+  spec.model = [](int64_t batch) {
+    GraphBuilder g("groups");
+    const Value x = g.Input("x", DType::kF32, {batch, 6, 5});
+    const Value y = GroupNorm(Linear(x, "fc", 3), "gn", 2);
+    g.Output("loss", ReduceMean(Square(InstanceNorm(y, "in"))));
+    return g.Finish();
+  };
+  spec.levers = NoLevers();
+  spec.levers->pieces = {2};
+  const Result<Training> pieces = Train(spec, *cpu);
+  REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);
+  CHECK(pieces->plan().step.price.pieces == 2);
 }
 
 }  // namespace
