@@ -70,7 +70,7 @@ void Enqueue(const Launch& launch, Queue& queue) {
   });
 }
 
-bool Supports(const OpArgs& args) {
+bool SupportsRandom(const OpArgs& args) {
   return IsComputedFloat(args.attrs.Type("dtype"));
 }
 
@@ -79,9 +79,11 @@ bool Supports(const OpArgs& args) {
 namespace kernels {
 
 constinit const GpuKernel RandomUniform = {
-    .enqueue = Enqueue<math::RandomStream::kUniform>, .supports = Supports};
+    .enqueue = Enqueue<math::RandomStream::kUniform>,
+    .supports = SupportsRandom};
 constinit const GpuKernel RandomNormal = {
-    .enqueue = Enqueue<math::RandomStream::kNormal>, .supports = Supports};
+    .enqueue = Enqueue<math::RandomStream::kNormal>,
+    .supports = SupportsRandom};
 
 }  // namespace kernels
 }  // namespace stowage::gpu
