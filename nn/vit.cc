@@ -100,9 +100,10 @@ Result<Graph> BuildViT(const ViTConfig& config, ModelPurpose purpose,
   if (shape.height % config.patch != 0 || shape.width % config.patch != 0) {
     return Error{
         ErrorCode::kInvalidArgument,
-        StrCat("[", config.name, "] pictures are ", shape.height, " x ",
-               shape.width, "; expected multiples of the patch of ",
-               config.patch, " x ", config.patch)};
+        StrCat("[model] pictures of ", shape.height, " x ", shape.width,
+               " are given for ", config.name,
+               ", which cuts them into patches of ", config.patch, " x ",
+               config.patch, "; expected multiples of ", config.patch)};
   }
   GraphBuilder g(config.name);
   const Pictures pictures = DeclarePictures(g, options);

@@ -477,8 +477,8 @@ TEST_CASE("options out of range are refused with their value and the range") {
   }
   CHECK(refuse("vit-tiny", train, {.pictures = PictureShape{3, 64, 60, 10}})
             .message ==
-        "[vit-tiny] pictures are 64 x 60; expected multiples of the patch of 8 "
-        "x 8");
+        "[model] pictures of 64 x 60 are given for vit-tiny, which cuts them "
+        "into patches of 8 x 8; expected multiples of 8");
   CHECK(Mentions(refuse("gpt-nano", train, {.logit_chunk = -1}),
                  "logit_chunk -1"));
   CHECK(Mentions(refuse("mlp", train, {.dtype = DType::kI32}), "i32"));
