@@ -18,6 +18,7 @@
 #include "math/small_floats.h"
 #include "math/split_master.h"
 #include "tests/cpu/run_graph.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
@@ -202,7 +203,7 @@ TEST_CASE("padding and resizing agree with their definitions at larger sizes") {
 TEST_CASE("ops along an axis agree with their definitions at larger sizes") {
   for (const Precision& p : {kF32, kF64}) {
     CheckGraph("along", p.tolerance, [&](GraphBuilder& g) {
-      const Value x = g.Input("x", p.dtype, {3, 70, 150});
+      const Value x = g.Input("x", p.dtype, {2, 30, 150});
       for (const int64_t axis : {0, 1, 2}) {
         const std::string name = std::to_string(axis);
         g.Output("sums" + name, CumSum(x, axis, axis == 1, axis == 2));
@@ -740,6 +741,8 @@ TEST_CASE("attention keeps to its mask, whatever edge of it a tile has") {
       {70, 200, 2, 2, 8, true, 40, {180, 165}},
   };
   for (const Precision p : {kF32, kF64}) {
+    // The same tiles have the same edges in both.
+    if (p.dtype == DType::kF64 && !testing::TakesAllInstances()) continue;
     for (const Case& c : cases) {
       CAPTURE(c.queries);
       CAPTURE(c.keys);
