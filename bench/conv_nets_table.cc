@@ -16,12 +16,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/check.h"
+#include "cpu/cpu_backend.h"
 #include "ir/graph.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "nn/picture_shape.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
@@ -30,7 +38,9 @@
 namespace {
 
 using stowage::Bytes;
+using stowage::DeviceNeeds;
 using stowage::Graph;
+using stowage::PictureShape;
 using stowage::fit::ConvNet;
 
 constexpr Bytes kBudget = 16'000'000'000;
@@ -60,12 +70,14 @@ struct Row {
 };
 
 // Nothing when it takes more than a forward pass.
-std::optional<Row> PlanStep(const Graph& step, Bytes budget) {
+std::optional<Row> PlanStep(const Graph& step, Bytes budget,
+                            const DeviceNeeds& device) {
   const double forward = stowage::fit::ForwardFlops(step);
   const std::clock_t start = std::clock();
   stowage::StepFitter fitter(
       stowage::OfGraph(step),
-      {.levers = {.offload = stowage::OffloadChoice::kNone}});
+      {.plan = {.device = device},
+       .levers = {.offload = stowage::OffloadChoice::kNone}});
   const auto made = fitter.Fit(budget);
   const double seconds =
       static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
@@ -76,14 +88,17 @@ std::optional<Row> PlanStep(const Graph& step, Bytes budget) {
              made->price.recomputed_nodes, seconds};
 }
 
-void PrintRow(const char* name, Graph (*step)(int64_t batch), Bytes budget,
-              int64_t checkmate_batch) {
+void PrintRow(const char* name, const std::function<Graph(int64_t batch)>& step,
+              Bytes budget, int64_t checkmate_batch,
+              const DeviceNeeds& device = {}) {
   const int64_t as_given = Largest(checkmate_batch, [&](int64_t batch) {
-    return stowage::PlanMemory(step(batch), {.budget = budget}).ok();
+    return stowage::PlanMemory(step(batch),
+                               {.budget = budget, .device = device})
+        .ok();
   });
   std::optional<Row> row;
   const int64_t largest = Largest(checkmate_batch, [&](int64_t batch) {
-    std::optional<Row> planned = PlanStep(step(batch), budget);
+    std::optional<Row> planned = PlanStep(step(batch), budget, device);
     if (planned) row = planned;
     return planned.has_value();
   });
@@ -111,6 +126,21 @@ Bytes WeightBytes(const Graph& step) {
   return bytes;
 }
 
+// The step of a built-in net, by SGD with momentum.
+std::function<Graph(int64_t batch)> BuiltIn(const char* name,
+                                            const PictureShape& pictures) {
+  return [=](int64_t batch) {
+    const auto model =
+        stowage::BuildModel(name, stowage::ModelPurpose::kTrain,
+                            {.batch = batch, .pictures = pictures});
+    STOWAGE_CHECK(model.ok());
+    auto step = stowage::BuildTrainStep(
+        *model, "loss", {.optimizer = stowage::Momentum{.momentum = 0.9}});
+    STOWAGE_CHECK(step.ok());
+    return *std::move(step);
+  };
+}
+
 void PrintHead(const char* what) {
   std::printf("%s\n%-10s %9s %9s %9s %9s %14s %8s %8s %6s %8s\n", what, "net",
               "as given", "Checkmate", "ours", "at most", "arena", "extra %",
@@ -129,5 +159,15 @@ int main() {
     PrintRow(net.name, net.checkmate_step,
              kBudget - 2 * WeightBytes(net.step(1)), net.checkmate_batch);
   }
+  PrintHead("built-in nets");
+  const auto cpu = stowage::MakeCpuBackend({.threads = 2});
+  const PictureShape image_net = {3, 224, 224, 1000};
+  PrintRow("vgg19", BuiltIn("vgg19", image_net), kBudget, 289, cpu->Needs());
+  PrintRow("unet", BuiltIn("unet", {3, 416, 608, 19}), kBudget, 57,
+           cpu->Needs());
+  PrintRow("resnet50", BuiltIn("resnet50", image_net), kBudget, 193,
+           cpu->Needs());
+  PrintRow("mobilenet", BuiltIn("mobilenet-v2", image_net), kBudget, 1105,
+           cpu->Needs());
   return 0;
 }

@@ -37,11 +37,12 @@ ROWS = [
     ("vgg19", 32, (3, 224), "f32"),
     ("mobilenet-v2", 32, (3, 224), "f32"),
     ("unet", 4, (1, 256), "f32"),
+    ("vit-tiny", 64, (3, 64), "f32"),
 ]
 
 
 def classes_of(net):
-    return {"cnn-small": 10, "unet": 2}.get(net, CLASSES)
+    return {"cnn-small": 10, "unet": 2, "vit-tiny": 200}.get(net, CLASSES)
 
 
 def of_stowage(net, batch, shape, dtype):
@@ -49,6 +50,8 @@ def of_stowage(net, batch, shape, dtype):
     command += ["--batch", str(batch), "--json", "--no-plan-cache"]
     if isinstance(shape, int):
         command += ["--seq", str(shape)]
+    else:
+        command += ["--optimizer", "momentum"]
     command += ["--dtype", "bf16"] if dtype == "autocast" else ["--device", "cpu"]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(out)["arena_bytes"]

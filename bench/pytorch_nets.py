@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Times training steps of convolutional nets beside PyTorch's, on the CPU.
+"""Times training steps of the built-in nets beside PyTorch's, on the CPU.
 
-For each net, Stowage and PyTorch (eager, and with --compile compiled too) train on
-random pictures by SGD with momentum, in processes of their own, in turn, ROUNDS times.
-Printed are the fastest step and the peak memory of each, PyTorch's less what importing
-it takes, and the ratios of Stowage's figures to PyTorch's.
+For each net, Stowage and PyTorch (eager, and with --compile compiled too) train in f32,
+pictures by SGD with momentum and text by AdamW, in processes of their own, in turn,
+ROUNDS times. Printed are the fastest step and the peak memory of each, PyTorch's less
+what importing it takes, and the ratios of Stowage's figures to PyTorch's. Pictures are
+random; Stowage draws the text from the novel in examples/data, PyTorch by lot.
 
     bazel build //tools:stowage
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
@@ -23,32 +24,53 @@ import time
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Batch, and channels and size of the pictures.
+TEXT = ROOT / "examples/data/pride_and_prejudice.txt"
+VOCABULARY = 96
+# Batch, and channels and size of the pictures, or tokens of a sequence.
 NETS = {
-    "cnn-small": (64, 1, 28),
-    "resnet18": (64, 3, 32),
-    "resnet50": (16, 3, 64),
+    "cnn-small": (64, (1, 28)),
+    "resnet18": (64, (3, 32)),
+    "resnet50": (16, (3, 64)),
+    "mobilenet-v2": (32, (3, 64)),
+    "unet": (8, (3, 128)),
+    "vit-tiny": (32, (3, 64)),
+    "lstm-char": (32, 64),
+    "llama-nano": (8, 64),
+    "gpt-nano": (8, 64),
 }
 CLASSES = 10
 
 
-def pictures(net, count):
-    _, channels, size = NETS[net]
+def is_text(net):
+    return isinstance(NETS[net][1], int)
+
+
+def examples(net, count):
+    """x and y, as Stowage's data would be."""
     random = np.random.default_rng(1)
+    if is_text(net):
+        tokens = random.integers(VOCABULARY, size=(count, NETS[net][1] + 1))
+        return tokens[:, :-1], tokens[:, 1:]
+    channels, size = NETS[net][1]
     x = random.standard_normal((count, channels, size, size)).astype(np.float32)
-    return x, (np.arange(count) % CLASSES).astype(np.int32)
+    shape = (count, size, size) if net == "unet" else (count,)
+    return x, (np.arange(np.prod(shape)).reshape(shape) % CLASSES).astype(np.int32)
 
 
 def of_stowage(net, args):
     """The fastest step, and the peak memory of the process."""
-    batch = NETS[net][0]
+    batch, shape = NETS[net]
     with tempfile.TemporaryDirectory() as folder:
-        x, y = pictures(net, max(2 * batch, 64))
-        np.savez(f"{folder}/pictures.npz", x=x, y=y)
         command = [ROOT / "bazel-bin/tools/stowage", "train", "--model", net]
-        command += ["--data", f"{folder}/pictures.npz", "--batch", str(batch)]
-        command += ["--steps", str(args.steps), "--threads", str(args.threads)]
-        command += ["--optimizer", "momentum", "--device", "cpu", "--json"]
+        command += ["--batch", str(batch), "--steps", str(args.steps)]
+        command += ["--threads", str(args.threads), "--device", "cpu", "--json"]
+        if is_text(net):
+            command += ["--data", TEXT, "--seq", str(shape)]
+        else:
+            x, y = examples(net, max(2 * batch, 64))
+            np.savez(f"{folder}/pictures.npz", x=x, y=y)
+            command += ["--data", f"{folder}/pictures.npz"]
+            command += ["--optimizer", "momentum"]
         lines = subprocess.run(
             command, check=True, capture_output=True, text=True
         ).stdout.splitlines()
@@ -69,11 +91,15 @@ def child(net, args):
 
     torch.set_num_threads(args.threads)
     imported = peak_rss_bytes()
-    model = torch_nets.make(net, *NETS[net][1:], CLASSES)
-    step_model = torch.compile(model) if args.compile else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-    x, y = (torch.from_numpy(a) for a in pictures(net, NETS[net][0]))
+    x, y = (torch.from_numpy(a) for a in examples(net, NETS[net][0]))
     y = y.long()
+    if is_text(net):
+        model = torch_nets.make_text(net)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    else:
+        model = torch_nets.make(net, *NETS[net][1], CLASSES)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    step_model = torch.compile(model) if args.compile else model
     steps = []
     for _ in range(args.steps):
         began = time.perf_counter()

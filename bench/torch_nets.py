@@ -139,12 +139,50 @@ class UNet(nn.Module):
         return self.head(x)
 
 
+class ViTBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width, 1e-6), nn.LayerNorm(width, 1e-6)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (
+            part.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+            for part in self.qkv(self.norm_1(x)).split(c, dim=2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.mlp(self.norm_2(x))
+
+
+class ViTTiny(nn.Module):
+    def __init__(self, channels, size, classes, patch=8, width=192, heads=3, layers=12):
+        super().__init__()
+        self.patches = nn.Conv2d(channels, width, patch, patch)
+        self.token = nn.Parameter(torch.zeros(1, 1, width))
+        tokens = 1 + (size // patch) ** 2
+        self.positions = nn.Parameter(0.02 * torch.randn(1, tokens, width))
+        self.blocks = nn.Sequential(*(ViTBlock(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width, 1e-6), nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat((self.token.expand(len(x), -1, -1), x), 1) + self.positions
+        return self.head(self.norm(self.blocks(x)[:, 0]))
+
+
 PICTURE_NETS = {
     "cnn-small": cnn_small,
     "resnet18": resnet((2, 2, 2, 2), False),
     "resnet50": resnet((3, 4, 6, 3), True),
     "vgg19": vgg19,
     "mobilenet-v2": mobilenet_v2,
+    "vit-tiny": ViTTiny,
     "unet": UNet,
 }
 
