@@ -126,10 +126,11 @@ class Runner {
   void Read(const std::string& name, ValueId id) {
     const TensorType& type = graph_.value(id).type;
     const std::byte* from = Base(id);
+    std::vector<double>& values = run_.values[name];
+    std::vector<std::byte>& bytes = run_.bytes[name];
     for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
       const std::byte* element = from + ElementOffset(i, type, layout(id));
-      run_.values[name].push_back(DecodeElement(type.dtype, element));
-      std::vector<std::byte>& bytes = run_.bytes[name];
+      values.push_back(DecodeElement(type.dtype, element));
       bytes.insert(bytes.end(), element, element + SizeOf(type.dtype));
     }
   }
