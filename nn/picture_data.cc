@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/read_file.h"
 #include "base/strings.h"
 #include "formats/idx.h"
 #include "formats/npz.h"
@@ -18,7 +19,6 @@
 #include "math/philox.h"
 #include "math/small_floats.h"
 #include "nn/random.h"
-#include "nn/read_file.h"
 
 namespace stowage {
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/read_file.h"
 #include "base/strings.h"
 #include "nn/random.h"
-#include "nn/read_file.h"
 
 namespace stowage {
 namespace {

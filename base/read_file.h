@@ -1,5 +1,5 @@
-#ifndef STOWAGE_NN_READ_FILE_H_
-#define STOWAGE_NN_READ_FILE_H_
+#ifndef STOWAGE_BASE_READ_FILE_H_
+#define STOWAGE_BASE_READ_FILE_H_
 
 // A whole file as a string.
 
@@ -16,4 +16,4 @@ Result<std::string> ReadFile(const std::string& path);
 
 }  // namespace stowage
 
-#endif  // STOWAGE_NN_READ_FILE_H_
+#endif  // STOWAGE_BASE_READ_FILE_H_

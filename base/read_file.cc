@@ -1,4 +1,4 @@
-#include "nn/read_file.h"
+#include "base/read_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
