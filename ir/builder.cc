@@ -47,7 +47,7 @@ std::string GraphBuilder::FreshName(std::string_view stem) {
   std::string name;
   do {
     name = StrCat(stem, "_", ++counters_[std::string(stem)]);
-  } while (!NameIsFree(name));
+  } while (!NameIsFree(name) || kept_free_.contains(name));
   return name;
 }
 

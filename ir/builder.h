@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -101,6 +102,10 @@ class GraphBuilder {
   void SetOrigin(Phase phase, std::string_view origin, SourceLoc source = {});
   void SetRole(Value value, Role role);
 
+  /// Values whose names the builder chooses are not called so: `name` is for one that
+  /// comes later.
+  void KeepFree(std::string_view name) { kept_free_.emplace(name); }
+
   /// Records an error if none is recorded yet; returns an inert value. For
   /// functions over the IR (nn/) that check their own arguments. A SourceLoc{}
   /// adds no place to the message.
@@ -136,6 +141,7 @@ class GraphBuilder {
   std::string origin_;
   std::optional<SourceLoc> source_;                    // of SetOrigin
   std::unordered_map<std::string, int64_t> counters_;  // for FreshName
+  std::unordered_set<std::string> kept_free_;          // likewise
   std::vector<bool> named_;  // per value: named by the user, not by FreshName
 };
 
