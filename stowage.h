@@ -19,6 +19,7 @@
 #include "gpu/gpu.h"            // IWYU pragma: export
 #include "ir/ir.h"              // IWYU pragma: export
 #include "nn/nn.h"              // IWYU pragma: export
+#include "onnx/onnx.h"          // IWYU pragma: export
 #include "planner/fit/fit.h"    // IWYU pragma: export
 #include "planner/planner.h"    // IWYU pragma: export
 #include "report/report.h"      // IWYU pragma: export

@@ -3,7 +3,7 @@
 Those that are needed are header-only: @eigen, @doctest, @cli11 and @nlohmann_json
 (target :json). The system's copy comes first; the archives, used where a system has
 none, are the releases that Debian 12 packages. The CUDA toolkit (@cuda) and what reads
-files of others' formats (@jpeg, @png, @zlib) are optional: without them, less is built.
+files of others' formats (@jpeg, @png, @protobuf, @zlib) are optional: without them, less is built.
 """
 
 load("//third_party:cuda.bzl", "cuda_repository")
@@ -66,6 +66,12 @@ _OPTIONAL = {
         headers = ["png.h", "pngconf.h", "pnglibconf.h"],
         linkopts = ["-lpng16"],
         package = "libpng-dev",
+    ),
+    "protobuf": dict(
+        headers = ["google/protobuf"],
+        linkopts = ["-lprotobuf-lite"],
+        package = "libprotobuf-dev and protobuf-compiler",
+        programs = ["protoc"],
     ),
     "zlib": dict(
         headers = ["zconf.h", "zlib.h"],

@@ -56,10 +56,11 @@ def _find(ctx, header):
 
 def _optional_library_impl(ctx):
     missing = [header for header in ctx.attr.headers if not _find(ctx, header)]
+    missing += [program for program in ctx.attr.programs if not ctx.which(program)]
     if ctx.name in ctx.os.environ.get("STOWAGE_WITHOUT", "").split(","):
         why = "STOWAGE_WITHOUT names it"
     elif missing:
-        why = "no %s; the package %s has it" % (missing[0], ctx.attr.package)
+        why = "no %s; to be had from %s" % (missing[0], ctx.attr.package)
     else:
         why = None
     ctx.file("WORKSPACE", "workspace(name = \"%s\")\n" % ctx.name)
@@ -81,9 +82,10 @@ def _optional_library_impl(ctx):
 optional_library = repository_rule(
     implementation = _optional_library_impl,
     attrs = {
-        "headers": attr.string_list(mandatory = True, doc = "All of its headers that are included, by it or by us."),
+        "headers": attr.string_list(mandatory = True, doc = "All of its headers that are included, by it or by us; or their folder."),
         "linkopts": attr.string_list(mandatory = True),
         "package": attr.string(mandatory = True, doc = "The Debian and Ubuntu package."),
+        "programs": attr.string_list(doc = "Commands that a build with it runs."),
     },
     configure = True,
     environ = ["STOWAGE_WITHOUT"],

@@ -1,0 +1,63 @@
+#ifndef STOWAGE_ONNX_BUILD_OPTIONS_H_
+#define STOWAGE_ONNX_BUILD_OPTIONS_H_
+
+// What may be chosen when a graph is built from an ONNX file, and what the file says of
+// its inputs.
+//
+//   model->Build({.dims = {{"batch", 32}}, .shapes = {{"mask", {32, 128}}}});
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/array.h"
+#include "ir/dtype.h"
+
+namespace stowage {
+
+/// A dimension as a file declares it: a size, a symbol, or neither.
+struct OnnxDim {
+  int64_t size = 0;  // 0: not told
+  std::string symbol = {};
+};
+
+struct OnnxInput {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<OnnxDim> dims = {};
+};
+
+/// What a model is trained for.
+struct OnnxLoss {
+  /// "cross_entropy" of logits with labels (i64), "mse" with targets, "bce" of logits
+  /// with targets from 0 to 1, each a mean; or the name of an output of the model that
+  /// is the loss already.
+  std::string kind;
+  std::string output = {};  // that is judged; empty: the model's first
+  /// The new input that it is judged by, and its shape. A shape that is left out is the
+  /// output's, for a cross-entropy without the axis of classes: the second of four or
+  /// more dimensions, else the last.
+  std::string labels = "labels";
+  std::optional<std::vector<int64_t>> labels_shape = {};
+};
+
+struct OnnxBuildOptions {
+  std::map<std::string, int64_t> dims = {};  // sizes of symbols
+  /// Whole shapes of inputs, in place of what the file declares.
+  std::map<std::string, std::vector<int64_t>> shapes = {};
+  /// Inputs that are the same in every step, and no inputs of the graph then: what a
+  /// plan must know, such as the shape for a Reshape.
+  std::map<std::string, Array> constants = {};
+  /// The graph's one output is then "loss". Batch norms take the batch's statistics and
+  /// dropouts drop, whatever the file says of training.
+  std::optional<OnnxLoss> loss = {};
+  /// Plans around ops that are not known, by the shapes that the file declares for
+  /// their results (StandIn, ir/ops.h): such a graph can be planned, not run.
+  bool stand_ins = false;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_ONNX_BUILD_OPTIONS_H_

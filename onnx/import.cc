@@ -1,0 +1,798 @@
+#include "onnx/import.h"
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "ir/source_loc.h"
+#include "onnx/fold.h"
+#include "onnx/loss.h"
+#include "onnx/node.h"
+#include "onnx/ops.h"
+#include "onnx/shapes.h"
+#include "onnx/tensor.h"
+
+namespace stowage::onnx {
+namespace {
+
+// Nodes that a model may have once its functions are written out: a file of a few
+// lines could ask for more than any memory holds.
+constexpr int64_t kMostNodes = 1'000'000;
+
+bool IsOnnxDomain(std::string_view domain) {
+  return domain.empty() || domain == "ai.onnx";
+}
+
+Error Wrong(std::string message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[onnx] ", message)};
+}
+Error Unsupported(std::string message) {
+  return {ErrorCode::kUnsupported, StrCat("[onnx] ", message)};
+}
+
+Error Twice(std::string_view name) {
+  return Wrong(
+      StrCat("two values are called ", Quoted(name), "; names must be unique"));
+}
+
+using FunctionKey = std::tuple<std::string, std::string, std::string>;
+using Opsets = std::map<std::string, int64_t>;
+
+template <typename List>
+Opsets OpsetsOf(const List& imports) {
+  Opsets opsets;
+  for (const pb::OperatorSetIdProto& import : imports) {
+    opsets[IsOnnxDomain(import.domain()) ? "" : import.domain()] =
+        import.version();
+  }
+  return opsets;
+}
+
+Status CheckOpset(const Opsets& opsets) {
+  const auto found = opsets.find("");
+  if (found == opsets.end()) return {};
+  if (found->second < kOldestOpset || found->second > kNewestOpset) {
+    return Unsupported(StrCat("the file asks for operator set ", found->second,
+                              "; ", kOldestOpset, " to ", kNewestOpset,
+                              " are supported"));
+  }
+  return {};
+}
+
+// Names in force at a node: those of its graph, and of the graphs around it.
+struct Scope {
+  const Scope* outer = nullptr;
+  const Opsets* opsets = nullptr;
+  bool names_values =
+      false;  // of the model's own graph, which names the values
+  std::unordered_map<std::string, Operand*> names = {};
+
+  Operand* Find(const std::string& name) const {
+    for (const Scope* scope = this; scope; scope = scope->outer) {
+      const auto found = scope->names.find(name);
+      if (found != scope->names.end()) return found->second;
+    }
+    return nullptr;
+  }
+};
+
+class Importer {
+ public:
+  Importer(const pb::ModelProto& model, const std::string& path,
+           const OnnxBuildOptions& options)
+      : model_(model),
+        path_(path),
+        options_(options),
+        graph_(model.graph().name().empty() ? "onnx" : model.graph().name()) {
+    context_.graph = &graph_;
+    context_.folder = std::filesystem::path(path).parent_path().string();
+    context_.training = options.loss.has_value();
+    for (const pb::FunctionProto& function : model.functions()) {
+      functions_[{function.domain(), function.name(), function.overload()}] =
+          &function;
+    }
+  }
+
+  Result<Graph> Run();
+
+ private:
+  Status CheckOps();
+  void CountMissing(const pb::GraphProto& graph, const Opsets& opsets,
+                    std::map<std::string, int>* missing) const;
+  void CountMissing(const pb::NodeProto& node, const Opsets& opsets,
+                    std::map<std::string, int>* missing) const;
+  std::string MissingName(const pb::NodeProto& node,
+                          const Opsets& opsets) const;
+
+  Status AddInitializers(const pb::GraphProto& graph, Scope& scope);
+  Status AddInputs(Scope& scope);
+  Result<Shape> ShapeOfInput(const OnnxInput& input) const;
+  Status CheckOptions(const std::vector<OnnxInput>& inputs) const;
+
+  Status AddNodes(
+      const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+      Scope& scope);
+  Status AddNode(const pb::NodeProto& node, Scope& scope);
+  Result<std::vector<Operand*>> OperandsOf(const pb::NodeProto& node,
+                                           const Scope& scope);
+  Result<std::vector<Operand>> ResultsOf(const pb::NodeProto& node,
+                                         const Scope& scope);
+  Result<std::vector<Operand>> Converted(ImportedNode& node,
+                                         const ImportedOp& op);
+  Result<std::vector<Operand>> OfBranch(ImportedNode& node, const Scope& scope);
+  Result<std::vector<Operand>> OfFunction(ImportedNode& node,
+                                          const pb::FunctionProto& function);
+  Result<std::vector<Operand>> StandingIn(ImportedNode& node);
+  Operand* Renamed(const pb::NodeProto& node, const Scope& scope) const;
+  Operand Passed(Operand& operand);
+  Status Define(const std::string& name, Operand operand, Scope& scope);
+  Status CheckDeclared(const Operand& operand) const;
+  Status AddOutputs(Scope& scope);
+
+  const pb::FunctionProto* FindFunction(const pb::NodeProto& node) const;
+
+  const pb::ModelProto& model_;
+  const std::string& path_;
+  const OnnxBuildOptions& options_;
+  GraphBuilder graph_;
+  ImportContext context_;
+  Opsets opsets_;
+  std::map<FunctionKey, const pb::FunctionProto*> functions_;
+  std::vector<const pb::FunctionProto*> inside_;  // functions being written out
+  std::map<std::string, const pb::TypeProto::Tensor*> declared_;
+  bool shapes_are_the_files_ = true;
+  std::deque<Operand> operands_;  // at addresses that stay
+  // Of functions that were written out: operands point into them.
+  std::deque<google::protobuf::RepeatedPtrField<pb::NodeProto>> bodies_;
+  std::unordered_set<ValueId> named_;
+  int64_t nodes_ = 0;
+};
+
+const pb::FunctionProto* Importer::FindFunction(
+    const pb::NodeProto& node) const {
+  const auto found =
+      functions_.find({node.domain(), node.op_type(), node.overload()});
+  return found == functions_.end() ? nullptr : found->second;
+}
+
+// --- Whether all ops are known ---
+
+std::string Importer::MissingName(const pb::NodeProto& node,
+                                  const Opsets& opsets) const {
+  if (node.op_type() == "If" && IsOnnxDomain(node.domain())) return "";
+  if (FindFunction(node)) return "";
+  if (const ImportedOp* const op = FindOp(node.domain(), node.op_type())) {
+    const auto version = opsets.find("");
+    if (version == opsets.end() || op->changed == 0 ||
+        version->second < op->changed) {
+      return "";
+    }
+    return StrCat(node.op_type(), " of operator set ", op->changed);
+  }
+  return IsOnnxDomain(node.domain())
+             ? node.op_type()
+             : StrCat(node.domain(), ".", node.op_type());
+}
+
+void Importer::CountMissing(const pb::NodeProto& node, const Opsets& opsets,
+                            std::map<std::string, int>* missing) const {
+  if (const std::string name = MissingName(node, opsets); !name.empty()) {
+    ++(*missing)[name];
+    return;
+  }
+  for (const pb::AttributeProto& attribute : node.attribute()) {
+    if (attribute.has_g()) CountMissing(attribute.g(), opsets, missing);
+  }
+}
+
+void Importer::CountMissing(const pb::GraphProto& graph, const Opsets& opsets,
+                            std::map<std::string, int>* missing) const {
+  for (const pb::NodeProto& node : graph.node()) {
+    CountMissing(node, opsets, missing);
+  }
+}
+
+Status Importer::CheckOps() {
+  std::map<std::string, int> missing;
+  CountMissing(model_.graph(), opsets_, &missing);
+  for (const auto& [key, function] : functions_) {
+    const Opsets opsets = OpsetsOf(function->opset_import());
+    STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets));
+    for (const pb::NodeProto& node : function->node()) {
+      CountMissing(node, opsets, &missing);
+    }
+  }
+  if (missing.empty() || options_.stand_ins) return {};
+  std::string list;
+  for (const auto& [name, count] : missing) {
+    list += StrCat(list.empty() ? "" : ", ", name, " (", count,
+                   count == 1 ? " node)" : " nodes)");
+  }
+  return Unsupported(StrCat(Quoted(path_),
+                            " has ops that are not known: ", list,
+                            "; docs/onnx_ops.md lists those that are, and with "
+                            "stand-ins the file can "
+                            "be planned"));
+}
+
+// --- What is there before any node ---
+
+Status Importer::AddInitializers(const pb::GraphProto& graph, Scope& scope) {
+  for (const pb::TensorProto& tensor : graph.initializer()) {
+    Operand operand{.name = tensor.name(), .initializer = &tensor};
+    STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
+    operand.fixed =
+        !IsFloat(operand.type.dtype) || operand.type.shape.num_elements() == 0;
+    STOWAGE_RETURN_IF_ERROR(Define(tensor.name(), std::move(operand), scope));
+  }
+  if (graph.sparse_initializer_size() > 0) {
+    return Unsupported(StrCat("the graph has ", graph.sparse_initializer_size(),
+                              " sparse tensors; expected dense ones"));
+  }
+  return {};
+}
+
+Result<Shape> Importer::ShapeOfInput(const OnnxInput& input) const {
+  const auto given = options_.shapes.find(input.name);
+  Shape shape;
+  if (given != options_.shapes.end()) {
+    shape = Shape(std::span<const int64_t>(given->second));
+    if (given->second.size() != input.dims.size()) {
+      return Wrong(StrCat("the shape ", shape.ToString(), " for input ",
+                          Quoted(input.name), " has ", given->second.size(),
+                          " dimensions; the file declares ",
+                          input.dims.size()));
+    }
+    return shape;
+  }
+  for (size_t i = 0; i < input.dims.size(); ++i) {
+    const OnnxDim& dim = input.dims[i];
+    const auto known = options_.dims.find(dim.symbol);
+    if (dim.size > 0) {
+      shape.push_back(dim.size);
+    } else if (!dim.symbol.empty() && known != options_.dims.end()) {
+      shape.push_back(known->second);
+    } else {
+      return Wrong(
+          StrCat("dimension ", i, " of input ", Quoted(input.name), " is ",
+                 dim.symbol.empty() ? "not told"
+                                    : StrCat("called ", Quoted(dim.symbol)),
+                 "; give its size (--dim ",
+                 dim.symbol.empty() ? "" : StrCat(dim.symbol, "=N, or "),
+                 "--shape ", input.name, "=...)"));
+    }
+  }
+  return shape;
+}
+
+Status Importer::CheckOptions(const std::vector<OnnxInput>& inputs) const {
+  std::set<std::string> names, symbols;
+  for (const OnnxInput& input : inputs) {
+    names.insert(input.name);
+    for (const OnnxDim& dim : input.dims) {
+      if (!dim.symbol.empty()) symbols.insert(dim.symbol);
+    }
+  }
+  const auto list = [](const std::set<std::string>& all) {
+    std::string text;
+    for (const std::string& name : all) {
+      text += StrCat(text.empty() ? "" : ", ", Quoted(name));
+    }
+    return text.empty() ? std::string("none") : text;
+  };
+  for (const auto& [name, shape] : options_.shapes) {
+    if (!names.contains(name)) {
+      return Wrong(StrCat("a shape is given for ", Quoted(name),
+                          ", which is no input; there are ", list(names)));
+    }
+  }
+  for (const auto& [name, array] : options_.constants) {
+    if (!names.contains(name)) {
+      return Wrong(StrCat("a value is given for ", Quoted(name),
+                          ", which is no input; there are ", list(names)));
+    }
+  }
+  for (const auto& [name, size] : options_.dims) {
+    if (!symbols.contains(name)) {
+      return Wrong(StrCat("a size is given for the dimension ", Quoted(name),
+                          ", which no input has; there are ", list(symbols)));
+    }
+  }
+  return {};
+}
+
+Status Importer::AddInputs(Scope& scope) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs,
+                           InputsOf(model_));
+  STOWAGE_RETURN_IF_ERROR(CheckOptions(inputs));
+  for (const OnnxInput& input : inputs) {
+    Operand operand{.name = input.name};
+    const auto constant = options_.constants.find(input.name);
+    if (constant != options_.constants.end()) {
+      operand.type = constant->second.type;
+      operand.contents = std::make_shared<const Array>(constant->second);
+      operand.fixed = true;
+    } else {
+      STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeOfInput(input));
+      operand.type = {input.dtype, shape};
+      operand.value = graph_.Input(input.name, input.dtype, shape);
+      if (graph_.error()) return *graph_.error();
+    }
+    for (int i = 0; i < static_cast<int>(input.dims.size()); ++i) {
+      const int64_t size = input.dims[static_cast<size_t>(i)].size;
+      if (size > 0 && i < operand.type.shape.rank() &&
+          operand.type.shape[i] != size) {
+        shapes_are_the_files_ = false;
+      }
+    }
+    STOWAGE_RETURN_IF_ERROR(Define(input.name, std::move(operand), scope));
+  }
+  return {};
+}
+
+// --- Nodes ---
+
+Status Importer::CheckDeclared(const Operand& operand) const {
+  const auto found = declared_.find(operand.name);
+  if (found == declared_.end() || !shapes_are_the_files_) return {};
+  const pb::TypeProto::Tensor& declared = *found->second;
+  const auto differs = [&](std::string_view what) {
+    return Wrong(StrCat("the file declares ", Quoted(operand.name), " with ",
+                        what, "; its node makes ", operand.type.ToString()));
+  };
+  const Result<DType> dtype = DTypeOfElement(declared.elem_type());
+  if (dtype.ok() && *dtype != operand.type.dtype) {
+    return differs(StrCat("elements of ", DTypeName(*dtype)));
+  }
+  if (!declared.has_shape()) return {};
+  if (declared.shape().dim_size() != operand.type.shape.rank()) {
+    return differs(StrCat(declared.shape().dim_size(), " dimensions"));
+  }
+  for (int i = 0; i < operand.type.shape.rank(); ++i) {
+    const auto& dim = declared.shape().dim(i);
+    if (dim.has_dim_value() && dim.dim_value() != operand.type.shape[i]) {
+      return differs(StrCat(dim.dim_value(), " in dimension ", i));
+    }
+  }
+  return {};
+}
+
+Status Importer::Define(const std::string& name, Operand operand,
+                        Scope& scope) {
+  if (name.empty()) return {};
+  operands_.push_back(std::move(operand));
+  if (!scope.names.emplace(name, &operands_.back()).second) {
+    return Twice(name);
+  }
+  return {};
+}
+
+Result<std::vector<Operand*>> Importer::OperandsOf(const pb::NodeProto& node,
+                                                   const Scope& scope) {
+  std::vector<Operand*> operands;
+  for (const std::string& name : node.input()) {
+    Operand* const operand = name.empty() ? nullptr : scope.Find(name);
+    if (!name.empty() && !operand) {
+      return Wrong(StrCat("node ", Quoted(node.name()), " (", node.op_type(),
+                          ") reads ", Quoted(name),
+                          ", which no node before it makes"));
+    }
+    operands.push_back(operand);
+  }
+  while (!operands.empty() && !operands.back()) operands.pop_back();
+  return operands;
+}
+
+Result<std::vector<Operand>> Importer::Converted(ImportedNode& node,
+                                                 const ImportedOp& op) {
+  for (int i = 0; i < op.operands; ++i) {
+    if (!node.Has(i)) {
+      return node.Wrong(StrCat("has ", node.num_operands(),
+                               " operands; expected at least ", op.operands));
+    }
+  }
+  STOWAGE_ASSIGN_OR_RETURN(auto folded, Fold(node));
+  std::vector<Operand> results;
+  if (folded) {
+    for (Array& array : *folded) {
+      Operand operand{.type = array.type, .fixed = true};
+      operand.contents = std::make_shared<const Array>(std::move(array));
+      results.push_back(std::move(operand));
+    }
+    return results;
+  }
+  for (int i = 0; i < node.num_operands(); ++i) {
+    if (!node.Has(i)) continue;
+    if (!node.OperandAt(i).parts.empty() && node.op() != "SequenceAt") {
+      return node.Unsupported(StrCat("reads the sequence ",
+                                     Quoted(node.OperandAt(i).name),
+                                     "; only SequenceAt may"));
+    }
+    const Shape& shape = node.ShapeOf(i);
+    const bool known = node.OperandAt(i).contents || node.OperandAt(i).fixed;
+    if (!known && std::count(shape.begin(), shape.end(), 0) > 0) {
+      return node.Unsupported(StrCat("reads ", Quoted(node.OperandAt(i).name),
+                                     " of shape ", shape.ToString(),
+                                     ", which has no elements"));
+    }
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Values values, op.convert(node));
+  if (const auto& error = graph_.error()) {
+    return Error{error->code, node.Wrong(error->message).message};
+  }
+  if (!node.parts().empty()) {
+    return std::vector{
+        Operand{.type = node.parts()[0].type(), .parts = node.parts()}};
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!values[i].ok()) {
+      if (node.Wants(static_cast<int>(i))) {
+        return node.Unsupported(StrCat("names ", node.num_results(),
+                                       " results, of which result ", i,
+                                       " is not made here"));
+      }
+      results.emplace_back();
+      continue;
+    }
+    results.push_back({.type = values[i].type(), .value = values[i]});
+  }
+  return results;
+}
+
+// What goes by another name outside: a param is declared once, under its own.
+Operand Importer::Passed(Operand& operand) {
+  if (!operand.fixed) ValueOf(operand, context_);
+  return operand;
+}
+
+// The branch of an If whose condition is known.
+Result<std::vector<Operand>> Importer::OfBranch(ImportedNode& node,
+                                                const Scope& scope) {
+  const Array* const condition = node.Fixed(0);
+  if (!condition || condition->type.shape.num_elements() != 1) {
+    return node.Unsupported(
+        "chooses by what is computed in each step; a plan must know the "
+        "branch");
+  }
+  const auto* const branch =
+      node.Find(IntsOf(*condition)[0] != 0 ? "then_branch" : "else_branch");
+  if (!branch || !branch->has_g()) return node.Wrong("lacks a branch");
+  Scope inner{.outer = &scope, .opsets = scope.opsets};
+  STOWAGE_RETURN_IF_ERROR(AddInitializers(branch->g(), inner));
+  STOWAGE_RETURN_IF_ERROR(AddNodes(branch->g().node(), inner));
+  std::vector<Operand> results;
+  for (const pb::ValueInfoProto& output : branch->g().output()) {
+    Operand* const found = inner.Find(output.name());
+    if (!found) {
+      return node.Wrong(StrCat("has a branch that does not make its output ",
+                               Quoted(output.name())));
+    }
+    results.push_back(Passed(*found));
+  }
+  return results;
+}
+
+// Puts the call's attributes, or the function's defaults, where its body refers to
+// them.
+void FillIn(const pb::NodeProto& call, const pb::FunctionProto& function,
+            pb::NodeProto* node) {
+  for (int i = node->attribute_size(); i-- > 0;) {
+    pb::AttributeProto* const attribute = node->mutable_attribute(i);
+    const std::string wanted = attribute->ref_attr_name();
+    if (!wanted.empty()) {
+      const pb::AttributeProto* source = nullptr;
+      for (const auto& given : call.attribute()) {
+        if (given.name() == wanted) source = &given;
+      }
+      for (const auto& otherwise : function.attribute_proto()) {
+        if (!source && otherwise.name() == wanted) source = &otherwise;
+      }
+      const std::string name = attribute->name();
+      if (source) {
+        attribute->CopyFrom(*source);
+        attribute->set_name(name);
+      } else {
+        node->mutable_attribute()->DeleteSubrange(i, 1);
+      }
+      continue;
+    }
+    if (attribute->has_g()) {
+      for (auto& inner : *attribute->mutable_g()->mutable_node()) {
+        FillIn(call, function, &inner);
+      }
+    }
+  }
+}
+
+Result<std::vector<Operand>> Importer::OfFunction(
+    ImportedNode& node, const pb::FunctionProto& function) {
+  if (std::count(inside_.begin(), inside_.end(), &function) > 0) {
+    return node.Wrong(StrCat("calls the function ", Quoted(function.name()),
+                             ", which calls itself"));
+  }
+  if (node.num_operands() > function.input_size()) {
+    return node.Wrong(StrCat("gives ", node.num_operands(),
+                             " operands to a function of ",
+                             function.input_size()));
+  }
+  const Opsets opsets = OpsetsOf(function.opset_import());
+  Scope inner{.opsets = &opsets};
+  for (int i = 0; i < function.input_size(); ++i) {
+    if (node.Has(i)) inner.names[function.input(i)] = &node.OperandAt(i);
+  }
+  auto& body = bodies_.emplace_back(function.node());
+  for (pb::NodeProto& each : body) {
+    FillIn(node.proto(), function, &each);
+    // What the call leaves out is left out within.
+    for (std::string& name : *each.mutable_input()) {
+      for (int i = 0; i < function.input_size(); ++i) {
+        if (!node.Has(i) && name == function.input(i)) name.clear();
+      }
+    }
+  }
+  inside_.push_back(&function);
+  const Status added = AddNodes(body, inner);
+  inside_.pop_back();
+  STOWAGE_RETURN_IF_ERROR(added);
+  std::vector<Operand> results;
+  for (const std::string& name : function.output()) {
+    Operand* const found = inner.Find(name);
+    results.push_back(found ? Passed(*found) : Operand{});
+  }
+  return results;
+}
+
+Result<std::vector<Operand>> Importer::StandingIn(ImportedNode& node) {
+  Values operands;
+  for (int i = 0; i < node.num_operands(); ++i) {
+    if (node.Has(i)) operands.push_back(node.In(i));
+  }
+  std::vector<Shape> shapes;
+  std::optional<DType> dtype;
+  for (int i = 0; i < node.num_results(); ++i) {
+    const std::string& name = node.proto().output(i);
+    if (name.empty()) continue;
+    const auto found = declared_.find(name);
+    Shape shape;
+    bool known = found != declared_.end() && found->second->has_shape();
+    if (known) {
+      for (const auto& dim : found->second->shape().dim()) {
+        const auto symbol = options_.dims.find(dim.dim_param());
+        const int64_t size = dim.has_dim_value()             ? dim.dim_value()
+                             : symbol != options_.dims.end() ? symbol->second
+                                                             : 0;
+        known = known && size > 0;
+        shape.push_back(size);
+      }
+    }
+    if (!known || operands.empty()) {
+      return node.Unsupported(
+          StrCat("is not known, and cannot be stood in for: it has ",
+                 operands.size(), " operands, and the file declares ",
+                 found == declared_.end() ? "no shape" : "no whole shape",
+                 " for ", Quoted(name)));
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const DType of,
+                             DTypeOfElement(found->second->elem_type()));
+    if (dtype && *dtype != of) {
+      return node.Unsupported("is not known, and makes values of two types");
+    }
+    dtype = of;
+    shapes.push_back(shape);
+  }
+  const Values made = StandIn(operands, dtype.value_or(DType::kF32), shapes, 0);
+  if (const auto& error = graph_.error()) {
+    return Error{error->code, node.Wrong(error->message).message};
+  }
+  std::vector<Operand> results;
+  size_t next = 0;
+  for (const std::string& name : node.proto().output()) {
+    if (name.empty()) {
+      results.emplace_back();
+      continue;
+    }
+    const Value value = made[next++];
+    results.push_back({.type = value.type(), .value = value});
+  }
+  return results;
+}
+
+Result<std::vector<Operand>> Importer::ResultsOf(const pb::NodeProto& node,
+                                                 const Scope& scope) {
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Operand*> operands,
+                           OperandsOf(node, scope));
+  const auto opset = scope.opsets->find("");
+  ImportedNode imported(
+      node, opset == scope.opsets->end() ? kNewestOpset : opset->second,
+      std::move(operands), context_);
+  if (const pb::FunctionProto* const function = FindFunction(node)) {
+    return OfFunction(imported, *function);
+  }
+  if (!MissingName(node, *scope.opsets).empty()) return StandingIn(imported);
+  if (node.op_type() == "If") return OfBranch(imported, scope);
+  return Converted(imported, *FindOp(node.domain(), node.op_type()));
+}
+
+// The tensor of the file to which an Identity gives a second name. It stays what it
+// is, a param or a state, as whoever reads it wants.
+Operand* Importer::Renamed(const pb::NodeProto& node,
+                           const Scope& scope) const {
+  if (node.op_type() != "Identity" || !IsOnnxDomain(node.domain()) ||
+      node.input_size() != 1 || node.output_size() != 1) {
+    return nullptr;
+  }
+  Operand* const operand = scope.Find(node.input(0));
+  return operand && operand->initializer ? operand : nullptr;
+}
+
+Status Importer::AddNode(const pb::NodeProto& node, Scope& scope) {
+  if (++nodes_ > kMostNodes) {
+    return Unsupported(StrCat("the model has more than ", kMostNodes,
+                              " nodes once its functions are written out"));
+  }
+  if (Operand* const same = Renamed(node, scope)) {
+    if (!scope.names.emplace(node.output(0), same).second) {
+      return Twice(node.output(0));
+    }
+    return {};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Operand> results,
+                           ResultsOf(node, scope));
+  for (int i = 0; i < node.output_size(); ++i) {
+    const std::string& name = node.output(i);
+    if (name.empty()) continue;
+    if (i >= static_cast<int>(results.size())) {
+      return Unsupported(StrCat(
+          "node ", Quoted(node.name()), " (", node.op_type(), ") names ",
+          node.output_size(), " results; ", results.size(), " are made here"));
+    }
+    Operand& result = results[static_cast<size_t>(i)];
+    result.name = name;
+    if (scope.names.contains(name)) return Twice(name);
+    if (scope.names_values) {
+      STOWAGE_RETURN_IF_ERROR(CheckDeclared(result));
+      const Value value = result.value;
+      if (value.ok() && !graph_.info(value).is_leaf() &&
+          named_.insert(value.id()).second) {
+        graph_.Name(name, value);
+        if (graph_.error()) return *graph_.error();
+      }
+    }
+    STOWAGE_RETURN_IF_ERROR(Define(name, std::move(result), scope));
+  }
+  return {};
+}
+
+Status Importer::AddNodes(
+    const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+    Scope& scope) {
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (scope.names_values) {
+      graph_.SetOrigin(Phase::kForward, "", KeptSourceLoc(path_, i + 1));
+    }
+    STOWAGE_RETURN_IF_ERROR(AddNode(nodes.Get(i), scope));
+  }
+  return {};
+}
+
+// --- What comes out ---
+
+Status Importer::AddOutputs(Scope& scope) {
+  graph_.SetOrigin(Phase::kForward, "");
+  const pb::GraphProto& graph = model_.graph();
+  if (graph.output_size() == 0) return Wrong("the graph has no outputs");
+  std::map<std::string, Value> outputs;
+  for (const pb::ValueInfoProto& output : graph.output()) {
+    Operand* const found = scope.Find(output.name());
+    if (!found) {
+      return Wrong(StrCat("the graph's output ", Quoted(output.name()),
+                          " is made by no node"));
+    }
+    if (found->type.shape.num_elements() == 0) {
+      return Unsupported(StrCat("the output ", Quoted(output.name()),
+                                " of shape ", found->type.shape.ToString(),
+                                " has no elements"));
+    }
+    const Value value = ValueOf(*found, context_);
+    if (graph_.error()) return *graph_.error();
+    outputs[output.name()] = value;
+  }
+  if (options_.loss) {
+    return AddLoss(graph_, *options_.loss, graph.output(0).name(), outputs);
+  }
+  std::unordered_set<ValueId> given;
+  for (const pb::ValueInfoProto& output : graph.output()) {
+    const Value value = outputs[output.name()];
+    // What is written elsewhere, or given out twice, is given out as a copy.
+    const bool own = !graph_.info(value).is_leaf() &&
+                     graph_.info(value).role != Role::kConstant &&
+                     given.insert(value.id()).second;
+    if (own) {
+      graph_.Output(output.name(), value);
+      continue;
+    }
+    const Value copy = Copy(value);
+    const bool is_free = !graph_.Find(output.name());
+    graph_.Output(is_free ? output.name() : StrCat(output.name(), ".out"),
+                  copy);
+  }
+  return {};
+}
+
+Result<Graph> Importer::Run() {
+  opsets_ = OpsetsOf(model_.opset_import());
+  if (!opsets_.contains("")) {
+    return Unsupported("the file does not say which operator set it asks for");
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets_));
+  STOWAGE_RETURN_IF_ERROR(CheckOps());
+  const pb::GraphProto& graph = model_.graph();
+  for (const auto* list : {&graph.value_info(), &graph.output()}) {
+    for (const pb::ValueInfoProto& info : *list) {
+      if (info.type().has_tensor_type()) {
+        declared_[info.name()] = &info.type().tensor_type();
+      }
+    }
+  }
+  for (const pb::NodeProto& node : graph.node()) {
+    for (const std::string& name : node.output()) graph_.KeepFree(name);
+  }
+  for (const pb::TensorProto& tensor : graph.initializer()) {
+    graph_.KeepFree(tensor.name());
+  }
+  Scope scope{.opsets = &opsets_, .names_values = true};
+  STOWAGE_RETURN_IF_ERROR(AddInitializers(graph, scope));
+  STOWAGE_RETURN_IF_ERROR(AddInputs(scope));
+  STOWAGE_RETURN_IF_ERROR(AddNodes(graph.node(), scope));
+  STOWAGE_RETURN_IF_ERROR(AddOutputs(scope));
+  return graph_.Finish();
+}
+
+}  // namespace
+
+Result<std::vector<OnnxInput>> InputsOf(const pb::ModelProto& model) {
+  std::set<std::string> held;
+  for (const pb::TensorProto& tensor : model.graph().initializer()) {
+    held.insert(tensor.name());
+  }
+  std::vector<OnnxInput> inputs;
+  for (const pb::ValueInfoProto& info : model.graph().input()) {
+    // Up to IR version 3 the file's tensors are inputs, too.
+    if (held.contains(info.name())) continue;
+    if (!info.type().has_tensor_type()) {
+      return Unsupported(
+          StrCat("input ", Quoted(info.name()), " is no dense tensor"));
+    }
+    OnnxInput input{.name = info.name()};
+    const Result<DType> dtype =
+        DTypeOfElement(info.type().tensor_type().elem_type());
+    if (!dtype.ok()) {
+      return Unsupported(
+          StrCat("input ", Quoted(info.name()), ": ", dtype.error().message));
+    }
+    input.dtype = *dtype;
+    for (const auto& dim : info.type().tensor_type().shape().dim()) {
+      input.dims.push_back({dim.has_dim_value() ? dim.dim_value() : 0,
+                            dim.has_dim_param() ? dim.dim_param() : ""});
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+Result<Graph> Import(const pb::ModelProto& model, const std::string& path,
+                     const OnnxBuildOptions& options) {
+  return Importer(model, path, options).Run();
+}
+
+}  // namespace stowage::onnx

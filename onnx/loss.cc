@@ -1,0 +1,115 @@
+#include "onnx/loss.h"
+
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+
+namespace stowage::onnx {
+namespace {
+
+Error Wrong(std::string message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[onnx] ", message)};
+}
+
+Shape Without(const Shape& shape, int axis) {
+  Shape rest;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != axis) rest.push_back(shape[i]);
+  }
+  return rest;
+}
+
+// The axis of classes: the one that the labels lack.
+Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
+  if (logits.rank() < 2) {
+    return Wrong(
+        StrCat("the loss cross_entropy takes logits of two dimensions "
+               "or more; they are ",
+               logits.ToString()));
+  }
+  if (!loss.labels_shape) return logits.rank() >= 4 ? 1 : logits.rank() - 1;
+  const Shape labels{std::span<const int64_t>(*loss.labels_shape)};
+  std::optional<int> axis;
+  for (int i = 1; i < logits.rank(); ++i) {
+    if (Without(logits, i) != labels) continue;
+    if (axis) {
+      return Wrong(StrCat("labels ", labels.ToString(), " lack dimension ",
+                          *axis, " or ", i, " of logits ", logits.ToString(),
+                          ": which are the classes cannot be told"));
+    }
+    axis = i;
+  }
+  if (!axis) {
+    return Wrong(StrCat("labels ", labels.ToString(), " do not go with logits ",
+                        logits.ToString(),
+                        "; expected their shape without the classes"));
+  }
+  return *axis;
+}
+
+Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
+  const Shape& shape = output.shape();
+  if (loss.kind == "cross_entropy") {
+    STOWAGE_ASSIGN_OR_RETURN(const int axis, ClassAxis(shape, loss));
+    const Value labels =
+        g.Input(loss.labels, DType::kI64, Without(shape, axis));
+    Axes order;
+    for (int i = 0; i < shape.rank(); ++i) {
+      if (i != axis) order.push_back(i);
+    }
+    order.push_back(axis);
+    return CrossEntropy(Permute(output, order), labels);
+  }
+  if (loss.labels_shape &&
+      *loss.labels_shape != std::vector<int64_t>(shape.begin(), shape.end())) {
+    return Wrong(
+        StrCat("the loss ", loss.kind, " compares ", shape.ToString(), " with ",
+               Shape(std::span<const int64_t>(*loss.labels_shape)).ToString(),
+               "; expected one shape"));
+  }
+  const Value target = g.Input(loss.labels, output.dtype(), shape);
+  if (loss.kind == "mse") return MeanSquaredError(output, target);
+  // log(1 + e^x) - x t: the cross-entropy of sigmoid(x), which does not overflow.
+  return ReduceMean(Sub(Softplus(output), Mul(output, target)));
+}
+
+}  // namespace
+
+Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& first,
+               const std::map<std::string, Value>& outputs) {
+  const bool judged =
+      loss.kind == "cross_entropy" || loss.kind == "mse" || loss.kind == "bce";
+  const std::string& name = !judged               ? loss.kind
+                            : loss.output.empty() ? first
+                                                  : loss.output;
+  const auto found = outputs.find(name);
+  if (found == outputs.end()) {
+    std::string list;
+    for (const auto& [each, value] : outputs) {
+      list += StrCat(list.empty() ? "" : ", ", Quoted(each));
+    }
+    return Wrong(StrCat("the model has no output ", Quoted(name),
+                        " to train for; its outputs are ", list,
+                        ", and losses of them cross_entropy, mse and bce"));
+  }
+  Value value = found->second;
+  if (judged) {
+    STOWAGE_ASSIGN_OR_RETURN(value, LossOf(g, loss, value));
+  }
+  if (g.error()) return *g.error();
+  if (value.shape().num_elements() != 1 || !IsFloat(value.dtype())) {
+    return Wrong(StrCat("the output ", Quoted(name), " is ",
+                        value.type().ToString(),
+                        "; a loss is one number, or one of cross_entropy, mse "
+                        "and bce of an output"));
+  }
+  if (value.rank() > 0) value = Reshape(value, {});
+  g.Output("loss", value);
+  if (g.error()) return *g.error();
+  return {};
+}
+
+}  // namespace stowage::onnx

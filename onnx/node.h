@@ -1,0 +1,159 @@
+#ifndef STOWAGE_ONNX_NODE_H_
+#define STOWAGE_ONNX_NODE_H_
+
+// One node of an ONNX file on its way into a graph: its attributes and operands, as a
+// conversion (onnx/ops.h) asks for them.
+//
+//   Result<Values> ConvertGemm(ImportedNode& node) {
+//     Value y = MatMul(node.In(0), node.In(1), node.Int("transA", 0) != 0,
+//                      node.Int("transB", 0) != 0);
+//     return Values{node.Has(2) ? Add(y, node.In(2)) : y};
+//   }
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/array.h"
+#include "ir/builder.h"
+#include "ir/shape.h"
+#include "onnx/onnx.pb.h"
+
+namespace stowage::onnx {
+
+/// The results of a node, in the file's order; inert where the file leaves one out.
+using Values = std::vector<Value>;
+
+/// What a name in the file stands for.
+struct Operand {
+  std::string name = {};
+  TensorType type = {};
+  /// Once it is in the graph.
+  Value value = {};
+  /// The tensor of the file that it is, if it is one.
+  const pb::TensorProto* initializer = nullptr;
+  /// What it holds, where that is known and has been asked for.
+  std::shared_ptr<const Array> contents = {};
+  /// Whether it holds the same in every step: training changes no part of it.
+  bool fixed = false;
+  bool kept = false;  // a state, which nodes of the graph overwrite
+  /// The parts of a sequence of tensors, which is no value of the graph.
+  Values parts = {};
+};
+
+/// What all nodes of a model share.
+struct ImportContext {
+  GraphBuilder* graph = nullptr;
+  std::string folder;     // of the file
+  bool training = false;  // of batch norms and dropouts
+  /// Inputs "seed" and "step", i64 scalars, made with the first dropout.
+  Value seed = {}, step = {};
+  int64_t dropouts = 0;
+};
+
+class ImportedNode {
+ public:
+  /// `operands` are null where the file leaves one out.
+  ImportedNode(const pb::NodeProto& node, int64_t version,
+               std::vector<Operand*> operands, ImportContext& context);
+
+  GraphBuilder& graph() { return *context_.graph; }
+  ImportContext& context() { return context_; }
+  /// The operator set that the file asks for.
+  int64_t version() const { return version_; }
+  const std::string& op() const { return node_.op_type(); }
+  const pb::NodeProto& proto() const { return node_; }
+
+  // --- Operands and results ---
+
+  int num_operands() const { return static_cast<int>(operands_.size()); }
+  bool Has(int i) const { return i < num_operands() && operands_[At(i)]; }
+  /// Operand i as a value of the graph; inert where there is none, or after an error.
+  Value In(int i);
+  /// Operand i as a state that the model keeps from step to step, if it is a tensor of
+  /// floats of the file that no other node has taken for a param; else as In.
+  Value Keep(int i);
+  bool IsKept(int i) const;
+  /// Its type. Preconditions of this and the next three: Has(i).
+  const TensorType& Type(int i) const { return operands_[At(i)]->type; }
+  const Shape& ShapeOf(int i) const { return Type(i).shape; }
+  Operand& OperandAt(int i) const { return *operands_[At(i)]; }
+  /// What it holds, if that is the same in every step; else null.
+  const Array* Fixed(int i);
+  /// The numbers that it holds, as a plan must know them. Error: it depends on what
+  /// is computed.
+  Result<std::vector<int64_t>> Ints(int i, std::string_view what);
+  Result<std::vector<double>> Reals(int i, std::string_view what);
+  /// The same of a list that may instead be an attribute of that name, as older
+  /// operator sets have it; absent where the file has neither.
+  Result<std::optional<std::vector<int64_t>>> IntsOrAttribute(
+      int i, std::string_view name);
+  /// The dimension that an axis means, counted from the end where below 0.
+  Result<int64_t> Axis(int64_t axis, int rank) const;
+
+  /// What result 0 is, where it is a sequence.
+  void SetParts(Values parts) { parts_ = std::move(parts); }
+  const Values& parts() const { return parts_; }
+
+  int num_results() const { return node_.output_size(); }
+  /// Whether the file names result i.
+  bool Wants(int i) const {
+    return i < num_results() && !node_.output(i).empty();
+  }
+
+  // --- Attributes; what the file leaves out is `otherwise` ---
+
+  const pb::AttributeProto* Find(std::string_view name) const;
+  int64_t Int(std::string_view name, int64_t otherwise) const;
+  double Float(std::string_view name, double otherwise) const;
+  std::string Text(std::string_view name, std::string_view otherwise) const;
+  std::vector<int64_t> IntList(std::string_view name,
+                               std::vector<int64_t> otherwise = {}) const;
+  std::vector<double> FloatList(std::string_view name) const;
+  std::vector<std::string> TextList(std::string_view name) const;
+
+  /// `[onnx] node "conv1" (Conv) what`, kUnsupported.
+  Error Unsupported(std::string_view what) const;
+  /// The same, kInvalidArgument.
+  Error Wrong(std::string_view what) const;
+
+ private:
+  static size_t At(int i) { return static_cast<size_t>(i); }
+  Result<const Array*> Known(int i, std::string_view what);
+  std::string Place() const;
+
+  const pb::NodeProto& node_;
+  int64_t version_;
+  std::vector<Operand*> operands_;
+  ImportContext& context_;
+  Values parts_;
+};
+
+/// The contents of an operand, read from the file when they are first asked for; null
+/// where they depend on what is computed.
+Result<const Array*> ContentsOf(Operand& operand, const std::string& folder);
+
+/// The operand as a value of the graph: what it is already, a param where it is a
+/// tensor of floats of the file, a constant otherwise. Inert after an error, which
+/// the graph keeps.
+Value ValueOf(Operand& operand, ImportContext& context);
+
+/// Elements as 64-bit numbers, whatever integers or floats they are.
+std::vector<int64_t> IntsOf(const Array& array);
+std::vector<double> RealsOf(const Array& array);
+
+/// An array of numbers, each rounded to the dtype. Precondition: as many as the shape
+/// has.
+Array ArrayOf(DType dtype, const Shape& shape,
+              const std::vector<int64_t>& ints);
+Array ArrayOf(DType dtype, const Shape& shape,
+              const std::vector<double>& reals);
+
+}  // namespace stowage::onnx
+
+#endif  // STOWAGE_ONNX_NODE_H_

@@ -1,0 +1,10 @@
+#ifndef STOWAGE_ONNX_ONNX_H_
+#define STOWAGE_ONNX_ONNX_H_
+
+// The room's facade: models of ONNX files.
+//
+//   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
+
+#include "onnx/onnx_model.h"  // IWYU pragma: export
+
+#endif  // STOWAGE_ONNX_ONNX_H_

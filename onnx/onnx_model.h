@@ -1,0 +1,70 @@
+#ifndef STOWAGE_ONNX_ONNX_MODEL_H_
+#define STOWAGE_ONNX_ONNX_MODEL_H_
+
+// A model from an ONNX file: its graph, for the sizes that the user asks for, and the
+// values of its weights.
+//
+// Tensors of floats of the file become params under their names, those that a batch
+// norm follows its statistics in become states, and all else that the file holds
+// becomes constants. Arithmetic on shapes is done once, when the graph is built.
+// docs/onnx.md tells the rest, docs/onnx_ops.md the ops.
+//
+//   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
+//   Result<Graph> forward = model->Build({.dims = {{"batch", 32}}});
+//   Result<Graph> trained = model->Build(
+//       {.dims = {{"batch", 32}}, .loss = OnnxLoss{.kind = "cross_entropy"}});
+//   ...
+//   model->ForEachWeight(runner.graph(), [&](const NamedArray& weight) {
+//     return runner.WriteBytes(weight.name, weight.array.type.dtype, ...);
+//   });
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "formats/array.h"
+#include "ir/graph.h"
+#include "onnx/build_options.h"  // IWYU pragma: export
+
+namespace stowage {
+
+class OnnxModel {
+ public:
+  /// The graph's name in the file.
+  const std::string& name() const;
+  /// Inputs that are no weights, in the file's order.
+  std::span<const OnnxInput> inputs() const;
+  std::span<const std::string> outputs() const;
+
+  /// The model as a graph: inputs, outputs and values under their names in the file.
+  /// Errors name the node. kUnsupported: ops that are not known, all of them in one
+  /// message, and limits of those that are; kInvalidArgument: a dimension without a
+  /// size, a name in the options that the file does not have, and whatever is wrong
+  /// with the file: a value read before it is made or made twice, operands that do not
+  /// fit, a type other than the file declares, functions that call themselves.
+  Result<Graph> Build(const OnnxBuildOptions& options = {}) const;
+
+  /// Calls `take` with the value of each param and state of `graph`, which Build made,
+  /// in its order; stops at the first error, which may be one of reading a tensor.
+  Status ForEachWeight(
+      const Graph& graph,
+      const std::function<Status(const NamedArray&)>& take) const;
+
+ private:
+  friend Result<OnnxModel> ReadOnnx(const std::string& path);
+  struct File;
+  explicit OnnxModel(std::shared_ptr<const File> file);
+  std::shared_ptr<const File> file_;  // copies share it
+};
+
+/// Reads a model of IR version 3 and later, operator sets 7 to 28. Tensors that lie in
+/// files beside it are read when they are needed. Errors: kIo; kInvalidArgument for
+/// what is no ONNX file, or one without a graph; kUnsupported for other versions, and
+/// in a build without protobuf.
+Result<OnnxModel> ReadOnnx(const std::string& path);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_ONNX_ONNX_MODEL_H_

@@ -1,0 +1,30 @@
+#ifndef STOWAGE_ONNX_OPS_COMMON_H_
+#define STOWAGE_ONNX_OPS_COMMON_H_
+
+// Small values that several conversions make.
+//
+//   Value last = TakeAlong(x, axis, {-1 + size});
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/builder.h"
+
+namespace stowage::onnx {
+
+/// A scalar of x's element type; inert where x is.
+Value Like(Value x, double number);
+
+/// Whole numbers as a constant vector of i64.
+Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints);
+
+/// x's elements along `axis` at those places, which may repeat.
+Value TakeAlong(Value x, int axis, const std::vector<int64_t>& places);
+
+/// v, one number a channel, as a tensor that broadcasts along dimension 1 of one of
+/// `rank` dimensions.
+Value PerChannel(Value v, int rank);
+
+}  // namespace stowage::onnx
+
+#endif  // STOWAGE_ONNX_OPS_COMMON_H_

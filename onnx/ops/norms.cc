@@ -1,0 +1,216 @@
+// Normalizations.
+
+#include <algorithm>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "ir/statistics.h"
+#include "onnx/ops.h"
+#include "onnx/ops/common.h"
+
+namespace stowage::onnx {
+namespace {
+
+DType StatisticsOf(DType dtype) {
+  return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+// x, normalized in `count` parts that follow each other in memory, by a batch norm of
+// one example with as many channels, which keeps x and two numbers of each.
+Value NormalizedParts(ImportedNode& node, int64_t count, double eps) {
+  const Shape& shape = node.ShapeOf(0);
+  const DType dtype = node.Type(0).dtype;
+  const Value rows =
+      Reshape(node.In(0), {1, count, shape.num_elements() / count});
+  return Reshape(BatchNorm(rows, Fill(node.graph(), 1, dtype, {count}),
+                           Fill(node.graph(), 0, dtype, {count}), eps)
+                     .y,
+                 shape);
+}
+
+// Elements of x from `axis` on, as one last dimension.
+struct Rows {
+  Value x;
+  int64_t width = 1;
+};
+Result<Rows> RowsFrom(ImportedNode& node) {
+  const Shape& shape = node.ShapeOf(0);
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
+                           node.Axis(node.Int("axis", -1), shape.rank()));
+  Rows rows;
+  Shape flat;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i < axis) {
+      flat.push_back(shape[i]);
+    } else {
+      rows.width *= shape[i];
+    }
+  }
+  flat.push_back(rows.width);
+  rows.x = Reshape(node.In(0), flat);
+  return rows;
+}
+
+// The scale or bias of rows of `width`, or `otherwise` everywhere.
+Result<Value> OfRows(ImportedNode& node, int i, int64_t width,
+                     double otherwise) {
+  if (!node.Has(i)) {
+    return Fill(node.graph(), otherwise, node.Type(0).dtype, {width});
+  }
+  const int64_t count = node.ShapeOf(i).num_elements();
+  if (count == width) return Reshape(node.In(i), {width});
+  if (count == 1) {
+    return BroadcastTo(Reshape(node.In(i), {1}), {width});
+  }
+  return node.Unsupported(StrCat("scales rows of ", width, " by ",
+                                 node.Type(i).ToString(),
+                                 "; expected as many numbers, or one"));
+}
+
+}  // namespace
+
+Result<Values> ConvertBatchNormalization(ImportedNode& node) {
+  const Shape& shape = node.ShapeOf(0);
+  if (shape.rank() < 2) {
+    return node.Wrong(StrCat("normalizes ", shape.ToString(),
+                             "; expected batches of channels"));
+  }
+  const DType dtype = node.Type(0).dtype, statistics = StatisticsOf(dtype);
+  const double eps = node.Float("epsilon", 1e-5f);
+  const double momentum = node.Float("momentum", 0.9f);
+  const Value x = node.In(0);
+  const bool trains =
+      node.context().training || node.Int("training_mode", 0) != 0;
+  const Value gamma = node.In(1), beta = node.In(2);
+  const Value mean = node.Keep(3), variance = node.Keep(4);
+  if (trains) {
+    const BatchNormResults r = BatchNorm(x, gamma, beta, eps);
+    Values results = {r.y};
+    const auto follow = [&](int i, Value kept, Value now) {
+      const DType type = node.Type(i).dtype;
+      const Value weight = Fill(node.graph(), 1 - momentum, type, {});
+      return node.IsKept(i)
+                 ? LerpUpdate(kept, Cast(now, type), weight)
+                 : Add(kept, Mul(Sub(Cast(now, type), kept), weight));
+    };
+    results.push_back(follow(3, mean, r.mean));
+    results.push_back(follow(4, variance, r.variance));
+    results.resize(static_cast<size_t>(std::max(node.num_results(), 1)));
+    return results;
+  }
+  // y = x scale + shift, each of one number a channel.
+  const Value rstd = Rsqrt(AddScalar(Cast(variance, statistics), eps));
+  const Value scale = Mul(Cast(gamma, statistics), rstd);
+  const Value shift =
+      Sub(Cast(beta, statistics), Mul(Cast(mean, statistics), scale));
+  return Values{Add(Mul(x, PerChannel(Cast(scale, dtype), shape.rank())),
+                    PerChannel(Cast(shift, dtype), shape.rank()))};
+}
+
+Result<Values> ConvertLayerNormalization(ImportedNode& node) {
+  const double eps = node.Float("epsilon", 1e-5f);
+  STOWAGE_ASSIGN_OR_RETURN(const Rows rows, RowsFrom(node));
+  STOWAGE_ASSIGN_OR_RETURN(const Value gamma, OfRows(node, 1, rows.width, 1));
+  STOWAGE_ASSIGN_OR_RETURN(const Value beta, OfRows(node, 2, rows.width, 0));
+  Values results = {
+      Reshape(LayerNorm(rows.x, gamma, beta, eps), node.ShapeOf(0))};
+  // The mean and the reciprocal deviation of each row, where they are read.
+  if (node.Wants(1) || node.Wants(2)) {
+    Shape shape = node.ShapeOf(0);
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
+                             node.Axis(node.Int("axis", -1), shape.rank()));
+    for (int i = static_cast<int>(axis); i < shape.rank(); ++i) shape[i] = 1;
+    const DType statistics = StatisticsOf(node.Type(0).dtype);
+    const Value wide = Cast(rows.x, statistics);
+    results.push_back(Reshape(ReduceMean(wide, {-1}), shape));
+    results.push_back(Reshape(
+        Rsqrt(AddScalar(Variance(wide, {-1}, /*correction=*/0), eps)), shape));
+    results.resize(static_cast<size_t>(node.num_results()));
+  }
+  return results;
+}
+
+Result<Values> ConvertRMSNormalization(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Rows rows, RowsFrom(node));
+  STOWAGE_ASSIGN_OR_RETURN(const Value gamma, OfRows(node, 1, rows.width, 1));
+  return Values{Reshape(RmsNorm(rows.x, gamma, node.Float("epsilon", 1e-5f)),
+                        node.ShapeOf(0))};
+}
+
+Result<Values> ConvertInstanceNormalization(ImportedNode& node) {
+  const Shape& shape = node.ShapeOf(0);
+  if (shape.rank() < 3) {
+    return node.Wrong(StrCat("normalizes ", shape.ToString(),
+                             "; expected channels of several elements"));
+  }
+  const Value normal =
+      NormalizedParts(node, shape[0] * shape[1], node.Float("epsilon", 1e-5f));
+  return Values{Add(Mul(normal, PerChannel(node.In(1), shape.rank())),
+                    PerChannel(node.In(2), shape.rank()))};
+}
+
+Result<Values> ConvertGroupNormalization(ImportedNode& node) {
+  const Shape& shape = node.ShapeOf(0);
+  const int64_t groups = node.Int("num_groups", 0);
+  if (shape.rank() < 2 || groups < 1 || shape[1] % groups != 0) {
+    return node.Wrong(StrCat("normalizes ", shape.ToString(), " in ", groups,
+                             " groups; they must divide the channels"));
+  }
+  const int64_t channels = shape[1];
+  // Up to operator set 20 there is one number a group, from then on one a channel.
+  const auto spread = [&](int i) {
+    Value v = node.In(i);
+    if (node.ShapeOf(i).num_elements() == groups && groups != channels) {
+      v = Reshape(
+          BroadcastTo(Reshape(v, {groups, 1}), {groups, channels / groups}),
+          {channels});
+    }
+    return PerChannel(v, shape.rank());
+  };
+  const Value normal =
+      NormalizedParts(node, shape[0] * groups, node.Float("epsilon", 1e-5f));
+  return Values{Add(Mul(normal, spread(1)), spread(2))};
+}
+
+Result<Values> ConvertLpNormalization(ImportedNode& node) {
+  const double p = static_cast<double>(node.Int("p", 2));
+  const Value x = node.In(0);
+  return Values{Div(x, Norm(x, p, {node.Int("axis", -1)}, /*keep=*/true))};
+}
+
+Result<Values> ConvertMeanVarianceNormalization(ImportedNode& node) {
+  const Axes axes = node.IntList("axes", {0, 2, 3});
+  const Value x = node.In(0);
+  const Value centred = Sub(x, ReduceMean(x, axes, /*keep=*/true));
+  const Value deviation =
+      Sqrt(ReduceMean(Square(centred), axes, /*keep=*/true));
+  return Values{Div(centred, AddScalar(deviation, 1e-9))};
+}
+
+Result<Values> ConvertLRN(ImportedNode& node) {
+  const Shape& shape = node.ShapeOf(0);
+  const int64_t size = node.Int("size", 1);
+  if (shape.rank() < 2 || size < 1 || size > shape[1] + 64) {
+    return node.Wrong(
+        StrCat("normalizes ", shape.ToString(), " over ", size, " channels"));
+  }
+  const double alpha = node.Float("alpha", 1e-4f);
+  const double beta = node.Float("beta", 0.75);
+  const double bias = node.Float("bias", 1);
+  const Value x = node.In(0);
+  // The sum of squares of the channels around each, outside of which there is 0.
+  const auto rank = static_cast<size_t>(shape.rank());
+  Axes before(rank, 0), after(rank, 0);
+  before[1] = (size - 1) / 2;
+  after[1] = size - 1 - before[1];
+  const Value squares = size == 1 ? Square(x) : Pad(Square(x), before, after);
+  Value sum = Slice(squares, 1, 0, shape[1]);
+  for (int64_t i = 1; i < size; ++i) {
+    sum = Add(sum, Slice(squares, 1, i, i + shape[1]));
+  }
+  const Value base =
+      AddScalar(MulScalar(sum, alpha / static_cast<double>(size)), bias);
+  return Values{Mul(x, Exp(MulScalar(Log(base), -beta)))};
+}
+
+}  // namespace stowage::onnx

@@ -1,0 +1,272 @@
+// Recurrent layers, unrolled over time.
+
+#include <array>
+#include <functional>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "onnx/ops.h"
+
+namespace stowage::onnx {
+namespace {
+
+// A layer of the file: x (T, B, in), W (D, gates H, in), R (D, gates H, H) and, where
+// they are there, B (D, 2 gates H) and a first state (D, B, H).
+struct Layer {
+  int64_t steps = 0, batch = 0, width = 0, hidden = 0, directions = 1;
+  bool forward = true, backward = false;
+  bool batch_first = false;
+  Value x;  // (T, B, in)
+};
+
+Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
+                      const std::vector<std::string>& activations) {
+  const Shape &x = node.ShapeOf(0), &w = node.ShapeOf(1), &r = node.ShapeOf(2);
+  Layer layer;
+  layer.batch_first = node.Int("layout", 0) != 0;
+  const std::string direction = node.Text("direction", "forward");
+  layer.forward = direction != "reverse";
+  layer.backward = direction != "forward";
+  layer.directions = direction == "bidirectional" ? 2 : 1;
+  if (x.rank() != 3 || w.rank() != 3 || r.rank() != 3 ||
+      w[0] != layer.directions || r[0] != layer.directions ||
+      w[1] != gates * r[2] || r[1] != w[1] || w[2] != x[2]) {
+    return node.Wrong(StrCat("has x ", x.ToString(), ", W ", w.ToString(),
+                             " and R ", r.ToString(), " for ", layer.directions,
+                             " directions; expected (T, B, "
+                             "in), (directions, ",
+                             gates, " H, in) and (directions, ", gates,
+                             " H, H)"));
+  }
+  layer.hidden = r[2];
+  layer.width = x[2];
+  layer.steps = x[layer.batch_first ? 1 : 0];
+  layer.batch = x[layer.batch_first ? 0 : 1];
+  if (node.Has(4)) {
+    const Array* const lengths = node.Fixed(4);
+    bool whole = lengths != nullptr;
+    if (lengths) {
+      for (const int64_t length : IntsOf(*lengths)) {
+        whole = whole && length == layer.steps;
+      }
+    }
+    if (!whole) {
+      return node.Unsupported(StrCat("has sequences of other lengths than ",
+                                     layer.steps, ", the whole"));
+    }
+  }
+  if (node.Find("clip")) {
+    return node.Unsupported("clips its gates, which is not done here");
+  }
+  const std::vector<std::string> given = node.TextList("activations");
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i] != activations[i % activations.size()]) {
+      return node.Unsupported(StrCat("has the activation ", Quoted(given[i]),
+                                     "; expected ",
+                                     activations[i % activations.size()]));
+    }
+  }
+  layer.x = layer.batch_first ? Permute(node.In(0), {1, 0, 2}) : node.In(0);
+  return layer;
+}
+
+// One direction's part of operand i: `d` of its first dimension.
+Value Part(ImportedNode& node, int i, int64_t d) {
+  Shape shape;
+  for (int k = 1; k < node.ShapeOf(i).rank(); ++k) {
+    shape.push_back(node.ShapeOf(i)[k]);
+  }
+  return Reshape(Slice(node.In(i), 0, d, d + 1), shape);
+}
+
+// The first state of a direction, (B, H); inert where it is 0.
+Value FirstState(ImportedNode& node, int i, int64_t d, const Layer& layer) {
+  if (!node.Has(i)) return Value();
+  Value all = node.In(i);
+  if (layer.batch_first) all = Permute(all, {1, 0, 2});
+  return Reshape(Slice(all, 0, d, d + 1), {layer.batch, layer.hidden});
+}
+
+// Half of a direction's bias (gates H): of the input's product, or of the state's.
+Value Bias(ImportedNode& node, int64_t d, int64_t half) {
+  if (!node.Has(3)) return Value();
+  const int64_t size = node.ShapeOf(3)[1] / 2;
+  return Slice(Part(node, 3, d), 0, half * size, (half + 1) * size);
+}
+
+Value Plus(Value x, Value bias) { return bias.ok() ? Add(x, bias) : x; }
+
+// What the inputs add to the gates in all steps, by one product: (T, B, gates H).
+Value OfInputs(ImportedNode& node, const Layer& layer, int64_t d) {
+  const Value w = Part(node, 1, d);
+  return MatMul(layer.x, w, /*transpose_a=*/false, /*transpose_b=*/true);
+}
+
+Value AtStep(Value all, int64_t t, const Layer& layer) {
+  if (!all.ok()) return all;
+  return Reshape(Slice(all, 0, t, t + 1), {layer.batch, all.shape().back()});
+}
+
+// One step of a direction: the gates' part from the inputs (B, gates H), and the
+// states before, which it replaces; inert ones are 0.
+struct States {
+  Value h, c;
+};
+using Step = std::function<States(Value of_input, const States& before)>;
+
+struct Unrolled {
+  std::vector<Value> hidden;  // by time
+  States last;
+};
+Unrolled Unroll(Value of_inputs, States states, bool reverse,
+                const Layer& layer, const Step& step) {
+  Unrolled unrolled;
+  unrolled.hidden.resize(static_cast<size_t>(layer.steps));
+  for (int64_t i = 0; i < layer.steps; ++i) {
+    const int64_t t = reverse ? layer.steps - 1 - i : i;
+    states = step(AtStep(of_inputs, t, layer), states);
+    unrolled.hidden[static_cast<size_t>(t)] = states.h;
+  }
+  unrolled.last = states;
+  return unrolled;
+}
+
+// Y (T, D, B, H), Y_h and, where there is one, Y_c (D, B, H), each with the batch in
+// front where the layer has it so.
+Values ResultsOf(ImportedNode& node, const Layer& layer,
+                 const std::vector<Unrolled>& directions, bool has_cell) {
+  Values results(3);
+  if (node.Wants(0)) {
+    Values steps;
+    for (int64_t t = 0; t < layer.steps; ++t) {
+      for (const Unrolled& direction : directions) {
+        steps.push_back(Reshape(direction.hidden[static_cast<size_t>(t)],
+                                {1, 1, layer.batch, layer.hidden}));
+      }
+    }
+    const Value all = steps.size() == 1 ? steps[0] : Concat(steps, 0);
+    const Value y = Reshape(
+        all, {layer.steps, layer.directions, layer.batch, layer.hidden});
+    results[0] = layer.batch_first ? Permute(y, {2, 0, 1, 3}) : y;
+  }
+  for (int which = 1; which <= (has_cell ? 2 : 1); ++which) {
+    if (!node.Wants(which)) continue;
+    Values parts;
+    for (const Unrolled& direction : directions) {
+      parts.push_back(Reshape(which == 1 ? direction.last.h : direction.last.c,
+                              {1, layer.batch, layer.hidden}));
+    }
+    const Value y = parts.size() == 1 ? parts[0] : Concat(parts, 0);
+    results[static_cast<size_t>(which)] =
+        layer.batch_first ? Permute(y, {1, 0, 2}) : y;
+  }
+  results.resize(static_cast<size_t>(node.num_results()));
+  return results;
+}
+
+// Whether direction `d` of the layer goes from the last step to the first.
+bool IsReverse(const Layer& layer, int64_t d) {
+  return layer.backward && (d == 1 || !layer.forward);
+}
+
+}  // namespace
+
+// Gates in ONNX's order: i, o, f, c.
+Result<Values> ConvertLSTM(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
+                           LayerOf(node, 4, {"Sigmoid", "Tanh", "Tanh"}));
+  if (node.Has(7)) {
+    return node.Unsupported("has peepholes, which are not there here");
+  }
+  if (node.Int("input_forget", 0) != 0) {
+    return node.Unsupported("couples its input and forget gates");
+  }
+  std::vector<Unrolled> directions;
+  for (int64_t d = 0; d < layer.directions; ++d) {
+    const Value r = Part(node, 2, d);
+    const Value bias =
+        node.Has(3) ? Add(Bias(node, d, 0), Bias(node, d, 1)) : Value();
+    const int64_t h = layer.hidden;
+    const Step step = [&](Value of_input, const States& before) {
+      const Value gates = before.h.ok()
+                              ? Add(of_input, MatMul(before.h, r, false, true))
+                              : of_input;
+      const auto parts = Split(gates, 1, {h, h, h, h});
+      const Value fresh = Mul(Sigmoid(parts[0]), Tanh(parts[3]));
+      const Value c =
+          before.c.ok() ? Add(Mul(Sigmoid(parts[2]), before.c), fresh) : fresh;
+      return States{Mul(Sigmoid(parts[1]), Tanh(c)), c};
+    };
+    directions.push_back(
+        Unroll(Plus(OfInputs(node, layer, d), bias),
+               {FirstState(node, 5, d, layer), FirstState(node, 6, d, layer)},
+               IsReverse(layer, d), layer, step));
+  }
+  return ResultsOf(node, layer, directions, /*has_cell=*/true);
+}
+
+// Gates in ONNX's order: z, r, h.
+Result<Values> ConvertGRU(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
+                           LayerOf(node, 3, {"Sigmoid", "Tanh"}));
+  const bool reset_after = node.Int("linear_before_reset", 0) != 0;
+  std::vector<Unrolled> directions;
+  for (int64_t d = 0; d < layer.directions; ++d) {
+    const int64_t h = layer.hidden;
+    const Value r = Part(node, 2, d);
+    const Value bias = Bias(node, d, 1);
+    const Value r_gates = Slice(r, 0, 0, 2 * h),
+                r_new = Slice(r, 0, 2 * h, 3 * h);
+    const auto bias_part = [&](int64_t from, int64_t to) {
+      return bias.ok() ? Slice(bias, 0, from, to) : Value();
+    };
+    const Value bias_gates = bias_part(0, 2 * h);
+    const Value bias_new = bias_part(2 * h, 3 * h);
+    const Step step = [&](Value of_input, const States& given) {
+      States before = given;
+      if (!before.h.ok()) {
+        before.h = Fill(node.graph(), 0, node.Type(0).dtype, {layer.batch, h});
+      }
+      const auto of = Split(of_input, 1, {2 * h, h});
+      const auto gates =
+          Split(Sigmoid(Plus(Add(of[0], MatMul(before.h, r_gates, false, true)),
+                             bias_gates)),
+                1, {h, h});
+      const Value z = gates[0], reset = gates[1];
+      const Value old =
+          reset_after
+              ? Mul(reset, Plus(MatMul(before.h, r_new, false, true), bias_new))
+              : Plus(MatMul(Mul(reset, before.h), r_new, false, true),
+                     bias_new);
+      const Value fresh = Tanh(Add(of[1], old));
+      return States{Add(fresh, Mul(z, Sub(before.h, fresh))), Value()};
+    };
+    directions.push_back(
+        Unroll(Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
+               {FirstState(node, 5, d, layer), Value()}, IsReverse(layer, d),
+               layer, step));
+  }
+  return ResultsOf(node, layer, directions, /*has_cell=*/false);
+}
+
+Result<Values> ConvertRNN(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer, LayerOf(node, 1, {"Tanh"}));
+  std::vector<Unrolled> directions;
+  for (int64_t d = 0; d < layer.directions; ++d) {
+    const Value r = Part(node, 2, d);
+    const Value bias =
+        node.Has(3) ? Add(Bias(node, d, 0), Bias(node, d, 1)) : Value();
+    const Step step = [&](Value of_input, const States& before) {
+      return States{
+          Tanh(before.h.ok() ? Add(of_input, MatMul(before.h, r, false, true))
+                             : of_input),
+          Value()};
+    };
+    directions.push_back(Unroll(Plus(OfInputs(node, layer, d), bias),
+                                {FirstState(node, 5, d, layer), Value()},
+                                IsReverse(layer, d), layer, step));
+  }
+  return ResultsOf(node, layer, directions, /*has_cell=*/false);
+}
+
+}  // namespace stowage::onnx

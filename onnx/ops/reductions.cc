@@ -1,0 +1,97 @@
+// Ops that make one element of many.
+
+#include <numeric>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "ir/statistics.h"
+#include "onnx/ops.h"
+
+namespace stowage::onnx {
+namespace {
+
+// What is reduced: no axes where the op leaves x as it is.
+struct Reduced {
+  Axes axes = {};
+  bool keep = true;
+};
+
+Result<Reduced> ReducedOf(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const auto axes, node.IntsOrAttribute(1, "axes"));
+  const int rank = node.ShapeOf(0).rank();
+  Reduced reduced{.keep = node.Int("keepdims", 1) != 0};
+  if (axes && !axes->empty()) {
+    for (const int64_t axis : *axes) {
+      STOWAGE_ASSIGN_OR_RETURN(const int64_t at, node.Axis(axis, rank));
+      reduced.axes.push_back(at);
+    }
+  } else if (node.Int("noop_with_empty_axes", 0) == 0) {
+    reduced.axes.resize(static_cast<size_t>(rank));
+    std::iota(reduced.axes.begin(), reduced.axes.end(), 0);
+  }
+  return reduced;
+}
+
+// What `reduce` makes of operand 0; of no axes, each element by itself.
+template <typename Reduce>
+Result<Values> Reduction(ImportedNode& node, Reduce reduce) {
+  STOWAGE_ASSIGN_OR_RETURN(const Reduced reduced, ReducedOf(node));
+  const Value x = node.In(0);
+  if (!reduced.axes.empty()) {
+    return Values{reduce(x, reduced.axes, reduced.keep)};
+  }
+  // An axis of one element, which is reduced and gone.
+  Shape shape = {1};
+  for (const int64_t dim : node.ShapeOf(0)) shape.push_back(dim);
+  return Values{reduce(Reshape(x, shape), Axes{0}, false)};
+}
+
+}  // namespace
+
+Result<Values> ConvertReduceSum(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return ReduceSum(x, axes, keep);
+  });
+}
+Result<Values> ConvertReduceMean(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return ReduceMean(x, axes, keep);
+  });
+}
+Result<Values> ConvertReduceMax(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return ReduceMax(x, axes, keep);
+  });
+}
+Result<Values> ConvertReduceMin(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return Neg(ReduceMax(Neg(x), axes, keep));
+  });
+}
+Result<Values> ConvertReduceL1(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return ReduceSum(Abs(x), axes, keep);
+  });
+}
+Result<Values> ConvertReduceL2(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return Sqrt(ReduceSum(Square(x), axes, keep));
+  });
+}
+Result<Values> ConvertReduceSumSquare(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return ReduceSum(Square(x), axes, keep);
+  });
+}
+Result<Values> ConvertReduceLogSum(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return Log(ReduceSum(x, axes, keep));
+  });
+}
+Result<Values> ConvertReduceLogSumExp(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    return LogSumExp(x, axes, keep);
+  });
+}
+
+}  // namespace stowage::onnx

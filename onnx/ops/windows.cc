@@ -1,0 +1,331 @@
+// Convolutions and pools: ops whose windows slide along spatial dimensions.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "onnx/ops.h"
+#include "onnx/ops/common.h"
+
+namespace stowage::onnx {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// The windows of a node over x (N, C, spatial...).
+struct Windows {
+  Ints kernel = {}, stride = {}, dilation = {};
+  Ints padding = {};  // before each dimension, then after each
+  bool ceil_mode = false;
+};
+
+// Padding that makes `out` the dimension divided by the stride, rounded up; an odd
+// one goes to the end, or to the front where `lower`.
+void PadToSame(const Shape& x, bool lower, Windows* windows) {
+  const size_t count = windows->kernel.size();
+  windows->padding.assign(2 * count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t in = x[static_cast<int>(i) + 2];
+    const int64_t extent = (windows->kernel[i] - 1) * windows->dilation[i] + 1;
+    const int64_t out = (in + windows->stride[i] - 1) / windows->stride[i];
+    const int64_t both =
+        std::max<int64_t>(0, (out - 1) * windows->stride[i] + extent - in);
+    windows->padding[i] = lower ? both - both / 2 : both / 2;
+    windows->padding[count + i] = both - windows->padding[i];
+  }
+}
+
+Result<Windows> WindowsOf(ImportedNode& node, const Ints& kernel) {
+  const Shape& x = node.ShapeOf(0);
+  const auto count = static_cast<size_t>(std::max(x.rank() - 2, 0));
+  const Ints ones(count, 1);
+  Windows windows{.kernel = kernel,
+                  .stride = node.IntList("strides", ones),
+                  .dilation = node.IntList("dilations", ones),
+                  .padding = node.IntList("pads", Ints(2 * count, 0)),
+                  .ceil_mode = node.Int("ceil_mode", 0) != 0};
+  if (count < 1 || count > 3 || kernel.size() != count ||
+      windows.stride.size() != count || windows.dilation.size() != count ||
+      windows.padding.size() != 2 * count) {
+    return node.Wrong(StrCat(
+        "slides over ", x.ToString(), " with ", kernel.size(),
+        " kernel sizes, ", windows.stride.size(), " strides, ",
+        windows.dilation.size(), " dilations and ", windows.padding.size(),
+        " pads; expected one for each of 1 to 3 spatial dimensions, and two "
+        "pads"));
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (kernel[i] < 1 || windows.stride[i] < 1 || windows.dilation[i] < 1 ||
+        kernel[i] > (int64_t{1} << 31) ||
+        windows.stride[i] > (int64_t{1} << 31) ||
+        windows.dilation[i] > (int64_t{1} << 31)) {
+      return node.Wrong(StrCat("has a kernel of ", kernel[i], ", a stride of ",
+                               windows.stride[i], " and a dilation of ",
+                               windows.dilation[i],
+                               "; expected at least 1 and less than 2^31"));
+    }
+  }
+  const std::string automatic = node.Text("auto_pad", "NOTSET");
+  if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    PadToSame(x, automatic == "SAME_LOWER", &windows);
+  } else if (automatic == "VALID") {
+    windows.padding.assign(2 * count, 0);
+  } else if (automatic != "NOTSET" && !automatic.empty()) {
+    return node.Wrong(StrCat("pads by ", Quoted(automatic)));
+  }
+  return windows;
+}
+
+// The kernel that a file names, which must be the one that w has.
+Result<Ints> KernelOf(ImportedNode& node) {
+  const Shape& w = node.ShapeOf(1);
+  Ints kernel;
+  for (int i = 2; i < w.rank(); ++i) kernel.push_back(w[i]);
+  if (node.Find("kernel_shape") && node.IntList("kernel_shape") != kernel) {
+    return node.Wrong(StrCat("names another kernel than its weights ",
+                             w.ToString(), " have"));
+  }
+  return kernel;
+}
+
+// One number a channel, along dimension 1 of y.
+Value PlusBias(ImportedNode& node, int i, Value y) {
+  if (!node.Has(i) || !y.ok()) return y;
+  return Add(y, PerChannel(node.In(i), y.rank()));
+}
+
+Axes SpatialAxes(const Shape& x) {
+  Axes axes;
+  for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
+  return axes;
+}
+
+PoolWindow PoolOf(const Windows& windows) {
+  return {.kernel = windows.kernel,
+          .stride = windows.stride,
+          .padding = windows.padding,
+          .dilation = windows.dilation,
+          .ceil_mode = windows.ceil_mode};
+}
+
+}  // namespace
+
+Result<Values> ConvertConv(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Ints kernel, KernelOf(node));
+  STOWAGE_ASSIGN_OR_RETURN(const Windows windows, WindowsOf(node, kernel));
+  const Value y = Conv(node.In(0), node.In(1),
+                       {.stride = windows.stride,
+                        .padding = windows.padding,
+                        .dilation = windows.dilation,
+                        .groups = node.Int("group", 1)});
+  return Values{PlusBias(node, 2, y)};
+}
+
+Result<Values> ConvertConvTranspose(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Ints kernel, KernelOf(node));
+  STOWAGE_ASSIGN_OR_RETURN(Windows windows, WindowsOf(node, kernel));
+  const Shape& x = node.ShapeOf(0);
+  const size_t count = kernel.size();
+  const Ints more = node.IntList("output_padding", Ints(count, 0));
+  Ints sizes = node.IntList("output_shape");
+  const std::string automatic = node.Text("auto_pad", "NOTSET");
+  const bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+  if (more.size() != count) {
+    return node.Wrong(StrCat("has ", more.size(), " output paddings for ",
+                             count, " dimensions"));
+  }
+  if (sizes.size() > count) {
+    sizes.erase(sizes.begin(), sizes.end() - static_cast<int64_t>(count));
+  }
+  if (sizes.empty() && same) {
+    for (size_t i = 0; i < count; ++i) {
+      sizes.push_back(x[static_cast<int>(i) + 2] * windows.stride[i]);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t in = x[static_cast<int>(i) + 2];
+    const int64_t whole = (in - 1) * windows.stride[i] +
+                          (kernel[i] - 1) * windows.dilation[i] + 1 + more[i];
+    if (!sizes.empty()) {
+      // What the size leaves of the whole is padding, more of it at the end, or at
+      // the front for SAME_UPPER, as ONNX has it.
+      const int64_t both = std::max<int64_t>(0, whole - sizes[i]);
+      windows.padding[i] =
+          automatic == "SAME_UPPER" ? both / 2 : both - both / 2;
+      windows.padding[count + i] = both - windows.padding[i];
+    }
+  }
+  if (sizes.empty()) {
+    for (size_t i = 0; i < count; ++i) {
+      sizes.push_back((x[static_cast<int>(i) + 2] - 1) * windows.stride[i] +
+                      (kernel[i] - 1) * windows.dilation[i] + 1 + more[i] -
+                      windows.padding[i] - windows.padding[count + i]);
+    }
+  }
+  const Value y = ConvTranspose(node.In(0), node.In(1),
+                                {.stride = windows.stride,
+                                 .padding = windows.padding,
+                                 .dilation = windows.dilation,
+                                 .groups = node.Int("group", 1),
+                                 .size = sizes});
+  return Values{PlusBias(node, 2, y)};
+}
+
+Result<Values> ConvertMaxPool(ImportedNode& node) {
+  if (node.Wants(1)) {
+    return node.Unsupported(
+        "gives out where its maxima lie; expected one "
+        "result");
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Windows windows,
+                           WindowsOf(node, node.IntList("kernel_shape")));
+  return Values{MaxPool(node.In(0), PoolOf(windows))};
+}
+
+Result<Values> ConvertAveragePool(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Windows windows,
+                           WindowsOf(node, node.IntList("kernel_shape")));
+  for (const int64_t dilation : windows.dilation) {
+    if (dilation != 1) {
+      return node.Unsupported(
+          StrCat("has a dilation of ", dilation, "; expected 1"));
+    }
+  }
+  return Values{AvgPool(node.In(0), PoolOf(windows),
+                        node.Int("count_include_pad", 0) != 0)};
+}
+
+Result<Values> ConvertGlobalAveragePool(ImportedNode& node) {
+  return Values{
+      ReduceMean(node.In(0), SpatialAxes(node.ShapeOf(0)), /*keep=*/true)};
+}
+Result<Values> ConvertGlobalMaxPool(ImportedNode& node) {
+  return Values{
+      ReduceMax(node.In(0), SpatialAxes(node.ShapeOf(0)), /*keep=*/true)};
+}
+
+namespace {
+
+// What stands beside a dimension of the resized picture.
+struct Resized {
+  Axes sizes;
+  bool whole = true;    // each size is exactly the dimension times its scale
+  bool repeats = true;  // and each scale a whole number
+};
+
+Result<Resized> ResizedOf(ImportedNode& node, int scales, int sizes) {
+  const Shape& x = node.ShapeOf(0);
+  Resized resized;
+  Ints to(static_cast<size_t>(x.rank()));
+  for (int i = 0; i < x.rank(); ++i) to[static_cast<size_t>(i)] = x[i];
+  Ints axes(to.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  if (node.Find("axes")) axes = node.IntList("axes");
+  const auto set = [&](size_t k, int64_t size) -> Status {
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t axis, node.Axis(axes[k], x.rank()));
+    to[static_cast<size_t>(axis)] = size;
+    return {};
+  };
+  if (sizes >= 0 && node.Has(sizes)) {
+    STOWAGE_ASSIGN_OR_RETURN(const Ints given, node.Ints(sizes, "sizes"));
+    if (given.size() != axes.size() ||
+        node.Text("keep_aspect_ratio_policy", "stretch") != "stretch") {
+      return node.Unsupported(StrCat("has ", given.size(), " sizes for ",
+                                     axes.size(),
+                                     " axes, or keeps an aspect ratio"));
+    }
+    for (size_t k = 0; k < axes.size(); ++k) {
+      STOWAGE_RETURN_IF_ERROR(set(k, given[k]));
+    }
+  } else {
+    std::vector<double> factors = node.FloatList("scales");
+    if (factors.empty()) {
+      STOWAGE_ASSIGN_OR_RETURN(factors, node.Reals(scales, "scales"));
+    }
+    if (factors.size() != axes.size()) {
+      return node.Wrong(
+          StrCat("has ", factors.size(), " scales for ", axes.size(), " axes"));
+    }
+    for (size_t k = 0; k < axes.size(); ++k) {
+      STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
+                               node.Axis(axes[k], x.rank()));
+      const double exact =
+          static_cast<double>(x[static_cast<int>(axis)]) * factors[k];
+      if (!(exact >= 1 && exact < 0x1p40)) {
+        return node.Wrong(StrCat("scales axis ", axis, " of ", x.ToString(),
+                                 " by ", factors[k]));
+      }
+      const double size = std::floor(exact + 1e-6);
+      if (std::abs(exact - size) > 1e-6) resized.whole = false;
+      STOWAGE_RETURN_IF_ERROR(set(k, static_cast<int64_t>(size)));
+    }
+  }
+  for (int i = 0; i < x.rank(); ++i) {
+    const int64_t size = to[static_cast<size_t>(i)];
+    if (i < 2 && size != x[i]) {
+      return node.Unsupported(StrCat("resizes dimension ", i, " of ",
+                                     x.ToString(), " to ", size,
+                                     "; only spatial ones can be"));
+    }
+    if (i < 2) continue;
+    if (x[i] < 1 || size % x[i] != 0) resized.repeats = false;
+    resized.sizes.push_back(size);
+  }
+  return resized;
+}
+
+}  // namespace
+
+Result<Values> ConvertResize(ImportedNode& node) {
+  const std::string mode = node.Text("mode", "nearest");
+  const bool first = node.version() < 11;
+  STOWAGE_ASSIGN_OR_RETURN(const Resized resized,
+                           ResizedOf(node, first ? 1 : 2, first ? -1 : 3));
+  const std::string place = node.Text("coordinate_transformation_mode",
+                                      first ? "asymmetric" : "half_pixel");
+  const std::string nearest =
+      node.Text("nearest_mode", first ? "floor" : "round_prefer_floor");
+  const Value x = node.In(0);
+  const Error refused = node.Unsupported(StrCat(
+      "resizes by ", Quoted(mode), ", ", Quoted(place), ", ", Quoted(nearest),
+      "; expected linear at half pixels or aligned corners, or nearest "
+      "that is asymmetric and rounds down, or repeats whole elements; and "
+      "scales that give whole sizes"));
+  if (!resized.whole || node.Int("antialias", 0) != 0 ||
+      node.Int("exclude_outside", 0) != 0) {
+    return refused;
+  }
+  const bool half = place == "half_pixel" || place == "half_pixel_symmetric" ||
+                    place == "pytorch_half_pixel";
+  if (mode == "nearest") {
+    // At a whole factor, rounding at half pixels finds the same element.
+    const bool same =
+        (place == "asymmetric" && nearest == "floor") ||
+        (resized.repeats && half && nearest.starts_with("round_prefer"));
+    if (!same) return refused;
+    return Values{Resize(x, resized.sizes, ResizeMode::kNearest)};
+  }
+  if (mode != "linear") return refused;
+  if (place == "align_corners") {
+    return Values{Resize(x, resized.sizes, ResizeMode::kLinear, true)};
+  }
+  const bool to_one = std::find(resized.sizes.begin(), resized.sizes.end(),
+                                1) != resized.sizes.end();
+  if (!half || (place == "pytorch_half_pixel" && to_one)) return refused;
+  return Values{Resize(x, resized.sizes, ResizeMode::kLinear, false)};
+}
+
+Result<Values> ConvertUpsample(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Resized resized, ResizedOf(node, 1, -1));
+  const std::string mode = node.Text("mode", "nearest");
+  if (mode != "nearest" || !resized.whole) {
+    return node.Unsupported(StrCat("resizes by ", Quoted(mode),
+                                   "; expected nearest, by scales that give "
+                                   "whole sizes"));
+  }
+  return Values{Resize(node.In(0), resized.sizes, ResizeMode::kNearest)};
+}
+
+}  // namespace stowage::onnx

@@ -1,0 +1,224 @@
+#include "onnx/tensor.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/strings.h"
+
+namespace stowage::onnx {
+namespace {
+
+using pb::TensorProto;
+
+constexpr std::pair<DType, TensorProto::DataType> kElements[] = {
+    {DType::kF32, TensorProto::FLOAT},   {DType::kF64, TensorProto::DOUBLE},
+    {DType::kF16, TensorProto::FLOAT16}, {DType::kBF16, TensorProto::BFLOAT16},
+    {DType::kI16, TensorProto::INT16},   {DType::kI32, TensorProto::INT32},
+    {DType::kI64, TensorProto::INT64},   {DType::kU8, TensorProto::UINT8},
+    {DType::kBool, TensorProto::BOOL},
+};
+
+Error Wrong(const TensorProto& tensor, std::string_view what) {
+  return {ErrorCode::kInvalidArgument,
+          StrCat("[onnx] tensor ", Quoted(tensor.name()), " ", what)};
+}
+
+// Appends a list of the file, each number as a T.
+template <typename T, typename List>
+void AppendAs(const List& list, std::string* bytes) {
+  bytes->resize(static_cast<size_t>(list.size()) * sizeof(T));
+  for (int i = 0; i < list.size(); ++i) {
+    const auto value = static_cast<T>(list.Get(i));
+    std::memcpy(bytes->data() + static_cast<size_t>(i) * sizeof(T), &value,
+                sizeof(T));
+  }
+}
+
+// The numbers that stand in lists instead of raw bytes; which list is ONNX's rule.
+std::string ListedBytes(const TensorProto& tensor, DType dtype) {
+  std::string bytes;
+  switch (dtype) {
+    case DType::kF32:
+      AppendAs<float>(tensor.float_data(), &bytes);
+      break;
+    case DType::kF64:
+      AppendAs<double>(tensor.double_data(), &bytes);
+      break;
+    case DType::kF16:
+    case DType::kBF16:  // the bits of each, in an int32
+    case DType::kI16:
+      AppendAs<uint16_t>(tensor.int32_data(), &bytes);
+      break;
+    case DType::kI32:
+      AppendAs<int32_t>(tensor.int32_data(), &bytes);
+      break;
+    case DType::kI64:
+      AppendAs<int64_t>(tensor.int64_data(), &bytes);
+      break;
+    case DType::kU8:
+    case DType::kBool:
+      AppendAs<uint8_t>(tensor.int32_data(), &bytes);
+      break;
+  }
+  return bytes;
+}
+
+struct ExternalPlace {
+  std::string location;
+  uint64_t offset = 0;
+  std::optional<uint64_t> length;
+};
+
+Result<ExternalPlace> PlaceOf(const TensorProto& tensor) {
+  ExternalPlace place;
+  for (const pb::StringStringEntryProto& entry : tensor.external_data()) {
+    const auto number = [&]() -> Result<uint64_t> {
+      uint64_t value = 0;
+      for (const char c : entry.value()) {
+        if (c < '0' || c > '9' || value > (uint64_t{1} << 59)) {
+          return Wrong(tensor, StrCat("has the ", entry.key(), " ",
+                                      Quoted(entry.value()),
+                                      "; expected a number of bytes"));
+        }
+        value = 10 * value + static_cast<uint64_t>(c - '0');
+      }
+      return value;
+    };
+    if (entry.key() == "location") {
+      place.location = entry.value();
+    } else if (entry.key() == "offset") {
+      STOWAGE_ASSIGN_OR_RETURN(place.offset, number());
+    } else if (entry.key() == "length") {
+      STOWAGE_ASSIGN_OR_RETURN(place.length, number());
+    }
+  }
+  return place;
+}
+
+// Whether `path`, all links followed, lies in `folder`.
+bool LiesWithin(const std::filesystem::path& path,
+                const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto whole = std::filesystem::weakly_canonical(path, error);
+  if (error) return false;
+  const auto within = std::filesystem::weakly_canonical(
+      folder.empty() ? std::filesystem::path(".") : folder, error);
+  if (error) return false;
+  const auto relative = whole.lexically_relative(within);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+Result<std::string> ExternalBytes(const TensorProto& tensor,
+                                  const std::string& folder, Bytes size) {
+  STOWAGE_ASSIGN_OR_RETURN(const ExternalPlace place, PlaceOf(tensor));
+  const std::filesystem::path relative(place.location);
+  const auto path = std::filesystem::path(folder) / relative;
+  if (relative.empty() || relative.is_absolute() || !LiesWithin(path, folder)) {
+    return Wrong(tensor,
+                 StrCat("lies in ", Quoted(place.location),
+                        "; expected a file in the folder of the model"));
+  }
+  if (place.length && *place.length != static_cast<uint64_t>(size)) {
+    return Wrong(tensor,
+                 StrCat("has ", *place.length, " bytes in ",
+                        Quoted(place.location), "; its shape takes ", size));
+  }
+  std::error_code error;
+  const uint64_t whole = std::filesystem::file_size(path, error);
+  if (error) {
+    return Error{
+        ErrorCode::kIo,
+        StrCat("[onnx] cannot read ", Quoted(path.string()), ", where ",
+               Quoted(tensor.name()), " lies: ", error.message())};
+  }
+  if (place.offset > whole ||
+      whole - place.offset < static_cast<uint64_t>(size)) {
+    return Wrong(tensor,
+                 StrCat("takes ", size, " bytes from ", place.offset, " on of ",
+                        Quoted(place.location), ", which has ", whole));
+  }
+  std::string bytes(static_cast<size_t>(size), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(place.offset));
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (!file) {
+    return Error{ErrorCode::kIo,
+                 StrCat("[onnx] cannot read ", Quoted(path.string()))};
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<DType> DTypeOfElement(int32_t data_type) {
+  for (const auto& [dtype, element] : kElements) {
+    if (element == data_type) return dtype;
+  }
+  const std::string name =
+      TensorProto::DataType_IsValid(data_type)
+          ? TensorProto::DataType_Name(
+                static_cast<TensorProto::DataType>(data_type))
+          : StrCat(data_type);
+  return Error{ErrorCode::kUnsupported,
+               StrCat("[onnx] elements of type ", name,
+                      " are not supported; expected FLOAT, DOUBLE, FLOAT16, "
+                      "BFLOAT16, INT16, INT32, INT64, UINT8 or BOOL")};
+}
+
+int32_t ElementOfDType(DType dtype) {
+  for (const auto& [known, element] : kElements) {
+    if (known == dtype) return element;
+  }
+  return TensorProto::UNDEFINED;
+}
+
+Result<TensorType> TypeOfTensor(const TensorProto& tensor) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
+                           DTypeOfElement(tensor.data_type()));
+  if (tensor.dims_size() > kMaxRank) {
+    return Wrong(tensor,
+                 StrCat("has ", tensor.dims_size(), " dimensions; at most ",
+                        kMaxRank, " are supported"));
+  }
+  TensorType type{dtype, {}};
+  Bytes bytes = SizeOf(dtype);
+  for (const int64_t dim : tensor.dims()) {
+    type.shape.push_back(dim);
+    const auto product =
+        dim < 0 ? std::optional<Bytes>() : CheckedMul(bytes, dim);
+    if (!product) {
+      return Wrong(tensor, StrCat("has the dimension ", dim, " after ", bytes,
+                                  " bytes; sizes must be at least 0 and fit "
+                                  "63 bits"));
+    }
+    bytes = *product;
+  }
+  return type;
+}
+
+Result<Array> ReadTensor(const TensorProto& tensor, const std::string& folder) {
+  Array array;
+  STOWAGE_ASSIGN_OR_RETURN(array.type, TypeOfTensor(tensor));
+  if (tensor.data_location() == TensorProto::EXTERNAL) {
+    STOWAGE_ASSIGN_OR_RETURN(array.bytes,
+                             ExternalBytes(tensor, folder, array.type.bytes()));
+  } else if (tensor.has_raw_data()) {
+    array.bytes = tensor.raw_data();
+  } else {
+    array.bytes = ListedBytes(tensor, array.type.dtype);
+  }
+  if (static_cast<Bytes>(array.bytes.size()) != array.type.bytes()) {
+    return Wrong(tensor,
+                 StrCat("has ", array.bytes.size(), " bytes of contents; ",
+                        array.type.ToString(), " takes ", array.type.bytes()));
+  }
+  return array;
+}
+
+}  // namespace stowage::onnx

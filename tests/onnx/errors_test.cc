@@ -1,0 +1,271 @@
+// What is wrong with a file, or with what is asked of it, gets a message that names it.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "onnx/onnx.h"
+#include "onnx/onnx.pb.h"
+
+namespace stowage {
+namespace {
+
+using onnx::pb::ModelProto;
+using onnx::pb::NodeProto;
+using onnx::pb::TensorProto;
+
+// y = x * w + b, of x (batch, 2).
+ModelProto Linear() {
+  ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  auto* const graph = model.mutable_graph();
+  graph->set_name("linear");
+  auto* const x = graph->add_input();
+  x->set_name("x");
+  auto* const type = x->mutable_type()->mutable_tensor_type();
+  type->set_elem_type(TensorProto::FLOAT);
+  type->mutable_shape()->add_dim()->set_dim_param("batch");
+  type->mutable_shape()->add_dim()->set_dim_value(2);
+  for (const char* const name : {"w", "b"}) {
+    TensorProto* const tensor = graph->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(TensorProto::FLOAT);
+    if (std::string(name) == "w") tensor->add_dims(2);
+    tensor->add_dims(2);
+    for (int i = 0; i < (std::string(name) == "w" ? 4 : 2); ++i) {
+      tensor->add_float_data(0.5f);
+    }
+  }
+  const auto add = [&](const char* op, std::vector<std::string> in,
+                       const char* out) {
+    NodeProto* const node = graph->add_node();
+    node->set_name(StrCat("the_", op));
+    node->set_op_type(op);
+    for (const std::string& name : in) node->add_input(name);
+    node->add_output(out);
+  };
+  add("MatMul", {"x", "w"}, "h");
+  add("Add", {"h", "b"}, "y");
+  graph->add_output()->set_name("y");
+  return model;
+}
+
+std::string Folder() {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  return folder ? folder : "/tmp";
+}
+
+std::string Written(const std::string& bytes) {
+  const std::string path = Folder() + "/model.onnx";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+// What reading the file and building its graph says; "" when nothing.
+std::string Said(const ModelProto& model, OnnxBuildOptions options = {}) {
+  const auto read = ReadOnnx(Written(model.SerializeAsString()));
+  if (!read.ok()) return read.error().message;
+  if (options.dims.empty()) options.dims["batch"] = 3;
+  const auto graph = read->Build(options);
+  if (!graph.ok()) return graph.error().message;
+  const Status weights =
+      read->ForEachWeight(*graph, [](const NamedArray&) { return Status(); });
+  return weights.ok() ? "" : weights.error().message;
+}
+
+TEST_CASE("a good file is taken") { CHECK(Said(Linear()) == ""); }
+
+TEST_CASE("what is wrong is named") {
+  struct Row {
+    std::function<void(ModelProto&)> change;
+    std::string message;  // a part of it
+  };
+  const std::vector<Row> rows = {
+      {[](ModelProto& m) { m.clear_graph(); }, "holds no graph with nodes"},
+      {[](ModelProto& m) { m.set_ir_version(2); },
+       "is of IR version 2; 3 to 13 are supported"},
+      {[](ModelProto& m) { m.mutable_opset_import(0)->set_version(6); },
+       "the file asks for operator set 6; 7 to 28 are supported"},
+      {[](ModelProto& m) { m.clear_opset_import(); },
+       "does not say which operator set"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_node(0)->set_op_type("Foo");
+         m.mutable_graph()->mutable_node(1)->set_op_type("Bar");
+         m.mutable_graph()->mutable_node(1)->set_domain("com.example");
+       },
+       "has ops that are not known: Foo (1 node), com.example.Bar (1 node); "},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_node(0)->set_input(1, "q");
+       },
+       "node \"the_MatMul\" (MatMul) reads \"q\", which no node before it "
+       "makes"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_node(0)->set_input(0, "y");
+       },
+       "reads \"y\", which no node before it makes"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_node(1)->set_output(0, "h");
+       },
+       "two values are called \"h\""},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_output(0)->set_name("z");
+       },
+       "the graph's output \"z\" is made by no node"},
+      {[](ModelProto& m) { m.mutable_graph()->mutable_node(0)->clear_input(); },
+       "node \"the_MatMul\" (MatMul) has 0 operands; expected at least 2"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_initializer(0)->set_dims(0, 3);
+       },
+       "node \"the_MatMul\" (MatMul) [matmul] inner sizes differ"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_initializer(0)->set_dims(0,
+                                                             int64_t{1} << 40);
+         m.mutable_graph()->mutable_initializer(0)->set_dims(1,
+                                                             int64_t{1} << 40);
+       },
+       "tensor \"w\" has the dimension 1099511627776 after 4398046511104 "
+       "bytes"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_initializer(0)->set_dims(0, -1);
+       },
+       "tensor \"w\" has the dimension -1"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_initializer(0)->add_float_data(1);
+       },
+       "tensor \"w\" has 20 bytes of contents; f32(2, 2) takes 16"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_initializer(0)->set_data_type(
+             TensorProto::STRING);
+       },
+       "elements of type STRING are not supported"},
+      {[](ModelProto& m) {
+         auto* const info = m.mutable_graph()->add_value_info();
+         info->set_name("h");
+         auto* const type = info->mutable_type()->mutable_tensor_type();
+         type->set_elem_type(TensorProto::FLOAT);
+         type->mutable_shape()->add_dim()->set_dim_value(3);
+         type->mutable_shape()->add_dim()->set_dim_value(7);
+       },
+       "the file declares \"h\" with 7 in dimension 1; its node makes f32(3, "
+       "2)"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.message);
+    ModelProto model = Linear();
+    row.change(model);
+    const std::string said = Said(model);
+    CAPTURE(said);
+    CHECK(said.find(row.message) != std::string::npos);
+  }
+}
+
+TEST_CASE("what is asked for has to be there") {
+  const auto said = [](OnnxBuildOptions options) {
+    return Said(Linear(), std::move(options));
+  };
+  CHECK(said({.dims = {{"time", 3}}})
+            .find("a size is given for the dimension "
+                  "\"time\", which no input has; there are \"batch\"") !=
+        std::string::npos);
+  CHECK(said({.dims = {{"batch", 3}}, .shapes = {{"z", {1}}}})
+            .find("a shape is given for \"z\", which is no input; there are "
+                  "\"x\"") != std::string::npos);
+  CHECK(said({.dims = {{"batch", 3}}, .loss = OnnxLoss{.kind = "z"}})
+            .find("the model has no output \"z\" to train for; its outputs are "
+                  "\"y\"") != std::string::npos);
+  OnnxLoss loss{.kind = "cross_entropy"};
+  loss.labels_shape = std::vector<int64_t>{5};
+  CHECK(said({.dims = {{"batch", 3}}, .loss = loss})
+            .find("labels (5) do not go with logits (3, 2)") !=
+        std::string::npos);
+  const auto model = ReadOnnx(Written(Linear().SerializeAsString()));
+  REQUIRE(model.ok());
+  CHECK(model->Build().error().message.find(
+            "dimension 0 of input \"x\" is called \"batch\"; give its size") !=
+        std::string::npos);
+}
+
+TEST_CASE("tensors beside the model lie in its folder") {
+  std::ofstream(Folder() + "/weights.bin", std::ios::binary)
+      << std::string(16, '\0');
+  const auto at = [](const std::string& location, const std::string& offset) {
+    ModelProto model = Linear();
+    TensorProto* const w = model.mutable_graph()->mutable_initializer(0);
+    w->clear_float_data();
+    w->set_data_location(TensorProto::EXTERNAL);
+    auto* entry = w->add_external_data();
+    entry->set_key("location");
+    entry->set_value(location);
+    entry = w->add_external_data();
+    entry->set_key("offset");
+    entry->set_value(offset);
+    return Said(model);
+  };
+  CHECK(at("weights.bin", "0") == "");
+  CHECK(
+      at("weights.bin", "1")
+          .find("takes 16 bytes from 1 on of \"weights.bin\", which has 16") !=
+      std::string::npos);
+  CHECK(at("weights.bin", "-1").find("expected a number of bytes") !=
+        std::string::npos);
+  CHECK(at("absent.bin", "0").find("cannot read") != std::string::npos);
+  for (const char* const outside :
+       {"../weights.bin", "/etc/passwd", "a/../../weights.bin", ""}) {
+    CAPTURE(outside);
+    CHECK(at(outside, "0").find("expected a file in the folder of the model") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("functions are written out, and do not call themselves") {
+  ModelProto model = Linear();
+  auto* const function = model.add_functions();
+  function->set_name("Twice");
+  function->set_domain("own");
+  function->add_input("a");
+  function->add_output("b");
+  function->add_opset_import()->set_version(17);
+  NodeProto* const inner = function->add_node();
+  inner->set_op_type("Add");
+  inner->add_input("a");
+  inner->add_input("a");
+  inner->add_output("b");
+  NodeProto* const call = model.mutable_graph()->add_node();
+  call->set_op_type("Twice");
+  call->set_domain("own");
+  call->add_input("y");
+  call->add_output("twice");
+  model.mutable_graph()->mutable_output(0)->set_name("twice");
+  CHECK(Said(model) == "");
+  inner->set_op_type("Twice");
+  inner->set_domain("own");
+  CHECK(Said(model).find("calls the function \"Twice\", which calls itself") !=
+        std::string::npos);
+}
+
+TEST_CASE("a file that is cut anywhere is refused, or is one that ends there") {
+  std::ifstream file("tests/goldens/onnx/pictures_dynamo.onnx",
+                     std::ios::binary);
+  std::stringstream all;
+  all << file.rdbuf();
+  const std::string bytes = all.str();
+  REQUIRE(bytes.size() > 10'000);
+  int taken = 0;
+  for (size_t length = 0; length < bytes.size(); length += 97) {
+    const auto model = ReadOnnx(Written(bytes.substr(0, length)));
+    if (!model.ok()) continue;
+    taken += model->Build({.dims = {{"batch", 2}}}).ok();
+  }
+  CHECK(taken == 0);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,25 @@
+#ifndef STOWAGE_TESTS_ONNX_RUN_ONNX_H_
+#define STOWAGE_TESTS_ONNX_RUN_ONNX_H_
+
+// Runs the graph of an ONNX file as a user would: planned, in a session on the CPU,
+// with the file's weights.
+//
+//   Result<std::vector<Array>> outputs = RunOnnx(*model, *graph, inputs);
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/array.h"
+#include "ir/graph.h"
+#include "onnx/onnx.h"
+
+namespace stowage {
+
+/// What the graph's outputs hold after a step with those inputs, in their order.
+Result<std::vector<Array>> RunOnnx(const OnnxModel& model, const Graph& graph,
+                                   const std::vector<NamedArray>& inputs);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_ONNX_RUN_ONNX_H_
