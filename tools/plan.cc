@@ -20,6 +20,7 @@
 #include "tools/command.h"
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
+#include "tools/onnx_flags.h"
 #include "tools/output.h"
 #include "tools/packer_flags.h"
 #include "tools/work_progress.h"
@@ -32,6 +33,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   ModelFlags model;
+  OnnxFlags onnx;
   PackerFlags packer;
   std::string device;
   std::string graph;
@@ -41,15 +43,15 @@ struct Flags {
   bool json = false;
 };
 
-// What is planned: a model's training step, or a graph from a file as it is.
+// What is planned: a training step, or a graph as it is.
 struct Subject {
-  std::optional<StepSpec> spec;             // of a model
-  std::optional<TrainingPlanner> training;  // likewise
-  std::unique_ptr<StepPlanner> graph;       // of a file
+  std::optional<StepSpec> spec;             // of a built-in model
+  std::optional<TrainingPlanner> training;  // of that, or of a file's model
+  std::unique_ptr<StepPlanner> graph;       // of a graph as it is
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
   std::optional<int64_t> batch() const {
-    return spec ? spec->options.batch : std::nullopt;
+    return training ? std::optional(training->spec().batch) : std::nullopt;
   }
 };
 
@@ -64,9 +66,19 @@ T& UntilExit(T value) {
 Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice) {
   Subject subject;
-  if (flags.graph.empty()) {
-    STOWAGE_ASSIGN_OR_RETURN(subject.spec, ReadModelFlags(flags.model));
-    TrainingSpec training = subject.spec->training;
+  std::optional<OnnxStep> onnx;
+  if (!flags.onnx.file.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(onnx, ReadOnnxStep(flags.onnx, flags.model));
+  }
+  if (flags.graph.empty() && (!onnx || onnx->options.loss)) {
+    TrainingSpec training;
+    if (onnx) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          training, ReadOnnxTraining(*onnx, flags.onnx, flags.model));
+    } else {
+      STOWAGE_ASSIGN_OR_RETURN(subject.spec, ReadModelFlags(flags.model));
+      training = subject.spec->training;
+    }
     training.planning = options;
     training.on_choice = on_choice;
     STOWAGE_ASSIGN_OR_RETURN(
@@ -81,8 +93,12 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
   STOWAGE_ASSIGN_OR_RETURN(question.budget,
                            ParseSizeOption("budget", flags.model.budget));
   STOWAGE_ASSIGN_OR_RETURN(question.op_times, ReadOpTimes(flags.model));
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
-  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, ParseGraph(text));
+  const auto read = [&]() -> Result<Graph> {
+    if (onnx) return onnx->Build(onnx->batch);
+    STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.graph));
+    return ParseGraph(text);
+  };
+  STOWAGE_ASSIGN_OR_RETURN(const Graph graph, read());
   question.build = OfGraph(graph);
   question.sources = [graph] { return std::vector{graph}; };
   subject.graph = std::make_unique<StepPlanner>(std::move(question));
@@ -106,10 +122,13 @@ Json Describe(Subject& subject, const FittedStep& step,
   } else {
     json["model"] = report.graph_name;
     json["params"] = report.params;
-    json["batch"] = nullptr;
+    const auto& training = subject.training;
+    json["batch"] = training ? Json(training->spec().batch) : Json();
     json["seq"] = nullptr;
     json["dtype"] = nullptr;
-    json["optimizer"] = nullptr;
+    json["optimizer"] =
+        training ? Json(OptimizerName(training->spec().training.optimizer))
+                 : Json();
   }
   json.update(FiguresJson(report, 20));
   json["order_bound_bytes"] =
@@ -209,11 +228,14 @@ int Refuse(const Flags& flags, Subject& subject, WorkProgress& progress,
 }
 
 int Run(const Flags& flags) {
-  if (flags.graph.empty() == flags.model.model.empty()) {
+  const int given = !flags.graph.empty() + !flags.model.model.empty() +
+                    !flags.onnx.file.empty();
+  if (given != 1) {
     return Fail({ErrorCode::kInvalidArgument,
-                 flags.graph.empty()
-                     ? "[plan] nothing to plan; give --model or --graph"
-                     : "[plan] both --model and --graph are given; give one"});
+                 given == 0 ? "[plan] nothing to plan; give --model, --onnx or "
+                              "--graph"
+                            : "[plan] --model, --onnx and --graph exclude each "
+                              "other; give one"});
   }
   const Result<packing::PackOptions> packer = ReadPackerFlags(flags.packer);
   if (!packer.ok()) return Fail(packer.error());
@@ -224,7 +246,9 @@ int Run(const Flags& flags) {
   if (!device.ok()) return Fail(device.error());
   const Status tried = TryOutputs(
       {{"output", flags.output}, {"svg", flags.svg}, {"html", flags.html}},
-      {{"graph", flags.graph}, {"op-times", flags.model.op_times}});
+      {{"graph", flags.graph},
+       {"onnx", flags.onnx.file},
+       {"op-times", flags.model.op_times}});
   if (!tried.ok()) return Fail(tried.error());
   const auto start = std::chrono::steady_clock::now();
   std::function<void()> on_choice;
@@ -331,6 +355,7 @@ void AddPlan(CLI::App& app, int* exit_code) {
   command->add_option("--model", flags->model.model,
                       "A name that `stowage models` lists");
   AddModelOptions(*command, &flags->model);
+  AddOnnxOptions(*command, &flags->onnx);
   AddPackerOptions(*command, &flags->packer);
   command->add_option("--device", flags->device,
                       "Whose kernels' scratch to plan: cpu or cuda; default: "

@@ -42,6 +42,9 @@ if [[ ${1-} == --tests || ${1-} == --checks ]]; then
   need zlib1g-dev /usr/{,local/}include/zlib.h
   need libpng-dev /usr/{,local/}include/png.h
   need libjpeg62-turbo-dev /usr/{,local/}include/jpeglib.h
+  need libprotobuf-dev /usr/{,local/}include/google/protobuf/message_lite.h
+  need_command protobuf-compiler protoc
+  need libonnx-testdata /usr/share/libonnx-testdata/data/node/test_abs/model.onnx
 fi
 if [[ ${1-} == --checks ]]; then
   need_command git git

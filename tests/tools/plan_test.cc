@@ -712,9 +712,9 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
     std::string message;
   };
   const Row rows[] = {
-      {{"plan"}, "[plan] nothing to plan; give --model or --graph"},
+      {{"plan"}, "[plan] nothing to plan; give --model, --onnx or --graph"},
       {{"plan", "--model", "mlp", "--graph", empty},
-       "[plan] both --model and --graph are given; give one"},
+       "[plan] --model, --onnx and --graph exclude each other; give one"},
       {{"plan", "--model", "mlp", "--device", "auto"},
        "[device] there is no device \"auto\"; expected cpu or cuda"},
       {{"plan", "--model", "nope"},

@@ -1,0 +1,159 @@
+#include "tools/onnx_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "base/strings.h"
+#include "tools/command.h"
+
+namespace stowage::tools {
+namespace {
+
+Result<int64_t> ParseSize(std::string_view option, std::string_view text) {
+  int64_t size = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, size);
+  if (parsed.ec != std::errc() || parsed.ptr != end || size < 1) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[", option, "] ", Quoted(text), " is no size of at least 1")};
+  }
+  return size;
+}
+
+// NAME=VALUE; names in files may hold any sign, so the last "=" counts.
+Result<std::pair<std::string, std::string>> ParsePair(std::string_view option,
+                                                      std::string_view text) {
+  const size_t at = text.rfind('=');
+  if (at == std::string_view::npos || at == 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[", option, "] ", Quoted(text),
+                        " is not NAME=", option == "dim" ? "N" : "N,N,...")};
+  }
+  return std::pair(std::string(text.substr(0, at)),
+                   std::string(text.substr(at + 1)));
+}
+
+Result<std::vector<int64_t>> ParseDims(std::string_view text) {
+  std::vector<int64_t> dims;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t dim,
+                             ParseSize("shape", text.substr(0, comma)));
+    dims.push_back(dim);
+    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+  }
+  return dims;
+}
+
+}  // namespace
+
+void AddOnnxOptions(CLI::App& command, OnnxFlags* flags) {
+  const auto add_list = [&](const std::string& option,
+                            std::vector<std::string>* list,
+                            const std::string& description) {
+    command.add_option(option, *list, description)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
+  };
+  command.add_option(
+      "--onnx", flags->file,
+      "Plan the model in this ONNX file: a pass over its inputs, "
+      "or with --loss a training step");
+  add_list("--dim", &flags->dims,
+           "NAME=N: the size of a dimension that the file has by name; may be "
+           "repeated");
+  add_list("--shape", &flags->shapes,
+           "INPUT=N,N,...: the whole shape of an input; may be repeated");
+  command.add_option("--loss", flags->loss,
+                     "Train: cross_entropy, mse or bce of the file's first "
+                     "output, or the name of an output that is a loss");
+  add_list("--freeze", &flags->freeze,
+           "Params that are not trained, a pattern of names; may be repeated");
+  command.add_flag("--stand-ins", flags->stand_ins,
+                   "Plan around ops that are not known, by the shapes that the "
+                   "file declares");
+}
+
+Result<Graph> OnnxStep::Build(int64_t examples) const {
+  OnnxBuildOptions of_batch = options;
+  if (!batch_symbol.empty()) {
+    of_batch.dims[batch_symbol] = examples;
+  } else if (examples != batch) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[onnx] the file fixes its batch at ", batch,
+                        " examples and cannot take ", examples,
+                        "; export it with a dimension that has a name")};
+  }
+  return model.Build(of_batch);
+}
+
+Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
+  STOWAGE_ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(onnx.file));
+  OnnxStep step{.model = std::move(model), .options = {}, .batch_symbol = {}};
+  for (const std::string& text : onnx.dims) {
+    STOWAGE_ASSIGN_OR_RETURN(const auto dim, ParsePair("dim", text));
+    STOWAGE_ASSIGN_OR_RETURN(step.options.dims[dim.first],
+                             ParseSize("dim", dim.second));
+  }
+  for (const std::string& text : onnx.shapes) {
+    STOWAGE_ASSIGN_OR_RETURN(const auto shape, ParsePair("shape", text));
+    STOWAGE_ASSIGN_OR_RETURN(step.options.shapes[shape.first],
+                             ParseDims(shape.second));
+  }
+  step.options.stand_ins = onnx.stand_ins;
+  if (!onnx.loss.empty()) step.options.loss = OnnxLoss{.kind = onnx.loss};
+  // Labels are no input of the file.
+  if (step.options.loss && step.options.shapes.contains("labels")) {
+    step.options.loss->labels_shape = step.options.shapes["labels"];
+    step.options.shapes.erase("labels");
+  }
+  if (step.model.inputs().empty() || step.model.inputs()[0].dims.empty()) {
+    step.batch = flags.batch.value_or(1);
+    return step;
+  }
+  const OnnxInput& first = step.model.inputs()[0];
+  const auto given = step.options.shapes.find(first.name);
+  if (given != step.options.shapes.end()) {
+    if (!given->second.empty()) step.batch = given->second[0];
+  } else if (first.dims[0].size > 0) {
+    step.batch = first.dims[0].size;
+  } else {
+    step.batch_symbol = first.dims[0].symbol;
+    const auto size = step.options.dims.find(step.batch_symbol);
+    step.batch = size != step.options.dims.end() ? size->second
+                                                 : flags.batch.value_or(1);
+  }
+  if (flags.batch && *flags.batch != step.batch) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[onnx] --batch ", *flags.batch,
+                        " contradicts the first dimension of input ",
+                        Quoted(first.name), ", ", step.batch)};
+  }
+  return step;
+}
+
+Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
+                                      const OnnxFlags& onnx,
+                                      const ModelFlags& flags) {
+  TrainingSpec training;
+  training.model = [step](int64_t examples) { return step.Build(examples); };
+  training.batch = step.batch;
+  training.allow_batch_statistics = flags.allow_batch_statistics;
+  STOWAGE_ASSIGN_OR_RETURN(
+      training.training.optimizer,
+      ParseOptimizer(flags.optimizer.empty() ? "adamw" : flags.optimizer));
+  for (const std::string& pattern : onnx.freeze) {
+    training.training.groups.push_back({.pattern = pattern, .frozen = true});
+  }
+  STOWAGE_ASSIGN_OR_RETURN(training.budget,
+                           ParseSizeOption("budget", flags.budget));
+  STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, step.batch));
+  STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
+  training.cache = ReadPlanCache(flags);
+  return training;
+}
+
+}  // namespace stowage::tools

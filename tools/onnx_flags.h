@@ -1,0 +1,57 @@
+#ifndef STOWAGE_TOOLS_ONNX_FLAGS_H_
+#define STOWAGE_TOOLS_ONNX_FLAGS_H_
+
+// The options that say which step of an ONNX file's model is meant.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "onnx/onnx.h"
+#include "tools/model_flags.h"
+#include "train/training.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace stowage::tools {
+
+struct OnnxFlags {
+  std::string file;  // empty: none
+  std::vector<std::string> dims, shapes, freeze;
+  std::string loss;  // empty: inference
+  bool stand_ins = false;
+};
+
+/// Declares them, --onnx included.
+void AddOnnxOptions(CLI::App& command, OnnxFlags* flags);
+
+/// A model from a file, and the sizes that the flags give it.
+struct OnnxStep {
+  OnnxModel model;
+  OnnxBuildOptions options;
+  /// What the first dimension of the model's first input is called, whose size is the
+  /// number of examples; empty where the file fixes it.
+  std::string batch_symbol;
+  int64_t batch = 1;
+
+  /// Its graph for so many examples. Error kInvalidArgument: another number than the
+  /// file fixes.
+  Result<Graph> Build(int64_t examples) const;
+};
+
+/// Reads the file. Errors: ReadOnnx's; a --dim or --shape that is none, a --batch other
+/// than the file fixes.
+Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags);
+
+/// Its training step as the flags want it. Errors: those of the flags.
+Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
+                                      const OnnxFlags& onnx,
+                                      const ModelFlags& flags);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_ONNX_FLAGS_H_
