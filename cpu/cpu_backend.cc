@@ -37,7 +37,8 @@ class CpuExecutable final : public Executable {
         check_(check) {
     kernels_.reserve(launches_.size());
     for (const Launch& launch : launches_) {
-      kernels_.push_back(cpu::GetKernel(launch.op).run);
+      const Graph& graph = program.graph();
+      kernels_.push_back(cpu::KernelOf(graph, graph.node(launch.node)).run);
     }
   }
 
@@ -78,7 +79,7 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
 
   Bytes Workspace(const Graph& graph, const Node& node) const override {
-    const auto workspace = cpu::GetKernel(node.op).workspace;
+    const auto workspace = cpu::KernelOf(graph, node).workspace;
     if (workspace == nullptr) return 0;
     // What has no kernel needs no scratch; Bind refuses it.
     if (!cpu::Supports(graph, node).ok()) return 0;

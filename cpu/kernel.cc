@@ -3,6 +3,8 @@
 #include <array>
 
 #include "base/strings.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/widened.h"
 #include "ir/custom_op.h"
 #include "ir/layout.h"
 
@@ -17,12 +19,6 @@ constexpr const CpuKernel* kKernels[] = {
 
 constinit std::array<CpuKernel, kMaxCustomOps> custom_kernels;
 
-bool ComputesInFloat(const OpArgs& args) {
-  if (args.count() == 0) return true;
-  const DType dtype = args.type(0).dtype;
-  return dtype == DType::kF32 || dtype == DType::kF64;
-}
-
 }  // namespace
 
 Status DefineKernel(OpKind op, const CpuKernel& kernel) {
@@ -34,6 +30,15 @@ Status DefineKernel(OpKind op, const CpuKernel& kernel) {
 const CpuKernel& GetKernel(OpKind op) {
   if (const auto index = CustomIndex(op)) return custom_kernels[*index];
   return *kKernels[static_cast<size_t>(op)];
+}
+
+bool Takes(const CpuKernel& kernel, const OpArgs& args) {
+  if (kernel.supports != nullptr) return kernel.supports(args);
+  return args.count() == 0 || IsComputedFloat(args.type(0).dtype);
+}
+
+const CpuKernel& KernelOf(const Graph& graph, const Node& node) {
+  return RunsWidened(graph, node) ? kWidened : GetKernel(node.op);
 }
 
 Status Supports(const Graph& graph, const Node& node) {
@@ -49,9 +54,7 @@ Status Supports(const Graph& graph, const Node& node) {
   }
   OpArgsStorage storage;
   const OpArgs args = MakeOpArgs(graph, node, &storage);
-  const auto supports =
-      kernel.supports == nullptr ? ComputesInFloat : kernel.supports;
-  if (supports(args)) return {};
+  if (Takes(kernel, args) || RunsWidened(graph, node)) return {};
   std::string types;
   for (int i = 0; i < args.count(); ++i) {
     types += StrCat(i == 0 ? "" : ", ", args.Describe(i));

@@ -11,7 +11,10 @@
 // wherever its operands lie. All it needs beside its operands is the workspace
 // it asks for here.
 //
-//   const CpuKernel& kernel = GetKernel(node.op);
+// Kernels compute in f32 and f64; what has f16 or bf16 operands runs in f32, by the
+// same kernels (cpu/widened.h).
+//
+//   const CpuKernel& kernel = KernelOf(graph, node);
 //   StepCode code = kernel.run(launch, pool);
 
 #include <span>
@@ -39,7 +42,8 @@ struct CpuKernel {
   WorkspaceFn workspace = nullptr;
 
   /// Whether `run` takes operands of these types; asked before a launch is
-  /// made. Null: operand 0 of f32 or f64.
+  /// made. Null: operand 0 of f32 or f64. What it does not take in f16 or bf16 but
+  /// would in f32 it is given in f32.
   using SupportsFn = bool (*)(const OpArgs&);
   SupportsFn supports = nullptr;
 };
@@ -53,6 +57,12 @@ const CpuKernel& GetKernel(OpKind op);
 /// Gives the program's own `op` (ir/custom_op.h) a kernel; a view needs none. Error:
 /// `op` is not one that DefineOp gave.
 Status DefineKernel(OpKind op, const CpuKernel& kernel);
+
+/// Whether a kernel takes operands of these types as they are.
+bool Takes(const CpuKernel& kernel, const OpArgs& args);
+
+/// What runs `node`: its op's kernel, or what gives that f32 for f16 and bf16.
+const CpuKernel& KernelOf(const Graph& graph, const Node& node);
 
 /// Whether the CPU can run `node`. Error kUnsupported names the op, the node
 /// and the element type.

@@ -24,9 +24,8 @@ enum class ModelPurpose {
 struct ModelOptions {
   std::optional<int64_t> batch = {};  // the model's default when absent
   std::optional<int64_t> seq = {};    // likewise; only for models of sequences
-  /// Of params and activations: f32 or f64 to compute with on the CPU. Graphs
-  /// of f16 and bf16 store both in that type; losses, statistics of rows and the
-  /// optimizer's moments stay in f32.
+  /// Of params and activations. Graphs of f16 and bf16 store both in that type;
+  /// losses, statistics of rows and the optimizer's moments stay in f32.
   DType dtype = DType::kF32;
   /// Rows of logits that a loss over a vocabulary makes at a time, at least 1;
   /// 0 for all of them, as a value of the graph. Absent: the model's default.

@@ -18,7 +18,7 @@ StepCode RunAssign(const Launch& launch, ThreadPool& pool) noexcept {
 }
 
 StepCode RunLerpUpdate(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T, T, T>(
         launch, pool,
@@ -48,7 +48,8 @@ StepCode RunSliceUpdate(const Launch& launch, ThreadPool& pool) noexcept {
 namespace kernels {
 
 constinit const CpuKernel Assign = {.run = RunAssign, .supports = SupportsAll};
-constinit const CpuKernel LerpUpdate = {.run = RunLerpUpdate};
+constinit const CpuKernel LerpUpdate = {.run = RunLerpUpdate,
+                                        .supports = SupportsAll};
 constinit const CpuKernel SliceUpdate = {.run = RunSliceUpdate,
                                          .supports = SupportsAll};
 

@@ -15,7 +15,7 @@ namespace {
 
 template <typename F>
 StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T, T>(launch, pool,
                          [](int64_t n, int64_t, T* y, const T* a, const T* b) {
@@ -28,7 +28,7 @@ StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
 // F gives Vec from two Vecs, and an integer from two integers.
 template <typename F>
 StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
-  OnNumber(launch.outputs[0].dtype(), [&](auto zero) {
+  OnNumber(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T, T>(launch, pool,
                          [](int64_t n, int64_t, T* y, const T* a, const T* b) {
@@ -46,7 +46,7 @@ StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
 // F gives bool from two numbers.
 template <typename F>
 StepCode RunComparison(const Launch& launch, ThreadPool& pool) noexcept {
-  OnNumber(launch.inputs[0].dtype(), [&](auto zero) {
+  OnNumber(ComputedIn(launch.inputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<uint8_t, T, T>(
         launch, pool,
@@ -226,7 +226,7 @@ struct HardSwishGradFn {
 template <typename F>
 StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
   const F f(*launch.attrs);
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T, T>(
         launch, pool, [f](int64_t n, int64_t, T* dx, const T* y, const T* dy) {
@@ -263,12 +263,20 @@ struct ClampGradFn {
 };
 
 template <typename F>
+constexpr CpuKernel FloatKernel() {
+  return {.run = RunFloat<F>, .supports = SupportsAll};
+}
+template <typename F>
+constexpr CpuKernel AttrsKernel() {
+  return {.run = RunWithAttrs<F>, .supports = SupportsAll};
+}
+template <typename F>
 constexpr CpuKernel NumberKernel() {
-  return {.run = RunNumber<F>, .supports = SupportsNumbers};
+  return {.run = RunNumber<F>, .supports = SupportsAll};
 }
 template <typename F>
 constexpr CpuKernel ComparisonKernel() {
-  return {.run = RunComparison<F>, .supports = SupportsNumbers};
+  return {.run = RunComparison<F>, .supports = SupportsAll};
 }
 
 }  // namespace
@@ -278,8 +286,8 @@ namespace kernels {
 constinit const CpuKernel Add = NumberKernel<AddFn>();
 constinit const CpuKernel Sub = NumberKernel<SubFn>();
 constinit const CpuKernel Mul = NumberKernel<MulFn>();
-constinit const CpuKernel Div = {.run = RunFloat<DivFn>};
-constinit const CpuKernel Pow = {.run = RunFloat<PowFn>};
+constinit const CpuKernel Div = FloatKernel<DivFn>();
+constinit const CpuKernel Pow = FloatKernel<PowFn>();
 constinit const CpuKernel Maximum = NumberKernel<MaximumFn>();
 constinit const CpuKernel Minimum = NumberKernel<MinimumFn>();
 constinit const CpuKernel Equal = ComparisonKernel<EqualFn>();
@@ -292,20 +300,19 @@ constinit const CpuKernel LogicalAnd = {.run = RunLogic<AndFn>,
                                         .supports = SupportsAll};
 constinit const CpuKernel LogicalOr = {.run = RunLogic<OrFn>,
                                        .supports = SupportsAll};
-constinit const CpuKernel Remainder = {.run = RunFloat<RemainderFn>};
-constinit const CpuKernel Fmod = {.run = RunFloat<FmodFn>};
-constinit const CpuKernel ReluGrad = {.run = RunFloat<ReluGradFn>};
-constinit const CpuKernel SigmoidGrad = {.run = RunFloat<SigmoidGradFn>};
-constinit const CpuKernel TanhGrad = {.run = RunFloat<TanhGradFn>};
-constinit const CpuKernel SiluGrad = {.run = RunFloat<SiluGradFn>};
-constinit const CpuKernel GeluTanhGrad = {.run = RunFloat<GeluTanhGradFn>};
-constinit const CpuKernel GeluErfGrad = {.run = RunFloat<GeluErfGradFn>};
-constinit const CpuKernel MishGrad = {.run = RunFloat<MishGradFn>};
-constinit const CpuKernel HardSwishGrad = {.run = RunFloat<HardSwishGradFn>};
-constinit const CpuKernel LeakyReluGrad = {.run =
-                                               RunWithAttrs<LeakyReluGradFn>};
-constinit const CpuKernel EluGrad = {.run = RunWithAttrs<EluGradFn>};
-constinit const CpuKernel ClampGrad = {.run = RunWithAttrs<ClampGradFn>};
+constinit const CpuKernel Remainder = FloatKernel<RemainderFn>();
+constinit const CpuKernel Fmod = FloatKernel<FmodFn>();
+constinit const CpuKernel ReluGrad = FloatKernel<ReluGradFn>();
+constinit const CpuKernel SigmoidGrad = FloatKernel<SigmoidGradFn>();
+constinit const CpuKernel TanhGrad = FloatKernel<TanhGradFn>();
+constinit const CpuKernel SiluGrad = FloatKernel<SiluGradFn>();
+constinit const CpuKernel GeluTanhGrad = FloatKernel<GeluTanhGradFn>();
+constinit const CpuKernel GeluErfGrad = FloatKernel<GeluErfGradFn>();
+constinit const CpuKernel MishGrad = FloatKernel<MishGradFn>();
+constinit const CpuKernel HardSwishGrad = FloatKernel<HardSwishGradFn>();
+constinit const CpuKernel LeakyReluGrad = AttrsKernel<LeakyReluGradFn>();
+constinit const CpuKernel EluGrad = AttrsKernel<EluGradFn>();
+constinit const CpuKernel ClampGrad = AttrsKernel<ClampGradFn>();
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -20,12 +20,19 @@ namespace stowage::cpu {
 inline bool IsComputedFloat(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF64;
 }
+inline bool IsHalf(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+/// The type that elements of `dtype` are computed in: f32 for f16 and bf16.
+inline DType ComputedIn(DType dtype) {
+  return IsHalf(dtype) ? DType::kF32 : dtype;
+}
 
 // Rules for CpuKernel::supports, by operand 0.
 inline bool SupportsAll(const OpArgs&) { return true; }
 inline bool SupportsNumbers(const OpArgs& args) {
-  const DType dtype = args.type(0).dtype;
-  return dtype != DType::kF16 && dtype != DType::kBF16;
+  return !IsHalf(args.type(0).dtype);
 }
 
 /// f(float()) or f(double()). Precondition: IsComputedFloat(dtype).

@@ -59,7 +59,7 @@ StepCode RunDropout(const Launch& launch, ThreadPool& pool) noexcept {
   // Seed and step are not walked over.
   Launch elementwise = launch;
   elementwise.inputs = launch.inputs.first(1);
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     const T scale = static_cast<T>(1 / (1 - p));
     Elementwise<T, T>(
@@ -86,7 +86,8 @@ StepCode RunDropout(const Launch& launch, ThreadPool& pool) noexcept {
 
 namespace kernels {
 
-constinit const CpuKernel Dropout = {.run = RunDropout};
+constinit const CpuKernel Dropout = {.run = RunDropout,
+                                     .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -6,12 +6,15 @@
 //
 // The body sees contiguous runs only. An operand that is strided or repeated
 // within a run is staged, a block at a time, through a buffer on the stack, so
-// that there is one body an op and it computes the same for every layout.
+// that there is one body an op and it computes the same for every layout. So are
+// operands and results of f16 and bf16 where the body is one of f32: they are
+// widened on their way to it, and its results are rounded once.
 //
 //   Elementwise<float, float, float>(launch, pool,
 //       [](int64_t n, int64_t index, float* y, const float* a,
 //          const float* b) { ... });
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -29,11 +32,23 @@ struct ElementwiseBody {
   const void* body;
   void (*run)(const void* body, int64_t n, int64_t index, std::byte* y,
               const std::byte* const* operands);
+  // Bytes of an element as the body sees it: of the result, of each operand.
+  std::array<size_t, 4> widths;
+};
+inline constexpr size_t kMostOperands = 4;
+struct ManyBody {
+  const void* body;
+  void (*run)(const void* body, int64_t n, const std::byte* const* x,
+              std::byte* const* y);
 };
 
 // Over the first `operands` inputs of the launch, 1 to 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
+// Over the first `operands` inputs and all results, kMostOperands at most, in
+// elements of `width` bytes.
+void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
+             size_t width, ManyBody body);
 
 template <typename Out, typename... In, typename Body, size_t... k>
 void CallTyped(const Body& body, int64_t n, int64_t index, std::byte* y,
@@ -47,7 +62,7 @@ void CallTyped(const Body& body, int64_t n, int64_t index, std::byte* y,
 /// Runs body(n, index, y, operands...) over the elements of the launch's
 /// result: n elements from element number `index` on, y and the operands at
 /// those elements, contiguous. The element types are Out and In..., each as wide
-/// as the launch's.
+/// as the launch's, or float where that is f16 or bf16.
 template <typename Out, typename... In, typename Body>
 void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
   const auto run = [](const void* typed, int64_t n, int64_t index, std::byte* y,
@@ -56,7 +71,30 @@ void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
                                     y, operands,
                                     std::index_sequence_for<In...>{});
   };
-  internal::RunElementwise(launch, pool, sizeof...(In), {&body, run});
+  internal::RunElementwise(launch, pool, sizeof...(In),
+                           {&body, run, {sizeof(Out), sizeof(In)...}});
+}
+
+/// Calls f(place, in, out) for the registers of T that cover all elements of the
+/// launch's results; `in` has a pointer to T for each of its first `operands` inputs,
+/// `out` for each result. All of these are contiguous and of one size, and of type T,
+/// or of f16 or bf16 where that is float. A result may lie over an operand: f loads
+/// before it stores.
+template <typename T, typename F>
+void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
+                     const F& f) {
+  const auto run = [](const void* typed, int64_t n, const std::byte* const* x,
+                      std::byte* const* y) {
+    std::array<const T*, internal::kMostOperands> in;
+    std::array<T*, internal::kMostOperands> out;
+    for (size_t k = 0; k < internal::kMostOperands; ++k) {
+      in[k] = reinterpret_cast<const T*>(x[k]);
+      out[k] = reinterpret_cast<T*>(y[k]);
+    }
+    ForEachVec<T>(
+        n, [&](auto at) { (*static_cast<const F*>(typed))(at, in, out); });
+  };
+  internal::RunMany(launch, pool, operands, sizeof(T), {&f, run});
 }
 
 /// y = f(operands...) in registers of T: f takes and gives Vec<T>.

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "cpu/kernel.h"
-#include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/vec.h"
@@ -65,7 +64,7 @@ struct GluFn {
 };
 
 StepCode RunGlu(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     OnActivation(launch, [&](auto activation) {
       using A = decltype(activation);
@@ -80,25 +79,18 @@ StepCode RunGlu(const Launch& launch, ThreadPool& pool) noexcept {
 }
 
 StepCode RunGluGrad(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
-    const T* gate = launch.inputs[0].as<const T>();
-    const T* up = launch.inputs[1].as<const T>();
-    const T* dy = launch.inputs[2].as<const T>();
-    T* dgate = launch.outputs[0].as<T>();
-    T* dup = launch.outputs[1].as<T>();
     OnActivation(launch, [&](auto activation) {
       using A = decltype(activation);
-      ParallelRanges(pool, launch.outputs[0].size(), kChunkElements,
-                     [&](int64_t begin, int64_t end) {
-                       ForEachVec<T>(end - begin, [&](auto at) {
-                         const Vec<T> g = at.Load(gate + begin);
-                         const Vec<T> d = at.Load(dy + begin);
-                         const Vec<T> u = at.Load(up + begin);
-                         at.Store(dgate + begin, d * u * A::Derivative(g));
-                         at.Store(dup + begin, d * A::Of(g));
-                       });
-                     });
+      ElementwiseMany<T>(launch, pool, 3,
+                         [](auto at, const auto& in, const auto& out) {
+                           const Vec<T> g = at.Load(in[0]);
+                           const Vec<T> u = at.Load(in[1]);
+                           const Vec<T> d = at.Load(in[2]);
+                           at.Store(out[0], d * u * A::Derivative(g));
+                           at.Store(out[1], d * A::Of(g));
+                         });
     });
   });
   return StepCode::kOk;
@@ -108,8 +100,9 @@ StepCode RunGluGrad(const Launch& launch, ThreadPool& pool) noexcept {
 
 namespace kernels {
 
-constinit const CpuKernel Glu = {.run = RunGlu};
-constinit const CpuKernel GluGrad = {.run = RunGluGrad};
+constinit const CpuKernel Glu = {.run = RunGlu, .supports = SupportsAll};
+constinit const CpuKernel GluGrad = {.run = RunGluGrad,
+                                     .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -7,6 +7,7 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/vec.h"
 #include "math/optimizer.h"
 #include "math/small_floats.h"
@@ -22,16 +23,15 @@ double GradientScale(const Launch& launch, size_t index) {
   return launch.inputs.size() > index ? ScalarF32(launch.inputs[index]) : 1.0;
 }
 
-// Calls f(place, T*...) over chunks of w's elements, with typed registers.
+// Calls f(place, in, out, T()) for registers of the elements of w, the states and the
+// gradient, which are the first inputs.
 template <typename F>
-void ForElements(const Launch& launch, ThreadPool& pool, F&& f) {
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+void ForElements(const Launch& launch, ThreadPool& pool, const F& f) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
-    ParallelRanges(pool, launch.outputs[0].size(), kChunkElements,
-                   [&](int64_t begin, int64_t end) {
-                     ForEachVec<T>(end - begin,
-                                   [&](auto at) { f(at, begin, T{}); });
-                   });
+    ElementwiseMany<T>(
+        launch, pool, launch.outputs.size() + 1,
+        [&](auto at, const auto& in, const auto& out) { f(at, in, out, T{}); });
   });
 }
 
@@ -39,14 +39,15 @@ StepCode RunSgd(const Launch& launch, ThreadPool& pool) noexcept {
   const double lr = ScalarF32(launch.inputs[2]);
   const double decay = launch.attrs->Float("decay");
   const double scale = GradientScale(launch, 3);
-  ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
-    using T = decltype(zero);
-    using V = Vec<T>;
-    V w = at.Load(launch.inputs[0].as<const T>() + begin);
-    const V g = at.Load(launch.inputs[1].as<const T>() + begin) * V(scale);
-    math::SgdStep(V(lr), V(decay), g, &w);
-    at.Store(launch.outputs[0].as<T>() + begin, w);
-  });
+  ForElements(launch, pool,
+              [&](auto at, const auto& in, const auto& out, auto zero) {
+                using T = decltype(zero);
+                using V = Vec<T>;
+                V w = at.Load(in[0]);
+                const V g = at.Load(in[1]) * V(scale);
+                math::SgdStep(V(lr), V(decay), g, &w);
+                at.Store(out[0], w);
+              });
   return StepCode::kOk;
 }
 
@@ -56,16 +57,17 @@ template <typename F>
 void UpdatePair(const Launch& launch, ThreadPool& pool, F&& update) {
   const double lr = ScalarF32(launch.inputs[3]);
   const double scale = GradientScale(launch, 4);
-  ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
-    using T = decltype(zero);
-    using V = Vec<T>;
-    V w = at.Load(launch.inputs[0].as<const T>() + begin);
-    V state = at.Load(launch.inputs[1].as<const T>() + begin);
-    const V g = at.Load(launch.inputs[2].as<const T>() + begin) * V(scale);
-    update(V(lr), g, &w, &state);
-    at.Store(launch.outputs[0].as<T>() + begin, w);
-    at.Store(launch.outputs[1].as<T>() + begin, state);
-  });
+  ForElements(launch, pool,
+              [&](auto at, const auto& in, const auto& out, auto zero) {
+                using T = decltype(zero);
+                using V = Vec<T>;
+                V w = at.Load(in[0]);
+                V state = at.Load(in[1]);
+                const V g = at.Load(in[2]) * V(scale);
+                update(V(lr), g, &w, &state);
+                at.Store(out[0], w);
+                at.Store(out[1], state);
+              });
 }
 
 template <bool kNesterov>
@@ -113,19 +115,20 @@ StepCode RunAdam(const Launch& launch, ThreadPool& pool) noexcept {
       launch.attrs->Float("beta1"), launch.attrs->Float("beta2"),
       launch.attrs->Float("eps"), kDecoupled ? decay : 0.0);
   const double scale = GradientScale(launch, 6);
-  ForElements(launch, pool, [&](auto at, int64_t begin, auto zero) {
-    using T = decltype(zero);
-    using V = Vec<T>;
-    V w = at.Load(launch.inputs[0].as<const T>() + begin);
-    V m = at.Load(launch.inputs[1].as<const T>() + begin);
-    V v = at.Load(launch.inputs[2].as<const T>() + begin);
-    V g = at.Load(launch.inputs[3].as<const T>() + begin) * V(scale);
-    if constexpr (!kDecoupled) g = g + V(decay) * w;
-    math::AdamWStep(constants, g, &w, &m, &v);
-    at.Store(launch.outputs[0].as<T>() + begin, w);
-    at.Store(launch.outputs[1].as<T>() + begin, m);
-    at.Store(launch.outputs[2].as<T>() + begin, v);
-  });
+  ForElements(launch, pool,
+              [&](auto at, const auto& in, const auto& out, auto zero) {
+                using T = decltype(zero);
+                using V = Vec<T>;
+                V w = at.Load(in[0]);
+                V m = at.Load(in[1]);
+                V v = at.Load(in[2]);
+                V g = at.Load(in[3]) * V(scale);
+                if constexpr (!kDecoupled) g = g + V(decay) * w;
+                math::AdamWStep(constants, g, &w, &m, &v);
+                at.Store(out[0], w);
+                at.Store(out[1], m);
+                at.Store(out[2], v);
+              });
   return StepCode::kOk;
 }
 
@@ -177,13 +180,19 @@ StepCode RunAdamWSplit(const Launch& launch, ThreadPool& pool) noexcept {
 
 namespace kernels {
 
-constinit const CpuKernel SgdUpdate = {.run = RunSgd};
-constinit const CpuKernel MomentumUpdate = {.run = RunMomentum<false>};
-constinit const CpuKernel NesterovUpdate = {.run = RunMomentum<true>};
-constinit const CpuKernel RmsPropUpdate = {.run = RunRmsProp};
-constinit const CpuKernel AdagradUpdate = {.run = RunAdagrad};
-constinit const CpuKernel AdamUpdate = {.run = RunAdam<false>};
-constinit const CpuKernel AdamWUpdate = {.run = RunAdam<true>};
+constinit const CpuKernel SgdUpdate = {.run = RunSgd, .supports = SupportsAll};
+constinit const CpuKernel MomentumUpdate = {.run = RunMomentum<false>,
+                                            .supports = SupportsAll};
+constinit const CpuKernel NesterovUpdate = {.run = RunMomentum<true>,
+                                            .supports = SupportsAll};
+constinit const CpuKernel RmsPropUpdate = {.run = RunRmsProp,
+                                           .supports = SupportsAll};
+constinit const CpuKernel AdagradUpdate = {.run = RunAdagrad,
+                                           .supports = SupportsAll};
+constinit const CpuKernel AdamUpdate = {.run = RunAdam<false>,
+                                        .supports = SupportsAll};
+constinit const CpuKernel AdamWUpdate = {.run = RunAdam<true>,
+                                         .supports = SupportsAll};
 constinit const CpuKernel AdamWSplitUpdate = {.run = RunAdamWSplit,
                                               .supports = SupportsAll};
 

@@ -8,19 +8,22 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/half_floats.h"
 #include "math/philox.h"
 
 namespace stowage::cpu {
 namespace {
 
+// `mask`: the bits of a word that make a fraction.
 template <math::RandomStream kStream, typename T>
-void Four(const math::Philox4& words, T* y) {
+void Four(const math::Philox4& words, uint32_t mask, T* y) {
   if constexpr (kStream == math::RandomStream::kNormal) {
     math::NormalPair(words.word[0], words.word[1], &y[0], &y[1]);
     math::NormalPair(words.word[2], words.word[3], &y[2], &y[3]);
   } else {
     for (int i = 0; i < 4; ++i) {
-      y[i] = math::Fraction < T, sizeof(T) == 8 ? 32 : 24 > (words.word[i]);
+      y[i] = math::Fraction < T,
+      sizeof(T) == 8 ? 32 : 24 > (words.word[i] & mask);
     }
   }
 }
@@ -32,7 +35,11 @@ StepCode RunRandom(const Launch& launch, ThreadPool& pool) noexcept {
   const int64_t step = *launch.inputs[1].as<const int64_t>();
   const TensorView& y = launch.outputs[0];
   const int64_t size = y.size();
-  OnFloat(y.dtype(), [&](auto zero) {
+  // What the type does not hold is cut off, not rounded: a fraction is below 1.
+  const uint32_t mask = y.dtype() == DType::kF16    ? 0xFFE00000
+                        : y.dtype() == DType::kBF16 ? 0xFF000000
+                                                    : 0xFFFFFFFF;
+  OnFloat(ComputedIn(y.dtype()), [&](auto zero) {
     using T = decltype(zero);
     ParallelRanges(
         pool, CeilDiv(size, 4), kChunkElements / 16,
@@ -41,17 +48,20 @@ StepCode RunRandom(const Launch& launch, ThreadPool& pool) noexcept {
             T numbers[4];
             Four<kStream>(
                 math::Philox4x32(math::RandomCounter(kStream, step, quad), key),
-                numbers);
-            std::copy_n(numbers, std::min<int64_t>(4, size - 4 * quad),
-                        y.as<T>() + 4 * quad);
+                mask, numbers);
+            const int64_t count = std::min<int64_t>(4, size - 4 * quad);
+            if constexpr (std::is_same_v<T, float>) {
+              if (IsHalf(y.dtype())) {
+                Narrow(y.dtype(), count, numbers,
+                       y.data + 4 * quad * SizeOf(y.dtype()));
+                continue;
+              }
+            }
+            std::copy_n(numbers, count, y.as<T>() + 4 * quad);
           }
         });
   });
   return StepCode::kOk;
-}
-
-bool Supports(const OpArgs& args) {
-  return IsComputedFloat(args.attrs.Type("dtype"));
 }
 
 }  // namespace
@@ -59,9 +69,9 @@ bool Supports(const OpArgs& args) {
 namespace kernels {
 
 constinit const CpuKernel RandomUniform = {
-    .run = RunRandom<math::RandomStream::kUniform>, .supports = Supports};
+    .run = RunRandom<math::RandomStream::kUniform>, .supports = SupportsAll};
 constinit const CpuKernel RandomNormal = {
-    .run = RunRandom<math::RandomStream::kNormal>, .supports = Supports};
+    .run = RunRandom<math::RandomStream::kNormal>, .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

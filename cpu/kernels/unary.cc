@@ -13,7 +13,7 @@ namespace {
 
 template <typename F>
 StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T>(launch, pool, [](int64_t n, int64_t, T* y, const T* x) {
       MapVec(F(), n, y, x);
@@ -25,7 +25,7 @@ StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
 // F gives Vec from Vec, and an integer from an integer.
 template <typename F>
 StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
-  OnNumber(launch.outputs[0].dtype(), [&](auto zero) {
+  OnNumber(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T>(launch, pool, [](int64_t n, int64_t, T* y, const T* x) {
       if constexpr (std::is_floating_point_v<T>) {
@@ -124,7 +124,7 @@ struct SoftplusFn {
 template <typename F>
 StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
   const F f(*launch.attrs);
-  OnFloat(launch.outputs[0].dtype(), [&](auto zero) {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T>(launch, pool, [f](int64_t n, int64_t, T* y, const T* x) {
       MapVec(f, n, y, x);
@@ -167,44 +167,54 @@ StepCode RunLogicalNot(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
+template <typename F>
+constexpr CpuKernel FloatKernel() {
+  return {.run = RunFloat<F>, .supports = SupportsAll};
+}
+template <typename F>
+constexpr CpuKernel AttrsKernel() {
+  return {.run = RunWithAttrs<F>, .supports = SupportsAll};
+}
+template <typename F>
+constexpr CpuKernel NumberKernel() {
+  return {.run = RunNumber<F>, .supports = SupportsAll};
+}
+
 }  // namespace
 
 namespace kernels {
 
-constinit const CpuKernel Neg = {.run = RunNumber<NegFn>,
-                                 .supports = SupportsNumbers};
-constinit const CpuKernel Abs = {.run = RunNumber<AbsFn>,
-                                 .supports = SupportsNumbers};
-constinit const CpuKernel Sign = {.run = RunNumber<SignFn>,
-                                  .supports = SupportsNumbers};
-constinit const CpuKernel Exp = {.run = RunFloat<ExpFn>};
-constinit const CpuKernel Log = {.run = RunFloat<LogFn>};
-constinit const CpuKernel Sqrt = {.run = RunFloat<SqrtFn>};
-constinit const CpuKernel Rsqrt = {.run = RunFloat<RsqrtFn>};
-constinit const CpuKernel Square = {.run = RunFloat<SquareFn>};
-constinit const CpuKernel Reciprocal = {.run = RunFloat<ReciprocalFn>};
-constinit const CpuKernel Sin = {.run = RunFloat<SinFn>};
-constinit const CpuKernel Cos = {.run = RunFloat<CosFn>};
-constinit const CpuKernel Relu = {.run = RunFloat<ReluFn>};
-constinit const CpuKernel Silu = {.run = RunFloat<SiluFn>};
-constinit const CpuKernel Sigmoid = {.run = RunFloat<SigmoidFn>};
-constinit const CpuKernel Tanh = {.run = RunFloat<TanhFn>};
-constinit const CpuKernel GeluTanh = {.run = RunFloat<GeluTanhFn>};
-constinit const CpuKernel GeluErf = {.run = RunFloat<GeluErfFn>};
+constinit const CpuKernel Neg = NumberKernel<NegFn>();
+constinit const CpuKernel Abs = NumberKernel<AbsFn>();
+constinit const CpuKernel Sign = NumberKernel<SignFn>();
+constinit const CpuKernel Exp = FloatKernel<ExpFn>();
+constinit const CpuKernel Log = FloatKernel<LogFn>();
+constinit const CpuKernel Sqrt = FloatKernel<SqrtFn>();
+constinit const CpuKernel Rsqrt = FloatKernel<RsqrtFn>();
+constinit const CpuKernel Square = FloatKernel<SquareFn>();
+constinit const CpuKernel Reciprocal = FloatKernel<ReciprocalFn>();
+constinit const CpuKernel Sin = FloatKernel<SinFn>();
+constinit const CpuKernel Cos = FloatKernel<CosFn>();
+constinit const CpuKernel Relu = FloatKernel<ReluFn>();
+constinit const CpuKernel Silu = FloatKernel<SiluFn>();
+constinit const CpuKernel Sigmoid = FloatKernel<SigmoidFn>();
+constinit const CpuKernel Tanh = FloatKernel<TanhFn>();
+constinit const CpuKernel GeluTanh = FloatKernel<GeluTanhFn>();
+constinit const CpuKernel GeluErf = FloatKernel<GeluErfFn>();
 constinit const CpuKernel LogicalNot = {.run = RunLogicalNot,
                                         .supports = SupportsAll};
-constinit const CpuKernel Expm1 = {.run = RunFloat<Expm1Fn>};
-constinit const CpuKernel Log1p = {.run = RunFloat<Log1pFn>};
-constinit const CpuKernel Erf = {.run = RunFloat<ErfFn>};
-constinit const CpuKernel Floor = {.run = RunFloat<FloorFn>};
-constinit const CpuKernel Ceil = {.run = RunFloat<CeilFn>};
-constinit const CpuKernel Round = {.run = RunFloat<RoundFn>};
-constinit const CpuKernel Softplus = {.run = RunFloat<SoftplusFn>};
-constinit const CpuKernel Mish = {.run = RunFloat<MishFn>};
-constinit const CpuKernel HardSwish = {.run = RunFloat<HardSwishFn>};
-constinit const CpuKernel LeakyRelu = {.run = RunWithAttrs<LeakyReluFn>};
-constinit const CpuKernel Elu = {.run = RunWithAttrs<EluFn>};
-constinit const CpuKernel Clamp = {.run = RunWithAttrs<ClampFn>};
+constinit const CpuKernel Expm1 = FloatKernel<Expm1Fn>();
+constinit const CpuKernel Log1p = FloatKernel<Log1pFn>();
+constinit const CpuKernel Erf = FloatKernel<ErfFn>();
+constinit const CpuKernel Floor = FloatKernel<FloorFn>();
+constinit const CpuKernel Ceil = FloatKernel<CeilFn>();
+constinit const CpuKernel Round = FloatKernel<RoundFn>();
+constinit const CpuKernel Softplus = FloatKernel<SoftplusFn>();
+constinit const CpuKernel Mish = FloatKernel<MishFn>();
+constinit const CpuKernel HardSwish = FloatKernel<HardSwishFn>();
+constinit const CpuKernel LeakyRelu = AttrsKernel<LeakyReluFn>();
+constinit const CpuKernel Elu = AttrsKernel<EluFn>();
+constinit const CpuKernel Clamp = AttrsKernel<ClampFn>();
 
 }  // namespace kernels
 }  // namespace stowage::cpu

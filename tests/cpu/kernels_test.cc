@@ -930,24 +930,6 @@ TEST_CASE("a split f32 weight moves bit for bit as a whole one does") {
 
 // --- What the CPU cannot do --------------------------------------------------
 
-TEST_CASE("an element type that a kernel does not compute in is refused") {
-  const Graph graph = MakeGraph("bf16", [](GraphBuilder& g) {
-    const Value a = g.Input("a", DType::kBF16, {2, 3});
-    g.Output("copy", Copy(a));
-    g.Output("product", g.Name("h", MatMul(a, Transpose(a))));
-  });
-  const auto node = [&](const char* name) -> const Node& {
-    return graph.node(graph.value(*graph.Find(name)).producer);
-  };
-  CHECK(cpu::Supports(graph, node("copy")).ok());
-  const Status status = cpu::Supports(graph, node("h"));
-  REQUIRE_FALSE(status.ok());
-  CHECK(status.error().code == ErrorCode::kUnsupported);
-  CHECK(status.error().message.find(
-            "[cpu] matmul of \"h\" is not computed in this element type: "
-            "\"a\" is bf16(2, 3)") == 0);
-}
-
 TEST_CASE("what stands in for an op of another framework is refused") {
   const Graph graph = MakeGraph("planned only", [](GraphBuilder& g) {
     const Value x = g.Input("x", DType::kF32, {2, 3});

@@ -51,7 +51,7 @@ namespace stowage {
 namespace {
 
 using cpu::CpuKernel;
-using cpu::GetKernel;
+using cpu::KernelOf;
 using cpu::ThreadPool;
 
 constexpr size_t kAlignment = 64;
@@ -183,7 +183,7 @@ class Runner {
 
   StepCode RunNode(NodeId id) {
     const Node& node = graph_.node(id);
-    const CpuKernel& kernel = GetKernel(node.op);
+    const CpuKernel& kernel = KernelOf(graph_, node);
     if (kernel.run == nullptr) return StepCode::kOk;
     const Status supported = cpu::Supports(graph_, node);
     REQUIRE_MESSAGE(supported.ok(),
@@ -243,7 +243,7 @@ CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
 void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                              double tolerance) {
   CAPTURE(graph.name());
-  Tensors expected = Interpret(graph, leaves);
+  Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
   const CpuRun plain = RunOnCpu(graph, leaves);
   REQUIRE(plain.code == StepCode::kOk);
   for (const auto& output : plain.values) {

@@ -69,6 +69,15 @@ TEST_CASE("steps of the models allocate nothing") {
   }
 }
 
+TEST_CASE("steps in bf16 allocate nothing") {
+  for (const char* name : {"mlp", "gpt-nano"}) {
+    const Graph forward = *BuildModel(name, ModelPurpose::kTrain,
+                                      {.batch = 2, .dtype = DType::kBF16});
+    const Graph step = *BuildTrainStep(forward, "loss", {.clip_norm = 1.0});
+    CHECK(AllocationsInSteps(step, 2, 2).value_or(0) == 0);
+  }
+}
+
 TEST_CASE("steps that keep all they can on the host allocate nothing") {
   for (const char* name : {"mlp", "gpt-nano"}) {
     const Graph forward = *BuildModel(name, ModelPurpose::kTrain);

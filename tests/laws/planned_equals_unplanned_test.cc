@@ -89,7 +89,7 @@ void WriteLeaves(Runner& runner, const OpCase& c) {
 
 TEST_CASE("every op row is bit-identical planned, poisoned and unplanned") {
   const auto cpu = MakeCpuBackend({.threads = 2});
-  for (const DType real : {DType::kF32, DType::kF64}) {
+  for (const DType real : {DType::kF32, DType::kF64, DType::kBF16}) {
     for (const OpCase& c : OpCases(real)) {
       INFO(c.name);
       const Graph graph = BuildCase(c);
@@ -109,10 +109,18 @@ TEST_CASE("every op row is bit-identical planned, poisoned and unplanned") {
 TEST_CASE(
     "the example models are bit-identical planned, poisoned and unplanned") {
   const auto cpu = MakeCpuBackend({.threads = 2});
-  for (const char* name : {"mlp", "gpt-nano"}) {
-    INFO(std::string(name));
-    ModelOptions model{.batch = 2};
-    if (std::string_view(name) != "mlp") model.seq = 24;
+  struct Example {
+    const char* name;
+    DType dtype;
+  };
+  for (const Example& example :
+       {Example{"mlp", DType::kF32}, Example{"gpt-nano", DType::kF32},
+        Example{"gpt-nano", DType::kBF16}}) {
+    const std::string name = example.name;
+    const DType dtype = example.dtype;
+    INFO(name, " in ", std::string(DTypeName(dtype)));
+    ModelOptions model{.batch = 2, .dtype = dtype};
+    if (name != "mlp") model.seq = 24;
     const Graph forward = *BuildModel(name, ModelPurpose::kTrain, model);
     const Graph step = *BuildTrainStep(forward, "loss");
     const auto unplanned = RunSteps(step, *cpu, {.steps = 3, .planned = false});

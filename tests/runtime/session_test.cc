@@ -609,14 +609,15 @@ TEST_CASE_FIXTURE(Fixture, "a plan without the backend's scratch is refused") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "what the backend cannot compute is planned, and refused") {
-  GraphBuilder g("half");
-  Value x = g.Input("x", DType::kF16, {1, 4, 2, 8});
-  g.Output("product", MatMul(x, x, false, true));
-  g.Output("attended", CausalAttention(x, x, x));
+  GraphBuilder g("foreign");
+  Value x = g.Input("x", DType::kF32, {4, 8});
+  const std::vector<Shape> shapes = {{4, 2}};
+  g.Output("y", StandIn(std::vector{x}, DType::kF32, shapes, 100)[0]);
   const Graph graph = *g.Finish();
-  CHECK(Refusal({{"p", graph, PlanOf(graph)}})
-            .find("[cpu] matmul of \"product\" is not computed in this element "
-                  "type") == 0);
+  CHECK(
+      Refusal({{"p", graph, PlanOf(graph)}})
+          .find("[cpu] stand_in of \"y\" has no kernel; a graph that holds it "
+                "can be planned, not run") == 0);
 }
 
 TEST_CASE_FIXTURE(Fixture, "scratch beyond 64 bits is an error of the plan") {

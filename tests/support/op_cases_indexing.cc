@@ -135,8 +135,7 @@ void AddRandom(OpCaseTable& t) {
               return Out{RandomUniform(in[0], in[1], {9, 7}, real, 3),
                          RandomUniform(in[0], in[1], {}, real, 4)};
             });
-  // The same bits everywhere; but those of bf16 are fewer than kernels of f32 make.
-  if (t.real() != DType::kBF16) uniform.tolerance = 0;
+  uniform.tolerance = 0;  // the same bits everywhere
   t.Add(OpKind::kRandomNormal, "", {seed, step},
         [real = t.real()](GraphBuilder&, In in) {
           return Out{RandomNormal(in[0], in[1], {9, 7}, real, 3),

@@ -1,0 +1,158 @@
+#include "cpu/widened.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/strided.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+
+namespace stowage::cpu {
+namespace {
+
+// More than any op of ours has.
+constexpr size_t kMostOperands = 16;
+
+TensorType Wide(const TensorType& type) {
+  return {ComputedIn(type.dtype), type.shape};
+}
+
+std::vector<TensorType> Wide(std::span<const TensorType> types) {
+  std::vector<TensorType> wide;
+  for (const TensorType& type : types) wide.push_back(Wide(type));
+  return wide;
+}
+
+// Bytes of the f32 copy of what is of f16 or bf16.
+Bytes CopyBytes(const TensorType& type) {
+  return IsHalf(type.dtype) ? AlignUp(Wide(type).bytes(), kWorkspaceAlignment)
+                            : 0;
+}
+
+Bytes Workspace(const OpArgs& args, std::span<const TensorType> results,
+                int threads) {
+  Bytes copies = 0;
+  for (const TensorType& type : args.types) copies += CopyBytes(type);
+  for (const TensorType& type : results) copies += CopyBytes(type);
+  const auto own = GetKernel(args.op).workspace;
+  if (own == nullptr) return copies;
+  const std::vector<TensorType> wide = Wide(args.types);
+  return copies +
+         own({args.op, wide, args.names, args.attrs}, Wide(results), threads);
+}
+
+// `from` in f32, at `to`.
+TensorView WideCopy(const TensorView& from, std::byte* to, ThreadPool& pool) {
+  TensorView copy = {to, Wide(from.type), from.strides};
+  // The axes from the outermost in memory to the innermost, those aside along which
+  // nothing changes.
+  std::array<int, kMaxRank> axes = {};
+  size_t count = 0;
+  for (int axis = 0; axis < from.shape().rank(); ++axis) {
+    if (from.strides[axis] == 0 || from.shape()[axis] == 1) continue;
+    size_t at = count++;
+    for (; at > 0 && from.strides[axes[at - 1]] < from.strides[axis]; --at) {
+      axes[at] = axes[at - 1];
+    }
+    axes[at] = axis;
+  }
+  Shape shape;
+  Strides strides;
+  for (const int axis : std::span(axes).first(count)) {
+    shape.push_back(from.shape()[axis]);
+    strides.push_back(from.strides[axis]);
+  }
+  int64_t step = 1;
+  while (count > 0) {
+    const int axis = axes[--count];
+    copy.strides[axis] = step;
+    step *= from.shape()[axis];
+  }
+  const StridedWalk<1> walk(shape, {&strides});
+  ParallelRanges(pool, shape.num_elements(), kChunkElements,
+                 [&](int64_t begin, int64_t stop) {
+                   walk.Runs(
+                       begin, stop,
+                       [&](int64_t index, const auto& offsets, int64_t count) {
+                         Widen(from.dtype(), count,
+                               from.data + offsets[0] * SizeOf(from.dtype()),
+                               walk.inner(0), copy.as<float>() + index);
+                       });
+                 });
+  return copy;
+}
+
+void NarrowAll(const TensorView& from, const TensorView& to, ThreadPool& pool) {
+  ParallelRanges(pool, to.size(), kChunkElements,
+                 [&](int64_t begin, int64_t end) {
+                   Narrow(to.dtype(), end - begin, from.as<float>() + begin,
+                          to.data + begin * SizeOf(to.dtype()));
+                 });
+}
+
+StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
+  std::array<TensorView, kMostOperands> operands;
+  std::array<TensorView, kMaxResults> results;
+  std::span<std::byte> rest = launch.workspace;
+  const auto take = [&rest](const TensorType& type) {
+    std::byte* const start = rest.data();
+    rest = rest.subspan(static_cast<size_t>(CopyBytes(type)));
+    return start;
+  };
+  for (size_t i = 0; i < launch.inputs.size(); ++i) {
+    const TensorView& x = launch.inputs[i];
+    operands[i] = IsHalf(x.dtype()) ? WideCopy(x, take(x.type), pool) : x;
+  }
+  const auto updates = static_cast<size_t>(GetOpDef(launch.op).updates);
+  for (size_t r = 0; r < launch.outputs.size(); ++r) {
+    results[r] = launch.outputs[r];
+    if (!IsHalf(results[r].dtype())) continue;
+    std::byte* const wide = take(results[r].type);
+    results[r] = {r < updates ? operands[r].data : wide, Wide(results[r].type),
+                  results[r].strides};
+  }
+  Launch wide = launch;
+  wide.inputs = std::span(operands).first(launch.inputs.size());
+  wide.outputs = std::span(results).first(launch.outputs.size());
+  wide.workspace = rest;
+  const StepCode code = GetKernel(launch.op).run(wide, pool);
+  if (code != StepCode::kOk) return code;
+  for (size_t r = 0; r < launch.outputs.size(); ++r) {
+    if (IsHalf(launch.outputs[r].dtype())) {
+      NarrowAll(results[r], launch.outputs[r], pool);
+    }
+  }
+  return StepCode::kOk;
+}
+
+}  // namespace
+
+bool RunsWidened(const Graph& graph, const Node& node) {
+  const CpuKernel& kernel = GetKernel(node.op);
+  if (kernel.run == nullptr || node.inputs.size() > kMostOperands) return false;
+  OpArgsStorage storage;
+  const OpArgs args = MakeOpArgs(graph, node, &storage);
+  std::vector<TensorType> results;
+  for (const ValueId id : node.results) results.push_back(graph.value(id).type);
+  const auto is_half = [](const TensorType& t) { return IsHalf(t.dtype); };
+  if (std::ranges::none_of(args.types, is_half) &&
+      std::ranges::none_of(results, is_half)) {
+    return false;
+  }
+  if (Takes(kernel, args)) return false;
+  const std::vector<TensorType> wide = Wide(args.types);
+  const OpArgs wide_args = {args.op, wide, args.names, args.attrs};
+  if (!Takes(kernel, wide_args)) return false;
+  const auto inferred = GetOpDef(node.op).infer(wide_args);
+  return inferred.ok() && *inferred == Wide(results);
+}
+
+constinit const CpuKernel kWidened = {.run = Run, .workspace = Workspace};
+
+}  // namespace stowage::cpu

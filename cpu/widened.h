@@ -1,0 +1,33 @@
+#ifndef STOWAGE_CPU_WIDENED_H_
+#define STOWAGE_CPU_WIDENED_H_
+
+// Nodes of f16 and bf16 by kernels that compute in f32.
+//
+// Elementwise kernels widen what they read, and narrow what they write, a few
+// hundred elements at a time. Every other kernel sees f32 copies of a node's f16 and
+// bf16 operands and writes f32 results, both in the node's workspace; the results
+// are then rounded, once. So a kernel is written and compiled for f32 and f64 alone.
+//
+// A copy has its operand's axes in the operand's order in memory without what lies
+// between them, and does not repeat what the operand repeats: a kernel that takes
+// the operand's strides takes the copy's.
+//
+//   if (RunsWidened(graph, node)) kernel = &kWidened;
+
+#include "cpu/kernel.h"
+#include "ir/graph.h"
+
+namespace stowage::cpu {
+
+/// Whether the kernel of `node`'s op, which does not take the node's types, takes
+/// them with f32 in place of f16 and bf16, and has the same results then but for
+/// those types.
+bool RunsWidened(const Graph& graph, const Node& node);
+
+/// Runs such nodes. Its workspace is an f32 copy of each f16 or bf16 operand and
+/// result, in whole, and the workspace of the op's own kernel.
+extern const CpuKernel kWidened;
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_WIDENED_H_

@@ -1,0 +1,205 @@
+// Kernels on f16 and bf16 at sizes of several chunks and blocks, on views and in
+// place of their operands: the bits of the f32 kernels, each result rounded once.
+// (The op test table's cases, in op_cases_test.cc, are small.)
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cpu/kernel.h"
+#include "ir/builder.h"
+#include "ir/custom_op.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/ops.h"
+#include "tests/cpu/by_f32_kernels.h"
+#include "tests/cpu/run_graph.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+namespace {
+
+Graph MakeGraph(const std::string& name,
+                const std::function<void(GraphBuilder&)>& build) {
+  GraphBuilder builder(name);
+  build(builder);
+  Result<Graph> graph = builder.Finish();
+  REQUIRE_MESSAGE(graph.ok(), (graph.ok() ? "" : graph.error().message));
+  return std::move(graph).value();
+}
+
+// Floats: multiples of 1/64 between 0 and 2, which all float types hold; integers
+// below 3.
+Tensors RandomLeaves(const Graph& graph) {
+  std::mt19937_64 random(7);
+  Tensors leaves;
+  for (const ValueInfo& value : graph.values()) {
+    if (!value.is_leaf()) continue;
+    std::vector<double>& x = leaves[value.name];
+    for (int64_t i = 0; i < value.type.shape.num_elements(); ++i) {
+      x.push_back(IsFloat(value.type.dtype)
+                      ? static_cast<double>(1 + random() % 127) / 64
+                      : static_cast<double>(1 + random() % 2));
+    }
+  }
+  return leaves;
+}
+
+void CheckAgainstF32Kernels(const Graph& graph) {
+  CAPTURE(graph.name());
+  const Tensors leaves = RandomLeaves(graph);
+  const CpuRun wide = RunOnCpu(testing::ByF32Kernels(graph), leaves);
+  const CpuRun plain = RunOnCpu(graph, leaves);
+  REQUIRE(wide.code == StepCode::kOk);
+  REQUIRE(plain.code == StepCode::kOk);
+  CHECK(plain.values == wide.values);
+  for (const int threads : {1, 3}) {
+    const CpuRun run = RunOnCpu(graph, leaves, {threads, true, true});
+    CHECK(run.guards_intact);
+    CHECK(run.heap_calls == 0);
+    CHECK(run.bytes == plain.bytes);
+  }
+}
+
+TEST_CASE("elementwise kernels take f16 and bf16, of any strides") {
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    CheckAgainstF32Kernels(MakeGraph("elementwise", [&](GraphBuilder& g) {
+      const Value x = g.Input("x", half, {70, 531});
+      const Value bias = g.Input("bias", half, {531});
+      const Value column = g.Input("column", half, {70, 1});
+      const Value turned = g.Input("turned", half, {531, 70});
+      const Value seed = g.Input("seed", DType::kI64, {});
+      g.Output("with a bias", GeluTanh(Add(x, bias)));
+      g.Output("with a column", Mul(column, x));
+      g.Output("of a transposed one", Sub(Transpose(turned), x));
+      g.Output("over its operand", Exp(Tanh(Neg(x))));
+      g.Output("chosen", Where(Less(x, bias), x, Transpose(turned)));
+      g.Output("dropped", Dropout(x, seed, seed, 0.3, 5));
+      g.Output("gated", Glu(x, Transpose(turned), GluActivation::kSilu));
+    }));
+  }
+}
+
+TEST_CASE("kernels with several results take f16 and bf16") {
+  const Shape shape = {7, 5003};
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    CheckAgainstF32Kernels(MakeGraph("updates", [&](GraphBuilder& g) {
+      const Value dy = g.Input("dy", half, shape);
+      const Value lr = g.Input("lr", DType::kF32, {});
+      const Value step = g.Input("step", DType::kI64, {});
+      const AdamWResults adam =
+          AdamWUpdate(g.Param("w", half, shape), g.State("m", half, shape),
+                      g.State("v", half, shape), dy, lr, step, Value(), 0.9,
+                      0.99, 1e-8, 0.1);
+      g.Output("new w", adam.w);
+      g.Output("new m", adam.m);
+      g.Output("new v", adam.v);
+      g.Output("sgd",
+               SgdUpdate(g.Param("w2", half, shape), dy, lr, Value(), 0.1));
+    }));
+  }
+}
+
+TEST_CASE("other kernels compute in f32 on copies") {
+  for (const DType half : {DType::kF16, DType::kBF16}) {
+    CheckAgainstF32Kernels(MakeGraph("copies", [&](GraphBuilder& g) {
+      const Value a = g.Input("a", half, {3, 150, 131});
+      const Value b = g.Input("b", half, {3, 131, 140});
+      const Value c = g.Input("c", half, {1, 131, 70});
+      const Value turned = g.Input("turned", half, {131, 3, 150});
+      g.Output("product", MatMul(a, b));
+      g.Output("of one for all", MatMul(a, BroadcastTo(c, {3, 131, 70})));
+      g.Output("of a turned one", MatMul(Permute(turned, {1, 2, 0}), b));
+      g.Output("of parts",
+               MatMul(Slice(a, 1, 20, 120), Slice(b, 2, 7, 97), false, false));
+      g.Output("softmax", Softmax(a));
+      g.Output("sum", ReduceSum(a, {0, 2}));
+      const TopKResults top = TopK(a, 4, true);
+      g.Output("values", top.values);
+      g.Output("indices", top.indices);
+      const Value pictures = g.Input("pictures", half, {2, 5, 33, 31});
+      g.Output("conv",
+               Conv(pictures, g.Input("filter", half, {7, 5, 3, 3}), {}));
+    }));
+  }
+}
+
+TEST_CASE(
+    "scratch is a copy of each operand and result, and the kernel's own") {
+  const auto scratch = [](DType dtype) {
+    const Graph graph = MakeGraph("scratch", [&](GraphBuilder& g) {
+      const Value a = g.Input("a", dtype, {48, 32});
+      g.Output("y", MatMul(a, g.Input("b", dtype, {32, 16})));
+      g.Output("z", Exp(a));
+    });
+    std::vector<Bytes> bytes;
+    for (const Node& node : graph.nodes()) {
+      OpArgsStorage storage;
+      const OpArgs args = MakeOpArgs(graph, node, &storage);
+      const TensorType result = graph.value(node.results[0]).type;
+      const auto workspace = cpu::KernelOf(graph, node).workspace;
+      bytes.push_back(workspace == nullptr ? 0
+                                           : workspace(args, {&result, 1}, 2));
+    }
+    return bytes;
+  };
+  const std::vector<Bytes> f32 = scratch(DType::kF32);
+  const std::vector<Bytes> bf16 = scratch(DType::kBF16);
+  CHECK(bf16[0] - f32[0] == 4 * (48 * 32 + 32 * 16 + 48 * 16));
+  CHECK(bf16[1] == 0);
+}
+
+TEST_CASE("an op of the program's own is computed in f32 where it can be") {
+  // 3 x, by a kernel for f32 alone; and as an op whose result is always bf16.
+  static const auto run = [](const Launch& launch,
+                             cpu::ThreadPool&) noexcept -> StepCode {
+    for (int64_t i = 0; i < launch.outputs[0].size(); ++i) {
+      launch.outputs[0].as<float>()[i] =
+          3 * launch.inputs[0].as<const float>()[i];
+    }
+    return StepCode::kOk;
+  };
+  const cpu::CpuKernel kernel = {
+      .run = run, .workspace = nullptr, .supports = [](const OpArgs& args) {
+        return args.type(0).dtype == DType::kF32;
+      }};
+  const auto thrice = DefineOp(
+      "widened_test_thrice", {.infer = [](const OpArgs& args) {
+        return Result<std::vector<TensorType>>(std::vector{args.type(0)});
+      }});
+  const auto to_bf16 =
+      DefineOp("widened_test_to_bf16", {.infer = [](const OpArgs& args) {
+                 return Result<std::vector<TensorType>>(
+                     std::vector{TensorType{DType::kBF16, args.shape(0)}});
+               }});
+  REQUIRE(thrice.ok());
+  REQUIRE(to_bf16.ok());
+  REQUIRE(cpu::DefineKernel(*thrice, kernel).ok());
+  REQUIRE(cpu::DefineKernel(*to_bf16, kernel).ok());
+  const auto graph = [](OpKind op, DType dtype) {
+    return MakeGraph("own op", [&](GraphBuilder& g) {
+      const Value x = g.Input("x", dtype, {3});
+      g.Output("y", g.Name("h", g.Emit(op, {&x, 1}, {})[0]));
+    });
+  };
+  const Graph bf16 = graph(*thrice, DType::kBF16);
+  // 387/128 lies halfway between the bf16 numbers 193/64 and 194/64.
+  CHECK(RunOnCpu(bf16, {{"x", {1, -2.5, 129.0 / 128}}}).values["y"] ==
+        std::vector<double>{3, -7.5, 194.0 / 64});
+
+  for (const Graph& refused :
+       {graph(*thrice, DType::kF64), graph(*to_bf16, DType::kBF16)}) {
+    const Status status = cpu::Supports(refused, refused.node(0));
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == ErrorCode::kUnsupported);
+    CHECK(
+        status.error().message.find("of \"h\" is not computed in this element "
+                                    "type: \"x\" is ") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace stowage
