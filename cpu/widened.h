@@ -3,8 +3,8 @@
 
 // Nodes of f16 and bf16 by kernels that compute in f32.
 //
-// Elementwise kernels widen what they read, and narrow what they write, a few
-// hundred elements at a time. Every other kernel sees f32 copies of a node's f16 and
+// Elementwise kernels and matmul widen what they read, and narrow what they write, a
+// block at a time. Every other kernel sees f32 copies of a node's f16 and
 // bf16 operands and writes f32 results, both in the node's workspace; the results
 // are then rounded, once. So a kernel is written and compiled for f32 and f64 alone.
 //

@@ -1,12 +1,15 @@
 // matmul: packs a strip of b into scratch, then runs down the rows of a. Work is
-// cut into (matrix, chunk of rows, strip of columns); see product.h.
+// cut into (matrix, chunk of rows, strip of columns); see product.h. Of f16 and bf16
+// a task widens a strip of b and some rows of a at a time, and rounds its sums once.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
+#include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/product.h"
 
 namespace stowage::cpu {
@@ -69,6 +72,63 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
+// A matrix of f16 or bf16: element (i, j) is i * row + j * column elements behind the
+// first.
+struct HalfMatrix {
+  DType dtype;
+  const std::byte* data;
+  int64_t row;
+  int64_t column;
+};
+
+// m rows and n columns from (i, j) on in f32, written to `wide` in the order in which
+// they lie.
+Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j, int64_t m,
+                          int64_t n, float* wide) {
+  const std::byte* from = x.data + (i * x.row + j * x.column) * SizeOf(x.dtype);
+  const bool by_columns = x.row == 1 && x.column != 1;
+  const int64_t lines = by_columns ? n : m;
+  const int64_t length = by_columns ? m : n;
+  const int64_t step = (by_columns ? x.column : x.row) * SizeOf(x.dtype);
+  for (int64_t line = 0; line < lines; ++line) {
+    Widen(x.dtype, length, from + line * step, by_columns ? x.row : x.column,
+          wide + line * length);
+  }
+  return {wide, by_columns ? 1 : length, by_columns ? length : 1};
+}
+
+// Elements of f32 that HalfTask needs for products of that many rows and that depth: a
+// packed strip of b; as much again for what is being widened; the sums.
+int64_t HalfTaskElements(int64_t rows, int64_t depth) {
+  return 2 * StripElements<float>(depth) +
+         std::min(rows, kMostTaskRows) * kStripColumns<float>;
+}
+
+// ProductTask of f16 or bf16. `to` is the first of the task's elements of the result,
+// whose rows are `to_row` elements apart.
+void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
+              const HalfMatrix& b, std::byte* to, int64_t to_row,
+              float* scratch) {
+  constexpr int64_t kStrip = kStripColumns<float>;
+  float* packed = scratch;
+  float* wide = packed + StripElements<float>(k);
+  const Rows<float> sums = {wide + StripElements<float>(k), kStrip};
+  for (int64_t p = 0; p < k; p += kBlockDepth<float>) {
+    const int64_t depth = std::min(kBlockDepth<float>, k - p);
+    Pack<float>(depth, n, WidenBlock(b, p, 0, depth, n, wide), packed, kStrip);
+    for (int64_t i = 0; i < m; i += kStrip) {
+      const int64_t rows = std::min(kStrip, m - i);
+      MultiplyStrip<float>(rows, n, depth,
+                           WidenBlock(a, i, p, rows, depth, wide),
+                           {packed, kStrip, /*padded=*/true}, sums.At(i, 0),
+                           /*accumulate=*/p > 0);
+    }
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    Narrow(a.dtype, n, sums.At(i, 0).data, to + i * to_row * SizeOf(a.dtype));
+  }
+}
+
 template <typename T>
 void RunTyped(const Launch& launch, ThreadPool& pool) {
   const TensorView& y = launch.outputs[0];
@@ -81,6 +141,7 @@ void RunTyped(const Launch& launch, ThreadPool& pool) {
   const int64_t depth = a_shape[a_shape.rank() - (a_transposed ? 2 : 1)];
   const int64_t columns = y.shape().back();
   int64_t rows = y.shape()[y.shape().rank() - 2];
+  const int64_t all_rows = y.size() / columns;
   FoldBatchIntoRows(&a, &b, &rows);
   const int64_t matrices = a.batch.num_elements();
 
@@ -94,30 +155,47 @@ void RunTyped(const Launch& launch, ThreadPool& pool) {
         const int64_t matrix = task / strips / row_chunks;
         const int64_t m = std::min(task_rows, rows - row);
         const int64_t n = std::min(kStripColumns<T>, columns - column);
-        Strided<T> from_a = a.matrix;
-        from_a.data += a.BatchOffset(matrix);
-        Strided<T> from_b = b.matrix;
-        from_b.data += b.BatchOffset(matrix);
-        const Rows<T> to = {
-            y.as<T>() + (matrix * rows + row) * columns + column, columns};
-        T* packed = reinterpret_cast<T*>(launch.workspace.data()) +
-                    thread * StripElements<T>(depth);
-        ProductTask<T>(m, n, depth, from_a.At(row, 0), from_b.At(0, column), to,
-                       /*accumulate=*/false, packed);
+        const int64_t from_a = a.BatchOffset(matrix) + row * a.matrix.row;
+        const int64_t from_b = b.BatchOffset(matrix) + column * b.matrix.column;
+        const int64_t to = (matrix * rows + row) * columns + column;
+        T* const scratch = reinterpret_cast<T*>(launch.workspace.data());
+        if constexpr (std::is_same_v<T, float>) {
+          if (IsHalf(y.dtype())) {
+            const Bytes size = SizeOf(y.dtype());
+            HalfTask(m, n, depth,
+                     {y.dtype(), launch.inputs[0].data + from_a * size,
+                      a.matrix.row, a.matrix.column},
+                     {y.dtype(), launch.inputs[1].data + from_b * size,
+                      b.matrix.row, b.matrix.column},
+                     y.data + to * size, columns,
+                     scratch + thread * HalfTaskElements(all_rows, depth));
+            return;
+          }
+        }
+        ProductTask<T>(m, n, depth,
+                       {a.matrix.data + from_a, a.matrix.row, a.matrix.column},
+                       {b.matrix.data + from_b, b.matrix.row, b.matrix.column},
+                       {y.as<T>() + to, columns}, /*accumulate=*/false,
+                       scratch + thread * StripElements<T>(depth));
       });
 }
 
 StepCode RunMatMul(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(launch.outputs[0].dtype(),
+  OnFloat(ComputedIn(launch.outputs[0].dtype()),
           [&](auto zero) { RunTyped<decltype(zero)>(launch, pool); });
   return StepCode::kOk;
 }
 
-Bytes MatMulWorkspace(const OpArgs& args, std::span<const TensorType>,
+Bytes MatMulWorkspace(const OpArgs& args, std::span<const TensorType> results,
                       int threads) {
   const Shape& a = args.shape(0);
   const int64_t depth =
       a[a.rank() - (args.attrs.Int("transpose_a") == 1 ? 2 : 1)];
+  if (IsHalf(args.type(0).dtype)) {
+    const Shape& y = results[0].shape;
+    return threads * HalfTaskElements(y.num_elements() / y.back(), depth) *
+           SizeOf(DType::kF32);
+  }
   return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
     using T = decltype(zero);
     return threads * StripElements<T>(depth) * SizeOf(DTypeOf<T>());
@@ -128,8 +206,8 @@ Bytes MatMulWorkspace(const OpArgs& args, std::span<const TensorType>,
 
 namespace kernels {
 
-constinit const CpuKernel MatMul = {.run = RunMatMul,
-                                    .workspace = MatMulWorkspace};
+constinit const CpuKernel MatMul = {
+    .run = RunMatMul, .workspace = MatMulWorkspace, .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

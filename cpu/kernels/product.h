@@ -28,13 +28,14 @@ constexpr int64_t StripElements(int64_t depth) {
   return std::min(depth, kBlockDepth<T>) * kStripColumns<T>;
 }
 
+inline constexpr int64_t kMostTaskRows = 256;
+
 /// Rows of a task: many, so that a packed strip is used often, but enough tasks
 /// to go round.
 inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
-  constexpr int64_t kMost = 256;
   constexpr int64_t kFewest = 32;
   constexpr int64_t kTasks = 16;
-  int64_t chunk = kMost;
+  int64_t chunk = kMostTaskRows;
   while (chunk > kFewest && CeilDiv(rows, chunk) * tasks_per_row_chunk < kTasks)
     chunk /= 2;
   return chunk;

@@ -106,13 +106,14 @@ TEST_CASE("kernels with several results take f16 and bf16") {
 TEST_CASE("other kernels compute in f32 on copies") {
   for (const DType half : {DType::kF16, DType::kBF16}) {
     CheckAgainstF32Kernels(MakeGraph("copies", [&](GraphBuilder& g) {
-      const Value a = g.Input("a", half, {3, 150, 131});
-      const Value b = g.Input("b", half, {3, 131, 140});
-      const Value c = g.Input("c", half, {1, 131, 70});
-      const Value turned = g.Input("turned", half, {131, 3, 150});
+      const Value a = g.Input("a", half, {3, 150, 331});
+      const Value b = g.Input("b", half, {3, 331, 140});
+      const Value c = g.Input("c", half, {1, 331, 70});
+      const Value turned = g.Input("turned", half, {331, 3, 150});
       g.Output("product", MatMul(a, b));
-      g.Output("of one for all", MatMul(a, BroadcastTo(c, {3, 131, 70})));
+      g.Output("of one for all", MatMul(a, BroadcastTo(c, {3, 331, 70})));
       g.Output("of a turned one", MatMul(Permute(turned, {1, 2, 0}), b));
+      g.Output("of turned ones", MatMul(b, a, true, true));
       g.Output("of parts",
                MatMul(Slice(a, 1, 20, 120), Slice(b, 2, 7, 97), false, false));
       g.Output("softmax", Softmax(a));
@@ -127,29 +128,45 @@ TEST_CASE("other kernels compute in f32 on copies") {
   }
 }
 
+// What `node` asks for with two threads.
+Bytes Scratch(const Graph& graph, const Node& node) {
+  OpArgsStorage storage;
+  const OpArgs args = MakeOpArgs(graph, node, &storage);
+  const TensorType result = graph.value(node.results[0]).type;
+  const auto workspace = cpu::KernelOf(graph, node).workspace;
+  return workspace == nullptr ? 0 : workspace(args, {&result, 1}, 2);
+}
+
 TEST_CASE(
     "scratch is a copy of each operand and result, and the kernel's own") {
   const auto scratch = [](DType dtype) {
     const Graph graph = MakeGraph("scratch", [&](GraphBuilder& g) {
       const Value a = g.Input("a", dtype, {48, 32});
-      g.Output("y", MatMul(a, g.Input("b", dtype, {32, 16})));
+      g.Output("s", Softmax(a));
       g.Output("z", Exp(a));
+      g.Output("y", ReduceSum(a, {1}));
     });
-    std::vector<Bytes> bytes;
-    for (const Node& node : graph.nodes()) {
-      OpArgsStorage storage;
-      const OpArgs args = MakeOpArgs(graph, node, &storage);
-      const TensorType result = graph.value(node.results[0]).type;
-      const auto workspace = cpu::KernelOf(graph, node).workspace;
-      bytes.push_back(workspace == nullptr ? 0
-                                           : workspace(args, {&result, 1}, 2));
-    }
-    return bytes;
+    return std::vector{Scratch(graph, graph.node(0)),
+                       Scratch(graph, graph.node(1)),
+                       Scratch(graph, graph.node(2))};
   };
   const std::vector<Bytes> f32 = scratch(DType::kF32);
   const std::vector<Bytes> bf16 = scratch(DType::kBF16);
-  CHECK(bf16[0] - f32[0] == 4 * (48 * 32 + 32 * 16 + 48 * 16));
+  CHECK(bf16[0] - f32[0] == 4 * 2 * 48 * 32);
   CHECK(bf16[1] == 0);
+  CHECK(bf16[2] - f32[2] == 4 * (48 * 32 + 48));
+}
+
+TEST_CASE("a product's scratch does not grow with its operands") {
+  const auto scratch = [](int64_t rows) {
+    const Graph graph = MakeGraph("product", [&](GraphBuilder& g) {
+      const Value a = g.Input("a", DType::kBF16, {rows, 1000});
+      g.Output("y", MatMul(a, g.Input("b", DType::kBF16, {1000, 9 * rows})));
+    });
+    return Scratch(graph, graph.node(0));
+  };
+  CHECK(scratch(300) == scratch(30'000));
+  CHECK(scratch(3) < scratch(300));
 }
 
 TEST_CASE("an op of the program's own is computed in f32 where it can be") {
