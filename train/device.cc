@@ -20,22 +20,13 @@ bool IsHalf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// `reason`: why the GPU is not taken; empty when it was not asked for.
-Status CheckCpuTrainsIn(DType dtype, const std::string& reason) {
-  if (dtype == DType::kF32) return {};
-  return Error{ErrorCode::kUnsupported,
-               StrCat("[train] dtype ", DTypeName(dtype),
-                      " cannot be trained with on the CPU; available: f32 "
-                      "(`stowage plan` plans any)",
-                      reason.empty() ? "" : "; and no GPU works: ", reason)};
-}
-
-Status CheckGpuTrainsIn(DType dtype) {
+// On any device: gradients of f16 would need to be scaled, f64 is for checks.
+Status CheckTrainsIn(DType dtype) {
   if (dtype == DType::kF32 || dtype == DType::kBF16) return {};
   return Error{ErrorCode::kUnsupported,
                StrCat("[train] dtype ", DTypeName(dtype),
-                      " cannot be trained with on the GPU; available: f32 and "
-                      "bf16")};
+                      " cannot be trained with; available: f32 and bf16 "
+                      "(`stowage plan` plans any)")};
 }
 
 }  // namespace
@@ -45,13 +36,13 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   if (!automatic && flags.name != "cpu" && flags.name != "cuda") {
     return NoSuchDevice(flags.name, "auto, cpu or cuda");
   }
+  STOWAGE_RETURN_IF_ERROR(CheckTrainsIn(flags.dtype));
   ChosenDevice chosen;
   std::string reason;
   if (flags.name != "cpu") {
     Result<std::unique_ptr<Backend>> gpu = MakeGpuBackend(
         {.device = 0, .matmul_library = "", .check = flags.check});
     if (gpu.ok()) {
-      STOWAGE_RETURN_IF_ERROR(CheckGpuTrainsIn(flags.dtype));
       chosen.backend = *std::move(gpu);
       chosen.why = StrCat("device: ", chosen.backend->description());
       return chosen;
@@ -59,7 +50,6 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
     if (!automatic) return gpu.error();
     reason = gpu.error().message;
   }
-  STOWAGE_RETURN_IF_ERROR(CheckCpuTrainsIn(flags.dtype, reason));
   chosen.backend =
       MakeCpuBackend({.threads = flags.threads, .check = flags.check});
   if (automatic) chosen.why = StrCat("device: cpu, since ", reason);

@@ -30,7 +30,7 @@ struct ChosenDevice {
 
 /// The device of that name; `auto` is the GPU when one works, otherwise the CPU.
 /// Errors: a name that there is not; kDevice with the reason when cuda is wanted
-/// and cannot be had; kUnsupported for a dtype that the device does not train in.
+/// and cannot be had; kUnsupported for a dtype that there is no training in.
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
 /// What kernels of the device called `name` need (cpu, cuda, or empty: cpu for
