@@ -130,17 +130,17 @@ std::vector<std::string> SplitAtCommas(std::string_view text) {
   return parts;
 }
 
-// "w, g, lr[, scale]". The bracket opens behind lr, before the comma.
+// "w, g[, lr][, scale]". A bracket opens behind the label before, before the comma.
 std::vector<Label> ParseLabels(std::string_view text) {
   std::vector<Label> labels;
   for (std::string part : SplitAtCommas(text)) {
     Label label;
     Remove(&part, " on the host");
+    Remove(&part, "[");
     if (part.ends_with("]")) {
       label.optional = true;
       Remove(&part, "]");
     }
-    Remove(&part, "[");
     if (part.ends_with("...")) {
       label.repeated = true;
       Remove(&part, "...");
