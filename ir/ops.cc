@@ -534,6 +534,12 @@ std::vector<Value> WithOptional(std::vector<Value> inputs, Value last) {
   return inputs;
 }
 
+std::vector<Value> AttentionOperands(std::vector<Value> inputs,
+                                     const AttentionOptions& options) {
+  return WithOptional(WithOptional(std::move(inputs), options.bias),
+                      options.key_lengths);
+}
+
 Attrs AttentionAttrs(Value q, const AttentionOptions& options) {
   return {{"scale", AttentionScale(q, options.scale)},
           {"causal", int64_t{options.causal}},
@@ -543,7 +549,7 @@ Attrs AttentionAttrs(Value q, const AttentionOptions& options) {
 
 Value Attention(Value q, Value k, Value v, const AttentionOptions& options,
                 SourceLoc loc) {
-  return Emit(OpKind::kAttention, WithOptional({q, k, v}, options.key_lengths),
+  return Emit(OpKind::kAttention, AttentionOperands({q, k, v}, options),
               AttentionAttrs(q, options), loc);
 }
 
@@ -556,9 +562,17 @@ AttentionGrads AttentionGrad(Value q, Value k, Value v, Value o,
                              const AttentionOptions& options, SourceLoc loc) {
   const std::vector<Value> results =
       EmitAll(OpKind::kAttentionGrad,
-              WithOptional({q, k, v, o, log_sum_exp, d_o}, options.key_lengths),
+              AttentionOperands({q, k, v, o, log_sum_exp, d_o}, options),
               AttentionAttrs(q, options), 3, loc);
   return {results[0], results[1], results[2]};
+}
+
+Value AttentionBiasGrad(Value q, Value k, Value v, Value o, Value log_sum_exp,
+                        Value d_o, const AttentionOptions& options,
+                        SourceLoc loc) {
+  return Emit(OpKind::kAttentionBiasGrad,
+              AttentionOperands({q, k, v, o, log_sum_exp, d_o}, options),
+              AttentionAttrs(q, options), loc);
 }
 
 // --- Optimizer updates ---

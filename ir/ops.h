@@ -278,9 +278,15 @@ struct AttentionOptions {
   /// read, whatever they hold, and get a gradient of zeros. Where a query stands
   /// does not change; one that is left without a key gives zeros.
   Value key_lengths = {};
+  /// Of q's type, or Value(): added to scale q k^T, before the mask. (B, H, T, S),
+  /// each of the first three 1 where it is the same for all: (1, H, 1, S) for ALiBi,
+  /// (1, H, T, S) for relative positions, (B, 1, 1, S) for padding. -inf keeps a
+  /// query from a key, as a mask does, save that a NaN of the key gets through; a
+  /// query that is kept from all gives zeros, and a gradient of zeros.
+  Value bias = {};
 };
 /// q (B, T, H, D), k and v (B, S, G, D) with G dividing H -> (B, T, H, D): head h
-/// reads group h / (H / G) of k and v. softmax(scale q k^T + mask) v, computed
+/// reads group h / (H / G) of k and v. softmax(scale q k^T + bias + mask) v, computed
 /// blockwise: no T x S buffer.
 Value Attention(Value q, Value k, Value v, const AttentionOptions& options = {},
                 STOWAGE_LOC);
@@ -293,6 +299,11 @@ struct AttentionGrads {
 AttentionGrads AttentionGrad(Value q, Value k, Value v, Value o,
                              Value log_sum_exp, Value d_o,
                              const AttentionOptions& options = {}, STOWAGE_LOC);
+/// The gradient of options.bias, of its shape: summed blockwise where that is 1.
+/// Operands are those of AttentionGrad; the bias must be there.
+Value AttentionBiasGrad(Value q, Value k, Value v, Value o, Value log_sum_exp,
+                        Value d_o, const AttentionOptions& options,
+                        STOWAGE_LOC);
 
 // --- Transformers of Llama's kind ---
 

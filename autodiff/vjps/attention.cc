@@ -1,4 +1,7 @@
+#include <cstddef>
+
 #include "autodiff/vjp.h"
+#include "ir/attention_operands.h"
 #include "ir/ops.h"
 
 namespace stowage {
@@ -10,16 +13,32 @@ constinit const Vjp AttentionVjp = Differentiable([](VjpContext& v) {
   AttentionOptions options = {.scale = v.attrs().Float("scale"),
                               .causal = v.attrs().Int("causal") == 1,
                               .window = v.attrs().Int("window")};
-  if (v.num_inputs() > 3) options.key_lengths = v.input(3);
-  const AttentionGrads grads =
-      AttentionGrad(v.input(0), v.input(1), v.input(2), v.output(0),
-                    v.output(1), v.cotangent(), options);
-  v.Contribute(0, grads.dq);
-  v.Contribute(1, grads.dk);
-  v.Contribute(2, grads.dv);
+  const AttentionOptionals at = OptionalsBehind(
+      kAttentionOperands, static_cast<size_t>(v.num_inputs()),
+      [&](size_t i) { return v.input_type(static_cast<int>(i)).dtype; });
+  const int bias = static_cast<int>(at.bias);
+  if (at.bias != 0) options.bias = v.input(bias);
+  if (at.key_lengths != 0) {
+    options.key_lengths = v.input(static_cast<int>(at.key_lengths));
+  }
+  if (v.needs(0) || v.needs(1) || v.needs(2)) {
+    const AttentionGrads grads =
+        AttentionGrad(v.input(0), v.input(1), v.input(2), v.output(0),
+                      v.output(1), v.cotangent(), options);
+    v.Contribute(0, grads.dq);
+    v.Contribute(1, grads.dk);
+    v.Contribute(2, grads.dv);
+  }
+  if (at.bias != 0 && v.needs(bias)) {
+    v.Contribute(
+        bias, AttentionBiasGrad(v.input(0), v.input(1), v.input(2), v.output(0),
+                                v.output(1), v.cotangent(), options));
+  }
 });
 
 STOWAGE_NON_DIFFERENTIABLE(AttentionGrad,
+                           "second derivatives are not provided");
+STOWAGE_NON_DIFFERENTIABLE(AttentionBiasGrad,
                            "second derivatives are not provided");
 
 }  // namespace stowage

@@ -1,4 +1,4 @@
-// attention and its gradient, blockwise (Dao et al. 2022,
+// attention and its gradients, blockwise (Dao et al. 2022,
 // "FlashAttention"; the online softmax is Milakov & Gimelshein 2018).
 //
 // Scores exist only as tiles of kTile queries by kTile keys in scratch; tiles of
@@ -8,7 +8,8 @@
 //
 // Forward: a task is one tile of queries of one head. Gradient: a task is one
 // key head of one batch entry with all its query heads, and adds to dq, dk and
-// dv in a fixed order; the probabilities are recomputed from log_sum_exp.
+// dv in a fixed order; the probabilities are recomputed from log_sum_exp. Gradient
+// of the bias: a task is one tile of it.
 
 #include <algorithm>
 #include <cmath>
@@ -21,6 +22,7 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/vec.h"
 #include "ir/attention_band.h"
+#include "ir/attention_operands.h"
 
 namespace stowage::cpu {
 namespace {
@@ -32,6 +34,16 @@ constexpr int64_t kGroup = 16;
 template <typename T>
 Rows<T> Head(const TensorView& x, int64_t batch, int64_t head) {
   return {x.as<T>() + batch * x.strides[0] + head * x.strides[2], x.strides[1]};
+}
+
+// One head of one batch entry of a bias (B, H, T, S), or of its gradient: T rows of S,
+// the same where it has one entry, head or row for all.
+template <typename T>
+Rows<T> BiasHead(const TensorView& x, int64_t batch, int64_t head) {
+  const auto step = [&](int axis) {
+    return x.shape()[axis] == 1 ? 0 : x.strides[axis];
+  };
+  return {x.as<T>() + batch * step(0) + head * step(1), step(2)};
 }
 
 template <typename T>
@@ -186,6 +198,18 @@ void ClearOthers(Range kept, T* row) {
   std::fill(row + kept.end, row + kTile, T(0));
 }
 
+// Scores s of the columns seen become scale s + bias.
+template <typename T>
+void AddBias(Range seen, T scale, const T* bias, T* row) {
+  if (seen.empty()) return;
+  const Vec<T> scales = Vec<T>::All(scale);
+  bias += seen.begin;
+  row += seen.begin;
+  ForEachVec<T>(seen.count(), [&](auto at) {
+    at.Store(row, MulAdd(at.Load(row), scales, at.Load(bias)));
+  });
+}
+
 // Turns one row of scores into weights exp(scale s - largest) in place, zeros
 // where nothing is seen; `largest` and `total` run on over the tiles. Returns by
 // how much what was summed before must be scaled.
@@ -205,7 +229,8 @@ T OnlineSoftmax(Range seen, T scale, T* row, T* largest, T* total) {
   // The scale is positive. NaN comes out as NaN, by its weight.
   const T before = *largest;
   *largest = std::max(before, LargestLane(top) * scale);
-  const Vec<T> shift = Vec<T>::All(*largest);
+  // Of a row that a bias has kept from all keys so far, everything is 0.
+  const Vec<T> shift = Vec<T>::All(*largest == kLowest ? T(0) : *largest);
   Vec<T> sum = Vec<T>::Zero();
   for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     const Vec<T> weight = Exp(Vec<T>::Load(row + j) * scales - shift);
@@ -226,10 +251,26 @@ constexpr int64_t GradScratch(int64_t depth) {
   return 2 * ForwardScratch(depth);
 }
 
-// The key lengths, operand `i`, or null.
-const int32_t* KeyLengths(const Launch& launch, size_t i) {
-  return launch.inputs.size() > i ? launch.inputs[i].as<const int32_t>()
-                                  : nullptr;
+// Behind the operands that there always are.
+AttentionOptionals Optionals(const Launch& launch, size_t always) {
+  return OptionalsBehind(always, launch.inputs.size(),
+                         [&](size_t i) { return launch.inputs[i].dtype(); });
+}
+// Or null.
+const int32_t* KeyLengths(const Launch& launch, size_t always) {
+  const size_t i = Optionals(launch, always).key_lengths;
+  return i == 0 ? nullptr : launch.inputs[i].as<const int32_t>();
+}
+const TensorView* Bias(const Launch& launch, size_t always) {
+  const size_t i = Optionals(launch, always).bias;
+  return i == 0 ? nullptr : &launch.inputs[i];
+}
+// Of one head; data is null where there is no bias.
+template <typename T>
+Rows<const T> BiasHeadOrNone(const TensorView* bias, int64_t batch,
+                             int64_t head) {
+  if (bias == nullptr) return {nullptr, 0};
+  return BiasHead<const T>(*bias, batch, head);
 }
 
 // What the queries of an operand q read of the keys of k.
@@ -245,7 +286,8 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
   const TensorView& k = launch.inputs[1];
   const TensorView& v = launch.inputs[2];
   const TensorView& o = launch.outputs[0];
-  const int32_t* lengths = KeyLengths(launch, 3);
+  const int32_t* lengths = KeyLengths(launch, kAttentionOperands);
+  const TensorView* all_bias = Bias(launch, kAttentionOperands);
   const Reads all_reads = AllReads(launch);
   const int64_t length = q.shape()[1];
   const int64_t heads = q.shape()[2];
@@ -260,6 +302,7 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
     const Rows<const T> queries = Head<const T>(q, batch, head);
     const Rows<const T> keys = Head<const T>(k, batch, head / heads_per_key);
     const Rows<const T> values = Head<const T>(v, batch, head / heads_per_key);
+    const Rows<const T> bias = BiasHeadOrNone<T>(all_bias, batch, head);
     const Rows<T> result = Head<T>(o, batch, head);
     T* log_sum_exp =
         launch.outputs[1].as<T>() + (batch * heads + head) * length;
@@ -287,9 +330,14 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
               kTile);
       Scores<T>(tile, depth, queries, keys_t, weights);
       for (int64_t row = 0; row < tile.queries; ++row) {
+        const Range seen = tile.Columns(row, 1);
+        if (bias.data != nullptr) {
+          AddBias(seen, scale, bias.At(tile.query + row, tile.key).data,
+                  weights + row * kTile);
+        }
         const T correction =
-            OnlineSoftmax(tile.Columns(row, 1), scale, weights + row * kTile,
-                          &largest[row], &total[row]);
+            OnlineSoftmax(seen, bias.data == nullptr ? scale : T(1),
+                          weights + row * kTile, &largest[row], &total[row]);
         if (tile.key > first_key && correction != 1) {
           ScaleRow(depth, correction, result.At(tile.query + row, 0).data);
         }
@@ -306,26 +354,29 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
 }
 
 // scores become probabilities P, and d_weights (the gradient of P) that of the
-// scores before scaling: scale * P * (dP - delta).
+// scores, times d_scale: d_scale * P * (dP - delta).
 template <typename T>
-void ProbabilitiesAndGradient(Range seen, T scale, T log_sum_exp, T delta,
-                              T* scores, T* d_weights) {
+void ProbabilitiesAndGradient(Range seen, T scale, T d_scale, T log_sum_exp,
+                              T delta, T* scores, T* d_weights) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
   if (seen.empty()) {
     std::fill(scores, scores + kTile, T(0));
     std::fill(d_weights, d_weights + kTile, T(0));
     return;
   }
   const Vec<T> scales = Vec<T>::All(scale);
-  const Vec<T> shift = Vec<T>::All(log_sum_exp);
+  const Vec<T> d_scales = Vec<T>::All(d_scale);
+  // Of a query that a bias keeps from all keys, every P is 0.
+  const Vec<T> shift =
+      Vec<T>::All(log_sum_exp == -kInfinity ? kInfinity : log_sum_exp);
   const Vec<T> deltas = Vec<T>::All(delta);
-  const Range all =
-      FillToRegisters(seen, -std::numeric_limits<T>::infinity(), scores);
+  const Range all = FillToRegisters(seen, -kInfinity, scores);
   FillToRegisters(seen, T(0), d_weights);
   for (int64_t j = all.begin; j < all.end; j += Vec<T>::kLanes) {
     const Vec<T> p = Exp(Vec<T>::Load(scores + j) * scales - shift);
     p.Store(scores + j);
     const Vec<T> d_p = Vec<T>::Load(d_weights + j);
-    (p * (d_p - deltas) * scales).Store(d_weights + j);
+    (p * (d_p - deltas) * d_scales).Store(d_weights + j);
   }
   ClearOthers(all, scores);
   ClearOthers(all, d_weights);
@@ -338,11 +389,53 @@ T Dot(int64_t n, const T* a, const T* b) {
   return SumLanes(sum);
 }
 
+// What the gradients read of one query head of one batch entry.
+template <typename T>
+struct GradHead {
+  Rows<const T> queries, result, d_result, bias;
+  const T* log_sum_exp;
+};
+
+template <typename T>
+GradHead<T> GradHeadOf(const Launch& launch, const TensorView* bias,
+                       int64_t batch, int64_t head) {
+  const Shape& q = launch.inputs[0].shape();
+  return {.queries = Head<const T>(launch.inputs[0], batch, head),
+          .result = Head<const T>(launch.inputs[3], batch, head),
+          .d_result = Head<const T>(launch.inputs[5], batch, head),
+          .bias = BiasHeadOrNone<T>(bias, batch, head),
+          .log_sum_exp =
+              launch.inputs[4].as<const T>() + (batch * q[2] + head) * q[1]};
+}
+
+// Of one tile: the probabilities, and the gradient of the scores times d_scale.
+template <typename T>
+void TileGradient(const Tile& tile, int64_t depth, const GradHead<T>& head,
+                  const T* keys_t, const T* values_t, T scale, T d_scale,
+                  T* weights, T* d_weights) {
+  Scores<T>(tile, depth, head.queries, keys_t, weights);
+  Scores<T>(tile, depth, head.d_result, values_t, d_weights);
+  for (int64_t row = 0; row < tile.queries; ++row) {
+    const int64_t at = tile.query + row;
+    const Range seen = tile.Columns(row, 1);
+    T* scores = weights + row * kTile;
+    if (head.bias.data != nullptr) {
+      AddBias(seen, scale, head.bias.At(at, tile.key).data, scores);
+    }
+    const T delta =
+        Dot(depth, head.result.At(at, 0).data, head.d_result.At(at, 0).data);
+    ProbabilitiesAndGradient(seen, head.bias.data == nullptr ? scale : T(1),
+                             d_scale, head.log_sum_exp[at], delta, scores,
+                             d_weights + row * kTile);
+  }
+}
+
 template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
-  const int32_t* lengths = KeyLengths(launch, 6);
+  const int32_t* lengths = KeyLengths(launch, kAttentionGradOperands);
+  const TensorView* bias = Bias(launch, kAttentionGradOperands);
   const Reads all_reads = AllReads(launch);
   const int64_t length = q.shape()[1];
   const int64_t heads = q.shape()[2];
@@ -401,28 +494,16 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
               kTile);
       bool first = true;  // of the tiles that add to dk and dv
       for (int64_t i = 0; i < heads_per_key; ++i) {
-        const int64_t head = key_head * heads_per_key + i;
-        const auto queries = Head<const T>(q, batch, head);
-        const auto result = Head<const T>(launch.inputs[3], batch, head);
-        const auto d_result = Head<const T>(launch.inputs[5], batch, head);
-        const Rows<T> dq = Head<T>(launch.outputs[0], batch, head);
-        const T* log_sum_exp =
-            launch.inputs[4].as<const T>() + (batch * heads + head) * length;
+        const int64_t number = key_head * heads_per_key + i;
+        const GradHead<T> head = GradHeadOf<T>(launch, bias, batch, number);
+        const Rows<T> dq = Head<T>(launch.outputs[0], batch, number);
         for (tile.query = readers.begin / kTile * kTile;
              tile.query < readers.end; tile.query += kTile) {
           tile.queries = std::min(kTile, length - tile.query);
-          Scores<T>(tile, depth, queries, keys_t, weights);
-          Scores<T>(tile, depth, d_result, values_t, d_weights);
-          for (int64_t row = 0; row < tile.queries; ++row) {
-            const int64_t at = tile.query + row;
-            const T delta =
-                Dot(depth, result.At(at, 0).data, d_result.At(at, 0).data);
-            ProbabilitiesAndGradient(
-                tile.Columns(row, 1), scale, log_sum_exp[at], delta,
-                weights + row * kTile, d_weights + row * kTile);
-          }
-          SumOverQueries<T>(tile, depth, weights, d_result, dv, !first);
-          SumOverQueries<T>(tile, depth, d_weights, queries, dk, !first);
+          TileGradient(tile, depth, head, keys_t, values_t, scale, scale,
+                       weights, d_weights);
+          SumOverQueries<T>(tile, depth, weights, head.d_result, dv, !first);
+          SumOverQueries<T>(tile, depth, d_weights, head.queries, dk, !first);
           SumOverKeys<T>(tile, depth, d_weights, keys, dq,
                          /*accumulate=*/tile.key > first_key(tile.query));
           first = false;
@@ -432,25 +513,124 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
   });
 }
 
-// Whether every key length, operand `i`, is one.
-bool LengthsInRange(const Launch& launch, size_t i) {
-  const int32_t* lengths = KeyLengths(launch, i);
+// row += x.
+template <typename T>
+void AddRow(int64_t n, const T* x, T* row) {
+  ForEachVec<T>(n, [&](auto at) { at.Store(row, at.Load(row) + at.Load(x)); });
+}
+
+// Sums over what shares an element of the bias go in one order: batch entries,
+// heads, tiles of queries; the rows of a tile are summed among themselves first.
+template <typename T>
+void RunBiasGrad(const Launch& launch, ThreadPool& pool) {
+  const TensorView& q = launch.inputs[0];
+  const TensorView& k = launch.inputs[1];
+  const TensorView& d_bias = launch.outputs[0];
+  const int32_t* lengths = KeyLengths(launch, kAttentionGradOperands);
+  const TensorView* bias = Bias(launch, kAttentionGradOperands);
+  const Reads all_reads = AllReads(launch);
+  const int64_t depth = q.shape()[3];
+  const int64_t heads_per_key = q.shape()[2] / k.shape()[2];
+  const T scale = static_cast<T>(launch.attrs->Float("scale"));
+  const Shape& shape = d_bias.shape();
+  const bool one_row = shape[2] == 1;  // for all queries
+  const int64_t row_tiles = CeilDiv(shape[2], kTile);
+  const int64_t key_tiles = CeilDiv(all_reads.keys, kTile);
+  // Of `count` batch entries or heads, those whose bias is entry `i`.
+  const auto sharing = [&](int axis, int64_t i, int64_t count) {
+    return shape[axis] == 1 ? Range{0, count} : Range{i, i + 1};
+  };
+
+  const int64_t tasks = shape[0] * shape[1] * row_tiles * key_tiles;
+  pool.ParallelFor(tasks, [&](int64_t task, int thread) {
+    Tile tile;
+    tile.band = all_reads.band;
+    tile.key = task % key_tiles * kTile;
+    const int64_t first_row = task / key_tiles % row_tiles * kTile;
+    const int64_t d_head = task / key_tiles / row_tiles % shape[1];
+    const int64_t d_batch = task / key_tiles / row_tiles / shape[1];
+    const Range rows = {first_row, std::min(first_row + kTile, shape[2])};
+    const Range queries = one_row ? Range{0, all_reads.queries} : rows;
+    const Rows<T> to = BiasHead<T>(d_bias, d_batch, d_head).At(0, tile.key);
+    Clear<T>(rows, std::min(kTile, all_reads.keys - tile.key), to);
+
+    T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
+                thread * GradScratch(depth);
+    T* values_t = keys_t + depth * kTile;
+    T* weights = values_t + depth * kTile;
+    T* d_weights = weights + kTile * kTile;
+    const Range batches = sharing(0, d_batch, q.shape()[0]);
+    const Range heads = sharing(1, d_head, q.shape()[2]);
+    for (int64_t batch = batches.begin; batch < batches.end; ++batch) {
+      Reads reads = all_reads;
+      if (lengths != nullptr) reads.keys = lengths[batch];
+      tile.keys = std::min(kTile, reads.keys - tile.key);
+      if (tile.keys <= 0) continue;
+      const Range readers = reads.Queries({tile.key, tile.key + tile.keys});
+      const Range these = {
+          std::max(readers.begin / kTile * kTile, queries.begin),
+          std::min(readers.end, queries.end)};
+      if (these.empty()) continue;
+      int64_t packed = -1;  // which key head
+      for (int64_t i = heads.begin; i < heads.end; ++i) {
+        const int64_t key_head = i / heads_per_key;
+        if (key_head != packed) {
+          const auto keys = Head<const T>(k, batch, key_head);
+          const auto values = Head<const T>(launch.inputs[2], batch, key_head);
+          Pack<T>(depth, tile.keys, Transposed<T>(keys.At(tile.key, 0)), keys_t,
+                  kTile);
+          Pack<T>(depth, tile.keys, Transposed<T>(values.At(tile.key, 0)),
+                  values_t, kTile);
+          packed = key_head;
+        }
+        const GradHead<T> head = GradHeadOf<T>(launch, bias, batch, i);
+        for (tile.query = these.begin; tile.query < these.end;
+             tile.query += kTile) {
+          tile.queries = std::min(kTile, all_reads.queries - tile.query);
+          TileGradient(tile, depth, head, keys_t, values_t, scale, T(1),
+                       weights, d_weights);
+          for (int64_t row = one_row ? 1 : 0; row < tile.queries; ++row) {
+            AddRow(tile.keys, d_weights + row * kTile,
+                   one_row ? d_weights : to.At(tile.query + row, 0).data);
+          }
+          if (one_row) AddRow(tile.keys, d_weights, to.data);
+        }
+      }
+    }
+  });
+}
+
+// Whether every key length is one.
+bool LengthsInRange(const Launch& launch, size_t always) {
+  const int32_t* lengths = KeyLengths(launch, always);
   if (lengths == nullptr) return true;
   const int64_t keys = launch.inputs[1].shape()[1];
-  return std::all_of(lengths, lengths + launch.inputs[i].size(),
+  return std::all_of(lengths, lengths + launch.inputs[0].shape()[0],
                      [keys](int32_t n) { return n >= 1 && n <= keys; });
 }
 
 StepCode RunAttention(const Launch& launch, ThreadPool& pool) noexcept {
-  if (!LengthsInRange(launch, 3)) return StepCode::kIndexOutOfRange;
+  if (!LengthsInRange(launch, kAttentionOperands)) {
+    return StepCode::kIndexOutOfRange;
+  }
   OnFloat(launch.inputs[0].dtype(),
           [&](auto zero) { RunForward<decltype(zero)>(launch, pool); });
   return StepCode::kOk;
 }
 StepCode RunAttentionGrad(const Launch& launch, ThreadPool& pool) noexcept {
-  if (!LengthsInRange(launch, 6)) return StepCode::kIndexOutOfRange;
+  if (!LengthsInRange(launch, kAttentionGradOperands)) {
+    return StepCode::kIndexOutOfRange;
+  }
   OnFloat(launch.inputs[0].dtype(),
           [&](auto zero) { RunGrad<decltype(zero)>(launch, pool); });
+  return StepCode::kOk;
+}
+StepCode RunAttentionBiasGrad(const Launch& launch, ThreadPool& pool) noexcept {
+  if (!LengthsInRange(launch, kAttentionGradOperands)) {
+    return StepCode::kIndexOutOfRange;
+  }
+  OnFloat(launch.inputs[0].dtype(),
+          [&](auto zero) { RunBiasGrad<decltype(zero)>(launch, pool); });
   return StepCode::kOk;
 }
 
@@ -479,6 +659,8 @@ constinit const CpuKernel Attention = {.run = RunAttention,
                                        .workspace = ForwardWorkspace};
 constinit const CpuKernel AttentionGrad = {.run = RunAttentionGrad,
                                            .workspace = GradWorkspace};
+constinit const CpuKernel AttentionBiasGrad = {.run = RunAttentionBiasGrad,
+                                               .workspace = GradWorkspace};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -1,4 +1,4 @@
-// attention and its gradient: which kernels compute them, and o . d_o,
+// attention and its gradients: which kernels compute them, and o . d_o,
 // which all gradients need.
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "gpu/queue.h"
 #include "gpu/simt.h"
 #include "ir/attention_band.h"
+#include "ir/attention_operands.h"
 #include "ir/dtype.h"
 #include "ir/op_def.h"
 #include "ir/shape.h"
@@ -50,6 +51,14 @@ AttentionOperand Operand(const TensorView& x) {
   return {x.data, x.strides[0], x.strides[1], x.strides[2]};
 }
 
+// Of a bias (B, H, T, S), or of its gradient.
+AttentionOperand BiasOperand(const TensorView& x) {
+  const auto step = [&](int axis) {
+    return x.shape()[axis] == 1 ? 0 : x.strides[axis];
+  };
+  return {x.data, step(0), step(2), step(1)};
+}
+
 bool IsPacked(const AttentionOperand& x, const Shape& shape, DType dtype) {
   const auto aligned = [&](int axis, int64_t stride) {
     return shape[axis] == 1 || stride * SizeOf(dtype) % 16 == 0;
@@ -58,8 +67,8 @@ bool IsPacked(const AttentionOperand& x, const Shape& shape, DType dtype) {
          aligned(1, x.row) && aligned(2, x.head);
 }
 
-// `lengths` is the number of the operand that key lengths are, if there.
-AttentionParams CommonParams(const Launch& launch, size_t lengths,
+// `always` is how many operands there are in any case.
+AttentionParams CommonParams(const Launch& launch, size_t always,
                              const Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
@@ -78,8 +87,12 @@ AttentionParams CommonParams(const Launch& launch, size_t lengths,
   p.low = static_cast<int>(band.low);
   p.high = static_cast<int>(band.high);
   p.scale = static_cast<float>(launch.attrs->Float("scale"));
-  if (launch.inputs.size() > lengths) {
-    p.key_lengths = launch.inputs[lengths].as<const int32_t>();
+  const AttentionOptionals at =
+      OptionalsBehind(always, launch.inputs.size(),
+                      [&](size_t i) { return launch.inputs[i].dtype(); });
+  if (at.bias != 0) p.bias = BiasOperand(launch.inputs[at.bias]);
+  if (at.key_lengths != 0) {
+    p.key_lengths = launch.inputs[at.key_lengths].as<const int32_t>();
     p.fault = queue.fault();
   }
   p.packed = p.depth * SizeOf(q.dtype()) % 16 == 0 &&
@@ -89,30 +102,34 @@ AttentionParams CommonParams(const Launch& launch, size_t lengths,
   return p;
 }
 
-bool OnTensorCores(const TensorView& q) {
-  return SizeOf(q.dtype()) == 2 && q.shape()[3] <= kTensorDepth;
+bool OnTensorCores(DType dtype, const AttentionParams& p) {
+  return SizeOf(dtype) == 2 && p.depth <= kTensorDepth &&
+         p.bias.data == nullptr;
 }
 
 void EnqueueAttention(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
-  AttentionParams p = CommonParams(launch, 3, queue);
+  AttentionParams p = CommonParams(launch, kAttentionOperands, queue);
   p.out[0] = launch.outputs[0].data;
   p.log_sum_exp = launch.outputs[1].as<float>();
-  if (OnTensorCores(q)) {
+  if (OnTensorCores(q.dtype(), p)) {
     EnqueueTensorAttention(q.dtype(), p, queue);
   } else {
     EnqueueSimtAttention(q.dtype(), p, queue);
   }
 }
 
-void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
+// What gradients are given; o . d_o is enqueued.
+AttentionParams GradParams(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
   const TensorView& d_o = launch.inputs[5];
-  AttentionParams p = CommonParams(launch, 6, queue);
+  AttentionParams p = CommonParams(launch, kAttentionGradOperands, queue);
   p.o = Operand(launch.inputs[3]);
   p.d_o = Operand(d_o);
   p.packed = p.packed && IsPacked(p.d_o, d_o.shape(), d_o.dtype());
-  for (size_t i = 0; i < 3; ++i) p.out[i] = launch.outputs[i].data;
+  for (size_t i = 0; i < launch.outputs.size(); ++i) {
+    p.out[i] = launch.outputs[i].data;
+  }
   p.log_sum_exp = launch.inputs[4].as<float>();
   p.delta = reinterpret_cast<float*>(launch.workspace.data());
   const int64_t rows = static_cast<int64_t>(p.batch) * p.queries * p.heads;
@@ -121,11 +138,27 @@ void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
                  AttentionDelta<decltype(zero)>, p,
                  {.x = BlocksFor(rows, kDeltaRows)}, kDeltaThreads);
   });
-  if (OnTensorCores(q)) {
-    EnqueueTensorAttentionGrad(q.dtype(), p, queue);
+  return p;
+}
+
+void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
+  const DType dtype = launch.inputs[0].dtype();
+  const AttentionParams p = GradParams(launch, queue);
+  if (OnTensorCores(dtype, p)) {
+    EnqueueTensorAttentionGrad(dtype, p, queue);
   } else {
-    EnqueueSimtAttentionGrad(q.dtype(), p, queue);
+    EnqueueSimtAttentionGrad(dtype, p, queue);
   }
+}
+
+void EnqueueAttentionBiasGrad(const Launch& launch, Queue& queue) {
+  const AttentionOperand d_bias = BiasOperand(launch.outputs[0]);
+  EnqueueSimtAttentionBiasGrad(launch.inputs[0].dtype(),
+                               {.attention = GradParams(launch, queue),
+                                .batch = d_bias.batch,
+                                .row = d_bias.row,
+                                .head = d_bias.head},
+                               queue);
 }
 
 // delta. Where it does not fit 64 bits, what no plan can hold.
@@ -151,6 +184,10 @@ constinit const GpuKernel Attention = {.enqueue = EnqueueAttention,
 constinit const GpuKernel AttentionGrad = {.enqueue = EnqueueAttentionGrad,
                                            .workspace = GradWorkspace,
                                            .excess = Excess};
+constinit const GpuKernel AttentionBiasGrad = {
+    .enqueue = EnqueueAttentionBiasGrad,
+    .workspace = GradWorkspace,
+    .excess = Excess};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

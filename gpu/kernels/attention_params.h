@@ -3,7 +3,7 @@
 
 // What the kernels of attention are given, and who enqueues them: the
 // tensor-core kernels for 16-bit operands with up to kTensorDepth elements a
-// row, others for the rest.
+// row and no bias, others for the rest.
 
 #include <cstdint>
 
@@ -34,6 +34,14 @@ struct AttentionParams {
   /// Whether every row of every operand starts at a multiple of 16 bytes: 1 or 0.
   /// Behind a bool there would be padding, with stale bytes.
   int packed = 0;
+  /// (B, H, T, S): steps are 0 where one entry, head or row is for all; or null.
+  AttentionOperand bias;
+};
+
+/// Of the gradient of the bias, out[0]: the steps, 0 where it is a sum.
+struct AttentionBiasParams {
+  AttentionParams attention;
+  int64_t batch = 0, row = 0, head = 0;
 };
 
 /// Row 0 of a head.
@@ -121,11 +129,13 @@ void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// The same in f32, for f32 operands and for rows of more elements, up to
-/// kSimtDepth.
+/// The same in f32, for f32 operands, for those with a bias and for rows of more
+/// elements, up to kSimtDepth.
 void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue);
 void EnqueueSimtAttentionGrad(DType dtype, const AttentionParams& p,
                               Queue& queue);
+void EnqueueSimtAttentionBiasGrad(DType dtype, const AttentionBiasParams& p,
+                                  Queue& queue);
 
 inline constexpr int64_t kSimtDepth = 256;
 

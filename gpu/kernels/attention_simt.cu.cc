@@ -1,6 +1,6 @@
-// Attention without tensor cores: in f32 throughout, for f32 operands and
-// for rows longer than the tiles of attention_tensor.cu.cc. The same three
-// kernels, on square tiles of queries and keys that lie in shared memory as
+// Attention without tensor cores: in f32 throughout, for f32 operands, for
+// rows longer than the tiles of attention_tensor.cu.cc, and with a bias, whose
+// gradient has a kernel of its own. The same three kernels, on square tiles of queries and keys that lie in shared memory as
 // floats.
 //
 // Scores (kRows, kRows) belong to threads as 8 by 16: thread i has rows i / 16,
@@ -212,7 +212,16 @@ STOWAGE_DEVICE int TilesOf(int length, int rows) {
   return (length + rows - 1) / rows;
 }
 
-template <typename T, int kDepth>
+// The bias of a query and of keys from `key` on; of the last query for what is
+// beyond.
+template <typename T>
+STOWAGE_DEVICE const T* BiasAt(const AttentionParams& p, int batch, int head,
+                               int query, int key) {
+  const int64_t row = query < p.queries ? query : p.queries - 1;
+  return HeadOf<T>(p.bias, batch, head) + row * p.bias.row + key;
+}
+
+template <typename T, int kDepth, bool kBias>
 STOWAGE_KERNEL(kThreads, kBlocks)
 SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   using Its = Tiles<kDepth>;
@@ -255,11 +264,19 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
       const int row = ScoreRow<kDepth>(i);
       const AttentionReach reach = KeysOfQuery(
           p, read.end, first_query + row, first_key + ScoreColumn<kDepth>(0));
+      const T* bias = nullptr;
+      if constexpr (kBias) {
+        bias = BiasAt<T>(p, batch, head, first_query + row,
+                         first_key + ScoreColumn<kDepth>(0));
+      }
       float top = largest[i];
       STOWAGE_UNROLL
       for (int j = 0; j < Its::kScoreColumns; ++j) {
         const bool seen = reach.Has(16 * j);
         s.at[i][j] = seen ? s.at[i][j] * p.scale : -INFINITY;
+        if constexpr (kBias) {
+          if (seen) s.at[i][j] += ToFloat(bias[16 * j]);
+        }
         top = fmaxf(top, s.at[i][j]);
       }
       top = RowMax(top);
@@ -308,24 +325,27 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
       static_cast<int64_t>(p.heads) * p.depth, first_query, p.queries, p);
 }
 
-// The log-sum-exp and o . d_o of a query; beyond the sequence, what makes its
-// probabilities 0.
+// The log-sum-exp and o . d_o of a query; beyond the sequence, or where a bias keeps
+// it from all keys, what makes its probabilities 0.
+template <bool kBias>
 STOWAGE_DEVICE void LoadStatistics(float* log_sum_exp, float* delta,
                                    const AttentionParams& p, int batch,
                                    int head, int query) {
   const int64_t at = StatisticsOf(p, batch, head) + query;
   const bool exists = query < p.queries;
   *log_sum_exp = exists ? p.log_sum_exp[at] : INFINITY;
+  if (kBias && *log_sum_exp == -INFINITY) *log_sum_exp = INFINITY;
   *delta = exists ? p.delta[at] : 0;
 }
 
 // For a tile of queries (rows) and keys (columns): the probabilities, and the
-// gradients of the scores before scaling.
-template <int kDepth>
+// gradients of the scores behind the scaling.
+template <typename T, int kDepth, bool kBias>
 STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
                                   const float* v_tile, const float* d_o_tile,
                                   const float* log_sum_exp, const float* delta,
-                                  int first_query, int first_key, int keys,
+                                  int batch, int head, int first_query,
+                                  int first_key, int keys,
                                   const AttentionParams& p, float* weights,
                                   float* d_scores) {
   using Its = Tiles<kDepth>;
@@ -336,12 +356,20 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
     const int row = ScoreRow<kDepth>(i);
     const AttentionReach reach = KeysOfQuery(
         p, keys, first_query + row, first_key + ScoreColumn<kDepth>(0));
+    const T* bias = nullptr;
+    if constexpr (kBias) {
+      bias = BiasAt<T>(p, batch, head, first_query + row,
+                       first_key + ScoreColumn<kDepth>(0));
+    }
     STOWAGE_UNROLL
     for (int j = 0; j < Its::kScoreColumns; ++j) {
       const int column = ScoreColumn<kDepth>(j);
       const bool seen = reach.Has(16 * j);
-      const float weight =
-          seen ? math::Exp(s.at[i][j] * p.scale - log_sum_exp[row]) : 0;
+      float score = s.at[i][j] * p.scale;
+      if constexpr (kBias) {
+        if (seen) score += ToFloat(bias[16 * j]);
+      }
+      const float weight = seen ? math::Exp(score - log_sum_exp[row]) : 0;
       const int at = row * Its::kWeightPitch + column;
       weights[at] = weight;
       d_scores[at] = weight * (d_weights.at[i][j] - delta[row]);
@@ -349,7 +377,7 @@ STOWAGE_DEVICE void Probabilities(const float* q_tile, const float* k_tile,
   }
 }
 
-template <typename T, int kDepth>
+template <typename T, int kDepth, bool kBias>
 STOWAGE_KERNEL(kThreads, kGradBlocks)
 SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   using Its = Tiles<kDepth>;
@@ -387,13 +415,13 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
       LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
                        first_query, p.queries, p);
       if (ThreadId() < kRows) {
-        LoadStatistics(&log_sum_exp[ThreadId()], &delta[ThreadId()], p, batch,
-                       head, first_query + ThreadId());
+        LoadStatistics<kBias>(&log_sum_exp[ThreadId()], &delta[ThreadId()], p,
+                              batch, head, first_query + ThreadId());
       }
       SyncThreads();
-      Probabilities<kDepth>(q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0],
-                            &delta[0], first_query, first_key, keys, p,
-                            &weights[0], &d_scores[0]);
+      Probabilities<T, kDepth, kBias>(
+          q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0], &delta[0], batch,
+          head, first_query, first_key, keys, p, &weights[0], &d_scores[0]);
       SyncThreads();
       AddWeighted<kDepth>(dv, &weights[0], 1, Its::kWeightPitch, d_o_tile);
       AddWeighted<kDepth>(dk, &d_scores[0], 1, Its::kWeightPitch, q_tile);
@@ -410,7 +438,7 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
       row_stride, first_key, p.keys, p);
 }
 
-template <typename T, int kDepth>
+template <typename T, int kDepth, bool kBias>
 STOWAGE_KERNEL(kThreads, kGradBlocks)
 SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   using Its = Tiles<kDepth>;
@@ -434,8 +462,8 @@ SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
                    first_query, p.queries, p);
   if (ThreadId() < kRows) {
-    LoadStatistics(&log_sum_exp[ThreadId()], &delta[ThreadId()], p, batch, head,
-                   first_query + ThreadId());
+    LoadStatistics<kBias>(&log_sum_exp[ThreadId()], &delta[ThreadId()], p,
+                          batch, head, first_query + ThreadId());
   }
   const AttentionRange read =
       KeysRead(p, KeysOf(p, batch), first_query, kRows, kRows);
@@ -448,9 +476,9 @@ SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
     LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row,
                      first_key, read.end, p);
     SyncThreads();
-    Probabilities<kDepth>(q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0],
-                          &delta[0], first_query, first_key, read.end, p,
-                          &weights[0], &d_scores[0]);
+    Probabilities<T, kDepth, kBias>(
+        q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0], &delta[0], batch,
+        head, first_query, first_key, read.end, p, &weights[0], &d_scores[0]);
     SyncThreads();
     AddWeighted<kDepth>(dq, &d_scores[0], Its::kWeightPitch, 1, k_tile);
   }
@@ -460,58 +488,203 @@ SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
       static_cast<int64_t>(p.heads) * p.depth, first_query, p.queries, p);
 }
 
+// One tile of the gradient of the bias: of its rows, or of one that is for all
+// queries, and of keys. Summed in one order: batch entries, heads, tiles of queries;
+// a row for all queries, at the end, over the rows of a tile.
+template <typename T, int kDepth>
+STOWAGE_KERNEL(kThreads, kGradBlocks)
+SimtAttentionGradBias(STOWAGE_PARAMS(AttentionBiasParams) d_bias) {
+  using Its = Tiles<kDepth>;
+  constexpr int kRows = Its::kRows;
+  const AttentionParams& p = d_bias.attention;
+  float* q_tile = DynamicShared<float>();
+  float* d_o_tile = q_tile + Its::kElements;
+  float* k_tile = d_o_tile + Its::kElements;
+  float* v_tile = k_tile + Its::kElements;
+  STOWAGE_SHARED(float, weights, Its::kWeights);
+  STOWAGE_SHARED(float, d_scores, Its::kWeights);
+  STOWAGE_SHARED(float, log_sum_exp, kRows);
+  STOWAGE_SHARED(float, delta, kRows);
+
+  const bool one_row = d_bias.row == 0;
+  const int key_tiles = TilesOf(p.keys, kRows);
+  const int row_tiles = one_row ? 1 : TilesOf(p.queries, kRows);
+  const int heads = d_bias.head == 0 ? 1 : p.heads;
+  const int first_key = BlockId() % key_tiles * kRows;
+  const int first_row = BlockId() / key_tiles % row_tiles * kRows;
+  const int d_head = BlockId() / key_tiles / row_tiles % heads;
+  const int d_batch = BlockId() / key_tiles / row_tiles / heads;
+  const int end_batch = d_bias.batch == 0 ? p.batch : d_batch + 1;
+  const int end_head = d_bias.head == 0 ? p.heads : d_head + 1;
+  Scores<kDepth> sums;
+  STOWAGE_UNROLL
+  for (int i = 0; i < Its::kScoreRows; ++i) {
+    STOWAGE_UNROLL
+    for (int j = 0; j < Its::kScoreColumns; ++j) sums.at[i][j] = 0;
+  }
+  for (int batch = d_batch; batch < end_batch; ++batch) {
+    const int keys = KeysOf(p, batch);
+    AttentionRange readers = Readers(p, keys, first_key, kRows, kRows);
+    if (!one_row) {
+      if (readers.begin < first_row) readers.begin = first_row;
+      if (readers.end > first_row + kRows) readers.end = first_row + kRows;
+    }
+    for (int head = d_head; head < end_head; ++head) {
+      const int key_head = head / (p.heads / p.key_heads);
+      for (int first_query = readers.begin; first_query < readers.end;
+           first_query += kRows) {
+        SyncThreads();  // what is shared has been used
+        if (first_query == readers.begin) {
+          LoadRows<kDepth>(k_tile, HeadOf<T>(p.k, batch, key_head), p.k.row,
+                           first_key, keys, p);
+          LoadRows<kDepth>(v_tile, HeadOf<T>(p.v, batch, key_head), p.v.row,
+                           first_key, keys, p);
+        }
+        LoadRows<kDepth>(q_tile, HeadOf<T>(p.q, batch, head), p.q.row,
+                         first_query, p.queries, p);
+        LoadRows<kDepth>(d_o_tile, HeadOf<T>(p.d_o, batch, head), p.d_o.row,
+                         first_query, p.queries, p);
+        if (ThreadId() < kRows) {
+          LoadStatistics<true>(&log_sum_exp[ThreadId()], &delta[ThreadId()], p,
+                               batch, head, first_query + ThreadId());
+        }
+        SyncThreads();
+        Probabilities<T, kDepth, true>(
+            q_tile, k_tile, v_tile, d_o_tile, &log_sum_exp[0], &delta[0], batch,
+            head, first_query, first_key, keys, p, &weights[0], &d_scores[0]);
+        STOWAGE_UNROLL
+        for (int i = 0; i < Its::kScoreRows; ++i) {
+          STOWAGE_UNROLL
+          for (int j = 0; j < Its::kScoreColumns; ++j) {  // the thread's own
+            sums.at[i][j] += d_scores[ScoreRow<kDepth>(i) * Its::kWeightPitch +
+                                      ScoreColumn<kDepth>(j)];
+          }
+        }
+      }
+    }
+  }
+  T* out = static_cast<T*>(p.out[0]) + d_batch * d_bias.batch +
+           d_head * d_bias.head + first_key;
+  STOWAGE_UNROLL
+  for (int i = 0; i < Its::kScoreRows; ++i) {
+    const int row = ScoreRow<kDepth>(i);
+    STOWAGE_UNROLL
+    for (int j = 0; j < Its::kScoreColumns; ++j) {
+      const int column = ScoreColumn<kDepth>(j);
+      if (one_row) {
+        d_scores[row * Its::kWeightPitch + column] = sums.at[i][j];
+      } else if (first_row + row < p.queries && first_key + column < p.keys) {
+        out[(first_row + row) * d_bias.row + column] =
+            FromFloat<T>(sums.at[i][j]);
+      }
+    }
+  }
+  if (!one_row) return;
+  SyncThreads();
+  if (ThreadId() >= kRows || first_key + ThreadId() >= p.keys) return;
+  float sum = 0;
+  for (int row = 0; row < kRows; ++row) {
+    sum += d_scores[row * Its::kWeightPitch + ThreadId()];
+  }
+  out[ThreadId()] = FromFloat<T>(sum);
+}
+
 template <int kDepth>
 constexpr uint32_t SharedBytes(int tiles) {
   return static_cast<uint32_t>(tiles * Tiles<kDepth>::kElements *
                                sizeof(float));
 }
 
-template <typename T, int kDepth>
+template <typename T, int kDepth, bool kBias>
 void EnqueueForward(const AttentionParams& p, Queue& queue) {
   const uint32_t tiles = BlocksFor(p.queries, Tiles<kDepth>::kRows);
-  LaunchKernel(queue, "attention in f32", SimtAttentionForward<T, kDepth>, p,
+  LaunchKernel(queue, "attention in f32",
+               SimtAttentionForward<T, kDepth, kBias>, p,
                {.x = tiles * static_cast<uint32_t>(p.batch * p.heads)},
                kThreads, SharedBytes<kDepth>(3));
 }
 
-template <typename T, int kDepth>
+template <typename T, int kDepth, bool kBias>
 void EnqueueGrad(const AttentionParams& p, Queue& queue) {
   const uint32_t key_tiles = BlocksFor(p.keys, Tiles<kDepth>::kRows);
   const uint32_t query_tiles = BlocksFor(p.queries, Tiles<kDepth>::kRows);
   LaunchKernel(queue, "attention grad in f32, keys",
-               SimtAttentionGradKeys<T, kDepth>, p,
+               SimtAttentionGradKeys<T, kDepth, kBias>, p,
                {.x = key_tiles * static_cast<uint32_t>(p.batch * p.key_heads)},
                kThreads, SharedBytes<kDepth>(4));
   LaunchKernel(queue, "attention grad in f32, queries",
-               SimtAttentionGradQueries<T, kDepth>, p,
+               SimtAttentionGradQueries<T, kDepth, kBias>, p,
                {.x = query_tiles * static_cast<uint32_t>(p.batch * p.heads)},
                kThreads, SharedBytes<kDepth>(4));
+}
+
+template <typename T, int kDepth>
+void EnqueueBiasGrad(const AttentionBiasParams& d_bias, Queue& queue) {
+  const AttentionParams& p = d_bias.attention;
+  const uint32_t key_tiles = BlocksFor(p.keys, Tiles<kDepth>::kRows);
+  const uint32_t row_tiles =
+      d_bias.row == 0 ? 1 : BlocksFor(p.queries, Tiles<kDepth>::kRows);
+  const int heads = d_bias.head == 0 ? 1 : p.heads;
+  const int batch = d_bias.batch == 0 ? 1 : p.batch;
+  LaunchKernel(
+      queue, "attention bias grad in f32", SimtAttentionGradBias<T, kDepth>,
+      d_bias,
+      {.x = key_tiles * row_tiles * static_cast<uint32_t>(batch * heads)},
+      kThreads, SharedBytes<kDepth>(4));
+}
+
+// f(T(), depth) with the depth, a constant, that rows are padded to. Without a bias
+// it is tensor cores that compute short rows of 16-bit elements.
+template <int kDepth>
+struct DepthConstant {
+  static constexpr int value = kDepth;
+};
+template <bool kBias, typename F>
+void OnTypeAndDepth(DType dtype, int depth, F&& f) {
+  STOWAGE_CHECK(depth <= kSimtDepth);
+  const auto with = [&](auto zero) {
+    if (depth <= 64) return f(zero, DepthConstant<64>());
+    if (depth <= 128) return f(zero, DepthConstant<128>());
+    f(zero, DepthConstant<256>());
+  };
+  if constexpr (kBias) return OnFloat(dtype, with);
+  if (depth > kTensorDepth) {
+    return OnFloat(dtype, [&](auto zero) { f(zero, DepthConstant<256>()); });
+  }
+  STOWAGE_CHECK(dtype == DType::kF32);
+  with(float{});
 }
 
 }  // namespace
 
 void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue) {
-  STOWAGE_CHECK(p.depth <= kSimtDepth);
-  if (p.depth > kTensorDepth) {
-    return OnFloat(dtype, [&](auto zero) {
-      EnqueueForward<decltype(zero), 256>(p, queue);
+  if (p.bias.data == nullptr) {
+    return OnTypeAndDepth<false>(dtype, p.depth, [&](auto zero, auto depth) {
+      EnqueueForward<decltype(zero), depth.value, false>(p, queue);
     });
   }
-  STOWAGE_CHECK(dtype == DType::kF32);
-  if (p.depth <= 64) return EnqueueForward<float, 64>(p, queue);
-  EnqueueForward<float, 128>(p, queue);
+  OnTypeAndDepth<true>(dtype, p.depth, [&](auto zero, auto depth) {
+    EnqueueForward<decltype(zero), depth.value, true>(p, queue);
+  });
 }
 
 void EnqueueSimtAttentionGrad(DType dtype, const AttentionParams& p,
                               Queue& queue) {
-  STOWAGE_CHECK(p.depth <= kSimtDepth);
-  if (p.depth > kTensorDepth) {
-    return OnFloat(
-        dtype, [&](auto zero) { EnqueueGrad<decltype(zero), 256>(p, queue); });
+  if (p.bias.data == nullptr) {
+    return OnTypeAndDepth<false>(dtype, p.depth, [&](auto zero, auto depth) {
+      EnqueueGrad<decltype(zero), depth.value, false>(p, queue);
+    });
   }
-  STOWAGE_CHECK(dtype == DType::kF32);
-  if (p.depth <= 64) return EnqueueGrad<float, 64>(p, queue);
-  EnqueueGrad<float, 128>(p, queue);
+  OnTypeAndDepth<true>(dtype, p.depth, [&](auto zero, auto depth) {
+    EnqueueGrad<decltype(zero), depth.value, true>(p, queue);
+  });
+}
+
+void EnqueueSimtAttentionBiasGrad(DType dtype, const AttentionBiasParams& p,
+                                  Queue& queue) {
+  OnTypeAndDepth<true>(dtype, p.attention.depth, [&](auto zero, auto depth) {
+    EnqueueBiasGrad<decltype(zero), depth.value>(p, queue);
+  });
 }
 
 }  // namespace stowage::gpu

@@ -1,10 +1,11 @@
-// attention and its gradient. Blockwise kernels keep one log-sum-exp a row and
+// attention and its gradients. Blockwise kernels keep one log-sum-exp a row and
 // head, never the T x S probabilities.
 
 #include <algorithm>
 
 #include "base/strings.h"
 #include "ir/attention_band.h"
+#include "ir/attention_operands.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
 
@@ -30,14 +31,41 @@ Status CheckBand(const OpArgs& args) {
              : StrCat("a window above ", q[1] - k[1])));
 }
 
-// q, k, v and, behind the `count` operands that there always are, key lengths.
-Status CheckOperands(const OpArgs& args, int count) {
+// How many operands there always are.
+int Always(OpKind op) {
+  return static_cast<int>(op == OpKind::kAttention ? kAttentionOperands
+                                                   : kAttentionGradOperands);
+}
+
+// Of the (B, H, T, S) scores, whose first three sizes may be 1.
+Status CheckBias(const OpArgs& args, int i) {
+  STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "q", i, "bias"));
+  const Shape& q = args.shape(0);
+  const Shape& bias = args.shape(i);
+  const Shape scores = {q[0], q[2], q[1], args.shape(1)[1]};
+  bool fits = bias.rank() == 4 && bias[3] == scores[3];
+  for (int axis = 0; fits && axis < 3; ++axis) {
+    fits = bias[axis] == 1 || bias[axis] == scores[axis];
+  }
+  if (fits) return Status();
+  return args.Fail(StrCat(Operand(args, i, "bias"), "; expected (B, H, T, S), ",
+                          scores.ToString(), " of ", Operand(args, 0, "q"),
+                          " and ", Operand(args, 1, "k"),
+                          ", or 1 for any of the first three"));
+}
+
+// q, k, v and, behind the operands that there always are, bias and key lengths.
+Status CheckOperands(const OpArgs& args) {
+  const int count = Always(args.op);
+  const bool needs_bias = args.op == OpKind::kAttentionBiasGrad;
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"scale", AttrKind::kReal},
                                             {"causal", AttrKind::kFlag},
                                             {"window", AttrKind::kInt}}));
-  if (args.count() != count && args.count() != count + 1) {
-    return args.Fail(StrCat("takes ", count, " operands, or ", count + 1,
-                            " with key lengths; got ", args.count()));
+  if (args.count() < count + (needs_bias ? 1 : 0) || args.count() > count + 2) {
+    return args.Fail(StrCat(
+        "takes ", count, " operands and behind them a bias",
+        needs_bias ? ", then perhaps key lengths" : ", key lengths or both",
+        "; got ", args.count()));
   }
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "q", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "q", 1, "k"));
@@ -55,9 +83,17 @@ Status CheckOperands(const OpArgs& args, int count) {
       CheckType(args, 2, "v", args.type(1), "since " + Operand(args, 1, "k")));
   STOWAGE_RETURN_IF_ERROR(CheckPositive(args, "scale"));
   STOWAGE_RETURN_IF_ERROR(CheckBand(args));
-  if (args.count() == count) return Status();
+  const AttentionOptionals at =
+      OptionalsBehind(static_cast<size_t>(count), args.types.size(),
+                      [&](size_t i) { return args.types[i].dtype; });
+  // Where there must be a bias, or two operands, the first of them is one.
+  if (at.bias != 0 || needs_bias || args.count() == count + 2) {
+    STOWAGE_RETURN_IF_ERROR(CheckBias(args, count));
+  }
+  if (at.key_lengths == 0) return Status();
   return CheckType(
-      args, count, "key_lengths", {DType::kI32, {q[0]}},
+      args, static_cast<int>(at.key_lengths), "key_lengths",
+      {DType::kI32, {q[0]}},
       "a length for each of the batch of " + Operand(args, 0, "q"));
 }
 
@@ -68,18 +104,27 @@ TensorType LogSumExpType(const OpArgs& args) {
 }
 
 TypesResult InferAttention(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args, 3));
+  STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
   return Typed(args, {args.type(0), LogSumExpType(args)});
 }
 
-TypesResult InferAttentionGrad(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckOperands(args, 6));
+Status CheckGradOperands(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
   const std::string since = "since " + Operand(args, 0, "q");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "o", args.type(0), since));
   STOWAGE_RETURN_IF_ERROR(
       CheckType(args, 4, "log_sum_exp", LogSumExpType(args), since));
-  STOWAGE_RETURN_IF_ERROR(CheckType(args, 5, "d_o", args.type(0), since));
+  return CheckType(args, 5, "d_o", args.type(0), since);
+}
+
+TypesResult InferAttentionGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckGradOperands(args));
   return Typed(args, {args.type(0), args.type(1), args.type(2)});
+}
+
+TypesResult InferAttentionBiasGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckGradOperands(args));
+  return Typed(args, {args.type(Always(args.op))});
 }
 
 // Of the T by S square of scores, the area that the mask leaves: half for a causal
@@ -103,7 +148,8 @@ double ScoresRead(const OpArgs& args) {
   return area;
 }
 
-// Two products of D for every score and head; the gradient has five.
+// Two products of D for every score and head, as for the gradient of the bias; the
+// gradient of the others has five.
 double AttentionFlops(const OpArgs& args, std::span<const TensorType>) {
   const Shape& q = args.shape(0);
   return 4 * static_cast<double>(q[0] * q[2] * q[3]) * ScoresRead(args);
@@ -114,11 +160,13 @@ double AttentionGradFlops(const OpArgs& args,
 }
 
 // Rows of D contiguous elements, anywhere; so a packed qkv needs no copy. The
-// log-sum-exp and the key lengths are contiguous.
+// log-sum-exp and the key lengths are contiguous. A bias has rows of S contiguous
+// elements, which may repeat.
 bool AcceptsAttention(const OpArgs& args, int i, const Strides& strides) {
   const Shape& shape = args.shape(i);
   if (shape.rank() != 4) return IsContiguous(shape, strides);
-  for (int axis = 0; axis < 3; ++axis) {
+  const bool repeats = i >= Always(args.op);
+  for (int axis = 0; axis < 3 && !repeats; ++axis) {
     if (shape[axis] != 1 && strides[axis] == 0) return false;
   }
   return strides[3] == 1;
@@ -134,5 +182,9 @@ constinit const OpDef AttentionGrad = {.num_inputs = kAnyNumber,
                                        .infer = InferAttentionGrad,
                                        .flops = AttentionGradFlops,
                                        .accepts = AcceptsAttention};
+constinit const OpDef AttentionBiasGrad = {.num_inputs = kAnyNumber,
+                                           .infer = InferAttentionBiasGrad,
+                                           .flops = AttentionFlops,
+                                           .accepts = AcceptsAttention};
 
 }  // namespace stowage::op_defs

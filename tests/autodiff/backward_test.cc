@@ -259,6 +259,26 @@ TEST_CASE("norms keep what they normalize, gates both sides, turns nothing") {
   CHECK(norm == Strings{"x", "rstd"});
 }
 
+TEST_CASE("attention computes the gradient of a bias where one is wanted") {
+  const auto ops = [](const std::vector<std::string>& wrt) {
+    const Graph forward = Build("attention", [](GraphBuilder& g) {
+      const Value q = g.Input("q", kF32, {2, 5, 4, 8});
+      const Value bias = g.Input("bias", kF32, {1, 4, 1, 5});
+      g.Output("loss", ReduceSum(Attention(q, q, q, {.bias = bias})));
+    });
+    Strings names;
+    const Graph backward = Backward(forward, {.wrt = wrt});
+    for (const Node& node : backward.nodes()) {
+      const std::string name(OpName(node.op));
+      if (name.starts_with("attention")) names.push_back(name);
+    }
+    return names;
+  };
+  CHECK(ops({"q"}) == Strings{"attention_grad"});
+  CHECK(ops({"bias"}) == Strings{"attention_bias_grad"});
+  CHECK(ops({"q", "bias"}) == Strings{"attention_grad", "attention_bias_grad"});
+}
+
 TEST_CASE("a convolution keeps its picture where filters need a gradient") {
   const auto saved = [](const char* picture, const char* filters,
                         bool transposed) {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@ struct Case {
   Shape q, k;
   AttentionOptions options = {};
   std::vector<double> lengths = {};
+  Shape bias = {};                   // none where of rank 0
+  std::vector<int64_t> closed = {};  // how many of an entry's last keys
 };
 
 // Those of the script.
@@ -44,7 +47,39 @@ std::vector<Case> Cases() {
        {.causal = true, .window = 7}},
       {"window", {1, 20, 1, 4}, {1, 24, 1, 4}, {.window = 5}},
       {"lengths", {3, 5, 2, 8}, {3, 11, 2, 8}, {}, {4, 11, 1}},
+      {"bias", {2, 5, 4, 8}, {2, 7, 2, 8}, {}, {}, {2, 4, 5, 7}},
+      {"relative positions",
+       {2, 9, 4, 8},
+       {2, 9, 4, 8},
+       {.causal = true},
+       {},
+       {1, 4, 9, 9}},
+      {"bias of heads",
+       {2, 70, 4, 4},
+       {2, 75, 1, 4},
+       {.causal = true, .window = 9},
+       {},
+       {1, 4, 1, 75}},
+      {"bias for all", {2, 6, 2, 4}, {2, 5, 2, 4}, {}, {}, {1, 1, 1, 5}},
+      {"padding",
+       {3, 5, 2, 8},
+       {3, 11, 2, 8},
+       {},
+       {},
+       {3, 1, 1, 11},
+       {7, 0, 10}},
   };
+}
+
+// To be added to a bias (B, 1, 1, S).
+std::vector<double> ClosedKeys(const Case& c) {
+  std::vector<double> added;
+  for (const int64_t closed : c.closed) {
+    for (int64_t s = 0; s < c.bias[3]; ++s) {
+      added.push_back(s < c.bias[3] - closed ? 0 : -INFINITY);
+    }
+  }
+  return added;
 }
 
 TEST_CASE("attention and its gradients are PyTorch's") {
@@ -58,9 +93,15 @@ TEST_CASE("attention and its gradients are PyTorch's") {
       if (!c.lengths.empty()) {
         options.key_lengths = g.Input("lengths", DType::kI32, {c.q[0]});
       }
+      if (c.bias.rank() > 0) options.bias = qkv[3];
+      if (!c.closed.empty()) {
+        options.bias = Add(qkv[3], g.Input("closed", DType::kF64, c.bias));
+      }
       return Attention(qkv[0], qkv[1], qkv[2], options);
     };
+    if (c.bias.rank() > 0) golden.operands.emplace_back("bias", c.bias);
     if (!c.lengths.empty()) golden.others["lengths"] = c.lengths;
+    if (!c.closed.empty()) golden.others["closed"] = ClosedKeys(c);
     compared += CompareOp(goldens, golden);
   }
   CHECK(compared == 2 * goldens.size());

@@ -780,6 +780,102 @@ TEST_CASE("attention keeps to its mask, whatever edge of it a tile has") {
   }
 }
 
+TEST_CASE("a bias and its gradient keep to tiles and masks") {
+  struct Case {
+    int64_t queries, keys, heads, key_heads;
+    Shape bias;
+    bool causal = false;
+    int64_t window = 0;
+    std::vector<double> lengths = {};  // of a batch of two
+  };
+  const Case cases[] = {
+      {130, 150, 2, 1, {2, 2, 130, 150}, true},
+      {70, 200, 4, 2, {1, 4, 70, 200}, false, 0, {130, 65}},
+      {200, 131, 2, 2, {1, 2, 1, 131}, false, 90},
+      {150, 213, 2, 1, {2, 1, 1, 213}, true, 40, {20, 129}},
+      {131, 131, 2, 1, {1, 1, 131, 131}, true},
+      {150, 70, 2, 2, {1, 1, 1, 70}},
+  };
+  for (const Precision p : {kF32, kF64}) {
+    // The same tiles have the same edges in both.
+    if (p.dtype == DType::kF64 && !testing::TakesAllInstances()) continue;
+    for (const Case& c : cases) {
+      INFO(c.bias.ToString());
+      const Graph graph = MakeGraph("attention", [&](GraphBuilder& g) {
+        const Shape q_shape = {2, c.queries, c.heads, 8};
+        const Shape k_shape = {2, c.keys, c.key_heads, 8};
+        const Value q = g.Input("q", p.dtype, q_shape);
+        const Value k = g.Input("k", p.dtype, k_shape);
+        const Value v = g.Input("v", p.dtype, k_shape);
+        AttentionOptions options = {.scale = 0.5,
+                                    .causal = c.causal,
+                                    .window = c.window,
+                                    .bias = g.Input("bias", p.dtype, c.bias)};
+        std::vector<Value> operands = {q, k, v, options.bias};
+        if (!c.lengths.empty()) {
+          options.key_lengths = g.Input("lengths", DType::kI32, {2});
+          operands.push_back(options.key_lengths);
+        }
+        const auto results = g.Emit(OpKind::kAttention, operands,
+                                    Attrs{{"scale", 0.5},
+                                          {"causal", int64_t{c.causal}},
+                                          {"window", c.window}});
+        g.Output("o", results[0]);
+        const Value d_o = g.Input("d_o", p.dtype, q_shape);
+        const AttentionGrads grads =
+            AttentionGrad(q, k, v, results[0], results[1], d_o, options);
+        g.Output("dq", grads.dq);
+        g.Output("dk", grads.dk);
+        g.Output("dv", grads.dv);
+        g.Output("dbias", AttentionBiasGrad(q, k, v, results[0], results[1],
+                                            d_o, options));
+      });
+      Tensors leaves = RandomLeaves(graph);
+      if (!c.lengths.empty()) leaves["lengths"] = c.lengths;
+      CheckAgainstInterpreter(graph, leaves, p.tolerance);
+    }
+  }
+}
+
+TEST_CASE("a bias of -inf for all keys gives zeros, in value and gradient") {
+  const Graph graph = MakeGraph("attention", [](GraphBuilder& g) {
+    const Value x = g.Input("x", DType::kF32, {1, 70, 1, 8});
+    const AttentionOptions options = {
+        .scale = 0.5, .bias = g.Input("bias", DType::kF32, {1, 1, 70, 70})};
+    const auto results = g.Emit(
+        OpKind::kAttention, std::vector<Value>{x, x, x, options.bias},
+        Attrs{{"scale", 0.5}, {"causal", int64_t{0}}, {"window", int64_t{0}}});
+    g.Output("o", results[0]);
+    g.Output("lse", results[1]);
+    const AttentionGrads grads =
+        AttentionGrad(x, x, x, results[0], results[1], x, options);
+    g.Output("dq", grads.dq);
+    g.Output("dk", grads.dk);
+    g.Output("dbias",
+             AttentionBiasGrad(x, x, x, results[0], results[1], x, options));
+  });
+  Tensors leaves = RandomLeaves(graph);
+  std::vector<double>& bias = leaves["bias"];
+  // Query 3 reads nothing, query 5 nothing of the first tile, no query key 9.
+  std::fill(bias.begin() + 3 * 70, bias.begin() + 4 * 70, -INFINITY);
+  std::fill(bias.begin() + 5 * 70, bias.begin() + 5 * 70 + 64, -INFINITY);
+  for (size_t t = 0; t < 70; ++t) bias[t * 70 + 9] = -INFINITY;
+  const Tensors values = RunOnCpu(graph, leaves).values;
+  for (const char* name : {"o", "dq", "dk", "dbias"}) {
+    CAPTURE(name);
+    for (const double x : values.at(name)) REQUIRE(std::isfinite(x));
+  }
+  CHECK(values.at("lse")[3] == -INFINITY);
+  for (size_t i = 0; i < 8; ++i) {
+    CHECK(values.at("o")[3 * 8 + i] == 0);
+    CHECK(values.at("dq")[3 * 8 + i] == 0);
+    CHECK(values.at("dk")[9 * 8 + i] == 0);
+    CHECK(values.at("o")[5 * 8 + i] != 0);
+  }
+  for (size_t s = 0; s < 70; ++s) CHECK(values.at("dbias")[3 * 70 + s] == 0);
+  CheckAgainstInterpreter(graph, leaves, kF32.tolerance);
+}
+
 TEST_CASE("keys beyond a length are not read, and lengths are checked") {
   const Graph graph = MakeGraph("attention", [](GraphBuilder& g) {
     const Shape shape = {2, 90, 1, 8};

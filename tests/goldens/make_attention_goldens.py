@@ -3,7 +3,8 @@
 
 PyTorch's scaled_dot_product_attention in double precision, and its gradients for a
 loss that weighs each element of the result. Which keys a query reads is given as a
-mask, written out query by query. Operands and weights follow the formula of
+mask, written out query by query; a bias is added to that, and so is, for "closed", -inf
+for the last keys of an entry. Operands and weights follow the formula of
 make_goldens.py, which the test computes too.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch
@@ -33,6 +34,23 @@ CASES = {
     "causal window": ((1, 70, 2, 4), (1, 90, 1, 4), {"causal": True, "window": 7}),
     "window": ((1, 20, 1, 4), (1, 24, 1, 4), {"window": 5}),
     "lengths": ((3, 5, 2, 8), (3, 11, 2, 8), {"lengths": (4, 11, 1)}),
+    "bias": ((2, 5, 4, 8), (2, 7, 2, 8), {"bias": (2, 4, 5, 7)}),
+    "relative positions": (
+        (2, 9, 4, 8),
+        (2, 9, 4, 8),
+        {"bias": (1, 4, 9, 9), "causal": True},
+    ),
+    "bias of heads": (
+        (2, 70, 4, 4),
+        (2, 75, 1, 4),
+        {"bias": (1, 4, 1, 75), "causal": True, "window": 9},
+    ),
+    "bias for all": ((2, 6, 2, 4), (2, 5, 2, 4), {"bias": (1, 1, 1, 5)}),
+    "padding": (
+        (3, 5, 2, 8),
+        (3, 11, 2, 8),
+        {"bias": (3, 1, 1, 11), "closed": (7, 0, 10)},
+    ),
 }
 
 
@@ -49,6 +67,13 @@ def mask(q_shape, k_shape, causal=False, window=None, lengths=None):
     return read
 
 
+def closed_keys(shape, counts):
+    closed = torch.zeros(shape, dtype=torch.float64)
+    for b, count in enumerate(counts):
+        closed[b, ..., shape[3] - count :] = -torch.inf
+    return closed
+
+
 def main():
     lines = ["case,what,index,value"]
     for name, (q_shape, k_shape, options) in CASES.items():
@@ -56,16 +81,25 @@ def main():
         k = tensor(name + " k", k_shape).requires_grad_()
         v = tensor(name + " v", k_shape).requires_grad_()
         scale = options.pop("scale", None)
+        bias_shape = options.pop("bias", None)
+        closed = options.pop("closed", None)
+        read = mask(q_shape, k_shape, **options)
+        if bias_shape:
+            bias = tensor(name + " bias", bias_shape).requires_grad_()
+            added = bias + closed_keys(bias_shape, closed) if closed else bias
+            read = added.masked_fill(~read, -torch.inf)
         y = F.scaled_dot_product_attention(
             q.transpose(1, 2),
             k.transpose(1, 2),
             v.transpose(1, 2),
-            attn_mask=mask(q_shape, k_shape, **options),
+            attn_mask=read,
             scale=scale,
             enable_gqa=True,
         ).transpose(1, 2)
         (y * tensor(name + " weights", y.shape)).sum().backward()
-        named = (("y", y), ("dq", q.grad), ("dk", k.grad), ("dv", v.grad))
+        named = [("y", y), ("dq", q.grad), ("dk", k.grad), ("dv", v.grad)]
+        if bias_shape:
+            named.append(("dbias", bias.grad))
         for what, values in named:
             lines += rows(name, what, values)
     path = pathlib.Path(__file__).resolve().parent / "attention.csv"

@@ -32,6 +32,7 @@ struct Mask {
   bool causal = true;
   int64_t window = 0;
   std::vector<double> lengths = {};  // none where empty
+  Shape bias = {};                   // none where of rank 0
 };
 
 enum class Operands {
@@ -39,13 +40,13 @@ enum class Operands {
   kPacked,  // q, k and v are slices of one tensor, as of a fused projection
 };
 
-// A graph with outputs o, log_sum_exp, dq, dk and dv.
+// A graph with outputs o, log_sum_exp, dq, dk, dv and, of a bias, dbias.
 Graph AttentionGraph(const Sizes& s, DType dtype, Operands operands,
                      const Mask& mask = {}) {
   GraphBuilder g(StrCat("attention ", DTypeName(dtype), " T ", s.length, " H ",
                         s.heads, " / ", s.key_heads, " D ", s.depth, " + ",
                         mask.more_keys, mask.causal ? " causal" : "", " W ",
-                        mask.window));
+                        mask.window, " bias ", mask.bias.ToString()));
   const Shape q_shape{s.batch, s.length, s.heads, s.depth};
   const Shape k_shape{s.batch, s.length + mask.more_keys, s.key_heads, s.depth};
   std::vector<Value> qkv;
@@ -65,6 +66,10 @@ Graph AttentionGraph(const Sizes& s, DType dtype, Operands operands,
   const double scale = 1.3 / std::sqrt(static_cast<double>(s.depth));
   AttentionOptions options = {
       .scale = scale, .causal = mask.causal, .window = mask.window};
+  if (mask.bias.rank() > 0) {
+    options.bias = g.Input("bias", dtype, mask.bias);
+    qkv.push_back(options.bias);
+  }
   if (!mask.lengths.empty()) {
     options.key_lengths = g.Input("lengths", DType::kI32, {s.batch});
     qkv.push_back(options.key_lengths);
@@ -81,6 +86,10 @@ Graph AttentionGraph(const Sizes& s, DType dtype, Operands operands,
   g.Output("dq", grads.dq);
   g.Output("dk", grads.dk);
   g.Output("dv", grads.dv);
+  if (options.bias.ok()) {
+    g.Output("dbias", AttentionBiasGrad(qkv[0], qkv[1], qkv[2], forward[0],
+                                        forward[1], d_o, options));
+  }
   Result<Graph> graph = g.Finish();
   STOWAGE_CHECK(graph.ok());
   return *std::move(graph);
@@ -138,6 +147,7 @@ void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
   CHECK(error("dq") <= tolerance.gradients);
   CHECK(error("dk") <= tolerance.gradients);
   CHECK(error("dv") <= tolerance.gradients);
+  if (mask.bias.rank() > 0) CHECK(error("dbias") <= tolerance.gradients);
 }
 
 TEST_CASE("bf16 attention agrees with the interpreter") {
@@ -227,6 +237,51 @@ TEST_CASE("f32 attention keeps to its mask") {
               kF32);
   CheckMasked({40, 2, 1, {.more_keys = 3, .lengths = {41, 18}}}, DType::kF32,
               256, kF32);
+}
+
+TEST_CASE("attention with a bias agrees with the interpreter") {
+  // Each depth and type has kernels of its own.
+  const auto check = [](const Sizes& sizes, const Mask& mask) {
+    Check(sizes, DType::kBF16, kBF16, Operands::kSeparate, mask, {2});
+    Check(sizes, DType::kF16, kF16, Operands::kSeparate, mask, {3});
+    Check(sizes, DType::kF32, kF32, Operands::kSeparate, mask, {1, 2});
+  };
+  check({2, 37, 2, 1, 20}, {.more_keys = 30, .bias = {1, 2, 37, 67}});
+  check({2, 37, 2, 1, 96},
+        {.causal = false, .lengths = {37, 5}, .bias = {2, 1, 1, 37}});
+  check({1, 20, 2, 2, 160}, {.window = 9, .bias = {1, 2, 1, 20}});
+  check({2, 35, 2, 2, 4},
+        {.more_keys = 30, .window = 20, .bias = {1, 1, 35, 65}});
+}
+
+TEST_CASE("a bias of -inf for all keys gives zeros, in value and gradient") {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const Graph graph =
+        AttentionGraph({1, 40, 1, 1, 8}, dtype, Operands::kSeparate,
+                       {.causal = false, .bias = {1, 1, 40, 40}});
+    Tensors leaves = NormalLeaves(graph);
+    std::vector<double>& bias = leaves["bias"];
+    // Query 3 reads nothing, query 5 nothing of the first tile, no query key 9.
+    std::fill(bias.begin() + 3 * 40, bias.begin() + 4 * 40, -INFINITY);
+    std::fill(bias.begin() + 5 * 40, bias.begin() + 5 * 40 + 32, -INFINITY);
+    for (size_t t = 0; t < 40; ++t) bias[t * 40 + 9] = -INFINITY;
+    const GpuRun run = RunInEmulator(graph, leaves);
+    REQUIRE(run.wrong == "");
+    for (const char* name : {"o", "dq", "dk", "dv", "dbias"}) {
+      CAPTURE(name);
+      for (const double x : run.values.at(name)) REQUIRE(std::isfinite(x));
+    }
+    CHECK(run.values.at("log_sum_exp")[3] == -INFINITY);
+    for (size_t i = 0; i < 8; ++i) {
+      CHECK(run.values.at("o")[3 * 8 + i] == 0);
+      CHECK(run.values.at("dq")[3 * 8 + i] == 0);
+      CHECK(run.values.at("dk")[9 * 8 + i] == 0);
+      CHECK(run.values.at("o")[5 * 8 + i] != 0);
+    }
+    for (size_t s = 0; s < 40; ++s) {
+      CHECK(run.values.at("dbias")[3 * 40 + s] == 0);
+    }
+  }
 }
 
 TEST_CASE("keys beyond a length are not read, and lengths are checked") {

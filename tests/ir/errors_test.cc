@@ -752,7 +752,51 @@ TEST_CASE("layers") {
              OpKind::kAttention, Values{q, q},
              {{"scale", 1.0}, {"causal", int64_t{0}}, {"window", int64_t{0}}});
        },
-       "[attention] takes 3 operands, or 4 with key lengths; got 2"},
+       "[attention] takes 3 operands and behind them a bias, key lengths or "
+       "both; got 2"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.bias = F32(g, "bias", {2, 1, 4, 5})});
+       },
+       "[attention] bias \"bias\" is f32(2, 1, 4, 5); expected (B, H, T, S), "
+       "(2, 4, 5, 5) of q \"q\" is f32(2, 5, 4, 8) and k \"q\" is f32(2, 5, 4, "
+       "8), or 1 for any of the first three"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.bias = F32(g, "bias", {2, 4, 5, 1})});
+       },
+       "[attention] bias \"bias\" is f32(2, 4, 5, 1); expected (B, H, T, S), "
+       "(2, 4, 5, 5) of q \"q\" is f32(2, 5, 4, 8) and k \"q\" is f32(2, 5, 4, "
+       "8), or 1 for any of the first three"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.bias = F32(g, "bias", {4, 5, 5})});
+       },
+       "[attention] bias \"bias\" is f32(4, 5, 5); expected (B, H, T, S), "
+       "(2, 4, 5, 5) of q \"q\" is f32(2, 5, 4, 8) and k \"q\" is f32(2, 5, 4, "
+       "8), or 1 for any of the first three"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q, {.bias = F64(g, "bias", {1, 1, 1, 5})});
+       },
+       "[attention] element types differ: q \"q\" is f32(2, 5, 4, 8), bias "
+       "\"bias\" is f64(1, 1, 1, 5); expected one element type: cast one of "
+       "them"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         Attention(q, q, q,
+                   {.key_lengths = I32(g, "n", {2}),
+                    .bias = I32(g, "bias", {1, 1, 1, 5})});
+       },
+       "[attention] element types differ: q \"q\" is f32(2, 5, 4, 8), bias "
+       "\"bias\" is i32(1, 1, 1, 5); expected one element type: cast one of "
+       "them"},
+      {[](GraphBuilder& g) {
+         const Value q = F32(g, "q", {2, 5, 4, 8});
+         AttentionBiasGrad(q, q, q, q, F32(g, "l", {2, 4, 5}), q, {});
+       },
+       "[attention_bias_grad] takes 6 operands and behind them a bias, then "
+       "perhaps key lengths; got 6"},
       {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
          AttentionGrad(q, q, q, q, F32(g, "l", {2, 5, 4}), q);

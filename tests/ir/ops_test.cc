@@ -582,6 +582,25 @@ const std::vector<Row>& Rows() {
          return Values{grads.dq, grads.dk, grads.dv};
        },
        {"f32(2, 5, 6, 8)", "f32(2, 5, 3, 8)", "f32(2, 5, 3, 8)"}},
+      {"attention with a bias",
+       [](GraphBuilder& g) {
+         Attention(BF16(g, "q", {2, 5, 6, 8}), BF16(g, "k", {2, 9, 1, 8}),
+                   BF16(g, "v", {2, 9, 1, 8}),
+                   {.key_lengths = I32(g, "n", {2}),
+                    .bias = BF16(g, "bias", {1, 6, 1, 9})});
+         return Last(g);
+       },
+       {"bf16(2, 5, 6, 8)", "f32(2, 6, 5)"}},
+      {"attention_bias_grad",
+       [](GraphBuilder& g) {
+         const Value bias = F32(g, "bias", {2, 1, 5, 7});
+         return Only(AttentionBiasGrad(
+             F32(g, "q", {2, 5, 6, 8}), F32(g, "k", {2, 7, 3, 8}),
+             F32(g, "v", {2, 7, 3, 8}), F32(g, "o", {2, 5, 6, 8}),
+             F32(g, "l", {2, 6, 5}), F32(g, "d_o", {2, 5, 6, 8}),
+             {.key_lengths = I32(g, "n", {2}), .bias = bias}));
+       },
+       {"f32(2, 1, 5, 7)"}},
       {"assign",
        [](GraphBuilder& g) {
          return Only(
@@ -1494,8 +1513,8 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kScatterAdd) == 0b1);
   for (const OpKind op :
        {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,
-        OpKind::kAttention, OpKind::kAttentionGrad, OpKind::kCopy,
-        OpKind::kReshape, OpKind::kCrossEntropy}) {
+        OpKind::kAttention, OpKind::kAttentionGrad, OpKind::kAttentionBiasGrad,
+        OpKind::kCopy, OpKind::kReshape, OpKind::kCrossEntropy}) {
     INFO(std::string(OpName(op)));
     CHECK(mask(op) == 0);
   }

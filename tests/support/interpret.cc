@@ -917,6 +917,8 @@ void Run(Call& c) {
       return interpret::Attention(c);
     case OpKind::kAttentionGrad:
       return interpret::AttentionGrad(c);
+    case OpKind::kAttentionBiasGrad:
+      return interpret::AttentionBiasGrad(c);
     case OpKind::kRmsNorm:
       return interpret::RmsNorm(c);
     case OpKind::kRmsNormGrad:

@@ -1,4 +1,4 @@
-// attention and its gradient, query by query and key by key.
+// attention and its gradients, query by query and key by key.
 
 #include <algorithm>
 #include <cmath>
@@ -16,17 +16,23 @@ namespace {
 // One head of one batch entry. Positions are of (B, T, H, D) and (B, S, G, D).
 class Head {
  public:
-  // `lengths` is the operand with key lengths, if there is one.
-  Head(const Call& c, int64_t batch, int64_t head, size_t lengths)
+  // Behind `always` operands there may be a bias, of rank 4, and key lengths.
+  Head(const Call& c, int64_t batch, int64_t head, size_t always)
       : c_(c),
         q_(c.input(0)),
         k_(c.input(1)),
         batch_(batch),
         head_(head),
         group_(head / (q_.shape[2] / k_.shape[2])),
-        keys_(c.in.size() > lengths
-                  ? static_cast<int64_t>(c.input(lengths)[batch])
-                  : k_.shape[1]) {}
+        keys_(k_.shape[1]) {
+    for (size_t i = always; i < c.in.size(); ++i) {
+      if (c.input(i).shape.rank() == 4) {
+        bias_ = &c.input(i);
+      } else {
+        keys_ = static_cast<int64_t>(c.input(i)[batch]);
+      }
+    }
+  }
 
   int64_t Q(int64_t t, int64_t d) const {
     return Position(q_.shape, {batch_, t, head_, d});
@@ -40,9 +46,15 @@ class Head {
   double Score(int64_t t, int64_t s) const {
     double sum = 0;
     for (int64_t d = 0; d < q_.shape[3]; ++d) sum += q_[Q(t, d)] * k_[KV(s, d)];
-    return c_.Float("scale") * sum;
+    sum *= c_.Float("scale");
+    return bias_ == nullptr ? sum : sum + (*bias_)[B(bias_->shape, t, s)];
   }
-  // The keys that query t reads.
+  int64_t B(const Shape& shape, int64_t t, int64_t s) const {
+    return Position(shape,
+                    {shape[0] == 1 ? 0 : batch_, shape[1] == 1 ? 0 : head_,
+                     shape[2] == 1 ? 0 : t, s});
+  }
+  // The keys that query t reads: a bias of -inf is a mask.
   std::vector<int64_t> Keys(int64_t t) const {
     const int64_t place = t + k_.shape[1] - q_.shape[1];
     const int64_t window = c_.Int("window");
@@ -50,6 +62,10 @@ class Head {
     for (int64_t s = 0; s < keys_; ++s) {
       if (c_.Int("causal") == 1 && s > place) continue;
       if (window > 0 && std::abs(s - place) >= window) continue;
+      if (bias_ != nullptr && (*bias_)[B(bias_->shape, t, s)] ==
+                                  -std::numeric_limits<double>::infinity()) {
+        continue;
+      }
       read.push_back(s);
     }
     return read;
@@ -60,15 +76,16 @@ class Head {
   const Array& q_;
   const Array& k_;
   int64_t batch_, head_, group_, keys_;
+  const Array* bias_ = nullptr;
 };
 
 // Calls visit(head, t) for every query.
-void ForQueries(const Call& c, size_t lengths,
+void ForQueries(const Call& c, size_t always,
                 const std::function<void(const Head&, int64_t)>& visit) {
   const Shape& q = c.input(0).shape;
   for (int64_t b = 0; b < q[0]; ++b) {
     for (int64_t h = 0; h < q[2]; ++h) {
-      const Head head(c, b, h, lengths);
+      const Head head(c, b, h, always);
       for (int64_t t = 0; t < q[1]; ++t) visit(head, t);
     }
   }
@@ -117,6 +134,21 @@ void AttentionGrad(Call& c) {
         c.out[0][head.Q(t, d)] += ds * k[head.KV(s, d)];
         c.out[1][head.KV(s, d)] += ds * q[head.Q(t, d)];
       }
+    }
+  });
+}
+
+void AttentionBiasGrad(Call& c) {
+  const Array &v = c.input(2), &o = c.input(3), &lse = c.input(4),
+              &d_o = c.input(5);
+  ForQueries(c, 6, [&](const Head& head, int64_t t) {
+    for (const int64_t s : head.Keys(t)) {
+      double ds = 0;
+      for (int64_t d = 0; d < v.shape[3]; ++d) {
+        ds += d_o[head.Q(t, d)] * (v[head.KV(s, d)] - o[head.Q(t, d)]);
+      }
+      c.out[0][head.B(c.out[0].shape, t, s)] +=
+          std::exp(head.Score(t, s) - lse[head.Row(t)]) * ds;
     }
   });
 }

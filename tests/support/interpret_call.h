@@ -69,6 +69,7 @@ struct Call {
 
 void Attention(Call& c);
 void AttentionGrad(Call& c);
+void AttentionBiasGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad

@@ -49,6 +49,7 @@ inline double Tolerance(DType real, OpKind op) {
       return 2 * last_bit;
     // Likewise, and their differences are summed.
     case OpKind::kAttentionGrad:
+    case OpKind::kAttentionBiasGrad:
     case OpKind::kLinearCrossEntropyGrad:
       return 4 * last_bit;
     default:

@@ -1,6 +1,8 @@
-// Rows of the op test table for attention and its gradient.
+// Rows of the op test table for attention and its gradients.
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -65,6 +67,131 @@ std::vector<AttentionCase> AttentionCases() {
   };
 }
 
+struct BiasCase {
+  const char* variant;
+  Shape q;     // B, T, H, D
+  Shape k;     // B, S, G, D
+  Shape bias;  // of (B, H, T, S)
+  AttentionOptions options = {};
+  bool lengths = false;
+};
+
+std::vector<BiasCase> BiasCases() {
+  return {
+      {" with a bias", {2, 5, 4, 3}, {2, 6, 2, 3}, {2, 4, 5, 6}},
+      {" with a bias of relative positions, causal",
+       {2, 4, 2, 3},
+       {2, 7, 1, 3},
+       {1, 2, 4, 7},
+       {.scale = 0.6, .causal = true}},
+      {" with a bias of a head in a window, of more queries",
+       {2, 7, 2, 4},
+       {2, 5, 2, 4},
+       {1, 2, 1, 5},
+       {.window = 4}},
+      {" with a bias of padding, of key lengths",
+       {3, 4, 2, 4},
+       {3, 6, 2, 4},
+       {3, 1, 1, 6},
+       {},
+       true},
+      {" with a bias for all entries and heads",
+       {2, 3, 4, 3},
+       {2, 5, 1, 3},
+       {1, 1, 3, 5}},
+      {" with a bias for all, longer than a block",
+       {1, 70, 2, 4},
+       {1, 81, 1, 4},
+       {1, 1, 1, 81},
+       {.causal = true}},
+      {" with a bias longer than a block",
+       {1, 70, 1, 4},
+       {1, 67, 1, 4},
+       {1, 1, 70, 67}},
+      {" of wide heads with a bias",
+       {1, 3, 2, 160},
+       {1, 5, 1, 160},
+       {1, 2, 3, 5}},
+  };
+}
+
+// attention, its gradient and that of the bias, with operands q, k, v, bias and
+// perhaps key lengths.
+void AddBiased(OpCaseTable& t, const BiasCase& c) {
+  std::vector<LeafSpec> leaves = {t.Real("q", c.q), t.Real("k", c.k),
+                                  t.Real("v", c.k), t.Real("bias", c.bias)};
+  if (c.lengths) {
+    leaves.push_back(
+        t.Index("lengths", {c.q[0]}, static_cast<double>(c.k[1] + 1)));
+    leaves.back().low = 1;
+  }
+  const auto options = [c](In in) {
+    AttentionOptions o = c.options;
+    o.bias = in[3];
+    if (c.lengths) o.key_lengths = in[4];
+    return o;
+  };
+  t.Add(OpKind::kAttention, c.variant, leaves, [=](GraphBuilder& g, In in) {
+    const AttentionOptions& o = c.options;
+    Out results = g.Emit(OpKind::kAttention, in,
+                         {{"scale", o.scale > 0 ? o.scale : 0.5},
+                          {"causal", int64_t{o.causal}},
+                          {"window", o.window}});
+    results.resize(2);  // o, log-sum-exp
+    return results;
+  });
+  const Shape& q = c.q;
+  leaves.push_back(t.Real("o", q));
+  // Above any, so that probabilities are below 1.
+  LeafSpec log_sum_exp = t.Statistic("log_sum_exp", {q[0], q[2], q[1]});
+  log_sum_exp.low = 3;
+  log_sum_exp.high = 5;
+  leaves.push_back(log_sum_exp);
+  leaves.push_back(t.Real("d_o", q));
+  const size_t o = c.lengths ? 5 : 4;
+  t.Add(OpKind::kAttentionGrad, c.variant, leaves, [=](GraphBuilder&, In in) {
+    const AttentionGrads grads = AttentionGrad(
+        in[0], in[1], in[2], in[o], in[o + 1], in[o + 2], options(in));
+    return Out{grads.dq, grads.dk, grads.dv};
+  });
+  t.Add(OpKind::kAttentionBiasGrad, c.variant, leaves,
+        [=](GraphBuilder&, In in) {
+          return Out{AttentionBiasGrad(in[0], in[1], in[2], in[o], in[o + 1],
+                                       in[o + 2], options(in))};
+        });
+}
+
+// A bias of -inf where `open` does not hold: of some keys of an entry, and of all
+// keys of some queries, which give zeros.
+void AddClosed(OpCaseTable& t, const char* variant, const Shape& q,
+               const Shape& k, const Shape& bias, const Shape& open) {
+  std::vector<LeafSpec> leaves = {t.Real("q", q), t.Real("k", k),
+                                  t.Real("v", k), t.Real("bias", bias),
+                                  t.Bool("open", open)};
+  const auto options = [=](GraphBuilder& g, In in) {
+    const Value closed =
+        Fill(g, -std::numeric_limits<double>::infinity(), in[3].dtype(), bias);
+    return AttentionOptions{
+        .scale = 0.5, .bias = Where(BroadcastTo(in[4], bias), in[3], closed)};
+  };
+  t.Add(OpKind::kAttention, variant, leaves, [=](GraphBuilder& g, In in) {
+    return Out{Attention(in[0], in[1], in[2], options(g, in))};
+  });
+  leaves.push_back(t.Real("d_o", q));
+  t.Add(
+      OpKind::kAttentionBiasGrad, variant, leaves, [=](GraphBuilder& g, In in) {
+        const AttentionOptions o = options(g, in);
+        const std::vector<Value> made = g.Emit(
+            OpKind::kAttention, Out{in[0], in[1], in[2], o.bias},
+            {{"scale", 0.5}, {"causal", int64_t{0}}, {"window", int64_t{0}}});
+        const AttentionGrads grads =
+            AttentionGrad(in[0], in[1], in[2], made[0], made[1], in[5], o);
+        return Out{
+            AttentionBiasGrad(in[0], in[1], in[2], made[0], made[1], in[5], o),
+            grads.dq, grads.dk, grads.dv};
+      });
+}
+
 }  // namespace
 
 void AddAttention(OpCaseTable& t) {
@@ -112,6 +239,20 @@ void AddAttention(OpCaseTable& t) {
           return Out{
               Attention(in[0], in[1], in[2],
                         {.causal = true, .window = 2, .key_lengths = in[3]})};
+        });
+  for (const BiasCase& c : BiasCases()) AddBiased(t, c);
+  AddClosed(t, " with a bias that closes keys", {2, 4, 2, 3}, {2, 70, 1, 3},
+            {2, 1, 1, 70}, {2, 1, 1, 70});
+  AddClosed(t, " with a bias that closes queries", {2, 6, 2, 3}, {2, 5, 1, 3},
+            {2, 2, 6, 5}, {2, 1, 6, 1});
+  t.Add(OpKind::kAttention, " with a bias that is a view",
+        {t.Real("q", {2, 4, 2, 3}), t.Real("k", {2, 5, 2, 3}),
+         t.Real("bias", {4, 2, 6})},
+        [](GraphBuilder&, In in) {
+          // (1, H, T, S), repeated for each entry.
+          const Value heads = Permute(Slice(in[2], 2, 1, 6), {1, 0, 2});
+          return Out{Attention(in[0], in[1], in[1],
+                               {.bias = BroadcastTo(heads, {2, 2, 4, 5})})};
         });
   t.Add(OpKind::kAttention, " of a packed qkv", {t.Real("qkv", {2, 7, 24})},
         [](GraphBuilder&, In in) {
