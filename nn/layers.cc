@@ -66,7 +66,8 @@ Value SelfAttention(Value x, std::string_view name,
   };
   const Value attended =
       Attention(by_head(parts[0], heads), by_head(parts[1], groups),
-                by_head(parts[2], groups), {.causal = options.causal}, loc);
+                by_head(parts[2], groups),
+                {.causal = options.causal, .bias = options.bias}, loc);
   const Value joined =
       Reshape(g.Name(StrCat(name, ".attention"), attended, loc),
               {batch, time, width}, loc);

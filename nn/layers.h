@@ -108,6 +108,8 @@ struct MultiHeadAttentionOptions {
   int64_t groups =
       0;  // of heads that share keys and values; 0: each has its own
   bool causal = false;  // ir/ops.h
+  /// Added to the scores of (B, heads, T, T), as AttentionOptions::bias is.
+  Value bias = {};
 };
 
 /// x (B, T, C) -> (B, T, C): queries, keys and values from one linear layer

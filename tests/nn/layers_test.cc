@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/backward.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 #include "nn/conv.h"
 #include "tests/support/interpret.h"
 
@@ -132,6 +134,28 @@ TEST_CASE("groups of heads share the keys and values of one projection") {
   CHECK(Contains(error({.heads = 6, .groups = 4}),
                  "[attention] \"a\" has 6 heads in 4 groups; the heads must be "
                  "a positive multiple of the groups"));
+}
+
+TEST_CASE("multi-head attention takes a bias, which learns if it is a param") {
+  GraphBuilder g("test");
+  const Value x = g.Input("x", DType::kF32, {2, 5, 12});
+  const Value bias = g.Param("positions", DType::kF32, {1, 6, 5, 5});
+  const Value y = MultiHeadAttention(x, "attn", {.heads = 6, .bias = bias});
+  g.Output("loss", ReduceSum(y));
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto backward = BuildBackward(*graph, "loss");
+  REQUIRE_MESSAGE(backward.ok(), backward.error().message);
+  const auto gradient = backward->Find("grad:positions");
+  REQUIRE(gradient.has_value());
+  CHECK(backward->value(*gradient).type.shape == Shape{1, 6, 5, 5});
+  GraphBuilder wrong("test");
+  MultiHeadAttention(
+      wrong.Input("x", DType::kF32, {2, 5, 12}), "a",
+      {.heads = 6, .bias = wrong.Input("b", DType::kF32, {5, 5})});
+  CHECK(Contains(ErrorOf(wrong),
+                 "[attention] bias \"b\" is f32(5, 5); expected (B, H, T, S), "
+                 "(2, 6, 5, 5) of"));
 }
 
 TEST_CASE(
