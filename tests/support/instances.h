@@ -11,9 +11,12 @@
 //
 //   for (int64_t seed = 0; seed < Instances(400); ++seed) { ... }
 //   CHECK(found > Instances(1000));
+//   for (const int threads : Instances<int>({3, 1, 2})) { ... }
 //   TEST_CASE("of a hundred layers" * doctest::skip(!TakesAllInstances())) ...
 
 #include <concepts>
+#include <cstddef>
+#include <vector>
 
 namespace stowage::testing {
 
@@ -23,6 +26,13 @@ bool TakesAllInstances();
 template <std::integral T>
 T Instances(T all) {
   return TakesAllInstances() ? all : static_cast<T>((all + 19) / 20);
+}
+
+/// `all`, or the first `some` of them, which see all that the others do.
+template <typename T>
+std::vector<T> Instances(std::vector<T> all, size_t some = 1) {
+  while (!TakesAllInstances() && all.size() > some) all.pop_back();
+  return all;
 }
 
 }  // namespace stowage::testing

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <vector>
 
 #include "base/sanitizers.h"
 
@@ -19,6 +20,15 @@ TEST_CASE("some are always taken, and never more than all") {
   CHECK(Instances(1) == 1);
   CHECK(Instances(400u) == (TakesAllInstances() ? 400u : 20u));
   CHECK(Instances(21) == (TakesAllInstances() ? 21 : 2));
+}
+
+TEST_CASE("of those that are listed the first are taken") {
+  using Numbers = std::vector<int>;
+  const Numbers all = {3, 1, 2};
+  CHECK(Instances(all) == (TakesAllInstances() ? all : Numbers{3}));
+  CHECK(Instances(all, 2) == (TakesAllInstances() ? all : Numbers{3, 1}));
+  CHECK(Instances(all, 4) == all);
+  CHECK(Instances(Numbers{}).empty());
 }
 
 }  // namespace
