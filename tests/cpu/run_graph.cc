@@ -14,6 +14,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "tests/support/elements.h"
+#include "tests/support/instances.h"
 
 #if STOWAGE_SANITIZER_HAS_MALLOC || !defined(__GLIBC__)
 #define STOWAGE_COUNTS_MALLOC 0
@@ -252,7 +253,7 @@ void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
     REQUIRE(output.second.size() == expected[name].size());
     CHECK(LargestError(output.second, expected[name]) <= tolerance);
   }
-  for (const int threads : {1, 2, 3}) {
+  for (const int threads : testing::Instances<int>({3, 1, 2})) {
     for (const bool misaligned : {false, true}) {
       for (const bool overwrite : {false, true}) {
         CAPTURE(threads);

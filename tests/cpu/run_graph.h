@@ -46,7 +46,8 @@ CpuRun RunOnCpu(const Graph& graph, const Tensors& leaves,
 /// The laws of every kernel (doctest checks): outputs agree with the
 /// interpreter within `tolerance` (relative to the largest element of an
 /// output, or 1), are the same bytes for 1, 2 and 3 threads, misaligned and
-/// over their operands; nothing is written outside, nothing is allocated.
+/// over their operands; nothing is written outside, nothing is allocated. Under the
+/// address sanitizer 3 threads alone (tests/support/instances.h).
 void CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                              double tolerance);
 
