@@ -20,6 +20,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "tests/support/instances.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -27,6 +28,7 @@ namespace {
 
 using fit::FindOffloadable;
 using fit::Offload;
+using testing::Instances;
 
 constexpr size_t kGuard = 1 << 16;  // bytes beyond the arena, which stay
 
@@ -103,7 +105,7 @@ Graph StepInPieces(std::string_view model, int64_t batch, int64_t pieces) {
 }
 
 TEST_CASE("a run writes all of the planned arena and nothing else") {
-  for (const int threads : {1, 2}) {
+  for (const int threads : Instances<int>({2, 1})) {
     const auto cpu = MakeCpuBackend({.threads = threads});
     const PlanOptions options{.device = cpu->Needs()};
     for (const char* model : {"mlp", "gpt-nano"}) {
@@ -120,8 +122,10 @@ TEST_CASE("so does a run that makes values twice") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   const PlanOptions options{.device = cpu->Needs()};
   // With batches so large that activations weigh.
-  for (const Graph& step : {Step("mlp", 512), Step("gpt-nano", 4),
-                            StepInPieces("gpt-nano", 4, 2)}) {
+  for (const Graph& step :
+       Instances<Graph>({Step("mlp", 512), StepInPieces("gpt-nano", 4, 2),
+                         Step("gpt-nano", 4)},
+                        2)) {
     INFO(step.name());
     StepFitter fitter(
         OfGraph(step),
@@ -139,7 +143,8 @@ TEST_CASE("so does a run that makes values twice") {
 TEST_CASE("so does a run that keeps what it can on the host") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   const PlanOptions options{.device = cpu->Needs()};
-  for (const Graph& step : {Step("mlp", 64), Step("gpt-nano", 4)}) {
+  for (const Graph& step :
+       Instances<Graph>({Step("mlp", 64), Step("gpt-nano", 4)})) {
     INFO(step.name());
     const auto moved = Offload(step, FindOffloadable(step));
     REQUIRE_MESSAGE(moved.ok(), moved.error().message);
