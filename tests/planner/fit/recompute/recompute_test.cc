@@ -54,9 +54,11 @@ Graph PiecesOfNano(int64_t pieces) {
   return std::move(step->graph);
 }
 
-// Of a step in one piece, of which nothing is moved.
+// Of a step in one piece, of which nothing is moved. Under the sanitizers it
+// searches less, but in the same way.
 StepFitter FitterOf(const Graph& step, FitOptions options = {}) {
   options.levers.offload = OffloadChoice::kNone;
+  if (!TakesAllInstances()) options.effort = 0.1;
   return StepFitter(OfGraph(step), std::move(options));
 }
 
@@ -122,13 +124,14 @@ TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
                    ? StrCat(" (", *smallest, " bytes) with recompute")
                    : std::string(" with recompute"))));
   };
-  check(NanoStep());
-  check(StepOf("gpt-nano", {.batch = 4, .seq = 16}));
   check(StepOf("mlp", {.batch = 64}));
   check(StepOf("mlp", {.batch = 2048}));
-  check(StepOf("gpt2-124m", {.batch = 4, .seq = 256, .dtype = DType::kBF16}));
   check(PiecesOfNano(2));
   check(NanoStep(), CostsOfOne);
+  if (!TakesAllInstances()) return;  // what follows takes the same paths
+  check(NanoStep());
+  check(StepOf("gpt-nano", {.batch = 4, .seq = 16}));
+  check(StepOf("gpt2-124m", {.batch = 4, .seq = 256, .dtype = DType::kBF16}));
 }
 
 TEST_CASE("the least cost decides, whatever it counts") {
