@@ -33,6 +33,7 @@ namespace {
 using testing::Instances;
 using testing::StepOf;
 using testing::StepsOf;
+using testing::TakesAllInstances;
 using testing::TinyGpt;
 
 // Nothing is moved.
@@ -43,8 +44,12 @@ Levers InPieces(std::vector<int64_t> pieces,
           .offload = OffloadChoice::kNone};
 }
 
+// How long is searched: under the sanitizers less, but in the same way.
+const double kEffort = TakesAllInstances() ? 1 : 0.1;
+
 StepFitter FitterOf(const Graph& step, Levers levers = {}) {
-  return StepFitter(OfGraph(step), {.levers = std::move(levers)});
+  return StepFitter(OfGraph(step),
+                    {.levers = std::move(levers), .effort = kEffort});
 }
 
 Graph Mlp(int64_t batch) {
@@ -63,7 +68,8 @@ Graph TinyGptStep(int64_t batch) {
 
 TEST_CASE("pieces and recomputation together reach what neither does alone") {
   const std::vector<int64_t> all = {1, 2, 4, 8};
-  StepFitter any(StepsOf(TinyGpt, 8), {.levers = InPieces(all)});
+  StepFitter any(StepsOf(TinyGpt, 8),
+                 {.levers = InPieces(all), .effort = kEffort});
   const auto least = [&](const Levers& levers) {
     const Result<Bytes> bytes = any.SmallestBudget(levers);
     REQUIRE_MESSAGE(bytes.ok(), bytes.error().message);
@@ -91,7 +97,8 @@ TEST_CASE("pieces and recomputation together reach what neither does alone") {
 }
 
 TEST_CASE("a larger budget never costs more, pieces or not") {
-  StepFitter fitter(StepsOf(TinyGpt, 8), {.levers = InPieces({1, 2, 4, 8})});
+  StepFitter fitter(StepsOf(TinyGpt, 8),
+                    {.levers = InPieces({1, 2, 4, 8}), .effort = kEffort});
   const Graph step = TinyGptStep(8);
   const Bytes given = ArenaOf(step);
   const Result<Bytes> smallest = fitter.SmallestBudget();
@@ -112,7 +119,8 @@ TEST_CASE("a larger budget never costs more, pieces or not") {
 }
 
 TEST_CASE("the frontier falls in bytes as it rises in cost, above the bound") {
-  StepFitter fitter(StepsOf(TinyGpt, 8), {.levers = InPieces({1, 8})});
+  StepFitter fitter(StepsOf(TinyGpt, 8),
+                    {.levers = InPieces({1, 8}), .effort = kEffort});
   const Result<std::vector<Bargain>> frontier = fitter.Frontier();
   REQUIRE(frontier.ok());
   REQUIRE(frontier->size() > 2);
@@ -185,7 +193,8 @@ TEST_CASE("a step as given has no levers drawn, whatever the budget") {
 }
 
 TEST_CASE("a larger budget never costs more, and one byte too few is refused") {
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+  for (const Recompute recompute :
+       Instances<Recompute>({Recompute::kAuto, Recompute::kNone})) {
     const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
     const Bytes arena = ArenaOf(step);
     StepFitter fitter = FitterOf(step, {.recompute = recompute});
@@ -250,7 +259,8 @@ TEST_CASE("each choice that is looked at is told, and changes nothing") {
 
 TEST_CASE("the frontier lists what budgets cost, copies included") {
   const Graph step = StepOf("gpt-nano", {.batch = 2, .seq = 32});
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kAuto}) {
+  for (const Recompute recompute :
+       Instances<Recompute>({Recompute::kAuto, Recompute::kNone})) {
     StepFitter fitter = FitterOf(step, {.recompute = recompute});
     const auto frontier = fitter.Frontier();
     REQUIRE_MESSAGE(frontier.ok(), frontier.error().message);
