@@ -44,7 +44,7 @@ PlanOptions WithScratch() {
 // Everything that may be done to a step is done to this one.
 const FittedStep& AllIsDone() {
   static const FittedStep step = [] {
-    Levers levers = {.pieces = {1, 2, 4}, .order = NodeOrder::kMemory};
+    Levers levers = {.pieces = {2}, .order = NodeOrder::kMemory};
     StepFitter fitter(StepsOf(TinyGpt, 4),
                       {.plan = WithScratch(), .levers = levers, .effort = 0.1});
     const Result<Bytes> least = fitter.SmallestBudget();
