@@ -79,9 +79,10 @@ Graph GptNano(int64_t batch) {
 
 TEST_CASE("more levers never refuse what fewer take, nor cost more") {
   int compared = 0, refused = 0, cheaper = 0;
-  for (const Case& c : {Case{"mlp", Mlp, 512, {1, 2, 4}, /*in_orders=*/true},
-                        Case{"tiny", TinyGpt, 6, {1, 2, 4, 6}},
-                        Case{"gpt-nano", GptNano, 4, {1, 2, 4}}}) {
+  for (const Case& c :
+       Instances<Case>({{"tiny", TinyGpt, 6, {1, 2, 4, 6}},
+                        {"mlp", Mlp, 512, {1, 2, 4}, /*in_orders=*/true},
+                        {"gpt-nano", GptNano, 4, {1, 2, 4}}})) {
     INFO(c.name);
     const std::vector<Levers> sets = LeverSets(c.pieces, c.in_orders);
     std::vector<StepFitter> fitters;
@@ -123,8 +124,9 @@ TEST_CASE("more levers never refuse what fewer take, nor cost more") {
       }
     }
   }
+  if (!TakesAllInstances()) return;
   // Or nothing is shown.
-  CHECK(compared > Instances(2000));
+  CHECK(compared > 2000);
   CHECK(refused > 0);
   CHECK(cheaper > 0);
 }
