@@ -25,8 +25,7 @@ void CheckAllRows(DType real) {
   }
   MESSAGE("executed ", rows, " rows of the op test table in ", DTypeName(real),
           ", ", runs,
-          " runs: the natural order of threads, three shuffled, one warp by "
-          "warp");
+          " runs: in the natural order of threads, shuffled, and warp by warp");
   CHECK(rows > 150);
 }
 

@@ -14,6 +14,7 @@
 #include "ir/op_def.h"
 #include "runtime/kernel.h"
 #include "tests/support/elements.h"
+#include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
@@ -289,7 +290,7 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
     CHECK(LargestError(output.second, expected[name]) <= tolerance);
   }
   int runs = 1;
-  for (const uint64_t seed : {1, 2, 3}) {
+  for (const uint64_t seed : testing::Instances<uint64_t>({1, 2, 3})) {
     for (const bool misaligned : {false, true}) {
       for (const bool overwrite : {false, true}) {
         if (misaligned && overwrite) continue;  // results are aligned

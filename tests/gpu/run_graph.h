@@ -52,8 +52,9 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// interpreter, which rounds as they do, within `tolerance` (relative to the
 /// largest element of an output, or 1), and are the same bytes under three
 /// shuffled orders of blocks and threads and one that goes warp by warp, with
-/// leaves anywhere, and over their operands; nothing is written outside. Returns
-/// how many runs that took.
+/// leaves anywhere, and over their operands; nothing is written outside. Under the
+/// address sanitizer the first of the shuffled orders alone
+/// (tests/support/instances.h). Returns how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 
