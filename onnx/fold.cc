@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "ir/shape.h"
@@ -87,6 +88,10 @@ bool IsSmall(const Shape& shape) {
   return true;
 }
 
+// Wraps around, as machines do.
+int64_t Wrapped(uint64_t bits) { return static_cast<int64_t>(bits); }
+uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
+
 // --- What a type alone tells ---
 
 Folded FoldShape(ImportedNode& node) {
@@ -163,10 +168,11 @@ Folded FoldRange(ImportedNode& node) {
     }
     return One(ArrayOf(dtype, shape, reals));
   }
+  STOWAGE_ASSIGN_OR_RETURN(Ints start, node.Ints(0, "start"));
+  STOWAGE_ASSIGN_OR_RETURN(const Ints step, node.Ints(2, "delta"));
   Ints ints;
   for (int64_t i = 0; i < range.count; ++i) {
-    ints.push_back(static_cast<int64_t>(range.start) +
-                   i * static_cast<int64_t>(range.step));
+    ints.push_back(Wrapped(Bits(start[0]) + Bits(i) * Bits(step[0])));
   }
   return One(ArrayOf(dtype, shape, ints));
 }
@@ -179,10 +185,6 @@ struct Elementwise {
   double (*reals)(double, double) = nullptr;
   bool to_bool = false;
 };
-
-// Wraps around, as machines do.
-int64_t Wrapped(uint64_t bits) { return static_cast<int64_t>(bits); }
-uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
 
 int64_t Divided(int64_t a, int64_t b) {
   if (b == 0) return 0;
@@ -363,6 +365,7 @@ Folded FoldConcat(ImportedNode& node) {
     }
     joined.bytes += part.bytes;
     joined.type.shape[0] += part.type.shape[0];
+    if (!IsSmall(joined.type.shape)) return Left();
   }
   return One(std::move(joined));
 }
@@ -510,9 +513,7 @@ const FolderOfOp* FindFolder(std::string_view op) {
   return nullptr;
 }
 
-}  // namespace
-
-Folded Fold(ImportedNode& node) {
+Folded FoldByOp(ImportedNode& node) {
   if (node.op() == "Constant") return FoldConstant(node);
   if (node.op() == "ConstantOfShape") return FoldConstantOfShape(node);
   if (node.op() == "Shape" && node.Has(0)) return FoldShape(node);
@@ -532,6 +533,21 @@ Folded Fold(ImportedNode& node) {
   const FolderOfOp* const folder = FindFolder(node.op());
   if (!folder || node.num_operands() < folder->operands) return Left();
   return folder->fold(node);
+}
+
+}  // namespace
+
+Folded Fold(ImportedNode& node) {
+  Bytes& bytes = node.context().folded;
+  const bool is_of_file = node.op() == "Constant";
+  if (bytes > kMostFoldedBytes && !is_of_file) return Left();
+  STOWAGE_ASSIGN_OR_RETURN(auto folded, FoldByOp(node));
+  if (folded && !is_of_file) {
+    for (const Array& array : *folded) {
+      bytes += static_cast<Bytes>(array.bytes.size());
+    }
+  }
+  return folded;
 }
 
 }  // namespace stowage::onnx

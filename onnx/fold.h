@@ -11,14 +11,17 @@
 #include <optional>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "formats/array.h"
 #include "onnx/node.h"
 
 namespace stowage::onnx {
 
-/// Elements that a folded result may have; a larger one is made by the step.
+/// Elements that a folded result may have; a larger one is made by the step. So is what
+/// comes when so many bytes of a model have been folded.
 inline constexpr int64_t kMostFolded = 1 << 16;
+inline constexpr Bytes kMostFoldedBytes = 64 << 20;
 
 /// The results of a node that needs nothing but what is known; absent where the graph
 /// has to compute it. Errors: what is wrong with the node's attributes or operands.

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -16,9 +15,12 @@
 #include "ir/ops.h"
 #include "ir/source_loc.h"
 #include "onnx/fold.h"
+#include "onnx/functions.h"
 #include "onnx/loss.h"
+#include "onnx/missing_ops.h"
 #include "onnx/node.h"
 #include "onnx/ops.h"
+#include "onnx/opsets.h"
 #include "onnx/shapes.h"
 #include "onnx/tensor.h"
 
@@ -28,10 +30,8 @@ namespace {
 // Nodes that a model may have once its functions are written out: a file of a few
 // lines could ask for more than any memory holds.
 constexpr int64_t kMostNodes = 1'000'000;
-
-bool IsOnnxDomain(std::string_view domain) {
-  return domain.empty() || domain == "ai.onnx";
-}
+// Functions that may be within each other.
+constexpr size_t kMostDepth = 64;
 
 Error Wrong(std::string message) {
   return {ErrorCode::kInvalidArgument, StrCat("[onnx] ", message)};
@@ -43,30 +43,6 @@ Error Unsupported(std::string message) {
 Error Twice(std::string_view name) {
   return Wrong(
       StrCat("two values are called ", Quoted(name), "; names must be unique"));
-}
-
-using FunctionKey = std::tuple<std::string, std::string, std::string>;
-using Opsets = std::map<std::string, int64_t>;
-
-template <typename List>
-Opsets OpsetsOf(const List& imports) {
-  Opsets opsets;
-  for (const pb::OperatorSetIdProto& import : imports) {
-    opsets[IsOnnxDomain(import.domain()) ? "" : import.domain()] =
-        import.version();
-  }
-  return opsets;
-}
-
-Status CheckOpset(const Opsets& opsets) {
-  const auto found = opsets.find("");
-  if (found == opsets.end()) return {};
-  if (found->second < kOldestOpset || found->second > kNewestOpset) {
-    return Unsupported(StrCat("the file asks for operator set ", found->second,
-                              "; ", kOldestOpset, " to ", kNewestOpset,
-                              " are supported"));
-  }
-  return {};
 }
 
 // Names in force at a node: those of its graph, and of the graphs around it.
@@ -93,27 +69,16 @@ class Importer {
       : model_(model),
         path_(path),
         options_(options),
+        functions_(model),
         graph_(model.graph().name().empty() ? "onnx" : model.graph().name()) {
     context_.graph = &graph_;
     context_.folder = std::filesystem::path(path).parent_path().string();
     context_.training = options.loss.has_value();
-    for (const pb::FunctionProto& function : model.functions()) {
-      functions_[{function.domain(), function.name(), function.overload()}] =
-          &function;
-    }
   }
 
   Result<Graph> Run();
 
  private:
-  Status CheckOps();
-  void CountMissing(const pb::GraphProto& graph, const Opsets& opsets,
-                    std::map<std::string, int>* missing) const;
-  void CountMissing(const pb::NodeProto& node, const Opsets& opsets,
-                    std::map<std::string, int>* missing) const;
-  std::string MissingName(const pb::NodeProto& node,
-                          const Opsets& opsets) const;
-
   Status AddInitializers(const pb::GraphProto& graph, Scope& scope);
   Status AddInputs(Scope& scope);
   Result<Shape> ShapeOfInput(const OnnxInput& input) const;
@@ -139,15 +104,13 @@ class Importer {
   Status CheckDeclared(const Operand& operand) const;
   Status AddOutputs(Scope& scope);
 
-  const pb::FunctionProto* FindFunction(const pb::NodeProto& node) const;
-
   const pb::ModelProto& model_;
   const std::string& path_;
   const OnnxBuildOptions& options_;
+  const FunctionTable functions_;
   GraphBuilder graph_;
   ImportContext context_;
   Opsets opsets_;
-  std::map<FunctionKey, const pb::FunctionProto*> functions_;
   std::vector<const pb::FunctionProto*> inside_;  // functions being written out
   std::map<std::string, const pb::TypeProto::Tensor*> declared_;
   bool shapes_are_the_files_ = true;
@@ -157,73 +120,6 @@ class Importer {
   std::unordered_set<ValueId> named_;
   int64_t nodes_ = 0;
 };
-
-const pb::FunctionProto* Importer::FindFunction(
-    const pb::NodeProto& node) const {
-  const auto found =
-      functions_.find({node.domain(), node.op_type(), node.overload()});
-  return found == functions_.end() ? nullptr : found->second;
-}
-
-// --- Whether all ops are known ---
-
-std::string Importer::MissingName(const pb::NodeProto& node,
-                                  const Opsets& opsets) const {
-  if (node.op_type() == "If" && IsOnnxDomain(node.domain())) return "";
-  if (FindFunction(node)) return "";
-  if (const ImportedOp* const op = FindOp(node.domain(), node.op_type())) {
-    const auto version = opsets.find("");
-    if (version == opsets.end() || op->changed == 0 ||
-        version->second < op->changed) {
-      return "";
-    }
-    return StrCat(node.op_type(), " of operator set ", op->changed);
-  }
-  return IsOnnxDomain(node.domain())
-             ? node.op_type()
-             : StrCat(node.domain(), ".", node.op_type());
-}
-
-void Importer::CountMissing(const pb::NodeProto& node, const Opsets& opsets,
-                            std::map<std::string, int>* missing) const {
-  if (const std::string name = MissingName(node, opsets); !name.empty()) {
-    ++(*missing)[name];
-    return;
-  }
-  for (const pb::AttributeProto& attribute : node.attribute()) {
-    if (attribute.has_g()) CountMissing(attribute.g(), opsets, missing);
-  }
-}
-
-void Importer::CountMissing(const pb::GraphProto& graph, const Opsets& opsets,
-                            std::map<std::string, int>* missing) const {
-  for (const pb::NodeProto& node : graph.node()) {
-    CountMissing(node, opsets, missing);
-  }
-}
-
-Status Importer::CheckOps() {
-  std::map<std::string, int> missing;
-  CountMissing(model_.graph(), opsets_, &missing);
-  for (const auto& [key, function] : functions_) {
-    const Opsets opsets = OpsetsOf(function->opset_import());
-    STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets));
-    for (const pb::NodeProto& node : function->node()) {
-      CountMissing(node, opsets, &missing);
-    }
-  }
-  if (missing.empty() || options_.stand_ins) return {};
-  std::string list;
-  for (const auto& [name, count] : missing) {
-    list += StrCat(list.empty() ? "" : ", ", name, " (", count,
-                   count == 1 ? " node)" : " nodes)");
-  }
-  return Unsupported(StrCat(Quoted(path_),
-                            " has ops that are not known: ", list,
-                            "; docs/onnx_ops.md lists those that are, and with "
-                            "stand-ins the file can "
-                            "be planned"));
-}
 
 // --- What is there before any node ---
 
@@ -482,43 +378,15 @@ Result<std::vector<Operand>> Importer::OfBranch(ImportedNode& node,
   return results;
 }
 
-// Puts the call's attributes, or the function's defaults, where its body refers to
-// them.
-void FillIn(const pb::NodeProto& call, const pb::FunctionProto& function,
-            pb::NodeProto* node) {
-  for (int i = node->attribute_size(); i-- > 0;) {
-    pb::AttributeProto* const attribute = node->mutable_attribute(i);
-    const std::string wanted = attribute->ref_attr_name();
-    if (!wanted.empty()) {
-      const pb::AttributeProto* source = nullptr;
-      for (const auto& given : call.attribute()) {
-        if (given.name() == wanted) source = &given;
-      }
-      for (const auto& otherwise : function.attribute_proto()) {
-        if (!source && otherwise.name() == wanted) source = &otherwise;
-      }
-      const std::string name = attribute->name();
-      if (source) {
-        attribute->CopyFrom(*source);
-        attribute->set_name(name);
-      } else {
-        node->mutable_attribute()->DeleteSubrange(i, 1);
-      }
-      continue;
-    }
-    if (attribute->has_g()) {
-      for (auto& inner : *attribute->mutable_g()->mutable_node()) {
-        FillIn(call, function, &inner);
-      }
-    }
-  }
-}
-
 Result<std::vector<Operand>> Importer::OfFunction(
     ImportedNode& node, const pb::FunctionProto& function) {
   if (std::count(inside_.begin(), inside_.end(), &function) > 0) {
     return node.Wrong(StrCat("calls the function ", Quoted(function.name()),
                              ", which calls itself"));
+  }
+  if (inside_.size() >= kMostDepth) {
+    return node.Unsupported(StrCat("calls a function within ", kMostDepth,
+                                   " others, the most there may be"));
   }
   if (node.num_operands() > function.input_size()) {
     return node.Wrong(StrCat("gives ", node.num_operands(),
@@ -526,20 +394,12 @@ Result<std::vector<Operand>> Importer::OfFunction(
                              function.input_size()));
   }
   const Opsets opsets = OpsetsOf(function.opset_import());
+  STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets));
   Scope inner{.opsets = &opsets};
   for (int i = 0; i < function.input_size(); ++i) {
     if (node.Has(i)) inner.names[function.input(i)] = &node.OperandAt(i);
   }
-  auto& body = bodies_.emplace_back(function.node());
-  for (pb::NodeProto& each : body) {
-    FillIn(node.proto(), function, &each);
-    // What the call leaves out is left out within.
-    for (std::string& name : *each.mutable_input()) {
-      for (int i = 0; i < function.input_size(); ++i) {
-        if (!node.Has(i) && name == function.input(i)) name.clear();
-      }
-    }
-  }
+  const auto& body = bodies_.emplace_back(BodyOf(node.proto(), function));
   inside_.push_back(&function);
   const Status added = AddNodes(body, inner);
   inside_.pop_back();
@@ -615,10 +475,11 @@ Result<std::vector<Operand>> Importer::ResultsOf(const pb::NodeProto& node,
   ImportedNode imported(
       node, opset == scope.opsets->end() ? kNewestOpset : opset->second,
       std::move(operands), context_);
-  if (const pb::FunctionProto* const function = FindFunction(node)) {
+  if (const pb::FunctionProto* const function = functions_.Find(node)) {
     return OfFunction(imported, *function);
   }
-  if (!MissingName(node, *scope.opsets).empty()) return StandingIn(imported);
+  if (!MissingName(node, *scope.opsets, functions_).empty())
+    return StandingIn(imported);
   if (node.op_type() == "If") return OfBranch(imported, scope);
   return Converted(imported, *FindOp(node.domain(), node.op_type()));
 }
@@ -735,7 +596,13 @@ Result<Graph> Importer::Run() {
     return Unsupported("the file does not say which operator set it asks for");
   }
   STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets_));
-  STOWAGE_RETURN_IF_ERROR(CheckOps());
+  const MissingOps missing = FindMissingOps(model_, functions_);
+  if (!missing.empty() && !options_.stand_ins) {
+    return Unsupported(StrCat(
+        Quoted(path_), " has ops that are not known: ", ToText(missing),
+        "; docs/onnx_ops.md lists those that are, and with stand-ins the file "
+        "can be planned"));
+  }
   const pb::GraphProto& graph = model_.graph();
   for (const auto* list : {&graph.value_info(), &graph.output()}) {
     for (const pb::ValueInfoProto& info : *list) {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/builder.h"
@@ -54,6 +55,7 @@ struct ImportContext {
   /// Inputs "seed" and "step", i64 scalars, made with the first dropout.
   Value seed = {}, step = {};
   int64_t dropouts = 0;
+  Bytes folded = 0;  // of results that the import has computed
 };
 
 class ImportedNode {

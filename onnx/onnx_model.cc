@@ -1,5 +1,6 @@
 #include "onnx/onnx_model.h"
 
+#include <cstddef>
 #include <filesystem>
 #include <unordered_map>
 #include <utility>
@@ -15,6 +16,8 @@ namespace {
 
 constexpr int64_t kOldestVersion = 3;
 constexpr int64_t kNewestVersion = 13;
+constexpr size_t kMostBytes =
+    2'147'483'647;  // of what protobuf reads and writes
 
 }  // namespace
 
@@ -23,6 +26,17 @@ struct OnnxModel::File {
   onnx::pb::ModelProto model;
   std::vector<OnnxInput> inputs;
   std::vector<std::string> outputs;
+  std::unordered_map<std::string, const onnx::pb::TensorProto*> tensors;
+
+  // The tensor that a value of a graph is a param or a state for; null where it is
+  // none, or one of an optimizer.
+  const onnx::pb::TensorProto* Find(const ValueInfo& value) const {
+    if (value.role != Role::kParam && value.role != Role::kState) {
+      return nullptr;
+    }
+    const auto found = tensors.find(value.name);
+    return found == tensors.end() ? nullptr : found->second;
+  }
 };
 
 OnnxModel::OnnxModel(std::shared_ptr<const File> file)
@@ -43,33 +57,51 @@ Result<Graph> OnnxModel::Build(const OnnxBuildOptions& options) const {
 Status OnnxModel::ForEachWeight(
     const Graph& graph,
     const std::function<Status(const NamedArray&)>& take) const {
-  std::unordered_map<std::string, const onnx::pb::TensorProto*> tensors;
-  for (const auto& tensor : file_->model.graph().initializer()) {
-    tensors[tensor.name()] = &tensor;
-  }
   const std::string folder =
       std::filesystem::path(file_->path).parent_path().string();
   for (const ValueInfo& value : graph.values()) {
-    if (value.role != Role::kParam && value.role != Role::kState) continue;
-    const auto found = tensors.find(value.name);
-    if (found == tensors.end()) continue;  // of an optimizer
-    STOWAGE_ASSIGN_OR_RETURN(Array array,
-                             onnx::ReadTensor(*found->second, folder));
+    const onnx::pb::TensorProto* const tensor = file_->Find(value);
+    if (!tensor) continue;
+    STOWAGE_ASSIGN_OR_RETURN(Array array, onnx::ReadTensor(*tensor, folder));
     STOWAGE_RETURN_IF_ERROR(take({value.name, std::move(array)}));
   }
   return {};
 }
 
-Result<OnnxModel> ReadOnnx(const std::string& path) {
+Result<std::string> OnnxModel::WithWeights(
+    const Graph& graph, const std::function<Status(NamedArray&)>& give) const {
+  onnx::pb::ModelProto model = file_->model;
+  std::unordered_map<std::string, onnx::pb::TensorProto*> tensors;
+  for (auto& tensor : *model.mutable_graph()->mutable_initializer()) {
+    tensors[tensor.name()] = &tensor;
+  }
+  for (const ValueInfo& value : graph.values()) {
+    if (!file_->Find(value)) continue;
+    NamedArray weight{value.name, {value.type, {}}};
+    weight.array.bytes.resize(static_cast<size_t>(value.type.bytes()));
+    STOWAGE_RETURN_IF_ERROR(give(weight));
+    onnx::SetContents(std::move(weight.array.bytes), tensors[value.name]);
+  }
+  std::string bytes;
+  if (model.ByteSizeLong() > kMostBytes || !model.SerializeToString(&bytes)) {
+    return Error{
+        ErrorCode::kUnsupported,
+        StrCat("[onnx] ", Quoted(file_->path), " takes ", model.ByteSizeLong(),
+               " bytes with its weights; such a file has at most ",
+               kMostBytes)};
+  }
+  return bytes;
+}
+
+Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path) {
   auto file = std::make_shared<OnnxModel::File>();
   file->path = path;
-  {
-    STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-    if (!file->model.ParseFromString(bytes)) {
-      return Error{ErrorCode::kInvalidArgument,
-                   StrCat("[onnx] ", Quoted(path), ", ", bytes.size(),
-                          " bytes, is no ONNX file or ends early")};
-    }
+  if (bytes.size() > kMostBytes ||
+      !file->model.ParseFromArray(bytes.data(),
+                                  static_cast<int>(bytes.size()))) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[onnx] ", Quoted(path), ", ", bytes.size(),
+                        " bytes, is no ONNX file or ends early")};
   }
   const onnx::pb::ModelProto& model = file->model;
   if (!model.has_graph() || model.graph().node_size() == 0) {
@@ -86,10 +118,18 @@ Result<OnnxModel> ReadOnnx(const std::string& path) {
                         kNewestVersion, " are supported")};
   }
   STOWAGE_ASSIGN_OR_RETURN(file->inputs, onnx::InputsOf(model));
+  for (const auto& tensor : model.graph().initializer()) {
+    file->tensors[tensor.name()] = &tensor;
+  }
   for (const auto& output : model.graph().output()) {
     file->outputs.push_back(output.name());
   }
   return OnnxModel(std::move(file));
+}
+
+Result<OnnxModel> ReadOnnx(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  return ParseOnnx(bytes, path);
 }
 
 }  // namespace stowage

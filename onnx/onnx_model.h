@@ -22,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "formats/array.h"
@@ -52,8 +53,16 @@ class OnnxModel {
       const Graph& graph,
       const std::function<Status(const NamedArray&)>& take) const;
 
+  /// The bytes of the file with other weights: `give` fills in the elements of each
+  /// param and state of `graph`, which Build made. All else stays as it is; tensors that
+  /// lay beside the model are within. Errors: those of `give`; kUnsupported for 2 GiB or
+  /// more, the most that such a file may have.
+  Result<std::string> WithWeights(
+      const Graph& graph, const std::function<Status(NamedArray&)>& give) const;
+
  private:
-  friend Result<OnnxModel> ReadOnnx(const std::string& path);
+  friend Result<OnnxModel> ParseOnnx(std::string_view bytes,
+                                     const std::string& path);
   struct File;
   explicit OnnxModel(std::shared_ptr<const File> file);
   std::shared_ptr<const File> file_;  // copies share it
@@ -64,6 +73,10 @@ class OnnxModel {
 /// what is no ONNX file, or one without a graph; kUnsupported for other versions, and
 /// in a build without protobuf.
 Result<OnnxModel> ReadOnnx(const std::string& path);
+
+/// The same of a file's bytes; `path` names it in errors, and tells whose folder the
+/// tensors beside it lie in.
+Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path);
 
 }  // namespace stowage
 

@@ -33,6 +33,13 @@ Status OnnxModel::ForEachWeight(
     const Graph&, const std::function<Status(const NamedArray&)>&) const {
   return Absent();
 }
+Result<std::string> OnnxModel::WithWeights(
+    const Graph&, const std::function<Status(NamedArray&)>&) const {
+  return Absent();
+}
 Result<OnnxModel> ReadOnnx(const std::string&) { return Absent(); }
+Result<OnnxModel> ParseOnnx(std::string_view, const std::string&) {
+  return Absent();
+}
 
 }  // namespace stowage

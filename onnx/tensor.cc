@@ -221,4 +221,13 @@ Result<Array> ReadTensor(const TensorProto& tensor, const std::string& folder) {
   return array;
 }
 
+void SetContents(std::string bytes, TensorProto* tensor) {
+  tensor->clear_float_data();
+  tensor->clear_double_data();
+  tensor->clear_int32_data();
+  tensor->clear_external_data();
+  tensor->clear_data_location();
+  tensor->set_raw_data(std::move(bytes));
+}
+
 }  // namespace stowage::onnx

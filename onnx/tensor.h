@@ -36,6 +36,9 @@ Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 Result<Array> ReadTensor(const pb::TensorProto& tensor,
                          const std::string& folder);
 
+/// Gives a tensor other contents, as many bytes as it has, within the model.
+void SetContents(std::string bytes, pb::TensorProto* tensor);
+
 }  // namespace stowage::onnx
 
 #endif  // STOWAGE_ONNX_TENSOR_H_

@@ -20,14 +20,15 @@ Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints) {
                   std::as_bytes(std::span<const char>(array.bytes)));
 }
 
-Value TakeAlong(Value x, int axis, const std::vector<int64_t>& places) {
+Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count) {
   if (!x.ok()) return x;
+  const Value places =
+      Iota(*x.builder(), DType::kI64, static_cast<double>(start),
+           static_cast<double>(step), count);
   Axes first(static_cast<size_t>(x.rank()));
   std::iota(first.begin(), first.end(), 0);
   std::swap(first[0], first[static_cast<size_t>(axis)]);
-  const Value taken =
-      Gather(Permute(x, first), ConstantInts(*x.builder(), places));
-  return Permute(taken, first);
+  return Permute(Gather(Permute(x, first), places), first);
 }
 
 Value PerChannel(Value v, int rank) {

@@ -3,7 +3,7 @@
 
 // Small values that several conversions make.
 //
-//   Value last = TakeAlong(x, axis, {-1 + size});
+//   Value reversed = TakeAlong(x, axis, size - 1, -1, size);
 
 #include <cstdint>
 #include <vector>
@@ -18,8 +18,9 @@ Value Like(Value x, double number);
 /// Whole numbers as a constant vector of i64.
 Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints);
 
-/// x's elements along `axis` at those places, which may repeat.
-Value TakeAlong(Value x, int axis, const std::vector<int64_t>& places);
+/// x's elements along `axis` from `start` on, each `step` after the one before: `count`
+/// of them, in an order that a slice does not have.
+Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
 
 /// v, one number a channel, as a tensor that broadcasts along dimension 1 of one of
 /// `rank` dimensions.

@@ -270,11 +270,7 @@ Result<Values> Best(ImportedNode& node, bool largest) {
   Value x = Permute(node.In(0), ToEnd(rank, axis));
   // Of the elements in reverse, the first of equals is the last.
   const bool last = node.Int("select_last_index", 0) != 0;
-  if (last) {
-    std::vector<int64_t> reverse;
-    for (int64_t i = size; i-- > 0;) reverse.push_back(i);
-    x = TakeAlong(x, rank - 1, reverse);
-  }
+  if (last) x = TakeAlong(x, rank - 1, size - 1, -1, size);
   Value at = Cast(ArgMax(largest ? x : Neg(x)), DType::kI64);
   if (last) at = Sub(Like(at, static_cast<double>(size - 1)), at);
   if (node.Int("keepdims", 1) == 0) return Values{at};

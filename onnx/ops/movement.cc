@@ -76,6 +76,8 @@ Result<Values> ConvertConcat(ImportedNode& node) {
 
 namespace {
 
+constexpr int64_t kMostParts = 1 << 16;
+
 // The sizes of the parts that a node cuts an axis into: those of its operand 1 or
 // attribute, which may be one for all, or as many equal ones as `count`, of which the
 // last may be smaller.
@@ -89,6 +91,11 @@ Result<std::vector<int64_t>> PartsOf(ImportedNode& node, int64_t size,
     }
     const int64_t each = sizes ? (*sizes)[0] : (size + count - 1) / count;
     if (each < 1) return node.Wrong(StrCat("makes parts of ", each));
+    if (size / each > kMostParts) {
+      return node.Unsupported(StrCat("cuts ", size, " elements into parts of ",
+                                     each, "; at most ", kMostParts,
+                                     " parts are made"));
+    }
     sizes.emplace();
     for (int64_t left = size; left > 0; left -= each) {
       sizes->push_back(std::min(each, left));
@@ -167,11 +174,7 @@ Result<Values> ConvertSlice(ImportedNode& node) {
                 slice.start + (slice.count - 1) * slice.step + 1, slice.step);
       continue;
     }
-    std::vector<int64_t> indices;
-    for (int64_t i = 0; i < slice.count; ++i) {
-      indices.push_back(slice.start + i * slice.step);
-    }
-    x = TakeAlong(x, slice.axis, indices);
+    x = TakeAlong(x, slice.axis, slice.start, slice.step, slice.count);
   }
   return Values{x};
 }

@@ -190,9 +190,9 @@ Result<Values> ConvertMeanVarianceNormalization(ImportedNode& node) {
 Result<Values> ConvertLRN(ImportedNode& node) {
   const Shape& shape = node.ShapeOf(0);
   const int64_t size = node.Int("size", 1);
-  if (shape.rank() < 2 || size < 1 || size > shape[1] + 64) {
-    return node.Wrong(
-        StrCat("normalizes ", shape.ToString(), " over ", size, " channels"));
+  if (shape.rank() < 2 || size < 1 || size > 1024) {
+    return node.Unsupported(StrCat("normalizes ", shape.ToString(), " over ",
+                                   size, " channels; 1 to 1024 can be"));
   }
   const double alpha = node.Float("alpha", 1e-4f);
   const double beta = node.Float("beta", 0.75);

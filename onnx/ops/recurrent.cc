@@ -10,6 +10,9 @@
 namespace stowage::onnx {
 namespace {
 
+// Each has some twenty nodes.
+constexpr int64_t kMostSteps = 1 << 14;
+
 // A layer of the file: x (T, B, in), W (D, gates H, in), R (D, gates H, H) and, where
 // they are there, B (D, 2 gates H) and a first state (D, B, H).
 struct Layer {
@@ -42,6 +45,10 @@ Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
   layer.width = x[2];
   layer.steps = x[layer.batch_first ? 1 : 0];
   layer.batch = x[layer.batch_first ? 0 : 1];
+  if (layer.steps > kMostSteps) {
+    return node.Unsupported(StrCat("has ", layer.steps, " steps; at most ",
+                                   kMostSteps, " are unrolled"));
+  }
   if (node.Has(4)) {
     const Array* const lengths = node.Fixed(4);
     bool whole = lengths != nullptr;

@@ -136,6 +136,15 @@ Result<Values> ConvertConvTranspose(ImportedNode& node) {
     return node.Wrong(StrCat("has ", more.size(), " output paddings for ",
                              count, " dimensions"));
   }
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t in = x[static_cast<int>(i) + 2];
+    constexpr int64_t kMost = int64_t{1} << 30;
+    if (in > kMost || more[i] < 0 || more[i] > kMost) {
+      return node.Unsupported(StrCat("spreads ", in,
+                                     " elements, with an output padding of ",
+                                     more[i], "; at most ", kMost, " can be"));
+    }
+  }
   if (sizes.size() > count) {
     sizes.erase(sizes.begin(), sizes.end() - static_cast<int64_t>(count));
   }

@@ -1,0 +1,65 @@
+#include "onnx/missing_ops.h"
+
+#include "base/strings.h"
+#include "onnx/ops.h"
+
+namespace stowage::onnx {
+namespace {
+
+template <typename Nodes>
+void Count(const Nodes& nodes, const Opsets& opsets,
+           const FunctionTable& functions, MissingOps* missing) {
+  for (const pb::NodeProto& node : nodes) {
+    if (const std::string name = MissingName(node, opsets, functions);
+        !name.empty()) {
+      ++(*missing)[name];
+      continue;
+    }
+    for (const pb::AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_g()) {
+        Count(attribute.g().node(), opsets, functions, missing);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string MissingName(const pb::NodeProto& node, const Opsets& opsets,
+                        const FunctionTable& functions) {
+  if (functions.Find(node)) return "";
+  if (!IsOnnxDomain(node.domain())) {
+    return StrCat(node.domain(), ".", node.op_type());
+  }
+  if (node.op_type() == "If") return "";
+  const ImportedOp* const op = FindOp(node.domain(), node.op_type());
+  if (!op) return node.op_type();
+  const auto version = opsets.find("");
+  const bool changed = op->changed != 0 && version != opsets.end() &&
+                       version->second >= op->changed;
+  return changed ? StrCat(node.op_type(), " of operator set ", op->changed)
+                 : "";
+}
+
+MissingOps FindMissingOps(const pb::ModelProto& model,
+                          const FunctionTable& functions) {
+  MissingOps missing;
+  Count(model.graph().node(), OpsetsOf(model.opset_import()), functions,
+        &missing);
+  for (const pb::FunctionProto& function : model.functions()) {
+    Count(function.node(), OpsetsOf(function.opset_import()), functions,
+          &missing);
+  }
+  return missing;
+}
+
+std::string ToText(const MissingOps& missing) {
+  std::string text;
+  for (const auto& [name, count] : missing) {
+    text += StrCat(text.empty() ? "" : ", ", name, " (", count,
+                   count == 1 ? " node)" : " nodes)");
+  }
+  return text;
+}
+
+}  // namespace stowage::onnx
