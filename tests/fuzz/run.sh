@@ -13,8 +13,8 @@ seconds=$1
 shift
 names=("$@")
 if [[ ${#names[@]} -eq 0 ]]; then
-  names=(checkpoint csv graph_text idx npz op_times picture plan_json safetensors
-    sizes)
+  names=(checkpoint csv graph_text idx npz onnx op_times picture plan_json
+    safetensors sizes)
 fi
 kept=${STOWAGE_FUZZ_CORPUS:-$PWD/fuzz-corpus}
 
