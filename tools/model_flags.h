@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "formats/array.h"
 #include "ir/dtype.h"
 #include "nn/models.h"
 #include "nn/picture_data.h"
+#include "onnx/onnx.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/op_times.h"
 #include "train/training.h"
@@ -76,6 +78,10 @@ struct StepSpec {
   TrainingSpec training;  // without programs beside the step
   /// What --data has, where the model's sizes depend on it.
   std::shared_ptr<const PictureData> pictures;
+  /// Where the model is an ONNX file's: it, with whose weights a run begins, and the
+  /// examples for its inputs.
+  std::shared_ptr<const OnnxModel> onnx = {};
+  std::shared_ptr<const std::vector<NamedArray>> arrays = {};
 };
 
 /// Checks what the flags can say and this version cannot do. Errors name the

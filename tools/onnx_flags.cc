@@ -1,11 +1,15 @@
 #include "tools/onnx_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <memory>
 #include <string_view>
 #include <utility>
 
+#include "autodiff/optimizer.h"
 #include "base/strings.h"
+#include "tools/arrays_task.h"
 #include "tools/command.h"
 
 namespace stowage::tools {
@@ -58,27 +62,25 @@ void AddOnnxOptions(CLI::App& command, OnnxFlags* flags) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->allow_extra_args(false);
   };
-  command.add_option(
-      "--onnx", flags->file,
-      "Plan the model in this ONNX file: a pass over its inputs, "
-      "or with --loss a training step");
+  command.add_option("--onnx", flags->file,
+                     "The model of this ONNX file, instead of a --model");
   add_list("--dim", &flags->dims,
            "NAME=N: the size of a dimension that the file has by name; may be "
            "repeated");
   add_list("--shape", &flags->shapes,
            "INPUT=N,N,...: the whole shape of an input; may be repeated");
-  command.add_option("--loss", flags->loss,
-                     "Train: cross_entropy, mse or bce of the file's first "
-                     "output, or the name of an output that is a loss");
+  command.add_option(
+      "--loss", flags->loss,
+      "What an ONNX file's model is trained for: cross_entropy, mse "
+      "or bce of its first output, or an output that is a loss, "
+      "by name; without it, a plan is of a pass over the inputs");
   add_list("--freeze", &flags->freeze,
            "Params that are not trained, a pattern of names; may be repeated");
-  command.add_flag("--stand-ins", flags->stand_ins,
-                   "Plan around ops that are not known, by the shapes that the "
-                   "file declares");
 }
 
 Result<Graph> OnnxStep::Build(int64_t examples) const {
   OnnxBuildOptions of_batch = options;
+  if (labels_follow_batch) (*of_batch.loss->labels_shape)[0] = examples;
   if (!batch_symbol.empty()) {
     of_batch.dims[batch_symbol] = examples;
   } else if (examples != batch) {
@@ -109,6 +111,7 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
   if (step.options.loss && step.options.shapes.contains("labels")) {
     step.options.loss->labels_shape = step.options.shapes["labels"];
     step.options.shapes.erase("labels");
+    step.labels_follow_batch = !step.options.loss->labels_shape->empty();
   }
   if (step.model.inputs().empty() || step.model.inputs()[0].dims.empty()) {
     step.batch = flags.batch.value_or(1);
@@ -154,6 +157,63 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
   STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
   training.cache = ReadPlanCache(flags);
   return training;
+}
+
+namespace {
+
+// As many examples as there are, up to so many, where neither the file nor a flag says.
+constexpr int64_t kUsualBatch = 32;
+
+const Array* FindLabels(const std::vector<NamedArray>& arrays) {
+  for (const NamedArray& array : arrays) {
+    if (array.name == "labels" && array.array.type.shape.rank() > 0) {
+      return &array.array;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
+                             const RunFlags& flags) {
+  if (onnx.loss.empty()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "[train] what the file's model is trained for is not told; give "
+        "--loss"};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<NamedArray> read,
+                           ReadArrays(flags.data, arrays.input_map));
+  STOWAGE_ASSIGN_OR_RETURN(OnnxStep step, ReadOnnxStep(onnx, flags.model));
+  const Array* const labels = FindLabels(read);
+  const bool is_open = !step.batch_symbol.empty() && !flags.model.batch &&
+                       !step.options.dims.contains(step.batch_symbol);
+  if (is_open && labels) {
+    step.batch = std::min(labels->type.shape[0], kUsualBatch);
+  }
+  if (labels && step.options.loss->kind == "cross_entropy") {
+    const Shape& shape = labels->type.shape;
+    step.options.loss->labels_shape =
+        std::vector<int64_t>(shape.begin(), shape.end());
+    step.labels_follow_batch = true;
+  }
+  StepSpec spec;
+  STOWAGE_ASSIGN_OR_RETURN(spec.training,
+                           ReadOnnxTraining(step, onnx, flags.model));
+  spec.onnx = std::make_shared<const OnnxModel>(step.model);
+  spec.arrays =
+      std::make_shared<const std::vector<NamedArray>>(std::move(read));
+  spec.info.name = spec.onnx->name();  // which lives as long as the model
+  TrainingDefaults& defaults = spec.info.training;
+  const Optimizer& optimizer = spec.training.training.optimizer;
+  defaults.optimizer = OptimizerName(optimizer);
+  defaults.schedule.peak = DefaultLearningRate(optimizer);
+  defaults.steps = 100;
+  spec.options.batch = step.batch;
+  const Result<Graph> graph = spec.training.model(step.batch);
+  if (!graph.ok()) return graph.error();
+  return spec;
 }
 
 }  // namespace stowage::tools

@@ -26,7 +26,7 @@ struct OnnxFlags {
   bool stand_ins = false;
 };
 
-/// Declares them, --onnx included.
+/// Declares them, --onnx included, but for --stand-ins, which is for plans alone.
 void AddOnnxOptions(CLI::App& command, OnnxFlags* flags);
 
 /// A model from a file, and the sizes that the flags give it.
@@ -37,6 +37,8 @@ struct OnnxStep {
   /// number of examples; empty where the file fixes it.
   std::string batch_symbol;
   int64_t batch = 1;
+  /// Whether the first dimension of the loss's labels is the number of examples.
+  bool labels_follow_batch = false;
 
   /// Its graph for so many examples. Error kInvalidArgument: another number than the
   /// file fixes.
@@ -51,6 +53,18 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags);
 Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                                       const OnnxFlags& onnx,
                                       const ModelFlags& flags);
+
+/// What an ONNX file's model is trained on, and in which order.
+struct ArrayFlags {
+  std::vector<std::string> input_map;
+  std::string shuffle = "seed";
+};
+
+/// The step of a run over --data, an .npz. Its labels tell which axis of an output the
+/// classes are. Errors: those of ReadOnnxStep, ReadOnnxTraining and ReadArrays; no
+/// --loss.
+Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
+                             const RunFlags& flags);
 
 }  // namespace stowage::tools
 

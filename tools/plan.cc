@@ -356,6 +356,9 @@ void AddPlan(CLI::App& app, int* exit_code) {
                       "A name that `stowage models` lists");
   AddModelOptions(*command, &flags->model);
   AddOnnxOptions(*command, &flags->onnx);
+  command->add_flag("--stand-ins", flags->onnx.stand_ins,
+                    "Plan around ops that are not known, by the shapes that an "
+                    "ONNX file declares");
   AddPackerOptions(*command, &flags->packer);
   command->add_option("--device", flags->device,
                       "Whose kernels' scratch to plan: cpu or cuda; default: "

@@ -31,6 +31,8 @@ struct Evaluation {
 class Task {
  public:
   virtual ~Task() = default;
+  /// Whether something is held out to judge by; else neither of the two below is asked.
+  virtual bool has_held_out() const { return true; }
 
   /// Draws the batch of `step`, a function of the seed and the step alone, and
   /// writes it to the runner's inputs. Allocates nothing.

@@ -16,6 +16,7 @@
 #include "base/strings.h"
 #include "report/report.h"
 #include "runtime/session.h"
+#include "tools/arrays_task.h"
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
@@ -71,9 +72,36 @@ int Refuse(const TrainFlags& flags, const StepSpec& spec,
   return Fail(error);
 }
 
+// Of a built-in model, or of an ONNX file's.
+Result<StepSpec> ReadSpec(const TrainFlags& flags) {
+  const bool is_file = !flags.onnx.file.empty();
+  if (is_file == !flags.model.model.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 is_file ? "[train] both --model and --onnx are given; give one"
+                         : "[train] nothing to train; give --model or --onnx"};
+  }
+  if (!is_file && !flags.save_onnx.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[train] --save-onnx writes an ONNX file again; give it with "
+                 "--onnx"};
+  }
+  return is_file ? ReadOnnxRun(flags.onnx, flags.arrays, flags)
+                 : ReadRunFlags(flags);
+}
+
+Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
+                                         const TrainFlags& flags) {
+  const auto seed = static_cast<uint64_t>(flags.seed);
+  if (!spec.onnx) return LoadTask(spec, flags.data, seed);
+  STOWAGE_ASSIGN_OR_RETURN(const ExampleOrder order,
+                           ParseExampleOrder(flags.arrays.shuffle));
+  return LoadArraysTask(spec, order, seed);
+}
+
 // Beside the training step: evaluation, and generation for models of text.
 std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
                                         int64_t sample_seq) {
+  if (!task.has_held_out()) return {};
   const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
   std::vector<ProgramSpec> programs;
   programs.push_back({.name = "evaluate",
@@ -111,16 +139,22 @@ struct Work {
   TrainFiles& files;
 };
 
-// By what was held out, after `step`. Error kNotFinite when its loss is no number.
-Result<Evaluation> Judge(const Work& work, int64_t step) {
+// By what was held out, after `step`; absent where nothing was. Error kNotFinite when
+// its loss is no number.
+Result<std::optional<Evaluation>> Judge(const Work& work, int64_t step) {
+  if (!work.task.has_held_out()) return std::optional<Evaluation>();
   WorkProgress progress("evaluating", "batches");
   STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
                            work.task.Evaluate(*work.training.Find("evaluate"),
                                               work.evaluation_batch, progress));
-  if (std::isfinite(evaluation.loss)) return evaluation;
+  if (std::isfinite(evaluation.loss)) return std::optional(evaluation);
   return Error{ErrorCode::kNotFinite,
                StrCat("[train] the held-out loss is ", evaluation.loss,
                       " after step ", step, "; a lower --lr may help")};
+}
+
+std::optional<double> LossOf(const std::optional<Evaluation>& evaluation) {
+  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
 }
 
 // All steps, and what is saved on the way; the last save is the caller's. Returns
@@ -134,9 +168,9 @@ Result<int64_t> RunSteps(const Work& work, int64_t done, StepLoop& loop,
                   : work.run.stop_at;
     STOWAGE_ASSIGN_OR_RETURN(done, loop.RunTo(until, stop));
     if (stop.caught() != 0 || done == work.run.stop_at) return done;
-    STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation, Judge(work, done));
+    STOWAGE_ASSIGN_OR_RETURN(const auto evaluation, Judge(work, done));
     const Status saved =
-        work.files.Save(work.training.step(), done, evaluation.loss);
+        work.files.Save(work.training.step(), done, LossOf(evaluation));
     if (saved.ok()) continue;
     if (saved.error().code != ErrorCode::kIo) return saved.error();
     // A full disk may have room for the next one.
@@ -183,12 +217,12 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
 
 int Run(const TrainFlags& flags) {
   const Clock::time_point start = Clock::now();
-  const Result<StepSpec> spec = ReadRunFlags(flags);
+  const Result<StepSpec> spec = ReadSpec(flags);
   if (!spec.ok()) return Fail(spec.error());
   const Result<RunSpec> run = ReadTrainFlags(flags, *spec);
   if (!run.ok()) return Fail(run.error());
   const auto seed = static_cast<uint64_t>(flags.seed);
-  const Result<std::unique_ptr<Task>> task = LoadTask(*spec, flags.data, seed);
+  const Result<std::unique_ptr<Task>> task = LoadTaskOf(*spec, flags);
   if (!task.ok()) return Fail(task.error());
   Result<TrainFiles> files = TrainFiles::Open(flags, *spec, *run);
   if (!files.ok()) return Fail(files.error());
@@ -208,7 +242,7 @@ int Run(const TrainFlags& flags) {
 
   // Everything is planned before the first byte of the arena is taken.
   const int64_t sample_seq =
-      spec->info.data == ModelData::kText && flags.sample > 0
+      !spec->onnx && spec->info.data == ModelData::kText && flags.sample > 0
           ? std::min(*spec->options.seq, kMaxSampleSeq)
           : 0;
   TrainingSpec training = spec->training;
@@ -229,11 +263,13 @@ int Run(const TrainFlags& flags) {
   Page page{.title = report.graph_name, .budget = spec->training.budget};
   if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   const int64_t evaluation_batch =
-      (*task)->EvaluationBatch(plan->programs.front().batch);
+      plan->programs.empty()
+          ? 0
+          : (*task)->EvaluationBatch(plan->programs.front().batch);
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
   if (!opened.ok()) return Fail(opened.error());
 
-  const Result<int64_t> done = files->Begin(flags, *run, *opened);
+  const Result<int64_t> done = files->Begin(flags, *spec, *run, *opened);
   if (!done.ok()) return Fail(done.error());
   const MemoryFigures memory{.arena = opened->session().arena_bytes(),
                              .budget = spec->training.budget,
@@ -246,25 +282,25 @@ int Run(const TrainFlags& flags) {
   const Result<int64_t> last = RunSteps(work, *done, loop, *stop);
   if (!last.ok()) return EndBadly(*files, last.error());
   if (stop->caught() != 0) return Stop(flags, work, *last, stop->caught());
-  const Result<Evaluation> evaluation = Judge(work, *last);
+  const Result<std::optional<Evaluation>> evaluation = Judge(work, *last);
   if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
   // What cannot be written is told at the end; the results are printed anyway.
   // Where no step was left to do, what is there stays.
   Status written;
   if (*last > *done) {
-    written = files->Save(opened->step(), *last, evaluation->loss);
+    written = files->Save(opened->step(), *last, LossOf(*evaluation));
   }
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());
   }
-  if (written.ok()) written = files->SaveWeights(opened->step());
+  if (written.ok()) written = files->SaveWeights(opened->step(), *spec);
   if (!flags.svg.empty()) {
     const Status drawn = files->svg().Write(ToSvg(report));
     if (written.ok()) written = drawn;
   }
   if (!flags.html.empty()) {
     page.losses = loop.figures().losses;
-    page.held_out_loss = evaluation->loss;
+    page.held_out_loss = LossOf(*evaluation);
     const Status drawn = files->html().Write(ToHtml(page));
     if (written.ok()) written = drawn;
   }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <span>
 #include <system_error>
 
 #include "base/strings.h"
@@ -40,11 +41,13 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
       CheckPaths({{flags.continued.empty() ? "save" : "continue", checkpoint},
                   {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
                   {"save-weights", flags.save_weights},
+                  {"save-onnx", flags.save_onnx},
                   {"svg", flags.svg},
                   {"html", flags.html}},
                  {{"data", flags.data},
                   {"resume", flags.resume},
                   {"init", flags.init},
+                  {"onnx", flags.onnx.file},
                   {"op-times", flags.model.op_times}}));
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
   STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
@@ -62,6 +65,9 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
     STOWAGE_ASSIGN_OR_RETURN(files.weights_,
                              OutputFile::Claim(flags.save_weights));
   }
+  if (!flags.save_onnx.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.onnx_, OutputFile::Claim(flags.save_onnx));
+  }
   if (!flags.init.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
   }
@@ -71,10 +77,19 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   return files;
 }
 
-Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const RunSpec& run,
-                                  Training& training) {
+Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
+                                  const RunSpec& run, Training& training) {
   if (resumed_.empty()) {
     training.Initialize(static_cast<uint64_t>(flags.seed));
+    if (spec.onnx) {
+      Runner& step = training.step();
+      STOWAGE_RETURN_IF_ERROR(
+          spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
+            return step.WriteBytes(
+                weight.name, weight.array.type.dtype,
+                std::as_bytes(std::span<const char>(weight.array.bytes)));
+          }));
+    }
     if (!flags.init.empty()) {
       STOWAGE_ASSIGN_OR_RETURN(
           const LoadedWeights loaded,
@@ -117,8 +132,20 @@ Status TrainFiles::Save(const Runner& runner, int64_t step,
   return best.ok() ? Status() : best.error();
 }
 
-Status TrainFiles::SaveWeights(const Runner& runner) const {
-  return weights_ ? stowage::SaveWeights(runner, *weights_) : Status();
+Status TrainFiles::SaveWeights(const Runner& runner,
+                               const StepSpec& spec) const {
+  if (weights_) {
+    STOWAGE_RETURN_IF_ERROR(stowage::SaveWeights(runner, *weights_));
+  }
+  if (!onnx_) return {};
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::string bytes,
+      spec.onnx->WithWeights(runner.graph(), [&](NamedArray& weight) {
+        return runner.ReadBytes(
+            weight.name, weight.array.type.dtype,
+            std::as_writable_bytes(std::span<char>(weight.array.bytes)));
+      }));
+  return onnx_->Replace(bytes);
 }
 
 std::string TrainFiles::WhatIsSaved() const {

@@ -33,8 +33,8 @@ class TrainFiles {
   /// each thing that its run had otherwise, or those of the seed, and weights of
   /// others over them. Returns the steps that are behind it. Error kInvalidArgument
   /// when none is left, but for --continue.
-  Result<int64_t> Begin(const TrainFlags& flags, const RunSpec& run,
-                        Training& training);
+  Result<int64_t> Begin(const TrainFlags& flags, const StepSpec& spec,
+                        const RunSpec& run, Training& training);
 
   /// Saves the newest checkpoint, where one is wanted, and the best one, if its
   /// held-out loss is given and the lowest. Errors: those of SaveCheckpoint, of
@@ -42,9 +42,9 @@ class TrainFiles {
   Status Save(const Runner& runner, int64_t step,
               std::optional<double> held_out_loss = {});
 
-  /// Saves the weights alone, where they are wanted. Errors: those of
-  /// stowage::SaveWeights.
-  Status SaveWeights(const Runner& runner) const;
+  /// Saves the weights alone, and the ONNX file with them, where they are wanted.
+  /// Errors: those of stowage::SaveWeights and of OnnxModel::WithWeights.
+  Status SaveWeights(const Runner& runner, const StepSpec& spec) const;
 
   /// What is on disk of this run, in words, for when it ends before its time.
   std::string WhatIsSaved() const;
@@ -61,7 +61,7 @@ class TrainFiles {
 
   std::optional<CheckpointSeries> checkpoints_;
   std::string resumed_;  // what the run goes on from; empty: nothing
-  std::optional<OutputFile> weights_;
+  std::optional<OutputFile> weights_, onnx_;
   WeightRules rules_;  // of what is loaded at the start
   bool keeps_best_ = false;
   Output svg_, html_;

@@ -74,6 +74,24 @@ Result<WeightRules> ReadWeightRules(const TrainFlags& flags) {
 
 void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
   AddRunOptions(command, flags);
+  command.get_option("--model")->required(false);
+  AddOnnxOptions(command, &flags->onnx);
+  command
+      .add_option("--input-map", flags->arrays.input_map,
+                  "INPUT=ARRAY: which array of an .npz an ONNX file's input "
+                  "takes, if it is not called so; may be repeated")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  command
+      .add_option(
+          "--shuffle", flags->arrays.shuffle,
+          "Which examples of an .npz an ONNX file's model takes in a "
+          "step: seed, drawn by it and the step, or none, in their order")
+      ->capture_default_str();
+  command.add_option(
+      "--save-onnx", flags->save_onnx,
+      "Write the ONNX file again to this one at the end, with the "
+      "weights as they are then");
   command.add_option("--steps", flags->steps,
                      "Steps of the whole run, which the learning rate's "
                      "schedule spans; default: the model's");

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "runtime/weights.h"
 #include "tools/model_flags.h"
+#include "tools/onnx_flags.h"
 #include "tools/train_run.h"
 
 namespace CLI {
@@ -20,6 +21,9 @@ class App;
 namespace stowage::tools {
 
 struct TrainFlags : RunFlags {
+  OnnxFlags onnx;
+  ArrayFlags arrays;
+  std::string save_onnx;
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
   std::optional<double> lr;

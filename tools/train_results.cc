@@ -23,9 +23,10 @@ Json ToJson(const TrainResults& results) {
   Json json = Json::object();
   json["done"] = true;
   json["steps"] = results.steps;
-  json["validation_loss"] = results.evaluation.loss;
-  if (results.evaluation.accuracy) {
-    json["validation_accuracy"] = *results.evaluation.accuracy;
+  const auto& evaluation = results.evaluation;
+  json["validation_loss"] = evaluation ? Json(evaluation->loss) : Json();
+  if (evaluation && evaluation->accuracy) {
+    json["validation_accuracy"] = *evaluation->accuracy;
   }
   json["arena_bytes"] = results.memory.arena;
   json["host_bytes"] = results.session.host_bytes();
@@ -45,16 +46,22 @@ Json ToJson(const TrainResults& results) {
 }
 
 std::string Headline(const TrainResults& results) {
-  std::string line =
-      StrCat(results.model, ", ", results.steps, " steps on ",
-             results.session.backend().name(), ": ",
-             results.run.loss
-                 ? StrCat("training loss ", Fixed(*results.run.loss, 4), ", ")
-                 : "",
-             "held-out loss ", Fixed(results.evaluation.loss, 4));
-  if (results.evaluation.accuracy) {
-    line += StrCat(", held-out accuracy ",
-                   Fixed(100 * *results.evaluation.accuracy, 1), " %");
+  std::string line = StrCat(results.model, ", ", results.steps, " steps on ",
+                            results.session.backend().name());
+  const char* before = ": ";
+  const auto add = [&](const std::string& figure) {
+    line += before + figure;
+    before = ", ";
+  };
+  if (results.run.loss) {
+    add(StrCat("training loss ", Fixed(*results.run.loss, 4)));
+  }
+  if (const auto& evaluation = results.evaluation) {
+    add(StrCat("held-out loss ", Fixed(evaluation->loss, 4)));
+    if (evaluation->accuracy) {
+      add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),
+                 " %"));
+    }
   }
   if (results.run.skipped > 0) {
     line += StrCat(", ", results.run.skipped, " steps skipped");

@@ -22,7 +22,7 @@ struct TrainResults {
   std::string_view model;
   int64_t steps = 0;  // of the whole run so far
   const RunFigures& run;
-  const Evaluation& evaluation;
+  const std::optional<Evaluation>& evaluation;  // where something was held out
   const MemoryFigures& memory;
   const Session& session;
   const Report& report;
