@@ -51,7 +51,7 @@ Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
 }
 
 Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
-  const Shape& shape = output.shape();
+  const Shape shape = output.shape();  // which a new input may move
   if (loss.kind == "cross_entropy") {
     STOWAGE_ASSIGN_OR_RETURN(const int axis, ClassAxis(shape, loss));
     const Value labels =

@@ -33,7 +33,9 @@ std::string MissingName(const pb::NodeProto& node, const Opsets& opsets,
   }
   if (node.op_type() == "If") return "";
   const ImportedOp* const op = FindOp(node.domain(), node.op_type());
-  if (!op) return node.op_type();
+  if (!op) {
+    return node.op_type().empty() ? "an op without a name" : node.op_type();
+  }
   const auto version = opsets.find("");
   const bool changed = op->changed != 0 && version != opsets.end() &&
                        version->second >= op->changed;

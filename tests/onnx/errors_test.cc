@@ -83,6 +83,22 @@ std::string Said(const ModelProto& model, OnnxBuildOptions options = {}) {
 
 TEST_CASE("a good file is taken") { CHECK(Said(Linear()) == ""); }
 
+// The sanitizers see whether a new input moves what the loss looks at.
+TEST_CASE("the smallest graph takes a loss") {
+  ModelProto model = Linear();
+  auto* const graph = model.mutable_graph();
+  graph->clear_initializer();
+  graph->mutable_node()->DeleteSubrange(1, 1);
+  graph->mutable_node(0)->set_op_type("Abs");
+  graph->mutable_node(0)->mutable_input()->DeleteSubrange(1, 1);
+  graph->mutable_output(0)->set_name("h");
+  for (const char* const kind : {"cross_entropy", "mse", "bce"}) {
+    CAPTURE(kind);
+    CHECK(Said(model,
+               {.dims = {{"batch", 3}}, .loss = OnnxLoss{.kind = kind}}) == "");
+  }
+}
+
 TEST_CASE("what is wrong is named") {
   struct Row {
     std::function<void(ModelProto&)> change;
@@ -96,6 +112,10 @@ TEST_CASE("what is wrong is named") {
        "the file asks for operator set 6; 7 to 28 are supported"},
       {[](ModelProto& m) { m.clear_opset_import(); },
        "does not say which operator set"},
+      {[](ModelProto& m) {
+         m.mutable_graph()->mutable_node(0)->clear_op_type();
+       },
+       "has ops that are not known: an op without a name (1 node); "},
       {[](ModelProto& m) {
          m.mutable_graph()->mutable_node(0)->set_op_type("Foo");
          m.mutable_graph()->mutable_node(1)->set_op_type("Bar");
