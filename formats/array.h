@@ -7,7 +7,9 @@
 //   Array array{{DType::kF32, {2, 3}}, bytes};
 //   std::vector<float> values = ValuesOf<float>(array);
 
+#include <cstddef>
 #include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,14 @@ namespace stowage {
 struct Array {
   TensorType type;
   std::string bytes;  // type.bytes() of them
+
+  /// The bytes as Runner::WriteBytes and ReadBytes take them (runtime/session.h).
+  std::span<const std::byte> data() const {
+    return std::as_bytes(std::span(bytes));
+  }
+  std::span<std::byte> data() {
+    return std::as_writable_bytes(std::span(bytes));
+  }
 
   friend bool operator==(const Array&, const Array&) = default;
 };

@@ -11,6 +11,7 @@
 #include "formats/idx.h"
 #include "formats/npy.h"
 #include "formats/npz.h"
+#include "formats/numbers.h"
 #include "formats/picture.h"
 
 #endif  // STOWAGE_FORMATS_FORMATS_H_

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "base/strings.h"
 #include "formats/idx.h"
 #include "formats/npz.h"
+#include "formats/numbers.h"
 #include "formats/picture.h"
 #include "math/philox.h"
 #include "math/small_floats.h"
@@ -126,57 +126,22 @@ Result<std::vector<int32_t>> LabelsOf(const Array& array,
   }
   std::vector<int32_t> labels;
   labels.reserve(static_cast<size_t>(array.type.shape.num_elements()));
-  const auto take = [&](const auto& values) -> Status {
-    for (const auto value : values) {
-      if (std::cmp_less(value, 0) || std::cmp_greater(value, 1'000'000)) {
-        return Fail(StrCat(Quoted(origin), ": label ", labels.size(), " is ",
-                           static_cast<int64_t>(value),
-                           "; expected 0 to 1000000"));
-      }
-      labels.push_back(static_cast<int32_t>(value));
+  for (const int64_t value : IntsOf(array)) {
+    if (value < 0 || value > 1'000'000) {
+      return Fail(StrCat(Quoted(origin), ": label ", labels.size(), " is ",
+                         value, "; expected 0 to 1000000"));
     }
-    return {};
-  };
-  Status taken;
-  switch (array.type.dtype) {
-    case DType::kU8:
-      taken = take(ValuesOf<uint8_t>(array));
-      break;
-    case DType::kI16:
-      taken = take(ValuesOf<int16_t>(array));
-      break;
-    case DType::kI32:
-      taken = take(ValuesOf<int32_t>(array));
-      break;
-    default:
-      taken = take(ValuesOf<int64_t>(array));
+    labels.push_back(static_cast<int32_t>(value));
   }
-  if (!taken.ok()) return taken.error();
   return labels;
 }
 
 // Bytes as they are, reals as f32.
 PictureStore::Pixels PixelsOf(const Array& array) {
-  const auto to_floats = [](const auto& values) {
-    return std::vector<float>(values.begin(), values.end());
-  };
-  switch (array.type.dtype) {
-    case DType::kU8:
-      return ValuesOf<uint8_t>(array);
-    case DType::kF64:
-      return to_floats(ValuesOf<double>(array));
-    case DType::kF16: {
-      std::vector<float> values;
-      for (size_t i = 0; i < array.bytes.size(); i += sizeof(uint16_t)) {
-        uint16_t bits = 0;
-        std::memcpy(&bits, array.bytes.data() + i, sizeof(bits));
-        values.push_back(math::HalfToFloat(bits));
-      }
-      return values;
-    }
-    default:
-      return ValuesOf<float>(array);
-  }
+  if (array.type.dtype == DType::kU8) return ValuesOf<uint8_t>(array);
+  if (array.type.dtype == DType::kF32) return ValuesOf<float>(array);
+  const std::vector<double> values = RealsOf(array);
+  return std::vector<float>(values.begin(), values.end());
 }
 
 // An array of pictures and one of labels.
