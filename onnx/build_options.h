@@ -29,13 +29,18 @@ struct OnnxInput {
   std::vector<OnnxDim> dims = {};
 };
 
-/// What a model is trained for.
+/// What a model is trained for, a mean over the examples.
+enum class OnnxLossKind : uint8_t {
+  kCrossEntropy,  // of logits, by labels (i64)
+  kMse,           // of numbers, by numbers of their type
+  kBce,           // of logits, by numbers from 0 to 1
+  kOutput,        // an output of the model that is the loss already, a scalar
+};
+
 struct OnnxLoss {
-  /// "cross_entropy" of logits with labels (i64), "mse" with targets, "bce" of logits
-  /// with targets from 0 to 1, each a mean; or the name of an output of the model that
-  /// is the loss already.
-  std::string kind;
-  std::string output = {};  // that is judged; empty: the model's first
+  OnnxLossKind kind = OnnxLossKind::kCrossEntropy;
+  std::string output =
+      {};  // that is judged, or is it; empty: the model's first
   /// The new input that it is judged by, and its shape. A shape that is left out is the
   /// output's, for a cross-entropy without the axis of classes: the second of four or
   /// more dimensions, else the last.

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "formats/numbers.h"
 #include "ir/dtype.h"
 #include "ir/shape.h"
 #include "onnx/shapes.h"
@@ -140,20 +141,9 @@ Folded FoldConstant(ImportedNode& node) {
 }
 
 Folded FoldConstantOfShape(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Ints dims, node.Ints(0, "shape"));
-  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeOfDims(node, dims));
-  if (!IsSmall(shape)) return Left();
-  Array value = ArrayOf(DType::kF32, {}, std::vector<double>{0});
-  if (const auto* attribute = node.Find("value")) {
-    STOWAGE_ASSIGN_OR_RETURN(value,
-                             ReadTensor(attribute->t(), node.context().folder));
-    if (value.type.shape.num_elements() != 1) {
-      return node.Wrong(StrCat("fills with ", value.type.ToString(),
-                               "; expected one element"));
-    }
-    value.type.shape = {};
-  }
-  return One(Spread(value, shape));
+  STOWAGE_ASSIGN_OR_RETURN(const FilledShape filled, FilledShapeOf(node));
+  if (!IsSmall(filled.shape)) return Left();
+  return One(Spread(filled.value, filled.shape));
 }
 
 Folded FoldRange(ImportedNode& node) {
@@ -421,9 +411,7 @@ Folded FoldSlice(ImportedNode& node) {
 }
 
 Folded FoldExpand(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Ints dims, node.Ints(1, "shape"));
-  STOWAGE_ASSIGN_OR_RETURN(Shape shape, ShapeOfDims(node, dims));
-  STOWAGE_ASSIGN_OR_RETURN(shape, Broadcast(node, node.ShapeOf(0), shape));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterExpand(node));
   if (!IsSmall(shape)) return Left();
   return One(Spread(*node.Fixed(0), shape));
 }

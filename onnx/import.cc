@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "formats/numbers.h"
 #include "ir/ops.h"
 #include "ir/source_loc.h"
 #include "onnx/fold.h"
@@ -127,8 +128,9 @@ Status Importer::AddInitializers(const pb::GraphProto& graph, Scope& scope) {
   for (const pb::TensorProto& tensor : graph.initializer()) {
     Operand operand{.name = tensor.name(), .initializer = &tensor};
     STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
-    operand.fixed =
-        !IsFloat(operand.type.dtype) || operand.type.shape.num_elements() == 0;
+    // Those of a branch are no weights, which are looked up in the model's own graph.
+    operand.fixed = !scope.names_values || !IsFloat(operand.type.dtype) ||
+                    operand.type.shape.num_elements() == 0;
     STOWAGE_RETURN_IF_ERROR(Define(tensor.name(), std::move(operand), scope));
   }
   if (graph.sparse_initializer_size() > 0) {

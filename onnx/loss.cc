@@ -51,8 +51,9 @@ Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
 }
 
 Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
+  if (loss.kind == OnnxLossKind::kOutput) return output;
   const Shape shape = output.shape();  // which a new input may move
-  if (loss.kind == "cross_entropy") {
+  if (loss.kind == OnnxLossKind::kCrossEntropy) {
     STOWAGE_ASSIGN_OR_RETURN(const int axis, ClassAxis(shape, loss));
     const Value labels =
         g.Input(loss.labels, DType::kI64, Without(shape, axis));
@@ -66,12 +67,14 @@ Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
   if (loss.labels_shape &&
       *loss.labels_shape != std::vector<int64_t>(shape.begin(), shape.end())) {
     return Wrong(
-        StrCat("the loss ", loss.kind, " compares ", shape.ToString(), " with ",
+        StrCat("the loss compares ", shape.ToString(), " with ",
                Shape(std::span<const int64_t>(*loss.labels_shape)).ToString(),
                "; expected one shape"));
   }
   const Value target = g.Input(loss.labels, output.dtype(), shape);
-  if (loss.kind == "mse") return MeanSquaredError(output, target);
+  if (loss.kind == OnnxLossKind::kMse) {
+    return MeanSquaredError(output, target);
+  }
   // log(1 + e^x) - x t: the cross-entropy of sigmoid(x), which does not overflow.
   return ReduceMean(Sub(Softplus(output), Mul(output, target)));
 }
@@ -80,11 +83,7 @@ Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
 
 Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& first,
                const std::map<std::string, Value>& outputs) {
-  const bool judged =
-      loss.kind == "cross_entropy" || loss.kind == "mse" || loss.kind == "bce";
-  const std::string& name = !judged               ? loss.kind
-                            : loss.output.empty() ? first
-                                                  : loss.output;
+  const std::string& name = loss.output.empty() ? first : loss.output;
   const auto found = outputs.find(name);
   if (found == outputs.end()) {
     std::string list;
@@ -95,10 +94,7 @@ Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& first,
                         " to train for; its outputs are ", list,
                         ", and losses of them cross_entropy, mse and bce"));
   }
-  Value value = found->second;
-  if (judged) {
-    STOWAGE_ASSIGN_OR_RETURN(value, LossOf(g, loss, value));
-  }
+  STOWAGE_ASSIGN_OR_RETURN(Value value, LossOf(g, loss, found->second));
   if (g.error()) return *g.error();
   if (value.shape().num_elements() != 1 || !IsFloat(value.dtype())) {
     return Wrong(StrCat("the output ", Quoted(name), " is ",

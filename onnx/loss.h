@@ -3,7 +3,7 @@
 
 // What an imported model is trained for, added to its graph.
 //
-//   AddLoss(g, {.kind = "cross_entropy"}, "logits", outputs);
+//   AddLoss(g, {.kind = OnnxLossKind::kMse}, "logits", outputs);
 
 #include <map>
 #include <string>

@@ -1,124 +1,14 @@
 #include "onnx/node.h"
 
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <span>
-#include <type_traits>
 #include <utility>
 
 #include "base/strings.h"
+#include "formats/numbers.h"
 #include "ir/ops.h"
-#include "math/small_floats.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {
 namespace {
-
-template <typename T>
-T ElementAt(const Array& array, int64_t i) {
-  T value;
-  std::memcpy(&value, array.bytes.data() + static_cast<size_t>(i) * sizeof(T),
-              sizeof(T));
-  return value;
-}
-
-// As a To: a double, or an int64_t, which is the nearest to zero of those next to it,
-// the outermost for what lies beyond, 0 for NaN.
-template <typename To, typename From>
-To Converted(From number) {
-  if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    if (std::isnan(number)) return 0;
-    if (number >= static_cast<From>(0x1p63)) {
-      return std::numeric_limits<To>::max();
-    }
-    if (number < static_cast<From>(-0x1p63)) {
-      return std::numeric_limits<To>::min();
-    }
-  }
-  return static_cast<To>(number);
-}
-
-// Element i as a To.
-template <typename To>
-To NumberAt(const Array& array, int64_t i) {
-  switch (array.type.dtype) {
-    case DType::kF32:
-      return Converted<To>(ElementAt<float>(array, i));
-    case DType::kF64:
-      return Converted<To>(ElementAt<double>(array, i));
-    case DType::kF16:
-      return Converted<To>(math::HalfToFloat(ElementAt<uint16_t>(array, i)));
-    case DType::kBF16:
-      return Converted<To>(
-          math::BFloat16ToFloat(ElementAt<uint16_t>(array, i)));
-    case DType::kI16:
-      return Converted<To>(ElementAt<int16_t>(array, i));
-    case DType::kI32:
-      return Converted<To>(ElementAt<int32_t>(array, i));
-    case DType::kI64:
-      return Converted<To>(ElementAt<int64_t>(array, i));
-    case DType::kU8:
-      return Converted<To>(ElementAt<uint8_t>(array, i));
-    case DType::kBool:
-      return Converted<To>(ElementAt<uint8_t>(array, i) != 0);
-  }
-  return To{};
-}
-
-template <typename To>
-std::vector<To> NumbersOf(const Array& array) {
-  const int64_t count = array.type.shape.num_elements();
-  std::vector<To> numbers(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    numbers[static_cast<size_t>(i)] = NumberAt<To>(array, i);
-  }
-  return numbers;
-}
-
-template <typename T>
-void Append(T value, std::string* bytes) {
-  bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-template <typename From>
-Array ArrayOfNumbers(DType dtype, const Shape& shape,
-                     const std::vector<From>& numbers) {
-  Array array{{dtype, shape}, {}};
-  array.bytes.reserve(static_cast<size_t>(array.type.bytes()));
-  for (const From number : numbers) {
-    switch (dtype) {
-      case DType::kF32:
-        Append(static_cast<float>(number), &array.bytes);
-        break;
-      case DType::kF64:
-        Append(static_cast<double>(number), &array.bytes);
-        break;
-      case DType::kF16:
-        Append(math::FloatToHalf(static_cast<float>(number)), &array.bytes);
-        break;
-      case DType::kBF16:
-        Append(math::FloatToBFloat16(static_cast<float>(number)), &array.bytes);
-        break;
-      case DType::kI16:
-        Append(static_cast<int16_t>(Converted<int64_t>(number)), &array.bytes);
-        break;
-      case DType::kI32:
-        Append(static_cast<int32_t>(Converted<int64_t>(number)), &array.bytes);
-        break;
-      case DType::kI64:
-        Append(Converted<int64_t>(number), &array.bytes);
-        break;
-      case DType::kU8:
-        Append(static_cast<uint8_t>(Converted<int64_t>(number)), &array.bytes);
-        break;
-      case DType::kBool:
-        Append(static_cast<uint8_t>(number != 0), &array.bytes);
-        break;
-    }
-  }
-  return array;
-}
 
 template <typename T, typename List>
 std::vector<T> Copied(const List& list) {
@@ -126,21 +16,6 @@ std::vector<T> Copied(const List& list) {
 }
 
 }  // namespace
-
-std::vector<int64_t> IntsOf(const Array& array) {
-  return NumbersOf<int64_t>(array);
-}
-std::vector<double> RealsOf(const Array& array) {
-  return NumbersOf<double>(array);
-}
-Array ArrayOf(DType dtype, const Shape& shape,
-              const std::vector<int64_t>& ints) {
-  return ArrayOfNumbers(dtype, shape, ints);
-}
-Array ArrayOf(DType dtype, const Shape& shape,
-              const std::vector<double>& reals) {
-  return ArrayOfNumbers(dtype, shape, reals);
-}
 
 Result<const Array*> ContentsOf(Operand& operand, const std::string& folder) {
   if (!operand.contents && operand.initializer) {
@@ -163,8 +38,7 @@ Value ValueOf(Operand& operand, ImportContext& context) {
   if (!*contents) return Value();  // of a node that failed
   const Array& array = **contents;
   return operand.value =
-             Constant(g, array.type.dtype, array.type.shape,
-                      std::as_bytes(std::span<const char>(array.bytes)));
+             Constant(g, array.type.dtype, array.type.shape, array.data());
 }
 
 ImportedNode::ImportedNode(const pb::NodeProto& node, int64_t version,

@@ -145,17 +145,6 @@ Result<const Array*> ContentsOf(Operand& operand, const std::string& folder);
 /// the graph keeps.
 Value ValueOf(Operand& operand, ImportContext& context);
 
-/// Elements as 64-bit numbers, whatever integers or floats they are.
-std::vector<int64_t> IntsOf(const Array& array);
-std::vector<double> RealsOf(const Array& array);
-
-/// An array of numbers, each rounded to the dtype. Precondition: as many as the shape
-/// has.
-Array ArrayOf(DType dtype, const Shape& shape,
-              const std::vector<int64_t>& ints);
-Array ArrayOf(DType dtype, const Shape& shape,
-              const std::vector<double>& reals);
-
 }  // namespace stowage::onnx
 
 #endif  // STOWAGE_ONNX_NODE_H_

@@ -12,10 +12,11 @@
 //   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
 //   Result<Graph> forward = model->Build({.dims = {{"batch", 32}}});
 //   Result<Graph> trained = model->Build(
-//       {.dims = {{"batch", 32}}, .loss = OnnxLoss{.kind = "cross_entropy"}});
+//       {.dims = {{"batch", 32}}, .loss = OnnxLoss{}});
 //   ...
 //   model->ForEachWeight(runner.graph(), [&](const NamedArray& weight) {
-//     return runner.WriteBytes(weight.name, weight.array.type.dtype, ...);
+//     return runner.WriteBytes(weight.name, weight.array.type.dtype,
+//                              weight.array.data());
 //   });
 
 #include <functional>
@@ -39,7 +40,9 @@ class OnnxModel {
   std::span<const OnnxInput> inputs() const;
   std::span<const std::string> outputs() const;
 
-  /// The model as a graph: inputs, outputs and values under their names in the file.
+  /// The model as a graph: inputs, outputs and values under their names in the file. An
+  /// output that is an input, a tensor of the file or another output as well is a copy,
+  /// and called NAME.out where the name is taken.
   /// Errors name the node. kUnsupported: ops that are not known, all of them in one
   /// message, and limits of those that are; kInvalidArgument: a dimension without a
   /// size, a name in the options that the file does not have, and whatever is wrong

@@ -7,6 +7,8 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "formats/numbers.h"
+#include "onnx/tensor.h"
 
 namespace stowage::onnx {
 namespace {
@@ -140,6 +142,29 @@ Result<Shape> ShapeAfterUnsqueeze(ImportedNode& node) {
   int next = 0;
   for (const bool added : marked) shape.push_back(added ? 1 : from[next++]);
   return shape;
+}
+
+Result<Shape> ShapeAfterExpand(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const Ints dims, node.Ints(1, "shape"));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeOfDims(node, dims));
+  return Broadcast(node, node.ShapeOf(0), shape);
+}
+
+Result<FilledShape> FilledShapeOf(ImportedNode& node) {
+  FilledShape filled;
+  STOWAGE_ASSIGN_OR_RETURN(const Ints dims, node.Ints(0, "shape"));
+  STOWAGE_ASSIGN_OR_RETURN(filled.shape, ShapeOfDims(node, dims));
+  filled.value = ArrayOf(DType::kF32, {}, std::vector<double>{0});
+  if (const auto* const attribute = node.Find("value")) {
+    STOWAGE_ASSIGN_OR_RETURN(filled.value,
+                             ReadTensor(attribute->t(), node.context().folder));
+    if (filled.value.type.shape.num_elements() != 1) {
+      return node.Wrong(StrCat("fills with ", filled.value.type.ToString(),
+                               "; expected one element"));
+    }
+    filled.value.type.shape = {};
+  }
+  return filled;
 }
 
 Result<Ints> OrderOf(ImportedNode& node) {

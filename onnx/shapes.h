@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "formats/array.h"
 #include "ir/shape.h"
 #include "onnx/node.h"
 
@@ -29,6 +30,15 @@ Result<Shape> Broadcast(const ImportedNode& node, const Shape& a,
 Result<Shape> ShapeAfterReshape(ImportedNode& node);
 Result<Shape> ShapeAfterSqueeze(ImportedNode& node);
 Result<Shape> ShapeAfterUnsqueeze(ImportedNode& node);
+Result<Shape> ShapeAfterExpand(ImportedNode& node);
+
+/// What a ConstantOfShape makes: its shape, and the one number, a scalar, that it holds
+/// everywhere.
+struct FilledShape {
+  Shape shape;
+  Array value;
+};
+Result<FilledShape> FilledShapeOf(ImportedNode& node);
 
 /// The order of axes that a Transpose gives its result.
 Result<std::vector<int64_t>> OrderOf(ImportedNode& node);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/strings.h"
 #include "formats/npz.h"
+#include "formats/numbers.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "nn/random.h"
@@ -20,33 +20,15 @@ Error Wrong(std::string message) {
   return {ErrorCode::kInvalidArgument, StrCat("[data] ", message)};
 }
 
-template <typename From, typename To>
-Array Converted(const Array& from) {
-  Array to{{DTypeOf<To>(), from.type.shape}, {}};
-  to.bytes.resize(static_cast<size_t>(to.type.bytes()));
-  const std::vector<From> values = ValuesOf<From>(from);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const To value = static_cast<To>(values[i]);
-    std::memcpy(to.bytes.data() + i * sizeof(To), &value, sizeof(To));
-  }
-  return to;
-}
-
-// As elements of that type, where no number is lost that anybody would miss.
+// As elements of that type: of wider whole numbers, or of other reals; absent where the
+// two are not of one kind.
 std::optional<Array> As(DType dtype, const Array& array) {
   const DType from = array.type.dtype;
-  if (from == dtype) return array;
-  if (from == DType::kI32 && dtype == DType::kI64) {
-    return Converted<int32_t, int64_t>(array);
+  if (IsFloat(from) && IsFloat(dtype)) {
+    return ArrayOf(dtype, array.type.shape, RealsOf(array));
   }
-  if (from == DType::kU8 && dtype == DType::kI64) {
-    return Converted<uint8_t, int64_t>(array);
-  }
-  if (from == DType::kF64 && dtype == DType::kF32) {
-    return Converted<double, float>(array);
-  }
-  if (from == DType::kF32 && dtype == DType::kF64) {
-    return Converted<float, double>(array);
+  if (!IsFloat(from) && dtype == DType::kI64) {
+    return ArrayOf(dtype, array.type.shape, IntsOf(array));
   }
   return {};
 }
@@ -54,9 +36,9 @@ std::optional<Array> As(DType dtype, const Array& array) {
 // An input of the step, and all examples for it.
 struct Source {
   std::string name = {};
-  Array examples = {};
+  std::shared_ptr<const Array> examples = {};
   size_t size = 0;  // bytes of one
-  std::string batch = {};
+  Array batch = {};
 };
 
 class ArraysTask : public Task {
@@ -79,16 +61,16 @@ class ArraysTask : public Task {
                                   ? random.Below(examples_)
                                   : ((step - 1) * batch_ + i) % examples_;
       for (Source& source : sources_) {
-        std::memcpy(source.batch.data() + static_cast<size_t>(i) * source.size,
-                    source.examples.bytes.data() +
-                        static_cast<size_t>(example) * source.size,
-                    source.size);
+        std::memcpy(
+            source.batch.bytes.data() + static_cast<size_t>(i) * source.size,
+            source.examples->bytes.data() +
+                static_cast<size_t>(example) * source.size,
+            source.size);
       }
     }
     for (const Source& source : sources_) {
-      STOWAGE_RETURN_IF_ERROR(
-          train.WriteBytes(source.name, source.examples.type.dtype,
-                           std::as_bytes(std::span<const char>(source.batch))));
+      STOWAGE_RETURN_IF_ERROR(train.WriteBytes(
+          source.name, source.batch.type.dtype, source.batch.data()));
     }
     if (!reads_seed_) return {};
     return train.Write("seed", static_cast<int64_t>(seed_));
@@ -120,8 +102,10 @@ std::string Names(const std::vector<NamedArray>& arrays) {
 }
 
 // The examples for an input of that type.
-Result<Source> SourceOf(const std::string& name, const TensorType& type,
-                        const std::vector<NamedArray>& arrays) {
+Result<Source> SourceOf(
+    const std::string& name, const TensorType& type,
+    const std::shared_ptr<const std::vector<NamedArray>>& all) {
+  const std::vector<NamedArray>& arrays = *all;
   const auto found =
       std::find_if(arrays.begin(), arrays.end(),
                    [&](const NamedArray& array) { return array.name == name; });
@@ -143,15 +127,18 @@ Result<Source> SourceOf(const std::string& name, const TensorType& type,
                         "; all dimensions but the first, the examples, must be "
                         "the same"));
   }
-  std::optional<Array> examples = As(type.dtype, found->array);
-  if (!examples) {
+  Source source{.name = name};
+  if (found->array.type.dtype == type.dtype) {
+    source.examples = {all, &found->array};
+  } else if (auto converted = As(type.dtype, found->array)) {
+    source.examples = std::make_shared<const Array>(*std::move(converted));
+  } else {
     return Wrong(StrCat("the array ", Quoted(name), " has elements of ",
                         DTypeName(found->array.type.dtype), ", and the input ",
                         DTypeName(type.dtype)));
   }
-  Source source{.name = name, .examples = *std::move(examples)};
   source.size = static_cast<size_t>(type.bytes() / type.shape[0]);
-  source.batch.resize(static_cast<size_t>(type.bytes()));
+  source.batch = {type, std::string(static_cast<size_t>(type.bytes()), '\0')};
   return source;
 }
 
@@ -201,8 +188,8 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
     if (is_scalar && input.name == "seed") reads_seed = true;
     if (is_scalar && (input.name == "seed" || input.name == "step")) continue;
     STOWAGE_ASSIGN_OR_RETURN(Source source,
-                             SourceOf(input.name, input.type, *spec.arrays));
-    const int64_t count = source.examples.type.shape[0];
+                             SourceOf(input.name, input.type, spec.arrays));
+    const int64_t count = source.examples->type.shape[0];
     if (input.type.shape[0] != batch || count < batch ||
         (examples && count != *examples)) {
       return Wrong(StrCat("the array ", Quoted(input.name), " has ", count,

@@ -40,6 +40,14 @@ Result<std::pair<std::string, std::string>> ParsePair(std::string_view option,
                    std::string(text.substr(at + 1)));
 }
 
+// A kind of loss of the model's first output, or an output's name.
+OnnxLoss LossOf(const std::string& text) {
+  if (text == "cross_entropy") return {.kind = OnnxLossKind::kCrossEntropy};
+  if (text == "mse") return {.kind = OnnxLossKind::kMse};
+  if (text == "bce") return {.kind = OnnxLossKind::kBce};
+  return {.kind = OnnxLossKind::kOutput, .output = text};
+}
+
 Result<std::vector<int64_t>> ParseDims(std::string_view text) {
   std::vector<int64_t> dims;
   while (!text.empty()) {
@@ -106,7 +114,7 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
                              ParseDims(shape.second));
   }
   step.options.stand_ins = onnx.stand_ins;
-  if (!onnx.loss.empty()) step.options.loss = OnnxLoss{.kind = onnx.loss};
+  if (!onnx.loss.empty()) step.options.loss = LossOf(onnx.loss);
   // Labels are no input of the file.
   if (step.options.loss && step.options.shapes.contains("labels")) {
     step.options.loss->labels_shape = step.options.shapes["labels"];
@@ -192,7 +200,7 @@ Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
   if (is_open && labels) {
     step.batch = std::min(labels->type.shape[0], kUsualBatch);
   }
-  if (labels && step.options.loss->kind == "cross_entropy") {
+  if (labels && step.options.loss->kind == OnnxLossKind::kCrossEntropy) {
     const Shape& shape = labels->type.shape;
     step.options.loss->labels_shape =
         std::vector<int64_t>(shape.begin(), shape.end());

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <span>
 #include <system_error>
 
 #include "base/strings.h"
@@ -85,9 +84,8 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
       Runner& step = training.step();
       STOWAGE_RETURN_IF_ERROR(
           spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
-            return step.WriteBytes(
-                weight.name, weight.array.type.dtype,
-                std::as_bytes(std::span<const char>(weight.array.bytes)));
+            return step.WriteBytes(weight.name, weight.array.type.dtype,
+                                   weight.array.data());
           }));
     }
     if (!flags.init.empty()) {
@@ -141,9 +139,8 @@ Status TrainFiles::SaveWeights(const Runner& runner,
   STOWAGE_ASSIGN_OR_RETURN(
       const std::string bytes,
       spec.onnx->WithWeights(runner.graph(), [&](NamedArray& weight) {
-        return runner.ReadBytes(
-            weight.name, weight.array.type.dtype,
-            std::as_writable_bytes(std::span<char>(weight.array.bytes)));
+        return runner.ReadBytes(weight.name, weight.array.type.dtype,
+                                weight.array.data());
       }));
   return onnx_->Replace(bytes);
 }

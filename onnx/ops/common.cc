@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "formats/numbers.h"
 #include "ir/ops.h"
 #include "onnx/node.h"
 
@@ -16,8 +17,7 @@ Value Like(Value x, double number) {
 Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints) {
   const Array array =
       ArrayOf(DType::kI64, {static_cast<int64_t>(ints.size())}, ints);
-  return Constant(g, array.type.dtype, array.type.shape,
-                  std::as_bytes(std::span<const char>(array.bytes)));
+  return Constant(g, array.type.dtype, array.type.shape, array.data());
 }
 
 Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count) {

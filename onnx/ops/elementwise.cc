@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/strings.h"
+#include "formats/numbers.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"

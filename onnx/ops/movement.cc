@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "formats/numbers.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"
@@ -180,9 +181,7 @@ Result<Values> ConvertSlice(ImportedNode& node) {
 }
 
 Result<Values> ConvertExpand(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const auto dims, node.Ints(1, "shape"));
-  STOWAGE_ASSIGN_OR_RETURN(Shape shape, ShapeOfDims(node, dims));
-  STOWAGE_ASSIGN_OR_RETURN(shape, Broadcast(node, node.ShapeOf(0), shape));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAfterExpand(node));
   if (!HasElements(shape)) return Empty(node, shape);
   return Values{BroadcastTo(node.In(0), shape)};
 }
@@ -198,18 +197,9 @@ Result<Values> ConvertTile(ImportedNode& node) {
 
 Result<Values> ConvertConstantOfShape(ImportedNode& node) {
   // One that is small is folded.
-  STOWAGE_ASSIGN_OR_RETURN(const auto dims, node.Ints(0, "shape"));
-  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeOfDims(node, dims));
-  Array value = ArrayOf(DType::kF32, {}, std::vector<double>{0});
-  if (const auto* attribute = node.Find("value")) {
-    STOWAGE_ASSIGN_OR_RETURN(value,
-                             ReadTensor(attribute->t(), node.context().folder));
-    if (value.type.shape.num_elements() != 1) {
-      return node.Wrong(StrCat("fills with ", value.type.ToString(),
-                               "; expected one element"));
-    }
-  }
-  return Values{Fill(node.graph(), RealsOf(value)[0], value.type.dtype, shape)};
+  STOWAGE_ASSIGN_OR_RETURN(const FilledShape filled, FilledShapeOf(node));
+  return Values{Fill(node.graph(), RealsOf(filled.value)[0],
+                     filled.value.type.dtype, filled.shape)};
 }
 
 Result<Values> ConvertRange(ImportedNode& node) {

@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const Result<Graph> forward = model->Build(options);
   if (!forward.ok()) return 0;
-  options.loss = OnnxLoss{.kind = "cross_entropy"};
+  options.loss = OnnxLoss{};
   const Result<Graph> trained = model->Build(options);
   (void)trained.ok();
   return 0;

@@ -9,7 +9,7 @@
 
 #include "base/strings.h"
 #include "formats/array.h"
-#include "onnx/node.h"
+#include "formats/numbers.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/tensor.h"
@@ -42,7 +42,7 @@ Result<std::vector<Array>> ReadTensors(const std::string& folder,
 // As ONNX's own runner compares: relative 1e-3, absolute 1e-7.
 bool IsClose(const Array& got, const Array& expected) {
   if (!(got.type == expected.type)) return false;
-  const auto a = onnx::RealsOf(got), b = onnx::RealsOf(expected);
+  const auto a = RealsOf(got), b = RealsOf(expected);
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(b[i]) ? !std::isnan(a[i])
         : std::isinf(b[i])

@@ -92,8 +92,9 @@ TEST_CASE("the smallest graph takes a loss") {
   graph->mutable_node(0)->set_op_type("Abs");
   graph->mutable_node(0)->mutable_input()->DeleteSubrange(1, 1);
   graph->mutable_output(0)->set_name("h");
-  for (const char* const kind : {"cross_entropy", "mse", "bce"}) {
-    CAPTURE(kind);
+  for (const OnnxLossKind kind :
+       {OnnxLossKind::kCrossEntropy, OnnxLossKind::kMse, OnnxLossKind::kBce}) {
+    CAPTURE(static_cast<int>(kind));
     CHECK(Said(model,
                {.dims = {{"batch", 3}}, .loss = OnnxLoss{.kind = kind}}) == "");
   }
@@ -198,10 +199,11 @@ TEST_CASE("what is asked for has to be there") {
   CHECK(said({.dims = {{"batch", 3}}, .shapes = {{"z", {1}}}})
             .find("a shape is given for \"z\", which is no input; there are "
                   "\"x\"") != std::string::npos);
-  CHECK(said({.dims = {{"batch", 3}}, .loss = OnnxLoss{.kind = "z"}})
+  CHECK(said({.dims = {{"batch", 3}},
+              .loss = OnnxLoss{.kind = OnnxLossKind::kOutput, .output = "z"}})
             .find("the model has no output \"z\" to train for; its outputs are "
                   "\"y\"") != std::string::npos);
-  OnnxLoss loss{.kind = "cross_entropy"};
+  OnnxLoss loss;
   loss.labels_shape = std::vector<int64_t>{5};
   CHECK(said({.dims = {{"batch", 3}}, .loss = loss})
             .find("labels (5) do not go with logits (3, 2)") !=
@@ -243,6 +245,47 @@ TEST_CASE("tensors beside the model lie in its folder") {
     CHECK(at(outside, "0").find("expected a file in the folder of the model") !=
           std::string::npos);
   }
+}
+
+// Its weights would be looked for in vain among the model's own.
+TEST_CASE("the tensors of a branch are constants") {
+  ModelProto model = Linear();
+  TensorProto* const condition = model.mutable_graph()->add_initializer();
+  condition->set_name("condition");
+  condition->set_data_type(TensorProto::BOOL);
+  condition->add_int32_data(1);
+  NodeProto* const node = model.mutable_graph()->add_node();
+  node->set_op_type("If");
+  node->add_input("condition");
+  node->add_output("chosen");
+  auto* const attribute = node->add_attribute();
+  attribute->set_name("then_branch");
+  auto* const branch = attribute->mutable_g();
+  TensorProto* const half = branch->add_initializer();
+  half->set_name("half");
+  half->set_data_type(TensorProto::FLOAT);
+  half->add_float_data(0.5f);
+  NodeProto* const scale = branch->add_node();
+  scale->set_op_type("Mul");
+  scale->add_input("y");
+  scale->add_input("half");
+  scale->add_output("scaled");
+  branch->add_output()->set_name("scaled");
+  model.mutable_graph()->mutable_output(0)->set_name("chosen");
+
+  const auto read = ReadOnnx(Written(model.SerializeAsString()));
+  REQUIRE(read.ok());
+  const auto graph = read->Build({.dims = {{"batch", 3}}});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  CHECK(graph->Leaves(Role::kParam).size() == 2);  // w and b
+
+  // The condition has to be known.
+  model.mutable_graph()->mutable_initializer()->RemoveLast();
+  auto* const input = model.mutable_graph()->add_input();
+  input->set_name("condition");
+  input->mutable_type()->mutable_tensor_type()->set_elem_type(
+      TensorProto::BOOL);
+  CHECK(Said(model).find("a plan must know the branch") != std::string::npos);
 }
 
 TEST_CASE("functions are written out, and do not call themselves") {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
-#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -77,7 +76,7 @@ OnnxBuildOptions OptionsOf(const Net& net, int64_t batch) {
 
 TrainingSpec SpecOf(const Net& net, const OnnxModel& model, const Array& x,
                     const Array& labels) {
-  OnnxLoss loss{.kind = "cross_entropy"};
+  OnnxLoss loss;
   loss.labels_shape =
       std::vector<int64_t>(labels.type.shape.begin(), labels.type.shape.end());
   TrainingSpec spec{.model =
@@ -90,11 +89,6 @@ TrainingSpec SpecOf(const Net& net, const OnnxModel& model, const Array& x,
   spec.training.optimizer = Sgd{};
   spec.levers = AllLevers(/*batch=*/1);  // pieces would add up in another order
   return spec;
-}
-
-Status WriteArray(Runner& runner, const std::string& name, const Array& array) {
-  return runner.WriteBytes(name, array.type.dtype,
-                           std::as_bytes(std::span<const char>(array.bytes)));
 }
 
 TEST_CASE("an exported net gives what PyTorch gives") {
@@ -148,11 +142,13 @@ TEST_CASE("five steps of an exported net are PyTorch's") {
       Runner& step = training->step();
       const Status loaded =
           model.ForEachWeight(step.graph(), [&](const NamedArray& weight) {
-            return WriteArray(step, weight.name, weight.array);
+            return step.WriteBytes(weight.name, weight.array.type.dtype,
+                                   weight.array.data());
           });
       REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
-      REQUIRE(WriteArray(step, model.inputs()[0].name, x).ok());
-      REQUIRE(WriteArray(step, "labels", labels).ok());
+      REQUIRE(
+          step.WriteBytes(model.inputs()[0].name, x.type.dtype, x.data()).ok());
+      REQUIRE(step.WriteBytes("labels", labels.type.dtype, labels.data()).ok());
       REQUIRE(step.Write("lr", 0.1f).ok());
       for (size_t i = 0; i < expected.size(); ++i) {
         REQUIRE(step.Write("step", static_cast<int64_t>(i + 1)).ok());

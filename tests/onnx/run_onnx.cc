@@ -1,7 +1,6 @@
 #include "tests/onnx/run_onnx.h"
 
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "base/strings.h"
@@ -13,9 +12,8 @@ namespace stowage {
 namespace {
 
 Status Write(Runner& runner, const NamedArray& array) {
-  return runner.WriteBytes(
-      array.name, array.array.type.dtype,
-      std::as_bytes(std::span<const char>(array.array.bytes)));
+  return runner.WriteBytes(array.name, array.array.type.dtype,
+                           array.array.data());
 }
 
 }  // namespace
@@ -45,8 +43,7 @@ Result<std::vector<Array>> RunOnnx(const OnnxModel& model, const Graph& graph,
     Array array{graph.value(output.value).type, {}};
     array.bytes.resize(static_cast<size_t>(array.type.bytes()));
     STOWAGE_RETURN_IF_ERROR(
-        runner.ReadBytes(output.name, array.type.dtype,
-                         std::as_writable_bytes(std::span<char>(array.bytes))));
+        runner.ReadBytes(output.name, array.type.dtype, array.data()));
     outputs.push_back(std::move(array));
   }
   return outputs;
