@@ -1,6 +1,5 @@
 // stowage check: the validator, for plan files and for packings in CSV.
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 
@@ -10,6 +9,7 @@
 #include "planner/validate_plan.h"
 #include "report/plan_json.h"
 #include "tools/command.h"
+#include "tools/options.h"
 
 namespace stowage::tools {
 namespace {
@@ -65,17 +65,16 @@ int Run(const std::string& path) {
 
 }  // namespace
 
-void AddCheck(CLI::App& app, int* exit_code) {
-  CLI::App* command = AddSubcommand(
-      app, "check",
+void AddCheck(Program& program) {
+  Options options = program.AddSubcommand(
+      "check",
       "Judge a plan file or a packing in CSV: exit 0 valid, 1 not valid",
       "stowage check step.plan");
   const auto path = std::make_shared<std::string>();
-  command
-      ->add_option("file", *path,
-                   "A file that `stowage plan -o` wrote, or CSV with offsets")
-      ->required();
-  command->callback([path, exit_code] { *exit_code = Run(*path); });
+  options.Add("file", path.get(),
+              "A file that `stowage plan -o` wrote, or CSV with offsets");
+  options.Require("file");
+  options.OnRun([path] { return Run(*path); });
 }
 
 }  // namespace stowage::tools

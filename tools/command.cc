@@ -5,10 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <iostream>
@@ -27,34 +24,6 @@ constexpr int64_t kMostFileBytes = int64_t{1} << 30;
 // How long a pipe may have no writer: whoever starts both starts them at once.
 constexpr int kMomentMilliseconds = 3000;
 
-// Digits, after a minus or not, that fit 64 bits; CLI11 takes more, and cuts off
-// what does not fit.
-std::string CheckWholeNumber(const std::string& text) {
-  int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc::result_out_of_range && parsed.ptr == end) {
-    return StrCat(text, " does not fit 64 bits");
-  }
-  if (parsed.ec != std::errc() || parsed.ptr != end) {
-    return StrCat(Quoted(text), " is no whole number");
-  }
-  return "";
-}
-
-std::string CheckNumber(const std::string& text) {
-  double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value);
-  if (parsed.ec == std::errc::result_out_of_range && parsed.ptr == end) {
-    return StrCat(text, " is no number that 64 bits can hold");
-  }
-  if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value)) {
-    return StrCat(Quoted(text), " is no number");
-  }
-  return "";
-}
-
 class FileDescriptor {
  public:
   explicit FileDescriptor(const std::string& path)
@@ -72,16 +41,6 @@ class FileDescriptor {
 };
 
 }  // namespace
-
-void CheckNumbers(CLI::App& app) {
-  for (CLI::App* const command : app.get_subcommands({})) {
-    for (CLI::Option* const option : command->get_options()) {
-      const std::string type = option->get_type_name();
-      if (type.starts_with("INT")) option->check(CheckWholeNumber);
-      if (type.starts_with("FLOAT")) option->check(CheckNumber);
-    }
-  }
-}
 
 int ExitCodeOf(ErrorCode code) {
   switch (code) {
@@ -102,17 +61,6 @@ int ExitCodeOf(ErrorCode code) {
 int Fail(const Error& error) {
   std::cerr << "stowage: " << error.message << std::endl;
   return ExitCodeOf(error.code);
-}
-
-CLI::App* AddSubcommand(CLI::App& app, const std::string& name,
-                        const std::string& description,
-                        const std::string& example) {
-  CLI::App* command = app.add_subcommand(name, description);
-  command->footer("Example:\n  " + example);
-  // An option given twice means what was given last, as scripts expect.
-  command->option_defaults()->multi_option_policy(
-      CLI::MultiOptionPolicy::TakeLast);
-  return command;
 }
 
 void PrintJson(const nlohmann::ordered_json& json) {

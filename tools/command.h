@@ -4,8 +4,7 @@
 // What the subcommands share: exit codes, how errors are printed, and files.
 //
 // Data goes to stdout, progress and errors to stderr. Each subcommand has a
-// file of its own with an Add... function, which declares it to CLI11 and runs
-// it when it was the one asked for.
+// file of its own with an Add... function, which declares it and what it does.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -15,11 +14,9 @@
 #include "base/bytes.h"
 #include "base/result.h"
 
-namespace CLI {
-class App;
-}  // namespace CLI
-
 namespace stowage::tools {
+
+class Program;  // tools/options.h
 
 // What scripts may rely on.
 inline constexpr int kExitDone = 0;
@@ -29,25 +26,19 @@ inline constexpr int kExitUsage = 2;     // bad options or input
 inline constexpr int kExitNoDevice = 3;  // no such device or memory
 inline constexpr int kExitBug = 70;      // ours
 
-// Each declares one subcommand; when it runs, its exit code goes to
-// *exit_code, which must outlive the app.
-void AddTrain(CLI::App& app, int* exit_code);
-void AddTime(CLI::App& app, int* exit_code);
-void AddPlan(CLI::App& app, int* exit_code);
-void AddPack(CLI::App& app, int* exit_code);
-void AddCheck(CLI::App& app, int* exit_code);
-void AddReport(CLI::App& app, int* exit_code);
-void AddModels(CLI::App& app, int* exit_code);
+// Each declares one subcommand.
+void AddTrain(Program& program);
+void AddTime(Program& program);
+void AddPlan(Program& program);
+void AddPack(Program& program);
+void AddCheck(Program& program);
+void AddReport(Program& program);
+void AddModels(Program& program);
 
 int ExitCodeOf(ErrorCode code);
 
 /// Prints the error to stderr; returns its exit code.
 int Fail(const Error& error);
-
-/// Declares the subcommand `name`, which shows `example` below its help.
-CLI::App* AddSubcommand(CLI::App& app, const std::string& name,
-                        const std::string& description,
-                        const std::string& example);
 
 /// Prints one line of JSON to stdout. Text that is no UTF-8 is replaced.
 void PrintJson(const nlohmann::ordered_json& json);
@@ -56,10 +47,6 @@ void PrintJson(const nlohmann::ordered_json& json);
 /// text is no size or not positive.
 Result<std::optional<Bytes>> ParseSizeOption(std::string_view option,
                                              const std::string& text);
-
-/// Refuses numbers that are not written in decimal, have anything before or behind
-/// them, or do not fit, for all options of numbers of all subcommands.
-void CheckNumbers(CLI::App& app);
 
 /// The whole file, or all that a pipe gives. Errors: kNotFound; kIo, also for a pipe
 /// that nobody writes to; kInvalidArgument when it is larger than 1 GiB.

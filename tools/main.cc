@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -10,8 +9,8 @@
 #include <new>
 #include <string_view>
 
-#include "base/version.h"
 #include "tools/command.h"
+#include "tools/options.h"
 
 namespace {
 
@@ -50,34 +49,22 @@ int main(int argc, char** argv) {
     }
   }
 
-  CLI::App app(
+  tools::Program program(
       "Stowage plans every byte of a training step before the first step "
       "runs.",
-      "stowage");
-  app.set_version_flag("--version",
-                       std::string("stowage ").append(stowage::kVersion));
-  app.require_subcommand(1);
-  app.footer(
       "Exit codes: 0 done, 1 the answer is no (budget too small, plan "
       "invalid,\ntraining diverged), 2 usage or bad input, 3 no such device or "
       "memory, 70 a bug\nin stowage, 130, 143 or 129 stopped by a signal, "
       "saved."
       "\n`stowage SUBCOMMAND --help` shows an example.");
-
-  int exit_code = tools::kExitDone;
-  tools::AddTrain(app, &exit_code);
-  tools::AddTime(app, &exit_code);
-  tools::AddPlan(app, &exit_code);
-  tools::AddPack(app, &exit_code);
-  tools::AddCheck(app, &exit_code);
-  tools::AddReport(app, &exit_code);
-  tools::AddModels(app, &exit_code);
-  tools::CheckNumbers(app);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (app.exit(error) != 0) return tools::kExitUsage;  // not so for help
-  }
+  tools::AddTrain(program);
+  tools::AddTime(program);
+  tools::AddPlan(program);
+  tools::AddPack(program);
+  tools::AddCheck(program);
+  tools::AddReport(program);
+  tools::AddModels(program);
+  const int exit_code = program.Run(argc, argv);
   std::cout.flush();
   if (!std::cout) {
     return tools::Fail(

@@ -1,6 +1,5 @@
 #include "tools/model_flags.h"
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -45,81 +44,63 @@ Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
 
 }  // namespace
 
-void AddModelOptions(CLI::App& command, ModelFlags* flags) {
-  command.add_option("--batch", flags->batch, "Examples a step");
-  command.add_option("--seq", flags->seq, "Tokens in a sequence");
-  command
-      .add_option("--dtype", flags->dtype,
-                  "Element type of weights and activations")
-      ->capture_default_str();
-  command.add_option(
-      "--optimizer", flags->optimizer,
-      "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw; "
-      "default: the model's");
-  command.add_option("--budget", flags->budget,
-                     "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
-  command
-      .add_option("--threads", flags->threads,
-                  "Threads to compute with; their scratch is in the arena; "
-                  "default: all of the machine's")
-      ->check(CLI::Range(1, 256));
+void AddModelOptions(Options& options, ModelFlags* flags) {
+  options.Add("--batch", &flags->batch, "Examples a step");
+  options.Add("--seq", &flags->seq, "Tokens in a sequence");
+  options.Add("--dtype", &flags->dtype,
+              "Element type of weights and activations");
+  options.Add("--optimizer", &flags->optimizer,
+              "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw; "
+              "default: the model's");
+  options.Add("--budget", &flags->budget,
+              "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
+  options.Add("--threads", &flags->threads,
+              "Threads to compute with; their scratch is in the arena; "
+              "default: all of the machine's");
+  options.Limit("--threads", 1, 256);
   for (const LeverInfo& lever : LeverTable()) {
     std::string& choice = flags->levers[std::string(lever.name)];
     choice = lever.get(NoLevers());
-    command
-        .add_option(StrCat("--", lever.name), choice, std::string(lever.help))
-        ->capture_default_str();
+    options.Add(StrCat("--", lever.name), &choice, std::string(lever.help));
   }
   const auto add_names = [&](const std::string& option,
                              std::vector<std::string>* names,
                              const std::string& description) {
-    command.add_option(option, *names, description)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->allow_extra_args(false);
+    options.AddEach(option, names, description);
   };
   add_names("--keep", &flags->keep,
             "A value, by name, that is never recomputed; may be repeated");
   add_names("--remake", &flags->remake,
             "A value, by name, that is always recomputed; may be repeated");
-  command.add_option("--op-times", flags->op_times,
-                     "Choose by the times of ops in this file, which `stowage "
-                     "time` wrote, instead of by operations");
-  command
-      .add_option("--micro-batches", flags->micro_batches,
-                  "Pieces to take the batch in, a number or auto: as few as "
-                  "the budget allows; gradients add up")
-      ->capture_default_str();
-  command.add_flag("--allow-batch-statistics", flags->allow_batch_statistics,
-                   "Take a model that normalizes by its batch in pieces, too, "
-                   "each with statistics of its own, which changes the losses");
-  CLI::Option* const folder = command.add_option(
-      "--plan-cache", flags->plan_cache,
-      "Keep plans that were found in this folder, and find them there; "
-      "default: stowage/ in the user's cache folder");
-  command
-      .add_flag("--no-plan-cache", flags->no_plan_cache,
-                "Plan anew, and keep nothing")
-      ->excludes(folder);
+  options.Add("--op-times", &flags->op_times,
+              "Choose by the times of ops in this file, which `stowage "
+              "time` wrote, instead of by operations");
+  options.Add("--micro-batches", &flags->micro_batches,
+              "Pieces to take the batch in, a number or auto: as few as "
+              "the budget allows; gradients add up");
+  options.AddFlag("--allow-batch-statistics", &flags->allow_batch_statistics,
+                  "Take a model that normalizes by its batch in pieces, too, "
+                  "each with statistics of its own, which changes the losses");
+  options.Add("--plan-cache", &flags->plan_cache,
+              "Keep plans that were found in this folder, and find them there; "
+              "default: stowage/ in the user's cache folder");
+  options.AddFlag("--no-plan-cache", &flags->no_plan_cache,
+                  "Plan anew, and keep nothing");
+  options.Exclude("--no-plan-cache", "--plan-cache");
 }
 
-void AddRunOptions(CLI::App& command, RunFlags* flags) {
-  command
-      .add_option("--model", flags->model.model,
-                  "A name that `stowage models` lists")
-      ->required();
-  command
-      .add_option(
-          "--data", flags->data,
-          "Text for models of text; rows of digits, a folder of IDX files or "
-          "of pictures by class, or an .npz for models of pictures")
-      ->required();
-  AddModelOptions(command, &flags->model);
-  command
-      .add_option("--device", flags->device,
-                  "auto, cpu or cuda; auto is the GPU when one works")
-      ->capture_default_str();
-  command.add_option("--seed", flags->seed, "Of all that is drawn at random")
-      ->capture_default_str();
+void AddRunOptions(Options& options, RunFlags* flags) {
+  options.Add("--model", &flags->model.model,
+              "A name that `stowage models` lists");
+  options.Add(
+      "--data", &flags->data,
+      "Text for models of text; rows of digits, a folder of IDX files or "
+      "of pictures by class, or an .npz for models of pictures");
+  options.Require("--data");
+  AddModelOptions(options, &flags->model);
+  options.Add("--device", &flags->device,
+              "auto, cpu or cuda; auto is the GPU when one works");
+  options.Add("--seed", &flags->seed, "Of all that is drawn at random");
 }
 
 Result<Levers> ReadLevers(const ModelFlags& flags,

@@ -19,11 +19,8 @@
 #include "onnx/onnx.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/op_times.h"
+#include "tools/options.h"
 #include "train/training.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace stowage::tools {
 
@@ -52,10 +49,10 @@ struct RunFlags {
 };
 
 /// Declares the options; --model is left to the caller.
-void AddModelOptions(CLI::App& command, ModelFlags* flags);
+void AddModelOptions(Options& options, ModelFlags* flags);
 
 /// Declares these and those of the model, with --model and --data required.
-void AddRunOptions(CLI::App& command, RunFlags* flags);
+void AddRunOptions(Options& options, RunFlags* flags);
 
 /// The levers that the flags allow, for a step of `batch` examples; absent where a
 /// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of

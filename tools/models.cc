@@ -2,7 +2,6 @@
 
 #include "nn/models.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include "base/strings.h"
 #include "report/format.h"
 #include "tools/command.h"
+#include "tools/options.h"
 
 namespace stowage::tools {
 namespace {
@@ -50,19 +50,19 @@ void PrintAsJson() {
 
 }  // namespace
 
-void AddModels(CLI::App& app, int* exit_code) {
-  CLI::App* command = AddSubcommand(
-      app, "models", "List the models, their sizes and their defaults",
+void AddModels(Program& program) {
+  Options options = program.AddSubcommand(
+      "models", "List the models, their sizes and their defaults",
       "stowage models --json");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print one JSON array");
-  command->callback([json, exit_code] {
+  options.AddFlag("--json", json.get(), "Print one JSON array");
+  options.OnRun([json] {
     if (*json) {
       PrintAsJson();
     } else {
       PrintTable();
     }
-    *exit_code = kExitDone;
+    return kExitDone;
   });
 }
 

@@ -11,11 +11,8 @@
 #include "base/result.h"
 #include "onnx/onnx.h"
 #include "tools/model_flags.h"
+#include "tools/options.h"
 #include "train/training.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace stowage::tools {
 
@@ -27,7 +24,7 @@ struct OnnxFlags {
 };
 
 /// Declares them, --onnx included, but for --stand-ins, which is for plans alone.
-void AddOnnxOptions(CLI::App& command, OnnxFlags* flags);
+void AddOnnxOptions(Options& options, OnnxFlags* flags);
 
 /// A model from a file, and the sizes that the flags give it.
 struct OnnxStep {

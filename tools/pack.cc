@@ -1,6 +1,5 @@
 // stowage pack: the packing problem by itself, from and to CSV.
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <iostream>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "planner/packing/validate.h"
 #include "report/packing_svg.h"
 #include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "tools/packer_flags.h"
 
@@ -136,26 +136,24 @@ int Run(const Flags& flags) {
 
 }  // namespace
 
-void AddPack(CLI::App& app, int* exit_code) {
-  CLI::App* command =
-      AddSubcommand(app, "pack", "Pack the buffers of a CSV file",
-                    "stowage pack buffers.csv --capacity 1MiB -o packed.csv");
+void AddPack(Program& program) {
+  Options options = program.AddSubcommand(
+      "pack", "Pack the buffers of a CSV file",
+      "stowage pack buffers.csv --capacity 1MiB -o packed.csv");
   const auto flags = std::make_shared<Flags>();
-  command
-      ->add_option("file", flags->file,
-                   "CSV with the header "
-                   "id,lower,upper,size[,alignment][,offset]; lifetimes are "
-                   "half-open, an offset is fixed")
-      ->required();
-  command->add_option("--capacity", flags->capacity,
-                      "The largest height that will do");
-  AddPackerOptions(*command, &flags->packer);
-  command->add_flag("--json", flags->json, "Print one JSON object");
-  command->add_option("-o,--output", flags->output,
-                      "Write the CSV with all offsets to this file");
-  command->add_option("--svg", flags->svg,
-                      "Draw the packing into this SVG file");
-  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+  options.Add("file", &flags->file,
+              "CSV with the header "
+              "id,lower,upper,size[,alignment][,offset]; lifetimes are "
+              "half-open, an offset is fixed");
+  options.Require("file");
+  options.Add("--capacity", &flags->capacity,
+              "The largest height that will do");
+  AddPackerOptions(options, &flags->packer);
+  options.AddFlag("--json", &flags->json, "Print one JSON object");
+  options.Add("-o,--output", &flags->output,
+              "Write the CSV with all offsets to this file");
+  options.Add("--svg", &flags->svg, "Draw the packing into this SVG file");
+  options.OnRun([flags] { return Run(*flags); });
 }
 
 }  // namespace stowage::tools

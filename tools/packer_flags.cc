@@ -1,6 +1,5 @@
 #include "tools/packer_flags.h"
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "base/strings.h"
@@ -8,13 +7,11 @@
 
 namespace stowage::tools {
 
-void AddPackerOptions(CLI::App& command, PackerFlags* flags) {
-  command
-      .add_option("--packer", flags->packer,
-                  "linear, greedy or best (which searches for some seconds)")
-      ->capture_default_str();
-  command.add_option("--time-limit", flags->time_limit,
-                     "Seconds after which --packer best looks no further");
+void AddPackerOptions(Options& options, PackerFlags* flags) {
+  options.Add("--packer", &flags->packer,
+              "linear, greedy or best (which searches for some seconds)");
+  options.Add("--time-limit", &flags->time_limit,
+              "Seconds after which --packer best looks no further");
 }
 
 Result<packing::PackOptions> ReadPackerFlags(const PackerFlags& flags) {

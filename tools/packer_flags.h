@@ -8,10 +8,7 @@
 
 #include "base/result.h"
 #include "planner/packing/packer.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "tools/options.h"
 
 namespace stowage::tools {
 
@@ -20,7 +17,7 @@ struct PackerFlags {
   std::optional<double> time_limit;
 };
 
-void AddPackerOptions(CLI::App& command, PackerFlags* flags);
+void AddPackerOptions(Options& options, PackerFlags* flags);
 
 /// The options, with a time limit counted from now. Error when there is no such
 /// packer, or it takes no time limit, or the limit is none.

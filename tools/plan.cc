@@ -1,6 +1,5 @@
 // stowage plan: where every byte of a training step goes, before it runs.
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
 #include <iostream>
@@ -21,6 +20,7 @@
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "tools/packer_flags.h"
 #include "tools/work_progress.h"
@@ -347,41 +347,41 @@ int Run(const Flags& flags) {
 
 }  // namespace
 
-void AddPlan(CLI::App& app, int* exit_code) {
-  CLI::App* command = AddSubcommand(
-      app, "plan", "Plan the memory of a training step",
+void AddPlan(Program& program) {
+  Options options = program.AddSubcommand(
+      "plan", "Plan the memory of a training step",
       "stowage plan --model gpt2-124m --batch 4 --seq 1024 --budget 8GiB");
   const auto flags = std::make_shared<Flags>();
-  command->add_option("--model", flags->model.model,
-                      "A name that `stowage models` lists");
-  AddModelOptions(*command, &flags->model);
-  AddOnnxOptions(*command, &flags->onnx);
-  command->add_flag("--stand-ins", flags->onnx.stand_ins,
-                    "Plan around ops that are not known, by the shapes that an "
-                    "ONNX file declares");
-  AddPackerOptions(*command, &flags->packer);
-  command->add_option("--device", flags->device,
-                      "Whose kernels' scratch to plan: cpu or cuda; default: "
-                      "cuda for bf16 and f16, else cpu");
-  command->add_option("--graph", flags->graph,
-                      "Plan the graph in this file (its text form) as it is, "
-                      "instead of a model's training step");
-  command->add_flag("--pareto", flags->pareto,
-                    "Print what every budget costs in recomputation, instead "
-                    "of a plan");
-  command->add_option("--svg", flags->svg,
-                      "Write a picture to this file: of the plan, or of what "
-                      "--pareto prints");
-  command->add_option("--html", flags->html,
-                      "Write the plan to this file as a page to zoom, search "
-                      "and pin in");
-  command->add_flag("--explain", flags->explain,
-                    "List the planner's passes: what each did, the arena after "
-                    "it, and how long it took");
-  command->add_flag("--json", flags->json, "Print one JSON object");
-  command->add_option("-o,--output", flags->output,
-                      "Write the plan and its graph to this file");
-  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+  options.Add("--model", &flags->model.model,
+              "A name that `stowage models` lists");
+  AddModelOptions(options, &flags->model);
+  AddOnnxOptions(options, &flags->onnx);
+  options.AddFlag("--stand-ins", &flags->onnx.stand_ins,
+                  "Plan around ops that are not known, by the shapes that an "
+                  "ONNX file declares");
+  AddPackerOptions(options, &flags->packer);
+  options.Add("--device", &flags->device,
+              "Whose kernels' scratch to plan: cpu or cuda; default: "
+              "cuda for bf16 and f16, else cpu");
+  options.Add("--graph", &flags->graph,
+              "Plan the graph in this file (its text form) as it is, "
+              "instead of a model's training step");
+  options.AddFlag("--pareto", &flags->pareto,
+                  "Print what every budget costs in recomputation, instead "
+                  "of a plan");
+  options.Add("--svg", &flags->svg,
+              "Write a picture to this file: of the plan, or of what "
+              "--pareto prints");
+  options.Add("--html", &flags->html,
+              "Write the plan to this file as a page to zoom, search "
+              "and pin in");
+  options.AddFlag("--explain", &flags->explain,
+                  "List the planner's passes: what each did, the arena after "
+                  "it, and how long it took");
+  options.AddFlag("--json", &flags->json, "Print one JSON object");
+  options.Add("-o,--output", &flags->output,
+              "Write the plan and its graph to this file");
+  options.OnRun([flags] { return Run(*flags); });
 }
 
 }  // namespace stowage::tools

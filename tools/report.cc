@@ -2,7 +2,6 @@
 
 #include "report/report.h"
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "base/strings.h"
 #include "tools/command.h"
+#include "tools/options.h"
 #include "tools/output.h"
 
 namespace stowage::tools {
@@ -128,32 +128,28 @@ int Run(const Flags& flags) {
 
 }  // namespace
 
-void AddReport(CLI::App& app, int* exit_code) {
-  CLI::App* command =
-      AddSubcommand(app, "report",
-                    "Print a plan file as text, JSON, picture, page, trace or "
-                    "stream, or compare two",
-                    "stowage report kept.plan remade.plan --format html "
-                    "-o both.html");
+void AddReport(Program& program) {
+  Options options = program.AddSubcommand(
+      "report",
+      "Print a plan file as text, JSON, picture, page, trace or "
+      "stream, or compare two",
+      "stowage report kept.plan remade.plan --format html "
+      "-o both.html");
   const auto flags = std::make_shared<Flags>();
-  command
-      ->add_option("plan", flags->plans,
-                   "A file that `stowage plan -o` wrote; two are compared "
-                   "(text, json, html)")
-      ->required()
-      ->expected(1, 2);
-  command
-      ->add_option(
-          "--format", flags->format,
-          "text, json, svg, html (a page to zoom, search and pin in), trace "
-          "(for Perfetto), or stream (what a step allocates, launches and "
-          "kills, in order)")
-      ->capture_default_str();
-  command->add_flag("--at-peak", flags->at_peak,
-                    "Only what lives at the peak, all of it (text, json)");
-  command->add_option("-o,--output", flags->output,
-                      "Write to this file instead of stdout");
-  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+  options.AddSome("plan", &flags->plans, 2,
+                  "A file that `stowage plan -o` wrote; two are compared "
+                  "(text, json, html)");
+  options.Require("plan");
+  options.Add(
+      "--format", &flags->format,
+      "text, json, svg, html (a page to zoom, search and pin in), trace "
+      "(for Perfetto), or stream (what a step allocates, launches and "
+      "kills, in order)");
+  options.AddFlag("--at-peak", &flags->at_peak,
+                  "Only what lives at the peak, all of it (text, json)");
+  options.Add("-o,--output", &flags->output,
+              "Write to this file instead of stdout");
+  options.OnRun([flags] { return Run(*flags); });
 }
 
 }  // namespace stowage::tools

@@ -1,6 +1,5 @@
 // stowage time: how long each op of a training step takes on this machine.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
+#include "tools/options.h"
 #include "tools/output.h"
 #include "tools/task.h"
 #include "tools/work_progress.h"
@@ -221,23 +221,22 @@ int Run(const Flags& flags) {
 
 }  // namespace
 
-void AddTime(CLI::App& app, int* exit_code) {
-  CLI::App* command = AddSubcommand(
-      app, "time", "Measure the ops of a training step, for --op-times",
+void AddTime(Program& program) {
+  Options options = program.AddSubcommand(
+      "time", "Measure the ops of a training step, for --op-times",
       "stowage time --model mlp --data digits.csv -o mlp.times");
   const auto flags = std::make_shared<Flags>();
-  AddRunOptions(*command, flags.get());
-  command
-      ->add_option("--steps", flags->steps,
-                   "Steps to measure, each as a whole and op by op")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  command->add_option("-o,--output", flags->output,
-                      "Write the times to this file; default: stdout");
-  command->add_flag("--json", flags->json,
-                    "Print one JSON object: what a step takes, as a whole and "
-                    "op by op");
-  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+  AddRunOptions(options, flags.get());
+  options.Require("--model");
+  options.Add("--steps", &flags->steps,
+              "Steps to measure, each as a whole and op by op");
+  options.Limit("--steps", 1, 100'000);
+  options.Add("-o,--output", &flags->output,
+              "Write the times to this file; default: stdout");
+  options.AddFlag("--json", &flags->json,
+                  "Print one JSON object: what a step takes, as a whole and "
+                  "op by op");
+  options.OnRun([flags] { return Run(*flags); });
 }
 
 }  // namespace stowage::tools

@@ -2,7 +2,6 @@
 
 #include "train/train.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
+#include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
 #include "tools/stop_signals.h"
@@ -337,13 +337,13 @@ int Run(const TrainFlags& flags) {
 
 }  // namespace
 
-void AddTrain(CLI::App& app, int* exit_code) {
-  CLI::App* command = AddSubcommand(
-      app, "train", "Train a model inside a memory budget",
+void AddTrain(Program& program) {
+  Options options = program.AddSubcommand(
+      "train", "Train a model inside a memory budget",
       "stowage train --model mlp --data digits.csv --steps 200 --budget 4MiB");
   const auto flags = std::make_shared<TrainFlags>();
-  AddTrainOptions(*command, flags.get());
-  command->callback([flags, exit_code] { *exit_code = Run(*flags); });
+  AddTrainOptions(options, flags.get());
+  options.OnRun([flags] { return Run(*flags); });
 }
 
 }  // namespace stowage::tools

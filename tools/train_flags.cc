@@ -1,6 +1,5 @@
 #include "tools/train_flags.h"
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -72,71 +71,53 @@ Result<WeightRules> ReadWeightRules(const TrainFlags& flags) {
   return rules;
 }
 
-void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
-  AddRunOptions(command, flags);
-  command.get_option("--model")->required(false);
-  AddOnnxOptions(command, &flags->onnx);
-  command
-      .add_option("--input-map", flags->arrays.input_map,
+void AddTrainOptions(Options& options, TrainFlags* flags) {
+  AddRunOptions(options, flags);
+  AddOnnxOptions(options, &flags->onnx);
+  options.AddEach("--input-map", &flags->arrays.input_map,
                   "INPUT=ARRAY: which array of an .npz an ONNX file's input "
-                  "takes, if it is not called so; may be repeated")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
-  command
-      .add_option(
-          "--shuffle", flags->arrays.shuffle,
-          "Which examples of an .npz an ONNX file's model takes in a "
-          "step: seed, drawn by it and the step, or none, in their order")
-      ->capture_default_str();
-  command.add_option(
-      "--save-onnx", flags->save_onnx,
-      "Write the ONNX file again to this one at the end, with the "
-      "weights as they are then");
-  command.add_option("--steps", flags->steps,
-                     "Steps of the whole run, which the learning rate's "
-                     "schedule spans; default: the model's");
-  command.add_option("--stop-at", flags->stop_at,
-                     "End after this step, as if interrupted; --save and "
-                     "--resume continue bit for bit");
-  command.add_option("--lr", flags->lr,
-                     "Peak of the learning rate; default: the model's");
-  command.add_flag("--check", flags->check,
-                   "Run op by op, and name the op that fails or makes the "
-                   "first value that is not finite; slow");
-  command.add_option("--save", flags->save,
-                     "Write a checkpoint to this file at the end, and when "
-                     "SIGINT, SIGTERM or SIGHUP stops the run");
-  command
-      .add_option("--save-every", flags->save_every,
-                  "Write one every so many steps too, and the best by "
-                  "held-out loss beside, as NAME.best.EXTENSION")
-      ->capture_default_str();
-  command
-      .add_option("--keep-last", flags->keep_last,
-                  "Keep as many of the last checkpoints, as "
-                  "NAME.step-N.EXTENSION, if more than one")
-      ->capture_default_str();
-  command
-      .add_option(
-          "--on-nonfinite", flags->on_nonfinite,
-          "When a loss or an update is NaN or infinite: stop, or skip "
-          "that step, for which params and states are copied every step")
-      ->capture_default_str();
-  command.add_option("--resume", flags->resume,
-                     "Continue from this checkpoint");
-  command.add_option("--continue", flags->continued,
-                     "Continue from this checkpoint if it is there, and save "
-                     "to it: --resume and --save in one, for a command that is "
-                     "started again until the run is done");
-  command.add_option("--init", flags->init,
-                     "Begin with the weights of this safetensors file, of any "
-                     "program");
+                  "takes, if it is not called so; may be repeated");
+  options.Add("--shuffle", &flags->arrays.shuffle,
+              "Which examples of an .npz an ONNX file's model takes in a "
+              "step: seed, drawn by it and the step, or none, in their order");
+  options.Add("--save-onnx", &flags->save_onnx,
+              "Write the ONNX file again to this one at the end, with the "
+              "weights as they are then");
+  options.Add("--steps", &flags->steps,
+              "Steps of the whole run, which the learning rate's "
+              "schedule spans; default: the model's");
+  options.Add("--stop-at", &flags->stop_at,
+              "End after this step, as if interrupted; --save and "
+              "--resume continue bit for bit");
+  options.Add("--lr", &flags->lr,
+              "Peak of the learning rate; default: the model's");
+  options.AddFlag("--check", &flags->check,
+                  "Run op by op, and name the op that fails or makes the "
+                  "first value that is not finite; slow");
+  options.Add("--save", &flags->save,
+              "Write a checkpoint to this file at the end, and when "
+              "SIGINT, SIGTERM or SIGHUP stops the run");
+  options.Add("--save-every", &flags->save_every,
+              "Write one every so many steps too, and the best by "
+              "held-out loss beside, as NAME.best.EXTENSION");
+  options.Add("--keep-last", &flags->keep_last,
+              "Keep as many of the last checkpoints, as "
+              "NAME.step-N.EXTENSION, if more than one");
+  options.Add("--on-nonfinite", &flags->on_nonfinite,
+              "When a loss or an update is NaN or infinite: stop, or skip "
+              "that step, for which params and states are copied every step");
+  options.Add("--resume", &flags->resume, "Continue from this checkpoint");
+  options.Add("--continue", &flags->continued,
+              "Continue from this checkpoint if it is there, and save "
+              "to it: --resume and --save in one, for a command that is "
+              "started again until the run is done");
+  options.Add("--init", &flags->init,
+              "Begin with the weights of this safetensors file, of any "
+              "program");
   const auto add_rules = [&](const std::string& option,
                              std::vector<std::string>* rules,
                              const std::string& description) {
-    command.add_option(option, *rules, description)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->allow_extra_args(false);
+    options.AddEach(option, rules, description);
   };
   add_rules(
       "--init-rename", &flags->init_rename,
@@ -148,19 +129,16 @@ void AddTrainOptions(CLI::App& command, TrainFlags* flags) {
             "Params that the file may lack; they begin as the seed says");
   add_rules("--init-allow-unused", &flags->init_allow_unused,
             "Tensors of the file that no param needs to take");
-  command.add_option("--save-weights", flags->save_weights,
-                     "Write the weights alone to this file at the end");
-  command
-      .add_option("--sample", flags->sample,
-                  "Characters to generate at the end (models of text)")
-      ->capture_default_str();
-  command.add_option("--svg", flags->svg,
-                     "Write a picture of the plan to this file");
-  command.add_option("--html", flags->html,
-                     "Write the plans of the run and its losses to this file, "
-                     "as a page to zoom, search and pin in");
-  command.add_flag("--json", flags->json,
-                   "Print one JSON object a step, and one at the end");
+  options.Add("--save-weights", &flags->save_weights,
+              "Write the weights alone to this file at the end");
+  options.Add("--sample", &flags->sample,
+              "Characters to generate at the end (models of text)");
+  options.Add("--svg", &flags->svg, "Write a picture of the plan to this file");
+  options.Add("--html", &flags->html,
+              "Write the plans of the run and its losses to this file, "
+              "as a page to zoom, search and pin in");
+  options.AddFlag("--json", &flags->json,
+                  "Print one JSON object a step, and one at the end");
 }
 
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {

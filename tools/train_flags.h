@@ -12,11 +12,8 @@
 #include "runtime/weights.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
+#include "tools/options.h"
 #include "tools/train_run.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace stowage::tools {
 
@@ -45,7 +42,7 @@ struct TrainFlags : RunFlags {
 };
 
 /// Declares them and those of RunFlags.
-void AddTrainOptions(CLI::App& command, TrainFlags* flags);
+void AddTrainOptions(Options& options, TrainFlags* flags);
 
 /// How long, how fast, and what is saved. Errors, kInvalidArgument, name the
 /// option.

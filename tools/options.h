@@ -1,0 +1,93 @@
+#ifndef STOWAGE_TOOLS_OPTIONS_H_
+#define STOWAGE_TOOLS_OPTIONS_H_
+
+// The subcommands of the program and their options. CLI11 reads them, which takes
+// longer to compile than anything here: options.cc alone includes it.
+//
+//   Program program("Stowage plans every byte.", "Exit codes: ...");
+//   const auto flags = std::make_shared<Flags>();
+//   Options pack = program.AddSubcommand("pack", "Pack the buffers of a CSV file",
+//                                        "stowage pack buffers.csv");
+//   pack.Add("file", &flags->file, "CSV with the header id,lower,upper,size");
+//   pack.Require("file");
+//   pack.OnRun([flags] { return Run(*flags); });
+//   return program.Run(argc, argv);
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace stowage::tools {
+
+/// The options of one subcommand. A name begins with -- or, of what is told by its
+/// place, does not; "-o,--output" is short and long. What is given twice counts as
+/// given last. A value that is there before is the default, and help shows it. The
+/// values must live until the program has run.
+class Options {
+ public:
+  void Add(const std::string& name, std::string* value,
+           const std::string& help);
+  /// Numbers are written in decimal, with nothing before or behind them.
+  void Add(const std::string& name, int64_t* value, const std::string& help);
+  /// Its default is not shown: 0, for what `help` says.
+  void Add(const std::string& name, int* value, const std::string& help);
+  void Add(const std::string& name, std::optional<int64_t>* value,
+           const std::string& help);
+  void Add(const std::string& name, std::optional<double>* value,
+           const std::string& help);
+  void AddFlag(const std::string& name, bool* value, const std::string& help);
+  /// One that may be repeated, each time with a value.
+  void AddEach(const std::string& name, std::vector<std::string>* values,
+               const std::string& help);
+  /// One that is followed by up to `most` values.
+  void AddSome(const std::string& name, std::vector<std::string>* values,
+               int most, const std::string& help);
+
+  // Of options that were added before.
+  void Require(const std::string& name);
+  void Limit(const std::string& name, int64_t least, int64_t most);
+  void Exclude(const std::string& name, const std::string& other);
+
+  /// What the subcommand does, once its options are read; returns its exit code.
+  void OnRun(std::function<int()> run);
+
+ private:
+  friend class Program;
+  Options(CLI::App* command, int* exit_code)
+      : command_(command), exit_code_(exit_code) {}
+
+  CLI::App* command_;
+  int* exit_code_;
+};
+
+class Program {
+ public:
+  /// `footer` stands below the program's help.
+  Program(const std::string& description, const std::string& footer);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  /// Declares the subcommand `name`, which shows `example` below its help.
+  Options AddSubcommand(const std::string& name, const std::string& description,
+                        const std::string& example);
+
+  /// Runs the subcommand asked for; returns its exit code, kExitUsage, having said
+  /// why, when there is none or its options are wrong, and kExitDone for help.
+  int Run(int argc, char** argv);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+  int exit_code_;
+};
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_OPTIONS_H_
