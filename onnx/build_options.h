@@ -55,7 +55,7 @@ struct OnnxBuildOptions {
   /// Inputs that are the same in every step, and no inputs of the graph then: what a
   /// plan must know, such as the shape for a Reshape.
   std::map<std::string, Array> constants = {};
-  /// The graph's one output is then "loss". Batch norms take the batch's statistics and
+  /// The graph's one output is then "loss", an f32. Batch norms take the batch's statistics and
   /// dropouts drop, whatever the file says of training.
   std::optional<OnnxLoss> loss = {};
   /// Plans around ops that are not known, by the shapes that the file declares for

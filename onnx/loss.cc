@@ -103,6 +103,8 @@ Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& first,
                         "and bce of an output"));
   }
   if (value.rank() > 0) value = Reshape(value, {});
+  // As losses are, whatever the model computes in (Runner::ReadScalar).
+  if (value.dtype() != DType::kF32) value = Cast(value, DType::kF32);
   g.Output("loss", value);
   if (g.error()) return *g.error();
   return {};

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -13,6 +11,7 @@
 #include "base/strings.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
+#include "tests/onnx/linear_model.h"
 
 namespace stowage {
 namespace {
@@ -21,71 +20,11 @@ using onnx::pb::ModelProto;
 using onnx::pb::NodeProto;
 using onnx::pb::TensorProto;
 
-// y = x * w + b, of x (batch, 2).
-ModelProto Linear() {
-  ModelProto model;
-  model.set_ir_version(8);
-  model.add_opset_import()->set_version(17);
-  auto* const graph = model.mutable_graph();
-  graph->set_name("linear");
-  auto* const x = graph->add_input();
-  x->set_name("x");
-  auto* const type = x->mutable_type()->mutable_tensor_type();
-  type->set_elem_type(TensorProto::FLOAT);
-  type->mutable_shape()->add_dim()->set_dim_param("batch");
-  type->mutable_shape()->add_dim()->set_dim_value(2);
-  for (const char* const name : {"w", "b"}) {
-    TensorProto* const tensor = graph->add_initializer();
-    tensor->set_name(name);
-    tensor->set_data_type(TensorProto::FLOAT);
-    if (std::string(name) == "w") tensor->add_dims(2);
-    tensor->add_dims(2);
-    for (int i = 0; i < (std::string(name) == "w" ? 4 : 2); ++i) {
-      tensor->add_float_data(0.5f);
-    }
-  }
-  const auto add = [&](const char* op, std::vector<std::string> in,
-                       const char* out) {
-    NodeProto* const node = graph->add_node();
-    node->set_name(StrCat("the_", op));
-    node->set_op_type(op);
-    for (const std::string& name : in) node->add_input(name);
-    node->add_output(out);
-  };
-  add("MatMul", {"x", "w"}, "h");
-  add("Add", {"h", "b"}, "y");
-  graph->add_output()->set_name("y");
-  return model;
-}
-
-std::string Folder() {
-  const char* const folder = std::getenv("TEST_TMPDIR");
-  return folder ? folder : "/tmp";
-}
-
-std::string Written(const std::string& bytes) {
-  const std::string path = Folder() + "/model.onnx";
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
-
-// What reading the file and building its graph says; "" when nothing.
-std::string Said(const ModelProto& model, OnnxBuildOptions options = {}) {
-  const auto read = ReadOnnx(Written(model.SerializeAsString()));
-  if (!read.ok()) return read.error().message;
-  if (options.dims.empty()) options.dims["batch"] = 3;
-  const auto graph = read->Build(options);
-  if (!graph.ok()) return graph.error().message;
-  const Status weights =
-      read->ForEachWeight(*graph, [](const NamedArray&) { return Status(); });
-  return weights.ok() ? "" : weights.error().message;
-}
-
-TEST_CASE("a good file is taken") { CHECK(Said(Linear()) == ""); }
+TEST_CASE("a good file is taken") { CHECK(Said(LinearModel()) == ""); }
 
 // The sanitizers see whether a new input moves what the loss looks at.
 TEST_CASE("the smallest graph takes a loss") {
-  ModelProto model = Linear();
+  ModelProto model = LinearModel();
   auto* const graph = model.mutable_graph();
   graph->clear_initializer();
   graph->mutable_node()->DeleteSubrange(1, 1);
@@ -180,7 +119,7 @@ TEST_CASE("what is wrong is named") {
   };
   for (const Row& row : rows) {
     CAPTURE(row.message);
-    ModelProto model = Linear();
+    ModelProto model = LinearModel();
     row.change(model);
     const std::string said = Said(model);
     CAPTURE(said);
@@ -190,7 +129,7 @@ TEST_CASE("what is wrong is named") {
 
 TEST_CASE("what is asked for has to be there") {
   const auto said = [](OnnxBuildOptions options) {
-    return Said(Linear(), std::move(options));
+    return Said(LinearModel(), std::move(options));
   };
   CHECK(said({.dims = {{"time", 3}}})
             .find("a size is given for the dimension "
@@ -208,7 +147,7 @@ TEST_CASE("what is asked for has to be there") {
   CHECK(said({.dims = {{"batch", 3}}, .loss = loss})
             .find("labels (5) do not go with logits (3, 2)") !=
         std::string::npos);
-  const auto model = ReadOnnx(Written(Linear().SerializeAsString()));
+  const auto model = ReadOnnx(WrittenFile(LinearModel().SerializeAsString()));
   REQUIRE(model.ok());
   CHECK(model->Build().error().message.find(
             "dimension 0 of input \"x\" is called \"batch\"; give its size") !=
@@ -216,10 +155,11 @@ TEST_CASE("what is asked for has to be there") {
 }
 
 TEST_CASE("tensors beside the model lie in its folder") {
-  std::ofstream(Folder() + "/weights.bin", std::ios::binary)
+  std::ofstream(TempFolder() + "/weights.bin", std::ios::binary)
       << std::string(16, '\0');
-  const auto at = [](const std::string& location, const std::string& offset) {
-    ModelProto model = Linear();
+  const auto at = [](const std::string& location, const std::string& offset,
+                     const std::string& length = "16") {
+    ModelProto model = LinearModel();
     TensorProto* const w = model.mutable_graph()->mutable_initializer(0);
     w->clear_float_data();
     w->set_data_location(TensorProto::EXTERNAL);
@@ -229,6 +169,9 @@ TEST_CASE("tensors beside the model lie in its folder") {
     entry = w->add_external_data();
     entry->set_key("offset");
     entry->set_value(offset);
+    entry = w->add_external_data();
+    entry->set_key("length");
+    entry->set_value(length);
     return Said(model);
   };
   CHECK(at("weights.bin", "0") == "");
@@ -237,6 +180,9 @@ TEST_CASE("tensors beside the model lie in its folder") {
           .find("takes 16 bytes from 1 on of \"weights.bin\", which has 16") !=
       std::string::npos);
   CHECK(at("weights.bin", "-1").find("expected a number of bytes") !=
+        std::string::npos);
+  CHECK(at("weights.bin", "0", "12")
+            .find("has 12 bytes in \"weights.bin\"; its shape takes 16") !=
         std::string::npos);
   CHECK(at("absent.bin", "0").find("cannot read") != std::string::npos);
   for (const char* const outside :
@@ -249,7 +195,7 @@ TEST_CASE("tensors beside the model lie in its folder") {
 
 // Its weights would be looked for in vain among the model's own.
 TEST_CASE("the tensors of a branch are constants") {
-  ModelProto model = Linear();
+  ModelProto model = LinearModel();
   TensorProto* const condition = model.mutable_graph()->add_initializer();
   condition->set_name("condition");
   condition->set_data_type(TensorProto::BOOL);
@@ -273,7 +219,7 @@ TEST_CASE("the tensors of a branch are constants") {
   branch->add_output()->set_name("scaled");
   model.mutable_graph()->mutable_output(0)->set_name("chosen");
 
-  const auto read = ReadOnnx(Written(model.SerializeAsString()));
+  const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
   REQUIRE(read.ok());
   const auto graph = read->Build({.dims = {{"batch", 3}}});
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -289,7 +235,7 @@ TEST_CASE("the tensors of a branch are constants") {
 }
 
 TEST_CASE("functions are written out, and do not call themselves") {
-  ModelProto model = Linear();
+  ModelProto model = LinearModel();
   auto* const function = model.add_functions();
   function->set_name("Twice");
   function->set_domain("own");
@@ -323,7 +269,7 @@ TEST_CASE("a file that is cut anywhere is refused, or is one that ends there") {
   REQUIRE(bytes.size() > 10'000);
   int taken = 0;
   for (size_t length = 0; length < bytes.size(); length += 97) {
-    const auto model = ReadOnnx(Written(bytes.substr(0, length)));
+    const auto model = ReadOnnx(WrittenFile(bytes.substr(0, length)));
     if (!model.ok()) continue;
     taken += model->Build({.dims = {{"batch", 2}}}).ok();
   }

@@ -1,0 +1,172 @@
+// What a file may make of few bytes is bounded, and each limit says what was met.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/graph.h"
+#include "onnx/onnx.h"
+#include "onnx/onnx.pb.h"
+#include "tests/onnx/linear_model.h"
+
+namespace stowage {
+namespace {
+
+using onnx::pb::FunctionProto;
+using onnx::pb::ModelProto;
+using onnx::pb::NodeProto;
+
+void Says(const ModelProto& model, const std::string& part) {
+  const std::string said = Said(model);
+  CAPTURE(said);
+  CHECK(said.find(part) != std::string::npos);
+}
+
+// The function NAME of a, which gives b.
+FunctionProto* AddFunction(ModelProto* model, const std::string& name) {
+  FunctionProto* const function = model->add_functions();
+  function->set_name(name);
+  function->set_domain("own");
+  function->add_input("a");
+  function->add_output("b");
+  function->add_opset_import()->set_version(17);
+  return function;
+}
+
+void Call(google::protobuf::RepeatedPtrField<NodeProto>* nodes,
+          const std::string& name, const std::string& operand,
+          const std::string& result) {
+  AddNode(nodes, name, {operand}, result)->set_domain("own");
+}
+
+// Functions of which each calls the next so many times, and the last is one op.
+ModelProto Nested(int depth, int calls) {
+  ModelProto model = LinearModel();
+  for (int i = 0; i < depth; ++i) {
+    auto* const body = AddFunction(&model, StrCat("F", i))->mutable_node();
+    for (int call = 0; call < calls; ++call) {
+      const std::string from = call == 0 ? "a" : StrCat("c", call - 1);
+      const std::string to = call == calls - 1 ? "b" : StrCat("c", call);
+      if (i + 1 < depth) {
+        Call(body, StrCat("F", i + 1), from, to);
+      } else {
+        AddNode(body, "Identity", {from}, to);
+      }
+    }
+  }
+  Call(model.mutable_graph()->mutable_node(), "F0", "y", "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  return model;
+}
+
+TEST_CASE("functions call each other so deep and no deeper") {
+  CHECK(Said(Nested(64, 1)) == "");
+  Says(Nested(65, 1),
+       "node \"the_F64\" (F64) calls a function within 64 others, the most "
+       "there may be");
+}
+
+// Eight functions of a few bytes would come to sixteen million nodes.
+TEST_CASE("functions do not make a small file a large model") {
+  CHECK(Said(Nested(3, 8)) == "");
+  Says(Nested(8, 8),
+       "the model has more than 1000000 nodes once its functions are written "
+       "out");
+}
+
+TEST_CASE("an operand that a call leaves out is left out in the function") {
+  ModelProto model = LinearModel();
+  FunctionProto* const function = AddFunction(&model, "Clamp");
+  function->add_input("least");
+  function->add_input("most");
+  AddNode(function->mutable_node(), "Clip", {"a", "least", "most"}, "b");
+  Call(model.mutable_graph()->mutable_node(), "Clamp", "y", "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  CHECK(Said(model) == "");
+  auto* const call = model.mutable_graph()->mutable_node(2);
+  for (const char* const operand : {"", "b", "x"}) call->add_input(operand);
+  Says(model, "gives 4 operands to a function of 3");
+}
+
+TEST_CASE("an op that a newer operator set changed is not known there") {
+  ModelProto model = LinearModel();
+  AddNode(model.mutable_graph()->mutable_node(), "Celu", {"y"}, "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  model.mutable_opset_import(0)->set_version(27);
+  CHECK(Said(model) == "");
+  model.mutable_opset_import(0)->set_version(28);
+  Says(model, "ops that are not known: Celu of operator set 28 (1 node)");
+}
+
+TEST_CASE("an axis is cut into so many parts") {
+  ModelProto model = LinearModel();
+  AddInts(&model, "repeats", {2}, {1, int64_t{1} << 16});
+  AddInts(&model, "one", {}, {1});
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  AddNode(nodes, "Tile", {"y", "repeats"}, "wide");
+  auto* const split =
+      AddNode(nodes, "SplitToSequence", {"wide", "one"}, "parts");
+  auto* const axis = split->add_attribute();
+  axis->set_name("axis");
+  axis->set_type(onnx::pb::AttributeProto::INT);
+  axis->set_i(1);
+  AddNode(nodes, "SequenceAt", {"parts", "one"}, "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  Says(model,
+       "cuts 131072 elements into parts of 1; at most 65536 parts are made");
+}
+
+TEST_CASE("a layer is unrolled over so many steps") {
+  ModelProto model = LinearModel();
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  AddInts(&model, "shape", {3}, {-1, 1, 2});
+  AddInts(&model, "repeats", {3}, {1 << 14, 1, 1});
+  AddNode(nodes, "Reshape", {"y", "shape"}, "row");
+  AddNode(nodes, "Tile", {"row", "repeats"}, "long");
+  for (const char* const name : {"W", "R"}) {
+    auto* const tensor = model.mutable_graph()->add_initializer();
+    tensor->set_name(name);
+    tensor->set_data_type(onnx::pb::TensorProto::FLOAT);
+    for (const int dim : {1, 2, 2}) tensor->add_dims(dim);
+    for (int i = 0; i < 4; ++i) tensor->add_float_data(0.5f);
+  }
+  auto* const layer = AddNode(nodes, "RNN", {"long", "W", "R"}, "z");
+  auto* const hidden = layer->add_attribute();
+  hidden->set_name("hidden_size");
+  hidden->set_type(onnx::pb::AttributeProto::INT);
+  hidden->set_i(2);
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  Says(model, "has 49152 steps; at most 16384 are unrolled");
+}
+
+// How many ops remain of `count` additions of a constant of half a mebibyte.
+int64_t Left(int count) {
+  ModelProto model = LinearModel();
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  AddInts(&model, "shape", {1}, {1 << 16});
+  AddInts(&model, "one", {}, {1});
+  AddNode(nodes, "Expand", {"one", "shape"}, "n0");
+  for (int i = 0; i < count; ++i) {
+    AddNode(nodes, "Add", {StrCat("n", i), "one"}, StrCat("n", i + 1));
+  }
+  AddNode(nodes, "ReduceSum", {StrCat("n", count)}, "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+  REQUIRE(read.ok());
+  const auto graph = read->Build({.dims = {{"batch", 3}}});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return graph->num_nodes();
+}
+
+TEST_CASE("what is computed ahead takes 64 MiB at most") {
+  const int64_t all_known = Left(100);
+  const int64_t beyond = Left(200);
+  CHECK(beyond >= all_known + 72);
+  CHECK(beyond < all_known + 200);
+}
+
+}  // namespace
+}  // namespace stowage
