@@ -6,7 +6,7 @@ FakeTensorMode, over two steps; XLA by memory_analysis of the compiled step, wei
 and moments donated: arguments + results + temporaries - what is shared; Stowage by
 `stowage plan` with all memory levers off. Each row is one net, batch and element type
 (autocast: f32 weights, bf16 products; Stowage's bf16), with SGD and momentum for
-pictures, AdamW for text. XLA counts the GPTs alone, which are written for it below.
+pictures, AdamW for text. XLA counts the nets that are written for it below.
 
     bazel build //tools:stowage
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch "jax[cpu]"
@@ -93,6 +93,94 @@ def of_torch(net, batch, shape, dtype):
         return sum(kinds["Total"] for kinds in peak.values())
 
 
+def counted(step, donated, *args):
+    """XLA's count of a compiled step: what it is given, gives and needs between, what
+    is given away for a result once."""
+    import jax
+
+    bytes_ = jax.jit(step, donate_argnums=donated).lower(*args).compile().memory_analysis()
+    return (
+        bytes_.argument_size_in_bytes
+        + bytes_.output_size_in_bytes
+        + bytes_.temp_size_in_bytes
+        - bytes_.alias_size_in_bytes
+    )
+
+
+def of_xla_resnet(batch, picture, depths, wide, classes):
+    """A ResNet of that many blocks a stage, of three convolutions each if `wide` is 4,
+    else of two; SGD with momentum, running statistics followed."""
+    import jax
+    import jax.numpy as jnp
+
+    shapes = {}
+
+    def conv(name, cin, cout, k):
+        shapes[name] = (cout, cin, k, k)
+        shapes[name + ".bn"] = (2, cout)
+        shapes[name + ".stats"] = (2, cout)
+
+    conv("stem", picture[0], 64, 7)
+    cin, blocks = 64, []
+    for stage, depth in enumerate(depths):
+        for i in range(depth):
+            name, width = f"{stage}.{i}", 64 << stage
+            cout, stride = width * wide, 2 if stage > 0 and i == 0 else 1
+            kernels = [(1, 1), (3, stride), (1, 1)] if wide == 4 else [(3, stride), (3, 1)]
+            widths = [cin] + [width] * (len(kernels) - 1) + [cout]
+            for j, (k, _) in enumerate(kernels):
+                conv(f"{name}.{j}", widths[j], widths[j + 1], k)
+            shortcut = stride != 1 or cin != cout
+            if shortcut:
+                conv(f"{name}.down", cin, cout, 1)
+            blocks.append((name, kernels, stride, shortcut))
+            cin = cout
+    shapes |= {"fc": (cin, classes), "fc.b": (classes,)}
+    stats = {n: s for n, s in shapes.items() if n.endswith(".stats")}
+    params = {n: s for n, s in shapes.items() if n not in stats}
+
+    def loss(p, running, x, y):
+        followed = {}
+
+        def normed(x, name, k, stride):
+            x = jax.lax.conv_general_dilated(
+                x, p[name], (stride, stride), [(k // 2, k // 2)] * 2
+            )
+            mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
+            followed[name + ".stats"] = 0.9 * running[name + ".stats"] + 0.1 * jnp.stack(
+                [mean, variance]
+            )
+            scale = p[name + ".bn"][0] * jax.lax.rsqrt(variance + 1e-5)
+            shift = p[name + ".bn"][1] - mean * scale
+            return x * scale[:, None, None] + shift[:, None, None]
+
+        x = jax.nn.relu(normed(x, "stem", 7, 2))
+        x = jax.lax.reduce_window(
+            x, -jnp.inf, jax.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), [(0, 0)] * 2 + [(1, 1)] * 2
+        )
+        for name, kernels, stride, shortcut in blocks:
+            h = x
+            for j, (k, s) in enumerate(kernels):
+                h = normed(h, f"{name}.{j}", k, s)
+                if j + 1 < len(kernels):
+                    h = jax.nn.relu(h)
+            x = jax.nn.relu(h + (normed(x, f"{name}.down", 1, stride) if shortcut else x))
+        logits = x.mean((2, 3)) @ p["fc"] + p["fc.b"]
+        picked = jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], -1)
+        return -picked.mean(), followed
+
+    def step(p, m, running, x, y):
+        (value, followed), gradients = jax.value_and_grad(loss, has_aux=True)(p, running, x, y)
+        tree = jax.tree_util.tree_map
+        m = tree(lambda m, g: 0.9 * m + g, m, gradients)
+        return tree(lambda p, m: p - 1e-3 * m, p, m), m, followed, value
+
+    made = lambda all: {n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in all.items()}
+    x = jax.ShapeDtypeStruct((batch, *picture), jnp.float32)
+    y = jax.ShapeDtypeStruct((batch,), jnp.int32)
+    return counted(step, (0, 1, 2), made(params), made(params), made(stats), x, y)
+
+
 def of_xla(batch, seq, layers, heads, width, vocabulary, positions):
     """A GPT-2 of that size, the step of AdamW compiled with its state donated."""
     import jax
@@ -142,23 +230,16 @@ def of_xla(batch, seq, layers, heads, width, vocabulary, positions):
     params = {n: jax.ShapeDtypeStruct(s, jnp.float32) for n, s in shapes.items()}
     tokens = jax.ShapeDtypeStruct((batch, seq), jnp.int32)
     count = jax.ShapeDtypeStruct((), jnp.float32)
-    compiled = (
-        jax.jit(step, donate_argnums=(0, 1, 2))
-        .lower(params, params, params, count, tokens, tokens)
-        .compile()
-    )
-    bytes_ = compiled.memory_analysis()
-    return (
-        bytes_.argument_size_in_bytes
-        + bytes_.output_size_in_bytes
-        + bytes_.temp_size_in_bytes
-        - bytes_.alias_size_in_bytes
-    )
+    return counted(step, (0, 1, 2), params, params, params, count, tokens, tokens)
 
 
 GPTS = {
     "gpt2-124m": (12, 12, 768, 50257, 1024),
     "gpt-nano": (4, 4, 128, 96, 256),
+}
+RESNETS = {
+    "resnet18": ((2, 2, 2, 2), 1),
+    "resnet50": ((3, 4, 6, 3), 4),
 }
 
 
@@ -190,8 +271,12 @@ def main():
         ours = of_stowage(net, batch, shape, dtype)
         theirs = [of_torch(net, batch, shape, dtype)]
         xla = "-"
-        if net in GPTS and dtype == "f32" and not args.skip_xla:
-            theirs.append(of_xla(batch, shape, *GPTS[net]))
+        if net in (*GPTS, *RESNETS) and dtype == "f32" and not args.skip_xla:
+            if net in GPTS:
+                theirs.append(of_xla(batch, shape, *GPTS[net]))
+            else:
+                picture = (shape[0], shape[1], shape[1])
+                theirs.append(of_xla_resnet(batch, picture, *RESNETS[net], classes_of(net)))
             xla = f"{theirs[1] / 1e9:.3g} GB"
         sizes = shape if isinstance(shape, int) else " × ".join(
             map(str, (shape[0], shape[1], shape[1]))
