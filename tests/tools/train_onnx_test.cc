@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -11,6 +13,9 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "formats/npz.h"
+#include "ir/dtype.h"
+#include "onnx/onnx.pb.h"
+#include "tests/onnx/linear_model.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -48,6 +53,13 @@ std::vector<double> Losses(const std::vector<std::string>& arguments) {
     }
   }
   return losses;
+}
+
+std::string FloatBytes(size_t count, float value) {
+  const std::vector<float> values(count, value);
+  std::string bytes(count * sizeof(float), 0);
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
 }
 
 TEST_CASE("five steps of an ONNX file's model are PyTorch's") {
@@ -89,6 +101,84 @@ TEST_CASE("a file that is written back goes on where training ended") {
   CHECK(then[0] == whole[3]);
   // All but the weights is as it was.
   CHECK(ReadAll(saved).size() == ReadAll(kNet).size());
+}
+
+// The arrays of the golden data, so many times over.
+std::string DataOf(int times) {
+  const auto arrays = ParseNpz(ReadAll(kData), kData);
+  REQUIRE(arrays.ok());
+  std::vector<NamedArray> more;
+  for (const NamedArray& array : *arrays) {
+    if (array.name != "x" && array.name != "labels") continue;
+    more.push_back(array);
+    more.back().array.type.shape[0] *= times;
+    more.back().array.bytes.clear();
+    for (int i = 0; i < times; ++i) {
+      more.back().array.bytes += array.array.bytes;
+    }
+  }
+  const auto bytes = NpzBytes(more);
+  REQUIRE(bytes.ok());
+  return WriteTemp("more.npz", *bytes);
+}
+
+TEST_CASE("a batch is as many examples as there are, up to 32") {
+  const auto arena = [](const std::string& data,
+                        const std::vector<std::string>& more) -> int64_t {
+    std::vector<std::string> arguments = {
+        "train",  "--onnx",        kNet,      "--data", data,
+        "--loss", "cross_entropy", "--steps", "1",      "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(arguments);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return Json::parse(
+        outcome.out.substr(0, outcome.out.find('\n')))["arena_bytes"];
+  };
+  CHECK(arena(kData, {}) == arena(kData, {"--batch", "4"}));
+  const std::string many = DataOf(10);
+  const int64_t usual = arena(many, {});
+  CHECK(usual == arena(many, {"--batch", "32"}));
+  CHECK(usual > arena(many, {"--batch", "31"}));
+  // Labels come in pieces as the batch does.
+  CHECK(arena(kData, {"--micro-batches", "2", "--allow-batch-statistics"}) <
+        arena(kData, {}));
+}
+
+TEST_CASE("frozen params have no states") {
+  const auto state = [](const std::vector<std::string>& more) -> int64_t {
+    std::vector<std::string> arguments = {
+        "plan",   "--onnx",        kNet,          "--batch", "4",
+        "--loss", "cross_entropy", "--optimizer", "adamw",   "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(arguments);
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.exit_code == 0);
+    return Json::parse(outcome.out)["regions"]["state"];
+  };
+  const int64_t all = state({});
+  const int64_t some = state({"--freeze", "*.weight"});
+  CHECK(some < all);
+  CHECK(state({"--freeze", "*.weight", "--freeze", "stem.*"}) < some);
+}
+
+TEST_CASE("dropout draws by the seed") {
+  onnx::pb::ModelProto model = LinearModel();
+  AddNode(model.mutable_graph()->mutable_node(), "Dropout", {"y"}, "z");
+  model.mutable_graph()->mutable_output(0)->set_name("z");
+  const std::string net = WriteTemp("dropout.onnx", model.SerializeAsString());
+  const Array ones{{DType::kF32, {64, 2}}, FloatBytes(128, 1.0f)};
+  const auto bytes =
+      NpzBytes(std::vector<NamedArray>{{"x", ones}, {"labels", ones}});
+  REQUIRE(bytes.ok());
+  const std::string data = WriteTemp("ones.npz", *bytes);
+  const auto losses = [&](const char* seed) {
+    return Losses({"train", "--onnx", net, "--data", data, "--loss", "mse",
+                   "--batch", "64", "--shuffle", "none", "--steps", "2",
+                   "--seed", seed, "--json"});
+  };
+  CHECK(losses("1") == losses("1"));
+  CHECK(losses("1") != losses("2"));
 }
 
 TEST_CASE("what a run of an ONNX file lacks is told") {
