@@ -192,9 +192,11 @@ void GatherLine(const T* line, const T* end, int64_t place, int64_t step,
 
 /// One channel of a source as whole lines with zeros around them, cut into the
 /// phases of the walk's steps, so that what a tap meets for neighbouring elements
-/// of the result lies in neighbouring places. An element (d, h, w) is at
-/// Position(d, h, w), and tap t meets it at Offset(t) from there. Lines are longer
-/// than the result's; what lies between them is of no meaning.
+/// of the result lies in neighbouring places. Where taps lie so far apart that more
+/// would lie between them than they meet, each tap has a phase of its own, which holds
+/// what it meets and nothing else. An element (d, h, w) is at Position(d, h, w), and tap
+/// t meets it at Offset(t) from there. Lines may be longer than the result's; what lies
+/// between them is of no meaning.
 class Slab {
  public:
   explicit Slab(const Walks& walks) : walks_(walks) {
@@ -205,6 +207,12 @@ class Slab {
       lowest_[i] = walk.tap_step < 0 ? -reach : 0;
       phases_[i] = std::min(walk.step, reach + 1);
       length_[i] = walk.count + reach / walk.step;
+      by_tap_[i] =
+          walk.taps > 1 && walk.taps * walk.count < phases_[i] * length_[i];
+      if (by_tap_[i]) {
+        phases_[i] = walk.taps;
+        length_[i] = walk.count;
+      }
     }
   }
 
@@ -228,8 +236,8 @@ class Slab {
     int64_t place = 0;
     for (size_t i = 0; i < walks_.size(); ++i) {
       const int64_t at = taps[i] * walks_[i].tap_step - lowest_[i];
-      phase = phase * phases_[i] + at % walks_[i].step;
-      place = place * length_[i] + at / walks_[i].step;
+      phase = phase * phases_[i] + (by_tap_[i] ? taps[i] : at % walks_[i].step);
+      place = place * length_[i] + (by_tap_[i] ? 0 : at / walks_[i].step);
     }
     return phase * phase_size() + place;
   }
@@ -250,7 +258,9 @@ class Slab {
  private:
   int64_t phase_size() const { return length_[0] * length_[1] * length_[2]; }
   int64_t Place(size_t i, int64_t phase, int64_t at) const {
-    return walks_[i].first + lowest_[i] + phase + at * walks_[i].step;
+    const int64_t start =
+        by_tap_[i] ? phase * walks_[i].tap_step : lowest_[i] + phase;
+    return walks_[i].first + start + at * walks_[i].step;
   }
 
   template <typename T>
@@ -274,6 +284,7 @@ class Slab {
 
   Walks walks_;
   std::array<int64_t, kConvDims> lowest_, phases_, length_;
+  std::array<bool, kConvDims> by_tap_;
 };
 
 }  // namespace stowage::cpu

@@ -1,0 +1,41 @@
+// What a convolution gathers its operands into: planned scratch, which a picture's
+// size, channels and the kernel's elements decide, and not how far these lie apart.
+
+#include <doctest/doctest.h>
+
+#include "base/bytes.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
+
+namespace stowage {
+namespace {
+
+Bytes ScratchOf(int64_t size, int64_t dilation) {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {1, 64, size, size});
+  const Value w = g.Param("w", DType::kF32, {8, 64, 3, 3});
+  g.Output("y", Conv(x, w, {.padding = dilation, .dilation = dilation}));
+  const auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const auto plan = PlanMemory(*graph, {.device = cpu->Needs()});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  return plan->regions.workspace;
+}
+
+TEST_CASE("scratch does not grow with what lies between a kernel's elements") {
+  const Bytes near = ScratchOf(4, 4);
+  CHECK(near > 0);
+  CHECK(ScratchOf(4, 36) == near);
+  CHECK(ScratchOf(4, 1000) == near);
+  // Nine times the picture is all that nine elements can meet.
+  CHECK(ScratchOf(4, 36) <= ScratchOf(4, 1) + 9 * 64 * 4 * 4 * 4);
+  CHECK(ScratchOf(65, 200) <= 2 * ScratchOf(65, 36));
+}
+
+}  // namespace
+}  // namespace stowage
