@@ -20,7 +20,7 @@ ROOMS = {
     "planner/packing": ["base"],
     "planner": ["base", "ir", "planner/packing"],
     "planner/fit": ["base", "ir", "planner", "planner/packing"],
-    "runtime": ["base", "ir", "math", "planner"],
+    "runtime": ["base", "formats", "ir", "math", "planner"],
     "cpu": ["base", "ir", "math", "runtime"],
     "gpu": ["base", "ir", "math", "runtime"],
     "formats": ["base", "ir", "math"],

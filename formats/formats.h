@@ -1,8 +1,9 @@
 #ifndef STOWAGE_FORMATS_FORMATS_H_
 #define STOWAGE_FORMATS_FORMATS_H_
 
-// Files of others: bytes to arrays and pictures, and back. Nothing here reads or
-// writes a file; what cannot be taken is named, with the values that are there.
+// Files of others: bytes to arrays and pictures, and back. What is read
+// whole is given as bytes; what may be large is opened (formats/safetensors_file.h).
+// What cannot be taken is named, with the values that are there.
 //
 //   Result<Array> images = ParseIdx(bytes, "train-images-idx3-ubyte");
 
@@ -13,5 +14,7 @@
 #include "formats/npz.h"
 #include "formats/numbers.h"
 #include "formats/picture.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_file.h"
 
 #endif  // STOWAGE_FORMATS_FORMATS_H_

@@ -10,10 +10,10 @@
 
 #include "base/hash.h"
 #include "base/strings.h"
+#include "formats/safetensors.h"
+#include "formats/safetensors_file.h"
 #include "ir/op_def.h"
 #include "runtime/finite.h"
-#include "runtime/safetensors.h"
-#include "runtime/safetensors_file.h"
 #include "runtime/weight_values.h"
 
 namespace stowage {

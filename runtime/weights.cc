@@ -10,10 +10,10 @@
 #include "base/check.h"
 #include "base/glob.h"
 #include "base/strings.h"
+#include "formats/safetensors_file.h"
 #include "math/small_floats.h"
 #include "runtime/checkpoint.h"
 #include "runtime/finite.h"
-#include "runtime/safetensors_file.h"
 #include "runtime/weight_values.h"
 
 namespace stowage {

@@ -19,13 +19,13 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "formats/safetensors.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/checkpoint.h"
-#include "runtime/safetensors.h"
 #include "runtime/session.h"
 #include "tests/fuzz/check.h"
 

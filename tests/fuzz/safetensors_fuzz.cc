@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
-#include "runtime/safetensors.h"
+#include "formats/safetensors.h"
 #include "tests/fuzz/check.h"
 
 using namespace stowage;

@@ -17,10 +17,10 @@
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "formats/safetensors.h"
 #include "ir/graph.h"
 #include "nn/models.h"
 #include "planner/plan_memory.h"
-#include "runtime/safetensors.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
 

@@ -15,11 +15,11 @@
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "formats/safetensors.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
-#include "runtime/safetensors.h"
 
 namespace stowage {
 namespace {

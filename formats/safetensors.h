@@ -1,5 +1,5 @@
-#ifndef STOWAGE_RUNTIME_SAFETENSORS_H_
-#define STOWAGE_RUNTIME_SAFETENSORS_H_
+#ifndef STOWAGE_FORMATS_SAFETENSORS_H_
+#define STOWAGE_FORMATS_SAFETENSORS_H_
 
 // The header of a safetensors file: JSON that names every tensor's type, shape
 // and byte range in the data that follows it. This reader is strict, as the
@@ -50,4 +50,4 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,
 
 }  // namespace stowage
 
-#endif  // STOWAGE_RUNTIME_SAFETENSORS_H_
+#endif  // STOWAGE_FORMATS_SAFETENSORS_H_

@@ -1,5 +1,5 @@
-#ifndef STOWAGE_RUNTIME_SAFETENSORS_FILE_H_
-#define STOWAGE_RUNTIME_SAFETENSORS_FILE_H_
+#ifndef STOWAGE_FORMATS_SAFETENSORS_FILE_H_
+#define STOWAGE_FORMATS_SAFETENSORS_FILE_H_
 
 // A safetensors file that is open: its header, checked, and its tensors' bytes on
 // demand, so that what is in a file is known before any of it is loaded.
@@ -12,9 +12,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "base/input_file.h"
 #include "base/result.h"
-#include "runtime/safetensors.h"
+#include "formats/safetensors.h"
 
 namespace stowage {
 
@@ -25,10 +27,6 @@ class SafetensorsFile {
   /// kInvalidArgument for a header that is none.
   static Result<SafetensorsFile> Open(const std::string& path,
                                       std::string_view room);
-
-  SafetensorsFile(SafetensorsFile&& other) noexcept;
-  SafetensorsFile& operator=(SafetensorsFile&& other) noexcept;
-  ~SafetensorsFile();
 
   const SafetensorsHeader& header() const { return header_; }
   /// Of all tensors.
@@ -41,15 +39,15 @@ class SafetensorsFile {
 
   /// An error of this file: `[room] "path" message`.
   Error Fail(std::string_view message,
-             ErrorCode code = ErrorCode::kInvalidArgument) const;
+             ErrorCode code = ErrorCode::kInvalidArgument) const {
+    return file_.Fail(message, code);
+  }
 
  private:
-  SafetensorsFile() = default;
+  explicit SafetensorsFile(InputFile file) : file_(std::move(file)) {}
   Status ReadHeader();
-  Status ReadAt(Bytes offset, std::span<std::byte> to) const;
 
-  std::string path_, room_;
-  int fd_ = -1;
+  InputFile file_;
   Bytes data_begin_ = 0;  // in the file
   Bytes data_bytes_ = 0;
   SafetensorsHeader header_;
@@ -57,4 +55,4 @@ class SafetensorsFile {
 
 }  // namespace stowage
 
-#endif  // STOWAGE_RUNTIME_SAFETENSORS_FILE_H_
+#endif  // STOWAGE_FORMATS_SAFETENSORS_FILE_H_

@@ -1,0 +1,81 @@
+#include "base/input_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace stowage {
+
+Error InputFile::Fail(std::string_view message, ErrorCode code) const {
+  return {code, StrCat("[", room_, "] ", Quoted(path_), " ", message)};
+}
+
+Result<InputFile> InputFile::Open(const std::string& path,
+                                  std::string_view room) {
+  InputFile file;
+  file.path_ = path;
+  file.room_ = room;
+  // A pipe would wait for its writer here; it is refused below.
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file.fd_ < 0) {
+    return file.Fail(StrCat("cannot be opened: ", std::strerror(errno)),
+                     errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo);
+  }
+  struct stat info = {};
+  if (::fstat(file.fd_, &info) != 0) {
+    return file.Fail(StrCat("cannot be read: ", std::strerror(errno)),
+                     ErrorCode::kIo);
+  }
+  if (S_ISDIR(info.st_mode)) {
+    return file.Fail("cannot be read: Is a directory", ErrorCode::kIo);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return file.Fail(
+        "cannot be read: it is a pipe or a device, no regular file; copy it "
+        "into one",
+        ErrorCode::kIo);
+  }
+  file.size_ = static_cast<Bytes>(info.st_size);
+  return file;
+}
+
+Status InputFile::ReadAt(Bytes offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(fd_, to.data(), to.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return Fail(got == 0 ? "cannot be read to its end: it has become shorter"
+                           : StrCat("cannot be read: ", std::strerror(errno)),
+                  ErrorCode::kIo);
+    }
+    to = to.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+  return {};
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      room_(std::move(other.room_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(room_, other.room_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace stowage
