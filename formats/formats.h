@@ -8,12 +8,14 @@
 //   Result<Array> images = ParseIdx(bytes, "train-images-idx3-ubyte");
 
 #include "formats/array.h"
+#include "formats/gguf.h"
 #include "formats/gzip.h"
 #include "formats/idx.h"
 #include "formats/npy.h"
 #include "formats/npz.h"
 #include "formats/numbers.h"
 #include "formats/picture.h"
+#include "formats/quantized.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_file.h"
 

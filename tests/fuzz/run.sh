@@ -13,7 +13,7 @@ seconds=$1
 shift
 names=("$@")
 if [[ ${#names[@]} -eq 0 ]]; then
-  names=(checkpoint csv graph_text idx npz onnx op_times picture plan_json
+  names=(checkpoint csv gguf graph_text idx npz onnx op_times picture plan_json
     safetensors sizes)
 fi
 kept=${STOWAGE_FUZZ_CORPUS:-$PWD/fuzz-corpus}
