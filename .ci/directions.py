@@ -39,7 +39,7 @@ LIBRARIES = {
     r"(unsupported/)?Eigen/.*": ["cpu", "tests", "bench"],
     r"(zlib|png|jpeglib|jerror)\.h": ["formats", "tests"],
     r"google/protobuf/.*|onnx/onnx\.pb\.h": ["onnx", "tests/onnx"],
-    r"nlohmann/.*": ["report", "tools", "tests", "bench", "examples"],
+    r"nlohmann/.*": ["formats", "report", "tools", "tests", "bench", "examples"],
     r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],
 }

@@ -11,6 +11,7 @@
 #include "formats/gguf.h"
 #include "formats/gzip.h"
 #include "formats/idx.h"
+#include "formats/json_values.h"
 #include "formats/npy.h"
 #include "formats/npz.h"
 #include "formats/numbers.h"
@@ -18,5 +19,6 @@
 #include "formats/quantized.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_file.h"
+#include "formats/weights_file.h"
 
 #endif  // STOWAGE_FORMATS_FORMATS_H_

@@ -31,6 +31,11 @@ class SafetensorsFile {
   const SafetensorsHeader& header() const { return header_; }
   /// Of all tensors.
   Bytes data_bytes() const { return data_bytes_; }
+  /// Where they begin, in the file.
+  Bytes data_begin() const { return data_begin_; }
+
+  /// The open file, for who reads it himself from here on.
+  InputFile TakeFile() && { return std::move(file_); }
 
   /// Reads bytes of the data, from `begin` on: as many as `to` has. Errors kIo.
   Status Read(Bytes begin, std::span<std::byte> to) const;

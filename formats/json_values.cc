@@ -1,0 +1,152 @@
+#include "formats/json_values.h"
+
+#include <cstddef>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+constexpr size_t kMostLevels = 64;
+using Map = std::map<std::string, JsonValues::Value, std::less<>>;
+
+// What nlohmann::json::sax_parse tells of a text; each function says whether to go on.
+class Collector {
+ public:
+  explicit Collector(Map* values) : values_(*values) {}
+
+  const std::string& wrong() const { return wrong_; }
+
+  bool null() { return Put(std::monostate()); }
+  bool boolean(bool value) { return Put(value); }
+  bool number_integer(int64_t value) { return Put(value); }
+  bool number_unsigned(uint64_t value) {
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return Fail(StrCat("the value ", Quoted(Path()), " is ", value,
+                         ", which 63 bits cannot hold"));
+    }
+    return Put(static_cast<int64_t>(value));
+  }
+  bool number_float(double value, const std::string&) { return Put(value); }
+  bool string(std::string& value) { return Put(std::move(value)); }
+  bool binary(nlohmann::json::binary_t&) { return false; }
+  bool start_object(size_t) { return Down(-1); }
+  bool start_array(size_t) { return Down(0); }
+  bool end_object() { return Up(); }
+  bool end_array() { return Up(); }
+  bool key(std::string& value) {
+    levels_.back().key = std::move(value);
+    return true;
+  }
+  template <typename Exception>
+  bool parse_error(size_t position, const std::string& token,
+                   const Exception&) {
+    return Fail(StrCat("byte ", position,
+                       ": this is no JSON; the text there is ", Quoted(token)));
+  }
+
+ private:
+  struct Level {
+    int64_t index;  // of the next element; -1 in an object
+    std::string key;
+  };
+
+  std::string Path() const {
+    std::string path;
+    for (const Level& level : levels_) {
+      if (!path.empty()) path += '.';
+      path += level.index < 0 ? level.key : StrCat(level.index);
+    }
+    return path;
+  }
+  bool Fail(std::string what) {
+    wrong_ = std::move(what);
+    return false;
+  }
+  bool Put(JsonValues::Value value) {
+    std::string path = Path();
+    if (!values_.emplace(path, std::move(value)).second) {
+      return Fail(StrCat("two values stand at ", Quoted(path)));
+    }
+    return Done();
+  }
+  // A value has ended.
+  bool Done() {
+    if (!levels_.empty() && levels_.back().index >= 0) ++levels_.back().index;
+    return true;
+  }
+  bool Down(int64_t index) {
+    if (levels_.size() == kMostLevels) {
+      return Fail(StrCat("there are more than ", kMostLevels, " levels"));
+    }
+    levels_.push_back({index, {}});
+    return true;
+  }
+  bool Up() {
+    levels_.pop_back();
+    return Done();
+  }
+
+  Map& values_;
+  std::vector<Level> levels_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+Result<JsonValues> JsonValues::Parse(std::string_view text) {
+  JsonValues values;
+  Collector collector(&values.values_);
+  if (!nlohmann::json::sax_parse(text, &collector)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[json] ", collector.wrong())};
+  }
+  return values;
+}
+
+bool JsonValues::Has(std::string_view path) const {
+  const auto found = values_.find(path);
+  return found != values_.end() &&
+         !std::holds_alternative<std::monostate>(found->second);
+}
+
+bool JsonValues::HasBelow(std::string_view path) const {
+  const std::string prefix = StrCat(path, ".");
+  const auto found = values_.lower_bound(prefix);
+  return found != values_.end() && found->first.starts_with(prefix);
+}
+
+template <typename T>
+Result<T> JsonValues::Get(std::string_view path,
+                          std::string_view expected) const {
+  if (!Has(path)) {
+    return Error{ErrorCode::kNotFound,
+                 StrCat("[json] there is no value ", Quoted(path))};
+  }
+  const Value& value = values_.find(path)->second;
+  if (const T* const found = std::get_if<T>(&value)) return *found;
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[json] the value ", Quoted(path), " is no ", expected)};
+}
+
+Result<std::string> JsonValues::Text(std::string_view path) const {
+  return Get<std::string>(path, "text");
+}
+Result<int64_t> JsonValues::Int(std::string_view path) const {
+  return Get<int64_t>(path, "integer");
+}
+Result<double> JsonValues::Real(std::string_view path) const {
+  if (const Result<int64_t> whole = Int(path); whole.ok()) {
+    return static_cast<double>(*whole);
+  }
+  return Get<double>(path, "number");
+}
+Result<bool> JsonValues::Bool(std::string_view path) const {
+  return Get<bool>(path, "bool");
+}
+
+}  // namespace stowage

@@ -1,0 +1,245 @@
+#include "formats/weights_file.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/read_file.h"
+#include "base/strings.h"
+#include "formats/safetensors_file.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kRoom = "weights";
+constexpr Bytes kWindow = 65'536;
+
+std::optional<WeightType> TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return WeightType::kF32;
+    case DType::kF16:
+      return WeightType::kF16;
+    case DType::kBF16:
+      return WeightType::kBF16;
+    default:
+      return {};
+  }
+}
+
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+}  // namespace
+
+std::string WeightTensor::Describe() const {
+  return foreign.empty() ? StrCat(FormatOf(type).name, shape.ToString())
+                         : foreign;
+}
+
+Error WeightsFile::Fail(std::string_view message, ErrorCode code) const {
+  return {code, StrCat("[", kRoom, "] ", Quoted(path_), " ", message)};
+}
+
+Result<WeightsFile> WeightsFile::Open(const std::string& path) {
+  WeightsFile weights;
+  weights.path_ = path;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    STOWAGE_RETURN_IF_ERROR(weights.OpenFolder());
+  } else {
+    STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kRoom));
+    std::array<char, 4> mark = {};
+    if (file.size() >= 4) {
+      STOWAGE_RETURN_IF_ERROR(
+          file.ReadAt(0, std::as_writable_bytes(std::span(mark))));
+    }
+    if (std::string_view(mark.data(), mark.size()) == "GGUF") {
+      STOWAGE_RETURN_IF_ERROR(weights.OpenGguf(std::move(file)));
+    } else {
+      const std::string config =
+          (fs::path(path).parent_path() / "config.json").string();
+      if (Exists(config)) STOWAGE_RETURN_IF_ERROR(weights.ReadConfig(config));
+      STOWAGE_RETURN_IF_ERROR(weights.OpenSafetensors(path));
+    }
+  }
+  STOWAGE_RETURN_IF_ERROR(weights.SortTensors());
+  return weights;
+}
+
+Status WeightsFile::OpenFolder() {
+  const auto in_folder = [&](std::string_view name) {
+    return (fs::path(path_) / name).string();
+  };
+  STOWAGE_RETURN_IF_ERROR(ReadConfig(in_folder("config.json")));
+  const std::string index = in_folder("model.safetensors.index.json");
+  const std::string whole = in_folder("model.safetensors");
+  if (Exists(index)) return OpenShards(path_, index);
+  if (Exists(whole)) return OpenSafetensors(whole);
+  return Fail(
+      "has neither model.safetensors.index.json nor model.safetensors; other "
+      "formats in folders are not read",
+      ErrorCode::kNotFound);
+}
+
+Status WeightsFile::OpenGguf(InputFile file) {
+  auto header = GgufHeader::Parse(file.size(),
+                                  [&](Bytes offset, std::span<std::byte> to) {
+                                    return file.ReadAt(offset, to);
+                                  });
+  if (!header.ok()) {
+    return Fail(StrCat("cannot be taken: ", header.error().message),
+                header.error().code);
+  }
+  for (const GgufTensor& tensor : header->tensors()) {
+    tensors_.push_back({.name = tensor.name,
+                        .type = tensor.type,
+                        .shape = tensor.shape,
+                        .begin = tensor.begin,
+                        .bytes = tensor.bytes});
+  }
+  gguf_ = *std::move(header);
+  files_.push_back(std::move(file));
+  return {};
+}
+
+Status WeightsFile::OpenSafetensors(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile file,
+                           SafetensorsFile::Open(path, kRoom));
+  const Bytes data = file.data_begin();
+  for (const SafeTensor& from : file.header().tensors) {
+    WeightTensor tensor{.name = from.name,
+                        .foreign = from.foreign,
+                        .file = files_.size(),
+                        .begin = data + from.begin,
+                        .bytes = from.end - from.begin};
+    if (from.foreign.empty()) {
+      const auto type = TypeOf(from.type.dtype);
+      if (type) {
+        tensor.type = *type;
+        tensor.shape = from.type.shape;
+      } else {
+        tensor.foreign = from.type.ToString();
+      }
+    }
+    tensors_.push_back(std::move(tensor));
+  }
+  files_.push_back(std::move(file).TakeFile());
+  return {};
+}
+
+Status WeightsFile::OpenShards(const std::string& folder,
+                               const std::string& index) {
+  constexpr std::string_view kMap = "weight_map.";
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(index));
+  auto values = JsonValues::Parse(text);
+  if (!values.ok()) {
+    return Fail(StrCat("has a damaged model.safetensors.index.json: ",
+                       values.error().message));
+  }
+  // Tensors by file; the maps are sorted, so that files open in the order of names.
+  std::map<std::string, std::vector<std::string>> shards;
+  for (const auto& [path, value] : values->values()) {
+    if (!path.starts_with(kMap)) continue;
+    const auto* const name = std::get_if<std::string>(&value);
+    const std::string tensor = path.substr(kMap.size());
+    if (name == nullptr || name->empty() ||
+        name->find('/') != std::string::npos) {
+      return Fail(StrCat("has an index that puts ", Quoted(tensor), " in ",
+                         name == nullptr ? "no file" : Quoted(*name),
+                         "; expected the name of a file in the folder"));
+    }
+    shards[*name].push_back(tensor);
+  }
+  if (shards.empty()) {
+    return Fail(
+        "has a model.safetensors.index.json without a \"weight_map\" of names "
+        "to files");
+  }
+  for (const auto& [name, expected] : shards) {
+    const size_t first = tensors_.size();
+    STOWAGE_RETURN_IF_ERROR(
+        OpenSafetensors((fs::path(folder) / name).string()));
+    std::vector<std::string> has;
+    for (size_t i = first; i < tensors_.size(); ++i) {
+      has.push_back(tensors_[i].name);
+    }
+    std::ranges::sort(has);
+    std::vector<std::string> lacking, left;
+    std::ranges::set_difference(expected, has, std::back_inserter(lacking));
+    std::ranges::set_difference(has, expected, std::back_inserter(left));
+    if (!lacking.empty()) {
+      return Fail(StrCat("has ", Quoted(name), " without ",
+                         Quoted(lacking.front()),
+                         ", which the index says is there"));
+    }
+    if (!left.empty()) {
+      return Fail(StrCat("has ", Quoted(name), " with ", Quoted(left.front()),
+                         ", of which the index does not say that it is there"));
+    }
+  }
+  return {};
+}
+
+Status WeightsFile::ReadConfig(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  auto config = JsonValues::Parse(text);
+  if (!config.ok()) {
+    return Fail(StrCat("has a damaged config.json: ", config.error().message));
+  }
+  config_ = *std::move(config);
+  return {};
+}
+
+Status WeightsFile::SortTensors() {
+  std::ranges::sort(tensors_, {}, &WeightTensor::name);
+  const auto twice =
+      std::ranges::adjacent_find(tensors_, {}, &WeightTensor::name);
+  if (twice == tensors_.end()) return {};
+  return Fail(StrCat("has ", Quoted(twice->name), " in two files"));
+}
+
+const WeightTensor* WeightsFile::Find(std::string_view name) const {
+  const auto found = std::ranges::lower_bound(
+      tensors_, name, {}, [](const WeightTensor& tensor) -> std::string_view {
+        return tensor.name;
+      });
+  return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+Status WeightsFile::ReadBytes(const WeightTensor& tensor, Bytes begin,
+                              std::span<std::byte> to) const {
+  STOWAGE_CHECK(begin >= 0 && begin + std::ssize(to) <= tensor.bytes);
+  return files_[tensor.file].ReadAt(tensor.begin + begin, to);
+}
+
+Status WeightsFile::ReadFloats(const WeightTensor& tensor, int64_t first,
+                               std::span<float> to) const {
+  STOWAGE_CHECK(tensor.foreign.empty());
+  const BlockFormat& format = FormatOf(tensor.type);
+  Bytes begin = BytesOf(tensor.type, first);
+  if (tensor.type == WeightType::kF32) {
+    return ReadBytes(tensor, begin, std::as_writable_bytes(to));
+  }
+  const int64_t most = kWindow / format.bytes * format.numbers;
+  std::vector<std::byte> window;
+  while (!to.empty()) {
+    const int64_t count = std::min(std::ssize(to), most);
+    window.resize(static_cast<size_t>(BytesOf(tensor.type, count)));
+    STOWAGE_RETURN_IF_ERROR(ReadBytes(tensor, begin, window));
+    Dequantize(tensor.type, window, to.first(static_cast<size_t>(count)));
+    to = to.subspan(static_cast<size_t>(count));
+    begin += std::ssize(window);
+  }
+  return {};
+}
+
+}  // namespace stowage

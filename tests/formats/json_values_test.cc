@@ -1,0 +1,52 @@
+#include "formats/json_values.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+
+namespace stowage {
+namespace {
+
+TEST_CASE("values are found by the keys and positions that lead to them") {
+  const auto parsed = JsonValues::Parse(
+      R"({"a": {"b": [1, {"c": "x.y"}, -2.5], "none": null}, "t": true,)"
+      R"( "empty": {}, "last": [[], [7]]})");
+  REQUIRE_MESSAGE(parsed.ok(), parsed.error().message);
+  CHECK(*parsed->Int("a.b.0") == 1);
+  CHECK(*parsed->Real("a.b.0") == 1);
+  CHECK(*parsed->Text("a.b.1.c") == "x.y");
+  CHECK(*parsed->Real("a.b.2") == -2.5);
+  CHECK(*parsed->Bool("t"));
+  CHECK(*parsed->Int("last.1.0") == 7);
+  CHECK(parsed->values().size() == 6);
+  CHECK(parsed->HasBelow("a.b"));
+  CHECK_FALSE(parsed->HasBelow("empty"));
+  CHECK_FALSE(parsed->Has("a.none"));
+  CHECK(parsed->Int("a.none").error().code == ErrorCode::kNotFound);
+  CHECK(parsed->Int("t").error().message ==
+        "[json] the value \"t\" is no integer");
+  CHECK(parsed->Int("a.b.2").error().message ==
+        "[json] the value \"a.b.2\" is no integer");
+}
+
+TEST_CASE("what is no JSON is refused, saying where") {
+  const auto refusal = [](const std::string& text) {
+    const auto parsed = JsonValues::Parse(text);
+    REQUIRE_FALSE(parsed.ok());
+    return parsed.error().message;
+  };
+  CHECK(refusal(R"({"a": 1, "b" 2})") ==
+        "[json] byte 14: this is no JSON; the text there is \"2\"");
+  CHECK(refusal(R"({"a": {"b": 1}, "a": {"b": 2}})") ==
+        "[json] two values stand at \"a.b\"");
+  CHECK(refusal(R"({"a": [9223372036854775808]})") ==
+        "[json] the value \"a.0\" is 9223372036854775808, which 63 bits cannot "
+        "hold");
+  CHECK(refusal(std::string(100'000, '[')) ==
+        "[json] there are more than 64 levels");
+  CHECK(refusal("").starts_with("[json] byte "));
+}
+
+}  // namespace
+}  // namespace stowage
