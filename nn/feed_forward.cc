@@ -10,14 +10,18 @@ Value SwiGlu(Value x, std::string_view name, int64_t hidden,
              const SwiGluOptions& options, SourceLoc loc) {
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();
-  const LinearOptions wide = {.bias = false, .init = options.init};
+  const LinearOptions wide = {
+      .bias = options.bias, .init = options.init, .out_in = options.out_in};
   const Value gate = Linear(x, StrCat(name, ".gate_proj"), hidden, wide, loc);
   const Value up = Linear(x, StrCat(name, ".up_proj"), hidden, wide, loc);
   const Value gated =
       g.Name(StrCat(name, ".gated"), SwiGlu(gate, up, loc), loc);
   if (!gated.ok()) return gated;
   return Linear(gated, StrCat(name, ".down_proj"), x.shape().back(),
-                {.bias = false, .init = options.down_init}, loc);
+                {.bias = options.bias,
+                 .init = options.down_init,
+                 .out_in = options.out_in},
+                loc);
 }
 
 }  // namespace stowage

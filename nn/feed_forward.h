@@ -17,11 +17,13 @@ namespace stowage {
 struct SwiGluOptions {
   Init init = Init::Normal(0.02);
   Init down_init = Init::Normal(0.02);  // of the projection back
+  bool bias = false;                    // of all three
+  bool out_in = false;                  // LinearOptions'
 };
 
 /// x (..., C) -> silu(x Wg) * (x Wu) Wd. Params "<name>.gate_proj.weight" and
-/// "<name>.up_proj.weight" (C, hidden), "<name>.down_proj.weight" (hidden, C); no
-/// biases. Of the hidden values, backward keeps the gate and the other factor.
+/// "<name>.up_proj.weight" (C, hidden), "<name>.down_proj.weight" (hidden, C), and
+/// biases of the same names where there are any. Of the hidden values, backward keeps the gate and the other factor.
 Value SwiGlu(Value x, std::string_view name, int64_t hidden,
              const SwiGluOptions& options = {},
              SourceLoc loc = SourceLoc::Current());

@@ -85,10 +85,13 @@ Value Linear(Value x, std::string_view name, int64_t out_features,
       !wrong.empty()) {
     return g.Fail(wrong, loc);
   }
+  const int64_t in_features = x.shape().back();
   const Value weight =
       g.Param(StrCat(name, ".weight"), x.dtype(),
-              {x.shape().back(), out_features}, options.init, loc);
-  Value y = MatMul(x, weight, false, false, loc);
+              options.out_in ? Shape{out_features, in_features}
+                             : Shape{in_features, out_features},
+              options.init, loc);
+  Value y = MatMul(x, weight, false, options.out_in, loc);
   if (options.bias) {
     y = g.Name(StrCat(name, ".matmul"), y, loc);
     const Value bias = g.Param(StrCat(name, ".bias"), x.dtype(), {out_features},

@@ -30,6 +30,8 @@ namespace stowage {
 struct LinearOptions {
   bool bias = true;
   Init init = Init::Normal(0.02);  // of the weight; the bias starts at zero
+  /// The weight lies (out, in), as files of others have it.
+  bool out_in = false;
 };
 
 /// x (..., in) -> x W + b (..., out). Params "<name>.weight" (in, out) and,

@@ -11,9 +11,14 @@
 #include "nn/layers.h"
 #include "nn/model_parts.h"
 #include "nn/norms.h"
+#include "nn/scaled_rope.h"
 
 namespace stowage {
 namespace {
+
+int64_t HeadSize(const LlamaConfig& config) {
+  return config.head_size > 0 ? config.head_size : config.width / config.heads;
+}
 
 Status CheckConfig(const LlamaConfig& config) {
   STOWAGE_RETURN_IF_ERROR(
@@ -24,12 +29,19 @@ Status CheckConfig(const LlamaConfig& config) {
                                     {"hidden", config.hidden},
                                     {"vocabulary", config.vocabulary},
                                     {"max_seq", config.max_seq}}));
-  if (config.width % (2 * config.heads) != 0) {
+  if (config.head_size == 0 && config.width % (2 * config.heads) != 0) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[model] ", config.name, " has ", config.heads,
                         " heads over a width of ", config.width,
                         "; each must have an even number of elements, for "
                         "they turn in pairs")};
+  }
+  if (config.head_size < 0 || config.head_size % 2 != 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] ", config.name, " has heads of ", config.head_size,
+               " elements; expected an even number, for they turn in "
+               "pairs")};
   }
   if (config.heads % config.kv_heads != 0) {
     return Error{
@@ -37,13 +49,19 @@ Status CheckConfig(const LlamaConfig& config) {
         StrCat("[model] ", config.name, " has ", config.heads, " heads and ",
                config.kv_heads, " kv_heads; these must divide the heads")};
   }
-  return {};
+  if (config.window < 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", config.name, " has a window of ",
+                        config.window, "; expected 0 or more")};
+  }
+  return CheckRopeFactors(config.name, HeadSize(config), config.rope_factors);
 }
 
 class Blocks {
  public:
-  Blocks(const LlamaConfig& config, Dropouts* dropouts)
+  Blocks(const LlamaConfig& config, const RopeTable& turns, Dropouts* dropouts)
       : config_(config),
+        turns_(turns),
         residual_init_(Init::Normal(
             0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)))),
         dropouts_(*dropouts) {}
@@ -57,33 +75,49 @@ class Blocks {
     const Value h = g.Name(name + ".self_attn.residual", Add(x, attended));
     const Value wide =
         SwiGlu(RmsNorm(h, name + ".post_attention_layernorm", config_.eps),
-               name + ".mlp", config_.hidden, {.down_init = residual_init_});
+               name + ".mlp", config_.hidden,
+               {.down_init = residual_init_,
+                .bias = config_.mlp_bias,
+                .out_in = config_.out_in});
     return g.Name(name, Add(h, dropouts_.Apply(wide)));
   }
 
  private:
   // One of q, k and v: (B, T, heads, D).
   Value Heads(Value x, const std::string& name, int64_t heads) {
-    const int64_t depth = config_.width / config_.heads;
-    const Value y = Linear(x, name, heads * depth, {.bias = false});
+    const int64_t depth = HeadSize(config_);
+    const Value y =
+        Linear(x, name, heads * depth,
+               {.bias = config_.qkv_bias, .out_in = config_.out_in});
     return Reshape(y, {x.dim(0), x.dim(1), heads, depth});
+  }
+
+  // q or k at its positions.
+  Value Turned(Value heads, const std::string& norm) {
+    if (config_.qk_norm) heads = RmsNorm(heads, norm, config_.eps);
+    if (!config_.rope_factors.empty()) return Rope(heads, turns_);
+    return Rope(heads, Value(), {.base = config_.rope_base});
   }
 
   Value Attention(Value x, const std::string& name) {
     if (!x.ok()) return x;
-    const RopeOptions rope = {.base = config_.rope_base};
     const Value q = Heads(x, name + ".q_proj", config_.heads);
     const Value k = Heads(x, name + ".k_proj", config_.kv_heads);
     const Value v = Heads(x, name + ".v_proj", config_.kv_heads);
-    const Value attended =
-        CausalAttention(Rope(q, Value(), rope), Rope(k, Value(), rope), v);
-    const Value y =
-        Linear(Reshape(attended, x.shape()), name + ".o_proj", config_.width,
-               {.bias = false, .init = residual_init_});
+    const Value attended = stowage::Attention(
+        Turned(q, name + ".q_norm"), Turned(k, name + ".k_norm"), v,
+        {.causal = true, .window = config_.window});
+    const Value joined = Reshape(
+        attended, {x.dim(0), x.dim(1), config_.heads * HeadSize(config_)});
+    const Value y = Linear(joined, name + ".o_proj", config_.width,
+                           {.bias = config_.out_bias,
+                            .init = residual_init_,
+                            .out_in = config_.out_in});
     return dropouts_.Apply(y);
   }
 
   const LlamaConfig& config_;
+  const RopeTable turns_;     // none where there are no rope_factors
   const Init residual_init_;  // of what ends in the residual stream
   Dropouts& dropouts_;
 };
@@ -102,7 +136,12 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
       Embedding(text.tokens, "model.embed_tokens.weight", config.vocabulary,
                 config.width, options.dtype);
   Value x = dropouts.Apply(embedding.rows);
-  Blocks blocks(config, &dropouts);
+  RopeTable turns;
+  if (!config.rope_factors.empty()) {
+    turns = ScaledRopeTable(g, *options.seq, HeadSize(config), config.rope_base,
+                            config.rope_factors);
+  }
+  Blocks blocks(config, turns, &dropouts);
   for (int64_t i = 0; i < config.layers; ++i) {
     x = blocks.Apply(x, StrCat("model.layers.", i));
   }
@@ -116,13 +155,16 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
 }
 
 int64_t LlamaParameterCount(const LlamaConfig& config) {
-  const int64_t c = config.width;
-  const int64_t k = c / config.heads * config.kv_heads;
+  const int64_t c = config.width, f = config.hidden;
+  const int64_t q = HeadSize(config) * config.heads;
+  const int64_t k = HeadSize(config) * config.kv_heads;
   const int64_t embeddings = (config.tied_head ? 1 : 2) * config.vocabulary * c;
-  return embeddings +
-         config.layers *
-             (2 * c * c + 2 * c * k + 3 * c * config.hidden + 2 * c) +
-         c;
+  int64_t layer = 2 * c * q + 2 * c * k + 3 * c * f + 2 * c;
+  if (config.qkv_bias) layer += q + 2 * k;
+  if (config.out_bias) layer += c;
+  if (config.mlp_bias) layer += 2 * f + c;
+  if (config.qk_norm) layer += 2 * HeadSize(config);
+  return embeddings + config.layers * layer + c;
 }
 
 }  // namespace stowage

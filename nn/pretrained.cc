@@ -1,0 +1,228 @@
+#include "nn/pretrained.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+constexpr size_t kMostNamed = 5;  // of what is wrong, in a message
+
+// "a", "b" and 3 more
+std::string Named(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kMostNamed; ++i) {
+    text += StrCat(i == 0 ? "" : ", ", Quoted(names[i]));
+  }
+  if (names.size() > kMostNamed) {
+    text += StrCat(" and ", names.size() - kMostNamed, " more");
+  }
+  return text;
+}
+
+struct TwoNames {
+  std::string_view ours, gguf;
+};
+constexpr TwoNames kEnds[] = {{"model.embed_tokens", "token_embd"},
+                              {"model.norm", "output_norm"},
+                              {"lm_head", "output"}};
+constexpr TwoNames kParts[] = {{"input_layernorm", "attn_norm"},
+                               {"self_attn.q_proj", "attn_q"},
+                               {"self_attn.k_proj", "attn_k"},
+                               {"self_attn.v_proj", "attn_v"},
+                               {"self_attn.q_norm", "attn_q_norm"},
+                               {"self_attn.k_norm", "attn_k_norm"},
+                               {"self_attn.o_proj", "attn_output"},
+                               {"post_attention_layernorm", "ffn_norm"},
+                               {"mlp.gate_proj", "ffn_gate"},
+                               {"mlp.up_proj", "ffn_up"},
+                               {"mlp.down_proj", "ffn_down"}};
+
+// What a GGUF file calls a param of a Llama.
+std::string GgufName(std::string_view param) {
+  constexpr std::string_view kLayers = "model.layers.";
+  const size_t dot = param.rfind('.');
+  std::string_view stem = param.substr(0, dot);
+  const std::string_view kind = param.substr(dot);  // ".weight", ".bias"
+  std::string layer;
+  if (stem.starts_with(kLayers)) {
+    stem = stem.substr(kLayers.size());
+    const size_t end = stem.find('.');
+    layer = StrCat("blk.", stem.substr(0, end), ".");
+    stem = stem.substr(end + 1);
+  }
+  const std::span<const TwoNames> names =
+      layer.empty() ? std::span<const TwoNames>(kEnds)
+                    : std::span<const TwoNames>(kParts);
+  const auto found = std::ranges::find(names, stem, &TwoNames::ours);
+  STOWAGE_CHECK(found != names.end());
+  return StrCat(layer, found->gguf, kind);
+}
+
+// What GPT2LMHeadModel calls a param of ours; older files leave the prefix out.
+std::string Gpt2Name(std::string_view param, bool prefixed) {
+  const bool embedding = param == "wte" || param == "wpe";
+  return StrCat(prefixed ? "transformer." : "", param,
+                embedding ? ".weight" : "");
+}
+
+// Whether the model makes by itself what the tensor holds.
+bool IsComputed(std::string_view tensor, bool tied) {
+  if (tied && tensor == "lm_head.weight") return true;
+  for (const std::string_view end :
+       {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
+    if (tensor.ends_with(end)) return true;
+  }
+  return tensor == "rope_freqs.weight";
+}
+
+}  // namespace
+
+Result<PretrainedModel> PretrainedModel::Open(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::Open(path));
+  STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));
+  PretrainedModel pretrained(std::move(file), std::move(model));
+  STOWAGE_RETURN_IF_ERROR(pretrained.MatchParams());
+  return pretrained;
+}
+
+Result<Graph> PretrainedModel::Build(ModelPurpose purpose,
+                                     const ModelOptions& options) const {
+  if (const auto* const llama = std::get_if<LlamaConfig>(&model_.config)) {
+    return BuildLlama(*llama, purpose, options);
+  }
+  return BuildGpt(std::get<GptConfig>(model_.config), purpose, options);
+}
+
+int64_t PretrainedModel::vocabulary() const {
+  return std::visit([](const auto& config) { return config.vocabulary; },
+                    model_.config);
+}
+
+int64_t PretrainedModel::max_seq() const {
+  return std::visit([](const auto& config) { return config.max_seq; },
+                    model_.config);
+}
+
+Status PretrainedModel::MatchParams() {
+  // Any graph of the model has all of its params.
+  const auto graph = Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 1});
+  if (!graph.ok()) {
+    return file_.Fail(
+        StrCat("describes what cannot be built: ", graph.error().message));
+  }
+  const auto* const llama = std::get_if<LlamaConfig>(&model_.config);
+  const bool gguf = file_.gguf() != nullptr;
+  const bool prefixed = file_.Find("transformer.wte.weight") != nullptr;
+  const std::vector<WeightTensor>& tensors = file_.tensors();
+  std::vector<bool> used(tensors.size(), false);
+  std::vector<std::string> lacking, left;
+  for (const ValueId id : graph->Leaves(Role::kParam)) {
+    const ValueInfo& info = graph->value(id);
+    const std::string called = llama == nullptr ? Gpt2Name(info.name, prefixed)
+                               : gguf           ? GgufName(info.name)
+                                                : info.name;
+    const WeightTensor* const tensor = file_.Find(called);
+    if (tensor == nullptr) {
+      lacking.push_back(called);
+      continue;
+    }
+    if (!tensor->foreign.empty() || tensor->shape != info.type.shape) {
+      return file_.Fail(StrCat(
+          "has ", Quoted(called), " as ", tensor->Describe(), "; the param ",
+          Quoted(info.name), " is ", info.type.shape.ToString(), " of floats"));
+    }
+    PretrainedParam param{
+        .name = info.name,
+        .shape = info.type.shape,
+        .tensor = static_cast<size_t>(tensor - tensors.data())};
+    const bool turns =
+        info.name.find(".self_attn.q_proj.") != std::string::npos ||
+        info.name.find(".self_attn.k_proj.") != std::string::npos;
+    if (gguf && model_.family == "llama" && turns) {
+      param.paired_rows = llama->head_size;
+    }
+    used[param.tensor] = true;
+    params_.push_back(std::move(param));
+  }
+  const bool tied = llama == nullptr || llama->tied_head;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!used[i] && !IsComputed(tensors[i].name, tied)) {
+      left.push_back(tensors[i].name);
+    }
+  }
+  if (lacking.empty() && left.empty()) return {};
+  std::string message;
+  if (!lacking.empty()) {
+    message = StrCat("lacks ", lacking.size(),
+                     " tensors of the model that it "
+                     "describes: ",
+                     Named(lacking));
+  }
+  if (!left.empty()) {
+    message += StrCat(lacking.empty() ? "has " : "; it has ", left.size(),
+                      " tensors that the model does not know: ", Named(left));
+  }
+  return file_.Fail(message);
+}
+
+namespace {
+
+// Calls read(row of the file, position in the rows asked for, rows) for runs of rows
+// that stand together in both.
+template <typename Read>
+Status EachRun(const PretrainedParam& param, int64_t first, int64_t rows,
+               Read read) {
+  const int64_t head = param.paired_rows;
+  if (head == 0) return read(first, int64_t{0}, rows);
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t row = first + i;
+    const int64_t half = row % head / (head / 2), pair = row % (head / 2);
+    STOWAGE_RETURN_IF_ERROR(
+        read(row / head * head + 2 * pair + half, i, int64_t{1}));
+  }
+  return {};
+}
+
+// Numbers of a row.
+int64_t RowSize(const PretrainedParam& param) {
+  return param.shape.num_elements() / param.shape[0];
+}
+
+}  // namespace
+
+Status PretrainedModel::ReadFloats(const PretrainedParam& param,
+                                   int64_t first_row,
+                                   std::span<float> to) const {
+  const int64_t size = RowSize(param);
+  STOWAGE_CHECK(std::ssize(to) % size == 0);
+  return EachRun(param, first_row, std::ssize(to) / size,
+                 [&](int64_t row, int64_t at, int64_t rows) {
+                   return file_.ReadFloats(
+                       tensor(param), row * size,
+                       to.subspan(static_cast<size_t>(at * size),
+                                  static_cast<size_t>(rows * size)));
+                 });
+}
+
+Status PretrainedModel::ReadBytes(const PretrainedParam& param,
+                                  int64_t first_row,
+                                  std::span<std::byte> to) const {
+  const Bytes size = tensor(param).bytes / param.shape[0];
+  STOWAGE_CHECK(std::ssize(to) % size == 0);
+  return EachRun(param, first_row, std::ssize(to) / size,
+                 [&](int64_t row, int64_t at, int64_t rows) {
+                   return file_.ReadBytes(
+                       tensor(param), row * size,
+                       to.subspan(static_cast<size_t>(at * size),
+                                  static_cast<size_t>(rows * size)));
+                 });
+}
+
+}  // namespace stowage

@@ -1,0 +1,91 @@
+#ifndef STOWAGE_NN_PRETRAINED_H_
+#define STOWAGE_NN_PRETRAINED_H_
+
+// A published language model: its graph by our layers, and for each of its params the
+// tensor of the file that holds it. Opening checks that every param is there in its
+// shape and that every tensor is used; it reads no weight.
+//
+//   Result<PretrainedModel> model = PretrainedModel::Open("SmolLM2-135M.Q4_1.gguf");
+//   Result<Graph> graph = model->Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 64});
+//   ...  // a session of it
+//   for (const PretrainedParam& param : model->params()) {
+//     std::vector<float> numbers(static_cast<size_t>(param.shape.num_elements()));
+//     Status read = model->ReadFloats(param, /*first_row=*/0, numbers);
+//     runner.Write(param.name, numbers);
+//   }
+//
+// Params are called as Hugging Face's models call them (nn/llama.h; GPT-2's without
+// "transformer.", nn/gpt.h), whatever the file calls them, and rows stand in Hugging
+// Face's order. That matters for GGUF files of the architecture llama: there, rows of q
+// and k that turn together are neighbours, where everyone else has them half a head
+// apart. Reading puts them back, row by row, which no block of numbers notices; so
+// adapters and merged weights fit what others have of the same model.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/weights_file.h"
+#include "ir/graph.h"
+#include "ir/shape.h"
+#include "nn/model_options.h"
+#include "nn/published_model.h"
+
+namespace stowage {
+
+struct PretrainedParam {
+  std::string name;
+  Shape shape;
+  size_t tensor = 0;  // of WeightsFile::tensors()
+  /// Rows of a head, where the file has those that turn together as neighbours; else 0.
+  int64_t paired_rows = 0;
+};
+
+class PretrainedModel {
+ public:
+  /// Opens a GGUF file, a safetensors file or a folder (formats/weights_file.h). Errors:
+  /// WeightsFile::Open's, DescribeModel's; kInvalidArgument, naming them, for params that
+  /// the file lacks, tensors that no param takes, shapes that differ, types that are not
+  /// read. What a file may have that the model computes itself is left alone: rope's
+  /// frequencies, causal masks, a head beside an embedding that is tied to it.
+  static Result<PretrainedModel> Open(const std::string& path);
+
+  const WeightsFile& file() const { return file_; }
+  const PublishedModel& model() const { return model_; }
+  int64_t vocabulary() const;
+  int64_t max_seq() const;
+
+  /// The model's graph. Errors as BuildLlama and BuildGpt.
+  Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) const;
+
+  /// In the order of the graph.
+  const std::vector<PretrainedParam>& params() const { return params_; }
+  const WeightTensor& tensor(const PretrainedParam& param) const {
+    return file_.tensors()[param.tensor];
+  }
+
+  // Reads rows of a param from `first_row` on, of a vector its numbers: as many as `to`
+  // holds, as floats, or as they lie in the file. Preconditions: `to` holds whole rows,
+  // whole blocks of a vector, that the param has. Error kIo.
+  Status ReadFloats(const PretrainedParam& param, int64_t first_row,
+                    std::span<float> to) const;
+  Status ReadBytes(const PretrainedParam& param, int64_t first_row,
+                   std::span<std::byte> to) const;
+
+ private:
+  PretrainedModel(WeightsFile file, PublishedModel model)
+      : file_(std::move(file)), model_(std::move(model)) {}
+  Status MatchParams();
+
+  WeightsFile file_;
+  PublishedModel model_;
+  std::vector<PretrainedParam> params_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_PRETRAINED_H_

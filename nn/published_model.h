@@ -1,0 +1,38 @@
+#ifndef STOWAGE_NN_PUBLISHED_MODEL_H_
+#define STOWAGE_NN_PUBLISHED_MODEL_H_
+
+// What a file of published weights says of its model: the family, and its sizes.
+//
+//   Result<PublishedModel> model = DescribeModel(*WeightsFile::Open("Qwen2.5-0.5B"));
+//   std::get<LlamaConfig>(model->config).kv_heads == 2
+//
+// Of GGUF files, the architectures llama (with Mistral and SmolLM), qwen2 and qwen3; of
+// config.json, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM,
+// Qwen3ForCausalLM and GPT2LMHeadModel. What such a model has that ours cannot do, be
+// it experts, another activation or another way of scaling rope, is an error that names
+// it and never passed over.
+
+#include <string>
+#include <variant>
+
+#include "base/result.h"
+#include "formats/weights_file.h"
+#include "nn/gpt.h"
+#include "nn/llama.h"
+
+namespace stowage {
+
+struct PublishedModel {
+  std::string family;  // "llama", "mistral", "qwen2", "qwen3" or "gpt2"
+  /// Of the family's name. A Llama's weights are (out, in), as the files have them.
+  std::variant<LlamaConfig, GptConfig> config;
+};
+
+/// Errors, naming the file and the value: kUnsupported for another architecture and for
+/// what ours cannot do; kInvalidArgument for a description that is absent, lacks a size
+/// or contradicts the file's tensors; kIo.
+Result<PublishedModel> DescribeModel(const WeightsFile& file);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_PUBLISHED_MODEL_H_

@@ -1,0 +1,93 @@
+#include "nn/scaled_rope.h"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "ir/dtype.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+#include "math/rope.h"
+
+namespace stowage {
+
+std::vector<double> Llama3RopeFactors(int64_t dims, double base,
+                                      const Llama3RopeScaling& scaling) {
+  std::vector<double> factors;
+  for (int64_t pair = 0; pair < dims / 2; ++pair) {
+    // How many wavelengths there are in the texts that the model learned from first.
+    const double waves =
+        scaling.original_positions * math::RopeTurns(base, dims, pair);
+    if (waves < scaling.low_frequency_factor) {
+      factors.push_back(scaling.factor);
+    } else if (waves > scaling.high_frequency_factor) {
+      factors.push_back(1);
+    } else {
+      const double smooth =
+          (waves - scaling.low_frequency_factor) /
+          (scaling.high_frequency_factor - scaling.low_frequency_factor);
+      factors.push_back(1 / ((1 - smooth) / scaling.factor + smooth));
+    }
+  }
+  return factors;
+}
+
+Status CheckRopeFactors(std::string_view model, int64_t dims,
+                        std::span<const double> factors) {
+  if (factors.empty()) return {};
+  if (std::ssize(factors) != dims / 2) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " has ", factors.size(),
+                        " factors of rope for heads of ", dims,
+                        " elements; expected one a pair, ", dims / 2)};
+  }
+  for (const double factor : factors) {
+    if (std::isfinite(factor) && factor > 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] ", model, " has a factor of rope of ", factor,
+                        "; expected finite numbers above 0")};
+  }
+  return {};
+}
+
+RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
+                          double base, std::span<const double> factors,
+                          SourceLoc loc) {
+  STOWAGE_CHECK(std::ssize(factors) == dims / 2);
+  std::vector<float> cos, sin;
+  for (int64_t position = 0; position < positions; ++position) {
+    for (int64_t pair = 0; pair < dims / 2; ++pair) {
+      const double turns = math::RopeTurns(base, dims, pair) /
+                           factors[static_cast<size_t>(pair)];
+      const double angle =
+          math::RopeAngle(static_cast<int32_t>(position), turns);
+      cos.push_back(static_cast<float>(std::cos(angle)));
+      sin.push_back(static_cast<float>(std::sin(angle)));
+    }
+  }
+  const Shape shape{positions, 1, dims / 2};
+  const auto constant = [&](std::string_view name,
+                            const std::vector<float>& numbers) {
+    return g.Name(
+        name,
+        Constant(g, DType::kF32, shape, std::as_bytes(std::span(numbers)), loc),
+        loc);
+  };
+  return {constant("rope.cos", cos), constant("rope.sin", sin)};
+}
+
+Value Rope(Value x, const RopeTable& table, SourceLoc loc) {
+  if (!x.ok()) return x;
+  const int64_t dims = x.shape().back();
+  const Value wide = Cast(x, DType::kF32, loc);
+  const Value a = Slice(wide, -1, 0, dims / 2, 1, loc);
+  const Value b = Slice(wide, -1, dims / 2, dims, 1, loc);
+  const std::array<Value, 2> turned = {
+      Sub(Mul(a, table.cos, loc), Mul(b, table.sin, loc), loc),
+      Add(Mul(b, table.cos, loc), Mul(a, table.sin, loc), loc)};
+  return Cast(Concat(turned, -1, loc), x.dtype(), loc);
+}
+
+}  // namespace stowage

@@ -1,0 +1,57 @@
+#ifndef STOWAGE_NN_SCALED_ROPE_H_
+#define STOWAGE_NN_SCALED_ROPE_H_
+
+// Rotary positions for texts longer than those that a model first learned from: some
+// pairs of elements of a head turn slower than rope's base has them turn. Llama 3.1
+// divides the turns of pairs whose wavelength is long by a factor, those of short ones
+// by 1, and those between by something between (Grattafiori et al. 2024; the formula is
+// Hugging Face's, modeling_rope_utils.py).
+//
+// The op `rope` knows a base and nothing else; here, cosines and sines are constants of
+// the graph, computed in double, and turn the halves of a head by products.
+//
+//   const std::vector<double> factors = Llama3RopeFactors(128, 500000, {});
+//   const RopeTable turns = ScaledRopeTable(g, /*positions=*/2048, 128, 500000, factors);
+//   const Value turned = Rope(q, turns);
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/builder.h"
+
+namespace stowage {
+
+struct Llama3RopeScaling {
+  double factor = 8;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  double original_positions = 8192;
+};
+/// By how much slower each of the `dims` / 2 pairs turns.
+std::vector<double> Llama3RopeFactors(int64_t dims, double base,
+                                      const Llama3RopeScaling& scaling);
+
+/// Error kInvalidArgument unless there are none, or dims / 2, all finite and above 0.
+Status CheckRopeFactors(std::string_view model, int64_t dims,
+                        std::span<const double> factors);
+
+struct RopeTable {
+  Value cos, sin;  // f32 (positions, 1, dims / 2)
+};
+/// Pair i turns by position * base^(-2i / dims) / factors[i]. Precondition: the factors
+/// are dims / 2.
+RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
+                          double base, std::span<const double> factors,
+                          SourceLoc loc = SourceLoc::Current());
+
+/// x (B, T, H, dims) with pairs of elements i and i + dims / 2 turned, for a table of T
+/// positions. Computed in f32 and rounded to x's type.
+Value Rope(Value x, const RopeTable& table,
+           SourceLoc loc = SourceLoc::Current());
+
+}  // namespace stowage
+
+#endif  // STOWAGE_NN_SCALED_ROPE_H_

@@ -1,0 +1,333 @@
+// Tiny models as transformers and ggml's package write them, with their logits
+// (tests/goldens/make_pretrained_goldens.py), and files that describe what is not there.
+
+#include "nn/pretrained.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "formats/quantized.h"
+#include "ir/graph.h"
+#include "planner/plan_memory.h"
+#include "runtime/session.h"
+#include "tests/formats/gguf_bytes.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSeq = 12;
+const std::string kGoldens = "tests/goldens/pretrained/";
+
+PretrainedModel Open(const std::string& path) {
+  auto model = PretrainedModel::Open(path);
+  REQUIRE_MESSAGE(model.ok(), model.error().message);
+  return *std::move(model);
+}
+
+std::string ReadAll(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE_MESSAGE(file.good(), "cannot read ", path.string());
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<float> Logits(const PretrainedModel& model) {
+  const auto graph =
+      model.Build(ModelPurpose::kGenerate, {.batch = 1, .seq = kSeq});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  auto session = Session::Create(
+      {{"logits", *graph, *PlanMemory(*graph, {.device = cpu->Needs()})}},
+      *cpu);
+  REQUIRE_MESSAGE(session.ok(), session.error().message);
+  Runner& runner = session->front();
+  for (const PretrainedParam& param : model.params()) {
+    std::vector<float> numbers(static_cast<size_t>(param.shape.num_elements()));
+    REQUIRE(model.ReadFloats(param, 0, numbers).ok());
+    const Status written = runner.Write(param.name, numbers);
+    REQUIRE_MESSAGE(written.ok(), written.error().message);
+  }
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < kSeq; ++i) tokens.push_back((7 * i + 3) % 64);
+  REQUIRE(runner.Write("tokens", tokens).ok());
+  REQUIRE(runner.Step() == StepCode::kOk);
+  std::vector<float> logits(static_cast<size_t>(kSeq * model.vocabulary()));
+  REQUIRE(runner.Read("logits", &logits).ok());
+  return logits;
+}
+
+TEST_CASE("logits of every family are those of transformers to 1e-5") {
+  std::map<std::string, std::vector<float>> ours;
+  std::ifstream in(kGoldens + "logits.csv");
+  int rows = 0;
+  for (std::string line; std::getline(in, line); ++rows) {
+    std::istringstream fields(line);
+    std::string name, field;
+    std::getline(fields, name, ',');
+    std::getline(fields, field, ',');
+    const size_t position = std::stoul(field);
+    INFO(name);
+    INFO(position);
+    if (!ours.contains(name)) ours[name] = Logits(Open(kGoldens + name));
+    double largest = 0, difference = 0;
+    size_t count = 0;
+    for (; std::getline(fields, field, ','); ++count) {
+      const double golden = std::stod(field);
+      const double got = ours[name][position * 64 + count];
+      largest = std::max(largest, std::abs(golden));
+      difference = std::max(difference, std::abs(got - golden));
+    }
+    CHECK(count == 64);
+    CHECK(difference <= 1e-5 * largest);
+  }
+  CHECK(rows == 24);
+}
+
+TEST_CASE("what a file says of its model becomes a config") {
+  const PretrainedModel llama = Open(kGoldens + "llama");
+  CHECK(llama.model().family == "llama");
+  CHECK(llama.max_seq() == 32);
+  const auto& config = std::get<LlamaConfig>(llama.model().config);
+  CHECK(config.layers == 2);
+  CHECK(config.heads == 4);
+  CHECK(config.kv_heads == 2);
+  CHECK(config.head_size == 8);
+  CHECK(config.rope_base == 500000);
+  CHECK(config.eps == 1e-5);
+  CHECK(config.qkv_bias);
+  CHECK(config.out_bias);
+  CHECK(config.mlp_bias);
+  CHECK_FALSE(config.tied_head);
+  CHECK(config.rope_factors.size() == 4);
+  CHECK(llama.file().tensors().size() == llama.params().size());
+
+  const PretrainedModel gguf = Open(kGoldens + "llama.gguf");
+  const auto& same = std::get<LlamaConfig>(gguf.model().config);
+  CHECK(same.out_bias);
+  REQUIRE(same.rope_factors.size() == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(std::abs(same.rope_factors[i] - config.rope_factors[i]) <= 1e-6);
+  }
+  CHECK(LlamaParameterCount(same) == LlamaParameterCount(config));
+  int64_t elements = 0;
+  for (const PretrainedParam& param : gguf.params()) {
+    elements += param.shape.num_elements();
+  }
+  CHECK(elements == LlamaParameterCount(config));
+
+  const auto mistral = Open(kGoldens + "mistral").model();
+  CHECK(std::get<LlamaConfig>(mistral.config).window == 4);
+  CHECK(std::get<LlamaConfig>(mistral.config).rope_factors.back() == 2);
+  const auto qwen3 = Open(kGoldens + "qwen3.gguf").model();
+  CHECK(std::get<LlamaConfig>(qwen3.config).qk_norm);
+  const auto qwen2 = Open(kGoldens + "qwen2.gguf").model();
+  CHECK(std::get<LlamaConfig>(qwen2.config).tied_head);
+  CHECK(std::get<LlamaConfig>(qwen2.config).qkv_bias);
+  CHECK_FALSE(std::get<LlamaConfig>(qwen2.config).out_bias);
+  const auto gpt2 = Open(kGoldens + "gpt2").model();
+  CHECK(std::get<GptConfig>(gpt2.config).max_seq == 32);
+}
+
+TEST_CASE("rows that a file keeps in pairs are put back, whole or in part") {
+  const PretrainedModel model = Open(kGoldens + "llama.gguf");
+  int turned = 0;
+  for (const PretrainedParam& param : model.params()) {
+    INFO(param.name);
+    const int64_t rows = param.shape[0];
+    const int64_t size = param.shape.num_elements() / rows;
+    const WeightTensor& tensor = model.tensor(param);
+    std::vector<float> as_filed(static_cast<size_t>(rows * size));
+    REQUIRE(model.file().ReadFloats(tensor, 0, as_filed).ok());
+    std::vector<float> floats(as_filed.size());
+    REQUIRE(model.ReadFloats(param, 0, floats).ok());
+    std::vector<std::byte> bytes(static_cast<size_t>(tensor.bytes));
+    REQUIRE(model.ReadBytes(param, 0, bytes).ok());
+    std::vector<float> from_bytes(as_filed.size());
+    Dequantize(tensor.type, bytes, from_bytes);
+    CHECK(from_bytes == floats);
+    std::vector<float> last(static_cast<size_t>(size));
+    REQUIRE(model.ReadFloats(param, rows - 1, last).ok());
+    CHECK(std::equal(last.begin(), last.end(), floats.end() - size));
+    if (param.paired_rows == 0) {
+      CHECK(floats == as_filed);
+      continue;
+    }
+    ++turned;
+    // Heads of 8 rows: 0, 1, 2, ... of the file are 0, 4, 1, 5, 2, 6, 3, 7.
+    constexpr int64_t kOrder[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t ours = row / 8 * 8 + kOrder[row % 8];
+      CHECK(std::equal(as_filed.begin() + row * size,
+                       as_filed.begin() + (row + 1) * size,
+                       floats.begin() + ours * size));
+    }
+  }
+  CHECK(turned == 8);  // weights and biases of q and k, in two layers
+}
+
+// --- What is refused ---------------------------------------------------------
+
+// A copy of a golden folder, whose config.json has `from` replaced by `to`.
+std::string Changed(const std::string& model, std::string_view from,
+                    std::string_view to) {
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const fs::path folder =
+      fs::path(root == nullptr ? "/tmp" : root) / "pretrained" / model;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  for (const auto& entry : fs::directory_iterator(kGoldens + model)) {
+    std::string bytes = ReadAll(entry.path());
+    if (entry.path().filename() == "config.json") {
+      const size_t at = bytes.find(from);
+      REQUIRE_MESSAGE(at != std::string::npos, "no ", from);
+      bytes.replace(at, from.size(), to);
+    }
+    std::ofstream(folder / entry.path().filename(), std::ios::binary) << bytes;
+  }
+  return folder.string();
+}
+
+// The message, without the path that it opens with.
+std::string Refusal(const std::string& path) {
+  const auto model = PretrainedModel::Open(path);
+  REQUIRE_FALSE(model.ok());
+  const std::string start = StrCat("[weights] ", Quoted(path), " ");
+  REQUIRE_MESSAGE(model.error().message.starts_with(start),
+                  model.error().message);
+  return model.error().message.substr(start.size());
+}
+
+TEST_CASE("what ours cannot do is named, and so is what does not fit") {
+  struct Row {
+    std::string model;
+    std::string_view from, to, message;
+  };
+  const Row rows[] = {
+      {"llama", "LlamaForCausalLM", "FalconForCausalLM",
+       "has the architecture \"FalconForCausalLM\"; those that are read are "
+       "LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, "
+       "Qwen3ForCausalLM and GPT2LMHeadModel"},
+      {"llama", "\"architectures\"", "\"buildings\"",
+       "cannot be taken: [json] there is no value \"architectures.0\""},
+      {"llama", "\"silu\"", "\"gelu\"",
+       "has a \"hidden_act\" of \"gelu\"; here it is \"silu\""},
+      {"llama", "\"rope_type\": \"llama3\"", "\"rope_type\": \"yarn\"",
+       "has a scaling of rope of type \"yarn\"; linear and llama3 are known "
+       "here"},
+      {"llama", "\"factor\": 4.0", "\"factors\": 4.0",
+       "cannot be taken: [json] there is no value \"rope_parameters.factor\""},
+      {"llama", "\"factor\": 4.0", "\"factor\": 0",
+       "describes what cannot be built: [model] llama has a factor of rope of "
+       "0; expected finite numbers above 0"},
+      {"llama", "\"mlp_bias\": true",
+       "\"quantization_config\": {\"quant_method\": \"awq\"}",
+       "has a \"quantization_config\"; quantised weights are read from GGUF "
+       "files alone"},
+      {"llama", "\"mlp_bias\": true", "\"mlp_bias\": false",
+       "has 6 tensors that the model does not know: "
+       "\"model.layers.0.mlp.down_proj.bias\", "
+       "\"model.layers.0.mlp.gate_proj.bias\", "
+       "\"model.layers.0.mlp.up_proj.bias\", "
+       "\"model.layers.1.mlp.down_proj.bias\", "
+       "\"model.layers.1.mlp.gate_proj.bias\" and 1 more"},
+      {"llama", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1000000000",
+       "would have 1000000000 layers, and has 35 tensors"},
+      {"llama", "\"head_dim\": 8", "\"head_dim\": 1000000000",
+       "would have 4 heads of 1000000000 elements, more than its largest "
+       "tensor, of 2048"},
+      {"llama", "\"hidden_size\": 32", "\"hidden_size\": 0",
+       "has a \"hidden_size\" of 0; expected 1 to 2147483647"},
+      {"llama", "\"vocab_size\": 64", "\"vocab_size\": 65",
+       "has \"model.embed_tokens.weight\" as F16(64, 32); the param "
+       "\"model.embed_tokens.weight\" is (65, 32) of floats"},
+      {"qwen3", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+       "has 11 tensors that the model does not know: "
+       "\"model.layers.1.input_layernorm.weight\", "
+       "\"model.layers.1.mlp.down_proj.weight\", "
+       "\"model.layers.1.mlp.gate_proj.weight\", "
+       "\"model.layers.1.mlp.up_proj.weight\", "
+       "\"model.layers.1.post_attention_layernorm.weight\" and 6 more"},
+      {"qwen2", "\"tie_word_embeddings\": true",
+       "\"tie_word_embeddings\": false",
+       "lacks 1 tensors of the model that it describes: \"lm_head.weight\""},
+      {"gpt2", "\"gelu_new\"", "\"relu\"",
+       "has a \"activation_function\" of \"relu\"; here it is \"gelu_new\""},
+      {"gpt2", "\"layer_norm_epsilon\": 1e-05", "\"layer_norm_epsilon\": 1e-06",
+       "has a \"layer_norm_epsilon\" of 1e-06; here it is 1e-05"},
+      {"gpt2", "\"add_cross_attention\": false",
+       "\"add_cross_attention\": true",
+       "has a \"add_cross_attention\" of true, which no model here knows"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.model);
+    INFO(std::string(row.to));
+    CHECK(Refusal(Changed(row.model, row.from, row.to)) == row.message);
+  }
+}
+
+TEST_CASE("a GGUF file's family is checked key by key") {
+  using testing::GgufBytes;
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const std::string path = StrCat(root == nullptr ? "/tmp" : root, "/x.gguf");
+  const auto refusal = [&](const GgufBytes& file) {
+    std::ofstream(path, std::ios::binary) << file.bytes();
+    return Refusal(path);
+  };
+  CHECK(refusal(GgufBytes().Start(3, 0, 0)) ==
+        "cannot be taken: [gguf] there is no value \"general.architecture\"");
+  const auto named = [](std::string_view name, uint64_t more) {
+    return GgufBytes()
+        .Start(3, 0, 1 + more)
+        .Text("general.architecture")
+        .U32(8)
+        .Text(name);
+  };
+  CHECK(refusal(named("falcon", 0)) ==
+        "has the architecture \"falcon\"; those that are read are llama, qwen2 "
+        "and qwen3");
+  CHECK(refusal(named("llama", 0)) ==
+        "cannot be taken: [gguf] there is no value \"llama.block_count\"");
+  CHECK(refusal(named("llama", 1).Text("llama.expert_count").U32(4).U32(8)) ==
+        "has a \"llama.expert_count\" of 8, which no model here knows");
+  CHECK(refusal(named("llama", 1).Text("llama.block_count").U32(4).U32(9)) ==
+        "would have 9 layers, and has 0 tensors");
+}
+
+TEST_CASE(
+    "a file that is cut anywhere is refused, and a model that lacks one") {
+  const std::string whole = ReadAll(kGoldens + "qwen2.gguf");
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const std::string path = StrCat(root == nullptr ? "/tmp" : root, "/cut.gguf");
+  for (size_t size = 0; size < whole.size(); size += 97) {
+    INFO(size);
+    std::ofstream(path, std::ios::binary) << whole.substr(0, size);
+    CHECK_FALSE(PretrainedModel::Open(path).ok());
+  }
+  // Another name, of the same length.
+  std::string renamed = whole;
+  const std::string_view name = "blk.1.ffn_up.weight";
+  renamed.replace(renamed.find(name), name.size(), "blk.1.ffn_xp.weight");
+  std::ofstream(path, std::ios::binary) << renamed;
+  CHECK(Refusal(path) ==
+        "lacks 1 tensors of the model that it describes: "
+        "\"blk.1.ffn_up.weight\"; it has 1 tensors that the model does not "
+        "know: \"blk.1.ffn_xp.weight\"");
+}
+
+}  // namespace
+}  // namespace stowage
