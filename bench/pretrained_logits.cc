@@ -1,0 +1,119 @@
+// Runs a published language model (nn/pretrained.h) for bench/pretrained_logits.py,
+// which compares what it computes with transformers:
+//
+//   pretrained_logits PATH GREEDY OUT TOKEN...
+//
+// Writes the logits of the tokens to OUT, f32, row by row, and prints one line of JSON:
+// times, the arena's bytes, and the GREEDY tokens that are the likeliest to follow.
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cpu/cpu_backend.h"
+#include "ir/graph.h"
+#include "nn/pretrained.h"
+#include "planner/plan_memory.h"
+#include "runtime/session.h"
+
+namespace {
+
+using namespace stowage;
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    std::exit(2);
+  }
+  return std::move(result).value();
+}
+
+void Must(const Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.error().message.c_str());
+  std::exit(2);
+}
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: %s PATH GREEDY OUT TOKEN...\n", argv[0]);
+    return 2;
+  }
+  std::vector<int32_t> tokens;
+  for (int i = 4; i < argc; ++i) tokens.push_back(std::atoi(argv[i]));
+  const auto given = static_cast<int64_t>(tokens.size());
+  const int64_t greedy = std::atoll(argv[2]);
+  const int64_t seq = given + greedy;
+
+  const double start = Seconds();
+  const PretrainedModel model = Must(PretrainedModel::Open(argv[1]));
+  const double opened = Seconds();
+  const Graph graph =
+      Must(model.Build(ModelPurpose::kGenerate, {.batch = 1, .seq = seq}));
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const Plan plan = Must(PlanMemory(graph, {.device = cpu->Needs()}));
+  Session session = Must(Session::Create({{"logits", graph, plan}}, *cpu));
+  Runner& runner = session.front();
+  const double built = Seconds();
+  std::vector<float> numbers;
+  for (const PretrainedParam& param : model.params()) {
+    numbers.resize(static_cast<size_t>(param.shape.num_elements()));
+    Must(model.ReadFloats(param, 0, numbers));
+    Must(runner.Write(param.name, numbers));
+  }
+  numbers = {};
+  const double loaded = Seconds();
+
+  // What follows a token does not change what is said of it, so that the tokens yet to
+  // come may be any.
+  tokens.resize(static_cast<size_t>(seq), 0);
+  std::vector<float> logits(static_cast<size_t>(seq * model.vocabulary()));
+  double step = 0;
+  for (int64_t at = given; at <= seq; ++at) {
+    Must(runner.Write("tokens", tokens));
+    const double before = Seconds();
+    if (runner.Step() != StepCode::kOk) return 70;
+    if (at == given) step = Seconds() - before;
+    if (at == seq) break;
+    Must(runner.Read("logits", &logits));
+    const auto row = logits.begin() + (at - 1) * model.vocabulary();
+    tokens[static_cast<size_t>(at)] = static_cast<int32_t>(
+        std::max_element(row, row + model.vocabulary()) - row);
+  }
+  Must(runner.Read("logits", &logits));
+  std::ofstream(argv[3], std::ios::binary)
+      .write(reinterpret_cast<const char*>(logits.data()),
+             given * model.vocabulary() * 4);
+
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf(
+      "{\"open_seconds\":%.4f,\"build_seconds\":%.4f,\"load_seconds\":%.4f,"
+      "\"step_seconds\":%.4f,\"arena_bytes\":%lld,\"peak_rss_bytes\":%lld,"
+      "\"greedy\":[",
+      opened - start, built - opened, loaded - built, step,
+      static_cast<long long>(plan.arena_bytes()),
+      static_cast<long long>(usage.ru_maxrss) * 1024);
+  for (int64_t i = given; i < seq; ++i) {
+    std::printf("%s%d", i == given ? "" : ",", tokens[static_cast<size_t>(i)]);
+  }
+  std::printf("]}\n");
+  return 0;
+}
