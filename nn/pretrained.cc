@@ -72,14 +72,15 @@ std::string Gpt2Name(std::string_view param, bool prefixed) {
                 embedding ? ".weight" : "");
 }
 
-// Whether the model makes by itself what the tensor holds.
-bool IsComputed(std::string_view tensor, bool tied) {
-  if (tied && tensor == "lm_head.weight") return true;
-  for (const std::string_view end :
-       {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"}) {
-    if (tensor.ends_with(end)) return true;
+// Whether the model makes by itself what the tensor holds. `llama` is null for GPT-2.
+bool IsComputed(std::string_view tensor, bool gguf, const LlamaConfig* llama) {
+  if (gguf) return tensor == "rope_freqs.weight";
+  if (llama != nullptr) {
+    return (llama->tied_head && tensor == "lm_head.weight") ||
+           tensor.ends_with(".rotary_emb.inv_freq");
   }
-  return tensor == "rope_freqs.weight";
+  return tensor == "lm_head.weight" || tensor.ends_with(".attn.bias") ||
+         tensor.ends_with(".attn.masked_bias");
 }
 
 }  // namespace
@@ -151,9 +152,8 @@ Status PretrainedModel::MatchParams() {
     used[param.tensor] = true;
     params_.push_back(std::move(param));
   }
-  const bool tied = llama == nullptr || llama->tied_head;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!used[i] && !IsComputed(tensors[i].name, tied)) {
+    if (!used[i] && !IsComputed(tensors[i].name, gguf, llama)) {
       left.push_back(tensors[i].name);
     }
   }

@@ -102,7 +102,7 @@ class GgufDescription : public Description {
     config.qkv_bias = has("blk.0.attn_q.bias");
     config.out_bias = has("blk.0.attn_output.bias");
     config.mlp_bias = has("blk.0.ffn_gate.bias");
-    config.qk_norm = has("blk.0.attn_q_norm.weight");
+    config.qk_norm = family_ == "qwen3";
     config.out_in = true;
     return PublishedModel{family_, config};
   }

@@ -280,6 +280,14 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
   }
 }
 
+TEST_CASE("a head beside an embedding that is tied to it is left alone") {
+  const PretrainedModel model =
+      Open(Changed("llama", "\"tie_word_embeddings\": false",
+                   "\"tie_word_embeddings\": true"));
+  CHECK(model.params().size() + 1 == model.file().tensors().size());
+  CHECK(model.params().back().name != "lm_head.weight");
+}
+
 TEST_CASE("a GGUF file's family is checked key by key") {
   using testing::GgufBytes;
   const char* const root = std::getenv("TEST_TMPDIR");
