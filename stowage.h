@@ -24,6 +24,7 @@
 #include "planner/planner.h"    // IWYU pragma: export
 #include "report/report.h"      // IWYU pragma: export
 #include "runtime/runtime.h"    // IWYU pragma: export
+#include "text/text.h"          // IWYU pragma: export
 #include "train/train.h"        // IWYU pragma: export
 
 #endif  // STOWAGE_STOWAGE_H_

@@ -25,6 +25,7 @@ ROOMS = {
     "gpu": ["base", "ir", "math", "runtime"],
     "formats": ["base", "ir", "math"],
     "onnx": ["base", "formats", "ir"],
+    "text": ["base"],
     "nn": ["base", "formats", "ir", "math"],
     "report": ["base", "ir", "planner", "planner/packing"],
     "train": ["autodiff", "base", "cpu", "gpu", "ir", "planner", "planner/fit",
@@ -39,7 +40,8 @@ LIBRARIES = {
     r"(unsupported/)?Eigen/.*": ["cpu", "tests", "bench"],
     r"(zlib|png|jpeglib|jerror)\.h": ["formats", "tests"],
     r"google/protobuf/.*|onnx/onnx\.pb\.h": ["onnx", "tests/onnx"],
-    r"nlohmann/.*": ["formats", "report", "tools", "tests", "bench", "examples"],
+    r"pcre2\.h": ["text"],
+    r"nlohmann/.*": ["formats", "report", "text", "tools", "tests", "bench", "examples"],
     r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],
 }

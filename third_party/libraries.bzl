@@ -2,8 +2,9 @@
 
 Those that are needed are header-only: @eigen, @doctest, @cli11 and @nlohmann_json
 (target :json). The system's copy comes first; the archives, used where a system has
-none, are the releases that Debian 12 packages. The CUDA toolkit (@cuda) and what reads
-files of others' formats (@jpeg, @png, @protobuf, @zlib) are optional: without them, less is built.
+none, are the releases that Debian 12 packages. The CUDA toolkit (@cuda), what reads
+files of others' formats (@jpeg, @png, @protobuf, @zlib) and what cuts text into words
+(@pcre2) are optional: without them, less is built.
 """
 
 load("//third_party:cuda.bzl", "cuda_repository")
@@ -61,6 +62,11 @@ _OPTIONAL = {
         headers = ["jconfig.h", "jerror.h", "jmorecfg.h", "jpeglib.h"],
         linkopts = ["-ljpeg"],
         package = "libjpeg62-turbo-dev",
+    ),
+    "pcre2": dict(
+        headers = ["pcre2.h"],
+        linkopts = ["-lpcre2-8"],
+        package = "libpcre2-dev",
     ),
     "png": dict(
         headers = ["png.h", "pngconf.h", "pnglibconf.h"],

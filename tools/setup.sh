@@ -44,6 +44,7 @@ if [[ ${1-} == --tests || ${1-} == --checks ]]; then
   need libjpeg62-turbo-dev /usr/{,local/}include/jpeglib.h
   need libprotobuf-dev /usr/{,local/}include/google/protobuf/message_lite.h
   need_command protobuf-compiler protoc
+  need libpcre2-dev /usr/{,local/}include/pcre2.h
   need libonnx-testdata /usr/share/libonnx-testdata/data/node/test_abs/model.onnx
 fi
 if [[ ${1-} == --checks ]]; then

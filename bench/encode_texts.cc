@@ -1,0 +1,77 @@
+// Encodes the texts of a file by a tokenizer.json, for bench/compare_tokens.py, which
+// compares the ids with those of PyPI's `tokenizers`.
+//
+//   encode_texts TOKENIZER TEXTS OUT
+//
+// TEXTS holds a text as its length in bytes, 32 bits, and the bytes, over and over; OUT
+// gets the number of its ids, 32 bits, and the ids likewise. The seconds that reading
+// the tokenizer, encoding and decoding took go to stdout.
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+
+#include "base/output_file.h"
+#include "base/read_file.h"
+#include "text/text.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point since) {
+  return std::chrono::duration<double>(Clock::now() - since).count();
+}
+
+int Fail(const std::string& message) {
+  std::cerr << message << '\n';
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) return Fail("usage: encode_texts TOKENIZER TEXTS OUT");
+  Clock::time_point start = Clock::now();
+  const auto tokenizer = stowage::ReadTokenizer(argv[1]);
+  if (!tokenizer.ok()) return Fail(tokenizer.error().message);
+  const double read = Seconds(start);
+  const auto file = stowage::ReadFile(argv[2]);
+  if (!file.ok()) return Fail(file.error().message);
+  std::vector<std::string_view> texts;
+  for (size_t at = 0; at + 4 <= file->size();) {
+    uint32_t size = 0;
+    std::memcpy(&size, file->data() + at, sizeof(size));
+    texts.push_back(std::string_view(*file).substr(at + 4, size));
+    at += 4 + size;
+  }
+  start = Clock::now();
+  std::vector<std::vector<int32_t>> all;
+  for (const std::string_view text : texts) {
+    auto ids = tokenizer->Encode(text, {.add_prefix = false});
+    if (!ids.ok()) return Fail(ids.error().message);
+    all.push_back(std::move(*ids));
+  }
+  const double encode = Seconds(start);
+  start = Clock::now();
+  for (const std::vector<int32_t>& ids : all) {
+    const auto text = tokenizer->Decode(ids);
+    if (!text.ok()) return Fail(text.error().message);
+  }
+  const double decode = Seconds(start);
+  std::string out;
+  for (const std::vector<int32_t>& ids : all) {
+    const auto count = static_cast<uint32_t>(ids.size());
+    out.append(reinterpret_cast<const char*>(&count), sizeof(count));
+    out.append(reinterpret_cast<const char*>(ids.data()),
+               ids.size() * sizeof(int32_t));
+  }
+  const auto written = stowage::OutputFile::Claim(argv[3]);
+  if (!written.ok()) return Fail(written.error().message);
+  if (const auto saved = written->Replace(out); !saved.ok()) {
+    return Fail(saved.error().message);
+  }
+  std::cout << read << ' ' << encode << ' ' << decode << '\n';
+  return 0;
+}

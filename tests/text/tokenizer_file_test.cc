@@ -1,0 +1,191 @@
+#include "text/tokenizer_file.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+#include "text/text.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+
+Json File() {
+  return Json::parse(R"({
+    "version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [{"id": 3, "content": "<s>", "special": true}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2},
+              "merges": ["a b"]}})");
+}
+
+std::string ErrorOf(std::string_view json, ErrorCode code) {
+  const Result<TokenizerParts> parts = ParseTokenizerParts(json);
+  REQUIRE(!parts.ok());
+  CHECK(parts.error().code == code);
+  return parts.error().message;
+}
+
+std::string ErrorOf(const std::function<void(Json&)>& change,
+                    ErrorCode code = ErrorCode::kInvalidArgument) {
+  Json file = File();
+  change(file);
+  return ErrorOf(file.dump(), code);
+}
+
+TEST_CASE("merges are texts or pairs, and both say the same") {
+  Json file = File();
+  for (const bool pairs : {false, true}) {
+    file["model"]["merges"] =
+        pairs ? Json::parse(R"([["a", "b"]])") : Json::parse(R"(["a b"])");
+    const TokenizerParts parts = ParseTokenizerParts(file.dump()).value();
+    CHECK(parts.tokens == std::vector<std::string>{"a", "b", "ab"});
+    CHECK(parts.merges == std::vector<std::string>{"a b"});
+    REQUIRE(parts.added.size() == 1);
+    CHECK(parts.added[0].special);
+    CHECK(!parts.added[0].normalized);
+  }
+}
+
+TEST_CASE("a file without merges, or that is none, is refused") {
+  Json file = File();
+  file["model"].erase("merges");
+  const TokenizerParts parts = ParseTokenizerParts(file.dump()).value();
+  CHECK(Tokenizer::Create(parts).error().message.find("has no merges") !=
+        std::string::npos);
+  for (const std::string_view text :
+       {"", "{", "[]", "nothing", "{\"model\":{}", "{\"a\": \"\xff\"}"}) {
+    CHECK(ErrorOf(text, ErrorCode::kInvalidArgument) ==
+          StrCat("[tokenizer.json] no valid JSON object in ", text.size(),
+                 " bytes: cut short, altered, or another kind of file"));
+  }
+  CHECK(ErrorOf("{}", ErrorCode::kInvalidArgument) ==
+        "[tokenizer.json] there is no \"model\"; expected one of type BPE");
+  const std::string deep(100'000, '[');
+  CHECK(ErrorOf("{\"a\":" + deep, ErrorCode::kInvalidArgument) ==
+        "[tokenizer.json] it nests deeper than 64 levels");
+}
+
+TEST_CASE("ids are whole numbers that a vocabulary may have") {
+  for (const char* id : {"-1", "1.5", "1048576", "18446744073709551615", "1e30",
+                         "99999999999999999999999", "\"0\"", "null"}) {
+    INFO(id);
+    Json file = File();
+    file["model"]["vocab"]["b"] = Json::parse(id);
+    CHECK(ErrorOf(file.dump(), ErrorCode::kInvalidArgument)
+              .find("the token \"b\" has id ") != std::string::npos);
+    file = File();
+    file["added_tokens"][0]["id"] = Json::parse(id);
+    CHECK(ErrorOf(file.dump(), ErrorCode::kInvalidArgument)
+              .find("the id of \"<s>\" is ") != std::string::npos);
+  }
+  CHECK(ErrorOf([](Json& f) { f["model"]["vocab"]["b"] = 0; }) ==
+        "[tokenizer.json] the tokens \"a\" and \"b\" both have id 0");
+  CHECK(ErrorOf([](Json& f) {
+          f["model"]["vocab"]["b"] = Json::array({1});
+        }).find("has no number as its id") != std::string::npos);
+}
+
+TEST_CASE("merges that are neither texts nor pairs are named by their number") {
+  for (const char* merge : {"[\"a\"]", "[\"a\", \"b\", \"c\"]", "7", "null",
+                            "[1, 2]", "{}", "[[\"a\", \"b\"]]"}) {
+    INFO(merge);
+    CHECK(ErrorOf([&](Json& f) {
+            f["model"]["merges"].push_back(Json::parse(merge));
+          }) ==
+          "[tokenizer.json] merge 1 is neither a text nor a pair of texts");
+  }
+}
+
+TEST_CASE("parts that are not known are named") {
+  const auto unsupported = [](const std::function<void(Json&)>& change) {
+    return ErrorOf(change, ErrorCode::kUnsupported);
+  };
+  CHECK(unsupported([](Json& f) { f["model"]["type"] = "Unigram"; }) ==
+        "[tokenizer.json] the model is \"Unigram\"; expected BPE");
+  CHECK(unsupported([](Json& f) { f["model"]["byte_fallback"] = true; }) ==
+        "[tokenizer.json] the model has \"byte_fallback\" true, which is not "
+        "known");
+  CHECK(unsupported([](Json& f) {
+          f["model"]["dropout"] = 0.1;
+        }).find("\"dropout\" 0.1") != std::string::npos);
+  CHECK(unsupported([](Json& f) {
+          f["normalizer"] = {{"type", "Lowercase"}};
+        }) ==
+        "[tokenizer.json] the normalizer \"Lowercase\" is not known; expected "
+        "NFC "
+        "or none");
+  CHECK(unsupported([](Json& f) {
+          f["pre_tokenizer"] = {{"type", "Metaspace"}};
+        }).find("the pre-tokenizer \"Metaspace\" is not known") !=
+        std::string::npos);
+  CHECK(unsupported([](Json& f) {
+          f["pre_tokenizer"] = nullptr;
+        }).find("there is no pre-tokenizer ByteLevel") != std::string::npos);
+  CHECK(
+      unsupported([](Json& f) {
+        f["pre_tokenizer"] = {
+            {"type", "Sequence"},
+            {"pretokenizers", {{{"type", "ByteLevel"}}, {{"type", "Digits"}}}}};
+      }).find("\"Digits\" stands after ByteLevel") != std::string::npos);
+  CHECK(unsupported([](Json& f) {
+          f["decoder"] = {{"type", "BPEDecoder"}};
+        }) ==
+        "[tokenizer.json] the decoder is \"BPEDecoder\"; expected ByteLevel");
+  CHECK(unsupported([](Json& f) {
+          f["post_processor"] = {{"type", "RobertaProcessing"}};
+        }).find("the post-processor \"RobertaProcessing\" is not known") !=
+        std::string::npos);
+  CHECK(unsupported([](Json& f) {
+          f["added_tokens"][0]["single_word"] = true;
+        }).find("\"single_word\", which is not known") != std::string::npos);
+  CHECK(unsupported([](Json& f) {
+          f["pre_tokenizer"] = {{"type", "Split"},
+                                {"pattern", {{"Regex", "a"}}},
+                                {"behavior", "Sometimes"}};
+        }).find("the behavior \"Sometimes\"") != std::string::npos);
+}
+
+TEST_CASE("what a template puts around a text must be among its tokens") {
+  CHECK(ErrorOf([](Json& f) {
+          f["post_processor"] = Json::parse(
+              R"({"type": "TemplateProcessing", "special_tokens": {},
+                  "single": [{"SpecialToken": {"id": "<s>"}},
+                             {"Sequence": {"id": "A"}}]})");
+        }) ==
+        "[tokenizer.json] the template's token \"<s>\" is not among its "
+        "special_tokens");
+  CHECK(ErrorOf([](Json& f) { f["model"]["unk_token"] = "<unk>"; }) ==
+        "[tokenizer.json] \"unk_token\" is \"<unk>\", which is none of the "
+        "model's tokens");
+}
+
+TEST_CASE("a tokenizer is made, or the package that is needed is named") {
+  const Result<Tokenizer> tokenizer =
+      Tokenizer::Create(ParseTokenizerParts(File().dump()).value());
+#ifdef STOWAGE_HAS_PCRE2
+  REQUIRE(tokenizer.ok());
+  CHECK(*tokenizer->Encode("ab<s>b") == std::vector<int32_t>{2, 3, 1});
+#else
+  REQUIRE(!tokenizer.ok());
+  CHECK(tokenizer.error().code == ErrorCode::kUnsupported);
+  CHECK(tokenizer.error().message ==
+        "[text] this build has no PCRE2, by which text is cut into words for "
+        "tokens; install libpcre2-dev and build again");
+#endif
+}
+
+TEST_CASE("a file that is not there is not found") {
+  const Result<Tokenizer> tokenizer = ReadTokenizer("no/such/tokenizer.json");
+  REQUIRE(!tokenizer.ok());
+  CHECK(tokenizer.error().code == ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace stowage

@@ -1,0 +1,204 @@
+#include "text/tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include "base/strings.h"
+#include "text/text.h"
+#include "text/word_pattern.h"
+
+namespace stowage {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words Cut(const std::vector<PreTokenizerStep>& steps, std::string_view text) {
+  const auto cutter = text::PreTokenizer::Create(steps).value();
+  auto searches = cutter.NewSearches();
+  Words words;
+  const Status done = cutter.ForEachWord(
+      text, &searches,
+      [&](std::string_view word) { words.emplace_back(word); });
+  CHECK(done.ok());
+  return words;
+}
+
+// As the documentation of tokenizers' SplitDelimiterBehavior has it.
+TEST_CASE("a split isolates, removes or joins what its pattern matches") {
+  const auto cut = [](SplitBehavior behavior, bool invert = false) {
+    return Cut({{"-", behavior, invert}}, "the-final--countdown");
+  };
+  CHECK(cut(SplitBehavior::kRemoved) == Words{"the", "final", "countdown"});
+  CHECK(cut(SplitBehavior::kIsolated) ==
+        Words{"the", "-", "final", "-", "-", "countdown"});
+  CHECK(cut(SplitBehavior::kMergedWithPrevious) ==
+        Words{"the-", "final-", "-", "countdown"});
+  CHECK(cut(SplitBehavior::kMergedWithNext) ==
+        Words{"the", "-final", "-", "-countdown"});
+  CHECK(cut(SplitBehavior::kContiguous) ==
+        Words{"the", "-", "final", "--", "countdown"});
+  CHECK(cut(SplitBehavior::kRemoved, true) == Words{"-", "-", "-"});
+}
+
+TEST_CASE("each step cuts the pieces of the one before") {
+  const std::vector<PreTokenizerStep> smollm =
+      PreTokenizerSteps("smollm").value();
+  CHECK(Cut(smollm, "in 1984, we're") ==
+        Words{"in", " ", "1", "9", "8", "4", ",", " we", "'re"});
+  CHECK(Cut(PreTokenizerSteps("gpt-2").value(), "in 1984  x") ==
+        Words{"in", " 1984", " ", " x"});
+  CHECK(Cut(PreTokenizerSteps("llama-bpe").value(), "WE'RE 12345\n\n x") ==
+        Words{"WE", "'RE", " ", "123", "45", "\n\n", " x"});
+  CHECK(Cut(PreTokenizerSteps("qwen2").value(), "123\t!x") ==
+        Words{"1", "2", "3", "\t", "!x"});
+  CHECK(Cut({{}, {"b"}}, "abc") == Words{" a", "b", "c"});
+  CHECK(Cut({{}, {"b"}}, " abc") == Words{" a", "b", "c"});
+}
+
+TEST_CASE("a pre-tokenizer that is not known is named, with those that are") {
+  const auto steps = PreTokenizerSteps("falcon");
+  REQUIRE(!steps.ok());
+  CHECK(steps.error().code == ErrorCode::kUnsupported);
+  CHECK(steps.error().message ==
+        "[text] the pre-tokenizer \"falcon\" is not known; expected gpt-2, "
+        "llama-bpe, qwen2 or smollm");
+}
+
+std::string PatternError(std::string_view pattern) {
+  const auto compiled = text::WordPattern::Compile(pattern);
+  REQUIRE(!compiled.ok());
+  return compiled.error().message;
+}
+
+TEST_CASE("patterns that are none, or read in two ways, are refused") {
+  CHECK(PatternError("a(b") ==
+        "[text] \"a(b\" is no pattern: missing closing parenthesis");
+  CHECK(PatternError("a*") ==
+        "[text] the pattern \"a*\" matches the empty string; expected one that "
+        "takes at least a character");
+  for (const auto& [pattern, what] :
+       {std::pair(R"(\h+)", R"(\h at byte 0)"),
+        {"[a-z&&[^b]]", "an intersection of classes (&&) at byte 4"},
+        {"[a[bc]]", "a class within a class at byte 2"}}) {
+    CHECK(PatternError(pattern).find(what) != std::string::npos);
+  }
+  CHECK(PatternError(std::string(70'000, 'a')) ==
+        "[text] a pattern has 70000 bytes; at most 65535 are read");
+}
+
+TEST_CASE("a pattern that goes back too often ends in an error") {
+  const auto cutter = text::PreTokenizer::Create({{"(?:a+)+$b|x"}}).value();
+  auto searches = cutter.NewSearches();
+  const Status done = cutter.ForEachWord(std::string(60, 'a'), &searches,
+                                         [](std::string_view) {});
+  REQUIRE(!done.ok());
+  CHECK(done.error().code == ErrorCode::kInvalidArgument);
+  CHECK(done.error().message.find(
+            "takes too many steps in a text of 60 bytes") != std::string::npos);
+}
+
+TokenizerParts Parts() {
+  TokenizerParts parts;
+  parts.tokens = {"a", "b", "Ġ", "ab", "Ġa"};
+  parts.merges = {"a b", "Ġ a"};
+  parts.pre_tokenizer = PreTokenizerSteps("gpt-2").value();
+  parts.added = {{.text = "<s>", .id = 6, .special = true},
+                 {.text = "<s>a", .id = 7, .special = true},
+                 {.text = "bb", .id = 8}};
+  return parts;
+}
+
+using Ids = std::vector<int32_t>;
+
+TEST_CASE(
+    "added tokens are found leftmost and longest, special ones if asked for") {
+  const Tokenizer tokenizer = Tokenizer::Create(Parts()).value();
+  CHECK(tokenizer.size() == 9);
+  CHECK(tokenizer.FindAdded("<s>") == 6);
+  CHECK(!tokenizer.FindAdded("ab"));
+  CHECK(*tokenizer.Encode("ab<s>ab<s>bbb") == Ids{3, 7, 1, 6, 8, 1});
+  CHECK(*tokenizer.Encode("ab<s>abbb", {.special = false}) == Ids{3, 0, 8, 1});
+  CHECK(*tokenizer.Count("ab<s>ab") == 3);
+  CHECK(*tokenizer.Decode(Ids{3, 7, 4, 8}) == "ab<s>a abb");
+  CHECK(*tokenizer.Decode(Ids{3, 7, 4, 8}, {.skip_special = true}) == "ab abb");
+}
+
+TEST_CASE("a token may take the white space beside it along") {
+  TokenizerParts parts = Parts();
+  parts.added[0].strip_left = true;
+  parts.added[2].strip_right = true;
+  const Tokenizer tokenizer = Tokenizer::Create(parts).value();
+  CHECK(*tokenizer.Encode("a \u3000 <s> abb  a") ==
+        Ids{0, 6, 4, 8, 0});
+  CHECK(*tokenizer.Encode("bb \u2003 a") == Ids{8, 0});
+}
+
+TEST_CASE("what goes around a text can be left out") {
+  TokenizerParts parts = Parts();
+  parts.prefix = {6};
+  parts.suffix = {7, 6};
+  const Tokenizer tokenizer = Tokenizer::Create(parts).value();
+  CHECK(*tokenizer.Encode("ab") == Ids{6, 3, 7, 6});
+  CHECK(*tokenizer.Encode("") == Ids{6, 7, 6});
+  CHECK(*tokenizer.Encode("ab", {.add_prefix = false}) == Ids{3});
+}
+
+TEST_CASE("ids that are no tokens are not decoded") {
+  const Tokenizer tokenizer = Tokenizer::Create(Parts()).value();
+  for (const int32_t id : {5, 9, -1}) {
+    const Result<std::string> text = tokenizer.Decode(Ids{0, id});
+    REQUIRE(!text.ok());
+    CHECK(text.error().message ==
+          StrCat("[text] number 1 is ", id,
+                 ", which is no token; expected ids from 0 to 8"));
+  }
+}
+
+TEST_CASE("parts that do not fit are refused") {
+  const auto error = [](auto&& change) {
+    TokenizerParts parts = Parts();
+    change(parts);
+    const Result<Tokenizer> tokenizer = Tokenizer::Create(std::move(parts));
+    REQUIRE(!tokenizer.ok());
+    CHECK(tokenizer.error().code == ErrorCode::kInvalidArgument);
+    return tokenizer.error().message;
+  };
+  CHECK(
+      error([](TokenizerParts& p) { p.merges.clear(); }) ==
+      "[text] the tokenizer has no merges; expected one of byte pair encoding, "
+      "with a list of them");
+  CHECK(error([](TokenizerParts& p) { p.added[0].id = 1 << 30; }) ==
+        "[text] the added token \"<s>\" has id 1073741824; expected one from 0 "
+        "to "
+        "1048575");
+  CHECK(error([](TokenizerParts& p) { p.added[0].id = 1; }) ==
+        "[text] the added token \"<s>\" has id 1, which is that of \"b\"");
+  CHECK(error([](TokenizerParts& p) { p.added[0].text.clear(); }) ==
+        "[text] the added token 6 is empty");
+  CHECK(error([](TokenizerParts& p) { p.prefix = {99}; }) ==
+        "[text] what goes before a text is token 99 of 9 tokens");
+  CHECK(error([](TokenizerParts& p) { p.unknown = -1; }) ==
+        "[text] the unknown token is token -1 of 9 tokens");
+}
+
+TEST_CASE("a GGUF file's tokenizer needs a type for each token, and a bos") {
+  GgufTokenizer gguf;
+  gguf.tokens = {"a", "b", "ab"};
+  gguf.token_types = {1, 1};
+  gguf.pre = "llama-bpe";
+  CHECK(PartsOf(gguf).error().message ==
+        "[text] there are 2 types for 3 tokens; expected one for each");
+  gguf.token_types = {1, 1, 4};
+  CHECK(PartsOf(gguf).error().message ==
+        "[text] a text begins with the token bos, and there is no id of it; "
+        "expected bos_token_id");
+  gguf.add_bos = false;
+  const TokenizerParts parts = PartsOf(gguf).value();
+  CHECK(parts.prefix.empty());
+  CHECK(parts.ignore_merges);
+  CHECK(!parts.nfc);
+  REQUIRE(parts.added.size() == 1);
+  CHECK(!parts.added[0].special);
+}
+
+}  // namespace
+}  // namespace stowage

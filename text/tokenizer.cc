@@ -1,0 +1,221 @@
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/strings.h"
+#include "text/bpe.h"
+#include "text/nfc.h"
+#include "text/utf8.h"
+
+namespace stowage {
+namespace {
+
+using text::AddedTokens;
+using text::Bpe;
+using text::PreTokenizer;
+
+// The largest vocabularies have a few hundred thousand.
+constexpr int32_t kMostIds = 1 << 20;
+
+Error Fail(std::string message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[text] ", message)};
+}
+
+// Gives the added tokens places among the tokens.
+Status PlaceAdded(const std::vector<AddedToken>& added,
+                  std::vector<std::string>* tokens) {
+  for (const AddedToken& token : added) {
+    if (token.text.empty()) {
+      return Fail(StrCat("the added token ", token.id, " is empty"));
+    }
+    if (token.id < 0 || token.id >= kMostIds) {
+      return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
+                         token.id, "; expected one from 0 to ", kMostIds - 1));
+    }
+    const auto id = static_cast<size_t>(token.id);
+    if (id >= tokens->size()) tokens->resize(id + 1);
+    std::string& place = (*tokens)[id];
+    if (!place.empty() && place != token.text) {
+      return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
+                         token.id, ", which is that of ", Quoted(place)));
+    }
+    place = token.text;
+  }
+  return {};
+}
+
+Status CheckIds(const std::vector<int32_t>& ids, int32_t size,
+                std::string_view what) {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= size) {
+      return Fail(StrCat(what, " is token ", id, " of ", size, " tokens"));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Tokenizer::Data {
+  Bpe bpe;
+  PreTokenizer pre_tokenizer;
+  AddedTokens raw;         // looked for in the text as it is
+  AddedTokens normalized;  // and in the normalized text
+  std::unordered_map<int32_t, AddedToken> added;  // by id
+  std::unordered_map<std::string, int32_t> added_ids;
+  std::vector<int32_t> prefix, suffix;
+  bool nfc = false;
+};
+
+Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
+  if (parts.tokens.size() > static_cast<size_t>(kMostIds)) {
+    return Fail(StrCat("there are ", parts.tokens.size(), " tokens; at most ",
+                       kMostIds, " are read"));
+  }
+  if (parts.merges.empty()) {
+    return Fail(
+        "the tokenizer has no merges; expected one of byte pair encoding, with "
+        "a list of them");
+  }
+  STOWAGE_RETURN_IF_ERROR(PlaceAdded(parts.added, &parts.tokens));
+  const auto size = static_cast<int32_t>(parts.tokens.size());
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIds(parts.prefix, size, "what goes before a text"));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckIds(parts.suffix, size, "what goes after a text"));
+  if (parts.unknown) {
+    STOWAGE_RETURN_IF_ERROR(
+        CheckIds({*parts.unknown}, size, "the unknown token"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer,
+                           PreTokenizer::Create(parts.pre_tokenizer));
+  STOWAGE_ASSIGN_OR_RETURN(Bpe bpe,
+                           Bpe::Create(parts.tokens, parts.merges,
+                                       {.ignore_merges = parts.ignore_merges,
+                                        .unknown = parts.unknown,
+                                        .fuse_unknown = parts.fuse_unknown}));
+  Data data{.bpe = std::move(bpe),
+            .pre_tokenizer = std::move(pre_tokenizer),
+            .raw = {},
+            .normalized = {},
+            .added = {},
+            .added_ids = {},
+            .prefix = std::move(parts.prefix),
+            .suffix = std::move(parts.suffix),
+            .nfc = parts.nfc};
+  std::vector<AddedToken> raw, normalized;
+  for (AddedToken& token : parts.added) {
+    data.added_ids.emplace(token.text, token.id);
+    data.added.insert_or_assign(token.id, token);
+    if (token.normalized && parts.nfc) {
+      std::string storage;
+      token.text = std::string(text::Nfc(token.text, &storage));
+    }
+    (token.normalized ? normalized : raw).push_back(std::move(token));
+  }
+  data.raw = AddedTokens(std::move(raw));
+  data.normalized = AddedTokens(std::move(normalized));
+  return Tokenizer(std::make_shared<const Data>(std::move(data)));
+}
+
+Result<std::vector<int32_t>> Tokenizer::Encode(
+    std::string_view text, const EncodeOptions& options) const {
+  std::vector<int32_t> ids;
+  if (options.add_prefix) ids = data_->prefix;
+  PreTokenizer::Searches searches = data_->pre_tokenizer.NewSearches();
+  const std::function<void(std::string_view)> encode =
+      [&](std::string_view word) { data_->bpe.Encode(word, &ids); };
+  const std::function<void(int32_t)> take = [&](int32_t id) {
+    ids.push_back(id);
+  };
+  const std::function<Status(std::string_view)> cut =
+      [&](std::string_view piece) {
+        return data_->pre_tokenizer.ForEachWord(piece, &searches, encode);
+      };
+  std::string well_formed, normal;
+  STOWAGE_RETURN_IF_ERROR(data_->raw.Split(
+      text::WellFormed(text, &well_formed), options.special,
+      [&](std::string_view piece) {
+        if (data_->nfc) piece = text::Nfc(piece, &normal);
+        return data_->normalized.Split(piece, options.special, cut, take);
+      },
+      take));
+  if (options.add_prefix) {
+    ids.insert(ids.end(), data_->suffix.begin(), data_->suffix.end());
+  }
+  return ids;
+}
+
+Result<int64_t> Tokenizer::Count(std::string_view text,
+                                 const EncodeOptions& options) const {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                           Encode(text, options));
+  return static_cast<int64_t>(ids.size());
+}
+
+Result<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
+                                      const DecodeOptions& options) const {
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int32_t id = ids[i];
+    if (const auto added = data_->added.find(id); added != data_->added.end()) {
+      if (!added->second.special || !options.skip_special) {
+        text += added->second.text;
+      }
+      continue;
+    }
+    const std::string_view bytes =
+        id >= 0 && id < size() ? data_->bpe.Bytes(id) : std::string_view();
+    if (bytes.empty()) {
+      return Fail(StrCat("number ", i, " is ", id,
+                         ", which is no token; expected ids from 0 to ",
+                         size() - 1));
+    }
+    text += bytes;
+  }
+  return text;
+}
+
+int32_t Tokenizer::size() const { return data_->bpe.size(); }
+
+std::optional<int32_t> Tokenizer::FindAdded(std::string_view text) const {
+  const auto found = data_->added_ids.find(std::string(text));
+  if (found == data_->added_ids.end()) return std::nullopt;
+  return found->second;
+}
+
+Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
+  constexpr int32_t kControl = 3, kUserDefined = 4;  // llama.cpp's token types
+  if (gguf.token_types.size() != gguf.tokens.size()) {
+    return Fail(StrCat("there are ", gguf.token_types.size(), " types for ",
+                       gguf.tokens.size(), " tokens; expected one for each"));
+  }
+  TokenizerParts parts;
+  STOWAGE_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizerSteps(gguf.pre));
+  for (size_t i = 0; i < gguf.tokens.size(); ++i) {
+    const int32_t type = gguf.token_types[i];
+    if (type == kControl || type == kUserDefined) {
+      parts.added.push_back({.text = gguf.tokens[i],
+                             .id = static_cast<int32_t>(i),
+                             .special = type == kControl});
+    }
+  }
+  if (gguf.add_bos.value_or(gguf.pre == "llama-bpe")) {
+    if (!gguf.bos) {
+      return Fail(
+          "a text begins with the token bos, and there is no id of it; "
+          "expected "
+          "bos_token_id");
+    }
+    parts.prefix = {*gguf.bos};
+  }
+  parts.tokens = std::move(gguf.tokens);
+  parts.merges = std::move(gguf.merges);
+  parts.nfc = gguf.pre == "qwen2";
+  parts.ignore_merges = gguf.pre == "llama-bpe";
+  return parts;
+}
+
+}  // namespace stowage

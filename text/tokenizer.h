@@ -1,0 +1,108 @@
+#ifndef STOWAGE_TEXT_TOKENIZER_H_
+#define STOWAGE_TEXT_TOKENIZER_H_
+
+// Text to tokens and back, by byte-level byte pair encoding: the tokenizers of GPT-2,
+// Llama 3, Qwen and SmolLM, with the ids that PyPI's `tokenizers` gives.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer("tokenizer.json"));
+//   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer.Encode("Once upon"));
+//   STOWAGE_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
+//
+// docs/tokens.md tells what is read and what is not. A build without PCRE2 makes no
+// tokenizer: the error names the package.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "text/added_tokens.h"   // IWYU pragma: export
+#include "text/pre_tokenizer.h"  // IWYU pragma: export
+
+namespace stowage {
+
+/// What a tokenizer consists of, however a file says it.
+struct TokenizerParts {
+  std::vector<std::string> tokens =
+      {};  // by id, in the byte alphabet; "": none
+  std::vector<std::string> merges = {};  // "left right", the first merged first
+  std::vector<AddedToken> added = {};    // may be tokens besides, or replace ""
+  std::vector<PreTokenizerStep> pre_tokenizer = {};
+  bool nfc = false;            // text is normalized, to form C, before all else
+  bool ignore_merges = false;  // a word that is a token is that token
+  std::vector<int32_t> prefix = {};  // of every text
+  std::vector<int32_t> suffix = {};
+  std::optional<int32_t> unknown =
+      std::nullopt;           // in place of bytes without a token
+  bool fuse_unknown = false;  // one in place of several in a row
+};
+
+/// What GGUF files hold of a tokenizer, in their own numbers and names.
+struct GgufTokenizer {
+  std::vector<std::string> tokens = {};  // tokenizer.ggml.tokens
+  std::vector<int32_t> token_types =
+      {};  // .token_type: 3 is special, 4 is added
+  std::vector<std::string> merges = {};  // .merges
+  std::string pre = {};  // .pre, a name that PreTokenizerSteps knows
+  std::optional<int32_t> bos = std::nullopt;  // .bos_token_id
+  std::optional<bool> add_bos =
+      std::nullopt;  // .add_bos_token; llama-bpe adds it by default
+};
+
+struct EncodeOptions {
+  // Whether special tokens in the text are tokens, or text like any other.
+  bool special = true;
+  // Whether what the tokenizer puts before and after every text is added.
+  bool add_prefix = true;
+};
+
+struct DecodeOptions {
+  bool skip_special = false;
+};
+
+class Tokenizer {
+ public:
+  /// Errors: kInvalidArgument: no merges, types or ids that do not fit the tokens, and
+  /// what Bpe and WordPattern refuse; kUnsupported, as WordPattern.
+  static Result<Tokenizer> Create(TokenizerParts parts);
+
+  /// The tokens of `text`. Bytes that are no UTF-8 count as U+FFFD, as WellFormed has
+  /// it; bytes that have no token are left out where there is no unknown token. About
+  /// linear. May be called by several threads at once. Error kInvalidArgument where a
+  /// pattern of the tokenizer's file takes too many steps.
+  Result<std::vector<int32_t>> Encode(std::string_view text,
+                                      const EncodeOptions& options = {}) const;
+
+  /// How many tokens Encode gives.
+  Result<int64_t> Count(std::string_view text,
+                        const EncodeOptions& options = {}) const;
+
+  /// The bytes that the tokens stand for: those of a single token may be no UTF-8.
+  /// Error kInvalidArgument for an id that has no token.
+  Result<std::string> Decode(std::span<const int32_t> ids,
+                             const DecodeOptions& options = {}) const;
+
+  /// One more than the largest id.
+  int32_t size() const;
+  /// The id of an added token, as "<|im_end|>".
+  std::optional<int32_t> FindAdded(std::string_view text) const;
+
+ private:
+  struct Data;
+  explicit Tokenizer(std::shared_ptr<const Data> data)
+      : data_(std::move(data)) {}
+  std::shared_ptr<const Data> data_;
+};
+
+/// The parts of a GGUF file's tokenizer, with the steps and the normalization that its
+/// name stands for. Errors: kUnsupported: an unknown name; kInvalidArgument: another
+/// number of types than of tokens, a bos that is none.
+Result<TokenizerParts> PartsOf(GgufTokenizer gguf);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TEXT_TOKENIZER_H_
