@@ -33,6 +33,7 @@ void AddPlan(Program& program);
 void AddPack(Program& program);
 void AddCheck(Program& program);
 void AddReport(Program& program);
+void AddTokens(Program& program);
 void AddModels(Program& program);
 
 int ExitCodeOf(ErrorCode code);

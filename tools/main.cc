@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   tools::AddPack(program);
   tools::AddCheck(program);
   tools::AddReport(program);
+  tools::AddTokens(program);
   tools::AddModels(program);
   const int exit_code = program.Run(argc, argv);
   std::cout.flush();

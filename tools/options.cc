@@ -86,6 +86,12 @@ void Options::AddSome(const std::string& name, std::vector<std::string>* values,
   command_->add_option(name, *values, help)->expected(1, most);
 }
 
+Options Options::AddVerb(const std::string& name,
+                         const std::string& description) {
+  command_->require_subcommand(1);
+  return Options(command_->add_subcommand(name, description), exit_code_);
+}
+
 void Options::Require(const std::string& name) {
   command_->get_option(name)->required();
 }

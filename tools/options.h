@@ -50,6 +50,10 @@ class Options {
   void AddSome(const std::string& name, std::vector<std::string>* values,
                int most, const std::string& help);
 
+  /// A verb behind the subcommand, which takes one of them then, with options of its
+  /// own.
+  Options AddVerb(const std::string& name, const std::string& description);
+
   // Of options that were added before.
   void Require(const std::string& name);
   void Limit(const std::string& name, int64_t least, int64_t most);

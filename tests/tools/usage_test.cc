@@ -26,8 +26,8 @@ TEST_CASE("--version prints the version to stdout") {
 TEST_CASE("--help lists the subcommands and the exit codes") {
   const Outcome outcome = RunStowage({"--help"});
   CHECK(outcome.exit_code == 0);
-  for (const char* part : {"train", "plan", "pack", "check", "report", "models",
-                           "Exit codes", "70 a bug"}) {
+  for (const char* part : {"train", "plan", "pack", "check", "report", "tokens",
+                           "models", "Exit codes", "70 a bug"}) {
     INFO(part);
     CHECK(outcome.out.find(part) != std::string::npos);
   }
@@ -41,7 +41,7 @@ TEST_CASE("help that cannot be printed is an error") {
 
 TEST_CASE("every subcommand's help shows an example of it") {
   for (const char* name :
-       {"train", "plan", "pack", "check", "report", "models"}) {
+       {"train", "plan", "pack", "check", "report", "tokens", "models"}) {
     const Outcome outcome = RunStowage({name, "--help"});
     INFO(name);
     CHECK(outcome.exit_code == 0);

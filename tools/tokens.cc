@@ -1,0 +1,144 @@
+// stowage tokens: text to tokens and back, by the tokenizer of a file.
+
+#include <charconv>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/strings.h"
+#include "text/text.h"
+#include "tools/command.h"
+#include "tools/options.h"
+
+namespace stowage::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  std::string tokenizer;
+  std::string file;  // empty: stdin
+  bool plain = false;
+  bool json = false;
+};
+
+Result<std::string> ReadInput(const std::string& path) {
+  if (!path.empty()) return ReadFile(path);
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
+// Numbers between white space, commas and brackets: what encode prints, with or
+// without --json.
+Result<std::vector<int32_t>> ParseIds(std::string_view text) {
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  std::vector<int32_t> ids;
+  for (size_t at = text.find_first_not_of(kBetween);
+       at != std::string_view::npos;
+       at = text.find_first_not_of(kBetween, at)) {
+    const size_t end = std::min(text.find_first_of(kBetween, at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    int32_t id = 0;
+    const auto [stop, code] =
+        std::from_chars(word.data(), word.data() + word.size(), id);
+    if (code != std::errc() || stop != word.data() + word.size()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[tokens] number ", ids.size(), " is ",
+                          Quoted(word.substr(0, 40)),
+                          "; expected ids, whole numbers with white space or "
+                          "commas between them")};
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+Status Encode(const Tokenizer& tokenizer, const Flags& flags,
+              std::string_view text) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                           tokenizer.Encode(text, {.special = !flags.plain}));
+  if (flags.json) {
+    PrintJson(ids);
+    return {};
+  }
+  std::string line;
+  for (const int32_t id : ids) {
+    if (!line.empty()) line += ' ';
+    line += StrCat(id);
+  }
+  std::cout << line << '\n';
+  return {};
+}
+
+Status Count(const Tokenizer& tokenizer, const Flags& flags,
+             std::string_view text) {
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t count,
+                           tokenizer.Count(text, {.special = !flags.plain}));
+  if (flags.json) {
+    PrintJson(Json{{"tokens", count}, {"bytes", text.size()}});
+  } else {
+    std::cout << count << '\n';
+  }
+  return {};
+}
+
+Status Decode(const Tokenizer& tokenizer, const Flags& flags,
+              std::string_view text) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(text));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::string decoded,
+      tokenizer.Decode(ids, {.skip_special = flags.plain}));
+  if (flags.json) {
+    PrintJson(decoded);
+  } else {
+    std::cout << decoded;
+  }
+  return {};
+}
+
+int Run(const Flags& flags,
+        Status (*verb)(const Tokenizer&, const Flags&, std::string_view)) {
+  const Result<Tokenizer> tokenizer = ReadTokenizer(flags.tokenizer);
+  if (!tokenizer.ok()) return Fail(tokenizer.error());
+  const Result<std::string> text = ReadInput(flags.file);
+  if (!text.ok()) return Fail(text.error());
+  const Status done = verb(*tokenizer, flags, *text);
+  return done.ok() ? kExitDone : Fail(done.error());
+}
+
+}  // namespace
+
+void AddTokens(Program& program) {
+  Options options = program.AddSubcommand(
+      "tokens", "Turn text into tokens and back, or count them",
+      "stowage tokens --tokenizer tokenizer.json count book.txt");
+  const auto flags = std::make_shared<Flags>();
+  options.Add("--tokenizer", &flags->tokenizer,
+              "A tokenizer.json of byte-level byte pair encoding");
+  options.Require("--tokenizer");
+  struct Verb {
+    const char* name;
+    const char* description;
+    const char* input;
+    const char* plain;
+    Status (*run)(const Tokenizer&, const Flags&, std::string_view);
+  };
+  for (const Verb& verb :
+       {Verb{"encode", "Print the ids of the text", "The text; stdin without",
+             "Take special tokens in the text as text", Encode},
+        Verb{"decode", "Print the text of the ids",
+             "The ids, as encode prints them; stdin without",
+             "Leave special tokens out", Decode},
+        Verb{"count", "Print how many tokens the text has",
+             "The text; stdin without",
+             "Take special tokens in the text as text", Count}}) {
+    Options one = options.AddVerb(verb.name, verb.description);
+    one.Add("file", &flags->file, verb.input);
+    one.AddFlag("--plain", &flags->plain, verb.plain);
+    one.AddFlag("--json", &flags->json, "Print JSON");
+    one.OnRun([flags, run = verb.run] { return Run(*flags, run); });
+  }
+}
+
+}  // namespace stowage::tools
