@@ -53,11 +53,13 @@ const AddedToken* AddedTokens::At(std::string_view text) const {
                  ? static_cast<int>(static_cast<unsigned char>(token.text[n]))
                  : -1;
     };
-    const auto range = std::ranges::equal_range(
-        begin, end, static_cast<int>(static_cast<unsigned char>(text[n])), {},
-        byte_of);
-    begin = range.begin();
-    end = range.end();
+    const int byte = static_cast<unsigned char>(text[n]);
+    begin = std::partition_point(begin, end, [&](const AddedToken& token) {
+      return byte_of(token) < byte;
+    });
+    end = std::partition_point(begin, end, [&](const AddedToken& token) {
+      return byte_of(token) == byte;
+    });
     if (begin != end && begin->text.size() == n + 1) longest = &*begin;
   }
   return longest;
