@@ -1,10 +1,11 @@
 #ifndef STOWAGE_TEXT_TEXT_H_
 #define STOWAGE_TEXT_TEXT_H_
 
-// The room's facade: tokenizers.
+// The room's facade: tokenizers, and conversations as text.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("tokenizer.json");
 
+#include "text/chat_template.h"   // IWYU pragma: export
 #include "text/tokenizer.h"       // IWYU pragma: export
 #include "text/tokenizer_file.h"  // IWYU pragma: export
 

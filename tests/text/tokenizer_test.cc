@@ -127,8 +127,7 @@ TEST_CASE("a token may take the white space beside it along") {
   parts.added[0].strip_left = true;
   parts.added[2].strip_right = true;
   const Tokenizer tokenizer = Tokenizer::Create(parts).value();
-  CHECK(*tokenizer.Encode("a \u3000 <s> abb  a") ==
-        Ids{0, 6, 4, 8, 0});
+  CHECK(*tokenizer.Encode("a \u3000 <s> abb  a") == Ids{0, 6, 4, 8, 0});
   CHECK(*tokenizer.Encode("bb \u2003 a") == Ids{8, 0});
 }
 

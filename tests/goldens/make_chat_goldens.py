@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Writes chat_templates.json, which tests/text/chat_template_test.cc compares with.
+
+What Jinja makes of templates with the words of those that SmolLM2, Qwen 2.5, Llama 2,
+Llama 3, Llama 3.2 and Mistral come with (the parts about tools left out), for a few
+conversations. As with transformers, blocks are trimmed, and there is no clock.
+
+    python3 tests/goldens/make_chat_goldens.py
+"""
+
+import json
+import pathlib
+
+import jinja2
+
+TURNS = ("{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+         "{{ raise_exception('Conversation roles must alternate') }}{% endif %}")
+PROMPT = ("{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+TEMPLATES = {
+    "smollm2": (
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+        "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by "
+        "Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
+        "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}" + PROMPT),
+    "chatml": (
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+        "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}" + PROMPT),
+    "qwen2.5": (
+        "{%- if messages[0]['role'] == 'system' %}\n"
+        "    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}\n"
+        "{%- else %}\n"
+        "    {{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a "
+        "helpful assistant.<|im_end|>\\n' }}\n{%- endif %}\n"
+        "{%- for message in messages %}\n"
+        "    {%- if (message.role == \"user\") or (message.role == \"system\" and not "
+        "loop.first) or message.role == \"assistant\" %}\n"
+        "        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + "
+        "'\\n' }}\n    {%- endif %}\n{%- endfor %}\n"
+        "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n{%- endif %}\n"),
+    "llama2": (
+        "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
+        "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = "
+        "messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}"
+        + TURNS +
+        "{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + "
+        "system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = "
+        "message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + "
+        "'[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}"
+        "{{ ' ' + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"),
+    "llama3": (
+        "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
+        "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | "
+        "trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}"
+        "{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"),
+    "llama3.2": (
+        "{{- bos_token }}\n{%- if not date_string is defined %}\n"
+        "    {%- set date_string = \"26 Jul 2024\" %}\n{%- endif %}\n"
+        "{%- if messages[0]['role'] == 'system' %}\n"
+        "    {%- set system_message = messages[0]['content']|trim %}\n"
+        "    {%- set messages = messages[1:] %}\n{%- else %}\n"
+        "    {%- set system_message = \"\" %}\n{%- endif %}\n"
+        "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}\n"
+        "{{- \"Cutting Knowledge Date: December 2023\\n\" }}\n"
+        "{{- \"Today Date: \" + date_string + \"\\n\\n\" }}\n"
+        "{{- system_message }}\n{{- \"<|eot_id|>\" }}\n"
+        "{%- for message in messages %}\n"
+        "    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ "
+        "message['content'] | trim + '<|eot_id|>' }}\n{%- endfor %}\n"
+        "{%- if add_generation_prompt %}\n"
+        "    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}\n{%- endif %}\n"),
+    "mistral0.2": (
+        "{{ bos_token }}{% for message in messages %}" + TURNS +
+        "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
+        "{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token}}"
+        "{% else %}{{ raise_exception('Only user and assistant roles!') }}{% endif %}{% endfor %}"),
+    "mistral0.1": (
+        "{{ bos_token }}{% for message in messages %}" + TURNS +
+        "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
+        "{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token + ' ' }}"
+        "{% endif %}{% endfor %}"),
+}
+SYSTEM = {"role": "system", "content": " Be brief.\n"}
+TALK = [{"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "  Hi there\n"},
+        {"role": "user", "content": "\tWho <|are|> you? "}]
+
+
+def refuse(message):
+    raise jinja2.TemplateError(message)
+
+
+def main():
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = refuse
+    rows = []
+    for name, text in TEMPLATES.items():
+        template = environment.from_string(text)
+        bos = "<|begin_of_text|>" if name.startswith("llama3") else "<s>"
+        for messages in (TALK, TALK[:2], [SYSTEM] + TALK):
+            for opened in (False, True):
+                try:
+                    wanted = template.render(messages=messages, bos_token=bos, eos_token="</s>",
+                                             add_generation_prompt=opened)
+                except jinja2.TemplateError:
+                    wanted = None
+                rows.append({"name": name, "template": text, "messages": messages,
+                             "open_answer": opened, "text": wanted})
+    path = pathlib.Path(__file__).resolve().parent / "chat_templates.json"
+    path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

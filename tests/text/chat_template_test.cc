@@ -1,0 +1,71 @@
+#include "text/chat_template.h"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/read_file.h"
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST_CASE(
+    "conversations are written as Jinja writes them by the same template") {
+  const Json rows =
+      Json::parse(ReadFile("tests/goldens/chat_templates.json").value());
+  REQUIRE(rows.size() == 8 * 6);
+  for (const Json& row : rows) {
+    INFO(row["name"].get<std::string>(), ", ", row["messages"].dump());
+    const Result<ChatTemplate> chat =
+        ChatTemplate::Recognize(row["template"].get<std::string>());
+    if (!chat.ok()) FAIL(chat.error().message);
+    std::vector<ChatMessage> messages;
+    for (const Json& message : row["messages"]) {
+      messages.push_back({message["role"], message["content"]});
+    }
+    const Result<std::string> text =
+        chat->Format(messages, {.open_answer = row["open_answer"]});
+    REQUIRE(text.ok() == row["text"].is_string());
+    if (text.ok()) CHECK(*text == row["text"].get<std::string>());
+  }
+}
+
+TEST_CASE("a template that is not known is refused, with those that are") {
+  for (const char* jinja :
+       {"", "{{ messages }}",
+        "{{'<|im_start|>' + m.content.strip() + '<|im_end|>'}}<think>",
+        "{{ '[INST]' + m + '[/INST]' }} [AVAILABLE_TOOLS]",
+        "{{ '[INST] <<SYS>>' + m }}"}) {
+    const Result<ChatTemplate> chat = ChatTemplate::Recognize(jinja);
+    REQUIRE(!chat.ok());
+    CHECK(chat.error().code == ErrorCode::kUnsupported);
+    CHECK(
+        chat.error().message.find(
+            "known are ChatML as of SmolLM2 and Qwen 2 and 2.5, Llama 2, Llama "
+            "3 and Mistral 0.1 and 0.2") != std::string::npos);
+  }
+}
+
+TEST_CASE("roles that do not fit are named by their message") {
+  const ChatTemplate mistral =
+      ChatTemplate::Recognize(
+          "{{ '[INST] ' + message['content'] + ' [/INST]' }}")
+          .value();
+  CHECK(mistral.Format({{"user", "a"}, {"user", "b"}}).error().message ==
+        "[text] message 1 is of \"user\"; expected \"assistant\", since they "
+        "take "
+        "turns");
+  CHECK(mistral.Format({{"system", "a"}}).error().message ==
+        "[text] message 0 is of \"system\"; expected \"user\", since they take "
+        "turns");
+  CHECK(mistral.Format({{"tool", "a"}}).error().message ==
+        "[text] message 0 is of \"tool\"; expected system, user or assistant");
+  CHECK(mistral.Format({}).error().message ==
+        "[text] a conversation has no messages; expected one at least");
+}
+
+}  // namespace
+}  // namespace stowage
