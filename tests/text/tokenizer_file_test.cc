@@ -1,5 +1,3 @@
-#include "text/tokenizer_file.h"
-
 #include <doctest/doctest.h>
 
 #include <functional>

@@ -14,7 +14,6 @@
 #include "formats/array.h"
 #include "formats/npz.h"
 #include "ir/dtype.h"
-#include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/tools/run_stowage.h"
 
@@ -163,7 +162,7 @@ TEST_CASE("frozen params have no states") {
 }
 
 TEST_CASE("dropout draws by the seed") {
-  onnx::pb::ModelProto model = LinearModel();
+  auto model = LinearModel();
   AddNode(model.mutable_graph()->mutable_node(), "Dropout", {"y"}, "z");
   model.mutable_graph()->mutable_output(0)->set_name("z");
   const std::string net = WriteTemp("dropout.onnx", model.SerializeAsString());
