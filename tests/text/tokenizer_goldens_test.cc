@@ -93,12 +93,13 @@ TEST_CASE("decoding gives the text back") {
 
 TEST_CASE("a tokenizer of a GGUF file's parts gives the same ids") {
   const std::vector<std::string> texts = Texts();
-  for (const auto& [name, pre] :
+  for (const auto& row :
        {std::pair("llama3", "llama-bpe"), {"smollm", "smollm"}}) {
+    const char* const name = row.first;
     INFO(name);
     const Json file = Load(name);
     GgufTokenizer gguf;
-    gguf.pre = pre;
+    gguf.pre = row.second;
     const auto place = [&](const std::string& token, size_t id, int32_t type) {
       gguf.tokens.resize(std::max(gguf.tokens.size(), id + 1));
       gguf.token_types.resize(gguf.tokens.size(), 1);
