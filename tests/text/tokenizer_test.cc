@@ -1,5 +1,3 @@
-#include "text/tokenizer.h"
-
 #include <doctest/doctest.h>
 
 #include "base/strings.h"
