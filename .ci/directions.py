@@ -25,7 +25,7 @@ ROOMS = {
     "gpu": ["base", "ir", "math", "runtime"],
     "formats": ["base", "ir", "math"],
     "onnx": ["base", "formats", "ir"],
-    "text": ["base"],
+    "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
     "report": ["base", "ir", "planner", "planner/packing"],
     "train": ["autodiff", "base", "cpu", "gpu", "ir", "planner", "planner/fit",

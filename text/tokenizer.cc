@@ -186,36 +186,4 @@ std::optional<int32_t> Tokenizer::FindAdded(std::string_view text) const {
   return found->second;
 }
 
-Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
-  constexpr int32_t kControl = 3, kUserDefined = 4;  // llama.cpp's token types
-  if (gguf.token_types.size() != gguf.tokens.size()) {
-    return Fail(StrCat("there are ", gguf.token_types.size(), " types for ",
-                       gguf.tokens.size(), " tokens; expected one for each"));
-  }
-  TokenizerParts parts;
-  STOWAGE_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizerSteps(gguf.pre));
-  for (size_t i = 0; i < gguf.tokens.size(); ++i) {
-    const int32_t type = gguf.token_types[i];
-    if (type == kControl || type == kUserDefined) {
-      parts.added.push_back({.text = gguf.tokens[i],
-                             .id = static_cast<int32_t>(i),
-                             .special = type == kControl});
-    }
-  }
-  if (gguf.add_bos.value_or(gguf.pre == "llama-bpe")) {
-    if (!gguf.bos) {
-      return Fail(
-          "a text begins with the token bos, and there is no id of it; "
-          "expected "
-          "bos_token_id");
-    }
-    parts.prefix = {*gguf.bos};
-  }
-  parts.tokens = std::move(gguf.tokens);
-  parts.merges = std::move(gguf.merges);
-  parts.nfc = gguf.pre == "qwen2";
-  parts.ignore_merges = gguf.pre == "llama-bpe";
-  return parts;
-}
-
 }  // namespace stowage

@@ -41,18 +41,6 @@ struct TokenizerParts {
   bool fuse_unknown = false;  // one in place of several in a row
 };
 
-/// What GGUF files hold of a tokenizer, in their own numbers and names.
-struct GgufTokenizer {
-  std::vector<std::string> tokens = {};  // tokenizer.ggml.tokens
-  std::vector<int32_t> token_types =
-      {};  // .token_type: 3 is special, 4 is added
-  std::vector<std::string> merges = {};  // .merges
-  std::string pre = {};  // .pre, a name that PreTokenizerSteps knows
-  std::optional<int32_t> bos = std::nullopt;  // .bos_token_id
-  std::optional<bool> add_bos =
-      std::nullopt;  // .add_bos_token; llama-bpe adds it by default
-};
-
 struct EncodeOptions {
   // Whether special tokens in the text are tokens, or text like any other.
   bool special = true;
@@ -97,11 +85,6 @@ class Tokenizer {
       : data_(std::move(data)) {}
   std::shared_ptr<const Data> data_;
 };
-
-/// The parts of a GGUF file's tokenizer, with the steps and the normalization that its
-/// name stands for. Errors: kUnsupported: an unknown name; kInvalidArgument: another
-/// number of types than of tokens, a bos that is none.
-Result<TokenizerParts> PartsOf(GgufTokenizer gguf);
 
 }  // namespace stowage
 

@@ -1,10 +1,19 @@
 #include "text/tokenizer_file.h"
 
+#include <array>
+#include <cstddef>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <system_error>
 #include <utility>
 
+#include "base/bytes.h"
+#include "base/input_file.h"
 #include "base/read_file.h"
 #include "base/strings.h"
+#include "formats/gguf.h"
+#include "text/gguf_tokenizer.h"
 
 namespace stowage {
 namespace {
@@ -399,9 +408,37 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
   return parts;
 }
 
+namespace {
+
+Result<TokenizerParts> PartsOfFile(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "text"));
+  std::array<char, 4> magic = {};
+  if (file.size() >= static_cast<Bytes>(magic.size())) {
+    STOWAGE_RETURN_IF_ERROR(
+        file.ReadAt(0, std::as_writable_bytes(std::span(magic))));
+  }
+  if (std::string_view(magic.data(), magic.size()) != "GGUF") {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
+    return ParseTokenizerParts(json);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      const GgufHeader header,
+      GgufHeader::Parse(file.size(),
+                        [&](Bytes offset, std::span<std::byte> to) {
+                          return file.ReadAt(offset, to);
+                        }));
+  STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
+  return PartsOf(std::move(gguf));
+}
+
+}  // namespace
+
 Result<Tokenizer> ReadTokenizer(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
-  STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, ParseTokenizerParts(json));
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(path, none);
+  STOWAGE_ASSIGN_OR_RETURN(
+      TokenizerParts parts,
+      PartsOfFile(is_folder ? path + "/tokenizer.json" : path));
   return Tokenizer::Create(std::move(parts));
 }
 

@@ -1,9 +1,10 @@
 #ifndef STOWAGE_TEXT_TOKENIZER_FILE_H_
 #define STOWAGE_TEXT_TOKENIZER_FILE_H_
 
-// Tokenizers of tokenizer.json files, as Hugging Face's libraries write them.
+// Tokenizers of files: tokenizer.json, as Hugging Face's libraries write it, and GGUF.
 //
 //   Result<Tokenizer> tokenizer = ReadTokenizer("SmolLM2/tokenizer.json");
+//   tokenizer = ReadTokenizer("SmolLM2-135M-Instruct.Q4_1.gguf");
 
 #include <string>
 #include <string_view>
@@ -13,7 +14,10 @@
 
 namespace stowage {
 
-/// Errors: those of ReadFile, ParseTokenizerParts and Tokenizer::Create.
+/// The tokenizer of a tokenizer.json, of the one in a folder, or of a GGUF file, known by
+/// its first bytes, of which it reads the header alone. Errors: those of ReadFile,
+/// ParseTokenizerParts and Tokenizer::Create; of a GGUF file those of GgufHeader::Parse,
+/// GgufTokenizerOf and PartsOf.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
 /// The parts of a tokenizer, of the contents of such a file. Errors:

@@ -114,8 +114,10 @@ void AddTokens(Program& program) {
       "tokens", "Turn text into tokens and back, or count them",
       "stowage tokens --tokenizer tokenizer.json count book.txt");
   const auto flags = std::make_shared<Flags>();
-  options.Add("--tokenizer", &flags->tokenizer,
-              "A tokenizer.json of byte-level byte pair encoding");
+  options.Add(
+      "--tokenizer,--weights", &flags->tokenizer,
+      "A tokenizer.json of byte-level byte pair encoding, a folder with "
+      "one, or a GGUF file");
   options.Require("--tokenizer");
   struct Verb {
     const char* name;

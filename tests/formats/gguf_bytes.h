@@ -20,6 +20,7 @@ namespace stowage::testing {
 
 class GgufBytes {
  public:
+  GgufBytes& U8(uint8_t value) { return Number(value); }
   GgufBytes& U32(uint32_t value) { return Number(value); }
   GgufBytes& U64(uint64_t value) { return Number(value); }
   GgufBytes& Text(std::string_view text) {

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "base/strings.h"
@@ -43,6 +44,15 @@ TEST_CASE("special tokens may be text, and are left out of text") {
   CHECK(Tokens({"decode", WriteTemp("ids", plain.out)}).out == "a<|im_end|>!");
   CHECK(Tokens({"decode", WriteTemp("ids", "64 558 0"), "--plain"}).out ==
         "a!");
+}
+
+TEST_CASE("a folder with a tokenizer.json is as good as the file") {
+  const std::string folder = TempPath("model");
+  std::filesystem::create_directories(folder);
+  WriteTemp("model/tokenizer.json", ReadAll(kTokenizer));
+  const std::string text = WriteTemp("text", "a!<|im_end|>!\n");
+  CHECK(RunStowage({"tokens", "--weights", folder, "count", text}).out ==
+        "5\n");
 }
 
 TEST_CASE("what is wrong is told, and ends with 2") {

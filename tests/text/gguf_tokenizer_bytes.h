@@ -1,0 +1,54 @@
+#ifndef STOWAGE_TESTS_TEXT_GGUF_TOKENIZER_BYTES_H_
+#define STOWAGE_TESTS_TEXT_GGUF_TOKENIZER_BYTES_H_
+
+// A GGUF file that holds a tokenizer, and no weights.
+//
+//   const std::string file = GgufTokenizerBytes(gguf);
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/formats/gguf_bytes.h"
+#include "text/text.h"
+
+namespace stowage::testing {
+
+inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf,
+                                      const std::string& model = "gpt2") {
+  const auto number = [](GgufKind kind) { return static_cast<uint32_t>(kind); };
+  const uint64_t values = 5 + (gguf.bos ? 1 : 0) + (gguf.add_bos ? 1 : 0);
+  GgufBytes file;
+  file.Start(3, 0, values);
+  const auto add_text = [&](const char* key, const std::string& text) {
+    file.Text(key).U32(number(GgufKind::kText)).Text(text);
+  };
+  const auto add_texts = [&](const char* key,
+                             const std::vector<std::string>& texts) {
+    file.Text(key).U32(number(GgufKind::kArray)).U32(number(GgufKind::kText));
+    file.U64(texts.size());
+    for (const std::string& text : texts) file.Text(text);
+  };
+  add_text("tokenizer.ggml.model", model);
+  add_text("tokenizer.ggml.pre", gguf.pre);
+  add_texts("tokenizer.ggml.tokens", gguf.tokens);
+  add_texts("tokenizer.ggml.merges", gguf.merges);
+  file.Text("tokenizer.ggml.token_type").U32(number(GgufKind::kArray));
+  file.U32(number(GgufKind::kI32)).U64(gguf.token_types.size());
+  for (const int32_t type : gguf.token_types) {
+    file.U32(static_cast<uint32_t>(type));
+  }
+  if (gguf.bos) {
+    file.Text("tokenizer.ggml.bos_token_id").U32(number(GgufKind::kI32));
+    file.U32(static_cast<uint32_t>(*gguf.bos));
+  }
+  if (gguf.add_bos) {
+    file.Text("tokenizer.ggml.add_bos_token").U32(number(GgufKind::kBool));
+    file.U8(*gguf.add_bos ? 1 : 0);
+  }
+  return file.bytes();
+}
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_TEXT_GGUF_TOKENIZER_BYTES_H_

@@ -1,0 +1,48 @@
+#ifndef STOWAGE_TEXT_GGUF_TOKENIZER_H_
+#define STOWAGE_TEXT_GGUF_TOKENIZER_H_
+
+// The tokenizer that a GGUF file holds beside its weights: tokens and merges as lists,
+// and the rest by a name for which llama.cpp knows what it stands for.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
+//   STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOf(std::move(gguf)));
+//
+// ReadTokenizer (text/tokenizer_file.h) does this with a file.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/gguf.h"
+#include "text/tokenizer.h"
+
+namespace stowage {
+
+/// What GGUF files hold of a tokenizer, in their own numbers and names.
+struct GgufTokenizer {
+  std::vector<std::string> tokens = {};  // tokenizer.ggml.tokens
+  std::vector<int32_t> token_types =
+      {};  // .token_type: 3 is special, 4 is added
+  std::vector<std::string> merges = {};  // .merges
+  std::string pre = {};  // .pre, a name that PreTokenizerSteps knows
+  std::optional<int32_t> bos = std::nullopt;  // .bos_token_id
+  std::optional<bool> add_bos =
+      std::nullopt;  // .add_bos_token; llama-bpe adds it by default
+};
+
+/// What a header says of it. Errors: kUnsupported where `tokenizer.ggml.model` is not
+/// gpt2, which is byte-level byte pair encoding; kNotFound and kInvalidArgument, as
+/// GgufHeader's, for what is not there or something else; kInvalidArgument for types and
+/// ids that 32 bits do not hold.
+Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header);
+
+/// The parts of a GGUF file's tokenizer, with the steps and the normalization that its
+/// name stands for. Errors: kUnsupported: an unknown name; kInvalidArgument: another
+/// number of types than of tokens, a bos that is none.
+Result<TokenizerParts> PartsOf(GgufTokenizer gguf);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TEXT_GGUF_TOKENIZER_H_
