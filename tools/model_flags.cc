@@ -63,15 +63,12 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
     choice = lever.get(NoLevers());
     options.Add(StrCat("--", lever.name), &choice, std::string(lever.help));
   }
-  const auto add_names = [&](const std::string& option,
-                             std::vector<std::string>* names,
-                             const std::string& description) {
-    options.AddEach(option, names, description);
-  };
-  add_names("--keep", &flags->keep,
-            "A value, by name, that is never recomputed; may be repeated");
-  add_names("--remake", &flags->remake,
-            "A value, by name, that is always recomputed; may be repeated");
+  options.AddEach(
+      "--keep", &flags->keep,
+      "A value, by name, that is never recomputed; may be repeated");
+  options.AddEach(
+      "--remake", &flags->remake,
+      "A value, by name, that is always recomputed; may be repeated");
   options.Add("--op-times", &flags->op_times,
               "Choose by the times of ops in this file, which `stowage "
               "time` wrote, instead of by operations");

@@ -62,24 +62,22 @@ Result<std::vector<int64_t>> ParseDims(std::string_view text) {
 }  // namespace
 
 void AddOnnxOptions(Options& options, OnnxFlags* flags) {
-  const auto add_list = [&](const std::string& option,
-                            std::vector<std::string>* list,
-                            const std::string& description) {
-    options.AddEach(option, list, description);
-  };
   options.Add("--onnx", &flags->file,
               "The model of this ONNX file, instead of a --model");
-  add_list("--dim", &flags->dims,
-           "NAME=N: the size of a dimension that the file has by name; may be "
-           "repeated");
-  add_list("--shape", &flags->shapes,
-           "INPUT=N,N,...: the whole shape of an input; may be repeated");
+  options.AddEach(
+      "--dim", &flags->dims,
+      "NAME=N: the size of a dimension that the file has by name; may be "
+      "repeated");
+  options.AddEach(
+      "--shape", &flags->shapes,
+      "INPUT=N,N,...: the whole shape of an input; may be repeated");
   options.Add("--loss", &flags->loss,
               "What an ONNX file's model is trained for: cross_entropy, mse "
               "or bce of its first output, or an output that is a loss, "
               "by name; without it, a plan is of a pass over the inputs");
-  add_list("--freeze", &flags->freeze,
-           "Params that are not trained, a pattern of names; may be repeated");
+  options.AddEach(
+      "--freeze", &flags->freeze,
+      "Params that are not trained, a pattern of names; may be repeated");
 }
 
 Result<Graph> OnnxStep::Build(int64_t examples) const {

@@ -114,21 +114,17 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   options.Add("--init", &flags->init,
               "Begin with the weights of this safetensors file, of any "
               "program");
-  const auto add_rules = [&](const std::string& option,
-                             std::vector<std::string>* rules,
-                             const std::string& description) {
-    options.AddEach(option, rules, description);
-  };
-  add_rules(
+  options.AddEach(
       "--init-rename", &flags->init_rename,
       "FROM=TO: what matches FROM in that file is called TO here, a * for "
       "a *; may be repeated, as may all of these");
-  add_rules("--init-transpose", &flags->init_transpose,
-            "Params, by a pattern, whose matrices the file has transposed");
-  add_rules("--init-allow-missing", &flags->init_allow_missing,
-            "Params that the file may lack; they begin as the seed says");
-  add_rules("--init-allow-unused", &flags->init_allow_unused,
-            "Tensors of the file that no param needs to take");
+  options.AddEach(
+      "--init-transpose", &flags->init_transpose,
+      "Params, by a pattern, whose matrices the file has transposed");
+  options.AddEach("--init-allow-missing", &flags->init_allow_missing,
+                  "Params that the file may lack; they begin as the seed says");
+  options.AddEach("--init-allow-unused", &flags->init_allow_unused,
+                  "Tensors of the file that no param needs to take");
   options.Add("--save-weights", &flags->save_weights,
               "Write the weights alone to this file at the end");
   options.Add("--sample", &flags->sample,

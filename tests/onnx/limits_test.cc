@@ -19,7 +19,7 @@ using onnx::pb::FunctionProto;
 using onnx::pb::ModelProto;
 using onnx::pb::NodeProto;
 
-void Says(const ModelProto& model, const std::string& part) {
+void CheckSays(const ModelProto& model, const std::string& part) {
   const std::string said = Said(model);
   CAPTURE(said);
   CHECK(said.find(part) != std::string::npos);
@@ -64,17 +64,19 @@ ModelProto Nested(int depth, int calls) {
 
 TEST_CASE("functions call each other so deep and no deeper") {
   CHECK(Said(Nested(64, 1)) == "");
-  Says(Nested(65, 1),
-       "node \"the_F64\" (F64) calls a function within 64 others, the most "
-       "there may be");
+  CheckSays(
+      Nested(65, 1),
+      "node \"the_F64\" (F64) calls a function within 64 others, the most "
+      "there may be");
 }
 
 // Eight functions of a few bytes would come to sixteen million nodes.
 TEST_CASE("functions do not make a small file a large model") {
   CHECK(Said(Nested(3, 8)) == "");
-  Says(Nested(8, 8),
-       "the model has more than 1000000 nodes once its functions are written "
-       "out");
+  CheckSays(
+      Nested(8, 8),
+      "the model has more than 1000000 nodes once its functions are written "
+      "out");
 }
 
 TEST_CASE("an operand that a call leaves out is left out in the function") {
@@ -88,7 +90,7 @@ TEST_CASE("an operand that a call leaves out is left out in the function") {
   CHECK(Said(model) == "");
   auto* const call = model.mutable_graph()->mutable_node(2);
   for (const char* const operand : {"", "b", "x"}) call->add_input(operand);
-  Says(model, "gives 4 operands to a function of 3");
+  CheckSays(model, "gives 4 operands to a function of 3");
 }
 
 TEST_CASE("an op that a newer operator set changed is not known there") {
@@ -98,7 +100,7 @@ TEST_CASE("an op that a newer operator set changed is not known there") {
   model.mutable_opset_import(0)->set_version(27);
   CHECK(Said(model) == "");
   model.mutable_opset_import(0)->set_version(28);
-  Says(model, "ops that are not known: Celu of operator set 28 (1 node)");
+  CheckSays(model, "ops that are not known: Celu of operator set 28 (1 node)");
 }
 
 TEST_CASE("an axis is cut into so many parts") {
@@ -115,8 +117,9 @@ TEST_CASE("an axis is cut into so many parts") {
   axis->set_i(1);
   AddNode(nodes, "SequenceAt", {"parts", "one"}, "z");
   model.mutable_graph()->mutable_output(0)->set_name("z");
-  Says(model,
-       "cuts 131072 elements into parts of 1; at most 65536 parts are made");
+  CheckSays(
+      model,
+      "cuts 131072 elements into parts of 1; at most 65536 parts are made");
 }
 
 TEST_CASE("a layer is unrolled over so many steps") {
@@ -139,7 +142,7 @@ TEST_CASE("a layer is unrolled over so many steps") {
   hidden->set_type(onnx::pb::AttributeProto::INT);
   hidden->set_i(2);
   model.mutable_graph()->mutable_output(0)->set_name("z");
-  Says(model, "has 49152 steps; at most 16384 are unrolled");
+  CheckSays(model, "has 49152 steps; at most 16384 are unrolled");
 }
 
 // How many ops remain of `count` additions of a constant of half a mebibyte.
