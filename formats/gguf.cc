@@ -387,7 +387,8 @@ class GgufParser {
                   " bytes; it is truncated or damaged");
     }
     tensor.bytes = *bytes;
-    tensor.begin = static_cast<Bytes>(offset);  // for now, in the data
+    // Where the data begins is known behind the table: PlaceTensors adds it.
+    tensor.begin = static_cast<Bytes>(offset);
     if (tensor.begin % alignment_ != 0) {
       return Fail("tensor ", Quoted(tensor.name), " begins at offset ", offset,
                   ", which is no multiple of the alignment, ", alignment_);
@@ -535,6 +536,21 @@ Result<std::vector<double>> GgufHeader::Reals(std::string_view key) const {
   STOWAGE_ASSIGN_OR_RETURN(const GgufValue* const value,
                            Get(key, true, kReals, "an array of real numbers"));
   return AllConverted<double>(*value, bytes_.data() + value->begin);
+}
+
+Result<bool> IsGguf(const InputFile& file) {
+  uint32_t mark = 0;
+  if (file.size() < static_cast<Bytes>(sizeof(mark))) return false;
+  STOWAGE_RETURN_IF_ERROR(
+      file.ReadAt(0, std::as_writable_bytes(std::span(&mark, 1))));
+  return mark == kMagic;
+}
+
+Result<GgufHeader> ReadGgufHeader(const InputFile& file) {
+  return GgufHeader::Parse(file.size(),
+                           [&](Bytes offset, std::span<std::byte> to) {
+                             return file.ReadAt(offset, to);
+                           });
 }
 
 }  // namespace stowage

@@ -7,7 +7,7 @@
 // they are asked for, and texts are views into it. So a vocabulary of 100,000 tokens is
 // 100,000 views, and no copies.
 //
-//   Result<GgufHeader> header = GgufHeader::Parse(file.size(), read);
+//   Result<GgufHeader> header = ReadGgufHeader(file);
 //   Result<std::string_view> family = header->Text("general.architecture");
 //   for (const GgufTensor& tensor : header->tensors()) { ... }
 //
@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/input_file.h"
 #include "base/result.h"
 #include "formats/quantized.h"
 #include "ir/shape.h"
@@ -119,6 +120,12 @@ class GgufHeader {
   std::map<std::string, GgufValue, std::less<>> values_;
   std::vector<GgufTensor> tensors_;
 };
+
+/// Whether the file begins as GGUF files do. Error kIo.
+Result<bool> IsGguf(const InputFile& file);
+
+/// The header of a file. Errors: GgufHeader::Parse's, and the file's kIo.
+Result<GgufHeader> ReadGgufHeader(const InputFile& file);
 
 }  // namespace stowage
 

@@ -1,7 +1,6 @@
 #include "formats/weights_file.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -57,12 +56,8 @@ Result<WeightsFile> WeightsFile::Open(const std::string& path) {
     STOWAGE_RETURN_IF_ERROR(weights.OpenFolder());
   } else {
     STOWAGE_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kRoom));
-    std::array<char, 4> mark = {};
-    if (file.size() >= 4) {
-      STOWAGE_RETURN_IF_ERROR(
-          file.ReadAt(0, std::as_writable_bytes(std::span(mark))));
-    }
-    if (std::string_view(mark.data(), mark.size()) == "GGUF") {
+    STOWAGE_ASSIGN_OR_RETURN(const bool is_gguf, IsGguf(file));
+    if (is_gguf) {
       STOWAGE_RETURN_IF_ERROR(weights.OpenGguf(std::move(file)));
     } else {
       const std::string config =
@@ -91,10 +86,7 @@ Status WeightsFile::OpenFolder() {
 }
 
 Status WeightsFile::OpenGguf(InputFile file) {
-  auto header = GgufHeader::Parse(file.size(),
-                                  [&](Bytes offset, std::span<std::byte> to) {
-                                    return file.ReadAt(offset, to);
-                                  });
+  auto header = ReadGgufHeader(file);
   if (!header.ok()) {
     return Fail(StrCat("cannot be taken: ", header.error().message),
                 header.error().code);

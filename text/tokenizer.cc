@@ -16,9 +16,6 @@ using text::AddedTokens;
 using text::Bpe;
 using text::PreTokenizer;
 
-// The largest vocabularies have a few hundred thousand.
-constexpr int32_t kMostIds = 1 << 20;
-
 Error Fail(std::string message) {
   return {ErrorCode::kInvalidArgument, StrCat("[text] ", message)};
 }
@@ -30,9 +27,10 @@ Status PlaceAdded(const std::vector<AddedToken>& added,
     if (token.text.empty()) {
       return Fail(StrCat("the added token ", token.id, " is empty"));
     }
-    if (token.id < 0 || token.id >= kMostIds) {
+    if (token.id < 0 || token.id >= kMostTokens) {
       return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
-                         token.id, "; expected one from 0 to ", kMostIds - 1));
+                         token.id, "; expected one from 0 to ",
+                         kMostTokens - 1));
     }
     const auto id = static_cast<size_t>(token.id);
     if (id >= tokens->size()) tokens->resize(id + 1);
@@ -70,9 +68,9 @@ struct Tokenizer::Data {
 };
 
 Result<Tokenizer> Tokenizer::Create(TokenizerParts parts) {
-  if (parts.tokens.size() > static_cast<size_t>(kMostIds)) {
+  if (parts.tokens.size() > static_cast<size_t>(kMostTokens)) {
     return Fail(StrCat("there are ", parts.tokens.size(), " tokens; at most ",
-                       kMostIds, " are read"));
+                       kMostTokens, " are read"));
   }
   if (parts.merges.empty()) {
     return Fail(

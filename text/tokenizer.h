@@ -25,6 +25,9 @@
 
 namespace stowage {
 
+/// Ids are below this; the largest vocabularies have a few hundred thousand.
+inline constexpr int32_t kMostTokens = 1 << 20;
+
 /// What a tokenizer consists of, however a file says it.
 struct TokenizerParts {
   std::vector<std::string> tokens =

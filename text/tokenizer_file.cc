@@ -1,14 +1,10 @@
 #include "text/tokenizer_file.h"
 
-#include <array>
-#include <cstddef>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <system_error>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/input_file.h"
 #include "base/read_file.h"
 #include "base/strings.h"
@@ -20,8 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The largest vocabularies have a few hundred thousand.
-constexpr int64_t kMostIds = 1 << 20;
 constexpr int64_t kMostMerges = 1 << 22;
 constexpr int kDeepest = 64;
 
@@ -88,12 +82,12 @@ class Reader {
 
   void AddToken(const Json& id) {
     const int64_t at =
-        id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{kMostIds}
+        id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{kMostTokens}
             ? id.get<int64_t>()
             : -1;
     if (at < 0) {
       error_ = StrCat("the token ", Quoted(token_), " has id ", id.dump(),
-                      "; expected a whole number from 0 to ", kMostIds - 1);
+                      "; expected a whole number from 0 to ", kMostTokens - 1);
       return;
     }
     if (static_cast<size_t>(at) >= tokens.size()) {
@@ -160,9 +154,10 @@ Result<bool> Flag(const Json& object, const char* name, bool absent) {
 
 Result<int32_t> Id(const Json& value, std::string_view what) {
   if (!value.is_number_unsigned() ||
-      value.get<uint64_t>() >= uint64_t{kMostIds}) {
+      value.get<uint64_t>() >= uint64_t{kMostTokens}) {
     return Fail(StrCat("the id of ", what, " is ", Name(value),
-                       "; expected a whole number from 0 to ", kMostIds - 1));
+                       "; expected a whole number from 0 to ",
+                       kMostTokens - 1));
   }
   return value.get<int32_t>();
 }
@@ -412,21 +407,12 @@ namespace {
 
 Result<TokenizerParts> PartsOfFile(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "text"));
-  std::array<char, 4> magic = {};
-  if (file.size() >= static_cast<Bytes>(magic.size())) {
-    STOWAGE_RETURN_IF_ERROR(
-        file.ReadAt(0, std::as_writable_bytes(std::span(magic))));
-  }
-  if (std::string_view(magic.data(), magic.size()) != "GGUF") {
+  STOWAGE_ASSIGN_OR_RETURN(const bool is_gguf, IsGguf(file));
+  if (!is_gguf) {
     STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
     return ParseTokenizerParts(json);
   }
-  STOWAGE_ASSIGN_OR_RETURN(
-      const GgufHeader header,
-      GgufHeader::Parse(file.size(),
-                        [&](Bytes offset, std::span<std::byte> to) {
-                          return file.ReadAt(offset, to);
-                        }));
+  STOWAGE_ASSIGN_OR_RETURN(const GgufHeader header, ReadGgufHeader(file));
   STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
   return PartsOf(std::move(gguf));
 }
