@@ -5,10 +5,10 @@
 
 #include "autodiff/cotangents.h"
 #include "autodiff/forward_values.h"
-#include "autodiff/graph_copy.h"
 #include "autodiff/vjp.h"
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/op_def.h"
 
 namespace stowage {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "autodiff/graph_copy.h"
 #include "base/check.h"
+#include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"

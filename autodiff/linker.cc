@@ -59,11 +59,7 @@ std::optional<Linker::FusedLoss> Linker::FindFusedLoss() const {
   return std::nullopt;
 }
 
-void Linker::DeclareLeaves() {
-  for (ValueId id = 0; id < forward_.num_values(); ++id) {
-    if (forward_.value(id).is_leaf()) forward_copy_.DeclareLeaf(id);
-  }
-}
+void Linker::DeclareLeaves() { forward_copy_.DeclareLeaves(); }
 
 Linker::Overwritten Linker::FindOverwritten() const {
   Overwritten overwritten;
@@ -172,10 +168,6 @@ void Linker::CopyNode(GraphCopy& copy, const Node& node, NodeId id) {
   copy.CopyNode(id, attrs);
 }
 
-void Linker::DeclareOutputs() {
-  for (const GraphOutput& output : forward_.outputs()) {
-    g_.Output(output.name, forward_copy_[output.value]);
-  }
-}
+void Linker::DeclareOutputs() { forward_copy_.DeclareOutputs(); }
 
 }  // namespace stowage

@@ -27,10 +27,10 @@
 #include <string>
 #include <string_view>
 
-#include "autodiff/graph_copy.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
+#include "ir/graph_copy.h"
 #include "ir/uses.h"
 
 namespace stowage {

@@ -5,12 +5,12 @@
 #include <map>
 #include <utility>
 
-#include "autodiff/graph_copy.h"
 #include "autodiff/linker.h"
 #include "autodiff/piece_outputs.h"
 #include "base/glob.h"
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
 #include "ir/uses.h"

@@ -17,6 +17,7 @@
 #include "ir/einsum.h"
 #include "ir/graph.h"
 #include "ir/graph_bytes.h"
+#include "ir/graph_copy.h"  // IWYU pragma: export
 #include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
@@ -32,6 +33,7 @@
 #include "ir/text.h"
 #include "ir/uses.h"
 #include "ir/verify.h"
+#include "ir/weight_type.h"  // IWYU pragma: export
 #include "ir/windows.h"
 
 #endif  // STOWAGE_IR_IR_H_

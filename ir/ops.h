@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "ir/builder.h"
 #include "ir/each_dimension.h"
 #include "ir/padding.h"
+#include "ir/weight_type.h"
 
 namespace stowage {
 
@@ -75,6 +77,10 @@ Value Cast(Value x, DType dtype, STOWAGE_LOC);
 Value Concat(std::span<const Value> parts, int64_t axis, STOWAGE_LOC);
 /// table (V, C...), indices any shape S of i32 or i64 in [0, V) -> S + (C...).
 Value Gather(Value table, Value indices, STOWAGE_LOC);
+/// Rows of a frozen table (V, C) that lies as its file has it, u8 in rows of blocks
+/// (ir/weight_type.h), at indices S -> f32, S + (C).
+Value QuantizedGather(Value table, Value indices, WeightType blocks,
+                      STOWAGE_LOC);
 /// base (V, C...), indices S, updates S + (C...) -> base plus every update row
 /// at its index, repeated indices added in order (deterministic).
 Value ScatterAdd(Value base, Value indices, Value updates, STOWAGE_LOC);
@@ -212,6 +218,12 @@ Value ArgMax(Value x, STOWAGE_LOC);
 /// dimensions otherwise broadcast. -> (..., M, N)
 Value MatMul(Value a, Value b, bool transpose_a = false,
              bool transpose_b = false, STOWAGE_LOC);
+/// x (..., C) times a frozen matrix w (R, C) that lies as its file has it, u8 in rows of
+/// blocks (ir/weight_type.h): x w^T (..., R), or, for x (..., R) and without
+/// `transpose_w`, x w (..., C). To the bit the product with the numbers of the blocks,
+/// which exist a few thousand at a time. w has no gradient.
+Value QuantizedMatMul(Value x, Value w, WeightType blocks,
+                      bool transpose_w = true, STOWAGE_LOC);
 Value Softmax(Value x, int64_t axis = -1, STOWAGE_LOC);
 Value LogSoftmax(Value x, int64_t axis = -1, STOWAGE_LOC);
 /// y, dy (..., C) -> dx; y is the forward result.
@@ -224,18 +236,29 @@ Value CrossEntropy(Value logits, Value labels, STOWAGE_LOC);
 /// logits, labels, log_sum_exp (...), dloss scalar -> dlogits.
 Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
                        Value dloss, STOWAGE_LOC);
+struct LinearCrossEntropyOptions {
+  /// What each row's loss is multiplied by before the mean over all rows; (...), f64
+  /// for f64, else f32. 0 leaves a row out, rows / their sum makes a mean over the
+  /// others. None where it is left away: 1 for all.
+  Value weights = {};
+  /// The type of w's bytes, if it is a frozen matrix of blocks (quantized_matmul);
+  /// absent: w is of x's element type.
+  std::optional<WeightType> blocks = {};
+};
 /// CrossEntropy of the logits x w^T; x (..., C), w (V, C), labels (...). Logits
 /// exist for `chunk` >= 1 rows at a time, in scratch: never all of them.
 Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
+                         const LinearCrossEntropyOptions& options = {},
                          STOWAGE_LOC);
 struct LinearCrossEntropyGrads {
-  Value loss, dx, dw;
+  Value loss, dx, dw;  // dw inert where it is not wanted
 };
 /// The loss again, and its gradients times the scalar dloss, from each chunk's
-/// logits made once. dw is summed over chunks in their order.
-LinearCrossEntropyGrads LinearCrossEntropyGrad(Value x, Value w, Value labels,
-                                               Value dloss, int64_t chunk,
-                                               STOWAGE_LOC);
+/// logits made once. dw is summed over chunks in their order; blocks have none.
+LinearCrossEntropyGrads LinearCrossEntropyGrad(
+    Value x, Value w, Value labels, Value dloss, int64_t chunk,
+    const LinearCrossEntropyOptions& options = {}, bool wants_dw = true,
+    STOWAGE_LOC);
 /// Mean of squared differences, a scalar.
 Value MeanSquaredError(Value prediction, Value target, STOWAGE_LOC);
 

@@ -14,6 +14,8 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product.h"
+#include "cpu/kernels/weight_blocks.h"
+#include "ir/weight_type.h"
 
 namespace stowage::cpu {
 namespace {
@@ -31,7 +33,9 @@ struct Work {
         width(x.back()),
         vocabulary(w[0]),
         chunk(std::min(attrs.Int("chunk"), rows)),
-        strip(StripElements<T>(std::max({width, vocabulary, chunk}))) {}
+        strip(attrs.Int("blocks") != kNoBlocks
+                  ? QuantizedScratch<T>()
+                  : StripElements<T>(std::max({width, vocabulary, chunk}))) {}
 
   int64_t piece() const { return RowsPerChunk(vocabulary); }
   Bytes sums_bytes() const {
@@ -59,29 +63,70 @@ struct Work {
   }
 };
 
+// w, of floats or of blocks.
+template <typename T>
+class Weights {
+ public:
+  Weights(const Launch& launch, const Work<T>& work)
+      : bytes_(launch.inputs[1]),
+        blocks_(launch.attrs->Int("blocks")),
+        rows_(work.vocabulary),
+        width_(work.width),
+        scratch_(work.strips(launch)) {}
+
+  const T* data() const { return bytes_.as<const T>(); }
+
+  // y (m, V) = x (m, C) w^T; y (m, C) = x (m, V) w.
+  void MultiplyTransposed(ThreadPool& pool, int64_t m, const T* x, T* y) const {
+    if (blocks_ != kNoBlocks) return MultiplyBlocks(pool, m, x, true, y);
+    Product<T>(pool, m, rows_, width_, {x, width_, 1}, {data(), 1, width_},
+               {y, rows_}, /*accumulate=*/false, scratch_);
+  }
+  void Multiply(ThreadPool& pool, int64_t m, const T* x, T* y) const {
+    if (blocks_ != kNoBlocks) return MultiplyBlocks(pool, m, x, false, y);
+    Product<T>(pool, m, width_, rows_, {x, rows_, 1}, {data(), width_, 1},
+               {y, width_}, /*accumulate=*/false, scratch_);
+  }
+
+ private:
+  void MultiplyBlocks(ThreadPool& pool, int64_t m, const T* x, bool transposed,
+                      T* y) const {
+    const BlockMatrix w(bytes_, static_cast<WeightType>(blocks_));
+    QuantizedProduct<T>(pool, m, {x, transposed ? width_ : rows_, 1}, w,
+                        transposed, {y, transposed ? rows_ : width_}, scratch_);
+  }
+
+  const TensorView& bytes_;
+  const int64_t blocks_;
+  const int64_t rows_, width_;
+  T* const scratch_;
+};
+
 // Makes the logits of every chunk, adds up the loss into output 0, and calls
 // row(logits, number of the row, log-sum-exp) for each row and then
 // chunk(first row, rows) for each chunk.
 template <typename T, typename Label, typename RowFn, typename ChunkFn>
 void ForChunks(const Launch& launch, const Work<T>& work, const Label* labels,
-               ThreadPool& pool, RowFn&& row_fn, ChunkFn&& chunk_fn) {
+               const T* row_weights, ThreadPool& pool, RowFn&& row_fn,
+               ChunkFn&& chunk_fn) {
   const T* x = launch.inputs[0].as<const T>();
-  const T* w = launch.inputs[1].as<const T>();
+  const Weights<T> w(launch, work);
   T* logits = work.logits(launch);
   double* sums = work.sums(launch);
   const int64_t n = work.vocabulary;
   double total = 0;
   for (int64_t first = 0; first < work.rows; first += work.chunk) {
     const int64_t count = std::min(work.chunk, work.rows - first);
-    Product<T>(pool, count, n, work.width,
-               {x + first * work.width, work.width, 1}, {w, 1, work.width},
-               {logits, n}, /*accumulate=*/false, work.strips(launch));
+    w.MultiplyTransposed(pool, count, x + first * work.width, logits);
     ParallelRanges(pool, count, work.piece(), [&](int64_t begin, int64_t end) {
       double sum = 0;
       for (int64_t row = begin; row < end; ++row) {
         T* of_row = logits + row * n;
         const T log_sum_exp = LogSumExp(n, of_row);
-        sum += double{log_sum_exp} - double{of_row[labels[first + row]]};
+        const double weight =
+            row_weights == nullptr ? 1 : double{row_weights[first + row]};
+        sum += weight *
+               (double{log_sum_exp} - double{of_row[labels[first + row]]});
         row_fn(of_row, first + row, log_sum_exp);
       }
       sums[begin / work.piece()] = sum;
@@ -93,13 +138,19 @@ void ForChunks(const Launch& launch, const Work<T>& work, const Label* labels,
       static_cast<T>(total / static_cast<double>(work.rows));
 }
 
+// Operand i, if it is there: a weight for each row.
+template <typename T>
+const T* RowWeights(const Launch& launch, size_t i) {
+  return i < launch.inputs.size() ? launch.inputs[i].as<const T>() : nullptr;
+}
+
 template <typename T, typename Label>
 void RunForward(const Launch& launch, const Label* labels, ThreadPool& pool) {
   const Work<T> work(launch.inputs[0].shape(), launch.inputs[1].shape(),
                      *launch.attrs);
   T* log_sum_exps = launch.outputs[1].as<T>();
   ForChunks<T>(
-      launch, work, labels, pool,
+      launch, work, labels, RowWeights<T>(launch, 3), pool,
       [&](T*, int64_t row, T log_sum_exp) { log_sum_exps[row] = log_sum_exp; },
       [](int64_t, int64_t) {});
 }
@@ -109,25 +160,28 @@ void RunGrad(const Launch& launch, const Label* labels, ThreadPool& pool) {
   const Work<T> work(launch.inputs[0].shape(), launch.inputs[1].shape(),
                      *launch.attrs);
   const T* x = launch.inputs[0].as<const T>();
-  const T* w = launch.inputs[1].as<const T>();
+  const Weights<T> w(launch, work);
+  const T* row_weights = RowWeights<T>(launch, 4);
   const T factor = *launch.inputs[3].as<const T>() / static_cast<T>(work.rows);
   T* dx = launch.outputs[1].as<T>();
-  T* dw = launch.outputs[2].as<T>();
+  T* dw = launch.outputs.size() > 2 ? launch.outputs[2].as<T>() : nullptr;
   T* dlogits = work.logits(launch);
   const int64_t n = work.vocabulary;
   const int64_t width = work.width;
   ForChunks<T>(
-      launch, work, labels, pool,
+      launch, work, labels, row_weights, pool,
       [&](T* logits, int64_t row, T log_sum_exp) {
-        LogitsGrad<T>(n, logits, log_sum_exp, labels[row], factor, logits);
+        const T of_row =
+            row_weights == nullptr ? factor : factor * row_weights[row];
+        LogitsGrad<T>(n, logits, log_sum_exp, labels[row], of_row, logits);
       },
       [&](int64_t first, int64_t count) {
-        Product<T>(pool, n, width, count, {dlogits, 1, n},
-                   {x + first * width, width, 1}, {dw, width},
-                   /*accumulate=*/first > 0, work.strips(launch));
-        Product<T>(pool, count, width, n, {dlogits, n, 1}, {w, width, 1},
-                   {dx + first * width, width}, /*accumulate=*/false,
-                   work.strips(launch));
+        if (dw != nullptr) {
+          Product<T>(pool, n, width, count, {dlogits, 1, n},
+                     {x + first * width, width, 1}, {dw, width},
+                     /*accumulate=*/first > 0, work.strips(launch));
+        }
+        w.Multiply(pool, count, dlogits, dx + first * width);
       });
 }
 

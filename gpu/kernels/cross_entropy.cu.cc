@@ -36,6 +36,7 @@ struct RowParams {
   Labels labels;
   float* log_sum_exp;
   float* losses;
+  const float* weights;  // or null
   const float* dloss;
   float scale;
 };
@@ -71,15 +72,16 @@ RowLosses(STOWAGE_PARAMS(RowParams) p) {
   const SoftmaxSums sums =
       at.of_block ? OverBlock(own, &scratch[0]) : OverWarp(own);
   const float log_sum_exp = sums.LogSumExp();
+  const float weight = p.weights == nullptr ? 1.0f : p.weights[at.row];
   if (at.thread == 0) {
     if (label < 0) ReportFault(p.labels.fault);
-    p.losses[at.row] = label >= 0 ? log_sum_exp - target : 0.0f;
+    p.losses[at.row] = label >= 0 ? (log_sum_exp - target) * weight : 0.0f;
     if (p.log_sum_exp != nullptr) p.log_sum_exp[at.row] = log_sum_exp;
   }
   if (p.dloss == nullptr) return;
   SyncWarp();  // the logit at the label has been read, in a block before a barrier
   RowGradient<kPacked>(x, static_cast<T*>(p.dx) + at.row * p.stride, p.n, label,
-                       log_sum_exp, *p.dloss * p.scale, at);
+                       log_sum_exp, *p.dloss * p.scale * weight, at);
 }
 
 template <typename T, bool kPacked>
@@ -129,6 +131,7 @@ RowParams ParamsOf(const LossRows& rows, Queue& queue) {
                      rows.n, queue.fault()},
           .log_sum_exp = rows.log_sum_exp,
           .losses = rows.losses,
+          .weights = rows.weights,
           .dloss = rows.dloss,
           .scale = rows.scale};
 }

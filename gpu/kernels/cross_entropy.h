@@ -25,13 +25,14 @@ struct LossRows {
   DType label_dtype = DType::kI32;  // i32 or i64
   float* log_sum_exp = nullptr;     // of each row; null: not wanted
   float* losses = nullptr;          // of each row
+  const float* weights = nullptr;   // of the rows' losses; null: 1 for all
   /// Not null: each row of logits becomes its gradient,
-  /// (softmax - one at the label) *dloss * scale.
+  /// (softmax - one at the label) *dloss * scale times its weight.
   const float* dloss = nullptr;
   float scale = 0;
 };
 
-/// The loss of each row, log_sum_exp - logits[label]. A label out of range is
+/// The loss of each row, log_sum_exp - logits[label], times its weight. A label out of range is
 /// reported; the row's loss is then 0, and its gradient lacks the label's one.
 void EnqueueRowLosses(const LossRows& rows, Queue& queue);
 

@@ -1,12 +1,14 @@
 #include "ir/ops/shape_rules.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <variant>
 
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
+#include "ir/weight_type.h"
 
 namespace stowage::op_defs {
 namespace {
@@ -183,6 +185,25 @@ Status CheckAxis(const OpArgs& args, int i, std::string_view label) {
       "axis ", axis, " is out of range: ", Operand(args, i, label),
       "; expected ",
       rank == 0 ? std::string("rank at least 1") : StrCat("0 to ", rank - 1)));
+}
+
+Result<Shape> CheckBlocks(const OpArgs& args, int i, std::string_view label) {
+  const int64_t blocks = args.attrs.Int("blocks");
+  if (blocks < 0 || blocks >= kWeightTypes) {
+    return args.Fail(StrCat("blocks is ", blocks, "; expected 0 to ",
+                            kWeightTypes - 1, ", a type of weights"));
+  }
+  const auto type = static_cast<WeightType>(blocks);
+  const TensorType& bytes = args.type(i);
+  const std::optional<int64_t> numbers =
+      bytes.dtype == DType::kU8 && bytes.shape.rank() == 2
+          ? NumbersOf(type, bytes.shape[1])
+          : std::nullopt;
+  if (numbers) return Shape{bytes.shape[0], *numbers};
+  return args.Fail(StrCat(Operand(args, i, label),
+                          "; expected u8(rows, bytes of a row), in blocks of ",
+                          FormatOf(type).bytes, " bytes of ",
+                          FormatOf(type).name));
 }
 
 Result<Shape> ShapeAttr(const OpArgs& args) {

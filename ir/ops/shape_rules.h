@@ -71,6 +71,11 @@ Status CheckSameType(const OpArgs& args, int i, std::string_view label, int j,
 /// The integer attribute "axis" is an axis of operand i.
 Status CheckAxis(const OpArgs& args, int i, std::string_view label);
 
+/// Operand i is a matrix in rows of blocks of the type that the integer attribute
+/// "blocks" says (ir/weight_type.h): the shape of its numbers. CheckAttrs must have
+/// passed.
+Result<Shape> CheckBlocks(const OpArgs& args, int i, std::string_view label);
+
 /// The attribute "shape": rank at most kMaxRank, dimensions at least 1, element
 /// count within 63 bits. CheckAttrs must have passed.
 Result<Shape> ShapeAttr(const OpArgs& args);

@@ -19,6 +19,7 @@
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/verify.h"
+#include "ir/weight_type.h"
 #include "math/small_floats.h"
 #include "math/split_master.h"
 #include "tests/support/interpret.h"
@@ -378,18 +379,19 @@ TEST_CASE("a loss that something else reads is made where it stood") {
   const Graph scaled = Step(forward, {.optimizer = Sgd{}});
   CHECK(CountOf(scaled, OpKind::kLinearCrossEntropy) == 1);
   // Its log-sum-exp is wanted.
-  const Graph statistics = Step(
-      Build("statistics",
-            [](GraphBuilder& g) {
-              const Value leaves[] = {g.Input("x", kF32, {4, 2}),
-                                      g.Param("w", kF32, {3, 2}),
-                                      g.Input("y", kI32, {4})};
-              const std::vector<Value> results = g.Emit(
-                  OpKind::kLinearCrossEntropy, leaves, {{"chunk", int64_t{3}}});
-              g.Output("loss", results[0]);
-              g.Output("log_sum_exp", results[1]);
-            }),
-      {.optimizer = Sgd{}});
+  const Graph statistics =
+      Step(Build("statistics",
+                 [](GraphBuilder& g) {
+                   const Value leaves[] = {g.Input("x", kF32, {4, 2}),
+                                           g.Param("w", kF32, {3, 2}),
+                                           g.Input("y", kI32, {4})};
+                   const std::vector<Value> results =
+                       g.Emit(OpKind::kLinearCrossEntropy, leaves,
+                              {{"chunk", int64_t{3}}, {"blocks", kNoBlocks}});
+                   g.Output("loss", results[0]);
+                   g.Output("log_sum_exp", results[1]);
+                 }),
+           {.optimizer = Sgd{}});
   CHECK(CountOf(statistics, OpKind::kLinearCrossEntropy) == 1);
 }
 

@@ -11,9 +11,11 @@
 
 #include "base/strings.h"
 #include "gpu/kernel.h"
+#include "gpu/kernels/weight_blocks.h"
 #include "gpu/queue.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "ir/weight_type.h"
 #include "runtime/kernel.h"
 #include "tests/gpu/kernel_leaves.h"
 #include "tests/gpu/run_graph.h"
@@ -133,12 +135,11 @@ Graph LinearGraph(DType dtype, const LinearSizes& s) {
         const Value labels = g.Input("labels", DType::kI32, {s.rows});
         const Value dloss = g.Input("dloss", DType::kF32, {});
         g.Output("loss", LinearCrossEntropy(x, w, labels, s.chunk));
-        const std::vector<Value> grads = g.Emit(
-            OpKind::kLinearCrossEntropyGrad,
-            std::vector<Value>{x, w, labels, dloss}, {{"chunk", s.chunk}});
-        g.Output("the same loss", grads[0]);
-        g.Output("dx", grads[1]);
-        g.Output("dw", grads[2]);
+        const LinearCrossEntropyGrads grads =
+            LinearCrossEntropyGrad(x, w, labels, dloss, s.chunk);
+        g.Output("the same loss", grads.loss);
+        g.Output("dx", grads.dx);
+        g.Output("dw", grads.dw);
       });
 }
 
@@ -155,6 +156,37 @@ TEST_CASE("the fused linear loss and its gradient work in chunks") {
       CheckAgainstInterpreter(graph, leaves, tolerance);
     }
   }
+}
+
+// More rows of blocks than a panel has, and a last panel that is not full.
+TEST_CASE("products and losses read blocks panel by panel") {
+  constexpr WeightType kType = WeightType::kQ8_0;
+  constexpr int64_t kWidth = 4096, kRows = 1030;
+  static_assert(kRows > gpu::PanelRows(kRows, kWidth));
+  const Graph graph = MakeGraph("panels", [&](GraphBuilder& g) {
+    const Value w = g.Input("w", DType::kU8, {kRows, BytesOf(kType, kWidth)});
+    const Value x = g.Input("x", DType::kF32, {2, kWidth});
+    const Value labels = g.Input("labels", DType::kI32, {2});
+    const Value weights = g.Input("weights", DType::kF32, {2});
+    const Value dloss = g.Input("dloss", DType::kF32, {});
+    const Value y = QuantizedMatMul(x, w, kType);
+    g.Output("y", y);
+    g.Output("back", QuantizedMatMul(y, w, kType, false));
+    const LinearCrossEntropyGrads grads = LinearCrossEntropyGrad(
+        x, w, labels, dloss, 2, {.weights = weights, .blocks = kType}, false);
+    g.Output("loss", grads.loss);
+    g.Output("dx", grads.dx);
+  });
+  Tensors leaves =
+      RandomLeaves(graph, {.low = -0.1, .high = 0.1, .index_limit = kRows});
+  leaves["labels"] = {3, kRows - 1};
+  leaves["dloss"] = {2};
+  // Bytes below 0x38: scales below 1/2.
+  std::vector<double>& w = leaves["w"];
+  for (size_t i = 0; i < w.size(); ++i) {
+    w[i] = static_cast<double>(i * 37 % 0x38);
+  }
+  CheckAgainstInterpreter(graph, leaves, 1e-5);
 }
 
 // Keeps the products that a launch asks for.
@@ -187,7 +219,8 @@ std::vector<gpu::MatMulCall> ProductsOfGradient(DType dtype,
                                 view(dtype, {kRows, kWidth}),
                                 view(dtype, {vocabulary, kWidth})};
   const std::span workspace(view(dtype, {}).data, size_t{1} << 30);
-  const Attrs attrs = {{"chunk", kRows}};
+  const Attrs attrs = {
+      {"chunk", kRows}, {"blocks", kNoBlocks}, {"weight_grad", int64_t{1}}};
   Products products;
   gpu::GetKernel(OpKind::kLinearCrossEntropyGrad)
       .enqueue({.op = OpKind::kLinearCrossEntropyGrad,

@@ -646,6 +646,45 @@ TEST_CASE("layers") {
        "[linear_cross_entropy_grad] dloss \"d\" is f32(); expected f64(), "
        "since x \"x\" is f64(4, 8)"},
       {[](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 8}), F32(g, "w", {10, 8}),
+                            I64(g, "labels", {4}), 2,
+                            {.weights = F32(g, "weights", {8})});
+       },
+       "[linear_cross_entropy] weights \"weights\" is f32(8); expected f32(4), "
+       "since x \"x\" is f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         LinearCrossEntropy(F32(g, "x", {4, 8}), F32(g, "w", {10, 8}),
+                            I64(g, "labels", {4}), 2,
+                            {.blocks = WeightType::kQ4_0});
+       },
+       "[linear_cross_entropy] w \"w\" is f32(10, 8); expected u8(rows, bytes "
+       "of a row), in blocks of 18 bytes of Q4_0"},
+      {[](GraphBuilder& g) {
+         LinearCrossEntropyGrad(F32(g, "x", {4, 32}),
+                                g.Input("w", DType::kU8, {10, 18}),
+                                I64(g, "labels", {4}), F32(g, "d", {}), 2,
+                                {.blocks = WeightType::kQ4_0});
+       },
+       "[linear_cross_entropy_grad] w \"w\" is u8(10, 18), in blocks, which "
+       "have no gradient; expected weight_grad 0"},
+      {[](GraphBuilder& g) {
+         QuantizedMatMul(F32(g, "x", {4, 10}),
+                         g.Input("w", DType::kU8, {10, 18}), WeightType::kQ4_0);
+       },
+       "[quantized_matmul] inner sizes differ: x \"x\" is f32(4, 10), w \"w\" "
+       "is u8(10, 18), that is (10, 32) numbers, transposed"},
+      {[](GraphBuilder& g) {
+         QuantizedMatMul(F32(g, "x", {4, 32}),
+                         g.Input("w", DType::kU8, {10, 19}), WeightType::kQ4_0);
+       },
+       "[quantized_matmul] w \"w\" is u8(10, 19); expected u8(rows, bytes of a "
+       "row), in blocks of 18 bytes of Q4_0"},
+      {[](GraphBuilder& g) {
+         QuantizedGather(g.Input("t", DType::kU8, {10, 20}),
+                         F32(g, "indices", {4}), WeightType::kQ4_1);
+       },
+       "[quantized_gather] indices \"indices\" is f32(4); expected i32 or i64"},
+      {[](GraphBuilder& g) {
          MeanSquaredError(F32(g, "p", {4, 1}), F32(g, "t", {4}));
        },
        "[mean_squared_error] shapes differ: prediction \"p\" is f32(4, 1), "
@@ -1049,6 +1088,8 @@ TEST_CASE("after an error every function passes inert values on") {
       CrossEntropyGrad(bad, x, x, x),
       LinearCrossEntropy(x, bad, x, 1),
       LinearCrossEntropyGrad(x, bad, x, x, 1).dw,
+      QuantizedMatMul(bad, x, WeightType::kQ4_0),
+      QuantizedGather(x, bad, WeightType::kQ4_0),
       MeanSquaredError(bad, x),
       LayerNorm(x, bad, bad),
       CausalAttention(bad, x, x),

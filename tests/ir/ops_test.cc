@@ -478,6 +478,35 @@ const std::vector<Row>& Rows() {
          return Values{grads.loss, grads.dx, grads.dw};
        },
        {"f32()", "bf16(4, 8)", "bf16(10, 8)"}},
+      {"linear_cross_entropy of a frozen matrix in blocks, with weights",
+       [](GraphBuilder& g) {
+         const Value x = BF16(g, "x", {4, 64});
+         const Value w = g.Input("w", DType::kU8, {10, 2 * 20});
+         const Value labels = I64(g, "labels", {4});
+         const LinearCrossEntropyOptions options = {
+             .weights = F32(g, "weights", {4}), .blocks = WeightType::kQ4_1};
+         const LinearCrossEntropyGrads grads = LinearCrossEntropyGrad(
+             x, w, labels, F32(g, "dloss", {}), 2, options, false);
+         return Values{LinearCrossEntropy(x, w, labels, 2, options), grads.loss,
+                       grads.dx};
+       },
+       {"f32()", "f32()", "bf16(4, 64)"}},
+      {"quantized_matmul",
+       [](GraphBuilder& g) {
+         const Value w = g.Input("w", DType::kU8, {10, 3 * 34});
+         return Values{
+             QuantizedMatMul(F32(g, "x", {4, 6, 96}), w, WeightType::kQ8_0),
+             QuantizedMatMul(BF16(g, "dy", {4, 10}), w, WeightType::kQ8_0,
+                             false)};
+       },
+       {"f32(4, 6, 10)", "bf16(4, 96)"}},
+      {"quantized_gather",
+       [](GraphBuilder& g) {
+         return Only(QuantizedGather(g.Input("t", DType::kU8, {10, 210}),
+                                     I64(g, "indices", {4, 2}),
+                                     WeightType::kQ6_K));
+       },
+       {"f32(4, 2, 256)"}},
       {"mean_squared_error",
        [](GraphBuilder& g) {
          return Only(

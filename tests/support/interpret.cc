@@ -439,52 +439,6 @@ void CrossEntropyGrad(Call& c) {
   });
 }
 
-// x w^T, as an array of its own.
-Array Logits(const Call& c) {
-  const Array& x = c.input(0);
-  const Array& w = c.input(1);
-  const int64_t width = x.shape.back();
-  Array logits(Shape{x.size() / width, w.shape[0]});
-  for (int64_t i = 0; i < logits.size(); ++i) {
-    const int64_t row = i / w.shape[0] * width;
-    const int64_t column = i % w.shape[0] * width;
-    for (int64_t k = 0; k < width; ++k) logits[i] += x[row + k] * w[column + k];
-  }
-  return logits;
-}
-
-// Chunks change nothing of what is defined.
-void LinearCrossEntropy(Call& c) {
-  const Array logits = Logits(c);
-  Call of_logits{c.node, {&logits, c.in[2]}, std::move(c.out)};
-  CrossEntropy(of_logits);
-  c.out = std::move(of_logits.out);
-}
-
-void LinearCrossEntropyGrad(Call& c) {
-  const Array logits = Logits(c);
-  const Array& x = c.input(0);
-  const Array& w = c.input(1);
-  Call forward{
-      c.node, {&logits, c.in[2]}, {c.out[0], Array(Shape{logits.shape[0]})}};
-  CrossEntropy(forward);
-  c.out[0] = forward.out[0];
-  Call grad{c.node,
-            {&logits, c.in[2], &forward.out[1], c.in[3]},
-            {Array(logits.shape)}};
-  CrossEntropyGrad(grad);
-  const Array& d = grad.out[0];
-  const int64_t width = x.shape.back();
-  for (int64_t i = 0; i < d.size(); ++i) {
-    const int64_t row = i / w.shape[0] * width;
-    const int64_t column = i % w.shape[0] * width;
-    for (int64_t k = 0; k < width; ++k) {
-      c.out[1][row + k] += d[i] * w[column + k];
-      c.out[2][column + k] += d[i] * x[row + k];
-    }
-  }
-}
-
 void LayerNorm(Call& c) {
   const Array& x = c.input(0);
   const int64_t n = x.shape.back();
@@ -902,9 +856,13 @@ void Run(Call& c) {
     case OpKind::kCrossEntropyGrad:
       return CrossEntropyGrad(c);
     case OpKind::kLinearCrossEntropy:
-      return LinearCrossEntropy(c);
+      return interpret::LinearCrossEntropy(c);
     case OpKind::kLinearCrossEntropyGrad:
-      return LinearCrossEntropyGrad(c);
+      return interpret::LinearCrossEntropyGrad(c);
+    case OpKind::kQuantizedMatMul:
+      return interpret::QuantizedMatMul(c);
+    case OpKind::kQuantizedGather:
+      return interpret::QuantizedGather(c);
     case OpKind::kBatchNorm:
       return interpret::BatchNorm(c);
     case OpKind::kBatchNormGrad:

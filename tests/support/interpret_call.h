@@ -77,9 +77,13 @@ void CumSum(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);
 void Iota(Call& c);
+void LinearCrossEntropy(Call& c);
+void LinearCrossEntropyGrad(Call& c);
 void Padding(Call& c);  // pad and its gradient
 void Pooling(Call& c);  // max_pool, avg_pool and their gradients
 void PutAdd(Call& c);
+void QuantizedGather(Call& c);
+void QuantizedMatMul(Call& c);
 void Resizing(Call& c);  // resize and its gradient
 void RmsNorm(Call& c);
 void RmsNormGrad(Call& c);

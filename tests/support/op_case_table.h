@@ -153,6 +153,7 @@ void AddGlu(OpCaseTable& t);
 void AddIndexing(OpCaseTable& t);
 void AddPad(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
+void AddQuantized(OpCaseTable& t);
 void AddResize(OpCaseTable& t);
 void AddRmsNorm(OpCaseTable& t);
 void AddRope(OpCaseTable& t);

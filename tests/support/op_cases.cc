@@ -51,7 +51,6 @@ class Table : public OpCaseTable {
   void AddProducts();
   void AddSoftmaxes();
   void AddCrossEntropy();
-  void AddLinearCrossEntropy();
   void AddLayerNorm();
   void AddUpdates();
 };
@@ -431,42 +430,6 @@ void Table::AddCrossEntropy() {
       });
 }
 
-void Table::AddLinearCrossEntropy() {
-  const auto build = [](int64_t chunk) {
-    return [chunk](GraphBuilder& g, In in) {
-      std::vector<Value> results =
-          g.Emit(OpKind::kLinearCrossEntropy, in, {{"chunk", chunk}});
-      results.resize(2);  // loss, log-sum-exp
-      return results;
-    };
-  };
-  // Three chunks, the last one short.
-  const std::vector<LeafSpec> leaves = {
-      Real("x", {8, 5}, -2, 2), Real("w", {7, 5}), Index("labels", {8}, 7)};
-  const std::vector<LeafSpec> sequences = {
-      Real("x", {2, 3, 4}, -2, 2), Real("w", {37, 4}),
-      Index("labels", {2, 3}, 37, DType::kI64)};
-  Add(OpKind::kLinearCrossEntropy, "", leaves, build(3));
-  Add(OpKind::kLinearCrossEntropy, " of sequences, by i64", sequences,
-      build(4));
-  Add(OpKind::kLinearCrossEntropy, " in one chunk", leaves, build(100));
-  const auto build_grad = [](int64_t chunk) {
-    return [chunk](GraphBuilder&, In in) {
-      const LinearCrossEntropyGrads grads =
-          LinearCrossEntropyGrad(in[0], in[1], in[2], in[3], chunk);
-      return Out{grads.loss, grads.dx, grads.dw};
-    };
-  };
-  for (const bool of_sequences : {false, true}) {
-    std::vector<LeafSpec> with_dloss = of_sequences ? sequences : leaves;
-    with_dloss.push_back(Statistic("dloss", {}));
-    const std::string variant = of_sequences ? " of sequences" : "";
-    Add(OpKind::kLinearCrossEntropyGrad, variant, with_dloss, build_grad(3));
-    Add(OpKind::kLinearCrossEntropyGrad, variant + " row by row", with_dloss,
-        build_grad(1));
-  }
-}
-
 void Table::AddLayerNorm() {
   const auto build = [](GraphBuilder& g, In in) {
     std::vector<Value> results =
@@ -650,7 +613,6 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddProducts();
   table.AddSoftmaxes();
   table.AddCrossEntropy();
-  table.AddLinearCrossEntropy();
   table.AddLayerNorm();
   testing::AddAttention(table);
   testing::AddBatchNorm(table);
@@ -661,6 +623,7 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddIndexing(table);
   testing::AddPad(table);
   testing::AddPooling(table);
+  testing::AddQuantized(table);
   testing::AddResize(table);
   table.AddUpdates();
   return table.Take();

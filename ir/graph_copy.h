@@ -1,8 +1,8 @@
-#ifndef STOWAGE_AUTODIFF_GRAPH_COPY_H_
-#define STOWAGE_AUTODIFF_GRAPH_COPY_H_
+#ifndef STOWAGE_IR_GRAPH_COPY_H_
+#define STOWAGE_IR_GRAPH_COPY_H_
 
 // Copies a graph, or parts of it, into a builder: what the linking of graphs is
-// made of. Values keep their names, with a suffix if one is given, where these
+// made of, and passes that put other nodes in the place of some. Values keep their names, with a suffix if one is given, where these
 // are free and get fresh ones where not; nodes keep their phase and origin.
 //
 //   GraphCopy copy(forward, &g);
@@ -41,10 +41,16 @@ class GraphCopy {
 
   /// Declares the leaf `id` as it is.
   void DeclareLeaf(ValueId id);
+  /// All that were not mapped before.
+  void DeclareLeaves();
   /// Appends node `id`. Precondition: all its inputs stand for something.
   void CopyNode(NodeId id) { CopyNode(id, from_.node(id).attrs); }
   /// Likewise, with other attributes.
   void CopyNode(NodeId id, const Attrs& attrs);
+  /// What comes next is for node `id`: its phase, its origin, the user's line.
+  void SetOrigin(NodeId id);
+  /// Declares the graph's outputs. All nodes that make them must be there.
+  void DeclareOutputs();
 
  private:
   const Graph& from_;
@@ -55,4 +61,4 @@ class GraphCopy {
 
 }  // namespace stowage
 
-#endif  // STOWAGE_AUTODIFF_GRAPH_COPY_H_
+#endif  // STOWAGE_IR_GRAPH_COPY_H_

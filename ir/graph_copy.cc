@@ -1,4 +1,4 @@
-#include "autodiff/graph_copy.h"
+#include "ir/graph_copy.h"
 
 #include <string>
 
@@ -19,12 +19,29 @@ void GraphCopy::DeclareLeaf(ValueId id) {
   Map(id, stowage::DeclareLeaf(to_, info, info.role));
 }
 
+void GraphCopy::DeclareLeaves() {
+  for (ValueId id = 0; id < from_.num_values(); ++id) {
+    if (from_.value(id).is_leaf() && !(*this)[id].ok()) DeclareLeaf(id);
+  }
+}
+
+void GraphCopy::SetOrigin(NodeId id) {
+  const Node& node = from_.node(id);
+  to_.SetOrigin(node.phase, node.origin,
+                from_.value(node.results.front()).source);
+}
+
+void GraphCopy::DeclareOutputs() {
+  for (const GraphOutput& output : from_.outputs()) {
+    to_.Output(output.name, (*this)[output.value]);
+  }
+}
+
 void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
   const Node& node = from_.node(id);
   std::vector<Value> inputs;
   for (const ValueId input : node.inputs) inputs.push_back((*this)[input]);
-  to_.SetOrigin(node.phase, node.origin,
-                from_.value(node.results.front()).source);
+  SetOrigin(id);
   std::vector<Value> results = to_.Emit(node.op, inputs, attrs);
   results.resize(node.results.size());  // after an error there may be fewer
   for (size_t r = 0; r < node.results.size(); ++r) {
