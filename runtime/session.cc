@@ -210,6 +210,29 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
   return {};
 }
 
+Status Runner::WritePart(std::string_view name, DType dtype, Bytes begin,
+                         std::span<const std::byte> data) {
+  const auto id = graph().Find(name);
+  if (!id || !IsPersistent(graph().value(*id))) {
+    return Fail(StrCat("program ", Quoted(state_->name),
+                       " has no param or state ", Quoted(name)));
+  }
+  const ValueInfo& value = graph().value(*id);
+  const Bytes all = value.type.bytes();
+  const auto size = static_cast<Bytes>(data.size());
+  if (value.type.dtype != dtype || begin < 0 || size > all - begin) {
+    return Fail(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
+                       value.type.ToString(), ", ", all, " bytes; was given ",
+                       size, " bytes of ", DTypeName(dtype), " from byte ",
+                       begin, " on"));
+  }
+  state_->Settle(state_->started);
+  STOWAGE_RETURN_IF_ERROR(state_->session->CopyIn(
+      value, state_->program.view(*id).data + begin, data));
+  if (begin + size == all) state_->session->MarkSet(name);
+  return {};
+}
+
 StepCode Runner::Step() noexcept { return Wait(Start()); }
 
 StepCode Runner::StepTimed(std::span<double> seconds) noexcept {

@@ -80,6 +80,12 @@ class Runner {
   }
   Status WriteBytes(std::string_view name, DType dtype,
                     std::span<const std::byte> data);
+  /// Copies `data` to a part of a param or state, from byte `begin` of it on: so that
+  /// what a file holds comes here in small pieces and lies nowhere else. The whole
+  /// counts as given with its last byte. Errors: no such param or state, or it does not
+  /// have these bytes.
+  Status WritePart(std::string_view name, DType dtype, Bytes begin,
+                   std::span<const std::byte> data);
 
   /// One step: Start, then Wait. Inputs keep their content from step to step,
   /// until another program is stepped or given an input.
