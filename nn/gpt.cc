@@ -50,7 +50,7 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
     x = TransformerBlock(x, StrCat("h.", i), block);
   }
   x = LayerNorm(x, "ln_f");
-  return FinishText(g, x, wte.table, text.targets, purpose, options);
+  return FinishText(g, x, wte.table, text, purpose, options);
 }
 
 int64_t GptParameterCount(const GptConfig& config) {

@@ -79,8 +79,9 @@ class Dropouts {
  public:
   /// No dropout: Apply returns its argument.
   Dropouts() = default;
-  Dropouts(Value seed, Value step, double p)
-      : seed_(seed), step_(step), p_(p) {}
+  /// The first one has the number `first`.
+  Dropouts(Value seed, Value step, double p, int64_t first = 0)
+      : seed_(seed), step_(step), p_(p), next_id_(first) {}
 
   Value Apply(Value x, SourceLoc loc = SourceLoc::Current());
 

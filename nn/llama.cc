@@ -151,7 +151,7 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
           ? embedding.table
           : g.Param("lm_head.weight", options.dtype,
                     {config.vocabulary, config.width}, Init::Normal(0.02));
-  return FinishText(g, x, head, text.targets, purpose, options);
+  return FinishText(g, x, head, text, purpose, options);
 }
 
 int64_t LlamaParameterCount(const LlamaConfig& config) {

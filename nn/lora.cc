@@ -2,41 +2,172 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 
+#include "base/glob.h"
 #include "base/strings.h"
-#include "ir/graph.h"
+#include "ir/graph_copy.h"
+#include "ir/op_kind.h"
 #include "ir/ops.h"
 
 namespace stowage {
+namespace {
+
+constexpr std::string_view kDown = ".lora_A.weight";
+constexpr std::string_view kUp = ".lora_B.weight";
+
+// alpha / rank (x A^T) B^T; `weight` is the shape beside which it stands, for messages.
+Value LowRank(Value x, std::string_view name, int64_t out_features,
+              int64_t rank, double alpha, const Shape& weight, SourceLoc loc) {
+  GraphBuilder& g = *x.builder();
+  const int64_t in_features = x.shape().back();
+  const int64_t most = std::min(in_features, out_features);
+  if (rank < 1 || rank > most) {
+    return g.Fail(
+        StrCat("[lora] ", Quoted(name), " has rank ", rank, " beside a weight ",
+               weight.ToString(), "; expected 1 to ", most),
+        loc);
+  }
+  if (!std::isfinite(alpha)) {
+    return g.Fail(StrCat("[lora] ", Quoted(name), " has alpha ", alpha,
+                         "; expected a finite number"),
+                  loc);
+  }
+  const double bound = 1 / std::sqrt(static_cast<double>(in_features));
+  const Value down = g.Param(StrCat(name, kDown), x.dtype(),
+                             {rank, in_features}, Init::Uniform(bound), loc);
+  const Value up = g.Param(StrCat(name, kUp), x.dtype(), {out_features, rank},
+                           Init::Zeros(), loc);
+  // The thin value takes the factor.
+  const Value thin =
+      g.Name(StrCat(name, ".lora_A"), MatMul(x, down, false, true, loc), loc);
+  const Value scaled = MulScalar(thin, alpha / static_cast<double>(rank), loc);
+  return g.Name(StrCat(name, ".lora_B"), MatMul(scaled, up, false, true, loc),
+                loc);
+}
+
+// The layer that a weight belongs to, by its name.
+std::string LayerOf(std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  if (weight.ends_with(kWeight)) weight.remove_suffix(kWeight.size());
+  return std::string(weight);
+}
+
+Error Invalid(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[lora] ", message)};
+}
+
+// The params that the rules mean.
+Result<std::set<ValueId>> FindTargets(const Graph& graph,
+                                      const LoraRules& rules) {
+  std::set<ValueId> targets;
+  for (const std::string& pattern : rules.targets) {
+    size_t matching = 0;
+    for (const ValueId id : graph.Leaves(Role::kParam)) {
+      const ValueInfo& info = graph.value(id);
+      if (info.type.shape.rank() != 2 || !IsFloat(info.type.dtype)) continue;
+      if (!GlobMatches(pattern, info.name)) continue;
+      targets.insert(id);
+      ++matching;
+    }
+    if (matching == 0) {
+      return Invalid(StrCat("no matrix among the params of ",
+                            Quoted(graph.name()), " matches ",
+                            Quoted(pattern)));
+    }
+  }
+  return targets;
+}
+
+// That the params are read by nothing but matmuls, as second operands.
+Status CheckReaders(const Graph& graph, const std::set<ValueId>& targets) {
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    const Node& node = graph.node(id);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!targets.contains(node.inputs[i])) continue;
+      if (node.op == OpKind::kMatMul && i == 1) continue;
+      return Invalid(StrCat("param ", Quoted(graph.value(node.inputs[i]).name),
+                            " is operand ", i, " of ", OpName(node.op), " ",
+                            graph.Describe(id),
+                            "; adapters stand beside a matmul's second "
+                            "operand, so leave it out of the targets"));
+    }
+  }
+  return {};
+}
+
+// An input for dropout, there already or declared now.
+Value ScalarInput(GraphBuilder& g, std::string_view name) {
+  const std::optional<Value> there = g.Find(name);
+  return there ? *there : g.Input(name, DType::kI64, {});
+}
+
+// Ids above those of a model's own dropouts.
+constexpr int64_t kFirstDropout = int64_t{1} << 20;
+
+}  // namespace
 
 Value Lora(Value x, std::string_view name, int64_t out_features,
            const LoraOptions& options, SourceLoc loc) {
   const Value base = Linear(x, name, out_features, options.base, loc);
   if (!base.ok()) return base;
-  GraphBuilder& g = *x.builder();
   const int64_t in_features = x.shape().back();
-  const int64_t rank = options.rank;
-  if (rank < 1 || rank > std::min(in_features, out_features)) {
-    return g.Fail(
-        StrCat("[lora] ", Quoted(name), " has rank ", rank,
-               " beside a weight (", in_features, ", ", out_features,
-               "); expected 1 to ", std::min(in_features, out_features)),
-        loc);
+  const Shape weight = options.base.out_in ? Shape{out_features, in_features}
+                                           : Shape{in_features, out_features};
+  const Value share =
+      LowRank(x, name, out_features, options.rank, options.alpha, weight, loc);
+  if (!share.ok()) return share;
+  return x.builder()->Name(StrCat(name, ".adapted"), Add(base, share, loc),
+                           loc);
+}
+
+Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
+  if (!(rules.dropout >= 0 && rules.dropout < 1)) {
+    return Invalid(
+        StrCat("dropout is ", rules.dropout, "; expected a number in [0, 1)"));
   }
-  if (!std::isfinite(options.alpha)) {
-    return g.Fail(StrCat("[lora] ", Quoted(name), " has alpha ", options.alpha,
-                         "; expected a finite number"),
-                  loc);
+  STOWAGE_ASSIGN_OR_RETURN(const std::set<ValueId> targets,
+                           FindTargets(graph, rules));
+  STOWAGE_RETURN_IF_ERROR(CheckReaders(graph, targets));
+  GraphBuilder g(graph.name());
+  GraphCopy copy(graph, &g);
+  copy.DeclareLeaves();
+  Dropouts dropouts;
+  if (rules.dropout > 0) {
+    const Value seed = ScalarInput(g, "seed"), step = ScalarInput(g, "step");
+    dropouts = Dropouts(seed, step, rules.dropout, kFirstDropout);
   }
-  const double bound = 1 / std::sqrt(static_cast<double>(in_features));
-  const Value down = Linear(x, StrCat(name, ".lora_A"), rank,
-                            {.bias = false, .init = Init::Uniform(bound)}, loc);
-  // The thin value takes the factor.
-  const Value scaled =
-      MulScalar(down, options.alpha / static_cast<double>(rank), loc);
-  const Value up = Linear(scaled, StrCat(name, ".lora_B"), out_features,
-                          {.bias = false, .init = Init::Zeros()}, loc);
-  return g.Name(StrCat(name, ".adapted"), Add(base, up, loc), loc);
+  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+    copy.CopyNode(id);
+    const Node& node = graph.node(id);
+    if (node.op != OpKind::kMatMul || !targets.contains(node.inputs[1])) {
+      continue;
+    }
+    const ValueInfo& weight = graph.value(node.inputs[1]);
+    if (node.attrs.Int("transpose_a") == 1) {
+      return Invalid(StrCat("the matmul by ", Quoted(weight.name),
+                            " transposes its first operand; adapters stand "
+                            "beside x W, so leave it out of the targets"));
+    }
+    const Value base = copy[node.results[0]];
+    const Value x = copy[node.inputs[0]];
+    if (!base.ok()) continue;  // Finish says why
+    const std::string name = LayerOf(weight.name);
+    const Value share =
+        LowRank(dropouts.Apply(x), name, base.shape().back(), rules.rank,
+                rules.alpha, weight.type.shape, SourceLoc{});
+    if (!share.ok()) continue;
+    copy.Map(node.results[0],
+             g.Name(StrCat(graph.value(node.results[0]).name, ".adapted"),
+                    Add(base, share)));
+  }
+  copy.DeclareOutputs();
+  return g.Finish();
+}
+
+bool IsLoraParam(std::string_view name) {
+  return name.ends_with(kDown) || name.ends_with(kUp);
 }
 
 }  // namespace stowage

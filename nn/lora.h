@@ -2,22 +2,32 @@
 #define STOWAGE_NN_LORA_H_
 
 // Low-rank adapters (Hu et al. 2021): a linear layer whose weight stays as it is,
-// and beside it a product of two thin matrices that learns. Names are those of
-// Hugging Face's PEFT; as everywhere here, matrices are laid out (in, out).
+// and beside it a product of two thin matrices that learns. Either a layer has one from
+// the start (Lora), or all layers of a graph are given theirs, whoever built it
+// (WithLora).
 //
-// What is frozen is for the training step to know (TrainOptions::groups), which then
-// has neither gradients nor optimizer states for it. The base weights come from a file
-// that has no adapters (LoadWeights, allow_missing "*.lora_?.weight").
-//
-//   Value y = Lora(x, "q_proj", 128, {.rank = 8});
-//   BuildTrainStep(graph, "loss",
+//   Result<Graph> adapted = WithLora(*BuildLlama(...), {.rank = 8,
+//                                                       .targets = {"*_proj.weight"}});
+//   BuildTrainStep(*adapted, "loss",
 //                  {.groups = {{.pattern = "*.lora_?.weight"},
 //                              {.pattern = "*", .frozen = true}}});
+//
+// What is frozen is for the training step to know (TrainOptions::groups), which then
+// has neither gradients nor optimizer states for it, and keeps of the forward pass only
+// what a gradient flows through.
+//
+// Names and layouts are those of Hugging Face's PEFT: beside "<layer>.weight" stand
+// "<layer>.lora_A.weight" (rank, in), uniform in +-1/sqrt(in) at first, and
+// "<layer>.lora_B.weight" (out, rank), zeros: an adapted layer begins as the layer.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/result.h"
 #include "ir/builder.h"
+#include "ir/graph.h"
 #include "nn/layers.h"
 
 namespace stowage {
@@ -28,13 +38,34 @@ struct LoraOptions {
   LinearOptions base = {};
 };
 
-/// x (..., in) -> x W + b + alpha / rank (x A) B (..., out). Params those of a linear
-/// layer of that name, "<name>.lora_A.weight" (in, rank), uniform in +-1/sqrt(in) at
-/// first, and "<name>.lora_B.weight" (rank, out), zeros: it begins as the linear layer.
+/// x (..., in) -> x W + b + alpha / rank (x A^T) B^T (..., out), with the params of a
+/// linear layer of that name and the adapter's.
 /// Errors: a rank below 1 or above `in` or `out`, an alpha that is not finite.
 Value Lora(Value x, std::string_view name, int64_t out_features,
            const LoraOptions& options = {},
            SourceLoc loc = SourceLoc::Current());
+
+struct LoraRules {
+  int64_t rank = 8;
+  double alpha = 16;
+  /// Of what goes into an adapter, in [0, 1). Above 0, a graph has the inputs "seed" and
+  /// "step" (nn/model_options.h). A graph that does not train wants 0.
+  double dropout = 0;
+  /// Which params are weights of layers to adapt, by patterns of their names
+  /// (base/glob.h). Of what matches, all that is no matrix is left as it is.
+  std::vector<std::string> targets = {"*"};
+};
+
+/// `graph` with an adapter beside every matmul by a target. The result of the matmul is
+/// called as before, that with the adapter's share "<name>.adapted". Params of the
+/// adapters come after all others. Errors: those of Lora; a pattern that matches no
+/// matrix; a target that another op than a matmul reads, as rows of a table are, or that
+/// is its first operand; a dropout outside [0, 1). Takes time for every param and
+/// pattern.
+Result<Graph> WithLora(const Graph& graph, const LoraRules& rules);
+
+/// Whether a param of that name is an adapter's.
+bool IsLoraParam(std::string_view name);
 
 }  // namespace stowage
 

@@ -31,6 +31,11 @@ struct ModelOptions {
   /// 0 for all of them, as a value of the graph. Absent: the model's default.
   /// Only for models of sequences.
   std::optional<int64_t> logit_chunk = {};
+  /// A weight for the loss of each token: a graph that trains or evaluates has one more
+  /// input, "target_weights" (batch, seq), f64 for f64, else f32, and its loss is the
+  /// mean of loss times weight over all tokens. Only for models of sequences; their
+  /// logits are then made in chunks, of all rows where no chunk is asked for.
+  bool weighted_targets = false;
   /// What a classifier of pictures looks at. Absent: the model's default. Only for
   /// models of pictures.
   std::optional<PictureShape> pictures = {};

@@ -61,17 +61,25 @@ Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
   const Shape rows{*options.batch, *options.seq};
   Text text;
   text.tokens = g.Input("tokens", DType::kI32, rows);
-  if (purpose != ModelPurpose::kGenerate) {
-    text.targets = g.Input("targets", DType::kI32, rows);
+  if (purpose == ModelPurpose::kGenerate) return text;
+  text.targets = g.Input("targets", DType::kI32, rows);
+  if (options.weighted_targets) {
+    const DType dtype =
+        options.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    text.weights = g.Input("target_weights", dtype, rows);
   }
   return text;
 }
 
-Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, Value targets,
+Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options) {
-  const int64_t chunk = head.ok() ? LogitChunk(head.dim(0), options) : 0;
-  if (purpose != ModelPurpose::kGenerate && chunk > 0) {
-    const Value loss = LinearCrossEntropy(x, head, targets, chunk);
+  int64_t chunk = head.ok() ? LogitChunk(head.dim(0), options) : 0;
+  if (chunk == 0 && options.weighted_targets) {
+    chunk = *options.batch * *options.seq;
+  }
+  if (purpose != ModelPurpose::kGenerate && chunk != 0) {
+    const Value loss = LinearCrossEntropy(x, head, text.targets, chunk,
+                                          {.weights = text.weights});
     g.Output("loss", g.Name("loss", loss));
     return g.Finish();
   }
@@ -79,7 +87,7 @@ Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, Value targets,
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", logits);
   } else {
-    g.Output("loss", g.Name("loss", CrossEntropy(logits, targets)));
+    g.Output("loss", g.Name("loss", CrossEntropy(logits, text.targets)));
   }
   return g.Finish();
 }

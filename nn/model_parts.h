@@ -47,13 +47,16 @@ inline constexpr int64_t kMostLogitChunk = 4096;
 struct Text {
   Value tokens;   // i32 (B, T)
   Value targets;  // likewise; none when generating
+  Value weights;  // of the targets, where the options ask for them
 };
-/// Inputs "tokens" and, unless generating, "targets". Precondition: the options have a
+/// Inputs "tokens" and, unless generating, "targets" and what goes with them
+/// (ModelOptions::weighted_targets). Precondition: the options have a
 /// batch and a seq.
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
-/// Output "loss", the mean of -log p in nats per token, or when generating "logits"
+/// Output "loss", the mean of -log p in nats per token, each times its weight where
+/// there are weights, or when generating "logits"
 /// (B, T, vocabulary); then the graph. x (B, T, width), head (vocabulary, width).
 ///
 /// The logits are the largest value of a step if the vocabulary is large, so
@@ -61,7 +64,7 @@ Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
 /// from kLeastLogitChunk to kMostLogitChunk, unless `options.logit_chunk` says
 /// otherwise. The batch decides and no budget does: other chunks add up
 /// gradients in another order, and the last bits of a loss would depend on it.
-Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, Value targets,
+Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options);
 
 }  // namespace stowage

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/read_file.h"
@@ -156,10 +157,6 @@ Result<TextData> TextData::FromText(std::string_view utf8,
     return Error{ErrorCode::kInvalidArgument,
                  StrCat(kRoom, Quoted(origin), " ", message)};
   };
-  if (seq < 1) {
-    return fail(
-        StrCat("is read in windows of ", seq, " tokens; expected at least 1"));
-  }
   if (utf8.empty()) return fail("is empty; expected UTF-8 text");
   Result<std::string> normalized = NormalizeText(utf8);
   if (!normalized.ok()) {
@@ -173,13 +170,32 @@ Result<TextData> TextData::FromText(std::string_view utf8,
     return fail(StrCat("has ", normalized->size(),
                        " characters; at most 2^31 - 1 are supported"));
   }
+  return Split(EncodeText(*normalized), "characters", origin, seq);
+}
+
+Result<TextData> TextData::FromTokens(std::vector<int32_t> tokens,
+                                      std::string_view origin, int64_t seq) {
+  return Split(std::move(tokens), "tokens", origin, seq);
+}
+
+Result<TextData> TextData::Split(std::vector<int32_t> tokens,
+                                 std::string_view unit, std::string_view origin,
+                                 int64_t seq) {
+  const auto fail = [&](std::string_view message) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat(kRoom, Quoted(origin), " ", message)};
+  };
+  if (seq < 1) {
+    return fail(
+        StrCat("is read in windows of ", seq, " tokens; expected at least 1"));
+  }
   TextData data;
-  data.tokens_ = EncodeText(*normalized);
+  data.tokens_ = std::move(tokens);
   data.held_out_ = data.tokens_.size() / 10;
   // The train part is at least as long as the held-out one.
   if (static_cast<int64_t>(data.held_out_) <= seq) {
-    return fail(StrCat("has ", data.tokens_.size(),
-                       " characters, of which the last tenth is held out; a "
+    return fail(StrCat("has ", data.tokens_.size(), " ", unit,
+                       ", of which the last tenth is held out; a "
                        "tenth must be longer than a window of ",
                        seq, "; use a longer text or a smaller seq"));
   }

@@ -49,6 +49,10 @@ class TextData {
   static Result<TextData> FromText(std::string_view utf8,
                                    std::string_view origin, int64_t seq);
 
+  /// The same of tokens that are there already, of any vocabulary.
+  static Result<TextData> FromTokens(std::vector<int32_t> tokens,
+                                     std::string_view origin, int64_t seq);
+
   std::span<const int32_t> tokens() const { return tokens_; }
   std::span<const int32_t> train() const {
     return tokens().first(tokens_.size() - held_out_);
@@ -57,6 +61,10 @@ class TextData {
   std::span<const int32_t> held_out() const { return tokens().last(held_out_); }
 
  private:
+  static Result<TextData> Split(std::vector<int32_t> tokens,
+                                std::string_view unit, std::string_view origin,
+                                int64_t seq);
+
   std::vector<int32_t> tokens_;
   size_t held_out_ = 0;
 };

@@ -180,8 +180,8 @@ TEST_CASE("an adapter begins as its linear layer, and alone is trained") {
                     {"fc.lora_A.weight", {1, 0, 0, 0.5}},
                     {"fc.lora_B.weight", {0, 0, 0, 0, 0, 0}}};
   CheckNear(Interpret(graph, leaves).at("y"), {1.5, 2, 4});
-  leaves["fc.lora_B.weight"] = {1, 0, 2, 0, 1, 0};
-  // x A is (1, 1), times 6 / 2, and times B (3, 3, 6).
+  leaves["fc.lora_B.weight"] = {1, 0, 0, 1, 2, 0};
+  // x A^T is (1, 1), times 6 / 2, and times B^T (3, 3, 6).
   CheckNear(Interpret(graph, leaves).at("y"), {4.5, 5, 10});
 
   const auto step =
@@ -203,10 +203,10 @@ TEST_CASE("an adapter begins as its linear layer, and alone is trained") {
   CarryOver(*step, Interpret(*step, leaves), &leaves);
   CHECK(leaves["fc.weight"] == Numbers{1, 0, 2, 0, 1, 1});
   CHECK(leaves["fc.bias"] == Numbers{0.5, 0, 0});
-  // The gradient of B is (x A)^T 3 (1, 1, 1); that of A is x^T 3 (B's row sums).
+  // The gradient of B is (1, 1, 1)^T 3 (x A^T); that of A is 3 (B's column sums)^T x.
   CheckNear(leaves["fc.lora_B.weight"],
-            {0.25, -0.75, 1.25, -0.75, 0.25, -0.75});
-  CheckNear(leaves["fc.lora_A.weight"], {-1.25, -0.75, -4.5, -1});
+            {0.25, -0.75, -0.75, 0.25, 1.25, -0.75});
+  CheckNear(leaves["fc.lora_A.weight"], {-1.25, -4.5, -0.75, -1});
 }
 
 TEST_CASE("a layer of the wrong input says which") {

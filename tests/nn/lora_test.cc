@@ -1,0 +1,250 @@
+// Adapters put beside the layers of a graph, and frozen matrices in blocks.
+
+#include "nn/lora.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/result.h"
+#include "formats/quantized.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "ir/weight_type.h"
+#include "nn/layers.h"
+#include "nn/quantized_params.h"
+#include "tests/support/interpret.h"
+
+namespace stowage {
+namespace {
+
+using Numbers = std::vector<double>;
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+Graph Good(Result<Graph> graph) {
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+// An embedding, a layer of each layout, and the embedding again as the head.
+Graph Model() {
+  GraphBuilder g("model");
+  const Value tokens = g.Input("tokens", DType::kI32, {3});
+  const Value targets = g.Input("targets", DType::kI32, {3});
+  const EmbeddingResults embedding =
+      Embedding(tokens, "embed.weight", 5, 32, DType::kF32);
+  const Value h = Relu(Linear(embedding.rows, "up_proj", 64, {.out_in = true}));
+  const Value x = Linear(h, "down_proj", 32, {.bias = false});
+  const Value loss = LinearCrossEntropy(x, embedding.table, targets, 2);
+  g.Output("loss", g.Name("loss", loss));
+  return Good(g.Finish());
+}
+
+Numbers Random(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  Numbers numbers;
+  for (size_t i = 0; i < count; ++i) {
+    numbers.push_back(static_cast<double>(random() % 2048) / 1024 - 1);
+  }
+  return numbers;
+}
+
+Tensors Leaves() {
+  return {{"tokens", {4, 0, 2}},
+          {"targets", {0, 2, 3}},
+          {"embed.weight", Random(5 * 32, 1)},
+          {"up_proj.weight", Random(64 * 32, 2)},
+          {"up_proj.bias", Random(64, 3)},
+          {"down_proj.weight", Random(64 * 32, 4)}};
+}
+
+TEST_CASE("adapters beside the layers of a graph are W + alpha / rank B A") {
+  const Graph model = Model();
+  const Graph adapted = Good(
+      WithLora(model, {.rank = 2, .alpha = 6, .targets = {"*_proj.weight"}}));
+  Tensors leaves = Leaves();
+  const double before = Interpret(model, leaves).at("loss")[0];
+  leaves["up_proj.lora_A.weight"] = Random(2 * 32, 5);
+  leaves["up_proj.lora_B.weight"] = Numbers(64 * 2, 0);
+  leaves["down_proj.lora_A.weight"] = Random(2 * 64, 6);
+  leaves["down_proj.lora_B.weight"] = Numbers(32 * 2, 0);
+  CHECK(Interpret(adapted, leaves).at("loss")[0] == before);
+
+  const Numbers up_b = Random(64 * 2, 7), down_b = Random(32 * 2, 8);
+  leaves["up_proj.lora_B.weight"] = up_b;
+  leaves["down_proj.lora_B.weight"] = down_b;
+  Tensors merged = Leaves();
+  for (size_t out = 0; out < 64; ++out) {
+    for (size_t in = 0; in < 32; ++in) {
+      for (size_t r = 0; r < 2; ++r) {
+        merged["up_proj.weight"][out * 32 + in] +=
+            3 * up_b[out * 2 + r] *
+            leaves["up_proj.lora_A.weight"][r * 32 + in];
+        // The other layer's weight lies (in, out).
+        merged["down_proj.weight"][out * 32 + in] +=
+            3 * down_b[in * 2 + r] *
+            leaves["down_proj.lora_A.weight"][r * 64 + out];
+      }
+    }
+  }
+  const double expected = Interpret(model, merged).at("loss")[0];
+  CHECK(std::abs(expected - before) > 0.1);
+  CHECK(std::abs(Interpret(adapted, leaves).at("loss")[0] - expected) < 1e-9);
+
+  std::vector<std::string> params;
+  for (const ValueId id : adapted.Leaves(Role::kParam)) {
+    params.push_back(adapted.value(id).name);
+  }
+  CHECK(params == std::vector<std::string>{
+                      "embed.weight", "up_proj.weight", "up_proj.bias",
+                      "down_proj.weight", "up_proj.lora_A.weight",
+                      "up_proj.lora_B.weight", "down_proj.lora_A.weight",
+                      "down_proj.lora_B.weight"});
+  CHECK(IsLoraParam(params.back()));
+  CHECK_FALSE(IsLoraParam(params.front()));
+}
+
+TEST_CASE("an adapter's dropout is of what goes into it, and of training") {
+  const Graph adapted = Good(WithLora(
+      Model(), {.rank = 2, .dropout = 0.5, .targets = {"up_proj.weight"}}));
+  CHECK(adapted.Find("seed"));
+  int dropouts = 0;
+  for (const Node& node : adapted.nodes()) {
+    if (node.op == OpKind::kDropout) ++dropouts;
+  }
+  CHECK(dropouts == 1);
+  CHECK_FALSE(
+      Good(WithLora(Model(), {.targets = {"up_proj.weight"}})).Find("seed"));
+}
+
+TEST_CASE("what cannot have an adapter is told") {
+  const auto error = [](const LoraRules& rules) {
+    const auto graph = WithLora(Model(), rules);
+    REQUIRE_FALSE(graph.ok());
+    return graph.error().message;
+  };
+  CHECK(Contains(error({.targets = {"*_proj.weight", "*.bias"}}),
+                 "[lora] no matrix among the params of \"model\" matches "
+                 "\"*.bias\""));
+  CHECK(Contains(error({.targets = {"*"}}),
+                 "[lora] param \"embed.weight\" is operand 0 of gather"));
+  CHECK(Contains(error({.rank = 33, .targets = {"*_proj.weight"}}),
+                 "[lora] \"up_proj\" has rank 33 beside a weight (64, 32); "
+                 "expected 1 to 32"));
+  CHECK(Contains(error({.dropout = 1, .targets = {"*_proj.weight"}}),
+                 "[lora] dropout is 1; expected a number in [0, 1)"));
+}
+
+// The bytes of a matrix in blocks, and the numbers that they say.
+struct Blocks {
+  Numbers bytes, numbers;
+};
+Blocks RandomBlocks(WeightType type, int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::byte> bytes(static_cast<size_t>(BytesOf(type, count)));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 0x38);
+  std::vector<float> numbers(static_cast<size_t>(count));
+  Dequantize(type, bytes, numbers);
+  Blocks blocks;
+  for (const std::byte byte : bytes) {
+    blocks.bytes.push_back(static_cast<double>(byte));
+  }
+  blocks.numbers.assign(numbers.begin(), numbers.end());
+  return blocks;
+}
+
+TEST_CASE("a graph over blocks is the graph over their numbers") {
+  const Graph model =
+      Good(WithLora(Model(), {.rank = 2, .targets = {"*_proj.weight"}}));
+  const Graph in_blocks = Good(
+      WithQuantizedParams(model, {{"embed.weight", WeightType::kQ8_0},
+                                  {"up_proj.weight", WeightType::kQ4_1},
+                                  {"down_proj.weight", WeightType::kF16}}));
+  CHECK(in_blocks.value(*in_blocks.Find("up_proj.weight")).type ==
+        TensorType{DType::kU8, {64, 20}});
+  Tensors floats = Leaves();
+  for (const char* layer : {"up_proj", "down_proj"}) {
+    const bool up = std::string_view(layer) == "up_proj";
+    floats[std::string(layer) + ".lora_A.weight"] = Random(up ? 64 : 128, 5);
+    floats[std::string(layer) + ".lora_B.weight"] = Random(up ? 128 : 64, 6);
+  }
+  Tensors bytes = floats;
+  const auto put = [&](const char* name, WeightType type, int64_t count) {
+    const Blocks blocks = RandomBlocks(type, count, 11);
+    bytes[name] = blocks.bytes;
+    floats[name] = blocks.numbers;
+  };
+  put("embed.weight", WeightType::kQ8_0, 5 * 32);
+  put("up_proj.weight", WeightType::kQ4_1, 64 * 32);
+  put("down_proj.weight", WeightType::kF16, 64 * 32);
+
+  const TrainOptions options = {.optimizer = Momentum{},
+                                .groups = {{.pattern = "*.lora_?.weight"},
+                                           {.pattern = "*", .frozen = true}}};
+  const Graph of_floats = Good(BuildTrainStep(model, "loss", options));
+  const Graph of_bytes = Good(BuildTrainStep(in_blocks, "loss", options));
+  const auto step = [](const Graph& graph, Tensors leaves) {
+    for (const ValueId id : graph.Leaves(Role::kState)) {
+      const ValueInfo& state = graph.value(id);
+      leaves[state.name] =
+          Numbers(static_cast<size_t>(state.type.shape.num_elements()), 0.0);
+    }
+    leaves["lr"] = {0.5};
+    leaves["step"] = {1};
+    const Tensors values = Interpret(graph, leaves);
+    CarryOver(graph, values, &leaves);
+    leaves["loss"] = values.at("loss");
+    return leaves;
+  };
+  Tensors expected = step(of_floats, floats), actual = step(of_bytes, bytes);
+  CHECK(actual["loss"] == expected["loss"]);
+  for (const char* param :
+       {"up_proj.lora_A.weight", "up_proj.lora_B.weight",
+        "down_proj.lora_A.weight", "down_proj.lora_B.weight"}) {
+    REQUIRE(actual[param].size() == expected[param].size());
+    double difference = 0;
+    for (size_t i = 0; i < actual[param].size(); ++i) {
+      difference =
+          std::max(difference, std::abs(actual[param][i] - expected[param][i]));
+    }
+    CHECK(difference < 1e-12);  // sums are taken in another order
+    CHECK(actual[param] != bytes[param]);
+  }
+  CHECK(actual["up_proj.weight"] == bytes["up_proj.weight"]);
+}
+
+TEST_CASE("what cannot lie in blocks is told") {
+  const auto error = [](const WeightTypes& types) {
+    const auto graph = WithQuantizedParams(Model(), types);
+    REQUIRE_FALSE(graph.ok());
+    return graph.error().message;
+  };
+  CHECK(Contains(error({{"nothing", WeightType::kF16}}),
+                 "[quantized] \"model\" has no param \"nothing\""));
+  CHECK(
+      Contains(error({{"up_proj.weight", WeightType::kQ4_K}}),
+               "[quantized] param \"up_proj.weight\" is f32(64, 32); a matrix "
+               "in Q4_K has rows of 256 numbers or a multiple"));
+  CHECK(Contains(error({{"up_proj.bias", WeightType::kF16}}),
+                 "[quantized] param \"up_proj.bias\" is f32(64)"));
+  const Graph step = Good(BuildTrainStep(Model(), "loss", {}));
+  const auto updated =
+      WithQuantizedParams(step, {{"up_proj.weight", WeightType::kF16}});
+  REQUIRE_FALSE(updated.ok());
+  CHECK(Contains(updated.error().message, "which does not read blocks of F16"));
+}
+
+}  // namespace
+}  // namespace stowage
