@@ -1,0 +1,74 @@
+#ifndef STOWAGE_TEXT_EXAMPLES_H_
+#define STOWAGE_TEXT_EXAMPLES_H_
+
+// What a language model is fine-tuned on: JSON lines, one example each, as tokens of
+// which some are to be learnt and the others are only read.
+//
+//   {"prompt": "2 + 2 = ", "completion": "4"}                  the completion is learnt
+//   {"messages": [{"role": "user", "content": "Hello"},
+//                 {"role": "assistant", "content": "Hi"}]}     every answer is
+//   {"text": "Once upon a time"}                               all of it is
+//
+//   Result<TokenExamples> examples =
+//       ReadExamples(text, "chats.jsonl", tokenizer, {.chat = &chat, .end = 2});
+//   examples->tokens(0), examples->learnt(0)
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace stowage {
+
+class TokenExamples {
+ public:
+  size_t size() const { return ends_.size(); }
+  /// Of example i, at least two.
+  std::span<const int32_t> tokens(size_t i) const {
+    return std::span(tokens_).subspan(Begin(i), ends_[i] - Begin(i));
+  }
+  /// For each of them whether it is to be learnt, 1 or 0.
+  std::span<const uint8_t> learnt(size_t i) const {
+    return std::span(learnt_).subspan(Begin(i), ends_[i] - Begin(i));
+  }
+
+  /// Adds tokens to the example that is under way.
+  void Append(std::span<const int32_t> tokens, bool learnt);
+  /// Ends it. False, and nothing is left of it, where nothing of it is to be learnt: no
+  /// token but its first.
+  bool Finish();
+
+ private:
+  size_t Begin(size_t i) const { return i == 0 ? 0 : ends_[i - 1]; }
+
+  std::vector<int32_t> tokens_;
+  std::vector<uint8_t> learnt_;
+  std::vector<size_t> ends_;
+};
+
+struct ExampleFormat {
+  /// How conversations are written; null where the model has no template.
+  const ChatTemplate* chat = nullptr;
+  ChatOptions chat_options = {};
+  /// What a completion or a text ends with, if the model knows such a token.
+  std::optional<int32_t> end = {};
+};
+
+/// The examples of JSON lines; lines of white space alone are passed over. `origin`
+/// names the text in errors, which name the line: kInvalidArgument for a line that is no
+/// JSON object or has none of the three forms, or nothing to learn; no examples at all;
+/// ChatTemplate::Format's; kUnsupported for messages where there is no template.
+Result<TokenExamples> ReadExamples(std::string_view text,
+                                   std::string_view origin,
+                                   const Tokenizer& tokenizer,
+                                   const ExampleFormat& format);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TEXT_EXAMPLES_H_
