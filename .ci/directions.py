@@ -28,8 +28,8 @@ ROOMS = {
     "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
     "report": ["base", "ir", "planner", "planner/packing"],
-    "train": ["autodiff", "base", "cpu", "gpu", "ir", "planner", "planner/fit",
-              "planner/packing", "runtime"],
+    "train": ["autodiff", "base", "cpu", "formats", "gpu", "ir", "nn", "planner",
+              "planner/fit", "planner/packing", "runtime"],
 }
 
 # Headers of a library -> directories whose files may include them.
@@ -41,7 +41,8 @@ LIBRARIES = {
     r"(zlib|png|jpeglib|jerror)\.h": ["formats", "tests"],
     r"google/protobuf/.*|onnx/onnx\.pb\.h": ["onnx", "tests/onnx"],
     r"pcre2\.h": ["text"],
-    r"nlohmann/.*": ["formats", "report", "text", "tools", "tests", "bench", "examples"],
+    r"nlohmann/.*": ["formats", "report", "text", "train", "tools", "tests", "bench",
+                     "examples"],
     r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],
 }

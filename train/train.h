@@ -3,8 +3,10 @@
 
 // The room's facade: a model and a budget in, something that trains out.
 
+#include "train/adapter_files.h"      // IWYU pragma: export
 #include "train/checkpoint_series.h"  // IWYU pragma: export
 #include "train/device.h"             // IWYU pragma: export
+#include "train/fine_tuning.h"        // IWYU pragma: export
 #include "train/finite_guard.h"       // IWYU pragma: export
 #include "train/gradient_check.h"     // IWYU pragma: export
 #include "train/plan_cache.h"         // IWYU pragma: export

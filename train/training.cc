@@ -46,6 +46,12 @@ Status Check(const TrainingSpec& spec) {
   if (spec.levers) {
     STOWAGE_RETURN_IF_ERROR(CheckPieces(spec.levers->pieces, spec.batch));
   }
+  for (const ShapeSpec& shape : spec.shapes) {
+    if (!shape.model) {
+      return Invalid(StrCat("shape ", Quoted(shape.name),
+                            " has no model; give a function"));
+    }
+  }
   for (const ProgramSpec& program : spec.programs) {
     if (!program.model) {
       return Invalid(StrCat("program ", Quoted(program.name),
@@ -118,6 +124,9 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
 
 Bytes TrainingPlan::arena_bytes() const {
   Bytes most = step.plan.arena_bytes();
+  for (const PlannedShape& shape : shapes) {
+    most = std::max(most, shape.step.plan.arena_bytes());
+  }
   for (const PlannedProgram& program : programs) {
     most = std::max(most, program.plan.arena_bytes());
   }
@@ -126,6 +135,9 @@ Bytes TrainingPlan::arena_bytes() const {
 
 Bytes TrainingPlan::host_bytes() const {
   Bytes most = step.plan.host_bytes();
+  for (const PlannedShape& shape : shapes) {
+    most = std::max(most, shape.step.plan.host_bytes());
+  }
   for (const PlannedProgram& program : programs) {
     most = std::max(most, program.plan.host_bytes());
   }
@@ -172,12 +184,38 @@ Result<TrainingPlan> TrainingPlanner::Plan() {
   plan.step = std::move(step.step);
   plan.cache = step.cache;
   plan.cache_note = std::move(step.cache_note);
+  for (const ShapeSpec& shape : spec_.shapes) {
+    STOWAGE_ASSIGN_OR_RETURN(PlannedShape planned, PlanShape(shape, plan.step));
+    plan.shapes.push_back(std::move(planned));
+  }
   for (const ProgramSpec& program : spec_.programs) {
     STOWAGE_ASSIGN_OR_RETURN(PlannedProgram planned,
                              PlanBeside(program, plan.step));
     plan.programs.push_back(std::move(planned));
   }
   return plan;
+}
+
+// Around the params and states as the step has placed them.
+Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
+                                                const FittedStep& step) const {
+  TrainingSpec spec = spec_;
+  spec.model = shape.model;
+  StepQuestion question = step_->question();
+  question.build =
+      BuildSteps(shape.model, spec_.batch, spec_.loss, spec_.training);
+  question.sources = [spec, build = question.build] {
+    return SourcesOf(spec, build);
+  };
+  question.fit.plan.weights = WeightLayout::FromForward(step.graph, step.plan);
+  question.budget = spec_.budget.value_or(step.plan.arena_bytes());
+  Result<PlannedStep> planned = StepPlanner(std::move(question)).Plan();
+  if (!planned.ok()) {
+    return Error{planned.error().code,
+                 StrCat(planned.error().message, "; this is shape ",
+                        Quoted(shape.name))};
+  }
+  return PlannedShape{.name = shape.name, .step = std::move(planned->step)};
 }
 
 // As many examples at a time as fit beside the weights and states of the step.
@@ -218,6 +256,9 @@ Training& Training::operator=(Training other) noexcept {
 Result<Training> Training::Open(TrainingPlan plan, Backend& backend) {
   std::vector<SessionProgram> programs;
   programs.push_back({"train", plan.step.graph, plan.step.plan});
+  for (const PlannedShape& shape : plan.shapes) {
+    programs.push_back({shape.name, shape.step.graph, shape.step.plan});
+  }
   for (const PlannedProgram& program : plan.programs) {
     programs.push_back({program.name, program.graph, program.plan});
   }

@@ -58,8 +58,17 @@ struct ProgramSpec {
       1;  // the most examples at a time; fewer where these do not fit
 };
 
+/// The training step for inputs of another shape: a shorter sequence, say.
+struct ShapeSpec {
+  std::string name;  // of its runner
+  ModelFn model;     // as the spec's own, with the same params
+};
+
 struct TrainingSpec {
-  ModelFn model;              // of the forward pass
+  ModelFn model;  // of the forward pass
+  /// Steps over the same params, states and arena, each with its own plan, for batches
+  /// that need less than the model above, which should be the largest.
+  std::vector<ShapeSpec> shapes = {};
   int64_t batch = 1;          // examples a step
   std::string loss = "loss";  // a scalar output of the model
   TrainOptions training = {};
@@ -90,9 +99,16 @@ struct PlannedProgram {
   Plan plan;
 };
 
+/// The step of another shape, planned.
+struct PlannedShape {
+  std::string name;
+  FittedStep step;
+};
+
 /// What a training takes, before any byte of it is taken.
 struct TrainingPlan {
   FittedStep step;
+  std::vector<PlannedShape> shapes = {};
   std::vector<PlannedProgram> programs = {};  // those beside the step
   CacheUse cache = CacheUse::kOff;            // of the step
   std::string cache_note = {};                // what was wrong with an entry
@@ -116,7 +132,8 @@ class TrainingPlanner {
   /// the step that does not fit takes half as many examples, and half of those,
   /// until it does; without a budget, until it fits into what the step takes, or
   /// is one. Errors: kBudgetTooSmall, naming the program and the smallest budgets
-  /// that work; those of StepFitter::Fit.
+  /// that work; those of StepFitter::Fit. Other shapes have the same budget, or without
+  /// one what the step takes.
   Result<TrainingPlan> Plan();
 
   /// Of the step alone: what other budgets cost, and the smallest that work.
@@ -125,6 +142,8 @@ class TrainingPlanner {
 
  private:
   TrainingPlanner() = default;
+  Result<PlannedShape> PlanShape(const ShapeSpec& shape,
+                                 const FittedStep& step) const;
   Result<PlannedProgram> PlanBeside(const ProgramSpec& program,
                                     const FittedStep& step) const;
 

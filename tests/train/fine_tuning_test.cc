@@ -1,0 +1,331 @@
+// Low-rank adapters beside tiny models, trained and kept as PEFT does it
+// (tests/goldens/make_peft_goldens.py).
+
+#include "train/fine_tuning.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "base/strings.h"
+#include "cpu/cpu_backend.h"
+#include "formats/weights_file.h"
+#include "ir/graph.h"
+#include "nn/lora.h"
+#include "nn/model_options.h"
+#include "nn/models.h"
+#include "train/adapter_files.h"
+#include "train/training.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kSeq = 12;
+const std::string kModels = "tests/goldens/pretrained/";
+const std::string kAdapters = "tests/goldens/peft/";
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// Rows of training.csv: model, then what, then numbers.
+using Golden = std::map<std::string, std::vector<double>>;
+std::map<std::string, Golden> Goldens() {
+  std::map<std::string, Golden> goldens;
+  std::ifstream in(kAdapters + "training.csv");
+  for (std::string line; std::getline(in, line);) {
+    std::istringstream fields(line);
+    std::string name, what, number;
+    std::getline(fields, name, ',');
+    std::getline(fields, what, ',');
+    std::vector<double>& numbers = goldens[name][what];
+    while (std::getline(fields, number, ',')) {
+      numbers.push_back(std::stod(number));
+    }
+  }
+  return goldens;
+}
+
+// The largest difference, over the largest number.
+double Difference(const std::vector<float>& actual,
+                  const std::vector<double>& expected) {
+  REQUIRE(actual.size() == expected.size());
+  double difference = 0, largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference = std::max(difference, std::abs(actual[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+FineTuning Open(const std::string& name, const FineTuningOptions& options) {
+  auto tuning = FineTuning::Open(kModels + name, options);
+  REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
+  return *std::move(tuning);
+}
+
+FineTuning OpenWithAdapter(const std::string& name) {
+  const auto rules = ReadAdapterRules(kAdapters + name);
+  REQUIRE_MESSAGE(rules.ok(), rules.error().message);
+  return Open(name, {.lora = *rules});
+}
+
+Training Start(const FineTuning& tuning, Backend& backend,
+               std::optional<Bytes> budget = {}) {
+  auto training = Train(
+      {.model = tuning.ModelOf(ModelPurpose::kTrain, kSeq),
+       .batch = 1,
+       .training = {.optimizer = AdamW{.decay = 0}, .groups = tuning.groups()},
+       .programs = {{.name = "generate",
+                     .model = tuning.ModelOf(ModelPurpose::kGenerate, kSeq)}},
+       .budget = budget},
+      backend);
+  REQUIRE_MESSAGE(training.ok(), training.error().message);
+  training->Initialize(1);
+  const Status loaded = tuning.LoadBase(training->step());
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  return *std::move(training);
+}
+
+std::vector<int32_t> Tokens(int32_t first) {
+  std::vector<int32_t> tokens;
+  for (int32_t i = 0; i < kSeq; ++i)
+    tokens.push_back((7 * (i + first) + 3) % 64);
+  return tokens;
+}
+
+// Of the last token.
+std::vector<float> Logits(Training& training) {
+  Runner& generate = *training.Find("generate");
+  REQUIRE(generate.Write("tokens", Tokens(0)).ok());
+  REQUIRE(generate.Step() == StepCode::kOk);
+  std::vector<float> logits(static_cast<size_t>(kSeq * 64));
+  REQUIRE(generate.Read("logits", &logits).ok());
+  return {logits.end() - 64, logits.end()};
+}
+
+std::vector<float> TakeSteps(Training& training, int64_t count) {
+  Runner& step = training.step();
+  std::vector<float> losses;
+  for (int64_t i = 1; i <= count; ++i) {
+    REQUIRE(step.Write("tokens", Tokens(0)).ok());
+    REQUIRE(step.Write("targets", Tokens(1)).ok());
+    REQUIRE(step.Write("lr", 0.01f).ok());
+    REQUIRE(step.Write("step", i).ok());
+    REQUIRE(step.Step() == StepCode::kOk);
+    losses.push_back(*step.ReadScalar("loss"));
+  }
+  return losses;
+}
+
+std::vector<float> ReadParam(const Runner& runner, const std::string& name) {
+  const auto id = runner.graph().Find(name);
+  REQUIRE_MESSAGE(id.has_value(), name);
+  std::vector<float> numbers(
+      static_cast<size_t>(runner.graph().value(*id).type.shape.num_elements()));
+  REQUIRE(runner.Read(name, &numbers).ok());
+  return numbers;
+}
+
+fs::path TempFolder(const std::string& name) {
+  const char* const temp = std::getenv("TEST_TMPDIR");
+  const fs::path folder = fs::path(temp ? temp : "/tmp") / name;
+  fs::remove_all(folder);
+  return folder;
+}
+
+TEST_CASE(
+    "five steps with PEFT's adapters give its losses, logits and weights") {
+  const auto goldens = Goldens();
+  REQUIRE(goldens.size() == 3);
+  for (const auto& golden : goldens) {
+    const std::string& name = golden.first;
+    INFO(name);
+    const FineTuning tuning = OpenWithAdapter(name);
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    Training training = Start(tuning, *cpu);
+    const Status loaded =
+        LoadAdapter(tuning, kAdapters + name, training.step());
+    REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+    CHECK(Difference(Logits(training), golden.second.at("logits before")) <
+          1e-5);
+    CHECK(Difference(TakeSteps(training, 5), golden.second.at("losses")) <
+          1e-5);
+    CHECK(Difference(Logits(training), golden.second.at("logits after")) <
+          1e-4);
+    int64_t adapters = 0, elements = 0;
+    for (const auto& row : golden.second) {
+      if (!IsLoraParam(row.first)) continue;
+      INFO(row.first);
+      CHECK(Difference(ReadParam(training.step(), row.first), row.second) <
+            1e-3);
+      ++adapters;
+      elements += std::ssize(row.second);
+    }
+    CHECK(adapters > 0);
+    CHECK(tuning.trainable_params() == elements);
+  }
+}
+
+TEST_CASE("a frozen base lies as its file has it, and has no states") {
+  const FineTuning tuning = OpenWithAdapter("llama.gguf");
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training training = Start(tuning, *cpu);
+  const Graph& graph = training.step().graph();
+  Bytes base = 0;
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const ValueInfo& info = graph.value(id);
+    if (!IsLoraParam(info.name)) base += info.type.bytes();
+  }
+  Bytes in_file = 0;
+  for (const PretrainedParam& param : tuning.base().params()) {
+    in_file += tuning.base().tensor(param).bytes;
+  }
+  CHECK(base == in_file);
+  CHECK(tuning.frozen_bytes() == in_file);
+  for (const ValueId id : graph.Leaves(Role::kState)) {
+    CHECK(Contains(graph.value(id).name, "lora_"));
+  }
+}
+
+TEST_CASE("a smaller budget gives the same losses to the bit") {
+  const FineTuning tuning = OpenWithAdapter("llama.gguf");
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  Training roomy = Start(tuning, *cpu);
+  const std::vector<float> losses = TakeSteps(roomy, 3);
+  const Bytes arena = roomy.plan().step.plan.arena_bytes();
+  const Bytes weights = roomy.plan().step.plan.regions.weights +
+                        roomy.plan().step.plan.regions.state;
+  auto planner = TrainingPlanner::Make(
+      {.model = tuning.ModelOf(ModelPurpose::kTrain, kSeq),
+       .batch = 1,
+       .training = {.optimizer = AdamW{.decay = 0}, .groups = tuning.groups()}},
+      cpu->Needs());
+  REQUIRE(planner.ok());
+  const auto smallest = planner->step().SmallestBudget();
+  REQUIRE(smallest.ok());
+  CHECK(*smallest > weights / 2);
+  REQUIRE(*smallest < arena);
+  Training tight = Start(tuning, *cpu, *smallest);
+  CHECK(TakeSteps(tight, 3) == losses);
+}
+
+TEST_CASE("a saved adapter is PEFT's files, and goes on where it was") {
+  const FineTuning tuning = OpenWithAdapter("gpt2");
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  Training training = Start(tuning, *cpu);
+  TakeSteps(training, 2);
+  const std::vector<float> logits = Logits(training);
+  const fs::path folder = TempFolder("adapter");
+  const auto files = AdapterFiles::Claim(folder.string());
+  REQUIRE_MESSAGE(files.ok(), files.error().message);
+  const Status saved = SaveAdapter(tuning, training.step(), *files);
+  REQUIRE_MESSAGE(saved.ok(), saved.error().message);
+
+  const auto rules = ReadAdapterRules(folder.string());
+  REQUIRE_MESSAGE(rules.ok(), rules.error().message);
+  CHECK(rules->rank == 4);
+  CHECK(rules->alpha == 6);
+  CHECK(rules->targets == std::vector<std::string>{"*c_attn.weight",
+                                                   "*c_fc.weight",
+                                                   "*c_proj.weight"});
+  const FineTuning again = Open("gpt2", {.lora = *rules});
+  Training other = Start(again, *cpu);
+  const Status loaded = LoadAdapter(again, folder.string(), other.step());
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  CHECK(Logits(other) == logits);
+
+  // What PEFT reads: its names, as its own files have them.
+  const auto ours =
+      WeightsFile::Open((folder / "adapter_model.safetensors").string());
+  const auto theirs =
+      WeightsFile::Open(kAdapters + "gpt2/adapter_model.safetensors");
+  REQUIRE(ours.ok());
+  REQUIRE(theirs.ok());
+  REQUIRE(ours->tensors().size() == theirs->tensors().size());
+  for (size_t i = 0; i < ours->tensors().size(); ++i) {
+    CHECK(ours->tensors()[i].name == theirs->tensors()[i].name);
+    CHECK(ours->tensors()[i].shape == theirs->tensors()[i].shape);
+  }
+}
+
+TEST_CASE("all weights may be trained, in bf16 too") {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const FineTuning tuning =
+        Open("qwen2.gguf", {.lora = std::nullopt, .dtype = dtype});
+    CHECK(tuning.groups().empty());
+    CHECK(tuning.frozen_bytes() == 0);
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    Training training = Start(tuning, *cpu);
+    const std::vector<float> losses = TakeSteps(training, 3);
+    CHECK(losses[2] < losses[0]);
+    CHECK(tuning.trainable_params() == ParameterCount(training.step().graph()));
+  }
+}
+
+TEST_CASE("what is no adapter for this model is told") {
+  const auto error = [](const fs::path& folder) {
+    const auto rules = ReadAdapterRules(folder.string());
+    REQUIRE_FALSE(rules.ok());
+    return rules.error();
+  };
+  const fs::path folder = TempFolder("wrong");
+  fs::create_directories(folder);
+  CHECK(error(folder).code == ErrorCode::kNotFound);
+  const auto config = [&](std::string_view text) {
+    std::ofstream(folder / "adapter_config.json") << text;
+    return error(folder).message;
+  };
+  CHECK(Contains(config("{"), "adapter_config.json"));
+  CHECK(Contains(config(R"({"peft_type": "IA3"})"),
+                 "is of type IA3; only LORA is read"));
+  CHECK(Contains(config(R"({"peft_type": "LORA", "use_dora": true})"),
+                 "has use_dora, which is not supported"));
+  CHECK(Contains(config(R"({"peft_type": "LORA", "bias": "all"})"),
+                 "trains biases (all), which is not supported"));
+  CHECK(Contains(
+      config(R"({"peft_type": "LORA", "modules_to_save": ["lm_head"]})"),
+      "has modules_to_save, which is not supported"));
+  CHECK(Contains(
+      config(
+          R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": "all"})"),
+      "names no layers in a list"));
+
+  // An adapter of another model.
+  const FineTuning tuning = OpenWithAdapter("qwen2.gguf");
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  Training training = Start(tuning, *cpu);
+  const std::vector<float> before = Logits(training);
+  const Status loaded =
+      LoadAdapter(tuning, kAdapters + "gpt2", training.step());
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(Contains(loaded.error().message,
+                 "lacks \"base_model.model.model.layers.0.self_attn.q_proj."
+                 "lora_A.weight\""));
+  const Status more =
+      LoadAdapter(tuning, kAdapters + "llama.gguf", training.step());
+  REQUIRE_FALSE(more.ok());
+  CHECK(Contains(more.error().message, "which no param of the adapter takes"));
+  CHECK(Logits(training) == before);
+
+  const auto integers =
+      FineTuning::Open(kModels + "gpt2", {.dtype = DType::kI32});
+  REQUIRE_FALSE(integers.ok());
+  CHECK(Contains(integers.error().message, "dtype is i32"));
+}
+
+}  // namespace
+}  // namespace stowage

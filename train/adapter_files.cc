@@ -1,0 +1,228 @@
+#include "train/adapter_files.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/check.h"
+#include "base/read_file.h"
+#include "base/strings.h"
+#include "formats/json_values.h"
+#include "formats/safetensors.h"
+#include "formats/weights_file.h"
+#include "runtime/checkpoint.h"
+#include "runtime/write_floats.h"
+
+namespace stowage {
+namespace {
+
+constexpr std::string_view kConfig = "adapter_config.json";
+constexpr std::string_view kWeights = "adapter_model.safetensors";
+constexpr std::string_view kDown = ".lora_A.weight";
+
+std::string Within(const std::string& folder, std::string_view file) {
+  return (std::filesystem::path(folder) / file).string();
+}
+
+Error Invalid(std::string_view message,
+              ErrorCode code = ErrorCode::kInvalidArgument) {
+  return {code, StrCat("[adapter] ", message)};
+}
+
+bool IsGpt2(const FineTuning& tuning) {
+  return std::holds_alternative<GptConfig>(tuning.base().model().config);
+}
+
+// What PEFT calls a param of an adapter.
+std::string PeftName(const FineTuning& tuning, std::string_view param) {
+  return StrCat("base_model.model.", IsGpt2(tuning) ? "transformer." : "",
+                param);
+}
+
+std::vector<const ValueInfo*> AdapterParams(const Graph& graph) {
+  std::vector<const ValueInfo*> params;
+  for (const ValueId id : graph.Leaves(Role::kParam)) {
+    const ValueInfo& info = graph.value(id);
+    if (IsLoraParam(info.name)) params.push_back(&info);
+  }
+  return params;
+}
+
+// The last word of a layer's name: "q_proj" of "model.layers.0.self_attn.q_proj".
+std::string LayerWord(std::string_view param) {
+  param.remove_suffix(kDown.size());
+  return std::string(param.substr(param.rfind('.') + 1));
+}
+
+std::string ConfigText(const FineTuning& tuning,
+                       const std::vector<const ValueInfo*>& params) {
+  const LoraRules& rules = *tuning.options().lora;
+  std::set<std::string> words;
+  for (const ValueInfo* param : params) {
+    if (param->name.ends_with(kDown)) words.insert(LayerWord(param->name));
+  }
+  const nlohmann::ordered_json config = {
+      {"peft_type", "LORA"},
+      {"task_type", "CAUSAL_LM"},
+      {"base_model_name_or_path", tuning.base().file().path()},
+      {"r", rules.rank},
+      {"lora_alpha", rules.alpha},
+      {"lora_dropout", rules.dropout},
+      {"target_modules", words},
+      {"fan_in_fan_out", IsGpt2(tuning)},
+      {"bias", "none"},
+      {"inference_mode", true}};
+  return config.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::string AdapterWeightsPath(const std::string& folder) {
+  return folder.empty() ? "" : Within(folder, kWeights);
+}
+
+Result<AdapterFiles> AdapterFiles::Claim(const std::string& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) {
+    return Invalid(StrCat("cannot make the folder ", Quoted(folder), ": ",
+                          failed.message()),
+                   ErrorCode::kIo);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(OutputFile config,
+                           OutputFile::Claim(Within(folder, kConfig)));
+  STOWAGE_ASSIGN_OR_RETURN(OutputFile weights,
+                           OutputFile::Claim(Within(folder, kWeights)));
+  return AdapterFiles(std::move(config), std::move(weights));
+}
+
+Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
+                   const AdapterFiles& files) {
+  STOWAGE_CHECK(tuning.options().lora.has_value());
+  const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}};
+  Bytes end = 0;
+  for (const ValueInfo* param : params) {
+    const Bytes begin = end;
+    end += param->type.bytes();
+    header.tensors.push_back({.name = PeftName(tuning, param->name),
+                              .type = param->type,
+                              .begin = begin,
+                              .end = end});
+  }
+  std::vector<std::byte> data(static_cast<size_t>(end));
+  for (size_t i = 0; i < params.size(); ++i) {
+    const SafeTensor& tensor = header.tensors[i];
+    STOWAGE_RETURN_IF_ERROR(
+        runner.ReadBytes(params[i]->name, tensor.type.dtype,
+                         std::span(data).subspan(
+                             static_cast<size_t>(tensor.begin),
+                             static_cast<size_t>(tensor.end - tensor.begin))));
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+  STOWAGE_RETURN_IF_ERROR(files.weights_.Replace(
+      {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(text)),
+       std::span<const std::byte>(data)}));
+  return files.config_.Replace(ConfigText(tuning, params));
+}
+
+Result<LoraRules> ReadAdapterRules(const std::string& folder) {
+  const std::string path = Within(folder, kConfig);
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const auto fail = [&](std::string_view what,
+                        ErrorCode code = ErrorCode::kInvalidArgument) {
+    return Invalid(StrCat(Quoted(path), " ", what), code);
+  };
+  const Result<JsonValues> config = JsonValues::Parse(text);
+  if (!config.ok()) return fail(config.error().message);
+  const auto kind = config->Text("peft_type");
+  if (!kind.ok() || *kind != "LORA") {
+    return fail(StrCat("is of type ", kind.ok() ? *kind : "none",
+                       "; only LORA is read"),
+                ErrorCode::kUnsupported);
+  }
+  for (const char* flag : {"use_dora", "use_rslora"}) {
+    const auto value = config->Bool(flag);
+    if (value.ok() && *value) {
+      return fail(StrCat("has ", flag, ", which is not supported"),
+                  ErrorCode::kUnsupported);
+    }
+  }
+  for (const char* list : {"modules_to_save", "rank_pattern", "alpha_pattern",
+                           "layers_to_transform"}) {
+    if (config->Has(list) || config->HasBelow(list)) {
+      return fail(StrCat("has ", list, ", which is not supported"),
+                  ErrorCode::kUnsupported);
+    }
+  }
+  const auto bias = config->Text("bias");
+  if (bias.ok() && *bias != "none") {
+    return fail(StrCat("trains biases (", *bias, "), which is not supported"),
+                ErrorCode::kUnsupported);
+  }
+  LoraRules rules{.targets = {}};
+  const auto rank = config->Int("r");
+  const auto alpha = config->Real("lora_alpha");
+  if (!rank.ok()) return fail(rank.error().message);
+  if (!alpha.ok()) return fail(alpha.error().message);
+  rules.rank = *rank;
+  rules.alpha = *alpha;
+  const auto dropout = config->Real("lora_dropout");
+  if (dropout.ok()) rules.dropout = *dropout;
+  for (int64_t i = 0;; ++i) {
+    const auto word = config->Text(StrCat("target_modules.", i));
+    if (!word.ok()) break;
+    rules.targets.push_back(StrCat("*", *word, ".weight"));
+  }
+  if (rules.targets.empty()) {
+    return fail("names no layers in a list \"target_modules\"");
+  }
+  return rules;
+}
+
+Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
+                   Runner& runner) {
+  STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
+                           WeightsFile::Open(Within(folder, kWeights)));
+  const std::vector<const ValueInfo*> params = AdapterParams(runner.graph());
+  for (const ValueInfo* param : params) {
+    const std::string name = PeftName(tuning, param->name);
+    const WeightTensor* const tensor = file.Find(name);
+    if (tensor == nullptr) return file.Fail(StrCat("lacks ", Quoted(name)));
+    if (!tensor->foreign.empty() || tensor->shape != param->type.shape) {
+      return file.Fail(StrCat("has ", Quoted(name), " as ", tensor->Describe(),
+                              "; the param ", Quoted(param->name), " is ",
+                              param->type.ToString()));
+    }
+  }
+  if (file.tensors().size() != params.size()) {
+    for (const WeightTensor& tensor : file.tensors()) {
+      bool taken = false;
+      for (const ValueInfo* param : params) {
+        taken = taken || PeftName(tuning, param->name) == tensor.name;
+      }
+      if (!taken) {
+        return file.Fail(StrCat("has ", Quoted(tensor.name),
+                                ", which no param of the adapter takes"));
+      }
+    }
+  }
+  for (const ValueInfo* param : params) {
+    std::vector<float> numbers(
+        static_cast<size_t>(param->type.shape.num_elements()));
+    STOWAGE_RETURN_IF_ERROR(
+        file.ReadFloats(*file.Find(PeftName(tuning, param->name)), 0, numbers));
+    STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param->name, 0, numbers));
+  }
+  return {};
+}
+
+}  // namespace stowage

@@ -1,0 +1,59 @@
+#ifndef STOWAGE_TRAIN_ADAPTER_FILES_H_
+#define STOWAGE_TRAIN_ADAPTER_FILES_H_
+
+// Low-rank adapters as Hugging Face's PEFT keeps them: a folder with
+// adapter_config.json and adapter_model.safetensors. What is written here, PEFT loads
+// beside the same base, and the other way round.
+//
+//   Status saved = SaveAdapter(tuning, training.step(), *AdapterFiles::Claim("tuned"));
+//   Result<LoraRules> rules = ReadAdapterRules("tuned");   // rank, alpha, targets
+//   Status loaded = LoadAdapter(tuning, "tuned", training.step());
+
+#include <string>
+
+#include "base/output_file.h"
+#include "base/result.h"
+#include "nn/lora.h"
+#include "runtime/session.h"
+#include "train/fine_tuning.h"
+
+namespace stowage {
+
+/// The file of the weights in an adapter's folder; "" for "".
+std::string AdapterWeightsPath(const std::string& folder);
+
+/// The two files of an adapter that will be written.
+class AdapterFiles {
+ public:
+  /// Makes the folder if it is not there. Errors: kIo; OutputFile::Claim's.
+  static Result<AdapterFiles> Claim(const std::string& folder);
+
+ private:
+  friend Status SaveAdapter(const FineTuning&, const Runner&,
+                            const AdapterFiles&);
+  AdapterFiles(OutputFile config, OutputFile weights)
+      : config_(std::move(config)), weights_(std::move(weights)) {}
+
+  OutputFile config_, weights_;
+};
+
+/// Writes the adapter of `runner`. Precondition: the tuning has adapters. Errors: kIo;
+/// kNotFinite, with the files untouched, where a weight is NaN or infinite.
+Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
+                   const AdapterFiles& files);
+
+/// What adapter_config.json of `folder` says. Its layers are those that it names, in
+/// each block of the model. Errors: kNotFound, kIo; kInvalidArgument for a file without
+/// a rank; kUnsupported, naming it, for what is no plain LoRA: another kind of adapter,
+/// layers that are trained whole, ranks of their own, biases, DoRA, rsLoRA.
+Result<LoraRules> ReadAdapterRules(const std::string& folder);
+
+/// Gives the adapter's params of `runner` the weights in `folder`. Errors: kNotFound,
+/// kIo; kInvalidArgument for a tensor that is missing or of another shape, and for one
+/// that no param takes. Whatever is wrong is known before the first is written.
+Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
+                   Runner& runner);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_ADAPTER_FILES_H_

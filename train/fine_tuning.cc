@@ -1,0 +1,184 @@
+#include "train/fine_tuning.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <variant>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/strings.h"
+#include "runtime/write_floats.h"
+
+namespace stowage {
+namespace {
+
+// What is read at a time, but for rows that are longer.
+constexpr Bytes kWindow = 256 * 1024;
+
+// The type of params of which a file's numbers are the very bytes; absent: there is
+// none, the numbers are in blocks.
+std::optional<DType> SameAs(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return DType::kF32;
+    case WeightType::kF16:
+      return DType::kF16;
+    case WeightType::kBF16:
+      return DType::kBF16;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Frozen matrices whose file has them smaller than params of `dtype` would be, and that
+// `graph` could read so.
+WeightTypes InBlocks(const PretrainedModel& base, const Graph& graph,
+                     DType dtype) {
+  const std::vector<std::string> readable = ReadableInBlocks(graph);
+  WeightTypes types;
+  for (const PretrainedParam& param : base.params()) {
+    if (std::ranges::find(readable, param.name) == readable.end()) continue;
+    const WeightType type = base.tensor(param).type;
+    const std::optional<DType> same = SameAs(type);
+    if (!same || SizeOf(*same) < SizeOf(dtype)) types.emplace(param.name, type);
+  }
+  return types;
+}
+
+// All linear layers but the head.
+std::vector<std::string> UsualTargets(const PretrainedModel& base) {
+  if (std::holds_alternative<GptConfig>(base.model().config)) {
+    return {"*.c_attn.weight", "*.c_proj.weight", "*.c_fc.weight"};
+  }
+  return {"*_proj.weight"};
+}
+
+// Rows that are read at a time.
+int64_t RowsAtATime(Bytes row, int64_t rows) {
+  return std::clamp(kWindow / row, int64_t{1}, rows);
+}
+
+Status LoadBytes(const PretrainedModel& base, const PretrainedParam& param,
+                 Runner& runner) {
+  const int64_t rows = param.shape[0];
+  const Bytes row = base.tensor(param).bytes / rows;
+  const int64_t most = RowsAtATime(row, rows);
+  std::vector<std::byte> window(static_cast<size_t>(most * row));
+  for (int64_t first = 0; first < rows; first += most) {
+    const auto part = std::span(window).first(
+        static_cast<size_t>(std::min(most, rows - first) * row));
+    STOWAGE_RETURN_IF_ERROR(base.ReadBytes(param, first, part));
+    STOWAGE_RETURN_IF_ERROR(
+        runner.WritePart(param.name, DType::kU8, first * row, part));
+  }
+  return {};
+}
+
+Status LoadNumbers(const PretrainedModel& base, const PretrainedParam& param,
+                   Runner& runner) {
+  const int64_t rows = param.shape[0];
+  const int64_t row = param.shape.num_elements() / rows;
+  // A vector's numbers are read whole, lest a block be cut.
+  const int64_t most = param.shape.rank() == 1
+                           ? rows
+                           : RowsAtATime(row * SizeOf(DType::kF32), rows);
+  std::vector<float> window(static_cast<size_t>(most * row));
+  for (int64_t first = 0; first < rows; first += most) {
+    const auto part = std::span(window).first(
+        static_cast<size_t>(std::min(most, rows - first) * row));
+    STOWAGE_RETURN_IF_ERROR(base.ReadFloats(param, first, part));
+    STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param.name, first * row, part));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FineTuning> FineTuning::Open(const std::string& path,
+                                    const FineTuningOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(PretrainedModel base, PretrainedModel::Open(path));
+  if (options.dtype == DType::kF64 || !IsFloat(options.dtype)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[finetune] dtype is ", DTypeName(options.dtype),
+                        "; expected f32, bf16 or f16")};
+  }
+  FineTuning tuning;
+  tuning.base_ = std::make_shared<const PretrainedModel>(std::move(base));
+  tuning.options_ = options;
+  if (options.lora && options.lora->targets.empty()) {
+    tuning.options_.lora->targets = UsualTargets(*tuning.base_);
+  }
+  // Whatever cannot be built is said now.
+  STOWAGE_ASSIGN_OR_RETURN(const Graph smallest,
+                           tuning.Build(ModelPurpose::kTrain, 1, 1));
+  if (options.lora) {
+    tuning.in_blocks_ = InBlocks(*tuning.base_, smallest, options.dtype);
+  }
+  return tuning;
+}
+
+Result<Graph> FineTuning::Build(ModelPurpose purpose, int64_t batch,
+                                int64_t seq) const {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Graph graph,
+      base_->Build(purpose, {.batch = batch,
+                             .seq = seq,
+                             .dtype = options_.dtype,
+                             .weighted_targets = options_.weighted_targets}));
+  if (!options_.lora) return graph;
+  LoraRules rules = *options_.lora;
+  if (purpose != ModelPurpose::kTrain) rules.dropout = 0;
+  STOWAGE_ASSIGN_OR_RETURN(graph, WithLora(graph, rules));
+  return WithQuantizedParams(graph, in_blocks_);
+}
+
+ModelFn FineTuning::ModelOf(ModelPurpose purpose, int64_t seq) const {
+  return [tuning = *this, purpose, seq](int64_t batch) {
+    return tuning.Build(purpose, batch, seq);
+  };
+}
+
+std::vector<ParamGroup> FineTuning::groups() const {
+  if (!options_.lora) return {};
+  return {{.pattern = "*.lora_A.weight"},
+          {.pattern = "*.lora_B.weight"},
+          {.pattern = "*", .frozen = true}};
+}
+
+Status FineTuning::LoadBase(Runner& runner) const {
+  for (const PretrainedParam& param : base_->params()) {
+    if (in_blocks_.contains(param.name)) {
+      STOWAGE_RETURN_IF_ERROR(LoadBytes(*base_, param, runner));
+    } else {
+      STOWAGE_RETURN_IF_ERROR(LoadNumbers(*base_, param, runner));
+    }
+  }
+  return {};
+}
+
+int64_t FineTuning::trainable_params() const {
+  const Result<Graph> graph = Build(ModelPurpose::kTrain, 1, 1);
+  STOWAGE_CHECK(graph.ok());  // as Open found
+  int64_t count = 0;
+  for (const ValueId id : graph->Leaves(Role::kParam)) {
+    const ValueInfo& info = graph->value(id);
+    if (!options_.lora || IsLoraParam(info.name)) {
+      count += info.type.shape.num_elements();
+    }
+  }
+  return count;
+}
+
+Bytes FineTuning::frozen_bytes() const {
+  if (!options_.lora) return 0;
+  Bytes bytes = 0;
+  for (const PretrainedParam& param : base_->params()) {
+    bytes += in_blocks_.contains(param.name)
+                 ? base_->tensor(param).bytes
+                 : param.shape.num_elements() * SizeOf(options_.dtype);
+  }
+  return bytes;
+}
+
+}  // namespace stowage

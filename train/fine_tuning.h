@@ -1,0 +1,88 @@
+#ifndef STOWAGE_TRAIN_FINE_TUNING_H_
+#define STOWAGE_TRAIN_FINE_TUNING_H_
+
+// A published language model that goes on learning: all of its weights, or low-rank
+// adapters beside them (nn/lora.h), which take a hundredth of the states. Beside
+// adapters the base is frozen, and its matrices lie in the arena as they lie in the
+// file, in four bits a number if that is what the file has (nn/quantized_params.h).
+//
+//   Result<FineTuning> tuning = FineTuning::Open("SmolLM2-135M.Q4_1.gguf",
+//                                                {.lora = LoraRules{.rank = 8}});
+//   Result<Training> training = Train(
+//       {.model = tuning->ModelOf(ModelPurpose::kTrain, 256),
+//        .batch = 1,
+//        .training = {.groups = tuning->groups()},
+//        .budget = 200'000'000});
+//   training->Initialize(/*seed=*/1);
+//   Status loaded = tuning->LoadBase(training->step());
+//
+// Loading reads the file once, a few hundred kilobytes at a time, into the arena: there
+// is never a second copy.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autodiff/param_groups.h"
+#include "base/result.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "nn/lora.h"
+#include "nn/model_options.h"
+#include "nn/pretrained.h"
+#include "nn/quantized_params.h"
+#include "runtime/session.h"
+#include "train/step_builder.h"
+
+namespace stowage {
+
+struct FineTuningOptions {
+  /// Absent: every weight is trained. Without targets: those that PEFT calls
+  /// "all-linear", which are all linear layers but the head.
+  std::optional<LoraRules> lora = LoraRules{.targets = {}};
+  /// Of activations, and of params that are not in blocks.
+  DType dtype = DType::kF32;
+  bool weighted_targets = false;  // ModelOptions::weighted_targets
+};
+
+class FineTuning {
+ public:
+  /// Errors: those of PretrainedModel::Open, and of ModelOf's graphs.
+  static Result<FineTuning> Open(const std::string& path,
+                                 const FineTuningOptions& options = {});
+
+  const PretrainedModel& base() const { return *base_; }
+  /// With the targets filled in.
+  const FineTuningOptions& options() const { return options_; }
+
+  /// The graph for a purpose, for a number of examples of `seq` tokens. May outlive
+  /// this. Errors of the graphs: those of PretrainedModel::Build, WithLora and
+  /// WithQuantizedParams.
+  ModelFn ModelOf(ModelPurpose purpose, int64_t seq) const;
+
+  /// Everything but the adapters frozen, for TrainOptions::groups; empty without
+  /// adapters.
+  std::vector<ParamGroup> groups() const;
+
+  /// Gives the base's params of `runner` the file's weights. Errors: kIo; those of
+  /// Runner::WritePart.
+  Status LoadBase(Runner& runner) const;
+
+  /// Elements that are trained, and bytes that are frozen.
+  int64_t trainable_params() const;
+  Bytes frozen_bytes() const;
+
+ private:
+  FineTuning() = default;
+  Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq) const;
+
+  std::shared_ptr<const PretrainedModel> base_;
+  FineTuningOptions options_;
+  WeightTypes in_blocks_;
+};
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TRAIN_FINE_TUNING_H_
