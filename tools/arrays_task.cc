@@ -81,7 +81,7 @@ class ArraysTask : public Task {
     return Wrong("nothing is held out of arrays");
   }
 
-  int64_t tokens_per_step() const override { return batch_; }
+  int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 
  private:

@@ -28,6 +28,7 @@ inline constexpr int kExitBug = 70;      // ours
 
 // Each declares one subcommand.
 void AddTrain(Program& program);
+void AddFinetune(Program& program);
 void AddTime(Program& program);
 void AddPlan(Program& program);
 void AddPack(Program& program);

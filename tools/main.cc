@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
       "saved."
       "\n`stowage SUBCOMMAND --help` shows an example.");
   tools::AddTrain(program);
+  tools::AddFinetune(program);
   tools::AddTime(program);
   tools::AddPlan(program);
   tools::AddPack(program);

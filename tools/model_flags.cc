@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "ir/graph.h"
 #include "tools/command.h"
+#include "tools/tuning.h"
 
 namespace stowage::tools {
 namespace {
@@ -94,6 +95,10 @@ void AddRunOptions(Options& options, RunFlags* flags) {
       "Text for models of text; rows of digits, a folder of IDX files or "
       "of pictures by class, or an .npz for models of pictures");
   options.Require("--data");
+  AddStepOptions(options, flags);
+}
+
+void AddStepOptions(Options& options, RunFlags* flags) {
   AddModelOptions(options, &flags->model);
   options.Add("--device", &flags->device,
               "auto, cpu or cuda; auto is the GPU when one works");
@@ -147,6 +152,22 @@ std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags) {
                                             : flags.plan_cache);
 }
 
+Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
+                                       const TrainingDefaults& defaults,
+                                       int64_t batch) {
+  TrainingSpec training;
+  training.batch = batch;
+  training.allow_batch_statistics = flags.allow_batch_statistics;
+  STOWAGE_ASSIGN_OR_RETURN(training.training.optimizer,
+                           ChooseOptimizer(flags.optimizer, defaults));
+  STOWAGE_ASSIGN_OR_RETURN(training.budget,
+                           ParseSizeOption("budget", flags.budget));
+  STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, batch));
+  STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
+  training.cache = ReadPlanCache(flags);
+  return training;
+}
+
 namespace {
 
 Result<StepSpec> ReadStep(const ModelFlags& flags,
@@ -159,21 +180,14 @@ Result<StepSpec> ReadStep(const ModelFlags& flags,
   spec.options.seq = flags.seq;
   if (!flags.seq && spec.info.seq > 0) spec.options.seq = spec.info.seq;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
-  TrainingSpec& training = spec.training;
-  training.model = ModelOf(spec, ModelPurpose::kTrain);
+  const ModelFn model = ModelOf(spec, ModelPurpose::kTrain);
   // Sizes that the model does not take are refused in its words.
-  const Result<Graph> graph = training.model(*spec.options.batch);
+  const Result<Graph> graph = model(*spec.options.batch);
   if (!graph.ok()) return graph.error();
-  training.batch = *spec.options.batch;
-  training.allow_batch_statistics = flags.allow_batch_statistics;
   STOWAGE_ASSIGN_OR_RETURN(
-      training.training.optimizer,
-      ChooseOptimizer(flags.optimizer, spec.info.training));
-  STOWAGE_ASSIGN_OR_RETURN(training.budget,
-                           ParseSizeOption("budget", flags.budget));
-  STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, training.batch));
-  STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
-  training.cache = ReadPlanCache(flags);
+      spec.training,
+      ReadTrainingFlags(flags, spec.info.training, *spec.options.batch));
+  spec.training.model = model;
   return spec;
 }
 
@@ -204,6 +218,9 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
 }
 
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {
+  if (spec.tuning) {
+    return spec.tuning->model.ModelOf(purpose, *spec.options.seq);
+  }
   return [name = std::string(spec.info.name), options = spec.options,
           purpose](int64_t batch) {
     ModelOptions of_batch = options;

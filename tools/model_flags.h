@@ -24,6 +24,8 @@
 
 namespace stowage::tools {
 
+struct Tuning;  // tools/tuning.h
+
 struct ModelFlags {
   std::string model;
   std::optional<int64_t> batch, seq;
@@ -53,6 +55,8 @@ void AddModelOptions(Options& options, ModelFlags* flags);
 
 /// Declares these and those of the model, with --model and --data required.
 void AddRunOptions(Options& options, RunFlags* flags);
+/// Declares those of the model, of the device and of the seed alone.
+void AddStepOptions(Options& options, RunFlags* flags);
 
 /// The levers that the flags allow, for a step of `batch` examples; absent where a
 /// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of
@@ -79,7 +83,16 @@ struct StepSpec {
   /// examples for its inputs.
   std::shared_ptr<const OnnxModel> onnx = {};
   std::shared_ptr<const std::vector<NamedArray>> arrays = {};
+  /// Where a published model is fine-tuned: it, and all that belongs to it.
+  std::shared_ptr<const Tuning> tuning = {};
 };
+
+/// What the flags say of a step of any model, for as many examples: optimizer, with the
+/// defaults for it where it is the model's, budget, levers, plan cache. Errors name the
+/// option.
+Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
+                                       const TrainingDefaults& defaults,
+                                       int64_t batch);
 
 /// Checks what the flags can say and this version cannot do. Errors name the
 /// option.

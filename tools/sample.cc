@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -12,8 +13,8 @@
 namespace stowage::tools {
 namespace {
 
-// An index, with probability proportional to exp(logits / temperature). Written
-// out because the standard's distributions differ between libraries.
+// An index, with probability proportional to exp(logits / temperature), or the first of
+// the largest logit for a temperature of 0. Written out because the standard's distributions differ between libraries.
 int32_t Draw(std::span<const float> logits, double temperature,
              std::mt19937_64& random) {
   const float largest = *std::ranges::max_element(logits);
@@ -44,9 +45,12 @@ Status ReadLogits(Runner& generate, DType dtype, std::span<float> logits) {
 
 }  // namespace
 
-Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
-                               double temperature, uint64_t seed,
-                               WorkProgress& progress) {
+Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
+                                          std::vector<int32_t> prompt,
+                                          const SampleOptions& options,
+                                          uint64_t seed,
+                                          WorkProgress& progress) {
+  STOWAGE_CHECK(!prompt.empty());
   const std::optional<ValueId> logits_id = generate.graph().Find("logits");
   STOWAGE_CHECK(logits_id.has_value());
   const auto vocabulary =
@@ -54,10 +58,11 @@ Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
   const auto window = static_cast<size_t>(seq);
   const DType dtype = generate.graph().value(*logits_id).type.dtype;
   std::vector<float> logits(window * vocabulary);
-  std::vector<int32_t> text = {0};  // a newline: a line begins
+  std::vector<int32_t>& text = prompt;
+  const auto given = static_cast<std::ptrdiff_t>(text.size());
   std::vector<int32_t> tokens(window);
   std::mt19937_64 random(seed);
-  while (static_cast<int64_t>(text.size()) <= length) {
+  for (int64_t drawn = 0; drawn < options.length; ++drawn) {
     const size_t seen = std::min(text.size(), window);
     std::ranges::fill(tokens, 0);  // after the last: no row looks ahead
     std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(),
@@ -67,15 +72,29 @@ Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
       return generate.Explain(code);
     }
     STOWAGE_RETURN_IF_ERROR(ReadLogits(generate, dtype, logits));
-    // The row of the last token; only what is a character.
+    // The row of the last token.
     const std::span<const float> row =
         std::span<const float>(logits)
             .subspan((seen - 1) * vocabulary, vocabulary)
-            .first(std::min(vocabulary, static_cast<size_t>(kTextVocabulary)));
-    text.push_back(Draw(row, temperature, random));
-    progress.Show(static_cast<int64_t>(text.size()) - 1, length);
+            .first(std::min(vocabulary, static_cast<size_t>(options.tokens)));
+    text.push_back(Draw(row, options.temperature, random));
+    progress.Show(drawn + 1, options.length);
+    if (text.back() == options.end) break;
   }
-  return DecodeText(std::span<const int32_t>(text).subspan(1));
+  return std::vector<int32_t>(text.begin() + given, text.end());
+}
+
+Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
+                               double temperature, uint64_t seed,
+                               WorkProgress& progress) {
+  constexpr int32_t kNewline = 0;  // a line begins
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
+                           SampleTokens(generate, seq, {kNewline},
+                                        {.length = length,
+                                         .temperature = temperature,
+                                         .tokens = kTextVocabulary},
+                                        seed, progress));
+  return DecodeText(text);
 }
 
 }  // namespace stowage::tools

@@ -1,10 +1,12 @@
 #ifndef STOWAGE_TOOLS_SAMPLE_H_
 #define STOWAGE_TOOLS_SAMPLE_H_
 
-// Text from a trained character model.
+// Text from a trained language model, of characters or of other tokens.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "runtime/session.h"
@@ -12,10 +14,24 @@
 
 namespace stowage::tools {
 
-/// Draws `length` characters, one run of the generation program each: from the
-/// softmax of the logits over `temperature`, by the seed alone. The model sees
-/// the last `seq` characters, a newline before the first. Tells `progress` of each.
-/// Precondition: a program for batch 1 and that seq.
+struct SampleOptions {
+  int64_t length = 0;      // tokens
+  double temperature = 1;  // 0: always the likeliest
+  int64_t tokens = 0;      // of the vocabulary, those that may be drawn
+  std::optional<int32_t> end = {};  // nothing is drawn after it
+};
+
+/// Goes on from `prompt`, which is not empty, one run of the generation program a token:
+/// each is drawn from the softmax of the logits over the temperature, by the seed alone.
+/// The model sees the last `seq` tokens. Returns what was drawn. Tells `progress` of
+/// each. Precondition: a program for batch 1 and that seq.
+Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
+                                          std::vector<int32_t> prompt,
+                                          const SampleOptions& options,
+                                          uint64_t seed,
+                                          WorkProgress& progress);
+
+/// Draws `length` characters likewise, a newline before the first.
 Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
                                double temperature, uint64_t seed,
                                WorkProgress& progress);

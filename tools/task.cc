@@ -22,16 +22,15 @@ Status Step(Runner& runner) {
   return runner.Explain(code);
 }
 
-// Enough to judge by; small batches of a large model would take minutes.
-constexpr int64_t kMaxEvaluationBatches = 100;
-
 class TextTask : public Task {
  public:
-  TextTask(TextData data, int64_t batch, int64_t seq, uint64_t seed)
+  TextTask(TextData data, int64_t batch, int64_t seq, uint64_t seed,
+           int64_t evaluation_batches)
       : data_(std::move(data)),
         batch_(batch),
         seq_(seq),
         seed_(seed),
+        evaluation_batches_(evaluation_batches),
         tokens_(static_cast<size_t>(batch * seq)),
         targets_(tokens_.size()) {}
 
@@ -46,7 +45,7 @@ class TextTask : public Task {
   Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                               WorkProgress& progress) override {
     const int64_t batches = std::min(
-        CountTextBatches(data_.held_out(), batch, seq_), kMaxEvaluationBatches);
+        CountTextBatches(data_.held_out(), batch, seq_), evaluation_batches_);
     const auto size = static_cast<size_t>(batch * seq_);
     const std::span tokens = std::span(tokens_).first(size);
     const std::span targets = std::span(targets_).first(size);
@@ -63,7 +62,7 @@ class TextTask : public Task {
                       .accuracy = std::nullopt};
   }
 
-  int64_t tokens_per_step() const override { return batch_ * seq_; }
+  int64_t tokens_per_step(size_t) const override { return batch_ * seq_; }
   std::string_view token_name() const override { return "tok"; }
 
  private:
@@ -76,6 +75,8 @@ class TextTask : public Task {
   const TextData data_;
   const int64_t batch_, seq_;
   const uint64_t seed_;
+  // Enough to judge by; small batches of a large model would take minutes.
+  const int64_t evaluation_batches_;
   std::vector<int32_t> tokens_, targets_;
 };
 
@@ -155,7 +156,7 @@ class DigitsTask : public Task {
     return score.Mean();
   }
 
-  int64_t tokens_per_step() const override { return batch_; }
+  int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 
  private:
@@ -211,7 +212,7 @@ class PictureTask : public Task {
     return score.Mean();
   }
 
-  int64_t tokens_per_step() const override { return batch_; }
+  int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 
  private:
@@ -237,6 +238,12 @@ Status CheckBatch(int64_t batch, Bytes example) {
 
 }  // namespace
 
+std::unique_ptr<Task> MakeTextTask(TextData data, int64_t batch, int64_t seq,
+                                   uint64_t seed, int64_t evaluation_batches) {
+  return std::make_unique<TextTask>(std::move(data), batch, seq, seed,
+                                    evaluation_batches);
+}
+
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed) {
   const int64_t batch = *spec.options.batch;
@@ -245,8 +252,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
       const int64_t seq = *spec.options.seq;
       STOWAGE_RETURN_IF_ERROR(CheckBatch(batch, 2 * seq * SizeOf(DType::kI32)));
       STOWAGE_ASSIGN_OR_RETURN(TextData text, TextData::Load(path, seq));
-      return std::unique_ptr<Task>(
-          std::make_unique<TextTask>(std::move(text), batch, seq, seed));
+      return MakeTextTask(std::move(text), batch, seq, seed);
     }
     case ModelData::kPictures:
     case ModelData::kPixels:

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "nn/text_data.h"
 #include "runtime/session.h"
 #include "tools/model_flags.h"
 #include "tools/work_progress.h"
@@ -34,8 +35,11 @@ class Task {
   /// Whether something is held out to judge by; else neither of the two below is asked.
   virtual bool has_held_out() const { return true; }
 
+  /// Which of the run's steps takes the batch of `step`: 0 the one that takes all, else
+  /// one of TrainingSpec::shapes, counted from 1.
+  virtual size_t ShapeOf(int64_t /*step*/) { return 0; }
   /// Draws the batch of `step`, a function of the seed and the step alone, and
-  /// writes it to the runner's inputs. Allocates nothing.
+  /// writes it to the inputs of that step's runner. Allocates nothing.
   virtual Status WriteBatch(Runner& train, int64_t step) = 0;
 
   /// Examples that a step of an evaluation takes when it may take up to `most`.
@@ -45,8 +49,8 @@ class Task {
   virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                                       WorkProgress& progress) = 0;
 
-  /// Tokens, or examples where there are no sequences, in a training step.
-  virtual int64_t tokens_per_step() const = 0;
+  /// Tokens, or examples where there are no sequences, in a training step of that shape.
+  virtual int64_t tokens_per_step(size_t shape) const = 0;
   virtual std::string_view token_name() const = 0;  // for people, short
 };
 
@@ -55,6 +59,11 @@ class Task {
 /// pictures.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
                                        const std::string& path, uint64_t seed);
+
+/// Windows of a text, judged by at most so many batches.
+std::unique_ptr<Task> MakeTextTask(TextData data, int64_t batch, int64_t seq,
+                                   uint64_t seed,
+                                   int64_t evaluation_batches = 100);
 
 }  // namespace stowage::tools
 

@@ -6,6 +6,7 @@
 
 #include "base/strings.h"
 #include "tools/resume.h"
+#include "tools/tuning.h"
 
 namespace stowage::tools {
 namespace {
@@ -41,12 +42,14 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                   {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
                   {"save-weights", flags.save_weights},
                   {"save-onnx", flags.save_onnx},
+                  {"save-adapter", AdapterWeightsPath(flags.save_adapter)},
                   {"svg", flags.svg},
                   {"html", flags.html}},
                  {{"data", flags.data},
                   {"resume", flags.resume},
                   {"init", flags.init},
                   {"onnx", flags.onnx.file},
+                  {"weights", flags.weights},
                   {"op-times", flags.model.op_times}}));
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
   STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
@@ -66,6 +69,10 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   }
   if (!flags.save_onnx.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.onnx_, OutputFile::Claim(flags.save_onnx));
+  }
+  if (!flags.save_adapter.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.adapter_,
+                             AdapterFiles::Claim(flags.save_adapter));
   }
   if (!flags.init.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
@@ -87,6 +94,14 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
             return step.WriteBytes(weight.name, weight.array.type.dtype,
                                    weight.array.data());
           }));
+    }
+    if (spec.tuning) {
+      const Tuning& tuning = *spec.tuning;
+      STOWAGE_RETURN_IF_ERROR(tuning.model.LoadBase(training.step()));
+      if (!tuning.adapter.empty()) {
+        STOWAGE_RETURN_IF_ERROR(
+            LoadAdapter(tuning.model, tuning.adapter, training.step()));
+      }
     }
     if (!flags.init.empty()) {
       STOWAGE_ASSIGN_OR_RETURN(
@@ -143,6 +158,12 @@ Status TrainFiles::SaveWeights(const Runner& runner,
                                 weight.array.data());
       }));
   return onnx_->Replace(bytes);
+}
+
+Status TrainFiles::SaveAdapter(const Runner& runner,
+                               const StepSpec& spec) const {
+  if (!adapter_) return {};
+  return stowage::SaveAdapter(spec.tuning->model, runner, *adapter_);
 }
 
 std::string TrainFiles::WhatIsSaved() const {

@@ -17,6 +17,7 @@
 #include "tools/output.h"
 #include "tools/train_flags.h"
 #include "tools/train_run.h"
+#include "train/adapter_files.h"
 #include "train/checkpoint_series.h"
 #include "train/training.h"
 
@@ -46,6 +47,10 @@ class TrainFiles {
   /// Errors: those of stowage::SaveWeights and of OnnxModel::WithWeights.
   Status SaveWeights(const Runner& runner, const StepSpec& spec) const;
 
+  /// Saves the adapter that was trained beside a published model, where it is wanted.
+  /// Errors: those of stowage::SaveAdapter.
+  Status SaveAdapter(const Runner& runner, const StepSpec& spec) const;
+
   /// What is on disk of this run, in words, for when it ends before its time.
   std::string WhatIsSaved() const;
 
@@ -62,6 +67,7 @@ class TrainFiles {
   std::optional<CheckpointSeries> checkpoints_;
   std::string resumed_;  // what the run goes on from; empty: nothing
   std::optional<OutputFile> weights_, onnx_;
+  std::optional<AdapterFiles> adapter_;
   WeightRules rules_;  // of what is loaded at the start
   bool keeps_best_ = false;
   Output svg_, html_;

@@ -83,6 +83,26 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   options.Add("--save-onnx", &flags->save_onnx,
               "Write the ONNX file again to this one at the end, with the "
               "weights as they are then");
+  options.Add("--init", &flags->init,
+              "Begin with the weights of this safetensors file, of any "
+              "program");
+  options.AddEach(
+      "--init-rename", &flags->init_rename,
+      "FROM=TO: what matches FROM in that file is called TO here, a * for "
+      "a *; may be repeated, as may all of these");
+  options.AddEach(
+      "--init-transpose", &flags->init_transpose,
+      "Params, by a pattern, whose matrices the file has transposed");
+  options.AddEach("--init-allow-missing", &flags->init_allow_missing,
+                  "Params that the file may lack; they begin as the seed says");
+  options.AddEach("--init-allow-unused", &flags->init_allow_unused,
+                  "Tensors of the file that no param needs to take");
+  options.Add("--save-weights", &flags->save_weights,
+              "Write the weights alone to this file at the end");
+  AddLoopOptions(options, flags);
+}
+
+void AddLoopOptions(Options& options, TrainFlags* flags) {
   options.Add("--steps", &flags->steps,
               "Steps of the whole run, which the learning rate's "
               "schedule spans; default: the model's");
@@ -111,24 +131,8 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
               "Continue from this checkpoint if it is there, and save "
               "to it: --resume and --save in one, for a command that is "
               "started again until the run is done");
-  options.Add("--init", &flags->init,
-              "Begin with the weights of this safetensors file, of any "
-              "program");
-  options.AddEach(
-      "--init-rename", &flags->init_rename,
-      "FROM=TO: what matches FROM in that file is called TO here, a * for "
-      "a *; may be repeated, as may all of these");
-  options.AddEach(
-      "--init-transpose", &flags->init_transpose,
-      "Params, by a pattern, whose matrices the file has transposed");
-  options.AddEach("--init-allow-missing", &flags->init_allow_missing,
-                  "Params that the file may lack; they begin as the seed says");
-  options.AddEach("--init-allow-unused", &flags->init_allow_unused,
-                  "Tensors of the file that no param needs to take");
-  options.Add("--save-weights", &flags->save_weights,
-              "Write the weights alone to this file at the end");
   options.Add("--sample", &flags->sample,
-              "Characters to generate at the end (models of text)");
+              "Characters, or tokens, to generate at the end (models of text)");
   options.Add("--svg", &flags->svg, "Write a picture of the plan to this file");
   options.Add("--html", &flags->html,
               "Write the plans of the run and its losses to this file, "

@@ -34,6 +34,10 @@ struct TrainFlags : RunFlags {
   int64_t sample = 200;
   bool check = false;
   bool json = false;
+  // Of stowage finetune alone.
+  std::string weights;       // what is read
+  std::string save_adapter;  // a folder
+  bool dry_run = false;
 
   /// Where checkpoints go; empty: nowhere.
   const std::string& checkpoint() const {
@@ -43,6 +47,8 @@ struct TrainFlags : RunFlags {
 
 /// Declares them and those of RunFlags.
 void AddTrainOptions(Options& options, TrainFlags* flags);
+/// Declares those that say how long, how fast, and what is saved, whatever is trained.
+void AddLoopOptions(Options& options, TrainFlags* flags);
 
 /// How long, how fast, and what is saved. Errors, kInvalidArgument, name the
 /// option.

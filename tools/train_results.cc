@@ -19,6 +19,18 @@ Bytes PeakResidentBytes() {
 
 }  // namespace
 
+Json TuningJson(const Tuning& tuning) {
+  Json json = {{"trainable_params", tuning.model.trainable_params()},
+               {"frozen_bytes", tuning.model.frozen_bytes()},
+               {"lengths", tuning.lengths}};
+  const Positions positions = CountPositions(tuning);
+  if (positions.computed > 0) {
+    json["positions_computed"] = positions.computed;
+    json["positions_if_padded"] = positions.if_padded;
+  }
+  return json;
+}
+
 Json ToJson(const TrainResults& results) {
   Json json = Json::object();
   json["done"] = true;
@@ -28,6 +40,8 @@ Json ToJson(const TrainResults& results) {
   if (evaluation && evaluation->accuracy) {
     json["validation_accuracy"] = *evaluation->accuracy;
   }
+  if (results.base) json["base_validation_loss"] = results.base->loss;
+  if (results.tuning != nullptr) json.update(TuningJson(*results.tuning));
   json["arena_bytes"] = results.memory.arena;
   json["host_bytes"] = results.session.host_bytes();
   json["peak_rss_bytes"] = PeakResidentBytes();
@@ -58,6 +72,9 @@ std::string Headline(const TrainResults& results) {
   }
   if (const auto& evaluation = results.evaluation) {
     add(StrCat("held-out loss ", Fixed(evaluation->loss, 4)));
+    if (results.base) {
+      add(StrCat("before ", Fixed(results.base->loss, 4)));
+    }
     if (evaluation->accuracy) {
       add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),
                  " %"));

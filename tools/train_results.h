@@ -15,6 +15,7 @@
 #include "tools/progress.h"
 #include "tools/task.h"
 #include "tools/train_run.h"
+#include "tools/tuning.h"
 
 namespace stowage::tools {
 
@@ -23,6 +24,8 @@ struct TrainResults {
   int64_t steps = 0;  // of the whole run so far
   const RunFigures& run;
   const std::optional<Evaluation>& evaluation;  // where something was held out
+  const std::optional<Evaluation>& base;  // of a model before it was tuned
+  const Tuning* tuning = nullptr;         // where one was
   const MemoryFigures& memory;
   const Session& session;
   const Report& report;
@@ -32,6 +35,10 @@ struct TrainResults {
 
 /// The last line of `train --json`.
 nlohmann::ordered_json ToJson(const TrainResults& results);
+
+/// What is said of a published model that is tuned: "trainable_params", "frozen_bytes",
+/// "lengths", and of examples "positions_computed", "positions_if_padded" (tuning.h).
+nlohmann::ordered_json TuningJson(const Tuning& tuning);
 
 /// One line: model, steps, device, losses, accuracy.
 std::string Headline(const TrainResults& results);

@@ -40,16 +40,17 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
 
 }  // namespace
 
-StepLoop::StepLoop(Runner& train, Task& task, const RunSpec& run, int64_t first,
-                   int64_t ahead, const MemoryFigures& memory, bool json)
-    : train_(train),
+StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
+                   int64_t first, int64_t ahead, const MemoryFigures& memory,
+                   bool json)
+    : train_(std::move(train)),
       task_(task),
       run_(run),
       // A step that may be undone is waited for.
       ahead_(run.skips_nonfinite ? 0 : ahead),
       memory_(memory),
       json_(json),
-      reads_step_(IsStepRead(train.graph())),
+      reads_step_(IsStepRead(train_.front()->graph())),
       progress_(first, run.stop_at, task.token_name(), memory),
       next_(first) {}
 
@@ -57,15 +58,18 @@ Status StepLoop::Start(int64_t step) {
   Started& started = Of(step);
   started.start = Clock::now();
   started.lr = run_.schedule.At(step, run_.steps);
-  STOWAGE_RETURN_IF_ERROR(task_.WriteBatch(train_, step));
-  STOWAGE_RETURN_IF_ERROR(train_.Write("lr", static_cast<float>(started.lr)));
-  if (reads_step_) STOWAGE_RETURN_IF_ERROR(train_.Write("step", step));
-  started.number = train_.Start();
+  started.shape = task_.ShapeOf(step);
+  Runner& train = *train_[started.shape];
+  STOWAGE_RETURN_IF_ERROR(task_.WriteBatch(train, step));
+  STOWAGE_RETURN_IF_ERROR(train.Write("lr", static_cast<float>(started.lr)));
+  if (reads_step_) STOWAGE_RETURN_IF_ERROR(train.Write("step", step));
+  started.number = train.Start();
   return {};
 }
 
 Result<float> StepLoop::ReadLoss(int64_t step) {
-  const Result<float> loss = train_.ReadScalar("loss", Of(step).number);
+  const Result<float> loss =
+      train_[Of(step).shape]->ReadScalar("loss", Of(step).number);
   if (loss.ok() && std::isfinite(*loss)) return *loss;
   if (!loss.ok() && loss.error().code != ErrorCode::kNotFinite) {
     return loss.error();
@@ -84,7 +88,7 @@ Result<float> StepLoop::ReadLoss(int64_t step) {
 
 Result<int64_t> StepLoop::RunTo(int64_t last, const StopSignals& stop) {
   if (run_.skips_nonfinite && !guard_) {
-    STOWAGE_ASSIGN_OR_RETURN(guard_, FiniteGuard::Make(train_));
+    STOWAGE_ASSIGN_OR_RETURN(guard_, FiniteGuard::Make(*train_.front()));
   }
   int64_t settled = next_ - 1;
   while (settled < last) {
@@ -159,7 +163,7 @@ void StepLoop::Show(int64_t step, float loss, bool skipped) {
       .lr = Of(step).lr,
       .seconds = seconds,
       .tokens_per_second =
-          static_cast<double>(task_.tokens_per_step()) / seconds};
+          static_cast<double>(task_.tokens_per_step(Of(step).shape)) / seconds};
   if (!json_) {
     progress_.Show(figures);
     return;

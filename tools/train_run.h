@@ -42,11 +42,13 @@ struct RunFigures {
 
 class StepLoop {
  public:
-  /// For steps from `first` on. `ahead`: how many steps are started before the loss
+  /// For steps from `first` on, by the runner of each batch's shape (Task::ShapeOf), of
+  /// one session. `ahead`: how many steps are started before the loss
   /// of one is read, so that the device never waits. All that is given must outlive
   /// this.
-  StepLoop(Runner& train, Task& task, const RunSpec& run, int64_t first,
-           int64_t ahead, const MemoryFigures& memory, bool json);
+  StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
+           int64_t first, int64_t ahead, const MemoryFigures& memory,
+           bool json);
 
   /// Takes steps up to `last`, or up to the one under way when a signal comes.
   /// Returns the last step that was taken. Error kNotFinite, naming the step, when
@@ -59,7 +61,8 @@ class StepLoop {
   using Clock = std::chrono::steady_clock;
   // A step that was started and whose loss has not been read.
   struct Started {
-    uint64_t number = 0;  // of the runner
+    size_t shape = 0;
+    uint64_t number = 0;  // of that shape's runner
     double lr = 0;
     Clock::time_point start;
   };
@@ -73,7 +76,7 @@ class StepLoop {
   Status Skip(int64_t step, const Result<float>& loss);
   void Show(int64_t step, float loss, bool skipped);
 
-  Runner& train_;
+  const std::vector<Runner*> train_;  // by shape
   Task& task_;
   const RunSpec& run_;
   const int64_t ahead_;

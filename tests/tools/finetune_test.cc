@@ -1,0 +1,218 @@
+// stowage finetune with tiny models, a tokenizer of 62 characters and a few lines.
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/strings.h"
+#include "tests/tools/run_stowage.h"
+
+namespace stowage::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kModels[] = "tests/goldens/pretrained/";
+
+bool Contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// Letters, a space, a full stop, a line's end, and "th" and "he" as one.
+std::string Tokenizer() {
+  Json vocabulary = Json::object();
+  const auto add = [&](const std::string& token) {
+    vocabulary[token] = vocabulary.size();
+  };
+  for (char c = 'a'; c <= 'z'; ++c) add(std::string(1, c));
+  for (char c = 'A'; c <= 'Z'; ++c) add(std::string(1, c));
+  for (const char* token : {"\u0120", ".", "\u010a", "th", "he"}) add(token);
+  const Json file = {
+      {"version", "1.0"},
+      {"added_tokens", Json::array()},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "ByteLevel"}}},
+      {"model",
+       {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"t h", "h e"}}}}};
+  return WriteTemp("tokenizer.json", file.dump());
+}
+
+std::string Story() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    text += StrCat("The ship sails at noon. ", "The cook reads. ",
+                   i % 2 == 0 ? "Then he sleeps.\n" : "Nobody sings.\n");
+  }
+  return WriteTemp("story.txt", text);
+}
+
+std::vector<std::string> Arguments(const std::string& model,
+                                   const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {
+      "finetune",  "--weights", kModels + model, "--tokenizer", Tokenizer(),
+      "--threads", "2",         "--seq",         "16"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::vector<Json> Lines(const std::string& out) {
+  std::vector<Json> lines;
+  std::istringstream in(out);
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(Json::parse(line));
+  }
+  return lines;
+}
+
+TEST_CASE("adapters learn a text, are saved, and go on from there") {
+  const std::string folder = TempPath("adapter");
+  const Outcome first = RunStowage(Arguments(
+      "llama.gguf", {"--data", Story(), "--steps", "40", "--lr", "0.01",
+                     "--batch", "4", "--save-adapter", folder, "--json"}));
+  REQUIRE_MESSAGE(first.exit_code == 0, first.err);
+  const std::vector<Json> lines = Lines(first.out);
+  REQUIRE(lines.size() == 41);
+  const Json& done = lines.back();
+  const double before = done["base_validation_loss"];
+  const double after = done["validation_loss"];
+  CHECK(after < before - 0.5);
+  CHECK(done["heap_allocations_in_steps"] == 0);
+  CHECK(done["trainable_params"] > 0);
+  CHECK(done["frozen_bytes"] > 0);
+  CHECK(std::filesystem::exists(folder + "/adapter_config.json"));
+  CHECK(std::filesystem::exists(folder + "/adapter_model.safetensors"));
+
+  const Outcome second = RunStowage(
+      Arguments("llama.gguf", {"--data", Story(), "--steps", "1", "--batch",
+                               "4", "--adapter", folder, "--json"}));
+  REQUIRE_MESSAGE(second.exit_code == 0, second.err);
+  // It begins where the other ended.
+  CHECK(Lines(second.out).back()["base_validation_loss"] == after);
+}
+
+TEST_CASE("a run that was stopped goes on to the same losses") {
+  const std::string checkpoint = TempPath("run.safetensors");
+  const auto arguments = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--data", Story(), "--steps", "6",
+                                    "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return Arguments("qwen2.gguf", all);
+  };
+  const Outcome whole = RunStowage(arguments({}));
+  REQUIRE_MESSAGE(whole.exit_code == 0, whole.err);
+  const Outcome half =
+      RunStowage(arguments({"--stop-at", "3", "--save", checkpoint}));
+  REQUIRE_MESSAGE(half.exit_code == 0, half.err);
+  const Outcome rest = RunStowage(arguments({"--resume", checkpoint}));
+  REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
+  const std::vector<Json> all = Lines(whole.out), later = Lines(rest.out);
+  REQUIRE(later.size() == 4);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(later[i]["loss"] == all[i + 3]["loss"]);
+  }
+  CHECK(later.back()["validation_loss"] == all.back()["validation_loss"]);
+}
+
+TEST_CASE(
+    "examples are learnt by their answers, cut or dropped where too long") {
+  // The last tenth is held out.
+  std::string lines =
+      R"({"prompt": "The ship ", "completion": "sails at noon and more"})"
+      "\n";
+  for (int i = 0; i < 20; ++i) {
+    lines += R"({"prompt": "The cook ", "completion": "reads."})"
+             "\n";
+  }
+  const std::string data = WriteTemp("pairs.jsonl", lines);
+  const Outcome run = RunStowage(
+      Arguments("qwen2.gguf", {"--data", data, "--steps", "30", "--lr", "0.01",
+                               "--batch", "3", "--json"}));
+  REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+  CHECK(Contains(run.err,
+                 "finetune: 21 examples, 1 cut and 0 dropped at 16 tokens"));
+  const Json done = Lines(run.out).back();
+  CHECK(done["validation_loss"] <
+        0.5 * done["base_validation_loss"].get<double>());
+  const Outcome dropped =
+      RunStowage(Arguments("qwen2.gguf", {"--data", data, "--steps", "1",
+                                          "--too-long", "drop", "--json"}));
+  REQUIRE_MESSAGE(dropped.exit_code == 0, dropped.err);
+  CHECK(Contains(dropped.err,
+                 "finetune: 21 examples, 0 cut and 1 dropped at 16 tokens"));
+}
+
+TEST_CASE("a dry run says what it takes, and takes nothing") {
+  const std::string data = Story();
+  const Outcome plan = RunStowage(
+      Arguments("llama.gguf", {"--data", data, "--dry-run", "--json"}));
+  REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
+  const Json told = Json::parse(plan.out);
+  CHECK(told["fits"] == true);
+  const int64_t smallest = told["minimum_budget_bytes"];
+  CHECK(smallest <= told["arena_bytes"].get<int64_t>());
+  CHECK(told["frozen_bytes"] > 0);
+  const Outcome tight = RunStowage(
+      Arguments("llama.gguf", {"--data", data, "--dry-run", "--recompute",
+                               "auto", "--budget", StrCat(smallest)}));
+  CHECK(tight.exit_code == 0);
+  CHECK(Contains(tight.out, "the smallest budget that works"));
+  const Outcome refused = RunStowage(Arguments(
+      "llama.gguf", {"--data", data, "--dry-run", "--budget", "20KB"}));
+  CHECK(refused.exit_code == 1);
+  CHECK(Contains(refused.err, "smallest budget that works"));
+}
+
+TEST_CASE("the model writes before and after, from the prompt on") {
+  const Outcome run =
+      RunStowage(Arguments("gpt2", {"--data", Story(), "--steps", "2",
+                                    "--sample", "5", "--prompt", "The ship"}));
+  REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+  CHECK(Contains(run.out,
+                 "Before, the model writes (temperature 0.8):\nThe ship"));
+  CHECK(Contains(run.out, "\nThe model writes (temperature 0.8):\nThe ship"));
+}
+
+TEST_CASE("what is wrong is told, and ends with 2") {
+  const std::string data = Story();
+  const auto error = [](const Outcome& outcome) {
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    return outcome.err;
+  };
+  CHECK(Contains(
+      error(RunStowage({"finetune", "--weights", StrCat(kModels, "gpt2"),
+                        "--data", data, "--seq", "16"})),
+      "tokenizer.json"));
+  CHECK(Contains(
+      error(RunStowage({"finetune", "--weights", StrCat(kModels, "gpt2"),
+                        "--tokenizer", "tests/goldens/tokens/qwen.json",
+                        "--seq", "16", "--data", data})),
+      "tokens, the model 64; give the --tokenizer of this model"));
+  CHECK(Contains(
+      error(RunStowage(Arguments("gpt2", {"--data", data, "--seq", "33"}))),
+      "[finetune] seq 33 is out of range; the model takes 1 to 32 tokens"));
+  CHECK(Contains(error(RunStowage(
+                     Arguments("gpt2", {"--data", data, "--full",
+                                        "--save-adapter", TempPath("none")}))),
+                 "--full trains no adapter"));
+  CHECK(Contains(
+      error(RunStowage(
+          Arguments("gpt2", {"--data", data, "--lora-targets", "*.nothing"}))),
+      "[lora] no matrix among the params of \"gpt2\" matches \"*.nothing\""));
+  CHECK(Contains(error(RunStowage(Arguments(
+                     "gpt2", {"--data", data, "--too-long", "fold"}))),
+                 "too-long has no choice \"fold\"; expected cut or drop"));
+  const std::string broken = WriteTemp("broken.jsonl", "{\"text\": \"a\"\n");
+  CHECK(Contains(error(RunStowage(Arguments("gpt2", {"--data", broken}))),
+                 "this is line 1 of"));
+}
+
+}  // namespace
+}  // namespace stowage::testing

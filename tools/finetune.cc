@@ -1,0 +1,133 @@
+// stowage finetune: a published language model goes on learning inside a memory budget.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "base/strings.h"
+#include "ir/dtype.h"
+#include "tools/command.h"
+#include "tools/model_flags.h"
+#include "tools/options.h"
+#include "tools/run_training.h"
+#include "tools/train_flags.h"
+#include "tools/tuning.h"
+
+namespace stowage::tools {
+namespace {
+
+struct Flags {
+  TrainFlags train;
+  TuningFlags tuning;
+};
+
+constexpr int64_t kUsualSeq = 256;
+
+// Settings that suit adapters, as PEFT's users have them; a whole model wants smaller
+// steps.
+TrainingDefaults DefaultsOf(bool has_adapters) {
+  return {.optimizer = "adamw",
+          .steps = 200,
+          .schedule = {.peak = has_adapters ? 2e-4 : 2e-5,
+                       .warmup = 10,
+                       .final_factor = 0.1}};
+}
+
+Result<StepSpec> ReadSpec(Flags& flags) {
+  const ModelFlags& model = flags.train.model;
+  StepSpec spec;
+  STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(model.dtype));
+  spec.options.batch = model.batch.value_or(1);
+  spec.options.seq = model.seq.value_or(kUsualSeq);
+  flags.tuning.data = flags.train.data;
+  STOWAGE_ASSIGN_OR_RETURN(
+      Tuning tuning,
+      ReadTuning(flags.tuning, spec.options.dtype, *spec.options.seq));
+  const bool has_adapters = tuning.model.options().lora.has_value();
+  if (!has_adapters && !flags.train.save_adapter.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[finetune] --full trains no adapter; leave --save-adapter "
+                 "away, --save-weights writes the weights"};
+  }
+  spec.tuning = std::make_shared<const Tuning>(std::move(tuning));
+  spec.info.name = spec.tuning->model.base().model().family;
+  spec.info.data = ModelData::kText;
+  spec.info.training = DefaultsOf(has_adapters);
+  STOWAGE_ASSIGN_OR_RETURN(
+      spec.training,
+      ReadTrainingFlags(model, spec.info.training, *spec.options.batch));
+  // All programs are as long as the longest sequence, but for the other shapes.
+  const std::vector<int64_t>& lengths = spec.tuning->lengths;
+  spec.options.seq = lengths.front();
+  spec.training.model = ModelOf(spec, ModelPurpose::kTrain);
+  for (size_t i = 1; i < lengths.size(); ++i) {
+    spec.training.shapes.push_back(
+        {.name = StrCat("train of ", lengths[i], " tokens"),
+         .model =
+             spec.tuning->model.ModelOf(ModelPurpose::kTrain, lengths[i])});
+  }
+  spec.training.training.groups = spec.tuning->model.groups();
+  return spec;
+}
+
+int Run(Flags& flags) {
+  flags.train.weights = flags.tuning.weights;
+  const Result<StepSpec> spec = ReadSpec(flags);
+  return spec.ok() ? RunTraining(flags.train, *spec) : Fail(spec.error());
+}
+
+}  // namespace
+
+void AddFinetune(Program& program) {
+  Options options = program.AddSubcommand(
+      "finetune", "Fine-tune a published language model inside a memory budget",
+      "stowage finetune --weights SmolLM2-135M.Q4_1.gguf --data novel.txt "
+      "--budget 200MB --save-adapter tuned");
+  const auto flags = std::make_shared<Flags>();
+  TuningFlags& tuning = flags->tuning;
+  options.Add("--weights", &tuning.weights,
+              "A GGUF file, a safetensors file beside its config.json, or a "
+              "folder of Hugging Face's");
+  options.Require("--weights");
+  options.Add("--data", &flags->train.data,
+              "Text, or JSON lines (.jsonl) with prompt and completion, "
+              "messages, or text");
+  options.Require("--data");
+  options.Add("--tokenizer", &tuning.tokenizer,
+              "A tokenizer.json, if not that of the weights");
+  options.Add("--lora-rank", &tuning.lora_rank, "Of the adapters");
+  options.Add("--lora-alpha", &tuning.lora_alpha,
+              "Adapters count alpha / rank; default: 16");
+  options.Add("--lora-dropout", &tuning.lora_dropout,
+              "Part of what goes into an adapter that is dropped; default: 0");
+  options.AddEach("--lora-targets", &tuning.lora_targets,
+                  "Weights to put an adapter beside, a pattern of names; may "
+                  "be repeated; default: all linear layers but the head");
+  options.AddFlag("--full", &tuning.full,
+                  "Train every weight instead of adapters");
+  options.Add("--adapter", &tuning.adapter,
+              "Begin with the adapter in this folder, as PEFT keeps it");
+  options.Add("--save-adapter", &flags->train.save_adapter,
+              "Write the adapter to this folder at the end, for PEFT too");
+  options.Add("--save-weights", &flags->train.save_weights,
+              "Write all weights to this file at the end");
+  options.Add("--lengths", &tuning.lengths,
+              "Lengths of sequences for examples, numbers with commas between, "
+              "or auto, chosen by the data: a batch takes the shortest that "
+              "holds it; default: that of --seq alone");
+  options.Add("--too-long", &tuning.too_long,
+              "What becomes of examples longer than a sequence: cut or drop");
+  options.Add("--prompt", &tuning.prompt,
+              "What samples go on from; default: how the held-out part begins");
+  options.Add("--held-out-batches", &tuning.held_out_batches,
+              "Batches to judge by, at most");
+  options.AddFlag("--dry-run", &flags->train.dry_run,
+                  "Plan, say what it takes, and stop");
+  AddStepOptions(options, &flags->train);
+  AddLoopOptions(options, &flags->train);
+  flags->train.sample = 64;
+  options.OnRun([flags] { return Run(*flags); });
+}
+
+}  // namespace stowage::tools

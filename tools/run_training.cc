@@ -1,0 +1,418 @@
+#include "tools/run_training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "report/report.h"
+#include "report/report_json.h"
+#include "runtime/session.h"
+#include "tools/arrays_task.h"
+#include "tools/budget.h"
+#include "tools/command.h"
+#include "tools/model_flags.h"
+#include "tools/progress.h"
+#include "tools/sample.h"
+#include "tools/stop_signals.h"
+#include "tools/task.h"
+#include "tools/token_task.h"
+#include "tools/train_files.h"
+#include "tools/train_flags.h"
+#include "tools/train_results.h"
+#include "tools/train_run.h"
+#include "tools/tuning.h"
+#include "tools/work_progress.h"
+#include "train/train.h"
+
+namespace stowage::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kTemperature = 0.8;
+constexpr int64_t kMaxSampleSeq = 64;  // each character costs a forward run
+
+// What is said of a plan that was found, and of a budget that was refused: also as
+// JSON, if that is wanted.
+Result<std::optional<Foretold>> Tell(const StepSpec& spec,
+                                     TrainingPlanner& planner,
+                                     const TrainingPlan& plan) {
+  if (!plan.cache_note.empty()) std::cerr << plan.cache_note << std::endl;
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::optional<Foretold> foretold,
+      Foretell(spec.training.op_times, planner.step().fitter(), plan.step));
+  std::cerr << FittedText(plan.step, foretold);
+  return foretold;
+}
+
+int Refuse(const TrainFlags& flags, const StepSpec& spec,
+           TrainingPlanner& planner, WorkProgress& progress,
+           const Error& error) {
+  if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
+    return Fail(error);
+  }
+  StepFitter& fitter = planner.step().fitter();
+  const Result<FittedStep> given = fitter.AsGiven();
+  if (!given.ok()) return Fail(given.error());
+  Json refusal = FiguresJson(MakeReport(given->graph, given->plan), 20);
+  refusal["budget_bytes"] = *spec.training.budget;
+  refusal["fits"] = false;
+  const Result<Json> budgets = RefusalJson(fitter, spec.training.batch, error);
+  progress.Clear();
+  if (!budgets.ok()) return Fail(budgets.error());
+  refusal.update(*budgets);
+  PrintJson(refusal);
+  return Fail(error);
+}
+
+Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
+                                         const TrainFlags& flags) {
+  const auto seed = static_cast<uint64_t>(flags.seed);
+  if (spec.tuning) {
+    return MakeTokenTask(*spec.tuning, *spec.options.batch, seed);
+  }
+  if (!spec.onnx) return LoadTask(spec, flags.data, seed);
+  STOWAGE_ASSIGN_OR_RETURN(const ExampleOrder order,
+                           ParseExampleOrder(flags.arrays.shuffle));
+  return LoadArraysTask(spec, order, seed);
+}
+
+// Beside the training step: evaluation, and generation for models of text.
+std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
+                                        int64_t sample_seq) {
+  if (!task.has_held_out()) return {};
+  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  std::vector<ProgramSpec> programs;
+  programs.push_back({.name = "evaluate",
+                      .model =
+                          [&task, evaluate](int64_t batch) {
+                            return evaluate(task.EvaluationBatch(batch));
+                          },
+                      .batch = *spec.options.batch});
+  if (sample_seq == 0) return programs;
+  StepSpec of_sample = spec;
+  of_sample.options.seq = sample_seq;
+  programs.push_back({.name = "generate",
+                      .model = ModelOf(of_sample, ModelPurpose::kGenerate),
+                      .batch = 1});
+  return programs;
+}
+
+// The step, and what runs over its arena beside it.
+std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
+  std::vector<PageProgram> programs;
+  programs.push_back(DescribeProgram("train", plan.step.graph, plan.step.plan));
+  for (const PlannedShape& shape : plan.shapes) {
+    programs.push_back(
+        DescribeProgram(shape.name, shape.step.graph, shape.step.plan));
+  }
+  for (const PlannedProgram& program : plan.programs) {
+    programs.push_back(
+        DescribeProgram(program.name, program.graph, program.plan));
+  }
+  return programs;
+}
+
+// Tokens that the model sees when it writes; 0 where it does not.
+int64_t SampleSeq(const TrainFlags& flags, const StepSpec& spec) {
+  if (spec.onnx || spec.info.data != ModelData::kText || flags.sample == 0) {
+    return 0;
+  }
+  return std::min(*spec.options.seq, kMaxSampleSeq);
+}
+
+// What the model writes, and from what on.
+Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
+                           Training& training) {
+  Runner& generate = *training.Find("generate");
+  const int64_t seq = SampleSeq(flags, spec);
+  const auto seed = static_cast<uint64_t>(flags.seed);
+  WorkProgress writing("writing", spec.tuning ? "tokens" : "characters");
+  if (!spec.tuning) {
+    return SampleText(generate, seq, flags.sample, kTemperature, seed, writing);
+  }
+  const Tuning& tuning = *spec.tuning;
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
+                           SampleTokens(generate, seq, tuning.prompt,
+                                        {.length = flags.sample,
+                                         .temperature = kTemperature,
+                                         .tokens = tuning.tokenizer.size(),
+                                         .end = tuning.end},
+                                        seed, writing));
+  tokens.insert(tokens.begin(), tuning.prompt.begin(), tuning.prompt.end());
+  return tuning.tokenizer.Decode(tokens, {.skip_special = true});
+}
+
+// Prints it.
+Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
+                   Training& training, std::string_view before) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                           Sample(flags, spec, training));
+  std::cout << before << " (temperature " << Fixed(kTemperature, 1) << "):\n"
+            << text << "\n\n";
+  return {};
+}
+
+// What takes steps.
+struct Work {
+  const RunSpec& run;
+  Training& training;
+  Task& task;
+  int64_t evaluation_batch;
+  TrainFiles& files;
+};
+
+// By what was held out, after `step`; absent where nothing was. Error kNotFinite when
+// its loss is no number.
+Result<std::optional<Evaluation>> Judge(const Work& work, int64_t step) {
+  if (!work.task.has_held_out()) return std::optional<Evaluation>();
+  WorkProgress progress("evaluating", "batches");
+  STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
+                           work.task.Evaluate(*work.training.Find("evaluate"),
+                                              work.evaluation_batch, progress));
+  if (std::isfinite(evaluation.loss)) return std::optional(evaluation);
+  return Error{ErrorCode::kNotFinite,
+               StrCat("[train] the held-out loss is ", evaluation.loss,
+                      " after step ", step, "; a lower --lr may help")};
+}
+
+std::optional<double> LossOf(const std::optional<Evaluation>& evaluation) {
+  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
+}
+
+// All steps, and what is saved on the way; the last save is the caller's. Returns
+// the last step that was taken.
+Result<int64_t> RunSteps(const Work& work, int64_t done, StepLoop& loop,
+                         const StopSignals& stop) {
+  const int64_t every = work.run.save_every;
+  while (true) {
+    const int64_t until =
+        every > 0 ? std::min(work.run.stop_at, (done / every + 1) * every)
+                  : work.run.stop_at;
+    STOWAGE_ASSIGN_OR_RETURN(done, loop.RunTo(until, stop));
+    if (stop.caught() != 0 || done == work.run.stop_at) return done;
+    STOWAGE_ASSIGN_OR_RETURN(const auto evaluation, Judge(work, done));
+    const Status saved =
+        work.files.Save(work.training.step(), done, LossOf(evaluation));
+    if (saved.ok()) continue;
+    if (saved.error().code != ErrorCode::kIo) return saved.error();
+    // A full disk may have room for the next one.
+    std::cerr << "stowage: " << saved.error().message << "; training goes on"
+              << std::endl;
+  }
+}
+
+// Values that are no numbers end the run; so do errors.
+int EndBadly(const TrainFiles& files, Error error) {
+  if (error.code == ErrorCode::kNotFinite) {
+    error.message += StrCat("; ", files.WhatIsSaved());
+  }
+  return Fail(error);
+}
+
+// As a signal asked for.
+int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
+  const Status saved = work.files.Save(work.training.step(), done);
+  if (!saved.ok()) return EndBadly(work.files, saved.error());
+  std::cerr << "stowage: stopped by " << SignalName(signal) << " after step "
+            << done << " of " << work.run.stop_at << "; "
+            << work.files.WhatIsSaved();
+  if (work.files.checkpoints()) {
+    std::cerr << "; the same command";
+    if (flags.continued.empty()) {
+      std::cerr << " with --resume " << work.files.checkpoints()->path()
+                << " and another --save";
+    }
+    std::cerr << " goes on from there";
+  }
+  std::cerr << std::endl;
+  if (flags.json) {
+    Json json = Json::object();
+    json["stopped"] = SignalName(signal);
+    json["steps"] = done;
+    json["saved"] = work.files.checkpoints()
+                        ? Json(work.files.checkpoints()->path())
+                        : Json();
+    PrintJson(json);
+  }
+  return 128 + signal;
+}
+
+// What the run would take, without taking it.
+int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
+             TrainingPlanner& planner, const TrainingPlan& plan,
+             const Report& report, const std::optional<Foretold>& foretold) {
+  const Result<Bytes> smallest = planner.step().SmallestBudget();
+  if (!smallest.ok()) return Fail(smallest.error());
+  const std::optional<Bytes>& budget = spec.training.budget;
+  if (flags.json) {
+    Json json = FiguresJson(report, 20);
+    json["arena_bytes"] = plan.arena_bytes();
+    json["host_bytes"] = plan.host_bytes();
+    json["budget_bytes"] = budget ? Json(*budget) : Json();
+    json["fits"] = true;
+    json["minimum_budget_bytes"] = *smallest;
+    for (const PlannedShape& shape : plan.shapes) {
+      json["programs"].push_back(
+          {{"name", shape.name},
+           {"arena_bytes", shape.step.plan.arena_bytes()}});
+    }
+    for (const PlannedProgram& program : plan.programs) {
+      json["programs"].push_back({{"name", program.name},
+                                  {"arena_bytes", program.plan.arena_bytes()}});
+    }
+    json.update(ForetoldJson(foretold));
+    if (spec.tuning) json.update(TuningJson(*spec.tuning));
+    PrintJson(json);
+    return kExitDone;
+  }
+  std::cout << ToText(report) << "\narena of all programs "
+            << FormatBytes(plan.arena_bytes()) << " (" << plan.arena_bytes()
+            << " bytes)";
+  if (budget) std::cout << ", within a budget of " << FormatBytes(*budget);
+  std::cout << "; the smallest budget that works with these levers is "
+            << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n";
+  return kExitDone;
+}
+
+}  // namespace
+
+int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
+  const Clock::time_point start = Clock::now();
+  const Result<RunSpec> run = ReadTrainFlags(flags, spec);
+  if (!run.ok()) return Fail(run.error());
+  const Result<std::unique_ptr<Task>> task = LoadTaskOf(spec, flags);
+  if (!task.ok()) return Fail(task.error());
+  Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run);
+  if (!files.ok()) return Fail(files.error());
+
+  const Result<ChosenDevice> device =
+      ChooseDevice({.name = flags.device,
+                    .dtype = spec.options.dtype,
+                    .threads = flags.model.threads,
+                    .check = flags.check});
+  if (!device.ok()) return Fail(device.error());
+  if (!device->why.empty()) std::cerr << device->why << std::endl;
+  Backend* const backend = device->backend.get();
+  if (spec.training.budget) {
+    const Status possible = backend->CheckBudget(*spec.training.budget);
+    if (!possible.ok()) return Fail(possible.error());
+  }
+
+  // Everything is planned before the first byte of the arena is taken.
+  const int64_t sample_seq = SampleSeq(flags, spec);
+  if (spec.tuning) std::cerr << TuningText(*spec.tuning, *spec.options.seq);
+  TrainingSpec training = spec.training;
+  training.programs = ProgramsBeside(spec, **task, sample_seq);
+  const std::shared_ptr<WorkProgress> progress =
+      WorkProgress::OfPlanning(&training.on_choice);
+  Result<TrainingPlanner> planner =
+      TrainingPlanner::Make(std::move(training), backend->Needs());
+  if (!planner.ok()) return Fail(planner.error());
+  Result<TrainingPlan> plan = planner->Plan();
+  progress->Clear();
+  if (!plan.ok()) {
+    return Refuse(flags, spec, *planner, *progress, plan.error());
+  }
+  const auto foretold = Tell(spec, *planner, *plan);
+  if (!foretold.ok()) return Fail(foretold.error());
+  const Report report = MakeReport(plan->step.graph, plan->step.plan);
+  Page page{.title = report.graph_name, .budget = spec.training.budget};
+  if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
+  if (flags.dry_run) {
+    return ShowPlan(flags, spec, *planner, *plan, report, *foretold);
+  }
+  const int64_t evaluation_batch =
+      plan->programs.empty()
+          ? 0
+          : (*task)->EvaluationBatch(plan->programs.front().batch);
+  Result<Training> opened = Training::Open(*std::move(plan), *backend);
+  if (!opened.ok()) return Fail(opened.error());
+
+  const Result<int64_t> done = files->Begin(flags, spec, *run, *opened);
+  if (!done.ok()) return Fail(done.error());
+  const MemoryFigures memory{.arena = opened->session().arena_bytes(),
+                             .budget = spec.training.budget,
+                             .lower_bound = report.lower_bound,
+                             .no_reuse = report.no_reuse};
+  const Work work{*run, *opened, **task, evaluation_batch, *files};
+  std::vector<Runner*> steps = {&opened->step()};
+  for (const ShapeSpec& shape : spec.training.shapes) {
+    steps.push_back(opened->Find(shape.name));
+  }
+  StepLoop loop(std::move(steps), **task, *run, *done + 1,
+                backend->works_on_its_own() ? 1 : 0, memory, flags.json);
+  // What is tuned is judged and shown as it was, too.
+  std::optional<Evaluation> base;
+  if (spec.tuning && *done == 0) {
+    const Result<std::optional<Evaluation>> judged = Judge(work, 0);
+    if (!judged.ok()) return EndBadly(*files, judged.error());
+    base = *judged;
+    if (sample_seq > 0 && !flags.json) {
+      const Status shown =
+          PrintSample(flags, spec, *opened, "Before, the model writes");
+      if (!shown.ok()) return Fail(shown.error());
+    }
+  }
+  const auto stop = std::make_unique<StopSignals>();
+  const Result<int64_t> last = RunSteps(work, *done, loop, *stop);
+  if (!last.ok()) return EndBadly(*files, last.error());
+  if (stop->caught() != 0) return Stop(flags, work, *last, stop->caught());
+  const Result<std::optional<Evaluation>> evaluation = Judge(work, *last);
+  if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
+  // What cannot be written is told at the end; the results are printed anyway.
+  // Where no step was left to do, what is there stays.
+  Status written;
+  if (*last > *done) {
+    written = files->Save(opened->step(), *last, LossOf(*evaluation));
+  }
+  if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
+    return EndBadly(*files, written.error());
+  }
+  if (written.ok()) written = files->SaveWeights(opened->step(), spec);
+  if (written.ok()) written = files->SaveAdapter(opened->step(), spec);
+  if (!flags.svg.empty()) {
+    const Status drawn = files->svg().Write(ToSvg(report));
+    if (written.ok()) written = drawn;
+  }
+  if (!flags.html.empty()) {
+    page.losses = loop.figures().losses;
+    page.held_out_loss = LossOf(*evaluation);
+    const Status drawn = files->html().Write(ToHtml(page));
+    if (written.ok()) written = drawn;
+  }
+
+  const TrainResults results{
+      .model = spec.info.name,
+      .steps = run->stop_at,
+      .run = loop.figures(),
+      .evaluation = *evaluation,
+      .base = base,
+      .tuning = spec.tuning.get(),
+      .memory = memory,
+      .session = opened->session(),
+      .report = report,
+      .foretold = *foretold,
+      .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+  if (flags.json) {
+    PrintJson(ToJson(results));
+    return written.ok() ? kExitDone : Fail(written.error());
+  }
+  std::cout << Headline(results) << "\n\n";
+  if (sample_seq > 0) {
+    const Status shown = PrintSample(flags, spec, *opened, "The model writes");
+    if (!shown.ok()) return Fail(shown.error());
+  }
+  std::cout << Details(results);
+  return written.ok() ? kExitDone : Fail(written.error());
+}
+
+}  // namespace stowage::tools

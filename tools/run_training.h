@@ -1,0 +1,18 @@
+#ifndef STOWAGE_TOOLS_RUN_TRAINING_H_
+#define STOWAGE_TOOLS_RUN_TRAINING_H_
+
+// A training run from its plan to its last line, whatever is trained: a model by name, an
+// ONNX file's, a published language model.
+
+#include "tools/model_flags.h"
+#include "tools/train_flags.h"
+
+namespace stowage::tools {
+
+/// Plans the step of `spec` and takes the steps; prints results, or why there are none.
+/// Returns the exit code.
+int RunTraining(const TrainFlags& flags, const StepSpec& spec);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_RUN_TRAINING_H_

@@ -1,0 +1,347 @@
+#include "tools/tuning.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "base/strings.h"
+#include "formats/gguf.h"
+#include "formats/weights_file.h"
+#include "tools/command.h"
+#include "train/adapter_files.h"
+
+namespace stowage::tools {
+namespace {
+
+constexpr int64_t kUsualPrompt = 16;  // tokens
+constexpr size_t kMostLengths = 8;
+constexpr int64_t kLengthStep = 16;
+
+Error Invalid(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[finetune] ", message)};
+}
+
+// What the file says that texts end with, if it says so.
+std::optional<int32_t> EndToken(const WeightsFile& file) {
+  Result<int64_t> id = Error{};
+  if (file.gguf() != nullptr) {
+    id = file.gguf()->Int("tokenizer.ggml.eos_token_id");
+  } else if (file.config() != nullptr) {
+    id = file.config()->Int("eos_token_id");
+    if (!id.ok()) id = file.config()->Int("eos_token_id.0");
+  }
+  if (!id.ok() || *id < 0 || *id >= kMostTokens) return std::nullopt;
+  return static_cast<int32_t>(*id);
+}
+
+// The template of the model's conversations, as its files have it.
+Result<std::string> TemplateText(const WeightsFile& file) {
+  if (file.gguf() != nullptr) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string_view text,
+                             file.gguf()->Text("tokenizer.chat_template"));
+    return std::string(text);
+  }
+  const std::filesystem::path folder(file.path());
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::string text,
+      ReadFile((folder / "tokenizer_config.json").string()));
+  STOWAGE_ASSIGN_OR_RETURN(const JsonValues config, JsonValues::Parse(text));
+  return config.Text("chat_template");
+}
+
+Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
+                                      bool has_examples) {
+  FineTuningOptions options{.dtype = dtype, .weighted_targets = has_examples};
+  if (flags.full) {
+    if (!flags.adapter.empty() || !flags.lora_targets.empty()) {
+      return Invalid(
+          "--full trains every weight; leave --adapter and --lora-targets "
+          "away");
+    }
+    options.lora.reset();
+    return options;
+  }
+  if (!flags.adapter.empty()) {
+    if (!flags.lora_targets.empty()) {
+      return Invalid("--adapter has its own layers; leave --lora-targets away");
+    }
+    STOWAGE_ASSIGN_OR_RETURN(options.lora, ReadAdapterRules(flags.adapter));
+    return options;
+  }
+  options.lora->rank = flags.lora_rank;
+  if (flags.lora_alpha) options.lora->alpha = *flags.lora_alpha;
+  if (flags.lora_dropout) options.lora->dropout = *flags.lora_dropout;
+  options.lora->targets = flags.lora_targets;
+  return options;
+}
+
+// The last tenth is held out, at least one.
+Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
+                                   bool drops, std::string_view origin) {
+  ExampleSplit split{.examples = std::move(examples)};
+  std::vector<size_t> usable;
+  for (size_t i = 0; i < split.examples.size(); ++i) {
+    // A sequence reads all tokens but the last.
+    if (std::ssize(split.examples.tokens(i)) > seq + 1) {
+      const auto learnt =
+          split.examples.learnt(i).first(static_cast<size_t>(seq) + 1);
+      const bool says =
+          std::find(learnt.begin() + 1, learnt.end(), 1) != learnt.end();
+      if (drops || !says) {
+        ++split.dropped;
+        continue;
+      }
+      ++split.cut;
+    }
+    usable.push_back(i);
+  }
+  if (usable.size() < 2) {
+    return Invalid(StrCat(
+        Quoted(origin), " has ", split.examples.size(), " examples, of which ",
+        usable.size(), " fit sequences of ", seq,
+        " tokens; expected at least 2, one to learn from and one held out"));
+  }
+  const size_t held_out = std::max(size_t{1}, usable.size() / 10);
+  split.train.assign(usable.begin(), usable.end() - held_out);
+  split.held_out.assign(usable.end() - held_out, usable.end());
+  return split;
+}
+
+Result<std::variant<TextData, ExampleSplit>> ReadData(
+    const TuningFlags& flags, const FineTuning& model,
+    const Tokenizer& tokenizer, std::optional<int32_t> end, int64_t seq) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.data));
+  if (!flags.data.ends_with(".jsonl")) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::vector<int32_t> tokens,
+        tokenizer.Encode(text, {.special = false, .add_prefix = false}));
+    STOWAGE_ASSIGN_OR_RETURN(
+        TextData data,
+        TextData::FromTokens(std::move(tokens), flags.data, seq));
+    return std::variant<TextData, ExampleSplit>(std::move(data));
+  }
+  ExampleFormat format{.end = end};
+  std::optional<ChatTemplate> chat;
+  const Result<std::string> jinja = TemplateText(model.base().file());
+  if (jinja.ok()) {
+    Result<ChatTemplate> known = ChatTemplate::Recognize(*jinja);
+    if (known.ok()) chat = *std::move(known);
+  }
+  if (chat) format.chat = &*chat;
+  STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
+                           ReadExamples(text, flags.data, tokenizer, format));
+  STOWAGE_ASSIGN_OR_RETURN(ExampleSplit split,
+                           SplitExamples(std::move(examples), seq,
+                                         flags.too_long == "drop", flags.data));
+  return std::variant<TextData, ExampleSplit>(std::move(split));
+}
+
+// What the examples of a part read, cut where they are too long.
+std::vector<int64_t> InputsOf(const ExampleSplit& split,
+                              const std::vector<size_t>& part, int64_t seq) {
+  std::vector<int64_t> inputs;
+  for (const size_t example : part) {
+    inputs.push_back(
+        std::min(std::ssize(split.examples.tokens(example)) - 1, seq));
+  }
+  return inputs;
+}
+
+// "128,256" or "auto".
+Result<std::vector<int64_t>> ReadLengths(const std::string& text,
+                                         const ExampleSplit& split,
+                                         int64_t seq) {
+  if (text.empty()) return std::vector<int64_t>{seq};
+  std::vector<int64_t> lengths;
+  if (text == "auto") {
+    lengths = ChooseLengths(InputsOf(split, split.train, seq), kMostLengths);
+    // What is held out may be longer.
+    lengths.front() =
+        std::max(lengths.front(),
+                 std::ranges::max(InputsOf(split, split.held_out, seq)));
+    return lengths;
+  }
+  for (const char *at = text.data(), *end = at + text.size(); at != end;) {
+    int64_t length = 0;
+    const auto [stop, code] = std::from_chars(at, end, length);
+    if (code != std::errc() || length < 1 || length > seq ||
+        (stop != end && *stop != ',')) {
+      return Invalid(StrCat("lengths ", Quoted(text),
+                            " are neither auto nor numbers from 1 to ", seq,
+                            ", the longest sequence, with commas between"));
+    }
+    lengths.push_back(length);
+    at = stop == end ? end : stop + 1;
+  }
+  lengths.push_back(seq);
+  std::ranges::sort(lengths, std::greater());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+// What samples go on from, where no prompt is given: how the held-out part begins.
+std::vector<int32_t> UsualPrompt(
+    const std::variant<TextData, ExampleSplit>& data) {
+  std::span<const int32_t> tokens;
+  if (const auto* const text = std::get_if<TextData>(&data)) {
+    tokens = text->held_out();
+    tokens = tokens.first(
+        std::min(tokens.size(), static_cast<size_t>(kUsualPrompt)));
+  } else {
+    const auto& split = std::get<ExampleSplit>(data);
+    const size_t first = split.held_out.front();
+    tokens = split.examples.tokens(first);
+    // Up to where the answer begins, or its first token.
+    const auto learnt = split.examples.learnt(first);
+    const auto answer = std::find(learnt.begin() + 1, learnt.end(), 1);
+    tokens = tokens.first(static_cast<size_t>(answer - learnt.begin()));
+  }
+  return {tokens.begin(), tokens.end()};
+}
+
+}  // namespace
+
+Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
+  if (flags.too_long != "cut" && flags.too_long != "drop") {
+    return Invalid(StrCat("too-long has no choice ", Quoted(flags.too_long),
+                          "; expected cut or drop"));
+  }
+  if (flags.held_out_batches < 1) {
+    return Invalid(
+        StrCat("held-out-batches ", flags.held_out_batches, " is below 1"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      const FineTuningOptions options,
+      ReadOptions(flags, dtype, flags.data.ends_with(".jsonl")));
+  STOWAGE_ASSIGN_OR_RETURN(FineTuning model,
+                           FineTuning::Open(flags.weights, options));
+  if (seq < 1 || seq > model.base().max_seq()) {
+    return Invalid(StrCat("seq ", seq,
+                          " is out of range; the model takes 1 to ",
+                          model.base().max_seq(), " tokens"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(
+      Tokenizer tokenizer,
+      ReadTokenizer(flags.tokenizer.empty() ? flags.weights : flags.tokenizer));
+  if (tokenizer.size() > model.base().vocabulary()) {
+    return Invalid(StrCat("the tokenizer has ", tokenizer.size(),
+                          " tokens, the model ", model.base().vocabulary(),
+                          "; give the --tokenizer of this model"));
+  }
+  const std::optional<int32_t> end = EndToken(model.base().file());
+  STOWAGE_ASSIGN_OR_RETURN(auto data,
+                           ReadData(flags, model, tokenizer, end, seq));
+  std::vector<int64_t> lengths = {seq};
+  if (const auto* const split = std::get_if<ExampleSplit>(&data)) {
+    STOWAGE_ASSIGN_OR_RETURN(lengths, ReadLengths(flags.lengths, *split, seq));
+  } else if (!flags.lengths.empty()) {
+    return Invalid(
+        "--lengths are for examples, in JSON lines; a text is read in windows "
+        "of one length");
+  }
+  std::vector<int32_t> prompt;
+  if (flags.prompt.empty()) {
+    prompt = UsualPrompt(data);
+  } else {
+    STOWAGE_ASSIGN_OR_RETURN(
+        prompt, tokenizer.Encode(flags.prompt, {.add_prefix = false}));
+  }
+  return Tuning{.model = std::move(model),
+                .tokenizer = std::move(tokenizer),
+                .end = end,
+                .data = std::move(data),
+                .lengths = std::move(lengths),
+                .adapter = flags.adapter,
+                .held_out_batches = flags.held_out_batches,
+                .prompt = std::move(prompt)};
+}
+
+std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
+                                   size_t most) {
+  const int64_t longest = std::ranges::max(inputs);
+  std::vector<int64_t> ends;  // candidates, rising
+  for (int64_t end = kLengthStep; end < longest; end += kLengthStep) {
+    ends.push_back(end);
+  }
+  ends.push_back(longest);
+  const size_t count = ends.size();
+  std::vector<int64_t> below(count + 1, 0);  // inputs within the first ends
+  for (const int64_t input : inputs) {
+    const auto at = std::ranges::lower_bound(ends, input) - ends.begin();
+    ++below[static_cast<size_t>(at) + 1];
+  }
+  for (size_t i = 0; i < count; ++i) below[i + 1] += below[i];
+  // The least sum for the inputs within the first i ends by k lengths, the last of which
+  // is the i-th end; and how many ends the lengths before it hold.
+  struct Choice {
+    int64_t sum = std::numeric_limits<int64_t>::max();
+    size_t before = 0;
+  };
+  const size_t lengths_at_most = std::min(most, count);
+  std::vector best(lengths_at_most + 1, std::vector<Choice>(count + 1));
+  best[0][0].sum = 0;
+  for (size_t k = 1; k <= lengths_at_most; ++k) {
+    for (size_t i = k; i <= count; ++i) {
+      for (size_t j = k - 1; j < i; ++j) {
+        if (k > 1 && j == 0) continue;
+        if (k == 1 && j > 0) break;
+        const int64_t sum =
+            best[k - 1][j].sum + (below[i] - below[j]) * ends[i - 1];
+        if (sum < best[k][i].sum) best[k][i] = {.sum = sum, .before = j};
+      }
+    }
+  }
+  size_t fewest = 1;
+  for (size_t k = 2; k <= lengths_at_most; ++k) {
+    if (best[k][count].sum < best[fewest][count].sum) fewest = k;
+  }
+  std::vector<int64_t> lengths;
+  size_t i = count;
+  for (size_t k = fewest; k > 0; --k) {
+    lengths.push_back(ends[i - 1]);
+    i = best[k][i].before;
+  }
+  return lengths;
+}
+
+Positions CountPositions(const Tuning& tuning) {
+  Positions positions;
+  const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
+  if (split == nullptr) return positions;
+  const int64_t longest = tuning.lengths.front();
+  for (const int64_t input : InputsOf(*split, split->train, longest)) {
+    int64_t length = longest;
+    for (const int64_t shorter : tuning.lengths) {
+      if (shorter >= input) length = shorter;
+    }
+    positions.computed += length;
+    positions.if_padded += longest;
+  }
+  return positions;
+}
+
+std::string TuningText(const Tuning& tuning, int64_t seq) {
+  const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
+  if (split == nullptr) return "";
+  std::string text =
+      StrCat("finetune: ", split->examples.size(), " examples, ", split->cut,
+             " cut and ", split->dropped, " dropped at ", seq, " tokens; ",
+             split->held_out.size(), " are held out\n");
+  if (tuning.lengths.size() == 1) return text;
+  const Positions positions = CountPositions(tuning);
+  std::string lengths;
+  for (const int64_t length : tuning.lengths) {
+    lengths += StrCat(lengths.empty() ? "" : ", ", length);
+  }
+  return text + StrCat("finetune: sequences of ", lengths,
+                       " tokens: a pass has ", positions.computed,
+                       " positions, ", positions.if_padded,
+                       " if all were as long as the "
+                       "longest\n");
+}
+
+}  // namespace stowage::tools

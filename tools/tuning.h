@@ -1,0 +1,80 @@
+#ifndef STOWAGE_TOOLS_TUNING_H_
+#define STOWAGE_TOOLS_TUNING_H_
+
+// What a run of `stowage finetune` has beside a training run of any other model: the
+// published model, its tokenizer, and its data as tokens.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "nn/text_data.h"
+#include "text/text.h"
+#include "train/fine_tuning.h"
+
+namespace stowage::tools {
+
+/// Examples that fit a sequence, and those held out.
+struct ExampleSplit {
+  TokenExamples examples;
+  std::vector<size_t> train = {}, held_out = {};  // their numbers
+  /// Of examples longer than a sequence.
+  int64_t cut = 0, dropped = 0;
+};
+
+struct Tuning {
+  FineTuning model;
+  Tokenizer tokenizer;
+  std::optional<int32_t> end;  // what a text ends with
+  std::variant<TextData, ExampleSplit> data;
+  /// Of sequences, in tokens, the longest first: a batch of examples takes the shortest
+  /// that holds it.
+  std::vector<int64_t> lengths;
+  std::string adapter;               // a folder to begin with; empty: none
+  int64_t held_out_batches = 20;     // to judge by, at most
+  std::vector<int32_t> prompt = {};  // of samples
+};
+
+struct TuningFlags {
+  std::string weights;
+  std::string tokenizer;  // empty: that of the weights
+  std::string data;
+  int64_t lora_rank = 8;
+  std::optional<double> lora_alpha, lora_dropout;
+  std::vector<std::string> lora_targets;
+  bool full = false;
+  std::string adapter;
+  std::string lengths;  // "auto" or numbers; empty: the one of --seq
+  std::string too_long = "cut";
+  std::string prompt;
+  int64_t held_out_batches = 20;
+};
+
+/// Lengths of sequences, at most `most`, the longest first, for inputs of so many tokens
+/// each: those multiples of 16, and the longest input, for which the sum over inputs of
+/// the shortest length that holds each is the least. Takes time with the square of the
+/// multiples. Preconditions: there are inputs; most >= 1.
+std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
+                                   size_t most);
+
+/// Positions of a pass over the train part, each example as long as the shortest length
+/// that holds it; and as many if all were as long as the longest. 0 of a text.
+struct Positions {
+  int64_t computed = 0, if_padded = 0;
+};
+Positions CountPositions(const Tuning& tuning);
+
+/// Opens all of it, for sequences of at most `seq` tokens and an element type. Errors: those of
+/// FineTuning::Open, ReadTokenizer, TextData, ReadExamples and ReadAdapterRules; a
+/// tokenizer with more tokens than the model; options that contradict each other.
+Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
+
+/// Lines on what became of examples; "" for a text.
+std::string TuningText(const Tuning& tuning, int64_t seq);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_TUNING_H_
