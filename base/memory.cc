@@ -1,5 +1,9 @@
 #include "base/memory.h"
 
+#if defined(__linux__)
+#include <malloc.h>
+#endif
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -125,6 +129,12 @@ std::optional<MemoryLeft> FindMemoryLeft(const std::string& root) {
     }
   }
   return least;
+}
+
+void ReturnFreeMemory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 Status CheckMemory(std::string_view what, Bytes bytes,

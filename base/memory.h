@@ -28,6 +28,10 @@ struct MemoryLeft {
 /// are.
 std::optional<MemoryLeft> FindMemoryLeft(const std::string& root = "");
 
+/// Gives what the heap holds and nobody uses back to the system, where its library can:
+/// what a search for a plan took, before an arena is taken.
+void ReturnFreeMemory();
+
 /// Error kDevice, with the numbers, when `bytes` more cannot be had. `what` it is
 /// opens the message: "an arena". Blocks below 1 MiB are not asked about.
 Status CheckMemory(std::string_view what, Bytes bytes,

