@@ -310,7 +310,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
 
   // Everything is planned before the first byte of the arena is taken.
   const int64_t sample_seq = SampleSeq(flags, spec);
-  if (spec.tuning) std::cerr << TuningText(*spec.tuning, *spec.options.seq);
+  if (spec.tuning) std::cerr << TuningText(*spec.tuning);
   TrainingSpec training = spec.training;
   training.programs = ProgramsBeside(spec, **task, sample_seq);
   const std::shared_ptr<WorkProgress> progress =

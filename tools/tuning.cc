@@ -82,7 +82,7 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
 // The last tenth is held out, at least one.
 Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
                                    bool drops, std::string_view origin) {
-  ExampleSplit split{.examples = std::move(examples)};
+  ExampleSplit split{.seq = seq, .examples = std::move(examples)};
   std::vector<size_t> usable;
   for (size_t i = 0; i < split.examples.size(); ++i) {
     // A sequence reads all tokens but the last.
@@ -324,13 +324,13 @@ Positions CountPositions(const Tuning& tuning) {
   return positions;
 }
 
-std::string TuningText(const Tuning& tuning, int64_t seq) {
+std::string TuningText(const Tuning& tuning) {
   const auto* const split = std::get_if<ExampleSplit>(&tuning.data);
   if (split == nullptr) return "";
   std::string text =
       StrCat("finetune: ", split->examples.size(), " examples, ", split->cut,
-             " cut and ", split->dropped, " dropped at ", seq, " tokens; ",
-             split->held_out.size(), " are held out\n");
+             " cut and ", split->dropped, " dropped at ", split->seq,
+             " tokens; ", split->held_out.size(), " are held out\n");
   if (tuning.lengths.size() == 1) return text;
   const Positions positions = CountPositions(tuning);
   std::string lengths;

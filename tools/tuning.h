@@ -19,6 +19,7 @@ namespace stowage::tools {
 
 /// Examples that fit a sequence, and those held out.
 struct ExampleSplit {
+  int64_t seq = 0;  // tokens that it reads, at most
   TokenExamples examples;
   std::vector<size_t> train = {}, held_out = {};  // their numbers
   /// Of examples longer than a sequence.
@@ -73,7 +74,7 @@ Positions CountPositions(const Tuning& tuning);
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq);
 
 /// Lines on what became of examples; "" for a text.
-std::string TuningText(const Tuning& tuning, int64_t seq);
+std::string TuningText(const Tuning& tuning);
 
 }  // namespace stowage::tools
 

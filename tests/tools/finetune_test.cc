@@ -148,6 +148,42 @@ TEST_CASE(
                  "finetune: 21 examples, 0 cut and 1 dropped at 16 tokens"));
 }
 
+TEST_CASE(
+    "lengths are chosen by the data, and a batch takes the shortest that holds "
+    "it") {
+  std::string lines;
+  for (int i = 0; i < 30; ++i) {
+    lines += i % 5 == 0 ? R"({"text": "The ship sails at noon."})"
+                          "\n"
+                        : R"({"text": "He reads"})"
+                          "\n";
+  }
+  const std::string data = WriteTemp("lengths.jsonl", lines);
+  const Outcome run = RunStowage(
+      Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
+                               "auto", "--steps", "10", "--json"}));
+  REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+  const std::vector<Json> told = Lines(run.out);
+  const Json& done = told.back();
+  // Of 27 examples to learn from, six read 21 tokens, the others less than 16.
+  CHECK(done["lengths"] == Json({21, 16}));
+  CHECK(done["positions_computed"] == 6 * 21 + 21 * 16);
+  CHECK(done["positions_if_padded"] == 27 * 21);
+  const Outcome given = RunStowage(
+      Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
+                               "8,24", "--steps", "1", "--json"}));
+  REQUIRE_MESSAGE(given.exit_code == 0, given.err);
+  CHECK(Lines(given.out).back()["lengths"] == Json({32, 24, 8}));
+  for (const char* wrong : {"8,40", "x", "0", "8;9"}) {
+    const Outcome refused = RunStowage(Arguments(
+        "qwen2.gguf", {"--data", data, "--seq", "32", "--lengths", wrong}));
+    CHECK(refused.exit_code == 2);
+    CHECK(Contains(refused.err, StrCat("lengths \"", wrong,
+                                       "\" are neither auto nor numbers from "
+                                       "1 to 32")));
+  }
+}
+
 TEST_CASE("a dry run says what it takes, and takes nothing") {
   const std::string data = Story();
   const Outcome plan = RunStowage(

@@ -223,6 +223,68 @@ TEST_CASE("a smaller budget gives the same losses to the bit") {
   CHECK(TakeSteps(tight, 3) == losses);
 }
 
+// The first `seq` tokens of the usual inputs.
+float StepOf(Runner& step, int64_t seq, int64_t number) {
+  const auto first = [&](int32_t from) {
+    std::vector<int32_t> tokens = Tokens(from);
+    tokens.resize(static_cast<size_t>(seq));
+    return tokens;
+  };
+  REQUIRE(step.Write("tokens", first(0)).ok());
+  REQUIRE(step.Write("targets", first(1)).ok());
+  REQUIRE(step.Write("lr", 0.01f).ok());
+  REQUIRE(step.Write("step", number).ok());
+  REQUIRE(step.Step() == StepCode::kOk);
+  return *step.ReadScalar("loss");
+}
+
+TEST_CASE(
+    "steps of several lengths share an arena, and have the bits of their own") {
+  const FineTuning tuning = OpenWithAdapter("llama.gguf");
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const auto open = [&](const std::vector<int64_t>& lengths) {
+    TrainingSpec spec = {
+        .model = tuning.ModelOf(ModelPurpose::kTrain, lengths.front()),
+        .batch = 1,
+        .training = {.optimizer = AdamW{.decay = 0},
+                     .groups = tuning.groups()}};
+    for (size_t i = 1; i < lengths.size(); ++i) {
+      spec.shapes.push_back(
+          {.name = StrCat("of ", lengths[i]),
+           .model = tuning.ModelOf(ModelPurpose::kTrain, lengths[i])});
+    }
+    auto training = Train(std::move(spec), *cpu);
+    REQUIRE_MESSAGE(training.ok(), training.error().message);
+    training->Initialize(1);
+    REQUIRE(tuning.LoadBase(training->step()).ok());
+    REQUIRE(
+        LoadAdapter(tuning, kAdapters + "llama.gguf", training->step()).ok());
+    return *std::move(training);
+  };
+  Training several = open({12, 8, 3});
+  // Of the three, the longest takes the most; the others nothing beyond it.
+  CHECK(several.session().arena_bytes() ==
+        several.plan().step.plan.arena_bytes());
+  REQUIRE(several.plan().shapes.size() == 2);
+  CHECK(several.plan().shapes[1].step.plan.arena_bytes() <
+        several.plan().step.plan.arena_bytes());
+  // What one length has learnt, the next one knows.
+  std::vector<float> losses;
+  for (int64_t i = 1; i <= 4; ++i) {
+    losses.push_back(StepOf(*several.Find("of 8"), 8, i));
+  }
+  losses.push_back(StepOf(*several.Find("of 3"), 3, 5));
+  losses.push_back(StepOf(several.step(), 12, 6));
+  Training alone = open({8});
+  for (int64_t i = 1; i <= 4; ++i) {
+    CHECK(StepOf(alone.step(), 8, i) == losses[static_cast<size_t>(i - 1)]);
+  }
+  CHECK(losses[3] < losses[0]);
+  // The third learns on from where the second left off.
+  Training fresh = open({3});
+  CHECK(StepOf(fresh.step(), 3, 5) != losses[4]);
+}
+
 TEST_CASE("a saved adapter is PEFT's files, and goes on where it was") {
   const FineTuning tuning = OpenWithAdapter("gpt2");
   const auto cpu = MakeCpuBackend({.threads = 2});

@@ -1,0 +1,134 @@
+// What fine-tuning published models takes, planned alone: no weights are there. Prints a
+// table in Markdown, a row a model:
+//
+//   finetune_plans [DEVICE] [SEQ]     cuda and 2048, if not given
+//
+// The base lies in blocks of Q4_K, 4.5 bits a number, norms and biases in bf16; adapters
+// of rank 16 stand beside all linear layers but the head; activations are bf16, the
+// optimizer is AdamW, the batch 1. Sizes of models are those of their config.json.
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+#include "nn/llama.h"
+#include "nn/lora.h"
+#include "nn/quantized_params.h"
+#include "planner/fit/levers.h"
+#include "train/device.h"
+#include "train/training.h"
+
+namespace {
+
+using namespace stowage;
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    std::exit(2);
+  }
+  return std::move(result).value();
+}
+
+double Seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+std::vector<LlamaConfig> Models() {
+  LlamaConfig qwen = {.name = "Qwen2.5-0.5B", .layers = 24, .heads = 14};
+  qwen.kv_heads = 2;
+  qwen.width = 896;
+  qwen.hidden = 4864;
+  qwen.vocabulary = 151936;
+  qwen.max_seq = 32768;
+  qwen.rope_base = 1e6;
+  qwen.tied_head = true;
+  qwen.qkv_bias = true;
+  LlamaConfig small = {.name = "Llama-3.2-1B", .layers = 16, .heads = 32};
+  small.kv_heads = 8;
+  small.width = 2048;
+  small.hidden = 8192;
+  small.vocabulary = 128256;
+  small.max_seq = 131072;
+  small.rope_base = 5e5;
+  small.tied_head = true;
+  LlamaConfig large = small;
+  large.name = "Llama-3.1-8B";
+  large.layers = 32;
+  large.width = 4096;
+  large.hidden = 14336;
+  large.tied_head = false;
+  std::vector<LlamaConfig> models = {qwen, small, large};
+  for (LlamaConfig& model : models) model.out_in = true;
+  return models;
+}
+
+Result<Graph> Adapted(const LlamaConfig& config, int64_t batch, int64_t seq) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      Graph graph,
+      BuildLlama(config, ModelPurpose::kTrain,
+                 {.batch = batch, .seq = seq, .dtype = DType::kBF16}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      graph, WithLora(graph, {.rank = 16, .targets = {"*_proj.weight"}}));
+  WeightTypes types;
+  for (const std::string& name : ReadableInBlocks(graph)) {
+    if (IsLoraParam(name)) continue;
+    // Qwen2.5-0.5B is 896 wide, no multiple of 256: llama.cpp falls back so, too.
+    const int64_t row = graph.value(*graph.Find(name)).type.shape.back();
+    types[name] = row % 256 == 0 ? WeightType::kQ4_K : WeightType::kQ5_0;
+  }
+  return WithQuantizedParams(graph, types);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string device = argc > 1 ? argv[1] : "cuda";
+  const int64_t seq = argc > 2 ? std::atoll(argv[2]) : 2048;
+  const DeviceNeeds needs = Must(NeedsOfDevice(device, DType::kBF16, 2));
+  std::printf(
+      "| model | base | as it is | smallest, recomputed | with offload | "
+      "planned in |\n|---|---|---|---|---|---|\n");
+  for (const LlamaConfig& config : Models()) {
+    const auto spec = [&](bool offload) {
+      TrainingSpec training = {
+          .model = [config,
+                    seq](int64_t batch) { return Adapted(config, batch, seq); },
+          .training = {.groups = {{.pattern = "*.lora_A.weight"},
+                                  {.pattern = "*.lora_B.weight"},
+                                  {.pattern = "*", .frozen = true}}}};
+      Levers levers = NoLevers();
+      levers.recompute = Recompute::kAuto;
+      if (offload) levers.offload = OffloadChoice::kAuto;
+      training.levers = levers;
+      return training;
+    };
+    const double start = Seconds();
+    TrainingPlanner planner = Must(TrainingPlanner::Make(spec(false), needs));
+    const FittedStep given = Must(planner.step().fitter().AsGiven());
+    const Bytes smallest = Must(planner.step().SmallestBudget());
+    const double planned = Seconds() - start;
+    TrainingPlanner with_offload =
+        Must(TrainingPlanner::Make(spec(true), needs));
+    const Bytes offloaded = Must(with_offload.step().SmallestBudget());
+    std::printf("| %s | %s | %s | %s | %s | %.1f and %.1f s |\n",
+                config.name.c_str(),
+                FormatBytes(given.plan.regions.weights).c_str(),
+                FormatBytes(given.plan.arena_bytes()).c_str(),
+                FormatBytes(smallest).c_str(), FormatBytes(offloaded).c_str(),
+                planned, Seconds() - start - planned);
+    std::fflush(stdout);
+  }
+  return 0;
+}
