@@ -22,6 +22,9 @@ Debian's packages and of the Python wheels (CUDA_HOME=.../site-packages/nvidia/c
 A toolkit counts when it preprocesses a probe as C++20; so one that is too old,
 that lacks a header, or that refuses the system's g++ is passed over.
 
+The environment variable STOWAGE_CUDA_ARCHITECTURES, such as "90" or "80,90", leaves the
+others out, which compiles faster; unset, there are all that the toolkit knows.
+
 The environment variable STOWAGE_CUDA decides what then happens: unset, the
 toolkit is used when found; 0, it is not looked for; 1, its absence is an error.
 """
@@ -153,8 +156,14 @@ def _examine(ctx, root):
                                 (complaints[0] if complaints else "it says nothing"))
     version = lines[0].split(" ")[1:]
     number = (int(version[0]), int(version[1]))
+    known = [name for name, since in _ARCHITECTURES.items() if number >= since]
+    wish = ctx.os.environ.get("STOWAGE_CUDA_ARCHITECTURES", "")
+    wanted = wish.split(",") if wish else known
+    for name in wanted:
+        if name not in known:
+            fail("[third_party] STOWAGE_CUDA_ARCHITECTURES is \"%s\", and CUDA %s has no \"%s\": expected some of %s, with commas between." % (wish, ".".join(version), name, ", ".join(known)))
     return struct(
-        architectures = [name for name, since in _ARCHITECTURES.items() if number >= since],
+        architectures = [name for name in known if name in wanted],
         cudart = library + "/libcudart_static.a",
         include = include,
         missing = None,
@@ -208,7 +217,14 @@ def _cuda_repository_impl(ctx):
 cuda_repository = repository_rule(
     implementation = _cuda_repository_impl,
     configure = True,
-    environ = ["CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN", "PATH", "STOWAGE_CUDA"],
+    environ = [
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "NVCC_CCBIN",
+        "PATH",
+        "STOWAGE_CUDA",
+        "STOWAGE_CUDA_ARCHITECTURES",
+    ],
     local = True,
     doc = "The CUDA toolkit of this machine, or a note that there is none.",
 )
