@@ -42,12 +42,4 @@ Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
   return info.build(purpose, filled);
 }
 
-int64_t ParameterCount(const Graph& graph) {
-  int64_t count = 0;
-  for (const ValueId id : graph.Leaves(Role::kParam)) {
-    count += graph.value(id).type.shape.num_elements();
-  }
-  return count;
-}
-
 }  // namespace stowage

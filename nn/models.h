@@ -72,9 +72,6 @@ Result<ModelInfo> FindModel(std::string_view name);
 Result<Graph> BuildModel(std::string_view name, ModelPurpose purpose,
                          const ModelOptions& options = {});
 
-/// Elements of all params of `graph`.
-int64_t ParameterCount(const Graph& graph);
-
 }  // namespace stowage
 
 #endif  // STOWAGE_NN_MODELS_H_

@@ -4,6 +4,7 @@
 
 #include "ir/layout.h"
 #include "ir/op_kind.h"
+#include "ir/parameter_count.h"
 #include "planner/lifetimes.h"
 
 namespace stowage {
@@ -60,9 +61,7 @@ Bytes BytesOf(const RegionBytes& regions, Region region) {
 Report MakeReport(const Graph& graph, const Plan& plan) {
   Report report;
   report.graph_name = graph.name();
-  for (const ValueId id : graph.Leaves(Role::kParam)) {
-    report.params += graph.value(id).type.shape.num_elements();
-  }
+  report.params = ParameterCount(graph);
   report.nodes.reserve(graph.nodes().size());
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     const Node& node = graph.node(id);

@@ -19,6 +19,7 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/parameter_count.h"
 #include "ir/weight_type.h"
 #include "nn/layers.h"
 #include "nn/quantized_params.h"
@@ -174,6 +175,8 @@ TEST_CASE("a graph over blocks is the graph over their numbers") {
                                   {"down_proj.weight", WeightType::kF16}}));
   CHECK(in_blocks.value(*in_blocks.Find("up_proj.weight")).type ==
         TensorType{DType::kU8, {64, 20}});
+  // As many parameters, however they lie.
+  CHECK(ParameterCount(in_blocks) == ParameterCount(model));
   Tensors floats = Leaves();
   for (const char* layer : {"up_proj", "down_proj"}) {
     const bool up = std::string_view(layer) == "up_proj";

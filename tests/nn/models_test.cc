@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/parameter_count.h"
 #include "nn/gpt.h"
 #include "nn/llama.h"
 #include "nn/text_lstm.h"

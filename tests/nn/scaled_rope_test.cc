@@ -13,8 +13,8 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
+#include "ir/parameter_count.h"
 #include "nn/llama.h"
-#include "nn/models.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 

@@ -22,9 +22,9 @@
 #include "cpu/cpu_backend.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
+#include "ir/parameter_count.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
-#include "nn/models.h"
 #include "train/adapter_files.h"
 #include "train/training.h"
 
