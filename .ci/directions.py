@@ -28,8 +28,8 @@ ROOMS = {
     "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
     "report": ["base", "ir", "planner", "planner/packing"],
-    "train": ["autodiff", "base", "cpu", "formats", "gpu", "ir", "nn", "planner",
-              "planner/fit", "planner/packing", "runtime"],
+    "train": ["autodiff", "base", "cpu", "formats", "gpu", "ir", "math", "nn",
+              "planner", "planner/fit", "planner/packing", "runtime"],
 }
 
 # Headers of a library -> directories whose files may include them.

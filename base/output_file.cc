@@ -204,20 +204,31 @@ OutputFile::~OutputFile() {
 
 Status OutputFile::Replace(
     std::initializer_list<std::span<const std::byte>> parts) const {
+  return ReplaceBy([&](const WritePart& write) -> Status {
+    for (const std::span<const std::byte> part : parts) {
+      STOWAGE_RETURN_IF_ERROR(write(part));
+    }
+    return {};
+  });
+}
+
+Status OutputFile::ReplaceBy(
+    const std::function<Status(const WritePart&)>& write) const {
   const fs::path place = resolved_;
   fs::path part;
   const int fd = MakePart(place, &part);
   if (fd < 0) return FailByErrno(path_);
-  bool written = true;
-  for (const std::span<const std::byte> bytes : parts) {
-    written = written && WriteAll(fd, bytes);
-  }
+  Status status = write([&](std::span<const std::byte> bytes) -> Status {
+    if (WriteAll(fd, bytes)) return {};
+    return FailByErrno(path_);
+  });
+  bool written = status.ok();
   struct stat info = {};
   if (written && ::stat(resolved_.c_str(), &info) == 0) {
     written = ::fchmod(fd, info.st_mode & 07777) == 0;
   }
   written = written && ::fsync(fd) == 0;
-  Status status = written ? Status() : FailByErrno(path_);
+  if (!written && status.ok()) status = FailByErrno(path_);
   if (::close(fd) != 0 && status.ok()) status = FailByErrno(path_);
   if (status.ok() && ::rename(part.c_str(), resolved_.c_str()) != 0) {
     status = FailByErrno(path_);

@@ -21,6 +21,7 @@
 // perhaps a part of a new one, but no lock: the next claim removes both.
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -45,6 +46,10 @@ class OutputFile {
   /// error, kIo, the old one stays as it was.
   Status Replace(std::initializer_list<std::span<const std::byte>> parts) const;
   Status Replace(std::string_view text) const;
+  /// The same by parts that are never all there: `write` is called once, hands each of
+  /// them on as it makes it, and ends it all by an error, its own or that of a part.
+  using WritePart = std::function<Status(std::span<const std::byte>)>;
+  Status ReplaceBy(const std::function<Status(const WritePart&)>& write) const;
 
   /// As it was claimed, for messages; and with its links followed.
   const std::string& path() const { return path_; }

@@ -166,6 +166,11 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
   return g.Finish();
 }
 
+LoraParams LoraParamsOf(std::string_view weight) {
+  const std::string layer = LayerOf(weight);
+  return {.down = StrCat(layer, kDown), .up = StrCat(layer, kUp)};
+}
+
 bool IsLoraParam(std::string_view name) {
   return name.ends_with(kDown) || name.ends_with(kUp);
 }

@@ -64,6 +64,12 @@ struct LoraRules {
 /// pattern.
 Result<Graph> WithLora(const Graph& graph, const LoraRules& rules);
 
+/// What the params of the adapter beside the weight of that name are called.
+struct LoraParams {
+  std::string down, up;  // lora_A, lora_B
+};
+LoraParams LoraParamsOf(std::string_view weight);
+
 /// Whether a param of that name is an adapter's.
 bool IsLoraParam(std::string_view name);
 

@@ -45,10 +45,12 @@ Result<StepSpec> ReadSpec(Flags& flags) {
       Tuning tuning,
       ReadTuning(flags.tuning, spec.options.dtype, *spec.options.seq));
   const bool has_adapters = tuning.model.options().lora.has_value();
-  if (!has_adapters && !flags.train.save_adapter.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "[finetune] --full trains no adapter; leave --save-adapter "
-                 "away, --save-weights writes the weights"};
+  if (!has_adapters &&
+      !(flags.train.save_adapter.empty() && flags.train.save_merged.empty())) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "[finetune] --full trains no adapter; leave --save-adapter and "
+        "--save-merged away, --save-weights writes the weights"};
   }
   spec.tuning = std::make_shared<const Tuning>(std::move(tuning));
   spec.info.name = spec.tuning->model.base().model().family;
@@ -110,6 +112,9 @@ void AddFinetune(Program& program) {
               "Begin with the adapter in this folder, as PEFT keeps it");
   options.Add("--save-adapter", &flags->train.save_adapter,
               "Write the adapter to this folder at the end, for PEFT too");
+  options.Add("--save-merged", &flags->train.save_merged,
+              "Write all weights to this safetensors file at the end, with the "
+              "adapter's share added");
   options.Add("--save-weights", &flags->train.save_weights,
               "Write all weights to this file at the end");
   options.Add("--lengths", &tuning.lengths,

@@ -43,6 +43,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                   {"save-weights", flags.save_weights},
                   {"save-onnx", flags.save_onnx},
                   {"save-adapter", AdapterWeightsPath(flags.save_adapter)},
+                  {"save-merged", flags.save_merged},
                   {"svg", flags.svg},
                   {"html", flags.html}},
                  {{"data", flags.data},
@@ -73,6 +74,10 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   if (!flags.save_adapter.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.adapter_,
                              AdapterFiles::Claim(flags.save_adapter));
+  }
+  if (!flags.save_merged.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.merged_,
+                             OutputFile::Claim(flags.save_merged));
   }
   if (!flags.init.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
@@ -162,8 +167,12 @@ Status TrainFiles::SaveWeights(const Runner& runner,
 
 Status TrainFiles::SaveAdapter(const Runner& runner,
                                const StepSpec& spec) const {
-  if (!adapter_) return {};
-  return stowage::SaveAdapter(spec.tuning->model, runner, *adapter_);
+  if (adapter_) {
+    STOWAGE_RETURN_IF_ERROR(
+        stowage::SaveAdapter(spec.tuning->model, runner, *adapter_));
+  }
+  if (!merged_) return {};
+  return SaveMerged(spec.tuning->model, runner, *merged_);
 }
 
 std::string TrainFiles::WhatIsSaved() const {

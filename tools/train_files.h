@@ -47,8 +47,8 @@ class TrainFiles {
   /// Errors: those of stowage::SaveWeights and of OnnxModel::WithWeights.
   Status SaveWeights(const Runner& runner, const StepSpec& spec) const;
 
-  /// Saves the adapter that was trained beside a published model, where it is wanted.
-  /// Errors: those of stowage::SaveAdapter.
+  /// Saves the adapter that was trained beside a published model, and the model with it
+  /// merged, where they are wanted. Errors: those of stowage::SaveAdapter and SaveMerged.
   Status SaveAdapter(const Runner& runner, const StepSpec& spec) const;
 
   /// What is on disk of this run, in words, for when it ends before its time.
@@ -68,6 +68,7 @@ class TrainFiles {
   std::string resumed_;  // what the run goes on from; empty: nothing
   std::optional<OutputFile> weights_, onnx_;
   std::optional<AdapterFiles> adapter_;
+  std::optional<OutputFile> merged_;
   WeightRules rules_;  // of what is loaded at the start
   bool keeps_best_ = false;
   Output svg_, html_;

@@ -37,6 +37,7 @@ struct TrainFlags : RunFlags {
   // Of stowage finetune alone.
   std::string weights;       // what is read
   std::string save_adapter;  // a folder
+  std::string save_merged;
   bool dry_run = false;
 
   /// Where checkpoints go; empty: nowhere.

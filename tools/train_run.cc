@@ -29,6 +29,7 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
   json["loss"] = figures.loss;
   json["lr"] = figures.lr;
   json["step_seconds"] = figures.seconds;
+  json["tokens"] = figures.tokens;
   json["tokens_per_second"] = figures.tokens_per_second;
   json["arena_bytes"] = memory.arena;
   json["budget_bytes"] = memory.budget ? Json(*memory.budget) : Json();
@@ -157,13 +158,14 @@ void StepLoop::Show(int64_t step, float loss, bool skipped) {
                              Clock::now() - std::max(Of(step).start, end_))
                              .count();
   end_ = Clock::now();
+  const int64_t tokens = task_.tokens_per_step(Of(step).shape);
   const StepFigures figures{
       .step = step,
       .loss = loss,
       .lr = Of(step).lr,
       .seconds = seconds,
-      .tokens_per_second =
-          static_cast<double>(task_.tokens_per_step(Of(step).shape)) / seconds};
+      .tokens = tokens,
+      .tokens_per_second = static_cast<double>(tokens) / seconds};
   if (!json_) {
     progress_.Show(figures);
     return;

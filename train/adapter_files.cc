@@ -1,5 +1,7 @@
 #include "train/adapter_files.h"
 
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,6 +17,7 @@
 #include "formats/json_values.h"
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
+#include "math/small_floats.h"
 #include "runtime/checkpoint.h"
 #include "runtime/write_floats.h"
 
@@ -132,6 +135,147 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
       {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(text)),
        std::span<const std::byte>(data)}));
   return files.config_.Replace(ConfigText(tuning, params));
+}
+
+namespace {
+
+// What Hugging Face's model calls a param of the base.
+std::string PublishedName(const FineTuning& tuning, std::string_view param) {
+  if (!IsGpt2(tuning)) return std::string(param);
+  const bool embedding = param == "wte" || param == "wpe";
+  return StrCat("transformer.", param, embedding ? ".weight" : "");
+}
+
+Result<std::vector<float>> ReadFloats(const Runner& runner,
+                                      std::string_view name) {
+  const ValueInfo& info = runner.graph().value(*runner.graph().Find(name));
+  const auto count = static_cast<size_t>(info.type.shape.num_elements());
+  std::vector<float> numbers(count);
+  if (info.type.dtype == DType::kF32) {
+    STOWAGE_RETURN_IF_ERROR(runner.Read(name, &numbers));
+    return numbers;
+  }
+  std::vector<uint16_t> bits(count);
+  STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
+      name, info.type.dtype, std::as_writable_bytes(std::span(bits))));
+  for (size_t i = 0; i < count; ++i) {
+    numbers[i] = info.type.dtype == DType::kF16
+                     ? math::HalfToFloat(bits[i])
+                     : math::BFloat16ToFloat(bits[i]);
+  }
+  return numbers;
+}
+
+// The share of an adapter in its layer's weight, row by row.
+class Share {
+ public:
+  // Of the layer whose weight is called `weight`; of none if that has no adapter.
+  static Result<Share> Of(const FineTuning& tuning, const Runner& runner,
+                          std::string_view weight) {
+    Share share;
+    const LoraParams params = LoraParamsOf(weight);
+    if (!runner.graph().Find(params.down)) return share;
+    const LoraRules& rules = *tuning.options().lora;
+    share.rank_ = rules.rank;
+    share.factor_ = rules.alpha / static_cast<double>(rules.rank);
+    share.rows_are_outputs_ = !IsGpt2(tuning);
+    STOWAGE_ASSIGN_OR_RETURN(share.down_, ReadFloats(runner, params.down));
+    STOWAGE_ASSIGN_OR_RETURN(share.up_, ReadFloats(runner, params.up));
+    return share;
+  }
+
+  // Adds that of row `row` of the weight.
+  void AddTo(int64_t row, std::span<float> numbers) const {
+    if (rank_ == 0) return;
+    const auto columns = std::ssize(numbers);
+    const int64_t inputs = std::ssize(down_) / rank_;
+    for (int64_t column = 0; column < columns; ++column) {
+      const int64_t out = rows_are_outputs_ ? row : column;
+      const int64_t in = rows_are_outputs_ ? column : row;
+      double sum = 0;
+      for (int64_t k = 0; k < rank_; ++k) {
+        sum += double{up_[static_cast<size_t>(out * rank_ + k)]} *
+               double{down_[static_cast<size_t>(k * inputs + in)]};
+      }
+      float& number = numbers[static_cast<size_t>(column)];
+      number = static_cast<float>(number + factor_ * sum);
+    }
+  }
+
+ private:
+  int64_t rank_ = 0;  // 0: no adapter
+  double factor_ = 0;
+  bool rows_are_outputs_ = true;
+  std::vector<float> down_, up_;  // (rank, in), (out, rank)
+};
+
+// The numbers as elements of `dtype`.
+std::vector<std::byte> Stored(std::span<const float> numbers, DType dtype) {
+  std::vector<std::byte> bytes(numbers.size() *
+                               static_cast<size_t>(SizeOf(dtype)));
+  if (dtype == DType::kF32) {
+    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    return bytes;
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const uint16_t bits = dtype == DType::kF16
+                              ? math::FloatToHalf(numbers[i])
+                              : math::FloatToBFloat16(numbers[i]);
+    std::memcpy(bytes.data() + 2 * i, &bits, sizeof(bits));
+  }
+  return bytes;
+}
+
+// Rows that are made at a time.
+constexpr int64_t kRows = 64;
+
+}  // namespace
+
+Status SaveMerged(const FineTuning& tuning, const Runner& runner,
+                  const OutputFile& file) {
+  STOWAGE_CHECK(tuning.options().lora.has_value());
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
+  const PretrainedModel& base = tuning.base();
+  const DType dtype = tuning.options().dtype;
+  SafetensorsHeader header;
+  header.metadata = {{"format", "pt"}};
+  Bytes end = 0;
+  for (const PretrainedParam& param : base.params()) {
+    const TensorType type = {dtype, param.shape};
+    header.tensors.push_back({.name = PublishedName(tuning, param.name),
+                              .type = type,
+                              .begin = end,
+                              .end = end + type.bytes()});
+    end += type.bytes();
+  }
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+  return file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+    for (const PretrainedParam& param : base.params()) {
+      STOWAGE_ASSIGN_OR_RETURN(const Share share,
+                               Share::Of(tuning, runner, param.name));
+      const int64_t rows = param.shape[0];
+      const auto columns =
+          static_cast<size_t>(param.shape.num_elements() / rows);
+      // A vector is read whole, lest a block be cut.
+      const int64_t most = param.shape.rank() == 1 ? rows : kRows;
+      std::vector<float> numbers;
+      for (int64_t first = 0; first < rows; first += most) {
+        const int64_t count = std::min(most, rows - first);
+        numbers.resize(static_cast<size_t>(count) * columns);
+        STOWAGE_RETURN_IF_ERROR(base.ReadFloats(param, first, numbers));
+        for (int64_t i = 0; i < count; ++i) {
+          share.AddTo(first + i,
+                      std::span(numbers).subspan(
+                          static_cast<size_t>(i) * columns, columns));
+        }
+        STOWAGE_RETURN_IF_ERROR(write(Stored(numbers, dtype)));
+      }
+    }
+    return {};
+  });
 }
 
 Result<LoraRules> ReadAdapterRules(const std::string& folder) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
+#include "runtime/write_floats.h"
 
 namespace stowage {
 namespace {
@@ -138,6 +141,53 @@ TEST_CASE_FIXTURE(Fixture, "a step whose params were never set is refused") {
         std::string::npos);
   session.Initialize(1);
   CHECK(run(train) == StepCode::kOk);
+}
+
+TEST_CASE_FIXTURE(
+    Fixture,
+    "a param may be written in parts, the last of which makes it whole") {
+  GraphBuilder g("parts");
+  const Value x = g.Input("x", DType::kF32, {2});
+  const Value w = g.Param("w", DType::kF32, {2, 3});
+  const Value h = g.Param("h", DType::kBF16, {3});
+  g.Output("y", Add(ReduceSum(MatMul(Reshape(x, {1, 2}), w)),
+                    ReduceSum(Cast(h, DType::kF32))));
+  const Graph graph = *g.Finish();
+  Session session = Open({{"p", graph, PlanOf(graph)}});
+  Runner& p = session.front();
+  const auto part = [&](Bytes begin, const std::vector<float>& numbers) {
+    return p.WritePart("w", DType::kF32, begin,
+                       std::as_bytes(std::span(numbers)));
+  };
+  REQUIRE(p.Write("x", std::vector<float>{1, 10}).ok());
+  REQUIRE(WriteFloats(p, "h", 0, std::vector<float>{1, 2}).ok());
+  CHECK(part(0, {1, 2, 3, 4}).ok());
+  CHECK(p.Step() == StepCode::kInputsMissing);
+  CHECK(part(16, {5, 6}).ok());
+  CHECK(p.Step() == StepCode::kInputsMissing);  // of h, the last is not there
+  REQUIRE(WriteFloats(p, "h", 2, std::vector<float>{1.01171875f}).ok());
+  REQUIRE(p.Step() == StepCode::kOk);
+  std::vector<float> y(1);
+  REQUIRE(p.Read("y", &y).ok());
+  // 1.01171875 lies between two numbers of bf16 and goes to the even one, 1.015625.
+  CHECK(y[0] == 1 + 2 + 3 + 40 + 50 + 60 + 1 + 2 + 1.015625f);
+  CHECK(part(4, {7}).ok());
+  REQUIRE(p.Step() == StepCode::kOk);
+  REQUIRE(p.Read("y", &y).ok());
+  CHECK(y[0] == 1 + 7 + 3 + 40 + 50 + 60 + 1 + 2 + 1.015625f);
+
+  const auto says = [](const Status& status, std::string_view text) {
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().message.find(text) != std::string::npos);
+  };
+  says(part(20, {1, 2}),
+       "param \"w\" is f32(2, 3), 24 bytes; was given 8 bytes of f32 from byte "
+       "20 on");
+  says(part(-4, {1}), "from byte -4 on");
+  says(p.WritePart("h", DType::kF32, 0, {}), "param \"h\" is bf16(3)");
+  says(p.WritePart("x", DType::kF32, 0, {}), "has no param or state \"x\"");
+  says(WriteFloats(p, "none", 0, std::vector<float>{1}),
+       "has no param or state \"none\"");
 }
 
 TEST_CASE("a checked CPU names the first result that is not finite") {

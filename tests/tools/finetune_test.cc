@@ -161,10 +161,14 @@ TEST_CASE(
   const std::string data = WriteTemp("lengths.jsonl", lines);
   const Outcome run = RunStowage(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
-                               "auto", "--steps", "10", "--json"}));
+                               "auto", "--steps", "27", "--json"}));
   REQUIRE_MESSAGE(run.exit_code == 0, run.err);
   const std::vector<Json> told = Lines(run.out);
   const Json& done = told.back();
+  // A pass takes each example once, in the length that it asks for.
+  int64_t tokens = 0;
+  for (size_t i = 0; i < 27; ++i) tokens += told[i]["tokens"].get<int64_t>();
+  CHECK(tokens == done["positions_computed"]);
   // Of 27 examples to learn from, six read 21 tokens, the others less than 16.
   CHECK(done["lengths"] == Json({21, 16}));
   CHECK(done["positions_computed"] == 6 * 21 + 21 * 16);

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -18,11 +19,15 @@
 #include <vector>
 
 #include "autodiff/optimizer.h"
+#include "base/output_file.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "ir/graph.h"
 #include "ir/parameter_count.h"
+#include "math/small_floats.h"
+#include "nn/gpt.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
 #include "train/adapter_files.h"
@@ -336,6 +341,123 @@ TEST_CASE("all weights may be trained, in bf16 too") {
     CHECK(losses[2] < losses[0]);
     CHECK(tuning.trainable_params() == ParameterCount(training.step().graph()));
   }
+}
+
+TEST_CASE(
+    "merged weights are a model of their own, with the adapter's logits") {
+  for (const char* name : {"llama", "gpt2"}) {
+    INFO(name);
+    // PEFT's own rules, beside the floats of the folder.
+    const bool llama = std::string_view(name) == "llama";
+    const auto rules =
+        ReadAdapterRules(StrCat(kAdapters, llama ? "llama.gguf" : name));
+    REQUIRE(rules.ok());
+    const FineTuning tuning = Open(name, {.lora = *rules});
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    Training training = Start(tuning, *cpu);
+    TakeSteps(training, 3);
+    const std::vector<float> logits = Logits(training);
+    const fs::path folder = TempFolder("merged");
+    fs::create_directories(folder);
+    fs::copy_file(StrCat(kModels, name, "/config.json"),
+                  folder / "config.json");
+    const auto file =
+        OutputFile::Claim((folder / "model.safetensors").string());
+    REQUIRE(file.ok());
+    const Status saved = SaveMerged(tuning, training.step(), *file);
+    REQUIRE_MESSAGE(saved.ok(), saved.error().message);
+    const auto merged = FineTuning::Open(folder.string(), {.lora = {}});
+    REQUIRE_MESSAGE(merged.ok(), merged.error().message);
+    Training whole = Start(*merged, *cpu);
+    CHECK(Difference(Logits(whole), {logits.begin(), logits.end()}) < 1e-5);
+    Training base = Start(Open(name, {.lora = {}}), *cpu);
+    CHECK(Difference(Logits(base), {logits.begin(), logits.end()}) > 1e-2);
+  }
+}
+
+// A folder with GPT-2 of 5,000 tokens, whose embedding in f16 is more than is read at a
+// time; numbers by their place.
+fs::path WideModel() {
+  const fs::path folder = TempFolder("wide");
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json")
+      << R"({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",)"
+      << R"( "vocab_size": 5000, "n_embd": 32, "n_layer": 1, "n_head": 4,)"
+      << R"( "n_positions": 16, "activation_function": "gelu_new",)"
+      << R"( "layer_norm_epsilon": 1e-5})";
+  const auto graph = BuildGpt({.name = "wide",
+                               .layers = 1,
+                               .heads = 4,
+                               .width = 32,
+                               .vocabulary = 5000,
+                               .max_seq = 16},
+                              ModelPurpose::kGenerate, {.batch = 1, .seq = 1});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  SafetensorsHeader header;
+  std::vector<uint16_t> data;
+  for (const ValueId id : graph->Leaves(Role::kParam)) {
+    const ValueInfo& info = graph->value(id);
+    const bool embedding = info.name == "wte" || info.name == "wpe";
+    const auto begin = static_cast<Bytes>(2 * data.size());
+    for (int64_t i = 0; i < info.type.shape.num_elements(); ++i) {
+      data.push_back(static_cast<uint16_t>(i % 0x3800));  // an f16 below 1/2
+    }
+    header.tensors.push_back(
+        {.name = StrCat(info.name, embedding ? ".weight" : ""),
+         .type = {DType::kF16, info.type.shape},
+         .begin = begin,
+         .end = static_cast<Bytes>(2 * data.size())});
+  }
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+  std::ofstream out(folder / "model.safetensors", std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&length), 8);
+  out << text;
+  out.write(reinterpret_cast<const char*>(data.data()),
+            static_cast<std::streamsize>(2 * data.size()));
+  return folder;
+}
+
+TEST_CASE("a matrix larger than what is read at a time is loaded whole") {
+  const fs::path folder = WideModel();
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  for (const bool frozen : {true, false}) {
+    INFO(frozen);
+    FineTuningOptions options;
+    if (!frozen) options.lora.reset();
+    const auto tuning = FineTuning::Open(folder.string(), options);
+    REQUIRE_MESSAGE(tuning.ok(), tuning.error().message);
+    Training training = Start(*tuning, *cpu);
+    const Runner& step = training.step();
+    const TensorType& type = step.graph().value(*step.graph().Find("wte")).type;
+    CHECK(type.dtype == (frozen ? DType::kU8 : DType::kF32));
+    std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
+    REQUIRE(step.ReadBytes("wte", type.dtype, bytes).ok());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < 5000 * 32; ++i) {
+      const auto bits = static_cast<uint16_t>(i % 0x3800);
+      const auto at = static_cast<size_t>(i);
+      if (frozen) {
+        uint16_t got = 0;
+        std::memcpy(&got, bytes.data() + 2 * at, 2);
+        wrong += got != bits;
+      } else {
+        float got = 0;
+        std::memcpy(&got, bytes.data() + 4 * at, 4);
+        wrong += got != math::HalfToFloat(bits);
+      }
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("an adapter drops what goes into it in training alone") {
+  const FineTuning tuning =
+      Open("llama.gguf",
+           {.lora = LoraRules{.rank = 2, .dropout = 0.5, .targets = {}}});
+  CHECK(tuning.ModelOf(ModelPurpose::kTrain, 4)(1)->Find("seed"));
+  CHECK_FALSE(tuning.ModelOf(ModelPurpose::kEvaluate, 4)(1)->Find("seed"));
+  CHECK_FALSE(tuning.ModelOf(ModelPurpose::kGenerate, 4)(1)->Find("seed"));
 }
 
 TEST_CASE("what is no adapter for this model is told") {
