@@ -41,9 +41,14 @@ Result<StepSpec> ReadSpec(Flags& flags) {
   spec.options.batch = model.batch.value_or(1);
   spec.options.seq = model.seq.value_or(kUsualSeq);
   flags.tuning.data = flags.train.data;
+  flags.tuning.chats = flags.train.chat;
   STOWAGE_ASSIGN_OR_RETURN(
       Tuning tuning,
       ReadTuning(flags.tuning, spec.options.dtype, *spec.options.seq));
+  if (flags.train.chat && flags.train.json) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[finetune] --json prints objects alone; leave --chat away"};
+  }
   const bool has_adapters = tuning.model.options().lora.has_value();
   if (!has_adapters &&
       !(flags.train.save_adapter.empty() && flags.train.save_merged.empty())) {
@@ -125,6 +130,16 @@ void AddFinetune(Program& program) {
               "What becomes of examples longer than a sequence: cut or drop");
   options.Add("--prompt", &tuning.prompt,
               "What samples go on from; default: how the held-out part begins");
+  options.Add("--temperature", &tuning.temperature,
+              "Of samples; 0 draws the likeliest token always; default: 0.8");
+  options.Add("--top-k", &tuning.top_k,
+              "Draw among so many of the likeliest tokens alone; 0: all");
+  options.Add("--top-p", &tuning.top_p,
+              "Draw among the likeliest tokens that together have this "
+              "probability; default: 1");
+  options.AddFlag("--chat", &flags->train.chat,
+                  "Talk to the model at the end: each line of stdin is a "
+                  "message, each answer a line of stdout");
   options.Add("--held-out-batches", &tuning.held_out_batches,
               "Batches to judge by, at most");
   options.AddFlag("--dry-run", &flags->train.dry_run,

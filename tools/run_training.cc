@@ -13,7 +13,6 @@
 #include "base/memory.h"
 #include "base/strings.h"
 #include "report/report.h"
-#include "report/report_json.h"
 #include "runtime/session.h"
 #include "tools/arrays_task.h"
 #include "tools/budget.h"
@@ -124,10 +123,9 @@ std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
 
 // Tokens that the model sees when it writes; 0 where it does not.
 int64_t SampleSeq(const TrainFlags& flags, const StepSpec& spec) {
-  if (spec.onnx || spec.info.data != ModelData::kText || flags.sample == 0) {
-    return 0;
-  }
-  return std::min(*spec.options.seq, kMaxSampleSeq);
+  if (spec.onnx || spec.info.data != ModelData::kText) return 0;
+  if (flags.chat) return *spec.options.seq;  // a conversation is long
+  return flags.sample == 0 ? 0 : std::min(*spec.options.seq, kMaxSampleSeq);
 }
 
 // What the model writes, and from what on.
@@ -144,7 +142,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                            SampleTokens(generate, seq, tuning.prompt,
                                         {.length = flags.sample,
-                                         .temperature = kTemperature,
+                                         .sampler = tuning.sampler,
                                          .tokens = tuning.tokenizer.size(),
                                          .end = tuning.end},
                                         seed, writing));
@@ -157,8 +155,46 @@ Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
                    Training& training, std::string_view before) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text,
                            Sample(flags, spec, training));
-  std::cout << before << " (temperature " << Fixed(kTemperature, 1) << "):\n"
+  const double temperature =
+      spec.tuning ? spec.tuning->sampler.temperature : kTemperature;
+  std::cout << before << " (temperature " << Fixed(temperature, 1) << "):\n"
             << text << "\n\n";
+  return {};
+}
+
+// Answers each line of stdin, and knows what was said before, as far as a sequence
+// reaches.
+Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
+  constexpr int64_t kLongestAnswer = 512;  // tokens
+  const Tuning& tuning = *spec.tuning;
+  std::vector<ChatMessage> said;
+  uint64_t seed = static_cast<uint64_t>(flags.seed);
+  std::cerr << "stowage: say something; an empty line ends the conversation"
+            << std::endl;
+  for (std::string line; std::getline(std::cin, line) && !line.empty();) {
+    said.push_back({"user", line});
+    STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                             tuning.chat->Format(said, {.open_answer = true}));
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::vector<int32_t> tokens,
+        tuning.tokenizer.Encode(text, {.special = true, .add_prefix = false}));
+    WorkProgress answering("answering", "tokens");
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::vector<int32_t> answer,
+        SampleTokens(*training.Find("generate"), SampleSeq(flags, spec),
+                     std::move(tokens),
+                     {.length = kLongestAnswer,
+                      .sampler = tuning.sampler,
+                      .tokens = tuning.tokenizer.size(),
+                      .end = tuning.end},
+                     seed++, answering));
+    answering.Clear();
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::string words,
+        tuning.tokenizer.Decode(answer, {.skip_special = true}));
+    std::cout << words << std::endl;
+    said.push_back({"assistant", std::move(words)});
+  }
   return {};
 }
 
@@ -360,7 +396,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
     const Result<std::optional<Evaluation>> judged = Judge(work, 0);
     if (!judged.ok()) return EndBadly(*files, judged.error());
     base = *judged;
-    if (sample_seq > 0 && !flags.json) {
+    if (flags.sample > 0 && sample_seq > 0 && !flags.json) {
       const Status shown =
           PrintSample(flags, spec, *opened, "Before, the model writes");
       if (!shown.ok()) return Fail(shown.error());
@@ -411,11 +447,15 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
     return written.ok() ? kExitDone : Fail(written.error());
   }
   std::cout << Headline(results) << "\n\n";
-  if (sample_seq > 0) {
+  if (flags.sample > 0 && sample_seq > 0) {
     const Status shown = PrintSample(flags, spec, *opened, "The model writes");
     if (!shown.ok()) return Fail(shown.error());
   }
   std::cout << Details(results);
+  if (flags.chat) {
+    const Status chatted = Chat(flags, spec, *opened);
+    if (!chatted.ok()) return Fail(chatted.error());
+  }
   return written.ok() ? kExitDone : Fail(written.error());
 }
 

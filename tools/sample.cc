@@ -2,35 +2,71 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "base/strings.h"
 #include "math/small_floats.h"
 #include "nn/text_data.h"
 
 namespace stowage::tools {
 namespace {
 
-// An index, with probability proportional to exp(logits / temperature), or the first of
-// the largest logit for a temperature of 0. Written out because the standard's distributions differ between libraries.
-int32_t Draw(std::span<const float> logits, double temperature,
+// The likeliest first, as many as the sampler draws from.
+std::vector<int32_t> Candidates(std::span<const float> logits,
+                                const Sampler& sampler) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  if (sampler.temperature != 0 && sampler.top_k == 0 && sampler.top_p == 1) {
+    return ids;
+  }
+  std::ranges::stable_sort(ids, std::greater(), [&](int32_t id) {
+    return logits[static_cast<size_t>(id)];
+  });
+  const auto most = static_cast<size_t>(sampler.top_k);
+  if (sampler.temperature == 0) {
+    ids.resize(1);
+  } else if (most > 0 && most < ids.size()) {
+    ids.resize(most);
+  }
+  return ids;
+}
+
+// A token, by the sampler. Written out because the standard's distributions differ
+// between libraries.
+int32_t Draw(std::span<const float> logits, const Sampler& sampler,
              std::mt19937_64& random) {
+  std::vector<int32_t> ids = Candidates(logits, sampler);
+  if (ids.size() == 1) return ids.front();
   const float largest = *std::ranges::max_element(logits);
   std::vector<double> weights;
   double sum = 0;
-  for (const float logit : logits) {
-    weights.push_back(
-        std::exp((static_cast<double>(logit) - largest) / temperature));
+  for (const int32_t id : ids) {
+    const double logit = logits[static_cast<size_t>(id)];
+    weights.push_back(std::exp((logit - largest) / sampler.temperature));
     sum += weights.back();
+  }
+  if (sampler.top_p < 1) {
+    double kept = 0;
+    size_t count = 0;
+    while (count < weights.size() && kept < sampler.top_p * sum) {
+      kept += weights[count++];
+    }
+    ids.resize(count);
+    weights.resize(count);
+    sum = kept;
   }
   double left = sum * std::ldexp(static_cast<double>(random() >> 11), -53);
   for (size_t i = 0; i + 1 < weights.size(); ++i) {
     left -= weights[i];
-    if (left < 0) return static_cast<int32_t>(i);
+    if (left < 0) return ids[i];
   }
-  return static_cast<int32_t>(weights.size()) - 1;
+  return ids.back();
 }
 
 // The logits as f32, in which they are, or of bf16.
@@ -44,6 +80,25 @@ Status ReadLogits(Runner& generate, DType dtype, std::span<float> logits) {
 }
 
 }  // namespace
+
+Status CheckSampler(const Sampler& sampler) {
+  const auto invalid = [](std::string_view what) {
+    return Error{ErrorCode::kInvalidArgument, StrCat("[sample] ", what)};
+  };
+  if (!(sampler.temperature >= 0) || !std::isfinite(sampler.temperature)) {
+    return invalid(
+        StrCat("temperature is ", sampler.temperature, "; expected 0 or more"));
+  }
+  if (sampler.top_k < 0) {
+    return invalid(
+        StrCat("top-k is ", sampler.top_k, "; expected 0, for all, or more"));
+  }
+  if (!(sampler.top_p > 0 && sampler.top_p <= 1)) {
+    return invalid(
+        StrCat("top-p is ", sampler.top_p, "; expected a number in (0, 1]"));
+  }
+  return {};
+}
 
 Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
                                           std::vector<int32_t> prompt,
@@ -77,7 +132,7 @@ Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
         std::span<const float>(logits)
             .subspan((seen - 1) * vocabulary, vocabulary)
             .first(std::min(vocabulary, static_cast<size_t>(options.tokens)));
-    text.push_back(Draw(row, options.temperature, random));
+    text.push_back(Draw(row, options.sampler, random));
     progress.Show(drawn + 1, options.length);
     if (text.back() == options.end) break;
   }
@@ -88,12 +143,13 @@ Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
                                double temperature, uint64_t seed,
                                WorkProgress& progress) {
   constexpr int32_t kNewline = 0;  // a line begins
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
-                           SampleTokens(generate, seq, {kNewline},
-                                        {.length = length,
-                                         .temperature = temperature,
-                                         .tokens = kTextVocabulary},
-                                        seed, progress));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::vector<int32_t> text,
+      SampleTokens(generate, seq, {kNewline},
+                   {.length = length,
+                    .sampler = {.temperature = temperature},
+                    .tokens = kTextVocabulary},
+                   seed, progress));
   return DecodeText(text);
 }
 

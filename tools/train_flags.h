@@ -39,6 +39,7 @@ struct TrainFlags : RunFlags {
   std::string save_adapter;  // a folder
   std::string save_merged;
   bool dry_run = false;
+  bool chat = false;
 
   /// Where checkpoints go; empty: nowhere.
   const std::string& checkpoint() const {

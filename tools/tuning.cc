@@ -53,6 +53,11 @@ Result<std::string> TemplateText(const WeightsFile& file) {
   return config.Text("chat_template");
 }
 
+Result<ChatTemplate> ReadChat(const WeightsFile& file) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, TemplateText(file));
+  return ChatTemplate::Recognize(text);
+}
+
 Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
                                       bool has_examples) {
   FineTuningOptions options{.dtype = dtype, .weighted_targets = has_examples};
@@ -112,7 +117,7 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
 }
 
 Result<std::variant<TextData, ExampleSplit>> ReadData(
-    const TuningFlags& flags, const FineTuning& model,
+    const TuningFlags& flags, const std::optional<ChatTemplate>& chat,
     const Tokenizer& tokenizer, std::optional<int32_t> end, int64_t seq) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.data));
   if (!flags.data.ends_with(".jsonl")) {
@@ -125,12 +130,6 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
     return std::variant<TextData, ExampleSplit>(std::move(data));
   }
   ExampleFormat format{.end = end};
-  std::optional<ChatTemplate> chat;
-  const Result<std::string> jinja = TemplateText(model.base().file());
-  if (jinja.ok()) {
-    Result<ChatTemplate> known = ChatTemplate::Recognize(*jinja);
-    if (known.ok()) chat = *std::move(known);
-  }
   if (chat) format.chat = &*chat;
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
@@ -214,6 +213,10 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
     return Invalid(
         StrCat("held-out-batches ", flags.held_out_batches, " is below 1"));
   }
+  Sampler sampler{.top_k = flags.top_k};
+  if (flags.temperature) sampler.temperature = *flags.temperature;
+  if (flags.top_p) sampler.top_p = *flags.top_p;
+  STOWAGE_RETURN_IF_ERROR(CheckSampler(sampler));
   STOWAGE_ASSIGN_OR_RETURN(
       const FineTuningOptions options,
       ReadOptions(flags, dtype, flags.data.ends_with(".jsonl")));
@@ -233,8 +236,12 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                           "; give the --tokenizer of this model"));
   }
   const std::optional<int32_t> end = EndToken(model.base().file());
-  STOWAGE_ASSIGN_OR_RETURN(auto data,
-                           ReadData(flags, model, tokenizer, end, seq));
+  const Result<ChatTemplate> chat = ReadChat(model.base().file());
+  if (flags.chats && !chat.ok()) return chat.error();
+  std::optional<ChatTemplate> template_of_chats;
+  if (chat.ok()) template_of_chats = *chat;
+  STOWAGE_ASSIGN_OR_RETURN(
+      auto data, ReadData(flags, template_of_chats, tokenizer, end, seq));
   std::vector<int64_t> lengths = {seq};
   if (const auto* const split = std::get_if<ExampleSplit>(&data)) {
     STOWAGE_ASSIGN_OR_RETURN(lengths, ReadLengths(flags.lengths, *split, seq));
@@ -257,7 +264,9 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                 .lengths = std::move(lengths),
                 .adapter = flags.adapter,
                 .held_out_batches = flags.held_out_batches,
-                .prompt = std::move(prompt)};
+                .prompt = std::move(prompt),
+                .sampler = sampler,
+                .chat = std::move(template_of_chats)};
 }
 
 std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,

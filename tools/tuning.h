@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "nn/text_data.h"
 #include "text/text.h"
+#include "tools/sample.h"
 #include "train/fine_tuning.h"
 
 namespace stowage::tools {
@@ -37,6 +38,8 @@ struct Tuning {
   std::string adapter;               // a folder to begin with; empty: none
   int64_t held_out_batches = 20;     // to judge by, at most
   std::vector<int32_t> prompt = {};  // of samples
+  Sampler sampler = {};
+  std::optional<ChatTemplate> chat = {};  // how its conversations are written
 };
 
 struct TuningFlags {
@@ -51,6 +54,9 @@ struct TuningFlags {
   std::string lengths;  // "auto" or numbers; empty: the one of --seq
   std::string too_long = "cut";
   std::string prompt;
+  std::optional<double> temperature, top_p;
+  int64_t top_k = 0;
+  bool chats = false;  // with the result
   int64_t held_out_batches = 20;
 };
 

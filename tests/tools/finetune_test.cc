@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "base/strings.h"
@@ -219,6 +220,36 @@ TEST_CASE("the model writes before and after, from the prompt on") {
   CHECK(Contains(run.out, "\nThe model writes (temperature 0.8):\nThe ship"));
 }
 
+TEST_CASE("samples are drawn among the likeliest") {
+  const auto sample = [](const std::vector<std::string>& flags) {
+    std::vector<std::string> all = {"--data",   Story(), "--steps",  "1",
+                                    "--sample", "12",    "--prompt", "The ship",
+                                    "--seed",   "3"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome run = RunStowage(Arguments("gpt2", all));
+    REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+    const size_t begin = run.out.find("):\n", run.out.find("The model writes"));
+    return run.out.substr(begin, run.out.find("\n\n", begin) - begin);
+  };
+  const std::string likeliest = sample({"--temperature", "0"});
+  CHECK(sample({"--temperature", "2", "--top-k", "1"}) == likeliest);
+  CHECK(sample({"--temperature", "2", "--top-p", "0.000001"}) == likeliest);
+  const std::string free = sample({"--temperature", "2"});
+  CHECK(free != likeliest);
+  CHECK(sample({"--temperature", "2", "--top-k", "64"}) ==
+        sample({"--temperature", "2", "--top-k", "1000"}));
+  for (const auto& [flag, value, what] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"--temperature", "-1", "temperature is -1; expected 0 or more"},
+           {"--top-k", "-1", "top-k is -1; expected 0"},
+           {"--top-p", "0", "top-p is 0; expected a number in (0, 1]"}}) {
+    const Outcome refused =
+        RunStowage(Arguments("gpt2", {"--data", Story(), flag, value}));
+    CHECK(refused.exit_code == 2);
+    CHECK(Contains(refused.err, what));
+  }
+}
+
 TEST_CASE("what is wrong is told, and ends with 2") {
   const std::string data = Story();
   const auto error = [](const Outcome& outcome) {
@@ -249,6 +280,10 @@ TEST_CASE("what is wrong is told, and ends with 2") {
   CHECK(Contains(error(RunStowage(Arguments(
                      "gpt2", {"--data", data, "--too-long", "fold"}))),
                  "too-long has no choice \"fold\"; expected cut or drop"));
+  // Of a model whose files have no template.
+  CHECK(
+      Contains(error(RunStowage(Arguments("gpt2", {"--data", data, "--chat"}))),
+               "tokenizer_config.json"));
   const std::string broken = WriteTemp("broken.jsonl", "{\"text\": \"a\"\n");
   CHECK(Contains(error(RunStowage(Arguments("gpt2", {"--data", broken}))),
                  "this is line 1 of"));
