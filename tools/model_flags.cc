@@ -10,6 +10,7 @@
 #include "ir/graph.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
+#include "train/fine_tuning.h"
 
 namespace stowage::tools {
 namespace {
@@ -85,6 +86,43 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.AddFlag("--no-plan-cache", &flags->no_plan_cache,
                   "Plan anew, and keep nothing");
   options.Exclude("--no-plan-cache", "--plan-cache");
+}
+
+void AddLoraOptions(Options& options, ModelFlags* flags) {
+  options.Add("--lora-rank", &flags->lora_rank,
+              "Train low-rank adapters beside layers, of this rank, and "
+              "nothing else");
+  options.Add("--lora-alpha", &flags->lora_alpha,
+              "Adapters count alpha / rank; default: 16");
+  options.AddEach("--lora-targets", &flags->lora_targets,
+                  "Weights to put an adapter beside, a pattern of names; may "
+                  "be repeated; default: all matrices");
+}
+
+Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags) {
+  if (!flags.lora_rank) {
+    if (!flags.lora_alpha && flags.lora_targets.empty()) {
+      return std::optional<LoraRules>();
+    }
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[lora] ", flags.lora_alpha ? "--lora-alpha" : "--lora-targets",
+               " is given, and no adapters are wanted; give "
+               "--lora-rank with it")};
+  }
+  LoraRules rules{.rank = *flags.lora_rank};
+  if (flags.lora_alpha) rules.alpha = *flags.lora_alpha;
+  if (!flags.lora_targets.empty()) rules.targets = flags.lora_targets;
+  return std::optional(std::move(rules));
+}
+
+ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora) {
+  if (!lora) return model;
+  return [model = std::move(model),
+          rules = *lora](int64_t batch) -> Result<Graph> {
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model(batch));
+    return WithLora(graph, rules);
+  };
 }
 
 void AddRunOptions(Options& options, RunFlags* flags) {
@@ -180,6 +218,7 @@ Result<StepSpec> ReadStep(const ModelFlags& flags,
   spec.options.seq = flags.seq;
   if (!flags.seq && spec.info.seq > 0) spec.options.seq = spec.info.seq;
   STOWAGE_ASSIGN_OR_RETURN(spec.options.dtype, ParseDType(flags.dtype));
+  STOWAGE_ASSIGN_OR_RETURN(spec.lora, ReadLora(flags));
   const ModelFn model = ModelOf(spec, ModelPurpose::kTrain);
   // Sizes that the model does not take are refused in its words.
   const Result<Graph> graph = model(*spec.options.batch);
@@ -188,6 +227,7 @@ Result<StepSpec> ReadStep(const ModelFlags& flags,
       spec.training,
       ReadTrainingFlags(flags, spec.info.training, *spec.options.batch));
   spec.training.model = model;
+  if (spec.lora) spec.training.training.groups = LoraGroups();
   return spec;
 }
 
@@ -221,12 +261,14 @@ ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {
   if (spec.tuning) {
     return spec.tuning->model.ModelOf(purpose, *spec.options.seq);
   }
-  return [name = std::string(spec.info.name), options = spec.options,
-          purpose](int64_t batch) {
-    ModelOptions of_batch = options;
-    of_batch.batch = batch;
-    return BuildModel(name, purpose, of_batch);
-  };
+  return WithAdapters(
+      [name = std::string(spec.info.name), options = spec.options,
+       purpose](int64_t batch) {
+        ModelOptions of_batch = options;
+        of_batch.batch = batch;
+        return BuildModel(name, purpose, of_batch);
+      },
+      spec.lora);
 }
 
 }  // namespace stowage::tools

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
+#include "nn/lora.h"
 #include "nn/models.h"
 #include "nn/picture_data.h"
 #include "onnx/onnx.h"
@@ -40,6 +41,9 @@ struct ModelFlags {
   std::map<std::string, std::string> levers;  // choices, by LeverInfo::name
   std::string plan_cache;                     // a folder; empty: the usual one
   bool no_plan_cache = false;
+  std::optional<int64_t> lora_rank;  // absent: no adapters
+  std::optional<double> lora_alpha;
+  std::vector<std::string> lora_targets;
 };
 
 /// What a command that runs steps has beside.
@@ -52,6 +56,16 @@ struct RunFlags {
 
 /// Declares the options; --model is left to the caller.
 void AddModelOptions(Options& options, ModelFlags* flags);
+
+/// Declares those of adapters beside a model's own layers.
+void AddLoraOptions(Options& options, ModelFlags* flags);
+
+/// The adapters that the flags want beside a model's layers; absent where they want
+/// none. Error kInvalidArgument: targets or an alpha, and no rank.
+Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags);
+
+/// `model` with these adapters, if any.
+ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora);
 
 /// Declares these and those of the model, with --model and --data required.
 void AddRunOptions(Options& options, RunFlags* flags);
@@ -75,8 +89,9 @@ std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags);
 /// A step as the flags say, checked.
 struct StepSpec {
   ModelInfo info;
-  ModelOptions options;   // batch and seq filled in
-  TrainingSpec training;  // without programs beside the step
+  ModelOptions options;                // batch and seq filled in
+  TrainingSpec training;               // without programs beside the step
+  std::optional<LoraRules> lora = {};  // beside a model's own layers
   /// What --data has, where the model's sizes depend on it.
   std::shared_ptr<const PictureData> pictures;
   /// Where the model is an ONNX file's: it, with whose weights a run begins, and the

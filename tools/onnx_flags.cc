@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "tools/arrays_task.h"
 #include "tools/command.h"
+#include "train/fine_tuning.h"
 
 namespace stowage::tools {
 namespace {
@@ -144,7 +145,10 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                                       const OnnxFlags& onnx,
                                       const ModelFlags& flags) {
   TrainingSpec training;
-  training.model = [step](int64_t examples) { return step.Build(examples); };
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<LoraRules> lora,
+                           ReadLora(flags));
+  training.model = WithAdapters(
+      [step](int64_t examples) { return step.Build(examples); }, lora);
   training.batch = step.batch;
   training.allow_batch_statistics = flags.allow_batch_statistics;
   STOWAGE_ASSIGN_OR_RETURN(
@@ -152,6 +156,14 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
       ParseOptimizer(flags.optimizer.empty() ? "adamw" : flags.optimizer));
   for (const std::string& pattern : onnx.freeze) {
     training.training.groups.push_back({.pattern = pattern, .frozen = true});
+  }
+  if (lora) {
+    if (!onnx.freeze.empty()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "[lora] --lora-rank freezes all but its adapters; leave "
+                   "--freeze away"};
+    }
+    training.training.groups = LoraGroups();
   }
   STOWAGE_ASSIGN_OR_RETURN(training.budget,
                            ParseSizeOption("budget", flags.budget));

@@ -86,6 +86,11 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
         TrainingPlanner::Make(std::move(training), options.device));
     return subject;
   }
+  if (flags.model.lora_rank) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[lora] --lora-rank is for training steps; give --model, or "
+                 "--onnx with --loss"};
+  }
   StepQuestion question{.fit = {.plan = options, .on_choice = on_choice},
                         .cache = ReadPlanCache(flags.model)};
   STOWAGE_ASSIGN_OR_RETURN(question.fit.levers,
@@ -355,6 +360,7 @@ void AddPlan(Program& program) {
   options.Add("--model", &flags->model.model,
               "A name that `stowage models` lists");
   AddModelOptions(options, &flags->model);
+  AddLoraOptions(options, &flags->model);
   AddOnnxOptions(options, &flags->onnx);
   options.AddFlag("--stand-ins", &flags->onnx.stand_ins,
                   "Plan around ops that are not known, by the shapes that an "

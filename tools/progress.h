@@ -19,7 +19,6 @@ struct StepFigures {
   double loss = 0;
   double lr = 0;
   double seconds = 0;
-  int64_t tokens = 0;
   double tokens_per_second = 0;
 };
 

@@ -26,6 +26,11 @@ Result<StepSpec> ReadSpec(const TrainFlags& flags) {
                  "[train] --save-onnx writes an ONNX file again; give it with "
                  "--onnx"};
   }
+  if (flags.model.lora_rank && !flags.save_onnx.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[train] --save-onnx has no place for adapters; leave "
+                 "--lora-rank away, or --save-weights them"};
+  }
   return is_file ? ReadOnnxRun(flags.onnx, flags.arrays, flags)
                  : ReadRunFlags(flags);
 }

@@ -73,6 +73,7 @@ Result<WeightRules> ReadWeightRules(const TrainFlags& flags) {
 
 void AddTrainOptions(Options& options, TrainFlags* flags) {
   AddRunOptions(options, flags);
+  AddLoraOptions(options, &flags->model);
   AddOnnxOptions(options, &flags->onnx);
   options.AddEach("--input-map", &flags->arrays.input_map,
                   "INPUT=ARRAY: which array of an .npz an ONNX file's input "

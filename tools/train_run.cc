@@ -29,7 +29,6 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
   json["loss"] = figures.loss;
   json["lr"] = figures.lr;
   json["step_seconds"] = figures.seconds;
-  json["tokens"] = figures.tokens;
   json["tokens_per_second"] = figures.tokens_per_second;
   json["arena_bytes"] = memory.arena;
   json["budget_bytes"] = memory.budget ? Json(*memory.budget) : Json();
@@ -164,13 +163,13 @@ void StepLoop::Show(int64_t step, float loss, bool skipped) {
       .loss = loss,
       .lr = Of(step).lr,
       .seconds = seconds,
-      .tokens = tokens,
       .tokens_per_second = static_cast<double>(tokens) / seconds};
   if (!json_) {
     progress_.Show(figures);
     return;
   }
   Json json = StepJson(figures, memory_);
+  if (train_.size() > 1) json["tokens"] = tokens;  // they differ
   if (skipped) json["skipped"] = true;
   PrintJson(json);
 }

@@ -139,11 +139,14 @@ ModelFn FineTuning::ModelOf(ModelPurpose purpose, int64_t seq) const {
   };
 }
 
-std::vector<ParamGroup> FineTuning::groups() const {
-  if (!options_.lora) return {};
+std::vector<ParamGroup> LoraGroups() {
   return {{.pattern = "*.lora_A.weight"},
           {.pattern = "*.lora_B.weight"},
           {.pattern = "*", .frozen = true}};
+}
+
+std::vector<ParamGroup> FineTuning::groups() const {
+  return options_.lora ? LoraGroups() : std::vector<ParamGroup>();
 }
 
 Status FineTuning::LoadBase(Runner& runner) const {

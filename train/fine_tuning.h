@@ -38,6 +38,9 @@
 
 namespace stowage {
 
+/// Everything but adapters (nn/lora.h) frozen, for TrainOptions::groups.
+std::vector<ParamGroup> LoraGroups();
+
 struct FineTuningOptions {
   /// Absent: every weight is trained. Without targets: those that PEFT calls
   /// "all-linear", which are all linear layers but the head.
@@ -62,8 +65,7 @@ class FineTuning {
   /// WithQuantizedParams.
   ModelFn ModelOf(ModelPurpose purpose, int64_t seq) const;
 
-  /// Everything but the adapters frozen, for TrainOptions::groups; empty without
-  /// adapters.
+  /// LoraGroups, or empty without adapters.
   std::vector<ParamGroup> groups() const;
 
   /// Gives the base's params of `runner` the file's weights. Errors: kIo; those of

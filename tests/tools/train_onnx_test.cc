@@ -159,6 +159,11 @@ TEST_CASE("frozen params have no states") {
   const int64_t some = state({"--freeze", "*.weight"});
   CHECK(some < all);
   CHECK(state({"--freeze", "*.weight", "--freeze", "stem.*"}) < some);
+  // Beside adapters all is frozen.
+  const int64_t adapters =
+      state({"--lora-rank", "1", "--lora-targets", "head.weight"});
+  CHECK(adapters > 0);
+  CHECK(adapters < some);
 }
 
 TEST_CASE("dropout draws by the seed") {

@@ -404,6 +404,32 @@ TEST_CASE("momentum and sgd train too") {
   }
 }
 
+TEST_CASE("adapters train alone, beside the layers of a built-in model") {
+  const std::string weights = TempPath("adapted.safetensors");
+  const std::vector<Json> lines =
+      TrainMlp({"--lora-rank", "2", "--lora-targets", "fc?.weight", "--steps",
+                "40", "--lr", "0.05", "--save-weights", weights});
+  CHECK(lines[39]["loss"] < lines[0]["loss"]);
+  const std::string header = ReadAll(weights).substr(0, 4096);
+  CHECK(header.find("fc1.lora_A.weight") != std::string::npos);
+  // Two moments for each number of the adapters, and none of the layers.
+  const Outcome plan =
+      RunStowage({"plan", "--model", "mlp", "--lora-rank", "2", "--optimizer",
+                  "adamw", "--lora-targets", "fc?.weight", "--json"});
+  REQUIRE_MESSAGE(plan.exit_code == 0, plan.err);
+  const Outcome whole =
+      RunStowage({"plan", "--model", "mlp", "--optimizer", "adamw", "--json"});
+  const auto state = [](const Outcome& outcome) -> int64_t {
+    return Json::parse(outcome.out)["regions"]["state"];
+  };
+  CHECK(state(plan) < state(whole) / 4);
+  const Outcome lonely =
+      RunStowage({"plan", "--model", "mlp", "--lora-targets", "fc?.weight"});
+  CHECK(lonely.exit_code == 2);
+  CHECK(lonely.err.find("--lora-targets is given, and no adapters are wanted; "
+                        "give --lora-rank with it") != std::string::npos);
+}
+
 TEST_CASE("a budget too small exits 1 before anything is trained") {
   const Outcome text = RunStowage(Mlp({"--budget", "64KiB"}));
   CHECK(text.exit_code == 1);
