@@ -174,6 +174,26 @@ TEST_CASE(
   CHECK(done["lengths"] == Json({21, 16}));
   CHECK(done["positions_computed"] == 6 * 21 + 21 * 16);
   CHECK(done["positions_if_padded"] == 27 * 21);
+  // States that one length keeps on the host, all do; and no loss changes by a bit.
+  const auto losses = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--data",      data,   "--seq",   "32",
+                                    "--lengths",   "auto", "--batch", "2",
+                                    "--lora-rank", "16",   "--steps", "6",
+                                    "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(Arguments("qwen2.gguf", all));
+    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+    std::vector<double> found;
+    for (const Json& line : Lines(outcome.out)) {
+      if (line.contains("loss")) found.push_back(line["loss"]);
+      if (line.contains("host_bytes") && !more.empty()) {
+        CHECK(line["host_bytes"] > 0);
+      }
+    }
+    return found;
+  };
+  CHECK(losses({"--offload", "auto", "--recompute", "auto", "--budget",
+                "350000"}) == losses({}));
   const Outcome given = RunStowage(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
                                "8,24", "--steps", "1", "--json"}));
