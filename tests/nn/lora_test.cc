@@ -219,6 +219,7 @@ TEST_CASE("a graph over blocks is the graph over their numbers") {
     REQUIRE(actual[param].size() == expected[param].size());
     double difference = 0;
     for (size_t i = 0; i < actual[param].size(); ++i) {
+      REQUIRE(std::isfinite(actual[param][i]));  // std::max passes NaN over
       difference =
           std::max(difference, std::abs(actual[param][i] - expected[param][i]));
     }

@@ -70,7 +70,7 @@ double Difference(const std::vector<float>& actual,
   REQUIRE(actual.size() == expected.size());
   double difference = 0, largest = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
-    REQUIRE(std::isfinite(actual[i]));  // NaN is larger than nothing
+    REQUIRE(std::isfinite(actual[i]));  // std::max passes NaN over
     difference = std::max(difference, std::abs(actual[i] - expected[i]));
     largest = std::max(largest, std::abs(expected[i]));
   }
