@@ -60,13 +60,6 @@ struct TuningFlags {
   int64_t held_out_batches = 20;
 };
 
-/// Lengths of sequences, at most `most`, the longest first, for inputs of so many tokens
-/// each: those multiples of 16, and the longest input, for which the sum over inputs of
-/// the shortest length that holds each is the least. Takes time with the square of the
-/// multiples. Preconditions: there are inputs; most >= 1.
-std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
-                                   size_t most);
-
 /// Positions of a pass over the train part, each example as long as the shortest length
 /// that holds it; and as many if all were as long as the longest. 0 of a text.
 struct Positions {
