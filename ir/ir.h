@@ -25,7 +25,7 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/padding.h"
-#include "ir/parameter_count.h"     // IWYU pragma: export
+#include "ir/parameter_count.h"  // IWYU pragma: export
 #include "ir/reorder.h"
 #include "ir/rewrite.h"
 #include "ir/shape.h"

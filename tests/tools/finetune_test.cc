@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -154,10 +155,11 @@ TEST_CASE(
     "it") {
   std::string lines;
   for (int i = 0; i < 30; ++i) {
-    lines += i % 5 == 0 ? R"({"text": "The ship sails at noon."})"
-                          "\n"
-                        : R"({"text": "He reads"})"
-                          "\n";
+    // Of 22, 17 and 8 tokens, the last of which is never read.
+    const char* const text = i % 5 == 0   ? "The ship sails at noon."
+                             : i % 5 == 1 ? "The ship sails not"
+                                          : "He reads";
+    lines += StrCat("{\"text\": \"", text, "\"}\n");
   }
   const std::string data = WriteTemp("lengths.jsonl", lines);
   const Outcome run = RunStowage(
@@ -170,7 +172,7 @@ TEST_CASE(
   int64_t tokens = 0;
   for (size_t i = 0; i < 27; ++i) tokens += told[i]["tokens"].get<int64_t>();
   CHECK(tokens == done["positions_computed"]);
-  // Of 27 examples to learn from, six read 21 tokens, the others less than 16.
+  // Of 27 examples to learn from, six read 21 tokens, six 16, the others less.
   CHECK(done["lengths"] == Json({21, 16}));
   CHECK(done["positions_computed"] == 6 * 21 + 21 * 16);
   CHECK(done["positions_if_padded"] == 27 * 21);
@@ -207,6 +209,24 @@ TEST_CASE(
                                        "\" are neither auto nor numbers from "
                                        "1 to 32")));
   }
+}
+
+TEST_CASE("what is only read counts for nothing in the loss") {
+  // Of two equal examples, one is held out.
+  const auto loss = [](const std::string& example) -> double {
+    const std::string data = WriteTemp("one.jsonl", example + example);
+    const Outcome run = RunStowage(
+        Arguments("qwen2.gguf", {"--data", data, "--steps", "1", "--json"}));
+    REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+    return Lines(run.out).back()["base_validation_loss"];
+  };
+  // 8 and 6 tokens; nothing comes before the first.
+  const double prompt = loss("{\"text\": \"The cook \"}\n");
+  const double answer =
+      loss("{\"prompt\": \"The cook \", \"completion\": \"reads.\"}\n");
+  const double whole = loss("{\"text\": \"The cook reads.\"}\n");
+  CHECK(std::abs(prompt - answer) > 0.01);
+  CHECK(std::abs(13 * whole - (7 * prompt + 6 * answer)) < 1e-4);
 }
 
 TEST_CASE("a dry run says what it takes, and takes nothing") {
