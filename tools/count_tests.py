@@ -5,8 +5,9 @@
 EVENTS is what --build_event_json_file wrote, STATUS bazel's exit status. Cases
 come from the doctest summary in each test's log. A target that did not build,
 crashed or timed out counts as one failure, a test without a summary as one
-case, and a build that broke without a failed test as one failure. Exits 1 when
-something failed or nothing ran.
+case, and a build that broke without a failed test as one failure. What was built and
+not asked to run, for its tags, counts for nothing. Exits 1 when something failed or
+nothing ran.
 """
 
 import json
@@ -42,6 +43,7 @@ def count(events):
     """(passed, failed, lines that name failed targets) over all test targets."""
     tests = set()
     skipped = set()
+    built = set()
     logs = {}
     statuses = {}
     for event in events:
@@ -54,6 +56,8 @@ def count(events):
             elif kind == "targetCompleted":
                 if event.get("aborted", {}).get("reason") == "SKIPPED":
                     skipped.add(label)  # not compatible with this machine
+                if event.get("completed", {}).get("success"):
+                    built.add(label)
             elif kind == "testResult":
                 logs.setdefault(label, []).append(
                     log_of(event.get("testResult", {})))
@@ -62,7 +66,7 @@ def count(events):
                     "overallStatus", "NO_STATUS")
     passed = failed = 0
     failed_labels = []
-    for label in sorted(tests - skipped):
+    for label in sorted(tests - skipped - (built - statuses.keys())):
         status = statuses.get(label, "FAILED_TO_BUILD")
         cases = [
             (int(p), int(f))
