@@ -15,7 +15,9 @@
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product.h"
 #include "cpu/kernels/weight_blocks.h"
+#include "ir/attrs.h"
 #include "ir/weight_type.h"
+#include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
 namespace {
@@ -69,21 +71,22 @@ class Weights {
  public:
   Weights(const Launch& launch, const Work<T>& work)
       : bytes_(launch.inputs[1]),
-        blocks_(launch.attrs->Int("blocks")),
+        attrs_(*launch.attrs),
         rows_(work.vocabulary),
         width_(work.width),
         scratch_(work.strips(launch)) {}
 
   const T* data() const { return bytes_.as<const T>(); }
+  bool in_blocks() const { return attrs_.Int("blocks") != kNoBlocks; }
 
   // y (m, V) = x (m, C) w^T; y (m, C) = x (m, V) w.
   void MultiplyTransposed(ThreadPool& pool, int64_t m, const T* x, T* y) const {
-    if (blocks_ != kNoBlocks) return MultiplyBlocks(pool, m, x, true, y);
+    if (in_blocks()) return MultiplyBlocks(pool, m, x, true, y);
     Product<T>(pool, m, rows_, width_, {x, width_, 1}, {data(), 1, width_},
                {y, rows_}, /*accumulate=*/false, scratch_);
   }
   void Multiply(ThreadPool& pool, int64_t m, const T* x, T* y) const {
-    if (blocks_ != kNoBlocks) return MultiplyBlocks(pool, m, x, false, y);
+    if (in_blocks()) return MultiplyBlocks(pool, m, x, false, y);
     Product<T>(pool, m, width_, rows_, {x, rows_, 1}, {data(), width_, 1},
                {y, width_}, /*accumulate=*/false, scratch_);
   }
@@ -91,13 +94,13 @@ class Weights {
  private:
   void MultiplyBlocks(ThreadPool& pool, int64_t m, const T* x, bool transposed,
                       T* y) const {
-    const BlockMatrix w(bytes_, static_cast<WeightType>(blocks_));
+    const BlockMatrix w(bytes_, attrs_);
     QuantizedProduct<T>(pool, m, {x, transposed ? width_ : rows_, 1}, w,
                         transposed, {y, transposed ? rows_ : width_}, scratch_);
   }
 
   const TensorView& bytes_;
-  const int64_t blocks_;
+  const Attrs& attrs_;
   const int64_t rows_, width_;
   T* const scratch_;
 };

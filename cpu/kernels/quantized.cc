@@ -5,14 +5,10 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/indices.h"
 #include "cpu/kernels/weight_blocks.h"
-#include "ir/weight_type.h"
+#include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
 namespace {
-
-WeightType TypeOf(const Attrs& attrs) {
-  return static_cast<WeightType>(attrs.Int("blocks"));
-}
 
 StepCode RunMatMul(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& x = launch.inputs[0];
@@ -21,7 +17,7 @@ StepCode RunMatMul(const Launch& launch, ThreadPool& pool) noexcept {
   OnFloat(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     QuantizedProduct<T>(pool, x.size() / depth, {x.as<const T>(), depth, 1},
-                        BlockMatrix(launch.inputs[1], TypeOf(*launch.attrs)),
+                        BlockMatrix(launch.inputs[1], *launch.attrs),
                         launch.attrs->Int("transpose_w") == 1,
                         {y.as<T>(), y.shape().back()},
                         reinterpret_cast<T*>(launch.workspace.data()));
@@ -38,7 +34,7 @@ Bytes MatMulWorkspace(const OpArgs& args, std::span<const TensorType>,
 }
 
 StepCode RunGather(const Launch& launch, ThreadPool& pool) noexcept {
-  const BlockMatrix table(launch.inputs[0], TypeOf(*launch.attrs));
+  const BlockMatrix table(launch.inputs[0], *launch.attrs);
   const TensorView& indices = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
   return OnIndex(indices.dtype(), [&](auto index_zero) {

@@ -65,13 +65,6 @@ void StraightTask(int64_t m, int64_t n, Strided<T> x, const BlockMatrix& w,
 
 }  // namespace
 
-BlockMatrix::BlockMatrix(const TensorView& bytes, WeightType weights)
-    : type(weights),
-      rows(bytes.shape()[0]),
-      columns(*NumbersOf(weights, bytes.shape()[1])),
-      row_bytes(bytes.shape()[1]),
-      data(bytes.data) {}
-
 template <typename T>
 void ReadNumbers(const BlockMatrix& w, int64_t row, int64_t first,
                  int64_t count, T* to) {

@@ -6,7 +6,7 @@
 // thread's scratch, and multiplies by those: the bits are those of a product with all
 // numbers as floats.
 //
-//   const BlockMatrix w(launch.inputs[1], WeightType::kQ4_1);
+//   const BlockMatrix w(launch.inputs[1], *launch.attrs);
 //   QuantizedProduct<T>(pool, m, x, w, /*transposed=*/true, y, scratch);
 
 #include <cstddef>
@@ -14,20 +14,9 @@
 
 #include "cpu/kernels/gemm.h"
 #include "cpu/thread_pool.h"
-#include "ir/weight_type.h"
-#include "runtime/kernel.h"
+#include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
-
-struct BlockMatrix {
-  /// `bytes` is u8(rows, bytes of a row).
-  BlockMatrix(const TensorView& bytes, WeightType type);
-
-  WeightType type;
-  int64_t rows, columns;  // of numbers
-  Bytes row_bytes;
-  const std::byte* data;
-};
 
 /// Numbers [first, first + count) of a row. Precondition: whole blocks.
 template <typename T>

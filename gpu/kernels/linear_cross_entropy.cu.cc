@@ -114,8 +114,7 @@ void Enqueue(const Launch& launch, const float* dloss, float* log_sum_exp,
     };
     const auto weights_of = [&](const Words& words) {
       if (work.in_blocks) {
-        const BlockMatrix blocks(
-            w, static_cast<WeightType>(launch.attrs->Int("blocks")));
+        const BlockMatrix blocks(w, *launch.attrs);
         EnqueueNumbers(blocks, words.first, words.count, x.dtype(), panel,
                        queue);
         return MatrixOperand{.data = panel, .stride = work.width};

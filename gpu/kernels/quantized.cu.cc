@@ -91,10 +91,6 @@ void OnFormat(WeightType type, F&& f) {
   }
 }
 
-WeightType TypeOf(const Attrs& attrs) {
-  return static_cast<WeightType>(attrs.Int("blocks"));
-}
-
 // Sizes, and where in the workspace things lie: a panel, the products' scratch.
 struct Work {
   Work(int64_t m, int64_t rows, int64_t columns, bool transposed, DType dtype)
@@ -109,7 +105,7 @@ struct Work {
 void EnqueueMatMul(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
   const TensorView& y = launch.outputs[0];
-  const BlockMatrix w(launch.inputs[1], TypeOf(*launch.attrs));
+  const BlockMatrix w(launch.inputs[1], *launch.attrs);
   const bool transposed = launch.attrs->Int("transpose_w") == 1;
   const int64_t depth = x.shape().back(), n = y.shape().back();
   const int64_t m = x.size() / depth;
@@ -140,7 +136,7 @@ void EnqueueMatMul(const Launch& launch, Queue& queue) {
 }
 
 Bytes MatMulBytes(const OpArgs& args, std::span<const TensorType>) {
-  const auto type = TypeOf(args.attrs);
+  const auto type = static_cast<WeightType>(args.attrs.Int("blocks"));
   const int64_t m =
       args.type(0).shape.num_elements() / args.type(0).shape.back();
   return Work(m, args.shape(1)[0], *NumbersOf(type, args.shape(1)[1]),
@@ -149,7 +145,7 @@ Bytes MatMulBytes(const OpArgs& args, std::span<const TensorType>) {
 }
 
 void EnqueueGather(const Launch& launch, Queue& queue) {
-  const BlockMatrix table(launch.inputs[0], TypeOf(*launch.attrs));
+  const BlockMatrix table(launch.inputs[0], *launch.attrs);
   OnFormat(table.type, [&](auto format) {
     using Format = decltype(format);
     const GatherParams params = {
@@ -167,13 +163,6 @@ void EnqueueGather(const Launch& launch, Queue& queue) {
 }
 
 }  // namespace
-
-BlockMatrix::BlockMatrix(const TensorView& bytes, WeightType weights)
-    : type(weights),
-      rows(bytes.shape()[0]),
-      columns(*NumbersOf(weights, bytes.shape()[1])),
-      row_bytes(bytes.shape()[1]),
-      data(bytes.data) {}
 
 void EnqueueNumbers(const BlockMatrix& w, int64_t first, int64_t count,
                     DType dtype, std::byte* to, Queue& queue) {

@@ -16,20 +16,9 @@
 #include "base/bytes.h"
 #include "gpu/queue.h"
 #include "ir/dtype.h"
-#include "ir/weight_type.h"
-#include "runtime/kernel.h"
+#include "runtime/block_matrix.h"
 
 namespace stowage::gpu {
-
-struct BlockMatrix {
-  /// `bytes` is u8(rows, bytes of a row).
-  BlockMatrix(const TensorView& bytes, WeightType type);
-
-  WeightType type;
-  int64_t rows, columns;  // of numbers
-  Bytes row_bytes;
-  const std::byte* data;
-};
 
 /// Numbers of a panel, at most, where a row has fewer: 8 MiB of bf16.
 inline constexpr int64_t kPanelNumbers = int64_t{1} << 22;
