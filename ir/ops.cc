@@ -474,51 +474,6 @@ Value CrossEntropyGrad(Value logits, Value labels, Value log_sum_exp,
               Of({logits, labels, log_sum_exp, dloss}), {}, loc);
 }
 
-namespace {
-
-int64_t BlocksAttr(const std::optional<WeightType>& blocks) {
-  return blocks ? static_cast<int64_t>(*blocks) : kNoBlocks;
-}
-
-}  // namespace
-
-Value LinearCrossEntropy(Value x, Value w, Value labels, int64_t chunk,
-                         const LinearCrossEntropyOptions& options,
-                         SourceLoc loc) {
-  std::vector<Value> operands = {x, w, labels};
-  if (options.weights.builder() != nullptr) operands.push_back(options.weights);
-  return Emit(OpKind::kLinearCrossEntropy, operands,
-              {{"chunk", chunk}, {"blocks", BlocksAttr(options.blocks)}}, loc);
-}
-
-LinearCrossEntropyGrads LinearCrossEntropyGrad(
-    Value x, Value w, Value labels, Value dloss, int64_t chunk,
-    const LinearCrossEntropyOptions& options, bool wants_dw, SourceLoc loc) {
-  std::vector<Value> operands = {x, w, labels, dloss};
-  if (options.weights.builder() != nullptr) operands.push_back(options.weights);
-  const std::vector<Value> results =
-      EmitAll(OpKind::kLinearCrossEntropyGrad, operands,
-              {{"chunk", chunk},
-               {"blocks", BlocksAttr(options.blocks)},
-               {"weight_grad", int64_t{wants_dw}}},
-              3, loc);
-  return {results[0], results[1], results[2]};
-}
-
-Value QuantizedMatMul(Value x, Value w, WeightType blocks, bool transpose_w,
-                      SourceLoc loc) {
-  return Emit(
-      OpKind::kQuantizedMatMul, Of({x, w}),
-      {{"blocks", BlocksAttr(blocks)}, {"transpose_w", int64_t{transpose_w}}},
-      loc);
-}
-
-Value QuantizedGather(Value table, Value indices, WeightType blocks,
-                      SourceLoc loc) {
-  return Emit(OpKind::kQuantizedGather, Of({table, indices}),
-              {{"blocks", BlocksAttr(blocks)}}, loc);
-}
-
 Value MeanSquaredError(Value prediction, Value target, SourceLoc loc) {
   if (Usable(Of({prediction, target})) &&
       prediction.shape() != target.shape()) {

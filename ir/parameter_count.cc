@@ -1,21 +1,30 @@
 #include "ir/parameter_count.h"
 
-#include <variant>
 #include <vector>
 
-#include "ir/attrs.h"
+#include "ir/op_kind.h"
 #include "ir/weight_type.h"
 
 namespace stowage {
+namespace {
+
+// A program's own op may have an attribute of that name, too.
+bool ReadsBlocks(OpKind op) {
+  return op == OpKind::kQuantizedMatMul || op == OpKind::kQuantizedGather ||
+         op == OpKind::kLinearCrossEntropy ||
+         op == OpKind::kLinearCrossEntropyGrad;
+}
+
+}  // namespace
 
 int64_t ParameterCount(const Graph& graph) {
-  // Of each value, how many numbers a byte of it holds: blocks over their bytes.
+  // Of each value that is read in blocks, their format.
   std::vector<const BlockFormat*> blocks(
       static_cast<size_t>(graph.num_values()), nullptr);
   for (const Node& node : graph.nodes()) {
-    const AttrValue* const attr = node.attrs.Find("blocks");
-    if (attr == nullptr || std::get<int64_t>(*attr) == kNoBlocks) continue;
-    const auto type = static_cast<WeightType>(std::get<int64_t>(*attr));
+    if (!ReadsBlocks(node.op) || node.attrs.Int("blocks") == kNoBlocks)
+      continue;
+    const auto type = static_cast<WeightType>(node.attrs.Int("blocks"));
     for (const ValueId input : node.inputs) {
       blocks[static_cast<size_t>(input)] = &FormatOf(type);
     }

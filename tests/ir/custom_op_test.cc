@@ -13,6 +13,7 @@
 #include "ir/graph_bytes.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
+#include "ir/parameter_count.h"
 #include "ir/text.h"
 
 namespace stowage {
@@ -58,6 +59,23 @@ TEST_CASE("an op of one's own has a name, a kind and a definition") {
   CHECK(!CustomIndex(OpKind::kMatMul).has_value());
   CHECK((GetOpDef(*kScaled).infer == &InferScaled));
   CHECK(GetOpDef(*kScaled).may_overwrite_operand(0));
+}
+
+TEST_CASE(
+    "an attribute that an op of ours has may mean what it likes in another") {
+  static const Result<OpKind> loose =
+      DefineOp("blocks_for_test",
+               {.num_inputs = 1, .infer = [](const OpArgs& args) {
+                  return Result<std::vector<TensorType>>({args.type(0)});
+                }});
+  REQUIRE(loose.ok());
+  GraphBuilder g("blocks");
+  const Value w = g.Param("w", DType::kU8, {2, 36});
+  g.Output("real", Apply(*loose, {w}, {{"blocks", 2.5}}));
+  g.Output("far", Apply(*loose, {w}, {{"blocks", int64_t{999}}}));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  CHECK(ParameterCount(*graph) == 72);
 }
 
 TEST_CASE("it is typed as its definition says, with the caller's line") {
@@ -154,7 +172,7 @@ TEST_CASE("one op too many is refused, with how many there may be") {
     if (last.ok()) ++defined;
   }
   REQUIRE(!last.ok());
-  CHECK(defined == kMaxCustomOps - 1);  // all but scaled_for_test
+  CHECK(defined == kMaxCustomOps - 2);  // all but the two above
   CHECK(last.error().message.find("one op too many: 128 are defined") !=
         std::string::npos);
 }
