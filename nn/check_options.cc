@@ -66,6 +66,11 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
 }
 
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options) {
+  if (options.weighted_targets) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] weighted_targets are asked for, but ", model,
+                        " has no weights for its targets; leave them out")};
+  }
   if (!options.logit_chunk) return {};
   return Error{
       ErrorCode::kInvalidArgument,

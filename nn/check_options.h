@@ -29,7 +29,8 @@ Status CheckModelSizes(std::string_view model,
 Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
                              const ModelOptions& options);
 
-/// Error kInvalidArgument when there is a logit_chunk, for models of few logits.
+/// Error kInvalidArgument when there is a logit_chunk or weighted_targets, for models of few
+/// logits, whose loss takes neither.
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
 
 /// As CheckModelOptions, for a model that has no sequences and generates nothing. Further

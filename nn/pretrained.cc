@@ -101,6 +101,12 @@ Result<Graph> PretrainedModel::Build(ModelPurpose purpose,
   return BuildGpt(std::get<GptConfig>(model_.config), purpose, options);
 }
 
+std::string PretrainedModel::PublishedName(std::string_view param) const {
+  return std::holds_alternative<GptConfig>(model_.config)
+             ? Gpt2Name(param, /*prefixed=*/true)
+             : std::string(param);
+}
+
 int64_t PretrainedModel::vocabulary() const {
   return std::visit([](const auto& config) { return config.vocabulary; },
                     model_.config);

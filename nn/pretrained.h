@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,10 @@ class PretrainedModel {
 
   /// The model's graph. Errors as BuildLlama and BuildGpt.
   Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) const;
+
+  /// What Hugging Face's model of this family calls a param of ours, or of an adapter
+  /// beside it.
+  std::string PublishedName(std::string_view param) const;
 
   /// In the order of the graph.
   const std::vector<PretrainedParam>& params() const { return params_; }

@@ -144,16 +144,14 @@ Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
 Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                                       const OnnxFlags& onnx,
                                       const ModelFlags& flags) {
-  TrainingSpec training;
+  ModelFlags named = flags;
+  if (named.optimizer.empty()) named.optimizer = "adamw";
+  STOWAGE_ASSIGN_OR_RETURN(TrainingSpec training,
+                           ReadTrainingFlags(named, {}, step.batch));
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<LoraRules> lora,
                            ReadLora(flags));
   training.model = WithAdapters(
       [step](int64_t examples) { return step.Build(examples); }, lora);
-  training.batch = step.batch;
-  training.allow_batch_statistics = flags.allow_batch_statistics;
-  STOWAGE_ASSIGN_OR_RETURN(
-      training.training.optimizer,
-      ParseOptimizer(flags.optimizer.empty() ? "adamw" : flags.optimizer));
   for (const std::string& pattern : onnx.freeze) {
     training.training.groups.push_back({.pattern = pattern, .frozen = true});
   }
@@ -165,11 +163,6 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
     }
     training.training.groups = LoraGroups();
   }
-  STOWAGE_ASSIGN_OR_RETURN(training.budget,
-                           ParseSizeOption("budget", flags.budget));
-  STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, step.batch));
-  STOWAGE_ASSIGN_OR_RETURN(training.op_times, ReadOpTimes(flags));
-  training.cache = ReadPlanCache(flags);
   return training;
 }
 

@@ -37,7 +37,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kTemperature = 0.8;
 constexpr int64_t kMaxSampleSeq = 64;  // each character costs a forward run
 
 // What is said of a plan that was found, and of a budget that was refused: also as
@@ -128,6 +127,10 @@ int64_t SampleSeq(const TrainFlags& flags, const StepSpec& spec) {
   return flags.sample == 0 ? 0 : std::min(*spec.options.seq, kMaxSampleSeq);
 }
 
+Sampler SamplerOf(const StepSpec& spec) {
+  return spec.tuning ? spec.tuning->sampler : Sampler();
+}
+
 // What the model writes, and from what on.
 Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
                            Training& training) {
@@ -136,7 +139,8 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   const auto seed = static_cast<uint64_t>(flags.seed);
   WorkProgress writing("writing", spec.tuning ? "tokens" : "characters");
   if (!spec.tuning) {
-    return SampleText(generate, seq, flags.sample, kTemperature, seed, writing);
+    return SampleText(generate, seq, flags.sample, SamplerOf(spec), seed,
+                      writing);
   }
   const Tuning& tuning = *spec.tuning;
   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
@@ -155,8 +159,7 @@ Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
                    Training& training, std::string_view before) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text,
                            Sample(flags, spec, training));
-  const double temperature =
-      spec.tuning ? spec.tuning->sampler.temperature : kTemperature;
+  const double temperature = SamplerOf(spec).temperature;
   std::cout << before << " (temperature " << Fixed(temperature, 1) << "):\n"
             << text << "\n\n";
   return {};

@@ -140,16 +140,15 @@ Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
 }
 
 Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
-                               double temperature, uint64_t seed,
+                               const Sampler& sampler, uint64_t seed,
                                WorkProgress& progress) {
   constexpr int32_t kNewline = 0;  // a line begins
   STOWAGE_ASSIGN_OR_RETURN(
       const std::vector<int32_t> text,
-      SampleTokens(generate, seq, {kNewline},
-                   {.length = length,
-                    .sampler = {.temperature = temperature},
-                    .tokens = kTextVocabulary},
-                   seed, progress));
+      SampleTokens(
+          generate, seq, {kNewline},
+          {.length = length, .sampler = sampler, .tokens = kTextVocabulary},
+          seed, progress));
   return DecodeText(text);
 }
 

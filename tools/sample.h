@@ -46,7 +46,7 @@ Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
 
 /// Draws `length` characters likewise, a newline before the first.
 Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
-                               double temperature, uint64_t seed,
+                               const Sampler& sampler, uint64_t seed,
                                WorkProgress& progress);
 
 }  // namespace stowage::tools

@@ -16,12 +16,6 @@
 namespace stowage::tools {
 namespace {
 
-Status Step(Runner& runner) {
-  const StepCode code = runner.Step();
-  if (code == StepCode::kOk) return {};
-  return runner.Explain(code);
-}
-
 class TextTask : public Task {
  public:
   TextTask(TextData data, int64_t batch, int64_t seq, uint64_t seed,
@@ -53,7 +47,7 @@ class TextTask : public Task {
     for (int64_t i = 0; i < batches; ++i) {
       ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, tokens, targets));
-      STOWAGE_RETURN_IF_ERROR(Step(evaluate));
+      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
       sum += loss;
       progress.Show(i + 1, batches);
@@ -96,7 +90,7 @@ class ClassifierScore {
 
   // Takes a step whose inputs have been written.
   Status Step(Runner& evaluate, std::span<const int32_t> labels) {
-    STOWAGE_RETURN_IF_ERROR(tools::Step(evaluate));
+    STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
     STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
     STOWAGE_RETURN_IF_ERROR(evaluate.Read("predictions", &predictions_));
     sum_ += loss;
@@ -237,6 +231,12 @@ Status CheckBatch(int64_t batch, Bytes example) {
 }
 
 }  // namespace
+
+Status TakeStep(Runner& runner) {
+  const StepCode code = runner.Step();
+  if (code == StepCode::kOk) return {};
+  return runner.Explain(code);
+}
 
 std::unique_ptr<Task> MakeTextTask(TextData data, int64_t batch, int64_t seq,
                                    uint64_t seed, int64_t evaluation_batches) {

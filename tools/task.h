@@ -54,6 +54,9 @@ class Task {
   virtual std::string_view token_name() const = 0;  // for people, short
 };
 
+/// One step of a program; what went wrong as an error.
+Status TakeStep(Runner& runner);
+
 /// The task of the model on the data in `path`, which the spec may hold already.
 /// Errors: those of TextData and DigitsData; rows of digits for a model of other
 /// pictures.

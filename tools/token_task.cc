@@ -8,15 +8,10 @@
 #include <vector>
 
 #include "nn/random.h"
+#include "train/lengths.h"
 
 namespace stowage::tools {
 namespace {
-
-Status Step(Runner& runner) {
-  const StepCode code = runner.Step();
-  if (code == StepCode::kOk) return {};
-  return runner.Explain(code);
-}
 
 class ExampleTask : public Task {
  public:
@@ -38,10 +33,7 @@ class ExampleTask : public Task {
                          split_.examples.tokens(ExampleOf(step, row)).size());
     }
     // The last token of an example is never read.
-    const auto read = static_cast<int64_t>(longest) - 1;
-    size_t shape = 0;
-    while (shape + 1 < lengths_.size() && lengths_[shape + 1] >= read) ++shape;
-    return shape;
+    return ShortestThatHolds(lengths_, static_cast<int64_t>(longest) - 1);
   }
 
   Status WriteBatch(Runner& train, int64_t step) override {
@@ -77,7 +69,7 @@ class ExampleTask : public Task {
       }
       Weigh(batch, learnt);
       STOWAGE_RETURN_IF_ERROR(Write(evaluate, batch));
-      STOWAGE_RETURN_IF_ERROR(Step(evaluate));
+      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
       sum += loss * static_cast<double>(learnt);
       all_learnt += learnt;

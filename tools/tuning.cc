@@ -274,11 +274,8 @@ Positions CountPositions(const Tuning& tuning) {
   if (split == nullptr) return positions;
   const int64_t longest = tuning.lengths.front();
   for (const int64_t input : InputsOf(*split, split->train, longest)) {
-    int64_t length = longest;
-    for (const int64_t shorter : tuning.lengths) {
-      if (shorter >= input) length = shorter;
-    }
-    positions.computed += length;
+    positions.computed +=
+        tuning.lengths[ShortestThatHolds(tuning.lengths, input)];
     positions.if_padded += longest;
   }
   return positions;

@@ -43,8 +43,7 @@ bool IsGpt2(const FineTuning& tuning) {
 
 // What PEFT calls a param of an adapter.
 std::string PeftName(const FineTuning& tuning, std::string_view param) {
-  return StrCat("base_model.model.", IsGpt2(tuning) ? "transformer." : "",
-                param);
+  return StrCat("base_model.model.", tuning.base().PublishedName(param));
 }
 
 std::vector<const ValueInfo*> AdapterParams(const Graph& graph) {
@@ -138,13 +137,6 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 }
 
 namespace {
-
-// What Hugging Face's model calls a param of the base.
-std::string PublishedName(const FineTuning& tuning, std::string_view param) {
-  if (!IsGpt2(tuning)) return std::string(param);
-  const bool embedding = param == "wte" || param == "wpe";
-  return StrCat("transformer.", param, embedding ? ".weight" : "");
-}
 
 Result<std::vector<float>> ReadFloats(const Runner& runner,
                                       std::string_view name) {
@@ -242,7 +234,7 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
   Bytes end = 0;
   for (const PretrainedParam& param : base.params()) {
     const TensorType type = {dtype, param.shape};
-    header.tensors.push_back({.name = PublishedName(tuning, param.name),
+    header.tensors.push_back({.name = base.PublishedName(param.name),
                               .type = type,
                               .begin = end,
                               .end = end + type.bytes()});

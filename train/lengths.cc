@@ -53,4 +53,12 @@ std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
   return lengths;
 }
 
+size_t ShortestThatHolds(std::span<const int64_t> lengths, int64_t tokens) {
+  size_t shortest = 0;
+  while (shortest + 1 < lengths.size() && lengths[shortest + 1] >= tokens) {
+    ++shortest;
+  }
+  return shortest;
+}
+
 }  // namespace stowage

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace stowage {
@@ -27,6 +28,10 @@ inline constexpr int64_t kLengthStep = 16;
 /// Preconditions: there are inputs, all of at least 1; most >= 1.
 std::vector<int64_t> ChooseLengths(const std::vector<int64_t>& inputs,
                                    size_t most);
+
+/// Which of the lengths, the longest first, a sequence of that many tokens takes: the
+/// position of the shortest that holds it; 0, the longest, where none does. Linear.
+size_t ShortestThatHolds(std::span<const int64_t> lengths, int64_t tokens);
 
 }  // namespace stowage
 

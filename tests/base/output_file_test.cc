@@ -11,7 +11,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/strings.h"
@@ -76,6 +79,31 @@ TEST_CASE("a file is replaced whole, and nothing is left beside it") {
   }
   CHECK(ReadAll(folder / "x.ck.tmp") == "mine");
   CHECK(Names(folder).size() == 2);
+}
+
+TEST_CASE(
+    "parts may come one by one, and an error on the way keeps the old file") {
+  const fs::path folder = Folder("parts");
+  const fs::path path = folder / "out";
+  WriteAll(path, "old");
+  const auto file = OutputFile::Claim(path.string());
+  REQUIRE(file.ok());
+  const auto write = [&](const Status& end) {
+    return file->ReplaceBy([&](const OutputFile::WritePart& part) -> Status {
+      for (const std::string_view text : {"one ", "two"}) {
+        STOWAGE_RETURN_IF_ERROR(part(std::as_bytes(std::span(text))));
+      }
+      return end;
+    });
+  };
+  const Status failed = write(Error{ErrorCode::kNotFinite, "no number"});
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().message == "no number");
+  CHECK(ReadAll(path) == "old");
+  CHECK(std::distance(fs::directory_iterator(folder), {}) ==
+        2);  // and the lock
+  CHECK(write({}).ok());
+  CHECK(ReadAll(path) == "one two");
 }
 
 TEST_CASE("a claim that is not used changes nothing") {

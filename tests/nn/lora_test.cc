@@ -148,6 +148,21 @@ TEST_CASE("what cannot have an adapter is told") {
                  "[lora] dropout is 1; expected a number in [0, 1)"));
 }
 
+TEST_CASE("a matmul that transposes its first operand is told") {
+  GraphBuilder g("turned");
+  const Value x = g.Input("x", DType::kF32, {4, 3});
+  const Value w = g.Param("w", DType::kF32, {4, 5});
+  g.Output("y", MatMul(x, w, /*transpose_a=*/true));
+  const Graph graph = Good(g.Finish());
+  const auto adapted = WithLora(graph, {.rank = 2});
+  REQUIRE_FALSE(adapted.ok());
+  CHECK(Contains(adapted.error().message,
+                 "[lora] the matmul by \"w\" transposes its first operand"));
+  const auto in_blocks = WithQuantizedParams(graph, {{"w", WeightType::kF16}});
+  REQUIRE_FALSE(in_blocks.ok());
+  CHECK(Contains(in_blocks.error().message, "does not read blocks of F16"));
+}
+
 // The bytes of a matrix in blocks, and the numbers that they say.
 struct Blocks {
   Numbers bytes, numbers;

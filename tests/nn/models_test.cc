@@ -472,6 +472,9 @@ TEST_CASE("options out of range are refused with their value and the range") {
     CHECK(refuse(name, train, {.seq = 8}).message ==
           "[model] seq 8 is given, but " + name +
               " has no sequence; leave it out");
+    CHECK(refuse(name, train, {.weighted_targets = true}).message ==
+          "[model] weighted_targets are asked for, but " + name +
+              " has no weights for its targets; leave them out");
     CHECK(refuse(name, train, {.logit_chunk = 8}).message ==
           "[model] logit_chunk 8 is given, but " + name +
               " has few logits; leave it out");

@@ -70,6 +70,15 @@ TEST_CASE("the lengths are the best there are, by trying all") {
   }
 }
 
+TEST_CASE("a sequence takes the shortest length that holds it") {
+  const Lengths lengths = {100, 32, 16};
+  CHECK(ShortestThatHolds(lengths, 1) == 2);
+  CHECK(ShortestThatHolds(lengths, 16) == 2);
+  CHECK(ShortestThatHolds(lengths, 17) == 1);
+  CHECK(ShortestThatHolds(lengths, 33) == 0);
+  CHECK(ShortestThatHolds(lengths, 101) == 0);
+}
+
 TEST_CASE("no length is there for nothing") {
   CHECK(ChooseLengths({7}, 8) == Lengths{7});
   CHECK(ChooseLengths({16, 16, 3}, 8) == Lengths{16});
