@@ -1,5 +1,7 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 
 namespace stowage {
@@ -41,12 +43,79 @@ std::string PresetOf(std::string_view jinja) {
 }
 
 Error Unknown(std::string_view jinja, std::string_view why) {
-  return {
-      ErrorCode::kUnsupported,
-      StrCat("[text] the chat template ", Quoted(jinja.substr(0, 60)),
-             jinja.size() > 60 ? "..." : "", " ", why,
-             "; known are ChatML as of SmolLM2 and Qwen 2 and 2.5, Llama 2, "
-             "Llama 3 and Mistral 0.1 and 0.2")};
+  return {ErrorCode::kUnsupported,
+          StrCat("[text] the chat template ", Quoted(jinja.substr(0, 60)),
+                 jinja.size() > 60 ? "..." : "", " ", why,
+                 "; known are ChatML as of SmolLM2 and Qwen 2 and 2.5, Qwen 3, "
+                 "Llama 2, Llama 3 and Mistral 0.1 and 0.2")};
+}
+
+// Whether it is Qwen 3's, which keeps the thoughts of the answers behind the last question
+// alone, and writes empty ones where it is told not to think. Those that came after it, of
+// Qwen 3.5 for one, have some of these words and other rules.
+bool IsQwen3(std::string_view jinja) {
+  return Has(jinja, "loop.index0 > ns.last_query_index") &&
+         Has(jinja, "loop.last or (not loop.last and ") &&
+         Has(jinja, "enable_thinking is false") &&
+         Has(jinja, "'<think>\\n\\n</think>\\n\\n'") && !Has(jinja, "trim");
+}
+
+std::string_view SkipLines(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
+  return text;
+}
+
+// An answer of Qwen 3's as thoughts, which may be none, and what is said.
+struct Answer {
+  std::string_view thoughts, said;
+};
+Answer AnswerOf(std::string_view content) {
+  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+  const size_t close = content.find(kClose);
+  if (close == std::string_view::npos) return {{}, content};
+  std::string_view thoughts = content.substr(0, close);
+  if (const size_t open = thoughts.rfind(kOpen);
+      open != std::string_view::npos) {
+    thoughts.remove_prefix(open + kOpen.size());
+  }
+  thoughts = SkipLines(thoughts);
+  thoughts = thoughts.substr(0, thoughts.find_last_not_of('\n') + 1);
+  return {thoughts,
+          SkipLines(content.substr(content.rfind(kClose) + kClose.size()))};
+}
+
+// As Qwen 3's template writes them, in the form that PyPI's trl 1.16.0 ships
+// (chat_templates/qwen3.jinja), without tools and with thinking disabled.
+std::string Qwen3Text(const std::vector<ChatMessage>& messages,
+                      bool open_answer) {
+  // Results of tools are no question. Without one, no answer is behind it.
+  size_t last_question = messages.size();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const std::string_view content = messages[i].content;
+    if (messages[i].role == "user" &&
+        !(content.starts_with("<tool_response>") &&
+          content.ends_with("</tool_response>"))) {
+      last_question = i;
+    }
+  }
+  const auto write = [](std::string_view thoughts, std::string_view said) {
+    return StrCat("<think>\n", thoughts, "\n</think>\n\n", SkipLines(said));
+  };
+  std::string out;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    std::string content = messages[i].content;
+    if (messages[i].role == "assistant") {
+      const Answer answer = AnswerOf(messages[i].content);
+      const bool is_last = i + 1 == messages.size();
+      content = i > last_question && (is_last || !answer.thoughts.empty())
+                    ? write(answer.thoughts, answer.said)
+                    : std::string(answer.said);
+    }
+    out +=
+        StrCat("<|im_start|>", messages[i].role, "\n", content, "<|im_end|>\n");
+  }
+  if (open_answer) out += StrCat("<|im_start|>assistant\n", write("", ""));
+  return out;
 }
 
 // Which of them take the roles in turn begin with a user, after the system message.
@@ -68,6 +137,7 @@ Status CheckTurns(const std::vector<ChatMessage>& messages, size_t first) {
 
 Result<ChatTemplate> ChatTemplate::Recognize(std::string_view jinja) {
   if (Has(jinja, "<|im_start|>") && Has(jinja, "<|im_end|>")) {
+    if (IsQwen3(jinja)) return ChatTemplate(Family::kQwen3);
     if (Has(jinja, "<think>") || Has(jinja, "bos_token") ||
         Has(jinja, "strip") || Has(jinja, "trim")) {
       return Unknown(jinja, "is of ChatML, and changes what messages say");
@@ -134,6 +204,9 @@ Result<std::string> ChatTemplate::Format(
       if (options.open_answer) out += "<|im_start|>assistant\n";
       break;
     }
+    case Family::kQwen3:
+      out = Qwen3Text(messages, options.open_answer);
+      break;
     case Family::kLlama3: {
       const auto head = [](std::string_view role) {
         return StrCat("<|start_header_id|>", role, "<|end_header_id|>\n\n");

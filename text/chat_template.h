@@ -33,19 +33,22 @@ struct ChatOptions {
 class ChatTemplate {
  public:
   /// The family that `jinja` is of: ChatML as SmolLM2 and Qwen 2 and 2.5 have it, with
-  /// the system message that stands in for one that is missing; Llama 2, Llama 3 and
-  /// 3.1 to 3.3, whose date is the one in the template; Mistral 0.1 and 0.2. Error
-  /// kUnsupported, with what is known, for any other.
+  /// the system message that stands in for one that is missing; Qwen 3, with thinking
+  /// disabled; Llama 2, Llama 3 and 3.1 to 3.3, whose date is the one in the template;
+  /// Mistral 0.1 and 0.2. Error kUnsupported, with what is known, for any other.
   static Result<ChatTemplate> Recognize(std::string_view jinja);
 
-  /// The conversation as text, special tokens included. Error kInvalidArgument: no
+  /// The conversation as text, special tokens included. Of Qwen 3 an answer begins with
+  /// its thoughts, "<think>\n\n</think>\n\n" where it has none, as long as no question
+  /// follows it; then they are left out. So what has been said is written otherwise once
+  /// more is asked. Error kInvalidArgument: no
   /// messages, an unknown role, and, for Llama 2 and Mistral, users and assistants who
   /// do not alternate; for Mistral, a system message.
   Result<std::string> Format(const std::vector<ChatMessage>& messages,
                              const ChatOptions& options = {}) const;
 
  private:
-  enum class Family { kChatMl, kLlama2, kLlama3, kMistral };
+  enum class Family { kChatMl, kQwen3, kLlama2, kLlama3, kMistral };
   explicit ChatTemplate(Family family) : family_(family) {}
 
   Family family_;

@@ -93,8 +93,11 @@ class Reader {
     STOWAGE_ASSIGN_OR_RETURN(const std::string text,
                              format_.chat->Format(said, options));
     if (!text.starts_with(*written)) {
-      return Invalid("is written otherwise once more is said",
-                     ErrorCode::kUnsupported);
+      return Invalid(
+          "has an answer that the chat template writes otherwise once more is "
+          "said, or with other thoughts than it asks for; expected one answer, "
+          "the last message, without thoughts",
+          ErrorCode::kUnsupported);
     }
     STOWAGE_RETURN_IF_ERROR(
         Append(std::string_view(text).substr(written->size()), learnt));

@@ -16,7 +16,7 @@ TEST_CASE(
     "conversations are written as Jinja writes them by the same template") {
   const Json rows =
       Json::parse(ReadFile("tests/goldens/chat_templates.json").value());
-  REQUIRE(rows.size() == 8 * 6);
+  REQUIRE(rows.size() == 8 * 6 + 9 * 2);
   for (const Json& row : rows) {
     INFO(row["name"].get<std::string>(), ", ", row["messages"].dump());
     const Result<ChatTemplate> chat =
@@ -37,6 +37,14 @@ TEST_CASE("a template that is not known is refused, with those that are") {
   for (const char* jinja :
        {"", "{{ messages }}",
         "{{'<|im_start|>' + m.content.strip() + '<|im_end|>'}}<think>",
+        // Qwen 3 that always thinks, and Qwen 3.5.
+        "{%- if loop.index0 > ns.last_query_index %}{%- if loop.last or (not "
+        "loop.last and reasoning_content) %}<|im_start|><|im_end|>"
+        "{{- '<|im_start|>assistant\\n<think>\\n' }}",
+        "{%- set content = render_content(message.content)|trim %}"
+        "{%- if loop.index0 > ns.last_query_index %}<|im_start|><|im_end|>"
+        "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' "
+        "}}",
         "{{ '[INST]' + m + '[/INST]' }} [AVAILABLE_TOOLS]",
         "{{ '[INST] <<SYS>>' + m }}"}) {
     const Result<ChatTemplate> chat = ChatTemplate::Recognize(jinja);
@@ -44,8 +52,8 @@ TEST_CASE("a template that is not known is refused, with those that are") {
     CHECK(chat.error().code == ErrorCode::kUnsupported);
     CHECK(
         chat.error().message.find(
-            "known are ChatML as of SmolLM2 and Qwen 2 and 2.5, Llama 2, Llama "
-            "3 and Mistral 0.1 and 0.2") != std::string::npos);
+            "known are ChatML as of SmolLM2 and Qwen 2 and 2.5, Qwen 3, Llama "
+            "2, Llama 3 and Mistral 0.1 and 0.2") != std::string::npos);
   }
 }
 

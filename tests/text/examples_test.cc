@@ -79,6 +79,44 @@ TEST_CASE("of a conversation every answer is learnt, with its end") {
         "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST_CASE("of Qwen 3 one answer is learnt, behind thoughts that are empty") {
+  const Tokenizer tokenizer = Bytes();
+  const ChatTemplate chat =
+      ChatTemplate::Recognize(
+          "<|im_start|><|im_end|>{%- if loop.index0 > ns.last_query_index %}"
+          "{%- if loop.last or (not loop.last and reasoning_content) %}"
+          "{%- if enable_thinking is false %}"
+          "{{- '<think>\\n\\n</think>\\n\\n' }}")
+          .value();
+  const auto read = [&](const std::string& more) {
+    return ReadExamples(
+        R"({"messages": [{"role": "user", "content": "Hello"}, )" + more + "]}",
+        "chats", tokenizer, {.chat = &chat});
+  };
+  const std::string answer = R"({"role": "assistant", "content": "Hi"})";
+  const auto one = read(answer);
+  REQUIRE_MESSAGE(one.ok(), one.error().message);
+  CHECK(Text(tokenizer, *one, 0, false) ==
+        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+        "<think>\n\n</think>\n\n");
+  CHECK(Text(tokenizer, *one, 0, true) == "Hi<|im_end|>\n");
+  const std::string thought =
+      R"({"role": "assistant", "content": "<think>Well</think>Hi"})";
+  for (const std::string& more :
+       {answer + R"(, {"role": "user", "content": "Bye"}, )" + answer,
+        thought}) {
+    const auto refused = read(more);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == ErrorCode::kUnsupported);
+    CHECK(
+        refused.error().message ==
+        "[examples] has an answer that the chat template writes otherwise "
+        "once more is said, or with other thoughts than it asks for; expected "
+        "one answer, the last message, without thoughts; this is line 1 of "
+        "\"chats\"");
+  }
+}
+
 TEST_CASE("a line that is no example is named by its number") {
   const Tokenizer tokenizer = Bytes();
   const auto error = [&](const std::string& line) {
