@@ -352,7 +352,7 @@ class JsonDescription : public Description {
       const auto full = ValueOr<int64_t>(config_.Int("max_window_layers"), 28);
       if (!full.ok()) return In(full.error());
       sliding =
-          used ? std::clamp<int64_t>(config->layers - *full, 0, config->layers)
+          used ? config->layers - std::clamp<int64_t>(*full, 0, config->layers)
                : 0;
     }
     if (sliding != 0 && sliding != config->layers) {

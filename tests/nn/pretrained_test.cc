@@ -281,6 +281,26 @@ TEST_CASE("what ours cannot do is named, and so is what does not fit") {
   }
 }
 
+TEST_CASE("of Qwen the layers from max_window_layers on have the window") {
+  const std::string config = ReadAll(kGoldens + "qwen2/config.json");
+  const std::string rest = config.substr(config.find("\"layer_types\""));
+  const auto window = [&](std::string_view full) {
+    const auto model = Open(Changed(
+        "qwen2", rest,
+        StrCat(R"("max_position_embeddings": 32, "num_attention_heads": 4,
+                  "num_hidden_layers": 2, "num_key_value_heads": 2,
+                  "sliding_window": 4, "tie_word_embeddings": true,
+                  "use_sliding_window": true, "vocab_size": 64,
+                  "max_window_layers": )",
+               full, "}")));
+    return std::get<LlamaConfig>(model.model().config).window;
+  };
+  CHECK(window("0") == 4);
+  CHECK(window("2") == 0);
+  CHECK(window("9223372036854775807") == 0);
+  CHECK(window("-9223372036854775808") == 4);
+}
+
 TEST_CASE("a head beside an embedding that is tied to it is left alone") {
   const PretrainedModel model =
       Open(Changed("llama", "\"tie_word_embeddings\": false",
