@@ -12,12 +12,19 @@ namespace stowage {
 namespace {
 
 constexpr size_t kMostLevels = 64;
+// A path has the keys of all that it stands in, so that a long key over a long list would
+// take the square of the text.
+constexpr size_t kMostPathBytes =
+    64;  // of all paths, for each byte of the text
 using Map = std::map<std::string, JsonValues::Value, std::less<>>;
 
 // What nlohmann::json::sax_parse tells of a text; each function says whether to go on.
 class Collector {
  public:
-  explicit Collector(Map* values) : values_(*values) {}
+  Collector(size_t text_bytes, Map* values)
+      : path_bytes_left_(kMostPathBytes * text_bytes),
+        most_path_bytes_(path_bytes_left_),
+        values_(*values) {}
 
   const std::string& wrong() const { return wrong_; }
 
@@ -69,6 +76,13 @@ class Collector {
   }
   bool Put(JsonValues::Value value) {
     std::string path = Path();
+    if (path.size() > path_bytes_left_) {
+      return Fail(StrCat("the paths of its values have more than ",
+                         most_path_bytes_, " bytes together, ", kMostPathBytes,
+                         " for each of the text; expected shorter keys above "
+                         "lists"));
+    }
+    path_bytes_left_ -= path.size();
     if (!values_.emplace(path, std::move(value)).second) {
       return Fail(StrCat("two values stand at ", Quoted(path)));
     }
@@ -91,6 +105,7 @@ class Collector {
     return Done();
   }
 
+  size_t path_bytes_left_, most_path_bytes_;
   Map& values_;
   std::vector<Level> levels_;
   std::string wrong_;
@@ -100,7 +115,7 @@ class Collector {
 
 Result<JsonValues> JsonValues::Parse(std::string_view text) {
   JsonValues values;
-  Collector collector(&values.values_);
+  Collector collector(text.size(), &values.values_);
   if (!nlohmann::json::sax_parse(text, &collector)) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[json] ", collector.wrong())};

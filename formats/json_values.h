@@ -25,7 +25,8 @@ class JsonValues {
       std::variant<std::monostate, bool, int64_t, double, std::string>;
 
   /// Errors, kInvalidArgument: text that is no JSON, saying where; a path that comes
-  /// twice; an integer beyond 63 bits; more than 64 levels.
+  /// twice; an integer beyond 63 bits; more than 64 levels; paths that have more than 64
+  /// times the text's bytes together.
   static Result<JsonValues> Parse(std::string_view text);
 
   /// The values by path; empty objects and arrays have none.

@@ -48,5 +48,21 @@ TEST_CASE("what is no JSON is refused, saying where") {
   CHECK(refusal("").starts_with("[json] byte "));
 }
 
+TEST_CASE("a long key over many values takes no more than a text is worth") {
+  const auto text = [](size_t key, int count) {
+    std::string list = "0";
+    for (int i = 1; i < count; ++i) list += ",0";
+    return "{\"" + std::string(key, 'k') + "\": [" + list + "]}";
+  };
+  CHECK(JsonValues::Parse(text(60, 1000)).ok());
+  // A path of 1,002 to 1,004 bytes a value, of which a text of 3,007 has 1,000.
+  const auto parsed = JsonValues::Parse(text(1000, 1000));
+  REQUIRE_FALSE(parsed.ok());
+  CHECK(parsed.error().code == ErrorCode::kInvalidArgument);
+  CHECK(parsed.error().message ==
+        "[json] the paths of its values have more than 192448 bytes together, "
+        "64 for each of the text; expected shorter keys above lists");
+}
+
 }  // namespace
 }  // namespace stowage
