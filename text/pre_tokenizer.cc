@@ -34,9 +34,20 @@ Result<std::vector<PreTokenizerStep>> PreTokenizerSteps(std::string_view name) {
 }
 
 namespace text {
+namespace {
+
+// Each step cuts within what the one before has cut, one call within another.
+constexpr size_t kMostSteps = 64;
+
+}  // namespace
 
 Result<PreTokenizer> PreTokenizer::Create(
     const std::vector<PreTokenizerStep>& steps) {
+  if (steps.size() > kMostSteps) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[text] the pre-tokenizer has ", steps.size(),
+                        " steps; at most ", kMostSteps, " are read")};
+  }
   PreTokenizer result;
   for (const PreTokenizerStep& step : steps) {
     int search = -1;

@@ -46,7 +46,7 @@ namespace text {
 
 class PreTokenizer {
  public:
-  /// Errors as WordPattern's.
+  /// Errors as WordPattern's; kUnsupported for more than 64 steps.
   static Result<PreTokenizer> Create(
       const std::vector<PreTokenizerStep>& steps);
 

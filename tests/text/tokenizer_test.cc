@@ -52,6 +52,17 @@ TEST_CASE("each step cuts the pieces of the one before") {
   CHECK(Cut({{}, {"b"}}, " abc") == Words{" a", "b", "c"});
 }
 
+TEST_CASE("there are not more steps than a stack holds") {
+  CHECK(Cut(std::vector<PreTokenizerStep>(64, {"b"}), "abc") ==
+        Words{"a", "b", "c"});
+  const auto cutter = text::PreTokenizer::Create(
+      std::vector<PreTokenizerStep>(100'000, PreTokenizerStep{}));
+  REQUIRE(!cutter.ok());
+  CHECK(cutter.error().code == ErrorCode::kUnsupported);
+  CHECK(cutter.error().message ==
+        "[text] the pre-tokenizer has 100000 steps; at most 64 are read");
+}
+
 TEST_CASE("a pre-tokenizer that is not known is named, with those that are") {
   const auto steps = PreTokenizerSteps("falcon");
   REQUIRE(!steps.ok());
