@@ -27,6 +27,12 @@ Status PlaceAdded(const std::vector<AddedToken>& added,
     if (token.text.empty()) {
       return Fail(StrCat("the added token ", token.id, " is empty"));
     }
+    // Else it could be found within a character, and leave the patterns what is none.
+    std::string well_formed;
+    if (text::WellFormed(token.text, &well_formed) != token.text) {
+      return Fail(StrCat("the added token ", token.id,
+                         " is no UTF-8; expected the text that it stands for"));
+    }
     if (token.id < 0 || token.id >= kMostTokens) {
       return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
                          token.id, "; expected one from 0 to ",

@@ -57,8 +57,9 @@ struct DecodeOptions {
 
 class Tokenizer {
  public:
-  /// Errors: kInvalidArgument: no merges, types or ids that do not fit the tokens, and
-  /// what Bpe and WordPattern refuse; kUnsupported, as WordPattern.
+  /// Errors: kInvalidArgument: no merges, types or ids that do not fit the tokens, an
+  /// added token that is no UTF-8, and what Bpe and PreTokenizer refuse; kUnsupported, as
+  /// PreTokenizer.
   static Result<Tokenizer> Create(TokenizerParts parts);
 
   /// The tokens of `text`. Bytes that are no UTF-8 count as U+FFFD, as WellFormed has

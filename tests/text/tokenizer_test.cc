@@ -182,6 +182,10 @@ TEST_CASE("parts that do not fit are refused") {
         "[text] the added token \"<s>\" has id 1, which is that of \"b\"");
   CHECK(error([](TokenizerParts& p) { p.added[0].text.clear(); }) ==
         "[text] the added token 6 is empty");
+  // The second half of "é", which would leave the first one to the patterns.
+  CHECK(error([](TokenizerParts& p) { p.added[2].text = "\xa9"; }) ==
+        "[text] the added token 8 is no UTF-8; expected the text that it "
+        "stands for");
   CHECK(error([](TokenizerParts& p) { p.prefix = {99}; }) ==
         "[text] what goes before a text is token 99 of 9 tokens");
   CHECK(error([](TokenizerParts& p) { p.unknown = -1; }) ==
