@@ -11,6 +11,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Each answer is written with all that was said before it.
+constexpr size_t kMostMessages = 1024;
+
 Error Invalid(std::string_view message,
               ErrorCode code = ErrorCode::kInvalidArgument) {
   return {code, StrCat("[examples] ", message)};
@@ -65,6 +68,10 @@ class Reader {
                      ErrorCode::kUnsupported);
     }
     if (!messages.is_array()) return Invalid("has messages that are no list");
+    if (messages.size() > kMostMessages) {
+      return Invalid(StrCat("has ", messages.size(), " messages; at most ",
+                            kMostMessages, " are read"));
+    }
     std::vector<ChatMessage> said;
     std::string written;
     for (const Json& message : messages) {

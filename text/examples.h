@@ -62,9 +62,10 @@ struct ExampleFormat {
 
 /// The examples of JSON lines; lines of white space alone are passed over. `origin`
 /// names the text in errors, which name the line: kInvalidArgument for a line that is no
-/// JSON object or has none of the three forms, or nothing to learn; no examples at all;
-/// ChatTemplate::Format's; kUnsupported for messages where there is no template, and for
-/// several answers, or one with thoughts, where the template is Qwen 3's.
+/// JSON object or has none of the three forms, more than 1,024 messages, or nothing to
+/// learn; no examples at all; ChatTemplate::Format's; kUnsupported for messages where
+/// there is no template, and for several answers, or one with thoughts, where the template
+/// is Qwen 3's.
 Result<TokenExamples> ReadExamples(std::string_view text,
                                    std::string_view origin,
                                    const Tokenizer& tokenizer,

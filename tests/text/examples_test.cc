@@ -117,6 +117,27 @@ TEST_CASE("of Qwen 3 one answer is learnt, behind thoughts that are empty") {
   }
 }
 
+TEST_CASE("a conversation has no more messages than are read") {
+  const Tokenizer tokenizer = Bytes();
+  const ChatTemplate chat =
+      ChatTemplate::Recognize("<|im_start|><|im_end|>").value();
+  const auto read = [&](int messages) {
+    std::string list = R"({"role": "user", "content": "?"})";
+    for (int i = 1; i < messages; ++i) {
+      list += R"(, {"role": "assistant", "content": "!"})";
+    }
+    return ReadExamples("{\"messages\": [" + list + "]}", "chats", tokenizer,
+                        {.chat = &chat});
+  };
+  CHECK(read(1024).ok());
+  const auto refused = read(1025);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(
+      refused.error().message ==
+      "[examples] has 1025 messages; at most 1024 are read; this is line 1 of "
+      "\"chats\"");
+}
+
 TEST_CASE("a line that is no example is named by its number") {
   const Tokenizer tokenizer = Bytes();
   const auto error = [&](const std::string& line) {
