@@ -25,8 +25,9 @@ std::string PresetOf(std::string_view jinja) {
   constexpr std::string_view kOpen = "<|im_start|>system",
                              kClose = "<|im_end|>";
   for (size_t at = jinja.find(kOpen); at != std::string_view::npos;
-       at = jinja.find(kOpen, at + 1)) {
-    std::string_view rest = jinja.substr(at + kOpen.size());
+       at = jinja.find(kOpen, at)) {
+    at += kOpen.size();
+    std::string_view rest = jinja.substr(at);
     if (rest.starts_with("\n")) {
       rest.remove_prefix(1);
     } else if (rest.starts_with("\\n")) {
@@ -34,9 +35,12 @@ std::string PresetOf(std::string_view jinja) {
     } else {
       continue;
     }
-    const std::string_view text = rest.substr(0, rest.find(kClose));
-    if (!text.empty() && !Has(text, "'") && !Has(text, "\"")) {
-      return std::string(text);
+    const std::string_view literal = rest.substr(0, rest.find_first_of("'\""));
+    const size_t end = literal.find(kClose);
+    if (end == std::string_view::npos) {
+      at += literal.size();  // without a mark in all of it
+    } else if (end > 0) {
+      return std::string(literal.substr(0, end));
     }
   }
   return "";

@@ -57,6 +57,21 @@ TEST_CASE("a template that is not known is refused, with those that are") {
   }
 }
 
+TEST_CASE(
+    "a system message stands in if its literal ends where its mark does") {
+  const auto system = [](std::string_view jinja) {
+    const ChatTemplate chat = ChatTemplate::Recognize(jinja).value();
+    return chat.Format({{"user", "a"}}).value();
+  };
+  const std::string user = "<|im_start|>user\na<|im_end|>\n";
+  const std::string kind = "<|im_start|>system\nBe kind<|im_end|>\n" + user;
+  CHECK(system("<|im_start|>system\nBe kind<|im_end|>") == kind);
+  CHECK(system("'<|im_start|>system\\n' + m + '<|im_end|>'"
+               "'<|im_start|>system\\nBe kind<|im_end|>'") == kind);
+  CHECK(system("<|im_start|>system\n<|im_end|>") == user);
+  CHECK(system("<|im_end|><|im_start|>system\nBe kind") == user);
+}
+
 TEST_CASE("roles that do not fit are named by their message") {
   const ChatTemplate mistral =
       ChatTemplate::Recognize(
