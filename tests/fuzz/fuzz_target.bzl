@@ -7,8 +7,8 @@ def fuzz_target(name, deps):
     cc_binary(
         name = name + "_fuzz",
         testonly = True,
-        srcs = [name + "_fuzz.cc", "check.h"],
+        srcs = [name + "_fuzz.cc"],
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["manual"],
-        deps = deps,
+        deps = deps + ["//tests/fuzz:check"],
     )

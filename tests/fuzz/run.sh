@@ -13,8 +13,9 @@ seconds=$1
 shift
 names=("$@")
 if [[ ${#names[@]} -eq 0 ]]; then
-  names=(checkpoint csv gguf graph_text idx npz onnx op_times picture plan_json
-    safetensors sizes)
+  names=(adapter_config chat_template checkpoint csv examples gguf gguf_tokenizer
+    graph_text idx npz onnx op_times picture plan_json published_model safetensors
+    sizes tokenizer_file weights_index)
 fi
 kept=${STOWAGE_FUZZ_CORPUS:-$PWD/fuzz-corpus}
 
