@@ -512,6 +512,15 @@ BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
   return {results[0], results[1], results[2]};
 }
 
+Value LocalResponseNorm(Value x, const LocalResponse& response, SourceLoc loc) {
+  return Apply(OpKind::kLocalResponseNorm, {x},
+               {{"size", response.size},
+                {"alpha", response.alpha},
+                {"beta", response.beta},
+                {"bias", response.bias}},
+               loc);
+}
+
 namespace {
 // `inputs` and then `last`, unless that is Value().
 std::vector<Value> WithOptional(std::vector<Value> inputs, Value last) {

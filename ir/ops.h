@@ -288,6 +288,19 @@ struct BatchNormGrads {
 BatchNormGrads BatchNormGrad(Value x, Value gamma, Value mean, Value variance,
                              Value dy, double eps, STOWAGE_LOC);
 
+struct LocalResponse {
+  int64_t size = 5;  // channels
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double bias = 1;
+};
+/// x (N, C, ...) / (bias + alpha / size * sum)^beta, the sum over the squares of `size`
+/// channels, where there are so many: each element's own, (size - 1) / 2 before it,
+/// rounded down, and the rest after, as ONNX's LRN. (Of an even size, PyTorch's
+/// local_response_norm has one more before.) Backward keeps x alone.
+Value LocalResponseNorm(Value x, const LocalResponse& response = {},
+                        STOWAGE_LOC);
+
 struct AttentionOptions {
   double scale = 0;  // of the products q k; 0 or less is 1/sqrt(D)
   /// Query t reads keys s <= t + (S - T): the last query stands at the last key,

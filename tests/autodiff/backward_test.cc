@@ -246,6 +246,8 @@ TEST_CASE("norms keep what they normalize, gates both sides, turns nothing") {
   CHECK(saved([](Value x, Value) { return Rope(x); }) == Strings{});
   CHECK(saved([](Value x, Value up) { return SwiGlu(x, up); }) ==
         Strings{"x", "up"});
+  CHECK(saved([](Value x, Value) { return LocalResponseNorm(x); }) ==
+        Strings{"x"});
   const Strings norm = saved([](Value x, Value) {
     const std::vector<float> ones(4, 1);
     const Value gamma =

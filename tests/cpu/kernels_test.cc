@@ -200,6 +200,40 @@ TEST_CASE("padding and resizing agree with their definitions at larger sizes") {
   }
 }
 
+TEST_CASE("local response norms agree with their definition at larger sizes") {
+  struct Row {
+    Shape x;
+    LocalResponse response;
+  };
+  const Row rows[] = {
+      {{3, 40, 9, 30}, {.size = 5, .alpha = 2, .beta = 0.75, .bias = 1}},
+      {{9, 33, 77}, {.size = 4, .alpha = 1, .beta = 0.4, .bias = 2}},
+      {{2, 50, 70}, {.size = 77, .alpha = 9, .beta = 0.75, .bias = 1}},
+      {{700, 31}, {.size = 2, .alpha = 1, .beta = 1, .bias = 1}},
+  };
+  for (const Row& row : rows) {
+    for (const Precision& p : {kF32, kF64}) {
+      CAPTURE(row.x.ToString());
+      CheckGraph("local_response_norm", p.tolerance, [&](GraphBuilder& g) {
+        const auto grad = [&](Value x, const char* dy) {
+          return Apply(OpKind::kLocalResponseNormGrad,
+                       {x, g.Input(dy, p.dtype, row.x)},
+                       {{"size", row.response.size},
+                        {"alpha", row.response.alpha},
+                        {"beta", row.response.beta},
+                        {"bias", row.response.bias}});
+        };
+        // Where results may lie over operands, over dy, x and the other x.
+        const Value x = g.Input("x", p.dtype, row.x);
+        g.Output("dx", grad(x, "dy"));
+        g.Output("y", LocalResponseNorm(x, row.response));
+        g.Output("other_dx",
+                 grad(g.Input("other_x", p.dtype, row.x), "other_dy"));
+      });
+    }
+  }
+}
+
 TEST_CASE("ops along an axis agree with their definitions at larger sizes") {
   for (const Precision& p : {kF32, kF64}) {
     CheckGraph("along", p.tolerance, [&](GraphBuilder& g) {

@@ -1093,6 +1093,7 @@ TEST_CASE("after an error every function passes inert values on") {
       MeanSquaredError(bad, x),
       LayerNorm(x, bad, bad),
       CausalAttention(bad, x, x),
+      LocalResponseNorm(bad),
       RmsNorm(x, bad),
       RmsNormGrad(x, x, bad, x).dgamma,
       Rope(bad),

@@ -544,6 +544,14 @@ const std::vector<Row>& Rows() {
          return Values{grads.dx, grads.dgamma, grads.dbeta};
        },
        {"f64(4, 8)", "f64(8)", "f64(8)"}},
+      {"local_response_norm",
+       [](GraphBuilder& g) {
+         const Value x = g.Input("x", DType::kF16, {2, 3, 4, 5});
+         const Value y = LocalResponseNorm(x);
+         return Values{y, Apply(OpKind::kLocalResponseNormGrad, {x, y},
+                                g.graph().nodes().back().attrs)};
+       },
+       {"f16(2, 3, 4, 5)", "f16(2, 3, 4, 5)"}},
       {"rms_norm in f16 keeps its statistic in f32",
        [](GraphBuilder& g) {
          RmsNorm(g.Input("x", DType::kF16, {4, 6, 8}),
@@ -1505,6 +1513,12 @@ TEST_CASE("operation counts of products and reductions are the textbook's") {
   CHECK(area({.window = 4}) == 8 * 10 - 4 * 4 / 2);
   CHECK(area({.window = 12}) == 150 - 3 * 3 / 2.0);
   CHECK(area({.window = 100}) == 150);
+  // Per element: 2 for each of its window, the power, 3.
+  const Value channels = F32(g, "channels", {2, 5, 3});
+  LocalResponseNorm(channels, {.size = 3});
+  CHECK(flops() == 30 * (2 * 3 + 16 + 3));
+  LocalResponseNorm(channels, {.size = 99});
+  CHECK(flops() == 30 * (2 * 9 + 16 + 3));
   ReduceSum(a, {0});
   CHECK(flops() == 42);
   Add(a, a);
@@ -1534,6 +1548,8 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kLayerNormGrad) == 0b10000);
   CHECK(mask(OpKind::kBatchNorm) == 0b1);
   CHECK(mask(OpKind::kBatchNormGrad) == 0b10001);
+  CHECK(mask(OpKind::kLocalResponseNorm) == 0b1);
+  CHECK(mask(OpKind::kLocalResponseNormGrad) == 0b11);
   CHECK(mask(OpKind::kRmsNorm) == 0b1);
   CHECK(mask(OpKind::kRmsNormGrad) == 0b1001);
   CHECK(mask(OpKind::kRope) == 0b1);

@@ -867,6 +867,10 @@ void Run(Call& c) {
       return interpret::BatchNorm(c);
     case OpKind::kBatchNormGrad:
       return interpret::BatchNormGrad(c);
+    case OpKind::kLocalResponseNorm:
+      return interpret::LocalResponseNorm(c);
+    case OpKind::kLocalResponseNormGrad:
+      return interpret::LocalResponseNormGrad(c);
     case OpKind::kLayerNorm:
       return LayerNorm(c);
     case OpKind::kLayerNormGrad:

@@ -79,6 +79,8 @@ void GluGrad(Call& c);
 void Iota(Call& c);
 void LinearCrossEntropy(Call& c);
 void LinearCrossEntropyGrad(Call& c);
+void LocalResponseNorm(Call& c);
+void LocalResponseNormGrad(Call& c);
 void Padding(Call& c);  // pad and its gradient
 void Pooling(Call& c);  // max_pool, avg_pool and their gradients
 void PutAdd(Call& c);

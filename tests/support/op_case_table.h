@@ -151,6 +151,7 @@ void AddBatchNorm(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
 void AddGlu(OpCaseTable& t);
 void AddIndexing(OpCaseTable& t);
+void AddLocalResponseNorm(OpCaseTable& t);
 void AddPad(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 void AddQuantized(OpCaseTable& t);

@@ -616,6 +616,7 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddLayerNorm();
   testing::AddAttention(table);
   testing::AddBatchNorm(table);
+  testing::AddLocalResponseNorm(table);
   testing::AddRmsNorm(table);
   testing::AddRope(table);
   testing::AddGlu(table);
