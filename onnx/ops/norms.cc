@@ -188,29 +188,11 @@ Result<Values> ConvertMeanVarianceNormalization(ImportedNode& node) {
 }
 
 Result<Values> ConvertLRN(ImportedNode& node) {
-  const Shape& shape = node.ShapeOf(0);
-  const int64_t size = node.Int("size", 1);
-  if (shape.rank() < 2 || size < 1 || size > 1024) {
-    return node.Unsupported(StrCat("normalizes ", shape.ToString(), " over ",
-                                   size, " channels; 1 to 1024 can be"));
-  }
-  const double alpha = node.Float("alpha", 1e-4f);
-  const double beta = node.Float("beta", 0.75);
-  const double bias = node.Float("bias", 1);
-  const Value x = node.In(0);
-  // The sum of squares of the channels around each, outside of which there is 0.
-  const auto rank = static_cast<size_t>(shape.rank());
-  Axes before(rank, 0), after(rank, 0);
-  before[1] = (size - 1) / 2;
-  after[1] = size - 1 - before[1];
-  const Value squares = size == 1 ? Square(x) : Pad(Square(x), before, after);
-  Value sum = Slice(squares, 1, 0, shape[1]);
-  for (int64_t i = 1; i < size; ++i) {
-    sum = Add(sum, Slice(squares, 1, i, i + shape[1]));
-  }
-  const Value base =
-      AddScalar(MulScalar(sum, alpha / static_cast<double>(size)), bias);
-  return Values{Mul(x, Exp(MulScalar(Log(base), -beta)))};
+  return Values{
+      LocalResponseNorm(node.In(0), {.size = node.Int("size", 1),
+                                     .alpha = node.Float("alpha", 1e-4f),
+                                     .beta = node.Float("beta", 0.75),
+                                     .bias = node.Float("bias", 1)})};
 }
 
 }  // namespace stowage::onnx
