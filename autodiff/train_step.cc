@@ -24,6 +24,12 @@ Error Fail(const Args&... args) {
 }
 
 Status CheckOptions(const Graph& forward, const TrainOptions& options) {
+  for (const ValueId id : forward.Leaves(Role::kCache)) {
+    return Fail("graph ", Quoted(forward.name()), " has the cache ",
+                Quoted(forward.value(id).name),
+                "; a step of training keeps nothing for the next one but "
+                "params and states");
+  }
   STOWAGE_RETURN_IF_ERROR(CheckOptimizer(options.optimizer));
   if (options.clip_norm &&
       !(*options.clip_norm > 0 && std::isfinite(*options.clip_norm))) {

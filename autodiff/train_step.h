@@ -56,7 +56,7 @@ struct TrainOptions {
 /// the step's. Errors: those of BuildBackward; a name in `wrt` that is not a
 /// param's; a pattern in `gradients` that no trained param has, a name in `sums`
 /// that is no output's; a
-/// forward graph that already has a value "lr", or one "step" that is not an
+/// forward graph that has a cache, or already a value "lr", or one "step" that is not an
 /// input of an i64 scalar; a decay, beta or norm outside its range; those of
 /// CheckParamGroups and WithoutFrozen. Linear in the nodes of `forward`, but for
 /// constants, each of which backward compares with all of forward's, and for

@@ -124,6 +124,14 @@ Value GraphBuilder::Saved(std::string_view name, DType dtype,
                .source = SourceOf(loc)},
               loc);
 }
+Value GraphBuilder::Cache(std::string_view name, DType dtype,
+                          const Shape& shape, SourceLoc loc) {
+  return Leaf({.name = std::string(name),
+               .type = {dtype, shape},
+               .role = Role::kCache,
+               .source = SourceOf(loc)},
+              loc);
+}
 Value GraphBuilder::HostState(std::string_view name, DType dtype,
                               const Shape& shape, Init init, SourceLoc loc) {
   return Leaf({.name = std::string(name),

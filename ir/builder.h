@@ -69,6 +69,9 @@ class GraphBuilder {
               Init init = Init::Zeros(), SourceLoc loc = SourceLoc::Current());
   Value Saved(std::string_view name, DType dtype, const Shape& shape,
               SourceLoc loc = SourceLoc::Current());
+  /// What is left from run to run, and zeros at first (Runner::ClearCaches).
+  Value Cache(std::string_view name, DType dtype, const Shape& shape,
+              SourceLoc loc = SourceLoc::Current());
   /// A state that lies in the host's memory.
   Value HostState(std::string_view name, DType dtype, const Shape& shape,
                   Init init = Init::Zeros(),

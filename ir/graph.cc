@@ -8,8 +8,8 @@
 
 namespace stowage {
 namespace {
-constexpr std::array<std::string_view, 8> kRoleNames = {
-    "param",    "input",      "saved",    "state",
+constexpr std::array<std::string_view, 9> kRoleNames = {
+    "param",    "input",      "saved",    "state", "cache",
     "constant", "activation", "gradient", "output"};
 }  // namespace
 

@@ -4,12 +4,12 @@
 // The IR: an immutable, verified list of nodes over values.
 //
 // A *value* is an edge: a typed tensor with a unique name. A leaf value (param,
-// input, saved, state) has no producer; every other value is a result of
+// input, saved, state, cache) has no producer; every other value is a result of
 // exactly one *node*, one op instance. Nodes stand in execution order, inputs
 // before uses, so the position of a node in nodes() is its *time*. A view is a
 // value that owns no bytes (ir/layout.h says where it lies). Update nodes write
-// in place: the result is the new content of a param, a state or a fetched
-// value, and no later node may read the old one.
+// in place: the result is the new content of a param, a state, a cache or a
+// fetched value, and no later node may read the old one.
 //
 // A state, or the result of `stash`, may lie in the host's memory, outside the
 // arena. Only `fetch` and `stash_update` read such values: whoever computes with
@@ -48,14 +48,17 @@ inline constexpr NodeId kNoNode = -1;
 
 /// What a value is for. Leaves: kParam (trained, persists), kInput (the caller
 /// writes it before a step), kSaved (a forward value that a backward graph
-/// reads), kState (optimizer memory, persists). Results: kConstant (of
-/// `constant`), kGradient, kActivation, kOutput (an activation that outlives
-/// the step).
+/// reads), kState (optimizer memory, persists), kCache (what runs of a program
+/// leave to its next ones, as the keys and values of a text that is read token by
+/// token; lost, as inputs are, when a program without it is used). Results:
+/// kConstant (of `constant`), kGradient, kActivation, kOutput (an activation that
+/// outlives the step).
 enum class Role : uint8_t {
   kParam,
   kInput,
   kSaved,
   kState,
+  kCache,
   kConstant,
   kActivation,
   kGradient,

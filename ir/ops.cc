@@ -341,6 +341,12 @@ Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
               {{"axis", NormalAxis(target, axis)}, {"start", start}}, loc);
 }
 
+Value SliceUpdate(Value target, Value x, int64_t axis, Value start,
+                  SourceLoc loc) {
+  return Emit(OpKind::kSliceUpdate, Of({target, x, start}),
+              {{"axis", NormalAxis(target, axis)}, {"start", 0}}, loc);
+}
+
 // --- Elementwise ---
 
 #define STOWAGE_OP(Kind, name)

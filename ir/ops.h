@@ -151,6 +151,10 @@ Value LerpUpdate(Value target, Value x, Value weight, STOWAGE_LOC);
 /// without being held twice.
 Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
                   STOWAGE_LOC);
+/// The same from where the step says: `start` is a scalar of i32 or i64. One that is
+/// negative, or after which x has no place, is an index out of range.
+Value SliceUpdate(Value target, Value x, int64_t axis, Value start,
+                  STOWAGE_LOC);
 
 // --- Elementwise ---
 

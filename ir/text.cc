@@ -353,12 +353,14 @@ Status Parser::ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
     builder->Input(name, dtype, shape, SourceLoc{});
   } else if (role == Role::kSaved) {
     builder->Saved(name, dtype, shape, SourceLoc{});
+  } else if (role == Role::kCache) {
+    builder->Cache(name, dtype, shape, SourceLoc{});
   } else {
     return scan_.Fail(
         word.pos,
         StrCat(Quoted(word.text),
-               " is not param, input, saved, state or host_state, nor "
-               "an op followed by its operands in parentheses"));
+               " is not param, input, saved, state, host_state or cache, "
+               "nor an op followed by its operands in parentheses"));
   }
   return Check(*builder, decl.name.pos);
 }

@@ -24,7 +24,7 @@ Error Fail(const Args&... args) {
 
 bool IsLeafRole(Role role) {
   return role == Role::kParam || role == Role::kInput || role == Role::kSaved ||
-         role == Role::kState;
+         role == Role::kState || role == Role::kCache;
 }
 
 // `node 3 (relu "h")`, also of nodes whose results are wrong.
@@ -61,7 +61,7 @@ Status VerifyValueNames(const Graph& graph) {
 Status VerifyLeaf(const ValueInfo& leaf) {
   if (!IsLeafRole(leaf.role)) {
     return Fail("leaf ", Quoted(leaf.name), " has role ", RoleName(leaf.role),
-                "; a leaf is a param, input, saved or state");
+                "; a leaf is a param, input, saved, state or cache");
   }
   const Shape& shape = leaf.type.shape;
   if (shape.rank() > kMaxRank) {
@@ -289,11 +289,12 @@ class UpdateVerifier {
   }
 
   // Whether a value is in the bytes of something that can be updated, and is all
-  // of it: a param, a state, what was fetched, a fill, or their new content.
+  // of it: a param, a state, a cache, what was fetched, a fill, or their new content.
   bool MayBeUpdated(ValueId id) const {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) {
-      return info.role == Role::kParam || info.role == Role::kState;
+      return info.role == Role::kParam || info.role == Role::kState ||
+             info.role == Role::kCache;
     }
     const Node& maker = graph_.node(info.producer);
     return maker.op == OpKind::kFetch || maker.op == OpKind::kFill ||
@@ -306,8 +307,8 @@ class UpdateVerifier {
     if (!MayBeUpdated(target)) {
       return Fail(NodeLabel(graph_, id), " writes in place of ",
                   Quoted(info.name), ", which is ", Kind(target),
-                  "; only a whole param, state, fill or fetched value can be "
-                  "updated, or its new content");
+                  "; only a whole param, state, cache, fill or fetched value "
+                  "can be updated, or its new content");
     }
     const ValueId root = roots_[Index(target)];
     if (updater_[Index(root)] == id) {

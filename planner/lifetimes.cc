@@ -38,6 +38,7 @@ Region RegionOfLeaf(const ValueInfo& leaf) {
     case Role::kState:
       return Region::kState;
     case Role::kInput:
+    case Role::kCache:
       return Region::kIo;
     default:
       return Region::kActivations;  // a saved value arrives, is read, and dies

@@ -28,7 +28,7 @@ namespace stowage {
 using packing::Time;  // counts nodes
 
 /// The parts of an arena, and of the host's memory beside it. Weights, states and
-/// io (inputs) are reserved regions, whose slots never change hands during a
+/// io (caches and inputs) are reserved regions, whose slots never change hands during a
 /// step; activations and workspace are packed together, in one span, and share
 /// its base address. On the host, states are reserved, and what is stashed for a
 /// while is packed behind them.

@@ -6,9 +6,9 @@
 //   address                                       base of
 //   0        weights       every param, once        kWeights
 //            state         optimizer memory         kState
-//            io            inputs, and what the     kIo
-//                          backend keeps beside
-//                          the values
+//            io            caches, inputs, and      kIo
+//                          what the backend keeps
+//                          beside the values
 //            span          activations, gradients,  kActivations, kWorkspace
 //   arena_bytes            outputs and scratch, packed by lifetime
 //

@@ -20,8 +20,8 @@ Error Fail(std::string_view message) {
 Result<Bytes> LayOutLeaves(
     const Graph& graph, Role role, bool on_host, Bytes alignment,
     const std::unordered_map<std::string, WeightLayout::Slot>* given,
-    Bytes given_bytes, Plan* plan) {
-  Bytes end = 0;
+    Bytes given_bytes, Plan* plan, Bytes begin = 0) {
+  Bytes end = begin;
   for (const ValueId id : graph.Leaves(role)) {
     const ValueInfo& value = graph.value(id);
     if (value.on_host != on_host) continue;
@@ -239,9 +239,12 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
       LayOutLeaves(graph, Role::kState, /*on_host=*/true, alignment,
                    states_given ? &weights->host_states() : nullptr,
                    states_given ? weights->host_state_bytes() : 0, &plan));
-  STOWAGE_ASSIGN_OR_RETURN(plan.regions.io,
-                           LayOutLeaves(graph, Role::kInput, /*on_host=*/false,
-                                        alignment, nullptr, 0, &plan));
+  // Caches before inputs, so that programs that share them agree on their places.
+  for (const Role role : {Role::kCache, Role::kInput}) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        plan.regions.io, LayOutLeaves(graph, role, /*on_host=*/false, alignment,
+                                      nullptr, 0, &plan, plan.regions.io));
+  }
   if (plan.reserve >= 0) {
     PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(plan.reserve)];
     buffer.offset = plan.regions.io;

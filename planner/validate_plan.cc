@@ -214,7 +214,8 @@ class PlanJudge {
       expected = Region::kWeights;
     } else if (value.is_leaf() && value.role == Role::kState) {
       expected = Region::kState;
-    } else if (value.is_leaf() && value.role == Role::kInput) {
+    } else if (value.is_leaf() &&
+               (value.role == Role::kInput || value.role == Role::kCache)) {
       expected = Region::kIo;
     }
     if (slot.region != expected) {

@@ -56,6 +56,8 @@ bool IsPersistent(const ValueInfo& value) {
          (value.role == Role::kParam || value.role == Role::kState);
 }
 
+bool IsCache(const ValueInfo& value) { return value.role == Role::kCache; }
+
 }  // namespace
 
 // What a step needs written before it runs.
@@ -77,6 +79,7 @@ struct Runner::State {
   std::unique_ptr<Executable> executable;
   Session::State* session = nullptr;
   std::vector<RequiredInput> inputs;
+  std::vector<ValueId> caches;
   // Params and states that have never been given values, by name.
   std::set<std::string_view> unset;
   uint64_t started = 0;  // steps
@@ -101,6 +104,8 @@ struct Runner::State {
   void NoteFailure(StepCode code, size_t failed, KeptStep* step) noexcept;
   // Waits for all steps up to `last`.
   void Settle(uint64_t last) noexcept;
+  // Whether the arena holds what runs before left in the cache.
+  bool Keeps(ValueId cache) const;
 };
 
 struct Session::State {
@@ -116,6 +121,8 @@ struct Session::State {
   std::vector<Runner> runners;
   // Whose inputs, activations and outputs the unshared part of the arena holds.
   Runner::State* occupant = nullptr;
+  // Names of its caches that hold something.
+  std::set<std::string_view> caches;
 
   ~State() {
     for (Runner& runner : runners) runner.state_->executable.reset();
@@ -137,12 +144,15 @@ struct Session::State {
     return {};
   }
 
-  // Notes that the param or state called `name` has values, in all programs.
+  // Notes that the param or state called `name` has values, in all programs. What
+  // caches hold was made with others.
   void MarkSet(std::string_view name) {
+    caches.clear();
     for (Runner& runner : runners) runner.state_->unset.erase(name);
   }
 
-  // Hands the unshared part of the arena to `runner`; whoever had it loses it.
+  // Hands the unshared part of the arena to `runner`; whoever had it loses it, save
+  // the caches that `runner` has, too.
   void Occupy(Runner::State* runner) {
     if (occupant == runner) return;
     if (occupant != nullptr) {
@@ -151,8 +161,17 @@ struct Session::State {
       occupant->stepped = false;
     }
     occupant = runner;
+    const Graph& graph = runner->program.graph();
+    std::erase_if(caches, [&](std::string_view name) {
+      const std::optional<ValueId> id = graph.Find(name);
+      return !id || !IsCache(graph.value(*id));
+    });
   }
 };
+
+bool Runner::State::Keeps(ValueId cache) const {
+  return session->caches.contains(program.graph().value(cache).name);
+}
 
 // --- Runner ------------------------------------------------------------------
 
@@ -182,8 +201,8 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
   if (!id || !graph().value(*id).is_leaf()) {
     return Fail(StrCat("program ", Quoted(state_->name), " has no leaf ",
                        Quoted(name),
-                       "; only inputs, saved values, params and states can be "
-                       "written"));
+                       "; only inputs, saved values, params, states and caches "
+                       "can be written"));
   }
   const ValueInfo& value = graph().value(*id);
   if (value.type.dtype != dtype ||
@@ -204,6 +223,7 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
         state_->session->CopyIn(value, state_->program.view(*id).data, data));
   }
   if (IsPersistent(value)) state_->session->MarkSet(name);
+  if (IsCache(value)) state_->session->caches.insert(value.name);
   for (RequiredInput& input : state_->inputs) {
     if (input.value == *id) input.written = true;
   }
@@ -227,10 +247,30 @@ Status Runner::WritePart(std::string_view name, DType dtype, Bytes begin,
                        begin, " on"));
   }
   state_->Settle(state_->started);
+  state_->session->caches.clear();
   STOWAGE_RETURN_IF_ERROR(state_->session->CopyIn(
       value, state_->program.view(*id).data + begin, data));
   if (begin + size == all) state_->session->MarkSet(name);
   return {};
+}
+
+Status Runner::ClearCaches() {
+  State& s = *state_;
+  if (s.caches.empty()) return {};
+  s.session->Occupy(&s);
+  s.Settle(s.started);
+  for (const ValueId id : s.caches) {
+    const ValueInfo& value = graph().value(id);
+    STOWAGE_RETURN_IF_ERROR(s.session->backend->FillBytes(
+        s.program.view(id).data, value.type.bytes(), 0));
+    s.session->caches.insert(value.name);
+  }
+  return {};
+}
+
+bool Runner::keeps_caches() const {
+  return std::ranges::all_of(state_->caches,
+                             [&](ValueId id) { return state_->Keeps(id); });
 }
 
 StepCode Runner::Step() noexcept { return Wait(Start()); }
@@ -254,7 +294,7 @@ uint64_t Runner::Start() noexcept {
   kept.failed_node = kNoNode;
   const bool lacks_input = std::ranges::any_of(
       s.inputs, [](const RequiredInput& input) { return !input.written; });
-  if (lacks_input || !s.unset.empty()) {
+  if (lacks_input || !s.unset.empty() || !keeps_caches()) {
     s.Settle(step - 1);
     kept.code = StepCode::kInputsMissing;
     s.settled = step;
@@ -395,6 +435,14 @@ Error Runner::Explain(StepCode code) const {
                            ": it was never written, or another program has "
                            "been used since; write it before the step"));
       }
+      for (const ValueId id : s.caches) {
+        if (s.Keeps(id)) continue;
+        return Fail(StrCat(program, " was stepped without what it keeps in ",
+                           Quoted(graph().value(id).name),
+                           ": it was never cleared, or a program without that "
+                           "cache has been used since; call ClearCaches and "
+                           "begin anew"));
+      }
       return Fail(StrCat(program, " has all of its inputs now"));
   }
   STOWAGE_CHECK(false);
@@ -431,7 +479,8 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
       std::ranges::any_of(s.inputs, [&](const RequiredInput& input) {
         return input.value == *id && input.written;
       });
-  if (!IsPersistent(value) && !s.stepped && !is_written) {
+  const bool is_kept = IsCache(value) && s.Keeps(*id);
+  if (!IsPersistent(value) && !s.stepped && !is_written && !is_kept) {
     return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
                        " is gone: the program has not stepped, or another has "
                        "been used since"));
@@ -528,6 +577,34 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
                        " bytes beside the values of program ",
                        Quoted(program.name), ", the plan has ", has,
                        "; plan with PlanOptions::reserve of this backend"));
+  }
+  return {};
+}
+
+// Programs must agree on where the caches lie that they have in common.
+Status CheckCaches(const std::vector<SessionProgram>& programs) {
+  struct Place {
+    TensorType type;
+    Bytes address;
+    const std::string* program;
+  };
+  std::unordered_map<std::string_view, Place> places;
+  for (const SessionProgram& program : programs) {
+    for (const ValueId id : program.graph.Leaves(Role::kCache)) {
+      const ValueInfo& value = program.graph.value(id);
+      const PlannedBuffer& buffer = program.plan.buffers[static_cast<size_t>(
+          program.plan.buffer_of[static_cast<size_t>(id)])];
+      const Place place{value.type, program.plan.AddressOf(buffer),
+                        &program.name};
+      const Place& known = places.try_emplace(value.name, place).first->second;
+      if (known.type == place.type && known.address == place.address) continue;
+      return Fail(StrCat(
+          "programs ", Quoted(*known.program), " and ", Quoted(program.name),
+          " disagree on cache ", Quoted(value.name), ": ",
+          known.type.ToString(), " at ", known.address, " and ",
+          place.type.ToString(), " at ", place.address,
+          "; programs that share caches declare the same ones in one order"));
+    }
   }
   return {};
 }
@@ -654,6 +731,7 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
     state->alignment = std::max(state->alignment, program.plan.alignment);
   }
   STOWAGE_RETURN_IF_ERROR(CheckShared(programs));
+  STOWAGE_RETURN_IF_ERROR(CheckCaches(programs));
 
   if (options.arena.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(
@@ -696,6 +774,7 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
                       .executable = nullptr,
                       .session = state.get(),
                       .inputs = {},
+                      .caches = {},
                       .unset = {},
                       .kept = {},
                       .deaths = {}});
@@ -709,6 +788,7 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
         runner->inputs.push_back({id});
       }
     }
+    runner->caches = graph.Leaves(Role::kCache);
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       const ValueInfo& value = graph.value(id);
       if (IsPersistent(value)) runner->unset.insert(value.name);
@@ -720,6 +800,7 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
 }
 
 void Session::Initialize(uint64_t seed) {
+  state_->caches.clear();
   for (const Runner& runner : state_->runners) {
     const Graph& graph = runner.graph();
     for (ValueId id = 0; id < graph.num_values(); ++id) {

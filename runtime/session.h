@@ -6,10 +6,11 @@
 // A session holds the arena (the caller's bytes, or one aligned block that it
 // allocates once), the host's memory that the plans ask for beside it, and one or more programs over the same weights: train, eval,
 // generate. The arena is as large as the largest of their plans. Weights and
-// states are shared; inputs, activations and outputs of one program last until
-// another program is stepped or given an input, and a step whose inputs have been
-// lost that way is refused, not run on garbage; so is one whose params or states
-// were never given values. One thread at a time may use a
+// states are shared; inputs, activations, outputs and caches of one program last until
+// another program is stepped or given an input, and a step whose inputs or caches have
+// been lost that way is refused, not run on garbage; so is one whose params or states
+// were never given values. A cache lives on where the other program has it, too, by
+// name, until a param or state is written. One thread at a time may use a
 // session, and a backend that several sessions share.
 //
 // A device that works on its own need never wait for its caller: start a step
@@ -62,7 +63,7 @@ class Session;
 /// One program of a session. Belongs to its session and moves with it.
 class Runner {
  public:
-  /// Copies `data` to the input, saved value, param or state called `name`.
+  /// Copies `data` to the input, saved value, param, state or cache called `name`.
   /// Errors: no such leaf, or `data` is not of its type and exact size.
   template <typename T>
   Status Write(std::string_view name, std::span<const T> data) {
@@ -86,6 +87,13 @@ class Runner {
   /// have these bytes.
   Status WritePart(std::string_view name, DType dtype, Bytes begin,
                    std::span<const std::byte> data);
+
+  /// Fills all caches with zeros, after which a step may run: what they held, also
+  /// for other programs, is gone. Error kDevice.
+  Status ClearCaches();
+  /// Whether all caches hold what steps have left in them since they were cleared or
+  /// written, so that another step goes on from there.
+  bool keeps_caches() const;
 
   /// One step: Start, then Wait. Inputs keep their content from step to step,
   /// until another program is stepped or given an input.
@@ -111,7 +119,7 @@ class Runner {
   /// the node or input.
   Error Explain(StepCode code) const;
 
-  /// Copies an output, input, param or state to `data`, as it is after all
+  /// Copies an output, input, param, state or cache to `data`, as it is after all
   /// steps that were started. Errors: no such value, wrong type or size, a value
   /// that is dead by the end of the step, or one that is not there: no step has
   /// succeeded, an input was not written, or another program has been used since.

@@ -166,7 +166,7 @@ class Judge:
             expected = "host_state" if leaf else "host_stash"
         elif leaf:
             expected = {"param": "weights", "state": "state",
-                        "input": "io"}.get(info["role"], "activations")
+                        "input": "io", "cache": "io"}.get(info["role"], "activations")
         slot = self.slot_of(value)
         if slot["region"] != expected:
             self.complain(f"{info['name']!r} is in region {slot['region']}, it "

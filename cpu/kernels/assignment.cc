@@ -3,6 +3,7 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
+#include "cpu/kernels/indices.h"
 #include "cpu/kernels/movement.h"
 #include "cpu/kernels/vec.h"
 
@@ -37,7 +38,18 @@ StepCode RunSliceUpdate(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& x = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
   const int axis = static_cast<int>(launch.attrs->Int("axis"));
-  const int64_t first = launch.attrs->Int("start") * y.strides[axis];
+  int64_t start = launch.attrs->Int("start");
+  if (launch.inputs.size() == 3) {
+    const TensorView& from = launch.inputs[2];
+    const int64_t places = y.shape()[axis] - x.shape()[axis] - start + 1;
+    const bool is_there = OnIndex(from.dtype(), [&](auto zero) {
+      const auto* index = from.as<const decltype(zero)>();
+      start += *index;
+      return InRange(index, 1, places);
+    });
+    if (!is_there) return StepCode::kIndexOutOfRange;
+  }
+  const int64_t first = start * y.strides[axis];
   CopyStrided(x.shape(), SizeOf(y.dtype()), x.data, x.strides,
               y.data + first * SizeOf(y.dtype()), y.strides, pool);
   return StepCode::kOk;

@@ -22,6 +22,11 @@ TypesResult InferLerpUpdate(const OpArgs& args) {
 }
 
 TypesResult InferSliceUpdate(const OpArgs& args) {
+  if (args.count() != 2 && args.count() != 3) {
+    return args.Fail(
+        StrCat("takes 2 operands, or 3 with where to start; was given ",
+               args.count()));
+  }
   STOWAGE_RETURN_IF_ERROR(
       CheckAttrs(args, {{"axis", AttrKind::kInt}, {"start", AttrKind::kInt}}));
   STOWAGE_RETURN_IF_ERROR(CheckAxis(args, 0, "target"));
@@ -42,6 +47,12 @@ TypesResult InferSliceUpdate(const OpArgs& args) {
         "places [", start, ", ", start + count, ") are not all in axis ", axis,
         ": ", Operand(args, 0, "target"), ", ", Operand(args, 1, "x")));
   }
+  if (args.count() == 3) {
+    STOWAGE_RETURN_IF_ERROR(CheckDType(args, 2, "from", DTypes::kIndex));
+    if (args.shape(2).rank() != 0) {
+      return args.Fail(StrCat(Operand(args, 2, "from"), "; expected a scalar"));
+    }
+  }
   return Typed(args, {args.type(0)});
 }
 
@@ -56,7 +67,7 @@ constinit const OpDef LerpUpdate = {.num_inputs = 3,
                                     .flops = FlopsPerResultElement<3>,
                                     .accepts = AcceptAnyStrides,
                                     .updates = 1};
-constinit const OpDef SliceUpdate = {.num_inputs = 2,
+constinit const OpDef SliceUpdate = {.num_inputs = kAnyNumber,
                                      .infer = InferSliceUpdate,
                                      .accepts = AcceptAnyStrides,
                                      .updates = 1};

@@ -908,6 +908,25 @@ TEST_CASE("writing in place") {
        },
        "[slice_update] shapes differ: target \"s\" is f32(2, 3), x \"x\" is "
        "f32(2); all dimensions but axis 0 must agree"},
+      {[](GraphBuilder& g) {
+         SliceUpdate(g.State("s", DType::kF32, {2, 3}), F32(g, "x", {2, 1}), 1,
+                     F32(g, "from", {}));
+       },
+       "[slice_update] from \"from\" is f32(); expected i32 or i64"},
+      {[](GraphBuilder& g) {
+         SliceUpdate(g.State("s", DType::kF32, {2, 3}), F32(g, "x", {2, 1}), 1,
+                     g.Input("from", DType::kI32, {1}));
+       },
+       "[slice_update] from \"from\" is i32(1); expected a scalar"},
+      {[](GraphBuilder& g) {
+         const Value s = g.State("s", DType::kF32, {2, 3});
+         const Value x = F32(g, "x", {2, 1});
+         const Value operands[] = {s};
+         g.Emit(OpKind::kSliceUpdate, operands, {{"axis", 1}, {"start", 0}});
+         static_cast<void>(x);
+       },
+       "[slice_update] takes 2 operands, or 3 with where to start; was given "
+       "1"},
   });
 }
 

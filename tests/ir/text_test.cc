@@ -14,6 +14,7 @@
 #include "ir/builder.h"
 #include "ir/dot.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 #include "tests/support/graph_peer.h"
 
 namespace stowage {
@@ -143,6 +144,22 @@ TEST_CASE("What lies in the host's memory is printed and parsed") {
   Graph other = graph;
   GraphTestPeer::Values(other)[1].on_host = false;
   CHECK_FALSE(Equal(graph, other));
+}
+
+TEST_CASE("A cache is a leaf that a node may update") {
+  GraphBuilder g("read");
+  const Value k = g.Cache("k", DType::kF32, {4, 2});
+  const Value x = g.Input("x", DType::kF32, {1, 2});
+  const Value at = g.Input("at", DType::kI32, {});
+  g.Output("sum", ReduceSum(g.Name("now", SliceUpdate(k, x, 0, at))));
+  const auto built = g.Finish();
+  REQUIRE(built.ok());
+  const Graph parsed = Parse(ToText(*built));
+  CHECK(Equal(parsed, *built));
+  CHECK(ToText(*built).find("  k: f32(4, 2) = cache\n") != std::string::npos);
+  CHECK(RoleOf(parsed, "k") == Role::kCache);
+  CHECK(parsed.Leaves(Role::kCache) == std::vector<ValueId>{0});
+  CHECK(RoleOf(parsed, "now") == Role::kCache);
 }
 
 TEST_CASE("Parsing keeps roles, phases, origins, inits and attributes") {
@@ -394,11 +411,13 @@ TEST_CASE("Mistakes in a statement are reported with line and column") {
        "column 1: [input] the name is empty; every input needs a name of its "
        "own"},
       {"y: f32(3) = weight",
-       "column 13: \"weight\" is not param, input, saved, state or host_state, "
-       "nor an op followed by its operands in parentheses"},
+       "column 13: \"weight\" is not param, input, saved, state, "
+       "host_state or cache, nor an op followed by its operands in "
+       "parentheses"},
       {"y: f32(3) = gradient",
-       "column 13: \"gradient\" is not param, input, saved, state or "
-       "host_state, nor an op followed by its operands in parentheses"},
+       "column 13: \"gradient\" is not param, input, saved, state, "
+       "host_state or cache, nor an op followed by its operands in "
+       "parentheses"},
       {"y: f32(3) output = input",
        "column 20: a leaf has one role: the word after \"=\""},
       {"y: f32(3), z: f32(3) = input",

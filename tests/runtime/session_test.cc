@@ -387,7 +387,7 @@ TEST_CASE_FIXTURE(Fixture, "reading and writing name what is wrong") {
   };
   CHECK(message(p.Write("z", 1.0f)) ==
         "[session] program \"p\" has no leaf \"z\"; only inputs, saved values, "
-        "params and states can be written");
+        "params, states and caches can be written");
   CHECK(message(p.Write("loss", 1.0f)).find("has no leaf \"loss\"") !=
         std::string::npos);
   CHECK(message(p.Write("x", std::vector<float>{1, 2, 3})) ==

@@ -497,7 +497,9 @@ void SliceUpdate(Call& c) {
   c.out[0].data = c.input(0).data;
   for (int64_t i = 0; i < c.input(1).size(); ++i) {
     Dims index = Coordinates(c.input(1).shape, i);
-    index[static_cast<int>(c.Int("axis"))] += c.Int("start");
+    index[static_cast<int>(c.Int("axis"))] +=
+        c.Int("start") +
+        (c.in.size() == 3 ? static_cast<int64_t>(c.input(2)[0]) : 0);
     c.out[0][Position(c.out[0].shape, index)] = c.input(1)[i];
   }
 }

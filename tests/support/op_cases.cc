@@ -488,6 +488,17 @@ void Table::AddUpdates() {
       [](GraphBuilder&, In in) {
         return Out{SliceUpdate(in[0], in[1], -1, 3)};
       });
+  LeafSpec cache = Real("cache", {2, 6, 3}, -1, 1, Role::kCache);
+  Add(OpKind::kSliceUpdate, " of a cache, from an index",
+      {cache, Real("x", {3, 2, 2}), Index("from", {}, 5)},
+      [](GraphBuilder&, In in) {
+        return Out{SliceUpdate(in[0], Permute(in[1], {1, 2, 0}), 1, in[2])};
+      });
+  Add(OpKind::kSliceUpdate, " of all but a column, from an i64",
+      {state, Real("x", {3, 4}), {"from", DType::kI64, {}, kInteger, 0, 2}},
+      [](GraphBuilder&, In in) {
+        return Out{SliceUpdate(in[0], in[1], 1, in[2])};
+      });
   Add(OpKind::kSliceUpdate, " of a fill, in parts",
       {Index("x", {2, 1, 3}, 50), Index("y", {3, 1, 2}, 50)},
       [](GraphBuilder& b, In in) {
@@ -578,6 +589,8 @@ Value DeclareLeaf(GraphBuilder& g, const LeafSpec& leaf) {
     case Role::kState:
       if (leaf.on_host) return g.HostState(leaf.name, leaf.dtype, leaf.shape);
       return g.State(leaf.name, leaf.dtype, leaf.shape);
+    case Role::kCache:
+      return g.Cache(leaf.name, leaf.dtype, leaf.shape);
     default:
       return g.Input(leaf.name, leaf.dtype, leaf.shape);
   }
