@@ -39,6 +39,7 @@ Status CheckModelSizes(std::string_view model,
 }
 
 Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
+                             ModelPurpose purpose,
                              const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckModelOptions(model, options));
   if (options.pictures) {
@@ -61,6 +62,20 @@ Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
         StrCat("[model] logit_chunk ", *options.logit_chunk, " for ", model,
                " is negative; expected rows of a chunk, or 0 for all "
                "rows at once")};
+  }
+  if (!options.cache) return {};
+  if (purpose != ModelPurpose::kGenerate) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] a cache of ", *options.cache, " tokens for ", model,
+               " is given to a program that does not "
+               "generate; leave it out")};
+  }
+  if (*options.cache < *options.seq || *options.cache > max_seq) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] a cache of ", *options.cache, " tokens for ",
+                        model, " is out of range; expected ", *options.seq,
+                        ", the seq, to ", max_seq)};
   }
   return {};
 }
@@ -87,6 +102,12 @@ Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                         " has no sequence; leave it out")};
   }
   STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(model, options));
+  if (options.cache) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] a cache of ", *options.cache, " tokens is given, but ",
+               model, " reads no text; leave it out")};
+  }
   if (options.pictures) {
     const auto [channels, height, width, classes] = *options.pictures;
     constexpr int64_t kMost = 1'000'000;

@@ -25,16 +25,17 @@ Status CheckModelSizes(std::string_view model,
                        std::initializer_list<NamedSize> sizes);
 
 /// As CheckModelOptions, for a model of text. Further errors, kInvalidArgument:
-/// pictures; a seq that is absent, below 1 or above max_seq; a negative logit_chunk.
+/// pictures; a seq that is absent, below 1 or above max_seq; a negative logit_chunk; a
+/// cache for anything but generating, below seq or above max_seq.
 Status CheckTextModelOptions(std::string_view model, int64_t max_seq,
-                             const ModelOptions& options);
+                             ModelPurpose purpose, const ModelOptions& options);
 
 /// Error kInvalidArgument when there is a logit_chunk or weighted_targets, for models of few
 /// logits, whose loss takes neither.
 Status CheckNoLogitChunk(std::string_view model, const ModelOptions& options);
 
 /// As CheckModelOptions, for a model that has no sequences and generates nothing. Further
-/// errors: kInvalidArgument for a seq, a logit_chunk or pictures of impossible
+/// errors: kInvalidArgument for a seq, a logit_chunk, a cache or pictures of impossible
 /// sizes, kUnsupported for generating.
 Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                               const ModelOptions& options);

@@ -1,11 +1,13 @@
 #include "nn/gpt.h"
 
 #include <cmath>
+#include <optional>
 
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "nn/check_options.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_parts.h"
 
@@ -26,17 +28,20 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
   STOWAGE_RETURN_IF_ERROR(
-      CheckTextModelOptions(config.name, config.max_seq, options));
+      CheckTextModelOptions(config.name, config.max_seq, purpose, options));
 
   GraphBuilder g(config.name);
   const Text text = DeclareText(g, purpose, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
+  std::optional<KvCache> cache = DeclareKvCache(g, options);
 
   const EmbeddingResults wte = Embedding(text.tokens, "wte", config.vocabulary,
                                          config.width, options.dtype);
   Value positions = g.Param("wpe", options.dtype,
                             {config.max_seq, config.width}, Init::Normal(0.02));
-  if (*options.seq < config.max_seq) {
+  if (cache) {
+    positions = Gather(positions, cache->token_positions());
+  } else if (*options.seq < config.max_seq) {
     positions = Slice(positions, 0, 0, *options.seq);
   }
   Value x = dropouts.Apply(g.Name("embedding", Add(wte.rows, positions)));
@@ -45,7 +50,8 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
       .heads = config.heads,
       .projection_init = Init::Normal(
           0.02 / std::sqrt(2.0 * static_cast<double>(config.layers))),
-      .dropouts = &dropouts};
+      .dropouts = &dropouts,
+      .cache = cache ? &*cache : nullptr};
   for (int64_t i = 0; i < config.layers; ++i) {
     x = TransformerBlock(x, StrCat("h.", i), block);
   }

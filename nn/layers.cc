@@ -24,9 +24,12 @@ struct Projections {
   Init init = Init::Normal(0.02);  // of the one behind
 };
 
+// `cache` is null where there is none.
+
 Value SelfAttention(Value x, std::string_view name,
                     const MultiHeadAttentionOptions& options,
-                    const Projections& projections, SourceLoc loc) {
+                    const Projections& projections, KvCache* cache,
+                    SourceLoc loc) {
   if (!x.ok()) return x;
   GraphBuilder& g = *x.builder();
   if (const std::string wrong = WrongFeatures("attention", x, name, 3);
@@ -64,10 +67,13 @@ Value SelfAttention(Value x, std::string_view name,
   const auto by_head = [&](Value part, int64_t count) {
     return Reshape(part, {batch, time, count, depth}, loc);
   };
+  const Value q = by_head(parts[0], heads);
+  const Value k = by_head(parts[1], groups);
+  const Value v = by_head(parts[2], groups);
   const Value attended =
-      Attention(by_head(parts[0], heads), by_head(parts[1], groups),
-                by_head(parts[2], groups),
-                {.causal = options.causal, .bias = options.bias}, loc);
+      cache ? cache->Attend(q, k, v, name, /*window=*/0, loc)
+            : Attention(q, k, v,
+                        {.causal = options.causal, .bias = options.bias}, loc);
   const Value joined =
       Reshape(g.Name(StrCat(name, ".attention"), attended, loc),
               {batch, time, width}, loc);
@@ -177,7 +183,7 @@ Value CausalSelfAttention(Value x, std::string_view name,
   const Value y = SelfAttention(
       x, name, {.heads = options.heads, .causal = true},
       {.in = ".c_attn", .out = ".c_proj", .init = options.projection_init},
-      loc);
+      options.cache, loc);
   return options.dropouts && y.ok() ? options.dropouts->Apply(y, loc) : y;
 }
 
@@ -185,7 +191,7 @@ Value MultiHeadAttention(Value x, std::string_view name,
                          const MultiHeadAttentionOptions& options,
                          SourceLoc loc) {
   return SelfAttention(x, name, options, {.in = ".in_proj", .out = ".out_proj"},
-                       loc);
+                       /*cache=*/nullptr, loc);
 }
 
 Value TransformerBlock(Value x, std::string_view name,

@@ -24,6 +24,7 @@
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "nn/kv_cache.h"
 
 namespace stowage {
 
@@ -96,11 +97,12 @@ struct TransformerOptions {
   /// Of the two projections that end in the residual stream.
   Init projection_init = Init::Normal(0.02);
   Dropouts* dropouts = nullptr;  // after each of these projections
+  KvCache* cache = nullptr;      // of a text that is read in parts
 };
 
 /// x (B, T, C) -> (B, T, C): queries, keys and values from one linear layer
-/// "<name>.c_attn" (C, 3C), cut into views (B, T, H, C / H); causal attention;
-/// the projection "<name>.c_proj" (C, C). Error: C is not a multiple of the
+/// "<name>.c_attn" (C, 3C), cut into views (B, T, H, C / H); causal attention, to
+/// what the cache keeps, too, under `name`, where there is one; the projection "<name>.c_proj" (C, C). Error: C is not a multiple of the
 /// heads.
 Value CausalSelfAttention(Value x, std::string_view name,
                           const TransformerOptions& options,

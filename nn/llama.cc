@@ -1,6 +1,7 @@
 #include "nn/llama.h"
 
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "base/strings.h"
@@ -8,6 +9,7 @@
 #include "ir/ops.h"
 #include "nn/check_options.h"
 #include "nn/feed_forward.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_parts.h"
 #include "nn/norms.h"
@@ -59,9 +61,12 @@ Status CheckConfig(const LlamaConfig& config) {
 
 class Blocks {
  public:
-  Blocks(const LlamaConfig& config, const RopeTable& turns, Dropouts* dropouts)
+  // `cache` is null where there is none.
+  Blocks(const LlamaConfig& config, const RopeTable& turns, Dropouts* dropouts,
+         KvCache* cache)
       : config_(config),
         turns_(turns),
+        cache_(cache),
         residual_init_(Init::Normal(
             0.02 / std::sqrt(2.0 * static_cast<double>(config.layers)))),
         dropouts_(*dropouts) {}
@@ -96,7 +101,15 @@ class Blocks {
   Value Turned(Value heads, const std::string& norm) {
     if (config_.qk_norm) heads = RmsNorm(heads, norm, config_.eps);
     if (!config_.rope_factors.empty()) return Rope(heads, turns_);
-    return Rope(heads, Value(), {.base = config_.rope_base});
+    const Value positions = cache_ ? cache_->token_positions() : Value();
+    return Rope(heads, positions, {.base = config_.rope_base});
+  }
+
+  // Of what has turned.
+  Value Attend(Value q, Value k, Value v, const std::string& name) {
+    if (cache_) return cache_->Attend(q, k, v, name, config_.window);
+    return stowage::Attention(q, k, v,
+                              {.causal = true, .window = config_.window});
   }
 
   Value Attention(Value x, const std::string& name) {
@@ -104,9 +117,8 @@ class Blocks {
     const Value q = Heads(x, name + ".q_proj", config_.heads);
     const Value k = Heads(x, name + ".k_proj", config_.kv_heads);
     const Value v = Heads(x, name + ".v_proj", config_.kv_heads);
-    const Value attended = stowage::Attention(
-        Turned(q, name + ".q_norm"), Turned(k, name + ".k_norm"), v,
-        {.causal = true, .window = config_.window});
+    const Value attended = Attend(Turned(q, name + ".q_norm"),
+                                  Turned(k, name + ".k_norm"), v, name);
     const Value joined = Reshape(
         attended, {x.dim(0), x.dim(1), config_.heads * HeadSize(config_)});
     const Value y = Linear(joined, name + ".o_proj", config_.width,
@@ -117,7 +129,8 @@ class Blocks {
   }
 
   const LlamaConfig& config_;
-  const RopeTable turns_;     // none where there are no rope_factors
+  const RopeTable turns_;  // none where there are no rope_factors
+  KvCache* const cache_;
   const Init residual_init_;  // of what ends in the residual stream
   Dropouts& dropouts_;
 };
@@ -128,20 +141,23 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                          const ModelOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckConfig(config));
   STOWAGE_RETURN_IF_ERROR(
-      CheckTextModelOptions(config.name, config.max_seq, options));
+      CheckTextModelOptions(config.name, config.max_seq, purpose, options));
   GraphBuilder g(config.name);
   const Text text = DeclareText(g, purpose, options);
   Dropouts dropouts = DeclareDropouts(g, purpose, options);
   const EmbeddingResults embedding =
       Embedding(text.tokens, "model.embed_tokens.weight", config.vocabulary,
                 config.width, options.dtype);
+  std::optional<KvCache> cache = DeclareKvCache(g, options);
   Value x = dropouts.Apply(embedding.rows);
   RopeTable turns;
   if (!config.rope_factors.empty()) {
-    turns = ScaledRopeTable(g, *options.seq, HeadSize(config), config.rope_base,
+    turns = ScaledRopeTable(g, options.cache.value_or(*options.seq),
+                            HeadSize(config), config.rope_base,
                             config.rope_factors);
+    if (cache) turns = RowsOf(turns, cache->token_positions());
   }
-  Blocks blocks(config, turns, &dropouts);
+  Blocks blocks(config, turns, &dropouts, cache ? &*cache : nullptr);
   for (int64_t i = 0; i < config.layers; ++i) {
     x = blocks.Apply(x, StrCat("model.layers.", i));
   }

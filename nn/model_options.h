@@ -18,7 +18,7 @@ namespace stowage {
 enum class ModelPurpose {
   kTrain,     // output "loss"; dropout, if any, is on
   kEvaluate,  // output "loss"; classifiers: also "predictions"
-  kGenerate,  // output "logits"; no targets
+  kGenerate,  // output "logits"; no targets; see ModelOptions::cache
 };
 
 struct ModelOptions {
@@ -36,6 +36,13 @@ struct ModelOptions {
   /// mean of loss times weight over all tokens. Only for models of sequences; their
   /// logits are then made in chunks, of all rows where no chunk is asked for.
   bool weighted_targets = false;
+  /// Only for generating, and only for models of text: the program reads the `seq` next
+  /// tokens of texts of at most so many, which it takes up where its run before left
+  /// off, from caches of its own (nn/kv_cache.h). Its logits are those behind the last
+  /// token, (batch, vocabulary); a model with attention has one more input, the i32
+  /// scalar "position", the tokens that were read before. At least seq. Absent: the
+  /// program reads whole texts of `seq` tokens, and has logits behind each.
+  std::optional<int64_t> cache = {};
   /// What a classifier of pictures looks at. Absent: the model's default. Only for
   /// models of pictures.
   std::optional<PictureShape> pictures = {};

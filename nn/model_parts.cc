@@ -71,6 +71,18 @@ Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
   return text;
 }
 
+std::optional<KvCache> DeclareKvCache(GraphBuilder& g,
+                                      const ModelOptions& options) {
+  if (!options.cache) return std::nullopt;
+  return KvCache(g, *options.batch, *options.seq, *options.cache);
+}
+
+Value LastToken(Value x) {
+  if (!x.ok()) return x;
+  const int64_t last = x.dim(1) - 1;
+  return Reshape(Slice(x, 1, last, last + 1), {x.dim(0), x.dim(2)});
+}
+
 Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
                          ModelPurpose purpose, const ModelOptions& options) {
   int64_t chunk = head.ok() ? LogitChunk(head.dim(0), options) : 0;
@@ -83,6 +95,7 @@ Result<Graph> FinishText(GraphBuilder& g, Value x, Value head, const Text& text,
     g.Output("loss", g.Name("loss", loss));
     return g.Finish();
   }
+  if (options.cache) x = LastToken(x);
   const Value logits = g.Name("logits", MatMul(x, head, false, true));
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", logits);

@@ -10,10 +10,12 @@
 //   return FinishClassifier(g, logits, in.labels, purpose);
 
 #include <cstdint>
+#include <optional>
 
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/model_options.h"
 
@@ -55,9 +57,18 @@ struct Text {
 Text DeclareText(GraphBuilder& g, ModelPurpose purpose,
                  const ModelOptions& options);
 
+/// The cache that `options` ask for; none where they ask for none. Precondition: the
+/// options have been checked.
+std::optional<KvCache> DeclareKvCache(GraphBuilder& g,
+                                      const ModelOptions& options);
+
+/// x (B, T, width) -> (B, width), of the last token.
+Value LastToken(Value x);
+
 /// Output "loss", the mean of -log p in nats per token, each times its weight where
 /// there are weights, or when generating "logits"
-/// (B, T, vocabulary); then the graph. x (B, T, width), head (vocabulary, width).
+/// (B, T, vocabulary), with a cache (B, vocabulary) of the last token; then the graph.
+/// x (B, T, width), head (vocabulary, width).
 ///
 /// The logits are the largest value of a step if the vocabulary is large, so
 /// from 8192 tokens on a loss makes them by chunks of a quarter of the rows,

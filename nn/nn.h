@@ -12,6 +12,7 @@
 #include "nn/feed_forward.h"
 #include "nn/gpt.h"
 #include "nn/initializers.h"
+#include "nn/kv_cache.h"
 #include "nn/layers.h"
 #include "nn/llama.h"
 #include "nn/lora.h"

@@ -78,6 +78,10 @@ RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
   return {constant("rope.cos", cos), constant("rope.sin", sin)};
 }
 
+RopeTable RowsOf(const RopeTable& table, Value positions, SourceLoc loc) {
+  return {Gather(table.cos, positions, loc), Gather(table.sin, positions, loc)};
+}
+
 Value Rope(Value x, const RopeTable& table, SourceLoc loc) {
   if (!x.ok()) return x;
   const int64_t dims = x.shape().back();

@@ -47,6 +47,10 @@ RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
                           double base, std::span<const double> factors,
                           SourceLoc loc = SourceLoc::Current());
 
+/// The rows of some positions, i32 (T), of which each is one of the table's.
+RopeTable RowsOf(const RopeTable& table, Value positions,
+                 SourceLoc loc = SourceLoc::Current());
+
 /// x (B, T, H, dims) with pairs of elements i and i + dims / 2 turned, for a table of T
 /// positions. Computed in f32 and rounded to x's type.
 Value Rope(Value x, const RopeTable& table,
