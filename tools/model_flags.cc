@@ -259,7 +259,8 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
 
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {
   if (spec.tuning) {
-    return spec.tuning->model.ModelOf(purpose, *spec.options.seq);
+    return spec.tuning->model.ModelOf(purpose, *spec.options.seq,
+                                      spec.options.cache);
   }
   return WithAdapters(
       [name = std::string(spec.info.name), options = spec.options,

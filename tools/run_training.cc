@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -36,8 +37,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
-
-constexpr int64_t kMaxSampleSeq = 64;  // each character costs a forward run
 
 // What is said of a plan that was found, and of a budget that was refused: also as
 // JSON, if that is wanted.
@@ -86,7 +85,7 @@ Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
 
 // Beside the training step: evaluation, and generation for models of text.
 std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
-                                        int64_t sample_seq) {
+                                        int64_t sample_positions) {
   if (!task.has_held_out()) return {};
   const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
   std::vector<ProgramSpec> programs;
@@ -96,12 +95,8 @@ std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
                             return evaluate(task.EvaluationBatch(batch));
                           },
                       .batch = *spec.options.batch});
-  if (sample_seq == 0) return programs;
-  StepSpec of_sample = spec;
-  of_sample.options.seq = sample_seq;
-  programs.push_back({.name = "generate",
-                      .model = ModelOf(of_sample, ModelPurpose::kGenerate),
-                      .batch = 1});
+  std::ranges::move(SamplePrograms(spec, sample_positions),
+                    std::back_inserter(programs));
   return programs;
 }
 
@@ -118,87 +113,6 @@ std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
         DescribeProgram(program.name, program.graph, program.plan));
   }
   return programs;
-}
-
-// Tokens that the model sees when it writes; 0 where it does not.
-int64_t SampleSeq(const TrainFlags& flags, const StepSpec& spec) {
-  if (spec.onnx || spec.info.data != ModelData::kText) return 0;
-  if (flags.chat) return *spec.options.seq;  // a conversation is long
-  return flags.sample == 0 ? 0 : std::min(*spec.options.seq, kMaxSampleSeq);
-}
-
-Sampler SamplerOf(const StepSpec& spec) {
-  return spec.tuning ? spec.tuning->sampler : Sampler();
-}
-
-// What the model writes, and from what on.
-Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
-                           Training& training) {
-  Runner& generate = *training.Find("generate");
-  const int64_t seq = SampleSeq(flags, spec);
-  const auto seed = static_cast<uint64_t>(flags.seed);
-  WorkProgress writing("writing", spec.tuning ? "tokens" : "characters");
-  if (!spec.tuning) {
-    return SampleText(generate, seq, flags.sample, SamplerOf(spec), seed,
-                      writing);
-  }
-  const Tuning& tuning = *spec.tuning;
-  STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                           SampleTokens(generate, seq, tuning.prompt,
-                                        {.length = flags.sample,
-                                         .sampler = tuning.sampler,
-                                         .tokens = tuning.tokenizer.size(),
-                                         .end = tuning.end},
-                                        seed, writing));
-  tokens.insert(tokens.begin(), tuning.prompt.begin(), tuning.prompt.end());
-  return tuning.tokenizer.Decode(tokens, {.skip_special = true});
-}
-
-// Prints it.
-Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
-                   Training& training, std::string_view before) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                           Sample(flags, spec, training));
-  const double temperature = SamplerOf(spec).temperature;
-  std::cout << before << " (temperature " << Fixed(temperature, 1) << "):\n"
-            << text << "\n\n";
-  return {};
-}
-
-// Answers each line of stdin, and knows what was said before, as far as a sequence
-// reaches.
-Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
-  constexpr int64_t kLongestAnswer = 512;  // tokens
-  const Tuning& tuning = *spec.tuning;
-  std::vector<ChatMessage> said;
-  uint64_t seed = static_cast<uint64_t>(flags.seed);
-  std::cerr << "stowage: say something; an empty line ends the conversation"
-            << std::endl;
-  for (std::string line; std::getline(std::cin, line) && !line.empty();) {
-    said.push_back({"user", line});
-    STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                             tuning.chat->Format(said, {.open_answer = true}));
-    STOWAGE_ASSIGN_OR_RETURN(
-        std::vector<int32_t> tokens,
-        tuning.tokenizer.Encode(text, {.special = true, .add_prefix = false}));
-    WorkProgress answering("answering", "tokens");
-    STOWAGE_ASSIGN_OR_RETURN(
-        const std::vector<int32_t> answer,
-        SampleTokens(*training.Find("generate"), SampleSeq(flags, spec),
-                     std::move(tokens),
-                     {.length = kLongestAnswer,
-                      .sampler = tuning.sampler,
-                      .tokens = tuning.tokenizer.size(),
-                      .end = tuning.end},
-                     seed++, answering));
-    answering.Clear();
-    STOWAGE_ASSIGN_OR_RETURN(
-        std::string words,
-        tuning.tokenizer.Decode(answer, {.skip_special = true}));
-    std::cout << words << std::endl;
-    said.push_back({"assistant", std::move(words)});
-  }
-  return {};
 }
 
 // What takes steps.
@@ -348,10 +262,10 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
   }
 
   // Everything is planned before the first byte of the arena is taken.
-  const int64_t sample_seq = SampleSeq(flags, spec);
+  const int64_t sample_positions = SamplePositions(flags, spec);
   if (spec.tuning) std::cerr << TuningText(*spec.tuning);
   TrainingSpec training = spec.training;
-  training.programs = ProgramsBeside(spec, **task, sample_seq);
+  training.programs = ProgramsBeside(spec, **task, sample_positions);
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&training.on_choice);
   Result<TrainingPlanner> planner =
@@ -399,7 +313,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
     const Result<std::optional<Evaluation>> judged = Judge(work, 0);
     if (!judged.ok()) return EndBadly(*files, judged.error());
     base = *judged;
-    if (flags.sample > 0 && sample_seq > 0 && !flags.json) {
+    if (flags.sample > 0 && sample_positions > 0 && !flags.json) {
       const Status shown =
           PrintSample(flags, spec, *opened, "Before, the model writes");
       if (!shown.ok()) return Fail(shown.error());
@@ -450,7 +364,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
     return written.ok() ? kExitDone : Fail(written.error());
   }
   std::cout << Headline(results) << "\n\n";
-  if (flags.sample > 0 && sample_seq > 0) {
+  if (flags.sample > 0 && sample_positions > 0) {
     const Status shown = PrintSample(flags, spec, *opened, "The model writes");
     if (!shown.ok()) return Fail(shown.error());
   }

@@ -1,53 +1,34 @@
 #ifndef STOWAGE_TOOLS_SAMPLE_H_
 #define STOWAGE_TOOLS_SAMPLE_H_
 
-// Text from a trained language model, of characters or of other tokens.
+// What a model of text writes: samples, and answers in a conversation.
 
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "runtime/session.h"
-#include "tools/work_progress.h"
+#include "tools/model_flags.h"
+#include "tools/train_flags.h"
+#include "train/training.h"
 
 namespace stowage::tools {
 
-/// Which token is drawn.
-struct Sampler {
-  double temperature = 0.8;  // 0: always the likeliest
-  int64_t top_k = 0;         // only among so many of the likeliest; 0: all
-  /// Only among the likeliest that together have this probability, at the temperature
-  /// (Holtzman et al. 2020); 1: all.
-  double top_p = 1;
-};
-/// Error kInvalidArgument, naming the value: a temperature or top_k below 0, a top_p
-/// outside (0, 1].
-Status CheckSampler(const Sampler& sampler);
+/// Tokens of a text that the model sees when it writes; 0 where it does not.
+int64_t SamplePositions(const TrainFlags& flags, const StepSpec& spec);
 
-struct SampleOptions {
-  int64_t length = 0;  // tokens
-  Sampler sampler = {};
-  int64_t tokens = 0;  // of the vocabulary, those that may be drawn
-  std::optional<int32_t> end = {};  // nothing is drawn after it
-};
+/// What it writes with (train/generation.h); none for 0 positions.
+std::vector<ProgramSpec> SamplePrograms(const StepSpec& spec,
+                                        int64_t positions);
 
-/// Goes on from `prompt`, which is not empty, one run of the generation program a token:
-/// each is drawn from the softmax of the logits over the temperature, as the sampler has
-/// it, by the seed alone.
-/// The model sees the last `seq` tokens. Returns what was drawn. Tells `progress` of
-/// each. Precondition: a program for batch 1 and that seq.
-Result<std::vector<int32_t>> SampleTokens(Runner& generate, int64_t seq,
-                                          std::vector<int32_t> prompt,
-                                          const SampleOptions& options,
-                                          uint64_t seed,
-                                          WorkProgress& progress);
+/// Prints what the model writes, after `before`. Precondition: `training` has these
+/// programs.
+Status PrintSample(const TrainFlags& flags, const StepSpec& spec,
+                   Training& training, std::string_view before);
 
-/// Draws `length` characters likewise, a newline before the first.
-Result<std::string> SampleText(Runner& generate, int64_t seq, int64_t length,
-                               const Sampler& sampler, uint64_t seed,
-                               WorkProgress& progress);
+/// Answers each line of stdin, and knows what was said before, as far as a sequence
+/// reaches. Preconditions: the same; a model that is tuned, with a chat template.
+Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training);
 
 }  // namespace stowage::tools
 

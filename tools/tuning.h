@@ -13,8 +13,8 @@
 #include "base/result.h"
 #include "nn/text_data.h"
 #include "text/text.h"
-#include "tools/sample.h"
 #include "train/fine_tuning.h"
+#include "train/sampler.h"
 
 namespace stowage::tools {
 

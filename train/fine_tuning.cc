@@ -119,13 +119,15 @@ Result<FineTuning> FineTuning::Open(const std::string& path,
 }
 
 Result<Graph> FineTuning::Build(ModelPurpose purpose, int64_t batch,
-                                int64_t seq) const {
+                                int64_t seq,
+                                std::optional<int64_t> cache) const {
   STOWAGE_ASSIGN_OR_RETURN(
       Graph graph,
       base_->Build(purpose, {.batch = batch,
                              .seq = seq,
                              .dtype = options_.dtype,
-                             .weighted_targets = options_.weighted_targets}));
+                             .weighted_targets = options_.weighted_targets,
+                             .cache = cache}));
   if (!options_.lora) return graph;
   LoraRules rules = *options_.lora;
   if (purpose != ModelPurpose::kTrain) rules.dropout = 0;
@@ -133,9 +135,10 @@ Result<Graph> FineTuning::Build(ModelPurpose purpose, int64_t batch,
   return WithQuantizedParams(graph, in_blocks_);
 }
 
-ModelFn FineTuning::ModelOf(ModelPurpose purpose, int64_t seq) const {
-  return [tuning = *this, purpose, seq](int64_t batch) {
-    return tuning.Build(purpose, batch, seq);
+ModelFn FineTuning::ModelOf(ModelPurpose purpose, int64_t seq,
+                            std::optional<int64_t> cache) const {
+  return [tuning = *this, purpose, seq, cache](int64_t batch) {
+    return tuning.Build(purpose, batch, seq, cache);
   };
 }
 

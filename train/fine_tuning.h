@@ -60,10 +60,11 @@ class FineTuning {
   /// With the targets filled in.
   const FineTuningOptions& options() const { return options_; }
 
-  /// The graph for a purpose, for a number of examples of `seq` tokens. May outlive
-  /// this. Errors of the graphs: those of PretrainedModel::Build, WithLora and
-  /// WithQuantizedParams.
-  ModelFn ModelOf(ModelPurpose purpose, int64_t seq) const;
+  /// The graph for a purpose, for a number of examples of `seq` tokens, with a cache of
+  /// ModelOptions::cache where one is given. May outlive this. Errors of the graphs:
+  /// those of PretrainedModel::Build, WithLora and WithQuantizedParams.
+  ModelFn ModelOf(ModelPurpose purpose, int64_t seq,
+                  std::optional<int64_t> cache = {}) const;
 
   /// LoraGroups, or empty without adapters.
   std::vector<ParamGroup> groups() const;
@@ -78,7 +79,8 @@ class FineTuning {
 
  private:
   FineTuning() = default;
-  Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq) const;
+  Result<Graph> Build(ModelPurpose purpose, int64_t batch, int64_t seq,
+                      std::optional<int64_t> cache = {}) const;
 
   std::shared_ptr<const PretrainedModel> base_;
   FineTuningOptions options_;

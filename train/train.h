@@ -8,9 +8,11 @@
 #include "train/device.h"             // IWYU pragma: export
 #include "train/fine_tuning.h"        // IWYU pragma: export
 #include "train/finite_guard.h"       // IWYU pragma: export
+#include "train/generation.h"         // IWYU pragma: export
 #include "train/gradient_check.h"     // IWYU pragma: export
 #include "train/lengths.h"            // IWYU pragma: export
 #include "train/plan_cache.h"         // IWYU pragma: export
+#include "train/sampler.h"            // IWYU pragma: export
 #include "train/step_builder.h"       // IWYU pragma: export
 #include "train/step_planner.h"       // IWYU pragma: export
 #include "train/training.h"           // IWYU pragma: export

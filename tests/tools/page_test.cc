@@ -455,7 +455,7 @@ choice.dispatchEvent(new Event('change'));
 tell('table', text('#shown'));
 tell('evaluate', programs[1].buffers.length);
 )");
-  CHECK(answers["names"] == Json({"train", "evaluate", "generate"}));
+  CHECK(answers["names"] == Json({"train", "evaluate", "generate", "prefill"}));
   std::vector<Json> lines;
   for (size_t at = 0; at < run.out.size();) {
     const size_t end = run.out.find('\n', at);
@@ -473,7 +473,7 @@ tell('evaluate', programs[1].buffers.length);
   }
   CHECK(answers["summary"].get<std::string>().starts_with("step 3: "));
   CHECK(answers["drawn"] == true);
-  CHECK(answers["twins"] == 2);
+  CHECK(answers["twins"] == 3);
   CHECK(answers["table"].get<std::string>().starts_with(
       StrCat(answers["evaluate"].get<int>(), " buffers")));
 }

@@ -1,0 +1,150 @@
+#include "train/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "math/small_floats.h"
+
+namespace stowage {
+namespace {
+
+const TensorType& TypeOf(const Runner& runner, std::string_view name) {
+  const std::optional<ValueId> id = runner.graph().Find(name);
+  STOWAGE_CHECK(id.has_value());
+  return runner.graph().value(*id).type;
+}
+
+// By way of elements of T.
+template <typename T, typename Convert>
+Status ReadAs(const Runner& runner, DType dtype, std::span<float> logits,
+              Convert convert) {
+  std::vector<T> numbers(logits.size());
+  STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
+      "logits", dtype, std::as_writable_bytes(std::span(numbers))));
+  std::ranges::transform(numbers, logits.begin(), convert);
+  return {};
+}
+
+Status ReadLogitsOf(const Runner& runner, std::span<float> logits) {
+  const DType dtype = TypeOf(runner, "logits").dtype;
+  switch (dtype) {
+    case DType::kF64:
+      return ReadAs<double>(runner, dtype, logits,
+                            [](double x) { return static_cast<float>(x); });
+    case DType::kF16:
+      return ReadAs<uint16_t>(runner, dtype, logits, math::HalfToFloat);
+    case DType::kBF16:
+      return ReadAs<uint16_t>(runner, dtype, logits, math::BFloat16ToFloat);
+    default:
+      return runner.Read("logits", logits);
+  }
+}
+
+// Where the model begins to see a text of `size` tokens: the same for texts that go on
+// from one another, until one more half of the caches is full.
+size_t FirstSeen(size_t size, size_t positions) {
+  if (size <= positions) return 0;
+  const size_t half = std::max<size_t>(positions / 2, 1);
+  return (size - positions + half - 1) / half * half;
+}
+
+}  // namespace
+
+std::vector<ProgramSpec> GenerationPrograms(
+    const std::function<ModelFn(int64_t seq)>& model_of, int64_t positions) {
+  std::vector<ProgramSpec> programs;
+  programs.push_back({.name = "generate", .model = model_of(1), .batch = 1});
+  const int64_t at_once = std::min(kPrefillTokens, positions);
+  if (at_once > 1) {
+    programs.push_back(
+        {.name = "prefill", .model = model_of(at_once), .batch = 1});
+  }
+  return programs;
+}
+
+Generator::Generator(Runner& generate, Runner* prefill)
+    : generate_(generate), prefill_(prefill) {
+  const Graph& graph = generate.graph();
+  if (graph.Find("position")) {
+    const std::vector<ValueId> caches = graph.Leaves(Role::kCache);
+    STOWAGE_CHECK(!caches.empty());
+    positions_ = static_cast<size_t>(graph.value(caches.front()).type.shape[1]);
+  }
+  if (prefill_ != nullptr) {
+    at_once_ = static_cast<size_t>(TypeOf(*prefill_, "tokens").shape[1]);
+  }
+  logits_.resize(
+      static_cast<size_t>(TypeOf(generate, "logits").shape.num_elements()));
+}
+
+Status Generator::Run(Runner& runner, size_t position,
+                      std::span<const int32_t> tokens) {
+  STOWAGE_RETURN_IF_ERROR(runner.Write("tokens", tokens));
+  if (positions_) {
+    STOWAGE_RETURN_IF_ERROR(
+        runner.Write("position", static_cast<int32_t>(position)));
+  }
+  if (const StepCode code = runner.Step(); code != StepCode::kOk) {
+    return runner.Explain(code);
+  }
+  return {};
+}
+
+Status Generator::Read(std::span<const int32_t> text) {
+  if (positions_) text = text.subspan(FirstSeen(text.size(), *positions_));
+  const auto differs =
+      std::ranges::mismatch(text, std::span<const int32_t>(read_));
+  auto known = static_cast<size_t>(differs.in1 - text.begin());
+  known = std::min(known, text.size() - 1);  // logits come from a run
+  // Without positions there is no way back in the text.
+  const bool goes_on = positions_ || known == read_.size();
+  if (!generate_.keeps_caches() || !goes_on) {
+    known = 0;
+    STOWAGE_RETURN_IF_ERROR(generate_.ClearCaches());
+  }
+  read_.clear();  // whatever a run that fails leaves
+  Runner* last = &generate_;
+  for (size_t at = known; at < text.size();) {
+    const bool many = prefill_ != nullptr && text.size() - at >= at_once_;
+    last = many ? prefill_ : &generate_;
+    const size_t count = many ? at_once_ : 1;
+    STOWAGE_RETURN_IF_ERROR(Run(*last, at, text.subspan(at, count)));
+    at += count;
+  }
+  read_.assign(text.begin(), text.end());
+  STOWAGE_RETURN_IF_ERROR(ReadLogitsOf(*last, logits_));
+  if (std::ranges::none_of(logits_, [](float x) { return std::isnan(x); })) {
+    return {};
+  }
+  return Error{ErrorCode::kNotFinite, StrCat("[generate] the logits behind ",
+                                             text.size(), " tokens hold NaN")};
+}
+
+Result<std::vector<int32_t>> Generator::Continue(
+    std::span<const int32_t> text, const GenerationOptions& options) {
+  STOWAGE_CHECK(!text.empty());
+  STOWAGE_RETURN_IF_ERROR(CheckSampler(options.sampler));
+  std::vector<int32_t> all(text.begin(), text.end());
+  std::mt19937_64 random(options.seed);
+  for (int64_t drawn = 1; drawn <= options.length; ++drawn) {
+    STOWAGE_RETURN_IF_ERROR(Read(all));
+    std::span<const float> logits = logits_;
+    if (options.tokens > 0) {
+      logits = logits.first(
+          std::min(logits.size(), static_cast<size_t>(options.tokens)));
+    }
+    all.push_back(DrawToken(logits, options.sampler, random));
+    if (options.on_token) options.on_token(drawn);
+    if (all.back() == options.end) break;
+  }
+  return std::vector<int32_t>(
+      all.begin() + static_cast<std::ptrdiff_t>(text.size()), all.end());
+}
+
+}  // namespace stowage
