@@ -21,7 +21,9 @@ const TensorType& Value::type() const {
   return ok() ? builder_->info(*this).type : kInert;
 }
 
-GraphBuilder::GraphBuilder(std::string name) { graph_.name_ = std::move(name); }
+GraphBuilder::GraphBuilder(std::string name) {
+  graph_.Own().name = std::move(name);
+}
 
 const ValueInfo& GraphBuilder::info(Value value) const {
   STOWAGE_CHECK(value.ok() && value.builder() == this);
@@ -40,7 +42,7 @@ Value GraphBuilder::Fail(std::string_view message, SourceLoc loc) {
 }
 
 bool GraphBuilder::NameIsFree(std::string_view name) const {
-  return !graph_.by_name_.contains(name);
+  return !graph_.parts_->by_name.contains(name);
 }
 
 std::string GraphBuilder::FreshName(std::string_view stem) {
@@ -52,10 +54,10 @@ std::string GraphBuilder::FreshName(std::string_view stem) {
 }
 
 ValueId GraphBuilder::Add(ValueInfo info) {
-  const auto id = static_cast<ValueId>(graph_.values_.size());
-  graph_.by_name_.emplace(info.name, id);
+  const auto id = graph_.num_values();
+  graph_.Own().by_name.emplace(info.name, id);
   named_.push_back(info.is_leaf());
-  graph_.values_.push_back(std::move(info));
+  graph_.Own().values.push_back(std::move(info));
   return id;
 }
 
@@ -156,8 +158,8 @@ void GraphBuilder::Output(std::string_view name, Value value, SourceLoc loc) {
          loc);
     return;
   }
-  ValueInfo& info = graph_.values_[static_cast<size_t>(value.id())];
-  for (const GraphOutput& output : graph_.outputs_) {
+  ValueInfo& info = graph_.Own().values[static_cast<size_t>(value.id())];
+  for (const GraphOutput& output : graph_.outputs()) {
     if (output.name != name) continue;
     Fail(StrCat("[output] there is an output ", Quoted(name), " already"), loc);
     return;
@@ -172,16 +174,16 @@ void GraphBuilder::Output(std::string_view name, Value value, SourceLoc loc) {
            loc);
       return;
     }
-    graph_.by_name_.emplace(name, value.id());
+    graph_.Own().by_name.emplace(name, value.id());
   }
   if (info.role == Role::kActivation) info.role = Role::kOutput;
-  graph_.outputs_.push_back({std::string(name), value.id()});
+  graph_.Own().outputs.push_back({std::string(name), value.id()});
 }
 
 Value GraphBuilder::Name(std::string_view name, Value value, SourceLoc loc) {
   if (error_ || !value.ok()) return value;
   STOWAGE_CHECK(value.builder() == this);
-  ValueInfo& info = graph_.values_[static_cast<size_t>(value.id())];
+  ValueInfo& info = graph_.Own().values[static_cast<size_t>(value.id())];
   named_[static_cast<size_t>(value.id())] = true;
   if (info.name == name) return value;
   if (name.empty() || !NameIsFree(name)) {
@@ -194,11 +196,11 @@ Value GraphBuilder::Name(std::string_view name, Value value, SourceLoc loc) {
   const auto has_old_name = [&](const GraphOutput& output) {
     return output.name == info.name;
   };
-  if (std::ranges::none_of(graph_.outputs_, has_old_name)) {
-    graph_.by_name_.erase(info.name);
+  if (std::ranges::none_of(graph_.outputs(), has_old_name)) {
+    graph_.Own().by_name.erase(info.name);
   }
   info.name = std::string(name);
-  graph_.by_name_.emplace(info.name, value.id());
+  graph_.Own().by_name.emplace(info.name, value.id());
   return value;
 }
 
@@ -267,19 +269,18 @@ std::vector<Value> GraphBuilder::EmitImpl(
     Role role = Role::kActivation;
     if (op == OpKind::kConstant) role = Role::kConstant;
     if (result < def.updates) role = graph_.value(node.inputs[r]).role;
-    const ValueId id =
-        Add(ValueInfo{.name = name,
-                      .type = (*types)[r],
-                      .role = role,
-                      .producer = static_cast<NodeId>(graph_.nodes_.size()),
-                      .result = result,
-                      .on_host = def.results_on_host,
-                      .source = SourceOf(loc)});
+    const ValueId id = Add(ValueInfo{.name = name,
+                                     .type = (*types)[r],
+                                     .role = role,
+                                     .producer = graph_.num_nodes(),
+                                     .result = result,
+                                     .on_host = def.results_on_host,
+                                     .source = SourceOf(loc)});
     named_.back() = names.has_value();
     node.results.push_back(id);
     results.push_back(Value(this, id));
   }
-  graph_.nodes_.push_back(std::move(node));
+  graph_.Own().nodes.push_back(std::move(node));
   return results;
 }
 
@@ -293,7 +294,7 @@ void GraphBuilder::SetOrigin(Phase phase, std::string_view origin,
 void GraphBuilder::SetRole(Value value, Role role) {
   if (!value.ok()) return;
   STOWAGE_CHECK(value.builder() == this);
-  graph_.values_[static_cast<size_t>(value.id())].role = role;
+  graph_.Own().values[static_cast<size_t>(value.id())].role = role;
 }
 
 std::optional<Value> GraphBuilder::Find(std::string_view name) {

@@ -31,8 +31,8 @@ std::string_view PhaseName(Phase phase) {
 }
 
 std::optional<ValueId> Graph::Find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return std::nullopt;
+  const auto found = parts_->by_name.find(name);
+  if (found == parts_->by_name.end()) return std::nullopt;
   return found->second;
 }
 

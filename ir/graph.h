@@ -27,6 +27,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -128,19 +129,23 @@ struct GraphOutput {
   ValueId value = 0;
 };
 
+/// Copies share what they hold, until one of them is changed: to copy a graph takes no
+/// time and no memory.
 class Graph {
  public:
-  const std::string& name() const { return name_; }
-  std::span<const ValueInfo> values() const { return values_; }
-  std::span<const Node> nodes() const { return nodes_; }
-  std::span<const GraphOutput> outputs() const { return outputs_; }
+  const std::string& name() const { return parts_->name; }
+  std::span<const ValueInfo> values() const { return parts_->values; }
+  std::span<const Node> nodes() const { return parts_->nodes; }
+  std::span<const GraphOutput> outputs() const { return parts_->outputs; }
 
   const ValueInfo& value(ValueId id) const {
-    return values_[static_cast<size_t>(id)];
+    return parts_->values[static_cast<size_t>(id)];
   }
-  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
-  int num_values() const { return static_cast<int>(values_.size()); }
-  int num_nodes() const { return static_cast<int>(nodes_.size()); }
+  const Node& node(NodeId id) const {
+    return parts_->nodes[static_cast<size_t>(id)];
+  }
+  int num_values() const { return static_cast<int>(parts_->values.size()); }
+  int num_nodes() const { return static_cast<int>(parts_->nodes.size()); }
 
   /// The value called `name` or, failing that, the output called `name`.
   std::optional<ValueId> Find(std::string_view name) const;
@@ -151,7 +156,7 @@ class Graph {
   /// Where a value comes from, for people: it changes nothing that the graph
   /// means, nor Equal.
   void SetSource(ValueId id, SourceLoc source) {
-    values_[static_cast<size_t>(id)].source = source;
+    Own().values[static_cast<size_t>(id)].source = source;
   }
 
   /// For people: `"fc2"` (forward), `backward of "fc2"`, `update of "fc2.w"`.
@@ -169,11 +174,21 @@ class Graph {
     }
   };
 
-  std::string name_;
-  std::vector<ValueInfo> values_;
-  std::vector<Node> nodes_;
-  std::vector<GraphOutput> outputs_;
-  std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> by_name_;
+  struct Parts {
+    std::string name;
+    std::vector<ValueInfo> values;
+    std::vector<Node> nodes;
+    std::vector<GraphOutput> outputs;
+    std::unordered_map<std::string, ValueId, NameHash, std::equal_to<>> by_name;
+  };
+
+  // To change: no other graph's from here on.
+  Parts& Own() {
+    if (parts_.use_count() > 1) parts_ = std::make_shared<Parts>(*parts_);
+    return *parts_;
+  }
+
+  std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
 };
 
 Graph Legalize(Graph graph);  // ir/legalize.h

@@ -306,22 +306,23 @@ std::string ToBytes(const Graph& graph) { return GraphWriter().Write(graph); }
 Result<Graph> GraphFromBytes(std::string_view bytes) {
   STOWAGE_ASSIGN_OR_RETURN(GraphParts parts, GraphReader(bytes).Read());
   Graph graph;
-  graph.name_ = std::move(parts.name);
-  graph.values_ = std::move(parts.values);
-  graph.nodes_ = std::move(parts.nodes);
-  graph.outputs_ = std::move(parts.outputs);
+  Graph::Parts& own = graph.Own();
+  own.name = std::move(parts.name);
+  own.values = std::move(parts.values);
+  own.nodes = std::move(parts.nodes);
+  own.outputs = std::move(parts.outputs);
   Status names, nodes;
   ForEachInParallel(2, [&](size_t half) {
     if (half == 1) {
       nodes = VerifyNodes(graph);
       return;
     }
-    graph.by_name_.reserve(graph.values_.size() + graph.outputs_.size());
+    own.by_name.reserve(own.values.size() + own.outputs.size());
     for (ValueId id = 0; id < graph.num_values(); ++id) {
-      graph.by_name_.emplace(graph.value(id).name, id);
+      own.by_name.emplace(graph.value(id).name, id);
     }
-    for (const GraphOutput& output : graph.outputs_) {
-      graph.by_name_.emplace(output.name, output.value);
+    for (const GraphOutput& output : own.outputs) {
+      own.by_name.emplace(output.name, output.value);
     }
     names = VerifyNames(graph);
   });

@@ -83,6 +83,7 @@ Graph Legalize(Graph graph) {
     operands.push_back({node, input, value});
   });
   if (operands.empty()) return graph;
+  Graph::Parts& own = graph.Own();
 
   std::vector<Node> nodes;
   std::unordered_map<ValueId, ValueId> copies;  // value -> its contiguous copy
@@ -93,7 +94,7 @@ Graph Legalize(Graph graph) {
   ValueId moved = 0;
   size_t next = 0;
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    Node& node = graph.nodes_[static_cast<size_t>(n)];
+    Node& node = own.nodes[static_cast<size_t>(n)];
     while (moved < node.results.front()) order.push_back(moved++);
     for (; next < operands.size() && operands[next].node == n; ++next) {
       const ValueId source = operands[next].value;
@@ -105,12 +106,11 @@ Graph Legalize(Graph graph) {
                        .role = Role::kActivation,
                        .source = graph.value(node.results.front()).source};
         for (int i = 2;
-             !graph.by_name_.try_emplace(info.name, entry->second).second;
-             ++i) {
+             !own.by_name.try_emplace(info.name, entry->second).second; ++i) {
           info.name = StrCat(graph.value(source).name, ".contiguous", i);
         }
         order.push_back(entry->second);
-        graph.values_.push_back(std::move(info));
+        own.values.push_back(std::move(info));
         nodes.push_back(Node{.op = OpKind::kCopy,
                              .inputs = {source},
                              .results = {entry->second},
@@ -128,7 +128,7 @@ Graph Legalize(Graph graph) {
   std::vector<ValueInfo> values;
   for (const ValueId old : order) {
     new_ids[static_cast<size_t>(old)] = static_cast<ValueId>(values.size());
-    values.push_back(std::move(graph.values_[static_cast<size_t>(old)]));
+    values.push_back(std::move(own.values[static_cast<size_t>(old)]));
   }
   const auto renumber = [&](ValueId& id) {
     id = new_ids[static_cast<size_t>(id)];
@@ -137,13 +137,13 @@ Graph Legalize(Graph graph) {
     for (ValueId& id : node.inputs) renumber(id);
     for (ValueId& id : node.results) renumber(id);
   }
-  for (GraphOutput& output : graph.outputs_) renumber(output.value);
-  for (auto& [name, id] : graph.by_name_) renumber(id);
-  graph.values_ = std::move(values);
-  graph.nodes_ = std::move(nodes);
+  for (GraphOutput& output : own.outputs) renumber(output.value);
+  for (auto& [name, id] : own.by_name) renumber(id);
+  own.values = std::move(values);
+  own.nodes = std::move(nodes);
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
     for (const ValueId result : graph.node(n).results) {
-      graph.values_[static_cast<size_t>(result)].producer = n;
+      own.values[static_cast<size_t>(result)].producer = n;
     }
   }
   return graph;

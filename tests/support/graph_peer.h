@@ -15,12 +15,14 @@
 namespace stowage {
 
 struct GraphTestPeer {
-  static std::vector<ValueInfo>& Values(Graph& graph) { return graph.values_; }
-  static std::vector<Node>& Nodes(Graph& graph) { return graph.nodes_; }
-  static std::vector<GraphOutput>& Outputs(Graph& graph) {
-    return graph.outputs_;
+  static std::vector<ValueInfo>& Values(Graph& graph) {
+    return graph.Own().values;
   }
-  static auto& ByName(Graph& graph) { return graph.by_name_; }
+  static std::vector<Node>& Nodes(Graph& graph) { return graph.Own().nodes; }
+  static std::vector<GraphOutput>& Outputs(Graph& graph) {
+    return graph.Own().outputs;
+  }
+  static auto& ByName(Graph& graph) { return graph.Own().by_name; }
 };
 
 }  // namespace stowage
