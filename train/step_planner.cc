@@ -14,7 +14,7 @@ namespace stowage {
 namespace {
 
 // Raised whenever the same question is answered with another plan.
-constexpr int kPlanningVersion = 1;
+constexpr int kPlanningVersion = 2;
 
 // What the kernels of a device need for `graph`, node by node.
 void WriteNeeds(const Graph& graph, const PlanOptions& options,

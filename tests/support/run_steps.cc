@@ -44,8 +44,13 @@ Visible RunSteps(const Graph& graph, Backend& backend,
   Session session =
       Require(Session::Create({{"run", graph, std::move(plan)}}, backend,
                               {.arena = {}, .poison = options.poison}));
+  return RunSteps(session, options);
+}
+
+Visible RunSteps(Session& session, const RunOptions& options) {
   session.Initialize(options.seed);
   Runner& runner = session.front();
+  const Graph& graph = runner.graph();
 
   Visible visible;
   for (int64_t step = 0; step < options.steps; ++step) {

@@ -37,6 +37,10 @@ using Visible = std::map<std::string, std::vector<std::byte>>;
 Visible RunSteps(const Graph& graph, Backend& backend,
                  const RunOptions& options);
 
+/// Initializes and runs the first program of a session, as it is planned already: of
+/// the options only steps, seed and write_inputs are looked at.
+Visible RunSteps(Session& session, const RunOptions& options);
+
 /// The names under which two runs differ, "" when none: "loss@0, w1".
 std::string Differences(const Visible& a, const Visible& b);
 

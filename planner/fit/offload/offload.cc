@@ -18,6 +18,27 @@ namespace {
 // Forward values so many times smaller than the largest are not worth a copy.
 constexpr Bytes kMuchSmaller = 1000;
 
+// The nodes among `readers` since whose last one a node has made something of at least
+// so many bytes: a value that comes back for the first had better not wait for them.
+std::vector<NodeId> FarApart(const Graph& graph,
+                             std::span<const NodeId> readers, Bytes bytes) {
+  std::vector<NodeId> far;
+  for (size_t k = 1; k < readers.size(); ++k) {
+    for (NodeId n = readers[k - 1] + 1; n < readers[k]; ++n) {
+      const Node& between = graph.node(n);
+      if (GetOpDef(between.op).is_view() ||
+          std::ranges::none_of(between.results, [&](ValueId result) {
+            return graph.value(result).type.bytes() >= bytes;
+          })) {
+        continue;
+      }
+      far.push_back(readers[k]);
+      break;
+    }
+  }
+  return far;
+}
+
 class Mover {
  public:
   Mover(const Graph& from, std::span<const Offloadable> moved)
@@ -124,6 +145,9 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
   std::vector<uint8_t> on_host(Index(from_.num_values()), 0);
   for (const Offloadable& moved : moved_) {
     before[Index(moved.to)].push_back(&moved);
+    for (const NodeId reader : moved.again) {
+      before[Index(reader)].push_back(&moved);
+    }
     if (!moved.is_state()) after[Index(moved.from)].push_back(&moved);
     on_host[Index(moved.value)] = moved.is_state();
   }
@@ -213,7 +237,8 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
     values.push_back({.value = id,
                       .bytes = value.type.bytes(),
                       .from = from,
-                      .to = later.front()});
+                      .to = later.front(),
+                      .again = FarApart(graph, later, value.type.bytes())});
   }
   std::ranges::stable_sort(states, std::ranges::greater(), &Offloadable::bytes);
   std::ranges::stable_sort(values, std::ranges::greater(),

@@ -6,7 +6,7 @@
 // Optimizer memory is wanted once a step, by the update of its param; until
 // then it can lie elsewhere. What forward makes and backward reads can be
 // stashed after its last reader in forward and fetched before its first in
-// backward:
+// backward, and again before a later one where it would wait there, too:
 //
 //   m: f32(...) = state               m: f32(...) = host_state
 //   w, m' = momentum_update(w, m, g)  m~fetched = fetch(m)
@@ -37,6 +37,9 @@ struct Offloadable {
   // fetched before `to`, its update, and stashed right after it.
   NodeId from = kNoNode;
   NodeId to = kNoNode;
+  /// Of a forward value: later nodes that it is fetched for anew. FindOffloadable lists
+  /// those since whose last reader something at least as large was made.
+  std::vector<NodeId> again = {};
 
   bool is_state() const { return from == kNoNode; }
 };

@@ -29,11 +29,17 @@ size_t CountStates(std::span<const Offloadable> all) {
 
 std::vector<Share> SharesToTry(std::span<const Offloadable> all) {
   const size_t states = CountStates(all);
-  std::vector<Share> shares = {{},
-                               {.states = CountHalves(all.first(states), 1)},
-                               {.states = states},
-                               {.states = states, .halves = 1},
-                               {.states = states, .halves = kHalves}};
+  std::vector<Share> shares = {
+      {},
+      {.states = CountHalves(all.first(states), 1)},
+      {.states = states},
+      {.states = states, .halves = 1},
+      {.states = states, .halves = kHalves},
+      {.states = states, .halves = kHalves, .again = true}};
+  if (std::ranges::all_of(
+          all, [](const Offloadable& each) { return each.again.empty(); })) {
+    shares.pop_back();
+  }
   if (states == all.size()) shares.resize(3);  // no forward value may move
   shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
   return shares;
@@ -48,6 +54,9 @@ std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,
   const auto moved_values = values.first(CountHalves(values, halves));
   std::vector<Offloadable> moved(moved_states.begin(), moved_states.end());
   moved.insert(moved.end(), moved_values.begin(), moved_values.end());
+  if (!share.again) {
+    for (Offloadable& each : moved) each.again.clear();
+  }
   return moved;
 }
 

@@ -29,10 +29,11 @@ namespace stowage::fit {
 struct Share {
   size_t states = 0;
   int halves = 0;
+  bool again = false;  // forward values are fetched anew (Offloadable::again)
   friend auto operator<=>(const Share&, const Share&) = default;
 };
 
-/// From nothing to everything, each once; `all` as FindOffloadable lists it.
+/// From nothing to everything, and to everything fetched anew, each once; `all` as FindOffloadable lists it.
 std::vector<Share> SharesToTry(std::span<const Offloadable> all);
 
 /// What is moved of `all` in a step of so many pieces.

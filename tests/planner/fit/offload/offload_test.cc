@@ -61,9 +61,12 @@ TEST_CASE("what waits may be moved, and what only its update reads") {
   std::string found;
   for (const Offloadable& o : FindOffloadable(step)) {
     found += StrCat(step.value(o.value).name, " ", o.bytes, " ", o.from, "-",
-                    o.to, o.is_state() ? " state" : "", "; ");
+                    o.to, o.is_state() ? " state" : "");
+    for (const NodeId reader : o.again) found += StrCat(" and ", reader);
+    found += "; ";
   }
-  // Not "u.m", which forward reads; "a" waits from "b", node 2, to "dt", 5.
+  // Not "u.m", which forward reads; "a" waits from "b", node 2, to "dt", 5. Between
+  // "dt" and "du", 7, there is but a view.
   CHECK(found == "w.m 24 -1-9 state; b 24 3-7; a 24 2-5; ");
 }
 
@@ -100,6 +103,52 @@ graph "g" {
 )");
   const Graph again = Parse(ToText(*moved));
   CHECK(Equal(*moved, again));
+}
+
+TEST_CASE("what waits in backward, too, is fetched for each that is far off") {
+  const Graph step = Parse(R"(stowage-ir 1
+graph "g" {
+  x: f32(2, 3) = input
+  a: f32(2, 3) = tanh(x)
+  p: f32(2, 3) = tanh(a)
+  q: f32(2, 3) = tanh(p)
+  loss: f32() = reduce_sum(q) {axes=[0, 1], keep=0}
+  b: f32(2, 3) gradient = mul(a, x) @backward("q")
+  c: f32(2, 3) gradient = mul(a, b) @backward("q")
+  s: f32(3) gradient = reduce_sum(c) {axes=[0], keep=0} @backward("q")
+  d: f32(2, 3) gradient = mul(a, c) @backward("q")
+  e: f32(2, 3) gradient = mul(d, d) @backward("q")
+  f: f32(2, 3) gradient = mul(a, e) @backward("q")
+  output "loss" = loss
+}
+)");
+  // For "d" it may lie where it is: the sum between is smaller.
+  std::vector<Offloadable> all = FindOffloadable(step);
+  REQUIRE(!all.empty());
+  CHECK(step.value(all[0].value).name == "a");
+  CHECK(all[0].again == std::vector<NodeId>{9});
+  all.resize(1);
+  const auto moved = Offload(step, all);
+  REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+  CHECK(ToText(*moved) == R"(stowage-ir 1
+graph "g" {
+  x: f32(2, 3) = input
+  a: f32(2, 3) = tanh(x)
+  p: f32(2, 3) = tanh(a)
+  "a~stashed": f32(2, 3) = stash(a)
+  q: f32(2, 3) = tanh(p)
+  loss: f32() = reduce_sum(q) {axes=[0, 1], keep=0}
+  "a~fetched": f32(2, 3) = fetch("a~stashed") @backward("q")
+  b: f32(2, 3) gradient = mul("a~fetched", x) @backward("q")
+  c: f32(2, 3) gradient = mul("a~fetched", b) @backward("q")
+  s: f32(3) gradient = reduce_sum(c) {axes=[0], keep=0} @backward("q")
+  d: f32(2, 3) gradient = mul("a~fetched", c) @backward("q")
+  e: f32(2, 3) gradient = mul(d, d) @backward("q")
+  "a~fetched2": f32(2, 3) = fetch("a~stashed") @backward("q")
+  f: f32(2, 3) gradient = mul("a~fetched2", e) @backward("q")
+  output "loss" = loss
+}
+)");
 }
 
 TEST_CASE("a view that forward has taken is taken of what is fetched, too") {

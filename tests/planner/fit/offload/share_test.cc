@@ -55,6 +55,17 @@ TEST_CASE("in pieces of a batch a half is all, for the pieces are alike") {
   CHECK(Moved(all, {.states = 1}, /*pieces=*/4) == Values{1});
 }
 
+TEST_CASE(
+    "everything is also tried fetched anew, where a value has two readers") {
+  std::vector<Offloadable> all = {State(1, 8), Forward(2, 8)};
+  all[1].again = {12};
+  const Share anew = {.states = 1, .halves = 2, .again = true};
+  CHECK(SharesToTry(all).size() == 5);
+  CHECK(SharesToTry(all).back() == anew);
+  CHECK(Select(all, anew, /*pieces=*/1)[1].again == std::vector<NodeId>{12});
+  CHECK(Select(all, {.states = 1, .halves = 2}, 1)[1].again.empty());
+}
+
 TEST_CASE("each share is tried once, however little there is to move") {
   // Half of one state's bytes is the state.
   const std::vector<Offloadable> two = {State(1, 8), Forward(2, 8)};
