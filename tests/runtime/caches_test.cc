@@ -151,7 +151,8 @@ TEST_CASE_FIXTURE(Fixture, "what other weights have left in a cache is lost") {
   CheckLost(a);
   fill();
   const Floats part = {5};
-  REQUIRE(a.WritePart("w", DType::kF32, 0, std::as_bytes(std::span(part))).ok());
+  REQUIRE(
+      a.WritePart("w", DType::kF32, 0, std::as_bytes(std::span(part))).ok());
   CheckLost(a);
   fill();
   session.Initialize(1);
