@@ -159,6 +159,28 @@ TEST_CASE_FIXTURE(Fixture, "what other weights have left in a cache is lost") {
   CheckLost(a);
 }
 
+TEST_CASE_FIXTURE(Fixture, "what has no place in a cache is not written") {
+  GraphBuilder g("places");
+  const Value at = g.Input("at", DType::kI32, {});
+  const Value x = g.Input("x", DType::kF32, {2});
+  SliceUpdate(g.Cache("kept", DType::kF32, {5}), x, 0, at);
+  g.Output("x_again", Neg(x));
+  Session session = Open({{"a", Finished(g)}});
+  Runner& a = session.front();
+  REQUIRE(a.ClearCaches().ok());
+  REQUIRE(a.Write("x", Floats{7, 8}).ok());
+  REQUIRE(a.Write("at", int32_t{3}).ok());
+  REQUIRE(a.Step() == StepCode::kOk);
+  for (const int32_t beyond : {4, 5, -1, 2'000'000'000}) {
+    CAPTURE(beyond);
+    REQUIRE(a.Write("at", beyond).ok());
+    CHECK(a.Step() == StepCode::kIndexOutOfRange);
+    Floats kept(5);
+    REQUIRE(a.Read("kept", &kept).ok());
+    CHECK(kept == Floats{0, 0, 0, 7, 8});
+  }
+}
+
 TEST_CASE_FIXTURE(Fixture, "programs that disagree on a cache are refused") {
   const auto refusal = [&](std::vector<std::pair<std::string, Graph>> graphs) {
     const auto session = Session::Create(Planned(std::move(graphs)), *cpu);

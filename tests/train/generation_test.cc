@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -62,8 +64,8 @@ struct Writer {
     return Generator(*training.Find("generate"), training.Find("prefill"));
   }
 
-  // The likeliest token behind `seen`, which is read whole.
-  int32_t Likeliest(const Tokens& seen) {
+  // The logits behind `seen`, which is read whole.
+  std::vector<float> LogitsBehind(const Tokens& seen) {
     REQUIRE(seen.size() <= static_cast<size_t>(kWhole));
     Tokens padded = seen;
     padded.resize(static_cast<size_t>(kWhole), 0);
@@ -75,7 +77,34 @@ struct Writer {
     const auto row =
         logits.begin() +
         (static_cast<std::ptrdiff_t>(seen.size()) - 1) * kVocabulary;
-    return static_cast<int32_t>(std::max_element(row, row + kVocabulary) - row);
+    return std::vector<float>(row, row + kVocabulary);
+  }
+  int32_t Likeliest(const Tokens& seen) {
+    const std::vector<float> logits = LogitsBehind(seen);
+    return static_cast<int32_t>(std::ranges::max_element(logits) -
+                                logits.begin());
+  }
+
+  // That the generator sees what is in `seen` when it goes on from `text`: its logits
+  // are those of a run over the whole. (Weights that were never trained make likely
+  // what came last, whatever came before.)
+  void CheckSees(Generator& generator, const Tokens& text, const Tokens& seen) {
+    const std::vector<float> expected = LogitsBehind(seen);
+    const auto next =
+        generator.Continue(text, {.length = 1, .sampler = {.temperature = 0}});
+    REQUIRE_MESSAGE(next.ok(), next.error().message);
+    std::vector<float> logits(static_cast<size_t>(kVocabulary));
+    // One of the two has run last.
+    if (!training.Find("generate")->Read("logits", &logits).ok()) {
+      REQUIRE(training.Find("prefill")->Read("logits", &logits).ok());
+    }
+    double difference = 0;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      REQUIRE(std::isfinite(logits[i]));
+      difference =
+          std::max(difference, std::fabs(double{logits[i]} - expected[i]));
+    }
+    CHECK(difference <= 1e-5);
   }
 };
 
@@ -109,6 +138,8 @@ TEST_CASE("the likeliest tokens are those of texts that are read whole") {
       }
       Generator generator = writer.MakeGenerator();
       CHECK(Continue(generator, Prompt(given), Greedy(12)) == expected);
+      writer.CheckSees(generator, text, text);
+      writer.CheckSees(generator, Prompt(given), Prompt(given));
     }
   }
 }
@@ -127,6 +158,17 @@ TEST_CASE("caches that are full begin again with their last half") {
   }
   Generator generator = writer.MakeGenerator();
   CHECK(Continue(generator, Prompt(3), Greedy(20)) == expected);
+  const Tokens whole = Prompt(30);
+  for (size_t size = 1; size <= whole.size(); ++size) {
+    CAPTURE(size);
+    size_t first = 0;
+    while (size - first > kPositions) first += kPositions / 2;
+    const auto part = [&](size_t from) {
+      return Tokens(whole.begin() + static_cast<std::ptrdiff_t>(from),
+                    whole.begin() + static_cast<std::ptrdiff_t>(size));
+    };
+    writer.CheckSees(generator, part(0), part(first));
+  }
   // So does a prompt that is longer than they are.
   text = Prompt(3);
   text.insert(text.end(), expected.begin(), expected.begin() + 15);
