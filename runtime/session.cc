@@ -180,6 +180,7 @@ Runner::Runner(Runner&&) noexcept = default;
 Runner& Runner::operator=(Runner&&) noexcept = default;
 Runner::~Runner() = default;
 
+uint64_t Runner::started() const { return state_->started; }
 const std::string& Runner::name() const { return state_->name; }
 const Graph& Runner::graph() const { return state_->program.graph(); }
 const Plan& Runner::plan() const { return state_->program.plan(); }

@@ -109,6 +109,8 @@ class Runner {
   /// on its own; waits for the step kStepsInFlight before it. Allocates nothing,
   /// throws nothing.
   uint64_t Start() noexcept;
+  /// How many steps were started, those that were refused included.
+  uint64_t started() const;
   /// Waits for a step, one of the last kStepsInFlight that were started, and
   /// not for those after it; says how it ended. A step with an index out of
   /// range updates no param or state. A step that fails does not stop those

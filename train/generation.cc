@@ -96,18 +96,26 @@ Status Generator::Run(Runner& runner, size_t position,
   return {};
 }
 
+uint64_t Generator::StepsStarted() const {
+  return generate_.started() + (prefill_ == nullptr ? 0 : prefill_->started());
+}
+
+bool Generator::Remembers() const {
+  return !read_.empty() && generate_.keeps_caches() && steps_ == StepsStarted();
+}
+
 Status Generator::Read(std::span<const int32_t> text) {
   if (positions_) text = text.subspan(FirstSeen(text.size(), *positions_));
-  const auto differs =
-      std::ranges::mismatch(text, std::span<const int32_t>(read_));
-  auto known = static_cast<size_t>(differs.in1 - text.begin());
-  known = std::min(known, text.size() - 1);  // logits come from a run
-  // Without positions there is no way back in the text.
-  const bool goes_on = positions_ || known == read_.size();
-  if (!generate_.keeps_caches() || !goes_on) {
-    known = 0;
-    STOWAGE_RETURN_IF_ERROR(generate_.ClearCaches());
+  size_t known = 0;
+  if (Remembers()) {
+    const auto differs =
+        std::ranges::mismatch(text, std::span<const int32_t>(read_));
+    known = static_cast<size_t>(differs.in1 - text.begin());
+    known = std::min(known, text.size() - 1);  // logits come from a run
+    // Without positions there is no way back in the text.
+    if (!positions_ && known < read_.size()) known = 0;
   }
+  if (known == 0) STOWAGE_RETURN_IF_ERROR(generate_.ClearCaches());
   read_.clear();  // whatever a run that fails leaves
   Runner* last = &generate_;
   for (size_t at = known; at < text.size();) {
@@ -118,6 +126,7 @@ Status Generator::Read(std::span<const int32_t> text) {
     at += count;
   }
   read_.assign(text.begin(), text.end());
+  steps_ = StepsStarted();
   STOWAGE_RETURN_IF_ERROR(ReadLogitsOf(*last, logits_));
   if (std::ranges::none_of(logits_, [](float x) { return std::isnan(x); })) {
     return {};

@@ -39,8 +39,8 @@ std::vector<ProgramSpec> GenerationPrograms(
 struct GenerationOptions {
   int64_t length = 0;  // tokens to draw
   Sampler sampler = {};
-  int64_t tokens =
-      0;  // of the vocabulary, the first so many may be drawn; 0: all
+  /// Of the vocabulary, the first so many may be drawn; 0: all.
+  int64_t tokens = 0;
   std::optional<int32_t> end = {};  // nothing is drawn after it
   uint64_t seed = 1;                // and nothing else decides what is drawn
   std::function<void(int64_t drawn)> on_token = {};  // called after each
@@ -49,7 +49,8 @@ struct GenerationOptions {
 class Generator {
  public:
   /// For programs of batch 1, which must outlive this; `prefill` is null where there is
-  /// none.
+  /// none. Others may use them, too: what they leave in the caches is not taken for
+  /// one's own.
   Generator(Runner& generate, Runner* prefill);
 
   /// What the model writes after `text`, which is not empty. What the caches still hold
@@ -67,12 +68,16 @@ class Generator {
   // it.
   Status Read(std::span<const int32_t> text);
   Status Run(Runner& runner, size_t position, std::span<const int32_t> tokens);
+  // Whether the caches hold read_.
+  bool Remembers() const;
+  uint64_t StepsStarted() const;
 
   Runner& generate_;
   Runner* prefill_;
   std::optional<size_t> positions_;  // of a text; absent: any number
   size_t at_once_ = 1;               // tokens that `prefill` reads
-  std::vector<int32_t> read_;        // what the caches hold
+  std::vector<int32_t> read_;        // what the caches held after the last Read
+  uint64_t steps_ = 0;               // StepsStarted then
   std::vector<float> logits_;
 };
 

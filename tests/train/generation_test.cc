@@ -199,6 +199,39 @@ TEST_CASE("a conversation goes on from what was read, and from what was lost") {
   }
 }
 
+TEST_CASE("generators of the same programs do not take each other's caches") {
+  for (const std::string_view name : {"llama-nano", "lstm-char"}) {
+    CAPTURE(name);
+    Writer writer(name, kWhole);
+    Generator one = writer.MakeGenerator();
+    Generator other = writer.MakeGenerator();
+    const Tokens text = Prompt(6), same_end = {1, 2, 3, 4, 5, 6};
+    Continue(one, text, Greedy(1));
+    Continue(other, same_end, Greedy(1));
+    writer.CheckSees(one, text, text);
+    // Without the program "whole" in between, by which all caches were lost.
+    Continue(one, text, Greedy(1));
+    Continue(other, same_end, Greedy(1));
+    Continue(one, text, Greedy(1));
+    std::vector<float> logits(static_cast<size_t>(kVocabulary));
+    REQUIRE(writer.training.Find("generate")->Read("logits", &logits).ok());
+    const std::vector<float> expected = writer.LogitsBehind(text);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      REQUIRE(std::isfinite(logits[i]));
+      CHECK(std::fabs(logits[i] - expected[i]) <= 1e-5f);
+    }
+    // Nor those that a run which failed has left.
+    CHECK_FALSE(one.Continue(Tokens{3, 4, 96}, Greedy(1)).ok());
+    writer.CheckSees(one, text, text);
+    Generator fresh = writer.MakeGenerator();
+    Continue(fresh, text, Greedy(1));
+    REQUIRE(writer.training.Find("generate")->Read("logits", &logits).ok());
+    for (size_t i = 0; i < logits.size(); ++i) {
+      CHECK(std::fabs(logits[i] - expected[i]) <= 1e-5f);
+    }
+  }
+}
+
 TEST_CASE("what was read is not read again") {
   Writer writer("llama-nano", kWhole);
   Generator generator = writer.MakeGenerator();
