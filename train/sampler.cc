@@ -18,18 +18,12 @@ std::vector<int32_t> Candidates(std::span<const float> logits,
                                 const Sampler& sampler) {
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  if (sampler.temperature != 0 && sampler.top_k == 0 && sampler.top_p == 1) {
-    return ids;
-  }
+  if (sampler.top_k == 0 && sampler.top_p == 1) return ids;
   std::ranges::stable_sort(ids, std::greater(), [&](int32_t id) {
     return logits[static_cast<size_t>(id)];
   });
   const auto most = static_cast<size_t>(sampler.top_k);
-  if (sampler.temperature == 0) {
-    ids.resize(1);
-  } else if (most > 0 && most < ids.size()) {
-    ids.resize(most);
-  }
+  if (most > 0 && most < ids.size()) ids.resize(most);
   return ids;
 }
 
@@ -57,9 +51,12 @@ Status CheckSampler(const Sampler& sampler) {
 // Written out because the standard's distributions differ between libraries.
 int32_t DrawToken(std::span<const float> logits, const Sampler& sampler,
                   std::mt19937_64& random) {
+  const auto likeliest = std::ranges::max_element(logits);
+  if (sampler.temperature == 0) {
+    return static_cast<int32_t>(likeliest - logits.begin());
+  }
   std::vector<int32_t> ids = Candidates(logits, sampler);
-  if (ids.size() == 1) return ids.front();
-  const float largest = *std::ranges::max_element(logits);
+  const float largest = *likeliest;
   std::vector<double> weights;
   double sum = 0;
   for (const int32_t id : ids) {
