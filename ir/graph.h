@@ -130,7 +130,7 @@ struct GraphOutput {
 };
 
 /// Copies share what they hold, until one of them is changed: to copy a graph takes no
-/// time and no memory.
+/// time and no memory. One that was moved from may only be assigned to or destroyed.
 class Graph {
  public:
   const std::string& name() const { return parts_->name; }

@@ -54,6 +54,14 @@ Value KvCache::Mask(DType dtype, int64_t window, SourceLoc loc) {
 Value KvCache::Attend(Value q, Value k, Value v, std::string_view name,
                       int64_t window, SourceLoc loc) {
   if (!q.ok()) return q;
+  for (const Value& part : {k, v}) {
+    if (!part.ok() || part.rank() == 4) continue;
+    return g_.Fail(
+        StrCat("[kv_cache] the keys and values of ", Quoted(name), " are ",
+               k.type().ToString(), " and ", v.type().ToString(),
+               "; expected (batch, tokens, groups, elements)"),
+        loc);
+  }
   const Value keys = Keep(k, StrCat(name, ".keys"), loc);
   const Value values = Keep(v, StrCat(name, ".values"), loc);
   AttentionOptions options{.key_lengths = lengths_};

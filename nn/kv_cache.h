@@ -35,7 +35,8 @@ class KvCache {
   /// Causal attention of q (B, count, H, D) to k and v (B, count, G, D) and to all
   /// that was read before, or, of a `window` above 0, to the last so many tokens,
   /// itself included. Keys and values are kept in the caches "<name>.keys" and
-  /// "<name>.values" (B, positions, G, D), of k's and v's types.
+  /// "<name>.values" (B, positions, G, D), of k's and v's types. Errors: k or v that are
+  /// not (B, count, G, D); those of Attention.
   Value Attend(Value q, Value k, Value v, std::string_view name,
                int64_t window = 0, SourceLoc loc = SourceLoc::Current());
 

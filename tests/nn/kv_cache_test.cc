@@ -16,6 +16,7 @@
 
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "ir/builder.h"
 #include "nn/gpt.h"
 #include "nn/llama.h"
 #include "nn/model_options.h"
@@ -228,6 +229,20 @@ TEST_CASE("a position behind the caches fails the step") {
     REQUIRE(run.Write("position", position).ok());
     CHECK(run.Step() == StepCode::kIndexOutOfRange);
   }
+}
+
+TEST_CASE("keys that are not those of heads are refused") {
+  GraphBuilder g("flat");
+  KvCache cache(g, /*batch=*/1, /*count=*/2, /*positions=*/8);
+  const Value q = g.Input("q", DType::kF32, {1, 2, 3, 4});
+  const Value k = g.Input("k", DType::kF32, {1, 2, 12});
+  cache.Attend(q, k, q, "h");
+  const auto graph = g.Finish();
+  REQUIRE_FALSE(graph.ok());
+  CHECK(graph.error().message.find(
+            "[kv_cache] the keys and values of \"h\" are f32(1, 2, 12) and "
+            "f32(1, 2, 3, 4); expected (batch, tokens, groups, elements)") !=
+        std::string::npos);
 }
 
 TEST_CASE("caches that a model cannot have are refused") {
