@@ -6,10 +6,10 @@
 
 #include "runtime/backend.h"       // IWYU pragma: export
 #include "runtime/checkpoint.h"    // IWYU pragma: export
+#include "runtime/floats.h"        // IWYU pragma: export
 #include "runtime/kernel.h"        // IWYU pragma: export
 #include "runtime/program.h"       // IWYU pragma: export
 #include "runtime/session.h"       // IWYU pragma: export
 #include "runtime/weights.h"       // IWYU pragma: export
-#include "runtime/write_floats.h"  // IWYU pragma: export
 
 #endif  // STOWAGE_RUNTIME_RUNTIME_H_

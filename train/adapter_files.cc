@@ -19,7 +19,7 @@
 #include "formats/weights_file.h"
 #include "math/small_floats.h"
 #include "runtime/checkpoint.h"
-#include "runtime/write_floats.h"
+#include "runtime/floats.h"
 
 namespace stowage {
 namespace {
@@ -137,26 +137,6 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 }
 
 namespace {
-
-Result<std::vector<float>> ReadFloats(const Runner& runner,
-                                      std::string_view name) {
-  const ValueInfo& info = runner.graph().value(*runner.graph().Find(name));
-  const auto count = static_cast<size_t>(info.type.shape.num_elements());
-  std::vector<float> numbers(count);
-  if (info.type.dtype == DType::kF32) {
-    STOWAGE_RETURN_IF_ERROR(runner.Read(name, &numbers));
-    return numbers;
-  }
-  std::vector<uint16_t> bits(count);
-  STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
-      name, info.type.dtype, std::as_writable_bytes(std::span(bits))));
-  for (size_t i = 0; i < count; ++i) {
-    numbers[i] = info.type.dtype == DType::kF16
-                     ? math::HalfToFloat(bits[i])
-                     : math::BFloat16ToFloat(bits[i]);
-  }
-  return numbers;
-}
 
 // The share of an adapter in its layer's weight, row by row.
 class Share {

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
-#include "runtime/write_floats.h"
+#include "runtime/floats.h"
 
 namespace stowage {
 namespace {

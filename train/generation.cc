@@ -3,48 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <string_view>
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "ir/dtype.h"
 #include "ir/graph.h"
-#include "math/small_floats.h"
+#include "runtime/floats.h"
 
 namespace stowage {
 namespace {
-
-const TensorType& TypeOf(const Runner& runner, std::string_view name) {
-  const std::optional<ValueId> id = runner.graph().Find(name);
-  STOWAGE_CHECK(id.has_value());
-  return runner.graph().value(*id).type;
-}
-
-// By way of elements of T.
-template <typename T, typename Convert>
-Status ReadAs(const Runner& runner, DType dtype, std::span<float> logits,
-              Convert convert) {
-  std::vector<T> numbers(logits.size());
-  STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
-      "logits", dtype, std::as_writable_bytes(std::span(numbers))));
-  std::ranges::transform(numbers, logits.begin(), convert);
-  return {};
-}
-
-Status ReadLogitsOf(const Runner& runner, std::span<float> logits) {
-  const DType dtype = TypeOf(runner, "logits").dtype;
-  switch (dtype) {
-    case DType::kF64:
-      return ReadAs<double>(runner, dtype, logits,
-                            [](double x) { return static_cast<float>(x); });
-    case DType::kF16:
-      return ReadAs<uint16_t>(runner, dtype, logits, math::HalfToFloat);
-    case DType::kBF16:
-      return ReadAs<uint16_t>(runner, dtype, logits, math::BFloat16ToFloat);
-    default:
-      return runner.Read("logits", logits);
-  }
-}
 
 // Where the model begins to see a text of `size` tokens: the same for texts that go on
 // from one another, until one more half of the caches is full.
@@ -77,10 +43,11 @@ Generator::Generator(Runner& generate, Runner* prefill)
     positions_ = static_cast<size_t>(graph.value(caches.front()).type.shape[1]);
   }
   if (prefill_ != nullptr) {
-    at_once_ = static_cast<size_t>(TypeOf(*prefill_, "tokens").shape[1]);
+    const Graph& many = prefill_->graph();
+    const std::optional<ValueId> tokens = many.Find("tokens");
+    STOWAGE_CHECK(tokens.has_value());
+    at_once_ = static_cast<size_t>(many.value(*tokens).type.shape[1]);
   }
-  logits_.resize(
-      static_cast<size_t>(TypeOf(generate, "logits").shape.num_elements()));
 }
 
 Status Generator::Run(Runner& runner, size_t position,
@@ -127,7 +94,7 @@ Status Generator::Read(std::span<const int32_t> text) {
   }
   read_.assign(text.begin(), text.end());
   steps_ = StepsStarted();
-  STOWAGE_RETURN_IF_ERROR(ReadLogitsOf(*last, logits_));
+  STOWAGE_ASSIGN_OR_RETURN(logits_, ReadFloats(*last, "logits"));
   if (std::ranges::none_of(logits_, [](float x) { return std::isnan(x); })) {
     return {};
   }

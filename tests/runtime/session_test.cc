@@ -17,7 +17,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
-#include "runtime/write_floats.h"
+#include "runtime/floats.h"
 
 namespace stowage {
 namespace {

@@ -1,13 +1,15 @@
-#ifndef STOWAGE_RUNTIME_WRITE_FLOATS_H_
-#define STOWAGE_RUNTIME_WRITE_FLOATS_H_
+#ifndef STOWAGE_RUNTIME_FLOATS_H_
+#define STOWAGE_RUNTIME_FLOATS_H_
 
-// Floats into a param of any float type.
+// Floats into a param, and out of any value that is there, of any float type.
 //
 //   WriteFloats(runner, "model.norm.weight", /*first=*/0, numbers);
+//   Result<std::vector<float>> logits = ReadFloats(runner, "logits");
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "runtime/session.h"
@@ -20,6 +22,11 @@ namespace stowage {
 Status WriteFloats(Runner& runner, std::string_view name, int64_t first,
                    std::span<const float> numbers);
 
+/// All elements of a value, in row-major order; f64 is rounded to the nearest float.
+/// Errors: those of Runner::ReadBytes; a type that is no float.
+Result<std::vector<float>> ReadFloats(const Runner& runner,
+                                      std::string_view name);
+
 }  // namespace stowage
 
-#endif  // STOWAGE_RUNTIME_WRITE_FLOATS_H_
+#endif  // STOWAGE_RUNTIME_FLOATS_H_
