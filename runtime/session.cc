@@ -5,16 +5,13 @@
 #include <chrono>
 #include <cstring>
 #include <iterator>
-#include <map>
 #include <set>
 #include <string_view>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "planner/validate_plan.h"
+#include "runtime/check_programs.h"
 #include "runtime/initial_values.h"
 
 namespace stowage {
@@ -546,146 +543,6 @@ Runner* Session::Find(std::string_view name) {
 
 namespace {
 
-// A plan that is for its graph, obeys the laws and has the backend's scratch.
-Status CheckProgram(const SessionProgram& program, const Backend& backend) {
-  const Graph& graph = program.graph;
-  const Plan& plan = program.plan;
-  STOWAGE_RETURN_IF_ERROR(CheckPlanIsFor(plan, graph));
-  if (const auto broken = ValidatePlan(graph, plan, 1); !broken.empty()) {
-    return Fail(StrCat("the plan of program ", Quoted(program.name),
-                       " is not valid: ", broken.front()));
-  }
-  STOWAGE_RETURN_IF_ERROR(backend.Supports(graph));
-  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    const int32_t slot = plan.workspace_of[static_cast<size_t>(n)];
-    const Bytes has =
-        slot < 0 ? 0 : plan.buffers[static_cast<size_t>(slot)].size;
-    const Bytes needs = backend.Workspace(graph, graph.node(n));
-    if (needs > has) {
-      return Fail(StrCat("backend ", Quoted(backend.name()), " needs ", needs,
-                         " bytes of scratch for ", graph.Describe(n),
-                         " of program ", Quoted(program.name),
-                         ", the plan has ", has,
-                         "; plan with PlanOptions::workspace of this backend"));
-    }
-  }
-  const Bytes has = plan.reserve < 0
-                        ? 0
-                        : plan.buffers[static_cast<size_t>(plan.reserve)].size;
-  const Bytes needs = backend.Reserve(graph, plan.alignment);
-  if (needs > has) {
-    return Fail(StrCat("backend ", Quoted(backend.name()), " keeps ", needs,
-                       " bytes beside the values of program ",
-                       Quoted(program.name), ", the plan has ", has,
-                       "; plan with PlanOptions::reserve of this backend"));
-  }
-  return {};
-}
-
-// Programs must agree on where the caches lie that they have in common.
-Status CheckCaches(const std::vector<SessionProgram>& programs) {
-  struct Place {
-    TensorType type;
-    Bytes address;
-    const std::string* program;
-  };
-  std::unordered_map<std::string_view, Place> places;
-  for (const SessionProgram& program : programs) {
-    for (const ValueId id : program.graph.Leaves(Role::kCache)) {
-      const ValueInfo& value = program.graph.value(id);
-      const PlannedBuffer& buffer = program.plan.buffers[static_cast<size_t>(
-          program.plan.buffer_of[static_cast<size_t>(id)])];
-      const Place place{value.type, program.plan.AddressOf(buffer),
-                        &program.name};
-      const Place& known = places.try_emplace(value.name, place).first->second;
-      if (known.type == place.type && known.address == place.address) continue;
-      return Fail(StrCat(
-          "programs ", Quoted(*known.program), " and ", Quoted(program.name),
-          " disagree on cache ", Quoted(value.name), ": ",
-          known.type.ToString(), " at ", known.address, " and ",
-          place.type.ToString(), " at ", place.address,
-          "; programs that share caches declare the same ones in one order"));
-    }
-  }
-  return {};
-}
-
-// All programs must agree on the shared regions.
-Status CheckShared(const std::vector<SessionProgram>& programs) {
-  struct Place {
-    TensorType type;
-    bool on_host;
-    Bytes address;
-    const std::string* program;
-  };
-  std::unordered_map<std::string, Place> places;
-  const RegionBytes& first = programs.front().plan.regions;
-  for (const SessionProgram& program : programs) {
-    const RegionBytes& regions = program.plan.regions;
-    if (regions.weights != first.weights || regions.state != first.state ||
-        regions.host_state != first.host_state) {
-      const auto state = [](const RegionBytes& of) {
-        return of.host_state == 0
-                   ? StrCat(of.state, " of state")
-                   : StrCat(of.state, " of state and ", of.host_state,
-                            " of state on the host");
-      };
-      return Fail(StrCat(
-          "program ", Quoted(program.name), " reserves ", regions.weights,
-          " bytes of weights and ", state(regions), ", program ",
-          Quoted(programs.front().name), " ", first.weights, " and ",
-          state(first),
-          "; plan all of them with one WeightLayout, taken from the plan that "
-          "has the states"));
-    }
-    for (ValueId id = 0; id < program.graph.num_values(); ++id) {
-      const ValueInfo& value = program.graph.value(id);
-      if (!IsPersistent(value)) continue;
-      const PlannedBuffer& buffer = program.plan.buffers[static_cast<size_t>(
-          program.plan.buffer_of[static_cast<size_t>(id)])];
-      const Place place{value.type, value.on_host,
-                        program.plan.AddressOf(buffer), &program.name};
-      const Place& known = places.try_emplace(value.name, place).first->second;
-      if (known.type == place.type && known.on_host == place.on_host &&
-          known.address == place.address) {
-        continue;
-      }
-      const auto text = [](const Place& of) {
-        return StrCat(of.type.ToString(), of.on_host ? " on the host" : "",
-                      " at ", of.address);
-      };
-      return Fail(StrCat("programs ", Quoted(*known.program), " and ",
-                         Quoted(program.name), " disagree on ",
-                         Quoted(value.name), ": ", text(known), " and ",
-                         text(place), "; plan them with one WeightLayout"));
-    }
-  }
-  // Values of different names must lie apart, in whichever programs they are.
-  std::map<std::tuple<bool, Bytes, std::string_view>, const Place*> by_address;
-  for (const auto& [name, place] : places) {
-    by_address.emplace(
-        std::tuple(place.on_host, place.address, std::string_view(name)),
-        &place);
-  }
-  for (auto it = by_address.begin(); it != by_address.end(); ++it) {
-    const auto next = std::next(it);
-    const auto& [on_host, address, name] = it->first;
-    if (next == by_address.end() || next->second->on_host != on_host ||
-        next->second->address >= address + it->second->type.bytes()) {
-      continue;
-    }
-    return Fail(
-        StrCat(Quoted(name), " of program ", Quoted(*it->second->program), ", ",
-               it->second->type.ToString(), " at ", address, ", and ",
-               Quoted(std::get<2>(next->first)), " of program ",
-               Quoted(*next->second->program), ", ",
-               next->second->type.ToString(), " at ", next->second->address,
-               ", share bytes; plan the programs with one WeightLayout "
-               "that has both"));
-  }
-  return {};
-}
-
 // Buffers of the packed spans that are dead once launch `i` has run, for each i.
 std::vector<std::vector<int32_t>> DeathsAfterLaunches(const Program& program) {
   const auto launches = program.launches();
@@ -714,25 +571,16 @@ std::vector<std::vector<int32_t>> DeathsAfterLaunches(const Program& program) {
 Result<Session> Session::Create(std::vector<SessionProgram> programs,
                                 Backend& backend,
                                 const SessionOptions& options) {
-  if (programs.empty()) return Fail("there are no programs; give at least one");
+  STOWAGE_RETURN_IF_ERROR(CheckPrograms(programs, backend));
   auto state = std::make_unique<State>();
   state->backend = &backend;
   state->poison = options.poison;
   for (const SessionProgram& program : programs) {
-    for (const SessionProgram& other : programs) {
-      if (&other != &program && other.name == program.name) {
-        return Fail(StrCat("two programs are called ", Quoted(program.name),
-                           "; names must be unique"));
-      }
-    }
-    STOWAGE_RETURN_IF_ERROR(CheckProgram(program, backend));
     state->arena_bytes =
         std::max(state->arena_bytes, program.plan.arena_bytes());
     state->host_bytes = std::max(state->host_bytes, program.plan.host_bytes());
     state->alignment = std::max(state->alignment, program.plan.alignment);
   }
-  STOWAGE_RETURN_IF_ERROR(CheckShared(programs));
-  STOWAGE_RETURN_IF_ERROR(CheckCaches(programs));
 
   if (options.arena.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(

@@ -39,14 +39,9 @@
 #include "planner/plan.h"
 #include "runtime/backend.h"
 #include "runtime/program.h"
+#include "runtime/session_program.h"  // IWYU pragma: export
 
 namespace stowage {
-
-struct SessionProgram {
-  std::string name;
-  Graph graph;
-  Plan plan;
-};
 
 struct SessionOptions {
   /// Bytes to use as the arena; empty: the session allocates them. Must be at
