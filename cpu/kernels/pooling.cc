@@ -6,8 +6,10 @@
 // that row. avg_pool_grad goes the other way.
 
 #include <algorithm>
-#include <limits>
+#include <bit>
+#include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "base/bytes.h"
 #include "cpu/kernel.h"
@@ -25,9 +27,10 @@ struct Largest {
   static Vec<T> Join(Vec<T> a, Vec<T> b) {
     return Max(a, b);
   }
+  // Without a branch, which would be mispredicted every other time.
   template <typename T>
   static T Join(T a, T b) {
-    return a <= b ? b : b < a ? a : a + b;
+    return static_cast<int>(b > a) | static_cast<int>(b != b) ? b : a;
   }
 };
 struct Sum {
@@ -52,6 +55,11 @@ Bytes PoolWorkspace(const OpArgs& args, std::span<const TensorType>,
 Bytes PoolGradWorkspace(const OpArgs&, std::span<const TensorType> results,
                         int threads) {
   return threads * RowBytes(results[0].dtype, results[0].shape.back());
+}
+
+Bytes MaxPoolGradWorkspace(const OpArgs& args, std::span<const TensorType>,
+                           int threads) {
+  return threads * 2 * RowBytes(args.type(0).dtype, args.shape(0).back());
 }
 
 // Joins the rows of x under window (z, y) of a plane: in `row`, unless there is
@@ -150,29 +158,71 @@ StepCode RunAvgPool(const Launch& launch, ThreadPool& pool) noexcept {
       });
 }
 
-// Of the first of the largest elements, in row-major order; of the first NaN where
-// there is one.
+// The rows of x under a window, joined: of each column the largest element, NaN where
+// there is one, and the first row that has it, as the bits of a T.
 template <typename T>
-int64_t PlaceOfLargest(const WindowAxes& axes, Taps of_z, Taps of_y, int64_t z,
-                       int64_t y, int64_t o, const T* plane) {
-  const Taps taps = axes[2].TapsOf(o);
-  int64_t best = -1;
-  for (int64_t i = of_z.first; i < of_z.end; ++i) {
-    for (int64_t j = of_y.first; j < of_y.end; ++j) {
-      const int64_t row =
-          (axes[0].Place(z, i) * axes[1].in + axes[1].Place(y, j)) * axes[2].in;
-      for (int64_t k = taps.first; k < taps.end; ++k) {
-        const int64_t place = row + axes[2].Place(o, k);
-        const T value = plane[place];
-        if (best < 0 || value > plane[best] ||
-            (value != value && plane[best] == plane[best])) {
-          best = place;
-        }
-      }
-    }
+struct LargestOfColumns {
+  using RowNumber = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+
+  T* values;
+  T* rows;
+
+  LargestOfColumns(std::byte* scratch, Bytes of_values)
+      : values(reinterpret_cast<T*>(scratch)),
+        rows(reinterpret_cast<T*>(scratch + of_values)) {}
+
+  int64_t RowOf(int64_t column) const {
+    return std::bit_cast<RowNumber>(rows[column]);
   }
-  return best;
-}
+
+  // Row after row, in row-major order.
+  void Add(const T* row, int64_t number, bool is_first, int64_t columns) {
+    using V = Vec<T>;
+    const V of_row = V::All(std::bit_cast<T>(static_cast<RowNumber>(number)));
+    ForEachVec<T>(columns, [&](auto at) {
+      const V value = at.Load(row);
+      if (is_first) {
+        at.Store(values, value);
+        at.Store(rows, of_row);
+        return;
+      }
+      const V best = at.Load(values);
+      const V best_row = at.Load(rows);
+      // Larger, or the first NaN.
+      const V keeps = value <= best;
+      const V is_number = best <= best;
+      at.Store(values, Select(is_number, Select(keeps, best, value), best));
+      at.Store(rows,
+               Select(is_number, Select(keeps, best_row, of_row), best_row));
+    });
+  }
+
+  // Of the columns of window o, the place of the first of the largest elements, in
+  // row-major order; of the first NaN where there is one. Without a branch, which
+  // would be mispredicted every other time.
+  int64_t PlaceOfLargest(const WindowAxis& axis, int64_t o) const {
+    const Taps taps = axis.TapsOf(o);
+    int64_t column = axis.Place(o, taps.first);
+    T best = values[column];
+    int64_t row = RowOf(column);
+    int64_t place = row * axis.in + column;
+    for (int64_t k = taps.first + 1; k < taps.end; ++k) {
+      column += axis.dilation;
+      const T value = values[column];
+      const int64_t its_row = RowOf(column);
+      const int is_better =
+          static_cast<int>(best == best) & static_cast<int>(!(value <= best));
+      const int is_same =
+          static_cast<int>(value == best) |
+          (static_cast<int>(value != value) & static_cast<int>(best != best));
+      const int takes = is_better | (is_same & static_cast<int>(its_row < row));
+      best = takes != 0 ? value : best;
+      place = takes != 0 ? its_row * axis.in + column : place;
+      row = takes != 0 ? its_row : row;
+    }
+    return place;
+  }
+};
 
 // Calls f(plane, thread) for each plane.
 template <typename F>
@@ -190,9 +240,12 @@ StepCode RunMaxPoolGrad(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& dy = launch.inputs[1];
   const WindowAxes axes = WindowAxesOf(*launch.attrs, x.shape(), dy.shape());
   const int64_t in = Elements(axes, &WindowAxis::in);
+  const Bytes of_values = RowBytes(x.dtype(), axes[2].in);
   OnFloat(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    ForPlanes(pool, x.size() / in, axes, [&](int64_t p, int) {
+    ForPlanes(pool, x.size() / in, axes, [&](int64_t p, int thread) {
+      LargestOfColumns<T> largest(
+          launch.workspace.data() + thread * 2 * of_values, of_values);
       const T* from = x.as<const T>() + p * in;
       const T* next = dy.as<const T>() + p * Elements(axes, &WindowAxis::out);
       T* to = launch.outputs[0].as<T>() + p * in;
@@ -201,8 +254,17 @@ StepCode RunMaxPoolGrad(const Launch& launch, ThreadPool& pool) noexcept {
         const Taps of_z = axes[0].TapsOf(z);
         for (int64_t y = 0; y < axes[1].out; ++y) {
           const Taps of_y = axes[1].TapsOf(y);
+          bool is_first = true;
+          for (int64_t i = of_z.first; i < of_z.end; ++i) {
+            for (int64_t j = of_y.first; j < of_y.end; ++j) {
+              const int64_t row =
+                  axes[0].Place(z, i) * axes[1].in + axes[1].Place(y, j);
+              largest.Add(from + row * axes[2].in, row, is_first, axes[2].in);
+              is_first = false;
+            }
+          }
           for (int64_t o = 0; o < axes[2].out; ++o) {
-            to[PlaceOfLargest(axes, of_z, of_y, z, y, o, from)] += *next++;
+            to[largest.PlaceOfLargest(axes[2], o)] += *next++;
           }
         }
       }
@@ -265,7 +327,8 @@ namespace kernels {
 
 constinit const CpuKernel MaxPool = {.run = RunMaxPool,
                                      .workspace = PoolWorkspace};
-constinit const CpuKernel MaxPoolGrad = {.run = RunMaxPoolGrad};
+constinit const CpuKernel MaxPoolGrad = {.run = RunMaxPoolGrad,
+                                         .workspace = MaxPoolGradWorkspace};
 constinit const CpuKernel AvgPool = {.run = RunAvgPool,
                                      .workspace = PoolWorkspace};
 constinit const CpuKernel AvgPoolGrad = {.run = RunAvgPoolGrad,

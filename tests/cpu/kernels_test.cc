@@ -220,7 +220,7 @@ TEST_CASE("NaN comes last, whichever way the others are sorted") {
 TEST_CASE("a NaN in a window is its maximum, and takes the gradient") {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     const Graph graph = MakeGraph("nan", [&](GraphBuilder& g) {
-      const Value x = g.Input("x", dtype, {1, 2, 2, 4});
+      const Value x = g.Input("x", dtype, {1, 3, 2, 4});
       const Value top = MaxPool(x, {.kernel = {2, 2}});
       const Attrs attrs = g.graph().nodes().back().attrs;
       g.Output("y", top);
@@ -228,17 +228,20 @@ TEST_CASE("a NaN in a window is its maximum, and takes the gradient") {
                             std::vector{x, g.Input("dy", dtype, top.shape())},
                             attrs)[0]);
     });
-    const CpuRun run =
-        RunOnCpu(graph, {{"x",
-                          {1, kNaN, 9, -kInf, kInf, kNaN, 3, 4, -kInf, -kInf,
-                           kInf, 5, -kInf, -kInf, 6, kInf}},
-                         {"dy", {1, 2, 3, 4}}});
+    const CpuRun run = RunOnCpu(
+        graph, {{"x", {1,     kNaN,  9,    -kInf, kInf,  kNaN,  3, 4,
+                       -kInf, -kInf, kInf, 5,     -kInf, -kInf, 6, kInf,
+                       1,     kNaN,  0,    0,     kNaN,  2,     0, 0}},
+                {"dy", {1, 2, 3, 4, 5, 6}}});
     const std::vector<double>& y = run.values.at("y");
     CHECK(std::isnan(y[0]));
-    CHECK(std::vector<double>(y.begin() + 1, y.end()) ==
+    CHECK(std::vector<double>(y.begin() + 1, y.begin() + 4) ==
           std::vector<double>{9, -kInf, kInf});
-    CHECK(run.values.at("dx") ==
-          std::vector<double>{0, 1, 2, 0, 0, 0, 0, 0, 3, 0, 4, 0, 0, 0, 0, 0});
+    CHECK(std::isnan(y[4]));
+    CHECK(y[5] == 0);
+    CHECK(run.values.at("dx") == std::vector<double>{0, 1, 2, 0, 0, 0, 0, 0,
+                                                     3, 0, 4, 0, 0, 0, 0, 0,
+                                                     0, 5, 6, 0, 0, 0, 0, 0});
   }
 }
 

@@ -1,0 +1,161 @@
+// Kernels that hold the images of a batch in registers: convolutions of small maps, and
+// batch_norm where a channel has few elements. Batches are wider than the widest
+// registers and fill no whole number of them; maps, channels and filters have ragged
+// ends of every kind.
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+#include "tests/cpu/check_graph.h"
+
+namespace stowage {
+namespace {
+
+struct Case {
+  const char* name;
+  Shape x, w;
+  ConvOptions options;
+};
+
+// The convolution and both of its gradients, in f32 and f64.
+void CheckConvolution(const Case& c) {
+  CAPTURE(c.name);
+  for (const Precision p : {kF32, kF64}) {
+    CheckGraph(c.name, p.tolerance, [&](GraphBuilder& g) {
+      const Value x = g.Input("x", p.dtype, c.x);
+      const Value w = g.Input("w", p.dtype, c.w);
+      const Value y = Conv(x, w, c.options);
+      g.Output("y", y);
+      const Value dy = g.Input("dy", p.dtype, y.shape());
+      g.Output("dx", ConvTranspose(dy, w,
+                                   {.stride = c.options.stride,
+                                    .padding = c.options.padding,
+                                    .dilation = c.options.dilation,
+                                    .groups = c.options.groups,
+                                    .size = Axes(c.x.begin() + 2, c.x.end())}));
+      g.Output("dw", ConvWeightGrad(x, dy, Axes(c.w.begin() + 2, c.w.end()),
+                                    c.options));
+    });
+  }
+}
+
+TEST_CASE("convolutions of small maps, by the images of a batch") {
+  const std::vector<Case> cases = {
+      {"with padding", {17, 9, 4, 4}, {10, 9, 3, 3}, {.padding = 1}},
+      {"of one element, which eight taps of nine miss",
+       {33, 16, 1, 1},
+       {20, 16, 3, 3},
+       {.padding = 1}},
+      {"with strides",
+       {20, 8, 7, 8},
+       {12, 8, 3, 3},
+       {.stride = 2, .padding = 1}},
+      {"with strides that leave elements out",
+       {16, 8, 8, 7},
+       {8, 8, 2, 2},
+       {.stride = 3}},
+      {"in groups, with dilation and uneven padding",
+       {34, 18, 3, 5},
+       {22, 9, 2, 3},
+       {.padding = {0, 2, 1, 2}, .dilation = {2, 1}, .groups = 2}},
+      {"in one dimension", {18, 8, 13}, {8, 8, 3}, {.stride = 2}},
+      {"in three dimensions",
+       {16, 8, 2, 2, 3},
+       {8, 8, 2, 1, 2},
+       {.padding = {1, 0, 0, 0, 0, 1}}},
+      {"by one element, of more images than a strip has",
+       {115, 50, 2, 1},
+       {35, 50, 1, 1},
+       {}},
+      {"of more channels than a strip has",
+       {19, 101, 2, 2},
+       {18, 101, 2, 2},
+       {.padding = {1, 0, 0, 1}}},
+      {"of whole registers", {32, 16, 4, 4}, {16, 16, 3, 3}, {.padding = 1}},
+      {"with padding alone in some windows",
+       {16, 8, 2, 2},
+       {8, 8, 1, 1},
+       {.padding = 1}},
+  };
+  for (const Case& c : cases) CheckConvolution(c);
+}
+
+TEST_CASE("depthwise convolutions by the images of a batch") {
+  const std::vector<Case> cases = {
+      {"with padding",
+       {17, 5, 6, 6},
+       {5, 1, 3, 3},
+       {.padding = 1, .groups = 5}},
+      {"of small maps",
+       {40, 70, 2, 2},
+       {70, 1, 3, 3},
+       {.padding = 1, .groups = 70}},
+      {"of one element",
+       {16, 21, 1, 1},
+       {21, 1, 3, 3},
+       {.padding = 1, .groups = 21}},
+      {"with strides",
+       {32, 3, 9, 12},
+       {3, 1, 3, 3},
+       {.stride = 2, .padding = 1, .groups = 3}},
+      {"with strides that leave elements out",
+       {20, 3, 8, 10},
+       {3, 1, 2, 2},
+       {.stride = 3, .groups = 3}},
+      {"of 25 taps", {18, 2, 7, 5}, {2, 1, 5, 5}, {.padding = 2, .groups = 2}},
+      {"with dilation and uneven padding",
+       {16, 4, 5, 9},
+       {4, 1, 2, 3},
+       {.stride = {1, 2},
+        .padding = {0, 3, 2, 1},
+        .dilation = {3, 2},
+        .groups = 4}},
+      {"in one dimension",
+       {35, 6, 19},
+       {6, 1, 4},
+       {.padding = {2, 1}, .groups = 6}},
+      {"in three dimensions",
+       {16, 2, 3, 4, 5},
+       {2, 1, 2, 3, 2},
+       {.stride = {1, 2, 1}, .padding = {1, 0, 1, 0, 1, 0}, .groups = 2}},
+  };
+  for (const Case& c : cases) CheckConvolution(c);
+}
+
+TEST_CASE("batch norm of channels of few elements") {
+  for (const Precision p : {kF32, kF64}) {
+    for (const Shape& shape : std::vector<Shape>{{3, 5},
+                                                 {70, 300, 1, 1},
+                                                 {130, 37, 2, 2},
+                                                 {9, 2, 7},
+                                                 {5, 33, 3, 5}}) {
+      const std::string name = StrCat("batch norm of ", shape.ToString());
+      CAPTURE(name);
+      CheckGraph(name, p.tolerance, [&](GraphBuilder& g) {
+        const Value x = g.Input("x", p.dtype, shape);
+        const Value gamma = g.Input("gamma", p.dtype, {shape[1]});
+        const Value beta = g.Input("beta", p.dtype, {shape[1]});
+        const BatchNormResults forward = BatchNorm(x, gamma, beta, 1e-5);
+        g.Output("y", forward.y);
+        g.Output("mean", forward.mean);
+        g.Output("variance", forward.variance);
+        const BatchNormGrads grads =
+            BatchNormGrad(x, gamma, forward.mean, forward.variance,
+                          g.Input("dy", p.dtype, shape), 1e-5);
+        g.Output("dx", grads.dx);
+        g.Output("dgamma", grads.dgamma);
+        g.Output("dbeta", grads.dbeta);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage
