@@ -1,8 +1,11 @@
 // batch_norm and its gradient. A channel is the work of one thread, start to end, so
 // that its later passes find it in the cache and sums have one order; within it,
 // runs of neighbouring elements are summed in registers, and these sums in double
-// precision.
+// precision. Where such a run is shorter than a register, a thread takes channels that
+// are neighbours together: their elements of one example are a span, which is summed
+// element by element over the examples.
 
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/kernel.h"
@@ -43,9 +46,165 @@ void ForChannels(const Channels& channels, ThreadPool& pool, F&& f) {
                  });
 }
 
+// --- Channels as spans -------------------------------------------------------
+
+// Elements of a span, at most.
+constexpr int64_t kMostSpan = 256;
+
+// Whether runs leave most of a register empty.
+template <typename T>
+bool AreShort(const Channels& channels) {
+  return channels.length < Vec<T>::kLanes;
+}
+
+// Channels [first, end), whose elements of an example lie side by side.
+struct Span {
+  const Channels& channels;
+  int64_t first, end;
+
+  int64_t size() const { return (end - first) * channels.length; }
+  int64_t Offset(int64_t example) const {
+    return (example * channels.count + first) * channels.length;
+  }
+  int64_t ChannelOf(int64_t i) const { return first + i / channels.length; }
+};
+
+template <typename F>
+void ForSpans(const Channels& channels, ThreadPool& pool, F&& f) {
+  ParallelRanges(pool, channels.count, kMostSpan / channels.length,
+                 [&](int64_t begin, int64_t end) {
+                   f(Span{channels, begin, end});
+                 });
+}
+
+// sums[c - first] = the sum of term(place in the span, offset of the example) over
+// channel c: of 64 examples in a register's lane, of these in double precision.
+template <typename T, typename F>
+void SumSpan(const Span& span, double* sums, F&& term) {
+  constexpr int64_t kBlock = 64;
+  const int64_t examples = span.channels.runs;
+  std::fill_n(sums, span.end - span.first, 0.0);
+  ForEachVec<T>(span.size(), [&](auto at) {
+    for (int64_t begin = 0; begin < examples; begin += kBlock) {
+      Vec<T> sum = Vec<T>::Zero();
+      const int64_t end = std::min(examples, begin + kBlock);
+      for (int64_t i = begin; i < end; ++i) sum += term(at, span.Offset(i));
+      T lanes[Vec<T>::kLanes];
+      sum.Store(lanes);
+      for (int64_t i = 0; i < Vec<T>::kLanes; ++i) {
+        if (at.index + i >= span.size()) break;
+        sums[span.ChannelOf(at.index + i) - span.first] += lanes[i];
+      }
+    }
+  });
+}
+
+// Each element's of what belongs to its channel.
+template <typename T>
+struct OfElements {
+  T values[kMostSpan];
+
+  template <typename F>
+  OfElements(const Span& span, F&& of_channel) {
+    for (int64_t i = 0; i < span.size(); ++i) {
+      values[i] = static_cast<T>(of_channel(span.ChannelOf(i)));
+    }
+  }
+};
+
+// f(place in the span, offset of the example) for all elements.
+template <typename T, typename F>
+void ForElements(const Span& span, F&& f) {
+  for (int64_t i = 0; i < span.channels.runs; ++i) {
+    ForEachVec<T>(span.size(), [&](auto at) { f(at, span.Offset(i)); });
+  }
+}
+
+template <typename T>
+void ForwardOfSpan(const Launch& launch, const Span& span) {
+  const T* x = launch.inputs[0].as<const T>();
+  T* y = launch.outputs[0].as<T>();
+  T* means = launch.outputs[1].as<T>();
+  T* variances = launch.outputs[2].as<T>();
+  const double eps = launch.attrs->Float("eps");
+  const double size = span.channels.size;
+  double sums[kMostSpan];
+  SumSpan<T>(span, sums,
+             [&](auto at, int64_t offset) { return at.Load(x + offset); });
+  for (int64_t c = span.first; c < span.end; ++c) {
+    means[c] = static_cast<T>(sums[c - span.first] / size);
+  }
+  const OfElements<T> mean(span, [&](int64_t c) { return means[c]; });
+  SumSpan<T>(span, sums, [&](auto at, int64_t offset) {
+    const Vec<T> centred = at.Load(x + offset) - at.Load(mean.values);
+    return centred * centred;
+  });
+  const OfElements<T> factor(span, [&](int64_t c) {
+    const double variance = sums[c - span.first] / size;
+    variances[c] = static_cast<T>(variance);
+    return launch.inputs[1].as<const T>()[c] / std::sqrt(variance + eps);
+  });
+  const OfElements<T> beta(
+      span, [&](int64_t c) { return launch.inputs[2].as<const T>()[c]; });
+  ForElements<T>(span, [&](auto at, int64_t offset) {
+    const Vec<T> centred = at.Load(x + offset) - at.Load(mean.values);
+    at.Store(y + offset,
+             MulAdd(centred, at.Load(factor.values), at.Load(beta.values)));
+  });
+}
+
+template <typename T>
+void GradOfSpan(const Launch& launch, const Span& span) {
+  const T* x = launch.inputs[0].as<const T>();
+  const T* gamma = launch.inputs[1].as<const T>();
+  const T* dy = launch.inputs[4].as<const T>();
+  T* dx = launch.outputs[0].as<T>();
+  const double eps = launch.attrs->Float("eps");
+  const double size = span.channels.size;
+  const OfElements<T> mean(
+      span, [&](int64_t c) { return launch.inputs[2].as<const T>()[c]; });
+  double sums[kMostSpan];     // of dy
+  double centred[kMostSpan];  // of dy (x - mean)
+  SumSpan<T>(span, sums,
+             [&](auto at, int64_t offset) { return at.Load(dy + offset); });
+  SumSpan<T>(span, centred, [&](auto at, int64_t offset) {
+    return at.Load(dy + offset) * (at.Load(x + offset) - at.Load(mean.values));
+  });
+  const auto rstd = [&](int64_t c) {
+    const double variance = launch.inputs[3].as<const T>()[c];
+    return 1 / std::sqrt(variance + eps);
+  };
+  // dx = a dy + b (x - mean) + shift, as below.
+  const OfElements<T> a(span, [&](int64_t c) { return gamma[c] * rstd(c); });
+  const OfElements<T> b(span, [&](int64_t c) {
+    const double r = rstd(c);
+    return -gamma[c] * r * r * r * centred[c - span.first] / size;
+  });
+  const OfElements<T> shift(span, [&](int64_t c) {
+    return -gamma[c] * rstd(c) * sums[c - span.first] / size;
+  });
+  ForElements<T>(span, [&](auto at, int64_t offset) {
+    const Vec<T> from_x = MulAdd(at.Load(x + offset) - at.Load(mean.values),
+                                 at.Load(b.values), at.Load(shift.values));
+    at.Store(dx + offset,
+             MulAdd(at.Load(dy + offset), at.Load(a.values), from_x));
+  });
+  for (int64_t c = span.first; c < span.end; ++c) {
+    launch.outputs[1].as<T>()[c] =
+        static_cast<T>(centred[c - span.first] * rstd(c));
+    launch.outputs[2].as<T>()[c] = static_cast<T>(sums[c - span.first]);
+  }
+}
+
+// --- Channel by channel ------------------------------------------------------
+
 template <typename T>
 void RunForward(const Launch& launch, ThreadPool& pool) {
   const Channels channels(launch.inputs[0].shape());
+  if (AreShort<T>(channels)) {
+    return ForSpans(channels, pool,
+                    [&](const Span& span) { ForwardOfSpan<T>(launch, span); });
+  }
   const int64_t n = channels.length;
   const T* x = launch.inputs[0].as<const T>();
   T* y = launch.outputs[0].as<T>();
@@ -85,6 +244,10 @@ void RunForward(const Launch& launch, ThreadPool& pool) {
 template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
   const Channels channels(launch.inputs[0].shape());
+  if (AreShort<T>(channels)) {
+    return ForSpans(channels, pool,
+                    [&](const Span& span) { GradOfSpan<T>(launch, span); });
+  }
   const int64_t n = channels.length;
   const T* x = launch.inputs[0].as<const T>();
   const T* dy = launch.inputs[4].as<const T>();
