@@ -14,6 +14,9 @@
 // conv_weight_grad has dw as its result: the columns are (channel, element of the
 // kernel), and the depth is the elements of dy of all images.
 //
+// Small maps (conv_by_batch.h) and groups of one channel (conv_depthwise.h,
+// conv_depthwise_by_batch.h) have ways of their own.
+//
 // Every element of a result is one chain of multiply-adds in an order that shapes
 // alone decide; the gradient's is cut into at most kMostSplits chains by images,
 // which are added in order.
@@ -26,7 +29,9 @@
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/conv_bands.h"
+#include "cpu/kernels/conv_by_batch.h"
 #include "cpu/kernels/conv_depthwise.h"
+#include "cpu/kernels/conv_depthwise_by_batch.h"
 #include "cpu/kernels/conv_walks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
@@ -276,9 +281,17 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& w = launch.inputs[1];
   const TensorView& y = launch.outputs[0];
   const ConvGeometry g(x.shape(), w.shape(), y.shape(), *launch.attrs);
+  if (TakesDepthwiseByBatch<T>(g)) {
+    return DepthwiseByBatch(g, /*to_x=*/false, x.as<const T>(), w.as<const T>(),
+                            y.as<T>(), launch.workspace.data(), pool);
+  }
   if (IsDepthwise(g)) {
     return Depthwise(g, ForwardWalks(g), x.as<const T>(), w.as<const T>(),
                      y.as<T>(), launch.workspace.data(), pool);
+  }
+  if (TakesByBatch<T>(g)) {
+    return ConvByBatch(g, /*to_x=*/false, x.as<const T>(), w.as<const T>(),
+                       y.as<T>(), launch.workspace.data(), pool);
   }
   const int64_t depth = g.channels * g.kernel_size();
   RunGathered<T>({.g = g,
@@ -332,6 +345,14 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& w = launch.inputs[1];
   const TensorView& x = launch.outputs[0];
   const ConvGeometry g(x.shape(), w.shape(), dy.shape(), *launch.attrs);
+  if (TakesDepthwiseByBatch<T>(g)) {
+    return DepthwiseByBatch(g, /*to_x=*/true, dy.as<const T>(), w.as<const T>(),
+                            x.as<T>(), launch.workspace.data(), pool);
+  }
+  if (TakesByBatch<T>(g)) {
+    return ConvByBatch(g, /*to_x=*/true, dy.as<const T>(), w.as<const T>(),
+                       x.as<T>(), launch.workspace.data(), pool);
+  }
   T* packed = reinterpret_cast<T*>(launch.workspace.data());
   std::byte* scratch =
       launch.workspace.data() + AlignUp(w.type.bytes(), kWorkspaceAlignment);
@@ -468,9 +489,18 @@ void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& dw = launch.outputs[0];
   const ConvGeometry g(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
   const Walks walks = ForwardWalks(g);
+  if (TakesDepthwiseByBatch<T>(g)) {
+    return DepthwiseWeightGradByBatch(g, x.as<const T>(), dy.as<const T>(),
+                                      dw.as<T>(), launch.workspace.data(),
+                                      pool);
+  }
   if (IsDepthwise(g)) {
     return DepthwiseWeightGrad(g, walks, x.as<const T>(), dy.as<const T>(),
                                dw.as<T>(), launch.workspace.data(), pool);
+  }
+  if (TakesByBatch<T>(g)) {
+    return WeightGradByBatch(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(),
+                             launch.workspace.data(), pool);
   }
   const WeightGradTasks<T> tasks(g);
   T* sums = reinterpret_cast<T*>(launch.workspace.data());
@@ -535,9 +565,14 @@ Bytes ConvWorkspace(const OpArgs& args, std::span<const TensorType> results,
                        args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
-    return IsDepthwise(g) ? DepthwiseScratch<T>(ForwardWalks(g), threads)
-                          : threads * GatherScratch<T>::BytesOf(
-                                          g, ForwardWalks(g), g.channels);
+    if (TakesDepthwiseByBatch<T>(g)) {
+      return DepthwiseByBatchScratch<T>(g, threads);
+    }
+    if (IsDepthwise(g)) return DepthwiseScratch<T>(ForwardWalks(g), threads);
+    if (TakesByBatch<T>(g)) {
+      return ConvByBatchScratch<T>(g, /*to_x=*/false, threads);
+    }
+    return threads * GatherScratch<T>::BytesOf(g, ForwardWalks(g), g.channels);
   });
 }
 Bytes ConvTransposeWorkspace(const OpArgs& args,
@@ -546,6 +581,12 @@ Bytes ConvTransposeWorkspace(const OpArgs& args,
                        args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (TakesDepthwiseByBatch<T>(g)) {
+      return DepthwiseByBatchScratch<T>(g, threads);
+    }
+    if (TakesByBatch<T>(g)) {
+      return ConvByBatchScratch<T>(g, /*to_x=*/true, threads);
+    }
     Bytes bytes = 0;
     ForPhases(g, [&](const Walks& walks) {
       bytes =
@@ -566,7 +607,11 @@ Bytes ConvWeightGradWorkspace(const OpArgs& args,
                        args.attrs);
   return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
     using T = decltype(zero);
+    if (TakesDepthwiseByBatch<T>(g)) {
+      return DepthwiseByBatchScratch<T>(g, threads);
+    }
     if (IsDepthwise(g)) return DepthwiseScratch<T>(ForwardWalks(g), threads);
+    if (TakesByBatch<T>(g)) return WeightGradByBatchScratch<T>(g, threads);
     const WeightGradTasks<T> tasks(g);
     return tasks.sums(g) + threads * tasks.of_thread(ForwardWalks(g));
   });
