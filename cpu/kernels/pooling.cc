@@ -27,10 +27,12 @@ struct Largest {
   static Vec<T> Join(Vec<T> a, Vec<T> b) {
     return Max(a, b);
   }
-  // Without a branch, which would be mispredicted every other time.
+  // The first line is one instruction, and b where either is NaN; a branch by which is
+  // larger would be mispredicted every other time.
   template <typename T>
   static T Join(T a, T b) {
-    return static_cast<int>(b > a) | static_cast<int>(b != b) ? b : a;
+    const T larger = a > b ? a : b;
+    return a == a ? larger : a;
   }
 };
 struct Sum {
@@ -86,21 +88,71 @@ const T* JoinRows(const WindowAxes& axes, Taps of_z, Taps of_y, int64_t z,
   return joined;
 }
 
-template <typename Op, typename T>
-T JoinWindow(const WindowAxis& axis, Taps taps, int64_t o, const T* row) {
-  T result = row[axis.Place(o, taps.first)];
-  for (int64_t i = taps.first + 1; i < taps.end; ++i) {
-    result = Op::Join(result, row[axis.Place(o, i)]);
+// results[o - first] = row[o * kStride] of windows [first, end), joined with what is
+// there already, unless this is the first element.
+template <typename Op, int kStride, typename T>
+void JoinElement(const T* row, int64_t stride, int64_t windows, bool is_first,
+                 T* results) {
+  const int64_t step = kStride > 0 ? kStride : stride;
+  if (is_first) {
+    for (int64_t o = 0; o < windows; ++o) results[o] = row[o * step];
+  } else {
+    for (int64_t o = 0; o < windows; ++o) {
+      results[o] = Op::Join(results[o], row[o * step]);
+    }
   }
-  return result;
 }
 
-// Calls finish(result, z, y, o) for what Op makes of each window: y's element.
+// Windows [first, end), those that lie in a line whole.
+struct WholeWindows {
+  explicit WholeWindows(const WindowAxis& axis) {
+    first = std::min(axis.out, CeilDiv(axis.before, axis.stride));
+    const int64_t room = axis.in + axis.before - axis.extent();
+    end = room < 0
+              ? first
+              : std::max(first, std::min(axis.out, room / axis.stride + 1));
+  }
+
+  int64_t first, end;
+};
+
+// The windows of a line, of which `row` has the joined rows. Those that lie in it whole
+// are joined element by element, so that the compiler's loops fill registers.
+template <typename Op, typename T>
+void JoinWindows(const WindowAxis& axis, const WholeWindows& whole,
+                 const T* row, T* results) {
+  const auto joins_some = [&](int64_t o) {  // beside padding
+    const Taps taps = axis.TapsOf(o);
+    T result = row[axis.Place(o, taps.first)];
+    for (int64_t i = taps.first + 1; i < taps.end; ++i) {
+      result = Op::Join(result, row[axis.Place(o, i)]);
+    }
+    results[o] = result;
+  };
+  const auto [first, end] = whole;
+  for (int64_t o = 0; o < first; ++o) joins_some(o);
+  for (int64_t i = 0; i < axis.kernel && first < end; ++i) {
+    const T* from = row + axis.Place(first, i);
+    if (axis.stride == 1) {
+      JoinElement<Op, 1>(from, 1, end - first, i == 0, results + first);
+    } else if (axis.stride == 2) {
+      JoinElement<Op, 2>(from, 2, end - first, i == 0, results + first);
+    } else {
+      JoinElement<Op, 0>(from, axis.stride, end - first, i == 0,
+                         results + first);
+    }
+  }
+  for (int64_t o = end; o < axis.out; ++o) joins_some(o);
+}
+
+// Makes what Op makes of each window, and calls finish(axes, z, y, line) for each line
+// of results.
 template <typename Op, typename F>
 StepCode RunPool(const Launch& launch, ThreadPool& pool, const F& finish) {
   const TensorView& x = launch.inputs[0];
   const TensorView& y = launch.outputs[0];
   const WindowAxes axes = WindowAxesOf(*launch.attrs, x.shape(), y.shape());
+  const WholeWindows whole(axes[2]);
   const int64_t row_size = axes[2].out;
   const int64_t rows = y.size() / row_size;
   const int64_t piece =
@@ -120,10 +172,8 @@ StepCode RunPool(const Launch& launch, ThreadPool& pool, const F& finish) {
             axes, axes[0].TapsOf(of_z), axes[1].TapsOf(of_y), of_z, of_y,
             x.as<const T>() + plane * Elements(axes, &WindowAxis::in), scratch);
         T* to = y.as<T>() + r * row_size;
-        for (int64_t o = 0; o < row_size; ++o) {
-          const T joined = JoinWindow<Op>(axes[2], axes[2].TapsOf(o), o, row);
-          to[o] = finish(joined, axes, of_z, of_y, o);
-        }
+        JoinWindows<Op>(axes[2], whole, row, to);
+        finish(axes, of_z, of_y, to);
       }
     });
   });
@@ -132,8 +182,7 @@ StepCode RunPool(const Launch& launch, ThreadPool& pool, const F& finish) {
 
 StepCode RunMaxPool(const Launch& launch, ThreadPool& pool) noexcept {
   return RunPool<Largest>(launch, pool,
-                          [](auto largest, const WindowAxes&, int64_t, int64_t,
-                             int64_t) { return largest; });
+                          [](const WindowAxes&, int64_t, int64_t, auto*) {});
 }
 
 // What the mean of window o divides by, along one axis.
@@ -150,11 +199,13 @@ StepCode RunAvgPool(const Launch& launch, ThreadPool& pool) noexcept {
   const bool with_padding = launch.attrs->Int("count_include_pad") == 1;
   return RunPool<Sum>(
       launch, pool,
-      [&](auto sum, const WindowAxes& axes, int64_t z, int64_t y, int64_t o) {
+      [&]<typename T>(const WindowAxes& axes, int64_t z, int64_t y, T* line) {
         const int64_t count = CountAlong(axes[0], z, with_padding) *
-                              CountAlong(axes[1], y, with_padding) *
-                              CountAlong(axes[2], o, with_padding);
-        return sum / static_cast<decltype(sum)>(count);
+                              CountAlong(axes[1], y, with_padding);
+        for (int64_t o = 0; o < axes[2].out; ++o) {
+          line[o] /=
+              static_cast<T>(count * CountAlong(axes[2], o, with_padding));
+        }
       });
 }
 
@@ -198,29 +249,25 @@ struct LargestOfColumns {
   }
 
   // Of the columns of window o, the place of the first of the largest elements, in
-  // row-major order; of the first NaN where there is one. Without a branch, which
-  // would be mispredicted every other time.
+  // row-major order; of the first NaN where there is one. A branch would be mispredicted
+  // every other time.
   int64_t PlaceOfLargest(const WindowAxis& axis, int64_t o) const {
     const Taps taps = axis.TapsOf(o);
-    int64_t column = axis.Place(o, taps.first);
-    T best = values[column];
-    int64_t row = RowOf(column);
-    int64_t place = row * axis.in + column;
-    for (int64_t k = taps.first + 1; k < taps.end; ++k) {
-      column += axis.dilation;
-      const T value = values[column];
-      const int64_t its_row = RowOf(column);
-      const int is_better =
-          static_cast<int>(best == best) & static_cast<int>(!(value <= best));
-      const int is_same =
-          static_cast<int>(value == best) |
-          (static_cast<int>(value != value) & static_cast<int>(best != best));
-      const int takes = is_better | (is_same & static_cast<int>(its_row < row));
-      best = takes != 0 ? value : best;
-      place = takes != 0 ? its_row * axis.in + column : place;
-      row = takes != 0 ? its_row : row;
+    int64_t best = axis.Place(o, taps.first);
+    const int64_t end = axis.Place(o, taps.end);
+    for (int64_t at = best + axis.dilation; at < end; at += axis.dilation) {
+      const T value = values[at];
+      const T largest = values[best];
+      const int is_better = static_cast<int>(largest == largest) &
+                            static_cast<int>(!(value <= largest));
+      const int is_same = static_cast<int>(value == largest) |
+                          (static_cast<int>(value != value) &
+                           static_cast<int>(largest != largest));
+      const int comes_first = static_cast<int>(RowOf(at) < RowOf(best));
+      const int64_t takes = is_better | (is_same & comes_first);
+      best += (at - best) & -takes;
     }
-    return place;
+    return RowOf(best) * axis.in + best;
   }
 };
 
