@@ -131,6 +131,30 @@ class Bands {
   int64_t pieces_ = 1;  // of what is cut
 };
 
+/// Fills the slabs of a band's images, for `channels` channels from `first` on, of `all`
+/// there are: channel after channel, of each the images. Each slab is written a little
+/// beyond its end. Finds the places of all taps.
+template <typename T>
+void FillSlabs(const Band& band, const Slab& slab, const T* source,
+               const T* source_end, int64_t first, int64_t channels,
+               int64_t all, int64_t* offsets, T* slabs) {
+  const int64_t taps = Product(band.walks, &Walk::taps);
+  if (taps == 0) return;
+  Tap tap(band.walks, 0);
+  for (int64_t t = 0; t < taps; ++t) {
+    offsets[t] = slab.Offset(tap);
+    tap.Next(band.walks);
+  }
+  const int64_t size = Product(band.walks, &Walk::size);
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t image = 0; image < band.images; ++image) {
+      slab.Fill(source + ((band.first_image + image) * all + first + c) * size,
+                source_end, slabs);
+      slabs += slab.size();
+    }
+  }
+}
+
 }  // namespace stowage::cpu
 
 #endif  // STOWAGE_CPU_KERNELS_CONV_BANDS_H_

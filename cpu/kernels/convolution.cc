@@ -1,5 +1,6 @@
-// conv, conv_transpose and conv_weight_grad as matrix products, of which one
-// operand is gathered from a picture while the product runs.
+// conv, conv_transpose and conv_weight_grad: which way each is made, and of the first two
+// the usual one, a matrix product of which one operand is gathered from a picture while
+// the product runs.
 //
 // conv and conv_transpose are the same product. Its rows are the result's
 // channels, its columns the elements of all images in one run, and its depth is
@@ -11,15 +12,11 @@
 // the source, so each phase is a product of its own without multiplications by
 // zero. Filters are brought into the order of its sums first.
 //
-// conv_weight_grad has dw as its result: the columns are (channel, element of the
-// kernel), and the depth is the elements of dy of all images.
-//
-// Small maps (conv_by_batch.h) and groups of one channel (conv_depthwise.h,
-// conv_depthwise_by_batch.h) have ways of their own.
+// conv_weight_grad is in conv_weight_grad.h; small maps (conv_by_batch.h) and groups of
+// one channel (conv_depthwise.h, conv_depthwise_by_batch.h) have ways of their own.
 //
 // Every element of a result is one chain of multiply-adds in an order that shapes
-// alone decide; the gradient's is cut into at most kMostSplits chains by images,
-// which are added in order.
+// alone decide.
 
 #include <algorithm>
 #include <cstdint>
@@ -33,6 +30,7 @@
 #include "cpu/kernels/conv_depthwise.h"
 #include "cpu/kernels/conv_depthwise_by_batch.h"
 #include "cpu/kernels/conv_walks.h"
+#include "cpu/kernels/conv_weight_grad.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product.h"
@@ -95,29 +93,6 @@ void CopyRuns(const Run* runs, int64_t count, const T* from, T* to) {
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t i = 0; i < runs[r].count; i += Vec<T>::kLanes) {
       Vec<T>::Load(from + runs[r].from + i).Store(to + runs[r].to + i);
-    }
-  }
-}
-
-// Fills the slabs of a band's images, for `channels` channels from `first` on, of
-// `all` there are. Finds the places of all taps.
-template <typename T>
-void FillSlabs(const Band& band, const Slab& slab, const T* source,
-               const T* source_end, int64_t first, int64_t channels,
-               int64_t all, int64_t* offsets, T* slabs) {
-  const int64_t taps = Product(band.walks, &Walk::taps);
-  if (taps == 0) return;
-  Tap tap(band.walks, 0);
-  for (int64_t t = 0; t < taps; ++t) {
-    offsets[t] = slab.Offset(tap);
-    tap.Next(band.walks);
-  }
-  const int64_t size = Product(band.walks, &Walk::size);
-  for (int64_t c = 0; c < channels; ++c) {  // each is written a little beyond
-    for (int64_t image = 0; image < band.images; ++image) {
-      slab.Fill(source + ((band.first_image + image) * all + first + c) * size,
-                source_end, slabs);
-      slabs += slab.size();
     }
   }
 }
@@ -308,32 +283,33 @@ void RunConvOf(const Launch& launch, ThreadPool& pool) {
 
 // The filters that a phase needs, for group after group: rows are x's channels,
 // columns (filter, tap). Both are taken a few at a time, so that lines of the
-// cache are used while they are there.
+// cache are used while they are there. `places`, which it fills, has room for all taps.
 template <typename T>
 void PackFilters(const ConvGeometry& g, const Walks& walks, const T* w,
-                 T* packed, ThreadPool& pool) {
+                 int64_t* places, T* packed, ThreadPool& pool) {
   constexpr int64_t kBlock = 16;
   const int64_t taps = Product(walks, &Walk::taps);
   const int64_t kernel = g.kernel_size();
   const int64_t blocks = CeilDiv(g.channels, kBlock);
+  Tap tap(walks, 0);
+  for (int64_t t = 0; t < taps; ++t) {
+    places[t] = KernelPlace(g, walks, tap);
+    tap.Next(walks);
+  }
   pool.ParallelFor(g.groups * blocks, [&](int64_t task, int) {
     const int64_t group = task / blocks;
     const int64_t begin = task % blocks * kBlock;
-    const int64_t count = std::min(kBlock, g.channels - begin);
-    const T* from = w + (group * g.filters * g.channels + begin) * kernel;
-    T* to = packed + (group * g.channels + begin) * g.filters * taps;
+    const int64_t end = std::min(g.channels, begin + kBlock);
+    const T* from = w + group * g.filters * g.channels * kernel;
+    T* to = packed + group * g.channels * g.filters * taps;
     for (int64_t first = 0; first < g.filters; first += kBlock) {
-      const int64_t end = std::min(g.filters, first + kBlock);
-      Tap tap(walks, 0);
-      for (int64_t t = 0; t < taps; ++t) {
-        const int64_t at = KernelPlace(g, walks, tap);
-        for (int64_t f = first; f < end; ++f) {
-          for (int64_t c = 0; c < count; ++c) {
-            to[(c * g.filters + f) * taps + t] =
-                from[(f * g.channels + c) * kernel + at];
-          }
+      const int64_t last = std::min(g.filters, first + kBlock);
+      for (int64_t c = begin; c < end; ++c) {
+        T* line = to + (c * g.filters + first) * taps;
+        for (int64_t f = first; f < last; ++f) {
+          const T* filter = from + (f * g.channels + c) * kernel;
+          for (int64_t t = 0; t < taps; ++t) *line++ = filter[places[t]];
         }
-        tap.Next(walks);
       }
     }
   });
@@ -362,7 +338,11 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
                        launch.workspace.data(), pool);
     }
     const int64_t depth = g.filters * Product(walks, &Walk::taps);
-    if (depth > 0) PackFilters(g, walks, w.as<const T>(), packed, pool);
+    if (depth > 0) {
+      PackFilters(g, walks, w.as<const T>(),
+                  GatherScratch<T>(scratch, depth / g.filters).offsets, packed,
+                  pool);
+    }
     RunGathered<T>({.g = g,
                     .walks = walks,
                     .source = dy.as<const T>(),
@@ -376,168 +356,25 @@ void RunConvTransposeOf(const Launch& launch, ThreadPool& pool) {
   });
 }
 
-// --- conv_weight_grad --------------------------------------------------------
-
-constexpr int64_t kMostSplits = 16;
-
-// How dw is made: tasks are (split of the images, group, chunk of rows, strip of
-// columns).
-template <typename T>
-struct WeightGradTasks {
-  int64_t columns, strips;
-  int64_t task_rows, row_chunks;
-  int64_t tasks;  // of one split
-  int64_t splits;
-  int64_t split_images;  // images of one split, the last has fewer
-  int64_t channels;      // that a strip touches, at most
-  int64_t taps;
-
-  explicit WeightGradTasks(const ConvGeometry& g)
-      : columns(g.channels * g.kernel_size()),
-        strips(CeilDiv(columns, kStripColumns<T>)),
-        task_rows(RowsPerTask(g.filters, g.groups * strips)),
-        row_chunks(CeilDiv(g.filters, task_rows)),
-        tasks(g.groups * row_chunks * strips),
-        split_images(
-            CeilDiv(g.images, std::min(g.images, CeilDiv(kMostSplits, tasks)))),
-        channels(std::min(g.channels, kStripColumns<T> / g.kernel_size() + 2)),
-        taps(g.kernel_size()) {
-    splits = CeilDiv(g.images, split_images);
-  }
-
-  // dy's elements, of some images, are taken a band at a time.
-  Bands BandsOf(const Walks& walks, int64_t images) const {
-    return Bands(walks, images, channels, kBlockDepth<T> / 2, Vec<T>::kLanes);
-  }
-
-  // Scratch: sums of splits, if there are several; for each thread the places of
-  // taps, the gathered columns as rows, these transposed, and slabs.
-  Bytes sums(const ConvGeometry& g) const {
-    if (splits == 1) return 0;
-    return AlignUp(
-        splits * g.groups * g.filters * columns * static_cast<Bytes>(sizeof(T)),
-        kWorkspaceAlignment);
-  }
-  // Of a row: beside a power of two, where rows would displace each other.
-  static int64_t Pitch(const Bands& bands) {
-    constexpr int64_t kLanes = Vec<T>::kLanes;
-    return CeilDiv(bands.columns(), kLanes) * kLanes + kLanes;
-  }
-  Bytes of_thread(const Walks& walks) const {
-    const Bands bands = BandsOf(walks, split_images);
-    const int64_t elements = 2 * Pitch(bands) * kStripColumns<T> +
-                             channels * bands.SlabElements() + Vec<T>::kLanes;
-    return AlignUp(elements * static_cast<Bytes>(sizeof(T)) +
-                       (taps + bands.columns() * 3) * SizeOf(DType::kI64),
-                   kWorkspaceAlignment);
-  }
-};
-
-// dw's columns [column, column + n), rows [row, row + m) of a group, from images
-// [begin, end).
-template <typename T>
-void AddWeightGrad(const ConvGeometry& g, const Walks& walks, const T* x,
-                   const T* dy, int64_t group, int64_t row, int64_t m,
-                   int64_t column, int64_t n, int64_t begin, int64_t end,
-                   const WeightGradTasks<T>& tasks, std::byte* scratch,
-                   Rows<T> dw) {
-  const int64_t all_channels = g.groups * g.channels;
-  const T* const x_end = x + g.images * all_channels * g.in_size();
-  const int64_t first_channel = column / tasks.taps;
-  const int64_t channels = (column + n - 1) / tasks.taps - first_channel + 1;
-  const Bands bands = tasks.BandsOf(walks, end - begin);
-  const int64_t pitch = WeightGradTasks<T>::Pitch(bands);
-  auto* const offsets = reinterpret_cast<int64_t*>(scratch);
-  auto* const runs = reinterpret_cast<Run*>(offsets + tasks.taps);
-  T* const rows = reinterpret_cast<T*>(runs + bands.columns());
-  T* const packed = rows + pitch * kStripColumns<T>;
-  T* const slabs = packed + pitch * kStripColumns<T>;
-  for (int64_t b = 0; b < bands.count(); ++b) {
-    Band band = bands.At(b);
-    band.first_image += begin;
-    const Slab slab(band.walks);
-    FillSlabs(band, slab, x, x_end, group * g.channels + first_channel,
-              channels, all_channels, offsets, slabs);
-    const int64_t depth = band.columns();
-    const int64_t count = FindRuns(band, slab, 0, depth, runs);
-    for (int64_t j = 0; j < n; ++j) {
-      const int64_t channel = (column + j) / tasks.taps - first_channel;
-      CopyRuns(runs, count,
-               slabs + channel * band.images * slab.size() +
-                   offsets[(column + j) % tasks.taps],
-               rows + j * pitch);
-    }
-    Pack<T>(depth, n, {rows, 1, pitch}, packed, kStripColumns<T>);
-    const int64_t elements = depth / band.images;
-    for (int64_t i = 0; i < band.images; ++i) {
-      const int64_t filter =
-          ((band.first_image + i) * g.groups + group) * g.filters + row;
-      MultiplyStrip<T>(
-          m, n, elements,
-          {dy + filter * g.out_size() + band.to_first(), g.out_size(), 1},
-          {packed + i * elements * kStripColumns<T>, kStripColumns<T>,
-           /*padded=*/true},
-          dw, /*accumulate=*/b > 0 || i > 0);
-    }
-  }
-}
-
 template <typename T>
 void RunConvWeightGradOf(const Launch& launch, ThreadPool& pool) {
   const TensorView& x = launch.inputs[0];
   const TensorView& dy = launch.inputs[1];
   const TensorView& dw = launch.outputs[0];
   const ConvGeometry g(x.shape(), dw.shape(), dy.shape(), *launch.attrs);
-  const Walks walks = ForwardWalks(g);
+  std::byte* const scratch = launch.workspace.data();
   if (TakesDepthwiseByBatch<T>(g)) {
-    return DepthwiseWeightGradByBatch(g, x.as<const T>(), dy.as<const T>(),
-                                      dw.as<T>(), launch.workspace.data(),
-                                      pool);
+    DepthwiseWeightGradByBatch(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(),
+                               scratch, pool);
+  } else if (IsDepthwise(g)) {
+    DepthwiseWeightGrad(g, ForwardWalks(g), x.as<const T>(), dy.as<const T>(),
+                        dw.as<T>(), scratch, pool);
+  } else if (TakesByBatch<T>(g)) {
+    WeightGradByBatch(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(), scratch,
+                      pool);
+  } else {
+    WeightGrad(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(), scratch, pool);
   }
-  if (IsDepthwise(g)) {
-    return DepthwiseWeightGrad(g, walks, x.as<const T>(), dy.as<const T>(),
-                               dw.as<T>(), launch.workspace.data(), pool);
-  }
-  if (TakesByBatch<T>(g)) {
-    return WeightGradByBatch(g, x.as<const T>(), dy.as<const T>(), dw.as<T>(),
-                             launch.workspace.data(), pool);
-  }
-  const WeightGradTasks<T> tasks(g);
-  T* sums = reinterpret_cast<T*>(launch.workspace.data());
-  std::byte* scratch = launch.workspace.data() + tasks.sums(g);
-  const Bytes of_thread = tasks.of_thread(walks);
-  T* to = tasks.splits > 1 ? sums : dw.as<T>();
-  pool.ParallelFor(tasks.splits * tasks.tasks, [&](int64_t task, int thread) {
-    const int64_t column = task % tasks.strips * kStripColumns<T>;
-    task /= tasks.strips;
-    const int64_t row = task % tasks.row_chunks * tasks.task_rows;
-    task /= tasks.row_chunks;
-    const int64_t group = task % g.groups;
-    const int64_t split = task / g.groups;
-    const int64_t begin = split * tasks.split_images;
-    AddWeightGrad<T>(
-        g, walks, x.as<const T>(), dy.as<const T>(), group, row,
-        std::min(tasks.task_rows, g.filters - row), column,
-        std::min(kStripColumns<T>, tasks.columns - column), begin,
-        std::min(g.images, begin + tasks.split_images), tasks,
-        scratch + thread * of_thread,
-        {to + ((split * g.groups + group) * g.filters + row) * tasks.columns +
-             column,
-         tasks.columns});
-  });
-  if (tasks.splits == 1) return;
-  const int64_t size = dw.size();
-  ParallelRanges(pool, size, RowsPerChunk(tasks.splits),
-                 [&](int64_t begin, int64_t end) {
-                   T* result = dw.as<T>() + begin;
-                   ForEachVec<T>(end - begin, [&](auto at) {
-                     Vec<T> sum = at.Load(sums + begin);
-                     for (int64_t split = 1; split < tasks.splits; ++split) {
-                       sum += at.Load(sums + split * size + begin);
-                     }
-                     at.Store(result, sum);
-                   });
-                 });
 }
 
 // --- Launches ----------------------------------------------------------------
@@ -612,8 +449,7 @@ Bytes ConvWeightGradWorkspace(const OpArgs& args,
     }
     if (IsDepthwise(g)) return DepthwiseScratch<T>(ForwardWalks(g), threads);
     if (TakesByBatch<T>(g)) return WeightGradByBatchScratch<T>(g, threads);
-    const WeightGradTasks<T> tasks(g);
-    return tasks.sums(g) + threads * tasks.of_thread(ForwardWalks(g));
+    return WeightGradScratch<T>(g, threads);
   });
 }
 

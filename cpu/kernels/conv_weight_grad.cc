@@ -1,0 +1,301 @@
+#include "cpu/kernels/conv_weight_grad.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/kernel.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/conv_bands.h"
+#include "cpu/kernels/conv_walks.h"
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/vec.h"
+
+namespace stowage::cpu {
+namespace {
+
+constexpr int64_t kMostSplits = 16;
+constexpr int64_t kRows = 288;          // of a task, about
+constexpr int64_t kMostStrips = 4;      // of filters, of a task
+constexpr int64_t kBandElements = 256;  // at most
+
+// How dw is made: tasks are (split of the images, group, chunk of channels, chunk of
+// filters).
+template <typename T>
+struct Tasks {
+  int64_t taps;
+  int64_t channels, channel_chunks;
+  int64_t strip;  // filters, in whole registers
+  int64_t filters, filter_chunks;
+  int64_t tasks;  // of one split
+  int64_t splits;
+  int64_t split_images;  // images of one split, the last has fewer
+
+  explicit Tasks(const ConvGeometry& g)
+      : taps(g.kernel_size()),
+        channels(std::clamp<int64_t>(kRows / taps, 1, g.channels)),
+        channel_chunks(CeilDiv(g.channels, channels)),
+        strip(Even(g.filters, kStripColumns<T>, Vec<T>::kLanes)),
+        filters(Even(g.filters, kMostStrips * strip, strip)),
+        filter_chunks(CeilDiv(g.filters, filters)),
+        tasks(g.groups * channel_chunks * filter_chunks),
+        split_images(CeilDiv(g.images,
+                             std::min(g.images, CeilDiv(kMostSplits, tasks)))) {
+    splits = CeilDiv(g.images, split_images);
+  }
+
+  int64_t rows() const { return channels * taps; }
+  int64_t strips() const { return CeilDiv(filters, strip); }
+
+  Bands BandsOf(const ConvGeometry& g, int64_t images) const {
+    return Bands(ForwardWalks(g), images, channels, kBandElements,
+                 Vec<T>::kLanes);
+  }
+
+ private:
+  // Multiples of `unit` that cut `all` into about equal parts of at most `most`.
+  static int64_t Even(int64_t all, int64_t most, int64_t unit) {
+    return CeilDiv(CeilDiv(all, CeilDiv(all, most)), unit) * unit;
+  }
+};
+
+// Scratch of a thread: sums (strip, row, filter); a strip of dy, transposed (element,
+// filter); rows as pointers into slabs; taps' places in a slab; slabs, with what is
+// written beyond.
+template <typename T>
+struct Work {
+  int64_t of_sums, of_dy, rows, taps, of_slabs;
+
+  Work(const ConvGeometry& g, const Tasks<T>& tasks)
+      : rows(tasks.rows()), taps(tasks.taps) {
+    const Bands bands = tasks.BandsOf(g, tasks.split_images);
+    of_sums = rows * tasks.strips() * tasks.strip;
+    of_dy = bands.columns() * tasks.strip;
+    of_slabs = tasks.channels * bands.SlabElements() + Vec<T>::kLanes;
+  }
+
+  Bytes bytes() const {
+    return AlignUp(
+        (of_sums + of_dy + of_slabs) * static_cast<Bytes>(sizeof(T)) +
+            rows * static_cast<Bytes>(sizeof(T*)) +
+            taps * static_cast<Bytes>(sizeof(int64_t)),
+        kWorkspaceAlignment);
+  }
+  const T** row_pointers(std::byte* scratch) const {
+    return reinterpret_cast<const T**>(scratch);
+  }
+  int64_t* offsets(std::byte* scratch) const {
+    return reinterpret_cast<int64_t*>(row_pointers(scratch) + rows);
+  }
+  T* sums(std::byte* scratch) const {
+    return reinterpret_cast<T*>(offsets(scratch) + taps);
+  }
+  T* transposed_dy(std::byte* scratch) const { return sums(scratch) + of_sums; }
+  T* slabs(std::byte* scratch) const { return transposed_dy(scratch) + of_dy; }
+};
+
+// Elements of a band, as places in a slab: `count` neighbours of each line.
+struct Lines {
+  int64_t first, count, lines, pitch;
+};
+
+// sums (kM, kVecs registers) of a[i][element] times b (element, kVecs registers), added
+// to what is there with `accumulate`.
+template <typename T, int kM, int kVecs>
+void AddBlock(const T* const* a, const Lines& lines, const T* b, T* sums,
+              bool accumulate) {
+  using V = Vec<T>;
+  constexpr int64_t kWidth = kVecs * V::kLanes;
+  V sum[kM][kVecs];
+  const T* row[kM];
+  for (int i = 0; i < kM; ++i) {
+    row[i] = a[i];
+    for (int j = 0; j < kVecs; ++j) {
+      sum[i][j] =
+          accumulate ? V::Load(sums + i * kWidth + j * V::kLanes) : V::Zero();
+    }
+  }
+  for (int64_t line = 0; line < lines.lines; ++line) {
+    const int64_t begin = lines.first + line * lines.pitch;
+    for (int64_t at = begin; at < begin + lines.count; ++at) {
+      V b_vec[kVecs];
+      for (int j = 0; j < kVecs; ++j) b_vec[j] = V::Load(b + j * V::kLanes);
+#pragma GCC unroll 8
+      for (int i = 0; i < kM; ++i) {
+        const V a_all = V::All(row[i][at]);
+#pragma GCC unroll 3
+        for (int j = 0; j < kVecs; ++j) {
+          sum[i][j] = MulAdd(a_all, b_vec[j], sum[i][j]);
+        }
+      }
+      b += kWidth;
+    }
+  }
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < kVecs; ++j) {
+      sum[i][j].Store(sums + i * kWidth + j * V::kLanes);
+    }
+  }
+}
+
+// The same for any number of rows, by ever smaller blocks.
+template <typename T, int kM, int kVecs>
+void AddRows(int64_t m, const T* const* a, const Lines& lines, const T* b,
+             T* sums, bool accumulate) {
+  constexpr int64_t kWidth = kVecs * Vec<T>::kLanes;
+  int64_t i = 0;
+  for (; i + kM <= m; i += kM) {
+    AddBlock<T, kM, kVecs>(a + i, lines, b, sums + i * kWidth, accumulate);
+  }
+  if constexpr (kM > 1) {
+    if (i < m) {
+      AddRows<T, kM / 2, kVecs>(m - i, a + i, lines, b, sums + i * kWidth,
+                                accumulate);
+    }
+  }
+}
+
+template <typename T>
+void AddStrip(int64_t strip, int64_t m, const T* const* a, const Lines& lines,
+              const T* b, T* sums, bool accumulate) {
+  constexpr int kM = internal::kBlockRows;
+  switch (strip / Vec<T>::kLanes) {
+    case 1:
+      return AddRows<T, kM, 1>(m, a, lines, b, sums, accumulate);
+    case 2:
+      return AddRows<T, kM, 2>(m, a, lines, b, sums, accumulate);
+    default:
+      return AddRows<T, kM, 3>(m, a, lines, b, sums, accumulate);
+  }
+}
+
+// What a task makes: channels [channel, channel + channels) and filters [filter,
+// filter + filters) of a group, from images [begin, end).
+struct Part {
+  int64_t group, channel, channels, filter, filters, begin, end;
+};
+
+template <typename T>
+void AddPart(const ConvGeometry& g, const Tasks<T>& tasks, const Work<T>& work,
+             const Part& part, const T* x, const T* dy, std::byte* scratch) {
+  const int64_t all_channels = g.groups * g.channels;
+  const T* const x_end = x + g.images * all_channels * g.in_size();
+  const Bands bands = tasks.BandsOf(g, part.end - part.begin);
+  const int64_t rows = part.channels * tasks.taps;
+  const int64_t strips = CeilDiv(part.filters, tasks.strip);
+  const T** const a = work.row_pointers(scratch);
+  int64_t* const offsets = work.offsets(scratch);
+  T* const sums = work.sums(scratch);
+  T* const of_dy = work.transposed_dy(scratch);
+  T* const slabs = work.slabs(scratch);
+  bool accumulate = false;
+  for (int64_t i = 0; i < bands.count(); ++i) {
+    Band band = bands.At(i);
+    band.first_image += part.begin;
+    const Slab slab(band.walks);
+    FillSlabs(band, slab, x, x_end, part.group * g.channels + part.channel,
+              part.channels, all_channels, offsets, slabs);
+    const int64_t elements = band.columns() / band.images;
+    const int64_t of_plane = elements / band.walks[0].count;
+    for (int64_t image = 0; image < band.images; ++image) {
+      const int64_t first_filter =
+          ((band.first_image + image) * g.groups + part.group) * g.filters +
+          part.filter;
+      for (int64_t row = 0; row < rows; ++row) {
+        a[row] = slabs +
+                 (row / tasks.taps * band.images + image) * slab.size() +
+                 offsets[row % tasks.taps];
+      }
+      for (int64_t s = 0; s < strips; ++s) {
+        const int64_t n = std::min(tasks.strip, part.filters - s * tasks.strip);
+        Pack<T>(elements, n,
+                {dy + (first_filter + s * tasks.strip) * g.out_size() +
+                     band.to_first(),
+                 1, g.out_size()},
+                of_dy, tasks.strip);
+        for (int64_t d = 0; d < band.walks[0].count; ++d) {
+          const Lines lines = {slab.Position(d, 0, 0), band.walks[2].count,
+                               band.walks[1].count, slab.Position(0, 1, 0)};
+          AddStrip(tasks.strip, rows, a, lines,
+                   of_dy + d * of_plane * tasks.strip,
+                   sums + s * rows * tasks.strip, accumulate || d > 0);
+        }
+      }
+      accumulate = true;
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T>
+Bytes WeightGradScratch(const ConvGeometry& g, int threads) {
+  const Tasks<T> tasks(g);
+  const int64_t of_splits =
+      tasks.splits == 1
+          ? 0
+          : tasks.splits * g.groups * g.filters * g.channels * tasks.taps;
+  return AlignUp(of_splits * static_cast<Bytes>(sizeof(T)),
+                 kWorkspaceAlignment) +
+         threads * Work<T>(g, tasks).bytes();
+}
+
+template <typename T>
+void WeightGrad(const ConvGeometry& g, const T* x, const T* dy, T* dw,
+                std::byte* scratch, ThreadPool& pool) {
+  const Tasks<T> tasks(g);
+  const Work<T> work(g, tasks);
+  const int64_t size = g.groups * g.filters * g.channels * tasks.taps;
+  T* const of_splits = reinterpret_cast<T*>(scratch);
+  if (tasks.splits > 1) {
+    scratch += AlignUp(tasks.splits * size * static_cast<Bytes>(sizeof(T)),
+                       kWorkspaceAlignment);
+  }
+  pool.ParallelFor(tasks.splits * tasks.tasks, [&](int64_t task, int thread) {
+    const int64_t split = task / tasks.tasks;
+    T* const to = tasks.splits > 1 ? of_splits + split * size : dw;
+    task %= tasks.tasks;
+    Part part;
+    part.filter = task % tasks.filter_chunks * tasks.filters;
+    part.filters = std::min(tasks.filters, g.filters - part.filter);
+    task /= tasks.filter_chunks;
+    part.channel = task % tasks.channel_chunks * tasks.channels;
+    part.channels = std::min(tasks.channels, g.channels - part.channel);
+    part.group = task / tasks.channel_chunks;
+    part.begin = split * tasks.split_images;
+    part.end = std::min(g.images, part.begin + tasks.split_images);
+    std::byte* const own = scratch + thread * work.bytes();
+    AddPart(g, tasks, work, part, x, dy, own);
+    const T* const sums = work.sums(own);
+    const int64_t rows = part.channels * tasks.taps;
+    for (int64_t f = 0; f < part.filters; ++f) {
+      const T* from =
+          sums + f / tasks.strip * rows * tasks.strip + f % tasks.strip;
+      T* line = to + ((part.group * g.filters + part.filter + f) * g.channels +
+                      part.channel) *
+                         tasks.taps;
+      for (int64_t row = 0; row < rows; ++row) {
+        line[row] = from[row * tasks.strip];
+      }
+    }
+  });
+  if (tasks.splits == 1) return;
+  ParallelRanges(pool, size, RowsPerChunk(tasks.splits),
+                 [&](int64_t begin, int64_t end) {
+                   ForEachVec<T>(end - begin, [&](auto at) {
+                     Vec<T> sum = at.Load(of_splits + begin);
+                     for (int64_t split = 1; split < tasks.splits; ++split) {
+                       sum += at.Load(of_splits + split * size + begin);
+                     }
+                     at.Store(dw + begin, sum);
+                   });
+                 });
+}
+
+template Bytes WeightGradScratch<float>(const ConvGeometry&, int);
+template Bytes WeightGradScratch<double>(const ConvGeometry&, int);
+template void WeightGrad(const ConvGeometry&, const float*, const float*,
+                         float*, std::byte*, ThreadPool&);
+template void WeightGrad(const ConvGeometry&, const double*, const double*,
+                         double*, std::byte*, ThreadPool&);
+
+}  // namespace stowage::cpu
