@@ -119,7 +119,7 @@ void PrintRow(const char* name, const std::function<Graph(int64_t batch)>& step,
 Bytes WeightBytes(const Graph& step) {
   Bytes bytes = 0;
   for (const stowage::ValueInfo& info : step.values()) {
-    const bool is_average = info.name.find(".moving_") != std::string::npos;
+    const bool is_average = info.name.find(".running_") != std::string::npos;
     if (info.role != stowage::Role::kParam && !is_average) continue;
     if (info.is_leaf()) bytes += info.type.bytes();
   }

@@ -1,17 +1,21 @@
 #include "tests/planner/fit/conv_nets.h"
 
-#include <functional>
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
 #include "base/check.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
+#include "nn/conv.h"
+#include "nn/layers.h"
 #include "planner/fit/recompute/bound.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/plan_memory.h"
@@ -36,7 +40,8 @@ struct ConvSpec {
   bool has_relu = false;
 };
 
-// What the four nets are written in. A layer gives its result.
+// What the four nets are written in. A layer gives its result. Axes are named, not
+// numbered: N, H, W and C lie as an implementation has them.
 class Layers {
  public:
   virtual ~Layers() = default;
@@ -57,7 +62,11 @@ class Layers {
   virtual Value Upsample(const std::string& name, Value x) = 0;
   virtual Value Concatenate(const std::string& name, Value a, Value b) = 0;
   virtual Value Sum(const std::string& name, Value a, Value b) = 0;
-  virtual Value View(const std::string& name, Value x, const Shape& shape) = 0;
+  /// A map (H, W, C) to its elements (H * W * C), and (C) to a map of one pixel.
+  virtual Value Flatten(const std::string& name, Value x) = 0;
+  virtual Value AsPixel(const std::string& name, Value x) = 0;
+  /// Maps whose channels are logits, each pixel an example.
+  virtual Value Pixels(const std::string& name, Value x) = 0;
   virtual Value Drop(const std::string& name, Value x, double p) = 0;
   /// (N, C) -> (N, units)
   virtual Value Dense(const std::string& name, Value x, int64_t units,
@@ -70,228 +79,107 @@ int64_t Reduced(int64_t size, int64_t stride) {
   return (size + stride - 1) / stride;
 }
 
-// Emits a forward layer and remembers how its gradients are made; Finish makes
-// them, from the last layer to the first.
+// The layers of nn/, whose params and gradients are real.
 class StepLayers final : public Layers {
  public:
   StepLayers(const char* name, int64_t batch, int64_t height, int64_t width)
-      : g_(name),
-        image_(g_.Input("image", kF32, {batch, height, width, 3})),
-        lr_(g_.Input("lr", kF32, {})),
-        step_(g_.Input("step", DType::kI64, {})) {}
+      : g_(name), image_(g_.Input("image", kF32, {batch, 3, height, width})) {}
 
   Value image() override { return image_; }
 
   Value Conv(const std::string& name, Value x, const ConvSpec& spec) override {
-    const int64_t k = spec.kernel;
-    const Value w = Weight(name + ".w", {k, k, x.dim(3), spec.filters});
-    const Value b =
-        spec.has_bias ? Weight(name + ".b", {spec.filters}) : Value();
-    const Value y = Convolve(name, x, w, b, spec.filters, spec.stride,
-                             static_cast<double>(k * k * x.dim(3)));
+    const Value y = stowage::Conv(x, name, spec.filters, OptionsOf(x, spec));
     return spec.has_relu ? Relu(name + ".relu", y) : y;
   }
 
   Value DepthwiseConv(const std::string& name, Value x,
                       const ConvSpec& spec) override {
-    const int64_t k = spec.kernel;
-    const Value w = Weight(name + ".w", {k, k, x.dim(3), 1});
-    return Convolve(name, x, w, Value(), x.dim(3), spec.stride,
-                    static_cast<double>(k * k));
+    ConvLayerOptions options = OptionsOf(x, spec);
+    options.groups = x.dim(1);
+    return stowage::Conv(x, name, x.dim(1), options);
   }
 
   Value BatchNorm(const std::string& name, Value x) override {
-    const Shape channels = {x.dim(3)};
-    const Value gamma = Weight(name + ".gamma", channels);
-    const Value beta = Weight(name + ".beta", channels);
-    const Value moving[] = {
-        g_.State(name + ".moving_mean", kF32, channels),
-        g_.State(name + ".moving_variance", kF32, channels)};
-    const auto results =
-        Emit({x, gamma, beta, moving[0], moving[1]},
-             {x.shape(), channels, channels}, 8 * Count(x.shape()));
-    const Value y = results[0], mean = results[1], rstd = results[2];
-    OnBackward(name, y, [=, this](Value dy) {
-      const auto grads =
-          Emit({x, gamma, mean, rstd, dy}, {x.shape(), channels, channels},
-               14 * Count(x.shape()));
-      Update(gamma, grads[1]);
-      Update(beta, grads[2]);
-      Contribute(x, grads[0]);
-    });
-    return y;
+    return stowage::BatchNorm(x, name);
   }
-
   Value Relu(const std::string& name, Value x) override {
-    const Value y = stowage::Relu(x);
-    OnBackward(name, y,
-               [=, this](Value dy) { Contribute(x, ReluGrad(y, dy)); });
-    return y;
+    return g_.Name(name, stowage::Relu(x));
   }
-
   Value MaxPool(const std::string& name, Value x, int64_t window,
-                int64_t stride, int64_t /*pad*/) override {
-    const Shape shape = {x.dim(0), Reduced(x.dim(1), stride),
-                         Reduced(x.dim(2), stride), x.dim(3)};
-    const double flops = static_cast<double>(window * window) * Count(shape);
-    const Value y = Emit({x}, {shape}, flops)[0];
-    OnBackward(name, y, [=, this](Value dy) {
-      Contribute(x, Emit({x, y, dy}, {x.shape()}, flops)[0]);
-    });
-    return y;
+                int64_t stride, int64_t pad) override {
+    return g_.Name(
+        name, stowage::MaxPool(
+                  x, {.kernel = window, .stride = stride, .padding = pad / 2}));
   }
-
   Value GlobalAveragePool(const std::string& name, Value x) override {
-    const Value y = ReduceMean(x, {1, 2});
-    OnBackward(name, y, [=, this](Value dy) {
-      const Value wide =
-          BroadcastTo(Reshape(dy, {x.dim(0), 1, 1, x.dim(3)}), x.shape());
-      Contribute(x,
-                 MulScalar(wide, 1 / static_cast<double>(x.dim(1) * x.dim(2))));
-    });
-    return y;
+    return g_.Name(name, ReduceMean(x, {2, 3}));
   }
-
   Value Upsample(const std::string& name, Value x) override {
-    const Shape shape = {x.dim(0), 2 * x.dim(1), 2 * x.dim(2), x.dim(3)};
-    const Value y = Emit({x}, {shape}, Count(shape))[0];
-    OnBackward(name, y, [=, this](Value dy) {
-      Contribute(x, Emit({dy}, {x.shape()}, Count(shape))[0]);
-    });
-    return y;
+    return g_.Name(
+        name, Resize(x, {2 * x.dim(2), 2 * x.dim(3)}, ResizeMode::kNearest));
   }
-
   Value Concatenate(const std::string& name, Value a, Value b) override {
     const Value parts[] = {a, b};
-    const Value y = Concat(parts, 3);
-    OnBackward(name, y, [=, this](Value dy) {
-      Contribute(a, Slice(dy, 3, 0, a.dim(3)));
-      Contribute(b, Slice(dy, 3, a.dim(3), y.dim(3)));
-    });
-    return y;
+    return g_.Name(name, Concat(parts, 1));
   }
-
   Value Sum(const std::string& name, Value a, Value b) override {
-    const Value y = Add(a, b);
-    OnBackward(name, y, [=, this](Value dy) {
-      Contribute(a, dy);
-      Contribute(b, dy);
-    });
-    return y;
+    return g_.Name(name, Add(a, b));
   }
-
-  Value View(const std::string& name, Value x, const Shape& shape) override {
-    const Value y = Reshape(x, shape);
-    OnBackward(name, y,
-               [=, this](Value dy) { Contribute(x, Reshape(dy, x.shape())); });
-    return y;
+  Value Flatten(const std::string&, Value x) override {
+    return Reshape(x, {x.dim(0), x.shape().num_elements() / x.dim(0)});
   }
-
+  Value AsPixel(const std::string&, Value x) override {
+    return Reshape(x, {x.dim(0), x.dim(1), 1, 1});
+  }
+  Value Pixels(const std::string&, Value x) override {
+    return Permute(x, {0, 2, 3, 1});
+  }
   Value Drop(const std::string& name, Value x, double p) override {
     const Value seed = g_.Input("seed", DType::kI64, {});
-    const Value y = Dropout(x, seed, step_, p, 0);
-    OnBackward(name, y, [=, this](Value dy) {
-      Contribute(x, Dropout(dy, seed, step_, p, 0));
-    });
-    return y;
+    const Value step = g_.Input("step", DType::kI64, {});
+    return g_.Name(name, Dropout(x, seed, step, p, 0));
   }
-
   Value Dense(const std::string& name, Value x, int64_t units,
               bool has_relu) override {
-    const Value w = Weight(name + ".w", {x.dim(1), units});
-    const Value b = Weight(name + ".b", {units});
-    const Value y = Add(MatMul(x, w), b);
-    OnBackward(name, y, [=, this](Value dy) {
-      const Value dw = MatMul(x, dy, true);
-      const Value dx = MatMul(dy, w, false, true);
-      Update(w, dw);
-      Update(b, ReduceSum(dy, {0}));
-      Contribute(x, dx);
-    });
+    const Value y = Linear(x, name, units);
     return has_relu ? Relu(name + ".relu", y) : y;
   }
 
-  /// The step, with the mean cross-entropy of logits (rows, classes) as loss.
+  /// The step, with the mean cross-entropy of logits (..., classes) as loss.
   Graph Finish(Value logits, bool /*has_softmax*/) override {
-    const Value labels = g_.Input("labels", DType::kI32, {logits.dim(0)});
-    const Value operands[] = {logits, labels};
-    const auto loss = g_.Emit(OpKind::kCrossEntropy, operands, {});
-    g_.Output("loss", loss[0]);
-    g_.SetOrigin(Phase::kBackward, "loss");
-    const Value seed = Fill(g_, 1, kF32, {});
-    Contribute(logits, CrossEntropyGrad(logits, labels, loss[1], seed));
-    while (!tape_.empty()) {
-      const Layer layer = std::move(tape_.back());
-      tape_.pop_back();
-      layer_ = layer.name;
-      g_.SetOrigin(Phase::kBackward, layer_);
-      layer.backward(gradients_.at(layer.result));
-    }
-    Result<Graph> graph = g_.Finish();
-    STOWAGE_CHECK(graph.ok());
-    return std::move(*graph);
+    std::vector<int64_t> rows(logits.shape().span().begin(),
+                              logits.shape().span().end() - 1);
+    const Value labels = g_.Input("labels", DType::kI32, Shape(rows));
+    g_.Output("loss", g_.Name("loss", CrossEntropy(logits, labels)));
+    const Result<Graph> forward = g_.Finish();
+    STOWAGE_CHECK(forward.ok());
+    Result<Graph> step = BuildTrainStep(
+        *forward, "loss", {.optimizer = Momentum{.momentum = 0.9}});
+    STOWAGE_CHECK(step.ok());
+    return std::move(*step);
   }
 
  private:
-  struct Layer {
-    std::string name;
-    ValueId result;
-    std::function<void(Value dy)> backward;
-  };
-
-  Value Weight(const std::string& name, const Shape& shape) {
-    return g_.Param(name, kF32, shape);
-  }
-
-  std::vector<Value> Emit(std::initializer_list<Value> operands,
-                          std::initializer_list<Shape> shapes, double flops) {
-    return StandIn(std::span(operands.begin(), operands.size()), kF32,
-                   std::span(shapes.begin(), shapes.size()), flops);
-  }
-
-  void OnBackward(const std::string& name, Value result,
-                  std::function<void(Value dy)> backward) {
-    g_.Name(name, result);
-    tape_.push_back({name, result.id(), std::move(backward)});
-  }
-
-  void Contribute(Value x, Value dx) {
-    const auto [at, is_first] = gradients_.try_emplace(x.id(), dx);
-    if (!is_first) at->second = Add(at->second, dx);
-  }
-
-  void Update(Value w, Value dw) {
-    const std::string name = g_.info(w).name;
-    const Value velocity = g_.State(name + ".velocity", kF32, w.shape());
-    g_.SetOrigin(Phase::kUpdate, name);
-    MomentumUpdate(w, velocity, dw, lr_, Value(), 0.9, 0);
-    g_.SetOrigin(Phase::kBackward, layer_);
-  }
-
-  Value Convolve(const std::string& name, Value x, Value w, Value b,
-                 int64_t filters, int64_t stride, double macs) {
-    const Shape shape = {x.dim(0), Reduced(x.dim(1), stride),
-                         Reduced(x.dim(2), stride), filters};
-    const double flops = 2 * macs * Count(shape);
-    const Value y = b.ok() ? Emit({x, w, b}, {shape}, flops + Count(shape))[0]
-                           : Emit({x, w}, {shape}, flops)[0];
-    OnBackward(name, y, [=, this](Value dy) {
-      const Value dw = Emit({x, dy}, {w.shape()}, flops)[0];
-      const Value db = b.ok() ? ReduceSum(dy, {0, 1, 2}) : Value();
-      if (x.id() != image_.id()) {
-        Contribute(x, Emit({w, dy}, {x.shape()}, flops)[0]);
-      }
-      Update(w, dw);
-      if (b.ok()) Update(b, db);
-    });
-    return y;
+  // As Keras pads: what is missing, one side first, the odd one behind.
+  static ConvLayerOptions OptionsOf(Value x, const ConvSpec& spec) {
+    std::vector<int64_t> before, after;
+    for (const int64_t size : {x.dim(2), x.dim(3)}) {
+      const int64_t reach =
+          (Reduced(size, spec.stride) - 1) * spec.stride + spec.kernel;
+      const int64_t pad =
+          spec.pad > 0 ? spec.pad : std::max<int64_t>(reach - size, 0);
+      before.push_back(pad / 2);
+      after.push_back(pad - pad / 2);
+    }
+    before.insert(before.end(), after.begin(), after.end());
+    return {.kernel = spec.kernel,
+            .stride = spec.stride,
+            .padding = before,
+            .bias = spec.has_bias};
   }
 
   GraphBuilder g_;
-  Value image_, lr_, step_;
-  std::vector<Layer> tape_;
-  std::string layer_;  // whose gradients are being made
-  std::map<ValueId, Value> gradients_;
+  Value image_;
 };
 
 // The same layers as Checkmate has them (its extraction from Keras): a node a
@@ -349,8 +237,17 @@ class CheckmateLayers final : public Layers {
   Value Sum(const std::string& name, Value a, Value b) override {
     return Layer(name, {a, b}, ShapeOf(a), 2 * Count(ShapeOf(a)));
   }
-  Value View(const std::string& name, Value x, const Shape& shape) override {
-    return Layer(name, {x}, shape, 0);
+  Value Flatten(const std::string& name, Value x) override {
+    const Shape& s = ShapeOf(x);
+    return Layer(name, {x}, {s[0], s.num_elements() / s[0]}, 0);
+  }
+  Value AsPixel(const std::string& name, Value x) override {
+    const Shape& s = ShapeOf(x);
+    return Layer(name, {x}, {s[0], 1, 1, s[1]}, 0);
+  }
+  Value Pixels(const std::string& name, Value x) override {
+    const Shape& s = ShapeOf(x);
+    return Layer(name, {x}, {s[0] * s[1] * s[2], s[3]}, 0);
   }
   Value Drop(const std::string& name, Value x, double) override {
     return Layer(name, {x}, ShapeOf(x), 0);
@@ -453,7 +350,7 @@ Graph Vgg19(int64_t batch) {
     x = VggBlock(net, block, x, filters[block - 1], convs[block - 1]);
     x = net.MaxPool(StrCat("block", block, "_pool"), x, 2, 2, 0);
   }
-  x = net.View("flatten", x, {batch, 7 * 7 * 512});
+  x = net.Flatten("flatten", x);
   x = net.Dense("fc1", x, 4096, true);
   x = net.Dense("fc2", x, 4096, true);
   return net.Finish(net.Dense("predictions", x, 1000, false), true);
@@ -487,8 +384,7 @@ Graph UNet(int64_t batch) {
   }
   constexpr int64_t kClasses = 19;
   x = net.Conv("scores", x, {.filters = kClasses, .kernel = 3});
-  constexpr int64_t kPixels = 208 * 304;
-  return net.Finish(net.View("pixels", x, {batch * kPixels, kClasses}), false);
+  return net.Finish(net.Pixels("pixels", x), false);
 }
 
 // 1 x 1, 3 x 3, 1 x 1, and what came in added, by a convolution if its shape
@@ -559,18 +455,20 @@ Graph MobileNet(int64_t batch) {
   for (const auto& [filters, stride] : blocks) {
     const std::string dw = StrCat("conv_dw_", ++index);
     const std::string pw = StrCat("conv_pw_", index);
-    x = bn_relu(dw,
-                net.DepthwiseConv(
-                    dw, x, {.kernel = 3, .stride = stride, .pad = stride - 1}));
+    x = bn_relu(dw, net.DepthwiseConv(dw, x,
+                                      {.kernel = 3,
+                                       .stride = stride,
+                                       .pad = stride - 1,
+                                       .has_bias = false}));
     x = bn_relu(
         pw,
         net.Conv(pw, x, {.filters = filters, .kernel = 1, .has_bias = false}));
   }
   x = net.GlobalAveragePool("global_average_pooling", x);
-  x = net.View("reshape_1", x, {batch, 1, 1, 1024});
+  x = net.AsPixel("reshape_1", x);
   x = net.Drop("dropout", x, 1e-3);
   x = net.Conv("conv_preds", x, {.filters = 1000, .kernel = 1});
-  return net.Finish(net.View("reshape_2", x, {batch, 1000}), false);
+  return net.Finish(net.Flatten("reshape_2", x), false);
 }
 
 constexpr ConvNet kConvNets[] = {

