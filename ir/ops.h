@@ -345,6 +345,32 @@ Value AttentionBiasGrad(Value q, Value k, Value v, Value o, Value log_sum_exp,
                         Value d_o, const AttentionOptions& options,
                         STOWAGE_LOC);
 
+// --- Recurrent layers ---
+
+struct LstmSequenceResults {
+  Value h, c;  // (B, T, H), after each position
+};
+/// An LSTM layer's cells over all positions: c = f c' + i g and h = o tanh(c), where
+/// the gates i, f and o are sigmoids and g is the tanh of a position's part of `gates`
+/// plus w h', and h' and c' are those of the position before. `gates` (B, T, 4H), in
+/// the order i, f, g, o, is what the inputs and the biases add; w (4H, H); h0 and c0
+/// (B, H) stand before the first position, or with `reverse` behind the last, from
+/// which it then goes back to the first. Backward keeps the activated gates, which may
+/// take the place of `gates`, h and c.
+LstmSequenceResults LstmSequence(Value gates, Value h0, Value c0, Value w,
+                                 bool reverse = false, STOWAGE_LOC);
+struct LstmGrads {
+  Value dgates, dh0, dc0;
+};
+/// Of the gates as they were activated (the first result of `lstm`), c as it came out;
+/// dh and dc (B, T, H), dc zero where it is Value(). dgates is the gradient of what was
+/// given to LstmSequence as `gates`.
+LstmGrads LstmGrad(Value gates, Value c0, Value w, Value c, Value dh, Value dc,
+                   bool reverse, STOWAGE_LOC);
+/// That of w: one product over all positions.
+Value LstmWeightGrad(Value dgates, Value h0, Value h, bool reverse,
+                     STOWAGE_LOC);
+
 // --- Transformers of Llama's kind ---
 
 /// x (..., C), gamma (C) -> x / sqrt(mean(x^2) + eps) * gamma (Zhang & Sennrich

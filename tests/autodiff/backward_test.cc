@@ -261,6 +261,42 @@ TEST_CASE("norms keep what they normalize, gates both sides, turns nothing") {
   CHECK(norm == Strings{"x", "rstd"});
 }
 
+TEST_CASE("an lstm keeps its gates and c, and h for the gradient of weights") {
+  const Graph forward = Build("lstm", [](GraphBuilder& g) {
+    const Value zeros = Fill(g, 0, kF32, {2, 4});
+    const Value added = MulScalar(g.Param("inputs", kF32, {2, 3, 16}), 2);
+    const Value w = g.Param("w", kF32, {16, 4});
+    const std::vector<Value> results =
+        g.Emit(OpKind::kLstm, std::vector{added, zeros, zeros, w},
+               {{"reverse", int64_t{0}}});
+    g.Name("gates", results[0]);
+    g.Name("h", results[1]);
+    g.Name("c", results[2]);
+    g.Output("loss", ReduceSum(results[1]));
+  });
+  CHECK(Names(Backward(forward, {.wrt = {"inputs"}}), Role::kSaved) ==
+        Strings{"gates", "c"});
+  CHECK(Names(Backward(forward, {.wrt = {"inputs", "w"}}), Role::kSaved) ==
+        Strings{"gates", "c", "h"});
+}
+
+TEST_CASE("the gates of an lstm have no gradient of their own") {
+  const Graph forward = Build("lstm", [](GraphBuilder& g) {
+    const Value zeros = Fill(g, 0, kF32, {2, 4});
+    const Value added = g.Param("inputs", kF32, {2, 3, 16});
+    const std::vector<Value> results =
+        g.Emit(OpKind::kLstm,
+               std::vector{added, zeros, zeros, g.Input("w", kF32, {16, 4})},
+               {{"reverse", int64_t{0}}});
+    g.Output("loss", ReduceSum(results[0]));
+  });
+  const Result<Graph> backward = BuildBackward(forward, "loss");
+  REQUIRE_FALSE(backward.ok());
+  CHECK(backward.error().message.find(
+            "only h and c are differentiable, not the gates") !=
+        std::string::npos);
+}
+
 TEST_CASE("attention computes the gradient of a bias where one is wanted") {
   const auto ops = [](const std::vector<std::string>& wrt) {
     const Graph forward = Build("attention", [](GraphBuilder& g) {

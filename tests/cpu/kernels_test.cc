@@ -182,6 +182,44 @@ TEST_CASE("local response norms agree with their definition at larger sizes") {
   }
 }
 
+TEST_CASE("lstm sequences agree with their definition at larger sizes") {
+  struct Row {
+    int64_t batch, time, hidden;
+    bool reverse;
+  };
+  // Several tasks of rows and of units, the last of them partly filled; more depth
+  // than one block of a product has.
+  for (const Row& row : {Row{37, 3, 75, false}, Row{2, 9, 140, true},
+                         Row{70, 2, 33, true}, Row{1, 2, 270, false}}) {
+    const Shape gates = {row.batch, row.time, 4 * row.hidden};
+    const Shape sequence = {row.batch, row.time, row.hidden};
+    const Shape state = {row.batch, row.hidden};
+    for (const Precision& p : {kF32, kF64}) {
+      CAPTURE(gates.ToString());
+      CheckGraph("lstm", p.tolerance, [&](GraphBuilder& g) {
+        const auto input = [&](const char* name, const Shape& shape) {
+          return g.Input(name, p.dtype, shape);
+        };
+        const Value h0 = input("h0", state), c0 = input("c0", state);
+        const Value w = MulScalar(input("w", {4 * row.hidden, row.hidden}),
+                                  2 / std::sqrt(row.hidden));
+        const LstmSequenceResults all =
+            LstmSequence(input("gates", gates), h0, c0, w, row.reverse);
+        g.Output("h", all.h);
+        g.Output("c", all.c);
+        const LstmGrads grads =
+            LstmGrad(Sigmoid(input("activated", gates)), c0, w,
+                     input("some_c", sequence), input("dh", sequence),
+                     input("dc", sequence), row.reverse);
+        g.Output("dgates", grads.dgates);
+        g.Output("dh0", grads.dh0);
+        g.Output("dc0", grads.dc0);
+        g.Output("dw", LstmWeightGrad(grads.dgates, h0, all.h, row.reverse));
+      });
+    }
+  }
+}
+
 TEST_CASE("ops along an axis agree with their definitions at larger sizes") {
   for (const Precision& p : {kF32, kF64}) {
     CheckGraph("along", p.tolerance, [&](GraphBuilder& g) {

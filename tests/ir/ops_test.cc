@@ -552,6 +552,27 @@ const std::vector<Row>& Rows() {
                                 g.graph().nodes().back().attrs)};
        },
        {"f16(2, 3, 4, 5)", "f16(2, 3, 4, 5)"}},
+      {"lstm",
+       [](GraphBuilder& g) {
+         const auto f64 = [&](const char* name, const Shape& shape) {
+           return F64(g, name, shape);
+         };
+         LstmSequence(f64("gates", {3, 7, 20}), f64("h0", {3, 5}),
+                      f64("c0", {3, 5}), f64("w", {20, 5}));
+         return Last(g);
+       },
+       {"f64(3, 7, 20)", "f64(3, 7, 5)", "f64(3, 7, 5)"}},
+      {"lstm_grad and lstm_weight_grad",
+       [](GraphBuilder& g) {
+         const Value c = BF16(g, "c", {3, 7, 5});
+         const Value state = BF16(g, "state", {3, 5});
+         const Value gates = BF16(g, "gates", {3, 7, 20});
+         const LstmGrads grads = LstmGrad(gates, state, BF16(g, "w", {20, 5}),
+                                          c, c, c, /*reverse=*/true);
+         return Values{grads.dgates, grads.dh0, grads.dc0,
+                       LstmWeightGrad(gates, state, c, /*reverse=*/true)};
+       },
+       {"bf16(3, 7, 20)", "bf16(3, 5)", "bf16(3, 5)", "bf16(20, 5)"}},
       {"rms_norm in f16 keeps its statistic in f32",
        [](GraphBuilder& g) {
          RmsNorm(g.Input("x", DType::kF16, {4, 6, 8}),
@@ -1519,6 +1540,18 @@ TEST_CASE("operation counts of products and reductions are the textbook's") {
   CHECK(flops() == 30 * (2 * 3 + 16 + 3));
   LocalResponseNorm(channels, {.size = 99});
   CHECK(flops() == 30 * (2 * 9 + 16 + 3));
+  // A product of 5 for each of the gates, and for each of h and c the functions, which
+  // count 8, and what is between them.
+  const Value gates = F32(g, "gates", {3, 7, 20});
+  const Value state = F32(g, "state", {3, 5});
+  const Value sequence = F32(g, "sequence", {3, 7, 5});
+  LstmSequence(gates, state, state, F32(g, "recurrent", {20, 5}));
+  CHECK(flops() == 420 * 2 * 5 + 105 * (5 * 8 + 8));
+  LstmGrad(gates, state, F32(g, "same", {20, 5}), sequence, sequence, Value(),
+           false);
+  CHECK(flops() == 420 * 2 * 5 + 105 * (8 + 25));
+  LstmWeightGrad(gates, state, sequence, false);
+  CHECK(flops() == 420 * 2 * 5);
   ReduceSum(a, {0});
   CHECK(flops() == 42);
   Add(a, a);
@@ -1550,6 +1583,9 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kBatchNormGrad) == 0b10001);
   CHECK(mask(OpKind::kLocalResponseNorm) == 0b1);
   CHECK(mask(OpKind::kLocalResponseNormGrad) == 0b11);
+  CHECK(mask(OpKind::kLstm) == 0b1);
+  CHECK(mask(OpKind::kLstmGrad) == 0b1);
+  CHECK(mask(OpKind::kLstmWeightGrad) == 0);
   CHECK(mask(OpKind::kRmsNorm) == 0b1);
   CHECK(mask(OpKind::kRmsNormGrad) == 0b1001);
   CHECK(mask(OpKind::kRope) == 0b1);

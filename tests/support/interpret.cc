@@ -873,6 +873,12 @@ void Run(Call& c) {
       return interpret::LocalResponseNorm(c);
     case OpKind::kLocalResponseNormGrad:
       return interpret::LocalResponseNormGrad(c);
+    case OpKind::kLstm:
+      return interpret::Lstm(c);
+    case OpKind::kLstmGrad:
+      return interpret::LstmGrad(c);
+    case OpKind::kLstmWeightGrad:
+      return interpret::LstmWeightGrad(c);
     case OpKind::kLayerNorm:
       return LayerNorm(c);
     case OpKind::kLayerNormGrad:

@@ -81,6 +81,9 @@ void LinearCrossEntropy(Call& c);
 void LinearCrossEntropyGrad(Call& c);
 void LocalResponseNorm(Call& c);
 void LocalResponseNormGrad(Call& c);
+void Lstm(Call& c);
+void LstmGrad(Call& c);
+void LstmWeightGrad(Call& c);
 void Padding(Call& c);  // pad and its gradient
 void Pooling(Call& c);  // max_pool, avg_pool and their gradients
 void PutAdd(Call& c);

@@ -152,6 +152,7 @@ void AddConvolutions(OpCaseTable& t);
 void AddGlu(OpCaseTable& t);
 void AddIndexing(OpCaseTable& t);
 void AddLocalResponseNorm(OpCaseTable& t);
+void AddLstm(OpCaseTable& t);
 void AddPad(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 void AddQuantized(OpCaseTable& t);

@@ -630,6 +630,7 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddAttention(table);
   testing::AddBatchNorm(table);
   testing::AddLocalResponseNorm(table);
+  testing::AddLstm(table);
   testing::AddRmsNorm(table);
   testing::AddRope(table);
   testing::AddGlu(table);
