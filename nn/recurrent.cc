@@ -15,22 +15,24 @@ namespace {
 
 using States = std::vector<Value>;
 
-// What is particular to a kind of layer. `inputs` and `hidden` (B, gates * H) are what
-// the input and the state add to the gates; the first of the states is h.
-struct Cell {
+// What is particular to a kind of layer.
+struct Kind {
   std::string_view op;
   int64_t gates;
-  int states;         // of a layer
+  int states;         // of a layer; the first is h
   bool joins_biases;  // whether the input's bias may take the state's
-  std::function<States(Value inputs, Value hidden, const States& states)> step;
+  // All hidden states, (B, T, H). `inputs` (B, T, gates * H) is what the input adds to
+  // the gates; the states become the last ones.
+  std::function<Value(Value inputs, Value weights, Value bias, States* states)>
+      run;
 };
 
 // A stack of layers, over x (B, T, in).
 class Stack {
  public:
-  Stack(const Cell& cell, std::string_view name, int64_t hidden, int64_t layers,
+  Stack(const Kind& kind, std::string_view name, int64_t hidden, int64_t layers,
         Dropouts* dropouts, SourceLoc loc)
-      : cell_(cell),
+      : kind_(kind),
         name_(name),
         hidden_(hidden),
         layers_(layers),
@@ -48,7 +50,7 @@ class Stack {
       const Value zeros =
           Fill(*x.builder(), 0, x.dtype(), {x.dim(0), hidden_}, loc_);
       states->assign(static_cast<size_t>(layers_),
-                     States(static_cast<size_t>(cell_.states), zeros));
+                     States(static_cast<size_t>(kind_.states), zeros));
     }
     Value y = x;
     for (int64_t k = 0; k < layers_; ++k) {
@@ -62,7 +64,7 @@ class Stack {
   bool Check(Value x, const std::vector<States>& states) const {
     GraphBuilder& g = *x.builder();
     const auto fail = [&](const std::string& message) {
-      g.Fail(StrCat("[", cell_.op, "] ", message), loc_);
+      g.Fail(StrCat("[", kind_.op, "] ", message), loc_);
       return false;
     };
     if (x.rank() != 3 || !IsFloat(x.dtype())) {
@@ -98,8 +100,7 @@ class Stack {
   Value Layer(Value x, int64_t k, States* states) const {
     if (!x.ok()) return x;
     GraphBuilder& g = *x.builder();
-    const int64_t batch = x.dim(0), time = x.dim(1);
-    const int64_t width = cell_.gates * hidden_;
+    const int64_t width = kind_.gates * hidden_;
     const auto param = [&](std::string_view which, const Shape& shape) {
       const Init init =
           Init::Uniform(1 / std::sqrt(static_cast<double>(hidden_)));
@@ -112,25 +113,14 @@ class Stack {
     const Value state_bias = param("bias_hh", {width});
 
     const Value bias =
-        cell_.joins_biases ? Add(input_bias, state_bias, loc_) : input_bias;
+        kind_.joins_biases ? Add(input_bias, state_bias, loc_) : input_bias;
     const Value inputs =
         Add(MatMul(x, from_input, false, true, loc_), bias, loc_);
-    const Axes ones(static_cast<size_t>(time), 1);
-    std::vector<Value> outputs;
-    for (const Value& of_step : Split(inputs, 1, ones, loc_)) {
-      if (!of_step.ok()) return of_step;
-      Value hidden = MatMul(states->front(), from_state, false, true, loc_);
-      if (!cell_.joins_biases) hidden = Add(hidden, state_bias, loc_);
-      *states =
-          cell_.step(Reshape(of_step, {batch, width}, loc_), hidden, *states);
-      g.Name(StrCat(name_, ".h_l", k, ".", outputs.size()), states->front(),
-             loc_);
-      outputs.push_back(Reshape(states->front(), {batch, 1, hidden_}, loc_));
-    }
-    return Concat(outputs, 1, loc_);
+    const Value y = kind_.run(inputs, from_state, state_bias, states);
+    return y.ok() ? g.Name(StrCat(name_, ".y_l", k), y, loc_) : y;
   }
 
-  const Cell& cell_;
+  const Kind& kind_;
   const std::string_view name_;
   const int64_t hidden_;
   const int64_t layers_;
@@ -138,30 +128,59 @@ class Stack {
   const SourceLoc loc_;
 };
 
+// After the last position of a sequence, (B, H).
+Value LastOf(Value sequence, SourceLoc loc) {
+  if (!sequence.ok()) return sequence;
+  const int64_t time = sequence.dim(1);
+  return Reshape(Slice(sequence, 1, time - 1, time, 1, loc),
+                 {sequence.dim(0), sequence.dim(2)}, loc);
+}
+
+// The steps of a GRU from `state` on, which becomes the last one.
+Value UnrollGru(Value inputs, Value weights, Value bias, int64_t hidden,
+                Value* state, SourceLoc loc) {
+  if (!inputs.ok()) return inputs;
+  const int64_t batch = inputs.dim(0);
+  const Axes ones(static_cast<size_t>(inputs.dim(1)), 1);
+  const Axes gates(3, hidden);
+  std::vector<Value> outputs;
+  for (const Value& of_step : Split(inputs, 1, ones, loc)) {
+    if (!of_step.ok()) return of_step;
+    const Value added =
+        Add(MatMul(*state, weights, false, true, loc), bias, loc);
+    const std::vector<Value> i =
+        Split(Reshape(of_step, {batch, inputs.dim(2)}, loc), 1, gates, loc);
+    const std::vector<Value> s = Split(added, 1, gates, loc);
+    const Value reset = Sigmoid(Add(i[0], s[0], loc), loc);
+    const Value update = Sigmoid(Add(i[1], s[1], loc), loc);
+    const Value fresh = Tanh(Add(i[2], Mul(reset, s[2], loc), loc), loc);
+    *state = Add(fresh, Mul(update, Sub(*state, fresh, loc), loc), loc);
+    outputs.push_back(Reshape(*state, {batch, 1, hidden}, loc));
+  }
+  return Concat(outputs, 1, loc);
+}
+
 }  // namespace
 
 LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
                  const LstmOptions& options, SourceLoc loc) {
-  const Cell cell = {
+  const Kind kind = {
       .op = "lstm",
       .gates = 4,
       .states = 2,
       .joins_biases = true,
-      .step = [&](Value inputs, Value state, const States& states) -> States {
-        const std::vector<Value> gates =
-            Split(Add(inputs, state, loc), 1, Axes(4, hidden), loc);
-        const Value kept = Mul(Sigmoid(gates[1], loc), states[1], loc);
-        const Value made =
-            Mul(Sigmoid(gates[0], loc), Tanh(gates[2], loc), loc);
-        const Value c = Add(kept, made, loc);
-        return {Mul(Sigmoid(gates[3], loc), Tanh(c, loc), loc), c};
+      .run = [&](Value inputs, Value weights, Value, States* states) {
+        const LstmSequenceResults all = LstmSequence(
+            inputs, (*states)[0], (*states)[1], weights, false, loc);
+        *states = {LastOf(all.h, loc), LastOf(all.c, loc)};
+        return all.h;
       }};
   std::vector<States> states;
   for (const LstmState& state : options.initial) {
     states.push_back({state.h, state.c});
   }
   LstmResults results;
-  results.y = Stack(cell, name, hidden, options.layers, options.dropouts, loc)
+  results.y = Stack(kind, name, hidden, options.layers, options.dropouts, loc)
                   .Run(x, &states);
   for (const States& state : states) {
     results.last.push_back({state[0], state[1]});
@@ -171,24 +190,18 @@ LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
 
 GruResults Gru(Value x, std::string_view name, int64_t hidden,
                const GruOptions& options, SourceLoc loc) {
-  const Cell cell = {
+  const Kind kind = {
       .op = "gru",
       .gates = 3,
       .states = 1,
       .joins_biases = false,
-      .step = [&](Value inputs, Value state, const States& states) -> States {
-        const std::vector<Value> i = Split(inputs, 1, Axes(3, hidden), loc);
-        const std::vector<Value> s = Split(state, 1, Axes(3, hidden), loc);
-        const Value reset = Sigmoid(Add(i[0], s[0], loc), loc);
-        const Value update = Sigmoid(Add(i[1], s[1], loc), loc);
-        const Value fresh = Tanh(Add(i[2], Mul(reset, s[2], loc), loc), loc);
-        const Value change = Mul(update, Sub(states[0], fresh, loc), loc);
-        return {Add(fresh, change, loc)};
+      .run = [&](Value inputs, Value weights, Value bias, States* states) {
+        return UnrollGru(inputs, weights, bias, hidden, &states->front(), loc);
       }};
   std::vector<States> states;
   for (const Value& state : options.initial) states.push_back({state});
   GruResults results;
-  results.y = Stack(cell, name, hidden, options.layers, options.dropouts, loc)
+  results.y = Stack(kind, name, hidden, options.layers, options.dropouts, loc)
                   .Run(x, &states);
   for (const States& state : states) results.last.push_back(state[0]);
   return results;

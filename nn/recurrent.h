@@ -1,9 +1,9 @@
 #ifndef STOWAGE_NN_RECURRENT_H_
 #define STOWAGE_NN_RECURRENT_H_
 
-// Recurrent layers, unrolled over time: the graph has the nodes of every step, so that
-// the planner sees when each value dies. What the inputs add to the gates is one
-// product for all steps; each step adds the product of its hidden state.
+// Recurrent layers. What the inputs add to the gates is one product for all steps; each
+// step adds the product of its hidden state. An LSTM's steps are one op (LstmSequence),
+// a GRU's are unrolled: the graph has the nodes of every step.
 //
 // Params are named and laid out as those of PyTorch's nn.LSTM and nn.GRU, so its files
 // load as they are: for layer k "<name>.weight_ih_l<k>" (gates * H, in),

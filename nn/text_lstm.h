@@ -26,7 +26,7 @@ struct TextLstmConfig {
   int64_t width = 1;   // of the embedding
   int64_t hidden = 1;  // of each layer
   int64_t vocabulary = 1;
-  int64_t max_seq = 1;  // every step has nodes of its own
+  int64_t max_seq = 1;
 };
 
 /// Inputs: "tokens" and, unless generating, "targets", both i32 (B, T) in

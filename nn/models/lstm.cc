@@ -13,7 +13,7 @@ const TextLstmConfig& Config() {
                                       .width = 64,
                                       .hidden = 256,
                                       .vocabulary = kTextVocabulary,
-                                      .max_seq = 256};
+                                      .max_seq = 4096};
   return kConfig;
 }
 

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -207,15 +208,16 @@ TEST_CASE("gradients of lstm and gru layers are those of differences") {
   }
 }
 
-TEST_CASE("inputs of all steps are one product, a step adds its state's") {
-  for (const bool lstm : {true, false}) {
-    const Graph graph = Layers(lstm, /*has_initial=*/false);
-    int products = 0;
-    for (const Node& node : graph.nodes()) {
-      products += node.op == OpKind::kMatMul;
-    }
-    CHECK(products == kLayers * (1 + kTime));
-  }
+TEST_CASE(
+    "inputs of all steps are one product, and all steps one op or their own") {
+  const auto count = [](const Graph& graph, OpKind op) {
+    return std::ranges::count(graph.nodes(), op, &Node::op);
+  };
+  const Graph lstm = Layers(/*lstm=*/true, /*has_initial=*/false);
+  CHECK(count(lstm, OpKind::kMatMul) == kLayers);
+  CHECK(count(lstm, OpKind::kLstm) == kLayers);
+  const Graph gru = Layers(/*lstm=*/false, /*has_initial=*/false);
+  CHECK(count(gru, OpKind::kMatMul) == kLayers * (1 + kTime));
 }
 
 TEST_CASE("params have PyTorch's names, shapes and first values") {
