@@ -1,4 +1,5 @@
-// Recurrent layers, unrolled over time.
+// Recurrent layers. An LSTM is one op for each direction, the others are unrolled over
+// time.
 
 #include <array>
 #include <functional>
@@ -24,7 +25,8 @@ struct Layer {
 };
 
 Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
-                      const std::vector<std::string>& activations) {
+                      const std::vector<std::string>& activations,
+                      bool unrolled) {
   const Shape &x = node.ShapeOf(0), &w = node.ShapeOf(1), &r = node.ShapeOf(2);
   Layer layer;
   layer.batch_first = node.Int("layout", 0) != 0;
@@ -46,7 +48,7 @@ Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
   layer.width = x[2];
   layer.steps = x[layer.batch_first ? 1 : 0];
   layer.batch = x[layer.batch_first ? 0 : 1];
-  if (layer.steps > kMostSteps) {
+  if (unrolled && layer.steps > kMostSteps) {
     return node.Unsupported(StrCat("has ", layer.steps, " steps; at most ",
                                    kMostSteps, " are unrolled"));
   }
@@ -122,45 +124,44 @@ struct States {
 };
 using Step = std::function<States(Value of_input, const States& before)>;
 
-struct Unrolled {
-  std::vector<Value> hidden;  // by time
+// What a direction gives.
+struct Run {
+  Value hidden;  // of all steps, (T, B, H); inert where nobody wants it
   States last;
 };
-Unrolled Unroll(Value of_inputs, States states, bool reverse,
-                const Layer& layer, const Step& step) {
-  Unrolled unrolled;
-  unrolled.hidden.resize(static_cast<size_t>(layer.steps));
+Run Unroll(ImportedNode& node, Value of_inputs, States states, bool reverse,
+           const Layer& layer, const Step& step) {
+  Values hidden(static_cast<size_t>(layer.steps));
   for (int64_t i = 0; i < layer.steps; ++i) {
     const int64_t t = reverse ? layer.steps - 1 - i : i;
     states = step(AtStep(of_inputs, t, layer), states);
-    unrolled.hidden[static_cast<size_t>(t)] = states.h;
+    hidden[static_cast<size_t>(t)] = states.h;
   }
-  unrolled.last = states;
-  return unrolled;
+  Run run = {Value(), states};
+  if (!node.Wants(0)) return run;
+  for (Value& h : hidden) h = Reshape(h, {1, layer.batch, layer.hidden});
+  run.hidden = hidden.size() == 1 ? hidden[0] : Concat(hidden, 0);
+  return run;
 }
 
 // Y (T, D, B, H), Y_h and, where there is one, Y_c (D, B, H), each with the batch in
 // front where the layer has it so.
 Values ResultsOf(ImportedNode& node, const Layer& layer,
-                 const std::vector<Unrolled>& directions, bool has_cell) {
+                 const std::vector<Run>& directions, bool has_cell) {
   Values results(3);
   if (node.Wants(0)) {
-    Values steps;
-    for (int64_t t = 0; t < layer.steps; ++t) {
-      for (const Unrolled& direction : directions) {
-        steps.push_back(Reshape(direction.hidden[static_cast<size_t>(t)],
-                                {1, 1, layer.batch, layer.hidden}));
-      }
+    Values parts;
+    for (const Run& direction : directions) {
+      parts.push_back(Reshape(direction.hidden,
+                              {layer.steps, 1, layer.batch, layer.hidden}));
     }
-    const Value all = steps.size() == 1 ? steps[0] : Concat(steps, 0);
-    const Value y = Reshape(
-        all, {layer.steps, layer.directions, layer.batch, layer.hidden});
+    const Value y = parts.size() == 1 ? parts[0] : Concat(parts, 1);
     results[0] = layer.batch_first ? Permute(y, {2, 0, 1, 3}) : y;
   }
   for (int which = 1; which <= (has_cell ? 2 : 1); ++which) {
     if (!node.Wants(which)) continue;
     Values parts;
-    for (const Unrolled& direction : directions) {
+    for (const Run& direction : directions) {
       parts.push_back(Reshape(which == 1 ? direction.last.h : direction.last.c,
                               {1, layer.batch, layer.hidden}));
     }
@@ -179,46 +180,57 @@ bool IsReverse(const Layer& layer, int64_t d) {
 
 }  // namespace
 
-// Gates in ONNX's order: i, o, f, c.
+// Gates in ONNX's order: i, o, f, c; the op's is i, f, c, o.
 Result<Values> ConvertLSTM(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
-                           LayerOf(node, 4, {"Sigmoid", "Tanh", "Tanh"}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Layer layer,
+      LayerOf(node, 4, {"Sigmoid", "Tanh", "Tanh"}, /*unrolled=*/false));
   if (node.Has(7)) {
     return node.Unsupported("has peepholes, which are not there here");
   }
   if (node.Int("input_forget", 0) != 0) {
     return node.Unsupported("couples its input and forget gates");
   }
-  std::vector<Unrolled> directions;
-  for (int64_t d = 0; d < layer.directions; ++d) {
-    const Value r = Part(node, 2, d);
-    const Value bias =
-        node.Has(3) ? Add(Bias(node, d, 0), Bias(node, d, 1)) : Value();
+  const auto reorder = [&](Value rows) {
     const int64_t h = layer.hidden;
-    const Step step = [&](Value of_input, const States& before) {
-      const Value gates = before.h.ok()
-                              ? Add(of_input, MatMul(before.h, r, false, true))
-                              : of_input;
-      const auto parts = Split(gates, 1, {h, h, h, h});
-      const Value fresh = Mul(Sigmoid(parts[0]), Tanh(parts[3]));
-      const Value c =
-          before.c.ok() ? Add(Mul(Sigmoid(parts[2]), before.c), fresh) : fresh;
-      return States{Mul(Sigmoid(parts[1]), Tanh(c)), c};
+    const auto parts = Split(rows, 0, {h, h, h, h});
+    return Concat(Values{parts[0], parts[2], parts[3], parts[1]}, 0);
+  };
+  const auto by_batch = [](Value x) { return Permute(x, {1, 0, 2}); };
+  const auto first = [&](int operand, int64_t d) {
+    const Value state = FirstState(node, operand, d, layer);
+    if (state.ok()) return state;
+    return Fill(node.graph(), 0, node.Type(0).dtype,
+                {layer.batch, layer.hidden});
+  };
+  std::vector<Run> directions;
+  for (int64_t d = 0; d < layer.directions; ++d) {
+    const Value w = reorder(Part(node, 1, d));
+    const Value bias = node.Has(3)
+                           ? reorder(Add(Bias(node, d, 0), Bias(node, d, 1)))
+                           : Value();
+    const Value gates = Plus(MatMul(by_batch(layer.x), w, /*transpose_a=*/false,
+                                    /*transpose_b=*/true),
+                             bias);
+    const bool reverse = IsReverse(layer, d);
+    const LstmSequenceResults all = LstmSequence(
+        gates, first(5, d), first(6, d), reorder(Part(node, 2, d)), reverse);
+    const int64_t last = reverse ? 0 : layer.steps - 1;
+    const auto at_last = [&](Value x) {
+      return AtStep(by_batch(x), last, layer);
     };
-    directions.push_back(
-        Unroll(Plus(OfInputs(node, layer, d), bias),
-               {FirstState(node, 5, d, layer), FirstState(node, 6, d, layer)},
-               IsReverse(layer, d), layer, step));
+    directions.push_back({by_batch(all.h), {at_last(all.h), at_last(all.c)}});
   }
   return ResultsOf(node, layer, directions, /*has_cell=*/true);
 }
 
 // Gates in ONNX's order: z, r, h.
 Result<Values> ConvertGRU(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
-                           LayerOf(node, 3, {"Sigmoid", "Tanh"}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Layer layer,
+      LayerOf(node, 3, {"Sigmoid", "Tanh"}, /*unrolled=*/true));
   const bool reset_after = node.Int("linear_before_reset", 0) != 0;
-  std::vector<Unrolled> directions;
+  std::vector<Run> directions;
   for (int64_t d = 0; d < layer.directions; ++d) {
     const int64_t h = layer.hidden;
     const Value r = Part(node, 2, d);
@@ -250,7 +262,7 @@ Result<Values> ConvertGRU(ImportedNode& node) {
       return States{Add(fresh, Mul(z, Sub(before.h, fresh))), Value()};
     };
     directions.push_back(
-        Unroll(Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
+        Unroll(node, Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
                {FirstState(node, 5, d, layer), Value()}, IsReverse(layer, d),
                layer, step));
   }
@@ -258,8 +270,9 @@ Result<Values> ConvertGRU(ImportedNode& node) {
 }
 
 Result<Values> ConvertRNN(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Layer layer, LayerOf(node, 1, {"Tanh"}));
-  std::vector<Unrolled> directions;
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
+                           LayerOf(node, 1, {"Tanh"}, /*unrolled=*/true));
+  std::vector<Run> directions;
   for (int64_t d = 0; d < layer.directions; ++d) {
     const Value r = Part(node, 2, d);
     const Value bias =
@@ -270,7 +283,7 @@ Result<Values> ConvertRNN(ImportedNode& node) {
                              : of_input),
           Value()};
     };
-    directions.push_back(Unroll(Plus(OfInputs(node, layer, d), bias),
+    directions.push_back(Unroll(node, Plus(OfInputs(node, layer, d), bias),
                                 {FirstState(node, 5, d, layer), Value()},
                                 IsReverse(layer, d), layer, step));
   }
