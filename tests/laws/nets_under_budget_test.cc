@@ -10,8 +10,8 @@
 //
 // What one node reads and writes at a time is all that there is to a step at the least.
 // Of vgg19's first convolution of 64 channels to 64 that is two of the five maps of this
-// size that the whole step takes, and of lstm-char's first product, of all tokens at
-// once, it is a third of the step: they fit in pieces alone.
+// size that the whole step takes, and of lstm-char's gates, of all tokens at once, it is
+// more than half of the step: they fit in pieces alone.
 
 #include <doctest/doctest.h>
 
