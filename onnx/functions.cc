@@ -1,5 +1,8 @@
 #include "onnx/functions.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 namespace stowage::onnx {
 namespace {
 
@@ -39,7 +42,50 @@ void FillIn(const pb::NodeProto& call, const pb::FunctionProto& function,
   }
 }
 
+// Counts each function once.
+class NodeCounter {
+ public:
+  NodeCounter(const FunctionTable& functions, int64_t most)
+      : functions_(functions), most_(most) {}
+
+  int64_t Count(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+                size_t depth) {
+    int64_t count = 0;
+    for (const pb::NodeProto& node : nodes) {
+      count = std::min(most_, count + CountOf(node, depth));
+    }
+    return count;
+  }
+
+ private:
+  int64_t CountOf(const pb::NodeProto& node, size_t depth) {
+    if (const pb::FunctionProto* const function = functions_.Find(node)) {
+      if (depth == 0) return 1;
+      const auto [counted, is_new] = counts_.emplace(function, 1);
+      if (!is_new) return counted->second;
+      const int64_t count = 1 + Count(function->node(), depth - 1);
+      counts_[function] = count;
+      return count;
+    }
+    int64_t count = 1;
+    for (const pb::AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_g()) count += Count(attribute.g().node(), depth);
+    }
+    return count;
+  }
+
+  const FunctionTable& functions_;
+  const int64_t most_;
+  std::unordered_map<const pb::FunctionProto*, int64_t> counts_;
+};
+
 }  // namespace
+
+int64_t FunctionTable::CountWrittenOut(
+    const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+    int64_t most, size_t depth) const {
+  return NodeCounter(*this, most).Count(nodes, depth);
+}
 
 FunctionTable::FunctionTable(const pb::ModelProto& model) {
   for (const pb::FunctionProto& function : model.functions()) {

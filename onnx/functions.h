@@ -7,6 +7,7 @@
 //   if (const pb::FunctionProto* function = functions.Find(node)) {
 //     for (const pb::NodeProto& inner : BodyOf(node, *function)) ...
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <tuple>
@@ -22,6 +23,13 @@ class FunctionTable {
 
   /// The function that a node calls, or null.
   const pb::FunctionProto* Find(const pb::NodeProto& node) const;
+
+  /// How many nodes these are once the functions that they call are written out,
+  /// branches that may not be taken included; `most` where they are more. Calls of a
+  /// function by itself, and deeper than `depth`, count as one node. Linear in the file.
+  int64_t CountWrittenOut(
+      const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+      int64_t most, size_t depth) const;
 
  private:
   // By domain, name and overload.

@@ -41,6 +41,11 @@ Error Unsupported(std::string message) {
   return {ErrorCode::kUnsupported, StrCat("[onnx] ", message)};
 }
 
+Error TooManyNodes() {
+  return Unsupported(StrCat("the model has more than ", kMostNodes,
+                            " nodes once its functions are written out"));
+}
+
 Error Twice(std::string_view name) {
   return Wrong(
       StrCat("two values are called ", Quoted(name), "; names must be unique"));
@@ -128,6 +133,7 @@ Status Importer::AddInitializers(const pb::GraphProto& graph, Scope& scope) {
   for (const pb::TensorProto& tensor : graph.initializer()) {
     Operand operand{.name = tensor.name(), .initializer = &tensor};
     STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
+    STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, context_.folder));
     // Those of a branch are no weights, which are looked up in the model's own graph.
     operand.fixed = !scope.names_values || !IsFloat(operand.type.dtype) ||
                     operand.type.shape.num_elements() == 0;
@@ -499,10 +505,7 @@ Operand* Importer::Renamed(const pb::NodeProto& node,
 }
 
 Status Importer::AddNode(const pb::NodeProto& node, Scope& scope) {
-  if (++nodes_ > kMostNodes) {
-    return Unsupported(StrCat("the model has more than ", kMostNodes,
-                              " nodes once its functions are written out"));
-  }
+  if (++nodes_ > kMostNodes) return TooManyNodes();
   if (Operand* const same = Renamed(node, scope)) {
     if (!scope.names.emplace(node.output(0), same).second) {
       return Twice(node.output(0));
@@ -606,6 +609,11 @@ Result<Graph> Importer::Run() {
         "can be planned"));
   }
   const pb::GraphProto& graph = model_.graph();
+  // Before any is written out, and takes memory.
+  if (functions_.CountWrittenOut(graph.node(), kMostNodes + 1, kMostDepth) >
+      kMostNodes) {
+    return TooManyNodes();
+  }
   for (const auto* list : {&graph.value_info(), &graph.output()}) {
     for (const pb::ValueInfoProto& info : *list) {
       if (info.type().has_tensor_type()) {

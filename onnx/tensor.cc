@@ -69,6 +69,25 @@ std::string ListedBytes(const TensorProto& tensor, DType dtype) {
   return bytes;
 }
 
+int64_t CountListed(const TensorProto& tensor, DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return tensor.float_data_size();
+    case DType::kF64:
+      return tensor.double_data_size();
+    case DType::kI64:
+      return tensor.int64_data_size();
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI16:
+    case DType::kI32:
+    case DType::kU8:
+    case DType::kBool:
+      return tensor.int32_data_size();
+  }
+  return 0;
+}
+
 struct ExternalPlace {
   std::string location;
   uint64_t offset = 0;
@@ -114,9 +133,10 @@ bool LiesWithin(const std::filesystem::path& path,
   return !relative.empty() && *relative.begin() != "..";
 }
 
-Result<std::string> ExternalBytes(const TensorProto& tensor,
+// The place of a tensor of so many bytes, of which the file alone may be wrong yet.
+Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
                                   const std::string& folder, Bytes size) {
-  STOWAGE_ASSIGN_OR_RETURN(const ExternalPlace place, PlaceOf(tensor));
+  STOWAGE_ASSIGN_OR_RETURN(ExternalPlace place, PlaceOf(tensor));
   const std::filesystem::path relative(place.location);
   const auto path = std::filesystem::path(folder) / relative;
   if (relative.empty() || relative.is_absolute() || !LiesWithin(path, folder)) {
@@ -129,6 +149,14 @@ Result<std::string> ExternalBytes(const TensorProto& tensor,
                  StrCat("has ", *place.length, " bytes in ",
                         Quoted(place.location), "; its shape takes ", size));
   }
+  return place;
+}
+
+Result<std::string> ExternalBytes(const TensorProto& tensor,
+                                  const std::string& folder, Bytes size) {
+  STOWAGE_ASSIGN_OR_RETURN(const ExternalPlace place,
+                           PlaceWithin(tensor, folder, size));
+  const auto path = std::filesystem::path(folder) / place.location;
   std::error_code error;
   const uint64_t whole = std::filesystem::file_size(path, error);
   if (error) {
@@ -202,7 +230,23 @@ Result<TensorType> TypeOfTensor(const TensorProto& tensor) {
   return type;
 }
 
+Status CheckTensor(const TensorProto& tensor, const std::string& folder) {
+  STOWAGE_ASSIGN_OR_RETURN(const TensorType type, TypeOfTensor(tensor));
+  if (tensor.data_location() == TensorProto::EXTERNAL) {
+    const Result<ExternalPlace> place =
+        PlaceWithin(tensor, folder, type.bytes());
+    return place.ok() ? Status() : place.error();
+  }
+  const Bytes held = tensor.has_raw_data()
+                         ? static_cast<Bytes>(tensor.raw_data().size())
+                         : CountListed(tensor, type.dtype) * SizeOf(type.dtype);
+  if (held == type.bytes()) return {};
+  return Wrong(tensor, StrCat("has ", held, " bytes of contents; ",
+                              type.ToString(), " takes ", type.bytes()));
+}
+
 Result<Array> ReadTensor(const TensorProto& tensor, const std::string& folder) {
+  STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, folder));
   Array array;
   STOWAGE_ASSIGN_OR_RETURN(array.type, TypeOfTensor(tensor));
   if (tensor.data_location() == TensorProto::EXTERNAL) {
@@ -212,11 +256,6 @@ Result<Array> ReadTensor(const TensorProto& tensor, const std::string& folder) {
     array.bytes = tensor.raw_data();
   } else {
     array.bytes = ListedBytes(tensor, array.type.dtype);
-  }
-  if (static_cast<Bytes>(array.bytes.size()) != array.type.bytes()) {
-    return Wrong(tensor,
-                 StrCat("has ", array.bytes.size(), " bytes of contents; ",
-                        array.type.ToString(), " takes ", array.type.bytes()));
   }
   return array;
 }

@@ -29,6 +29,11 @@ int32_t ElementOfDType(DType dtype);
 /// negative dimension, more than kMaxRank of them, more bytes than 63 bits count.
 Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 
+/// That its contents have as many bytes as its shape takes, and those beside the model a
+/// place within `folder`, which is not looked at. Reads nothing, so that a tensor that
+/// nobody needs is checked, too. Errors, naming the tensor: those of ReadTensor.
+Status CheckTensor(const pb::TensorProto& tensor, const std::string& folder);
+
 /// Its contents. Those beside the model lie in a file within `folder`. Errors, naming
 /// the tensor: TypeOfTensor's; another number of elements than the shape has; a file
 /// outside the folder, or one that ends before the tensor does. Allocates no more than

@@ -82,7 +82,8 @@ TEST_CASE("what is wrong is named") {
       {[](ModelProto& m) { m.mutable_graph()->mutable_node(0)->clear_input(); },
        "node \"the_MatMul\" (MatMul) has 0 operands; expected at least 2"},
       {[](ModelProto& m) {
-         m.mutable_graph()->mutable_initializer(0)->set_dims(0, 3);
+         m.mutable_graph()->mutable_initializer(0)->set_dims(0, 4);
+         m.mutable_graph()->mutable_initializer(0)->set_dims(1, 1);
        },
        "node \"the_MatMul\" (MatMul) [matmul] inner sizes differ"},
       {[](ModelProto& m) {
@@ -191,6 +192,39 @@ TEST_CASE("tensors beside the model lie in its folder") {
     CHECK(at(outside, "0").find("expected a file in the folder of the model") !=
           std::string::npos);
   }
+}
+
+// A plan reads none of them.
+TEST_CASE("tensors are checked before they are read") {
+  const auto said = [](const std::function<void(TensorProto&)>& change) {
+    ModelProto model = LinearModel();
+    change(*model.mutable_graph()->mutable_initializer(0));
+    const auto read = ParseOnnx(model.SerializeAsString(), "/folder/a.onnx");
+    REQUIRE(read.ok());
+    const auto graph = read->Build({.dims = {{"batch", 3}}});
+    return graph.ok() ? "" : graph.error().message;
+  };
+  const auto place = [](const char* location) {
+    return [location](TensorProto& w) {
+      w.clear_float_data();
+      w.set_data_location(TensorProto::EXTERNAL);
+      auto* const entry = w.add_external_data();
+      entry->set_key("location");
+      entry->set_value(location);
+    };
+  };
+  CHECK(said(place("weights.bin")) == "");
+  CHECK(said(place("../weights.bin"))
+            .find("tensor \"w\" lies in \"../weights.bin\"; expected a file") !=
+        std::string::npos);
+  // 2^40 columns, which every op here would take.
+  CHECK(said([](TensorProto& w) { w.set_dims(1, int64_t{1} << 40); })
+            .find("tensor \"w\" has 16 bytes of contents; f32(2, "
+                  "1099511627776) takes 8796093022208") != std::string::npos);
+  CHECK(said([](TensorProto& w) {
+          w.set_raw_data(std::string(15, 0));
+        }).find("has 15 bytes of contents; f32(2, 2) takes 16") !=
+        std::string::npos);
 }
 
 // Its weights would be looked for in vain among the model's own.
