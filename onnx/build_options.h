@@ -55,9 +55,15 @@ struct OnnxBuildOptions {
   /// Inputs that are the same in every step, and no inputs of the graph then: what a
   /// plan must know, such as the shape for a Reshape.
   std::map<std::string, Array> constants = {};
-  /// The graph's one output is then "loss", an f32. Batch norms take the batch's statistics and
-  /// dropouts drop, whatever the file says of training.
+  /// The graph's one output is then "loss", an f32, and nodes that it does not need are
+  /// left out. Batch norms take the batch's statistics and dropouts drop, whatever the
+  /// file says of training.
   std::optional<OnnxLoss> loss = {};
+  /// The loss judges instead: batch norms take the statistics that they have followed,
+  /// dropouts pass all on, and a cross-entropy has a second output, "accuracy": which
+  /// part of the labels the largest logit is at, an f32. Params and states are those of
+  /// the graph that is trained.
+  bool evaluation = false;
   /// Plans around ops that are not known, by the shapes that the file declares for
   /// their results (StandIn, ir/ops.h): such a graph can be planned, not run.
   bool stand_ins = false;

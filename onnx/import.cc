@@ -19,6 +19,7 @@
 #include "onnx/functions.h"
 #include "onnx/loss.h"
 #include "onnx/missing_ops.h"
+#include "onnx/needed_nodes.h"
 #include "onnx/node.h"
 #include "onnx/ops.h"
 #include "onnx/opsets.h"
@@ -79,7 +80,8 @@ class Importer {
         graph_(model.graph().name().empty() ? "onnx" : model.graph().name()) {
     context_.graph = &graph_;
     context_.folder = std::filesystem::path(path).parent_path().string();
-    context_.training = options.loss.has_value();
+    context_.training = options.loss && !options.evaluation;
+    context_.evaluation = options.evaluation;
   }
 
   Result<Graph> Run();
@@ -90,9 +92,11 @@ class Importer {
   Result<Shape> ShapeOfInput(const OnnxInput& input) const;
   Status CheckOptions(const std::vector<OnnxInput>& inputs) const;
 
+  // All of them, or those that are `needed`.
   Status AddNodes(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
-      Scope& scope);
+      Scope& scope, const std::vector<bool>& needed = {});
+  Status LeaveOut(const pb::NodeProto& node, Scope& scope);
   Status AddNode(const pb::NodeProto& node, Scope& scope);
   Result<std::vector<Operand*>> OperandsOf(const pb::NodeProto& node,
                                            const Scope& scope);
@@ -108,7 +112,9 @@ class Importer {
   Operand Passed(Operand& operand);
   Status Define(const std::string& name, Operand operand, Scope& scope);
   Status CheckDeclared(const Operand& operand) const;
-  Status AddOutputs(Scope& scope);
+  Result<Value> ValueOfOutput(const std::string& name, const Scope& scope);
+  Status AddOutputs(const Scope& scope);
+  Result<std::string> NameOfLoss() const;
 
   const pb::ModelProto& model_;
   const std::string& path_;
@@ -539,10 +545,24 @@ Status Importer::AddNode(const pb::NodeProto& node, Scope& scope) {
   return {};
 }
 
+// Its names are held to the rules all the same.
+Status Importer::LeaveOut(const pb::NodeProto& node, Scope& scope) {
+  const Result<std::vector<Operand*>> operands = OperandsOf(node, scope);
+  if (!operands.ok()) return operands.error();
+  for (const std::string& name : node.output()) {
+    STOWAGE_RETURN_IF_ERROR(Define(name, {.name = name}, scope));
+  }
+  return {};
+}
+
 Status Importer::AddNodes(
     const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
-    Scope& scope) {
+    Scope& scope, const std::vector<bool>& needed) {
   for (int i = 0; i < nodes.size(); ++i) {
+    if (!needed.empty() && !needed[static_cast<size_t>(i)]) {
+      STOWAGE_RETURN_IF_ERROR(LeaveOut(nodes.Get(i), scope));
+      continue;
+    }
     if (scope.names_values) {
       graph_.SetOrigin(Phase::kForward, "", KeptSourceLoc(path_, i + 1));
     }
@@ -553,32 +573,43 @@ Status Importer::AddNodes(
 
 // --- What comes out ---
 
-Status Importer::AddOutputs(Scope& scope) {
-  graph_.SetOrigin(Phase::kForward, "");
+// The output that the loss judges, or is.
+Result<std::string> Importer::NameOfLoss() const {
   const pb::GraphProto& graph = model_.graph();
-  if (graph.output_size() == 0) return Wrong("the graph has no outputs");
-  std::map<std::string, Value> outputs;
+  const std::string& name = options_.loss->output;
+  if (name.empty()) return graph.output(0).name();
+  std::string list;
   for (const pb::ValueInfoProto& output : graph.output()) {
-    Operand* const found = scope.Find(output.name());
-    if (!found) {
-      return Wrong(StrCat("the graph's output ", Quoted(output.name()),
-                          " is made by no node"));
-    }
-    if (found->type.shape.num_elements() == 0) {
-      return Unsupported(StrCat("the output ", Quoted(output.name()),
-                                " of shape ", found->type.shape.ToString(),
-                                " has no elements"));
-    }
-    const Value value = ValueOf(*found, context_);
-    if (graph_.error()) return *graph_.error();
-    outputs[output.name()] = value;
+    if (output.name() == name) return name;
+    list += StrCat(list.empty() ? "" : ", ", Quoted(output.name()));
   }
-  if (options_.loss) {
-    return AddLoss(graph_, *options_.loss, graph.output(0).name(), outputs);
+  return Wrong(StrCat("the model has no output ", Quoted(name),
+                      " to train for; its outputs are ", list,
+                      ", and losses of them cross_entropy, mse and bce"));
+}
+
+Result<Value> Importer::ValueOfOutput(const std::string& name,
+                                      const Scope& scope) {
+  Operand* const found = scope.Find(name);
+  if (!found) {
+    return Wrong(
+        StrCat("the graph's output ", Quoted(name), " is made by no node"));
   }
+  if (found->type.shape.num_elements() == 0) {
+    return Unsupported(StrCat("the output ", Quoted(name), " of shape ",
+                              found->type.shape.ToString(),
+                              " has no elements"));
+  }
+  const Value value = ValueOf(*found, context_);
+  if (graph_.error()) return *graph_.error();
+  return value;
+}
+
+Status Importer::AddOutputs(const Scope& scope) {
   std::unordered_set<ValueId> given;
-  for (const pb::ValueInfoProto& output : graph.output()) {
-    const Value value = outputs[output.name()];
+  for (const pb::ValueInfoProto& output : model_.graph().output()) {
+    STOWAGE_ASSIGN_OR_RETURN(const Value value,
+                             ValueOfOutput(output.name(), scope));
     // What is written elsewhere, or given out twice, is given out as a copy.
     const bool own = !graph_.info(value).is_leaf() &&
                      graph_.info(value).role != Role::kConstant &&
@@ -630,8 +661,20 @@ Result<Graph> Importer::Run() {
   Scope scope{.opsets = &opsets_, .names_values = true};
   STOWAGE_RETURN_IF_ERROR(AddInitializers(graph, scope));
   STOWAGE_RETURN_IF_ERROR(AddInputs(scope));
-  STOWAGE_RETURN_IF_ERROR(AddNodes(graph.node(), scope));
-  STOWAGE_RETURN_IF_ERROR(AddOutputs(scope));
+  if (graph.output_size() == 0) return Wrong("the graph has no outputs");
+  if (options_.loss) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::string name, NameOfLoss());
+    STOWAGE_RETURN_IF_ERROR(
+        AddNodes(graph.node(), scope, NodesFor(name, graph.node())));
+    graph_.SetOrigin(Phase::kForward, "");
+    STOWAGE_ASSIGN_OR_RETURN(const Value output, ValueOfOutput(name, scope));
+    STOWAGE_RETURN_IF_ERROR(
+        AddLoss(graph_, *options_.loss, name, output, options_.evaluation));
+  } else {
+    STOWAGE_RETURN_IF_ERROR(AddNodes(graph.node(), scope));
+    graph_.SetOrigin(Phase::kForward, "");
+    STOWAGE_RETURN_IF_ERROR(AddOutputs(scope));
+  }
   return graph_.Finish();
 }
 

@@ -50,7 +50,14 @@ Result<int> ClassAxis(const Shape& logits, const OnnxLoss& loss) {
   return *axis;
 }
 
-Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
+// Which part of the labels the largest logit is at.
+Value Accuracy(Value logits, Value labels) {
+  return ReduceMean(
+      Cast(Equal(Cast(ArgMax(logits), labels.dtype()), labels), DType::kF32));
+}
+
+Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output,
+                     bool judges) {
   if (loss.kind == OnnxLossKind::kOutput) return output;
   const Shape shape = output.shape();  // which a new input may move
   if (loss.kind == OnnxLossKind::kCrossEntropy) {
@@ -62,7 +69,10 @@ Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
       if (i != axis) order.push_back(i);
     }
     order.push_back(axis);
-    return CrossEntropy(Permute(output, order), labels);
+    const Value logits = Permute(output, order);
+    const Value cross_entropy = CrossEntropy(logits, labels);
+    if (judges) g.Output("accuracy", Accuracy(logits, labels));
+    return cross_entropy;
   }
   if (loss.labels_shape &&
       *loss.labels_shape != std::vector<int64_t>(shape.begin(), shape.end())) {
@@ -81,20 +91,9 @@ Result<Value> LossOf(GraphBuilder& g, const OnnxLoss& loss, Value output) {
 
 }  // namespace
 
-Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& first,
-               const std::map<std::string, Value>& outputs) {
-  const std::string& name = loss.output.empty() ? first : loss.output;
-  const auto found = outputs.find(name);
-  if (found == outputs.end()) {
-    std::string list;
-    for (const auto& [each, value] : outputs) {
-      list += StrCat(list.empty() ? "" : ", ", Quoted(each));
-    }
-    return Wrong(StrCat("the model has no output ", Quoted(name),
-                        " to train for; its outputs are ", list,
-                        ", and losses of them cross_entropy, mse and bce"));
-  }
-  STOWAGE_ASSIGN_OR_RETURN(Value value, LossOf(g, loss, found->second));
+Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& name,
+               Value output, bool judges) {
+  STOWAGE_ASSIGN_OR_RETURN(Value value, LossOf(g, loss, output, judges));
   if (g.error()) return *g.error();
   if (value.shape().num_elements() != 1 || !IsFloat(value.dtype())) {
     return Wrong(StrCat("the output ", Quoted(name), " is ",

@@ -3,9 +3,8 @@
 
 // What an imported model is trained for, added to its graph.
 //
-//   AddLoss(g, {.kind = OnnxLossKind::kMse}, "logits", outputs);
+//   AddLoss(g, {.kind = OnnxLossKind::kMse}, "logits", logits, /*judges=*/false);
 
-#include <map>
 #include <string>
 
 #include "base/result.h"
@@ -14,11 +13,12 @@
 
 namespace stowage::onnx {
 
-/// The graph's output "loss", a scalar. `first` is the model's first output. Errors,
-/// kInvalidArgument: an output that the model does not have, a loss that is no scalar,
-/// labels whose shape does not go with the output's, or goes with it in two ways.
-Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& first,
-               const std::map<std::string, Value>& outputs);
+/// The graph's output "loss", a scalar, of the model's output, called `name`; and where
+/// the loss judges, a cross-entropy's "accuracy". Errors, kInvalidArgument: a loss
+/// that is no scalar, labels whose shape does not go with the output's, or goes with it
+/// in two ways.
+Status AddLoss(GraphBuilder& g, const OnnxLoss& loss, const std::string& name,
+               Value output, bool judges);
 
 }  // namespace stowage::onnx
 

@@ -50,8 +50,9 @@ struct Operand {
 /// What all nodes of a model share.
 struct ImportContext {
   GraphBuilder* graph = nullptr;
-  std::string folder;     // of the file
-  bool training = false;  // of batch norms and dropouts
+  std::string folder;       // of the file
+  bool training = false;    // of batch norms and dropouts
+  bool evaluation = false;  // with what batch norms have followed
   /// Inputs "seed" and "step", i64 scalars, made with the first dropout.
   Value seed = {}, step = {};
   int64_t dropouts = 0;

@@ -79,11 +79,12 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
   const double eps = node.Float("epsilon", 1e-5f);
   const double momentum = node.Float("momentum", 0.9f);
   const Value x = node.In(0);
-  const bool trains =
-      node.context().training || node.Int("training_mode", 0) != 0;
   const Value gamma = node.In(1), beta = node.In(2);
   const Value mean = node.Keep(3), variance = node.Keep(4);
-  if (trains) {
+  // What follows no statistics, weights that are normalized, say, is no layer to judge.
+  const bool judged = node.context().evaluation && node.IsKept(3);
+  if (node.context().training ||
+      (node.Int("training_mode", 0) != 0 && !judged)) {
     const BatchNormResults r = BatchNorm(x, gamma, beta, eps);
     Values results = {r.y};
     const auto follow = [&](int i, Value kept, Value now) {
@@ -103,8 +104,11 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
   const Value scale = Mul(Cast(gamma, statistics), rstd);
   const Value shift =
       Sub(Cast(beta, statistics), Mul(Cast(mean, statistics), scale));
-  return Values{Add(Mul(x, PerChannel(Cast(scale, dtype), shape.rank())),
-                    PerChannel(Cast(shift, dtype), shape.rank()))};
+  Values results = {Add(Mul(x, PerChannel(Cast(scale, dtype), shape.rank())),
+                        PerChannel(Cast(shift, dtype), shape.rank())),
+                    mean, variance};
+  results.resize(static_cast<size_t>(std::clamp(node.num_results(), 1, 3)));
+  return results;
 }
 
 Result<Values> ConvertLayerNormalization(ImportedNode& node) {

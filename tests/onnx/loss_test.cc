@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -87,6 +88,54 @@ TEST_CASE("losses are what their formulas say") {
         close(std::log(2.0)));
   CHECK(LossOf(doubles, OnnxLossKind::kMse, wide,
                ArrayOf<double>({2, 2}, targets)) == close(squares));
+}
+
+// The largest of equal logits is the first.
+TEST_CASE("a loss that judges tells which part is right") {
+  const auto model = ReadOnnx(WrittenFile(LinearModel().SerializeAsString()));
+  REQUIRE(model.ok());
+  const auto graph = model->Build(
+      {.dims = {{"batch", 3}}, .loss = OnnxLoss{}, .evaluation = true});
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto outputs =
+      RunOnnx(*model, *graph,
+              {{"x", ArrayOf<float>({3, 2}, {1, 2, -1, 3, 0, 0})},
+               {"labels", ArrayOf<int64_t>({3}, {0, 1, 0})}});
+  REQUIRE_MESSAGE(outputs.ok(), outputs.error().message);
+  REQUIRE(graph->outputs().size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const bool is_loss = graph->outputs()[i].name == "loss";
+    CHECK(ValuesOf<float>((*outputs)[i])[0] ==
+          doctest::Approx(is_loss ? std::log(2.0) : 2.0 / 3).epsilon(1e-6));
+  }
+}
+
+// A second head of the model, whose weight the loss of the first does not reach.
+TEST_CASE("what a loss does not need is left out") {
+  ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  TensorProto* const v = graph->add_initializer();
+  *v = graph->initializer(0);
+  v->set_name("v");
+  AddNode(graph->mutable_node(), "MatMul", {"h", "v"}, "z");
+  AddNode(graph->mutable_node(), "Relu", {"z"}, "head");
+  graph->add_output()->set_name("head");
+  const auto params = [&](const OnnxBuildOptions& options) {
+    const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+    REQUIRE(read.ok());
+    const auto built = read->Build(options);
+    REQUIRE_MESSAGE(built.ok(), built.error().message);
+    return built->Leaves(Role::kParam).size();
+  };
+  const std::map<std::string, int64_t> dims = {{"batch", 2}};
+  CHECK(params({.dims = dims}) == 3);
+  CHECK(params({.dims = dims, .loss = OnnxLoss{}}) == 2);
+  CHECK(params({.dims = dims, .loss = OnnxLoss{.output = "head"}}) == 2);
+  // Its names are looked at all the same.
+  graph->mutable_node(3)->set_input(0, "absent");
+  CHECK(Said(model, {.dims = dims, .loss = OnnxLoss{}})
+            .find("reads \"absent\", which no node before it makes") !=
+        std::string::npos);
 }
 
 }  // namespace
