@@ -38,7 +38,7 @@ Json ToJson(const TrainResults& results) {
   const auto& evaluation = results.evaluation;
   json["validation_loss"] = evaluation ? Json(evaluation->loss) : Json();
   if (evaluation && evaluation->accuracy) {
-    json["validation_accuracy"] = *evaluation->accuracy;
+    json["accuracy"] = *evaluation->accuracy;
   }
   if (results.base) json["base_validation_loss"] = results.base->loss;
   if (results.tuning != nullptr) json.update(TuningJson(*results.tuning));

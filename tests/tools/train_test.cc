@@ -131,8 +131,8 @@ TEST_CASE("train --json prints one object a step and one at the end") {
   CHECK(end["done"] == true);
   CHECK(end["steps"] == 6);
   CHECK(end["validation_loss"] > 0);
-  CHECK(end["validation_accuracy"] >= 0);
-  CHECK(end["validation_accuracy"] <= 1);
+  CHECK(end["accuracy"] >= 0);
+  CHECK(end["accuracy"] <= 1);
   CHECK(end["arena_bytes"] == lines[0]["arena_bytes"]);
   CHECK(end["peak_rss_bytes"] > end["arena_bytes"]);
   // Null where a sanitizer has the heap.
@@ -342,7 +342,7 @@ TEST_CASE("a model of pictures takes the sizes of the data, and resumes") {
   };
   const std::vector<Json> whole = train({});
   REQUIRE(whole.size() == 13);
-  CHECK(whole.back()["validation_accuracy"] > 0.9);
+  CHECK(whole.back()["accuracy"] > 0.9);
   if (!whole.back()["heap_allocations_in_steps"].is_null()) {
     CHECK(whole.back()["heap_allocations_in_steps"] == 0);
   }
@@ -391,7 +391,7 @@ TEST_CASE("a unet learns a label for each pixel from an .npz") {
   CHECK(lines[0]["loss"] < 1.5);
   CHECK(lines[0]["loss"] > 0.3);
   // A share of one picture's 256 pixels.
-  const double right = lines[2]["validation_accuracy"].get<double>() * 256;
+  const double right = lines[2]["accuracy"].get<double>() * 256;
   CHECK(right == doctest::Approx(std::round(right)));
 }
 
