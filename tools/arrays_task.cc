@@ -1,7 +1,10 @@
 #include "tools/arrays_task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <iterator>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -41,56 +44,158 @@ struct Source {
   Array batch = {};
 };
 
+// The largest batch up to `most` that divides `examples`.
+int64_t DividingBatch(int64_t examples, int64_t most) {
+  int64_t batch = std::min(examples, most);
+  while (examples % batch != 0) --batch;
+  return batch;
+}
+
+// Examples by their places in the arrays, in parts that do not meet.
+struct Parts {
+  std::vector<int64_t> train, held_out;
+  bool batch_changes = true;  // for an evaluation
+};
+
 class ArraysTask : public Task {
  public:
-  ArraysTask(std::vector<Source> sources, bool reads_seed, int64_t examples,
-             int64_t batch, ExampleOrder order, uint64_t seed)
+  ArraysTask(std::vector<Source> sources, bool reads_seed, Parts parts,
+             int64_t batch, const ArraysOptions& options)
       : sources_(std::move(sources)),
         reads_seed_(reads_seed),
-        examples_(examples),
+        parts_(std::move(parts)),
         batch_(batch),
-        order_(order),
-        seed_(seed) {}
+        options_(options) {}
 
-  bool has_held_out() const override { return false; }
+  bool has_held_out() const override { return !parts_.held_out.empty(); }
 
   Status WriteBatch(Runner& train, int64_t step) override {
-    SplitMix64 random(seed_, static_cast<uint64_t>(step));
+    SplitMix64 random(options_.seed, static_cast<uint64_t>(step));
+    const auto count = std::ssize(parts_.train);
     for (int64_t i = 0; i < batch_; ++i) {
-      const int64_t example = order_ == ExampleOrder::kDrawn
-                                  ? random.Below(examples_)
-                                  : ((step - 1) * batch_ + i) % examples_;
-      for (Source& source : sources_) {
-        std::memcpy(
-            source.batch.bytes.data() + static_cast<size_t>(i) * source.size,
-            source.examples->bytes.data() +
-                static_cast<size_t>(example) * source.size,
-            source.size);
-      }
+      const int64_t at = options_.order == ExampleOrder::kDrawn
+                             ? random.Below(count)
+                             : ((step - 1) * batch_ + i) % count;
+      Take(parts_.train[static_cast<size_t>(at)], i);
     }
-    for (const Source& source : sources_) {
-      STOWAGE_RETURN_IF_ERROR(train.WriteBytes(
-          source.name, source.batch.type.dtype, source.batch.data()));
-    }
+    STOWAGE_RETURN_IF_ERROR(WriteTaken(train, batch_));
     if (!reads_seed_) return {};
-    return train.Write("seed", static_cast<int64_t>(seed_));
+    return train.Write("seed", static_cast<int64_t>(options_.seed));
   }
 
-  int64_t EvaluationBatch(int64_t most) const override { return most; }
-  Result<Evaluation> Evaluate(Runner&, int64_t, WorkProgress&) override {
-    return Wrong("nothing is held out of arrays");
+  int64_t EvaluationBatch(int64_t most) const override {
+    return parts_.batch_changes
+               ? DividingBatch(std::ssize(parts_.held_out), most)
+               : batch_;
+  }
+
+  Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
+                              WorkProgress& progress) override {
+    const bool classifies = std::ranges::any_of(
+        evaluate.graph().outputs(),
+        [](const auto& output) { return output.name == "accuracy"; });
+    const int64_t batches = std::ssize(parts_.held_out) / batch;
+    double loss = 0, accuracy = 0;
+    for (int64_t b = 0; b < batches; ++b) {
+      for (int64_t i = 0; i < batch; ++i) {
+        Take(parts_.held_out[static_cast<size_t>(b * batch + i)], i);
+      }
+      STOWAGE_RETURN_IF_ERROR(WriteTaken(evaluate, batch));
+      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+      STOWAGE_ASSIGN_OR_RETURN(const float now, evaluate.ReadScalar("loss"));
+      loss += now;
+      if (classifies) {
+        STOWAGE_ASSIGN_OR_RETURN(const float right,
+                                 evaluate.ReadScalar("accuracy"));
+        accuracy += right;
+      }
+      progress.Show(b + 1, batches);
+    }
+    const auto count = static_cast<double>(batches);
+    Evaluation mean{.loss = loss / count, .accuracy = std::nullopt};
+    if (classifies) mean.accuracy = accuracy / count;
+    return mean;
   }
 
   int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 
  private:
+  // Copies an example to place i of a batch.
+  void Take(int64_t example, int64_t i) {
+    for (Source& source : sources_) {
+      std::memcpy(
+          source.batch.bytes.data() + static_cast<size_t>(i) * source.size,
+          source.examples->bytes.data() +
+              static_cast<size_t>(example) * source.size,
+          source.size);
+    }
+  }
+
+  // The first `count` examples of the batch.
+  Status WriteTaken(Runner& runner, int64_t count) const {
+    for (const Source& source : sources_) {
+      STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
+          source.name, source.batch.type.dtype,
+          source.batch.data().first(static_cast<size_t>(count) * source.size)));
+    }
+    return {};
+  }
+
   std::vector<Source> sources_;
   const bool reads_seed_;  // of dropouts
-  const int64_t examples_, batch_;
-  const ExampleOrder order_;
-  const uint64_t seed_;
+  const Parts parts_;
+  const int64_t batch_;
+  const ArraysOptions options_;
 };
+
+// Which of so many examples are held out; see ArraysOptions.
+Result<Parts> PartsOf(const StepSpec& spec, int64_t examples,
+                      const ArraysOptions& options) {
+  const double fraction = options.hold_out;
+  if (!(fraction >= 0 && fraction < 1)) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[hold-out] ", fraction, " is no fraction from 0 up to 1")};
+  }
+  const int64_t batch = spec.training.batch;
+  Parts parts;
+  parts.train.resize(static_cast<size_t>(examples));
+  std::iota(parts.train.begin(), parts.train.end(), 0);
+  if (fraction == 0) return parts;
+  auto held = static_cast<int64_t>(
+      std::llround(fraction * static_cast<double>(examples)));
+  const int64_t asked = held;
+  const auto divides = [&] {
+    return 2 * DividingBatch(held, batch) >= std::min(held, batch);
+  };
+  while (held > 0 && !divides()) --held;
+  if (held > 0) {
+    const int64_t size = DividingBatch(held, batch);
+    parts.batch_changes = size == batch || spec.onnx_evaluation(size).ok();
+    if (!parts.batch_changes) held = asked / batch * batch;
+  }
+  if (held < 1 || examples - held < batch) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[hold-out] ", fraction, " of ", examples, " examples is ",
+               asked, ", which leaves ", examples - asked,
+               " to train on in batches of ", batch,
+               "; expected at least a batch there, and here an example, or a "
+               "batch where the file fixes its size")};
+  }
+  if (options.order == ExampleOrder::kDrawn) {
+    SplitMix64 random(options.seed, /*step=*/0);
+    for (int64_t i = examples - 1; i > 0; --i) {
+      std::swap(parts.train[static_cast<size_t>(i)],
+                parts.train[static_cast<size_t>(random.Below(i + 1))]);
+    }
+  }
+  const auto first = parts.train.end() - held;
+  parts.held_out.assign(first, parts.train.end());
+  parts.train.erase(first, parts.train.end());
+  return parts;
+}
 
 std::string Names(const std::vector<NamedArray>& arrays) {
   std::string names;
@@ -175,8 +280,7 @@ Result<std::vector<NamedArray>> ReadArrays(
 }
 
 Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
-                                             ExampleOrder order,
-                                             uint64_t seed) {
+                                             const ArraysOptions& options) {
   const int64_t batch = spec.training.batch;
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, spec.training.model(batch));
   std::vector<Source> sources;
@@ -201,9 +305,10 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
     examples = count;
     sources.push_back(std::move(source));
   }
-  return std::unique_ptr<Task>(
-      std::make_unique<ArraysTask>(std::move(sources), reads_seed,
-                                   examples.value_or(1), batch, order, seed));
+  STOWAGE_ASSIGN_OR_RETURN(Parts parts,
+                           PartsOf(spec, examples.value_or(1), options));
+  return std::unique_ptr<Task>(std::make_unique<ArraysTask>(
+      std::move(sources), reads_seed, std::move(parts), batch, options));
 }
 
 }  // namespace stowage::tools

@@ -258,6 +258,10 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
 }
 
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {
+  if (spec.onnx) {
+    return purpose == ModelPurpose::kEvaluate ? spec.onnx_evaluation
+                                              : spec.training.model;
+  }
   if (spec.tuning) {
     return spec.tuning->model.ModelOf(purpose, *spec.options.seq,
                                       spec.options.cache);

@@ -94,9 +94,10 @@ struct StepSpec {
   std::optional<LoraRules> lora = {};  // beside a model's own layers
   /// What --data has, where the model's sizes depend on it.
   std::shared_ptr<const PictureData> pictures;
-  /// Where the model is an ONNX file's: it, with whose weights a run begins, and the
-  /// examples for its inputs.
+  /// Where the model is an ONNX file's: it, with whose weights a run begins, its graph
+  /// that judges, and the examples for its inputs.
   std::shared_ptr<const OnnxModel> onnx = {};
+  ModelFn onnx_evaluation = {};
   std::shared_ptr<const std::vector<NamedArray>> arrays = {};
   /// Where a published model is fine-tuned: it, and all that belongs to it.
   std::shared_ptr<const Tuning> tuning = {};

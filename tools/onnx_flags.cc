@@ -81,8 +81,9 @@ void AddOnnxOptions(Options& options, OnnxFlags* flags) {
       "Params that are not trained, a pattern of names; may be repeated");
 }
 
-Result<Graph> OnnxStep::Build(int64_t examples) const {
+Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
   OnnxBuildOptions of_batch = options;
+  of_batch.evaluation = evaluation;
   if (labels_follow_batch) (*of_batch.loss->labels_shape)[0] = examples;
   if (!batch_symbol.empty()) {
     of_batch.dims[batch_symbol] = examples;
@@ -209,6 +210,13 @@ Result<StepSpec> ReadOnnxRun(const OnnxFlags& onnx, const ArrayFlags& arrays,
   STOWAGE_ASSIGN_OR_RETURN(spec.training,
                            ReadOnnxTraining(step, onnx, flags.model));
   spec.onnx = std::make_shared<const OnnxModel>(step.model);
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<LoraRules> lora,
+                           ReadLora(flags.model));
+  spec.onnx_evaluation = WithAdapters(
+      [step](int64_t examples) {
+        return step.Build(examples, /*evaluation=*/true);
+      },
+      lora);
   spec.arrays =
       std::make_shared<const std::vector<NamedArray>>(std::move(read));
   spec.info.name = spec.onnx->name();  // which lives as long as the model

@@ -37,9 +37,9 @@ struct OnnxStep {
   /// Whether the first dimension of the loss's labels is the number of examples.
   bool labels_follow_batch = false;
 
-  /// Its graph for so many examples. Error kInvalidArgument: another number than the
-  /// file fixes.
-  Result<Graph> Build(int64_t examples) const;
+  /// Its graph for so many examples, as it is trained or, with `evaluation`, judged.
+  /// Error kInvalidArgument: another number than the file fixes.
+  Result<Graph> Build(int64_t examples, bool evaluation = false) const;
 };
 
 /// Reads the file. Errors: ReadOnnx's; a --dim or --shape that is none, a --batch other
@@ -51,10 +51,11 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                                       const OnnxFlags& onnx,
                                       const ModelFlags& flags);
 
-/// What an ONNX file's model is trained on, and in which order.
+/// What an ONNX file's model is trained on and judged by, and in which order.
 struct ArrayFlags {
   std::vector<std::string> input_map;
   std::string shuffle = "seed";
+  std::optional<double> hold_out;  // a fraction; absent: nothing
 };
 
 /// The step of a run over --data, an .npz. Its labels tell which axis of an output the

@@ -80,7 +80,9 @@ Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
   if (!spec.onnx) return LoadTask(spec, flags.data, seed);
   STOWAGE_ASSIGN_OR_RETURN(const ExampleOrder order,
                            ParseExampleOrder(flags.arrays.shuffle));
-  return LoadArraysTask(spec, order, seed);
+  return LoadArraysTask(spec, {.order = order,
+                               .hold_out = flags.arrays.hold_out.value_or(0),
+                               .seed = seed});
 }
 
 // Beside the training step: evaluation, and generation for models of text.

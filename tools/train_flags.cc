@@ -81,6 +81,10 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   options.Add("--shuffle", &flags->arrays.shuffle,
               "Which examples of an .npz an ONNX file's model takes in a "
               "step: seed, drawn by it and the step, or none, in their order");
+  options.Add("--hold-out", &flags->arrays.hold_out,
+              "The fraction of an .npz that an ONNX file's model is judged by "
+              "and does not train on, drawn by the seed, or with --shuffle "
+              "none its end; default: 0");
   options.Add("--save-onnx", &flags->save_onnx,
               "Write the ONNX file again to this one at the end, with the "
               "weights as they are then");

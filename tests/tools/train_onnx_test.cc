@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +15,9 @@
 #include "formats/array.h"
 #include "formats/npz.h"
 #include "ir/dtype.h"
+#include "onnx/onnx.h"
 #include "tests/onnx/linear_model.h"
+#include "tests/onnx/run_onnx.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -121,6 +124,165 @@ std::string DataOf(int times) {
   return WriteTemp("more.npz", *bytes);
 }
 
+// What the model of a file gives for x, and how that judges labels: the cross-entropy
+// and the part that is right, as their formulas say.
+struct Judged {
+  double loss = 0, accuracy = 0;
+};
+Judged JudgedBy(const std::string& net, const Array& x, const Array& labels) {
+  const auto model = ReadOnnx(net);
+  REQUIRE(model.ok());
+  OnnxBuildOptions options;
+  if (!model->inputs()[0].dims[0].symbol.empty()) {
+    options.dims["batch"] = x.type.shape[0];
+  }
+  const auto graph = model->Build(options);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const auto outputs = RunOnnx(*model, *graph, {{"x", x}});
+  REQUIRE_MESSAGE(outputs.ok(), outputs.error().message);
+  const std::vector<float> logits = ValuesOf<float>((*outputs)[0]);
+  const std::vector<int64_t> right = ValuesOf<int64_t>(labels);
+  const size_t classes = logits.size() / right.size();
+  Judged judged;
+  for (size_t i = 0; i < right.size(); ++i) {
+    const float* const row = logits.data() + i * classes;
+    double sum = 0;
+    for (size_t c = 0; c < classes; ++c) sum += std::exp(double{row[c]});
+    const auto label = static_cast<size_t>(right[i]);
+    judged.loss += std::log(sum) - row[label];
+    judged.accuracy += std::max_element(row, row + classes) == row + label;
+  }
+  judged.loss /= static_cast<double>(right.size());
+  judged.accuracy /= static_cast<double>(right.size());
+  return judged;
+}
+
+// Rows [first, last) of an array.
+Array Rows(const Array& array, int64_t first, int64_t last) {
+  const auto size =
+      static_cast<size_t>(array.type.bytes() / array.type.shape[0]);
+  Array rows = array;
+  rows.type.shape[0] = last - first;
+  rows.bytes = array.bytes.substr(static_cast<size_t>(first) * size,
+                                  static_cast<size_t>(last - first) * size);
+  return rows;
+}
+
+std::string Npz(const char* name, const Array& x, const Array& labels) {
+  const auto bytes =
+      NpzBytes(std::vector<NamedArray>{{"x", x}, {"labels", labels}});
+  REQUIRE(bytes.ok());
+  return WriteTemp(name, *bytes);
+}
+
+// Fourteen examples of which no two are the same.
+struct Examples {
+  Array x{{DType::kF32, {14, 3, 16, 16}}, {}};
+  Array labels{{DType::kI64, {14}}, {}};
+  Examples() {
+    std::vector<float> pixels(14 * 3 * 16 * 16);
+    for (size_t i = 0; i < pixels.size(); ++i) {
+      pixels[i] = static_cast<float>(std::sin(0.37 * static_cast<double>(i) +
+                                              static_cast<double>(i / 768)));
+    }
+    std::vector<int64_t> classes;
+    for (int64_t i = 0; i < 14; ++i) classes.push_back(i * 3 % 5);
+    x.bytes.assign(reinterpret_cast<const char*>(pixels.data()),
+                   pixels.size() * sizeof(float));
+    labels.bytes.assign(reinterpret_cast<const char*>(classes.data()),
+                        classes.size() * sizeof(int64_t));
+  }
+};
+
+Json LastLine(const std::vector<std::string>& arguments) {
+  const Outcome outcome = RunStowage(arguments);
+  INFO(outcome.err);
+  REQUIRE(outcome.exit_code == 0);
+  const std::string& out = outcome.out;
+  return Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+}
+
+TEST_CASE("what is held out judges the model that was trained") {
+  const Examples all;
+  const std::string data = Npz("all.npz", all.x, all.labels);
+  const std::string saved = TempPath("judged.onnx");
+  const std::vector<std::string> common = {
+      "train", "--onnx", kNet,        "--loss", "cross_entropy",
+      "--lr",  "0.1",    "--batch",   "4",      "--steps",
+      "5",     "--json", "--shuffle", "none",   "--optimizer",
+      "sgd"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = common;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  // The last six of fourteen, in two batches of three.
+  const Json end = LastLine(
+      with({"--data", data, "--hold-out", "0.43", "--save-onnx", saved}));
+  // Batch norms of the file that was written back use what they have followed.
+  const Judged judged =
+      JudgedBy(saved, Rows(all.x, 8, 14), Rows(all.labels, 8, 14));
+  CHECK(end["validation_loss"].get<double>() ==
+        doctest::Approx(judged.loss).epsilon(1e-5));
+  CHECK(end["accuracy"].get<double>() == doctest::Approx(judged.accuracy));
+  // The rest is what it learns from, and judging changes nothing of that.
+  const std::string rest =
+      Npz("rest.npz", Rows(all.x, 0, 8), Rows(all.labels, 0, 8));
+  const std::string alone = TempPath("alone.onnx");
+  LastLine(with({"--data", rest, "--save-onnx", alone}));
+  CHECK(ReadAll(saved) == ReadAll(alone));
+
+  // The same in the smallest budget of the step, which is the program's beside it, too.
+  const Outcome plan = RunStowage({"plan", "--onnx", kNet, "--batch", "4",
+                                   "--loss", "cross_entropy", "--optimizer",
+                                   "sgd", "--recompute", "auto", "--json"});
+  const int64_t least = Json::parse(plan.out)["minimum_budget_bytes"];
+  const Json tight =
+      LastLine(with({"--data", data, "--hold-out", "0.43", "--recompute",
+                     "auto", "--budget", StrCat(least)}));
+  CHECK(tight["validation_loss"] == end["validation_loss"]);
+  CHECK(tight["arena_bytes"] <= least);
+  CHECK(tight["arena_bytes"] < end["arena_bytes"]);
+}
+
+TEST_CASE("what the seed draws is held out") {
+  const Examples all;
+  const std::string data = Npz("drawn.npz", all.x, all.labels);
+  const auto loss = [&](const char* seed) -> double {
+    return LastLine({"train", "--onnx", kNet, "--data", data, "--loss",
+                     "cross_entropy", "--batch", "4", "--steps", "1", "--lr",
+                     "1e-9", "--hold-out", "0.3", "--seed", seed,
+                     "--json"})["validation_loss"];
+  };
+  CHECK(loss("1") == loss("1"));
+  CHECK(loss("1") != loss("2"));
+}
+
+TEST_CASE("a batch that the file fixes is that of what is held out") {
+  const std::string net = "tests/goldens/onnx/vit_dynamo.onnx";
+  const Examples all;
+  const std::string data = Npz("fixed.npz", all.x, all.labels);
+  const auto run = [&](const char* fraction) {
+    return RunStowage({"train", "--onnx", net, "--data", data, "--loss",
+                       "cross_entropy", "--steps", "1", "--lr", "1e-9",
+                       "--shuffle", "none", "--hold-out", fraction, "--json"});
+  };
+  // Six of fourteen: one batch of four.
+  const Outcome taken = run("0.43");
+  CAPTURE(taken.err);
+  REQUIRE(taken.exit_code == 0);
+  const std::string& out = taken.out;
+  const Json end = Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+  const Judged judged =
+      JudgedBy(net, Rows(all.x, 10, 14), Rows(all.labels, 10, 14));
+  CHECK(end["validation_loss"].get<double>() ==
+        doctest::Approx(judged.loss).epsilon(1e-5));
+  const Outcome refused = run("0.2");
+  CHECK(refused.exit_code == 2);
+  CHECK(refused.err.find("[hold-out] 0.2 of 14 examples is 3") !=
+        std::string::npos);
+}
+
 TEST_CASE("a batch is as many examples as there are, up to 32") {
   const auto arena = [](const std::string& data,
                         const std::vector<std::string>& more) -> int64_t {
@@ -207,6 +369,17 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
        "[data] the array \"x\" has 4 examples, the input f32(5, 3, 16, 16), "
        "for "
        "batches of 5"},
+      {Command(kNet, 1, {"--hold-out", "1"}),
+       "[hold-out] 1 is no fraction from 0 up to 1"},
+      {Command(kNet, 1, {"--hold-out", "-0.1"}),
+       "[hold-out] -0.1 is no fraction from 0 up to 1"},
+      {Command(kNet, 1, {"--hold-out", "0.1", "--batch", "3"}),
+       "[hold-out] 0.1 of 4 examples is 0, which leaves 4 to train on"},
+      {Command(kNet, 1, {"--hold-out", "0.5", "--batch", "3"}),
+       "[hold-out] 0.5 of 4 examples is 2, which leaves 2 to train on in "
+       "batches of 3"},
+      {{"train", "--model", "mlp", "--data", kData, "--hold-out", "0.1"},
+       "[train] --hold-out is for the arrays of an ONNX file's model"},
       {Command(kNet, 1, {"--dim", "batch"}), "[dim] \"batch\" is not NAME=N"},
       {Command(kNet, 1, {"--dim", "batch=0"}),
        "[dim] \"0\" is no size of at least 1"},
