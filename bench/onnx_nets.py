@@ -4,16 +4,18 @@
 Each net is exported by the newest exporter (dynamo, not optimized, so that batch norms
 and names stay), and then
 
-  logits    what it gives: ours against PyTorch's, the largest difference
+  logits    what it gives: ours against PyTorch's, the largest difference, relative to
+            the largest logit where that is above 1
   f64       five steps of SGD by `stowage train --onnx` of the net in f64 against
-            PyTorch's, the largest difference of the losses, which are told in f32
+            PyTorch's, the largest difference of the losses, which are told in f32;
+            what PyTorch does not train is frozen
   f32       the same of the net in f32, still against PyTorch's in f64
   PyTorch   that difference for PyTorch's own f32: a ReLU behind a batch norm of few
             numbers turns by a rounding, and moves a loss by hundredths
   tight     the steps in f32 again in 60 % of the arena that they take, recomputing and
             offloading; or in the smallest budget, where that is above
   back      the file as it was written back after the steps: ONNX Runtime's logits
-            against ours, the largest difference
+            against ours, likewise
   arena     of the step, over its lower bound, and how long planning it takes, the whole
             command
   pass      what a plan of a pass has beside the weights: activations, and all, which is
@@ -21,7 +23,7 @@ and names stay), and then
             its memory pattern, which is activations
 
     bazel build //tools:stowage //bench:onnx_forward
-    pip install torch torchvision transformers onnx onnxscript onnxruntime
+    pip install torch torchvision timm transformers onnx onnxscript onnxruntime
     python bench/onnx_nets.py [NET...]
 
 Prints a table in Markdown.
@@ -29,6 +31,7 @@ Prints a table in Markdown.
 
 import argparse
 import copy
+import dataclasses
 import json
 import pathlib
 import re
@@ -36,10 +39,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 import warnings
 
 import numpy as np
+import onnx
 import onnxruntime
+import timm
 import torch
 import torchvision
 import transformers
@@ -50,7 +56,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 STOWAGE = ROOT / "bazel-bin/tools/stowage"
 FORWARD = ROOT / "bazel-bin/bench/onnx_forward"
 M = torchvision.models
-STEPS, RATE = 5, 0.001
+STEPS = 5
 
 
 class First(torch.nn.Module):
@@ -74,36 +80,63 @@ class Recurrent(torch.nn.Module):
         return self.head(self.lstm(x)[0][:, -1])
 
 
-def pictures(make, size=64, batch=16):
-    return make, (batch, 3, size, size)
+@dataclasses.dataclass
+class Net:
+    make: typing.Callable
+    shape: tuple  # of the input: tokens where it has two dimensions
+    rate: float = 0.001  # of the five steps
 
 
-def segmentation(make):
-    whole = lambda: First(
+def pictures(make, size=64, batch=16, **more):
+    return Net(make, (batch, 3, size, size), **more)
+
+
+def of_timm(name, size=64, rate=0.001, **options):
+    whole = lambda: timm.create_model(name, num_classes=10, drop_rate=0.0, **options)
+    return pictures(whole, size, batch=4, rate=rate)
+
+
+def segmentation(make, batch=8):
+    make_whole = lambda: First(
         make(weights=None, weights_backbone=None, num_classes=5), lambda y: y["out"]
     )
-    return whole, (8, 3, 64, 64)
+    return pictures(make_whole, batch=batch)
+
+
+def pyramid(make):
+    """The maps of a detector's backbone, all places of all of them in a row."""
+    places = lambda maps: torch.cat([m.flatten(2) for m in maps.values()], 2)
+    return pictures(lambda: First(make(), lambda y: places(y).transpose(1, 2)), batch=2)
+
+
+def means(make, size):
+    """The maps of a detector's backbone that differ in channels, by their means."""
+    joined = lambda maps: torch.cat([m.mean((2, 3)) for m in maps.values()], 1)
+    return pictures(lambda: First(make(), joined), size, batch=4, rate=1e-5)
 
 
 def text(make, config):
-    whole = lambda: First(make(config), lambda y: y.logits)
-    return whole, (8, 32)
+    return Net(lambda: First(make(config), lambda y: y.logits), (8, 32))
 
 
-SMALL = dict(attn_implementation="eager", vocab_size=100)
+EAGER = dict(attn_implementation="eager")
+SMALL = dict(vocab_size=100, **EAGER)
+BARE = dict(weights=None, weights_backbone=None)
 NETS = {
     "resnet18": pictures(lambda: M.resnet18(num_classes=10), batch=64),
-    "mobilenet_v2": pictures(lambda: M.mobilenet_v2(num_classes=10), 128),
-    "vgg11": pictures(lambda: M.vgg11(num_classes=10), batch=4),
+    "mobilenet_v2": pictures(lambda: M.mobilenet_v2(num_classes=10), 128, rate=1e-5),
+    "vgg11": pictures(lambda: M.vgg11(num_classes=10), 224, batch=20),
     "densenet121": pictures(lambda: M.densenet121(num_classes=10)),
-    "shufflenet_v2": pictures(lambda: M.shufflenet_v2_x0_5(num_classes=10), 128),
+    "shufflenet_v2": pictures(
+        lambda: M.shufflenet_v2_x0_5(num_classes=10), batch=32, rate=1e-5
+    ),
     "efficientnet_b0": pictures(lambda: M.efficientnet_b0(num_classes=10)),
     "lraspp": segmentation(M.segmentation.lraspp_mobilenet_v3_large),
     "deeplabv3": segmentation(M.segmentation.deeplabv3_mobilenet_v3_large),
     "vit_b_16": pictures(
         lambda: M.VisionTransformer(64, 16, 12, 12, 768, 3072, num_classes=10), batch=32
     ),
-    "lstm": (Recurrent, (8, 12, 16)),
+    "lstm": Net(Recurrent, (8, 12, 16)),
     "bert": text(
         transformers.BertForSequenceClassification,
         transformers.BertConfig(
@@ -133,19 +166,91 @@ NETS = {
             **SMALL,
         ),
     ),
+    "vit": pictures(
+        lambda: First(
+            transformers.ViTForImageClassification(
+                transformers.ViTConfig(
+                    num_hidden_layers=2,
+                    num_attention_heads=2,
+                    hidden_size=64,
+                    intermediate_size=128,
+                    image_size=64,
+                    num_labels=10,
+                    **EAGER,
+                )
+            ),
+            lambda y: y.logits,
+        ),
+    ),
+    "whisper encoder": Net(
+        lambda: First(
+            transformers.models.whisper.modeling_whisper.WhisperEncoder(
+                transformers.WhisperConfig(
+                    encoder_layers=2,
+                    encoder_attention_heads=2,
+                    d_model=64,
+                    encoder_ffn_dim=128,
+                    max_source_positions=50,
+                    **EAGER,
+                )
+            ),
+            lambda y: y.last_hidden_state,
+        ),
+        (8, 80, 100),
+    ),
+    "fcn_resnet50": segmentation(M.segmentation.fcn_resnet50, batch=2),
+    "resnet50 FPN": pyramid(
+        lambda: M.detection.backbone_utils.resnet_fpn_backbone(
+            backbone_name="resnet50", weights=None, trainable_layers=5
+        )
+    ),
+    "retinanet FPN": pyramid(
+        lambda: M.detection.retinanet_resnet50_fpn(**BARE).backbone
+    ),
+    "ssdlite backbone": means(
+        lambda: M.detection.ssdlite320_mobilenet_v3_large(**BARE).backbone, 128
+    ),
+    "convnext_atto": of_timm("convnext_atto"),
+    "efficientnetv2_rw_t": of_timm("efficientnetv2_rw_t", rate=1e-5),
+    "regnety_002": of_timm("regnety_002"),
+    "swin_tiny": of_timm("swin_tiny_patch4_window7_224", 112, img_size=112),
+    "mobilevit_xxs": of_timm("mobilevit_xxs"),
+    "deit_tiny": of_timm("deit_tiny_patch16_224", img_size=64),
+    "mixer_s32": of_timm("mixer_s32_224", img_size=64),
+    "resnetv2_50": of_timm("resnetv2_50"),
+    "resnetv2_50x1_bit": of_timm("resnetv2_50x1_bit"),
+    "eca_nfnet_l0": of_timm("eca_nfnet_l0"),
+    "edgenext_xx_small": of_timm("edgenext_xx_small"),
+    "mobilenetv3_small": of_timm("mobilenetv3_small_100"),
+    "mobilenetv4_conv_small": of_timm("mobilenetv4_conv_small"),
+    "ghostnet_050": of_timm("ghostnet_050"),
+    "hrnet_w18_small": of_timm("hrnet_w18_small"),
+    "coat_lite_tiny": of_timm("coat_lite_tiny", img_size=64),
+    "xcit_nano": of_timm("xcit_nano_12_p16_224"),
+    "pvt_v2_b0": of_timm("pvt_v2_b0"),
+    "poolformer_s12": of_timm("poolformer_s12"),
+    "resnet50d": of_timm("resnet50d"),
+    "seresnext26d": of_timm("seresnext26d_32x4d"),
+    "res2net50": of_timm("res2net50_26w_4s"),
+    "inception_v3": of_timm("inception_v3", 96),
+    "repvgg_a0": of_timm("repvgg_a0"),
+    "efficientvit_b0": of_timm("efficientvit_b0"),
+    "eva02_tiny": of_timm("eva02_tiny_patch14_224", 56, img_size=56),
 }
 
 
 def made(net):
     """The net, an input and labels; nothing in it draws at random."""
-    make, shape = NETS[net]
+    shape = NETS[net].shape
     torch.manual_seed(1)
-    model = make()
+    model = NETS[net].make()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         if type(module).__name__ == "StochasticDepth":
             module.p = 0.0
+        if type(module).__name__ == "DropPath":
+            module.drop_prob = 0.0
     with torch.no_grad():  # so that nothing is all zeros or all ones
         for tensor in [*model.parameters(), *model.buffers()]:
             if not tensor.is_floating_point():
@@ -163,9 +268,10 @@ def made(net):
     return model, x, torch.randint(0, classes, without)
 
 
-def losses_of(model, x, labels, dtype):
+def losses_of(model, x, labels, rate, dtype):
     model = copy.deepcopy(model).to(dtype).train()
-    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.SGD(trained, rate)
     losses = []
     for _ in range(STEPS):
         y = model(x if x.dtype == torch.long else x.to(dtype))
@@ -251,17 +357,38 @@ def export(model, x, file):
     )
 
 
-def row(net, folder):
+def apart(ours, theirs):
+    """The largest difference, of numbers above 1 relative to the largest."""
+    return np.abs(ours - theirs).max() / max(1.0, np.abs(theirs).max())
+
+
+def frozen(model, file):
+    """The flags that keep from training what PyTorch does not train: all floats of the
+    file that are none of the model's params, but for the statistics of batch norms."""
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    graph = onnx.load(file).graph
+    floats = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE}
+    held = {tensor.name for tensor in graph.initializer if tensor.data_type in floats}
+    for node in graph.node:
+        if node.op_type == "BatchNormalization":
+            held -= set(node.input[3:5])
+    return [flag for name in sorted(held - trained) for flag in ("--freeze", name)]
+
+
+def row(net, folder, threads):
     model, x, labels = made(net)
-    exact = losses_of(model, x, labels, torch.float64)
-    own = losses_of(model, x, labels, torch.float32)
+    rate = NETS[net].rate
+    exact = losses_of(model, x, labels, rate, torch.float64)
+    own = losses_of(model, x, labels, rate, torch.float32)
     file, data = folder / "net.onnx", folder / "data.npz"
-    step = ["--onnx", file, "--loss", "cross_entropy", "--optimizer", "sgd"]
-    run = [*step, "--data", data, "--lr", RATE, "--shuffle", "none", "--steps", STEPS]
-    run += ["--device", "cpu"]
 
     wide = x if x.dtype == torch.long else x.double()
     export(copy.deepcopy(model).double(), wide, file)
+    step = ["--onnx", file, "--loss", "cross_entropy", "--optimizer", "sgd"]
+    step += frozen(model, file)
+    run = [*step, "--data", data, "--lr", rate, "--shuffle", "none", "--steps", STEPS]
+    device = ["--device", "cpu", "--threads", threads]
+    run += device
     np.savez(data, x=wide.numpy(), labels=labels.numpy())
     lines = stowage("train", *run)
     doubles = np.array([line["loss"] for line in lines[:STEPS]])
@@ -269,21 +396,21 @@ def row(net, folder):
     export(model, x, file)
     np.savez(data, x=x.numpy(), labels=labels.numpy())
     with torch.no_grad():
-        logits = np.abs(forward(folder, file, x) - model(x).numpy()).max()
+        logits = apart(forward(folder, file, x), model(x).numpy())
     back = folder / "back.onnx"
     lines = stowage("train", *run, "--save-onnx", back)
     ours = np.array([line["loss"] for line in lines[:STEPS]])
     arena = lines[0]["arena_bytes"]
 
     levers = ["--recompute", "auto", "--offload", "auto"]
-    least = stowage("plan", *step, *levers, "--device", "cpu")[0]["minimum_budget_bytes"]
+    least = stowage("plan", *step, *levers, *device)[0]["minimum_budget_bytes"]
     budget = max(int(0.6 * arena), least)
     lines = stowage("train", *run, *levers, "--budget", budget)
     tight = np.array([line["loss"] for line in lines[:STEPS]])
 
     session = onnxruntime.InferenceSession(back, providers=["CPUExecutionProvider"])
     theirs = session.run(None, {"x": x.numpy()})[0]
-    apart = np.abs(forward(folder, back, x) - theirs).max()
+    returned = apart(forward(folder, back, x), theirs)
 
     start = time.time()
     whole = stowage("plan", *step)[0]
@@ -294,13 +421,14 @@ def row(net, folder):
     return "| " + " | ".join(
         [
             f"{net}, {' × '.join(map(str, x.shape))}",
+            f"{rate:g}",
             f"{logits:.0e}",
             apart_of(doubles),
             apart_of(ours),
             apart_of(own),
             f"{budget / arena:.2f}",
             "same bits" if (tight == ours).all() else apart_of(tight),
-            f"{apart:.0e}",
+            f"{returned:.0e}",
             f"{arena / 1e6:.1f}",
             f"{whole['arena_bytes'] / whole['lower_bound_bytes']:.3f}",
             f"{seconds:.2f}",
@@ -314,25 +442,27 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("nets", nargs="*", metavar="NET", help=", ".join(NETS))
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     unknown = [net for net in args.nets if net not in NETS]
     if unknown:
         parser.error(f"no net {unknown[0]}; expected {', '.join(NETS)}")
     print(
         f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}, "
-        f"transformers {transformers.__version__}, ONNX Runtime {onnxruntime.__version__}\n"
+        f"timm {timm.__version__}, transformers {transformers.__version__}, ONNX Runtime {onnxruntime.__version__}\n"
     )
     print(
-        "| net | logits | f64 | f32 | PyTorch | budget/arena | tight | back "
+        "| net | lr | logits | f64 | f32 | PyTorch | budget/arena | tight | back "
         "| arena, MB | of the bound | plan, s | pass, MB | all, MB | ONNX Runtime, MB |"
     )
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for net in args.nets or NETS:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                print(row(net, pathlib.Path(folder)), flush=True)
+                print(row(net, pathlib.Path(folder), args.threads), flush=True)
             except (RuntimeError, subprocess.CalledProcessError) as error:
-                print(f"| {net} | {str(error)[:300]} |", flush=True)
+                print(f"| {net} | {' '.join(str(error).split())[:300]} |", flush=True)
 
 
 if __name__ == "__main__":
