@@ -365,7 +365,8 @@ def apart(ours, theirs):
 def frozen(model, file):
     """The flags that keep from training what PyTorch does not train: all floats of the
     file that are none of the model's params, but for the statistics of batch norms."""
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    params = model.named_parameters(remove_duplicate=False)
+    trained = {name for name, param in params if param.requires_grad}
     graph = onnx.load(file).graph
     floats = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE}
     held = {tensor.name for tensor in graph.initializer if tensor.data_type in floats}

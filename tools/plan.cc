@@ -38,6 +38,7 @@ struct Flags {
   std::string device;
   std::string graph;
   std::string output, svg, html;
+  bool train = false;
   bool pareto = false;
   bool explain = false;
   bool json = false;
@@ -70,7 +71,15 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
   if (!flags.onnx.file.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(onnx, ReadOnnxStep(flags.onnx, flags.model));
   }
-  if (flags.graph.empty() && (!onnx || onnx->options.loss)) {
+  const bool trains = flags.graph.empty() && (!onnx || onnx->options.loss);
+  if (flags.train && !trains) {
+    return Error{ErrorCode::kInvalidArgument,
+                 onnx ? "[plan] what the training step is for is not told; "
+                        "give --loss with --train"
+                      : "[plan] a graph is planned as it is; leave --train "
+                        "away, or give --model or --onnx"};
+  }
+  if (trains) {
     TrainingSpec training;
     if (onnx) {
       STOWAGE_ASSIGN_OR_RETURN(
@@ -372,6 +381,9 @@ void AddPlan(Program& program) {
   options.Add("--graph", &flags->graph,
               "Plan the graph in this file (its text form) as it is, "
               "instead of a model's training step");
+  options.AddFlag("--train", &flags->train,
+                  "Plan a training step, which is what a --model and an --onnx "
+                  "with --loss are planned for by themselves");
   options.AddFlag("--pareto", &flags->pareto,
                   "Print what every budget costs in recomputation, instead "
                   "of a plan");

@@ -78,9 +78,9 @@ TEST_CASE("five steps of an ONNX file's model are PyTorch's") {
     CHECK(std::abs(losses[i] - expected[i]) < 1e-4);
   }
   // The same from less memory.
-  const Outcome plan = RunStowage({"plan", "--onnx", kNet, "--batch", "4",
-                                   "--loss", "cross_entropy", "--optimizer",
-                                   "sgd", "--recompute", "auto", "--json"});
+  const Outcome plan = RunStowage(
+      {"plan", "--onnx", kNet, "--batch", "4", "--train", "--loss",
+       "cross_entropy", "--optimizer", "sgd", "--recompute", "auto", "--json"});
   REQUIRE(plan.exit_code == 0);
   const Json planned = Json::parse(plan.out);
   CHECK(planned["batch"] == 4);
@@ -101,8 +101,22 @@ TEST_CASE("a file that is written back goes on where training ended") {
   REQUIRE(then.size() == 1);
   CHECK(first == std::vector<double>(whole.begin(), whole.begin() + 3));
   CHECK(then[0] == whole[3]);
-  // All but the weights is as it was.
   CHECK(ReadAll(saved).size() == ReadAll(kNet).size());
+}
+
+// Steps that are too small to change a weight.
+TEST_CASE("all but the weights is written back byte for byte") {
+  for (const std::string exporter : {"dynamo", "script"}) {
+    CAPTURE(exporter);
+    const std::string net =
+        StrCat("tests/goldens/onnx/vit_", exporter, ".onnx");
+    const std::string saved = TempPath("unchanged.onnx");
+    Losses({"train", "--onnx", net, "--data", "tests/goldens/onnx/vit.npz",
+            "--loss", "cross_entropy", "--lr", "1e-38", "--optimizer", "sgd",
+            "--shuffle", "none", "--steps", "1", "--json", "--save-onnx",
+            saved});
+    CHECK(ReadAll(saved) == ReadAll(net));
+  }
 }
 
 // The arrays of the golden data, so many times over.
@@ -369,6 +383,10 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
        "[data] the array \"x\" has 4 examples, the input f32(5, 3, 16, 16), "
        "for "
        "batches of 5"},
+      {{"plan", "--onnx", kNet, "--batch", "4", "--train"},
+       "[plan] what the training step is for is not told; give --loss"},
+      {{"plan", "--graph", "any", "--train"},
+       "[plan] a graph is planned as it is; leave --train away"},
       {Command(kNet, 1, {"--hold-out", "1"}),
        "[hold-out] 1 is no fraction from 0 up to 1"},
       {Command(kNet, 1, {"--hold-out", "-0.1"}),
