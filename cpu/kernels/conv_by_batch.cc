@@ -190,8 +190,7 @@ void MakeStrip(const Operands<T>& o, int64_t group, int64_t row, int64_t rows,
       MultiplyStrip<T>(rows, count, sides.depth,
                        {packed + tap * sides.depth * kTaskRows, 1, kTaskRows},
                        {source, pitch, /*padded=*/true},
-                       {tile + place * kTile, kStripColumns<T>},
-                       /*accumulate=*/met);
+                       {tile + place * kTile, kStripColumns<T>}, Chains(met));
       met = true;
     }
     if (!met) std::fill_n(tile + place * kTile, kTile, T(0));
@@ -361,8 +360,7 @@ void WeightGradByBatch(const ConvGeometry& g, const T* x, const T* dy, T* dw,
                           1, kTaskRows},
                          {of_x + of_strip * g.images * kStripColumns<T>,
                           kStripColumns<T>, /*padded=*/true},
-                         {tile + tap * kTile, kStripColumns<T>},
-                         /*accumulate=*/met);
+                         {tile + tap * kTile, kStripColumns<T>}, Chains(met));
         met = true;
       }
       if (!met) std::fill_n(tile + tap * kTile, kTile, T(0));

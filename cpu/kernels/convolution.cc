@@ -223,7 +223,7 @@ void MakeBand(const GatheredProduct<T>& product, const Band& band,
                    p, block, scratch.packed);
       MultiplyStrip<T>(m, n, block, filters.At(0, p),
                        {scratch.packed, kStripColumns<T>, /*padded=*/true}, to,
-                       /*accumulate=*/p > 0);
+                       Chains(p > 0));
     }
     if (in_place) continue;
     Scatter(product, band, channel, m, column, n, scratch.results);

@@ -10,12 +10,12 @@
 // 210 to 245: rows of a need no packing, for they are read one number at a time
 // by broadcast, and strips of three registers need half the loads.
 //
-// Every element of c is one chain of multiply-adds with k rising (cut into
-// blocks of k by the caller, which continue the chain from c), whatever the
-// strip or block it falls in. So how a product is tiled, and how tiles are
-// dealt to threads, never shows in the result.
+// Every element of c is a chain of multiply-adds with k rising, whatever the strip or
+// block it falls in: one that begins at 0, one that goes on from c, or one of its own
+// whose sum is added to c (Into). So how a product is tiled, and how tiles are dealt to
+// threads, never shows in the result; where k is cut does, unless chains go on.
 //
-//   MultiplyStrip<T>(m, n, k, a, b, c, /*accumulate=*/false);
+//   MultiplyStrip<T>(m, n, k, a, b, c, Into::kNew);
 
 #include <algorithm>
 #include <cstdint>
@@ -50,6 +50,18 @@ struct Rows {
   }
 };
 
+/// What becomes of what c holds.
+enum class Into {
+  kNew,    // c = a b
+  kChain,  // c + a b, the chain of each element goes on from c
+  kSum,  // c + a b, each rounded before they are added: the errors of long sums are
+         // those of their parts
+};
+/// Chains that go on, or begin.
+inline Into Chains(bool accumulate) {
+  return accumulate ? Into::kChain : Into::kNew;
+}
+
 /// Columns of a strip, at most: three registers.
 template <typename T>
 inline constexpr int64_t kStripColumns = 3 * Vec<T>::kLanes;
@@ -71,7 +83,7 @@ enum class Tail {
 
 template <typename T, int kM, int kVecs, Tail kTail>
 void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
-                   Rows<T> c, bool accumulate) {
+                   Rows<T> c, Into into) {
   using V = Vec<T>;
   constexpr int kLast = kVecs - 1;
   const int64_t last_count = n - kLast * V::kLanes;
@@ -79,7 +91,7 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
   for (int i = 0; i < kM; ++i) {
     for (int j = 0; j < kVecs; ++j) {
       const T* from = c.data + i * c.row + j * V::kLanes;
-      if (!accumulate) {
+      if (into != Into::kChain) {
         sum[i][j] = V::Zero();
       } else if (j == kLast && kTail != Tail::kNone) {
         sum[i][j] = V::LoadFirst(from, last_count, T(0));
@@ -115,8 +127,10 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
     for (int j = 0; j < kVecs; ++j) {
       T* to = c.data + i * c.row + j * V::kLanes;
       if (j == kLast && kTail != Tail::kNone) {
+        if (into == Into::kSum) sum[i][j] += V::LoadFirst(to, last_count, T(0));
         sum[i][j].StoreFirst(to, last_count);
       } else {
+        if (into == Into::kSum) sum[i][j] += V::Load(to);
         sum[i][j].Store(to);
       }
     }
@@ -126,59 +140,54 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
 // The rows left over, by ever smaller blocks.
 template <typename T, int kM, int kVecs, Tail kTail>
 void MultiplyRows(int64_t m, int64_t n, int64_t k, Strided<T> a,
-                  Rows<const T> b, Rows<T> c, bool accumulate) {
+                  Rows<const T> b, Rows<T> c, Into into) {
   int64_t i = 0;
   for (; i + kM <= m; i += kM) {
-    MultiplyBlock<T, kM, kVecs, kTail>(n, k, a.At(i, 0), b, c.At(i, 0),
-                                       accumulate);
+    MultiplyBlock<T, kM, kVecs, kTail>(n, k, a.At(i, 0), b, c.At(i, 0), into);
   }
   if constexpr (kM > 1) {
     if (i < m) {
       MultiplyRows<T, kM / 2, kVecs, kTail>(m - i, n, k, a.At(i, 0), b,
-                                            c.At(i, 0), accumulate);
+                                            c.At(i, 0), into);
     }
   }
 }
 
 template <typename T, int kVecs>
 void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
-                  Rows<const T> b, Rows<T> c, bool accumulate) {
+                  Rows<const T> b, Rows<T> c, Into into) {
   if (n == kVecs * Vec<T>::kLanes) {
-    MultiplyRows<T, kBlockRows, kVecs, Tail::kNone>(m, n, k, a, b, c,
-                                                    accumulate);
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kNone>(m, n, k, a, b, c, into);
   } else if (b.padded) {
-    MultiplyRows<T, kBlockRows, kVecs, Tail::kPadded>(m, n, k, a, b, c,
-                                                      accumulate);
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kPadded>(m, n, k, a, b, c, into);
   } else {
-    MultiplyRows<T, kBlockRows, kVecs, Tail::kExact>(m, n, k, a, b, c,
-                                                     accumulate);
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kExact>(m, n, k, a, b, c, into);
   }
 }
 
 }  // namespace internal
 
-/// c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; 1 <= n <=
-/// kStripColumns, m >= 1.
+/// a (m, k) b (k, n) into c (m, n); 1 <= n <= kStripColumns, m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
-                   Rows<const T> b, Rows<T> c, bool accumulate) {
+                   Rows<const T> b, Rows<T> c, Into into) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
   if (n > 2 * kLanes) {
-    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, accumulate);
+    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into);
   } else if (n > kLanes) {
-    internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, accumulate);
+    internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, into);
   } else {
-    internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, accumulate);
+    internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, into);
   }
 }
 
-/// The same for any n, strip by strip.
+/// The same for any n, strip by strip; chains go on with `accumulate`.
 template <typename T>
 void Multiply(int64_t m, int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
               Rows<T> c, bool accumulate) {
   for (int64_t j = 0; j < n; j += kStripColumns<T>) {
     MultiplyStrip<T>(m, std::min(kStripColumns<T>, n - j), k, a, b.At(0, j),
-                     c.At(0, j), accumulate);
+                     c.At(0, j), Chains(accumulate));
   }
 }
 

@@ -2,9 +2,9 @@
 // in scratch, become its loss, and for the gradient its dlogits in place, which
 // two more products turn into the chunk's dx and its share of dw.
 //
-// Every element of a product is one chain of multiply-adds, and dw's chains go
-// on from chunk to chunk, so gradients are, bit for bit, those of matmul and
-// cross_entropy on all rows at once.
+// dw's chains go on from chunk to chunk, so gradients are, bit for bit, those of matmul
+// and cross_entropy on all rows at once, up to kBlockDepth rows; beyond, matmul's sums
+// are cut elsewhere.
 
 #include <algorithm>
 
@@ -36,7 +36,8 @@ struct Work {
         vocabulary(w[0]),
         chunk(std::min(attrs.Int("chunk"), rows)),
         strip(attrs.Int("blocks") != kNoBlocks
-                  ? QuantizedScratch<T>()
+                  ? QuantizedScratch<T>(
+                        static_cast<WeightType>(attrs.Int("blocks")))
                   : StripElements<T>(std::max({width, vocabulary, chunk}))) {}
 
   int64_t piece() const { return RowsPerChunk(vocabulary); }

@@ -121,7 +121,7 @@ void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
       MultiplyStrip<float>(rows, n, depth,
                            WidenBlock(a, i, p, rows, depth, wide),
                            {packed, kStrip, /*padded=*/true}, sums.At(i, 0),
-                           /*accumulate=*/p > 0);
+                           p > 0 ? Into::kSum : Into::kNew);
     }
   }
   for (int64_t i = 0; i < m; ++i) {

@@ -42,7 +42,8 @@ inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
 }
 
 /// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <=
-/// kStripColumns. `packed` has StripElements(k) elements.
+/// kStripColumns. Each kBlockDepth of k is a sum of its own, but that the first goes on
+/// from c. `packed` has StripElements(k) elements.
 template <typename T>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
                  Rows<T> c, bool accumulate, T* packed) {
@@ -56,7 +57,8 @@ void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
       Pack<T>(depth, n, b.At(p, 0), packed, kStripColumns<T>);
       strip = {packed, kStripColumns<T>, /*padded=*/true};
     }
-    MultiplyStrip<T>(m, n, depth, a.At(0, p), strip, c, accumulate || p > 0);
+    MultiplyStrip<T>(m, n, depth, a.At(0, p), strip, c,
+                     p > 0 ? Into::kSum : Chains(accumulate));
   }
 }
 

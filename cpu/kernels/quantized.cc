@@ -5,6 +5,7 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/indices.h"
 #include "cpu/kernels/weight_blocks.h"
+#include "ir/weight_type.h"
 #include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
@@ -29,7 +30,10 @@ Bytes MatMulWorkspace(const OpArgs& args, std::span<const TensorType>,
                       int threads) {
   return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
     using T = decltype(zero);
-    return threads * QuantizedScratch<T>() * SizeOf(DTypeOf<T>());
+    return threads *
+           QuantizedScratch<T>(
+               static_cast<WeightType>(args.attrs.Int("blocks"))) *
+           SizeOf(DTypeOf<T>());
   });
 }
 

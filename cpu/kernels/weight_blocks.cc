@@ -4,7 +4,6 @@
 #include <numeric>
 #include <type_traits>
 
-#include "base/check.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/product.h"
 #include "math/weight_blocks.h"
@@ -16,15 +15,17 @@ namespace {
 // of every type's block.
 constexpr int64_t kDepth = 256;
 
-// What is read at a time: a strip's columns, so deep.
+// What is read at a time then: a strip's columns, so deep.
 template <typename T>
 constexpr int64_t kPanel = kDepth* kStripColumns<T>;
 
-// Columns that a task has where the columns of w are those of y: whole strips, and
-// whole blocks.
+// Columns that a task has where the columns of w are those of y: whole blocks, and
+// whole strips where blocks are small.
 template <typename T>
 int64_t GroupColumns(WeightType type) {
-  return std::lcm(kStripColumns<T>, FormatOf(type).numbers);
+  constexpr int64_t kSmall = 32;
+  const int64_t block = FormatOf(type).numbers;
+  return block > kSmall ? block : std::lcm(kStripColumns<T>, block);
 }
 
 // y (m, n) = x w^T for rows [first, first + n) of w, n <= kStripColumns.
@@ -38,9 +39,13 @@ void TransposedTask(int64_t m, int64_t n, Strided<T> x, const BlockMatrix& w,
     for (int64_t j = 0; j < n; ++j) {
       ReadNumbers(w, first + j, p, depth, numbers + j * kDepth);
     }
-    Pack<T>(depth, n, {numbers, 1, kDepth}, packed, kStripColumns<T>);
-    MultiplyStrip<T>(m, n, depth, x.At(0, p),
-                     {packed, kStripColumns<T>, /*padded=*/true}, y, p > 0);
+    for (int64_t d = 0; d < depth; d += kBlockDepth<T>) {
+      const int64_t part = std::min(kBlockDepth<T>, depth - d);
+      Pack<T>(part, n, {numbers + d, 1, kDepth}, packed, kStripColumns<T>);
+      MultiplyStrip<T>(m, n, part, x.At(0, p + d),
+                       {packed, kStripColumns<T>, /*padded=*/true}, y,
+                       p + d > 0 ? Into::kSum : Into::kNew);
+    }
   }
 }
 
@@ -49,16 +54,15 @@ template <typename T>
 void StraightTask(int64_t m, int64_t n, Strided<T> x, const BlockMatrix& w,
                   int64_t first, Rows<T> y, T* scratch) {
   const int64_t group = GroupColumns<T>(w.type);
-  const int64_t most = kPanel<T> / group;
-  for (int64_t p = 0; p < w.rows; p += most) {
-    const int64_t depth = std::min(most, w.rows - p);
+  for (int64_t p = 0; p < w.rows; p += kBlockDepth<T>) {
+    const int64_t depth = std::min(kBlockDepth<T>, w.rows - p);
     for (int64_t i = 0; i < depth; ++i) {
       ReadNumbers(w, p + i, first, n, scratch + i * group);
     }
     for (int64_t j = 0; j < n; j += kStripColumns<T>) {
       MultiplyStrip<T>(m, std::min(kStripColumns<T>, n - j), depth, x.At(0, p),
                        {scratch + j, group, /*padded=*/true}, y.At(0, j),
-                       p > 0);
+                       p > 0 ? Into::kSum : Into::kNew);
     }
   }
 }
@@ -84,8 +88,8 @@ void ReadNumbers(const BlockMatrix& w, int64_t row, int64_t first,
 }
 
 template <typename T>
-int64_t QuantizedScratch() {
-  return 2 * kPanel<T>;
+int64_t QuantizedScratch(WeightType type) {
+  return std::max(2 * kPanel<T>, kBlockDepth<T> * GroupColumns<T>(type));
 }
 
 template <typename T>
@@ -95,7 +99,6 @@ void QuantizedProduct(ThreadPool& pool, int64_t m, Strided<T> x,
   const int64_t n = transposed ? w.rows : w.columns;
   const int64_t columns =
       transposed ? kStripColumns<T> : GroupColumns<T>(w.type);
-  STOWAGE_CHECK(columns <= kPanel<T>);
   const int64_t groups = CeilDiv(n, columns);
   const int64_t task_rows = RowsPerTask(m, groups);
   pool.ParallelFor(
@@ -105,7 +108,7 @@ void QuantizedProduct(ThreadPool& pool, int64_t m, Strided<T> x,
         const auto run = transposed ? TransposedTask<T> : StraightTask<T>;
         run(std::min(task_rows, m - row), std::min(columns, n - column),
             x.At(row, 0), w, column, y.At(row, column),
-            scratch + thread * QuantizedScratch<T>());
+            scratch + thread * QuantizedScratch<T>(w.type));
       });
 }
 
@@ -113,8 +116,8 @@ template void ReadNumbers(const BlockMatrix&, int64_t, int64_t, int64_t,
                           float*);
 template void ReadNumbers(const BlockMatrix&, int64_t, int64_t, int64_t,
                           double*);
-template int64_t QuantizedScratch<float>();
-template int64_t QuantizedScratch<double>();
+template int64_t QuantizedScratch<float>(WeightType);
+template int64_t QuantizedScratch<double>(WeightType);
 template void QuantizedProduct(ThreadPool&, int64_t, Strided<float>,
                                const BlockMatrix&, bool, Rows<float>, float*);
 template void QuantizedProduct(ThreadPool&, int64_t, Strided<double>,

@@ -14,6 +14,7 @@
 
 #include "cpu/kernels/gemm.h"
 #include "cpu/thread_pool.h"
+#include "ir/weight_type.h"
 #include "runtime/block_matrix.h"
 
 namespace stowage::cpu {
@@ -23,9 +24,9 @@ template <typename T>
 void ReadNumbers(const BlockMatrix& w, int64_t row, int64_t first,
                  int64_t count, T* to);
 
-/// Elements of scratch that a thread needs for QuantizedProduct.
+/// Elements of scratch that a thread needs for QuantizedProduct with blocks of a type.
 template <typename T>
-int64_t QuantizedScratch();
+int64_t QuantizedScratch(WeightType type);
 
 /// y = x w^T with x (m, columns) and y (m, rows), or, not transposed, y = x w with
 /// x (m, rows) and y (m, columns). `scratch` has QuantizedScratch elements for each
