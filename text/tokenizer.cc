@@ -23,6 +23,7 @@ Error Fail(std::string message) {
 // Gives the added tokens places among the tokens.
 Status PlaceAdded(const std::vector<AddedToken>& added,
                   std::vector<std::string>* tokens) {
+  const int32_t ids = IdsOf(tokens->size() + added.size());
   for (const AddedToken& token : added) {
     if (token.text.empty()) {
       return Fail(StrCat("the added token ", token.id, " is empty"));
@@ -33,10 +34,10 @@ Status PlaceAdded(const std::vector<AddedToken>& added,
       return Fail(StrCat("the added token ", token.id,
                          " is no UTF-8; expected the text that it stands for"));
     }
-    if (token.id < 0 || token.id >= kMostTokens) {
+    if (token.id < 0 || token.id >= ids) {
       return Fail(StrCat("the added token ", Quoted(token.text), " has id ",
-                         token.id, "; expected one from 0 to ",
-                         kMostTokens - 1));
+                         token.id, "; expected one from 0 to ", ids - 1,
+                         " among ", tokens->size() + added.size(), " tokens"));
     }
     const auto id = static_cast<size_t>(token.id);
     if (id >= tokens->size()) tokens->resize(id + 1);

@@ -72,7 +72,27 @@ class Reader {
     return true;
   }
 
-  std::vector<std::string> tokens;
+  /// By id, once all is read.
+  Result<std::vector<std::string>> Tokens() {
+    std::vector<std::string> tokens;
+    const int32_t ids = IdsOf(tokens_.size());
+    for (auto& [id, token] : tokens_) {
+      if (id >= ids) {
+        return Fail(StrCat("the token ", Quoted(token), " has id ", id,
+                           "; expected one from 0 to ", ids - 1, " among ",
+                           tokens_.size(), " tokens"));
+      }
+      const auto at = static_cast<size_t>(id);
+      if (at >= tokens.size()) tokens.resize(at + 1);
+      std::string& place = tokens[at];
+      if (!place.empty() && place != token) {
+        return Fail(StrCat("the tokens ", Quoted(place), " and ", Quoted(token),
+                           " both have id ", id));
+      }
+      place = std::move(token);
+    }
+    return tokens;
+  }
   std::vector<std::string> merges;
   const std::string& error() const { return error_; }
 
@@ -90,16 +110,7 @@ class Reader {
                       "; expected a whole number from 0 to ", kMostTokens - 1);
       return;
     }
-    if (static_cast<size_t>(at) >= tokens.size()) {
-      tokens.resize(static_cast<size_t>(at) + 1);
-    }
-    std::string& place = tokens[static_cast<size_t>(at)];
-    if (!place.empty() && place != token_) {
-      error_ = StrCat("the tokens ", Quoted(place), " and ", Quoted(token_),
-                      " both have id ", at);
-      return;
-    }
-    place = token_;
+    tokens_.emplace_back(static_cast<int32_t>(at), token_);
   }
   void AddMerge(std::string merge) {
     if (merge.empty()) {
@@ -117,6 +128,7 @@ class Reader {
     AddMerge(good ? StrCat(pair_[0], " ", pair_[1]) : "");
   }
 
+  std::vector<std::pair<int32_t, std::string>> tokens_;
   std::string section_, part_, token_, error_;
   std::vector<std::string> pair_;
 };
@@ -386,7 +398,7 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
     return Fail("there is no \"model\"; expected one of type BPE");
   }
   TokenizerParts parts;
-  parts.tokens = std::move(reader.tokens);
+  STOWAGE_ASSIGN_OR_RETURN(parts.tokens, reader.Tokens());
   parts.merges = std::move(reader.merges);
   STOWAGE_RETURN_IF_ERROR(ReadModel(model, &parts));
   STOWAGE_RETURN_IF_ERROR(ReadAdded(Member(file, "added_tokens"), &parts));

@@ -11,11 +11,19 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "text/utf8.h"
 
 namespace stowage::text {
 namespace {
 
 constexpr size_t kLongestPattern = 65'535;
+
+// Steps of PCRE2's, a few nanoseconds each. A place in a text takes up to kEasySteps as
+// it is. Those that take more, such as the begin of a thousand spaces, share what is
+// allowed to a text: time is then linear in its bytes, whatever the pattern.
+constexpr int64_t kEasySteps = 1000;
+constexpr int64_t kFreeSteps = 10'000'000;
+constexpr int64_t kStepsPerByte = 64;
 
 // Unicode's White_Space, as part of a class. PCRE2's \s has U+180E besides, which left
 // it with Unicode 6.3.
@@ -151,10 +159,11 @@ Result<WordPattern> WordPattern::Compile(std::string_view pattern) {
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
   int code = 0;
   PCRE2_SIZE at = 0;
-  pcre2_code* const compiled = pcre2_compile(
-      Units(translated), translated.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code,
-      &at, context);
+  pcre2_code* const compiled =
+      pcre2_compile(Units(translated), translated.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |
+                        PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
+                    &code, &at, context);
   pcre2_compile_context_free(context);
   if (compiled == nullptr) {
     PCRE2_UCHAR8 message[256] = {};
@@ -180,6 +189,8 @@ struct WordPattern::Search::State {
       : compiled(std::move(of)),
         match(pcre2_match_data_create(1, nullptr)),
         context(pcre2_match_context_create(nullptr)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
   ~State() {
     if (stack != nullptr) pcre2_jit_stack_free(stack);
     pcre2_match_context_free(context);
@@ -190,6 +201,55 @@ struct WordPattern::Search::State {
   pcre2_match_data* match;
   pcre2_match_context* context;
   pcre2_jit_stack* stack = nullptr;  // once the 32 KiB of its own are too few
+  int64_t steps = kFreeSteps;        // that hard places may still take
+
+  void Passed(size_t bytes) {
+    steps += kStepsPerByte * static_cast<int64_t>(bytes);
+  }
+
+  // PCRE2's answer: a match that begins at or after `from`, and not after `last`.
+  int Run(std::string_view text, size_t from, size_t last, int64_t limit) {
+    pcre2_set_match_limit(context, static_cast<uint32_t>(limit));
+    pcre2_set_offset_limit(context, last);
+    const auto run = [&] {
+      return (compiled->jit ? pcre2_jit_match
+                            : pcre2_match)(  // the first checks no UTF-8
+          compiled->code, Units(text), text.size(), from,
+          compiled->jit ? 0 : PCRE2_NO_UTF_CHECK, match, context);
+    };
+    const int found = run();
+    if (found != PCRE2_ERROR_JIT_STACKLIMIT || stack != nullptr) return found;
+    stack = pcre2_jit_stack_create(64 << 10, 8 << 20, nullptr);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+    return run();
+  }
+
+  // A match that begins at `at`, with as many steps as it takes and there are.
+  int RunHard(std::string_view text, size_t at) {
+    int found = PCRE2_ERROR_MATCHLIMIT;
+    for (int64_t limit = 4 * kEasySteps;
+         found == PCRE2_ERROR_MATCHLIMIT && limit <= steps; limit *= 4) {
+      steps -= limit;
+      found = Run(text, at, at, limit);
+    }
+    return found;
+  }
+
+  int FindFrom(std::string_view text, size_t from) {
+    while (true) {
+      const int found = Run(text, from, PCRE2_UNSET, kEasySteps);
+      if (found != PCRE2_ERROR_MATCHLIMIT) return found;
+      // Some place is hard. Which one, the places tell one by one; behind it, all go on.
+      bool was_hard = false;
+      while (!was_hard && from < text.size()) {
+        int here = Run(text, from, from, kEasySteps);
+        was_hard = here == PCRE2_ERROR_MATCHLIMIT;
+        if (was_hard) here = RunHard(text, from);
+        if (here != PCRE2_ERROR_NOMATCH) return here;
+        from += FirstCharacter(text.substr(from)).bytes;
+      }
+    }
+  }
 };
 
 WordPattern::Search::Search(const WordPattern& pattern)
@@ -199,25 +259,19 @@ WordPattern::Search::~Search() = default;
 
 WordPattern::Found WordPattern::Search::Find(std::string_view text, size_t from,
                                              size_t* begin, size_t* end) {
-  const bool jit = state_->compiled->jit;
-  const auto find = [&] {
-    return (jit ? pcre2_jit_match : pcre2_match)(  // the first checks no UTF-8
-        state_->compiled->code, Units(text), text.size(), from,
-        jit ? 0 : PCRE2_NO_UTF_CHECK, state_->match, state_->context);
-  };
-  int found = find();
-  if (found == PCRE2_ERROR_JIT_STACKLIMIT && state_->stack == nullptr) {
-    state_->stack = pcre2_jit_stack_create(64 << 10, 8 << 20, nullptr);
-    pcre2_jit_stack_assign(state_->context, nullptr, state_->stack);
-    found = find();
+  const int found = state_->FindFrom(text, from);
+  if (found == PCRE2_ERROR_NOMATCH) {
+    state_->Passed(text.size() - from);
+    return Found::kNo;
   }
-  if (found == PCRE2_ERROR_NOMATCH) return Found::kNo;
   if (found < 0) return Found::kTooHard;
   const PCRE2_SIZE* const range = pcre2_get_ovector_pointer(state_->match);
   *begin = range[0];
   *end = range[1];
   // \K can give a range that goes backwards.
-  return *end > *begin && *begin >= from ? Found::kYes : Found::kTooHard;
+  if (*end <= *begin || *begin < from) return Found::kTooHard;
+  state_->Passed(*end - from);
+  return Found::kYes;
 }
 
 }  // namespace stowage::text

@@ -28,7 +28,7 @@ class WordPattern {
   enum class Found {
     kYes,
     kNo,
-    kTooHard,  // matching took more steps or memory than PCRE2 allows
+    kTooHard,  // matching takes more steps or memory than a text is allowed
   };
 
   /// Errors: kInvalidArgument for what is no pattern, is longer than 65,535 bytes or
@@ -45,7 +45,9 @@ class WordPattern {
     Search(Search&&) noexcept;
     ~Search();
 
-    /// The leftmost match in `text`, which is well-formed, at or after `from`.
+    /// The leftmost match in `text`, which is well-formed, at or after `from`. All that
+    /// one Search finds takes time linear in the bytes that it goes through: at most a
+    /// few microseconds at each, and a twentieth of a second beside.
     Found Find(std::string_view text, size_t from, size_t* begin, size_t* end);
 
    private:

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/strings.h"
@@ -44,7 +45,11 @@ Result<std::string> TemplateText(const WeightsFile& file) {
                              file.gguf()->Text("tokenizer.chat_template"));
     return std::string(text);
   }
+  // A file of its own goes before what the tokenizer's config says.
   const std::filesystem::path folder(file.path());
+  const std::string own = (folder / "chat_template.jinja").string();
+  std::error_code ignored;
+  if (std::filesystem::exists(own, ignored)) return ReadFile(own);
   STOWAGE_ASSIGN_OR_RETURN(
       const std::string text,
       ReadFile((folder / "tokenizer_config.json").string()));

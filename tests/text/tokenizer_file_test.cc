@@ -83,6 +83,10 @@ TEST_CASE("ids are whole numbers that a vocabulary may have") {
     CHECK(ErrorOf(file.dump(), ErrorCode::kInvalidArgument)
               .find("the id of \"<s>\" is ") != std::string::npos);
   }
+  // A table of ids is no larger than its tokens have it.
+  CHECK(ErrorOf([](Json& f) { f["model"]["vocab"]["b"] = 1'048'575; })
+            .starts_with("[tokenizer.json] the token \"b\" has id 1048575; "
+                         "expected one from 0 to 10"));
   CHECK(ErrorOf([](Json& f) { f["model"]["vocab"]["b"] = 0; }) ==
         "[tokenizer.json] the tokens \"a\" and \"b\" both have id 0");
   CHECK(ErrorOf([](Json& f) {

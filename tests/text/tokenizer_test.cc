@@ -105,6 +105,44 @@ TEST_CASE("a pattern that goes back too often ends in an error") {
             "takes too many steps in a text of 60 bytes") != std::string::npos);
 }
 
+TEST_CASE("a pattern that goes back for each character ends in an error") {
+  // Some 2^16 steps at each of the first places, fewer than a single match may take.
+  const auto cutter =
+      text::PreTokenizer::Create({{"(?:a|a){1,16}b|a"}}).value();
+  auto searches = cutter.NewSearches();
+  size_t words = 0;
+  const auto count = [&](std::string_view) { ++words; };
+  REQUIRE(cutter.ForEachWord(std::string(20, 'a'), &searches, count).ok());
+  CHECK(words == 20);
+  auto more = cutter.NewSearches();
+  CHECK(!cutter.ForEachWord(std::string(20'000, 'a'), &more, count).ok());
+}
+
+TEST_CASE("long runs that a good pattern goes back in are no fault") {
+  // "\s*[\r\n]+" looks at all the spaces in vain.
+  const auto cutter =
+      text::PreTokenizer::Create(PreTokenizerSteps("llama-bpe").value())
+          .value();
+  for (const int runs : {1, 300}) {
+    std::string text;
+    for (int i = 0; i < runs; ++i) {
+      text += std::string(runs == 1 ? 300'000 : 2'000, ' ') + "x";
+    }
+    auto searches = cutter.NewSearches();
+    size_t words = 0;
+    CHECK(
+        cutter.ForEachWord(text, &searches, [&](std::string_view) { ++words; })
+            .ok());
+    CHECK(words == static_cast<size_t>(2 * runs));
+  }
+}
+
+TEST_CASE("a place that is hard is passed, and what follows is found") {
+  const std::string hard = std::string(16, 'a');
+  const auto words = Cut({{"(?:a|a){1,16}b|c"}}, hard + "cd" + hard + "bc");
+  CHECK(words == Words{hard, "c", "d", hard + "b", "c"});
+}
+
 TokenizerParts Parts() {
   TokenizerParts parts;
   parts.tokens = {"a", "b", "Ġ", "ab", "Ġa"};
@@ -176,8 +214,11 @@ TEST_CASE("parts that do not fit are refused") {
       "with a list of them");
   CHECK(error([](TokenizerParts& p) { p.added[0].id = 1 << 30; }) ==
         "[text] the added token \"<s>\" has id 1073741824; expected one from 0 "
-        "to "
-        "1048575");
+        "to 1039 among 8 tokens");
+  // A table of ids is no larger than its tokens have it.
+  CHECK(error([](TokenizerParts& p) { p.added[0].id = 1040; }) ==
+        "[text] the added token \"<s>\" has id 1040; expected one from 0 to "
+        "1039 among 8 tokens");
   CHECK(error([](TokenizerParts& p) { p.added[0].id = 1; }) ==
         "[text] the added token \"<s>\" has id 1, which is that of \"b\"");
   CHECK(error([](TokenizerParts& p) { p.added[0].text.clear(); }) ==
