@@ -56,6 +56,12 @@ Status CheckConfig(const LlamaConfig& config) {
                  StrCat("[model] ", config.name, " has a window of ",
                         config.window, "; expected 0 or more")};
   }
+  if (!std::isfinite(config.rope_gain) || config.rope_gain <= 0) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[model] ", config.name, " has a gain of rope of ",
+               config.rope_gain, "; expected a finite number above 0")};
+  }
   return CheckRopeFactors(config.name, HeadSize(config), config.rope_factors);
 }
 
@@ -154,7 +160,7 @@ Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
   if (!config.rope_factors.empty()) {
     turns = ScaledRopeTable(g, options.cache.value_or(*options.seq),
                             HeadSize(config), config.rope_base,
-                            config.rope_factors);
+                            config.rope_factors, config.rope_gain);
     if (cache) turns = RowsOf(turns, cache->token_positions());
   }
   Blocks blocks(config, turns, &dropouts, cache ? &*cache : nullptr);

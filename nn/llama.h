@@ -53,6 +53,8 @@ struct LlamaConfig {
   /// Of a pair of elements of a head, by how much slower it turns; empty for none
   /// (nn/scaled_rope.h).
   std::vector<double> rope_factors = {};
+  double rope_gain =
+      1;  // how much longer queries and keys become, where they turn so
   bool out_in = false;  // linear layers' weights lie (out, in)
 };
 
@@ -61,7 +63,7 @@ struct LlamaConfig {
 /// the residual stream with 0.02 / sqrt(2 layers). Errors: batch or seq absent, below 1,
 /// or seq above max_seq; a size of `config` below 1; an odd head_size, heads that do not
 /// divide the width where none is given, kv_heads that do not divide the heads; a
-/// negative window; rope_factors that are not one positive number a pair; dropout outside
+/// negative window; rope_factors that are not one positive number a pair, a rope_gain that is none; dropout outside
 /// [0, 1); an integer dtype; a negative logit_chunk.
 Result<Graph> BuildLlama(const LlamaConfig& config, ModelPurpose purpose,
                          const ModelOptions& options);

@@ -120,7 +120,7 @@ class GgufDescription : public Description {
 
   // Whatever a file says of its family is read below, or is nothing.
   Status CheckKeys() const {
-    constexpr std::array<std::string_view, 16> kRead = {
+    constexpr std::array<std::string_view, 18> kRead = {
         "block_count",
         "context_length",
         "embedding_length",
@@ -136,6 +136,8 @@ class GgufDescription : public Description {
         "rope.scaling.type",
         "rope.scaling.factor",
         "rope.scaling.original_context_length",
+        "rope.scaling.yarn_beta_fast",
+        "rope.scaling.yarn_beta_slow",
         "rope.scaling.finetuned"};
     const std::string prefix = family_ + ".";
     for (const auto& [key, value] : header_.values()) {
@@ -201,9 +203,11 @@ class GgufDescription : public Description {
       const auto factor = header_.Real(Key("rope.scaling.factor"));
       if (!factor.ok()) return In(factor.error());
       config->rope_factors.assign(pairs, *factor);
+    } else if (*type == "yarn") {
+      STOWAGE_RETURN_IF_ERROR(FindYarn(config));
     } else if (*type != "none") {
       return Unsupported(StrCat("a ", Quoted(key), " of ", Quoted(*type),
-                                "; linear and none are known here"));
+                                "; linear, yarn and none are known here"));
     }
     // What Llama 3 has in their place, computed already.
     const WeightTensor* const factors = file_.Find("rope_freqs.weight");
@@ -219,6 +223,30 @@ class GgufDescription : public Description {
     std::vector<float> numbers(pairs);
     STOWAGE_RETURN_IF_ERROR(file_.ReadFloats(*factors, 0, numbers));
     config->rope_factors.assign(numbers.begin(), numbers.end());
+    return {};
+  }
+
+  Status FindYarn(LlamaConfig* config) const {
+    YarnRopeScaling scaling;
+    const auto real = [&](std::string_view name, double otherwise) {
+      return ValueOr(header_.Real(Key(name)), otherwise);
+    };
+    const auto factor = header_.Real(Key("rope.scaling.factor"));
+    if (!factor.ok()) return In(factor.error());
+    scaling.factor = *factor;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const int64_t positions,
+        SizeOr("rope.scaling.original_context_length", config->max_seq));
+    scaling.original_positions = static_cast<double>(positions);
+    const auto fast = real("rope.scaling.yarn_beta_fast", scaling.fast_turns);
+    if (!fast.ok()) return In(fast.error());
+    scaling.fast_turns = *fast;
+    const auto slow = real("rope.scaling.yarn_beta_slow", scaling.slow_turns);
+    if (!slow.ok()) return In(slow.error());
+    scaling.slow_turns = *slow;
+    config->rope_factors =
+        YarnRopeFactors(config->head_size, config->rope_base, scaling);
+    config->rope_gain = YarnGain(scaling.factor);
     return {};
   }
 
@@ -397,9 +425,10 @@ class JsonDescription : public Description {
                                   factor);
       return {};
     }
+    if (type == "yarn") return FindYarn(where, factor, config);
     if (type != "llama3") {
       return Unsupported(StrCat("a scaling of rope of type ", Quoted(type),
-                                "; linear and llama3 are known here"));
+                                "; linear, llama3 and yarn are known here"));
     }
     Llama3RopeScaling scaling{.factor = factor};
     STOWAGE_ASSIGN_OR_RETURN(scaling.low_frequency_factor,
@@ -410,6 +439,33 @@ class JsonDescription : public Description {
                              number("original_max_position_embeddings"));
     config->rope_factors =
         Llama3RopeFactors(config->head_size, config->rope_base, scaling);
+    return {};
+  }
+
+  Status FindYarn(const std::string& where, double factor,
+                  LlamaConfig* config) const {
+    YarnRopeScaling scaling{.factor = factor};
+    STOWAGE_ASSIGN_OR_RETURN(scaling.original_positions,
+                             RealOr(where + "original_max_position_embeddings",
+                                    static_cast<double>(config->max_seq)));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.fast_turns,
+                             RealOr(where + "beta_fast", scaling.fast_turns));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.slow_turns,
+                             RealOr(where + "beta_slow", scaling.slow_turns));
+    STOWAGE_ASSIGN_OR_RETURN(scaling.truncate,
+                             BoolOr(where + "truncate", scaling.truncate));
+    config->rope_factors =
+        YarnRopeFactors(config->head_size, config->rope_base, scaling);
+    STOWAGE_ASSIGN_OR_RETURN(const double of_queries,
+                             RealOr(where + "mscale", 0));
+    STOWAGE_ASSIGN_OR_RETURN(const double of_scores,
+                             RealOr(where + "mscale_all_dim", 0));
+    const double usual =
+        of_queries != 0 && of_scores != 0
+            ? YarnGain(factor, of_queries) / YarnGain(factor, of_scores)
+            : YarnGain(factor);
+    STOWAGE_ASSIGN_OR_RETURN(config->rope_gain,
+                             RealOr(where + "attention_factor", usual));
     return {};
   }
 

@@ -1,5 +1,6 @@
 #include "nn/scaled_rope.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -34,6 +35,36 @@ std::vector<double> Llama3RopeFactors(int64_t dims, double base,
   return factors;
 }
 
+std::vector<double> YarnRopeFactors(int64_t dims, double base,
+                                    const YarnRopeScaling& scaling) {
+  // The pair that turns so often in the positions that the model learned from first.
+  const auto pair_of = [&](double turns) {
+    return static_cast<double>(dims) *
+           std::log(scaling.original_positions /
+                    (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(base));
+  };
+  double low = pair_of(scaling.fast_turns), high = pair_of(scaling.slow_turns);
+  if (scaling.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(dims - 1));
+  if (low == high) high += 0.001;
+  std::vector<double> factors;
+  for (int64_t pair = 0; pair < dims / 2; ++pair) {
+    const double slow =
+        std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
+    factors.push_back(1 / (slow / scaling.factor + 1 - slow));
+  }
+  return factors;
+}
+
+double YarnGain(double factor, double weight) {
+  return factor <= 1 ? 1 : 0.1 * weight * std::log(factor) + 1;
+}
+
 Status CheckRopeFactors(std::string_view model, int64_t dims,
                         std::span<const double> factors) {
   if (factors.empty()) return {};
@@ -54,7 +85,7 @@ Status CheckRopeFactors(std::string_view model, int64_t dims,
 
 RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
                           double base, std::span<const double> factors,
-                          SourceLoc loc) {
+                          double gain, SourceLoc loc) {
   STOWAGE_CHECK(std::ssize(factors) == dims / 2);
   std::vector<float> cos, sin;
   for (int64_t position = 0; position < positions; ++position) {
@@ -63,8 +94,8 @@ RopeTable ScaledRopeTable(GraphBuilder& g, int64_t positions, int64_t dims,
                            factors[static_cast<size_t>(pair)];
       const double angle =
           math::RopeAngle(static_cast<int32_t>(position), turns);
-      cos.push_back(static_cast<float>(std::cos(angle)));
-      sin.push_back(static_cast<float>(std::sin(angle)));
+      cos.push_back(static_cast<float>(gain * std::cos(angle)));
+      sin.push_back(static_cast<float>(gain * std::sin(angle)));
     }
   }
   const Shape shape{positions, 1, dims / 2};

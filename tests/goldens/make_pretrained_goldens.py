@@ -28,6 +28,8 @@ SIZES = dict(
     num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=4.0, low_freq_factor=1.0,
               high_freq_factor=4.0, original_max_position_embeddings=16)
+YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, beta_fast=4.0,
+            beta_slow=0.25, original_max_position_embeddings=16)
 MODELS = {
     "llama": hf.LlamaForCausalLM(hf.LlamaConfig(
         **SIZES, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-5,
@@ -43,6 +45,8 @@ MODELS = {
         rope_parameters=dict(rope_type="default", rope_theta=1000000.0))),
     "gpt2": hf.GPT2LMHeadModel(hf.GPT2Config(
         vocab_size=64, n_embd=32, n_layer=2, n_head=4, n_positions=32)),
+    "yarn": hf.Qwen3ForCausalLM(hf.Qwen3Config(
+        **SIZES, tie_word_embeddings=False, head_dim=16, rope_parameters=YARN)),
 }
 TOKENS = [(7 * i + 3) % 64 for i in range(12)]
 POSITIONS = (0, 5, 11)
@@ -98,7 +102,7 @@ def save_gguf(model, name):
     """The model's file, with matrices of several types, and the model of the weights
     that are in it."""
     config = model.config
-    arch = name
+    arch = "qwen3" if name == "yarn" else name
     head = getattr(config, "head_dim", None) or 8
     writer = gguf.GGUFWriter(HERE / f"{name}.gguf", arch)
     writer.add_block_count(config.num_hidden_layers)
@@ -111,6 +115,12 @@ def save_gguf(model, name):
     writer.add_value_length(head)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if name == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(YARN["factor"])
+        writer.add_rope_scaling_orig_ctx_len(YARN["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(YARN["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(YARN["beta_slow"])
     if arch == "llama":
         writer.add_rope_dimension_count(head)
         writer.add_vocab_size(config.vocab_size)
@@ -153,7 +163,7 @@ def main():
         fill(model, seed)
         save(model, name)
         rows += [(name, *row) for row in logits(model)]
-        if name in ("llama", "qwen2", "qwen3"):
+        if name in ("llama", "qwen2", "qwen3", "yarn"):
             rows += [(f"{name}.gguf", *row) for row in logits(save_gguf(model, name))]
     for path in HERE.glob("*/config.json"):
         config = json.loads(path.read_text())
