@@ -1,12 +1,14 @@
 #include "formats/weights_file.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/read_file.h"
 #include "base/strings.h"
 #include "formats/safetensors_file.h"
@@ -205,6 +207,30 @@ const WeightTensor* WeightsFile::Find(std::string_view name) const {
         return tensor.name;
       });
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
+}
+
+Result<std::string> WeightsFile::Content() const {
+  constexpr Bytes kMebibyte = 1 << 20;
+  std::vector<std::byte> window(static_cast<size_t>(kMebibyte));
+  std::vector<uint64_t> parts;
+  Bytes all = 0;
+  for (const InputFile& file : files_) {
+    for (Bytes begin = 0; begin < file.size(); begin += kMebibyte) {
+      const auto part = std::span(window).first(
+          static_cast<size_t>(std::min(kMebibyte, file.size() - begin)));
+      STOWAGE_RETURN_IF_ERROR(file.ReadAt(begin, part));
+      parts.push_back(
+          Xxh64({reinterpret_cast<const char*>(part.data()), part.size()}));
+    }
+    all += file.size();
+  }
+  const std::span<const std::byte> hashes = std::as_bytes(std::span(parts));
+  char digest[17];
+  std::snprintf(
+      digest, sizeof(digest), "%016llx",
+      static_cast<unsigned long long>(Xxh64(
+          {reinterpret_cast<const char*>(hashes.data()), hashes.size()})));
+  return StrCat(all, " bytes of weights, digest ", digest);
 }
 
 Status WeightsFile::ReadBytes(const WeightTensor& tensor, Bytes begin,

@@ -66,6 +66,10 @@ class WeightsFile {
   const GgufHeader* gguf() const { return gguf_ ? &*gguf_ : nullptr; }
   const JsonValues* config() const { return config_ ? &*config_ : nullptr; }
 
+  /// What tells its content from another's: the bytes of its files and the XXH64 of
+  /// the XXH64s of their mebibytes. Reads all of them, a mebibyte at a time. Error kIo.
+  Result<std::string> Content() const;
+
   /// Reads bytes of a tensor as they lie, from `begin` on: as many as `to` has.
   /// Precondition: the tensor has them. Error kIo.
   Status ReadBytes(const WeightTensor& tensor, Bytes begin,

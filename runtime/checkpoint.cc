@@ -21,8 +21,9 @@ namespace {
 
 constexpr std::string_view kFormat = "stowage-checkpoint-1";
 // Metadata that is not a note.
-constexpr std::array<std::string_view, 4> kOwnNames = {"format", "step",
-                                                       "params", "fnv1a64"};
+constexpr std::string_view kBase = "base";
+constexpr std::array<std::string_view, 5> kOwnNames = {
+    "format", "step", "params", kBase, "fnv1a64"};
 
 bool IsOwnName(std::string_view name) {
   return std::ranges::find(kOwnNames, name) != kOwnNames.end();
@@ -49,13 +50,16 @@ bool Updates(const Graph& graph) {
   });
 }
 
-// The digest covers everything but itself: step, number of params, notes, names,
+// The digest covers everything but itself: step, number of params, base, notes, names,
 // types, ranges and data.
 uint64_t Digest(const SafetensorsHeader& header,
                 std::span<const std::byte> data) {
   Fnv1a hash;
   hash.Update(StrCat("step ", *header.Find("step"), ";params ",
                      *header.Find("params"), ";"));
+  if (const std::string* const base = header.Find(kBase)) {
+    hash.Update(StrCat("base ", Quoted(*base), ";"));
+  }
   for (const auto& [name, text] : header.metadata) {
     if (IsOwnName(name)) continue;
     hash.Update(StrCat("note ", Quoted(name), Quoted(text), ";"));
@@ -136,13 +140,15 @@ Status CheckFinite(const Runner& runner) {
 }
 
 Status SaveCheckpoint(const Runner& runner, const std::string& path,
-                      int64_t step, const RunNotes& notes) {
+                      int64_t step, const RunNotes& notes,
+                      const CheckpointBase& base) {
   STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(path));
-  return SaveCheckpoint(runner, file, step, notes);
+  return SaveCheckpoint(runner, file, step, notes, base);
 }
 
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
-                      int64_t step, const RunNotes& notes) {
+                      int64_t step, const RunNotes& notes,
+                      const CheckpointBase& base) {
   const auto invalid = [&](std::string_view message) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[checkpoint] ", Quoted(file.path()), " ", message)};
@@ -157,13 +163,23 @@ Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
         StrCat("has metadata of its own called ", Quoted(name),
                ", which a note cannot be; give the note another name"));
   }
-  STOWAGE_ASSIGN_OR_RETURN(
-      Collected collected,
-      Collect(runner, PersistentValues(runner.graph()), file));
-  collected.header.metadata = {
-      {"format", std::string(kFormat)},
-      {"step", StrCat(step)},
-      {"params", StrCat(runner.graph().Leaves(Role::kParam).size())}};
+  const Graph& graph = runner.graph();
+  std::vector<ValueId> saved = PersistentValues(graph);
+  const std::unordered_set<std::string_view> left_out(base.params.begin(),
+                                                      base.params.end());
+  std::erase_if(saved, [&](ValueId id) {
+    const ValueInfo& value = graph.value(id);
+    return value.role == Role::kParam && left_out.contains(value.name);
+  });
+  const auto params = std::ranges::count_if(
+      saved, [&](ValueId id) { return graph.value(id).role == Role::kParam; });
+  STOWAGE_ASSIGN_OR_RETURN(Collected collected, Collect(runner, saved, file));
+  collected.header.metadata = {{"format", std::string(kFormat)},
+                               {"step", StrCat(step)},
+                               {"params", StrCat(params)}};
+  if (!left_out.empty()) {
+    collected.header.metadata.emplace_back(kBase, base.content);
+  }
   collected.header.metadata.insert(collected.header.metadata.end(),
                                    notes.begin(), notes.end());
   collected.header.metadata.emplace_back(
@@ -245,8 +261,20 @@ Result<Checkpoint> OpenCheckpoint(const std::string& path) {
   return checkpoint;
 }
 
-// That the tensors are what `runner`'s graph has.
-Status CheckTensors(const Checkpoint& checkpoint, const Runner& runner) {
+// That what the checkpoint leaves out is what `base` has.
+Status CheckBase(const Checkpoint& checkpoint, const CheckpointBase& base) {
+  const std::string* const saved = checkpoint.file.header().Find(kBase);
+  if (saved == nullptr || *saved == base.content) return {};
+  return checkpoint.file.Fail(
+      StrCat("is of params trained beside a base that it leaves out, ", *saved,
+             base.content.empty() ? "; here there is no base"
+                                  : StrCat("; the base here is ", base.content),
+             "; resume beside the files that it was trained with"));
+}
+
+// That the tensors are what `runner`'s graph has, but for what `base` has instead.
+Status CheckTensors(const Checkpoint& checkpoint, const Runner& runner,
+                    const CheckpointBase& base) {
   const Graph& graph = runner.graph();
   const std::string program = StrCat("program ", Quoted(runner.name()));
   std::unordered_map<std::string_view, size_t> saved;
@@ -257,12 +285,18 @@ Status CheckTensors(const Checkpoint& checkpoint, const Runner& runner) {
     return static_cast<int64_t>(index) < checkpoint.params ? Role::kParam
                                                            : Role::kState;
   };
+  // What a checkpoint without a base lacks, no base makes good.
+  std::unordered_set<std::string_view> left_out;
+  if (checkpoint.file.header().Find(kBase) != nullptr) {
+    left_out.insert(base.params.begin(), base.params.end());
+  }
   std::unordered_set<std::string_view> known;
   for (const ValueId id : PersistentValues(graph)) {
     const ValueInfo& value = graph.value(id);
     known.insert(value.name);
     const auto found = saved.find(value.name);
     if (found == saved.end()) {
+      if (value.role == Role::kParam && left_out.contains(value.name)) continue;
       return checkpoint.file.Fail(
           StrCat("lacks the ", RoleName(value.role), " ", Quoted(value.name),
                  " of ", program, "; it is of another model or optimizer"));
@@ -317,11 +351,13 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
   return std::move(checkpoint.info);
 }
 
-Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path) {
+Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
+                               const CheckpointBase& base) {
   STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
   const Graph& graph = runner.graph();
   // Before the data: what fits no model here need not be read, however large.
-  STOWAGE_RETURN_IF_ERROR(CheckTensors(checkpoint, runner));
+  STOWAGE_RETURN_IF_ERROR(CheckBase(checkpoint, base));
+  STOWAGE_RETURN_IF_ERROR(CheckTensors(checkpoint, runner, base));
   std::vector<std::byte> data(
       static_cast<size_t>(checkpoint.file.data_bytes()));
   STOWAGE_RETURN_IF_ERROR(checkpoint.file.Read(0, data));
@@ -338,7 +374,9 @@ Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path) {
   }
   for (const ValueId id : PersistentValues(graph)) {
     const ValueInfo& value = graph.value(id);
-    const SafeTensor& tensor = *saved.at(value.name);
+    const auto found = saved.find(value.name);
+    if (found == saved.end()) continue;  // of the base
+    const SafeTensor& tensor = *found->second;
     STOWAGE_RETURN_IF_ERROR(
         runner.WriteBytes(value.name, value.type.dtype,
                           std::span(data).subspan(

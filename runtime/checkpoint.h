@@ -9,6 +9,10 @@
 //
 //   Status saved = SaveCheckpoint(runner, "model.safetensors", /*step=*/300);
 //   Result<int64_t> step = LoadCheckpoint(runner, "model.safetensors");
+//
+// Params that no step changes and that another file has, such as the model that
+// adapters are trained beside, may be left out (CheckpointBase): then the checkpoint
+// notes which file that was.
 
 #include <cstdint>
 #include <optional>
@@ -29,16 +33,27 @@ inline constexpr int64_t kMaxCheckpointStep = 1'000'000'000'000'000;
 /// What is noted of a run, by name.
 using RunNotes = std::vector<std::pair<std::string, std::string>>;
 
-/// Writes every param and state of `runner`'s graph, `step` and `notes`. Atomic:
+/// Params that checkpoints leave out: nothing changes them, and whoever resumes gives
+/// them their values anew, from what they came from.
+struct CheckpointBase {
+  std::vector<std::string> params = {};  // by name
+  /// What tells the files that they come from; not empty where there are params.
+  std::string content = {};
+};
+
+/// Writes every param and state of `runner`'s graph but those of `base`, `step` and
+/// `notes`. Atomic:
 /// the file is replaced whole or stays as it was (base/output_file.h). A run that
 /// saves more than once, or late, claims the file first. Errors: kIo; kNotFinite,
-/// with the file untouched, when a param or state holds NaN or infinity;
+/// with the file untouched, when a param or state that is written holds NaN or infinity;
 /// kInvalidArgument for a step below 0 or above kMaxCheckpointStep, or a note
 /// whose name is a checkpoint's own.
 Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
-                      int64_t step, const RunNotes& notes = {});
+                      int64_t step, const RunNotes& notes = {},
+                      const CheckpointBase& base = {});
 Status SaveCheckpoint(const Runner& runner, const std::string& path,
-                      int64_t step, const RunNotes& notes = {});
+                      int64_t step, const RunNotes& notes = {},
+                      const CheckpointBase& base = {});
 
 /// Error kNotFinite, naming the first, when a param or state of `runner` holds
 /// NaN or infinity.
@@ -69,10 +84,13 @@ Status SaveWeights(const Runner& runner, const std::string& path);
 /// Reads the file, checks all of it, then writes the values: bit-identical to what
 /// was saved, or nothing is touched. Returns the step. A program wants all of its
 /// states; one that updates nothing (evaluation) may load a training checkpoint,
-/// whose further states it leaves, and one that trains takes no others. Errors:
-/// kNotFound, kIo; kInvalidArgument for a truncated or altered file, a param that is
-/// missing, of another type or shape, or unknown here.
-Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path);
+/// whose further states it leaves, and one that trains takes no others. Params of
+/// `base` that the file leaves out stay as they are; the caller has given them their
+/// values. Errors: kNotFound, kIo; kInvalidArgument for a truncated or altered file, a
+/// param that is missing, of another type or shape, or unknown here, and for one that
+/// was saved beside another base.
+Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
+                               const CheckpointBase& base = {});
 
 }  // namespace stowage
 

@@ -51,16 +51,22 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                   {"init", flags.init},
                   {"onnx", flags.onnx.file},
                   {"weights", flags.weights},
+                  {"tokenizer", flags.tokenizer},
                   {"op-times", flags.model.op_times}}));
   STOWAGE_ASSIGN_OR_RETURN(Output svg, Output::Open(flags.svg));
   STOWAGE_ASSIGN_OR_RETURN(Output html, Output::Open(flags.html));
   TrainFiles files(std::move(svg), std::move(html));
   files.keeps_best_ = keeps_best;
+  if (spec.tuning && !(checkpoint.empty() && flags.resume.empty())) {
+    STOWAGE_ASSIGN_OR_RETURN(files.base_,
+                             spec.tuning->model.BaseOfCheckpoints());
+  }
   if (!checkpoint.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(
         files.checkpoints_,
         CheckpointSeries::Claim(checkpoint, {.keep_last = flags.keep_last,
-                                             .keep_best = keeps_best}));
+                                             .keep_best = keeps_best,
+                                             .base = files.base_}));
   }
   // Once it is claimed, no other run makes it any more.
   files.resumed_ = IsThere(flags.continued) ? flags.continued : flags.resume;
@@ -120,8 +126,11 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
                            ReadCheckpointInfo(resumed_));
   STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
                            CompareNotes(info, notes_, resumed_));
+  if (!base_.params.empty()) {
+    STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(training.step()));
+  }
   STOWAGE_ASSIGN_OR_RETURN(const int64_t done,
-                           LoadCheckpoint(training.step(), resumed_));
+                           LoadCheckpoint(training.step(), resumed_, base_));
   const bool is_done = !flags.continued.empty() && done == run.stop_at;
   if (done >= run.stop_at && !is_done) {
     return Error{ErrorCode::kInvalidArgument,

@@ -69,7 +69,8 @@ class TrainFiles {
   std::optional<OutputFile> weights_, onnx_;
   std::optional<AdapterFiles> adapter_;
   std::optional<OutputFile> merged_;
-  WeightRules rules_;  // of what is loaded at the start
+  CheckpointBase base_;  // what checkpoints leave out
+  WeightRules rules_;    // of what is loaded at the start
   bool keeps_best_ = false;
   Output svg_, html_;
   RunNotes notes_;

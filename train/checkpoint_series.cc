@@ -42,6 +42,7 @@ Result<CheckpointSeries> CheckpointSeries::Claim(const std::string& path,
   STOWAGE_ASSIGN_OR_RETURN(OutputFile newest, OutputFile::Claim(path));
   CheckpointSeries series(std::move(newest));
   series.keep_last_ = options.keep_last;
+  series.base_ = options.base;
   if (options.keep_best) {
     STOWAGE_ASSIGN_OR_RETURN(series.best_, OutputFile::Claim(BestPath(path)));
   }
@@ -50,7 +51,7 @@ Result<CheckpointSeries> CheckpointSeries::Claim(const std::string& path,
 
 Status CheckpointSeries::Save(const Runner& runner, int64_t step,
                               const RunNotes& notes) {
-  STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, newest_, step, notes));
+  STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, newest_, step, notes, base_));
   last_step_ = step;
   return keep_last_ > 1 ? KeepStep(runner, step, notes) : Status();
 }
@@ -66,7 +67,7 @@ Status CheckpointSeries::KeepStep(const Runner& runner, int64_t step,
   if (!failed) fs::rename(link, path, failed);
   if (failed) {  // a file system without links: once more, then
     fs::remove(link, ignored);
-    STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, path, step, notes));
+    STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, path, step, notes, base_));
   }
   if (steps_.empty() || steps_.back() != path) steps_.push_back(path);
   while (std::ssize(steps_) > keep_last_) {
@@ -84,7 +85,8 @@ Result<bool> CheckpointSeries::SaveIfBest(const Runner& runner, int64_t step,
   if (best_loss_ && held_out_loss >= *best_loss_) return false;
   RunNotes with_loss = notes;
   with_loss.emplace_back(kLossNote, StrCat(held_out_loss));
-  STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, *best_, step, with_loss));
+  STOWAGE_RETURN_IF_ERROR(
+      SaveCheckpoint(runner, *best_, step, with_loss, base_));
   best_loss_ = held_out_loss;
   return true;
 }

@@ -32,6 +32,7 @@ namespace stowage {
 struct SeriesOptions {
   int64_t keep_last = 1;
   bool keep_best = false;
+  CheckpointBase base = {};  // what all of them leave out
 };
 
 class CheckpointSeries {
@@ -68,6 +69,7 @@ class CheckpointSeries {
   OutputFile newest_;
   std::optional<OutputFile> best_;
   int64_t keep_last_ = 1;
+  CheckpointBase base_;
   std::deque<std::string> steps_;  // paths, oldest first
   std::optional<int64_t> last_step_;
   std::optional<double> best_loss_;

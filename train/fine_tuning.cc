@@ -163,6 +163,16 @@ Status FineTuning::LoadBase(Runner& runner) const {
   return {};
 }
 
+Result<CheckpointBase> FineTuning::BaseOfCheckpoints() const {
+  CheckpointBase base;
+  if (!options_.lora) return base;
+  for (const PretrainedParam& param : base_->params()) {
+    base.params.push_back(param.name);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(base.content, base_->file().Content());
+  return base;
+}
+
 int64_t FineTuning::trainable_params() const {
   const Result<Graph> graph = Build(ModelPurpose::kTrain, 1, 1);
   STOWAGE_CHECK(graph.ok());  // as Open found

@@ -33,6 +33,7 @@
 #include "nn/model_options.h"
 #include "nn/pretrained.h"
 #include "nn/quantized_params.h"
+#include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "train/step_builder.h"
 
@@ -72,6 +73,10 @@ class FineTuning {
   /// Gives the base's params of `runner` the file's weights. Errors: kIo; those of
   /// Runner::WritePart.
   Status LoadBase(Runner& runner) const;
+
+  /// What checkpoints of the adapters leave out: the base, told by what its files hold.
+  /// Nothing where every weight is trained. Reads the files. Error kIo.
+  Result<CheckpointBase> BaseOfCheckpoints() const;
 
   /// Elements that are trained, and bytes that are frozen.
   int64_t trainable_params() const;

@@ -16,6 +16,7 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "formats/safetensors.h"
+#include "formats/safetensors_file.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "planner/fit/offload/offload.h"
@@ -103,6 +104,56 @@ TEST_CASE("a resumed run ends, bit for bit, where an uninterrupted one ends") {
     INFO(name);
     CHECK(second.Bytes(name) == whole.Bytes(name));
   }
+}
+
+TEST_CASE("params of a base are left out, and resumed beside that base alone") {
+  const TrainOptions beside_base = {
+      .groups = {{.pattern = "w1", .frozen = true}}};
+  const Graph step = *BuildTrainStep(Model(5), "loss", beside_base);
+  const CheckpointBase base = {.params = {"w1"}, .content = "7 bytes"};
+  const std::string path = TemporaryPath("beside.safetensors");
+  Trained first(step);
+  first.Step(1, 3);
+  REQUIRE(SaveCheckpoint(first.session.front(), path, 3, {}, base).ok());
+  const auto file = SafetensorsFile::Open(path, "test");
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  CHECK(file->header().tensors.size() == 3);  // "w2" and its two states
+
+  Trained second(step);
+  second.session.Initialize(5);  // the base's values, as the first had them
+  REQUIRE(LoadCheckpoint(second.session.front(), path, base).ok());
+  first.Step(4, 6);
+  second.Step(4, 6);
+  for (const char* name : {"w1", "w2", "w2.m", "w2.v"}) {
+    INFO(name);
+    CHECK(second.Bytes(name) == first.Bytes(name));
+  }
+
+  const auto message = [&](const CheckpointBase& other) {
+    const std::vector<std::byte> before = second.Bytes("w2");
+    const auto loaded = LoadCheckpoint(second.session.front(), path, other);
+    REQUIRE_FALSE(loaded.ok());
+    CHECK(second.Bytes("w2") == before);
+    return loaded.error().message;
+  };
+  const std::string start =
+      StrCat("[checkpoint] ", Quoted(path),
+             " is of params trained beside a base that it leaves out, 7 bytes");
+  CHECK(message({.params = {"w1"}, .content = "8 bytes"})
+            .starts_with(start + "; the base here is 8 bytes"));
+  CHECK(message({}).starts_with(start + "; here there is no base"));
+  CHECK(message({.params = {}, .content = "7 bytes"})
+            .find("lacks the param \"w1\"") != std::string::npos);
+
+  // What lacks a param without a base is of another model, whatever base is there.
+  Trained whole(step);
+  REQUIRE(SaveCheckpoint(whole.session.front(), path, 1).ok());
+  Trained renamed(*BuildTrainStep(Model(5, "w3"), "loss", beside_base));
+  const auto other = LoadCheckpoint(renamed.session.front(), path,
+                                    {.params = {"w3"}, .content = "7 bytes"});
+  REQUIRE_FALSE(other.ok());
+  CHECK(other.error().message.find("lacks the param \"w3\"") !=
+        std::string::npos);
 }
 
 TEST_CASE("a run with states on the host and one without resume each other") {

@@ -1,7 +1,9 @@
-// stowage finetune with tiny models, a tokenizer of 62 characters and a few lines.
+// stowage finetune with tiny models, a tokenizer of 57 tokens and a few lines; and what
+// `train` does with such a tokenizer.
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -122,6 +124,80 @@ TEST_CASE("a run that was stopped goes on to the same losses") {
     CHECK(later[i]["loss"] == all[i + 3]["loss"]);
   }
   CHECK(later.back()["validation_loss"] == all.back()["validation_loss"]);
+
+  // The base is not in it, and another one is none.
+  const std::string base = StrCat(kModels, "qwen2.gguf");
+  CHECK(Contains(ReadAll(checkpoint), "q_proj.lora_A.weight"));
+  CHECK(!Contains(ReadAll(checkpoint), "embed_tokens"));
+  std::string bytes = ReadAll(base);
+  bytes.back() ^= 1;
+  std::vector<std::string> beside_other = arguments({"--resume", checkpoint});
+  std::ranges::replace(beside_other, base, WriteTemp("other.gguf", bytes));
+  const Outcome refused = RunStowage(beside_other);
+  CHECK(refused.exit_code == 2);
+  CHECK(Contains(refused.err, "trained beside a base that it leaves out"));
+  CHECK(Contains(refused.err, StrCat(bytes.size(), " bytes of weights")));
+}
+
+TEST_CASE("a gpt model learns the tokens of a tokenizer, and writes some") {
+  const std::string text = Story();
+  const std::string tokenizer = Tokenizer();
+  const std::string checkpoint = TempPath("tokens.safetensors");
+  const auto arguments = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "train",   "--model", "gpt-nano", "--data", text,      "--tokenizer",
+        tokenizer, "--batch", "4",        "--seq",  "16",      "--steps",
+        "40",      "--lr",    "0.01",     "--save", checkpoint};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Outcome json = RunStowage(arguments({"--json"}));
+  REQUIRE_MESSAGE(json.exit_code == 0, json.err);
+  // As many tokens as the tokenizer has: nothing is sure at first.
+  CHECK(Lines(json.out).front()["loss"].get<double>() ==
+        doctest::Approx(std::log(57)).epsilon(0.05));
+  CHECK(Lines(json.out).back()["validation_loss"] < 3.2);
+  const Outcome words = RunStowage(arguments({"--sample", "20"}));
+  REQUIRE_MESSAGE(words.exit_code == 0, words.err);
+  CHECK(Contains(words.out, "The model writes (temperature 0.8):\n"));
+  // The checkpoint says by what its run read.
+  const Outcome resumed = RunStowage(
+      {"train", "--model", "gpt-nano", "--data", text, "--tokenizer",
+       WriteTemp("other.json", ReadAll(tokenizer)), "--batch", "4", "--seq",
+       "16", "--steps", "41", "--resume", checkpoint, "--json"});
+  REQUIRE_MESSAGE(resumed.exit_code == 0, resumed.err);
+  CHECK(resumed.err.find("resume: tokenizer was tokenizer.json (57 tokens), is "
+                         "other.json (57 tokens)") != std::string::npos);
+  // Characters are another model.
+  CHECK(
+      RunStowage({"train", "--model", "gpt-nano", "--data", text, "--batch",
+                  "4", "--seq", "16", "--steps", "41", "--resume", checkpoint})
+          .exit_code == 2);
+  const Outcome pictures = RunStowage({"train", "--model", "mlp", "--data",
+                                       WriteTemp("some.csv", SomeDigits()),
+                                       "--tokenizer", tokenizer});
+  CHECK(pictures.exit_code == 2);
+  CHECK(pictures.err.find("[tokenizer] mlp reads no text") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run that trains all weights saves all of them") {
+  const std::string checkpoint = TempPath("full.safetensors");
+  const auto arguments = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--data", Story(),  "--steps",
+                                    "4",      "--full", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return Arguments("qwen2.gguf", all);
+  };
+  const Outcome whole = RunStowage(arguments({}));
+  REQUIRE_MESSAGE(whole.exit_code == 0, whole.err);
+  const Outcome half =
+      RunStowage(arguments({"--stop-at", "2", "--save", checkpoint}));
+  REQUIRE_MESSAGE(half.exit_code == 0, half.err);
+  const Outcome rest = RunStowage(arguments({"--resume", checkpoint}));
+  REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
+  CHECK(Lines(rest.out).back()["validation_loss"] ==
+        Lines(whole.out).back()["validation_loss"]);
 }
 
 TEST_CASE(
@@ -241,11 +317,17 @@ TEST_CASE("a dry run says what it takes, and takes nothing") {
   const int64_t smallest = told["minimum_budget_bytes"];
   CHECK(smallest <= told["arena_bytes"].get<int64_t>());
   CHECK(told["frozen_bytes"] > 0);
+  const double seconds = told["predicted_step_seconds"];
+  CHECK(seconds > 0);
+  CHECK(told["predicted_tokens_per_second"].get<double>() ==
+        doctest::Approx(16 / seconds));
+  CHECK(told["predicted_by"] == "rates");
   const Outcome tight = RunStowage(
       Arguments("llama.gguf", {"--data", data, "--dry-run", "--recompute",
                                "auto", "--budget", StrCat(smallest)}));
   CHECK(tight.exit_code == 0);
   CHECK(Contains(tight.out, "the smallest budget that works"));
+  CHECK(Contains(tight.out, "foretold by its operations and bytes"));
   const Outcome refused = RunStowage(Arguments(
       "llama.gguf", {"--data", data, "--dry-run", "--budget", "20KB"}));
   CHECK(refused.exit_code == 1);
