@@ -102,6 +102,12 @@ Status CheckClassifierOptions(std::string_view model, ModelPurpose purpose,
                         " has no sequence; leave it out")};
   }
   STOWAGE_RETURN_IF_ERROR(CheckNoLogitChunk(model, options));
+  if (options.vocabulary) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] a vocabulary of ", *options.vocabulary,
+                        " tokens is given, but ", model,
+                        " reads no text; leave it out")};
+  }
   if (options.cache) {
     return Error{
         ErrorCode::kInvalidArgument,

@@ -27,6 +27,9 @@ struct ModelOptions {
   /// Of params and activations. Graphs of f16 and bf16 store both in that type;
   /// losses, statistics of rows and the optimizer's moments stay in f32.
   DType dtype = DType::kF32;
+  /// Tokens that a model of text by name knows (nn/models.h), whose sizes follow. Absent:
+  /// the model's own. Where a config says it, as in nn/gpt.h, that holds.
+  std::optional<int64_t> vocabulary = {};
   /// Rows of logits that a loss over a vocabulary makes at a time, at least 1;
   /// 0 for all of them, as a value of the graph. Absent: the model's default.
   /// Only for models of sequences.

@@ -41,6 +41,7 @@ Result<StepSpec> ReadSpec(Flags& flags) {
   spec.options.batch = model.batch.value_or(1);
   spec.options.seq = model.seq.value_or(kUsualSeq);
   flags.tuning.data = flags.train.data;
+  flags.tuning.tokenizer = flags.train.tokenizer;
   flags.tuning.chats = flags.train.chat;
   STOWAGE_ASSIGN_OR_RETURN(
       Tuning tuning,
@@ -101,7 +102,7 @@ void AddFinetune(Program& program) {
               "Text, or JSON lines (.jsonl) with prompt and completion, "
               "messages, or text");
   options.Require("--data");
-  options.Add("--tokenizer", &tuning.tokenizer,
+  options.Add("--tokenizer", &flags->train.tokenizer,
               "A tokenizer.json, if not that of the weights");
   options.Add("--lora-rank", &tuning.lora_rank, "Of the adapters");
   options.Add("--lora-alpha", &tuning.lora_alpha,

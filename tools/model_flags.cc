@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "ir/graph.h"
+#include "nn/text_data.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
 #include "train/fine_tuning.h"
@@ -133,6 +134,9 @@ void AddRunOptions(Options& options, RunFlags* flags) {
       "Text for models of text; rows of digits, a folder of IDX files or "
       "of pictures by class, or an .npz for models of pictures");
   options.Require("--data");
+  options.Add("--tokenizer", &flags->tokenizer,
+              "Read the text as the tokens of this tokenizer.json, folder or "
+              "GGUF file, instead of characters (models of text)");
   AddStepOptions(options, flags);
 }
 
@@ -208,12 +212,46 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
 
 namespace {
 
-Result<StepSpec> ReadStep(const ModelFlags& flags,
-                          std::shared_ptr<const PictureData> pictures) {
+// Whether the model's tokens are those of nn/text_data.h.
+bool ReadsCharacters(const ModelInfo& info) {
+  return info.data == ModelData::kText && info.vocabulary == kTextVocabulary;
+}
+
+// What a model of text reads, if not characters. Error: it has more tokens than the
+// model.
+Result<std::shared_ptr<const Tokenizer>> ReadTokens(const std::string& path,
+                                                    const ModelInfo& info) {
+  if (info.data != ModelData::kText) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[tokenizer] ", info.name,
+                        " reads no text; leave --tokenizer away")};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(path));
+  if (!ReadsCharacters(info) && tokenizer.size() > info.vocabulary) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[tokenizer] ", Quoted(path), " has ", tokenizer.size(),
+               " tokens, and ", info.name, " has a table of ", info.vocabulary,
+               "; give a tokenizer that has no more")};
+  }
+  return std::make_shared<const Tokenizer>(std::move(tokenizer));
+}
+
+// What the data of a run says of its step.
+struct FromData {
+  std::shared_ptr<const PictureData> pictures = {};
+  std::shared_ptr<const Tokenizer> tokenizer = {};
+};
+
+Result<StepSpec> ReadStep(const ModelFlags& flags, FromData data) {
   StepSpec spec;
   STOWAGE_ASSIGN_OR_RETURN(spec.info, FindModel(flags.model));
-  if (pictures != nullptr) spec.options.pictures = pictures->shape;
-  spec.pictures = std::move(pictures);
+  if (data.pictures != nullptr) spec.options.pictures = data.pictures->shape;
+  spec.pictures = std::move(data.pictures);
+  if (data.tokenizer != nullptr && ReadsCharacters(spec.info)) {
+    spec.options.vocabulary = data.tokenizer->size();
+  }
+  spec.tokenizer = std::move(data.tokenizer);
   spec.options.batch = flags.batch.value_or(spec.info.batch);
   spec.options.seq = flags.seq;
   if (!flags.seq && spec.info.seq > 0) spec.options.seq = spec.info.seq;
@@ -234,7 +272,7 @@ Result<StepSpec> ReadStep(const ModelFlags& flags,
 }  // namespace
 
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
-  return ReadStep(flags, nullptr);
+  return ReadStep(flags, {});
 }
 
 Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
@@ -244,8 +282,12 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
   }
   // The model is looked up first: a name that is wrong needs no data to be said.
   STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(flags.model.model));
+  FromData data;
+  if (!flags.tokenizer.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(data.tokenizer, ReadTokens(flags.tokenizer, info));
+  }
   if (info.data == ModelData::kText || !PictureData::Reads(flags.data)) {
-    return ReadModelFlags(flags.model);
+    return ReadStep(flags.model, std::move(data));
   }
   STOWAGE_ASSIGN_OR_RETURN(
       PictureData pictures,
@@ -253,8 +295,8 @@ Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
                         {.seed = static_cast<uint64_t>(flags.seed),
                          .channels = info.pictures.channels,
                          .labels_pixels = info.data == ModelData::kPixels}));
-  return ReadStep(flags.model,
-                  std::make_shared<const PictureData>(std::move(pictures)));
+  data.pictures = std::make_shared<const PictureData>(std::move(pictures));
+  return ReadStep(flags.model, std::move(data));
 }
 
 ModelFn ModelOf(const StepSpec& spec, ModelPurpose purpose) {

@@ -20,6 +20,7 @@
 #include "onnx/onnx.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/op_times.h"
+#include "text/text.h"
 #include "tools/options.h"
 #include "train/training.h"
 
@@ -49,7 +50,8 @@ struct ModelFlags {
 /// What a command that runs steps has beside.
 struct RunFlags {
   ModelFlags model;
-  std::string data;  // a file
+  std::string data;       // a file
+  std::string tokenizer;  // of a model of text; empty: the usual one
   std::string device = "auto";
   int64_t seed = 1;
 };
@@ -99,6 +101,8 @@ struct StepSpec {
   std::shared_ptr<const OnnxModel> onnx = {};
   ModelFn onnx_evaluation = {};
   std::shared_ptr<const std::vector<NamedArray>> arrays = {};
+  /// Where a model of text by name reads tokens, not characters: what makes them.
+  std::shared_ptr<const Tokenizer> tokenizer = {};
   /// Where a published model is fine-tuned: it, and all that belongs to it.
   std::shared_ptr<const Tuning> tuning = {};
 };
@@ -113,7 +117,9 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
 /// Checks what the flags can say and this version cannot do. Errors name the
 /// option.
 Result<StepSpec> ReadModelFlags(const ModelFlags& flags);
-/// The same of a step over the data. Errors: PictureData's besides.
+/// The same of a step over the data, and over the tokens of a tokenizer, if one is given:
+/// a model of characters has as many then, of any other it may have no more. Errors:
+/// PictureData's and ReadTokenizer's besides.
 Result<StepSpec> ReadRunFlags(const RunFlags& flags);
 
 /// The model's graph for a purpose, for as many examples as are asked for.

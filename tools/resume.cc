@@ -8,6 +8,7 @@
 #include "autodiff/optimizer.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "text/text.h"
 #include "tools/command.h"
 
 namespace stowage::tools {
@@ -52,6 +53,11 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   add("steps", run.steps);
   add("batch", *spec.options.batch);
   if (spec.options.seq) add("seq", *spec.options.seq);
+  if (spec.tokenizer) {
+    add("tokenizer",
+        StrCat(std::filesystem::path(flags.tokenizer).filename().string(), " (",
+               spec.tokenizer->size(), " tokens)"));
+  }
   std::error_code ignored;
   if (spec.pictures != nullptr &&
       std::filesystem::is_directory(flags.data, ignored)) {

@@ -205,7 +205,18 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
 // What the run would take, without taking it.
 int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
              TrainingPlanner& planner, const TrainingPlan& plan,
-             const Report& report, const std::optional<Foretold>& foretold) {
+             const Report& report, const std::optional<Foretold>& foretold,
+             Backend& backend, const Task& task) {
+  double seconds = 0;
+  if (foretold) {
+    seconds = foretold->step_seconds;
+  } else {
+    const Result<DeviceRates> rates = MeasureRates(backend, spec.options.dtype);
+    if (!rates.ok()) return Fail(rates.error());
+    seconds = StepSeconds(plan.step.graph, *rates);
+  }
+  const double tokens_per_second =
+      static_cast<double>(task.tokens_per_step(0)) / seconds;
   const Result<Bytes> smallest = planner.step().SmallestBudget();
   if (!smallest.ok()) return Fail(smallest.error());
   const std::optional<Bytes>& budget = spec.training.budget;
@@ -226,6 +237,9 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
                                   {"arena_bytes", program.plan.arena_bytes()}});
     }
     json.update(ForetoldJson(foretold));
+    json["predicted_step_seconds"] = seconds;
+    json["predicted_tokens_per_second"] = tokens_per_second;
+    json["predicted_by"] = foretold ? "op_times" : "rates";
     if (spec.tuning) json.update(TuningJson(*spec.tuning));
     PrintJson(json);
     return kExitDone;
@@ -235,7 +249,14 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
             << " bytes)";
   if (budget) std::cout << ", within a budget of " << FormatBytes(*budget);
   std::cout << "; the smallest budget that works with these levers is "
-            << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n";
+            << FormatBytes(*smallest) << " (" << *smallest
+            << " bytes)\nforetold by "
+            << (foretold ? "the times of its ops"
+                         : "its operations and bytes, and what this device "
+                           "does of them in a second")
+            << ": a step takes about " << Fixed(seconds, 3) << " s, "
+            << Fixed(tokens_per_second, 0) << " " << task.token_name()
+            << "/s\n";
   return kExitDone;
 }
 
@@ -284,7 +305,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
   Page page{.title = report.graph_name, .budget = spec.training.budget};
   if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   if (flags.dry_run) {
-    return ShowPlan(flags, spec, *planner, *plan, report, *foretold);
+    return ShowPlan(flags, spec, *planner, *plan, report, *foretold, *backend,
+                    **task);
   }
   const int64_t evaluation_batch =
       plan->programs.empty()

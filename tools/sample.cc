@@ -43,13 +43,25 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   GenerationOptions options{.length = flags.sample,
                             .sampler = SamplerOf(spec),
                             .seed = static_cast<uint64_t>(flags.seed)};
-  WorkProgress writing("writing", spec.tuning ? "tokens" : "characters");
-  if (!spec.tuning) {
+  const bool reads_characters = !spec.tuning && !spec.tokenizer;
+  WorkProgress writing("writing", reads_characters ? "characters" : "tokens");
+  if (reads_characters) {
     const std::vector<int32_t> newline = {0};  // a line begins
     options.tokens = kTextVocabulary;
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
                              Write(generator, newline, options, writing));
     return DecodeText(text);
+  }
+  if (spec.tokenizer) {
+    const Tokenizer& tokenizer = *spec.tokenizer;
+    options.tokens = tokenizer.size();
+    STOWAGE_ASSIGN_OR_RETURN(
+        std::vector<int32_t> newline,
+        tokenizer.Encode("\n", {.special = false, .add_prefix = false}));
+    if (newline.empty()) newline = {0};  // there is none
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> text,
+                             Write(generator, newline, options, writing));
+    return tokenizer.Decode(text, {.skip_special = true});
   }
   const Tuning& tuning = *spec.tuning;
   options.tokens = tuning.tokenizer.size();

@@ -7,11 +7,13 @@
 
 #include "base/bytes.h"
 #include "base/memory.h"
+#include "base/read_file.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "nn/digits_data.h"
 #include "nn/picture_data.h"
 #include "nn/text_data.h"
+#include "text/text.h"
 
 namespace stowage::tools {
 namespace {
@@ -230,6 +232,17 @@ Status CheckBatch(int64_t batch, Bytes example) {
       CheckedMul(batch, example).value_or(std::numeric_limits<Bytes>::max()));
 }
 
+// As tokens where the spec has a tokenizer, else as characters.
+Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
+                          int64_t seq) {
+  if (spec.tokenizer == nullptr) return TextData::Load(path, seq);
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  STOWAGE_ASSIGN_OR_RETURN(
+      std::vector<int32_t> tokens,
+      spec.tokenizer->Encode(text, {.special = false, .add_prefix = false}));
+  return TextData::FromTokens(std::move(tokens), path, seq);
+}
+
 }  // namespace
 
 Status TakeStep(Runner& runner) {
@@ -251,7 +264,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
       STOWAGE_RETURN_IF_ERROR(CheckBatch(batch, 2 * seq * SizeOf(DType::kI32)));
-      STOWAGE_ASSIGN_OR_RETURN(TextData text, TextData::Load(path, seq));
+      STOWAGE_ASSIGN_OR_RETURN(TextData text, LoadText(spec, path, seq));
       return MakeTextTask(std::move(text), batch, seq, seed);
     }
     case ModelData::kPictures:

@@ -37,6 +37,11 @@ Result<StepSpec> ReadSpec(const TrainFlags& flags) {
                  "[train] --save-onnx has no place for adapters; leave "
                  "--lora-rank away, or --save-weights them"};
   }
+  if (is_file && !flags.tokenizer.empty()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[train] --tokenizer is for models of text by name; leave it "
+                 "away with --onnx"};
+  }
   return is_file ? ReadOnnxRun(flags.onnx, flags.arrays, flags)
                  : ReadRunFlags(flags);
 }

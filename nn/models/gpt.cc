@@ -30,7 +30,7 @@ const GptConfig& Gpt2Config() {
 
 template <const GptConfig& (*kConfig)()>
 Result<Graph> Build(ModelPurpose purpose, const ModelOptions& options) {
-  return BuildGpt(kConfig(), purpose, options);
+  return BuildGpt(models::WithVocabulary(kConfig(), options), purpose, options);
 }
 
 template <const GptConfig& (*kConfig)()>

@@ -21,7 +21,8 @@ const LlamaConfig& NanoConfig() {
 }
 
 Result<Graph> BuildNano(ModelPurpose purpose, const ModelOptions& options) {
-  return BuildLlama(NanoConfig(), purpose, options);
+  return BuildLlama(models::WithVocabulary(NanoConfig(), options), purpose,
+                    options);
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ ModelInfo models::LstmChar() {
                                     .warmup = 50,
                                     .final_factor = 0.02}},
           .build = [](ModelPurpose purpose, const ModelOptions& options) {
-            return BuildTextLstm(Config(), purpose, options);
+            return BuildTextLstm(models::WithVocabulary(Config(), options),
+                                 purpose, options);
           }};
 }
 

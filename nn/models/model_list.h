@@ -6,6 +6,7 @@
 //
 //   ModelInfo models::GptNano() { return {.name = "gpt-nano", ...}; }
 
+#include "nn/model_options.h"
 #include "nn/models.h"
 
 namespace stowage::models {
@@ -13,6 +14,13 @@ namespace stowage::models {
 #define STOWAGE_MODEL(function) ModelInfo function();
 #include "nn/models.def"
 #undef STOWAGE_MODEL
+
+/// `config`, with as many tokens as the options ask for, if they do.
+template <typename Config>
+Config WithVocabulary(Config config, const ModelOptions& options) {
+  if (options.vocabulary) config.vocabulary = *options.vocabulary;
+  return config;
+}
 
 }  // namespace stowage::models
 
