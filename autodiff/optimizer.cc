@@ -1,6 +1,7 @@
 #include "autodiff/optimizer.h"
 
 #include <cmath>
+#include <optional>
 
 #include "base/strings.h"
 #include "ir/ops.h"
@@ -65,8 +66,22 @@ std::vector<State> StatesOf(const Optimizer& optimizer, DType param) {
                                }
                                return States{{".m", param}, {".v", param}};
                              },
-                             [](const UpdateRule&) { return States{}; }},
+                             // What rules keep they declare themselves.
+                             [](const auto&) { return States{}; }},
                     optimizer);
+}
+
+// The rule that an optimizer is, if it is one.
+std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
+  using Rule = std::optional<UpdateRule>;
+  return std::visit(
+      Overload{
+          [](const Lion& lion) -> Rule { return RuleOf(lion); },
+          [](const Adafactor& adafactor) -> Rule { return RuleOf(adafactor); },
+          [](const Muon& muon) -> Rule { return RuleOf(muon); },
+          [](const UpdateRule& rule) -> Rule { return rule; },
+          [](const auto&) -> Rule { return std::nullopt; }},
+      optimizer);
 }
 
 // What the parts of an update are called in the step graph, where free.
@@ -89,6 +104,9 @@ std::string_view OptimizerName(const Optimizer& optimizer) {
                [](const RmsProp&) -> Name { return "rmsprop"; },
                [](const Adagrad&) -> Name { return "adagrad"; },
                [](const Adam&) -> Name { return "adam"; },
+               [](const Lion&) -> Name { return "lion"; },
+               [](const Adafactor&) -> Name { return "adafactor"; },
+               [](const Muon&) -> Name { return "muon"; },
                [](const UpdateRule& rule) -> Name { return rule.name; }},
       optimizer);
 }
@@ -97,26 +115,28 @@ Result<Optimizer> ParseOptimizer(std::string_view name) {
   for (const Optimizer& optimizer :
        {Optimizer(Sgd{}), Optimizer(Momentum{}), Optimizer(Nesterov{}),
         Optimizer(RmsProp{}), Optimizer(Adagrad{}), Optimizer(Adam{}),
-        Optimizer(AdamW{})}) {
+        Optimizer(AdamW{}), Optimizer(Lion{}), Optimizer(Adafactor{}),
+        Optimizer(Muon{})}) {
     if (name == OptimizerName(optimizer)) return optimizer;
   }
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[optimizer] there is no optimizer ", Quoted(name),
-             "; expected sgd, momentum, nesterov, rmsprop, adagrad, adam or "
-             "adamw")};
+             "; expected sgd, momentum, nesterov, rmsprop, adagrad, adam, "
+             "adamw, lion, adafactor or muon")};
 }
 
 double DefaultLearningRate(const Optimizer& optimizer) {
-  return std::visit(
-      Overload{
-          [](const Sgd&) { return 1e-1; }, [](const Momentum&) { return 2e-2; },
-          [](const Nesterov&) { return 2e-2; },
-          [](const RmsProp&) { return 1e-2; },
-          [](const Adagrad&) { return 1e-2; }, [](const Adam&) { return 1e-3; },
-          [](const AdamW&) { return 1e-3; },
-          [](const UpdateRule& rule) { return rule.learning_rate; }},
-      optimizer);
+  if (const auto rule = AsRule(optimizer)) return rule->learning_rate;
+  return std::visit(Overload{[](const Sgd&) { return 1e-1; },
+                             [](const Momentum&) { return 2e-2; },
+                             [](const Nesterov&) { return 2e-2; },
+                             [](const RmsProp&) { return 1e-2; },
+                             [](const Adagrad&) { return 1e-2; },
+                             [](const Adam&) { return 1e-3; },
+                             [](const AdamW&) { return 1e-3; },
+                             [](const auto&) { return 0.0; }},  // rules, above
+                    optimizer);
 }
 
 Status CheckOptimizer(const Optimizer& optimizer) {
@@ -149,6 +169,29 @@ Status CheckOptimizer(const Optimizer& optimizer) {
           },
           [&](const Adam& adam) { return check_adam(adam); },
           [&](const AdamW& adamw) { return check_adam(adamw); },
+          [](const Lion& lion) -> Status {
+            STOWAGE_RETURN_IF_ERROR(CheckFraction("beta1", lion.beta1));
+            STOWAGE_RETURN_IF_ERROR(CheckFraction("beta2", lion.beta2));
+            return CheckDecay(lion.decay);
+          },
+          [&](const Adafactor& adafactor) -> Status {
+            const double beta2_decay = adafactor.beta2_decay;
+            STOWAGE_RETURN_IF_ERROR(Check("beta2_decay", beta2_decay,
+                                          beta2_decay < 0,
+                                          "a finite number below 0"));
+            STOWAGE_RETURN_IF_ERROR(check_eps(adafactor.eps2));
+            STOWAGE_RETURN_IF_ERROR(Check("clip", adafactor.clip,
+                                          adafactor.clip > 0,
+                                          "a finite number above 0"));
+            return CheckDecay(adafactor.decay);
+          },
+          [&](const Muon& muon) -> Status {
+            STOWAGE_RETURN_IF_ERROR(Check(
+                "iterations", muon.iterations,
+                muon.iterations >= 1 && muon.iterations <= 100, "1 to 100"));
+            STOWAGE_RETURN_IF_ERROR(CheckFraction("momentum", muon.momentum));
+            return check_adam(muon);
+          },
           [](const UpdateRule& rule) { return CheckUpdateRule(rule); }},
       optimizer);
 }
@@ -166,7 +209,7 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
                 const UpdateInputs& inputs) {
   if (!param.ok()) return;
   GraphBuilder& g = *param.builder();
-  if (const UpdateRule* rule = std::get_if<UpdateRule>(&optimizer)) {
+  if (const auto rule = AsRule(optimizer)) {
     Value clipped = gradient;
     if (inputs.clip_scale.builder() != nullptr) {
       clipped = Mul(gradient, Cast(inputs.clip_scale, gradient.dtype()));

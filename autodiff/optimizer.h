@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "autodiff/lean_optimizers.h"
 #include "autodiff/update_rule.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -69,12 +70,13 @@ struct AdamW {
   double decay = 0.01;
 };
 
-/// Or a rule of the program's own (autodiff/update_rule.h).
+/// Or one of lean_optimizers.h, or a rule of the program's own
+/// (autodiff/update_rule.h).
 using Optimizer = std::variant<Sgd, Momentum, AdamW, Nesterov, RmsProp, Adagrad,
-                               Adam, UpdateRule>;
+                               Adam, Lion, Adafactor, Muon, UpdateRule>;
 
-/// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw", or the name
-/// of the rule.
+/// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw", "lion",
+/// "adafactor", "muon", or the name of the rule.
 std::string_view OptimizerName(const Optimizer& optimizer);
 /// The optimizer of that name with its defaults, or an error naming the
 /// choices.
@@ -82,16 +84,18 @@ Result<Optimizer> ParseOptimizer(std::string_view name);
 
 /// A learning rate to start from where nothing better is known of the model:
 /// 1e-3 for Adam and AdamW, 1e-1 for Sgd, 2e-2 for Momentum and Nesterov, 1e-2 for
-/// RmsProp and Adagrad; a rule says its own.
+/// RmsProp, Adagrad and Adafactor, 1e-4 for Lion, 1e-3 for Muon; a rule says its own.
 double DefaultLearningRate(const Optimizer& optimizer);
 
-/// Whether the constants are in range: momentum, alpha and betas in [0, 1), eps
-/// above 0, decay not negative; a rule as CheckUpdateRule wants it.
+/// Whether the constants are in range: momentum, alpha and betas in [0, 1), eps and
+/// clip above 0, decay not negative, beta2_decay negative, 1 to 100 iterations; a rule as
+/// CheckUpdateRule wants it.
 Status CheckOptimizer(const Optimizer& optimizer);
 
 /// Names of the states the optimizer keeps for the param `name` of that type:
 /// "w.velocity"; "w.v"; "w.m", "w.v", and for AdamW before these "w.delta" if w is
-/// bf16. What a rule keeps is known when it has run: none here.
+/// bf16. What a rule keeps, those of lean_optimizers.h among them, is known when it has
+/// run: none here.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name, DType dtype);
 

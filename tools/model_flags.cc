@@ -53,8 +53,8 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Add("--dtype", &flags->dtype,
               "Element type of weights and activations");
   options.Add("--optimizer", &flags->optimizer,
-              "sgd, momentum, nesterov, rmsprop, adagrad, adam or adamw; "
-              "default: the model's");
+              "sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw, lion, "
+              "adafactor or muon; default: the model's");
   options.Add("--budget", &flags->budget,
               "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
   options.Add("--threads", &flags->threads,

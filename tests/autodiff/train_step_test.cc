@@ -566,15 +566,15 @@ TEST_CASE(
 // --- Names and mistakes ---
 
 TEST_CASE("optimizers are found by the names they have") {
-  for (const char* name :
-       {"sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw"}) {
+  for (const char* name : {"sgd", "momentum", "nesterov", "rmsprop", "adagrad",
+                           "adam", "adamw", "lion", "adafactor", "muon"}) {
     const Result<Optimizer> optimizer = ParseOptimizer(name);
     REQUIRE(optimizer.ok());
     CHECK(OptimizerName(*optimizer) == name);
   }
   CHECK(ParseOptimizer("lamb").error().message ==
         "[optimizer] there is no optimizer \"lamb\"; expected sgd, momentum, "
-        "nesterov, rmsprop, adagrad, adam or adamw");
+        "nesterov, rmsprop, adagrad, adam, adamw, lion, adafactor or muon");
 }
 
 TEST_CASE("every optimizer has a learning rate to start from") {
@@ -586,6 +586,10 @@ TEST_CASE("every optimizer has a learning rate to start from") {
   CHECK(DefaultLearningRate(RmsProp{}) == 0.01);
   CHECK(DefaultLearningRate(Adagrad{}) == 0.01);
   CHECK(DefaultLearningRate(Adam{}) == 0.001);
+  CHECK(DefaultLearningRate(Adafactor{}) == 0.01);
+  CHECK(DefaultLearningRate(Muon{}) == 0.001);
+  // A tenth of AdamW's, as its paper advises.
+  CHECK(DefaultLearningRate(Lion{}) == 0.0001);
 }
 
 TEST_CASE("states are named after their param") {
@@ -621,6 +625,18 @@ TEST_CASE("constants out of range have their message") {
        "[optimizer] beta2 is nan; expected at least 0 and below 1"},
       {{.optimizer = AdamW{.eps = 0}},
        "[optimizer] eps is 0; expected a finite number above 0"},
+      {{.optimizer = Lion{.beta2 = 1}},
+       "[optimizer] beta2 is 1; expected at least 0 and below 1"},
+      {{.optimizer = Adafactor{.beta2_decay = 0}},
+       "[optimizer] beta2_decay is 0; expected a finite number below 0"},
+      {{.optimizer = Adafactor{.eps2 = 0}},
+       "[optimizer] eps is 0; expected a finite number above 0"},
+      {{.optimizer = Adafactor{.clip = -1}},
+       "[optimizer] clip is -1; expected a finite number above 0"},
+      {{.optimizer = Muon{.momentum = 1.5}},
+       "[optimizer] momentum is 1.5; expected at least 0 and below 1"},
+      {{.optimizer = Muon{.iterations = 0}},
+       "[optimizer] iterations is 0; expected 1 to 100"},
       {{.optimizer = Nesterov{.momentum = -1}},
        "[optimizer] momentum is -1; expected at least 0 and below 1"},
       {{.optimizer = RmsProp{.alpha = 1}},
