@@ -19,8 +19,8 @@
 namespace stowage::math {
 
 /// What tells counters of one key apart: two bits that no step reaches. Dropout's
-/// are 0.
-enum class RandomStream : uint32_t { kUniform = 2, kNormal = 3 };
+/// are 0; kRounding is for math/stochastic_rounding.h.
+enum class RandomStream : uint32_t { kRounding = 1, kUniform = 2, kNormal = 3 };
 
 /// The counter of elements 4 * `quad` to 4 * `quad` + 3 at a step.
 STOWAGE_HOST_DEVICE inline Philox4 RandomCounter(RandomStream stream,

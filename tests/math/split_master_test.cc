@@ -113,5 +113,25 @@ TEST_CASE("a bf16 number with nothing left over stands for itself") {
   }
 }
 
+TEST_CASE("24 bits of a float are split and joined to the nearest of them") {
+  int64_t wrong = 0;
+  for (uint32_t bits = 0; bits < kInfinity; bits += 4093) {  // a prime
+    for (const uint32_t sign : {0u, kSign}) {
+      const ShortSplitMaster parts = SplitShort(BitsFloat(bits | sign));
+      const uint32_t nearest = (bits + 0x80) / 0x100 * 0x100;
+      wrong += FloatBits(JoinShort(parts)) != (nearest | sign);
+      // The bf16 part is the nearest to these.
+      wrong += parts.weight != Split(BitsFloat(nearest | sign)).weight;
+    }
+  }
+  CHECK(wrong == 0);
+  CHECK(JoinShort(SplitShort(1 + 0x1p-15f)) == 1 + 0x1p-15f);
+  CHECK(JoinShort(SplitShort(1 + 0x1p-17f)) == 1);
+  CHECK(SplitShort(-0.0f).weight == 0x8000);
+  const float infinity = BitsFloat(kInfinity);
+  CHECK(JoinShort(SplitShort(infinity)) == infinity);
+  CHECK(std::isnan(JoinShort(SplitShort(BitsFloat(kInfinity | 1)))));
+}
+
 }  // namespace
 }  // namespace stowage::math
