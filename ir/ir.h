@@ -21,6 +21,7 @@
 #include "ir/in_place.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
+#include "ir/moment_blocks.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"

@@ -651,6 +651,100 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
   return {results[0], results[1], results[2], results[3]};
 }
 
+namespace {
+
+Attrs AdamWAttrs(const AdamWOptions& options) {
+  return {{"beta1", options.beta1},
+          {"beta2", options.beta2},
+          {"eps", options.eps},
+          {"decay", options.decay}};
+}
+Attrs RoundedAttrs(Attrs attrs, int64_t id) {
+  attrs.Set("id", id);
+  return attrs;
+}
+Attrs CodedAttrs(const AdamWOptions& options, MomentCode code) {
+  Attrs attrs = AdamWAttrs(options);
+  attrs.Set("companded", int64_t{code == MomentCode::kCompanded});
+  return attrs;
+}
+
+}  // namespace
+
+AdamWResults AdamWBf16Update(Value w, Value m, Value v, Value g, Value lr,
+                             Value step, Value seed, Value scale,
+                             const AdamWOptions& options, int64_t id,
+                             SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kAdamWBf16Update,
+              WithOptional({w, m, v, g, lr, step, seed}, scale),
+              RoundedAttrs(AdamWAttrs(options), id), 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
+AdamWSplitResults AdamWBf16SplitUpdate(Value w, Value delta, Value m, Value v,
+                                       Value g, Value lr, Value step,
+                                       Value seed, Value scale,
+                                       const AdamWOptions& options, int64_t id,
+                                       SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kAdamWBf16SplitUpdate,
+              WithOptional({w, delta, m, v, g, lr, step, seed}, scale),
+              RoundedAttrs(AdamWAttrs(options), id), 4, loc);
+  return {results[0], results[1], results[2], results[3]};
+}
+
+AdamW8BitResults AdamW8BitUpdate(Value w, const Moments8Bit& moments, Value g,
+                                 Value lr, Value step, Value scale,
+                                 const AdamWOptions& options, MomentCode code,
+                                 SourceLoc loc) {
+  const auto& [m, v, m_scale, v_scale] = moments;
+  const std::vector<Value> results =
+      EmitAll(OpKind::kAdamW8BitUpdate,
+              WithOptional({w, m, v, m_scale, v_scale, g, lr, step}, scale),
+              CodedAttrs(options, code), 5, loc);
+  return {
+      results[0], Value(), {results[1], results[2], results[3], results[4]}};
+}
+
+AdamW8BitResults AdamW8BitSplitUpdate(Value w, Value delta,
+                                      const Moments8Bit& moments, Value g,
+                                      Value lr, Value step, Value scale,
+                                      const AdamWOptions& options,
+                                      MomentCode code, SourceLoc loc) {
+  const auto& [m, v, m_scale, v_scale] = moments;
+  const std::vector<Value> results = EmitAll(
+      OpKind::kAdamW8BitSplitUpdate,
+      WithOptional({w, delta, m, v, m_scale, v_scale, g, lr, step}, scale),
+      CodedAttrs(options, code), 6, loc);
+  return {
+      results[0], results[1], {results[2], results[3], results[4], results[5]}};
+}
+
+MomentumResults MomentumBf16Update(Value w, Value velocity, Value g, Value lr,
+                                   Value step, Value seed, Value scale,
+                                   double momentum, double decay, int64_t id,
+                                   SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kMomentumBf16Update,
+              WithOptional({w, velocity, g, lr, step, seed}, scale),
+              {{"momentum", momentum}, {"decay", decay}, {"id", id}}, 2, loc);
+  return {results[0], results[1]};
+}
+
+MomentumSplitResults MomentumBf16SplitUpdate(Value w, Value delta,
+                                             Value velocity, Value g, Value lr,
+                                             Value step, Value seed,
+                                             Value scale, double momentum,
+                                             double decay, int64_t id,
+                                             SourceLoc loc) {
+  const std::vector<Value> results =
+      EmitAll(OpKind::kMomentumBf16SplitUpdate,
+              WithOptional({w, delta, velocity, g, lr, step, seed}, scale),
+              {{"momentum", momentum}, {"decay", decay}, {"id", id}}, 3, loc);
+  return {results[0], results[1], results[2]};
+}
+
 // --- Ops of a program's own ---
 
 Value Apply(OpKind op, std::initializer_list<Value> operands, Attrs attrs,

@@ -20,6 +20,7 @@
 
 #include "ir/builder.h"
 #include "ir/each_dimension.h"
+#include "ir/moment_blocks.h"
 #include "ir/padding.h"
 #include "ir/weight_type.h"
 
@@ -544,11 +545,67 @@ struct AdamWSplitResults {
   Value w, delta, m, v;
 };
 /// AdamWUpdate in f32 of the f32 weight that w (bf16) and delta (i16) are
-/// together (math/split_master.h); m and v f32, g bf16.
+/// together, or, where delta is u8, of its upper 24 bits (math/split_master.h); m and v
+/// f32, g bf16.
 AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
                                    Value g, Value lr, Value step, Value scale,
                                    double beta1, double beta2, double eps,
                                    double decay, STOWAGE_LOC);
+
+// Updates in f32 whose states take less, all for f32 weights or, `Split`, for bf16
+// weights with a delta as above; gradients are of the weights' type.
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double decay = 0.01;
+};
+/// AdamWUpdate with moments of bf16, which are rounded up or down by chance, so that
+/// they are right on average (math/stochastic_rounding.h). `seed` is an i64 scalar;
+/// updates of one seed with other ids are rounded by other numbers.
+AdamWResults AdamWBf16Update(Value w, Value m, Value v, Value g, Value lr,
+                             Value step, Value seed, Value scale,
+                             const AdamWOptions& options, int64_t id,
+                             STOWAGE_LOC);
+AdamWSplitResults AdamWBf16SplitUpdate(Value w, Value delta, Value m, Value v,
+                                       Value g, Value lr, Value step,
+                                       Value seed, Value scale,
+                                       const AdamWOptions& options, int64_t id,
+                                       STOWAGE_LOC);
+struct Moments8Bit {
+  Value m, v;              // u8, of the weight's shape
+  Value m_scale, v_scale;  // f32, of MomentScales of it (ir/moment_blocks.h)
+};
+struct AdamW8BitResults {
+  Value w, delta;  // delta: none for f32 weights
+  Moments8Bit moments;
+};
+/// AdamWUpdate with moments of eight bits (math/moment_codes.h).
+AdamW8BitResults AdamW8BitUpdate(Value w, const Moments8Bit& moments, Value g,
+                                 Value lr, Value step, Value scale,
+                                 const AdamWOptions& options, MomentCode code,
+                                 STOWAGE_LOC);
+AdamW8BitResults AdamW8BitSplitUpdate(Value w, Value delta,
+                                      const Moments8Bit& moments, Value g,
+                                      Value lr, Value step, Value scale,
+                                      const AdamWOptions& options,
+                                      MomentCode code, STOWAGE_LOC);
+/// MomentumUpdate with a velocity of bf16, rounded as AdamWBf16Update's moments are;
+/// w moves by the velocity before that.
+MomentumResults MomentumBf16Update(Value w, Value velocity, Value g, Value lr,
+                                   Value step, Value seed, Value scale,
+                                   double momentum, double decay, int64_t id,
+                                   STOWAGE_LOC);
+struct MomentumSplitResults {
+  Value w, delta, velocity;
+};
+MomentumSplitResults MomentumBf16SplitUpdate(Value w, Value delta,
+                                             Value velocity, Value g, Value lr,
+                                             Value step, Value seed,
+                                             Value scale, double momentum,
+                                             double decay, int64_t id,
+                                             STOWAGE_LOC);
 
 // --- Ops of a program's own (ir/custom_op.h) ---
 

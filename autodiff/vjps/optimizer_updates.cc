@@ -12,5 +12,11 @@ STOWAGE_UPDATE(AdagradUpdate);
 STOWAGE_UPDATE(AdamUpdate);
 STOWAGE_UPDATE(AdamWUpdate);
 STOWAGE_UPDATE(AdamWSplitUpdate);
+STOWAGE_UPDATE(AdamWBf16Update);
+STOWAGE_UPDATE(AdamWBf16SplitUpdate);
+STOWAGE_UPDATE(AdamW8BitUpdate);
+STOWAGE_UPDATE(AdamW8BitSplitUpdate);
+STOWAGE_UPDATE(MomentumBf16Update);
+STOWAGE_UPDATE(MomentumBf16SplitUpdate);
 
 }  // namespace stowage

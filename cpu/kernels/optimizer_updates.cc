@@ -1,17 +1,12 @@
 // sgd_update, momentum_update, nesterov_update, rmsprop_update, adagrad_update,
-// adam_update, adamw_update, adamw_split_update: in place over parameters and
-// state; the formulas are math/optimizer.h's.
-
-#include <algorithm>
+// adam_update, adamw_update: in place over parameters and state, all of one type; the
+// formulas are math/optimizer.h's.
 
 #include "cpu/kernel.h"
-#include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
 #include "cpu/kernels/vec.h"
 #include "math/optimizer.h"
-#include "math/small_floats.h"
-#include "math/split_master.h"
 
 namespace stowage::cpu {
 namespace {
@@ -132,50 +127,6 @@ StepCode RunAdam(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
-// By blocks of masters, which are put together before and taken apart after.
-StepCode RunAdamWSplit(const Launch& launch, ThreadPool& pool) noexcept {
-  constexpr int64_t kBlock = 256;
-  const auto constants = math::AdamWConstants::At(
-      *launch.inputs[6].as<const int64_t>(), ScalarF32(launch.inputs[5]),
-      launch.attrs->Float("beta1"), launch.attrs->Float("beta2"),
-      launch.attrs->Float("eps"), launch.attrs->Float("decay"));
-  const auto scale = static_cast<float>(GradientScale(launch, 7));
-  auto* weights = launch.outputs[0].as<uint16_t>();
-  auto* deltas = launch.outputs[1].as<int16_t>();
-  auto* ms = launch.outputs[2].as<float>();
-  auto* vs = launch.outputs[3].as<float>();
-  const auto* gradients = launch.inputs[4].as<const uint16_t>();
-  const auto run_block = [&](int64_t begin, int64_t count) {
-    float w_block[kBlock];
-    float g_block[kBlock];
-    for (int64_t i = 0; i < count; ++i) {
-      w_block[i] = math::Join({weights[begin + i], deltas[begin + i]});
-      g_block[i] = math::BFloat16ToFloat(gradients[begin + i]) * scale;
-    }
-    ForEachVec<float>(count, [&](auto at) {
-      Vec<float> w = at.Load(w_block);
-      Vec<float> m = at.Load(ms + begin);
-      Vec<float> v = at.Load(vs + begin);
-      math::AdamWStep(constants, at.Load(g_block), &w, &m, &v);
-      at.Store(w_block, w);
-      at.Store(ms + begin, m);
-      at.Store(vs + begin, v);
-    });
-    for (int64_t i = 0; i < count; ++i) {
-      const math::SplitMaster parts = math::Split(w_block[i]);
-      weights[begin + i] = parts.weight;
-      deltas[begin + i] = parts.delta;
-    }
-  };
-  ParallelRanges(pool, launch.outputs[0].size(), kChunkElements,
-                 [&](int64_t begin, int64_t end) {
-                   for (; begin < end; begin += kBlock) {
-                     run_block(begin, std::min(kBlock, end - begin));
-                   }
-                 });
-  return StepCode::kOk;
-}
-
 }  // namespace
 
 namespace kernels {
@@ -193,8 +144,6 @@ constinit const CpuKernel AdamUpdate = {.run = RunAdam<false>,
                                         .supports = SupportsAll};
 constinit const CpuKernel AdamWUpdate = {.run = RunAdam<true>,
                                          .supports = SupportsAll};
-constinit const CpuKernel AdamWSplitUpdate = {.run = RunAdamWSplit,
-                                              .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

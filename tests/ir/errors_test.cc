@@ -1039,6 +1039,33 @@ TEST_CASE("optimizer updates") {
        },
        "[adamw_split_update] m \"m\" is bf16(2); expected f32(2), since w "
        "\"w\" is bf16(2)"},
+      {[](GraphBuilder& g) {
+         AdamWBf16Update(g.Param("w", DType::kF64, {2}),
+                         g.State("m", DType::kBF16, {2}),
+                         g.State("v", DType::kBF16, {2}), F64(g, "dw", {2}),
+                         F32(g, "lr", {}), I64(g, "step", {}),
+                         I64(g, "seed", {}), Value(), {}, 1);
+       },
+       "[adamw_bf16_update] w \"w\" is f64(2); expected f32"},
+      {[](GraphBuilder& g) {
+         MomentumBf16Update(g.Param("w", DType::kF32, {2}),
+                            g.State("u", DType::kBF16, {2}), F32(g, "dw", {2}),
+                            F32(g, "lr", {}), I64(g, "step", {}),
+                            F32(g, "seed", {}), Value(), 0.9, 0, 1);
+       },
+       "[momentum_bf16_update] seed \"seed\" is f32(); expected i64(), a "
+       "scalar"},
+      {[](GraphBuilder& g) {
+         AdamW8BitUpdate(
+             g.Param("w", DType::kF32, {257}),
+             {g.State("m", DType::kU8, {257}), g.State("v", DType::kU8, {257}),
+              g.State("m_scale", DType::kF32, {2}),
+              g.State("v_scale", DType::kF32, {1})},
+             F32(g, "dw", {257}), F32(g, "lr", {}), I64(g, "step", {}), Value(),
+             {}, MomentCode::kDynamic);
+       },
+       "[adamw_8bit_update] v_scale \"v_scale\" is f32(1); expected f32(2), "
+       "since w \"w\" is f32(257)"},
   });
 }
 

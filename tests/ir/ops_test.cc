@@ -771,6 +771,84 @@ const std::vector<Row>& Rows() {
          return Values{r.w, r.delta, r.m, r.v};
        },
        {"bf16(2)", "i16(2)", "f32(2)", "f32(2)"}},
+      {"adamw_split_update of 24 bits",
+       [](GraphBuilder& g) {
+         const AdamWSplitResults r = AdamWSplitUpdate(
+             g.Param("w", DType::kBF16, {2}), g.State("delta", DType::kU8, {2}),
+             g.State("m", DType::kF32, {2}), g.State("v", DType::kF32, {2}),
+             BF16(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}), Value(),
+             0.9, 0.999, 1e-8, 0.01);
+         return Values{r.w, r.delta, r.m, r.v};
+       },
+       {"bf16(2)", "u8(2)", "f32(2)", "f32(2)"}},
+      {"adamw_bf16_update",
+       [](GraphBuilder& g) {
+         const AdamWResults r = AdamWBf16Update(
+             g.Param("w", DType::kF32, {2}), g.State("m", DType::kBF16, {2}),
+             g.State("v", DType::kBF16, {2}), F32(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), I64(g, "seed", {}),
+             F32(g, "clip", {}), {}, 1);
+         return Values{r.w, r.m, r.v};
+       },
+       {"f32(2)", "bf16(2)", "bf16(2)"}},
+      {"adamw_bf16_split_update",
+       [](GraphBuilder& g) {
+         const AdamWSplitResults r = AdamWBf16SplitUpdate(
+             g.Param("w", DType::kBF16, {2}), g.State("delta", DType::kU8, {2}),
+             g.State("m", DType::kBF16, {2}), g.State("v", DType::kBF16, {2}),
+             BF16(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}),
+             I64(g, "seed", {}), Value(), {}, 1);
+         return Values{r.w, r.delta, r.m, r.v};
+       },
+       {"bf16(2)", "u8(2)", "bf16(2)", "bf16(2)"}},
+      {"adamw_8bit_update",
+       [](GraphBuilder& g) {
+         const Shape shape{3, 171};  // 513 elements
+         const AdamW8BitResults r = AdamW8BitUpdate(
+             g.Param("w", DType::kF32, shape),
+             {g.State("m", DType::kU8, shape), g.State("v", DType::kU8, shape),
+              g.State("m_scale", DType::kF32, {3}),
+              g.State("v_scale", DType::kF32, {3})},
+             F32(g, "dw", shape), F32(g, "lr", {}), I64(g, "step", {}), Value(),
+             {}, MomentCode::kDynamic);
+         const auto& [m, v, m_scale, v_scale] = r.moments;
+         return Values{r.w, m, v, m_scale, v_scale};
+       },
+       {"f32(3, 171)", "u8(3, 171)", "u8(3, 171)", "f32(3)", "f32(3)"}},
+      {"adamw_8bit_split_update",
+       [](GraphBuilder& g) {
+         const AdamW8BitResults r = AdamW8BitSplitUpdate(
+             g.Param("w", DType::kBF16, {256}),
+             g.State("delta", DType::kI16, {256}),
+             {g.State("m", DType::kU8, {256}), g.State("v", DType::kU8, {256}),
+              g.State("m_scale", DType::kF32, {1}),
+              g.State("v_scale", DType::kF32, {1})},
+             BF16(g, "dw", {256}), F32(g, "lr", {}), I64(g, "step", {}),
+             F32(g, "clip", {}), {}, MomentCode::kCompanded);
+         const auto& [m, v, m_scale, v_scale] = r.moments;
+         return Values{r.w, r.delta, m, v, m_scale, v_scale};
+       },
+       {"bf16(256)", "i16(256)", "u8(256)", "u8(256)", "f32(1)", "f32(1)"}},
+      {"momentum_bf16_update",
+       [](GraphBuilder& g) {
+         const MomentumResults r = MomentumBf16Update(
+             g.Param("w", DType::kF32, {2}), g.State("u", DType::kBF16, {2}),
+             F32(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}),
+             I64(g, "seed", {}), Value(), 0.9, 0, 1);
+         return Values{r.w, r.velocity};
+       },
+       {"f32(2)", "bf16(2)"}},
+      {"momentum_bf16_split_update",
+       [](GraphBuilder& g) {
+         const MomentumSplitResults r = MomentumBf16SplitUpdate(
+             g.Param("w", DType::kBF16, {2}),
+             g.State("delta", DType::kI16, {2}),
+             g.State("u", DType::kBF16, {2}), BF16(g, "dw", {2}),
+             F32(g, "lr", {}), I64(g, "step", {}), I64(g, "seed", {}), Value(),
+             0.9, 0, 1);
+         return Values{r.w, r.delta, r.velocity};
+       },
+       {"bf16(2)", "i16(2)", "bf16(2)"}},
       {"stand_in of two operands, for three results",
        [](GraphBuilder& g) {
          const Value operands[] = {F32(g, "x", {2, 8, 8, 3}),

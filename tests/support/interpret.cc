@@ -110,19 +110,13 @@ std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> x, uint32_t key0,
   return x;
 }
 
-// The words of elements 4 * quad and on, of an op with operands seed and step from
-// `operand` on; its `stream` tells it from others of its id.
+// The words for an op with operands seed and step from `operand` on.
 std::array<uint32_t, 4> RandomWords(const Call& c, size_t operand, int64_t quad,
                                     uint32_t stream) {
-  const auto seed = static_cast<uint64_t>(c.input(operand)[0]);
-  const auto step = static_cast<uint64_t>(c.input(operand + 1)[0]);
-  const auto id = static_cast<uint32_t>(c.Int("id"));
-  const auto q = static_cast<uint64_t>(quad);
-  return Philox({static_cast<uint32_t>(q), static_cast<uint32_t>(q >> 32),
-                 static_cast<uint32_t>(step),
-                 static_cast<uint32_t>(step >> 32) ^ (stream << 30)},
-                static_cast<uint32_t>(seed),
-                static_cast<uint32_t>(seed >> 32) ^ (id * 0x9E3779B1u));
+  return interpret::RandomWords(static_cast<uint64_t>(c.input(operand)[0]),
+                                static_cast<uint64_t>(c.input(operand + 1)[0]),
+                                static_cast<uint32_t>(c.Int("id")), quad,
+                                stream);
 }
 
 void Dropout(Call& c) {
@@ -588,38 +582,6 @@ void AdamWUpdate(Call& c) {
   }
 }
 
-// On the f32 numbers that w and delta are the parts of: with the number's bits
-// as an integer, w is the nearest multiple of 2^16, the larger of two, and delta
-// the rest.
-void AdamWSplitUpdate(Call& c) {
-  constexpr uint32_t kUnit = 1 << 16;
-  Array master(c.input(0).shape);
-  for (int64_t i = 0; i < master.size(); ++i) {
-    const auto delta = static_cast<int32_t>(c.input(1)[i]);
-    const uint32_t bits =
-        std::bit_cast<uint32_t>(static_cast<float>(c.input(0)[i])) +
-        static_cast<uint32_t>(delta);
-    master[i] = std::bit_cast<float>(bits);
-  }
-  std::vector<const Array*> in = {&master};
-  in.insert(in.end(), c.in.begin() + 2, c.in.end());
-  Call update{c.node, in, {master, c.out[2], c.out[3]}};
-  AdamWUpdate(update);
-  for (int64_t i = 0; i < master.size(); ++i) {
-    auto bits = std::bit_cast<uint32_t>(static_cast<float>(update.out[0][i]));
-    int32_t rest = static_cast<int32_t>(bits % kUnit);
-    bits -= static_cast<uint32_t>(rest);
-    if (rest >= static_cast<int32_t>(kUnit / 2)) {
-      bits += kUnit;
-      rest -= static_cast<int32_t>(kUnit);
-    }
-    c.out[0][i] = std::bit_cast<float>(bits);
-    c.out[1][i] = rest;
-  }
-  c.out[2] = update.out[1];
-  c.out[3] = update.out[2];
-}
-
 // --- Rounding ---
 
 // x to a float type of so many significant bits, whose smallest number is
@@ -929,7 +891,13 @@ void Run(Call& c) {
     case OpKind::kAdamWUpdate:
       return AdamWUpdate(c);
     case OpKind::kAdamWSplitUpdate:
-      return AdamWSplitUpdate(c);
+    case OpKind::kAdamWBf16Update:
+    case OpKind::kAdamWBf16SplitUpdate:
+    case OpKind::kAdamW8BitUpdate:
+    case OpKind::kAdamW8BitSplitUpdate:
+    case OpKind::kMomentumBf16Update:
+    case OpKind::kMomentumBf16SplitUpdate:
+      return interpret::CompactUpdate(c);
     case OpKind::kStandIn:
       break;  // cannot be run
   }
@@ -937,6 +905,17 @@ void Run(Call& c) {
 }
 
 }  // namespace
+
+std::array<uint32_t, 4> interpret::RandomWords(uint64_t seed, uint64_t step,
+                                               uint32_t id, int64_t quad,
+                                               uint32_t stream) {
+  const auto q = static_cast<uint64_t>(quad);
+  return Philox({static_cast<uint32_t>(q), static_cast<uint32_t>(q >> 32),
+                 static_cast<uint32_t>(step),
+                 static_cast<uint32_t>(step >> 32) ^ (stream << 30)},
+                static_cast<uint32_t>(seed),
+                static_cast<uint32_t>(seed >> 32) ^ (id * 0x9E3779B1u));
+}
 
 Tensors Interpret(const Graph& graph, const Tensors& leaves,
                   Rounding rounding) {
@@ -955,7 +934,7 @@ Tensors Interpret(const Graph& graph, const Tensors& leaves,
     round(static_cast<ValueId>(arrays.size()) - 1);
   }
   for (const Node& node : graph.nodes()) {
-    Call call{node, {}, {}};
+    Call call{node, {}, {}, graph};
     for (const ValueId id : node.inputs) {
       call.in.push_back(&arrays[static_cast<size_t>(id)]);
     }

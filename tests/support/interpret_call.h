@@ -9,10 +9,12 @@
 //     for (int64_t i = 0; i < c.out[0].size(); ++i) c.out[0][i] = -c.input(0)[i];
 //   }
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/shape.h"
 
@@ -56,6 +58,7 @@ struct Call {
   const Node& node;
   std::vector<const Array*> in;
   std::vector<Array> out;  // shaped, zero
+  const Graph& graph;
 
   const Array& input(size_t i) const { return *in.at(i); }
   int64_t Int(const char* name) const { return node.attrs.Int(name); }
@@ -63,7 +66,15 @@ struct Call {
   const std::vector<int64_t>& Ints(const char* name) const {
     return node.attrs.Ints(name);
   }
+  DType dtype(size_t i) const {
+    return graph.value(node.inputs.at(i)).type.dtype;
+  }
 };
+
+/// The words of Philox for elements 4 * `quad` and on, of an op with that id; its
+/// `stream` tells it from others of the same id.
+std::array<uint32_t, 4> RandomWords(uint64_t seed, uint64_t step, uint32_t id,
+                                    int64_t quad, uint32_t stream);
 
 // --- Definitions in files of their own ---
 
@@ -72,7 +83,8 @@ void AttentionGrad(Call& c);
 void AttentionBiasGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
-void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
+void CompactUpdate(Call& c);  // adamw_split_update and on
+void Convolution(Call& c);    // conv, conv_transpose, conv_weight_grad
 void CumSum(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);

@@ -148,6 +148,7 @@ class OpCaseTable {
 
 void AddAttention(OpCaseTable& t);
 void AddBatchNorm(OpCaseTable& t);
+void AddCompactUpdates(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
 void AddGlu(OpCaseTable& t);
 void AddIndexing(OpCaseTable& t);

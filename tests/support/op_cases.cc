@@ -559,26 +559,6 @@ void Table::AddUpdates() {
                           scaled ? in[6] : Value(), 0.9, 0.99, 1e-8, 0.1);
           return Out{results.w, results.m, results.v};
         });
-    // Of these types whatever the type of reals is. The error is that of delta,
-    // where a last bit of the f32 master is 2^-15.
-    leaves = {
-        {"w", DType::kBF16, {3, 5}, Content::kReal, -1, 1, Role::kParam},
-        {"delta", DType::kI16, {3, 5}, kInteger, -32768, 32768, Role::kState},
-        {"m", DType::kF32, {3, 5}, Content::kReal, -1, 1, Role::kState},
-        {"v", DType::kF32, {3, 5}, Content::kReal, 0.1, 1, Role::kState},
-        {"g", DType::kBF16, {3, 5}},
-        lr,
-        leaves[5],
-        scale};
-    if (!scaled) leaves.pop_back();
-    Add(OpKind::kAdamWSplitUpdate, scaled ? " with a scale" : "", leaves,
-        [=](GraphBuilder&, In in) {
-          const AdamWSplitResults results =
-              AdamWSplitUpdate(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
-                               scaled ? in[7] : Value(), 0.9, 0.99, 1e-8, 0.1);
-          return Out{results.w, results.delta, results.m, results.v};
-        })
-        .tolerance = 1e-3;
   }
 }
 
@@ -634,6 +614,7 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddRmsNorm(table);
   testing::AddRope(table);
   testing::AddGlu(table);
+  testing::AddCompactUpdates(table);
   testing::AddConvolutions(table);
   testing::AddIndexing(table);
   testing::AddPad(table);
