@@ -1,9 +1,13 @@
 #include "autodiff/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "base/hash.h"
 #include "base/strings.h"
+#include "ir/dtype.h"
+#include "ir/moment_blocks.h"
 #include "ir/ops.h"
 
 namespace stowage {
@@ -31,44 +35,92 @@ Status CheckDecay(double decay) {
   return Check("decay", decay, decay >= 0, "a finite number of at least 0");
 }
 
-// A state of a param: what its name ends in, and its element type.
+// A state of a param: what its name ends in, and its type.
 struct State {
   std::string_view suffix;
-  DType dtype;
+  TensorType type;
 };
+using States = std::vector<State>;
 
-bool HasSplitMaster(DType param) { return param == DType::kBF16; }
+// How the param's own number is kept.
+enum class Weight { kWhole, kSplit };  // kSplit: bf16 and a delta
+
+// What there is of AdamW, and of momentum, for a param of that type.
+Weight WeightOf(const AdamW&, DType param) {
+  return param == DType::kBF16 ? Weight::kSplit : Weight::kWhole;
+}
+Weight WeightOf(const Momentum& momentum, DType param) {
+  const bool splits = momentum.bf16_velocity && param == DType::kBF16;
+  return splits ? Weight::kSplit : Weight::kWhole;
+}
+Moments MomentsOf(const AdamW& adamw, const TensorType& param) {
+  const bool is_small = param.shape.num_elements() < kLeastElementsIn8Bit;
+  const bool is_8bit = adamw.moments == Moments::kDynamic8 ||
+                       adamw.moments == Moments::kCompanded8;
+  return is_8bit && is_small ? Moments::kFull : adamw.moments;
+}
+
+States StatesOf(const AdamW& adamw, const TensorType& param) {
+  const auto& [dtype, shape] = param;
+  States states;
+  const bool splits = WeightOf(adamw, dtype) == Weight::kSplit;
+  if (splits) {
+    const DType rest = adamw.rest_bits == 8 ? DType::kU8 : DType::kI16;
+    states.push_back({".delta", {rest, shape}});
+  }
+  const auto add_moments = [&](DType moments) {
+    states.push_back({".m", {moments, shape}});
+    states.push_back({".v", {moments, shape}});
+  };
+  switch (MomentsOf(adamw, param)) {
+    case Moments::kFull:
+      add_moments(splits ? DType::kF32 : dtype);
+      break;
+    case Moments::kBf16:
+      add_moments(DType::kBF16);
+      break;
+    case Moments::kDynamic8:
+    case Moments::kCompanded8:
+      add_moments(DType::kU8);
+      states.push_back({".m_scale", {DType::kF32, MomentScales(shape)}});
+      states.push_back({".v_scale", {DType::kF32, MomentScales(shape)}});
+      break;
+  }
+  return states;
+}
+
+States StatesOf(const Momentum& momentum, const TensorType& param) {
+  States states;
+  if (WeightOf(momentum, param.dtype) == Weight::kSplit) {
+    states.push_back({".delta", {DType::kI16, param.shape}});
+  }
+  const DType velocity = momentum.bf16_velocity ? DType::kBF16 : param.dtype;
+  states.push_back({".velocity", {velocity, param.shape}});
+  return states;
+}
 
 // The states of a param of type `param`, in the order of the update's operands.
-std::vector<State> StatesOf(const Optimizer& optimizer, DType param) {
-  using States = std::vector<State>;
-  return std::visit(Overload{[](const Sgd&) { return States{}; },
-                             [&](const Momentum&) {
-                               return States{{".velocity", param}};
-                             },
-                             [&](const Nesterov&) {
-                               return States{{".velocity", param}};
-                             },
-                             [&](const RmsProp&) {
-                               return States{{".v", param}};
-                             },
-                             [&](const Adagrad&) {
-                               return States{{".v", param}};
-                             },
-                             [&](const Adam&) {
-                               return States{{".m", param}, {".v", param}};
-                             },
-                             [&](const AdamW&) {
-                               if (HasSplitMaster(param)) {
-                                 return States{{".delta", DType::kI16},
-                                               {".m", DType::kF32},
-                                               {".v", DType::kF32}};
-                               }
-                               return States{{".m", param}, {".v", param}};
-                             },
-                             // What rules keep they declare themselves.
-                             [](const auto&) { return States{}; }},
-                    optimizer);
+States StatesOf(const Optimizer& optimizer, const TensorType& param) {
+  return std::visit(
+      Overload{
+          [](const Sgd&) { return States{}; },
+          [&](const Momentum& momentum) { return StatesOf(momentum, param); },
+          [&](const Nesterov&) {
+            return States{{".velocity", param}};
+          },
+          [&](const RmsProp&) {
+            return States{{".v", param}};
+          },
+          [&](const Adagrad&) {
+            return States{{".v", param}};
+          },
+          [&](const Adam&) {
+            return States{{".m", param}, {".v", param}};
+          },
+          [&](const AdamW& adamw) { return StatesOf(adamw, param); },
+          // What rules keep they declare themselves.
+          [](const auto&) { return States{}; }},
+      optimizer);
 }
 
 // The rule that an optimizer is, if it is one.
@@ -84,6 +136,106 @@ std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
       optimizer);
 }
 
+// Whether it has states of fewer bits than numbers of the param's type.
+bool KeepsCompactStates(const Optimizer& optimizer) {
+  const auto* const adamw = std::get_if<AdamW>(&optimizer);
+  return ReadsSeed(optimizer) ||
+         (adamw != nullptr && adamw->moments != Moments::kFull);
+}
+
+// Whether states of fewer bits than the param's are for it; an error of the builder if
+// not.
+bool TakesCompactStates(const Optimizer& optimizer, Value param) {
+  const DType dtype = param.dtype();
+  if (dtype == DType::kF32 || dtype == DType::kBF16) return true;
+  GraphBuilder& g = *param.builder();
+  g.Fail(Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[optimizer] ", OptimizerName(optimizer),
+             " updates params in f32 or bf16; ", Quoted(g.info(param).name),
+             " is ", param.type().ToString())});
+  return false;
+}
+
+// What tells the roundings of a param's states from those of others.
+int64_t RoundingId(Value param) {
+  Fnv1a hash;
+  hash.Update(param.builder()->info(param).name);
+  return static_cast<int64_t>(hash.digest() >> 32);
+}
+
+// These return the param's new content, and then the states'.
+
+std::vector<Value> EmitMomentum(const Momentum& momentum, Value param,
+                                const std::vector<Value>& states, Value g,
+                                const UpdateInputs& in) {
+  if (!momentum.bf16_velocity) {
+    const MomentumResults results =
+        MomentumUpdate(param, states[0], g, in.lr, in.clip_scale,
+                       momentum.momentum, momentum.decay);
+    return {results.w, results.velocity};
+  }
+  const int64_t id = RoundingId(param);
+  if (WeightOf(momentum, param.dtype()) == Weight::kSplit) {
+    const MomentumSplitResults results = MomentumBf16SplitUpdate(
+        param, states[0], states[1], g, in.lr, in.step, in.seed, in.clip_scale,
+        momentum.momentum, momentum.decay, id);
+    return {results.w, results.delta, results.velocity};
+  }
+  const MomentumResults results =
+      MomentumBf16Update(param, states[0], g, in.lr, in.step, in.seed,
+                         in.clip_scale, momentum.momentum, momentum.decay, id);
+  return {results.w, results.velocity};
+}
+
+std::vector<Value> EmitAdamW(const AdamW& adamw, Value param,
+                             const std::vector<Value>& states, Value g,
+                             const UpdateInputs& in) {
+  const auto& [beta1, beta2, eps, decay, moments, rest_bits] = adamw;
+  const AdamWOptions options = {beta1, beta2, eps, decay};
+  const bool splits = WeightOf(adamw, param.dtype()) == Weight::kSplit;
+  const Moments kept = MomentsOf(adamw, param.type());
+  if (kept == Moments::kFull && splits) {
+    const AdamWSplitResults results =
+        AdamWSplitUpdate(param, states[0], states[1], states[2], g, in.lr,
+                         in.step, in.clip_scale, beta1, beta2, eps, decay);
+    return {results.w, results.delta, results.m, results.v};
+  }
+  if (kept == Moments::kFull) {
+    const AdamWResults results =
+        AdamWUpdate(param, states[0], states[1], g, in.lr, in.step,
+                    in.clip_scale, beta1, beta2, eps, decay);
+    return {results.w, results.m, results.v};
+  }
+  if (kept == Moments::kBf16 && splits) {
+    const AdamWSplitResults results = AdamWBf16SplitUpdate(
+        param, states[0], states[1], states[2], g, in.lr, in.step, in.seed,
+        in.clip_scale, options, RoundingId(param));
+    return {results.w, results.delta, results.m, results.v};
+  }
+  if (kept == Moments::kBf16) {
+    const AdamWResults results =
+        AdamWBf16Update(param, states[0], states[1], g, in.lr, in.step, in.seed,
+                        in.clip_scale, options, RoundingId(param));
+    return {results.w, results.m, results.v};
+  }
+  const MomentCode code = kept == Moments::kCompanded8 ? MomentCode::kCompanded
+                                                       : MomentCode::kDynamic;
+  const size_t first = splits ? 1 : 0;
+  const Moments8Bit coded = {states[first], states[first + 1],
+                             states[first + 2], states[first + 3]};
+  const AdamW8BitResults results =
+      splits ? AdamW8BitSplitUpdate(param, states[0], coded, g, in.lr, in.step,
+                                    in.clip_scale, options, code)
+             : AdamW8BitUpdate(param, coded, g, in.lr, in.step, in.clip_scale,
+                               options, code);
+  std::vector<Value> updated = {results.w};
+  if (splits) updated.push_back(results.delta);
+  const auto& [m, v, m_scale, v_scale] = results.moments;
+  updated.insert(updated.end(), {m, v, m_scale, v_scale});
+  return updated;
+}
+
 // What the parts of an update are called in the step graph, where free.
 void NameNew(Value updated, std::string_view leaf) {
   if (!updated.ok()) return;
@@ -94,36 +246,62 @@ void NameNew(Value updated, std::string_view leaf) {
 
 }  // namespace
 
+const std::vector<NamedOptimizer>& NamedOptimizers() {
+  static const std::vector<NamedOptimizer> kAll = {
+      {"sgd", Sgd{}},
+      {"momentum", Momentum{}},
+      {"momentum-bf16", Momentum{.bf16_velocity = true}},
+      {"nesterov", Nesterov{}},
+      {"rmsprop", RmsProp{}},
+      {"adagrad", Adagrad{}},
+      {"adam", Adam{}},
+      {"adamw", AdamW{}},
+      {"adamw-bf16", AdamW{.moments = Moments::kBf16}},
+      {"adamw8bit", AdamW{.moments = Moments::kDynamic8, .rest_bits = 8}},
+      {"flash-adamw", AdamW{.moments = Moments::kCompanded8, .rest_bits = 8}},
+      {"lion", Lion{}},
+      {"adafactor", Adafactor{}},
+      {"muon", Muon{}}};
+  return kAll;
+}
+
 std::string_view OptimizerName(const Optimizer& optimizer) {
-  using Name = std::string_view;
-  return std::visit(
-      Overload{[](const Sgd&) -> Name { return "sgd"; },
-               [](const Momentum&) -> Name { return "momentum"; },
-               [](const AdamW&) -> Name { return "adamw"; },
-               [](const Nesterov&) -> Name { return "nesterov"; },
-               [](const RmsProp&) -> Name { return "rmsprop"; },
-               [](const Adagrad&) -> Name { return "adagrad"; },
-               [](const Adam&) -> Name { return "adam"; },
-               [](const Lion&) -> Name { return "lion"; },
-               [](const Adafactor&) -> Name { return "adafactor"; },
-               [](const Muon&) -> Name { return "muon"; },
-               [](const UpdateRule& rule) -> Name { return rule.name; }},
-      optimizer);
+  if (const auto* rule = std::get_if<UpdateRule>(&optimizer)) return rule->name;
+  const auto keeps_the_same = [&](const Optimizer& other) {
+    if (other.index() != optimizer.index()) return false;
+    if (const auto* adamw = std::get_if<AdamW>(&optimizer)) {
+      return std::get<AdamW>(other).moments == adamw->moments;
+    }
+    if (const auto* momentum = std::get_if<Momentum>(&optimizer)) {
+      return std::get<Momentum>(other).bf16_velocity == momentum->bf16_velocity;
+    }
+    return true;
+  };
+  const auto& all = NamedOptimizers();
+  return std::ranges::find_if(all, keeps_the_same, &NamedOptimizer::optimizer)
+      ->name;
+}
+
+std::string OptimizerChoices() {
+  std::string choices;
+  const auto& all = NamedOptimizers();
+  for (const NamedOptimizer& named : all) {
+    const bool is_last = &named == &all.back();
+    choices += StrCat(choices.empty() ? ""
+                      : is_last       ? " or "
+                                      : ", ",
+                      named.name);
+  }
+  return choices;
 }
 
 Result<Optimizer> ParseOptimizer(std::string_view name) {
-  for (const Optimizer& optimizer :
-       {Optimizer(Sgd{}), Optimizer(Momentum{}), Optimizer(Nesterov{}),
-        Optimizer(RmsProp{}), Optimizer(Adagrad{}), Optimizer(Adam{}),
-        Optimizer(AdamW{}), Optimizer(Lion{}), Optimizer(Adafactor{}),
-        Optimizer(Muon{})}) {
-    if (name == OptimizerName(optimizer)) return optimizer;
+  for (const auto& [known, optimizer] : NamedOptimizers()) {
+    if (name == known) return optimizer;
   }
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat("[optimizer] there is no optimizer ", Quoted(name),
-             "; expected sgd, momentum, nesterov, rmsprop, adagrad, adam, "
-             "adamw, lion, adafactor or muon")};
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[optimizer] there is no optimizer ", Quoted(name),
+                      "; expected ", OptimizerChoices())};
 }
 
 double DefaultLearningRate(const Optimizer& optimizer) {
@@ -168,7 +346,12 @@ Status CheckOptimizer(const Optimizer& optimizer) {
             return CheckDecay(adagrad.decay);
           },
           [&](const Adam& adam) { return check_adam(adam); },
-          [&](const AdamW& adamw) { return check_adam(adamw); },
+          [&](const AdamW& adamw) -> Status {
+            STOWAGE_RETURN_IF_ERROR(Check(
+                "rest_bits", adamw.rest_bits,
+                adamw.rest_bits == 8 || adamw.rest_bits == 16, "8 or 16"));
+            return check_adam(adamw);
+          },
           [](const Lion& lion) -> Status {
             STOWAGE_RETURN_IF_ERROR(CheckFraction("beta1", lion.beta1));
             STOWAGE_RETURN_IF_ERROR(CheckFraction("beta2", lion.beta2));
@@ -197,12 +380,20 @@ Status CheckOptimizer(const Optimizer& optimizer) {
 }
 
 std::vector<std::string> StateNames(const Optimizer& optimizer,
-                                    std::string_view name, DType dtype) {
+                                    std::string_view name,
+                                    const TensorType& type) {
   std::vector<std::string> names;
-  for (const State& state : StatesOf(optimizer, dtype)) {
+  for (const State& state : StatesOf(optimizer, type)) {
     names.push_back(StrCat(name, state.suffix));
   }
   return names;
+}
+
+bool ReadsSeed(const Optimizer& optimizer) {
+  const auto* const adamw = std::get_if<AdamW>(&optimizer);
+  const auto* const momentum = std::get_if<Momentum>(&optimizer);
+  return (adamw != nullptr && adamw->moments == Moments::kBf16) ||
+         (momentum != nullptr && momentum->bf16_velocity);
 }
 
 void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
@@ -221,22 +412,22 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
     EmitUpdate(*rule, update);
     return;
   }
+  if (KeepsCompactStates(optimizer) && !TakesCompactStates(optimizer, param)) {
+    return;
+  }
   const ValueInfo info = g.info(param);  // a copy: the graph grows
   std::vector<std::string> names;
   std::vector<Value> states;
-  for (const State& state : StatesOf(optimizer, info.type.dtype)) {
+  for (const State& state : StatesOf(optimizer, info.type)) {
     names.push_back(StrCat(info.name, state.suffix));
-    states.push_back(g.State(names.back(), state.dtype, info.type.shape));
+    states.push_back(g.State(names.back(), state.type.dtype, state.type.shape));
   }
-  const auto [lr, step, scale] = inputs;
+  const auto& [lr, step, scale, seed] = inputs;
   std::vector<Value> updated;  // the param, then the states
   if (const Sgd* sgd = std::get_if<Sgd>(&optimizer)) {
     updated = {SgdUpdate(param, gradient, lr, scale, sgd->decay)};
   } else if (const Momentum* momentum = std::get_if<Momentum>(&optimizer)) {
-    const MomentumResults results =
-        MomentumUpdate(param, states[0], gradient, lr, scale,
-                       momentum->momentum, momentum->decay);
-    updated = {results.w, results.velocity};
+    updated = EmitMomentum(*momentum, param, states, gradient, inputs);
   } else if (const Nesterov* nesterov = std::get_if<Nesterov>(&optimizer)) {
     const MomentumResults results =
         NesterovUpdate(param, states[0], gradient, lr, scale,
@@ -256,17 +447,8 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
         AdamUpdate(param, states[0], states[1], gradient, lr, step, scale,
                    adam->beta1, adam->beta2, adam->eps, adam->decay);
     updated = {results.w, results.m, results.v};
-  } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer);
-             adamw != nullptr && HasSplitMaster(info.type.dtype)) {
-    const AdamWSplitResults results = AdamWSplitUpdate(
-        param, states[0], states[1], states[2], gradient, lr, step, scale,
-        adamw->beta1, adamw->beta2, adamw->eps, adamw->decay);
-    updated = {results.w, results.delta, results.m, results.v};
-  } else if (adamw != nullptr) {
-    const AdamWResults results =
-        AdamWUpdate(param, states[0], states[1], gradient, lr, step, scale,
-                    adamw->beta1, adamw->beta2, adamw->eps, adamw->decay);
-    updated = {results.w, results.m, results.v};
+  } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
+    updated = EmitAdamW(*adamw, param, states, gradient, inputs);
   }
   NameNew(updated[0], info.name);
   for (size_t i = 0; i < names.size(); ++i) NameNew(updated[i + 1], names[i]);

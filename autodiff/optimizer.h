@@ -6,6 +6,7 @@
 // clip factor) is an input of the graph, so that changing it recompiles
 // nothing. The constants below follow PyTorch's defaults and update rules.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,7 +16,7 @@
 #include "autodiff/update_rule.h"
 #include "base/result.h"
 #include "ir/builder.h"
-#include "ir/dtype.h"
+#include "ir/shape.h"
 
 namespace stowage {
 
@@ -24,10 +25,13 @@ struct Sgd {
   double decay = 0;
 };
 
-/// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity
+/// velocity = momentum * velocity + g + decay * w;  w -= lr * velocity. With
+/// `bf16_velocity`, that of an f32 or bf16 param is bf16, rounded as AdamW's moments are
+/// with Moments::kBf16, and a bf16 param is in two parts as AdamW's are.
 struct Momentum {
   double momentum = 0.9;
   double decay = 0;
+  bool bf16_velocity = false;
 };
 
 /// d = g + decay * w;  velocity = momentum * velocity + d;
@@ -59,15 +63,27 @@ struct Adam {
   double decay = 0;
 };
 
+/// How AdamW's two moments are kept, and so how many bytes they take for each element:
+/// in full, 8; rounded stochastically to bf16, 4; in eight bits with a scale for each
+/// 256 elements, 2.03, by the dynamic code of Dettmers et al. 2022, as in bitsandbytes'
+/// AdamW8bit, or companded, as in Gonzalez Ortiz et al. 2026, FlashOptim
+/// (math/moment_codes.h). As in bitsandbytes, params of less than
+/// kLeastElementsIn8Bit elements keep theirs in full whatever the code.
+enum class Moments : uint8_t { kFull, kBf16, kDynamic8, kCompanded8 };
+inline constexpr int64_t kLeastElementsIn8Bit = 4096;
+
 /// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
-/// input. A bf16 param is the upper part of an f32 weight, whose rest is a state
-/// (math/split_master.h), and the moments are f32: 10 bytes of state for each
-/// element. All others compute and keep everything in the param's type.
+/// input. A bf16 param is the upper part of an f32 weight, or of its first 24 bits,
+/// whose rest, 16 or 8 bits, is a state (math/split_master.h); its moments in full
+/// are f32. All others compute and keep everything in the param's type. Moments that
+/// are not kept in full are for params in f32 and bf16.
 struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   double decay = 0.01;
+  Moments moments = Moments::kFull;
+  int rest_bits = 16;  // of a bf16 param's weight, 16 or 8
 };
 
 /// Or one of lean_optimizers.h, or a rule of the program's own
@@ -75,9 +91,19 @@ struct AdamW {
 using Optimizer = std::variant<Sgd, Momentum, AdamW, Nesterov, RmsProp, Adagrad,
                                Adam, Lion, Adafactor, Muon, UpdateRule>;
 
-/// "sgd", "momentum", "nesterov", "rmsprop", "adagrad", "adam", "adamw", "lion",
-/// "adafactor", "muon", or the name of the rule.
+/// An optimizer by the name that users know it by, with its defaults.
+struct NamedOptimizer {
+  std::string_view name;
+  Optimizer optimizer;
+};
+/// All of them (docs/optimizers.md has the table).
+const std::vector<NamedOptimizer>& NamedOptimizers();
+
+/// What NamedOptimizers calls an optimizer of this kind and with states of these types,
+/// or the name of the rule.
 std::string_view OptimizerName(const Optimizer& optimizer);
+/// Their names: "sgd, momentum, ... or muon".
+std::string OptimizerChoices();
 /// The optimizer of that name with its defaults, or an error naming the
 /// choices.
 Result<Optimizer> ParseOptimizer(std::string_view name);
@@ -88,26 +114,34 @@ Result<Optimizer> ParseOptimizer(std::string_view name);
 double DefaultLearningRate(const Optimizer& optimizer);
 
 /// Whether the constants are in range: momentum, alpha and betas in [0, 1), eps and
-/// clip above 0, decay not negative, beta2_decay negative, 1 to 100 iterations; a rule as
-/// CheckUpdateRule wants it.
+/// clip above 0, decay not negative, beta2_decay negative, 1 to 100 iterations, 8 or 16
+/// bits of rest; a rule as CheckUpdateRule wants it.
 Status CheckOptimizer(const Optimizer& optimizer);
 
 /// Names of the states the optimizer keeps for the param `name` of that type:
-/// "w.velocity"; "w.v"; "w.m", "w.v", and for AdamW before these "w.delta" if w is
-/// bf16. What a rule keeps, those of lean_optimizers.h among them, is known when it has
+/// "w.velocity"; "w.v"; "w.m", "w.v", and for AdamW after these "w.m_scale",
+/// "w.v_scale" if they are of eight bits; before all of these "w.delta" if w is in two
+/// parts. What a rule keeps, those of lean_optimizers.h among them, is known when it has
 /// run: none here.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
-                                    std::string_view name, DType dtype);
+                                    std::string_view name,
+                                    const TensorType& type);
+
+/// Whether updates round by chance, and so read a seed.
+bool ReadsSeed(const Optimizer& optimizer);
 
 /// The step inputs an update reads.
 struct UpdateInputs {
   Value lr;          // f32 scalar
   Value step;        // i64 scalar, 1 at the first step
   Value clip_scale;  // f32 scalar multiplying every gradient; Value() for none
+  Value seed = {};   // i64 scalar; Value() where ReadsSeed says no
 };
 
 /// Emits the update of `param` by `gradient` into `param`'s builder and
-/// declares the states it needs. The new content of "w" is called "new:w".
+/// declares the states it needs. The new content of "w" is called "new:w". What is
+/// rounded by chance depends on the seed, the step, the param's name and the element.
+/// A param of a type that the optimizer does not update is an error of the builder.
 void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
                 const UpdateInputs& inputs);
 

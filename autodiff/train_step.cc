@@ -23,6 +23,19 @@ Error Fail(const Args&... args) {
   return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
 }
 
+// That `name`, if the model has it, can be the step's input, too.
+Status CheckScalarInput(const Graph& forward, std::string_view name) {
+  const std::optional<ValueId> id = forward.Find(name);
+  if (!id) return {};
+  const ValueInfo& info = forward.value(*id);
+  if (info.role != Role::kInput || info.type != TensorType{DType::kI64, {}}) {
+    return Fail(Quoted(name), " in graph ", Quoted(forward.name()), " is ",
+                RoleName(info.role), " ", info.type.ToString(),
+                "; the step needs this name for an input i64()");
+  }
+  return {};
+}
+
 Status CheckOptions(const Graph& forward, const TrainOptions& options) {
   for (const ValueId id : forward.Leaves(Role::kCache)) {
     return Fail("graph ", Quoted(forward.name()), " has the cache ",
@@ -57,15 +70,9 @@ Status CheckOptions(const Graph& forward, const TrainOptions& options) {
                 " has a value \"lr\"; the step needs this name for its "
                 "learning rate");
   }
-  const std::optional<ValueId> step = forward.Find("step");
-  if (!step) return {};
-  const ValueInfo& info = forward.value(*step);
-  if (info.role != Role::kInput || info.type != TensorType{DType::kI64, {}}) {
-    return Fail("\"step\" in graph ", Quoted(forward.name()), " is ",
-                RoleName(info.role), " ", info.type.ToString(),
-                "; the step needs this name for an input i64()");
-  }
-  return {};
+  STOWAGE_RETURN_IF_ERROR(CheckScalarInput(forward, "step"));
+  if (!ReadsSeed(options.optimizer)) return {};
+  return CheckScalarInput(forward, "seed");
 }
 
 // A param to train, and the last backward node (-1: none) that makes its
@@ -102,6 +109,9 @@ class Updater {
     inputs_.lr = g_.Input("lr", DType::kF32, {});
     const std::optional<Value> step = g_.Find("step");
     inputs_.step = step ? *step : g_.Input("step", DType::kI64, {});
+    if (!ReadsSeed(options_.optimizer)) return;
+    const std::optional<Value> seed = g_.Find("seed");
+    inputs_.seed = seed ? *seed : g_.Input("seed", DType::kI64, {});
   }
 
   void Update(Value param, Value gradient) {

@@ -15,7 +15,8 @@
 //
 //   Result<Graph> step = BuildTrainStep(forward, "loss",
 //                                       {.optimizer = AdamW{}});
-//   // step inputs: the forward graph's, "lr" (f32) and "step" (i64)
+//   // step inputs: the forward graph's, "lr" (f32) and "step" (i64); and "seed"
+//   // (i64), where the optimizer rounds by chance (autodiff/optimizer.h)
 
 #include <cstdint>
 #include <optional>
@@ -55,9 +56,9 @@ struct TrainOptions {
 /// norm and the gradients that `options` asks for. States that `forward` writes are
 /// the step's. Errors: those of BuildBackward; a name in `wrt` that is not a
 /// param's; a pattern in `gradients` that no trained param has, a name in `sums`
-/// that is no output's; a
-/// forward graph that has a cache, or already a value "lr", or one "step" that is not an
-/// input of an i64 scalar; a decay, beta or norm outside its range; those of
+/// that is no output's; a forward graph that has a cache, or already a value "lr", or
+/// one "step", or a "seed" that the optimizer reads, that is not an input of an i64
+/// scalar; a decay, beta or norm outside its range; those of
 /// CheckParamGroups and WithoutFrozen. Linear in the nodes of `forward`, but for
 /// constants, each of which backward compares with all of forward's, and for
 /// param groups, each of which is compared with every param.

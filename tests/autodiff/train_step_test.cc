@@ -14,6 +14,7 @@
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
 #include "base/result.h"
+#include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -566,15 +567,19 @@ TEST_CASE(
 // --- Names and mistakes ---
 
 TEST_CASE("optimizers are found by the names they have") {
-  for (const char* name : {"sgd", "momentum", "nesterov", "rmsprop", "adagrad",
-                           "adam", "adamw", "lion", "adafactor", "muon"}) {
+  for (const char* name :
+       {"sgd", "momentum", "momentum-bf16", "nesterov", "rmsprop", "adagrad",
+        "adam", "adamw", "adamw-bf16", "adamw8bit", "flash-adamw", "lion",
+        "adafactor", "muon"}) {
     const Result<Optimizer> optimizer = ParseOptimizer(name);
     REQUIRE(optimizer.ok());
     CHECK(OptimizerName(*optimizer) == name);
   }
   CHECK(ParseOptimizer("lamb").error().message ==
         "[optimizer] there is no optimizer \"lamb\"; expected sgd, momentum, "
-        "nesterov, rmsprop, adagrad, adam, adamw, lion, adafactor or muon");
+        "momentum-bf16, nesterov, rmsprop, adagrad, adam, adamw, adamw-bf16, "
+        "adamw8bit, flash-adamw, lion, adafactor or muon");
+  CHECK(NamedOptimizers().size() == 14);
 }
 
 TEST_CASE("every optimizer has a learning rate to start from") {
@@ -593,16 +598,75 @@ TEST_CASE("every optimizer has a learning rate to start from") {
 }
 
 TEST_CASE("states are named after their param") {
-  CHECK(StateNames(Sgd{}, "w", kF32).empty());
-  CHECK(StateNames(Momentum{}, "w", kF32) == Strings{"w.velocity"});
-  CHECK(StateNames(AdamW{}, "fc.w", kF32) == Strings{"fc.w.m", "fc.w.v"});
-  CHECK(StateNames(Nesterov{}, "w", kF32) == Strings{"w.velocity"});
-  CHECK(StateNames(RmsProp{}, "w", kF32) == Strings{"w.v"});
-  CHECK(StateNames(Adagrad{}, "w", kF32) == Strings{"w.v"});
-  CHECK(StateNames(Adam{}, "w", kBF16) == Strings{"w.m", "w.v"});
-  CHECK(StateNames(Momentum{}, "w", kBF16) == Strings{"w.velocity"});
-  CHECK(StateNames(AdamW{}, "fc.w", kBF16) ==
+  CHECK(StateNames(Sgd{}, "w", {kF32, {5}}).empty());
+  CHECK(StateNames(Momentum{}, "w", {kF32, {5}}) == Strings{"w.velocity"});
+  CHECK(StateNames(AdamW{}, "fc.w", {kF32, {5}}) ==
+        Strings{"fc.w.m", "fc.w.v"});
+  CHECK(StateNames(Nesterov{}, "w", {kF32, {5}}) == Strings{"w.velocity"});
+  CHECK(StateNames(RmsProp{}, "w", {kF32, {5}}) == Strings{"w.v"});
+  CHECK(StateNames(Adagrad{}, "w", {kF32, {5}}) == Strings{"w.v"});
+  CHECK(StateNames(Adam{}, "w", {kBF16, {5}}) == Strings{"w.m", "w.v"});
+  CHECK(StateNames(Momentum{}, "w", {kBF16, {5}}) == Strings{"w.velocity"});
+  CHECK(StateNames(AdamW{}, "fc.w", {kBF16, {5}}) ==
         Strings{"fc.w.delta", "fc.w.m", "fc.w.v"});
+}
+
+TEST_CASE("moments in fewer bits have states of their own") {
+  const Optimizer by_8bit = *ParseOptimizer("adamw8bit");
+  const Shape large{64, 64}, small{64, 63};
+  const Strings coded = {"w.m", "w.v", "w.m_scale", "w.v_scale"};
+  CHECK(StateNames(by_8bit, "w", {kF32, large}) == coded);
+  CHECK(StateNames(by_8bit, "w", {kF32, small}) == Strings{"w.m", "w.v"});
+  const auto states = [&](const char* name, DType dtype, const Shape& shape) {
+    GraphBuilder g("model");
+    const Value w = g.Param("w", dtype, shape);
+    g.Output("loss", g.Name("loss", Cast(ReduceSum(Square(w)), kF32)));
+    const Result<Graph> forward = g.Finish();
+    REQUIRE(forward.ok());
+    const Result<Graph> step =
+        BuildTrainStep(*forward, "loss", {.optimizer = *ParseOptimizer(name)});
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    CHECK(step->Find("seed").has_value() ==
+          (std::string_view(name).ends_with("-bf16")));
+    Strings types;
+    for (const ValueId id : step->Leaves(Role::kState)) {
+      const ValueInfo& info = step->value(id);
+      types.push_back(info.name + " " + info.type.ToString());
+    }
+    return types;
+  };
+  CHECK(states("adamw8bit", kF32, large) ==
+        Strings{"w.m u8(64, 64)", "w.v u8(64, 64)", "w.m_scale f32(16)",
+                "w.v_scale f32(16)"});
+  CHECK(states("adamw8bit", kBF16, large) ==
+        Strings{"w.delta u8(64, 64)", "w.m u8(64, 64)", "w.v u8(64, 64)",
+                "w.m_scale f32(16)", "w.v_scale f32(16)"});
+  CHECK(states("flash-adamw", kBF16, small) ==
+        Strings{"w.delta u8(64, 63)", "w.m f32(64, 63)", "w.v f32(64, 63)"});
+  CHECK(states("adamw-bf16", kF32, small) ==
+        Strings{"w.m bf16(64, 63)", "w.v bf16(64, 63)"});
+  CHECK(states("adamw-bf16", kBF16, small) ==
+        Strings{"w.delta i16(64, 63)", "w.m bf16(64, 63)", "w.v bf16(64, 63)"});
+  CHECK(states("momentum-bf16", kF32, small) ==
+        Strings{"w.velocity bf16(64, 63)"});
+  CHECK(states("momentum-bf16", kBF16, small) ==
+        Strings{"w.delta i16(64, 63)", "w.velocity bf16(64, 63)"});
+}
+
+TEST_CASE("what compact states are not for is refused") {
+  GraphBuilder g("model");
+  const Value w = g.Param("w", DType::kF64, {64, 64});
+  g.Output("loss", g.Name("loss", ReduceSum(Square(w))));
+  const Result<Graph> forward = g.Finish();
+  for (const char* name :
+       {"momentum-bf16", "adamw-bf16", "adamw8bit", "flash-adamw"}) {
+    const Result<Graph> step =
+        BuildTrainStep(*forward, "loss", {.optimizer = *ParseOptimizer(name)});
+    REQUIRE_FALSE(step.ok());
+    CHECK(step.error().message ==
+          StrCat("[optimizer] ", name,
+                 " updates params in f32 or bf16; \"w\" is f64(64, 64)"));
+  }
 }
 
 TEST_CASE("constants out of range have their message") {
@@ -623,6 +687,8 @@ TEST_CASE("constants out of range have their message") {
        "[optimizer] beta1 is -0.1; expected at least 0 and below 1"},
       {{.optimizer = AdamW{.beta2 = nan}},
        "[optimizer] beta2 is nan; expected at least 0 and below 1"},
+      {{.optimizer = AdamW{.rest_bits = 12}},
+       "[optimizer] rest_bits is 12; expected 8 or 16"},
       {{.optimizer = AdamW{.eps = 0}},
        "[optimizer] eps is 0; expected a finite number above 0"},
       {{.optimizer = Lion{.beta2 = 1}},
