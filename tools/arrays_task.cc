@@ -59,10 +59,9 @@ struct Parts {
 
 class ArraysTask : public Task {
  public:
-  ArraysTask(std::vector<Source> sources, bool reads_seed, Parts parts,
-             int64_t batch, const ArraysOptions& options)
+  ArraysTask(std::vector<Source> sources, Parts parts, int64_t batch,
+             const ArraysOptions& options)
       : sources_(std::move(sources)),
-        reads_seed_(reads_seed),
         parts_(std::move(parts)),
         batch_(batch),
         options_(options) {}
@@ -78,9 +77,7 @@ class ArraysTask : public Task {
                              : ((step - 1) * batch_ + i) % count;
       Take(parts_.train[static_cast<size_t>(at)], i);
     }
-    STOWAGE_RETURN_IF_ERROR(WriteTaken(train, batch_));
-    if (!reads_seed_) return {};
-    return train.Write("seed", static_cast<int64_t>(options_.seed));
+    return WriteTaken(train, batch_);
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
@@ -143,7 +140,6 @@ class ArraysTask : public Task {
   }
 
   std::vector<Source> sources_;
-  const bool reads_seed_;  // of dropouts
   const Parts parts_;
   const int64_t batch_;
   const ArraysOptions options_;
@@ -284,12 +280,10 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
   const int64_t batch = spec.training.batch;
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, spec.training.model(batch));
   std::vector<Source> sources;
-  bool reads_seed = false;
   std::optional<int64_t> examples;
   for (const ValueId id : graph.Leaves(Role::kInput)) {
     const ValueInfo& input = graph.value(id);
     const bool is_scalar = input.type.shape.rank() == 0;
-    if (is_scalar && input.name == "seed") reads_seed = true;
     if (is_scalar && (input.name == "seed" || input.name == "step")) continue;
     STOWAGE_ASSIGN_OR_RETURN(Source source,
                              SourceOf(input.name, input.type, spec.arrays));
@@ -308,7 +302,7 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
   STOWAGE_ASSIGN_OR_RETURN(Parts parts,
                            PartsOf(spec, examples.value_or(1), options));
   return std::unique_ptr<Task>(std::make_unique<ArraysTask>(
-      std::move(sources), reads_seed, std::move(parts), batch, options));
+      std::move(sources), std::move(parts), batch, options));
 }
 
 }  // namespace stowage::tools

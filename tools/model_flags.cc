@@ -16,13 +16,14 @@
 namespace stowage::tools {
 namespace {
 
-// The named optimizer; with the model's own settings when it is the model's.
+// The named optimizer; with the model's own settings when it is the model's, whatever
+// it keeps its states in.
 Result<Optimizer> ChooseOptimizer(const std::string& name,
                                   const TrainingDefaults& defaults) {
   const std::string_view chosen =
       name.empty() ? defaults.optimizer : std::string_view(name);
   STOWAGE_ASSIGN_OR_RETURN(Optimizer optimizer, ParseOptimizer(chosen));
-  if (chosen != defaults.optimizer) return optimizer;
+  if (!IsOfModel(optimizer, defaults)) return optimizer;
   if (AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
     adamw->beta1 = defaults.beta1;
     adamw->beta2 = defaults.beta2;
@@ -47,14 +48,18 @@ Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
 
 }  // namespace
 
+bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults) {
+  const Result<Optimizer> own = ParseOptimizer(defaults.optimizer);
+  return own.ok() && own->index() == optimizer.index();
+}
+
 void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Add("--batch", &flags->batch, "Examples a step");
   options.Add("--seq", &flags->seq, "Tokens in a sequence");
   options.Add("--dtype", &flags->dtype,
               "Element type of weights and activations");
   options.Add("--optimizer", &flags->optimizer,
-              "sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw, lion, "
-              "adafactor or muon; default: the model's");
+              StrCat(OptimizerChoices(), "; default: the model's"));
   options.Add("--budget", &flags->budget,
               "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
   options.Add("--threads", &flags->threads,

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
@@ -73,6 +74,10 @@ ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora);
 void AddRunOptions(Options& options, RunFlags* flags);
 /// Declares those of the model, of the device and of the seed alone.
 void AddStepOptions(Options& options, RunFlags* flags);
+
+/// Whether it is the model's own optimizer, in whatever it keeps its states: then the
+/// model's settings and learning rate are for it.
+bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults);
 
 /// The levers that the flags allow, for a step of `batch` examples; absent where a
 /// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of

@@ -20,10 +20,12 @@
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
+#include "tools/optimizer_fits.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/packer_flags.h"
 #include "tools/work_progress.h"
+#include "train/param_bytes.h"
 #include "train/train.h"
 
 namespace stowage::tools {
@@ -40,6 +42,7 @@ struct Flags {
   std::string output, svg, html;
   bool train = false;
   bool pareto = false;
+  bool fit_optimizer = false;
   bool explain = false;
   bool json = false;
 };
@@ -170,6 +173,10 @@ Json Describe(Subject& subject, const FittedStep& step,
   const std::optional<Bytes> budget = subject.planner().question().budget;
   json["budget_bytes"] = budget ? Json(*budget) : Json();
   json["fits"] = !budget || report.arena <= *budget;
+  json["bytes_per_param"] =
+      subject.training
+          ? ParamBytesJson(MeasureParamBytes(step.graph, step.plan))
+          : Json();
   return json;
 }
 
@@ -287,6 +294,20 @@ int Run(const Flags& flags) {
     return PrintFrontier(flags, planner.fitter(), times.has_value(), *progress);
   }
 
+  if (flags.fit_optimizer) {
+    if (!subject->training) {
+      return Fail(
+          {ErrorCode::kInvalidArgument,
+           "[plan] --fit-optimizer is for training steps; give --model, "
+           "or --onnx with --loss"});
+    }
+    const TrainingSpec& spec = subject->training->spec();
+    const auto fits = FitOptimizers(spec, *device);
+    progress->Clear();
+    PrintOptimizerFits(fits, spec.budget, flags.json);
+    return kExitDone;
+  }
+
   const Result<PlannedStep>& planned = UntilExit(planner.Plan());
   progress->Clear();
   if (!planned.ok()) {
@@ -387,6 +408,10 @@ void AddPlan(Program& program) {
   options.AddFlag("--pareto", &flags->pareto,
                   "Print what every budget costs in recomputation, instead "
                   "of a plan");
+  options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
+                  "Print what the step takes with each optimizer, and whether "
+                  "it fits the budget, instead of a plan; it chooses none");
+  options.Exclude("--fit-optimizer", "--pareto");
   options.Add("--svg", &flags->svg,
               "Write a picture to this file: of the plan, or of what "
               "--pareto prints");

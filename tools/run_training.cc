@@ -19,6 +19,7 @@
 #include "tools/budget.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
+#include "tools/optimizer_fits.h"
 #include "tools/progress.h"
 #include "tools/sample.h"
 #include "tools/stop_signals.h"
@@ -291,6 +292,12 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
   training.programs = ProgramsBeside(spec, **task, sample_positions);
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&training.on_choice);
+  if (flags.fit_optimizer) {
+    const auto fits = FitOptimizers(training, backend->Needs());
+    progress->Clear();
+    PrintOptimizerFits(fits, training.budget, flags.json);
+    return kExitDone;
+  }
   Result<TrainingPlanner> planner =
       TrainingPlanner::Make(std::move(training), backend->Needs());
   if (!planner.ok()) return Fail(planner.error());

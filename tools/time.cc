@@ -79,6 +79,9 @@ Result<Measured> Measure(Runner& train, Runner& without, Task& task,
     if (runner.graph().Find("step")) {
       STOWAGE_RETURN_IF_ERROR(runner.Write("step", step));
     }
+    if (runner.graph().Find("seed")) {
+      STOWAGE_RETURN_IF_ERROR(runner.Write("seed", int64_t{1}));
+    }
     const Clock::time_point start = Clock::now();
     if (const StepCode code = go(); code != StepCode::kOk) {
       return runner.Explain(code);

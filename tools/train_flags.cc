@@ -104,6 +104,9 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
                   "Tensors of the file that no param needs to take");
   options.Add("--save-weights", &flags->save_weights,
               "Write the weights alone to this file at the end");
+  options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
+                  "Print what the run would take with each optimizer, and "
+                  "whether it fits the budget, and train nothing");
   AddLoopOptions(options, flags);
 }
 
@@ -149,6 +152,7 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
   const TrainingDefaults& defaults = spec.info.training;
   RunSpec run;
+  run.seed = flags.seed;
   run.steps = flags.steps.value_or(defaults.steps);
   if (run.steps < 1) {
     return Invalid(StrCat("steps ", run.steps, " is below 1"));
@@ -166,7 +170,7 @@ Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
   STOWAGE_RETURN_IF_ERROR(ReadSaving(flags, &run));
   run.schedule = defaults.schedule;
   const Optimizer& optimizer = spec.training.training.optimizer;
-  if (OptimizerName(optimizer) != defaults.optimizer) {
+  if (!IsOfModel(optimizer, defaults)) {
     // The model's rate is for the model's optimizer.
     run.schedule.peak = DefaultLearningRate(optimizer);
   }

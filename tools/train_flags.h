@@ -25,6 +25,7 @@ struct TrainFlags : RunFlags {
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
   std::string save, resume, continued, svg, html;
+  bool fit_optimizer = false;
   std::string init, save_weights;
   std::vector<std::string> init_rename, init_transpose;
   std::vector<std::string> init_allow_missing, init_allow_unused;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/strings.h"
@@ -18,8 +20,8 @@ using Json = nlohmann::ordered_json;
 // After as many, nothing is learned any more.
 constexpr int64_t kMaxSkippedInARow = 10;
 
-bool IsStepRead(const Graph& graph) {
-  const std::optional<ValueId> id = graph.Find("step");
+bool IsRead(const Graph& graph, std::string_view input) {
+  const std::optional<ValueId> id = graph.Find(input);
   return id && graph.value(*id).role == Role::kInput;
 }
 
@@ -50,7 +52,8 @@ StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
       ahead_(run.skips_nonfinite ? 0 : ahead),
       memory_(memory),
       json_(json),
-      reads_step_(IsStepRead(train_.front()->graph())),
+      reads_step_(IsRead(train_.front()->graph(), "step")),
+      reads_seed_(IsRead(train_.front()->graph(), "seed")),
       progress_(first, run.stop_at, task.token_name(), memory),
       next_(first) {}
 
@@ -63,6 +66,7 @@ Status StepLoop::Start(int64_t step) {
   STOWAGE_RETURN_IF_ERROR(task_.WriteBatch(train, step));
   STOWAGE_RETURN_IF_ERROR(train.Write("lr", static_cast<float>(started.lr)));
   if (reads_step_) STOWAGE_RETURN_IF_ERROR(train.Write("step", step));
+  if (reads_seed_) STOWAGE_RETURN_IF_ERROR(train.Write("seed", run_.seed));
   started.number = train.Start();
   return {};
 }

@@ -27,6 +27,7 @@ struct RunSpec {
   int64_t steps = 0;  // of the whole run, which the schedule spans
   int64_t stop_at = 0;
   LearningRateSchedule schedule;
+  int64_t seed = 1;
   int64_t save_every = 0;        // 0: at the end alone
   bool skips_nonfinite = false;  // else a value that is no number ends the run
   bool keeps_losses = false;     // for the page of the run, 16 bytes a step
@@ -83,6 +84,7 @@ class StepLoop {
   const MemoryFigures memory_;
   const bool json_;
   const bool reads_step_;  // whether the step's number is an input
+  const bool reads_seed_;  // of dropouts, and of an optimizer's roundings
   Progress progress_;
   int64_t next_;  // to be started
   int64_t skipped_in_a_row_ = 0;

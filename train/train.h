@@ -11,6 +11,7 @@
 #include "train/generation.h"         // IWYU pragma: export
 #include "train/gradient_check.h"     // IWYU pragma: export
 #include "train/lengths.h"            // IWYU pragma: export
+#include "train/param_bytes.h"        // IWYU pragma: export
 #include "train/plan_cache.h"         // IWYU pragma: export
 #include "train/sampler.h"            // IWYU pragma: export
 #include "train/step_builder.h"       // IWYU pragma: export

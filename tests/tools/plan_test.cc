@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -540,6 +541,46 @@ TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   const Json smallest = PlanAsJson({"--model", "gpt-nano", "--batch", "4",
                                     "--seq", "32", "--recompute", "auto"});
   CHECK(frontier.back()["budget_bytes"] == smallest["minimum_budget_bytes"]);
+}
+
+TEST_CASE("--fit-optimizer tells what the step takes with each optimizer") {
+  const std::vector<std::string> of_nano = {"--model", "gpt-nano", "--batch",
+                                            "2",       "--dtype",  "bf16"};
+  std::vector<std::string> arguments = of_nano;
+  arguments.insert(arguments.end(), {"--budget", "8MB", "--fit-optimizer"});
+  const Json told = PlanAsJson(arguments);
+  CHECK(told["budget_bytes"] == 8000000);
+  std::map<std::string, Json> lines;
+  for (const Json& line : told["optimizers"]) {
+    const std::string name = line["optimizer"];
+    lines[name] = line;
+    if (name == "lion" || name == "adafactor" || name == "muon") {
+      CHECK(line["fits"] == false);
+      const std::string why = line["refused"];
+      CHECK(why.find("updates params in f32 or f64") != std::string::npos);
+      continue;
+    }
+    CAPTURE(name);
+    CHECK(line["fits"] == (line["arena_bytes"] <= 8000000));
+    // What is told is what a plan with that optimizer has.
+    std::vector<std::string> chosen = of_nano;
+    chosen.insert(chosen.end(), {"--optimizer", name});
+    const Json plan = PlanAsJson(chosen);
+    CHECK(line["arena_bytes"] == plan["arena_bytes"]);
+    CHECK(line["bytes_per_param"] == plan["bytes_per_param"]);
+  }
+  CHECK(lines.size() == 14);
+  CHECK(lines["adamw8bit"]["fits"] == true);
+  CHECK(lines["adamw"]["fits"] == false);
+  const Json& bytes = lines["adamw8bit"]["bytes_per_param"];
+  CHECK(bytes["weights"] == doctest::Approx(2).epsilon(0.01));
+  // A byte of the weight, two of moments, and 1/32 of scales; some params are small.
+  CHECK(bytes["states"] > 3.03);
+  CHECK(bytes["states"] < 3.2);
+  CHECK(bytes["gradients"] > 0);
+  CHECK(bytes["total"] < 7);
+  CHECK(lines["adamw"]["bytes_per_param"]["states"] ==
+        doctest::Approx(10).epsilon(0.01));
 }
 
 TEST_CASE("--pareto lists what is kept on the host, where that is allowed" *
