@@ -8,8 +8,8 @@
 #include "base/strings.h"
 #include "gpu/device_checks.h"
 #include "gpu/emulator/emulated_queue.h"
-#include "gpu/emulator/emulator.h"
 #include "gpu/kernel.h"
+#include "tests/gpu/grid_runner.h"
 
 namespace stowage::testing {
 
@@ -294,8 +294,12 @@ Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
     }
     KernelCall with_params = call;
     with_params.params = params.data();
-    gpu::RunGrid(with_params, {.seed = options_.seed,
-                               .warp_by_warp = options_.warp_by_warp});
+    std::vector<std::span<std::byte>> memory = pinned_;
+    memory.push_back(arena_);
+    RunTestGrid(with_params, {.seed = options_.seed,
+                              .warp_by_warp = options_.warp_by_warp,
+                              .report = nullptr,
+                              .memory = memory});
   });
   return {};
 }

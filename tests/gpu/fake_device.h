@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
 #define STOWAGE_TESTS_GPU_FAKE_DEVICE_H_
 
-// A GPU in the memory of the host: kernels run in the emulator, matrix products
-// as plain loops, and every call is counted. It insists on what a real one wants
+// A GPU in the memory of the host: kernels run as the program was linked, in the
+// emulator or on PTX (tests/gpu/grid_runner.h), matrix products as plain loops, and every call is counted. It insists on what a real one wants
 // (kernels prepared before they are launched, nothing but work in a capture,
 // operands of matrix products inside one allocation), and fails when it is told
 // to.

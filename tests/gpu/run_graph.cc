@@ -3,26 +3,56 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/emulator/emulated_queue.h"
 #include "gpu/kernel.h"
+#include "gpu/queue.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "runtime/kernel.h"
+#include "tests/gpu/grid_runner.h"
 #include "tests/support/elements.h"
 #include "tests/support/instances.h"
 
 namespace stowage {
 namespace {
 
-using gpu::EmulatedQueue;
 using gpu::GpuKernel;
 
 constexpr auto kAlignment = static_cast<size_t>(gpu::kSlotAlignment);
+
+// Grids run as the program was linked (tests/gpu/grid_runner.h), and may touch what
+// the launch was given; matrix products are plain loops.
+class GridQueue final : public gpu::EmulatedQueue {
+ public:
+  explicit GridQueue(const testing::GridOptions& options) : options_(options) {}
+
+  void Launch(const gpu::KernelCall& call) override {
+    ++grids_;
+    testing::RunTestGrid(call, options_);
+  }
+  /// What is launched from here on may touch this and the fault's word.
+  void set_memory(std::vector<std::span<std::byte>> memory) {
+    memory_ = std::move(memory);
+    memory_.emplace_back(reinterpret_cast<std::byte*>(fault().word),
+                         sizeof(*fault().word));
+    options_.memory = memory_;
+  }
+  int64_t grids() const { return grids_; }
+
+ private:
+  testing::GridOptions options_;
+  std::vector<std::span<std::byte>> memory_;
+  int64_t grids_ = 0;
+};
 
 class Runner {
  public:
@@ -56,7 +86,7 @@ class Runner {
                      " were written"));
       }
     }
-    run_.grids = queue_.kernels();
+    run_.grids = queue_.grids();
     run_.fault = queue_.has_fault();
     if (!run_.wrong.empty()) return run_;
     for (const GraphOutput& output : graph_.outputs()) {
@@ -222,6 +252,7 @@ class Runner {
     }
     const std::vector<std::vector<std::byte>> before = Unwritten(first, end);
     queue_.set_launch(static_cast<uint32_t>(first));
+    queue_.set_memory(Operands(first, end, calls));
     if (kernel.enqueue_many != nullptr) {
       kernel.enqueue_many(launches, queue_);
     } else {
@@ -237,6 +268,25 @@ class Runner {
       }
     }
     return end;
+  }
+
+  // The buffers that these nodes are given.
+  std::vector<std::span<std::byte>> Operands(NodeId first, NodeId end,
+                                             std::vector<Call>& calls) {
+    std::vector<std::span<std::byte>> memory;
+    const auto add = [&memory](GuardedBuffer& buffer) {
+      memory.emplace_back(buffer.data(), buffer.size());
+    };
+    for (NodeId id = first; id < end; ++id) {
+      for (const ValueId input : graph_.node(id).inputs) {
+        add(buffer(layout(input).root));
+      }
+      for (const ValueId result : graph_.node(id).results) {
+        add(buffer(layout(result).root));
+      }
+      add(calls[static_cast<size_t>(id - first)].workspace);
+    }
+    return memory;
   }
 
   // What the operands of these nodes hold that none of them may write.
@@ -265,7 +315,7 @@ class Runner {
   std::vector<GuardedBuffer> buffers_;  // by the root they were made for
   std::vector<ValueId> holder_;         // by root: whose buffer holds it
   GpuRun run_;
-  EmulatedQueue queue_;
+  GridQueue queue_;
   size_t shifts_ = 0;
 };
 
@@ -290,10 +340,14 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
     CHECK(LargestError(output.second, expected[name]) <= tolerance);
   }
   int runs = 1;
-  for (const uint64_t seed : testing::Instances<uint64_t>({1, 2, 3})) {
+  const std::vector<uint64_t> seeds =
+      testing::TakesAllOrders() ? testing::Instances<uint64_t>({1, 2, 3})
+                                : std::vector<uint64_t>{1};
+  for (const uint64_t seed : seeds) {
     for (const bool misaligned : {false, true}) {
       for (const bool overwrite : {false, true}) {
         if (misaligned && overwrite) continue;  // results are aligned
+        if (!testing::TakesAllOrders() && !misaligned && !overwrite) continue;
         CAPTURE(seed);
         CAPTURE(misaligned);
         CAPTURE(overwrite);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_TESTS_GPU_RUN_GRAPH_H_
 #define STOWAGE_TESTS_GPU_RUN_GRAPH_H_
 
-// Runs graphs on the GPU kernels alone, in the emulator: no plan, no session,
-// no GPU. Every value that owns bytes has memory of its own, full of NaN before
+// Runs graphs on the GPU kernels alone, as the program was linked in the emulator or
+// on PTX (tests/gpu/grid_runner.h): no plan, no session, no GPU. Every value that owns bytes has memory of its own, full of NaN before
 // it is written and between guards; so has every workspace.
 //
 //   GpuRun run = RunInEmulator(graph, leaves, {.seed = 7});
@@ -54,7 +54,8 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// shuffled orders of blocks and threads and one that goes warp by warp, with
 /// leaves anywhere, and over their operands; nothing is written outside. Under the
 /// address sanitizer the first of the shuffled orders alone
-/// (tests/support/instances.h). Returns how many runs that took.
+/// (tests/support/instances.h), and where TakesAllOrders is false that one with leaves
+/// anywhere and over operands. Returns how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 

@@ -1,0 +1,40 @@
+#ifndef STOWAGE_TESTS_GPU_GRID_RUNNER_H_
+#define STOWAGE_TESTS_GPU_GRID_RUNNER_H_
+
+// Runs the grids of a test on the CPU. Two libraries define it, and a program links
+// one of them: //tests/gpu:emulated_grids runs kernels that the C++ compiler made, in
+// gpu/emulator; //tests/gpu/ptx:ptx_grids the PTX that nvcc made of them. So the same
+// tests see both.
+//
+//   std::string wrong;
+//   RunTestGrid(call, {.seed = 3, .report = &wrong, .memory = buffers});
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "gpu/queue.h"
+
+namespace stowage::testing {
+
+struct GridOptions {
+  /// 0: threads in their natural order; others: shuffled.
+  uint64_t seed = 0;
+  /// One warp runs until it waits for the block.
+  bool warp_by_warp = false;
+  /// Takes what is wrong with a kernel. Null: it is printed, and the process aborts.
+  std::string* report = nullptr;
+  /// The bytes of global memory that the kernel may touch. The emulator does not
+  /// look at them.
+  std::span<const std::span<std::byte>> memory = {};
+};
+
+void RunTestGrid(const gpu::KernelCall& call, const GridOptions& options);
+
+/// Whether tests try every order of threads; or few, since they are slow.
+bool TakesAllOrders();
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_GPU_GRID_RUNNER_H_

@@ -1,0 +1,45 @@
+#ifndef STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_
+#define STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_
+
+// What the warps of a block share: memory, the kernel's params, and the first
+// thing that went wrong.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/ptx/ptx_memory.h"
+#include "tests/gpu/ptx/ptx_module.h"
+
+namespace stowage::testing::ptx {
+
+/// 16 bytes of a lane that are under way to shared memory.
+struct AsyncCopy {
+  uint32_t group = 0;
+  int lane = 0;
+  uint64_t to = 0, from = 0;
+  uint32_t bytes = 0;  // that are read; the rest are zeros
+};
+
+/// The copies of a warp.
+struct AsyncCopies {
+  std::vector<AsyncCopy> under_way;
+  uint32_t group = 0;  // that is not committed yet
+};
+
+struct Block {
+  Memory* memory = nullptr;
+  std::span<const std::byte> params;
+  std::vector<AsyncCopies> copies;  // by warp
+  std::string wrong;
+};
+
+/// Where shared memory is in the space of all addresses.
+inline constexpr uint64_t kSharedWindow = uint64_t{0x5A} << 56;
+
+}  // namespace stowage::testing::ptx
+
+#endif  // STOWAGE_TESTS_GPU_PTX_PTX_BLOCK_H_

@@ -1,0 +1,294 @@
+#include "tests/gpu/ptx/ptx_machine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "base/strings.h"
+
+namespace stowage::testing::ptx {
+namespace {
+
+// A warp that executes more in a block does not end.
+constexpr int64_t kMostInstructions = int64_t{1} << 28;
+
+uint64_t Draw(uint64_t* state) {  // splitmix64
+  uint64_t x = *state += 0x9E3779B97F4A7C15;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+  x = (x ^ x >> 27) * 0x94D049BB133111EB;
+  return x ^ x >> 31;
+}
+
+std::string LanesOf(uint32_t lanes) {
+  std::string text;
+  for (int i = 0; i < kLanes; ++i) {
+    if ((lanes >> i & 1) != 0) text += StrCat(text.empty() ? "" : " ", i);
+  }
+  return text;
+}
+
+constexpr size_t kAlignment = 64;
+
+}  // namespace
+
+void Warp::Report(const std::string& what) {
+  if (block->wrong.empty()) block->wrong = what;
+}
+
+void Warp::ReportUnwritten(const Slot& slot) {
+  Report(StrCat("lanes ", LanesOf(mask & ~written[slot.number]),
+                " read a register that they never wrote"));
+}
+
+void Machine::Blame(const Kernel& kernel, uint32_t at,
+                    const std::string& what) {
+  if (!wrong_.empty()) return;
+  const Instruction& in = kernel.code[at];
+  wrong_ = StrCat("[ptx] ", kernel.name, " at ",
+                  kernel.lines[static_cast<size_t>(in.line)], " (line ",
+                  in.line, " of the entry): ", what);
+}
+
+std::string Machine::Run(const GridCall& call, const MachineOptions& options) {
+  const Kernel& kernel = *call.kernel;
+  wrong_.clear();
+  if (call.params.size() != kernel.param_bytes) {
+    return StrCat("[ptx] ", kernel.name, " takes ", kernel.param_bytes,
+                  " bytes of params and was given ", call.params.size());
+  }
+  if (call.threads == 0 || call.threads % kLanes != 0 ||
+      call.threads > kernel.max_threads) {
+    return StrCat("[ptx] ", kernel.name, " was launched with ", call.threads,
+                  " threads a block; expected a multiple of 32 up to ",
+                  kernel.max_threads);
+  }
+  memory_.BeginGrid(call.memory);
+  std::vector<uint64_t> blocks(static_cast<size_t>(call.grid_x) * call.grid_y);
+  std::iota(blocks.begin(), blocks.end(), uint64_t{0});
+  uint64_t random = options.seed;
+  if (options.seed != 0) {
+    for (size_t i = blocks.size(); i > 1; --i) {
+      std::swap(blocks[i - 1], blocks[Draw(&random) % i]);
+    }
+  }
+  for (const uint64_t block : blocks) {
+    RunBlock(call, static_cast<uint32_t>(block % call.grid_x),
+             static_cast<uint32_t>(block / call.grid_x), options, &random);
+    if (!wrong_.empty()) {
+      return StrCat(wrong_, "; in block ", block, " of ", blocks.size());
+    }
+  }
+  return {};
+}
+
+void Machine::Start(const GridCall& call, uint32_t x, uint32_t y, size_t warp) {
+  const Kernel& kernel = *call.kernel;
+  const size_t register_bytes =
+      (kernel.register_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  auto base = reinterpret_cast<uintptr_t>(registers_.data());
+  base = (base + kAlignment - 1) / kAlignment * kAlignment;
+  WarpState& state = warps_[warp];
+  state.warp = {
+      .registers = reinterpret_cast<std::byte*>(base + warp * register_bytes),
+      .written = written_.data() + warp * kernel.registers,
+      .constants = kernel.constants.data(),
+      .block = &block_,
+      .number = static_cast<int>(warp)};
+  state.groups[0] = {.at = 0, .lanes = kAllLanes};
+  state.count = 1;
+  state.executed = 0;
+  state.at_barrier = false;
+  const auto set = [&](Special special, auto value) {
+    auto* const to = reinterpret_cast<uint32_t*>(state.warp.registers +
+                                                 SpecialOffset(special));
+    for (uint32_t lane = 0; lane < kLanes; ++lane) to[lane] = value(lane);
+    state.warp.written[static_cast<size_t>(special)] = kAllLanes;
+  };
+  set(Special::kTid, [&](uint32_t lane) {
+    return static_cast<uint32_t>(warp) * kLanes + lane;
+  });
+  set(Special::kNtid, [&](uint32_t) { return call.threads; });
+  set(Special::kCtaid, [&](uint32_t) { return x; });
+  set(Special::kCtaidY, [&](uint32_t) { return y; });
+  set(Special::kNctaid, [&](uint32_t) { return call.grid_x; });
+}
+
+void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
+                       const MachineOptions& options, uint64_t* random) {
+  const Kernel& kernel = *call.kernel;
+  const size_t warps = call.threads / kLanes;
+  const size_t dynamic_at =
+      (kernel.static_shared + kDynamicSharedAlignment - 1) /
+      kDynamicSharedAlignment * kDynamicSharedAlignment;
+  memory_.BeginBlock(call.dynamic_shared == 0
+                         ? kernel.static_shared
+                         : dynamic_at + call.dynamic_shared,
+                     static_cast<int>(warps));
+  block_.memory = &memory_;
+  block_.params = call.params;
+  block_.copies.assign(warps, {});
+  block_.wrong.clear();
+  warps_.resize(warps);
+  const size_t bytes =
+      (kernel.register_bytes + kAlignment) * warps + kAlignment;
+  if (registers_.size() < bytes) registers_.resize(bytes);
+  written_.assign(kernel.registers * warps, 0);
+  for (size_t warp = 0; warp < warps; ++warp) Start(call, x, y, warp);
+  std::vector<size_t> ready;
+  while (wrong_.empty()) {
+    ready.clear();
+    for (size_t warp = 0; warp < warps; ++warp) {
+      if (warps_[warp].count > 0 && !warps_[warp].at_barrier) {
+        ready.push_back(warp);
+      }
+    }
+    if (ready.empty()) {
+      if (std::ranges::all_of(warps_, [](const WarpState& state) {
+            return state.count == 0;
+          })) {
+        return;
+      }
+      MeetBarrier(kernel);
+      continue;
+    }
+    size_t warp = ready[0];
+    int64_t turns = kMostInstructions + 1;
+    if (options.seed != 0) {
+      warp = ready[Draw(random) % ready.size()];
+      if (!options.warp_by_warp && ready.size() > 1) {
+        turns = static_cast<int64_t>(1 + Draw(random) % 64);
+      }
+    }
+    RunWarp(kernel, &warps_[warp], turns);
+  }
+}
+
+// Those that have ended need not come.
+void Machine::MeetBarrier(const Kernel& kernel) {
+  const WarpState* first = nullptr;
+  for (WarpState& state : warps_) {
+    if (state.count == 0) continue;
+    if (first == nullptr) first = &state;
+    if (state.barrier != first->barrier) {
+      Blame(kernel, state.barrier,
+            StrCat("warps wait in different places; others at line ",
+                   kernel.code[first->barrier].line));
+    }
+    state.at_barrier = false;
+  }
+  memory_.Barrier();
+}
+
+// The lanes that are furthest behind and can go on; lanes that meet are joined.
+Machine::Group* Machine::Choose(WarpState* state) {
+  if (state->count == 1) {
+    return state->groups[0].waits ? nullptr : &state->groups[0];
+  }
+  for (int i = 0; i < state->count; ++i) {
+    for (int j = i + 1; j < state->count;) {
+      Group& a = state->groups[i];
+      Group& b = state->groups[j];
+      if (a.at != b.at) {
+        ++j;
+        continue;
+      }
+      a.lanes |= b.lanes;
+      a.waits = false;
+      b = state->groups[--state->count];
+    }
+  }
+  Group* chosen = nullptr;
+  for (int i = 0; i < state->count; ++i) {
+    Group& group = state->groups[i];
+    if (group.waits) continue;
+    if (chosen == nullptr || group.at < chosen->at) chosen = &group;
+  }
+  return chosen;
+}
+
+void Machine::RunWarp(const Kernel& kernel, WarpState* state,
+                      int64_t instructions) {
+  Warp& warp = state->warp;
+  for (; instructions > 0; --instructions) {
+    Group* const group = Choose(state);
+    if (group == nullptr) {
+      const Group& a = state->groups[0];
+      return Blame(kernel, a.at,
+                   state->count == 1
+                       ? StrCat("of this warp only lanes ", LanesOf(a.lanes),
+                                " are left; all are wanted")
+                       : StrCat("lanes ", LanesOf(a.lanes),
+                                " wait here for others, and those at line ",
+                                kernel.code[state->groups[1].at].line));
+    }
+    const uint32_t at = group->at;
+    const Instruction& in = kernel.code[at];
+    ++executed_;
+    if (++state->executed > kMostInstructions) {
+      return Blame(kernel, at, "a warp does not end");
+    }
+    uint32_t active = group->lanes;
+    if (in.guard != kConstant) {
+      if ((active & ~warp.written[in.guard_number]) != 0) {
+        return Blame(kernel, at, "a guard that was never written");
+      }
+      const uint32_t guard =
+          *reinterpret_cast<const uint32_t*>(warp.registers + in.guard);
+      active &= in.negated ? ~guard : guard;
+    }
+    warp.mask = active;
+    switch (in.operation->flow) {
+      case Flow::kWhole:
+        if (active != 0 && active != kAllLanes) {
+          group->waits = true;
+          continue;
+        }
+        [[fallthrough]];
+      case Flow::kNext:
+        ++group->at;
+        if (active != 0) in.operation->run(warp, in);
+        break;
+      case Flow::kBranch: {
+        const uint32_t rest = group->lanes & ~active;
+        if (active == 0) {
+          ++group->at;
+        } else {
+          group->at = in.target;
+          group->lanes = active;
+          if (rest != 0) {
+            state->groups[state->count++] = {.at = at + 1, .lanes = rest};
+          }
+        }
+        break;
+      }
+      case Flow::kReturn:
+        group->lanes &= ~active;
+        ++group->at;
+        if (group->lanes == 0) {
+          *group = state->groups[--state->count];
+          if (state->count == 0) return;
+          // What waited may now have all there are.
+          for (int i = 0; i < state->count; ++i) {
+            state->groups[i].waits = false;
+          }
+        }
+        break;
+      case Flow::kBarrier:
+        if (active != group->lanes) {
+          return Blame(kernel, at, "a barrier that is not for all lanes");
+        }
+        if (state->count > 1) {
+          group->waits = true;
+          continue;
+        }
+        ++group->at;
+        state->at_barrier = true;
+        state->barrier = at;
+        return;
+    }
+    if (!block_.wrong.empty()) return Blame(kernel, at, block_.wrong);
+  }
+}
+
+}  // namespace stowage::testing::ptx

@@ -1,0 +1,97 @@
+#ifndef STOWAGE_TESTS_GPU_PTX_PTX_MACHINE_H_
+#define STOWAGE_TESTS_GPU_PTX_PTX_MACHINE_H_
+
+// Executes grids of PTX kernels on the CPU, an instruction for the 32 lanes of a
+// warp at a time. Lanes that branched apart meet again as soon as one comes to
+// where others are, those that are furthest behind running first; what wants a
+// whole warp waits for its lanes.
+//
+// Reported, with the instruction: registers and shared bytes read before they are
+// written; accesses outside of what the kernel was given, or unaligned; copies that
+// were not waited for; races (ptx_memory.h); warps that are not whole where they
+// must be; barriers that some never reach; division by zero.
+//
+//   Machine machine;
+//   std::string wrong = machine.Run({.kernel = kernel, .params = params,
+//                                    .grid_x = 4, .threads = 128,
+//                                    .memory = buffers},
+//                                   {.seed = 3});
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/ptx/ptx_block.h"
+#include "tests/gpu/ptx/ptx_memory.h"
+#include "tests/gpu/ptx/ptx_module.h"
+#include "tests/gpu/ptx/ptx_warp.h"
+
+namespace stowage::testing::ptx {
+
+struct GridCall {
+  const Kernel* kernel = nullptr;
+  std::span<const std::byte> params;
+  uint32_t grid_x = 1, grid_y = 1;
+  uint32_t threads = 32;
+  uint32_t dynamic_shared = 0;
+  /// What the kernel may touch of global memory.
+  std::span<const std::span<std::byte>> memory;
+};
+
+struct MachineOptions {
+  /// 0: blocks in their order, warp 0 up to the barrier, then warp 1. Others:
+  /// blocks, and after every few instructions warps, are drawn by lot.
+  uint64_t seed = 0;
+  /// A warp that was drawn runs up to the barrier.
+  bool warp_by_warp = false;
+};
+
+class Machine {
+ public:
+  /// Runs all blocks. Returns what is wrong; the rest is then not run. Empty:
+  /// nothing.
+  std::string Run(const GridCall& call, const MachineOptions& options = {});
+
+  /// Instructions of warps that were executed, ever.
+  int64_t executed() const { return executed_; }
+
+ private:
+  // Lanes that are at the same place.
+  struct Group {
+    uint32_t at = 0;
+    uint32_t lanes = 0;
+    bool waits = false;  // for the rest of its warp
+  };
+  struct WarpState {
+    Warp warp;
+    Group groups[kLanes];
+    int count = 0;
+    int64_t executed = 0;  // in this block
+    bool at_barrier = false;
+    uint32_t barrier = 0;  // where
+  };
+
+  void RunBlock(const GridCall& call, uint32_t x, uint32_t y,
+                const MachineOptions& options, uint64_t* random);
+  void Start(const GridCall& call, uint32_t x, uint32_t y, size_t warp);
+  // Until the barrier, the end, or so many instructions.
+  void RunWarp(const Kernel& kernel, WarpState* state, int64_t instructions);
+  Group* Choose(WarpState* state);
+  void MeetBarrier(const Kernel& kernel);
+  void Blame(const Kernel& kernel, uint32_t at, const std::string& what);
+
+  Memory memory_;
+  Block block_;
+  std::vector<WarpState> warps_;
+  std::vector<std::byte> registers_;
+  std::vector<uint32_t> written_;
+  int64_t executed_ = 0;
+  std::string wrong_;
+};
+
+}  // namespace stowage::testing::ptx
+
+#endif  // STOWAGE_TESTS_GPU_PTX_PTX_MACHINE_H_

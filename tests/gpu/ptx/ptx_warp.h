@@ -1,0 +1,71 @@
+#ifndef STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
+#define STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
+
+// What an instruction sees: the registers of 32 lanes, which of the lanes execute
+// it, and the block around them. A register that is read by a lane that never
+// wrote it is reported.
+//
+//   const uint32_t* a = warp.Read<uint32_t>(in.slots[1]);
+//   ...
+//   warp.Write(in.slots[0], result);
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "tests/gpu/ptx/ptx_module.h"
+
+namespace stowage::testing::ptx {
+
+struct Block;
+
+struct Warp {
+  uint32_t mask = 0;  // of the lanes that execute the instruction
+  std::byte* registers = nullptr;
+  uint32_t* written = nullptr;  // by number of a register: lanes that wrote it
+  const std::byte* constants = nullptr;
+  Block* block = nullptr;
+  int number = 0;        // of the warp, in its block
+  uint32_t segment = 0;  // of its accesses (ptx_memory.h)
+
+  /// The 32 elements of an operand.
+  template <typename T>
+  const T* Read(const Slot& slot) {
+    if (slot.number == kConstant) {
+      return reinterpret_cast<const T*>(constants + slot.offset);
+    }
+    if ((mask & ~written[slot.number]) != 0) ReportUnwritten(slot);
+    return reinterpret_cast<const T*>(registers + slot.offset);
+  }
+
+  template <typename T>
+  void Write(const Slot& slot, const T (&values)[kLanes]) {
+    if (slot.number == kDiscarded) return;
+    T* const to = reinterpret_cast<T*>(registers + slot.offset);
+    if (mask == kAllLanes) {
+      std::memcpy(to, values, sizeof(values));
+    } else {
+      for (int i = 0; i < kLanes; ++i) {
+        to[i] = (mask >> i & 1) != 0 ? values[i] : to[i];
+      }
+    }
+    written[slot.number] |= mask;
+  }
+
+  uint32_t ReadPredicate(const Slot& slot) { return *Read<uint32_t>(slot); }
+  void WritePredicate(const Slot& slot, uint32_t lanes) {
+    if (slot.number == kDiscarded) return;
+    uint32_t* const to = reinterpret_cast<uint32_t*>(registers + slot.offset);
+    *to = (*to & ~mask) | (lanes & mask);
+    written[slot.number] |= mask;
+  }
+
+  /// What is wrong with the instruction; the first that is said ends the grid.
+  void Report(const std::string& what);
+  void ReportUnwritten(const Slot& slot);
+};
+
+}  // namespace stowage::testing::ptx
+
+#endif  // STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
