@@ -130,18 +130,20 @@ void EnqueueFill(const Launch& launch, Queue& queue) {
       queue.Fill(y.data, byte, y.type.bytes());
       return;
     }
-    const auto past = reinterpret_cast<uintptr_t>(y.data) % 16;
-    const auto head =
-        static_cast<int64_t>((past == 0 ? 0 : 16 - past) / sizeof(T));
-    const int64_t n = y.size();
-    FillParams<T> params = {};
-    params.y = y.as<T>();
-    params.n = n;
-    params.head = std::min(head, n);
-    params.value = value;
-    LaunchKernel(queue, "fill", FillKernel<T>, params,
-                 {.x = BlocksFor(n, int64_t{kThreads} * kPackSize<T>)},
-                 kThreads);
+    if constexpr (sizeof(T) > 1) {
+      const auto past = reinterpret_cast<uintptr_t>(y.data) % 16;
+      const auto head =
+          static_cast<int64_t>((past == 0 ? 0 : 16 - past) / sizeof(T));
+      const int64_t n = y.size();
+      FillParams<T> params = {};
+      params.y = y.as<T>();
+      params.n = n;
+      params.head = std::min(head, n);
+      params.value = value;
+      LaunchKernel(queue, "fill", FillKernel<T>, params,
+                   {.x = BlocksFor(n, int64_t{kThreads} * kPackSize<T>)},
+                   kThreads);
+    }
   });
 }
 

@@ -12,12 +12,12 @@
 
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
-#include "gpu/emulator/emulated_queue.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/rough_float.h"
 #include "gpu/kernels/walk.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
+#include "tests/gpu/grid_queue.h"
 #include "tests/gpu/launch_builder.h"
 #include "tests/gpu/run_graph.h"
 #include "tests/support/op_cases.h"
@@ -25,7 +25,7 @@
 namespace stowage {
 namespace {
 
-using gpu::EmulatedQueue;
+using testing::GridQueue;
 
 constexpr DType kReals[] = {DType::kF32, DType::kBF16, DType::kF16};
 
@@ -290,7 +290,7 @@ TEST_CASE("integers wrap around") {
   mul.Input(DType::kU8, {2}, {200, 3});
   mul.Input(DType::kU8, {2}, {2, 5});
   mul.Output(DType::kU8, {2});
-  EmulatedQueue queue;
+  GridQueue queue;
   gpu::GetKernel(OpKind::kAdd).enqueue(add.launch(), queue);
   gpu::GetKernel(OpKind::kNeg).enqueue(neg.launch(), queue);
   gpu::GetKernel(OpKind::kMul).enqueue(mul.launch(), queue);
@@ -302,7 +302,7 @@ TEST_CASE("integers wrap around") {
 TEST_CASE("NaN passes through maximum, minimum, relu and clamped tails") {
   const double nan = std::nan(""), inf = HUGE_VAL;
   for (const DType dtype : kReals) {
-    EmulatedQueue queue;
+    GridQueue queue;
     for (const OpKind op : {OpKind::kMaximum, OpKind::kMinimum}) {
       LaunchBuilder launch(op);
       launch.Input(dtype, {3}, {nan, 1, 2});
@@ -354,7 +354,7 @@ TEST_CASE("dropout keeps what the CPU keeps, bit for bit") {
         for (const uint64_t seed : {1, 2, 3}) {
           LaunchBuilder on_gpu(OpKind::kDropout, attrs);
           FillDropout(&on_gpu, DType::kF32, n, shift);
-          EmulatedQueue queue({.seed = seed});
+          GridQueue queue({.seed = seed});
           gpu::GetKernel(OpKind::kDropout).enqueue(on_gpu.launch(), queue);
           CHECK(on_gpu.bytes(0) == on_cpu.bytes(0));
           CHECK(on_gpu.intact());
@@ -363,7 +363,7 @@ TEST_CASE("dropout keeps what the CPU keeps, bit for bit") {
       for (const DType dtype : {DType::kBF16, DType::kF16}) {
         LaunchBuilder on_gpu(OpKind::kDropout, attrs);
         FillDropout(&on_gpu, dtype, n, 0);
-        EmulatedQueue queue;
+        GridQueue queue;
         gpu::GetKernel(OpKind::kDropout).enqueue(on_gpu.launch(), queue);
         const std::vector<double> kept = on_cpu.output(0);
         const std::vector<double> got = on_gpu.output(0);

@@ -2,7 +2,7 @@
 #define STOWAGE_TESTS_GPU_GRID_RUNNER_H_
 
 // Runs the grids of a test on the CPU. Two libraries define it, and a program links
-// one of them: //tests/gpu:emulated_grids runs kernels that the C++ compiler made, in
+// one of them: //tests/gpu/emulated:emulated_grids runs kernels that the C++ compiler made, in
 // gpu/emulator; //tests/gpu/ptx:ptx_grids the PTX that nvcc made of them. So the same
 // tests see both.
 //
@@ -25,8 +25,8 @@ struct GridOptions {
   bool warp_by_warp = false;
   /// Takes what is wrong with a kernel. Null: it is printed, and the process aborts.
   std::string* report = nullptr;
-  /// The bytes of global memory that the kernel may touch. The emulator does not
-  /// look at them.
+  /// The bytes of global memory that the kernel may touch; empty: any. The emulator
+  /// does not look at them.
   std::span<const std::span<std::byte>> memory = {};
 };
 

@@ -12,16 +12,16 @@
 
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
-#include "gpu/emulator/emulated_queue.h"
 #include "gpu/kernel.h"
 #include "ir/moment_blocks.h"
 #include "math/split_master.h"
+#include "tests/gpu/grid_queue.h"
 #include "tests/gpu/launch_builder.h"
 
 namespace stowage {
 namespace {
 
-using gpu::EmulatedQueue;
+using testing::GridQueue;
 using Launches = std::deque<LaunchBuilder>;
 
 // What of a rule these tests need.
@@ -194,7 +194,7 @@ TEST_CASE("many parameters in one grid become what they become one by one") {
       };
       Launches alone;
       make(&alone);
-      EmulatedQueue natural;
+      GridQueue natural;
       for (const LaunchBuilder& launch : alone) {
         kernel.enqueue(launch.launch(), natural);
       }
@@ -203,7 +203,7 @@ TEST_CASE("many parameters in one grid become what they become one by one") {
       for (const uint64_t seed : {1, 2, 3}) {
         Launches together;
         make(&together);
-        EmulatedQueue queue({.seed = seed});
+        GridQueue queue({.seed = seed});
         kernel.enqueue_many(All(together), queue);
         CHECK(queue.kernels() == 1);
         CHECK(Results(rule, together) == want);
@@ -222,7 +222,7 @@ TEST_CASE("a parameter that starts anywhere becomes the same") {
         CAPTURE(shift);
         Launches launches;
         AddLaunch(rule, dtype, 8200, 0.1, scalars, 5, &launches, true, shift);
-        EmulatedQueue queue({.seed = 1 + shift});
+        GridQueue queue({.seed = 1 + shift});
         gpu::GetKernel(rule.op).enqueue_many(All(launches), queue);
         const Contents got = Results(rule, launches);
         if (shift == 0) want = got;
@@ -244,7 +244,7 @@ TEST_CASE("nothing is updated in a step with a fault") {
         AddLaunch(rule, dtype, 7, 0.1, scalars, 6, &launches, true, shift);
       }
       const Contents before = Results(rule, launches);
-      EmulatedQueue queue({.seed = 1});
+      GridQueue queue({.seed = 1});
       *queue.fault().word = 3;
       gpu::GetKernel(rule.op).enqueue_many(All(launches), queue);
       gpu::GetKernel(rule.op).enqueue(launches[0].launch(), queue);
@@ -272,7 +272,7 @@ TEST_CASE("updates agree with those of the CPU") {
       for (int i = 0; i < 2; ++i) {
         AddLaunch(rule, dtype, n, 0.1, scalars, 7, &both);
       }
-      EmulatedQueue queue({.seed = 1});
+      GridQueue queue({.seed = 1});
       gpu::GetKernel(rule.op).enqueue(both[0].launch(), queue);
       cpu::GetKernel(rule.op).run(both[1].launch(), pool);
       for (size_t i = 0; i <= static_cast<size_t>(rule.states); ++i) {
@@ -314,7 +314,7 @@ TEST_CASE("AdamW computes the published formula at any step") {
     for (const size_t i : {0, 1, 2}) launch.OutputOver(i);
     const double w[] = {1, -0.5, 0.25}, m[] = {0.5, 0, -0.125},
                  v[] = {0.25, 0, 1}, g[] = {0.5, -1, 2};
-    EmulatedQueue queue;
+    GridQueue queue;
     gpu::GetKernel(OpKind::kAdamWUpdate).enqueue(launch.launch(), queue);
     for (size_t i = 0; i < 3; ++i) {
       const double new_m = 0.9 * m[i] + (1 - 0.9) * g[i];
@@ -342,11 +342,11 @@ TEST_CASE("more parameters than a grid has room for take several") {
         AddLaunch(rule, dtype, 1 + i * 7 % 40, 0.1, scalars, i, launches);
       }
     }
-    EmulatedQueue natural;
+    GridQueue natural;
     for (const LaunchBuilder& launch : alone) {
       gpu::GetKernel(rule.op).enqueue(launch.launch(), natural);
     }
-    EmulatedQueue queue({.seed = 2});
+    GridQueue queue({.seed = 2});
     gpu::GetKernel(rule.op).enqueue_many(All(together), queue);
     CHECK(queue.kernels() > 1);
     CHECK(queue.kernels() <= 5);
@@ -364,11 +364,11 @@ TEST_CASE("parameters of many settings are each updated with their own") {
                 i, launches);
     }
   }
-  EmulatedQueue natural;
+  GridQueue natural;
   for (const LaunchBuilder& launch : alone) {
     gpu::GetKernel(rule.op).enqueue(launch.launch(), natural);
   }
-  EmulatedQueue queue;
+  GridQueue queue;
   gpu::GetKernel(rule.op).enqueue_many(All(together), queue);
   CHECK(queue.kernels() > 1);
   CHECK(queue.kernels() < 20);
@@ -387,11 +387,11 @@ TEST_CASE("element types alternate") {
                 launches);
     }
   }
-  EmulatedQueue natural;
+  GridQueue natural;
   for (const LaunchBuilder& launch : alone) {
     gpu::GetKernel(rule.op).enqueue(launch.launch(), natural);
   }
-  EmulatedQueue queue;
+  GridQueue queue;
   gpu::GetKernel(rule.op).enqueue_many(All(together), queue);
   CHECK(queue.kernels() == 4);
   CHECK(Results(rule, together) == Results(rule, alone));
@@ -421,11 +421,11 @@ TEST_CASE("an update that reads what one before it wrote waits for it") {
   make(&alone);
   make(&together);
   const gpu::GpuKernel& kernel = gpu::GetKernel(OpKind::kSgdUpdate);
-  EmulatedQueue natural;
+  GridQueue natural;
   for (const LaunchBuilder& launch : alone) {
     kernel.enqueue(launch.launch(), natural);
   }
-  EmulatedQueue queue({.seed = 4});
+  GridQueue queue({.seed = 4});
   kernel.enqueue_many(All(together), queue);
   CHECK(queue.kernels() == 3);
   CHECK(Results(kRules[0], together) == Results(kRules[0], alone));
@@ -442,7 +442,7 @@ TEST_CASE("a bf16 weight keeps steps that are smaller than its last bit") {
   launch.Input(DType::kF32, {}, {0x1p-12});
   launch.Input(DType::kI64, {}, {1e9});  // no correction any more
   for (const size_t i : {0, 1, 2, 3}) launch.OutputOver(i);
-  EmulatedQueue queue;
+  GridQueue queue;
   for (int step = 0; step < 16; ++step) {
     gpu::GetKernel(OpKind::kAdamWSplitUpdate).enqueue(launch.launch(), queue);
   }

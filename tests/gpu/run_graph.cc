@@ -12,12 +12,11 @@
 
 #include "base/check.h"
 #include "base/strings.h"
-#include "gpu/emulator/emulated_queue.h"
 #include "gpu/kernel.h"
-#include "gpu/queue.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "runtime/kernel.h"
+#include "tests/gpu/grid_queue.h"
 #include "tests/gpu/grid_runner.h"
 #include "tests/support/elements.h"
 #include "tests/support/instances.h"
@@ -28,31 +27,6 @@ namespace {
 using gpu::GpuKernel;
 
 constexpr auto kAlignment = static_cast<size_t>(gpu::kSlotAlignment);
-
-// Grids run as the program was linked (tests/gpu/grid_runner.h), and may touch what
-// the launch was given; matrix products are plain loops.
-class GridQueue final : public gpu::EmulatedQueue {
- public:
-  explicit GridQueue(const testing::GridOptions& options) : options_(options) {}
-
-  void Launch(const gpu::KernelCall& call) override {
-    ++grids_;
-    testing::RunTestGrid(call, options_);
-  }
-  /// What is launched from here on may touch this and the fault's word.
-  void set_memory(std::vector<std::span<std::byte>> memory) {
-    memory_ = std::move(memory);
-    memory_.emplace_back(reinterpret_cast<std::byte*>(fault().word),
-                         sizeof(*fault().word));
-    options_.memory = memory_;
-  }
-  int64_t grids() const { return grids_; }
-
- private:
-  testing::GridOptions options_;
-  std::vector<std::span<std::byte>> memory_;
-  int64_t grids_ = 0;
-};
 
 class Runner {
  public:
@@ -86,7 +60,7 @@ class Runner {
                      " were written"));
       }
     }
-    run_.grids = queue_.grids();
+    run_.grids = queue_.kernels();
     run_.fault = queue_.has_fault();
     if (!run_.wrong.empty()) return run_;
     for (const GraphOutput& output : graph_.outputs()) {
@@ -315,7 +289,7 @@ class Runner {
   std::vector<GuardedBuffer> buffers_;  // by the root they were made for
   std::vector<ValueId> holder_;         // by root: whose buffer holds it
   GpuRun run_;
-  GridQueue queue_;
+  testing::GridQueue queue_;
   size_t shifts_ = 0;
 };
 

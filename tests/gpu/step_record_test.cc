@@ -9,10 +9,12 @@
 #include <span>
 #include <vector>
 
-#include "gpu/emulator/emulated_queue.h"
+#include "tests/gpu/grid_queue.h"
 
 namespace stowage::gpu {
 namespace {
+
+using testing::GridQueue;
 
 constexpr uint64_t kSeeds[] = {0, 1, 2};
 
@@ -27,7 +29,7 @@ TEST_CASE("a step begins with the inputs of its slot, and no fault") {
       for (const uint64_t step : {6, 7}) {
         StepRecord record{.step = step, .fault = 3};
         std::memset(planned, 0, sizeof(planned));
-        EmulatedQueue queue({.seed = seed});
+        GridQueue queue({.seed = seed});
         EnqueueBeginStep(&record, slots, slot_bytes, planned, bytes, queue);
         const std::byte* const from = slots + (step == 7 ? slot_bytes : 0);
         CHECK(std::memcmp(planned, from, static_cast<size_t>(bytes)) == 0);
@@ -41,7 +43,7 @@ TEST_CASE("a step begins with the inputs of its slot, and no fault") {
 
 TEST_CASE("a program without inputs begins all the same") {
   StepRecord record{.step = 1, .fault = 3};
-  EmulatedQueue queue;
+  GridQueue queue;
   EnqueueBeginStep(&record, nullptr, 0, nullptr, 0, queue);
   CHECK(record.fault == kNoFault);
 }
@@ -63,7 +65,7 @@ TEST_CASE("a step ends in its place of the ring, and the next is counted") {
       REQUIRE(4 * stride <= sizeof(ring));
       std::memset(ring, 0, sizeof(ring));
       StepRecord record{.step = 5, .fault = 9};
-      EmulatedQueue queue({.seed = seed});
+      GridQueue queue({.seed = seed});
       EnqueueEndStep(&record, ring, 4, scalars, queue);
       CHECK(record.step == 6);
       RingEntry entry;
@@ -89,7 +91,7 @@ TEST_CASE("NaN and infinity are found wherever they are, large numbers not") {
                          std::numeric_limits<float>::max());
     const auto found = [&] {
       uint32_t word = 0;
-      EmulatedQueue queue;
+      GridQueue queue;
       EnqueueFindNonFinite(DType::kF32,
                            reinterpret_cast<const std::byte*>(x.data()), n,
                            &word, queue);
@@ -108,7 +110,7 @@ TEST_CASE("NaN and infinity are found wherever they are, large numbers not") {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
     std::vector<uint16_t> x(100, 0x7BFF);  // finite in both
     uint32_t word = 0;
-    EmulatedQueue queue;
+    GridQueue queue;
     const auto* const bytes = reinterpret_cast<const std::byte*>(x.data());
     EnqueueFindNonFinite(dtype, bytes, 100, &word, queue);
     CHECK(word == 0);

@@ -74,7 +74,10 @@ template <typename T>
 void Select(Warp& warp, const Instruction& in) {
   const T* a = warp.Read<T>(in.slots[1]);
   const T* b = warp.Read<T>(in.slots[2]);
+  warp.unwritten = 0;  // of the one that is not chosen nothing matters
   const uint32_t p = warp.ReadPredicate(in.slots[3]);
+  warp.unwritten |=
+      (p & warp.Unwritten(in.slots[1])) | (~p & warp.Unwritten(in.slots[2]));
   alignas(64) T d[kLanes];
   for (int i = 0; i < kLanes; ++i) d[i] = (p >> i & 1) != 0 ? a[i] : b[i];
   warp.Write(in.slots[0], d);
@@ -673,7 +676,10 @@ class Table {
     One<uint64_t, F, ToInteger<uint64_t, F, Round>>(name("u64"));
   }
 
-  std::vector<Operation> Take() { return std::move(rows_); }
+  std::vector<Operation> Take() {
+    for (Operation& row : rows_) row.lane_wise = true;
+    return std::move(rows_);
+  }
 
  private:
   std::vector<Operation> rows_;

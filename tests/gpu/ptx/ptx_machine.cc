@@ -247,6 +247,8 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
         [[fallthrough]];
       case Flow::kNext:
         ++group->at;
+        warp.lane_wise = in.operation->lane_wise;
+        warp.unwritten = 0;
         if (active != 0) in.operation->run(warp, in);
         break;
       case Flow::kBranch: {

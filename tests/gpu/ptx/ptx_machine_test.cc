@@ -764,7 +764,30 @@ TEST_CASE("accesses outside, unaligned, or of what nobody wrote are reported") {
   Says(Run("\tsetp.eq.u32 %p1, %r0, 3;\n\t@%p1 mov.u32 %r5, 1;\n"
            "\tst.global.u32 [%rd4], %r5;"),
        "lanes 0 1 2 4 5");
+  // What is computed of it is like it, unless a choice leaves it out.
+  Says(Run("\tadd.s32 %r6, %r5, 1;\n\tst.global.u32 [%rd4], %r6;"),
+       "read a register that they never");
+  const std::string choice =
+      "\tsetp.eq.u32 %p1, %r0, 99;\n\tselp.b32 %r6, %r5, %r0, %p1;\n";
+  CHECK(Run(choice + "\tst.global.u32 [%rd4], %r6;").wrong == "");
+  Says(Run("\tsetp.eq.u32 %p1, %r5, 1;\n\t@%p1 st.global.u32 [%rd4], %r0;"),
+       "a guard that was never written");
   Says(Run("\tmov.u32 %r1, 0;\n\tdiv.u32 %r2, %r0, %r1;"), "division by zero");
+}
+
+TEST_CASE("of a vector that nvcc widened only what is used counts") {
+  const std::string load =
+      "\t.pragma \"used_bytes_mask 4095\";\n"
+      "\tld.global.v4.u32 {%r1,%r2,%r3,%r4}, [%rd6];\n";
+  const std::string end = "\tadd.s64 %rd6, %rd1, 2048;\n";
+  CHECK(Run("\tadd.s64 %rd6, %rd1, 2032;\n" + load +
+            "\tst.global.u32 [%rd4], %r3;")
+            .wrong == "");
+  Says(Run("\tadd.s64 %rd6, %rd1, 2032;\n" + load +
+           "\tst.global.u32 [%rd4], %r4;"),
+       "read a register that they never");
+  Says(Run(end + load), "is outside of what");
+  Says(Run("\tadd.s64 %rd6, %rd1, 8;\n" + load), "is not aligned");
 }
 
 TEST_CASE("warps that are not whole are reported") {

@@ -45,6 +45,8 @@ void Memory::ForgetAll() {
 void Memory::BeginGrid(std::span<const std::span<std::byte>> allocations) {
   if (next_ > kLastSegment / 2) ForgetAll();
   allocations_.clear();
+  page_at_.clear();
+  anywhere_ = allocations.empty();
   for (const std::span<std::byte> a : allocations) {
     if (a.empty()) continue;
     const auto begin = reinterpret_cast<uint64_t>(a.data());
@@ -105,6 +107,7 @@ std::byte* Memory::Locate(Space space, uint64_t address, uint32_t bytes) {
                     shared_bytes_, " bytes of shared memory");
     return nullptr;
   }
+  if (anywhere_) return reinterpret_cast<std::byte*>(address);
   for (size_t tried = 0; tried < allocations_.size(); ++tried) {
     const Allocation& a = allocations_[last_];
     if (address >= a.begin && address + bytes <= a.end) {
@@ -131,16 +134,21 @@ Memory::Stamps Memory::StampsOf(Space space, uint64_t address) {
   if (space == Space::kShared) {
     return {shared_writer_.data() + address, shared_reader_.data() + address};
   }
-  Allocation& a = allocations_[last_];  // found by Locate
-  Page*& page = a.pages[address / kPageBytes - a.begin / kPageBytes];
-  if (page == nullptr) {
-    if (pages_used_ == pages_.size()) {
-      pages_.push_back(std::make_unique<Page>());
-    }
-    page = pages_[pages_used_++].get();
+  Page** page;
+  if (anywhere_) {
+    page = &page_at_[address / kPageBytes];
+  } else {
+    Allocation& a = allocations_[last_];  // found by Locate
+    page = &a.pages[address / kPageBytes - a.begin / kPageBytes];
   }
+  if (*page == nullptr) *page = NewPage();
   const uint64_t at = address % kPageBytes;
-  return {page->writer + at, page->reader + at};
+  return {(*page)->writer + at, (*page)->reader + at};
+}
+
+Memory::Page* Memory::NewPage() {
+  if (pages_used_ == pages_.size()) pages_.push_back(std::make_unique<Page>());
+  return pages_[pages_used_++].get();
 }
 
 // Whether a stamp and an access of `mine` are unordered.

@@ -25,6 +25,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace stowage::testing::ptx {
@@ -37,7 +38,7 @@ class Memory {
   Memory();
   ~Memory();
 
-  /// What the grid may touch: no byte beside these, none of its neighbours'.
+  /// What the grid may touch: no byte beside these; if there are none, any.
   void BeginGrid(std::span<const std::span<std::byte>> allocations);
   /// Shared memory is NaN, and belongs to nobody.
   void BeginBlock(size_t shared_bytes, int warps);
@@ -85,6 +86,10 @@ class Memory {
   uint32_t NewSegment(int owner);
   void ForgetAll();
 
+  Page* NewPage();
+
+  bool anywhere_ = false;
+  std::unordered_map<uint64_t, Page*> page_at_;  // of addresses that may be any
   std::vector<Allocation> allocations_;
   size_t last_ = 0;  // the allocation that was touched last
   std::vector<std::unique_ptr<Page>> pages_;

@@ -69,6 +69,27 @@ void ReadNarrowed(Warp& warp, const Slot& slot, T (&values)[kLanes]) {
   warp.Report("a register too narrow");
 }
 
+// Reads the bytes of one lane that are used.
+bool ReadUsed(Warp& warp, Space space, uint64_t address, uint32_t bytes,
+              uint32_t used, int lane, std::byte* to) {
+  Memory& memory = *warp.block->memory;
+  const uint32_t all = (uint32_t{1} << bytes) - 1;
+  if ((used & all) == all) {
+    const std::byte* const from =
+        memory.Touch(space, Access::kRead, address, bytes, warp.number, lane);
+    if (from != nullptr) std::memcpy(to, from, bytes);
+    return from != nullptr;
+  }
+  for (uint32_t i = 0; i < bytes; ++i) {
+    if ((used >> i & 1) == 0) continue;
+    const std::byte* const from =
+        memory.Touch(space, Access::kRead, address + i, 1, warp.number, lane);
+    if (from == nullptr) return false;
+    to[i] = *from;
+  }
+  return true;
+}
+
 template <From space, typename T>
 void Load(Warp& warp, const Instruction& in) {
   const uint32_t n = std::min(in.count - 1, 4u);  // elements of a vector
@@ -80,25 +101,38 @@ void Load(Warp& warp, const Instruction& in) {
   for (int lane = 0; lane < kLanes; ++lane) {
     if ((warp.mask >> lane & 1) == 0) continue;
     const uint64_t address = addresses[lane];
-    const std::byte* from;
+    alignas(16) std::byte read[16] = {};
     if constexpr (space == From::kParam) {
       if (address % bytes != 0 || address + bytes > block.params.size()) {
         return warp.Report(StrCat("a read of ", bytes, " bytes at ", address,
                                   " of ", block.params.size(),
                                   " bytes of params"));
       }
-      from = block.params.data() + address;
+      std::memcpy(read, block.params.data() + address, bytes);
     } else {
-      from = block.memory->Touch(
-          space == From::kShared ? Space::kShared : Space::kGlobal,
-          Access::kRead, address, bytes, warp.number, lane);
-      if (from == nullptr) return warp.Report(block.memory->error());
+      if (address % bytes != 0) {
+        return warp.Report(StrCat("an access of ", bytes, " bytes at address ",
+                                  address, " is not aligned"));
+      }
+      if (!ReadUsed(warp,
+                    space == From::kShared ? Space::kShared : Space::kGlobal,
+                    address, bytes, in.used_bytes, lane, read)) {
+        return warp.Report(block.memory->error());
+      }
     }
     for (uint32_t i = 0; i < n; ++i) {
-      std::memcpy(&values[i][lane], from + i * sizeof(T), sizeof(T));
+      std::memcpy(&values[i][lane], read + i * sizeof(T), sizeof(T));
     }
   }
-  for (uint32_t i = 0; i < n; ++i) WriteWidened(warp, in.slots[i], values[i]);
+  // What is not used is not written, and so may not be read. (nvcc 13.0 says so of
+  // some params that it reads all the same.)
+  constexpr uint32_t kElement = (uint32_t{1} << sizeof(T)) - 1;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (space != From::kParam &&
+        (in.used_bytes >> (i * sizeof(T)) & kElement) == 0)
+      continue;
+    WriteWidened(warp, in.slots[i], values[i]);
+  }
 }
 
 template <Space space, typename T>

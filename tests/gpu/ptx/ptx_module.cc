@@ -177,8 +177,21 @@ class Reader {
   Status ReadStatement(std::string_view s) {
     if (s.starts_with(".reg")) return ReadRegisters(s);
     if (s.starts_with(".shared")) return ReadShared(s);
-    if (s.starts_with(".pragma")) return {};  // hints
+    if (s.starts_with(".pragma")) return ReadPragma(s);
     return ReadInstruction(s);
+  }
+
+  // .pragma "used_bytes_mask 4095", of the next instruction; "nounroll", a hint.
+  Status ReadPragma(std::string_view s) {
+    constexpr std::string_view kUsed = "\"used_bytes_mask ";
+    const size_t at = s.find(kUsed);
+    if (at != std::string_view::npos) {
+      const std::string_view rest = s.substr(at + kUsed.size());
+      const auto mask = Number<uint32_t>(rest.substr(0, rest.find('"')));
+      if (!mask) return Unknown("no mask", s);
+      used_bytes_ = *mask;
+    }
+    return {};
   }
 
   void Declare(const std::string& name, uint8_t bytes) {
@@ -322,6 +335,7 @@ class Reader {
   Status ReadInstruction(std::string_view s) {
     Instruction in;
     in.line = line_;
+    in.used_bytes = std::exchange(used_bytes_, kAllLanes);
     const std::string_view text = s;
     if (s.front() == '@') {
       s.remove_prefix(1);
@@ -386,6 +400,7 @@ class Reader {
 
   Kernel& kernel_;
   int32_t line_ = 0;
+  uint32_t used_bytes_ = kAllLanes;
   std::vector<std::unordered_map<std::string, Slot>> scopes_;
   std::unordered_map<std::string, uint64_t> symbols_;
   std::unordered_map<std::string, uint32_t> labels_;

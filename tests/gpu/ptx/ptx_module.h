@@ -51,6 +51,10 @@ struct Operation {
   /// Bytes of each operand, the last for all that follow: 2, 4 or 8; kPredicate;
   /// kAddress, in brackets; kAnySize.
   std::vector<uint8_t> widths;
+  /// A lane's result depends on its own operands alone. If one was never written, so
+  /// is the result: compilers compute what is not used in the end. All others report
+  /// such an operand.
+  bool lane_wise = false;
 };
 inline constexpr uint8_t kPredicate = 1, kAddress = 100, kAnySize = 101;
 
@@ -77,6 +81,9 @@ struct Instruction {
   uint32_t guard = kConstant;  // offset of the predicate's register
   uint32_t guard_number = 0;
   bool negated = false;
+  /// Of the bytes of a load, those that are used: nvcc may load a vector where an
+  /// array ends within it.
+  uint32_t used_bytes = kAllLanes;
 };
 
 /// Registers that the hardware sets. They come first in a kernel's registers.

@@ -2,8 +2,9 @@
 #define STOWAGE_TESTS_GPU_PTX_PTX_WARP_H_
 
 // What an instruction sees: the registers of 32 lanes, which of the lanes execute
-// it, and the block around them. A register that is read by a lane that never
-// wrote it is reported.
+// it, and the block around them. A register that a lane never wrote, or computed of
+// one, is reported where it matters: as an address, as what is stored, as a guard, and
+// by what lanes do together.
 //
 //   const uint32_t* a = warp.Read<uint32_t>(in.slots[1]);
 //   ...
@@ -21,7 +22,9 @@ namespace stowage::testing::ptx {
 struct Block;
 
 struct Warp {
-  uint32_t mask = 0;  // of the lanes that execute the instruction
+  uint32_t mask = 0;       // of the lanes that execute the instruction
+  bool lane_wise = false;  // what it is (ptx_module.h)
+  uint32_t unwritten = 0;  // lanes that read what was never written
   std::byte* registers = nullptr;
   uint32_t* written = nullptr;  // by number of a register: lanes that wrote it
   const std::byte* constants = nullptr;
@@ -35,7 +38,9 @@ struct Warp {
     if (slot.number == kConstant) {
       return reinterpret_cast<const T*>(constants + slot.offset);
     }
-    if ((mask & ~written[slot.number]) != 0) ReportUnwritten(slot);
+    const uint32_t missing = Unwritten(slot);
+    unwritten |= missing;
+    if (missing != 0 && !lane_wise) ReportUnwritten(slot);
     return reinterpret_cast<const T*>(registers + slot.offset);
   }
 
@@ -50,7 +55,7 @@ struct Warp {
         to[i] = (mask >> i & 1) != 0 ? values[i] : to[i];
       }
     }
-    written[slot.number] |= mask;
+    MarkWritten(slot);
   }
 
   uint32_t ReadPredicate(const Slot& slot) { return *Read<uint32_t>(slot); }
@@ -58,7 +63,16 @@ struct Warp {
     if (slot.number == kDiscarded) return;
     uint32_t* const to = reinterpret_cast<uint32_t*>(registers + slot.offset);
     *to = (*to & ~mask) | (lanes & mask);
-    written[slot.number] |= mask;
+    MarkWritten(slot);
+  }
+  void MarkWritten(const Slot& slot) {
+    uint32_t& lanes = written[slot.number];
+    lanes = (lanes & ~mask) | (mask & ~unwritten);
+  }
+
+  /// Of the lanes that execute the instruction, those that never wrote it.
+  uint32_t Unwritten(const Slot& slot) const {
+    return slot.number == kConstant ? 0 : mask & ~written[slot.number];
   }
 
   /// What is wrong with the instruction; the first that is said ends the grid.

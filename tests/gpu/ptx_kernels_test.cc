@@ -1,0 +1,55 @@
+// What a program of tests that runs on PTX sees beside the tests of the emulator: rows
+// that would take the emulator a minute, and in the end, that no kernel was left out.
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "tests/gpu/kernel_leaves.h"
+#include "tests/gpu/ptx/ptx_grids.h"
+#include "tests/gpu/run_graph.h"
+
+namespace stowage::testing {
+namespace {
+
+TEST_CASE("rows in so many pieces that these are a row of a block") {
+  constexpr int64_t kCount = 1025 * 32768 + 5;
+  Tensors leaves;
+  leaves["x"].resize(static_cast<size_t>(kCount));
+  // One in each of some pieces, the last among them.
+  for (size_t i = 0; i < leaves["x"].size(); i += 1'048'577) {
+    leaves["x"][i] = 1;
+  }
+  leaves["x"].back() = 2;
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const Graph graph = MakeGraph("long row", [&](GraphBuilder& g) {
+      const Value x = g.Input("x", dtype, {kCount});
+      g.Output("sum", ReduceSum(x, {0}));
+      g.Output("max", ReduceMax(x, {0}));
+    });
+    const GpuRun run = RunInEmulator(graph, leaves);
+    REQUIRE(run.wrong == "");
+    CHECK(run.values.at("sum")[0] == 35);
+    CHECK(run.values.at("max")[0] == 2);
+  }
+}
+
+TEST_SUITE("~ at the end") {
+  TEST_CASE("every kernel that nvcc compiled was run") {
+    const auto missing = ptx::KernelsNotRun();
+    for (const std::string& kernel : missing) FAIL_CHECK(kernel);
+    MESSAGE("ran ", ptx::AllKernels().size() - missing.size(), " of ",
+            ptx::AllKernels().size(), " kernels, ", ptx::InstructionsExecuted(),
+            " instructions of warps");
+  }
+}
+
+}  // namespace
+}  // namespace stowage::testing
