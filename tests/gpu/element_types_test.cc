@@ -77,6 +77,7 @@ TEST_CASE("arithmetic of every type of integer") {
           g.Output("mul", Mul(a, b));
           g.Output("minimum", Minimum(a, b));
           g.Output("maximum", Maximum(a, b));
+          g.Output("abs", Abs(b));
           g.Output("sign", Sign(b));
         });
     CheckAgainstInterpreter(in_range, leaves, 0);
