@@ -10,50 +10,26 @@
 #include "base/memory.h"
 #include "base/strings.h"
 #include "cpu/kernel.h"
+#include "cpu/launch_list.h"
 #include "cpu/thread_pool.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
-#include "runtime/finite.h"
 
 namespace stowage {
 namespace {
-
-// Whether all elements of all of them are; kernels write results contiguously.
-bool AreFinite(std::span<const TensorView> results) {
-  for (const TensorView& result : results) {
-    const std::span<const std::byte> bytes(
-        result.data, static_cast<size_t>(result.type.bytes()));
-    if (FindNonFinite(result.dtype(), bytes)) return false;
-  }
-  return true;
-}
 
 class CpuExecutable final : public Executable {
  public:
   CpuExecutable(const Program& program, cpu::ThreadPool* pool, bool check)
       : program_(program),
-        launches_(program.launches()),
-        pool_(pool),
-        check_(check) {
-    kernels_.reserve(launches_.size());
-    for (const Launch& launch : launches_) {
-      const Graph& graph = program.graph();
-      kernels_.push_back(cpu::KernelOf(graph, graph.node(launch.node)).run);
-    }
-  }
+        list_(program.graph(), program.launches(), pool, check) {}
 
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
-    for (size_t i = first; i < last; ++i) {
-      StepCode code = kernels_[i](launches_[i], *pool_);
-      if (check_ && code == StepCode::kOk && !AreFinite(launches_[i].outputs)) {
-        code = StepCode::kNonFinite;
-      }
-      if (code != StepCode::kOk) {
-        *failed = i;
-        return code;
-      }
-    }
-    return StepCode::kOk;
+    return list_.Run(first, last, failed);
+  }
+  StepCode RunPoisoned(size_t index, uint8_t poison,
+                       size_t* failed) noexcept override {
+    return list_.RunPoisoned(index, poison, failed);
   }
 
   void WriteInput(ValueId input, std::span<const std::byte> data) override {
@@ -65,10 +41,7 @@ class CpuExecutable final : public Executable {
 
  private:
   const Program& program_;
-  const std::span<const Launch> launches_;
-  std::vector<decltype(cpu::CpuKernel::run)> kernels_;
-  cpu::ThreadPool* pool_;
-  const bool check_;
+  const cpu::LaunchList list_;
 };
 
 class CpuBackend final : public Backend {

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/widened.h"
+#include "ir/bodies.h"
 #include "ir/custom_op.h"
 #include "ir/layout.h"
 
@@ -44,6 +45,12 @@ const CpuKernel& KernelOf(const Graph& graph, const Node& node) {
 Status Supports(const Graph& graph, const Node& node) {
   const CpuKernel& kernel = GetKernel(node.op);
   if (kernel.run == nullptr && GetOpDef(node.op).is_view()) return {};
+  for (const auto& body : BodiesOf(node)) {
+    for (const Node& inner : body->nodes()) {
+      STOWAGE_RETURN_IF_ERROR(Supports(*body, inner));
+    }
+  }
+  if (!BodiesOf(node).empty()) return {};
   const std::string result =
       node.results.empty() ? "" : graph.value(node.results[0]).name;
   if (kernel.run == nullptr) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/custom_op.h"
 #include "ir/layout.h"
 
@@ -45,6 +46,11 @@ Status Supports(const Graph& graph, const Node& node) {
     return Error{ErrorCode::kUnsupported, StrCat("[gpu] ", OpName(node.op),
                                                  " of ", Quoted(result), what)};
   };
+  if (!BodiesOf(node).empty()) {
+    return fail(
+        " holds bodies, which run on the CPU alone so far; unroll it, or use "
+        "the cpu");
+  }
   if (kernel.enqueue == nullptr) {
     return fail(
         " has no kernel; a graph that holds it can be planned, not run");

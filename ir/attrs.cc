@@ -1,8 +1,5 @@
 #include "ir/attrs.h"
 
-#include <algorithm>
-#include <bit>
-
 #include "base/check.h"
 
 namespace stowage {
@@ -33,19 +30,7 @@ const T& Get(const Attrs& attrs, std::string_view name) {
   STOWAGE_CHECK(typed != nullptr);
   return *typed;
 }
-
-bool SameEntry(const Attrs::Entry& a, const Attrs::Entry& b) {
-  const double* x = std::get_if<double>(&a.second);
-  const double* y = std::get_if<double>(&b.second);
-  if (x == nullptr || y == nullptr) return a == b;
-  return a.first == b.first &&
-         std::bit_cast<uint64_t>(*x) == std::bit_cast<uint64_t>(*y);
-}
 }  // namespace
-
-bool operator==(const Attrs& a, const Attrs& b) {
-  return std::ranges::equal(a.entries(), b.entries(), SameEntry);
-}
 
 int64_t Attrs::Int(std::string_view name) const {
   return Get<int64_t>(*this, name);
@@ -61,6 +46,9 @@ const std::vector<int64_t>& Attrs::Ints(std::string_view name) const {
 }
 const std::string& Attrs::Data(std::string_view name) const {
   return Get<std::string>(*this, name);
+}
+const SubGraphs& Attrs::Graphs(std::string_view name) const {
+  return Get<SubGraphs>(*this, name);
 }
 
 }  // namespace stowage

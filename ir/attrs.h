@@ -1,15 +1,16 @@
 #ifndef STOWAGE_IR_ATTRS_H_
 #define STOWAGE_IR_ATTRS_H_
 
-// The static arguments of a node: axes, flags, constants. A short list of named
-// values in a fixed order, so that printing, parsing and equality need no
-// per-op code.
+// The static arguments of a node: axes, flags, constants, the bodies of a loop. A
+// short list of named values in a fixed order, so that printing, parsing and equality
+// need no per-op code.
 //
 //   Attrs attrs{{"axis", int64_t{1}}, {"keep", int64_t{0}}};
 //   attrs.Int("axis") == 1
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,9 +21,14 @@
 
 namespace stowage {
 
-/// Integers and flags; reals; element types; integer lists; raw bytes.
-using AttrValue =
-    std::variant<int64_t, double, DType, std::vector<int64_t>, std::string>;
+class Graph;  // ir/graph.h
+
+/// Graphs inside a node (ir/bodies.h): never changed, shared by all copies of it.
+using SubGraphs = std::vector<std::shared_ptr<const Graph>>;
+
+/// Integers and flags; reals; element types; integer lists; raw bytes; graphs.
+using AttrValue = std::variant<int64_t, double, DType, std::vector<int64_t>,
+                               std::string, SubGraphs>;
 
 class Attrs {
  public:
@@ -42,10 +48,12 @@ class Attrs {
   DType Type(std::string_view name) const;
   const std::vector<int64_t>& Ints(std::string_view name) const;
   const std::string& Data(std::string_view name) const;
+  const SubGraphs& Graphs(std::string_view name) const;
 
   const std::vector<Entry>& entries() const { return entries_; }
   /// The same names and values in the same order. Reals compare by their bits:
-  /// NaN equals itself, and -0 is not 0.
+  /// NaN equals itself, and -0 is not 0. Graphs compare by Equal: ir/graph.cc, which
+  /// knows them, defines this.
   friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:

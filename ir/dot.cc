@@ -1,9 +1,12 @@
 #include "ir/dot.h"
 
 #include <array>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/op_def.h"
 
 namespace stowage {
@@ -29,51 +32,78 @@ std::string_view Colour(Phase phase) {
   return kColours[static_cast<size_t>(phase)];
 }
 
-// Where the edges of a value start.
-std::string Source(const Graph& graph, ValueId id) {
-  const ValueInfo& value = graph.value(id);
-  return value.is_leaf() ? StrCat("v", id) : StrCat("n", value.producer);
-}
+// Writes a graph's nodes and edges; `prefix` tells its names from those of others.
+class DotWriter {
+ public:
+  explicit DotWriter(const Graph& graph, std::string prefix = {})
+      : graph_(graph), prefix_(std::move(prefix)) {}
 
-std::string Edge(const Graph& graph, ValueId id, const std::string& to) {
-  const ValueInfo& value = graph.value(id);
-  return StrCat("  ", Source(graph, id), " -> ", to, " [label=",
-                Label(StrCat(value.name, ": ", value.type.ToString())), "];\n");
-}
+  std::string Write() const {
+    std::string out;
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      if (graph_.value(id).is_leaf()) out += Leaf(id);
+    }
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) out += NodeText(id);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const GraphOutput& output = graph_.outputs()[i];
+      const std::string name = StrCat(prefix_, "o", i);
+      out += StrCat("  ", name, " [shape=plaintext, label=", Label(output.name),
+                    "];\n", Edge(output.value, name));
+    }
+    return out;
+  }
 
-}  // namespace
-
-std::string ToDot(const Graph& graph) {
-  std::string out = StrCat("digraph ", Label(graph.name()), " {\n",
-                           "  node [fontname=\"Helvetica\"];\n",
-                           "  edge [fontname=\"Helvetica\", fontsize=9];\n");
-  for (ValueId id = 0; id < graph.num_values(); ++id) {
-    const ValueInfo& value = graph.value(id);
-    if (!value.is_leaf()) continue;
-    out += StrCat("  v", id, " [shape=ellipse, label=",
+ private:
+  std::string Leaf(ValueId id) const {
+    const ValueInfo& value = graph_.value(id);
+    return StrCat("  ", prefix_, "v", id, " [shape=ellipse, label=",
                   Label(StrCat(value.on_host ? "host " : "",
                                RoleName(value.role), "\n", value.name)),
                   "];\n");
   }
-  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    const Node& node = graph.node(id);
+
+  // A node, what it reads, and its bodies in boxes of their own.
+  std::string NodeText(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const std::string name = StrCat(prefix_, "n", id);
     const std::string_view style =
         GetOpDef(node.op).is_view() ? "filled,dashed" : "filled";
-    out += StrCat(
-        "  n", id, " [shape=box, style=\"", style, "\", fillcolor=\"",
+    std::string out = StrCat(
+        "  ", name, " [shape=box, style=\"", style, "\", fillcolor=\"",
         Colour(node.phase), "\", label=",
-        Label(StrCat(id, ": ", OpName(node.op), "\n", graph.Describe(id))),
+        Label(StrCat(id, ": ", OpName(node.op), "\n", graph_.Describe(id))),
         "];\n");
-    for (const ValueId input : node.inputs) {
-      out += Edge(graph, input, StrCat("n", id));
+    for (const ValueId input : node.inputs) out += Edge(input, name);
+    int count = 0;
+    for (const auto& body : BodiesOf(node)) {
+      const std::string box = StrCat(name, "b", count++);
+      out += StrCat("  subgraph cluster_", box,
+                    " {\n  label=", Label(body->name()), ";\n",
+                    DotWriter(*body, box).Write(), "  }\n");
     }
+    return out;
   }
-  for (size_t i = 0; i < graph.outputs().size(); ++i) {
-    const GraphOutput& output = graph.outputs()[i];
-    out += StrCat("  o", i, " [shape=plaintext, label=", Label(output.name),
-                  "];\n", Edge(graph, output.value, StrCat("o", i)));
+
+  std::string Edge(ValueId id, const std::string& to) const {
+    const ValueInfo& value = graph_.value(id);
+    const std::string from =
+        value.is_leaf() ? StrCat("v", id) : StrCat("n", value.producer);
+    return StrCat("  ", prefix_, from, " -> ", to, " [label=",
+                  Label(StrCat(value.name, ": ", value.type.ToString())),
+                  "];\n");
   }
-  return out + "}\n";
+
+  const Graph& graph_;
+  const std::string prefix_;
+};
+
+}  // namespace
+
+std::string ToDot(const Graph& graph) {
+  return StrCat("digraph ", Label(graph.name()), " {\n",
+                "  node [fontname=\"Helvetica\"];\n",
+                "  edge [fontname=\"Helvetica\", fontsize=9];\n",
+                DotWriter(graph).Write(), "}\n");
 }
 
 }  // namespace stowage

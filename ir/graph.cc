@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -54,6 +55,32 @@ std::string Graph::Describe(NodeId id) const {
       return StrCat(PhaseName(n.phase), " of ", Quoted(n.origin));
   }
   STOWAGE_CHECK(false);
+}
+
+namespace {
+
+bool SameGraphs(const SubGraphs& a, const SubGraphs& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x == y || Equal(*x, *y);
+  });
+}
+
+bool SameEntry(const Attrs::Entry& a, const Attrs::Entry& b) {
+  if (a.first != b.first || a.second.index() != b.second.index()) return false;
+  if (const auto* x = std::get_if<double>(&a.second)) {
+    return std::bit_cast<uint64_t>(*x) ==
+           std::bit_cast<uint64_t>(std::get<double>(b.second));
+  }
+  if (const auto* x = std::get_if<SubGraphs>(&a.second)) {
+    return SameGraphs(*x, std::get<SubGraphs>(b.second));
+  }
+  return a.second == b.second;
+}
+
+}  // namespace
+
+bool operator==(const Attrs& a, const Attrs& b) {
+  return std::ranges::equal(a.entries(), b.entries(), SameEntry);
 }
 
 bool Equal(const Graph& a, const Graph& b) {

@@ -22,6 +22,8 @@
 // change when a pass rewrites a graph: from outside, name values by their
 // names.
 //
+// Nodes of control flow hold graphs of their own (ir/bodies.h).
+//
 //   ValueId loss = *graph.Find("loss");
 //   graph.value(loss).type.shape;  graph.value(loss).producer;
 
@@ -165,7 +167,7 @@ class Graph {
  private:
   friend class GraphBuilder;
   friend Graph Legalize(Graph graph);
-  friend Result<Graph> GraphFromBytes(std::string_view bytes);
+  friend Result<Graph> GraphFromBytes(std::string_view bytes, int depth);
   friend struct GraphTestPeer;  // tests/support: breaks graphs to test Verify
   struct NameHash {
     using is_transparent = void;  // finds a view without making a string

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
@@ -14,6 +15,7 @@
 #include "base/index.h"
 #include "base/parallel.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/op_kind.h"
 #include "ir/source_loc.h"
 #include "ir/verify.h"
@@ -128,8 +130,12 @@ class GraphWriter {
       } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
         out.Count(list->size());
         for (const int64_t entry : *list) out.Signed(entry);
+      } else if (const auto* bytes = std::get_if<std::string>(&value)) {
+        out.Text(*bytes);
       } else {
-        out.Text(std::get<std::string>(value));
+        const auto& graphs = std::get<SubGraphs>(value);
+        out.Count(graphs.size());
+        for (const auto& graph : graphs) out.Text(ToBytes(*graph));
       }
     }
     return std::move(out).bytes();
@@ -151,7 +157,23 @@ TensorType ReadType(ByteReader* in) {
   return type;
 }
 
-AttrValue ReadAttrValue(ByteReader* in) {
+// `depth`: in how many nodes the graph at hand stands.
+SubGraphs ReadGraphs(ByteReader* in, int depth) {
+  SubGraphs graphs;
+  const size_t count = in->Count("the number of bodies");
+  if (depth == kMaxBodyDepth) in->Fail("bodies stand too deep in one another");
+  for (size_t i = 0; i < count && in->ok(); ++i) {
+    Result<Graph> graph = GraphFromBytes(in->Text(), depth + 1);
+    if (!graph.ok()) {
+      in->Fail(graph.error().message);
+    } else {
+      graphs.push_back(std::make_shared<const Graph>(*std::move(graph)));
+    }
+  }
+  return graphs;
+}
+
+AttrValue ReadAttrValue(ByteReader* in, int depth) {
   static_assert(
       std::is_same_v<std::variant_alternative_t<0, AttrValue>, int64_t>);
   static_assert(
@@ -160,6 +182,8 @@ AttrValue ReadAttrValue(ByteReader* in) {
       std::is_same_v<std::variant_alternative_t<2, AttrValue>, DType>);
   static_assert(std::is_same_v<std::variant_alternative_t<3, AttrValue>,
                                std::vector<int64_t>>);
+  static_assert(
+      std::is_same_v<std::variant_alternative_t<4, AttrValue>, std::string>);
   switch (in->Below(kNumAttrKinds, "the kind of an attribute")) {
     case 0:
       return in->Signed();
@@ -172,18 +196,20 @@ AttrValue ReadAttrValue(ByteReader* in) {
       for (int64_t& entry : list) entry = in->Signed();
       return list;
     }
-    default:
+    case 4:
       return std::string(in->Text());
+    default:
+      return ReadGraphs(in, depth);
   }
 }
 
-Attrs ReadAttrs(ByteReader* in) {
+Attrs ReadAttrs(ByteReader* in, int depth) {
   Attrs attrs;
   const size_t count = in->Count("the number of attributes");
   for (size_t i = 0; i < count && in->ok(); ++i) {
     const std::string_view name = in->Text();
     if (attrs.Find(name) != nullptr) in->Fail("an attribute comes twice");
-    attrs.Set(name, ReadAttrValue(in));
+    attrs.Set(name, ReadAttrValue(in, depth));
   }
   return attrs;
 }
@@ -197,7 +223,8 @@ struct GraphParts {
 
 class GraphReader {
  public:
-  explicit GraphReader(std::string_view bytes) : in_(bytes, kRoom) {}
+  GraphReader(std::string_view bytes, int depth)
+      : in_(bytes, kRoom), depth_(depth) {}
 
   Result<GraphParts> Read() {
     if (in_.Text() != kMagic) in_.Fail("a graph opens otherwise");
@@ -275,7 +302,8 @@ class GraphReader {
     node.op = op;
     node.phase = static_cast<Phase>(in_.Below(kNumPhases, "a phase"));
     node.origin = in_.Interned();
-    node.attrs = Get(&attrs_, ReadAttrs);
+    node.attrs =
+        Get(&attrs_, [&](ByteReader* in) { return ReadAttrs(in, depth_); });
     node.inputs.resize(in_.Count("the number of operands"));
     for (ValueId& input : node.inputs) {
       const size_t back = in_.Below(first + 1, "the distance of an operand");
@@ -294,6 +322,7 @@ class GraphReader {
   }
 
   ByteReader in_;
+  const int depth_;
   GraphParts parts_;
   std::vector<TensorType> types_;
   std::vector<Attrs> attrs_;
@@ -303,8 +332,8 @@ class GraphReader {
 
 std::string ToBytes(const Graph& graph) { return GraphWriter().Write(graph); }
 
-Result<Graph> GraphFromBytes(std::string_view bytes) {
-  STOWAGE_ASSIGN_OR_RETURN(GraphParts parts, GraphReader(bytes).Read());
+Result<Graph> GraphFromBytes(std::string_view bytes, int depth) {
+  STOWAGE_ASSIGN_OR_RETURN(GraphParts parts, GraphReader(bytes, depth).Read());
   Graph graph;
   Graph::Parts& own = graph.Own();
   own.name = std::move(parts.name);

@@ -24,8 +24,9 @@ std::string ToBytes(const Graph& graph);
 /// Reads what ToBytes wrote and verifies it (ir/verify.h); no bytes make it abort
 /// or read past their end. Errors, kInvalidArgument, name the byte or the claim of
 /// the graph that does not hold. Whether a change made another good graph of it,
-/// only a digest can tell.
-Result<Graph> GraphFromBytes(std::string_view bytes);
+/// only a digest can tell. `depth` is in how many nodes the graph stands, of which
+/// kMaxBodyDepth (ir/bodies.h) is the most.
+Result<Graph> GraphFromBytes(std::string_view bytes, int depth = 0);
 
 }  // namespace stowage
 

@@ -1,5 +1,6 @@
 #include "ir/graph_copy.h"
 
+#include <optional>
 #include <string>
 
 namespace stowage {
@@ -56,7 +57,11 @@ void GraphCopy::CopyNode(NodeId id, const Attrs& attrs) {
       while (to_.Find(aside)) aside += "_";
       to_.Name(aside, results[later]);
     }
-    if (!to_.Find(name)) to_.Name(name, results[r]);
+    // Also where it has the name by chance, so that no output renames it.
+    const std::optional<Value> holder = to_.Find(name);
+    if (!holder || (results[r].ok() && holder->id() == results[r].id())) {
+      to_.Name(name, results[r]);
+    }
     // Outputs are outputs only where they are declared as such.
     to_.SetRole(results[r],
                 info.role == Role::kOutput ? Role::kActivation : info.role);

@@ -10,7 +10,9 @@
 
 #include "ir/attrs.h"
 #include "ir/axis_groups.h"
+#include "ir/bodies.h"
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/custom_op.h"
 #include "ir/dot.h"
 #include "ir/dtype.h"

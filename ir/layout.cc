@@ -1,6 +1,9 @@
 #include "ir/layout.h"
 
+#include <algorithm>
+
 #include "base/check.h"
+#include "ir/bodies.h"
 
 namespace stowage {
 
@@ -46,6 +49,11 @@ Layouts ComputeLayouts(const Graph& graph) {
 }
 
 double NodeFlops(const Graph& graph, const Node& node) {
+  double body_flops = 0;
+  for (const auto& body : BodiesOf(node)) {
+    body_flops = std::max(body_flops, GraphFlops(*body));
+  }
+  if (body_flops > 0) return static_cast<double>(TripsOf(node)) * body_flops;
   const OpDef& def = GetOpDef(node.op);
   if (def.flops == nullptr) return 0;
   OpArgsStorage storage;

@@ -1,11 +1,13 @@
 #include "ir/text.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/op_def.h"
 #include "ir/text_scanner.h"
@@ -37,7 +39,11 @@ std::string InitText(Init init) {
   return "";
 }
 
+// `graph "name" { ... }`, the closing brace `indent` levels in.
+std::string GraphText(const Graph& graph, int indent);
+
 struct AttrText {
+  int indent;  // levels, of the line that the attributes stand in
   std::string operator()(int64_t value) const { return StrCat(value); }
   std::string operator()(double value) const { return FloatText(value); }
   std::string operator()(DType value) const {
@@ -54,21 +60,25 @@ struct AttrText {
   std::string operator()(const std::string& bytes) const {
     return BytesText(bytes);
   }
+  std::string operator()(const SubGraphs& graphs) const {
+    std::string out = "(";
+    for (const auto& graph : graphs) {
+      if (out.size() > 1) out += ", ";
+      out += GraphText(*graph, indent);
+    }
+    return out + ")";
+  }
 };
 
-}  // namespace
-
-std::string AttrsText(const Attrs& attrs) {
+std::string AttrsTextAt(const Attrs& attrs, int indent) {
   if (attrs.entries().empty()) return "";
   std::string out = " {";
   for (const auto& [name, value] : attrs.entries()) {
     if (out.size() > 2) out += ", ";
-    out += StrCat(NameText(name), "=", std::visit(AttrText(), value));
+    out += StrCat(NameText(name), "=", std::visit(AttrText{indent}, value));
   }
   return out + "}";
 }
-
-namespace {
 
 // The role that the parser gives to result `r` of `node` unasked.
 Role DefaultRole(const Graph& graph, const Node& node, size_t r,
@@ -81,7 +91,7 @@ Role DefaultRole(const Graph& graph, const Node& node, size_t r,
 }
 
 std::string NodeText(const Graph& graph, const Node& node,
-                     const std::vector<bool>& is_output) {
+                     const std::vector<bool>& is_output, int indent) {
   std::string out;
   for (size_t r = 0; r < node.results.size(); ++r) {
     const ValueInfo& result = graph.value(node.results[r]);
@@ -96,7 +106,7 @@ std::string NodeText(const Graph& graph, const Node& node,
     out +=
         StrCat(i == 0 ? "" : ", ", NameText(graph.value(node.inputs[i]).name));
   }
-  out += StrCat(")", AttrsText(node.attrs));
+  out += StrCat(")", AttrsTextAt(node.attrs, indent));
   if (node.phase != Phase::kForward || !node.origin.empty()) {
     out += StrCat(" @", PhaseName(node.phase));
     if (!node.origin.empty()) {
@@ -116,6 +126,30 @@ std::string LeafText(const ValueInfo& leaf) {
   return out;
 }
 
+std::string GraphText(const Graph& graph, int indent) {
+  std::vector<bool> is_output(static_cast<size_t>(graph.num_values()));
+  for (const GraphOutput& output : graph.outputs()) {
+    is_output[static_cast<size_t>(output.value)] = true;
+  }
+  const std::string margin(static_cast<size_t>(2 * indent), ' ');
+  std::string out = StrCat("graph ", QuotedText(graph.name()), " {\n");
+  for (const ValueInfo& value : graph.values()) {
+    if (value.is_leaf()) {
+      out += StrCat(margin, "  ", LeafText(value), "\n");
+    } else if (value.result == 0) {
+      out += StrCat(
+          margin, "  ",
+          NodeText(graph, graph.node(value.producer), is_output, indent + 1),
+          "\n");
+    }
+  }
+  for (const GraphOutput& output : graph.outputs()) {
+    out += StrCat(margin, "  output ", QuotedText(output.name), " = ",
+                  NameText(graph.value(output.value).name), "\n");
+  }
+  return StrCat(out, margin, "}");
+}
+
 // --- Parsing ----------------------------------------------------------------
 
 // Recursive descent over the text, one statement a line.
@@ -127,6 +161,7 @@ class Parser {
 
  private:
   using Name = TextScanner::Name;
+  using Roles = std::vector<std::pair<Value, Role>>;
   struct ResultDecl {
     Name name;
     TensorType type;
@@ -135,6 +170,9 @@ class Parser {
   };
 
   Status ReadHeader();
+  Result<Graph> ReadGraph();
+  // Bodies between commas; the "(" has been read.
+  Result<SubGraphs> ReadGraphs();
   Status ReadStatement(GraphBuilder* builder);
   Status ReadOutput(GraphBuilder* builder);
   Status ReadLeaf(GraphBuilder* builder, const ResultDecl& decl,
@@ -155,9 +193,8 @@ class Parser {
   Status Check(const GraphBuilder& builder, size_t pos) const;
 
   TextScanner scan_;
-  // Roles that the text states. Given at the end, as an output line may still
-  // turn an activation into an output.
-  std::vector<std::pair<Value, Role>> roles_;
+  Roles roles_;    // that the text of the graph at hand states
+  int depth_ = 0;  // of bodies
 };
 
 Result<TensorType> Parser::ReadType() {
@@ -238,6 +275,10 @@ Result<AttrValue> Parser::ReadAttrValue() {
   if (scan_.Accept('[')) {
     STOWAGE_ASSIGN_OR_RETURN(std::vector<int64_t> values, ReadInts(']'));
     return AttrValue(std::move(values));
+  }
+  if (scan_.Accept('(')) {
+    STOWAGE_ASSIGN_OR_RETURN(SubGraphs graphs, ReadGraphs());
+    return AttrValue(std::move(graphs));
   }
   if (scan_.Peek() == '0' && scan_.AcceptHere("0x")) {
     STOWAGE_ASSIGN_OR_RETURN(std::string bytes, scan_.ReadBytes());
@@ -440,48 +481,57 @@ Status Parser::ReadHeader() {
   return scan_.ExpectLineEnd();
 }
 
-Result<Graph> Parser::Parse() {
-  STOWAGE_RETURN_IF_ERROR(ReadHeader());
+Result<Graph> Parser::ReadGraph() {
   STOWAGE_ASSIGN_OR_RETURN(const Name keyword, scan_.ReadName("graph"));
   if (keyword.text != "graph") {
     return scan_.Fail(keyword.pos, "expected graph, its quoted name and \"{\"");
   }
   STOWAGE_ASSIGN_OR_RETURN(std::string name, scan_.ReadQuoted());
   GraphBuilder builder(std::move(name));
+  // Roles that the text states. Given at the end, as an output line may still
+  // turn an activation into an output.
+  Roles roles;
+  std::swap(roles, roles_);
   STOWAGE_RETURN_IF_ERROR(scan_.Expect('{'));
   STOWAGE_RETURN_IF_ERROR(scan_.ExpectLineEnd());
   while (!scan_.Accept('}')) {
     STOWAGE_RETURN_IF_ERROR(ReadStatement(&builder));
     STOWAGE_RETURN_IF_ERROR(scan_.ExpectLineEnd());
   }
+  std::swap(roles, roles_);
+  for (const auto& [value, role] : roles) builder.SetRole(value, role);
+  return builder.Finish();
+}
+
+Result<SubGraphs> Parser::ReadGraphs() {
+  SubGraphs graphs;
+  if (++depth_ > kMaxBodyDepth) {
+    return scan_.Expected(
+        StrCat("bodies no deeper than ", kMaxBodyDepth, " in one another"));
+  }
+  do {
+    STOWAGE_ASSIGN_OR_RETURN(Graph graph, ReadGraph());
+    graphs.push_back(std::make_shared<const Graph>(std::move(graph)));
+  } while (scan_.Accept(','));
+  STOWAGE_RETURN_IF_ERROR(scan_.Expect(')'));
+  --depth_;
+  return graphs;
+}
+
+Result<Graph> Parser::Parse() {
+  STOWAGE_RETURN_IF_ERROR(ReadHeader());
+  STOWAGE_ASSIGN_OR_RETURN(Graph graph, ReadGraph());
   scan_.SkipBlankLines();
   if (!scan_.AtEnd()) return scan_.Expected("nothing after the graph");
-  for (const auto& [value, role] : roles_) builder.SetRole(value, role);
-  return builder.Finish();
+  return graph;
 }
 
 }  // namespace
 
+std::string AttrsText(const Attrs& attrs) { return AttrsTextAt(attrs, 0); }
+
 std::string ToText(const Graph& graph) {
-  std::vector<bool> is_output(static_cast<size_t>(graph.num_values()));
-  for (const GraphOutput& output : graph.outputs()) {
-    is_output[static_cast<size_t>(output.value)] = true;
-  }
-  std::string out = StrCat(kMagic, " ", kVersion, "\ngraph ",
-                           QuotedText(graph.name()), " {\n");
-  for (const ValueInfo& value : graph.values()) {
-    if (value.is_leaf()) {
-      out += StrCat("  ", LeafText(value), "\n");
-    } else if (value.result == 0) {
-      out += StrCat(
-          "  ", NodeText(graph, graph.node(value.producer), is_output), "\n");
-    }
-  }
-  for (const GraphOutput& output : graph.outputs()) {
-    out += StrCat("  output ", QuotedText(output.name), " = ",
-                  NameText(graph.value(output.value).name), "\n");
-  }
-  return out + "}\n";
+  return StrCat(kMagic, " ", kVersion, "\n", GraphText(graph, 0), "\n");
 }
 
 Result<Graph> ParseGraph(std::string_view text) { return Parser(text).Parse(); }

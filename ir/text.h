@@ -20,7 +20,13 @@
 // not the usual one (activation; output if an output line names it; constant of
 // `constant`; the leaf's of an update). Attributes are integers, reals (always
 // with a point or an exponent, or inf or nan), element types, [1, 2] lists and
-// 0x00ff bytes. A state in the host's memory is a `host_state`.
+// 0x00ff bytes; bodies (ir/bodies.h) are graphs in parentheses:
+//
+//     h: f32(8) = loop(h0, xs) {trips=3, ..., bodies=(graph "cell" {
+//       ...
+//     })}
+//
+// A state in the host's memory is a `host_state`.
 
 #include <string>
 #include <string_view>

@@ -10,6 +10,7 @@
 
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/legalize.h"
 #include "ir/op_def.h"
@@ -178,6 +179,34 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
     } else if (info.role == Role::kConstant && node.op != OpKind::kConstant) {
       return Fail(Quoted(info.name), " has role constant and is a result of ",
                   NodeLabel(graph, id), "; only results of constant have it");
+    }
+  }
+  return {};
+}
+
+// What a body must be beyond a graph: each of its outputs has bytes of its own, and
+// all lies in the arena.
+Status VerifyBodies(const Graph& graph, NodeId id) {
+  for (const auto& body : BodiesOf(graph.node(id))) {
+    const auto fail = [&](ValueId value, std::string_view what) {
+      return Fail("body ", Quoted(body->name()), " of ", NodeLabel(graph, id),
+                  " has ", Quoted(body->value(value).name), " ", what);
+    };
+    const Layouts layouts = ComputeLayouts(*body);
+    std::unordered_set<ValueId> seen;
+    for (const GraphOutput& output : body->outputs()) {
+      const ValueInfo& info = body->value(output.value);
+      if (info.is_leaf() || layouts[Index(output.value)].root != output.value) {
+        return fail(output.value,
+                    "as an output, which owns no bytes; output a copy");
+      }
+      if (!seen.insert(output.value).second) {
+        return fail(output.value, "as two outputs; output a copy");
+      }
+    }
+    for (ValueId value = 0; value < body->num_values(); ++value) {
+      if (!body->value(value).on_host) continue;
+      return fail(value, "in the host's memory; move values there outside");
     }
   }
   return {};
@@ -367,6 +396,7 @@ Status VerifyNodes(const Graph& graph) {
   ValueId next = 0;
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
     STOWAGE_RETURN_IF_ERROR(VerifyNode(graph, id, &next));
+    STOWAGE_RETURN_IF_ERROR(VerifyBodies(graph, id));
   }
   for (; next < graph.num_values(); ++next) {
     const ValueInfo& value = graph.value(next);

@@ -4,8 +4,9 @@
 // Re-derives everything a graph claims: inputs precede uses, values stand in
 // the order of their producers, every result type follows from its operands,
 // names are unique, roles fit, kernels can take the strides they will see,
-// updates write in place of whole params, states, fills or what was fetched, and
-// nothing reads an old content afterwards.
+// updates write in place of whole params, states, fills or what was fetched,
+// nothing reads an old content afterwards, and bodies (ir/bodies.h) hand back bytes of
+// their own. Bodies are graphs that have been verified when they were made.
 //
 //   STOWAGE_RETURN_IF_ERROR(Verify(graph));
 //

@@ -134,9 +134,9 @@ class Builder {
 }  // namespace
 
 std::string_view RegionName(Region region) {
-  static constexpr std::array<std::string_view, 7> kNames = {
-      "weights",   "state",      "io",        "activations",
-      "workspace", "host_state", "host_stash"};
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "weights",   "state",      "io",         "activations",
+      "workspace", "host_state", "host_stash", "outside"};
   return kNames[static_cast<size_t>(region)];
 }
 

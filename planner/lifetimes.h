@@ -31,7 +31,8 @@ using packing::Time;  // counts nodes
 /// io (caches and inputs) are reserved regions, whose slots never change hands during a
 /// step; activations and workspace are packed together, in one span, and share
 /// its base address. On the host, states are reserved, and what is stashed for a
-/// while is packed behind them.
+/// while is packed behind them. In the plan of a body (planner/plan.h), what lies where
+/// an operand or a result of the body's node does is outside, and in no region's bytes.
 enum class Region : uint8_t {
   kWeights,
   kState,
@@ -40,6 +41,7 @@ enum class Region : uint8_t {
   kWorkspace,
   kHostState,
   kHostStash,
+  kOutside,
 };
 std::string_view RegionName(Region region);
 constexpr bool IsOnHost(Region region) {

@@ -24,6 +24,8 @@ Bytes Plan::RegionBase(Region region) const {
       return 0;
     case Region::kHostStash:
       return regions.host_state;
+    case Region::kOutside:
+      return 0;
   }
   STOWAGE_CHECK(false);
 }
@@ -32,7 +34,7 @@ std::vector<int32_t> LiveAt(const Plan& plan, Time time) {
   std::vector<int32_t> live;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlannedBuffer& buffer = plan.buffers[i];
-    if (IsOnHost(buffer.region)) continue;
+    if (IsOnHost(buffer.region) || buffer.region == Region::kOutside) continue;
     if (buffer.lower <= time && time < buffer.upper) {
       live.push_back(static_cast<int32_t>(i));
     }

@@ -20,6 +20,18 @@
 //
 // Slots are addressed by (region, offset), so that plans which share a weight
 // layout agree on every weight and state whatever the rest of them holds.
+//
+// A body (ir/bodies.h) has a plan of its own, made once however often it runs, whose
+// arena is the workspace of its node:
+//
+//   0        io            a second place for some       kIo
+//                          of what is carried
+//            span          what the body makes and       kActivations, kWorkspace
+//   arena_bytes            does not hand back
+//
+// What it is handed, and what it hands back, lies outside, where the operands and the
+// results of the node are: nothing is copied in or out. Bodies of one cond start at the
+// same base, since only one of them runs.
 
 #include <array>
 #include <cstdint>
@@ -58,6 +70,8 @@ struct RegionBytes {
   friend bool operator==(const RegionBytes&, const RegionBytes&) = default;
 };
 
+struct BodyPlan;
+
 struct Plan {
   std::string graph_name;
   uint64_t fingerprint = 0;  // of the graph's text: Fingerprint(graph)
@@ -67,6 +81,7 @@ struct Plan {
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
   int32_t reserve = -1;  // the buffer of Backend::Reserve; -1: none
   RegionBytes regions;
+  std::vector<BodyPlan> bodies;  // of all nodes that have some, in their order
 
   // What it costs, in bytes, padding to the alignment included.
   Bytes lower_bound = 0;        // reserved regions + the largest live sum
@@ -88,6 +103,18 @@ struct Plan {
   Bytes AddressOf(const PlannedBuffer& buffer) const {
     return RegionBase(buffer.region) + buffer.offset;
   }
+};
+
+/// The plan of one body. A carried or summed value is read where its leaf lies and
+/// written where its output lies. Where both are in one buffer, that is the place of
+/// the node's result, in which each iteration overwrites what the one before left.
+/// Where not, the two places alternate, so that the last iteration writes the result.
+struct BodyPlan {
+  NodeId node = kNoNode;
+  Plan plan;  // from the base of the node's workspace on
+  /// Of a loop, by carried and then summed value: the buffer, in the io region of
+  /// `plan`, that is the other place beside the result's; -1 where it needs none.
+  std::vector<int32_t> second_of;
 };
 
 /// Buffers of the arena alive at `time`, largest first, ties by position.

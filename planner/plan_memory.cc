@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
+#include "planner/outside.h"
 #include "planner/packing/caching_allocator.h"
 #include "planner/packing/lower_bound.h"
 
@@ -27,6 +31,7 @@ Result<Bytes> LayOutLeaves(
     if (value.on_host != on_host) continue;
     PlannedBuffer& buffer = plan->buffers[static_cast<size_t>(
         plan->buffer_of[static_cast<size_t>(id)])];
+    if (buffer.region == Region::kOutside) continue;
     if (given == nullptr) {
       buffer.offset = end;
       end += AlignUp(buffer.size, alignment);
@@ -93,6 +98,11 @@ Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& value = graph.value(id);
     const bool owns = lifetimes.layouts[static_cast<size_t>(id)].root == id;
+    const int32_t index = lifetimes.buffer_of[static_cast<size_t>(id)];
+    if (lifetimes.buffers[static_cast<size_t>(index)].region ==
+        Region::kOutside) {
+      continue;
+    }
     const bool reserved = value.is_leaf() && value.role != Role::kSaved;
     if (owns && !reserved && !value.on_host)
       sum += AlignUp(value.type.bytes(), alignment);
@@ -109,7 +119,7 @@ Bytes NoReuseBytes(const Graph& graph, const Lifetimes& lifetimes,
 Bytes SimulatedCachingAllocator(const Lifetimes& lifetimes) {
   packing::Problem problem;
   for (const LiveBuffer& buffer : lifetimes.buffers) {
-    if (IsOnHost(buffer.region)) continue;
+    if (IsOnHost(buffer.region) || buffer.region == Region::kOutside) continue;
     problem.buffers.push_back({.id = "",
                                .lower = buffer.lower,
                                .upper = buffer.upper,
@@ -175,9 +185,40 @@ Error BudgetError(const Graph& graph, const Plan& plan, Bytes budget) {
                  "; smallest budget that works: ", Figure(need, exact))};
 }
 
-}  // namespace
+Result<std::vector<BodyPlan>> PlanBodies(const Node& node, NodeId id,
+                                         const PlanOptions& options);
 
-Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
+Bytes LargestArena(const std::vector<BodyPlan>& bodies) {
+  Bytes most = 0;
+  for (const BodyPlan& body : bodies) {
+    most = std::max(most, body.plan.arena_bytes());
+  }
+  return most;
+}
+
+// The problem of the span with what bodies need at least in place of what they take, so
+// that its lower bound is one whatever way they are packed.
+packing::Problem WithBoundsOfBodies(const Plan& plan, const Span& span) {
+  std::vector<Bytes> least(plan.buffers.size(), -1);
+  for (const BodyPlan& body : plan.bodies) {
+    const int32_t scratch = plan.workspace_of[static_cast<size_t>(body.node)];
+    if (scratch < 0) continue;
+    Bytes& bound = least[static_cast<size_t>(scratch)];
+    bound = std::max(bound, body.plan.lower_bound);
+  }
+  packing::Problem problem = span.problem;
+  for (size_t i = 0; i < span.buffers.size(); ++i) {
+    if (least[span.buffers[i]] >= 0) {
+      problem.buffers[i].size = AlignUp(least[span.buffers[i]], plan.alignment);
+    }
+  }
+  return problem;
+}
+
+// Plans `graph`; as the body of `node`, if that is given, with the second places that
+// it needs.
+Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
+                       const Node* node, std::vector<int32_t>* second_of) {
   const Bytes alignment = options.alignment;
   if (alignment < 1 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
     return Fail(StrCat("alignment ", alignment,
@@ -195,15 +236,34 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
                        "; plan both with one alignment"));
   }
 
-  const Lifetimes lifetimes = ComputeLifetimes(
+  Plan plan;
+  Status bodies_planned;
+  const auto workspace = [&](const Graph& of, const Node& at) -> Bytes {
+    if (BodiesOf(at).empty()) {
+      return options.device.workspace ? options.device.workspace(of, at) : 0;
+    }
+    const auto id = static_cast<NodeId>(&at - of.nodes().data());
+    Result<std::vector<BodyPlan>> bodies = PlanBodies(at, id, options);
+    if (!bodies.ok()) {
+      if (bodies_planned.ok()) bodies_planned = bodies.error();
+      return 0;
+    }
+    const Bytes most = LargestArena(*bodies);
+    std::ranges::move(*bodies, std::back_inserter(plan.bodies));
+    return most;
+  };
+  Lifetimes lifetimes = ComputeLifetimes(
       graph, {.in_place = options.in_place,
-              .workspace = options.device.workspace,
+              .workspace = workspace,
               .reserve = options.device.reserve
                              ? options.device.reserve(graph, alignment)
                              : 0});
+  STOWAGE_RETURN_IF_ERROR(bodies_planned);
+  if (node != nullptr) {
+    *second_of = MoveOutside(graph, *node, options.in_place, &lifetimes);
+  }
   STOWAGE_RETURN_IF_ERROR(CheckSums(graph, lifetimes, weights, alignment));
 
-  Plan plan;
   plan.graph_name = graph.name();
   plan.fingerprint = Fingerprint(graph);
   plan.alignment = alignment;
@@ -251,6 +311,15 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
     plan.regions.io += AlignUp(buffer.size, alignment);
   }
 
+  if (node != nullptr) {
+    for (const int32_t index : *second_of) {
+      if (index < 0) continue;
+      PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(index)];
+      buffer.offset = plan.regions.io;
+      plan.regions.io += AlignUp(buffer.size, alignment);
+    }
+  }
+
   // Then pack everything else into one span, and what is stashed into another.
   const Span span = SpanOf(plan, /*on_host=*/false);
   const packing::PackOptions pack{.packer = options.packer,
@@ -264,6 +333,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
     plan.buffers[stash.buffers[i]].offset = stashed.solution.offsets[i];
   }
   plan.regions.host_stash = stashed.solution.height;
+  const packing::Problem bound_problem = WithBoundsOfBodies(plan, span);
   packing::Problem without_scratch;
   for (size_t i = 0; i < span.buffers.size(); ++i) {
     PlannedBuffer& buffer = plan.buffers[span.buffers[i]];
@@ -272,7 +342,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
       without_scratch.buffers.push_back(span.problem.buffers[i]);
     }
   }
-  const packing::LowerBound bound = packing::ComputeLowerBound(span.problem);
+  const packing::LowerBound bound = packing::ComputeLowerBound(bound_problem);
   plan.regions.workspace =
       bound.bytes - packing::ComputeLowerBound(without_scratch).bytes;
   plan.regions.activations = packing.solution.height - plan.regions.workspace;
@@ -281,7 +351,11 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
       plan.regions.weights + plan.regions.state + plan.regions.io;
   plan.lower_bound = reserved + bound.bytes;
   plan.peak_time = bound.time;
-  plan.optimal = packing.optimal;
+  const auto is_optimal = [](const BodyPlan& body) {
+    return body.plan.optimal;
+  };
+  plan.optimal =
+      packing.optimal && std::ranges::all_of(plan.bodies, is_optimal);
   plan.packer = packing.packer;
   plan.no_reuse = NoReuseBytes(graph, lifetimes, alignment, plan.regions);
   plan.caching_allocator = SimulatedCachingAllocator(lifetimes);
@@ -290,6 +364,42 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
     return BudgetError(graph, plan, *options.budget);
   }
   return plan;
+}
+
+Result<std::vector<BodyPlan>> PlanBodies(const Node& node, NodeId id,
+                                         const PlanOptions& options) {
+  const PlanOptions inner{
+      .alignment = options.alignment,
+      .packer = options.packer,
+      .deadline = options.deadline,
+      .in_place = options.in_place,
+      .device = {.workspace = options.device.workspace, .reserve = {}}};
+  std::vector<BodyPlan> plans;
+  for (const auto& body : BodiesOf(node)) {
+    BodyPlan planned{.node = id, .plan = {}, .second_of = {}};
+    STOWAGE_ASSIGN_OR_RETURN(
+        planned.plan, PlanGraph(*body, inner, &node, &planned.second_of));
+    plans.push_back(std::move(planned));
+  }
+  return plans;
+}
+
+}  // namespace
+
+Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
+  return PlanGraph(graph, options, nullptr, nullptr);
+}
+
+WorkspaceFn NodeWorkspace(const PlanOptions& options) {
+  return [options](const Graph& graph, const Node& node) -> Bytes {
+    if (BodiesOf(node).empty()) {
+      return options.device.workspace ? options.device.workspace(graph, node)
+                                      : 0;
+    }
+    // Where they cannot be planned, PlanMemory says why.
+    const auto bodies = PlanBodies(node, kNoNode, options);
+    return bodies.ok() ? LargestArena(*bodies) : 0;
+  };
 }
 
 }  // namespace stowage

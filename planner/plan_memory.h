@@ -34,7 +34,7 @@ struct PlanOptions {
   DeviceNeeds device = {};  // of the backend that will run it: Backend::Needs()
 };
 
-/// Plans `graph`. The reserved regions come first, then activations and scratch
+/// Plans `graph`, and the bodies in it (planner/plan.h). The reserved regions come first, then activations and scratch
 /// are packed around them. Errors: kBudgetTooSmall, naming the budget, the
 /// need, the peak's node, the largest live buffers and the smallest budget that
 /// works; kInvalidArgument for a param or state that the weight layout lacks or
@@ -42,6 +42,10 @@ struct PlanOptions {
 /// 64 bits. Deterministic: same graph and options, same plan, byte for byte,
 /// unless the deadline passes.
 Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options = {});
+
+/// Scratch of each node as PlanMemory plans it: what `options.device` asks for, and for
+/// a node with bodies the largest arena of these, which it plans each time it is asked.
+WorkspaceFn NodeWorkspace(const PlanOptions& options);
 
 }  // namespace stowage
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string_view>
 #include <tuple>
 
 #include "base/check.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "planner/lifetimes.h"
@@ -21,15 +23,19 @@ bool IsReserved(Region region) {
 
 class StreamWriter {
  public:
-  StreamWriter(const Graph& graph, const Plan& plan)
+  StreamWriter(const Graph& graph, const Plan& plan, Bytes base = 0,
+               int depth = 0)
       : graph_(graph),
         plan_(plan),
+        base_(base),
+        depth_(depth),
         layouts_(ComputeLayouts(graph)),
         end_(graph.num_nodes() + 1),
         born_(static_cast<size_t>(end_) + 1),
         dying_(static_cast<size_t>(end_) + 1) {}
 
   std::vector<StreamEvent> Write() {
+    NameOutside();
     SortBuffers();
     for (const int32_t index : reserved_)
       Add(StreamEventKind::kAllocate, index, 0);
@@ -58,9 +64,25 @@ class StreamWriter {
 
   StreamPlace PlaceOf(int32_t index) const {
     const PlannedBuffer& slot = buffer(index);
+    if (slot.region == Region::kOutside) {
+      return {.bytes = slot.size, .outside = outside_[Position(index)]};
+    }
     return {.on_host = IsOnHost(slot.region),
-            .address = plan_.AddressOf(slot),
+            .address = base_ + plan_.AddressOf(slot),
             .bytes = slot.size};
+  }
+
+  static size_t Position(int32_t index) { return static_cast<size_t>(index); }
+
+  // Whose place each buffer outside is: an output's where there is one.
+  void NameOutside() {
+    outside_.resize(plan_.buffers.size());
+    const auto name = [&](ValueId id) {
+      outside_[Position(buffer_of(id))] = graph_.value(id).name;
+    };
+    if (depth_ == 0) return;
+    for (const ValueId leaf : LeavesOf(graph_)) name(leaf);
+    for (const GraphOutput& output : graph_.outputs()) name(output.value);
   }
 
   // Puts every buffer that is ever there where its events are looked for.
@@ -70,6 +92,12 @@ class StreamWriter {
       STOWAGE_CHECK(0 <= slot.lower && slot.lower <= slot.upper &&
                     slot.upper <= end_);
       const auto index = static_cast<int32_t>(i);
+      // What a body has outside, and its second places, which the enter tells of,
+      // are there from one trip to the next.
+      if (depth_ > 0 &&
+          (slot.region == Region::kOutside || slot.region == Region::kIo)) {
+        continue;
+      }
       if (IsReserved(slot.region)) {
         reserved_.push_back(index);
       } else if (slot.lower < slot.upper) {
@@ -84,17 +112,25 @@ class StreamWriter {
   }
 
   void Add(StreamEventKind kind, int32_t index, Time time) {
-    events_.push_back(
-        {.kind = kind, .time = time, .buffer = index, .place = PlaceOf(index)});
+    StreamEvent& event = events_.emplace_back();
+    event.kind = kind;
+    event.time = time;
+    event.buffer = index;
+    event.place = PlaceOf(index);
+    event.name = buffer(index).name;
+    event.region = buffer(index).region;
+    event.depth = depth_;
   }
 
   void Launch(NodeId id) {
     const Node& node = graph_.node(id);
     if (GetOpDef(node.op).is_view()) return;
-    StreamEvent event{.kind = StreamEventKind::kLaunch,
-                      .time = id,
-                      .node = id,
-                      .op = node.op};
+    StreamEvent event;
+    event.kind = StreamEventKind::kLaunch;
+    event.time = id;
+    event.node = id;
+    event.op = node.op;
+    event.depth = depth_;
     for (const ValueId input : node.inputs) {
       event.operands.push_back(ValueAt(input));
     }
@@ -106,6 +142,42 @@ class StreamWriter {
     }
     const int32_t scratch = plan_.workspace_of[static_cast<size_t>(id)];
     if (scratch >= 0) event.scratch = PlaceOf(scratch);
+    const Bytes workspace = event.scratch.address;
+    events_.push_back(std::move(event));
+    for (const auto& body : BodiesOf(node)) AddBody(id, *body, workspace);
+  }
+
+  void AddBody(NodeId id, const Graph& body, Bytes workspace) {
+    const Node& node = graph_.node(id);
+    const BodyPlan& planned = plan_.bodies[next_body_++];
+    StreamEvent event;
+    event.kind = StreamEventKind::kEnter;
+    event.time = id;
+    event.node = id;
+    event.op = node.op;
+    event.body = body.name();
+    event.trips = TripsOf(node);
+    event.depth = depth_;
+    const std::vector<ValueId> leaves = LeavesOf(body);
+    for (size_t i = 0; i < planned.second_of.size(); ++i) {
+      const ValueId leaf = leaves[PartsOfLoop(node).leaf_of(i)];
+      const ValueId output = body.outputs()[i].value;
+      StreamHanded& handed = event.handed.emplace_back();
+      handed.leaf = body.value(leaf).name;
+      handed.output = body.value(output).name;
+      handed.in_one_place = planned.plan.buffer_of[Position(leaf)] ==
+                            planned.plan.buffer_of[Position(output)];
+      if (const int32_t second = planned.second_of[i]; second >= 0) {
+        const PlannedBuffer& slot = planned.plan.buffers[Position(second)];
+        handed.second = {.address = workspace + planned.plan.AddressOf(slot),
+                         .bytes = slot.size};
+      }
+    }
+    events_.push_back(event);
+    StreamWriter writer(body, planned.plan, workspace, depth_ + 1);
+    std::ranges::move(writer.Write(), std::back_inserter(events_));
+    event.kind = StreamEventKind::kLeave;
+    event.handed.clear();
     events_.push_back(std::move(event));
   }
 
@@ -117,6 +189,10 @@ class StreamWriter {
       last += (value.type.shape[axis] - 1) * layout.strides[axis];
     }
     StreamPlace place = PlaceOf(buffer_of(id));
+    // A leaf whose output lies in the same place is its own in the first iteration.
+    if (!place.outside.empty() && graph_.value(layout.root).is_leaf()) {
+      place.outside = graph_.value(layout.root).name;
+    }
     place.address += layout.byte_offset;
     place.bytes = (last + 1) * SizeOf(value.type.dtype);
     return {.name = value.name,
@@ -126,19 +202,23 @@ class StreamWriter {
 
   const Graph& graph_;
   const Plan& plan_;
+  const Bytes base_;  // where the arena of the plan begins
+  const int depth_;
   const Layouts layouts_;
   const Time end_;
   std::vector<int32_t> reserved_;            // by rising address
   std::vector<std::vector<int32_t>> born_;   // at each time
   std::vector<std::vector<int32_t>> dying_;  // likewise
+  std::vector<std::string> outside_;         // by buffer: whose place it is
+  size_t next_body_ = 0;                     // of the plan
   std::vector<StreamEvent> events_;
 };
 
 }  // namespace
 
 std::string_view StreamEventName(StreamEventKind kind) {
-  static constexpr std::array<std::string_view, 3> kNames = {"allocate",
-                                                             "launch", "kill"};
+  static constexpr std::array<std::string_view, 5> kNames = {
+      "allocate", "launch", "kill", "enter", "leave"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -19,6 +19,16 @@
 // reads after the last launch, at the end. Views launch nothing: an operand that
 // is a view tells the root whose bytes it reads, and where in them.
 //
+// Behind the launch of a loop or a cond stand its bodies, each between an enter and a
+// leave, with times of its own: what is allocated, launched and killed in it, once for
+// each trip of a loop, of which the enter says how many there are. All of it lies in
+// the scratch of the launch, save what lies outside, where operands and results of the
+// launch do: such a place tells whose it is, by the name of the leaf or output, and
+// counts from there. The enter says of what a loop hands on where it lies.
+//
+//   enter     body cell, 3 times, h to h.next in one place, c to c.next alternating
+//                                                       with @512+16
+//
 //   for (const StreamEvent& event : MakeStream(graph, *plan)) machine.Run(event);
 
 #include <cstdint>
@@ -37,6 +47,9 @@ struct StreamPlace {
   bool on_host = false;
   Bytes address = 0;
   Bytes bytes = 0;
+  /// In a body, of what lies outside: the leaf or output of the body whose place it is
+  /// in, from whose first byte on the address counts. Else empty.
+  std::string outside = {};
   friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
 };
 
@@ -53,8 +66,26 @@ struct StreamValue {
   friend bool operator==(const StreamValue&, const StreamValue&) = default;
 };
 
-enum class StreamEventKind : uint8_t { kAllocate, kLaunch, kKill };
-/// "allocate", "launch", "kill".
+/// What a loop hands from one iteration to the next: read as `leaf`, left as `output`.
+/// In one place, that of the launch's result, or alternately there and at `second`, so
+/// that the last iteration leaves it in the result; where the first finds it is the
+/// launch's operand, or of a sum, zeros at where the iteration before would have left it.
+struct StreamHanded {
+  std::string leaf;
+  std::string output;
+  bool in_one_place = false;
+  StreamPlace second;  // no bytes: none
+  friend bool operator==(const StreamHanded&, const StreamHanded&) = default;
+};
+
+enum class StreamEventKind : uint8_t {
+  kAllocate,
+  kLaunch,
+  kKill,
+  kEnter,
+  kLeave,
+};
+/// "allocate", "launch", "kill", "enter", "leave".
 std::string_view StreamEventName(StreamEventKind kind);
 
 struct StreamEvent {
@@ -72,6 +103,16 @@ struct StreamEvent {
   std::vector<StreamValue> operands = {};
   std::vector<StreamValue> results = {};
   StreamPlace scratch = {};  // of the kernel; no bytes: none
+
+  // What is entered or left.
+  std::string body = {};
+  int64_t trips = 0;
+  std::vector<StreamHanded> handed = {};
+
+  // Of all: the buffer's name, as the plan of the body has it, and its region.
+  std::string name = {};
+  Region region = Region::kActivations;
+  int depth = 0;  // how many bodies it is in
 };
 
 /// The stream of one run of `graph` by `plan`. At one time, buffers are killed

@@ -4,8 +4,10 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 
 namespace stowage {
@@ -70,9 +72,22 @@ class PlanJudge {
   PlanJudge(const Graph& graph, const Plan& plan, size_t limit)
       : graph_(graph), plan_(plan), limit_(limit) {}
 
+  // For the plan of a body of `node`, which has no more than `workspace` bytes.
+  PlanJudge(const Graph& graph, const BodyPlan& body, const Node& node,
+            Bytes workspace, size_t limit)
+      : graph_(graph),
+        plan_(body.plan),
+        limit_(limit),
+        node_(&node),
+        second_of_(body.second_of),
+        workspace_(workspace) {}
+
   std::vector<std::string> Judge() {
     layouts_ = ComputeLayouts(graph_);
+    PlaceOutside();
     CheckSlots();
+    if (texts_.empty() && node_ != nullptr) CheckBody();
+    if (texts_.empty()) CheckBodies();
     if (texts_.empty()) CheckViews();
     if (texts_.empty()) RunSchedule();  // needs addresses that can be trusted
     if (texts_.empty()) CheckLifetimes();
@@ -107,6 +122,7 @@ class PlanJudge {
     const Bytes sizes[] = {r.weights,     r.state,     r.io,
                            r.activations, r.workspace, r.host_state,
                            r.host_stash};
+    if (region == Region::kOutside) return {0, 0};
     // Activations and workspace are one span.
     const size_t last = static_cast<size_t>(region);
     const bool in_span =
@@ -125,6 +141,11 @@ class PlanJudge {
            (on_host ? RegionRange(Region::kHostState).begin : 0);
   }
   Range RangeOf(const PlannedBuffer& slot) const {
+    if (slot.region == Region::kOutside) {
+      const Bytes begin =
+          outside_[static_cast<size_t>(&slot - plan_.buffers.data())];
+      return {begin, begin + slot.size};
+    }
     const Bytes begin = RegionRange(slot.region).begin + slot.offset;
     return {begin, begin + slot.size};
   }
@@ -145,6 +166,144 @@ class PlanJudge {
     return {begin, begin + (last + 1) * SizeOf(type.dtype)};
   }
 
+  // What lies outside lies nowhere near anything else: behind all memory, each slot in
+  // bytes of its own.
+  void PlaceOutside() {
+    Bytes end = RegionRange(Region::kHostStash).end;
+    for (const PlannedBuffer& slot : plan_.buffers) {
+      outside_.push_back(end);
+      if (slot.region != Region::kOutside || slot.size < 0) continue;
+      end = CheckedAdd(end, slot.size).value_or(end);
+    }
+    end_ = end;
+  }
+
+  // What a plan of a body must be beyond one of a graph.
+  void CheckBody() {
+    const std::vector<ValueId> leaves = LeavesOf(graph_);
+    if (plan_.host_bytes() > 0 || plan_.arena_bytes() > workspace_) {
+      Complain("it takes ", plan_.arena_bytes(), " bytes, and ",
+               plan_.host_bytes(), " on the host; its node has ", workspace_,
+               " of workspace");
+    }
+    std::vector<int> outputs_in(plan_.buffers.size(), 0);
+    std::vector<int> leaves_in(plan_.buffers.size(), 0);
+    for (const GraphOutput& output : graph_.outputs()) {
+      ++outputs_in[BufferIndex(output.value)];
+    }
+    for (const ValueId leaf : leaves) ++leaves_in[BufferIndex(leaf)];
+    for (ValueId id = 0; id < graph_.num_values(); ++id) {
+      const bool is_outside = buffer(id).region == Region::kOutside;
+      const ValueId root = layout(id).root;
+      const size_t index = BufferIndex(id);
+      if (!is_outside || graph_.value(root).is_leaf()) continue;
+      if (outputs_in[index] != 1) {
+        Complain(Quoted(name(id)), " lies where ",
+                 outputs_in[index] == 0 ? "an operand of the node does"
+                                        : "two outputs do");
+      }
+    }
+    // Each slot outside is as large as what is handed in or out.
+    for (const ValueId leaf : leaves) CheckHanded(leaf);
+    for (const GraphOutput& output : graph_.outputs()) {
+      CheckHanded(output.value);
+    }
+    std::vector<Range> seconds;
+    const bool is_loop = node_->op == OpKind::kLoop;
+    const size_t handed_on = is_loop ? PartsOfLoop(*node_).handed_on() : 0;
+    if (second_of_.size() != handed_on) {
+      Complain("it has ", second_of_.size(), " second places; ", handed_on,
+               " values are handed on");
+      return;
+    }
+    for (size_t i = 0; i < handed_on; ++i) {
+      const LoopParts loop = PartsOfLoop(*node_);
+      const ValueId leaf = leaves[loop.leaf_of(i)];
+      const ValueId output = graph_.outputs()[i].value;
+      const int32_t second = second_of_[i];
+      if (BufferIndex(leaf) == BufferIndex(output)) {
+        --leaves_in[BufferIndex(leaf)];  // its own output may share its bytes
+        shared_.insert(leaf);
+        if (second != -1) {
+          Complain(Quoted(name(leaf)), " has one place, and a second one");
+        }
+        continue;
+      }
+      if (second == -1 && loop.trips == 1 && i < loop.carried) continue;
+      if (!IsBuffer(second) ||
+          plan_.buffers[static_cast<size_t>(second)].region != Region::kIo ||
+          plan_.buffers[static_cast<size_t>(second)].size <
+              graph_.value(leaf).type.bytes()) {
+        Complain(Quoted(name(leaf)), " has no second place of ",
+                 graph_.value(leaf).type.bytes(), " bytes in io");
+        continue;
+      }
+      const Range range = RangeOf(plan_.buffers[static_cast<size_t>(second)]);
+      for (const Range& other : seconds) {
+        if (range.Overlaps(other)) {
+          Complain("the second place of ", Quoted(name(leaf)),
+                   " overlaps another");
+        }
+      }
+      seconds.push_back(range);
+    }
+    for (const ValueId leaf : leaves) {
+      const size_t index = BufferIndex(leaf);
+      if (leaves_in[index] + outputs_in[index] > 1) {
+        Complain(Quoted(name(leaf)),
+                 " lies where another operand or result is");
+      }
+    }
+  }
+
+  size_t BufferIndex(ValueId id) const {
+    return static_cast<size_t>(plan_.buffer_of[static_cast<size_t>(id)]);
+  }
+
+  void CheckHanded(ValueId id) {
+    if (buffer(id).region == Region::kOutside &&
+        buffer(id).size == graph_.value(id).type.bytes()) {
+      return;
+    }
+    Complain(Quoted(name(id)), " is handed in or out and is in a slot of ",
+             buffer(id).size, " bytes in ", RegionName(buffer(id).region),
+             "; expected ", graph_.value(id).type.bytes(), " outside");
+  }
+
+  // That every body in the graph has a plan, and a good one.
+  void CheckBodies() {
+    size_t next = 0;
+    for (NodeId n = 0; n < graph_.num_nodes() && !Full(); ++n) {
+      const Node& node = graph_.node(n);
+      const int32_t scratch = plan_.workspace_of[static_cast<size_t>(n)];
+      const Bytes bytes =
+          scratch < 0 ? 0 : plan_.buffers[static_cast<size_t>(scratch)].size;
+      for (const auto& body : BodiesOf(node)) {
+        if (next == plan_.bodies.size() || plan_.bodies[next].node != n) {
+          Complain("body ", Quoted(body->name()), " of ", graph_.Describe(n),
+                   " has no plan in its place");
+          return;
+        }
+        const BodyPlan& plan = plan_.bodies[next++];
+        const Status fits = CheckPlanFits(plan.plan, *body);
+        if (!fits.ok() || plan.plan.alignment != plan_.alignment) {
+          Complain("the plan of body ", Quoted(body->name()), " of ",
+                   graph_.Describe(n), " is for another graph or alignment");
+          return;
+        }
+        for (const std::string& text :
+             PlanJudge(*body, plan, node, bytes, limit_).Judge()) {
+          Complain("body ", Quoted(body->name()), " of ", graph_.Describe(n),
+                   ": ", text);
+        }
+      }
+    }
+    if (next < plan_.bodies.size()) {
+      Complain("there are plans of ", plan_.bodies.size(),
+               " bodies; the graph has ", next);
+    }
+  }
+
   void CheckSlots() {
     const RegionBytes& r = plan_.regions;
     std::optional<Bytes> sum = 0;
@@ -162,6 +321,12 @@ class PlanJudge {
       return;
     }
     for (const PlannedBuffer& slot : plan_.buffers) {
+      if (slot.region == Region::kOutside && node_ != nullptr) {
+        if (slot.offset == 0 && slot.size >= 0) continue;
+        Complain("slot ", Quoted(slot.name), " [", slot.offset, ", +",
+                 slot.size, ") outside begins elsewhere than at 0");
+        continue;
+      }
       const Range region = RegionRange(slot.region);
       if (slot.offset < 0 || slot.size < 0 || slot.offset > region.end ||
           slot.size > region.end - region.begin - slot.offset) {
@@ -208,7 +373,9 @@ class PlanJudge {
     const ValueInfo& value = graph_.value(id);
     const PlannedBuffer& slot = buffer(id);
     Region expected = Region::kActivations;
-    if (value.on_host) {
+    if (node_ != nullptr && slot.region == Region::kOutside) {
+      expected = Region::kOutside;  // CheckBody knows what may be there
+    } else if (value.on_host) {
       expected = value.is_leaf() ? Region::kHostState : Region::kHostStash;
     } else if (value.is_leaf() && value.role == Role::kParam) {
       expected = Region::kWeights;
@@ -243,7 +410,7 @@ class PlanJudge {
   }
 
   void RunSchedule() {
-    Ownership bytes(RegionRange(Region::kHostStash).end);
+    Ownership bytes(end_);
     if (plan_.reserve != -1) {
       bytes.Write(RangeOf(reserve()), Ownership::kBackend);
     }
@@ -259,7 +426,8 @@ class PlanJudge {
     }
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const ValueInfo& value = graph_.value(id);
-      if (value.is_leaf() && value.role != Role::kSaved) {
+      if (value.is_leaf() && value.role != Role::kSaved &&
+          !shared_.contains(id)) {
         CheckRead(bytes, id, end);
       }
     }
@@ -375,6 +543,14 @@ class PlanJudge {
   std::vector<Range> extents_;  // by value
   std::vector<Range> written_;  // by the node at hand
   std::vector<std::string> texts_;
+
+  // Of a body.
+  const Node* const node_ = nullptr;
+  const std::vector<int32_t> second_of_ = {};
+  const Bytes workspace_ = 0;
+  std::vector<Bytes> outside_;  // by buffer: where it begins, if it is outside
+  Bytes end_ = 0;               // of all memory
+  std::set<ValueId> shared_;    // leaves that their outputs overwrite
 };
 
 }  // namespace

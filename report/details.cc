@@ -68,6 +68,7 @@ BufferKind KindOfBuffer(const Graph& graph, const Uses& uses,
       return BufferKind::kScratch;
     case Region::kHostState:
     case Region::kHostStash:
+    case Region::kOutside:
       return BufferKind::kHost;
     case Region::kActivations:
       break;

@@ -29,6 +29,7 @@ char SignOf(Region region) {
       break;
     case Region::kHostState:
     case Region::kHostStash:
+    case Region::kOutside:
       return kElsewhere;
   }
   return '~';

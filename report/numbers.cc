@@ -21,6 +21,7 @@ Bytes& Field(RegionBytes& regions, Region region) {
     case Region::kActivations:
       return regions.activations;
     case Region::kWorkspace:
+    case Region::kOutside:  // of bodies alone, in no sum
       break;
     case Region::kHostState:
       return regions.host_state;

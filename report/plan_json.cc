@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/dtype.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -141,6 +142,7 @@ std::optional<Region> ParseRegion(std::string_view name) {
   for (const Region region : kAllRegions) {
     if (RegionName(region) == name) return region;
   }
+  if (name == RegionName(Region::kOutside)) return Region::kOutside;
   return std::nullopt;
 }
 
@@ -183,7 +185,7 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
       return Fail(
           StrCat(where, ": \"region\" is ", Quoted(region),
                  "; expected weights, state, io, activations, workspace, "
-                 "host_state or host_stash"));
+                 "host_state, host_stash or outside"));
     }
     buffer.region = *parsed;
     STOWAGE_ASSIGN_OR_RETURN(buffer.offset, reader.Int("offset", 0, kMax));
@@ -348,6 +350,41 @@ Json SourcesJson(const Graph& graph) {
   return json;
 }
 
+Result<Plan> ReadPlan(const Reader& file, const Graph& graph);
+
+// The plans of the bodies in `graph`, if there are any.
+Status ReadBodies(const Reader& file, const Graph& graph, Plan* plan) {
+  size_t count = 0;
+  for (const Node& node : graph.nodes()) count += BodiesOf(node).size();
+  if (count == 0) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const Json* array, file.Array("bodies"));
+  if (array->size() != count) {
+    return Fail(StrCat("\"bodies\" has ", array->size(),
+                       " entries; the graph needs ", count));
+  }
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    for (const auto& body : BodiesOf(graph.node(n))) {
+      const std::string where = StrCat("body ", plan->bodies.size());
+      const Reader reader((*array)[plan->bodies.size()], where);
+      STOWAGE_RETURN_IF_ERROR(reader.CheckIsObject());
+      BodyPlan& planned = plan->bodies.emplace_back();
+      STOWAGE_ASSIGN_OR_RETURN(const int64_t node, reader.Int("node", n, n));
+      planned.node = static_cast<NodeId>(node);
+      STOWAGE_ASSIGN_OR_RETURN(const Json* inner, reader.Field("plan"));
+      const Reader inner_reader(*inner, StrCat(where, ": \"plan\""));
+      STOWAGE_RETURN_IF_ERROR(inner_reader.CheckIsObject());
+      STOWAGE_ASSIGN_OR_RETURN(planned.plan, ReadPlan(inner_reader, *body));
+      const bool is_loop = graph.node(n).op == OpKind::kLoop;
+      STOWAGE_ASSIGN_OR_RETURN(
+          planned.second_of,
+          reader.Indices("second_of",
+                         is_loop ? PartsOfLoop(graph.node(n)).handed_on() : 0,
+                         -1, planned.plan.buffers.size()));
+    }
+  }
+  return {};
+}
+
 Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   Plan plan;
   plan.graph_name = graph.name();
@@ -394,21 +431,26 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
   STOWAGE_ASSIGN_OR_RETURN(plan.packer, file.String("packer"));
   STOWAGE_ASSIGN_OR_RETURN(plan.order, file.String("order"));
   STOWAGE_ASSIGN_OR_RETURN(plan.optimal, file.Bool("optimal"));
+  STOWAGE_RETURN_IF_ERROR(ReadBodies(file, graph, &plan));
+  STOWAGE_RETURN_IF_ERROR(CheckFacts(file, graph));
   return plan;
 }
 
-}  // namespace
-
-std::string PlanToJson(const Plan& plan, const Graph& graph,
-                       const PlanRequest& request) {
+Json RegionsJson(const RegionBytes& bytes) {
   Json regions = Json::object();
-  regions["weights"] = plan.regions.weights;
-  regions["state"] = plan.regions.state;
-  regions["io"] = plan.regions.io;
-  regions["activations"] = plan.regions.activations;
-  regions["workspace"] = plan.regions.workspace;
-  regions["host_state"] = plan.regions.host_state;
-  regions["host_stash"] = plan.regions.host_stash;
+  regions["weights"] = bytes.weights;
+  regions["state"] = bytes.state;
+  regions["io"] = bytes.io;
+  regions["activations"] = bytes.activations;
+  regions["workspace"] = bytes.workspace;
+  regions["host_state"] = bytes.host_state;
+  regions["host_stash"] = bytes.host_stash;
+  return regions;
+}
+
+// The plan, and what a judge must know of its graph.
+void WritePlan(const Plan& plan, const Graph& graph, Json* to) {
+  Json& json = *to;
   Json buffers = Json::array();
   for (const PlannedBuffer& buffer : plan.buffers) {
     buffers.push_back({{"name", buffer.name},
@@ -418,14 +460,6 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
                        {"lower", buffer.lower},
                        {"upper", buffer.upper}});
   }
-  Json json = Json::object();
-  json["format"] = kFormat;
-  json["version"] = kVersion;
-  json["graph_name"] = plan.graph_name;
-  json["fingerprint"] = Hex(plan.fingerprint);
-  json["alignment"] = plan.alignment;
-  json["budget_bytes"] = request.budget ? Json(*request.budget) : Json();
-  json["levers"] = request.levers;
   json["arena_bytes"] = plan.arena_bytes();
   json["host_bytes"] = plan.host_bytes();
   json["lower_bound_bytes"] = plan.lower_bound;
@@ -437,7 +471,7 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
   json["packer"] = plan.packer;
   json["order"] = plan.order;
   json["optimal"] = plan.optimal;
-  json["regions"] = std::move(regions);
+  json["regions"] = RegionsJson(plan.regions);
   json["buffers"] = std::move(buffers);
   json["buffer_of"] = plan.buffer_of;
   json["workspace_of"] = plan.workspace_of;
@@ -446,6 +480,40 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
   json["values"] = std::move(facts.values);
   json["nodes"] = std::move(facts.nodes);
   json["outputs"] = std::move(facts.outputs);
+  if (plan.bodies.empty()) return;
+  Json bodies = Json::array();
+  size_t next = 0;
+  for (const Node& node : graph.nodes()) {
+    for (const auto& body : BodiesOf(node)) {
+      const BodyPlan& planned = plan.bodies[next++];
+      Json inner = Json::object();
+      inner["graph_name"] = planned.plan.graph_name;
+      inner["fingerprint"] = Hex(planned.plan.fingerprint);
+      inner["alignment"] = planned.plan.alignment;
+      WritePlan(planned.plan, *body, &inner);
+      Json entry = Json::object();
+      entry["node"] = planned.node;
+      entry["second_of"] = planned.second_of;
+      entry["plan"] = std::move(inner);
+      bodies.push_back(std::move(entry));
+    }
+  }
+  json["bodies"] = std::move(bodies);
+}
+
+}  // namespace
+
+std::string PlanToJson(const Plan& plan, const Graph& graph,
+                       const PlanRequest& request) {
+  Json json = Json::object();
+  json["format"] = kFormat;
+  json["version"] = kVersion;
+  json["graph_name"] = plan.graph_name;
+  json["fingerprint"] = Hex(plan.fingerprint);
+  json["alignment"] = plan.alignment;
+  json["budget_bytes"] = request.budget ? Json(*request.budget) : Json();
+  json["levers"] = request.levers;
+  WritePlan(plan, graph, &json);
   json["graph"] = ToText(graph);
   json["sources"] = SourcesJson(graph);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
@@ -477,7 +545,6 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
   }
   STOWAGE_RETURN_IF_ERROR(ReadSources(json, &*graph));
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, ReadPlan(file, *graph));
-  STOWAGE_RETURN_IF_ERROR(CheckFacts(file, *graph));
   STOWAGE_ASSIGN_OR_RETURN(PlanRequest request, ReadRequest(file));
   // Its figures belong to its slots.
   STOWAGE_ASSIGN_OR_RETURN(const int64_t arena,

@@ -20,12 +20,15 @@
 //    "nodes": [{"op": "add", "inputs": [0, 1], "results": [3], "view": false,
 //               "updates": 0, "may_overwrite": [0, 1]}, ...],
 //    "outputs": [3],
+//    "bodies": [{"node": 4, "second_of": [-1], "plan": {"buffers": ...}}],
 //    "sources": {"files": ["nn/models/mlp.cc"], "file_of": [0, 0, ...],
 //                "line_of": [12, 14, ...]}}
 //
 // A value lies in the bytes of its root, from "offset" bytes on, its elements
 // "strides" elements apart; one that owns bytes is its own root. A view runs nothing.
 // The first "updates" results of a node are the new contents of its first operands.
+// "bodies", which only plans of graphs with loops or branches have, are the plans of
+// these, with the same fields, in the order of nodes and, of one node, of its bodies.
 // "sources" says per value which line of the user's program made it; a file need
 // not have it.
 

@@ -14,6 +14,10 @@ namespace stowage {
 namespace {
 
 std::string At(const StreamPlace& place) {
+  if (!place.outside.empty()) {
+    return StrCat("@outside:", place.address, "+", place.bytes, " at ",
+                  NameText(place.outside));
+  }
   return StrCat(place.on_host ? "@host:" : "@", place.address, "+",
                 place.bytes);
 }
@@ -42,8 +46,32 @@ std::string LaunchText(const StreamEvent& event) {
   return out;
 }
 
-std::string BufferText(const PlannedBuffer& buffer) {
-  return StrCat(RegionName(buffer.region), " ", NameText(buffer.name));
+std::string BodyText(const StreamEvent& event) {
+  std::string out = StrCat("body ", NameText(event.body));
+  if (event.kind == StreamEventKind::kLeave) return out;
+  if (event.op == OpKind::kLoop) out += StrCat(", ", event.trips, " times");
+  for (const StreamHanded& handed : event.handed) {
+    out += StrCat(", ", NameText(handed.leaf), " to ", NameText(handed.output));
+    if (handed.in_one_place) out += " in one place";
+    if (handed.second.bytes > 0) {
+      out += StrCat(" alternating with ", At(handed.second));
+    }
+  }
+  return out;
+}
+
+std::string What(const StreamEvent& event) {
+  switch (event.kind) {
+    case StreamEventKind::kLaunch:
+      return LaunchText(event);
+    case StreamEventKind::kEnter:
+    case StreamEventKind::kLeave:
+      return BodyText(event);
+    case StreamEventKind::kAllocate:
+    case StreamEventKind::kKill:
+      break;
+  }
+  return StrCat(RegionName(event.region), " ", NameText(event.name));
 }
 
 // The columns of a line before the last.
@@ -54,8 +82,10 @@ struct Columns {
 Columns ColumnsOf(const StreamEvent& event) {
   const std::string time = StrCat(event.time);
   const std::string name(StreamEventName(event.kind));
-  if (event.kind == StreamEventKind::kLaunch)
+  if (event.kind != StreamEventKind::kAllocate &&
+      event.kind != StreamEventKind::kKill) {
     return {time, name, "-", "-", "-"};
+  }
   return {time, name, event.place.on_host ? "host" : "arena",
           StrCat(event.place.address), StrCat(event.place.bytes)};
 }
@@ -85,11 +115,9 @@ std::string ToStreamText(const Graph& graph, const Plan& plan) {
                            plan.host_bytes(), " bytes, slots of ",
                            plan.alignment, " bytes\n", line(titles, "what"));
   for (const StreamEvent& event : events) {
-    out +=
-        line(ColumnsOf(event),
-             event.kind == StreamEventKind::kLaunch
-                 ? LaunchText(event)
-                 : BufferText(plan.buffers[static_cast<size_t>(event.buffer)]));
+    out += line(ColumnsOf(event),
+                StrCat(std::string(static_cast<size_t>(2 * event.depth), ' '),
+                       What(event)));
   }
   return out;
 }

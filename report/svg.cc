@@ -39,6 +39,7 @@ std::string_view ColourOf(Region region) {
     case Region::kWorkspace:
     case Region::kHostState:  // not in the picture
     case Region::kHostStash:
+    case Region::kOutside:
       break;
   }
   return "#9c9c9c";

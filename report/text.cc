@@ -43,6 +43,7 @@ std::string_view WhatIs(Region region) {
     case Region::kHostStash:
       return "offloaded";
     case Region::kWorkspace:
+    case Region::kOutside:  // of bodies alone, in no sum
       break;
   }
   return "what kernel scratch adds to that";

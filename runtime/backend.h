@@ -39,6 +39,13 @@ class Executable {
   /// launches, where none is to blame.
   virtual StepCode Run(size_t first, size_t last, size_t* failed) noexcept = 0;
 
+  /// Runs launch `index` alone; where it has bodies, and the device can, fills with
+  /// `poison` what dies in them, once it is dead. For sessions that poison.
+  virtual StepCode RunPoisoned(size_t index, uint8_t /*poison*/,
+                               size_t* failed) noexcept {
+    return Run(index, index + 1, failed);
+  }
+
   /// Starts all launches, as step `step`, and returns before they are done.
   /// False, with nothing done, where the device works only while it is waited
   /// for: then use Run. The step kStepsInFlight before it must be done.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/graph.h"
 #include "ir/shape.h"
 #include "planner/plan.h"
@@ -21,6 +22,30 @@ Error Fail(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[session] ", message)};
 }
 
+// That `plan` has the scratch that the backend wants, in bodies too.
+Status CheckScratch(const Graph& graph, const Plan& plan,
+                    const Backend& backend, std::string_view program) {
+  auto body_plan = plan.bodies.begin();
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    for (const auto& body : BodiesOf(graph.node(n))) {
+      STOWAGE_RETURN_IF_ERROR(
+          CheckScratch(*body, body_plan++->plan, backend, program));
+    }
+    const int32_t slot = plan.workspace_of[static_cast<size_t>(n)];
+    const Bytes has =
+        slot < 0 ? 0 : plan.buffers[static_cast<size_t>(slot)].size;
+    const Bytes needs = backend.Workspace(graph, graph.node(n));
+    if (needs > has) {
+      return Fail(StrCat("backend ", Quoted(backend.name()), " needs ", needs,
+                         " bytes of scratch for ", graph.Describe(n),
+                         " of program ", Quoted(program), ", the plan has ",
+                         has,
+                         "; plan with PlanOptions::workspace of this backend"));
+    }
+  }
+  return {};
+}
+
 // A plan that is for its graph, obeys the laws and has the backend's scratch.
 Status CheckProgram(const SessionProgram& program, const Backend& backend) {
   const Graph& graph = program.graph;
@@ -31,19 +56,7 @@ Status CheckProgram(const SessionProgram& program, const Backend& backend) {
                        " is not valid: ", broken.front()));
   }
   STOWAGE_RETURN_IF_ERROR(backend.Supports(graph));
-  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    const int32_t slot = plan.workspace_of[static_cast<size_t>(n)];
-    const Bytes has =
-        slot < 0 ? 0 : plan.buffers[static_cast<size_t>(slot)].size;
-    const Bytes needs = backend.Workspace(graph, graph.node(n));
-    if (needs > has) {
-      return Fail(StrCat("backend ", Quoted(backend.name()), " needs ", needs,
-                         " bytes of scratch for ", graph.Describe(n),
-                         " of program ", Quoted(program.name),
-                         ", the plan has ", has,
-                         "; plan with PlanOptions::workspace of this backend"));
-    }
-  }
+  STOWAGE_RETURN_IF_ERROR(CheckScratch(graph, plan, backend, program.name));
   const Bytes has = plan.reserve < 0
                         ? 0
                         : plan.buffers[static_cast<size_t>(plan.reserve)].size;

@@ -43,6 +43,8 @@ struct TensorView {
   }
 };
 
+class ControlFlow;  // runtime/control_flow.h
+
 /// One kernel call. The spans point into the Program that owns it.
 struct Launch {
   OpKind op = OpKind::kCopy;
@@ -51,6 +53,7 @@ struct Launch {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
   std::span<std::byte> workspace;  // as many bytes as the backend asked for
+  ControlFlow* control = nullptr;  // of a loop or a cond: its bodies
 };
 
 }  // namespace stowage

@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/plan.h"
+#include "runtime/control_flow.h"
 #include "runtime/kernel.h"
 
 namespace stowage {
@@ -29,23 +30,21 @@ class Program {
 
   const Graph& graph() const { return state_->graph; }
   const Plan& plan() const { return state_->plan; }
-  std::span<const Launch> launches() const { return state_->launches; }
+  std::span<const Launch> launches() const { return state_->resolved.launches; }
   /// The outputs of one f32 element, such as the loss, in the graph's order.
   std::span<const ValueId> scalars() const { return state_->scalars; }
   /// What the plan reserved for the backend; empty: nothing.
   std::span<std::byte> reserve() const { return state_->reserve; }
   /// Where a value lies.
   const TensorView& view(ValueId id) const {
-    return state_->views[static_cast<size_t>(id)];
+    return state_->resolved.views[static_cast<size_t>(id)];
   }
 
  private:
   struct State {  // behind a pointer, so that spans survive moves
     Graph graph;
     Plan plan;
-    std::vector<TensorView> views;     // per value
-    std::vector<TensorView> operands;  // of all launches, inputs then outputs
-    std::vector<Launch> launches;
+    ResolvedLaunches resolved;
     std::vector<ValueId> scalars;
     std::span<std::byte> reserve;
   };

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "runtime/check_programs.h"
+#include "runtime/control_flow.h"
 #include "runtime/initial_values.h"
 
 namespace stowage {
@@ -361,7 +362,7 @@ StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
   // Where all is views nothing is launched, yet inputs take their places.
   if (program.launches().empty()) return executable->Run(0, 0, failed);
   for (size_t i = 0; i < program.launches().size(); ++i) {
-    const StepCode code = executable->Run(i, i + 1, failed);
+    const StepCode code = executable->RunPoisoned(i, kPoison, failed);
     if (code != StepCode::kOk) return code;
     for (const int32_t index : deaths[i]) {
       if (Poison(plan.buffers[static_cast<size_t>(index)]).ok()) continue;
@@ -541,33 +542,6 @@ Runner* Session::Find(std::string_view name) {
   return nullptr;
 }
 
-namespace {
-
-// Buffers of the packed spans that are dead once launch `i` has run, for each i.
-std::vector<std::vector<int32_t>> DeathsAfterLaunches(const Program& program) {
-  const auto launches = program.launches();
-  std::vector<std::vector<int32_t>> deaths(launches.size());
-  const auto& buffers = program.plan().buffers;
-  for (size_t b = 0; b < buffers.size(); ++b) {
-    const Region region = buffers[b].region;
-    if (region != Region::kActivations && region != Region::kWorkspace &&
-        region != Region::kHostStash) {
-      continue;
-    }
-    // The last launch inside the lifetime; views take time but launch nothing.
-    const auto after = std::ranges::partition_point(
-        launches,
-        [&](const Launch& launch) { return launch.node < buffers[b].upper; });
-    const bool ends = buffers[b].upper <= program.graph().num_nodes();
-    if (after == launches.begin() || !ends) continue;
-    const auto last = static_cast<size_t>(after - launches.begin()) - 1;
-    deaths[last].push_back(static_cast<int32_t>(b));
-  }
-  return deaths;
-}
-
-}  // namespace
-
 Result<Session> Session::Create(std::vector<SessionProgram> programs,
                                 Backend& backend,
                                 const SessionOptions& options) {
@@ -642,7 +616,10 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
       const ValueInfo& value = graph.value(id);
       if (IsPersistent(value)) runner->unset.insert(value.name);
     }
-    if (state->poison) runner->deaths = DeathsAfterLaunches(runner->program);
+    if (state->poison)
+      runner->deaths =
+          DeathsAfterLaunches(runner->program.graph(), runner->program.plan(),
+                              runner->program.launches());
     state->runners.push_back(Runner(std::move(runner)));
   }
   return Session(std::move(state));

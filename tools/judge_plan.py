@@ -16,7 +16,9 @@ last, and prints a line for each thing that is wrong:
 - a use outside the lifetime that is stated for a slot;
 - an arena that is not what its regions sum to, or above the budget.
 
-Exit 0: the plan is sound. 1: it is not. 2: this is no plan file.
+Plans of loops and branches are not judged here.
+
+Exit 0: the plan is sound. 1: it is not. 2: this is no plan file, or of loops.
 """
 
 import bisect
@@ -291,6 +293,9 @@ def main(arguments):
         if plan["format"] != "stowage-plan" or plan["version"] != 3:
             raise ValueError(f"format {plan['format']!r}, version "
                              f"{plan['version']!r}; expected 'stowage-plan', 3")
+        if plan.get("bodies"):
+            raise ValueError("it holds loops or branches, which only `stowage "
+                             "check` judges")
         complaints = Judge(plan).judge()
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         print(f"judge_plan: {arguments[1]} is no plan file: {error!r}",

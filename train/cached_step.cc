@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/graph_bytes.h"
 #include "planner/plan.h"
 #include "planner/validate_plan.h"
@@ -17,7 +18,7 @@ namespace stowage {
 namespace {
 
 constexpr std::string_view kMagic = "stowage-step 1";
-constexpr size_t kNumRegions = static_cast<size_t>(Region::kHostStash) + 1;
+constexpr size_t kNumRegions = static_cast<size_t>(Region::kOutside) + 1;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
@@ -64,6 +65,15 @@ void WritePlan(const Plan& plan, const Graph& graph, ByteWriter* out) {
   for (const auto* indices : {&plan.buffer_of, &plan.workspace_of}) {
     out->Count(indices->size());
     for (const int32_t index : *indices) out->Signed(index);
+  }
+  size_t next = 0;  // of the graph's bodies, there is a plan for each
+  for (const Node& node : graph.nodes()) {
+    for (const auto& body : BodiesOf(node)) {
+      const BodyPlan& planned = plan.bodies[next++];
+      WritePlan(planned.plan, *body, out);
+      out->Count(planned.second_of.size());
+      for (const int32_t index : planned.second_of) out->Signed(index);
+    }
   }
 }
 
@@ -162,6 +172,18 @@ Plan ReadPlan(const Graph& graph, ByteReader* in) {
       ReadIndices(Index(graph.num_values()), 0, plan.buffers.size(), in);
   plan.workspace_of =
       ReadIndices(Index(graph.num_nodes()), -1, plan.buffers.size(), in);
+  for (NodeId n = 0; n < graph.num_nodes() && in->ok(); ++n) {
+    const Node& node = graph.node(n);
+    for (const auto& body : BodiesOf(node)) {
+      BodyPlan& planned = plan.bodies.emplace_back();
+      planned.node = n;
+      planned.plan = ReadPlan(*body, in);
+      const bool is_loop = node.op == OpKind::kLoop;
+      planned.second_of =
+          ReadIndices(is_loop ? PartsOfLoop(node).handed_on() : 0, -1,
+                      planned.plan.buffers.size(), in);
+    }
+  }
   return plan;
 }
 

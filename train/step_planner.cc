@@ -7,6 +7,7 @@
 #include "base/byte_stream.h"
 #include "base/strings.h"
 #include "base/version.h"
+#include "ir/bodies.h"
 #include "ir/graph_bytes.h"
 #include "train/cached_step.h"
 
@@ -16,14 +17,21 @@ namespace {
 // Raised whenever the same question is answered with another plan.
 constexpr int kPlanningVersion = 2;
 
-// What the kernels of a device need for `graph`, node by node.
+// The scratch of a device's kernels for `graph`, node by node, those in bodies too.
+void WriteScratch(const Graph& graph, const DeviceNeeds& device,
+                  ByteWriter* out) {
+  for (const Node& node : graph.nodes()) {
+    out->Signed(device.workspace ? device.workspace(graph, node) : 0);
+    for (const auto& body : BodiesOf(node)) WriteScratch(*body, device, out);
+  }
+}
+
+// What the kernels of a device need for `graph`.
 void WriteNeeds(const Graph& graph, const PlanOptions& options,
                 ByteWriter* out) {
   const DeviceNeeds& device = options.device;
   out->Signed(device.reserve ? device.reserve(graph, options.alignment) : 0);
-  for (const Node& node : graph.nodes()) {
-    out->Signed(device.workspace ? device.workspace(graph, node) : 0);
-  }
+  WriteScratch(graph, device, out);
 }
 
 std::string LayoutText(const WeightLayout& layout) {

@@ -14,9 +14,9 @@ namespace stowage::op_defs {
 namespace {
 
 // The words for AttrValue's alternatives, in its order.
-constexpr std::string_view kKindNames[] = {"an integer", "a real number",
-                                           "an element type",
-                                           "a list of integers", "bytes"};
+constexpr std::string_view kKindNames[] = {
+    "an integer",         "a real number", "an element type",
+    "a list of integers", "bytes",         "graphs"};
 
 size_t VariantIndex(AttrKind kind) {
   switch (kind) {
@@ -31,6 +31,8 @@ size_t VariantIndex(AttrKind kind) {
       return 3;
     case AttrKind::kData:
       return 4;
+    case AttrKind::kGraphs:
+      return 5;
   }
   return 0;
 }

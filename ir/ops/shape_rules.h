@@ -29,7 +29,7 @@ namespace stowage::op_defs {
 using TypesResult = Result<std::vector<TensorType>>;
 
 /// Kinds of attributes; a flag is an integer 0 or 1.
-enum class AttrKind { kInt, kFlag, kReal, kDType, kInts, kData };
+enum class AttrKind { kInt, kFlag, kReal, kDType, kInts, kData, kGraphs };
 struct AttrSpec {
   std::string_view name;
   AttrKind kind;

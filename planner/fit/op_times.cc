@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
 #include "ir/layout.h"
@@ -29,14 +30,20 @@ Error Fail(int line, std::string_view message) {
           StrCat("[op-times] line ", line, ": ", message)};
 }
 
-// Attributes as the text of graphs has them, but for the contents of constants.
+// Attributes as the text of graphs has them, but for the contents of constants and
+// bodies.
 std::string AttrsOf(const Node& node) {
   Attrs attrs;
   for (const auto& [name, value] : node.attrs.entries()) {
-    const auto* const contents = std::get_if<std::string>(&value);
-    attrs.Set(name, contents == nullptr
-                        ? value
-                        : AttrValue(static_cast<int64_t>(contents->size())));
+    if (const auto* contents = std::get_if<std::string>(&value)) {
+      attrs.Set(name, static_cast<int64_t>(contents->size()));
+    } else if (const auto* bodies = std::get_if<SubGraphs>(&value)) {
+      Fnv1a digest;
+      for (const auto& body : *bodies) digest.Update(ToText(*body));
+      attrs.Set(name, static_cast<int64_t>(digest.digest() >> 1));
+    } else {
+      attrs.Set(name, value);
+    }
   }
   return AttrsText(attrs);
 }

@@ -501,6 +501,26 @@ std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
                 " | ", GradientText(op, sample, signature), " |\n");
 }
 
+bool HasBodies(OpKind op) { return op == OpKind::kLoop || op == OpKind::kCond; }
+
+// Of an op with bodies, whose types are what the bodies make of them.
+std::string RowOfBodies(OpKind op, const Signature& signature) {
+  const auto names = [](const std::vector<Label>& labels) {
+    std::vector<std::string> texts;
+    for (const Label& label : labels) {
+      texts.push_back(StrCat(label.name, label.repeated ? "..." : ""));
+    }
+    return Join(texts);
+  };
+  const Vjp& vjp = GetVjp(op);
+  return StrCat(
+      "| `", OpName(op), "` | ", names(signature.operands), " → ",
+      names(signature.results), " |  | ", Join(signature.attrs), " |  | ",
+      vjp.refusal != nullptr ? StrCat("none: ", vjp.refusal)
+                             : std::string("what the bodies let through"),
+      " |\n");
+}
+
 }  // namespace
 
 std::string MakeOpTable(std::string_view ops_def) {
@@ -517,7 +537,8 @@ std::string MakeOpTable(std::string_view ops_def) {
                     "\n\n| op | operands → results | T | attributes | in "
                     "memory | gradient |\n|---|---|---|---|---|---|\n");
     }
-    out += Row(op, samples.at(op), entry.signature);
+    out += HasBodies(op) ? RowOfBodies(op, entry.signature)
+                         : Row(op, samples.at(op), entry.signature);
   }
   return out;
 }

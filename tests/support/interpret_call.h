@@ -17,6 +17,7 @@
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/shape.h"
+#include "tests/support/interpret.h"
 
 namespace stowage::interpret {
 
@@ -59,6 +60,7 @@ struct Call {
   std::vector<const Array*> in;
   std::vector<Array> out;  // shaped, zero
   const Graph& graph;
+  Rounding rounding = Rounding::kNone;  // of what bodies compute
 
   const Array& input(size_t i) const { return *in.at(i); }
   int64_t Int(const char* name) const { return node.attrs.Int(name); }
@@ -84,7 +86,8 @@ void AttentionBiasGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void CompactUpdate(Call& c);  // adamw_split_update and on
-void Convolution(Call& c);    // conv, conv_transpose, conv_weight_grad
+void Cond(Call& c);
+void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
 void CumSum(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);
@@ -98,6 +101,7 @@ void LstmGrad(Call& c);
 void LstmWeightGrad(Call& c);
 void Padding(Call& c);  // pad and its gradient
 void Pooling(Call& c);  // max_pool, avg_pool and their gradients
+void Loop(Call& c);
 void PutAdd(Call& c);
 void QuantizedGather(Call& c);
 void QuantizedMatMul(Call& c);

@@ -63,7 +63,7 @@ auto FieldsOf(const PlannedBuffer& buffer) {
 }
 auto FieldsOf(const Plan& plan) {
   const auto& [graph_name, fingerprint, alignment, buffers, buffer_of,
-               workspace_of, reserve, regions, lower_bound, no_reuse,
+               workspace_of, reserve, regions, bodies, lower_bound, no_reuse,
                caching_allocator, peak_time, views, in_place, packer, order,
                optimal] = plan;
   return std::tie(graph_name, fingerprint, alignment, buffer_of, workspace_of,

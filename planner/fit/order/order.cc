@@ -308,7 +308,7 @@ Result<OrderedPlan> PlanInMemoryOrder(const Graph& graph,
   ordered.graph = graph;
   const OrderProblem problem = MakeOrderProblem(
       graph, options.alignment,
-      {.in_place = options.in_place, .workspace = options.device.workspace});
+      {.in_place = options.in_place, .workspace = NodeWorkspace(options)});
   const MemoryOrder found = FindMemoryOrder(problem, effort);
   const RegionBytes& regions = ordered.plan.regions;
   ordered.bound = regions.weights + regions.state + regions.io + found.bound;

@@ -60,7 +60,7 @@ Rehearsal& RecomputeChoices::GetRehearsal() {
     rehearsal_.emplace(graph_,
                        RehearsalOptions{.alignment = options_.alignment,
                                         .in_place = options_.in_place,
-                                        .workspace = options_.device.workspace,
+                                        .workspace = NodeWorkspace(options_),
                                         .cost = recompute_.cost});
   }
   return *rehearsal_;

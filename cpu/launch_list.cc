@@ -1,0 +1,132 @@
+#include "cpu/launch_list.h"
+
+#include <cstring>
+
+#include "base/index.h"
+#include "runtime/control_flow.h"
+#include "runtime/finite.h"
+
+namespace stowage::cpu {
+namespace {
+
+// Whether all elements of all of them are; kernels write results contiguously.
+bool AreFinite(std::span<const TensorView> results) {
+  for (const TensorView& result : results) {
+    const std::span<const std::byte> bytes(
+        result.data, static_cast<size_t>(result.type.bytes()));
+    if (FindNonFinite(result.dtype(), bytes)) return false;
+  }
+  return true;
+}
+
+void Fill(std::span<std::byte> bytes, uint8_t value) {
+  if (!bytes.empty()) std::memset(bytes.data(), value, bytes.size());
+}
+
+// What a cond's index holds.
+int64_t IndexIn(const TensorView& index) {
+  switch (index.dtype()) {
+    case DType::kI32:
+      return *index.as<int32_t>();
+    case DType::kI64:
+      return *index.as<int64_t>();
+    default:
+      return *index.as<uint8_t>() != 0 ? 1 : 0;
+  }
+}
+
+}  // namespace
+
+LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
+                       ThreadPool* pool, bool check)
+    : launches_(launches),
+      bodies_(launches.size()),
+      pool_(pool),
+      check_(check) {
+  kernels_.reserve(launches.size());
+  for (size_t i = 0; i < launches.size(); ++i) {
+    kernels_.push_back(KernelOf(graph, graph.node(launches[i].node)).run);
+    const ControlFlow* const control = launches[i].control;
+    if (control == nullptr) continue;
+    for (size_t b = 0; b < control->num_bodies(); ++b) {
+      bodies_[i].emplace_back(control->graph(b), control->launches(b), pool,
+                              check);
+    }
+  }
+}
+
+StepCode LaunchList::Run(size_t first, size_t last,
+                         size_t* failed) const noexcept {
+  for (size_t i = first; i < last; ++i) {
+    const StepCode code = RunOne(i, std::nullopt);
+    if (code == StepCode::kOk) continue;
+    *failed = i;
+    return code;
+  }
+  return StepCode::kOk;
+}
+
+StepCode LaunchList::RunPoisoned(size_t index, uint8_t poison,
+                                 size_t* failed) const noexcept {
+  const StepCode code = RunOne(index, poison);
+  if (code != StepCode::kOk) *failed = index;
+  return code;
+}
+
+StepCode LaunchList::RunOne(size_t index, Poison poison) const noexcept {
+  const Launch& launch = launches_[index];
+  if (launch.control != nullptr) {
+    return launch.control->is_loop() ? RunLoop(index, poison)
+                                     : RunCond(index, poison);
+  }
+  const StepCode code = kernels_[index](launch, *pool_);
+  if (check_ && code == StepCode::kOk && !AreFinite(launch.outputs)) {
+    return StepCode::kNonFinite;
+  }
+  return code;
+}
+
+StepCode LaunchList::RunLoop(size_t index, Poison poison) const noexcept {
+  const Launch& launch = launches_[index];
+  ControlFlow& loop = *launch.control;
+  for (size_t s = 0; s < loop.num_sums(); ++s) {
+    Fill(loop.FirstSum(launch, s), 0);
+  }
+  for (int64_t i = 0; i < loop.trips(); ++i) {
+    loop.Place(launch, 0, i);
+    const StepCode code = RunBody(index, 0, poison);
+    if (code != StepCode::kOk) return code;
+    if (!poison) continue;
+    for (size_t h = 0; h < loop.num_handed_on(); ++h) {
+      Fill(loop.ReadPlace(launch, h, i), *poison);
+    }
+  }
+  return StepCode::kOk;
+}
+
+StepCode LaunchList::RunCond(size_t index, Poison poison) const noexcept {
+  const Launch& launch = launches_[index];
+  const int64_t body = IndexIn(launch.inputs[0]);
+  if (body < 0 || body >= static_cast<int64_t>(bodies_[index].size())) {
+    return StepCode::kIndexOutOfRange;
+  }
+  launch.control->Place(launch, Index(body), 0);
+  return RunBody(index, Index(body), poison);
+}
+
+StepCode LaunchList::RunBody(size_t index, size_t body,
+                             Poison poison) const noexcept {
+  const LaunchList& list = bodies_[index][body];
+  for (size_t i = 0; i < list.launches_.size(); ++i) {
+    const StepCode code = list.RunOne(i, poison);
+    if (code != StepCode::kOk) return code;
+    if (!poison) continue;
+    for (const std::span<std::byte> dead :
+         launches_[index].control->DeadAfter(body, i)) {
+      Fill(dead, *poison);
+    }
+  }
+  return StepCode::kOk;
+}
+
+}  // namespace stowage::cpu

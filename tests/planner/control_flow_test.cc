@@ -1,0 +1,469 @@
+// What is live where in small programs of loops and branches, worked out by hand, and
+// equal to their streams; what bodies take, and what the judge says of plans of them
+// that are wrong.
+
+#include "ir/control_flow.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
+#include "planner/stream.h"
+#include "planner/validate_plan.h"
+
+namespace stowage {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr Bytes kSlot = 16;  // of a value of four f32
+
+Value Input(GraphBuilder& g, const char* name) {
+  return g.Input(name, DType::kF32, {4});
+}
+Value Flag(GraphBuilder& g, const char* name) {
+  return g.Input(name, DType::kBool, {});
+}
+
+Graph Finish(GraphBuilder& g) {
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+Plan PlanOf(const Graph& graph) {
+  Result<Plan> plan = PlanMemory(graph, {.alignment = kSlot});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  const std::vector<std::string> wrong = ValidatePlan(graph, *plan);
+  CHECK_MESSAGE(wrong.empty(), wrong.front());
+  return *std::move(plan);
+}
+
+// `name`, and of what lies outside of a body, `name^` and whose place it is in.
+std::string Place(const StreamValue& value) {
+  return value.place.outside.empty()
+             ? value.name
+             : StrCat(value.name, "^", value.place.outside);
+}
+
+std::string Places(const std::vector<StreamValue>& values) {
+  std::string out;
+  for (const StreamValue& value : values) {
+    out += StrCat(out.empty() ? "" : ",", Place(value));
+  }
+  return out;
+}
+
+// The stream, a word or two an event: "+x" and "-x" for what is born and dies, results
+// and operands of launches, "{" and "}" around bodies.
+Lines StreamOf(const Graph& graph) {
+  Lines lines;
+  for (const StreamEvent& event : MakeStream(graph, PlanOf(graph))) {
+    switch (event.kind) {
+      case StreamEventKind::kAllocate:
+        lines.push_back(StrCat("+", event.name));
+        break;
+      case StreamEventKind::kKill:
+        lines.push_back(StrCat("-", event.name));
+        break;
+      case StreamEventKind::kLaunch:
+        lines.push_back(StrCat(Places(event.results), " = ", OpName(event.op),
+                               " ", Places(event.operands)));
+        break;
+      case StreamEventKind::kEnter: {
+        std::string line = StrCat("{ ", event.body);
+        for (const StreamHanded& handed : event.handed) {
+          line += StrCat(", ", handed.leaf, " to ", handed.output,
+                         handed.in_one_place ? " in one place" : "",
+                         handed.second.bytes > 0 ? " in two places" : "");
+        }
+        lines.push_back(line);
+        break;
+      }
+      case StreamEventKind::kLeave:
+        lines.push_back("}");
+        break;
+    }
+  }
+  return lines;
+}
+
+// One event a line, so that a difference shows.
+std::string StreamText(const Graph& graph) {
+  std::string text;
+  for (const std::string& line : StreamOf(graph)) text += line + "\n";
+  return text;
+}
+
+std::string Text(const Lines& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+Bytes BodyArena(const Graph& graph, size_t body = 0) {
+  return PlanOf(graph).bodies.at(body).plan.arena_bytes();
+}
+
+TEST_CASE("what is carried elementwise stays in the place of the result") {
+  GraphBuilder g("net");
+  const Value h = Input(g, "h");
+  const Value xs = g.Input("xs", DType::kF32, {3, 4});
+  const LoopResults run =
+      Loop(g, 3, {.carried = {h}, .sliced = {xs}},
+           [](LoopBody& body) {
+             body.Next(0, Tanh(Add(body.carried(0), body.sliced(0))));
+           },
+           {.name = "cell"});
+  g.Output("last", run.carried[0]);
+  const Graph graph = Finish(g);
+  CHECK(
+      StreamText(graph) ==
+      Text({"+h", "+xs", "+last", "last = loop h,xs",
+            "{ cell, h to tanh_1 in one place", "add_1^tanh_1 = add h^h,xs^xs",
+            "tanh_1^tanh_1 = tanh add_1^tanh_1", "}", "-last", "-xs", "-h"}));
+  CHECK(BodyArena(graph) == 0);
+  CHECK(PlanOf(graph).arena_bytes() == 5 * kSlot);
+}
+
+TEST_CASE("what is read after the next content is begun takes two places") {
+  GraphBuilder g("net");
+  const Value h = g.Input("h", DType::kF32, {1, 4});
+  const Value w = g.Input("w", DType::kF32, {4, 4});
+  const LoopResults run =
+      Loop(g, 3, {.carried = {h}, .whole = {w}}, [](LoopBody& body) {
+        body.Next(0, MatMul(body.carried(0), body.whole(0)));
+      });
+  g.Output("last", run.carried[0]);
+  const Graph graph = Finish(g);
+  CHECK(StreamText(graph) ==
+        Text({"+h", "+w", "+last", "+workspace of \"last\"", "last = loop h,w",
+              "{ loop, h to matmul_1 in two places",
+              "matmul_1^matmul_1 = matmul h^h,w^w", "}",
+              "-workspace of \"last\"", "-last", "-w", "-h"}));
+  CHECK(BodyArena(graph) == kSlot);
+
+  // A single trip reads the operand and writes the result.
+  GraphBuilder once("net");
+  const Value a = once.Input("h", DType::kF32, {1, 4});
+  const Value b = once.Input("w", DType::kF32, {4, 4});
+  Loop(once, 1, {.carried = {a}, .whole = {b}}, [](LoopBody& body) {
+    body.Next(0, MatMul(body.carried(0), body.whole(0)));
+  });
+  CHECK(BodyArena(Finish(once)) == 0);
+}
+
+TEST_CASE("two values that are swapped need one place beside their own") {
+  GraphBuilder g("net");
+  const Value a = Input(g, "a");
+  const Value b = Input(g, "b");
+  const LoopResults run = Loop(g, 4, {.carried = {a, b}}, [](LoopBody& body) {
+    body.Next(0, body.carried(1));
+    body.Next(1, body.carried(0));
+  });
+  g.Output("x", run.carried[0]);
+  g.Output("y", run.carried[1]);
+  const Graph graph = Finish(g);
+  // b is read before its new content is written, a is not.
+  CHECK(StreamText(graph) ==
+        Text({"+a", "+b", "+x", "+y", "+workspace of \"x\"", "x,y = loop a,b",
+              "{ loop, a to copy_1 in two places, b to copy_2 in one place",
+              "copy_1^copy_1 = copy b^b", "copy_2^copy_2 = copy a^a", "}",
+              "-workspace of \"x\"", "-x", "-y", "-b", "-a"}));
+  CHECK(BodyArena(graph) == kSlot);
+}
+
+TEST_CASE("a value lives across a loop that does not read it") {
+  GraphBuilder g("net");
+  const Value x = Input(g, "x");
+  const Value kept = g.Name("kept", Tanh(x));
+  const LoopResults run = Loop(g, 2, {.carried = {x}}, [](LoopBody& body) {
+    body.Next(0, Sin(body.carried(0)));
+  });
+  g.Output("y", Add(run.carried[0], kept));
+  const Graph graph = Finish(g);
+  CHECK(StreamText(graph) ==
+        Text({"+x", "+kept", "kept = tanh x", "+loop_1", "loop_1 = loop x",
+              "{ loop, x to sin_1 in one place", "sin_1^sin_1 = sin x^x", "}",
+              "y = add loop_1,kept", "-kept", "-loop_1", "-x"}));
+}
+
+TEST_CASE("what a body makes for itself dies in it") {
+  GraphBuilder g("net");
+  const LoopResults run =
+      Loop(g, 2, {.carried = {Input(g, "x")}}, [](LoopBody& body) {
+        GraphBuilder& b = body.builder();
+        const Value a = b.Name("a", Tanh(body.carried(0)));
+        const Value c = b.Name("c", Sin(body.carried(0)));
+        const Value wide = b.Name(
+            "wide", Copy(BroadcastTo(Reshape(Add(a, c), {1, 4}), {3, 4})));
+        body.Next(0, b.Name("next", ReduceSum(wide, {0})));
+      });
+  g.Output("y", run.carried[0]);
+  const Graph graph = Finish(g);
+  CHECK(StreamText(graph) == Text({"+x",
+                                   "+y",
+                                   "+workspace of \"y\"",
+                                   "y = loop x",
+                                   "{ loop, x to next in one place",
+                                   "+a",
+                                   "a = tanh x^x",
+                                   "+c",
+                                   "c = sin x^x",
+                                   "add_1 = add a,c",
+                                   "-c",
+                                   "+wide",
+                                   "wide = copy broadcast_1",
+                                   "-a",
+                                   "next^next = reduce_sum wide",
+                                   "-wide",
+                                   "}",
+                                   "-workspace of \"y\"",
+                                   "-y",
+                                   "-x"}));
+  CHECK(BodyArena(graph) == 4 * kSlot);  // wide, and the sum it is made of
+}
+
+TEST_CASE(
+    "branches share bytes, and what one reads is not kept for the other") {
+  GraphBuilder g("net");
+  const Value x = Input(g, "x");
+  const Value flag = Flag(g, "flag");
+  // Read by the first branch alone, where it dies.
+  const Value only = g.Name("only", Tanh(x));
+  const std::vector<Value> y = Cond(
+      g, flag, {x, only},
+      {[](CondBody& body) {
+         const Value a = body.builder().Name(
+             "a", Copy(BroadcastTo(Reshape(body.operand(1), {1, 4}), {2, 4})));
+         return std::vector{ReduceSum(a, {0})};
+       },
+       [](CondBody& body) {
+         const Value b = body.builder().Name(
+             "b", Copy(BroadcastTo(Reshape(body.operand(0), {1, 4}), {3, 4})));
+         return std::vector{ReduceSum(b, {0})};
+       }});
+  g.Output("y", y[0]);
+  const Graph graph = Finish(g);
+  CHECK(StreamText(graph) == Text({"+x",
+                                   "+flag",
+                                   "+only",
+                                   "only = tanh x",
+                                   "+y",
+                                   "+workspace of \"y\"",
+                                   "y = cond flag,x,only",
+                                   "{ branch0",
+                                   "+a",
+                                   "a = copy broadcast_1^only",
+                                   "reduce_sum_1^reduce_sum_1 = reduce_sum a",
+                                   "-a",
+                                   "}",
+                                   "{ branch1",
+                                   "+b",
+                                   "b = copy broadcast_1^x",
+                                   "reduce_sum_1^reduce_sum_1 = reduce_sum b",
+                                   "-b",
+                                   "}",
+                                   "-only",
+                                   "-workspace of \"y\"",
+                                   "-y",
+                                   "-flag",
+                                   "-x"}));
+  CHECK(BodyArena(graph, 0) == 2 * kSlot);
+  CHECK(BodyArena(graph, 1) == 3 * kSlot);
+  const Plan plan = PlanOf(graph);
+  const int32_t scratch = plan.workspace_of[1];
+  REQUIRE(scratch >= 0);
+  CHECK(plan.buffers[static_cast<size_t>(scratch)].size == 3 * kSlot);
+}
+
+TEST_CASE("an operand that a branch returns is copied in sight") {
+  GraphBuilder g("net");
+  const Value flag = Flag(g, "flag");
+  const Value x = Input(g, "x");
+  const std::vector<Value> y =
+      Cond(g, flag, {x},
+           {[](CondBody& body) { return std::vector{body.operand(0)}; },
+            [](CondBody& body) { return std::vector{Sin(body.operand(0))}; }});
+  g.Output("y", y[0]);
+  CHECK(StreamText(Finish(g)) ==
+        Text({"+flag", "+x", "+y", "y = cond flag,x", "{ branch0",
+              "copy_1^copy_1 = copy x^x", "}", "{ branch1",
+              "sin_1^sin_1 = sin x^x", "}", "-y", "-x", "-flag"}));
+}
+
+TEST_CASE("a branch in a branch has its bytes in those of the outer one") {
+  GraphBuilder g("net");
+  const auto same = [](CondBody& body) {
+    return std::vector{Sin(body.operand(0))};
+  };
+  const Value flag = Flag(g, "flag");
+  const Value x = Input(g, "x");
+  const Value second = Flag(g, "inner");
+  const std::vector<Value> y =
+      Cond(g, flag, {x, second},
+           {[&](CondBody& body) {
+              const Value t = body.builder().Name("t", Tanh(body.operand(0)));
+              return Cond(body.builder(), body.operand(1), {t}, {same, same});
+            },
+            same});
+  g.Output("y", y[0]);
+  const Graph graph = Finish(g);
+  CHECK(StreamText(graph) == Text({"+flag",
+                                   "+x",
+                                   "+inner",
+                                   "+y",
+                                   "+workspace of \"y\"",
+                                   "y = cond flag,x,inner",
+                                   "{ branch0",
+                                   "+t",
+                                   "t = tanh x^x",
+                                   "cond_1^cond_1 = cond inner^inner,t",
+                                   "{ branch0",
+                                   "sin_1^sin_1 = sin t^t",
+                                   "}",
+                                   "{ branch1",
+                                   "sin_1^sin_1 = sin t^t",
+                                   "}",
+                                   "-t",
+                                   "}",
+                                   "{ branch1",
+                                   "sin_1^sin_1 = sin x^x",
+                                   "}",
+                                   "-workspace of \"y\"",
+                                   "-y",
+                                   "-inner",
+                                   "-x",
+                                   "-flag"}));
+}
+
+TEST_CASE(
+    "a condition dies with the branch that it chose; unread operands too") {
+  GraphBuilder g("net");
+  const Value x = Input(g, "x");
+  const Value unread = g.Name("unread", Tanh(x));
+  const Value flag = g.Name("flag", Greater(ReduceSum(x), ReduceMean(x)));
+  const auto sine = [](CondBody& body) {
+    return std::vector{Sin(body.operand(0))};
+  };
+  g.Output("y", Cond(g, flag, {x, unread}, {sine, sine})[0]);
+  const Lines stream = StreamOf(Finish(g));
+  const auto at = [&](std::string_view line) {
+    return std::ranges::find(stream, line) - stream.begin();
+  };
+  CHECK(at("-unread") < at("-y"));
+  CHECK(at("y = cond flag,x,unread") < at("-unread"));
+  CHECK(std::ranges::count(stream, "-unread") == 1);
+}
+
+// --- The judge --------------------------------------------------------------
+
+// A loop with a second place, scratch of its own and three kinds of operands.
+Graph Sample() {
+  GraphBuilder g("net");
+  const Value h = g.Input("h", DType::kF32, {1, 4});
+  const Value w = g.Input("w", DType::kF32, {4, 4});
+  const Value xs = g.Input("xs", DType::kF32, {3, 1, 4});
+  const LoopResults run = Loop(
+      g, 3, {.carried = {h}, .sliced = {xs}, .whole = {w}}, [](LoopBody& body) {
+        const Value a = Tanh(body.sliced(0));
+        const Value b = MatMul(a, body.whole(0));
+        body.Sum(b);
+        const Value next = MatMul(body.carried(0), body.whole(0));
+        body.Next(0, next);
+        body.Stack(Add(MatMul(b, body.whole(0)), next));
+      });
+  g.Output("last", run.carried[0]);
+  g.Output("all", run.stacked[0]);
+  g.Output("sum", run.summed[0]);
+  return Finish(g);
+}
+
+TEST_CASE("the judge finds what is wrong with the plan of a body") {
+  const Graph graph = Sample();
+  const Plan good = PlanOf(graph);
+  const Graph& body = *BodiesOf(graph.node(0)).front();
+  const auto buffer = [&](Plan& plan, const char* value) -> int32_t& {
+    return plan.bodies[0]
+        .plan.buffer_of[static_cast<size_t>(*body.Find(value))];
+  };
+  struct Break {
+    const char* what;
+    std::function<void(Plan&)> change;
+  };
+  const Break breaks[] = {
+      {"no plan of the body", [](Plan& p) { p.bodies.clear(); }},
+      {"one plan too many", [](Plan& p) { p.bodies.push_back(p.bodies[0]); }},
+      {"of another node", [](Plan& p) { p.bodies[0].node = 1; }},
+      {"no second place", [](Plan& p) { p.bodies[0].second_of[0] = -1; }},
+      {"a second place of what has one",
+       [](Plan& p) { p.bodies[0].second_of[1] = p.bodies[0].second_of[0]; }},
+      {"no second places at all",
+       [](Plan& p) { p.bodies[0].second_of.clear(); }},
+      {"a workspace that is too small",
+       [](Plan& p) {
+         p.buffers[static_cast<size_t>(p.workspace_of[0])].size -= 1;
+       }},
+      {"a result where an operand is",
+       [&](Plan& p) { buffer(p, "matmul_2") = buffer(p, "w"); }},
+      {"two operands in one place",
+       [&](Plan& p) { buffer(p, "h") = buffer(p, "xs"); }},
+      {"a carried value in place that is still read",
+       [&](Plan& p) {
+         buffer(p, "h") = buffer(p, "matmul_2");
+         p.bodies[0].second_of[0] = -1;
+       }},
+      {"what the body makes for itself in an operand",
+       [&](Plan& p) { buffer(p, "tanh_1") = buffer(p, "xs"); }},
+      {"an output in the body's arena",
+       [&](Plan& p) { buffer(p, "matmul_2") = buffer(p, "tanh_1"); }},
+      {"a slot outside that is larger than what lies there",
+       [&](Plan& p) {
+         p.bodies[0].plan.buffers[static_cast<size_t>(buffer(p, "xs"))].size +=
+             16;
+       }},
+      {"a slot outside that begins elsewhere",
+       [&](Plan& p) {
+         p.bodies[0].plan.buffers[static_cast<size_t>(buffer(p, "xs"))].offset =
+             16;
+       }},
+      {"a slot outside in a plan of no body",
+       [&](Plan& p) {
+         p.buffers[static_cast<size_t>(p.buffer_of[0])].region =
+             Region::kOutside;
+       }},
+      {"two values of the body in the same bytes",
+       [&](Plan& p) {
+         auto& buffers = p.bodies[0].plan.buffers;
+         buffers[static_cast<size_t>(buffer(p, "matmul_1"))].offset =
+             buffers[static_cast<size_t>(buffer(p, "tanh_1"))].offset;
+       }},
+  };
+  for (const Break& broken : breaks) {
+    INFO(std::string(broken.what));
+    Plan plan = good;
+    broken.change(plan);
+    CHECK_FALSE(ValidatePlan(graph, plan).empty());
+  }
+}
+
+TEST_CASE(
+    "the lower bound of a loop is below its body's arena only if packed so") {
+  const Graph graph = Sample();
+  const Plan plan = PlanOf(graph);
+  CHECK(plan.bodies[0].plan.lower_bound <= plan.bodies[0].plan.arena_bytes());
+  CHECK(plan.lower_bound <= plan.arena_bytes());
+  CHECK((plan.optimal == (plan.lower_bound == plan.arena_bytes())));
+}
+
+}  // namespace
+}  // namespace stowage
