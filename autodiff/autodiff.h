@@ -6,6 +6,7 @@
 #include "autodiff/backward.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/param_groups.h"
+#include "autodiff/saved_in_loops.h"
 #include "autodiff/train_step.h"
 #include "autodiff/update_rule.h"
 #include "autodiff/vjp.h"

@@ -5,7 +5,7 @@
 
 #include "autodiff/cotangents.h"
 #include "autodiff/forward_values.h"
-#include "autodiff/vjp.h"
+#include "autodiff/sweep.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
@@ -93,63 +93,6 @@ Status RefuseUpdatesOfParams(const Graph& forward) {
   return {};
 }
 
-// Wants the gradient of every value through which one of `wrt` can act on the
-// loss.
-void WantAllThatDependsOn(const std::vector<ValueId>& wrt, const Graph& forward,
-                          Cotangents* cotangents) {
-  for (const ValueId id : wrt) cotangents->Want(id);
-  for (const Node& node : forward.nodes()) {
-    if (GetVjp(node.op).is_zero()) continue;
-    bool depends = false;
-    for (const ValueId input : node.inputs) {
-      depends |= cotangents->wanted(input);
-    }
-    if (!depends) continue;
-    for (const ValueId result : node.results) {
-      if (IsFloat(forward.value(result).type.dtype)) cotangents->Want(result);
-    }
-  }
-}
-
-// Marks the gradient of `of` as what it is, unless it has such a name already
-// (one value can be the gradient of several) or is a leaf.
-void NameGradient(const ValueInfo& of, Value gradient, GraphBuilder* g) {
-  if (!gradient.ok()) return;
-  const ValueInfo& info = g->info(gradient);
-  if (info.is_leaf() || info.role != Role::kActivation) return;
-  g->SetRole(gradient, Role::kGradient);
-  const std::string name = GradientName(of.name);
-  if (!g->Find(name)) g->Name(name, gradient);
-}
-
-// Emits the gradient of every node on the way from the loss to `wrt`, last node
-// first, when all readers of its results have contributed.
-void Sweep(const Graph& forward, ForwardValues* values, Cotangents* cotangents,
-           GraphBuilder* g) {
-  for (NodeId id = forward.num_nodes() - 1; id >= 0; --id) {
-    const Node& node = forward.node(id);
-    bool matters = false;
-    for (const ValueId result : node.results) {
-      if (const auto gradient = cotangents->Find(result)) {
-        NameGradient(forward.value(result), *gradient, g);
-        matters = true;
-      }
-    }
-    if (!matters) continue;
-    const ValueInfo& made = forward.value(node.results.front());
-    g->SetOrigin(Phase::kBackward, made.name, made.source);
-    values->BeginNode();
-    VjpContext context(forward, node, values, cotangents, g);
-    const Vjp& vjp = GetVjp(node.op);
-    if (vjp.refusal != nullptr) {
-      context.Refuse(vjp.refusal);
-    } else {
-      vjp.rule(context);
-    }
-    if (g->error()) return;
-  }
-}
-
 // `graph` without the leaves that nothing reads, as a finished graph.
 Result<Graph> WithoutUnreadLeaves(const Graph& graph) {
   std::vector<bool> is_read(static_cast<size_t>(graph.num_values()), false);
@@ -176,10 +119,6 @@ Result<Graph> WithoutUnreadLeaves(const Graph& graph) {
 
 }  // namespace
 
-std::string GradientName(std::string_view name) {
-  return StrCat("grad:", name);
-}
-
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options) {
   STOWAGE_ASSIGN_OR_RETURN(const ValueId loss_id, FindLoss(forward, loss));
@@ -188,7 +127,8 @@ Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
   STOWAGE_RETURN_IF_ERROR(RefuseUpdatesOfParams(forward));
 
   Cotangents cotangents(forward);
-  WantAllThatDependsOn(wrt, forward, &cotangents);
+  for (const ValueId id : wrt) cotangents.Want(id);
+  WantAllThatDepends(forward, &cotangents);
 
   GraphBuilder g(StrCat(forward.name(), ".backward"));
   ForwardValues values(forward, &g);

@@ -12,7 +12,8 @@
 // from their saved roots, fills and constants made again, so neither is ever
 // saved. A forward graph may write its states (Assign, LerpUpdate); one whose old
 // content backward reads is a saved leaf of its name, and whoever links the two
-// keeps a copy of it.
+// keeps a copy of it. What the bodies of loops must keep are saved leaves too, that
+// the forward graph lacks at first: SaveInLoops (autodiff/saved_in_loops.h).
 //
 //   Result<Graph> backward = BuildBackward(forward, "loss");
 
@@ -20,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/sweep.h"  // IWYU pragma: export
 #include "base/result.h"
 #include "ir/graph.h"
 
@@ -39,9 +41,6 @@ struct BackwardOptions {
 /// Linear in the nodes of `forward`.
 Result<Graph> BuildBackward(const Graph& forward, std::string_view loss,
                             const BackwardOptions& options = {});
-
-/// "grad:" + name.
-std::string GradientName(std::string_view name);
 
 }  // namespace stowage
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "autodiff/backward.h"
+#include "autodiff/dropout_ids.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
 #include "ir/uses.h"
@@ -159,13 +161,12 @@ void Linker::CopyBackwardNode(NodeId id) {
 }
 
 void Linker::CopyNode(GraphCopy& copy, const Node& node, NodeId id) {
-  if (node.op != OpKind::kDropout || piece_.first_dropout == 0) {
+  const bool may_draw = node.op == OpKind::kDropout || !BodiesOf(node).empty();
+  if (!may_draw || piece_.first_dropout == 0) {
     copy.CopyNode(id);
-    return;
+  } else {
+    copy.CopyNode(id, WithDropoutIdsFrom(node, piece_.first_dropout));
   }
-  Attrs attrs = node.attrs;
-  attrs.Set("id", attrs.Int("id") + piece_.first_dropout);
-  copy.CopyNode(id, attrs);
 }
 
 void Linker::DeclareOutputs() { forward_copy_.DeclareOutputs(); }

@@ -5,8 +5,10 @@
 #include <map>
 #include <utility>
 
+#include "autodiff/dropout_ids.h"
 #include "autodiff/linker.h"
 #include "autodiff/piece_outputs.h"
+#include "autodiff/saved_in_loops.h"
 #include "base/glob.h"
 #include "base/strings.h"
 #include "ir/builder.h"
@@ -185,7 +187,7 @@ Status CheckGradients(const Graph& forward, const std::vector<Trained>& trained,
 
 // Differentiated once, however often it runs.
 struct PieceGraphs {
-  const Graph* forward;
+  Graph forward;  // which saves in its loops what backward reads
   Graph backward;
   std::vector<Trained> trained;  // in one order for all pieces of a batch
 };
@@ -197,9 +199,11 @@ Result<PieceGraphs> Differentiate(const Graph& forward, std::string_view loss,
   STOWAGE_ASSIGN_OR_RETURN(
       Graph backward,
       BuildBackward(forward, loss, BackwardOptions{.wrt = std::move(wrt)}));
-  std::vector<Trained> trained = FindTrained(forward, backward);
-  STOWAGE_RETURN_IF_ERROR(CheckGradients(forward, trained, options));
-  return PieceGraphs{&forward, std::move(backward), std::move(trained)};
+  STOWAGE_ASSIGN_OR_RETURN(Graph saving, SaveInLoops(forward, backward));
+  std::vector<Trained> trained = FindTrained(saving, backward);
+  STOWAGE_RETURN_IF_ERROR(CheckGradients(saving, trained, options));
+  return PieceGraphs{std::move(saving), std::move(backward),
+                     std::move(trained)};
 }
 
 // Copies the backward nodes; `made` is told of each gradient, as an index of
@@ -323,17 +327,6 @@ Value BatchAxes::Part(const Graph& piece, ValueId id, Value whole) const {
   return Slice(whole, it->second.axis, it->second.start, it->second.end);
 }
 
-// One more than the largest id of a dropout.
-int64_t DropoutIds(const Graph& graph) {
-  int64_t ids = 0;
-  for (const Node& node : graph.nodes()) {
-    if (node.op == OpKind::kDropout) {
-      ids = std::max(ids, node.attrs.Int("id") + 1);
-    }
-  }
-  return ids;
-}
-
 // Finishing may put copies between nodes: what begins where is found by name.
 Result<MicroBatchedStep> FinishPieces(GraphBuilder& g,
                                       const std::vector<NodeId>& begins,
@@ -358,8 +351,9 @@ Result<MicroBatchedStep> FinishPieces(GraphBuilder& g,
 
 Result<Graph> LinkBackward(const Graph& forward, const Graph& backward,
                            std::string_view loss) {
+  STOWAGE_ASSIGN_OR_RETURN(const Graph saving, SaveInLoops(forward, backward));
   GraphBuilder g(StrCat(forward.name(), ".linked"));
-  Linker linker(forward, backward, loss, &g);
+  Linker linker(saving, backward, loss, &g);
   linker.DeclareLeaves();
   linker.CopyForward();
   STOWAGE_RETURN_IF_ERROR(linker.WireUp());
@@ -379,7 +373,7 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
   STOWAGE_ASSIGN_OR_RETURN(const PieceGraphs graphs,
                            Differentiate(forward, loss, options));
   GraphBuilder g(StrCat(forward.name(), ".step"));
-  Linker linker(forward, graphs.backward, loss, &g);
+  Linker linker(graphs.forward, graphs.backward, loss, &g);
   Updater updater(options, &g);
   linker.DeclareLeaves();
   updater.DeclareInputs();
@@ -399,7 +393,7 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
   std::vector<Value> gradients;
   for (const Trained& trained : graphs.trained) {
     gradients.push_back(linker.backward(trained.gradient));
-    by_param[forward.value(trained.param).name] = gradients.back();
+    by_param[graphs.forward.value(trained.param).name] = gradients.back();
   }
   DeclareGradients(options, by_param, &g);
   if (options.clip_norm) {
@@ -439,13 +433,13 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
   std::vector<int64_t> counts;
   std::map<const Graph*, size_t> between;  // by kind: the piece that is built
   for (size_t p = 0; p < pieces.size(); ++p) {
-    const Graph& piece = *pieces[p];
-    const PieceGraphs& graphs = differentiated.at(&piece);
+    const PieceGraphs& graphs = differentiated.at(pieces[p]);
+    const Graph& piece = graphs.forward;
     STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
     const bool is_first = p == 0;
     const bool is_last = p + 1 == pieces.size();
     if (which == Pieces::kOneOfAKind && !is_first && !is_last) {
-      const auto [kind, is_new] = between.emplace(&piece, begins.size());
+      const auto [kind, is_new] = between.emplace(pieces[p], begins.size());
       if (!is_new) {
         ++counts[kind->second];
         first_dropout += DropoutIds(piece);

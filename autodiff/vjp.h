@@ -39,6 +39,8 @@ class VjpContext {
         builder_(*builder) {}
 
   GraphBuilder& builder() { return builder_; }
+  const Graph& forward() const { return forward_; }
+  const Node& node() const { return node_; }
   const Attrs& attrs() const { return node_.attrs; }
   int num_inputs() const { return static_cast<int>(node_.inputs.size()); }
   int num_results() const { return static_cast<int>(node_.results.size()); }

@@ -11,6 +11,7 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
 #include "tools/heap_counter.h"
 
@@ -85,6 +86,14 @@ TEST_CASE("steps that keep all they can on the host allocate nothing") {
     const auto moved = Offload(step, FindOffloadable(step));
     REQUIRE_MESSAGE(moved.ok(), moved.error().message);
     CHECK(AllocationsInSteps(*moved, 2, 2).value_or(0) == 0);
+  }
+}
+
+TEST_CASE("steps with loops and branches in one another allocate nothing") {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    INFO("seed ", seed);
+    const Graph graph = testing::MakeRandomControlFlow(seed);
+    CHECK(AllocationsInSteps(graph, 2, 2).value_or(0) == 0);
   }
 }
 
