@@ -751,6 +751,8 @@ TEST_CASE("asynchronous copies arrive at the wait for their group") {
 TEST_CASE("accesses outside, unaligned, or of what nobody wrote are reported") {
   Says(Run("\tld.global.u32 %r1, [%rd1+-4];"), "is outside of what");
   Says(Run("\tld.global.u32 %r1, [%rd1+2048];"), "is outside of what");
+  Says(Run("\tmov.u64 %rd6, -4;\n\tld.global.u32 %r1, [%rd6];"),
+       "is outside of what");  // the end of all addresses
   Says(Run("\tld.global.u32 %r1, [%rd1+2];"), "is not aligned");
   Says(Run("\tst.global.u32 [%rd2+2048], %r0;"), "0 bytes from the end");
   Says(Run("\tld.param.u64 %rd6, [test_param_0+16];"), "bytes of params");

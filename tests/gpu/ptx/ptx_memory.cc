@@ -102,7 +102,9 @@ std::byte* Memory::Locate(Space space, uint64_t address, uint32_t bytes) {
     return nullptr;
   }
   if (space == Space::kShared) {
-    if (address + bytes <= shared_bytes_) return shared_.data() + address;
+    if (address < shared_bytes_ && shared_bytes_ - address >= bytes) {
+      return shared_.data() + address;
+    }
     error_ = StrCat("an access of ", bytes, " bytes at ", address, " of ",
                     shared_bytes_, " bytes of shared memory");
     return nullptr;
@@ -110,7 +112,7 @@ std::byte* Memory::Locate(Space space, uint64_t address, uint32_t bytes) {
   if (anywhere_) return reinterpret_cast<std::byte*>(address);
   for (size_t tried = 0; tried < allocations_.size(); ++tried) {
     const Allocation& a = allocations_[last_];
-    if (address >= a.begin && address + bytes <= a.end) {
+    if (address >= a.begin && address < a.end && a.end - address >= bytes) {
       return reinterpret_cast<std::byte*>(address);
     }
     last_ = last_ + 1 == allocations_.size() ? 0 : last_ + 1;

@@ -103,7 +103,8 @@ void Load(Warp& warp, const Instruction& in) {
     const uint64_t address = addresses[lane];
     alignas(16) std::byte read[16] = {};
     if constexpr (space == From::kParam) {
-      if (address % bytes != 0 || address + bytes > block.params.size()) {
+      if (address % bytes != 0 || address > block.params.size() ||
+          block.params.size() - address < bytes) {
         return warp.Report(StrCat("a read of ", bytes, " bytes at ", address,
                                   " of ", block.params.size(),
                                   " bytes of params"));
