@@ -47,10 +47,14 @@ inline double Tolerance(DType real, OpKind op) {
     case OpKind::kAttention:
     case OpKind::kLinearCrossEntropy:
       return 2 * last_bit;
+    // Nor are a position's states better known to the next one.
+    case OpKind::kLstm:
+      return 2 * last_bit;
     // Likewise, and their differences are summed.
     case OpKind::kAttentionGrad:
     case OpKind::kAttentionBiasGrad:
     case OpKind::kLinearCrossEntropyGrad:
+    case OpKind::kLstmGrad:
       return 4 * last_bit;
     default:
       return last_bit;
