@@ -125,14 +125,14 @@ BARE = dict(weights=None, weights_backbone=None)
 NETS = {
     "resnet18": pictures(lambda: M.resnet18(num_classes=10), batch=64),
     "mobilenet_v2": pictures(lambda: M.mobilenet_v2(num_classes=10), 128, rate=1e-5),
-    "vgg11": pictures(lambda: M.vgg11(num_classes=10), 224, batch=20),
+    "vgg11": pictures(lambda: M.vgg11(num_classes=10), batch=4),
     "densenet121": pictures(lambda: M.densenet121(num_classes=10)),
     "shufflenet_v2": pictures(
         lambda: M.shufflenet_v2_x0_5(num_classes=10), batch=32, rate=1e-5
     ),
     "efficientnet_b0": pictures(lambda: M.efficientnet_b0(num_classes=10)),
     "lraspp": segmentation(M.segmentation.lraspp_mobilenet_v3_large),
-    "deeplabv3": segmentation(M.segmentation.deeplabv3_mobilenet_v3_large),
+    "deeplabv3": segmentation(M.segmentation.deeplabv3_mobilenet_v3_large, batch=16),
     "vit_b_16": pictures(
         lambda: M.VisionTransformer(64, 16, 12, 12, 768, 3072, num_classes=10), batch=32
     ),
@@ -251,6 +251,8 @@ def made(net):
             module.p = 0.0
         if type(module).__name__ == "DropPath":
             module.drop_prob = 0.0
+        if isinstance(getattr(module, "eps", None), float):
+            module.eps = float(np.float32(module.eps))  # as the file has it
     with torch.no_grad():  # so that nothing is all zeros or all ones
         for tensor in [*model.parameters(), *model.buffers()]:
             if not tensor.is_floating_point():
