@@ -456,6 +456,23 @@ TEST_CASE("the judge finds what is wrong with the plan of a body") {
   }
 }
 
+TEST_CASE("values that each take two places do not share the second") {
+  GraphBuilder g("net");
+  const Value a = g.Input("a", DType::kF32, {1, 4});
+  const Value b = g.Input("b", DType::kF32, {1, 4});
+  const Value w = g.Input("w", DType::kF32, {4, 4});
+  Loop(g, 3, {.carried = {a, b}, .whole = {w}}, [](LoopBody& body) {
+    for (const size_t i : {0u, 1u}) {
+      body.Next(i, MatMul(body.carried(i), body.whole(0)));
+    }
+  });
+  const Graph graph = Finish(g);
+  Plan plan = PlanOf(graph);
+  CHECK(plan.bodies[0].plan.arena_bytes() == 2 * kSlot);
+  plan.bodies[0].second_of[1] = plan.bodies[0].second_of[0];
+  CHECK_FALSE(ValidatePlan(graph, plan).empty());
+}
+
 TEST_CASE(
     "the lower bound of a loop is below its body's arena only if packed so") {
   const Graph graph = Sample();
