@@ -38,8 +38,7 @@ void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
       to->operands.push_back(to->views[Index(id)]);
       to->values.push_back(id);
     }
-    return std::span<const TensorView>(to->operands)
-        .subspan(first, ids.size());
+    return std::span<const TensorView>(to->operands).subspan(first, ids.size());
   };
   auto bodies = plan.bodies.begin();
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
@@ -58,8 +57,8 @@ void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
     if (const size_t count = BodiesOf(node).size(); count > 0) {
       const std::span plans(bodies, count);
       bodies += static_cast<std::ptrdiff_t>(count);
-      to->controls.push_back(std::make_unique<ControlFlow>(
-          node, plans, launch.workspace.data()));
+      to->controls.push_back(
+          std::make_unique<ControlFlow>(node, plans, launch.workspace.data()));
       launch.control = to->controls.back().get();
     }
     to->launches.push_back(launch);

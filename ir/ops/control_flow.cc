@@ -36,10 +36,10 @@ Status CheckCount(const OpArgs& args, const Graph& body, std::string_view what,
 Status CheckLeaves(const OpArgs& args, const Graph& body) {
   for (const ValueId id : LeavesOf(body)) {
     if (body.value(id).role == Role::kInput) continue;
-    return args.Fail(
-        StrCat("body ", Quoted(body.name()), " has the ",
-               RoleName(body.value(id).role), " ", Quoted(body.value(id).name),
-               "; a body has inputs alone: declare it outside, and hand it in"));
+    return args.Fail(StrCat(
+        "body ", Quoted(body.name()), " has the ",
+        RoleName(body.value(id).role), " ", Quoted(body.value(id).name),
+        "; a body has inputs alone: declare it outside, and hand it in"));
   }
   return {};
 }
@@ -110,8 +110,8 @@ TypesResult InferLoop(const OpArgs& args) {
     if (loop.is_sliced(i)) {
       STOWAGE_RETURN_IF_ERROR(CheckSlice(args, loop, operand, leaves[i]));
     } else {
-      STOWAGE_RETURN_IF_ERROR(CheckBodyType(args, body, leaves[i], "leaf",
-                                            args.type(operand)));
+      STOWAGE_RETURN_IF_ERROR(
+          CheckBodyType(args, body, leaves[i], "leaf", args.type(operand)));
     }
   }
   std::vector<TensorType> types;
@@ -175,8 +175,8 @@ TypesResult InferCond(const OpArgs& args) {
     STOWAGE_RETURN_IF_ERROR(
         CheckCount(args, *body, "outputs", outputs.size(), types.size()));
     for (size_t r = 0; r < types.size(); ++r) {
-      STOWAGE_RETURN_IF_ERROR(CheckBodyType(args, *body, outputs[r].value,
-                                            "output", types[r]));
+      STOWAGE_RETURN_IF_ERROR(
+          CheckBodyType(args, *body, outputs[r].value, "output", types[r]));
     }
   }
   return Typed(args, std::move(types));
@@ -199,9 +199,8 @@ bool AcceptSlices(const OpArgs& args, int i, const Strides& strides) {
 
 }  // namespace
 
-constinit const OpDef Loop = {.num_inputs = kAnyNumber,
-                              .infer = InferLoop,
-                              .accepts = AcceptSlices};
+constinit const OpDef Loop = {
+    .num_inputs = kAnyNumber, .infer = InferLoop, .accepts = AcceptSlices};
 constinit const OpDef Cond = {.num_inputs = kAnyNumber, .infer = InferCond};
 
 }  // namespace stowage::op_defs
