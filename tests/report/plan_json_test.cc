@@ -120,7 +120,7 @@ TEST_CASE("what is wrong with a plan file is named") {
        "buffer 1 has no \"offset\""},
       {[](Json& j) { j["buffers"][2]["region"] = "heap"; },
        "buffer 2: \"region\" is \"heap\"; expected weights, state, io, "
-       "activations, workspace, host_state or host_stash"},
+       "activations, workspace, host_state, host_stash or outside"},
       {[](Json& j) { j["buffers"][2]["name"] = 1; },
        "buffer 2: \"name\" is number; expected a string"},
       {[](Json& j) { j["buffers"][2]["upper"] = 5; },
