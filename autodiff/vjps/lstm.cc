@@ -11,9 +11,8 @@ constinit const Vjp LstmVjp = Differentiable([](VjpContext& v) {
   }
   const bool reverse = v.attrs().Int("reverse") == 1;
   const TensorType& h = v.output_type(1);
-  const Value dh = v.has_cotangent(1)
-                       ? v.cotangent(1)
-                       : Fill(v.builder(), 0, h.dtype, h.shape);
+  const Value dh = v.has_cotangent(1) ? v.cotangent(1)
+                                      : Fill(v.builder(), 0, h.dtype, h.shape);
   const Value dc = v.has_cotangent(2) ? v.cotangent(2) : Value();
   const LstmGrads grads = LstmGrad(v.output(0), v.input(2), v.input(3),
                                    v.output(2), dh, dc, reverse);
