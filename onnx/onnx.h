@@ -6,5 +6,6 @@
 //   Result<OnnxModel> model = ReadOnnx("resnet18.onnx");
 
 #include "onnx/onnx_model.h"  // IWYU pragma: export
+#include "onnx/onnx_step.h"   // IWYU pragma: export
 
 #endif  // STOWAGE_ONNX_ONNX_H_

@@ -40,14 +40,6 @@ Result<std::pair<std::string, std::string>> ParsePair(std::string_view option,
                    std::string(text.substr(at + 1)));
 }
 
-// A kind of loss of the model's first output, or an output's name.
-OnnxLoss LossOf(const std::string& text) {
-  if (text == "cross_entropy") return {.kind = OnnxLossKind::kCrossEntropy};
-  if (text == "mse") return {.kind = OnnxLossKind::kMse};
-  if (text == "bce") return {.kind = OnnxLossKind::kBce};
-  return {.kind = OnnxLossKind::kOutput, .output = text};
-}
-
 Result<std::vector<int64_t>> ParseDims(std::string_view text) {
   std::vector<int64_t> dims;
   while (!text.empty()) {
@@ -81,65 +73,21 @@ void AddOnnxOptions(Options& options, OnnxFlags* flags) {
       "Params that are not trained, a pattern of names; may be repeated");
 }
 
-Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
-  OnnxBuildOptions of_batch = options;
-  of_batch.evaluation = evaluation;
-  if (labels_follow_batch) (*of_batch.loss->labels_shape)[0] = examples;
-  if (!batch_symbol.empty()) {
-    of_batch.dims[batch_symbol] = examples;
-  } else if (examples != batch) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[onnx] the file fixes its batch at ", batch,
-                        " examples and cannot take ", examples,
-                        "; export it with a dimension that has a name")};
-  }
-  return model.Build(of_batch);
-}
-
 Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags) {
   STOWAGE_ASSIGN_OR_RETURN(OnnxModel model, ReadOnnx(onnx.file));
-  OnnxStep step{.model = std::move(model), .options = {}, .batch_symbol = {}};
+  OnnxBuildOptions options{.stand_ins = onnx.stand_ins};
   for (const std::string& text : onnx.dims) {
     STOWAGE_ASSIGN_OR_RETURN(const auto dim, ParsePair("dim", text));
-    STOWAGE_ASSIGN_OR_RETURN(step.options.dims[dim.first],
+    STOWAGE_ASSIGN_OR_RETURN(options.dims[dim.first],
                              ParseSize("dim", dim.second));
   }
   for (const std::string& text : onnx.shapes) {
     STOWAGE_ASSIGN_OR_RETURN(const auto shape, ParsePair("shape", text));
-    STOWAGE_ASSIGN_OR_RETURN(step.options.shapes[shape.first],
+    STOWAGE_ASSIGN_OR_RETURN(options.shapes[shape.first],
                              ParseDims(shape.second));
   }
-  step.options.stand_ins = onnx.stand_ins;
-  if (!onnx.loss.empty()) step.options.loss = LossOf(onnx.loss);
-  // Labels are no input of the file.
-  if (step.options.loss && step.options.shapes.contains("labels")) {
-    step.options.loss->labels_shape = step.options.shapes["labels"];
-    step.options.shapes.erase("labels");
-    step.labels_follow_batch = !step.options.loss->labels_shape->empty();
-  }
-  if (step.model.inputs().empty() || step.model.inputs()[0].dims.empty()) {
-    step.batch = flags.batch.value_or(1);
-    return step;
-  }
-  const OnnxInput& first = step.model.inputs()[0];
-  const auto given = step.options.shapes.find(first.name);
-  if (given != step.options.shapes.end()) {
-    if (!given->second.empty()) step.batch = given->second[0];
-  } else if (first.dims[0].size > 0) {
-    step.batch = first.dims[0].size;
-  } else {
-    step.batch_symbol = first.dims[0].symbol;
-    const auto size = step.options.dims.find(step.batch_symbol);
-    step.batch = size != step.options.dims.end() ? size->second
-                                                 : flags.batch.value_or(1);
-  }
-  if (flags.batch && *flags.batch != step.batch) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[onnx] --batch ", *flags.batch,
-                        " contradicts the first dimension of input ",
-                        Quoted(first.name), ", ", step.batch)};
-  }
-  return step;
+  if (!onnx.loss.empty()) options.loss = ParseOnnxLoss(onnx.loss);
+  return SizeOnnxStep(std::move(model), std::move(options), flags.batch);
 }
 
 Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,

@@ -26,24 +26,8 @@ struct OnnxFlags {
 /// Declares them, --onnx included, but for --stand-ins, which is for plans alone.
 void AddOnnxOptions(Options& options, OnnxFlags* flags);
 
-/// A model from a file, and the sizes that the flags give it.
-struct OnnxStep {
-  OnnxModel model;
-  OnnxBuildOptions options;
-  /// What the first dimension of the model's first input is called, whose size is the
-  /// number of examples; empty where the file fixes it.
-  std::string batch_symbol;
-  int64_t batch = 1;
-  /// Whether the first dimension of the loss's labels is the number of examples.
-  bool labels_follow_batch = false;
-
-  /// Its graph for so many examples, as it is trained or, with `evaluation`, judged.
-  /// Error kInvalidArgument: another number than the file fixes.
-  Result<Graph> Build(int64_t examples, bool evaluation = false) const;
-};
-
-/// Reads the file. Errors: ReadOnnx's; a --dim or --shape that is none, a --batch other
-/// than the file fixes.
+/// Reads the file, and gives its model the sizes of the flags. Errors: ReadOnnx's and
+/// SizeOnnxStep's; a --dim or --shape that is none.
 Result<OnnxStep> ReadOnnxStep(const OnnxFlags& onnx, const ModelFlags& flags);
 
 /// Its training step as the flags want it. Errors: those of the flags.

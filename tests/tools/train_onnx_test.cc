@@ -402,7 +402,7 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
       {Command(kNet, 1, {"--dim", "batch=0"}),
        "[dim] \"0\" is no size of at least 1"},
       {Command("tests/goldens/onnx/vit_dynamo.onnx", 1, {"--batch", "2"}),
-       "[onnx] --batch 2 contradicts the first dimension of input \"x\", 4"},
+       "[onnx] a batch of 2 contradicts the first dimension of input \"x\", 4"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.message);
