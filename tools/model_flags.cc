@@ -3,7 +3,6 @@
 #include <charconv>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/strings.h"
@@ -11,26 +10,11 @@
 #include "nn/text_data.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
+#include "train/choose_optimizer.h"
 #include "train/fine_tuning.h"
 
 namespace stowage::tools {
 namespace {
-
-// The named optimizer; with the model's own settings when it is the model's, whatever
-// it keeps its states in.
-Result<Optimizer> ChooseOptimizer(const std::string& name,
-                                  const TrainingDefaults& defaults) {
-  const std::string_view chosen =
-      name.empty() ? defaults.optimizer : std::string_view(name);
-  STOWAGE_ASSIGN_OR_RETURN(Optimizer optimizer, ParseOptimizer(chosen));
-  if (!IsOfModel(optimizer, defaults)) return optimizer;
-  if (AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
-    adamw->beta1 = defaults.beta1;
-    adamw->beta2 = defaults.beta2;
-  }
-  std::visit([&](auto& kind) { kind.decay = defaults.decay; }, optimizer);
-  return optimizer;
-}
 
 // Pieces of a batch: a number, or absent for "auto".
 Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
@@ -47,11 +31,6 @@ Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
 }
 
 }  // namespace
-
-bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults) {
-  const Result<Optimizer> own = ParseOptimizer(defaults.optimizer);
-  return own.ok() && own->index() == optimizer.index();
-}
 
 void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Add("--batch", &flags->batch, "Examples a step");

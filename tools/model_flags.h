@@ -75,10 +75,6 @@ void AddRunOptions(Options& options, RunFlags* flags);
 /// Declares those of the model, of the device and of the seed alone.
 void AddStepOptions(Options& options, RunFlags* flags);
 
-/// Whether it is the model's own optimizer, in whatever it keeps its states: then the
-/// model's settings and learning rate are for it.
-bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults);
-
 /// The levers that the flags allow, for a step of `batch` examples; absent where a
 /// graph is planned as it is. Errors, kInvalidArgument: no such choice; names of
 /// values where nothing may run again; pieces of a graph, or more pieces than

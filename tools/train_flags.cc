@@ -7,6 +7,7 @@
 #include "autodiff/optimizer.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
+#include "train/choose_optimizer.h"
 
 namespace stowage::tools {
 namespace {

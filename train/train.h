@@ -5,6 +5,7 @@
 
 #include "train/adapter_files.h"      // IWYU pragma: export
 #include "train/checkpoint_series.h"  // IWYU pragma: export
+#include "train/choose_optimizer.h"   // IWYU pragma: export
 #include "train/device.h"             // IWYU pragma: export
 #include "train/fine_tuning.h"        // IWYU pragma: export
 #include "train/finite_guard.h"       // IWYU pragma: export
