@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/graph_copy.h"
+#include "ir/ops.h"
 
 namespace stowage {
 namespace {
@@ -120,6 +123,29 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
   return graphs;
 }
 
+// A program beside `step`, which fetches the states that the step keeps in the host's
+// memory from there. It may read them; only the step updates what lies there.
+Result<Graph> WithStatesOnHost(const Graph& program, const Graph& step) {
+  std::vector<ValueId> moved;
+  for (const ValueId id : program.Leaves(Role::kState)) {
+    const std::optional<ValueId> found = step.Find(program.value(id).name);
+    if (found && step.value(*found).on_host) moved.push_back(id);
+  }
+  if (moved.empty()) return program;
+  GraphBuilder g(program.name());
+  GraphCopy copy(program, &g);
+  for (const ValueId id : moved) {
+    ValueInfo leaf = program.value(id);
+    leaf.on_host = true;
+    copy.Map(id, g.LeafLike(leaf));
+  }
+  copy.DeclareLeaves();
+  for (const ValueId id : moved) copy.Map(id, Fetch(copy[id]));
+  for (NodeId node = 0; node < program.num_nodes(); ++node) copy.CopyNode(node);
+  copy.DeclareOutputs();
+  return g.Finish();
+}
+
 }  // namespace
 
 Bytes TrainingPlan::arena_bytes() const {
@@ -226,7 +252,8 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
   // Without a budget, as many as fit into what the step takes, or one.
   options.budget = spec_.budget.value_or(step.plan.arena_bytes());
   for (int64_t batch = program.batch;; batch = (batch + 1) / 2) {
-    STOWAGE_ASSIGN_OR_RETURN(Graph graph, program.model(batch));
+    STOWAGE_ASSIGN_OR_RETURN(const Graph built, program.model(batch));
+    STOWAGE_ASSIGN_OR_RETURN(Graph graph, WithStatesOnHost(built, step.graph));
     if (batch == 1 && !spec_.budget) options.budget.reset();
     Result<stowage::Plan> plan = PlanMemory(graph, options);
     if (plan.ok()) {
@@ -253,7 +280,8 @@ Training& Training::operator=(Training other) noexcept {
   return *this;
 }
 
-Result<Training> Training::Open(TrainingPlan plan, Backend& backend) {
+Result<Training> Training::Open(TrainingPlan plan, Backend& backend,
+                                const SessionOptions& options) {
   std::vector<SessionProgram> programs;
   programs.push_back({"train", plan.step.graph, plan.step.plan});
   for (const PlannedShape& shape : plan.shapes) {
@@ -262,8 +290,8 @@ Result<Training> Training::Open(TrainingPlan plan, Backend& backend) {
   for (const PlannedProgram& program : plan.programs) {
     programs.push_back({program.name, program.graph, program.plan});
   }
-  STOWAGE_ASSIGN_OR_RETURN(Session session,
-                           Session::Create(std::move(programs), backend));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Session session, Session::Create(std::move(programs), backend, options));
   Training training;
   training.plan_ = std::move(plan);
   training.session_ = std::make_unique<Session>(std::move(session));

@@ -156,7 +156,8 @@ class Training {
  public:
   /// Opens a session on `backend`, which must outlive this, with all programs of
   /// `plan`. Errors: those of Session::Create.
-  static Result<Training> Open(TrainingPlan plan, Backend& backend);
+  static Result<Training> Open(TrainingPlan plan, Backend& backend,
+                               const SessionOptions& options = {});
 
   Training(Training&&) noexcept = default;
   Training& operator=(Training other) noexcept;

@@ -404,6 +404,23 @@ TEST_CASE("evaluation reads the running statistics that training wrote") {
   CHECK(*std::max_element(mean.begin(), mean.end()) > 0);
 }
 
+TEST_CASE("evaluation fetches what the step keeps in the host's memory") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = CnnSmall();
+  Result<Training> whole = Train(spec, *cpu);
+  REQUIRE_MESSAGE(whole.ok(), whole.error().message);
+  spec.levers = NoLevers();
+  spec.levers->offload = OffloadChoice::kAuto;
+  spec.budget =
+      *TrainingPlanner::Make(spec, cpu->Needs())->step().SmallestBudget();
+  Result<Training> small = Train(spec, *cpu);
+  REQUIRE_MESSAGE(small.ok(), small.error().message);
+  const Graph& step = small->plan().step.graph;
+  REQUIRE(step.value(*step.Find("bn1_1.running_mean")).on_host);
+  REQUIRE(small->plan().programs[0].batch == 6);
+  CHECK(CnnLosses(*small) == CnnLosses(*whole));
+}
+
 TEST_CASE("a batch that a model normalizes by is taken whole, unless allowed") {
   const auto cpu = MakeCpuBackend({.threads = 1});
   TrainingSpec spec = CnnSmall();
