@@ -11,7 +11,7 @@ import sys
 
 # Room -> rooms whose headers it may include, besides its own. A room within
 # another is a room of its own. Rooms that are
-# not listed (tests, tools, examples, bench) may include any.
+# not listed (tests, tools, python, examples, bench) may include any.
 ROOMS = {
     "base": [],
     "math": [],
@@ -41,10 +41,11 @@ LIBRARIES = {
     r"(zlib|png|jpeglib|jerror)\.h": ["formats", "tests"],
     r"google/protobuf/.*|onnx/onnx\.pb\.h": ["onnx", "tests/onnx"],
     r"pcre2\.h": ["text"],
-    r"nlohmann/.*": ["formats", "report", "text", "train", "tools", "tests", "bench",
-                     "examples"],
+    r"nlohmann/.*": ["formats", "report", "text", "train", "tools", "python", "tests",
+                     "bench", "examples"],
     r"CLI/.*": ["tools", "bench", "examples", "tests/gpu"],
     r"doctest/.*": ["tests"],
+    r"pybind11/.*|Python\.h": ["python"],
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -69,7 +70,7 @@ def complaints(path, text):
         target = room_of(header)
         if room in ROOMS and "/" in header and target != room:
             known = target in ROOMS or target in (
-                "bench", "examples", "tests", "tools")
+                "bench", "examples", "python", "tests", "tools")
             if known and target not in ROOMS[room]:
                 allowed = ", ".join(ROOMS[room]) or "no other room"
                 yield f'{path}: includes "{header}"; {room}/ may include {allowed}'

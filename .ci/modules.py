@@ -11,7 +11,7 @@ import sys
 import types
 
 REPOSITORY_RULES = ["_builtin_rules", "_no_coverage_tools", "cuda_repository",
-                    "optional_library", "system_library"]
+                    "optional_library", "python_repository", "system_library"]
 
 
 def run(path, **stand_ins):

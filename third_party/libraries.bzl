@@ -3,12 +3,14 @@
 Those that are needed are header-only: @eigen, @doctest, @cli11 and @nlohmann_json
 (target :json). The system's copy comes first; the archives, used where a system has
 none, are the releases that Debian 12 packages. The CUDA toolkit (@cuda), what reads
-files of others' formats (@jpeg, @png, @protobuf, @zlib) and what cuts text into words
-(@pcre2) are optional: without them, less is built.
+files of others' formats (@jpeg, @png, @protobuf, @zlib), what cuts text into words
+(@pcre2) and what Python's door is made with (@python) are optional: without them, less is
+built.
 """
 
 load("//third_party:cuda.bzl", "cuda_repository")
 load("//third_party:optional_library.bzl", "optional_library")
+load("//third_party:python.bzl", "python_repository")
 load("//third_party:system_library.bzl", "system_library")
 
 _INCLUDE = ["/usr/include", "/usr/local/include"]
@@ -90,6 +92,8 @@ def library_repositories(but = []):
     """Declares them, save those that `but` names."""
     if "cuda" not in but:
         cuda_repository(name = "cuda")
+    if "python" not in but:
+        python_repository(name = "python")
     for name, of in _HEADERS.items():
         if name not in but:
             system_library(name = name, **of)

@@ -3,10 +3,12 @@
 # own packages; does nothing, quickly, when all is there.
 #
 #   tools/setup.sh            what a build needs
-#   tools/setup.sh --tests    also the optional libraries, so that all is tested
+#   tools/setup.sh --tests    also the optional libraries, so that all is tested, among
+#                             them what the Python package is built with
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
-#                             outside of Bazel, and chromium, in which pages are tested
+#                             outside of Bazel, python3-venv, where the wheel is tried,
+#                             and chromium, in which pages are tested
 set -euo pipefail
 
 missing=()
@@ -45,6 +47,9 @@ if [[ ${1-} == --tests || ${1-} == --checks ]]; then
   need libprotobuf-dev /usr/{,local/}include/google/protobuf/message_lite.h
   need_command protobuf-compiler protoc
   need libpcre2-dev /usr/{,local/}include/pcre2.h
+  need python3-dev /usr/include/python3*/Python.h
+  need pybind11-dev /usr/include/pybind11/pybind11.h
+  need python3-numpy /usr/lib/python3/dist-packages/numpy/__init__.py
   need libonnx-testdata /usr/share/libonnx-testdata/data/node/test_abs/model.onnx
 fi
 if [[ ${1-} == --checks ]]; then
@@ -53,6 +58,7 @@ if [[ ${1-} == --checks ]]; then
   need libclang-rt-dev /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-x86_64.a
   need_command lld ld.lld
   need_command clang-format clang-format clang-format-14
+  need python3-venv /usr/lib/python3*/ensurepip/__init__.py
   need_command cmake cmake
   need_command make make
   need_command pkgconf pkg-config

@@ -1,0 +1,259 @@
+#include "python/arrays.h"
+
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "math/small_floats.h"
+#include "python/errors.h"
+
+namespace stowage::python {
+namespace {
+
+namespace py = pybind11;
+
+// Of the struct module's letters, with native sizes.
+std::optional<DType> DTypeOfFormat(std::string_view format, Py_ssize_t size) {
+  if (!format.empty() && (format[0] == '@' || format[0] == '=' ||
+                          format[0] == '<' || format[0] == '|')) {
+    format.remove_prefix(1);
+  }
+  if (format.size() != 1) return {};
+  switch (format[0]) {
+    case '?':
+      return DType::kBool;
+    case 'B':
+      return DType::kU8;
+    case 'h':
+      return DType::kI16;
+    case 'e':
+      return DType::kF16;
+    case 'f':
+      return DType::kF32;
+    case 'd':
+      return DType::kF64;
+    case 'i':
+    case 'l':
+    case 'q':
+      if (size == 4) return DType::kI32;
+      if (size == 8) return DType::kI64;
+      return {};
+    default:
+      return {};
+  }
+}
+
+std::optional<DType> DTypeOfDlpack(dlpack::DataType type) {
+  if (type.lanes != 1) return {};
+  switch (type.code << 8 | type.bits) {
+    case dlpack::kFloat << 8 | 16:
+      return DType::kF16;
+    case dlpack::kFloat << 8 | 32:
+      return DType::kF32;
+    case dlpack::kFloat << 8 | 64:
+      return DType::kF64;
+    case dlpack::kBfloat << 8 | 16:
+      return DType::kBF16;
+    case dlpack::kInt << 8 | 16:
+      return DType::kI16;
+    case dlpack::kInt << 8 | 32:
+      return DType::kI32;
+    case dlpack::kInt << 8 | 64:
+      return DType::kI64;
+    case dlpack::kUInt << 8 | 8:
+      return DType::kU8;
+    case dlpack::kBool << 8 | 8:
+      return DType::kBool;
+    default:
+      return {};
+  }
+}
+
+Shape ShapeOf(const std::string& what, std::span<const int64_t> dims) {
+  if (dims.size() <= kMaxRank) return Shape(dims);
+  Raise("InvalidArgument",
+        StrCat("[array] ", Quoted(what), " has ", dims.size(),
+               " dimensions; expected at most ", kMaxRank));
+}
+
+}  // namespace
+
+ArrayView::ArrayView(py::handle object, std::string what)
+    : what_(std::move(what)) {
+  if (PyObject_CheckBuffer(object.ptr())) {
+    TakeBuffer(object);
+  } else if (py::hasattr(object, "__dlpack__")) {
+    TakeDlpack(object);
+  } else {
+    throw py::type_error(StrCat(
+        "[array] ", Quoted(what_), " is a ", Py_TYPE(object.ptr())->tp_name,
+        ", which is no array; expected one of NumPy's, or what has a "
+        "__dlpack__"));
+  }
+}
+
+ArrayView::ArrayView(ArrayView&& other) noexcept
+    : what_(std::move(other.what_)),
+      type_(other.type_),
+      data_(other.data_),
+      buffer_(std::exchange(other.buffer_, {})),
+      managed_(std::exchange(other.managed_, nullptr)) {}
+
+ArrayView::~ArrayView() {
+  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+  if (managed_ != nullptr && managed_->deleter != nullptr) {
+    managed_->deleter(managed_);
+  }
+}
+
+void ArrayView::TakeBuffer(py::handle object) {
+  if (PyObject_GetBuffer(object.ptr(), &buffer_,
+                         PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    buffer_.obj = nullptr;
+    throw py::error_already_set();
+  }
+  // From here on the destructor does not run if this throws.
+  try {
+    const char* const format = buffer_.format ? buffer_.format : "B";
+    const std::optional<DType> dtype = DTypeOfFormat(format, buffer_.itemsize);
+    if (!dtype) {
+      Raise("WrongDType",
+            StrCat("[array] ", Quoted(what_), " has elements of the format ",
+                   Quoted(format), ", which Stowage does not have; expected ",
+                   "float64, float32, float16, int64, int32, int16, uint8 or "
+                   "bool in this machine's byte order"));
+    }
+    const std::vector<int64_t> dims(buffer_.shape,
+                                    buffer_.shape + buffer_.ndim);
+    type_ = {*dtype, ShapeOf(what_, dims)};
+    const std::vector<int64_t> strides(buffer_.strides,
+                                       buffer_.strides + buffer_.ndim);
+    CheckIsPacked(strides, buffer_.itemsize);
+  } catch (...) {
+    PyBuffer_Release(&buffer_);
+    throw;
+  }
+  data_ = {static_cast<const std::byte*>(buffer_.buf),
+           static_cast<size_t>(buffer_.len)};
+}
+
+void ArrayView::TakeDlpack(py::handle object) {
+  const auto device =
+      object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
+  if (device.first != dlpack::kCpu) {
+    Raise("InvalidArgument",
+          StrCat("[array] ", Quoted(what_),
+                 " lies on a device of DLPack's kind ", device.first,
+                 "; expected the host's memory, kind 1; copy it there first "
+                 "(.cpu())"));
+  }
+  const py::object capsule = object.attr("__dlpack__")();
+  auto* const managed = static_cast<dlpack::ManagedTensor*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (managed == nullptr) throw py::error_already_set();
+  const dlpack::Tensor& tensor = managed->tensor;
+  const std::optional<DType> dtype = DTypeOfDlpack(tensor.dtype);
+  // Until it is renamed, the capsule frees what it has.
+  if (!dtype) {
+    Raise("WrongDType",
+          StrCat("[array] ", Quoted(what_), " has elements of DLPack's code ",
+                 static_cast<int>(tensor.dtype.code), " and ",
+                 static_cast<int>(tensor.dtype.bits),
+                 " bits, which Stowage does not have"));
+  }
+  type_ = {*dtype,
+           ShapeOf(what_, {tensor.shape, static_cast<size_t>(tensor.ndim)})};
+  if (tensor.strides != nullptr) {
+    CheckIsPacked({tensor.strides, static_cast<size_t>(tensor.ndim)}, 1);
+  }
+  if (PyCapsule_SetName(capsule.ptr(), "used_dltensor") != 0) {
+    throw py::error_already_set();
+  }
+  managed_ = managed;
+  data_ = {static_cast<const std::byte*>(tensor.data) + tensor.byte_offset,
+           static_cast<size_t>(type_.bytes())};
+}
+
+void ArrayView::CheckIsPacked(std::span<const int64_t> strides,
+                              int64_t unit) const {
+  int64_t expected = unit;
+  for (int i = type_.shape.rank() - 1; i >= 0; --i) {
+    const int64_t dim = type_.shape[i];
+    if (dim != 1 && strides[static_cast<size_t>(i)] != expected) {
+      Raise("InvalidArgument",
+            StrCat("[array] ", Quoted(what_), ", ", type_.ToString(),
+                   ", does not lie row by row: elements along axis ", i,
+                   " are ", strides[static_cast<size_t>(i)] / unit,
+                   " apart, expected ", expected / unit,
+                   "; give a copy that does (numpy.ascontiguousarray, "
+                   ".contiguous())"));
+    }
+    expected *= dim;
+  }
+}
+
+void ArrayView::CheckIs(const TensorType& expected) const {
+  if (type_ == expected) return;
+  const std::string words =
+      StrCat("[array] ", Quoted(what_), " is ", type_.ToString(), "; expected ",
+             expected.ToString());
+  if (type_.dtype != expected.dtype) {
+    Raise("WrongDType", StrCat(words, "; convert it first (.astype, .to)"));
+  }
+  Raise("InvalidArgument", words);
+}
+
+char FormatOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return 'f';
+    case DType::kF64:
+      return 'd';
+    case DType::kF16:
+      return 'e';
+    case DType::kI16:
+      return 'h';
+    case DType::kI32:
+      return 'i';
+    case DType::kI64:
+      return 'q';
+    case DType::kU8:
+      return 'B';
+    case DType::kBool:
+      return '?';
+    case DType::kBF16:
+      break;
+  }
+  Raise("Unsupported",
+        "[array] NumPy has no elements of bf16; a copy of them is in float32 "
+        "(read, state_dict)");
+}
+
+py::object ToNumpy(const TensorType& type, std::span<const std::byte> data) {
+  if (type.dtype == DType::kBF16) {
+    std::vector<float> wide(data.size() / 2);
+    for (size_t i = 0; i < wide.size(); ++i) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, data.data() + 2 * i, 2);
+      wide[i] = math::BFloat16ToFloat(bits);
+    }
+    return ToNumpy({DType::kF32, type.shape},
+                   std::as_bytes(std::span<const float>(wide)));
+  }
+  py::list dims;
+  for (const int64_t dim : type.shape) dims.append(dim);
+  py::object array = py::module_::import("numpy").attr("empty")(
+      dims, std::string(1, FormatOf(type.dtype)));
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_CONTIG) != 0) {
+    throw py::error_already_set();
+  }
+  std::memcpy(buffer.buf, data.data(), data.size());
+  PyBuffer_Release(&buffer);
+  return array;
+}
+
+}  // namespace stowage::python

@@ -1,0 +1,64 @@
+#ifndef STOWAGE_PYTHON_ARRAYS_H_
+#define STOWAGE_PYTHON_ARRAYS_H_
+
+// Arrays of the caller's, in and out. What comes in is looked at where it lies, by the
+// buffer protocol (NumPy, array, bytes) or by DLPack (PyTorch, JAX), and never copied
+// here; what goes out is an array of NumPy's.
+//
+//   const ArrayView x(object, "x");
+//   x.CheckIs(TensorType{DType::kF32, {64, 10}});
+//   runner.WriteBytes("x", x.type().dtype, x.data());
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "ir/dtype.h"
+#include "ir/shape.h"
+#include "python/dlpack.h"
+
+namespace stowage::python {
+
+/// The bytes of an array, held until this is gone.
+class ArrayView {
+ public:
+  /// Raises, naming `what` it is for: TypeError for what is no array; WrongDType for
+  /// elements that Stowage does not have; InvalidArgument for elements that do not lie
+  /// row by row, one after the other, and for an array on another device.
+  ArrayView(pybind11::handle object, std::string what);
+  ArrayView(ArrayView&& other) noexcept;
+  ArrayView& operator=(ArrayView&&) = delete;
+  ~ArrayView();
+
+  const TensorType& type() const { return type_; }
+  std::span<const std::byte> data() const { return data_; }
+
+  /// Raises WrongDType or InvalidArgument unless the array is of that type.
+  void CheckIs(const TensorType& expected) const;
+
+ private:
+  void TakeBuffer(pybind11::handle object);
+  void TakeDlpack(pybind11::handle object);
+  void CheckIsPacked(std::span<const int64_t> strides, int64_t unit) const;
+
+  std::string what_;
+  TensorType type_;
+  std::span<const std::byte> data_ = {};
+  Py_buffer buffer_ = {};  // where obj is set
+  dlpack::ManagedTensor* managed_ = nullptr;
+};
+
+/// The letter by which the buffer protocol calls a type. Raises Unsupported for bf16, which
+/// has none.
+char FormatOf(DType dtype);
+
+/// The elements of `data` as a new array; those of bf16 widened to float32. By what NumPy
+/// offers to Python: how its arrays lie in C differs between its versions.
+pybind11::object ToNumpy(const TensorType& type,
+                         std::span<const std::byte> data);
+
+}  // namespace stowage::python
+
+#endif  // STOWAGE_PYTHON_ARRAYS_H_

@@ -1,0 +1,37 @@
+#include "python/errors.h"
+
+namespace stowage::python {
+namespace {
+
+const char* TypeOf(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "InvalidArgument";
+    case ErrorCode::kBudgetTooSmall:
+      return "BudgetTooSmall";
+    case ErrorCode::kUnsupported:
+      return "Unsupported";
+    case ErrorCode::kNotFound:
+      return "NotFound";
+    case ErrorCode::kDevice:
+      return "DeviceError";
+    case ErrorCode::kIo:
+      return "FileError";
+    case ErrorCode::kNotFinite:
+      return "NotFinite";
+  }
+  return "StowageError";
+}
+
+}  // namespace
+
+void Raise(const char* type, const std::string& message) {
+  namespace py = pybind11;
+  const py::object raised = py::module_::import("stowage.errors").attr(type);
+  PyErr_SetString(raised.ptr(), message.c_str());
+  throw py::error_already_set();
+}
+
+void Raise(const Error& error) { Raise(TypeOf(error.code), error.message); }
+
+}  // namespace stowage::python

@@ -1,0 +1,38 @@
+#ifndef STOWAGE_PYTHON_GRAPHS_H_
+#define STOWAGE_PYTHON_GRAPHS_H_
+
+// Graphs that are built op by op in Python. Values are handles that keep their builder
+// alive; the functions of ops are made from ir/ops.def (python/make_ops.py) and end
+// here, in Emit.
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "base/result.h"
+#include "ir/builder.h"
+
+namespace stowage::python {
+
+/// A builder, until its graph is finished.
+class Builder {
+ public:
+  explicit Builder(const std::string& name) : builder_(name) {}
+
+  /// Raises InvalidArgument where the graph is finished.
+  GraphBuilder& Open();
+  /// Raises the first error of the building, if there is any.
+  void Check();
+  Result<Graph> Finish();
+
+ private:
+  GraphBuilder builder_;
+  bool is_open_ = true;
+};
+
+/// Adds the classes GraphBuilder and Value.
+void BindGraphs(pybind11::module_& module);
+
+}  // namespace stowage::python
+
+#endif  // STOWAGE_PYTHON_GRAPHS_H_

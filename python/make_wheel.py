@@ -1,0 +1,131 @@
+"""Puts the package's files into a wheel.
+
+    make_wheel.py --version 0.1.0 --module _core.so [--command stowage] [--out DIR] FILE...
+
+FILEs are the package's sources. The module gets the name that this Python, which it must
+have been built for, looks for. Libraries of the system that module and command need go
+with them, into stowage/libs/, where both look; save those of glibc and g++, which every
+Linux has that is no older than the one the wheel was built on: its tag says which. Equal
+files give equal wheels. Prints the wheel's path.
+"""
+
+import argparse
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sysconfig
+import sys
+import zipfile
+
+# What a wheel for Linux may expect (PEP 600).
+OF_THE_SYSTEM = re.compile(
+    r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so\.\d+$")
+EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip can tell
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: stowage
+Version: {version}
+Summary: Trains neural nets inside a memory budget that is fixed before the first step
+License: {license}
+Requires-Python: >={python}
+Requires-Dist: numpy>=1.20
+Provides-Extra: torch
+Requires-Dist: torch; extra == "torch"
+Requires-Dist: onnx; extra == "torch"
+Requires-Dist: onnxscript; extra == "torch"
+Description-Content-Type: text/markdown
+
+{readme}"""
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def libraries_of(file):
+    """Paths of the libraries that go with it, by the names it asks for."""
+    found = {}
+    for name, path in re.findall(r"(\S+) => (/\S+)", run("ldd", file)):
+        if not OF_THE_SYSTEM.search(name):
+            found[name] = path
+    return found
+
+
+def glibc_of(files):
+    """The newest symbols of glibc that any of the files asks for, as (2, 36)."""
+    versions = {(2, 17)}
+    for file in files:
+        for major, minor in re.findall(r"\bGLIBC_(\d+)\.(\d+)", run("objdump", "-T", file)):
+            versions.add((int(major), int(minor)))
+    return max(versions)
+
+
+def record_line(name, content):
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
+    return f"{name},sha256={digest.decode()},{len(content)}\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--module", required=True)
+    parser.add_argument("--command")
+    parser.add_argument("--readme")
+    parser.add_argument("--license", default="Apache-2.0")
+    parser.add_argument("--out", default=".")
+    parser.add_argument("files", nargs="+")
+    given = parser.parse_args()
+
+    contents = {}  # name in the wheel -> (bytes, mode)
+
+    def put(name, path, mode=0o644):
+        contents[name] = (pathlib.Path(path).read_bytes(), mode)
+
+    binaries = [given.module] + ([given.command] if given.command else [])
+    put("stowage/_core" + sysconfig.get_config_var("EXT_SUFFIX"), given.module, 0o755)
+    if given.command:
+        put("stowage/bin/stowage", given.command, 0o755)
+    for path in given.files:
+        put("stowage/" + os.path.basename(path), path)
+    libraries = {}
+    for binary in binaries:
+        libraries.update(libraries_of(binary))
+    for name, path in sorted(libraries.items()):
+        put("stowage/libs/" + name, path, 0o755)
+
+    glibc = glibc_of(binaries + list(libraries.values()))
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    platform = f"manylinux_{glibc[0]}_{glibc[1]}_x86_64"
+    tag = f"{python}-{python}-{platform}"
+    info = f"stowage-{given.version}.dist-info/"
+    readme = pathlib.Path(given.readme).read_text("utf-8") if given.readme else ""
+    texts = {
+        info + "METADATA": METADATA.format(
+            version=given.version, license=given.license, readme=readme,
+            python=f"{sys.version_info.major}.{sys.version_info.minor}"),
+        info + "WHEEL": f"Wheel-Version: 1.0\nGenerator: stowage {given.version}\n"
+                        f"Root-Is-Purelib: false\nTag: {tag}\n",
+    }
+    for name, text in texts.items():
+        contents[name] = (text.encode(), 0o644)
+    record = "".join(record_line(n, c) for n, (c, _) in sorted(contents.items()))
+    record += info + "RECORD,,\n"
+    contents[info + "RECORD"] = (record.encode(), 0o644)
+
+    wheel = pathlib.Path(given.out) / f"stowage-{given.version}-{tag}.whl"
+    wheel.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, (content, mode) in sorted(contents.items()):
+            entry = zipfile.ZipInfo(name, EARLIEST)
+            entry.external_attr = (0o100000 | mode) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content)
+    print(wheel)
+
+
+if __name__ == "__main__":
+    main()

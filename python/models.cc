@@ -1,0 +1,118 @@
+#include "python/models.h"
+
+#include <pybind11/stl.h>
+
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "python/errors.h"
+#include "python/graphs.h"
+
+namespace stowage::python {
+namespace {
+
+namespace py = pybind11;
+
+ModelFn NamedGraph(const std::string& name, const ModelOptions& options,
+                   ModelPurpose purpose) {
+  return [name, options, purpose](int64_t batch) {
+    ModelOptions of_batch = options;
+    of_batch.batch = batch;
+    return BuildModel(name, purpose, of_batch);
+  };
+}
+
+Model NamedModel(const std::string& name, std::optional<int64_t> batch,
+                 std::optional<int64_t> seq, const std::string& dtype,
+                 double dropout) {
+  const ModelInfo info = ValueOf(FindModel(name));
+  ModelOptions options{.batch = batch.value_or(info.batch),
+                       .seq = seq,
+                       .dtype = ValueOf(ParseDType(dtype)),
+                       .dropout = dropout};
+  if (!seq && info.seq > 0) options.seq = info.seq;
+  return {.name = name,
+          .train = NamedGraph(name, options, ModelPurpose::kTrain),
+          .evaluate = NamedGraph(name, options, ModelPurpose::kEvaluate),
+          .batch = *options.batch,
+          .defaults = info.training};
+}
+
+Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
+                     std::optional<int64_t> batch,
+                     std::map<std::string, int64_t> dims,
+                     std::map<std::string, std::vector<int64_t>> shapes,
+                     const std::string& loss) {
+  const OnnxModel model =
+      ValueOf(ParseOnnx(static_cast<std::string_view>(bytes), path));
+  const OnnxBuildOptions options{.dims = std::move(dims),
+                                 .shapes = std::move(shapes),
+                                 .loss = ParseOnnxLoss(loss)};
+  const OnnxStep step = ValueOf(SizeOnnxStep(model, options, batch));
+  // A pass over the same inputs, without the loss and its labels.
+  OnnxStep pass = step;
+  pass.options.loss.reset();
+  pass.labels_follow_batch = false;
+  return {.name = model.name(),
+          .train = [step](int64_t examples) { return step.Build(examples); },
+          .evaluate = [pass](int64_t examples) { return pass.Build(examples); },
+          .batch = step.batch,
+          .weights = model};
+}
+
+// A function of Python's that gets a GraphBuilder and a number of examples. It may be
+// called, and its last copy may end, in a thread that does not hold the GIL.
+ModelFn CalledGraph(const std::string& name, const py::function& build) {
+  const std::shared_ptr<py::function> shared(new py::function(build),
+                                             [](py::function* last) {
+                                               py::gil_scoped_acquire held;
+                                               delete last;
+                                             });
+  return [name, shared](int64_t batch) -> Result<Graph> {
+    py::gil_scoped_acquire held;
+    try {
+      const auto builder = std::make_shared<Builder>(name);
+      (*shared)(builder, batch);
+      return builder->Finish();
+    } catch (py::error_already_set& raised) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[model] the function that builds ", Quoted(name),
+                          " has raised ", raised.what())};
+    }
+  };
+}
+
+Model BuiltModel(const std::string& name, const py::function& train,
+                 const std::optional<py::function>& evaluate, int64_t batch) {
+  return {.name = name,
+          .train = CalledGraph(name, train),
+          .evaluate = evaluate ? CalledGraph(name, *evaluate) : ModelFn(),
+          .batch = batch};
+}
+
+}  // namespace
+
+void BindModels(py::module_& module) {
+  py::class_<Model>(module, "Model")
+      .def_readonly("name", &Model::name)
+      .def_readonly("batch", &Model::batch);
+  module.def("named_model", &NamedModel, py::arg("name"), py::arg("batch"),
+             py::arg("seq"), py::arg("dtype"), py::arg("dropout"));
+  module.def("onnx_model", &OnnxBytesModel, py::arg("content"), py::arg("path"),
+             py::arg("batch"), py::arg("dims"), py::arg("shapes"),
+             py::arg("loss"));
+  module.def("built_model", &BuiltModel, py::arg("name"), py::arg("train"),
+             py::arg("evaluate"), py::arg("batch"));
+  module.def("model_names", [] {
+    std::vector<std::string> names;
+    for (const ModelInfo& info : Models()) names.emplace_back(info.name);
+    return names;
+  });
+}
+
+}  // namespace stowage::python

@@ -1,0 +1,22 @@
+// The module stowage._core: the door of the package stowage to the library.
+
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "base/version.h"
+#include "python/graphs.h"
+#include "python/models.h"
+#include "python/packings.h"
+#include "python/plans.h"
+#include "python/trainers.h"
+
+PYBIND11_MODULE(_core, module) {
+  namespace python = stowage::python;
+  module.attr("__version__") = std::string(stowage::kVersion);
+  python::BindGraphs(module);
+  python::BindModels(module);
+  python::BindPlans(module);
+  python::BindTrainers(module);
+  python::BindPackings(module);
+}

@@ -1,0 +1,321 @@
+#include "python/plans.h"
+
+#include <pybind11/stl.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/strings.h"
+#include "python/errors.h"
+#include "report/report.h"
+#include "tools/frontier.h"
+#include "train/choose_optimizer.h"
+#include "train/plan_cache.h"
+
+namespace stowage::python {
+namespace {
+
+namespace py = pybind11;
+
+Error Invalid(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message)};
+}
+
+Status SetPieces(Levers& levers, std::string_view text, int64_t batch) {
+  if (text == "auto") {
+    levers.pieces = PiecesToTry(batch);
+    return {};
+  }
+  int64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, count);
+  if (parsed.ec != std::errc() || parsed.ptr != end || count < 1) {
+    return Invalid(StrCat("[levers] pieces are ", Quoted(text),
+                          "; expected a number of at least 1, or auto"));
+  }
+  levers.pieces = {count};
+  return {};
+}
+
+// Absent: all that the planner may use.
+Result<std::optional<Levers>> ReadLevers(const Request& request,
+                                         int64_t batch) {
+  if (const auto* all = std::get_if<std::string>(&request.levers)) {
+    if (*all == "auto") return std::optional<Levers>();
+    if (*all == "none") return std::optional(NoLevers());
+    return Invalid(StrCat("[levers] there is no choice ", Quoted(*all),
+                          "; expected auto, none, or choices by name"));
+  }
+  Levers levers = NoLevers();
+  for (const auto& [name, choice] :
+       std::get<std::map<std::string, std::string>>(request.levers)) {
+    if (name == "pieces") {
+      STOWAGE_RETURN_IF_ERROR(SetPieces(levers, choice, batch));
+      continue;
+    }
+    const LeverInfo* lever = nullptr;
+    std::string names = "pieces";
+    for (const LeverInfo& each : LeverTable()) {
+      names += StrCat(", ", each.name);
+      if (each.name == name) lever = &each;
+    }
+    if (lever == nullptr) {
+      return Invalid(StrCat("[levers] there is no lever ", Quoted(name),
+                            "; there are ", names));
+    }
+    STOWAGE_RETURN_IF_ERROR(lever->set(levers, choice));
+  }
+  return std::optional(std::move(levers));
+}
+
+// The number in `optimizer` that is called `name`, or null.
+double* FindSetting(Optimizer& optimizer, std::string_view name) {
+  return std::visit(
+      [&](auto& kind) -> double* {
+        if (name == "decay") return &kind.decay;
+        if constexpr (requires { kind.momentum; }) {
+          if (name == "momentum") return &kind.momentum;
+        }
+        if constexpr (requires { kind.alpha; }) {
+          if (name == "alpha") return &kind.alpha;
+        }
+        if constexpr (requires { kind.beta1; }) {
+          if (name == "beta1") return &kind.beta1;
+          if (name == "beta2") return &kind.beta2;
+        }
+        if constexpr (requires { kind.eps; }) {
+          if (name == "eps") return &kind.eps;
+        }
+        return nullptr;
+      },
+      optimizer);
+}
+
+Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
+  const bool has_default = !model.defaults.optimizer.empty();
+  STOWAGE_ASSIGN_OR_RETURN(
+      Optimizer optimizer,
+      request.optimizer.empty() && !has_default
+          ? Result<Optimizer>(AdamW{})
+          : ChooseOptimizer(request.optimizer, model.defaults));
+  for (const auto& [name, value] : request.optimizer_settings) {
+    double* const setting = FindSetting(optimizer, name);
+    if (setting == nullptr) {
+      return Invalid(StrCat("[optimizer] ", OptimizerName(optimizer),
+                            " has no setting ", Quoted(name)));
+    }
+    *setting = value;
+  }
+  return optimizer;
+}
+
+py::dict RegionsDict(const RegionBytes& regions) {
+  py::dict dict;
+  dict["weights"] = regions.weights;
+  dict["state"] = regions.state;
+  dict["io"] = regions.io;
+  dict["activations"] = regions.activations;
+  dict["workspace"] = regions.workspace;
+  dict["host_state"] = regions.host_state;
+  dict["host_stash"] = regions.host_stash;
+  return dict;
+}
+
+Page PageOf(const PlannedTraining& training) {
+  const FittedStep& step = training.plan().step;
+  Page page{.title = training.model().name,
+            .programs = {DescribeProgram("train", step.graph, step.plan)},
+            .budget = training.spec().budget};
+  for (const PlannedProgram& program : training.plan().programs) {
+    page.programs.push_back(
+        DescribeProgram(program.name, program.graph, program.plan));
+  }
+  return page;
+}
+
+Page ComparisonPage(const PlannedTraining& a, const PlannedTraining& b) {
+  const FittedStep& first = a.plan().step;
+  const FittedStep& second = b.plan().step;
+  return {.title = StrCat(a.model().name, " and ", b.model().name),
+          .programs = {DescribeProgram("first", first.graph, first.plan),
+                       DescribeProgram("second", second.graph, second.plan)},
+          .compares = true};
+}
+
+Report ReportOf(const PlannedTraining& training) {
+  const FittedStep& step = training.plan().step;
+  return MakeReport(step.graph, step.plan);
+}
+
+void BindRequest(py::module_& module) {
+  py::class_<Request>(module, "Request")
+      .def(py::init<>())
+      .def_readwrite("budget", &Request::budget)
+      .def_readwrite("levers", &Request::levers)
+      .def_readwrite("optimizer", &Request::optimizer)
+      .def_readwrite("optimizer_settings", &Request::optimizer_settings)
+      .def_readwrite("clip_norm", &Request::clip_norm)
+      .def_readwrite("freeze", &Request::freeze)
+      .def_readwrite("allow_batch_statistics", &Request::allow_batch_statistics)
+      .def_readwrite("plan_cache", &Request::plan_cache)
+      .def_readwrite("evaluates", &Request::evaluates);
+}
+
+}  // namespace
+
+Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
+  TrainingSpec spec{.model = model.train, .batch = model.batch};
+  STOWAGE_ASSIGN_OR_RETURN(spec.training.optimizer,
+                           ReadOptimizer(model, request));
+  spec.training.clip_norm = request.clip_norm;
+  for (const std::string& pattern : request.freeze) {
+    spec.training.groups.push_back({.pattern = pattern, .frozen = true});
+  }
+  if (request.evaluates && model.evaluate) {
+    spec.programs.push_back(
+        {.name = "evaluate", .model = model.evaluate, .batch = model.batch});
+  }
+  spec.allow_batch_statistics = request.allow_batch_statistics;
+  spec.budget = request.budget;
+  STOWAGE_ASSIGN_OR_RETURN(spec.levers, ReadLevers(request, model.batch));
+  if (!request.plan_cache.empty()) spec.cache = PlanCache(request.plan_cache);
+  return spec;
+}
+
+Result<std::shared_ptr<PlannedTraining>> PlannedTraining::Make(
+    Model model, const Request& request, DeviceNeeds needs) {
+  STOWAGE_ASSIGN_OR_RETURN(TrainingSpec spec, SpecOf(model, request));
+  STOWAGE_ASSIGN_OR_RETURN(
+      TrainingPlanner planner,
+      TrainingPlanner::Make(std::move(spec), std::move(needs)));
+  STOWAGE_ASSIGN_OR_RETURN(TrainingPlan plan, planner.Plan());
+  return std::shared_ptr<PlannedTraining>(new PlannedTraining(
+      std::move(model), std::move(planner), std::move(plan)));
+}
+
+void BindPlans(py::module_& module) {
+  BindRequest(module);
+  using Shared = std::shared_ptr<PlannedTraining>;
+  py::class_<PlannedTraining, Shared>(module, "Plan")
+      .def("figures",
+           [](const PlannedTraining& self) {
+             return FiguresJson(ReportOf(self), 20).dump();
+           })
+      .def("regions",
+           [](const PlannedTraining& self) {
+             return RegionsDict(self.plan().step.plan.regions);
+           })
+      .def("price",
+           [](const PlannedTraining& self) {
+             const Price& price = self.plan().step.price;
+             py::dict dict;
+             dict["pieces"] = price.pieces;
+             dict["recomputed_nodes"] = price.recomputed_nodes;
+             dict["extra_percent"] = price.extra_percent;
+             dict["offloaded_values"] = price.host.values;
+             dict["offload_bytes_per_step"] = price.host.bytes_per_step;
+             return dict;
+           })
+      .def(
+          "arena_bytes",
+          [](const PlannedTraining& self) { return self.plan().arena_bytes(); })
+      .def("host_bytes",
+           [](const PlannedTraining& self) { return self.plan().host_bytes(); })
+      .def("budget",
+           [](const PlannedTraining& self) { return self.spec().budget; })
+      .def("batch",
+           [](const PlannedTraining& self) { return self.spec().batch; })
+      .def("optimizer",
+           [](const PlannedTraining& self) {
+             return std::string(OptimizerName(self.spec().training.optimizer));
+           })
+      .def("learning_rate",
+           [](const PlannedTraining& self) {
+             const double peak = self.model().defaults.schedule.peak;
+             const Optimizer& optimizer = self.spec().training.optimizer;
+             return peak > 0 && OptimizerName(optimizer) ==
+                                    self.model().defaults.optimizer
+                        ? peak
+                        : DefaultLearningRate(optimizer);
+           })
+      .def("cache_use",
+           [](const PlannedTraining& self) {
+             return std::string(CacheUseName(self.plan().cache));
+           })
+      .def("cache_note",
+           [](const PlannedTraining& self) { return self.plan().cache_note; })
+      .def("smallest_budget",
+           [](PlannedTraining& self) {
+             return WithoutGil([&] { return self.planner().SmallestBudget(); });
+           })
+      .def("frontier",
+           [](PlannedTraining& self) {
+             const tools::FrontierTexts texts = WithoutGil([&] {
+               return tools::DescribeFrontier(self.planner().fitter(), false);
+             });
+             return std::pair(texts.json.dump(), texts.svg);
+           })
+      .def("text",
+           [](const PlannedTraining& self) { return ToText(ReportOf(self)); })
+      .def("json",
+           [](const PlannedTraining& self) {
+             const FittedStep& step = self.plan().step;
+             return PlanToJson(step.plan, step.graph,
+                               {.budget = self.spec().budget,
+                                .levers = ToText(*self.spec().levers)});
+           })
+      .def(
+          "html",
+          [](const PlannedTraining& self,
+             const std::vector<std::pair<int64_t, double>>& losses) {
+            Page page = PageOf(self);
+            for (const auto& [step, loss] : losses) {
+              page.losses.push_back({.step = step, .loss = loss});
+            }
+            return ToHtml(page);
+          },
+          py::arg("losses"))
+      .def(
+          "comparison_text",
+          [](const PlannedTraining& self, const PlannedTraining& other) {
+            const Report a = ReportOf(self), b = ReportOf(other);
+            return ComparisonText({"first", &a}, {"second", &b});
+          },
+          py::arg("other"))
+      .def(
+          "comparison_json",
+          [](const PlannedTraining& self, const PlannedTraining& other) {
+            const Report a = ReportOf(self), b = ReportOf(other);
+            return ComparisonJson({"first", &a}, {"second", &b}).dump();
+          },
+          py::arg("other"))
+      .def(
+          "comparison_html",
+          [](const PlannedTraining& self, const PlannedTraining& other) {
+            return ToHtml(ComparisonPage(self, other));
+          },
+          py::arg("other"));
+  module.def(
+      "make_plan",
+      [](const Model& model, const Request& request, const std::string& device,
+         const std::string& dtype, int threads) {
+        DeviceNeeds needs =
+            ValueOf(NeedsOfDevice(device, ValueOf(ParseDType(dtype)), threads));
+        return WithoutGil([&] {
+          return PlannedTraining::Make(model, request, std::move(needs));
+        });
+      },
+      py::arg("model"), py::arg("request"), py::arg("device"), py::arg("dtype"),
+      py::arg("threads"));
+  module.def(
+      "parse_bytes",
+      [](const std::string& text) { return ValueOf(ParseBytes(text)); },
+      py::arg("text"));
+  module.def(
+      "format_bytes", [](Bytes bytes) { return FormatBytes(bytes); },
+      py::arg("count"));
+  module.def("plan_cache_folder", [] { return DefaultPlanCacheFolder(); });
+}
+
+}  // namespace stowage::python

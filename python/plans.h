@@ -1,0 +1,70 @@
+#ifndef STOWAGE_PYTHON_PLANS_H_
+#define STOWAGE_PYTHON_PLANS_H_
+
+// A training step as it was planned, which is what `stowage.plan` returns and what a
+// Trainer opens: the planner with its answer, and the model that both are of.
+
+#include <pybind11/pybind11.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/bytes.h"
+#include "planner/lifetimes.h"
+#include "python/models.h"
+#include "train/training.h"
+
+namespace stowage::python {
+
+/// What a training is asked to be; each with the default of the library's own.
+struct Request {
+  std::optional<Bytes> budget = {};
+  /// "auto", "none", or choices by name (LeverTable) beside "pieces".
+  std::variant<std::string, std::map<std::string, std::string>> levers = "auto";
+  std::string optimizer = {};  // empty: the model's
+  std::map<std::string, double> optimizer_settings = {};
+  std::optional<double> clip_norm = {};
+  std::vector<std::string> freeze = {};  // patterns of names
+  bool allow_batch_statistics = false;
+  std::string plan_cache = {};  // a folder; empty: none
+  bool evaluates = false;       // with the model's program beside the step
+};
+
+/// What TrainingPlanner is asked for `model`. Errors: a lever, a choice or an optimizer
+/// that there is not.
+Result<TrainingSpec> SpecOf(const Model& model, const Request& request);
+
+class PlannedTraining {
+ public:
+  /// Errors: those of SpecOf and TrainingPlanner.
+  static Result<std::shared_ptr<PlannedTraining>> Make(Model model,
+                                                       const Request& request,
+                                                       DeviceNeeds needs);
+
+  const Model& model() const { return model_; }
+  const TrainingSpec& spec() const { return planner_.spec(); }
+  const TrainingPlan& plan() const { return plan_; }
+  StepPlanner& planner() { return planner_.step(); }
+
+ private:
+  PlannedTraining(Model model, TrainingPlanner planner, TrainingPlan plan)
+      : model_(std::move(model)),
+        planner_(std::move(planner)),
+        plan_(std::move(plan)) {}
+
+  Model model_;
+  TrainingPlanner planner_;
+  TrainingPlan plan_;
+};
+
+/// Adds the classes Request and Plan, and what makes a plan.
+void BindPlans(pybind11::module_& module);
+
+}  // namespace stowage::python
+
+#endif  // STOWAGE_PYTHON_PLANS_H_

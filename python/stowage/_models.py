@@ -1,0 +1,71 @@
+"""What may be planned and trained."""
+
+from __future__ import annotations
+
+import os
+from typing import Callable, Mapping, Optional, Sequence, Union
+
+from stowage import _core
+from stowage._core import GraphBuilder, Model
+from stowage.errors import InvalidArgument, NotFound
+
+BuildFunction = Callable[[GraphBuilder, int], None]
+ModelLike = Union[str, bytes, "os.PathLike[str]", Model, BuildFunction]
+
+
+def model(
+    source: ModelLike,
+    *,
+    batch: Optional[int] = None,
+    seq: Optional[int] = None,
+    dtype: str = "f32",
+    dropout: float = 0.0,
+    loss: Optional[str] = None,
+    dims: Optional[Mapping[str, int]] = None,
+    shapes: Optional[Mapping[str, Sequence[int]]] = None,
+    evaluate: Optional[BuildFunction] = None,
+) -> Model:
+    """A model, of one of these:
+
+    - a name that ``model_names()`` lists, with `batch` examples a step, sequences of
+      `seq` tokens, elements of `dtype`, and a probability of `dropout`;
+    - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is what it is trained
+      for: "cross_entropy" (which is meant where none is given), "mse" or "bce" of its
+      first output, by an input "labels", or an output that is a loss, by its name. `dims`
+      are sizes of dimensions that the file has by name, `shapes` whole shapes of inputs;
+    - a function of a ``GraphBuilder`` and a number of examples, which builds a graph with
+      an output "loss" op by op (``stowage.ops``). `evaluate` builds one with other
+      outputs, of the same params in the same order.
+
+    Raises NotFound for a name or file that there is not, InvalidArgument for sizes that
+    the model does not take, Unsupported for ONNX ops that are not known.
+    """
+    if isinstance(source, Model):
+        for name, value in [("batch", batch), ("seq", seq), ("loss", loss), ("dims", dims),
+                            ("shapes", shapes), ("evaluate", evaluate)]:
+            if value is not None and not (name == "batch" and value == source.batch):
+                raise InvalidArgument(
+                    f"[model] {name} is given for a model that is made already; give it "
+                    "where the model is made")
+        return source
+    if callable(source):
+        name = getattr(source, "__name__", "model")
+        return _core.built_model(name, source, evaluate, 1 if batch is None else batch)
+    if isinstance(source, str) and not source.endswith(".onnx"):
+        return _core.named_model(source, batch, seq, dtype, dropout)
+    path = ""
+    if not isinstance(source, (bytes, bytearray)):
+        path = os.fspath(source)
+        try:
+            with open(path, "rb") as file:
+                source = file.read()
+        except FileNotFoundError as error:
+            raise NotFound(f'[model] there is no file "{path}"') from error
+    return _core.onnx_model(bytes(source), path, batch, dict(dims or {}),
+                            {k: list(v) for k, v in (shapes or {}).items()},
+                            loss or "cross_entropy")
+
+
+def model_names() -> Sequence[str]:
+    """The names of the models that come with Stowage, the smallest first."""
+    return _core.model_names()

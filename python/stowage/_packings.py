@@ -1,0 +1,81 @@
+"""The packing problem by itself, for other planners' buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, List, Optional
+
+import numpy as np
+
+from stowage import _core
+from stowage._plans import Size, size_in_bytes
+from stowage.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where every buffer stands, and how good that is.
+
+    `offsets` has an int64 for each buffer, in their order; `height` is the largest end.
+    The certificates: `lower_bound` is a height that no packing is below, `optimal` says
+    that it is reached, and at the time `bound_time` the buffers `bound_buffers`, by their
+    indices, live side by side, whose sizes add up to it unless a complete search has
+    proven more. `violations` is what a judge that shares nothing with the packers has
+    found: nothing, of a good packing.
+    """
+
+    offsets: Any
+    height: int
+    lower_bound: int
+    optimal: bool
+    packer: str
+    bound_time: int
+    bound_buffers: Any
+    violations: List[str]
+    svg: str
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
+def pack(
+    buffers: Any,
+    capacity: Size = None,
+    *,
+    packer: str = "greedy",
+    seconds: Optional[float] = None,
+) -> Packing:
+    """Places buffers in as little memory as can be found.
+
+    `buffers` are columns by name (a dict, or a DataFrame): "lower", "upper", "size" and,
+    where they have one, "alignment"; or rows of (lower, upper, size) or (lower, upper,
+    size, alignment). A buffer lives from `lower` until before `upper`, which are positions
+    in any order of events. `capacity` is the most that will do. `packer` is greedy,
+    linear, or best, which searches on for `seconds` seconds.
+
+    Raises BudgetTooSmall where a capacity is given and missed, and InvalidArgument for a
+    buffer that is malformed, naming it.
+    """
+    if hasattr(buffers, "keys"):
+        columns = {name: _whole(buffers[name], name) for name in buffers.keys()
+                   if name in ("lower", "upper", "size", "alignment")}
+        missing = {"lower", "upper", "size"} - set(columns)
+        if missing:
+            raise InvalidArgument(f"[pack] there are no columns {sorted(missing)}")
+    else:
+        table = _whole(buffers, "buffers")
+        if table.ndim != 2 or table.shape[1] not in (3, 4):
+            raise InvalidArgument(f"[pack] buffers have the shape {table.shape}; expected rows "
+                                  "of (lower, upper, size) or (lower, upper, size, alignment)")
+        columns = {name: np.ascontiguousarray(column) for name, column in
+                   zip(("lower", "upper", "size", "alignment"), table.T)}
+    packed = _core.pack(columns["lower"], columns["upper"], columns["size"],
+                        columns.get("alignment"), size_in_bytes(capacity), packer, seconds)
+    return Packing(**packed)
+
+
+def _whole(numbers: Any, name: str) -> Any:
+    array = np.asarray(numbers)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"[pack] {name} has elements of {array.dtype}; expected whole numbers")
+    return np.ascontiguousarray(array, np.int64)

@@ -1,0 +1,288 @@
+"""Plans: where every byte of a training step goes, before it runs."""
+
+from __future__ import annotations
+
+import html
+import json
+import logging
+import math
+import os
+import pathlib
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+
+from stowage import _core
+from stowage._models import ModelLike, model as make_model
+from stowage.errors import FileError, InvalidArgument
+
+Size = Union[int, float, str, None]
+Levers = Union[str, Mapping[str, Union[str, int]]]
+OptimizerLike = Union[str, Mapping[str, Union[str, float]], None]
+
+log = logging.getLogger("stowage")
+
+
+def size_in_bytes(budget: Size) -> Optional[int]:
+    """Bytes of a size as people write it: 4000000, "64MiB", "1.5GiB", "8GB"."""
+    if budget is None:
+        return None
+    if isinstance(budget, str):
+        return _core.parse_bytes(budget)
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise TypeError(f"[budget] {budget!r} is no size; expected bytes, or a text as 64MiB")
+    if not math.isfinite(budget) or budget < 1 or budget != int(budget):
+        raise InvalidArgument(
+            f"[budget] {budget!r} is no number of bytes; expected a whole one of at least 1")
+    if budget >= 1 << 63:
+        raise InvalidArgument(f"[budget] {budget!r} bytes do not fit 63 bits")
+    return int(budget)
+
+
+def make_request(
+    budget: Size,
+    levers: Levers,
+    optimizer: OptimizerLike,
+    clip_norm: Optional[float],
+    freeze: Sequence[str],
+    allow_batch_statistics: bool,
+    plan_cache: Union[bool, str, "os.PathLike[str]"],
+    evaluates: bool,
+) -> _core.Request:
+    """The arguments of `plan` and of a Trainer, as the library takes them."""
+    request = _core.Request()
+    request.budget = size_in_bytes(budget)
+    if isinstance(levers, str):
+        request.levers = levers
+    else:
+        request.levers = {name: str(choice) for name, choice in levers.items()}
+    if isinstance(optimizer, str):
+        request.optimizer = optimizer
+    elif optimizer is not None:
+        settings = dict(optimizer)
+        request.optimizer = str(settings.pop("name", ""))
+        request.optimizer_settings = {k: float(v) for k, v in settings.items()}
+    request.clip_norm = clip_norm
+    if isinstance(freeze, str):
+        raise TypeError('[freeze] expected a list of patterns, as ["*.bias"]')
+    request.freeze = list(freeze)
+    request.allow_batch_statistics = allow_batch_statistics
+    if plan_cache is True:
+        request.plan_cache = _core.plan_cache_folder()
+    elif plan_cache is not False:
+        request.plan_cache = os.fspath(plan_cache)
+    request.evaluates = evaluates
+    return request
+
+
+def framed(page: str, height: int = 640) -> str:
+    """A page as a cell of a notebook shows it, apart from the notebook's own."""
+    return (f'<iframe srcdoc="{html.escape(page, quote=True)}" width="100%" '
+            f'height="{height}" style="border: 0"></iframe>')
+
+
+def write_text(path: Union[str, "os.PathLike[str]"], text: str) -> None:
+    try:
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f'[file] "{os.fspath(path)}" cannot be written: {error.strerror}'
+                        ) from error
+
+
+class Frontier(List[Dict[str, Any]]):
+    """What every budget costs: a list of dicts, the largest budget first, of which
+    ``pandas.DataFrame`` makes a table; and a picture, `svg`, that a notebook shows."""
+
+    def __init__(self, rows: Iterable[Dict[str, Any]], svg: str) -> None:
+        super().__init__(rows)
+        self.svg = svg
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
+class Comparison:
+    """Two plans beside each other: `figures` of both, and the second's less the first's
+    under "difference"; printed, a table; in a notebook, both maps."""
+
+    def __init__(self, text: str, figures: Dict[str, Any], page: str) -> None:
+        self.text = text
+        self.figures = figures
+        self.page = page
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return framed(self.page)
+
+
+class Plan:
+    """A planned training step. All sizes are bytes.
+
+    Figures of the step's plan, as ``stowage plan --json`` prints them, are attributes:
+    ``lower_bound_bytes``, ``no_reuse_bytes``, ``peak_node`` and so on (`figures`).
+    In a notebook a plan shows itself as a page to zoom and search.
+    """
+
+    def __init__(self, core: _core.Plan) -> None:
+        self._core = core
+        self._figures: Dict[str, Any] = json.loads(core.figures())
+
+    @property
+    def figures(self) -> Dict[str, Any]:
+        """All figures of the step's plan, by name."""
+        return dict(self._figures)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Of the block that the step takes, with every program beside it."""
+        return self._core.arena_bytes()
+
+    @property
+    def host_bytes(self) -> int:
+        """Beside the arena, in the host's memory, where something is offloaded."""
+        return self._core.host_bytes()
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """What no placement of the step's buffers can do with less than."""
+        return int(self._figures["lower_bound_bytes"])
+
+    @property
+    def saved_bytes(self) -> int:
+        """Of the step, less than if every buffer had bytes of its own."""
+        return int(self._figures["saved_bytes"])
+
+    @property
+    def regions(self) -> Dict[str, int]:
+        """Bytes of each part: weights, state, io, activations, workspace, and two of the
+        host's, host_state and host_stash."""
+        return self._core.regions()
+
+    @property
+    def budget_bytes(self) -> Optional[int]:
+        return self._core.budget()
+
+    @property
+    def batch(self) -> int:
+        """Examples a step."""
+        return self._core.batch()
+
+    @property
+    def optimizer(self) -> str:
+        return self._core.optimizer()
+
+    @property
+    def pieces(self) -> int:
+        """That the batch is taken in, one after the other."""
+        return int(self._core.price()["pieces"])
+
+    @property
+    def recomputed_nodes(self) -> int:
+        """Nodes that run again, so that what they make need not be kept."""
+        return int(self._core.price()["recomputed_nodes"])
+
+    @property
+    def extra_percent(self) -> float:
+        """Operations of what runs again, in percent of the step's without."""
+        return float(self._core.price()["extra_percent"])
+
+    @property
+    def offloaded_values(self) -> int:
+        """Values that are kept in the host's memory for a while."""
+        return int(self._core.price()["offloaded_values"])
+
+    @property
+    def smallest_budget_bytes(self) -> int:
+        """The smallest budget that these levers do not refuse. Looked for when it is asked
+        for, which takes about as long as the plan did."""
+        return self._core.smallest_budget()
+
+    def __getattr__(self, name: str) -> Any:
+        figures = self.__dict__.get("_figures", {})
+        if name in figures:
+            return figures[name]
+        raise AttributeError(f"a plan has no attribute {name!r}; its figures are "
+                             f"{', '.join(figures)}")
+
+    def __dir__(self) -> List[str]:
+        return [*super().__dir__(), *self._figures]
+
+    def frontier(self) -> Frontier:
+        """What every budget costs, from the step as it is to the smallest arena."""
+        rows, svg = self._core.frontier()
+        return Frontier(json.loads(rows)["frontier"], svg)
+
+    def compare(self, other: "Plan") -> Comparison:
+        """This plan and another, beside each other."""
+        return Comparison(self._core.comparison_text(other._core),
+                          json.loads(self._core.comparison_json(other._core)),
+                          self._core.comparison_html(other._core))
+
+    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes the step's plan: a page where `path` ends in .html, else a plan file,
+        which ``stowage check`` and ``stowage report`` read. Raises FileError."""
+        write_text(path, self.to_html() if os.fspath(path).endswith(".html") else
+                   self._core.json())
+
+    def to_html(self, losses: Sequence[float] = ()) -> str:
+        """The page of the plan, and of a run whose steps had these losses."""
+        return self._core.html(list(enumerate(map(float, losses), start=1)))
+
+    def __str__(self) -> str:
+        return self._core.text()
+
+    def __repr__(self) -> str:
+        return (f"<stowage.Plan of {self._figures['graph']!r}: "
+                f"{_core.format_bytes(self.arena_bytes)}, batch {self.batch}>")
+
+    def _repr_html_(self) -> str:
+        return framed(self.to_html())
+
+
+def log_plan(plan: Plan) -> None:
+    if plan._core.cache_note():
+        log.warning("%s", plan._core.cache_note())
+    log.info("planned %s: %d bytes of arena, the batch of %d in %d pieces, %d nodes run "
+             "again, cache %s", plan._figures["graph"], plan.arena_bytes, plan.batch,
+             plan.pieces, plan.recomputed_nodes, plan._core.cache_use())
+
+
+def plan(
+    model: ModelLike,
+    batch: Optional[int] = None,
+    budget: Size = None,
+    levers: Levers = "auto",
+    *,
+    optimizer: OptimizerLike = None,
+    clip_norm: Optional[float] = None,
+    freeze: Sequence[str] = (),
+    allow_batch_statistics: bool = False,
+    plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
+    device: str = "",
+    threads: int = 0,
+    **options: Any,
+) -> Plan:
+    """Plans a training step inside a budget, without a byte of it being taken.
+
+    `model` and further `options` are those of ``stowage.model``, `batch` examples a step.
+    `budget` is the most bytes the arena may take: a number, or a text as "8GB" or
+    "64MiB"; without one, the step is planned as it is. `levers` are what may be done to
+    fit: "auto" (everything), "none", or choices by name, as {"recompute": "cheap",
+    "offload": "auto", "pieces": 4, "order": "memory"}.
+
+    `optimizer` is a name (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or a
+    dict of a name and settings, as {"name": "sgd", "decay": 1e-4}; without one, the
+    model's, or adamw. `clip_norm` bounds the global norm of the gradients. `freeze` are
+    patterns of the names of params that are not trained. `plan_cache` is a folder where
+    plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
+    need not be there; `threads` of the CPU have scratch in the arena each (0: all).
+
+    Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
+    """
+    made = make_model(model, batch=batch, **options)
+    request = make_request(budget, levers, optimizer, clip_norm, freeze,
+                           allow_batch_statistics, plan_cache, evaluates=False)
+    planned = Plan(_core.make_plan(made, request, device, options.get("dtype", "f32"),
+                                   threads))
+    log_plan(planned)
+    return planned

@@ -1,0 +1,256 @@
+"""Trainers: a model at work in the arena that was planned for it."""
+
+from __future__ import annotations
+
+import math
+import os
+from types import TracebackType
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, Union
+
+import numpy as np
+
+from stowage import _core
+from stowage._models import ModelLike, model as make_model
+from stowage._plans import (Levers, OptimizerLike, Plan, Size, framed, log, log_plan,
+                            make_request)
+from stowage.errors import InvalidArgument, Unsupported
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Report:
+    """A plan, and the losses of a run inside it; in a notebook, a page of both."""
+
+    def __init__(self, page: str, text: str) -> None:
+        self.page = page
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return framed(self.page)
+
+
+class Trainer:
+    """A model that is trained inside its budget.
+
+        with stowage.Trainer("mlp", batch=32, budget="1MB", optimizer="sgd") as trainer:
+            loss = trainer.step(x, y)
+
+    The arguments are those of ``stowage.plan``, and
+
+    - `device`: "cpu", "cuda", or "auto", a GPU where one works;
+    - `lr`: the learning rate, else the model's or the optimizer's usual one; the attribute
+      may be set between steps;
+    - `seed`: of initial values, dropout and whatever else is drawn.
+
+    The arena is taken here, once, and nothing more: steps allocate nothing of the
+    library's. Several threads may share a trainer, and take turns; other threads of
+    Python's run during a step. A trainer is not to be used in a forked child.
+    """
+
+    def __init__(
+        self,
+        model: ModelLike,
+        batch: Optional[int] = None,
+        budget: Size = None,
+        levers: Levers = "auto",
+        *,
+        optimizer: OptimizerLike = None,
+        lr: Optional[float] = None,
+        clip_norm: Optional[float] = None,
+        freeze: Sequence[str] = (),
+        allow_batch_statistics: bool = False,
+        plan_cache: Union[bool, Path] = False,
+        device: str = "auto",
+        threads: int = 0,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        made = make_model(model, batch=batch, **options)
+        dtype = options.get("dtype", "f32")
+        request = make_request(budget, levers, optimizer, clip_norm, freeze,
+                               allow_batch_statistics, plan_cache, evaluates=True)
+        opened = _core.open_device(device, dtype, threads)
+        if opened.why:
+            log.info("%s", opened.why)
+        self._plan = Plan(_core.make_plan(made, request, opened.name, dtype, threads))
+        log_plan(self._plan)
+        self._core = _core.Trainer(self._plan._core, opened, seed)
+        self._step = self._core.step
+        self.lr = self._plan._core.learning_rate() if lr is None else lr
+
+    @property
+    def plan(self) -> Plan:
+        """What was planned."""
+        return self._plan
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the next step."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        value = float(value)
+        if not math.isfinite(value):
+            raise InvalidArgument(f"[trainer] the learning rate {value} is not finite")
+        self._lr = value
+
+    @property
+    def steps(self) -> int:
+        """Steps that were made, those before a resumed checkpoint included."""
+        return self._core.steps()
+
+    @property
+    def inputs(self) -> List[str]:
+        """Names of the arrays that a step takes, in their order."""
+        return self._core.inputs_of("train")
+
+    @property
+    def arena_bytes(self) -> int:
+        """The bytes that were taken."""
+        return self._core.arena_bytes()
+
+    @property
+    def device(self) -> str:
+        return self._core.device()
+
+    def step(self, *inputs: Any, **named: Any) -> float:
+        """One training step; its loss, which was of the params before it.
+
+        An array for each of `inputs`, in their order or by name: NumPy's, or whatever has
+        a __dlpack__ in the host's memory, as a tensor of torch; of the input's type and
+        shape, its elements row by row. Each is copied once, into the arena.
+
+        Raises WrongDType or InvalidArgument for an array that does not fit, with which
+        nothing has changed, and InvalidArgument for a label out of range.
+        """
+        return self._step(self._lr, *inputs, **named)
+
+    def evaluate(self, *inputs: Any) -> Dict[str, Any]:
+        """The outputs of the model, by name, for any number of examples: for a model of an
+        ONNX file what the file has, such as logits; for one of Stowage's its loss and,
+        of a classifier, predictions.
+
+        Inputs are as for `step`, along a first axis of as many examples as there are, and
+        are taken as many at a time as the plan has room for. A loss is the mean over all,
+        for which these must be whole batches.
+        """
+        batch = self._core.evaluation_batch()
+        if batch == 0:
+            raise Unsupported("[evaluate] the model was built without an evaluation; give "
+                              "`evaluate`")
+        arrays = [np.ascontiguousarray(each) for each in inputs]
+        if not arrays or any(a.ndim == 0 or len(a) != len(arrays[0]) for a in arrays):
+            raise InvalidArgument("[evaluate] expected arrays of one number of examples, got "
+                                  f"{[a.shape for a in arrays]}")
+        count = len(arrays[0])
+        if count == 0:
+            raise InvalidArgument("[evaluate] there are no examples")
+        parts: List[Dict[str, Any]] = []
+        for start in range(0, count, batch):
+            part = [a[start:start + batch] for a in arrays]
+            missing = batch - len(part[0])
+            if missing:
+                part = [np.concatenate([p, np.repeat(p[-1:], missing, 0)]) for p in part]
+            parts.append(self._core.evaluate(part))
+        joined: Dict[str, Any] = {}
+        for name, first in parts[0].items():
+            if first.ndim > 0 and first.shape[0] == batch:
+                joined[name] = np.concatenate([p[name] for p in parts])[:count]
+            elif count % batch:
+                raise InvalidArgument(
+                    f'[evaluate] "{name}" is of whole batches of {batch}, and {count} '
+                    "examples are none; leave some away")
+            else:
+                joined[name] = np.mean([p[name] for p in parts], axis=0)
+        return joined
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Copies of the model's params and of what its batch norms follow, by name.
+        Those of bf16 are widened to float32. The optimizer's states are not among them;
+        `save` keeps all."""
+        return {name: self._core.read(name) for name in self._core.weights()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Takes params by name: arrays as for `step`. Where it is `strict`, each that the
+        model has must be given, and no other. Raises InvalidArgument, and WrongDType, with
+        nothing changed where a name is wrong."""
+        names = set(self._core.weights())
+        missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
+        if strict and (missing or unknown):
+            raise InvalidArgument(
+                f"[load_state_dict] missing: {missing or 'none'}; unknown: "
+                f"{unknown or 'none'}; expected the model's own names, or strict=False")
+        for name in names & set(state):
+            self._core.write(name, state[name])
+
+    def view(self, name: str) -> Any:
+        """A param or state where it lies in the arena, as an array of NumPy's: nothing is
+        copied, and what is written to it, the next step reads. While there is such a
+        view, the trainer cannot be closed (BufferError). Not to be looked at during a
+        step of another thread. Raises Unsupported on a GPU, and for bf16."""
+        return np.asarray(self._core.view(name))
+
+    def read(self, name: str) -> Any:
+        """A copy of a param, a state, an input or an output of the last step, by name.
+        Raises NotFound; InvalidArgument for a value that is dead by the end of a step."""
+        return self._core.read(name)
+
+    def save(self, path: Path) -> None:
+        """Writes a checkpoint of params, states and the step, of safetensors' layout. The
+        file is replaced whole, or stays as it was. Raises NotFinite where a param is NaN
+        or infinite, and FileError."""
+        self._core.save(os.fspath(path))
+
+    def resume(self, path: Path) -> int:
+        """Goes on from a checkpoint, bit for bit; its step. Raises InvalidArgument, with
+        nothing changed, for a file of another model or a damaged one."""
+        return self._core.resume(os.fspath(path))
+
+    def save_weights(self, path: Path) -> None:
+        """Writes the model's params alone, as safetensors, for other programs."""
+        self._core.save_weights(os.fspath(path))
+
+    def to_onnx(self) -> bytes:
+        """The ONNX file that the model came from, with its weights as they are now."""
+        return self._core.to_onnx()
+
+    def to_torch(self, module: Any) -> Any:
+        """Gives a torch module that ``from_torch`` exported the weights as they are now,
+        by name; returns it. Raises InvalidArgument where names differ."""
+        from stowage._torch import give_weights
+
+        return give_weights(module, self.state_dict())
+
+    def report(self, losses: Sequence[float] = ()) -> Report:
+        """The plan, with the losses of the steps so far, if these are given."""
+        return Report(self._plan.to_html(losses), str(self._plan))
+
+    def close(self) -> None:
+        """Gives back the arena. Raises BufferError while there are views of it; anything
+        but this raises Closed afterwards."""
+        self._core.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._core.is_closed()
+
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<stowage.Trainer, closed>"
+        return (f"<stowage.Trainer of {self._plan.figures['graph']!r} on {self.device}: "
+                f"{_core.format_bytes(self.arena_bytes)}, step {self.steps}>")

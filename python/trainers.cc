@@ -1,0 +1,457 @@
+#include "python/trainers.h"
+
+#include <pybind11/stl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/strings.h"
+#include "formats/array.h"
+#include "ir/dtype.h"
+#include "python/arrays.h"
+#include "python/errors.h"
+#include "runtime/checkpoint.h"
+#include "train/device.h"
+
+namespace stowage::python {
+namespace {
+
+namespace py = pybind11;
+
+// A backend has threads, which a forked child has not, and cannot end.
+std::shared_ptr<Backend> OfThisProcess(std::unique_ptr<Backend> backend) {
+  const pid_t process = getpid();
+  return {backend.release(), [process](Backend* last) {
+            if (getpid() == process) delete last;
+          }};
+}
+
+Device OpenDevice(const std::string& name, const std::string& dtype,
+                  int threads) {
+  const DeviceFlags flags{
+      .name = name, .dtype = ValueOf(ParseDType(dtype)), .threads = threads};
+  ChosenDevice chosen = WithoutGil([&] { return ChooseDevice(flags); });
+  return {.backend = OfThisProcess(std::move(chosen.backend)),
+          .why = std::move(chosen.why)};
+}
+
+Status StatusOf(Runner& runner, StepCode code) {
+  if (code == StepCode::kOk) return {};
+  return runner.Explain(code);
+}
+
+}  // namespace
+
+HostArena::HostArena(std::shared_ptr<Backend> backend,
+                     std::span<std::byte> bytes, Bytes alignment)
+    : backend_(std::move(backend)),
+      bytes_(bytes),
+      alignment_(alignment),
+      process_(getpid()) {}
+
+HostArena::~HostArena() {
+  if (getpid() != process_) return;
+  backend_->Free(bytes_.data(), static_cast<Bytes>(bytes_.size()), alignment_);
+}
+
+Result<std::shared_ptr<HostArena>> HostArena::Make(
+    std::shared_ptr<Backend> backend, Bytes bytes, Bytes alignment) {
+  STOWAGE_ASSIGN_OR_RETURN(std::byte* const block,
+                           backend->Allocate(bytes, alignment));
+  return std::shared_ptr<HostArena>(new HostArena(
+      std::move(backend), {block, static_cast<size_t>(bytes)}, alignment));
+}
+
+Trainer::Trainer(std::shared_ptr<PlannedTraining> plan, const Device& device,
+                 uint64_t seed)
+    : plan_(std::move(plan)),
+      backend_(device.backend),
+      seed_(seed),
+      process_(getpid()) {
+  const TrainingPlan& planned = plan_->plan();
+  WithoutGil([&]() -> Status {
+    if (const auto budget = plan_->spec().budget) {
+      STOWAGE_RETURN_IF_ERROR(backend_->CheckBudget(*budget));
+    }
+    SessionOptions options;
+    if (!backend_->works_on_its_own()) {
+      STOWAGE_ASSIGN_OR_RETURN(arena_,
+                               HostArena::Make(backend_, planned.arena_bytes(),
+                                               planned.step.plan.alignment));
+      options.arena = arena_->bytes();
+    }
+    STOWAGE_ASSIGN_OR_RETURN(Training training,
+                             Training::Open(planned, *backend_, options));
+    training_ = std::make_unique<Training>(std::move(training));
+    training_->Initialize(seed_);
+    Runner& step = training_->step();
+    STOWAGE_ASSIGN_OR_RETURN(const Graph forward,
+                             plan_->spec().model(plan_->spec().batch));
+    for (const Role role : {Role::kParam, Role::kState}) {
+      for (const ValueId id : forward.Leaves(role)) {
+        weights_.push_back(forward.value(id).name);
+      }
+    }
+    if (!plan_->model().weights) return {};
+    return plan_->model().weights->ForEachWeight(
+        step.graph(), [&](const NamedArray& weight) {
+          return step.WriteBytes(weight.name, weight.array.type.dtype,
+                                 weight.array.data());
+        });
+  });
+  step_inputs_ = FindInputs(training_->step().graph());
+  for (const PlannedProgram& program : planned.programs) {
+    evaluation_inputs_ = FindInputs(program.graph);
+    evaluation_batch_ = program.batch;
+  }
+}
+
+// In a forked child, whose copy has no threads, nothing is taken apart.
+Trainer::~Trainer() {
+  if (getpid() != process_) static_cast<void>(training_.release());
+}
+
+void Trainer::CheckUsable() const {
+  if (is_closed()) {
+    Raise("Closed", "[trainer] the trainer is closed");
+  }
+  if (getpid() != process_) {
+    Raise("Forked",
+          StrCat("[trainer] the trainer is of process ", process_,
+                 ", and its threads are not in its forked child ", getpid(),
+                 "; make a trainer in the child, or start it by spawn"));
+  }
+}
+
+template <typename F>
+auto Trainer::InTurn(F&& f) {
+  return WithoutGil([&]() -> decltype(f()) {
+    const std::lock_guard<std::mutex> turn(turn_);
+    if (is_closed()) {
+      return Error{ErrorCode::kInvalidArgument,
+                   "[trainer] the trainer was closed meanwhile"};
+    }
+    return f();
+  });
+}
+
+Runner& Trainer::RunnerOf(const std::string& program) {
+  CheckUsable();
+  Runner* const runner = training_->Find(program);
+  if (runner != nullptr) return *runner;
+  Raise("NotFound", StrCat("[trainer] there is no program ", Quoted(program),
+                           "; a model without one cannot evaluate"));
+}
+
+Trainer::ProgramInputs Trainer::FindInputs(const Graph& graph) {
+  ProgramInputs found;
+  for (const ValueId id : graph.Leaves(Role::kInput)) {
+    const ValueInfo& input = graph.value(id);
+    const bool is_scalar = input.type.shape.rank() == 0;
+    if (is_scalar && input.name == "lr") {
+      found.has_lr = true;
+    } else if (is_scalar && input.name == "step") {
+      found.has_step = true;
+    } else if (is_scalar && input.name == "seed") {
+      found.has_seed = true;
+    } else {
+      found.inputs.push_back({input.name, input.type});
+    }
+  }
+  return found;
+}
+
+Status Trainer::WriteOwn(const ProgramInputs& program, Runner& runner,
+                         int64_t step, uint64_t seed, float lr) {
+  if (program.has_lr) STOWAGE_RETURN_IF_ERROR(runner.Write("lr", lr));
+  if (program.has_step) STOWAGE_RETURN_IF_ERROR(runner.Write("step", step));
+  if (!program.has_seed) return {};
+  return runner.Write("seed", static_cast<int64_t>(seed));
+}
+
+float Trainer::Step(const py::args& inputs, const py::kwargs& named, float lr) {
+  CheckUsable();
+  const std::vector<Input>& wanted = step_inputs_.inputs;
+  if (inputs.size() + named.size() != wanted.size()) {
+    std::string names;
+    for (const Input& input : wanted) {
+      names += StrCat(names.empty() ? "" : ", ", Quoted(input.name), " ",
+                      input.type.ToString());
+    }
+    Raise("InvalidArgument", StrCat("[step] ", inputs.size() + named.size(),
+                                    " arrays are given; the step has ",
+                                    wanted.size(), " inputs: ", names));
+  }
+  std::vector<ArrayView> views;
+  views.reserve(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Input& input = wanted[i];
+    py::handle array;
+    if (i < inputs.size()) {
+      array = inputs[i];
+    } else if (named.contains(input.name)) {
+      array = named[input.name.c_str()];
+    } else {
+      Raise("InvalidArgument",
+            StrCat("[step] no array is given for the input ",
+                   Quoted(input.name), " ", input.type.ToString()));
+    }
+    views.emplace_back(array, input.name);
+    views.back().CheckIs(input.type);
+  }
+  return InTurn([&]() -> Result<float> {
+    Runner& runner = training_->step();
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
+          wanted[i].name, wanted[i].type.dtype, views[i].data()));
+    }
+    STOWAGE_RETURN_IF_ERROR(
+        WriteOwn(step_inputs_, runner, steps_ + 1, seed_, lr));
+    STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
+    ++steps_;
+    return runner.ReadScalar("loss");
+  });
+}
+
+py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
+  Runner& runner = RunnerOf("evaluate");
+  const std::vector<Input>& wanted = evaluation_inputs_.inputs;
+  if (inputs.size() != wanted.size()) {
+    Raise("InvalidArgument",
+          StrCat("[evaluate] ", inputs.size(), " arrays are given; there are ",
+                 wanted.size(), " inputs"));
+  }
+  std::vector<ArrayView> views;
+  views.reserve(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    views.emplace_back(inputs[i], wanted[i].name);
+    views.back().CheckIs(wanted[i].type);
+  }
+  // Once the turn is over, another thread may close the trainer and end the runner.
+  std::vector<NamedArray> outputs;
+  for (const GraphOutput& output : runner.graph().outputs()) {
+    const TensorType& type = runner.graph().value(output.value).type;
+    outputs.push_back(
+        {output.name,
+         {type, std::string(static_cast<size_t>(type.bytes()), '\0')}});
+  }
+  InTurn([&]() -> Status {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
+          wanted[i].name, wanted[i].type.dtype, views[i].data()));
+    }
+    STOWAGE_RETURN_IF_ERROR(
+        WriteOwn(evaluation_inputs_, runner, steps_ + 1, seed_, 0));
+    STOWAGE_RETURN_IF_ERROR(StatusOf(runner, runner.Step()));
+    for (NamedArray& output : outputs) {
+      STOWAGE_RETURN_IF_ERROR(runner.ReadBytes(
+          output.name, output.array.type.dtype, output.array.data()));
+    }
+    return {};
+  });
+  py::dict results;
+  for (const NamedArray& output : outputs) {
+    results[py::str(output.name)] =
+        ToNumpy(output.array.type, output.array.data());
+  }
+  return results;
+}
+
+std::vector<std::string> Trainer::InputsOf(const std::string& program) {
+  RunnerOf(program);
+  std::vector<std::string> names;
+  for (const Input& input :
+       (program == "evaluate" ? evaluation_inputs_ : step_inputs_).inputs) {
+    names.push_back(input.name);
+  }
+  return names;
+}
+
+namespace {
+
+// A value of the training step by name. Raises NotFound.
+const ValueInfo& Find(const Runner& runner, const std::string& name) {
+  const std::optional<ValueId> id = runner.graph().Find(name);
+  if (id) return runner.graph().value(*id);
+  Raise("NotFound",
+        StrCat("[trainer] there is no value ", Quoted(name), " in the step"));
+}
+
+}  // namespace
+
+py::object Trainer::Read(const std::string& name) {
+  const Runner& runner = RunnerOf("train");
+  const TensorType type = Find(runner, name).type;
+  std::vector<std::byte> content(static_cast<size_t>(type.bytes()));
+  InTurn([&] { return runner.ReadBytes(name, type.dtype, content); });
+  return ToNumpy(type, content);
+}
+
+void Trainer::Write(const std::string& name, const py::object& array) {
+  Runner& runner = RunnerOf("train");
+  const TensorType type = Find(runner, name).type;
+  const ArrayView view(array, name);
+  // As Read gives it: of the float32 that it was widened to, the upper half.
+  if (type.dtype == DType::kBF16 && view.type().dtype == DType::kF32) {
+    view.CheckIs({DType::kF32, type.shape});
+    std::vector<std::byte> narrow(static_cast<size_t>(type.bytes()));
+    for (size_t i = 0; i < narrow.size(); i += 2) {
+      narrow[i] = view.data()[2 * i + 2];
+      narrow[i + 1] = view.data()[2 * i + 3];
+    }
+    InTurn([&] { return runner.WriteBytes(name, type.dtype, narrow); });
+    return;
+  }
+  view.CheckIs(type);
+  InTurn([&] { return runner.WriteBytes(name, type.dtype, view.data()); });
+}
+
+ArenaValue Trainer::View(const std::string& name) {
+  const Runner& runner = RunnerOf("train");
+  const ValueInfo& value = Find(runner, name);
+  if (!arena_) {
+    Raise("Unsupported",
+          "[view] the arena is on a device that the host cannot look at; read "
+          "a copy (read)");
+  }
+  if ((value.role != Role::kParam && value.role != Role::kState) ||
+      value.on_host) {
+    Raise("InvalidArgument",
+          StrCat("[view] ", Quoted(name), " is ",
+                 value.on_host ? "a state in the host's memory"
+                               : RoleName(value.role),
+                 "; only params and states of the arena stay where they are "
+                 "from step to step; read a copy (read)"));
+  }
+  FormatOf(value.type.dtype);  // raises for bf16
+  const Plan& plan = runner.plan();
+  const ValueId id = *runner.graph().Find(name);
+  const auto buffer =
+      static_cast<size_t>(plan.buffer_of[static_cast<size_t>(id)]);
+  return {arena_, value.type,
+          arena_->bytes().subspan(
+              static_cast<size_t>(plan.AddressOf(plan.buffers[buffer])),
+              static_cast<size_t>(value.type.bytes()))};
+}
+
+void Trainer::Save(const std::string& path) {
+  const Runner& runner = RunnerOf("train");
+  const RunNotes notes = {
+      {"model", plan_->model().name},
+      {"optimizer",
+       std::string(OptimizerName(plan_->spec().training.optimizer))},
+      {"seed", StrCat(seed_)}};
+  InTurn([&] { return SaveCheckpoint(runner, path, steps_, notes); });
+}
+
+void Trainer::SaveWeights(const std::string& path) {
+  const Runner& runner = RunnerOf("train");
+  InTurn([&] { return stowage::SaveWeights(runner, path); });
+}
+
+int64_t Trainer::Resume(const std::string& path) {
+  Runner& runner = RunnerOf("train");
+  return InTurn([&]() -> Result<int64_t> {
+    STOWAGE_ASSIGN_OR_RETURN(steps_, LoadCheckpoint(runner, path));
+    return steps_;
+  });
+}
+
+py::bytes Trainer::ToOnnx() {
+  const Runner& runner = RunnerOf("train");
+  const std::optional<OnnxModel>& model = plan_->model().weights;
+  if (!model) {
+    Raise("InvalidArgument",
+          "[onnx] the model did not come from an ONNX file, whose weights "
+          "could be replaced");
+  }
+  return InTurn([&] {
+    return model->WithWeights(runner.graph(), [&](NamedArray& weight) {
+      return runner.ReadBytes(weight.name, weight.array.type.dtype,
+                              weight.array.data());
+    });
+  });
+}
+
+Bytes Trainer::arena_bytes() {
+  CheckUsable();
+  return training_->session().arena_bytes();
+}
+
+std::string Trainer::device() {
+  CheckUsable();
+  return backend_->description();
+}
+
+void Trainer::Close() {
+  if (is_closed()) return;
+  CheckUsable();
+  std::unique_lock<std::mutex> turn(turn_, std::defer_lock);
+  {
+    py::gil_scoped_release released;
+    turn.lock();
+  }
+  if (arena_.use_count() > 1) {
+    const auto views = arena_.use_count() - 1;
+    PyErr_SetString(
+        PyExc_BufferError,
+        StrCat("[trainer] ", views, views == 1 ? " view" : " views",
+               " of the arena would outlive it; let go of the views, and of "
+               "arrays made of them without a copy, before it is closed")
+            .c_str());
+    throw py::error_already_set();
+  }
+  const std::unique_ptr<Training> training = std::move(training_);
+  const std::shared_ptr<HostArena> arena = std::move(arena_);
+  turn.unlock();
+}
+
+void BindTrainers(py::module_& module) {
+  py::class_<Device>(module, "Device")
+      .def_readonly("why", &Device::why)
+      .def_property_readonly("name", [](const Device& self) {
+        return std::string(self.backend->name());
+      });
+  module.def("open_device", &OpenDevice, py::arg("name"), py::arg("dtype"),
+             py::arg("threads"));
+  py::class_<ArenaValue>(module, "ArenaValue", py::buffer_protocol())
+      .def_buffer([](ArenaValue& self) {
+        const Bytes element = SizeOf(self.type.dtype);
+        std::vector<py::ssize_t> dims(self.type.shape.begin(),
+                                      self.type.shape.end());
+        std::vector<py::ssize_t> strides;
+        for (const int64_t stride : ContiguousStrides(self.type.shape)) {
+          strides.push_back(stride * element);
+        }
+        return py::buffer_info(self.data.data(), element,
+                               std::string(1, FormatOf(self.type.dtype)),
+                               self.type.shape.rank(), std::move(dims),
+                               std::move(strides));
+      });
+  py::class_<Trainer>(module, "Trainer")
+      .def(
+          py::init<std::shared_ptr<PlannedTraining>, const Device&, uint64_t>(),
+          py::arg("plan"), py::arg("device"), py::arg("seed"))
+      .def("step",
+           [](Trainer& self, float lr, const py::args& inputs,
+              const py::kwargs& named) { return self.Step(inputs, named, lr); })
+      .def("evaluate", &Trainer::Evaluate, py::arg("inputs"))
+      .def("inputs_of", &Trainer::InputsOf, py::arg("program"))
+      .def("evaluation_batch", &Trainer::evaluation_batch)
+      .def("weights", &Trainer::weights)
+      .def("read", &Trainer::Read, py::arg("name"))
+      .def("write", &Trainer::Write, py::arg("name"), py::arg("array"))
+      .def("view", &Trainer::View, py::arg("name"))
+      .def("save", &Trainer::Save, py::arg("path"))
+      .def("save_weights", &Trainer::SaveWeights, py::arg("path"))
+      .def("resume", &Trainer::Resume, py::arg("path"))
+      .def("to_onnx", &Trainer::ToOnnx)
+      .def("steps", &Trainer::steps)
+      .def("arena_bytes", &Trainer::arena_bytes)
+      .def("device", &Trainer::device)
+      .def("close", &Trainer::Close)
+      .def("is_closed", &Trainer::is_closed);
+}
+
+}  // namespace stowage::python

@@ -1,0 +1,108 @@
+"""Arrays in and out: which are taken, and in which words the others are refused."""
+
+import gc
+import sys
+
+import numpy as np
+
+import stowage
+import support
+
+
+class Tensor:
+    """As another library's: no buffer, but DLPack."""
+
+    def __init__(self, array, device=(1, 0)):
+        self.array, self.device = array, device
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+class ArraysTest(support.TestCase):
+    def setUp(self):
+        self.trainer = support.trainer()
+        self.x, self.y = support.batch()
+
+    def refuses(self, kind, words, x, y=None):
+        before = self.trainer.state_dict()
+        self.raises(kind, words, self.trainer.step, x, self.y if y is None else y)
+        self.assertEqual(self.trainer.steps, 0)
+        for name, array in self.trainer.state_dict().items():
+            np.testing.assert_array_equal(array, before[name])
+
+    def test_other_dtypes_are_refused(self):
+        self.refuses(stowage.WrongDType,
+                     '[array] "x" is f64(8, 5); expected f32(8, 5)', self.x.astype(np.float64))
+        self.refuses(stowage.WrongDType, '[array] "y" is i64(8); expected i32(8)', self.x,
+                     self.y.astype(np.int64))
+        self.refuses(stowage.WrongDType, 'elements of the format "Zf"',
+                     self.x.astype(np.complex64))
+        self.refuses(stowage.WrongDType, 'elements of the format ">f"',
+                     self.x.astype(">f4"))
+
+    def test_a_wrong_dtype_is_a_type_error_and_a_value_error(self):
+        for kind in (TypeError, ValueError, stowage.InvalidArgument):
+            with self.assertRaises(kind):
+                self.trainer.step(self.x.astype(np.float64), self.y)
+
+    def test_other_shapes_are_refused(self):
+        self.refuses(stowage.InvalidArgument, '"x" is f32(7, 5); expected f32(8, 5)',
+                     self.x[:7])
+        self.refuses(stowage.InvalidArgument, '"x" is f32(40); expected f32(8, 5)',
+                     self.x.reshape(-1))
+        self.refuses(stowage.InvalidArgument, "9 dimensions; expected at most 8",
+                     self.x.reshape(8, 5, 1, 1, 1, 1, 1, 1, 1))
+
+    def test_arrays_that_do_not_lie_row_by_row_are_refused(self):
+        words = "does not lie row by row"
+        self.refuses(stowage.InvalidArgument, words, np.asfortranarray(self.x))
+        self.refuses(stowage.InvalidArgument, words, np.repeat(self.x, 2, 1)[:, ::2])
+        self.refuses(stowage.InvalidArgument, words, self.x[::-1])
+        self.refuses(stowage.InvalidArgument, words, Tensor(np.asfortranarray(self.x)))
+
+    def test_what_is_no_array_is_refused(self):
+        self.refuses(TypeError, '"x" is a list, which is no array', self.x.tolist())
+        self.refuses(TypeError, '"x" is a NoneType', None)
+
+    def test_read_only_arrays_and_tensors_of_dlpack_are_taken(self):
+        expected = support.trainer().step(self.x, self.y)
+        fixed = self.x.copy()
+        fixed.flags.writeable = False
+        self.assertEqual(support.trainer().step(fixed, self.y), expected)
+        self.assertEqual(support.trainer().step(Tensor(self.x), Tensor(self.y)), expected)
+        self.assertEqual(support.trainer().step(memoryview(self.x), y=self.y), expected)
+
+    def test_tensors_of_a_gpu_are_refused(self):
+        self.refuses(stowage.InvalidArgument, '"x" lies on a device of DLPack\'s kind 2',
+                     Tensor(self.x, device=(2, 0)))
+
+    def test_arrays_are_let_go_whether_they_are_taken_or_not(self):
+        for array, given in [(self.x, True), (np.asfortranarray(self.x), False),
+                             (self.x.astype(np.float64), False)]:
+            for wrap in (Tensor, lambda a: a):
+                before = sys.getrefcount(array)
+                try:
+                    self.trainer.step(wrap(array), self.y)
+                    self.assertTrue(given)
+                except stowage.InvalidArgument:
+                    self.assertFalse(given)
+                gc.collect()
+                self.assertEqual(sys.getrefcount(array), before)
+
+    def test_as_many_arrays_as_inputs(self):
+        words = '1 arrays are given; the step has 2 inputs: "x" f32(8, 5), "y" i32(8)'
+        self.raises(stowage.InvalidArgument, words, self.trainer.step, self.x)
+        self.raises(stowage.InvalidArgument, 'no array is given for the input "y"',
+                    self.trainer.step, self.x, z=self.y)
+
+    def test_a_label_out_of_range_is_told_and_changes_nothing(self):
+        self.y[3] = support.CLASSES
+        self.refuses(stowage.InvalidArgument, "", self.x, self.y)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,133 @@
+"""Plans: their figures, and the words in which budgets are refused."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import stowage
+import support
+
+
+class PlansTest(support.TestCase):
+    def plan(self, **options):
+        return stowage.plan("gpt-nano", 8, device="cpu", threads=1, **{"seq": 16, **options})
+
+    def test_figures_are_attributes_and_add_up(self):
+        plan = self.plan()
+        self.assertEqual(plan.arena_bytes, sum(size for name, size in plan.regions.items()
+                                               if not name.startswith("host")))
+        self.assertEqual(plan.saved_bytes, plan.no_reuse_bytes - plan.arena_bytes)
+        self.assertLessEqual(plan.lower_bound_bytes, plan.arena_bytes)
+        self.assertEqual((plan.batch, plan.pieces, plan.recomputed_nodes), (8, 1, 0))
+        self.assertIn("peak_node", dir(plan))
+        with self.assertRaises(AttributeError):
+            plan.no_such_figure
+
+    def test_a_budget_is_kept_and_costs(self):
+        whole = self.plan()
+        budget = whole.arena_bytes * 6 // 10
+        small = self.plan(budget=budget)
+        self.assertLessEqual(small.arena_bytes, budget)
+        self.assertEqual(small.budget_bytes, budget)
+        self.assertGreater(small.recomputed_nodes + small.pieces + small.offloaded_values, 1)
+        self.assertLessEqual(small.smallest_budget_bytes, small.arena_bytes)
+        self.assertEqual(self.plan(budget=small.smallest_budget_bytes).arena_bytes,
+                         small.smallest_budget_bytes)
+
+    def test_levers_by_name(self):
+        budget = self.plan(seq=64).arena_bytes * 7 // 10
+        pieces = self.plan(seq=64, budget=budget, levers={"pieces": 8})
+        self.assertEqual((pieces.pieces, pieces.recomputed_nodes), (8, 0))
+        self.raises(stowage.BudgetTooSmall, "smallest budget that works", self.plan,
+                    seq=64, budget=budget, levers="none")
+        self.raises(stowage.InvalidArgument, 'no lever "shrink"', self.plan,
+                    levers={"shrink": "auto"})
+        self.raises(stowage.InvalidArgument, '"dear"', self.plan, levers={"recompute": "dear"})
+
+    def test_a_budget_that_is_too_small_is_a_memory_error(self):
+        with self.assertRaises(MemoryError) as caught:
+            self.plan(budget="1MB")
+        self.assertIs(type(caught.exception), stowage.BudgetTooSmall)
+        self.assertIn("budget 976.6 KiB", str(caught.exception))
+
+    def test_budgets_that_are_no_sizes(self):
+        for budget, words in ((float("nan"), "nan"), (float("inf"), "inf"), (-1, "-1"),
+                              (0, "0"), (1.5, "1.5"), (1 << 70, "63 bits")):
+            self.raises(stowage.InvalidArgument, words, self.plan, budget=budget)
+        for budget in ("many", "-3MB", "nan", ""):
+            self.raises(stowage.InvalidArgument, "", self.plan, budget=budget)
+        for budget in (True, [1], b"1MB"):
+            self.raises(TypeError, "is no size", self.plan, budget=budget)
+        self.raises(stowage.InvalidArgument, "batch", stowage.plan, "mlp", 0)
+
+    def test_optimizers_and_their_settings(self):
+        plan = self.plan(optimizer={"name": "momentum", "momentum": 0.5})
+        self.assertEqual(plan.optimizer, "momentum")
+        self.raises(stowage.InvalidArgument, 'sgd has no setting "momentum"', self.plan,
+                    optimizer={"name": "sgd", "momentum": 0.9})
+        self.raises(stowage.InvalidArgument, "2", self.plan,
+                    optimizer={"name": "momentum", "momentum": 2})
+        self.raises(stowage.InvalidArgument, "no-such", self.plan, freeze=["no-such*"])
+        self.raises(TypeError, "list of patterns", self.plan, freeze="*.bias")
+
+    def test_a_frontier_is_a_table_and_a_picture(self):
+        frontier = stowage.plan("mlp", 32, device="cpu", threads=1).frontier()
+        budgets = [row["budget_bytes"] for row in frontier]
+        self.assertEqual(budgets, sorted(budgets, reverse=True))
+        self.assertIsInstance(frontier, list)
+        self.assertTrue(frontier._repr_html_().startswith("<svg"))
+
+    def test_compared_saved_and_shown(self):
+        whole, small = self.plan(), self.plan(budget="6MB")
+        compared = whole.compare(small)
+        self.assertEqual(compared.figures["difference"]["arena_bytes"],
+                         small.arena_bytes - whole.arena_bytes)
+        for shown in (whole, compared):
+            cell = shown._repr_html_()
+            self.assertTrue(cell.startswith('<iframe srcdoc="&lt;!'), cell[:40])
+            self.assertEqual(cell.count('"'), 8)  # none of the page's own
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan.json")
+            whole.save(path)
+            with open(path, encoding="utf-8") as file:
+                saved = json.load(file)
+            self.assertEqual((saved["format"], saved["graph"][:10]),
+                             ("stowage-plan", "stowage-ir"))
+            whole.save(path + ".html")
+            with open(path + ".html", encoding="utf-8") as file:
+                self.assertTrue(file.read().startswith("<!"))
+            self.raises(stowage.FileError, "cannot be written", whole.save,
+                        os.path.join(folder, "none", "plan.json"))
+
+    def test_a_plan_cache_answers_the_second_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            uses = [self.plan(budget="6MB", plan_cache=folder)._core.cache_use()
+                    for _ in range(2)]
+        self.assertEqual(uses[1], "hit")
+        self.assertNotEqual(uses[0], "hit")
+
+    def test_errors_have_one_base(self):
+        for name in stowage.errors.__dict__.values():
+            if isinstance(name, type):
+                self.assertTrue(issubclass(name, stowage.StowageError))
+
+    def test_a_plan_is_printed_as_the_command_prints_it(self):
+        self.assertIn("lower bound", str(self.plan()))
+        self.assertIn("stowage.Plan of", repr(self.plan()))
+
+    def test_an_onnx_file_that_is_none(self):
+        self.raises(stowage.InvalidArgument, "[onnx]", stowage.plan, b"no protobuf")
+        self.raises(stowage.NotFound, 'no file "none.onnx"', stowage.plan, "none.onnx")
+
+    def test_nothing_but_numpy_is_imported(self):
+        code = ("import sys, stowage; "
+                "print([m for m in ('torch', 'onnx', 'pandas') if m in sys.modules])")
+        said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                              text=True)
+        self.assertEqual(said.stdout.strip(), "[]")
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,318 @@
+"""Trainers: what a step computes, and what a process may do to one."""
+
+import gc
+import logging
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+import stowage
+import support
+
+
+def resident_bytes():
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class TrainersTest(support.TestCase):
+    def test_steps_are_those_of_numpy(self):
+        with support.trainer() as trainer:
+            state = trainer.state_dict()
+            net = support.SoftmaxOfNumpy(state["w"], state["b"])
+            for step in range(20):
+                x, y = support.batch(step)
+                self.assertAlmostEqual(trainer.step(x, y), net.step(x, y, 0.1), places=5)
+            np.testing.assert_allclose(trainer.state_dict()["w"], net.w, atol=1e-5)
+            x, _ = support.batch(99, examples=21)  # no multiple of the batch
+            logits = trainer.evaluate(x)["logits"]
+            self.assertEqual(logits.shape, (21, 3))
+            np.testing.assert_allclose(logits, net.logits(x), atol=1e-5)
+
+    def test_the_learning_rate_is_set_between_steps(self):
+        trainer = support.trainer()
+        state = trainer.state_dict()
+        trainer.lr = 0
+        trainer.step(*support.batch())
+        np.testing.assert_array_equal(trainer.state_dict()["w"], state["w"])
+        for bad in (float("nan"), float("inf")):
+            self.raises(stowage.InvalidArgument, "is not finite", setattr, trainer, "lr", bad)
+        self.assertEqual(trainer.lr, 0)
+
+    def test_loaded_state_is_what_is_read(self):
+        trainer, other = support.trainer(seed=1), support.trainer(seed=2)
+        other.load_state_dict(trainer.state_dict())
+        x, y = support.batch()
+        self.assertEqual(trainer.step(x, y), other.step(x, y))
+        self.raises(stowage.InvalidArgument, "missing: ['w']; unknown: ['v']",
+                    other.load_state_dict, {"b": np.zeros(3, np.float32), "v": x})
+        self.raises(stowage.WrongDType, '"b" is f64(3); expected f32(3)',
+                    other.load_state_dict, {"b": np.zeros(3)}, strict=False)
+
+    def test_a_resumed_run_goes_on_bit_for_bit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.safetensors")
+            whole = support.trainer(optimizer="adamw")
+            losses = [whole.step(*support.batch(i)) for i in range(6)]
+            first = support.trainer(optimizer="adamw")
+            for i in range(3):
+                first.step(*support.batch(i))
+            first.save(path)
+            again = support.trainer(optimizer="adamw", seed=7)
+            self.assertEqual(again.resume(path), 3)
+            self.assertEqual([again.step(*support.batch(i)) for i in range(3, 6)], losses[3:])
+            self.raises(stowage.NotFound, "none.safetensors", again.resume,
+                        os.path.join(folder, "none.safetensors"))
+            self.raises(stowage.FileError, "", again.save, "/proc/none/run.safetensors")
+            again.view("w")[0, 0] = np.nan
+            self.raises(stowage.NotFinite, '"w"', again.save, path)
+
+    def test_views_are_the_arena_itself(self):
+        trainer = support.trainer()
+        view = trainer.view("w")
+        x, y = support.batch()
+        trainer.step(x, y)
+        np.testing.assert_array_equal(view, trainer.read("w"))
+        view[...] = 0
+        trainer.view("b")[...] = 0
+        self.assertAlmostEqual(trainer.step(x, y), np.log(3), places=6)
+        self.raises(stowage.InvalidArgument, "only params and states", trainer.view, "x")
+        self.raises(stowage.NotFound, 'no value "v"', trainer.view, "v")
+
+    def test_a_view_keeps_its_trainer_open_and_its_bytes_there(self):
+        trainer = support.trainer()
+        view = trainer.view("w")
+        part = view[1:]
+        self.raises(BufferError, "1 view of the arena would outlive it", trainer.close)
+        self.assertFalse(trainer.closed)
+        trainer.step(*support.batch())
+        expected = part.copy()
+        del view, trainer
+        gc.collect()
+        np.testing.assert_array_equal(part, expected)
+
+    def test_a_closed_trainer_is_refused(self):
+        trainer = support.trainer()
+        view = trainer.view("w")
+        del view
+        trainer.close()
+        trainer.close()
+        self.assertTrue(trainer.closed)
+        for call in (lambda: trainer.step(*support.batch()), lambda: trainer.state_dict(),
+                     lambda: trainer.view("w"), lambda: trainer.read("w"),
+                     lambda: trainer.evaluate(support.batch()[0]),
+                     lambda: trainer.save("/tmp/none"), lambda: trainer.inputs,
+                     lambda: trainer.resume("/tmp/none"), lambda: trainer.arena_bytes):
+            self.raises(stowage.Closed, "[trainer] the trainer is closed", call)
+        self.assertIn("closed", repr(trainer))
+
+    def test_two_trainers_in_two_threads(self):
+        x, y = support.batch()
+
+        def losses():
+            trainer = support.trainer(threads=2)
+            return [trainer.step(x, y) for _ in range(200)]
+
+        expected, found = losses(), [None, None]
+
+        def run(i):
+            found[i] = losses()
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, [expected, expected])
+
+    def test_threads_take_turns_with_one_trainer(self):
+        trainer = support.trainer()
+        failures = []
+
+        def run():
+            try:
+                for i in range(100):
+                    trainer.step(*support.batch(i))
+                    trainer.evaluate(support.batch(i)[0])
+                    trainer.read("w")
+            except Exception as error:  # whatever it is, it is told below
+                failures.append(error)
+
+        threads = [threading.Thread(target=run) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(trainer.steps, 300)
+
+    def test_closed_in_the_midst_of_other_threads_steps(self):
+        for _ in range(20):
+            trainer = support.trainer()
+            stopped = []
+
+            def run(trainer=trainer, stopped=stopped):
+                try:
+                    while True:
+                        trainer.step(*support.batch())
+                        trainer.evaluate(support.batch()[0])
+                except stowage.InvalidArgument as error:
+                    stopped.append(str(error))
+
+            threads = [threading.Thread(target=run) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            while trainer.steps < 3:
+                time.sleep(0)
+            trainer.close()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(len(stopped), 2)
+            for words in stopped:
+                self.assertIn("closed", words)
+
+    def test_other_threads_run_during_steps(self):
+        trainer = stowage.Trainer("gpt-nano", batch=8, seq=64, device="cpu", threads=1)
+        tokens = np.zeros((8, 64), np.int32)
+        counted, done = [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                counted[0] += 1
+                time.sleep(0)
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            before = counted[0]
+            trainer.step(tokens, tokens)
+            self.assertGreater(counted[0] - before, 10)
+        finally:
+            done.set()
+            thread.join()
+
+    def test_an_interrupt_ends_between_steps(self):
+        trainer = support.trainer()
+        x, y = support.batch()
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            while True:
+                trainer.step(x, y)
+        timer.join()
+        steps = trainer.steps
+        trainer.step(x, y)
+        self.assertEqual(trainer.steps, steps + 1)
+
+    def test_a_forked_child_is_refused_in_words(self):
+        trainer = support.trainer(threads=2)
+        view = trainer.view("w")
+        trainer.step(*support.batch())
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                trainer.step(*support.batch())
+                words = "nothing was raised"
+            except stowage.Forked as error:
+                words = str(error)
+            try:
+                trainer.close()
+                words += " nothing was raised"
+            except stowage.Forked:
+                pass
+            del trainer, view
+            gc.collect()
+            os.write(write, words.encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as said:
+            words = said.read()
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertIn(f"the trainer is of process {os.getpid()}", words)
+        self.assertNotIn("nothing was raised", words)
+        trainer.step(*support.batch())
+
+    def test_let_go_in_any_order(self):
+        # 1,000 sequences of what a program may do, each with its own seed.
+        for seed in range(1000):
+            draw = random.Random(seed)
+            held = {"trainer": support.trainer(plan_cache=False)}
+            for _ in range(draw.randrange(1, 8)):
+                trainer = held.get("trainer")
+                what = draw.choice(["step", "view", "plan", "state", "drop", "close",
+                                    "evaluate", "step"])
+                with self.subTest(seed=seed, what=what):
+                    if what == "drop" and held:
+                        del held[draw.choice(sorted(held))]
+                        gc.collect(0)
+                        continue
+                    if trainer is None:
+                        continue
+                    try:
+                        if what == "step":
+                            held["loss"] = trainer.step(*support.batch(seed))
+                        elif what == "view":
+                            held["view"] = trainer.view(draw.choice(["w", "b"]))
+                        elif what == "plan":
+                            held["plan"] = trainer.plan
+                        elif what == "state":
+                            held["state"] = trainer.state_dict()
+                        elif what == "evaluate":
+                            held["y"] = trainer.evaluate(support.batch(seed)[0])
+                        elif what == "close":
+                            trainer.close()
+                    except stowage.Closed:
+                        self.assertTrue(trainer.closed)
+                    except BufferError:
+                        self.assertEqual(what, "close")
+                        self.assertIn("view", held)
+            if "view" in held:
+                held["view"][...] = 1
+
+    def test_steps_take_no_memory(self):
+        trainer = support.trainer()
+        x, y = support.batch()
+        losses = np.zeros(10_000)
+        for i in range(1000):
+            losses[i] = trainer.step(x, y)
+        gc.collect()
+        objects, bytes_before = len(gc.get_objects()), resident_bytes()
+        for i in range(10_000):
+            losses[i] = trainer.step(x, y)
+        gc.collect()
+        self.assertLessEqual(len(gc.get_objects()), objects + 1000)
+        self.assertLessEqual(resident_bytes(), bytes_before + (1 << 20))
+
+    def test_planning_and_the_device_are_logged(self):
+        with self.assertLogs("stowage", logging.INFO) as logs:
+            support.trainer(device="auto")
+        self.assertTrue(any("device: " in line for line in logs.output), logs.output)
+        self.assertTrue(any("planned softmax_net" in line for line in logs.output))
+
+    def test_devices_and_models_that_there_are_not(self):
+        self.raises(stowage.InvalidArgument, 'no device "tpu"', support.trainer, device="tpu")
+        self.raises(stowage.NotFound, '"gpt-pico"', stowage.Trainer, "gpt-pico")
+        self.raises(stowage.Unsupported, "dtype f64", stowage.Trainer, "mlp", dtype="f64")
+
+    def test_a_model_by_name_evaluates_its_loss(self):
+        with stowage.Trainer("gpt-nano", batch=4, seq=32, device="cpu", threads=1,
+                             seed=3) as trainer:
+            tokens = np.arange(8 * 32, dtype=np.int32).reshape(8, 32) % 60
+            halves = [trainer.evaluate(tokens[i:i + 4], tokens[i:i + 4])["loss"]
+                      for i in (0, 4)]
+            whole = trainer.evaluate(tokens, tokens)["loss"]
+            self.assertAlmostEqual(float(whole), float(np.mean(halves)), places=6)
+            self.assertAlmostEqual(float(halves[0]), trainer.step(tokens[:4], tokens[:4]),
+                                   places=5)
+            self.raises(stowage.InvalidArgument, "whole batches of 4", trainer.evaluate,
+                        tokens[:6], tokens[:6])
+
+
+if __name__ == "__main__":
+    support.main()
