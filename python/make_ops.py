@@ -4,7 +4,8 @@
 
 An op's signature is the comment on its line, "a, b -> y {transpose_a}"; ops of one or two
 operands that say no more are listed by macros of their own. Ops of backward graphs and of
-optimizers, which Stowage makes itself, are left out.
+optimizers, which Stowage makes itself, are left out, and so are loops and branches, whose
+bodies are graphs and no attributes.
 """
 
 import re
@@ -12,6 +13,7 @@ import sys
 
 LINE = re.compile(r'^STOWAGE_(UNARY_|BINARY_|UNARY_GRAD_)?OP\((\w+), "(\w+)"\)\s*(?://\s*(.*))?$')
 SIGNATURE = re.compile(r"^(.*?)\s*->\s*(.*?)(?:\s*\((.*)\))?\s*(?:\{(.*)\})?$")
+HAS_BODIES = {"loop", "cond"}
 MADE_BY_STOWAGE = re.compile(r"_(grad|update)$|^(assign|stand_in|fetch|stash|constant)$")
 
 # What the attributes of every op so called are, for Python's signatures.
@@ -117,7 +119,7 @@ def main():
             if not found or found.group(1) == "UNARY_GRAD_":
                 continue
             macro, op, comment = found.group(1) or "", found.group(3), found.group(4) or ""
-            if MADE_BY_STOWAGE.search(op):
+            if op in HAS_BODIES or MADE_BY_STOWAGE.search(op):
                 continue
             text = function(op, macro, comment)
             if text:
