@@ -270,9 +270,9 @@ def plan(
     fit: "auto" (everything), "none", or choices by name, as {"recompute": "cheap",
     "offload": "auto", "pieces": 4, "order": "memory"}.
 
-    `optimizer` is a name (sgd, momentum, nesterov, rmsprop, adagrad, adam, adamw) or a
-    dict of a name and settings, as {"name": "sgd", "decay": 1e-4}; without one, the
-    model's, or adamw. `clip_norm` bounds the global norm of the gradients. `freeze` are
+    `optimizer` is a name of docs/optimizers.md (sgd, adamw, adamw8bit, ...) or a dict of
+    a name and settings, as {"name": "sgd", "decay": 1e-4}; without one, the model's, or
+    adamw. `clip_norm` bounds the global norm of the gradients. `freeze` are
     patterns of the names of params that are not trained. `plan_cache` is a folder where
     plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
     need not be there; `threads` of the CPU have scratch in the arena each (0: all).
