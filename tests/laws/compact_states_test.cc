@@ -41,7 +41,7 @@ constexpr const char* kNames[] = {"momentum-bf16", "adamw-bf16", "adamw8bit",
 // One matrix of 4,096 elements, which has moments of eight bits, and a smaller one.
 Graph Step(const char* optimizer, DType dtype) {
   GraphBuilder g("model");
-  const Value x = g.Input("x", dtype, {4, 64});
+  const Value x = Cast(g.Input("x", DType::kF32, {4, 64}), dtype);
   const Value y = g.Input("labels", DType::kI32, {4});
   const Value w1 = g.Param("w1", dtype, {64, 64}, Init::Normal(0.1));
   const Value w2 = g.Param("w2", dtype, {64, 7}, Init::Normal(0.1));
