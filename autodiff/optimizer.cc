@@ -61,7 +61,8 @@ Moments MomentsOf(const AdamW& adamw, const TensorType& param) {
 }
 
 States StatesOf(const AdamW& adamw, const TensorType& param) {
-  const auto& [dtype, shape] = param;
+  const DType dtype = param.dtype;
+  const Shape& shape = param.shape;
   States states;
   const bool splits = WeightOf(adamw, dtype) == Weight::kSplit;
   if (splits) {
