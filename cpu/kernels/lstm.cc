@@ -116,7 +116,7 @@ void MultiplyPart(const Part& part, int64_t depth, Strided<T> a, const T* strip,
   for (int64_t p = 0; p < depth; p += kBlockDepth<T>) {
     MultiplyStrip<T>(part.rows, part.count, std::min(kBlockDepth<T>, depth - p),
                      a.At(0, p), {strip + p * kUnits, kUnits, /*padded=*/true},
-                     c, accumulate || p > 0);
+                     c, p > 0 ? Into::kSum : Chains(accumulate));
   }
 }
 
@@ -421,7 +421,7 @@ void RunWeightGradTyped(const Launch& launch, ThreadPool& pool) {
           MultiplyStrip<T>(m, n, count, {dgates + p * width + row, 1, width},
                            {packed, kStripColumns<T>, /*padded=*/true},
                            {dw + row * hidden + column, hidden},
-                           /*accumulate=*/p > 0);
+                           p > 0 ? Into::kSum : Into::kNew);
         }
       });
 }
