@@ -10,6 +10,8 @@
 
 #include "base/hash.h"
 #include "base/strings.h"
+#include "formats/array.h"
+#include "formats/npz.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_file.h"
 #include "ir/op_def.h"
@@ -123,6 +125,21 @@ Status Write(const Collected& collected, const OutputFile& file) {
                        std::span(collected.data)});
 }
 
+Status WriteNpz(const Collected& collected, const OutputFile& file) {
+  std::vector<NamedArray> arrays;
+  for (const SafeTensor& tensor : collected.header.tensors) {
+    const auto bytes =
+        std::span(collected.data)
+            .subspan(static_cast<size_t>(tensor.begin),
+                     static_cast<size_t>(tensor.end - tensor.begin));
+    arrays.push_back({tensor.name, {.type = tensor.type, .bytes = {}}});
+    arrays.back().array.bytes.assign(
+        reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::string archive, NpzBytes(arrays));
+  return file.Replace(archive);
+}
+
 }  // namespace
 
 Status CheckFinite(const Runner& runner) {
@@ -195,6 +212,7 @@ Status SaveWeights(const Runner& runner, const std::string& path) {
 Status SaveWeights(const Runner& runner, const OutputFile& file) {
   STOWAGE_ASSIGN_OR_RETURN(Collected collected,
                            Collect(runner, WeightValues(runner.graph()), file));
+  if (file.path().ends_with(".npz")) return WriteNpz(collected, file);
   // As PyTorch's writer notes it, for readers that ask.
   collected.header.metadata = {{"format", "pt"}};
   return Write(collected, file);

@@ -77,7 +77,9 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
 
 /// Writes the params, and the states that the model keeps (runtime/weight_values.h),
-/// under their names, for other programs. Atomic and refused as SaveCheckpoint is.
+/// under their names, for other programs: a safetensors file, or an NPZ where the path
+/// ends in .npz, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic and
+/// refused as SaveCheckpoint is.
 Status SaveWeights(const Runner& runner, const OutputFile& file);
 Status SaveWeights(const Runner& runner, const std::string& path);
 

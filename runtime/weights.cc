@@ -10,7 +10,8 @@
 #include "base/check.h"
 #include "base/glob.h"
 #include "base/strings.h"
-#include "formats/safetensors_file.h"
+#include "formats/safetensors.h"
+#include "formats/tensor_file.h"
 #include "math/small_floats.h"
 #include "runtime/checkpoint.h"
 #include "runtime/finite.h"
@@ -103,12 +104,14 @@ struct NamedTensor {
   bool is_state = false;  // of a checkpoint, and perhaps an optimizer's
 };
 
-Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
+Result<std::vector<NamedTensor>> NameTensors(const TensorFile& file,
                                              const std::string& path,
                                              const WeightRules& rules) {
-  const std::vector<SafeTensor>& tensors = file.header().tensors;
-  STOWAGE_ASSIGN_OR_RETURN(const std::optional<int64_t> params,
-                           CheckpointParams(path));
+  const std::vector<SafeTensor>& tensors = file.tensors();
+  std::optional<int64_t> params;
+  if (!file.is_npz()) {
+    STOWAGE_ASSIGN_OR_RETURN(params, CheckpointParams(path));
+  }
   std::vector<NamedTensor> named;
   std::unordered_map<std::string, std::string> taken;
   for (int64_t i = 0; i < std::ssize(tensors); ++i) {
@@ -128,7 +131,7 @@ Result<std::vector<NamedTensor>> NameTensors(const SafetensorsFile& file,
 }
 
 // Whether the tensor is the param's transposed, where its type can be the param's.
-Result<bool> CheckType(const SafetensorsFile& file, const NamedTensor& found,
+Result<bool> CheckType(const TensorFile& file, const NamedTensor& found,
                        const ValueInfo& param, bool transpose) {
   if (!found.tensor->foreign.empty()) {
     return file.Fail(StrCat(
@@ -169,7 +172,7 @@ Result<bool> CheckType(const SafetensorsFile& file, const NamedTensor& found,
 }
 
 // Reads a tensor as its param wants it.
-Status Convert(const SafetensorsFile& file, const Match& match,
+Status Convert(const TensorFile& file, const Match& match,
                const ValueInfo& param, std::vector<std::byte>* data) {
   const TensorType& from = match.tensor->type;
   const TensorType& to = param.type;
@@ -233,8 +236,8 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
         ParseRenameRule(StrCat(rule.from, "=", rule.to));
     if (!good.ok()) return good.error();
   }
-  STOWAGE_ASSIGN_OR_RETURN(const SafetensorsFile file,
-                           SafetensorsFile::Open(path, "weights"));
+  STOWAGE_ASSIGN_OR_RETURN(const TensorFile file,
+                           TensorFile::Open(path, "weights"));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors,
                            NameTensors(file, path, rules));
   const Graph& graph = runner.graph();

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_RUNTIME_WEIGHTS_H_
 #define STOWAGE_RUNTIME_WEIGHTS_H_
 
-// Weights of other programs' files. Any safetensors file can give the params of a
+// Weights of other programs' files. Any safetensors or NPZ file can give the params of a
 // program their values: tensors go to params by name, and rules say what is called
 // or stored otherwise there. States that the model itself keeps, such as a batch
 // norm's running statistics, are params here (runtime/weight_values.h).
@@ -61,8 +61,8 @@ struct LoadedWeights {
 /// Writes the params of `runner` that the file has. Whatever is wrong with names,
 /// types and shapes is known before the first is written; of a checkpoint
 /// (runtime/checkpoint.h) the optimizer's states are not looked at. Errors, naming
-/// tensors and shapes: kNotFound, kIo; kInvalidArgument for a file that is no
-/// safetensors file, params that it lacks or tensors that no param takes and no rule
+/// tensors and shapes: kNotFound, kIo; kInvalidArgument for a file that is
+/// neither a safetensors file nor an NPZ, params that it lacks or tensors that no param takes and no rule
 /// allows, two that a rule gives one name, another shape, one that fits only
 /// transposed, elements of another type that are no floats; kNotFinite for NaN or
 /// infinity, in the file or by a cast to a narrower type, after which the session has

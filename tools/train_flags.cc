@@ -90,8 +90,8 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
               "Write the ONNX file again to this one at the end, with the "
               "weights as they are then");
   options.Add("--init", &flags->init,
-              "Begin with the weights of this safetensors file, of any "
-              "program");
+              "Begin with the weights of this safetensors or NPZ file, of "
+              "any program");
   options.AddEach(
       "--init-rename", &flags->init_rename,
       "FROM=TO: what matches FROM in that file is called TO here, a * for "
@@ -104,7 +104,8 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   options.AddEach("--init-allow-unused", &flags->init_allow_unused,
                   "Tensors of the file that no param needs to take");
   options.Add("--save-weights", &flags->save_weights,
-              "Write the weights alone to this file at the end");
+              "Write the weights alone to this file at the end: safetensors, "
+              "or an NPZ where its name ends in .npz");
   options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
                   "Print what the run would take with each optimizer, and "
                   "whether it fits the budget, and train nothing");

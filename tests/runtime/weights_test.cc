@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -15,6 +16,8 @@
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "formats/array.h"
+#include "formats/npz.h"
 #include "formats/safetensors.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
@@ -358,6 +361,54 @@ std::vector<float> Pair(Runner& runner, std::string_view name) {
   std::vector<float> values(2);
   REQUIRE(runner.Read(name, &values).ok());
   return values;
+}
+
+TEST_CASE("an NPZ file gives weights by the same rules") {
+  // "b" in f64, "a" transposed.
+  const auto array = [](std::string name, const Tensor& tensor) {
+    return NamedArray{std::move(name), {tensor.type, tensor.bytes}};
+  };
+  const NamedArray arrays[] = {
+      array("b", Make<double>("", DType::kF64, {2}, {7, 8})),
+      array("a.T", F32("", {3, 2}, {1, 4, 2, 5, 3, 6}))};
+  const std::string path = TemporaryPath("weights.npz");
+  std::ofstream(path, std::ios::binary) << *NpzBytes(arrays);
+  Model model;
+  const auto loaded = LoadWeights(
+      model.runner(), path, {.rename = {{"*.T", "*"}}, .transpose = {"a"}});
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  CHECK(loaded->loaded == 2);
+  CHECK(model.Get("a") == std::vector<float>{1, 2, 3, 4, 5, 6});
+  CHECK(model.Get("b") == std::vector<float>{7, 8});
+
+  const auto refused = LoadWeights(model.runner(), path);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find("weights.npz\" lacks 1 of 2 params") !=
+        std::string::npos);
+  std::filesystem::resize_file(path, 40);
+  const auto cut = LoadWeights(model.runner(), path);
+  REQUIRE(!cut.ok());
+  CHECK(cut.error().code == ErrorCode::kInvalidArgument);
+  CHECK(cut.error().message.find("[npz]") == 0);
+}
+
+TEST_CASE("weights are saved as NPZ where the path says so") {
+  const std::string path = TemporaryPath("saved.npz");
+  Model model;
+  const Status saved = SaveWeights(model.runner(), path);
+  REQUIRE_MESSAGE(saved.ok(), saved.error().message);
+  const auto arrays = ParseNpz(ReadAll(path), path);
+  REQUIRE_MESSAGE(arrays.ok(), arrays.error().message);
+  REQUIRE(arrays->size() == 2);
+  for (const NamedArray& array : *arrays) {
+    CHECK(ValuesOf<float>(array.array) == model.Get(array.name.c_str()));
+  }
+  // NumPy has no bf16; what is there already stays.
+  Model narrow(DType::kBF16);
+  const Status refused = SaveWeights(narrow.runner(), path);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kUnsupported);
+  CHECK(ParseNpz(ReadAll(path), path).ok());
 }
 
 TEST_CASE("what a model keeps goes into its weights, an optimizer's does not") {
