@@ -232,11 +232,10 @@ void BindPlans(py::module_& module) {
            })
       .def("learning_rate",
            [](const PlannedTraining& self) {
-             const double peak = self.model().defaults.schedule.peak;
+             const TrainingDefaults& defaults = self.model().defaults;
              const Optimizer& optimizer = self.spec().training.optimizer;
-             return peak > 0 && OptimizerName(optimizer) ==
-                                    self.model().defaults.optimizer
-                        ? peak
+             return defaults.schedule.peak > 0 && IsOfModel(optimizer, defaults)
+                        ? defaults.schedule.peak
                         : DefaultLearningRate(optimizer);
            })
       .def("cache_use",

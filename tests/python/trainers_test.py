@@ -300,6 +300,12 @@ class TrainersTest(support.TestCase):
         self.raises(stowage.NotFound, '"gpt-pico"', stowage.Trainer, "gpt-pico")
         self.raises(stowage.Unsupported, "dtype f64", stowage.Trainer, "mlp", dtype="f64")
 
+    def test_an_optimizer_of_the_models_formula_has_its_learning_rate(self):
+        for name, expected in [("adamw", 2e-3), ("adamw8bit", 2e-3), ("sgd", 0.1)]:
+            with stowage.Trainer("mlp", batch=4, optimizer=name, device="cpu",
+                                 threads=1) as trainer:
+                self.assertEqual(trainer.lr, expected)
+
     def test_a_model_by_name_evaluates_its_loss(self):
         with stowage.Trainer("gpt-nano", batch=4, seq=32, device="cpu", threads=1,
                              seed=3) as trainer:
