@@ -195,7 +195,8 @@ TEST_CASE("what is kept in few bits becomes over 100 steps what it should") {
 
 TEST_CASE("threads and chunks change no bit of compact states") {
   constexpr int64_t kMany = 3 * 16384 + 1001;
-  for (const auto& [states, weight] : kCases) {
+  for (const Case& c : kCases) {
+    const std::string states = c.states, weight = c.weight;
     CAPTURE(states);
     CAPTURE(weight);
     const Graph graph = Update(states, weight, kMany);
