@@ -117,7 +117,9 @@ TEST_CASE("lean optimizers are those of PyTorch and of their papers") {
       {"adafactor", Adafactor{.decay = 0.25}},
       {"muon", Muon{.decay = 0.25}}};
   size_t compared = 0;
-  for (const auto& [name, optimizer] : optimizers) {
+  for (const auto& each : optimizers) {
+    const std::string& name = each.first;
+    const Optimizer& optimizer = each.second;
     CAPTURE(name);
     const Result<Graph> step =
         BuildTrainStep(*Losses(DType::kF64), "loss", {.optimizer = optimizer});
