@@ -84,8 +84,8 @@ class PlanJudge {
 
   std::vector<std::string> Judge() {
     layouts_ = ComputeLayouts(graph_);
-    PlaceOutside();
     CheckSlots();
+    if (texts_.empty()) PlaceOutside();  // needs regions that can be added up
     if (texts_.empty() && node_ != nullptr) CheckBody();
     if (texts_.empty()) CheckBodies();
     if (texts_.empty()) CheckViews();
