@@ -22,8 +22,11 @@ void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
   to->views.reserve(Index(graph.num_values()));
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const Layout& layout = layouts[Index(id)];
+    const int32_t buffer = plan.buffer_of[Index(id)];
+    const bool is_outside =
+        plan.buffers[Index(buffer)].region == Region::kOutside;
     to->views.push_back(
-        {address(plan.buffer_of[Index(id)]) + layout.byte_offset,
+        {is_outside ? nullptr : address(buffer) + layout.byte_offset,
          graph.value(id).type, layout.strides});
   }
 
