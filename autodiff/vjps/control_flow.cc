@@ -72,7 +72,10 @@ bool IsPlainSum(const LoopParts& loop, const std::vector<ValueId>& leaves,
   const NodeId maker = loop.body.value(output).producer;
   int uses = 0;
   for (const Node& node : loop.body.nodes()) {
-    for (const ValueId input : node.inputs) uses += input == leaf ? 1 : 0;
+    for (const ValueId input : node.inputs) {
+      if (input == output) return false;
+      uses += input == leaf ? 1 : 0;
+    }
   }
   const Node& node = loop.body.node(maker);
   return uses == 1 && node.op == OpKind::kAdd &&
