@@ -402,8 +402,8 @@ void Trainer::Close() {
             .c_str());
     throw py::error_already_set();
   }
+  const std::shared_ptr<HostArena> arena = std::move(arena_);  // goes last
   const std::unique_ptr<Training> training = std::move(training_);
-  const std::shared_ptr<HostArena> arena = std::move(arena_);
   turn.unlock();
 }
 
