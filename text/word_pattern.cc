@@ -241,11 +241,11 @@ struct WordPattern::Search::State {
       if (found != PCRE2_ERROR_MATCHLIMIT) return found;
       // Some place is hard. Which one, the places tell one by one; behind it, all go on.
       bool was_hard = false;
-      while (!was_hard && from < text.size()) {
+      while (!was_hard) {
         int here = Run(text, from, from, kEasySteps);
         was_hard = here == PCRE2_ERROR_MATCHLIMIT;
         if (was_hard) here = RunHard(text, from);
-        if (here != PCRE2_ERROR_NOMATCH) return here;
+        if (here != PCRE2_ERROR_NOMATCH || from == text.size()) return here;
         from += FirstCharacter(text.substr(from)).bytes;
       }
     }
