@@ -1,5 +1,6 @@
 #include "python/arrays.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -251,7 +252,7 @@ py::object ToNumpy(const TensorType& type, std::span<const std::byte> data) {
   if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_CONTIG) != 0) {
     throw py::error_already_set();
   }
-  std::memcpy(buffer.buf, data.data(), data.size());
+  std::ranges::copy(data, static_cast<std::byte*>(buffer.buf));
   PyBuffer_Release(&buffer);
   return array;
 }

@@ -2,9 +2,9 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +30,8 @@ std::vector<int64_t> Column(const py::object& array, const char* name) {
   const int64_t count = view.type().shape.num_elements();
   view.CheckIs({DType::kI64, {count}});
   std::vector<int64_t> numbers(static_cast<size_t>(count));
-  std::memcpy(numbers.data(), view.data().data(), view.data().size());
+  std::ranges::copy(view.data(),
+                    std::as_writable_bytes(std::span(numbers)).begin());
   return numbers;
 }
 
@@ -83,6 +84,12 @@ py::dict Pack(const py::object& lower, const py::object& upper,
                                .alignment = alignments[i]});
   }
   packing::PackOptions options{.packer = ValueOf(packing::ParsePacker(packer))};
+  constexpr double kLongest = 1e9;  // a clock counts so many
+  if (seconds && !(*seconds >= 0 && *seconds <= kLongest)) {
+    Raise("InvalidArgument",
+          StrCat("[pack] seconds are ", *seconds,
+                 "; expected a number from 0 to ", kLongest));
+  }
   if (seconds) {
     options.deadline =
         std::chrono::steady_clock::now() +

@@ -71,7 +71,7 @@ void Memory::BeginBlock(size_t shared_bytes, int warps) {
     shared_reader_.resize(shared_bytes);
   }
   shared_bytes_ = shared_bytes;
-  std::memset(shared_.data(), 0xFF, shared_bytes);
+  std::fill_n(shared_.begin(), shared_bytes, std::byte{0xFF});
   // What a copy of the block before was still to fill is free again.
   if (has_copies_) {
     std::replace(shared_writer_.begin(), shared_writer_.end(), kUnderWay, 0u);
