@@ -93,9 +93,12 @@ struct UpdateParams {
 // --- The rules ----------------------------------------------------------------
 //
 // A rule says, for elements of T: which operands there are, where its settings
-// come from, what is computed once, and how a unit of elements is updated. One that
-// rounds by chance has kRounds, and units that are told the tensor's id and where they
-// are. One with kByBlock updates blocks of kMomentBlock elements, by a warp each.
+// come from, what is computed once, and how a unit of elements is updated. Units of one
+// that is RoundedByChance are told the tensor's id and where they are. One that is
+// UpdatedByBlock takes blocks of kMomentBlock elements, by a warp each.
+
+struct RoundedByChance {};
+struct UpdatedByBlock {};
 
 STOWAGE_DEVICE float Scale(const Group& group) {
   return group.scale == nullptr ? 1.0f : *group.scale;
@@ -112,13 +115,10 @@ STOWAGE_DEVICE void Keep(const Data& data, int k, int64_t i,
 }
 
 template <typename Rule>
-inline constexpr bool kRoundsByChance = requires {
-  Rule::kRounds;
-};
+inline constexpr bool kRoundsByChance =
+    std::is_base_of_v<RoundedByChance, Rule>;
 template <typename Rule>
-inline constexpr bool kUpdatesByBlock = requires {
-  Rule::kByBlock;
-};
+inline constexpr bool kUpdatesByBlock = std::is_base_of_v<UpdatedByBlock, Rule>;
 template <typename Rule>
 using ParamsOf = UpdateParams<Rule::kUpdated + 1, kRoundsByChance<Rule>>;
 

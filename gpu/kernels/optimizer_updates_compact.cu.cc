@@ -181,10 +181,9 @@ struct Rounding {
 };
 
 template <typename Weights>
-struct Bf16AdamWRule : AdamOf<true> {
+struct Bf16AdamWRule : AdamOf<true>, RoundedByChance {
   static constexpr int kWeights = Weights::kOperands;
   static constexpr int kUpdated = kWeights + 2;
-  static constexpr bool kRounds = true;
   static constexpr auto kBytes = BytesOf<Weights>(std::array<int, 2>{2, 2});
   static constexpr int kWidth = 4;
 
@@ -235,11 +234,10 @@ struct Bf16AdamWRule : AdamOf<true> {
 };
 
 template <typename Weights>
-struct Bf16MomentumRule {
+struct Bf16MomentumRule : RoundedByChance {
   static constexpr int kWeights = Weights::kOperands;
   static constexpr int kUpdated = kWeights + 1;
   static constexpr bool kHasStep = true;
-  static constexpr bool kRounds = true;
   static constexpr std::array<const char*, 2> kSettings = {"momentum", "decay"};
   static constexpr auto kBytes = BytesOf<Weights>(std::array<int, 1>{2});
   static constexpr int kWidth = 4;
@@ -290,13 +288,12 @@ struct Bf16MomentumRule {
 // --- Moments of eight bits ----------------------------------------------------
 
 template <typename Weights, typename MCode, typename VCode>
-struct CodedAdamWRule : AdamOf<true> {
+struct CodedAdamWRule : AdamOf<true>, UpdatedByBlock {
   static constexpr int kM = Weights::kOperands;
   static constexpr int kV = kM + 1;
   static constexpr int kMScale = kM + 2;
   static constexpr int kVScale = kM + 3;
   static constexpr int kUpdated = kM + 4;
-  static constexpr bool kByBlock = true;
   static constexpr auto kBytes =
       BytesOf<Weights>(std::array<int, 4>{1, 1, sizeof(float), sizeof(float)});
   static constexpr int kWidth = 4;

@@ -43,6 +43,8 @@ constexpr KernelRule kRules[] = {
     Wide("DropoutKernel<*, 4>"),
     Wide("DropoutKernel<*, 8>"),
     Wide("UpdateKernel<*>"),
+    // Four elements at a time, as many as share a draw, none of more than two bytes.
+    Plain("UpdateKernel<Bf16*<SplitWeights<*>"),
     Tensor("Attention*<*>"),
     Plain("AttentionDelta<*>"),
     {.kernels = "SimtAttentionGrad*<*>", .registers = 168},
