@@ -180,6 +180,17 @@ struct Rounding {
   }
 };
 
+// math::AdamWStep, with what is added to a product joined to it in so many words. A
+// compiler that may join them as it likes does so otherwise for four elements than for
+// one, and a last bit of m decides which way it is rounded or which code it has.
+STOWAGE_DEVICE void FusedAdamWStep(const math::AdamWConstants& k, float g,
+                                   float* w, float* m, float* v) {
+  *m = ::fmaf(float(k.beta1), *m, float(k.one_minus_beta1) * g);
+  *v = ::fmaf(float(k.beta2), *v, float(k.one_minus_beta2) * (g * g));
+  const float root = math::Sqrt(*v * float(k.v_correction));
+  *w = ::fmaf(float(k.keep), *w, -(float(k.rate) * *m / (root + float(k.eps))));
+}
+
 template <typename Weights>
 struct Bf16AdamWRule : AdamOf<true>, RoundedByChance {
   static constexpr int kWeights = Weights::kOperands;
@@ -208,20 +219,17 @@ struct Bf16AdamWRule : AdamOf<true>, RoundedByChance {
       g = Fetch<typename Weights::Number, n>(data, kUpdated, i);
     }
     STOWAGE_DEVICE void Update(const Constants& k, uint32_t id, int64_t i) {
-      float new_m[n], new_v[n];
-      for (int e = 0; e < n; ++e) {
-        float w = weights.Get(e);
-        new_m[e] = ToFloat(m.value[e]);
-        new_v[e] = ToFloat(v.value[e]);
-        math::AdamWStep(k.step.adamw, ToFloat(g.value[e]) * k.step.scale, &w,
-                        &new_m[e], &new_v[e]);
-        weights.Set(e, w);
-      }
       const Elements<uint32_t, n> words = k.rounding.template WordsOf<n>(id, i);
       for (int e = 0; e < n; ++e) {
+        float w = weights.Get(e);
+        float new_m = ToFloat(m.value[e]);
+        float new_v = ToFloat(v.value[e]);
+        FusedAdamWStep(k.step.adamw, ToFloat(g.value[e]) * k.step.scale, &w,
+                       &new_m, &new_v);
+        weights.Set(e, w);
         const uint32_t word = words.value[e];
-        m.value[e] = {math::StochasticBFloat16(new_m[e], word & 0xFFFF)};
-        v.value[e] = {math::StochasticBFloat16(new_v[e], word >> 16)};
+        m.value[e] = {math::StochasticBFloat16(new_m, word & 0xFFFF)};
+        v.value[e] = {math::StochasticBFloat16(new_v, word >> 16)};
       }
     }
     template <typename Data>
@@ -340,8 +348,8 @@ struct CodedAdamWRule : AdamOf<true>, UpdatedByBlock {
         float& new_v = v[r * n + e];
         new_m = old_m_scale * MCode::Decode(m_codes.value[e]);
         new_v = old_v_scale * VCode::Decode(v_codes.value[e]);
-        math::AdamWStep(k.adamw, ToFloat(g.value[e]) * k.scale, &w, &new_m,
-                        &new_v);
+        FusedAdamWStep(k.adamw, ToFloat(g.value[e]) * k.scale, &w, &new_m,
+                       &new_v);
         weights.Set(e, w);
         m_top = Larger(m_top, ::fabsf(new_m));
         v_top = Larger(v_top, ::fabsf(new_v));
@@ -359,6 +367,7 @@ struct CodedAdamWRule : AdamOf<true>, UpdatedByBlock {
       Keep(data, kM, at + i, Encode<MCode, n>(m_inverse, &m[r * n]));
       Keep(data, kV, at + i, Encode<VCode, n>(v_inverse, &v[r * n]));
     }
+    SyncWarp();  // all lanes have read the scales
     if (Lane() == 0) {
       *m_scale = m_top;
       *v_scale = v_top;

@@ -448,21 +448,32 @@ template <typename To, typename From>
 struct Convert {
   To operator()(From a) const { return static_cast<To>(a); }
 };
-template <typename To, typename From>
-void ConvertIntegers(Warp& warp, const Instruction& in) {
-  using Wide = Unsigned<uint64_t>;
-  if (in.slots[1].bytes == sizeof(From)) {
-    return Map1<To, From, Convert<To, From>>(warp, in);
-  }
-  if (in.slots[1].bytes != sizeof(Wide)) {
-    return warp.Report("an operand of another size");
-  }
-  const auto* a = warp.Read<Wide>(in.slots[1]);
+template <typename To, typename From, typename Register>
+void ConvertLowBits(Warp& warp, const Instruction& in) {
+  const auto* a = warp.Read<Register>(in.slots[1]);
   alignas(64) To d[kLanes];
   for (int i = 0; i < kLanes; ++i) {
     d[i] = static_cast<To>(static_cast<From>(a[i]));
   }
   warp.Write(in.slots[0], d);
+}
+template <typename To, typename From>
+void ConvertIntegers(Warp& warp, const Instruction& in) {
+  const auto bytes = static_cast<size_t>(in.slots[1].bytes);
+  if (bytes == sizeof(From)) {
+    return Map1<To, From, Convert<To, From>>(warp, in);
+  }
+  if (bytes < sizeof(From)) return warp.Report("an operand of another size");
+  switch (bytes) {
+    case 2:
+      return ConvertLowBits<To, From, uint16_t>(warp, in);
+    case 4:
+      return ConvertLowBits<To, From, uint32_t>(warp, in);
+    case 8:
+      return ConvertLowBits<To, From, uint64_t>(warp, in);
+    default:
+      return warp.Report("an operand of another size");
+  }
 }
 
 struct ToNearestInteger {
@@ -727,6 +738,8 @@ std::vector<Operation> ArithmeticOperations() {
   t.Row("or.pred", Combine<Or>, {kPredicate, kPredicate, kPredicate});
   t.Row("xor.pred", Combine<Xor>, {kPredicate, kPredicate, kPredicate});
 
+  t.ConvertInteger<int16_t, int8_t>("s16.s8");
+  t.ConvertInteger<int32_t, int8_t>("s32.s8");
   t.ConvertInteger<int32_t, int16_t>("s32.s16");
   t.ConvertInteger<int64_t, int16_t>("s64.s16");
   t.ConvertInteger<int64_t, int32_t>("s64.s32");
