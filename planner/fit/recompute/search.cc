@@ -371,7 +371,6 @@ class Search {
         known[{gap, fate}] = worth;
         return worth;
       };
-      if (greedy == Greedy::kThorough) known.clear();
       std::vector<Move> moves;
       const auto add = [&](size_t gap, Fate fate) {
         const auto at = known.find({gap, fate});
@@ -387,14 +386,21 @@ class Search {
         add(gap, Fate::kKept);
       });
       std::optional<Move> best;
-      std::make_heap(moves.begin(), moves.end());
-      while (!moves.empty() && (!best || moves.front().worth > best->worth)) {
-        std::pop_heap(moves.begin(), moves.end());
-        const Move move = moves.back();
-        moves.pop_back();
+      const auto look_at = [&](const Move& move) {
         const double now = worth(move.gap, move.fate);
-        if (now > 0 && (!best || now > best->worth)) {
+        if (now > (best ? best->worth : 0)) {
           best = Move{now, move.gap, move.fate};
+        }
+      };
+      if (greedy == Greedy::kThorough) {
+        for (const Move& move : moves) look_at(move);
+      } else {
+        std::make_heap(moves.begin(), moves.end());
+        while (!moves.empty() && (!best || moves.front().worth > best->worth)) {
+          std::pop_heap(moves.begin(), moves.end());
+          const Move move = moves.back();
+          moves.pop_back();
+          look_at(move);
         }
       }
       if (best) {
