@@ -11,7 +11,6 @@
 #include "base/strings.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/source_loc.h"
 #include "python/arrays.h"
 #include "python/errors.h"
 
