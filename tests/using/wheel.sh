@@ -24,7 +24,6 @@ python=${STOWAGE_PYTHON:-/usr/bin/python3}
 "$work/venv/bin/python" -m pip install --quiet --no-index "$wheel"
 
 cd "$work"
-export PATH=/nowhere HOME=$work
 cat >use.py <<'END'
 import numpy as np
 import stowage
@@ -38,6 +37,7 @@ with stowage.Trainer("gpt-nano", batch=8, seq=64, budget=budget, device="cpu") a
     assert trainer.arena_bytes <= budget
 assert losses[-1] < losses[0], losses
 END
+export PATH=/nowhere HOME=$work
 venv/bin/python use.py
 venv/bin/python -m stowage models >models
 [[ $(<models) == *gpt-nano* ]] || fail "python -m stowage models says $(<models)"
