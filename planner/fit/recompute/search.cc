@@ -23,12 +23,11 @@ constexpr int kTimes = 8;                    // at which cuts are made
 constexpr int kMostSegments = 64;            // of checkpointing
 constexpr int64_t kMostNodesAgain = 30'000;  // in one rehearsal of it
 constexpr int kTargets = 64;                 // on the ladder
-constexpr int kStrides = 8;                  // down the ladder again
 constexpr double kLeap = 0.01;               // of the step's operations
 constexpr int kMostLeaps = 100;
 constexpr size_t kMostTangled = 5;
 constexpr int64_t kMostNodesUntangling = 3'000'000;
-constexpr double kMostNodesRun = 50e6;  // in all rehearsals together
+constexpr double kMostNodesRun = 40e6;  // in all rehearsals together
 
 class Search {
  public:
@@ -37,7 +36,7 @@ class Search {
       : graph_(graph),
         rehearsal_(rehearsal),
         options_(options),
-        most_nodes_run_(options.effort * kMostNodesRun) {
+        most_nodes_run_(static_cast<int64_t>(options.effort * kMostNodesRun)) {
     FindFree();
     FindClasses();
   }
@@ -333,78 +332,38 @@ class Search {
     }
   }
 
-  // A value to be dropped, or kept again, and what that was worth when last looked at:
-  // bytes above the target, summed over time, per extra cost.
-  struct Move {
-    double worth;
-    size_t gap;
-    Fate fate;
-
-    bool operator<(const Move& other) const { return worth < other.worth; }
-  };
-
-  // Which moves are looked at before the best is made: all; or, since what a move is
-  // worth falls as others are made, as a rule, those that were worth more when last
-  // looked at than the best is now (Minoux 1978, "Accelerated greedy algorithms"). That
-  // takes a tenth of the effort, and misses what is worth more once others are made.
-  enum class Greedy { kThorough, kLazy };
-
   // Drops values until the target is met. False when nothing helps any more.
-  bool Reach(Bytes target, std::vector<Fate>* fates,
-             Greedy greedy = Greedy::kThorough) {
+  bool Reach(Bytes target, std::vector<Fate>* fates) {
     if (!Try(*fates)) return false;
-    std::map<std::pair<size_t, Fate>, double> known;
     while (outcome_.peak > target) {
       const double before = outcome_.cost;
       const double excess = Excess(target);
       const double least = 1e-9 * rehearsal_.cost() + 1;
-      const auto worth = [&](size_t gap, Fate fate) {
-        double worth = 0;
+      double best_score = 0;
+      std::optional<size_t> best;
+      Fate best_fate = Fate::kKept;
+      const auto consider = [&](size_t gap, Fate fate) {
         const Fate old = (*fates)[gap];
         (*fates)[gap] = fate;
         if (Try(*fates)) {
           const double gain = excess - Excess(target);
           const double cost = std::max(outcome_.cost - before, least);
-          if (gain > 0) worth = gain / cost;
+          if (gain > 0 && gain / cost > best_score) {
+            best_score = gain / cost;
+            best = gap;
+            best_fate = fate;
+          }
         }
         (*fates)[gap] = old;
-        known[{gap, fate}] = worth;
-        return worth;
-      };
-      std::vector<Move> moves;
-      const auto add = [&](size_t gap, Fate fate) {
-        const auto at = known.find({gap, fate});
-        moves.push_back({at != known.end()
-                             ? at->second
-                             : std::numeric_limits<double>::infinity(),
-                         gap, fate});
       };
       ForEachMove(*fates, Fate::kKept,
-                  [&](size_t gap) { add(gap, Fate::kRemade); });
+                  [&](size_t gap) { consider(gap, Fate::kRemade); });
       ForEachMove(*fates, Fate::kRemade, [&](size_t gap) {
-        add(gap, Fate::kRemadeEachTime);
-        add(gap, Fate::kKept);
+        consider(gap, Fate::kRemadeEachTime);
+        consider(gap, Fate::kKept);
       });
-      std::optional<Move> best;
-      const auto look_at = [&](const Move& move) {
-        const double now = worth(move.gap, move.fate);
-        if (now > (best ? best->worth : 0)) {
-          best = Move{now, move.gap, move.fate};
-        }
-      };
-      if (greedy == Greedy::kThorough) {
-        for (const Move& move : moves) look_at(move);
-      } else {
-        std::make_heap(moves.begin(), moves.end());
-        while (!moves.empty() && (!best || moves.front().worth > best->worth)) {
-          std::pop_heap(moves.begin(), moves.end());
-          const Move move = moves.back();
-          moves.pop_back();
-          look_at(move);
-        }
-      }
       if (best) {
-        (*fates)[best->gap] = best->fate;
+        (*fates)[*best] = best_fate;
       } else if (!Untangle(target, fates)) {
         return false;
       }
@@ -551,45 +510,36 @@ class Search {
     return found.cost > rehearsal_.cost();
   }
 
-  // The cheapest that meets the target already, made cheaper; the dearest that does
-  // not, brought down to it. False when the target is out of reach.
-  bool Climb(Bytes target, Greedy greedy) {
-    const auto at = found_.upper_bound(target);
-    const bool met = at != found_.begin();
-    std::vector<Fate> above;
-    if (at != found_.end()) above = at->second.fates;
-    if (met) {
-      std::vector<Fate> fates = std::prev(at)->second.fates;
-      Polish(target, &fates);
-    }
-    if (above.empty()) return true;
-    if (!Reach(target, &above, greedy)) return met;
-    Polish(target, &above);
-    return true;
-  }
-
   void ClimbDown(Bytes start) {
     const Bytes rung = std::max<Bytes>(1, start / kTargets);
     for (Bytes target = start - rung; target > 0; target -= rung) {
-      if (nodes_run_ > 0.4 * most_nodes_run_) break;
-      if (!Climb(target, Greedy::kThorough)) break;
-    }
-    // Where that took too much effort to get far, in long steps.
-    for (int k = kStrides - 1; k > 0; --k) {
-      if (nodes_run_ > 0.7 * most_nodes_run_) break;
-      if (!Climb(start / kStrides * k, Greedy::kLazy)) break;
+      if (nodes_run_ > most_nodes_run_ / 2) break;
+      // The cheapest that meets the target already, made cheaper; the dearest
+      // that does not, brought down to it.
+      auto at = found_.upper_bound(target);
+      const bool met = at != found_.begin();
+      std::vector<Fate> above;
+      if (at != found_.end()) above = at->second.fates;
+      if (met) {
+        std::vector<Fate> fates = std::prev(at)->second.fates;
+        Polish(target, &fates);
+      }
+      if (above.empty()) continue;
+      if (Reach(target, &above)) {
+        Polish(target, &above);
+      } else if (!met) {
+        break;
+      }
     }
     // As low as it goes, in ever smaller steps.
     for (Bytes step = rung / 2; step > start / 4096 + 1;) {
-      const auto lowest = std::ranges::find_if(
-          found_, [&](const auto& at) { return !IsTooDear(at.second); });
-      if (nodes_run_ > most_nodes_run_ || lowest == found_.end()) return;
-      const Bytes target = lowest->first - step;
-      std::vector<Fate> fates = lowest->second.fates;
-      const bool reached = target > 0 && Reach(target, &fates);
-      if (reached) Polish(target, &fates);
-      if (!reached ||
-          IsTooDear(std::prev(found_.upper_bound(target))->second)) {
+      if (nodes_run_ > most_nodes_run_) return;
+      if (IsTooDear(found_.begin()->second)) return;
+      const Bytes target = found_.begin()->first - step;
+      std::vector<Fate> fates = found_.begin()->second.fates;
+      if (target > 0 && Reach(target, &fates)) {
+        Polish(target, &fates);
+      } else {
         step /= 2;
       }
     }
@@ -630,7 +580,7 @@ class Search {
   const Graph& graph_;
   Rehearsal& rehearsal_;
   const RecomputeSearchOptions& options_;
-  const double most_nodes_run_;
+  const int64_t most_nodes_run_;
   std::vector<size_t> free_;                  // gaps
   std::vector<std::vector<size_t>> classes_;  // of these
   std::vector<NodeId> full_times_;            // of the step as given
