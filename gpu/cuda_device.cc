@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 
@@ -54,6 +55,8 @@ class CudaDevice final : public Device {
     shared_bytes_ = properties.sharedMemPerBlockOptin;
     STOWAGE_RETURN_IF_ERROR(
         CheckArchitecture(traits_.name, traits_.major, traits_.minor));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckFullFloats(std::getenv("NVIDIA_TF32_OVERRIDE")));
     STOWAGE_RETURN_IF_ERROR(Check(cudaSetDevice(ordinal_), "cudaSetDevice"));
     STOWAGE_RETURN_IF_ERROR(Check(cudaFree(nullptr), "making a context"));
     STOWAGE_ASSIGN_OR_RETURN(matmul_, CublasLt::Load(matmul_library));

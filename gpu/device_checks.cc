@@ -51,6 +51,13 @@ Status CheckArchitecture(std::string_view name, int major, int minor) {
                      " or later (A100, RTX 30, H100, ...)"));
 }
 
+Status CheckFullFloats(const char* value) {
+  if (value == nullptr || std::string_view(value) != "1") return {};
+  return Fail(
+      "NVIDIA_TF32_OVERRIDE is 1, by which cuBLASLt would round the factors of "
+      "f32 products to 10 bits; expected it unset or 0; unset it");
+}
+
 Status CheckMatMulLibrary(int version, int needed_major,
                           std::string_view path) {
   if (version / 10000 == needed_major) return {};  // 130100 is 13.1

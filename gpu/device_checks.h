@@ -32,6 +32,11 @@ Status CheckDeviceNumber(int ordinal, int count);
 
 Status CheckArchitecture(std::string_view name, int major, int minor);
 
+/// Whether products of f32 stay products of f32. `value`: the environment variable
+/// NVIDIA_TF32_OVERRIDE, null where it is not set; at 1 NVIDIA's libraries round their
+/// factors to 10 bits, whatever a program asks for.
+Status CheckFullFloats(const char* value);
+
 /// `version` as cuBLASLt tells it (130100), loaded from `path`.
 Status CheckMatMulLibrary(int version, int needed_major, std::string_view path);
 

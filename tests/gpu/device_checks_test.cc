@@ -69,6 +69,15 @@ TEST_CASE("shared memory beyond 48 KiB must be asked for, all of it counted") {
         "H200 has 232448");
 }
 
+TEST_CASE("f32 that the environment would round is refused") {
+  CHECK(CheckFullFloats(nullptr).ok());
+  CHECK(CheckFullFloats("0").ok());
+  CHECK(CheckFullFloats("").ok());
+  CHECK(MessageOf(CheckFullFloats("1")) ==
+        "[gpu] NVIDIA_TF32_OVERRIDE is 1, by which cuBLASLt would round the "
+        "factors of f32 products to 10 bits; expected it unset or 0; unset it");
+}
+
 TEST_CASE("another version of cuBLASLt is told with both versions") {
   CHECK(CheckMatMulLibrary(130100, 13, "x").ok());
   CHECK(CheckMatMulLibrary(120804, 12, "x").ok());
