@@ -19,6 +19,8 @@ beside it, in a file that ends in .checks.json: a run that is cut off leaves bot
   -o FILE         the JSON (default: gpu_check.json); what the programs say goes
                   to a file beside it that ends in .log
   --quick         fewer steps
+  --resume        go on where a run with the same -o was cut off: rows that are ok
+                  there are kept, the others run
   --only PARTS    these alone, divided by commas: checks, pytorch, sanitizer. The
                   first two take some six minutes, the last a quarter of an hour
   --help          this text
@@ -38,6 +40,7 @@ fail() {  # CODE MESSAGE
 
 invoked_from=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+resume=()
 binary='' build='' json=gpu_check.json size=full only=checks,pytorch,sanitizer
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -52,6 +55,7 @@ while [[ $# -gt 0 ]]; do
       shift
       ;;
     --quick) size=quick ;;
+    --resume) resume=(--resume) ;;
     --help | -h)
       usage
       exit 0
@@ -120,18 +124,39 @@ fi
 
 log=${json%.json}.log
 checks=${json%.json}.checks.json
-rm -f "$checks"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-: >"$log" || fail 2 "$log cannot be written"
+if [[ ${#resume[@]} == 0 ]]; then
+  rm -f "$checks" "$json" "$log"
+elif [[ ! -f $checks && -f $json ]]; then
+  # As write_json put it there.
+  sed -n '/^"checks": /,/^"beside": /p' "$json" | sed '1s/^"checks": //; $d' |
+    sed '$s/,$//' >"$checks"
+fi
+touch "$log" || fail 2 "$log cannot be written"
 failed=0
 started=$SECONDS
 extra_rows=()  # JSON objects
+if [[ ${#resume[@]} != 0 && -f $json ]]; then
+  # A line each, as write_json writes them.
+  mapfile -t extra_rows < <(sed -n 's/^\({"name": .*"status": "ok".*}\),\{0,1\}$/\1/p' "$json")
+fi
 
 quoted() {  # TEXT: as a JSON string
   local text=${1//\\/\\\\}
   text=${text//\"/\\\"}
   printf '"%s"' "$(tr -d '\000-\037' <<<"$text")"
+}
+
+# Whether a run before has that row, which is then told to be kept.
+is_known() {  # NAME
+  local known
+  for known in "${extra_rows[@]}"; do
+    [[ $known == "{\"name\": $(quoted "$1"),"* ]] || continue
+    printf '%-28s  %-7s%9s  %s\n' "$1" ok '' 'kept of the run before' >>"$work/table"
+    return 0
+  done
+  return 1
 }
 
 write_json() {  # COMPLETE
@@ -165,7 +190,7 @@ row() {
 # before the script goes on.
 run_checks() {
   local status=0
-  "$binary" --size "$size" -o "$checks" 2>&1 >"$work/table" | tee -a "$log" >&2 ||
+  "$binary" --size "$size" -o "$checks" "${resume[@]}" 2>&1 >"$work/table" | tee -a "$log" >&2 ||
     status=${PIPESTATUS[0]}
   case $status in
     0) ;;
@@ -187,6 +212,7 @@ number() {
 beside() {  # NAME ARGUMENT...
   local name=$1 found
   shift
+  is_known "$name" && return
   started=$SECONDS
   echo "== $name" >>"$log"
   if "$python" "$root/bench/pytorch_gpt2.py" "$@" >"$work/pytorch" 2>>"$log"; then
@@ -256,6 +282,7 @@ sanitize() {  # PROGRAM TOOL GROUPS
 
 for tool in memcheck racecheck initcheck; do
   wants sanitizer || break
+  is_known "sanitizer $tool" && continue
   started=$SECONDS
   if program=$(find_sanitizer); then
     # initcheck does not see what cuBLASLt stores by the tensor memory accelerator:

@@ -2,6 +2,7 @@
 
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -54,6 +55,23 @@ nlohmann::ordered_json RowsToJson(std::span<const CheckRow> rows) {
     array.push_back(std::move(object));
   }
   return array;
+}
+
+std::vector<CheckRow> OkRowsOf(const nlohmann::ordered_json& array) {
+  std::vector<CheckRow> rows;
+  if (!array.is_array()) return rows;
+  for (const nlohmann::ordered_json& object : array) {
+    if (!object.is_object() || object.value("status", "") != "ok") continue;
+    CheckRow row{.name = object.value("name", ""),
+                 .figure = object.value("figure", ""),
+                 .seconds = object.value("seconds", 0.0),
+                 .data = object};
+    for (const char* key : {"name", "status", "figure", "seconds"}) {
+      row.data.erase(key);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
 }
 
 }  // namespace stowage::testing

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace stowage::testing {
 
@@ -34,6 +35,9 @@ std::string RowsToText(std::span<const CheckRow> rows);
 
 /// An array of objects: name, status, figure, seconds, and the row's data.
 nlohmann::ordered_json RowsToJson(std::span<const CheckRow> rows);
+
+/// The rows of such an array that are ok; none of anything else.
+std::vector<CheckRow> OkRowsOf(const nlohmann::ordered_json& array);
 
 }  // namespace stowage::testing
 

@@ -13,6 +13,7 @@
 
 #include "base/strings.h"
 #include "ir/layout.h"
+#include "ir/op_kind.h"
 #include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
@@ -137,8 +138,23 @@ bool IsOurs(const std::string& file) {
          !name.starts_with("libcublas");
 }
 
-Status Grow(const GrowthCase& growth, Backend& backend, gpu::Device& device,
-            CheckRow* row) {
+}  // namespace
+
+std::string BenchName(const BenchCase& bench) {
+  const ModelOptions& options = bench.step.options;
+  std::string name = StrCat(bench.step.model, " ", DTypeName(options.dtype));
+  if (options.batch && options.seq) {
+    name += StrCat(" ", *options.batch, " x ", *options.seq);
+  }
+  if (bench.budget) {
+    name += StrCat(", ", Fixed(1e-9 * static_cast<double>(*bench.budget), 1),
+                   " GB");
+  }
+  return name;
+}
+
+Status CheckGrowth(const GrowthCase& growth, Backend& backend,
+                   gpu::Device& device, CheckRow* row) {
   STOWAGE_ASSIGN_OR_RETURN(Training training,
                            Open(growth.step, {}, backend, device));
   const int64_t steps = growth.steps;
@@ -184,8 +200,8 @@ Status Grow(const GrowthCase& growth, Backend& backend, gpu::Device& device,
   return {};
 }
 
-Status Measure(const BenchCase& bench, Backend& backend, gpu::Device& device,
-               CheckRow* row) {
+Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
+                CheckRow* row) {
   STOWAGE_ASSIGN_OR_RETURN(Training training,
                            Open(bench.step, bench.budget, backend, device));
   Timing warm_up, timing;
@@ -247,31 +263,60 @@ Status Measure(const BenchCase& bench, Backend& backend, gpu::Device& device,
   return {};
 }
 
-}  // namespace
-
-CheckRow CheckGrowth(const GrowthCase& growth, Backend& backend,
-                     gpu::Device& device) {
-  CheckRow row{.name = StrCat("growth ", growth.step.model)};
-  const Status status = Grow(growth, backend, device, &row);
-  if (!status.ok()) row.Fail(status.error().message);
-  return row;
-}
-
-CheckRow RunBench(const BenchCase& bench, Backend& backend,
-                  gpu::Device& device) {
-  CheckRow row{.name = StrCat("bench ", bench.step.model, " ",
-                              DTypeName(bench.step.options.dtype))};
-  const ModelOptions& options = bench.step.options;
-  if (options.batch && options.seq) {
-    row.name += StrCat(" ", *options.batch, " x ", *options.seq);
+Status TimeOps(const BenchCase& bench, Backend& backend, gpu::Device& device,
+               CheckRow* row) {
+  constexpr size_t kMostNamed = 6;
+  STOWAGE_ASSIGN_OR_RETURN(Training training,
+                           Open(bench.step, bench.budget, backend, device));
+  const Graph& graph = training.step;
+  Runner& train = training.session.front();
+  std::vector<double> seconds(static_cast<size_t>(graph.num_nodes()));
+  std::vector<std::vector<double>> of_node(seconds.size());
+  for (int64_t step = 1; step <= bench.warm_up + bench.steps; ++step) {
+    STOWAGE_RETURN_IF_ERROR(training.inputs.Write(train, step));
+    if (const StepCode code = train.StepTimed(seconds); code != StepCode::kOk) {
+      return train.Explain(code);
+    }
+    if (step <= bench.warm_up) continue;
+    for (size_t n = 0; n < seconds.size(); ++n)
+      of_node[n].push_back(seconds[n]);
   }
-  if (bench.budget) {
-    row.name += StrCat(
-        ", ", Fixed(1e-9 * static_cast<double>(*bench.budget), 1), " GB");
+  struct Family {
+    std::string op;
+    int64_t nodes = 0;
+    double seconds = 0, flops = 0;
+  };
+  std::map<std::string, Family> by_op;
+  double total = 0;
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const double median = Median(std::move(of_node[static_cast<size_t>(n)]));
+    if (median == 0) continue;  // a view
+    Family& family = by_op[std::string(OpName(graph.node(n).op))];
+    family.op = OpName(graph.node(n).op);
+    ++family.nodes;
+    family.seconds += median;
+    family.flops += NodeFlops(graph, graph.node(n));
+    total += median;
   }
-  const Status status = Measure(bench, backend, device, &row);
-  if (!status.ok()) row.Fail(status.error().message);
-  return row;
+  std::vector<Family> families;
+  for (const auto& [op, family] : by_op) families.push_back(family);
+  std::ranges::stable_sort(families, std::ranges::greater{}, &Family::seconds);
+  row->figure = StrCat(Fixed(1e3 * total, 3), " ms op by op");
+  row->data = {{"seconds_by_op", total},
+               {"timed_steps", bench.steps},
+               {"ops", nlohmann::ordered_json::array()}};
+  for (size_t i = 0; i < families.size(); ++i) {
+    const Family& family = families[i];
+    if (i < kMostNamed) {
+      row->figure +=
+          StrCat(", ", family.op, " ", Fixed(1e3 * family.seconds, 3));
+    }
+    row->data["ops"].push_back({{"op", family.op},
+                                {"nodes", family.nodes},
+                                {"seconds", family.seconds},
+                                {"flops", family.flops}});
+  }
+  return {};
 }
 
 }  // namespace stowage::testing

@@ -2,12 +2,19 @@
 #define STOWAGE_TESTS_GPU_DEVICE_BENCH_H_
 
 // Many steps of one program on a device: what they take of its memory, and how
-// long. A step is started before the loss of the one before it is read.
+// long, as a whole and op by op. A step is started before the loss of the one before
+// it is read, save where its ops are timed.
+//
+//   const BenchCase bench = {.step = {.model = "gpt-nano"}};
+//   CheckRow row{.name = BenchName(bench)};
+//   const Status status = RunBench(bench, backend, device, &row);
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/bytes.h"
+#include "base/result.h"
 #include "gpu/device.h"
 #include "runtime/backend.h"
 #include "tests/gpu/check_rows.h"
@@ -30,15 +37,26 @@ struct BenchCase {
   std::optional<Bytes> budget = {};  // met by recomputation where it must be
 };
 
+/// "gpt2-124m bf16 16 x 1024, 6.0 GB".
+std::string BenchName(const BenchCase& bench);
+
+// Errors of all three: of planning, of Session::Create and of the device.
+
 /// The device's free memory is the same, to the byte, before and after the
 /// steps, and they allocate nothing on the heap.
-CheckRow CheckGrowth(const GrowthCase& growth, Backend& backend,
-                     gpu::Device& device);
+Status CheckGrowth(const GrowthCase& growth, Backend& backend,
+                   gpu::Device& device, CheckRow* row);
 
 /// The median time of a step, from loss to loss; the arena is as large as
 /// planned and within the budget, all losses are finite.
-CheckRow RunBench(const BenchCase& bench, Backend& backend,
-                  gpu::Device& device);
+Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
+                CheckRow* row);
+
+/// The time of each kind of op in a step that runs op by op, waiting for the device
+/// after each; of every node the median over the steps. Largest first, with the
+/// operations a second.
+Status TimeOps(const BenchCase& bench, Backend& backend, gpu::Device& device,
+               CheckRow* row);
 
 }  // namespace stowage::testing
 

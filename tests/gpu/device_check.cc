@@ -28,6 +28,7 @@ struct Flags {
   std::string size = "full";
   std::vector<std::string> only;
   std::string output;
+  bool resume = false;
   gpu::CudaOptions cuda;
   int64_t growth_steps = 0;
 };
@@ -52,6 +53,15 @@ bool WriteJson(const std::string& path, const nlohmann::ordered_json& json) {
   return false;
 }
 
+// The rows that are ok in a file of an earlier run; none where there is no such file.
+std::vector<CheckRow> KnownRows(const std::string& path) {
+  std::ifstream in(path);
+  const auto json = nlohmann::ordered_json::parse(in, nullptr,
+                                                  /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("rows")) return {};
+  return OkRowsOf(json["rows"]);
+}
+
 int Run(const Flags& flags) {
   SuiteOptions options =
       SuiteOptionsFor(flags.size == "small"   ? SuiteSize::kSmall
@@ -66,6 +76,8 @@ int Run(const Flags& flags) {
                                  {"size", flags.size},
                                  {"complete", false}};
   std::vector<CheckRow> shown;
+  if (flags.resume) shown = KnownRows(flags.output);
+  for (const CheckRow& row : shown) options.known.insert(row.name);
   const auto rows = RunDeviceSuite(
       [&](const gpu::BackendOptions& backend) {
         return Open(flags.cuda, backend);
@@ -84,13 +96,13 @@ int Run(const Flags& flags) {
     return WriteJson(flags.output, json) ? kExitNoDevice : kExitUsage;
   }
   int failed = 0;
-  for (const CheckRow& row : *rows) {
+  for (const CheckRow& row : shown) {
     failed += row.status == CheckStatus::kFailed ? 1 : 0;
   }
-  json["rows"] = RowsToJson(*rows);
+  json["rows"] = RowsToJson(shown);
   json["complete"] = true;
   json["failed"] = failed;
-  std::cout << RowsToText(*rows) << std::flush;
+  std::cout << RowsToText(shown) << std::flush;
   if (!WriteJson(flags.output, json)) return kExitUsage;
   return failed == 0 ? kExitOk : kExitFailed;
 }
@@ -112,6 +124,10 @@ int Main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(SuiteGroups()));
   app.add_option("-o,--output", flags.output, "Write the rows here as JSON");
+  app.add_flag(
+      "--resume", flags.resume,
+      "Keep the rows that are ok in the JSON of an earlier run, and run "
+      "the others");
   app.add_option("--device", flags.cuda.device, "Number of the device")
       ->capture_default_str();
   app.add_option("--cublaslt", flags.cuda.matmul_library,
@@ -121,6 +137,10 @@ int Main(int argc, char** argv) {
                  "Steps of the check for growth");
   try {
     app.parse(argc, argv);
+    if (flags.resume && flags.output.empty()) {
+      throw CLI::ValidationError("--resume",
+                                 "wants -o FILE, of an earlier run");
+    }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }

@@ -45,67 +45,69 @@ class Suite {
 
   Result<std::vector<CheckRow>> Run() {
     STOWAGE_ASSIGN_OR_RETURN(opened_, open_({}));
-    if (Wants("device")) Add([&] { return DescribeDevice(); });
-    if (Wants("ops")) {
-      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-        Add([&] { return CheckOps(dtype, *opened_.backend); });
-      }
-    }
-    if (Wants("bench")) {
-      for (const BenchCase& bench : options_.bench) {
-        Add([&] { return RunBench(bench, *opened_.backend, *opened_.device); });
-      }
-    }
-    if (Wants("growth")) {
-      Add([&] {
-        return CheckGrowth(options_.growth, *opened_.backend, *opened_.device);
+    Add("device", "", [&](CheckRow* row) { return DescribeDevice(row); });
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      Add("ops", DTypeName(dtype), [&](CheckRow* row) -> Status {
+        CheckOps(dtype, *opened_.backend, row);
+        return {};
       });
     }
-    if (Wants("models")) {
-      for (const ModelCase& model : options_.models) {
-        Add([&] { return CheckModel(model); });
-      }
+    for (const BenchCase& bench : options_.bench) {
+      Add("bench", BenchName(bench), [&](CheckRow* row) {
+        return RunBench(bench, *opened_.backend, *opened_.device, row);
+      });
     }
-    if (Wants("bits")) {
-      for (const ModelCase& model : options_.models) {
-        for (const DType dtype : {DType::kF32, DType::kBF16}) {
-          Add([&] { return CheckBits(model, dtype); });
-        }
+    for (const BenchCase& bench : options_.times) {
+      Add("times", BenchName(bench), [&](CheckRow* row) {
+        return TimeOps(bench, *opened_.backend, *opened_.device, row);
+      });
+    }
+    Add("growth", options_.growth.step.model, [&](CheckRow* row) {
+      return CheckGrowth(options_.growth, *opened_.backend, *opened_.device,
+                         row);
+    });
+    for (const ModelCase& model : options_.models) {
+      Add("models", model.step.model,
+          [&](CheckRow* row) { return CompareWithCpu(model, row); });
+    }
+    for (const ModelCase& model : options_.models) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        Add("bits", StrCat(model.step.model, " ", DTypeName(dtype)),
+            [&](CheckRow* row) { return CompareRuns(model, dtype, row); });
       }
     }
     return std::move(rows_);
   }
 
  private:
-  bool Wants(const std::string& group) const {
-    return options_.only.empty() || options_.only.contains(group);
-  }
-
+  // Runs a check of a group that is wanted, if its row is not known yet.
   template <typename Check>
-  void Add(const Check& check) {
+  void Add(const std::string& group, std::string_view what,
+           const Check& check) {
+    if (!options_.only.empty() && !options_.only.contains(group)) return;
+    CheckRow row{.name = what.empty() ? group : StrCat(group, " ", what)};
+    if (options_.known.contains(row.name)) return;
     const Clock::time_point start = Clock::now();
-    CheckRow row = check();
+    const Status status = check(&row);
+    if (!status.ok()) row.Fail(status.error().message);
     row.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (shown_) shown_(row);
     rows_.push_back(std::move(row));
   }
 
-  CheckRow DescribeDevice() {
-    CheckRow row{.name = "device"};
+  Status DescribeDevice(CheckRow* row) {
     const gpu::DeviceTraits& traits = opened_.device->traits();
-    row.figure = opened_.backend->description();
-    row.data = {{"device", traits.name},
-                {"compute_capability", StrCat(traits.major, ".", traits.minor)},
-                {"software", traits.software},
-                {"matmul_library", traits.matmul_library}};
-    const Result<gpu::DeviceMemory> memory = opened_.device->Memory();
-    if (!memory.ok()) {
-      row.Fail(memory.error().message);
-      return row;
-    }
-    row.data["free_bytes"] = memory->free;
-    row.data["total_bytes"] = memory->total;
-    return row;
+    row->figure = opened_.backend->description();
+    row->data = {
+        {"device", traits.name},
+        {"compute_capability", StrCat(traits.major, ".", traits.minor)},
+        {"software", traits.software},
+        {"matmul_library", traits.matmul_library}};
+    STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory memory,
+                             opened_.device->Memory());
+    row->data["free_bytes"] = memory.free;
+    row->data["total_bytes"] = memory.total;
+    return {};
   }
 
   // The steps of a model on a backend.
@@ -150,13 +152,6 @@ class Suite {
     return {};
   }
 
-  CheckRow CheckModel(const ModelCase& model) {
-    CheckRow row{.name = StrCat("models ", model.step.model)};
-    const Status status = CompareWithCpu(model, &row);
-    if (!status.ok()) row.Fail(status.error().message);
-    return row;
-  }
-
   Status CompareRuns(const ModelCase& model, DType dtype, CheckRow* row) {
     Backend& backend = *opened_.backend;
     STOWAGE_ASSIGN_OR_RETURN(const Outcome once, Steps(model, dtype, backend));
@@ -192,14 +187,6 @@ class Suite {
     return {};
   }
 
-  CheckRow CheckBits(const ModelCase& model, DType dtype) {
-    CheckRow row{.name =
-                     StrCat("bits ", model.step.model, " ", DTypeName(dtype))};
-    const Status status = CompareRuns(model, dtype, &row);
-    if (!status.ok()) row.Fail(status.error().message);
-    return row;
-  }
-
   const OpenDevice& open_;
   const SuiteOptions& options_;
   const std::function<void(const CheckRow&)>& shown_;
@@ -210,8 +197,8 @@ class Suite {
 }  // namespace
 
 const std::vector<std::string>& SuiteGroups() {
-  static const std::vector<std::string> kGroups = {"device", "ops",    "bench",
-                                                   "growth", "models", "bits"};
+  static const std::vector<std::string> kGroups = {
+      "device", "ops", "bench", "times", "growth", "models", "bits"};
   return kGroups;
 }
 
@@ -226,7 +213,8 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
     small_nano.options.seq = 24;
     return {.models = {{small_mlp, 2}, {small_nano, 2}},
             .growth = {.step = small_nano, .warm_up = 2, .steps = 10},
-            .bench = {{.step = small_mlp, .warm_up = 1, .steps = 2}}};
+            .bench = {{.step = small_mlp, .warm_up = 1, .steps = 2}},
+            .times = {{.step = small_mlp, .warm_up = 1, .steps = 2}}};
   }
   // Its vocabulary, which no tile divides, its width, and chunks of logits.
   const SyntheticStep gpt2{
@@ -248,12 +236,16 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
                      .steps = (quick ? 320 : 1600) / batch,
                      .budget = budget};
   };
+  BenchCase times = bench_gpt2(16, {});
+  times.warm_up = 2;
+  times.steps = quick ? 5 : 20;
   return {.models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
           .growth = {.steps = quick ? 1000 : 10'000},
           .bench = {bench("mlp", DType::kF32), bench("mlp", DType::kBF16),
                     bench("gpt-nano", DType::kF32),
                     bench("gpt-nano", DType::kBF16), bench_gpt2(16, {}),
-                    bench_gpt2(16, Bytes{6'000'000'000}), bench_gpt2(64, {})}};
+                    bench_gpt2(16, Bytes{6'000'000'000}), bench_gpt2(64, {})},
+          .times = {times}};
 }
 
 Result<std::vector<CheckRow>> RunDeviceSuite(

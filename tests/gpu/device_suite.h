@@ -8,6 +8,7 @@
 //   ops     every row of the op test table, as a program of its own, against
 //           the interpreter; replayed and op by op
 //   bench   step times, and memory beside the arena
+//   times   how long each kind of op takes in a step that runs op by op
 //   growth  many steps take no memory of the device or the host
 //   models  losses and params of training steps against the CPU's
 //   bits    the same steps in other ways give the same bytes: again, in another
@@ -52,6 +53,9 @@ struct SuiteOptions {
   std::vector<ModelCase> models;
   GrowthCase growth;
   std::vector<BenchCase> bench;
+  std::vector<BenchCase> times;
+  /// Rows that are there already, by name, as "bits mlp f32": not run again.
+  std::set<std::string> known = {};
 };
 
 enum class SuiteSize {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -153,9 +154,10 @@ TEST_CASE("a device that works passes every check") {
   for (const CheckRow& row : rows) names.push_back(row.name);
   CHECK(names == std::vector<std::string>{
                      "device", "ops f32", "ops bf16", "ops f16",
-                     "bench mlp f32", "growth gpt-nano", "models mlp",
-                     "models gpt-nano", "bits mlp f32", "bits mlp bf16",
-                     "bits gpt-nano f32", "bits gpt-nano bf16"});
+                     "bench mlp f32", "times mlp f32", "growth gpt-nano",
+                     "models mlp", "models gpt-nano", "bits mlp f32",
+                     "bits mlp bf16", "bits gpt-nano f32",
+                     "bits gpt-nano bf16"});
 }
 
 TEST_CASE("the rows say what they counted") {
@@ -175,6 +177,35 @@ TEST_CASE("the rows say what they counted") {
         bench["arena_bytes"].get<Bytes>() + 1'000'000);
   CHECK(bench["tokens_per_step"] == 8);
   CHECK(bench["median_step_seconds"] > 0.0);
+}
+
+TEST_CASE("the times of ops add up, the largest first") {
+  const auto row =
+      std::ranges::find(AllRows(), "times mlp f32", &CheckRow::name);
+  REQUIRE(row != AllRows().end());
+  double sum = 0, before = INFINITY;
+  int64_t products = 0;
+  for (const auto& op : row->data["ops"]) {
+    const double seconds = op["seconds"];
+    CHECK(seconds <= before);
+    before = seconds;
+    sum += seconds;
+    if (op["op"] == "matmul") products = op["nodes"];
+  }
+  CHECK(sum == doctest::Approx(row->data["seconds_by_op"].get<double>()));
+  // Three layers: forward, by the weights, and by the inputs of all but the first.
+  CHECK(products == 8);
+}
+
+TEST_CASE("rows that are known are not run again") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = {"device", "bench", "times"};
+  options.known = {"bench mlp f32"};
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  REQUIRE(rows->size() == 2);
+  CHECK(rows->front().name == "device");
+  CHECK(rows->back().name == "times mlp f32");
 }
 
 TEST_CASE("a kernel that does not work fails the ops and the models") {
@@ -241,6 +272,12 @@ TEST_CASE("rows are a table, and an array of objects") {
         R"([{"name":"ops f32","status":"ok","figure":"7 rows","seconds":1.25,)"
         R"("rows":7},{"name":"growth","status":"FAIL","figure":"3 bytes",)"
         R"("seconds":0.0}])");
+  // Back again, without those that failed.
+  const auto kept = OkRowsOf(RowsToJson(rows));
+  REQUIRE(kept.size() == 1);
+  CHECK(RowsToJson(kept).dump() == RowsToJson({&row, 1}).dump());
+  CHECK(OkRowsOf("no array").empty());
+  CHECK(OkRowsOf(nlohmann::ordered_json::array({1, nullptr})).empty());
 }
 
 }  // namespace

@@ -87,9 +87,8 @@ Result<double> Check(const OpCase& c, Backend& backend) {
 
 }  // namespace
 
-CheckRow CheckOps(DType real, Backend& backend) {
+void CheckOps(DType real, Backend& backend, CheckRow* row) {
   constexpr int kMostNamed = 3;
-  CheckRow row{.name = StrCat("ops ", DTypeName(real))};
   nlohmann::ordered_json failures = nlohmann::ordered_json::array();
   std::string named;
   int rows = 0;
@@ -112,16 +111,16 @@ CheckRow CheckOps(DType real, Backend& backend) {
     }
     failures.push_back({{"case", c.name}, {"why", why}});
   }
-  row.figure = StrCat(rows - static_cast<int>(failures.size()), " of ", rows,
-                      " rows, replayed and poisoned; nearest to its tolerance ",
-                      worst_name, ", error ", worst);
-  if (!failures.empty()) row.Fail(named);
-  row.data = {{"rows", rows},
-              {"failures", failures},
-              {"worst_case", worst_name},
-              {"worst_error", worst},
-              {"worst_error_of_tolerance", worst_share}};
-  return row;
+  row->figure =
+      StrCat(rows - static_cast<int>(failures.size()), " of ", rows,
+             " rows, replayed and poisoned; nearest to its tolerance ",
+             worst_name, ", error ", worst);
+  if (!failures.empty()) row->Fail(named);
+  row->data = {{"rows", rows},
+               {"failures", failures},
+               {"worst_case", worst_name},
+               {"worst_error", worst},
+               {"worst_error_of_tolerance", worst_share}};
 }
 
 }  // namespace stowage::testing

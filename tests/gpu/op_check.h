@@ -4,7 +4,8 @@
 // The op test table on a device: every row a planned program of one op in a
 // session, against the interpreter.
 //
-//   CheckRow row = CheckOps(DType::kBF16, *backend);
+//   CheckRow row{.name = "ops bf16"};
+//   CheckOps(DType::kBF16, *backend, &row);
 
 #include <cstddef>
 #include <map>
@@ -33,7 +34,7 @@ std::vector<double> DecodeElements(DType dtype,
 /// All rows with `real` as the type of real operands. A row agrees with the
 /// interpreter within its tolerance, and gives the same bytes as a replay and op
 /// by op in a poisoned arena.
-CheckRow CheckOps(DType real, Backend& backend);
+void CheckOps(DType real, Backend& backend, CheckRow* row);
 
 }  // namespace stowage::testing
 

@@ -162,6 +162,40 @@ TEST_CASE("a run that is cut off leaves the rows that it has found") {
   CHECK(json["beside"].size() == 1);
 }
 
+TEST_CASE("a run goes on where another was cut off") {
+  Machine machine;
+  machine.Add("checks", "echo '{\"rows\": [1]}' >\"$4\"");
+  machine.Add("python", kPython);
+  REQUIRE(machine.Run("--binary bin/checks --only checks") == 0);
+  // Another part, the rows of the first kept.
+  machine.Add("checks", kChecks);
+  REQUIRE(machine.Run("--binary bin/checks --only pytorch --resume") == 0);
+  CHECK(machine.Count("ran", "checks") == 0);
+  CHECK(machine.Json()["checks"]["rows"].size() == 1);
+  CHECK(machine.Json()["beside"].size() == 4);
+  // All that is there: it is not run again, save what can tell itself.
+  REQUIRE(machine.Run("--binary bin/checks --only checks,pytorch --resume") ==
+          0);
+  CHECK(machine.Count("ran",
+                      "checks --size full -o gpu_check.checks.json "
+                      "--resume") == 1);
+  CHECK(machine.Count("ran", "python") == 4);
+  CHECK(machine.Json()["beside"].size() == 4);
+  CHECK(machine.Count("out", "torch eager bf16              ok") == 1);
+  // What failed runs again.
+  CHECK(machine.Run("--binary bin/checks --only sanitizer --resume",
+                    "BAD_TOOL=racecheck") == 1);
+  CHECK(machine.Json()["beside"].size() == 7);
+  CHECK(machine.Run("--binary bin/checks --only sanitizer --resume") == 0);
+  CHECK(machine.Json()["beside"].size() == 7);
+  CHECK(machine.Count("ran", "sanitizer racecheck") == 2);
+  CHECK(machine.Count("ran", "sanitizer memcheck") == 1);
+  // Without the word everything is made anew.
+  REQUIRE(machine.Run("--binary bin/checks --only pytorch") == 0);
+  CHECK(machine.Json()["checks"].is_null());
+  CHECK(machine.Json()["beside"].size() == 4);
+}
+
 TEST_CASE("what a sanitizer finds is a failure") {
   Machine machine;
   CHECK(machine.Run("--binary bin/checks", "BAD_TOOL=racecheck") == 1);
