@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/shared_library.h"
 #include "base/strings.h"
+#include "gpu/cublas_lt_places.h"
 #include "gpu/device_checks.h"
 #include "gpu/kernel.h"
-#include "gpu/shared_library.h"
 
 // The functions that are used; each is looked up by its name.
 #define STOWAGE_CUBLAS_LT(F)              \
@@ -103,11 +104,8 @@ CublasLt::~CublasLt() {
 }
 
 Result<std::unique_ptr<CublasLt>> CublasLt::Load(const std::string& given) {
-  const std::vector<std::string> places =
-      CublasLtPlaces(CUBLAS_VER_MAJOR, given);
-  STOWAGE_ASSIGN_OR_RETURN(
-      const SharedLibrary library,
-      OpenSharedLibrary(StrCat("libcublasLt.so.", CUBLAS_VER_MAJOR), places));
+  STOWAGE_ASSIGN_OR_RETURN(const SharedLibrary library,
+                           OpenCublasLt(CUBLAS_VER_MAJOR, given));
   auto functions = std::make_unique<Functions>();
 #define STOWAGE_LOOK_UP(name)                                                 \
   functions->name = reinterpret_cast<decltype(&::name)>(library.Find(#name)); \

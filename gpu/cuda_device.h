@@ -19,7 +19,7 @@ namespace stowage::gpu {
 struct CudaOptions {
   int device = 0;  // its number, as the driver counts
   /// The file of cuBLASLt, or its folder; empty: see CublasLtPlaces
-  /// (gpu/shared_library.h).
+  /// (gpu/cublas_lt_places.h).
   std::string matmul_library;
 };
 

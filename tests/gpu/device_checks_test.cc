@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "gpu/shared_library.h"
+#include "gpu/cublas_lt_places.h"
 
 namespace stowage::gpu {
 namespace {
@@ -86,39 +86,6 @@ TEST_CASE("another version of cuBLASLt is told with both versions") {
         "needs version 13");
 }
 
-TEST_CASE("a missing library is told with every place that was tried") {
-  const std::vector<std::string> places = {"/nowhere/libnone.so.13",
-                                           "libnone.so.13"};
-  const auto library = OpenSharedLibrary("libnone.so.13", places);
-  REQUIRE_FALSE(library.ok());
-  CHECK(library.error().code == ErrorCode::kDevice);
-  CHECK(
-      library.error().message ==
-      "[gpu] libnone.so.13 cannot be loaded; tried /nowhere/libnone.so.13, "
-      "libnone.so.13; install cuBLAS (a CUDA toolkit, or NVIDIA's wheels in a "
-      "Python environment), or name the file or its folder in "
-      "STOWAGE_CUBLASLT");
-}
-
-TEST_CASE("of a library that cannot be loaded it is told why") {
-  const auto library = OpenSharedLibrary(
-      "libnone.so.13", std::vector<std::string>{"/etc/passwd"});
-  REQUIRE_FALSE(library.ok());
-  CHECK(library.error().message.find("tried /etc/passwd (/etc/passwd: ") !=
-        std::string::npos);
-}
-
-TEST_CASE("a library is opened at the first place that has it") {
-  const std::vector<std::string> places = {"/nowhere/libm.so.6", "libm.so.6",
-                                           "libdl.so.2"};
-  const auto library = OpenSharedLibrary("libm.so.6", places);
-  REQUIRE_MESSAGE(library.ok(), library.error().message);
-  CHECK(library->path.starts_with("/"));
-  CHECK(library->path.ends_with("libm.so.6"));
-  CHECK(library->Find("cosf") != nullptr);
-  CHECK(library->Find("no_such_function") == nullptr);
-}
-
 TEST_CASE("cuBLASLt is looked for where it was said to be, and nowhere else") {
   REQUIRE(setenv("STOWAGE_CUBLASLT", "/opt/lt/libcublasLt.so.13.9", 1) == 0);
   CHECK(CublasLtPlaces(13, "") ==
@@ -126,6 +93,15 @@ TEST_CASE("cuBLASLt is looked for where it was said to be, and nowhere else") {
   // An option goes before the variable; a folder is completed.
   CHECK(CublasLtPlaces(13, "/usr") ==
         std::vector<std::string>{"/usr/libcublasLt.so.13"});
+  const auto library = OpenCublasLt(13, "");
+  REQUIRE_FALSE(library.ok());
+  CHECK(library.error().code == ErrorCode::kDevice);
+  CHECK(library.error().message ==
+        "[gpu] libcublasLt.so.13 cannot be loaded; tried "
+        "/opt/lt/libcublasLt.so.13.9; install cuBLAS (a CUDA toolkit, or "
+        "NVIDIA's "
+        "wheels in a Python environment), or name the file or its folder in "
+        "STOWAGE_CUBLASLT");
   REQUIRE(unsetenv("STOWAGE_CUBLASLT") == 0);
   REQUIRE(setenv("CUDA_HOME", "/opt/cuda", 1) == 0);
   const auto places = CublasLtPlaces(13, "");

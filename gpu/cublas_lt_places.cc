@@ -1,10 +1,7 @@
-#include "gpu/shared_library.h"
+#include "gpu/cublas_lt_places.h"
 
-#include <dlfcn.h>
 #include <glob.h>
-#include <link.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstdlib>
 
@@ -35,10 +32,6 @@ std::vector<std::string> Matches(const std::string& pattern) {
 }
 
 }  // namespace
-
-void* SharedLibrary::Find(const char* symbol) const {
-  return dlsym(handle, symbol);
-}
 
 std::vector<std::string> CublasLtPlaces(int major, const std::string& given) {
   const std::string file = StrCat("libcublasLt.so.", major);
@@ -72,30 +65,13 @@ std::vector<std::string> CublasLtPlaces(int major, const std::string& given) {
   return places;
 }
 
-Result<SharedLibrary> OpenSharedLibrary(const std::string& name,
-                                        std::span<const std::string> places) {
-  std::string tried;
-  for (const std::string& place : places) {
-    void* const handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      // Of a file that is there, why it will not do.
-      const char* const why = dlerror();
-      const bool exists = place.find('/') != std::string::npos &&
-                          access(place.c_str(), F_OK) == 0;
-      tried += StrCat(tried.empty() ? "" : ", ", place);
-      if (exists && why != nullptr) tried += StrCat(" (", why, ")");
-      continue;
-    }
-    link_map* map = nullptr;
-    const bool named = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 &&
-                       map != nullptr && map->l_name[0] != '\0';
-    return SharedLibrary{handle, named ? map->l_name : place};
-  }
-  return Error{ErrorCode::kDevice,
-               StrCat("[gpu] ", name, " cannot be loaded; tried ", tried,
-                      "; install cuBLAS (a CUDA toolkit, or NVIDIA's wheels in "
-                      "a Python environment), or name the file or its folder "
-                      "in STOWAGE_CUBLASLT")};
+Result<SharedLibrary> OpenCublasLt(int major, const std::string& given) {
+  return OpenSharedLibrary(
+      StrCat("libcublasLt.so.", major), CublasLtPlaces(major, given),
+      {.room = "gpu",
+       .cure = "install cuBLAS (a CUDA toolkit, or NVIDIA's wheels in a Python "
+               "environment), or name the file or its folder in "
+               "STOWAGE_CUBLASLT"});
 }
 
 }  // namespace stowage::gpu
