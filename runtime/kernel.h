@@ -24,6 +24,7 @@ enum class StepCode : uint8_t {
   kNonFinite,    // a result holds NaN or infinity; only where it was asked for
   kDeviceFault,  // the device failed, and will fail again
   kStepUnknown,  // never started, or too many have been started since
+  kRankLost,     // another rank of the step is gone, or the link to it
 };
 
 /// A tensor in the arena or in the host's memory (ir/graph.h says which). `data`
