@@ -21,6 +21,7 @@ ROOMS = {
     "planner": ["base", "ir", "planner/packing"],
     "planner/fit": ["base", "ir", "planner", "planner/packing"],
     "runtime": ["base", "formats", "ir", "math", "planner"],
+    "cluster": ["base", "ir", "math", "runtime"],
     "cpu": ["base", "ir", "math", "runtime"],
     "gpu": ["base", "ir", "math", "runtime"],
     "formats": ["base", "ir", "math"],
@@ -28,7 +29,7 @@ ROOMS = {
     "text": ["base", "formats"],
     "nn": ["base", "formats", "ir", "math"],
     "report": ["base", "ir", "planner", "planner/packing"],
-    "train": ["autodiff", "base", "cpu", "formats", "gpu", "ir", "math", "nn",
+    "train": ["autodiff", "base", "cluster", "cpu", "formats", "gpu", "ir", "math", "nn",
               "planner", "planner/fit", "planner/packing", "runtime"],
 }
 

@@ -1,0 +1,38 @@
+#ifndef STOWAGE_CLUSTER_LAUNCH_H_
+#define STOWAGE_CLUSTER_LAUNCH_H_
+
+// What a launcher says of the process that it started, in variables of the environment:
+//
+//   OpenMPI's mpirun  OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_SIZE
+//   MPICH's Hydra     PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS
+//   Slurm's srun      SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_TASKS_PER_NODE
+//
+//   Result<Launch> launch = ReadLaunch();
+//   if (launch->ranks > 1) ...
+
+#include <string>
+
+#include "base/result.h"
+
+namespace stowage::cluster {
+
+struct Launch {
+  int rank = 0;
+  int ranks = 1;
+  int local_ranks = 1;   // on this host
+  std::string launcher;  // "mpirun", ... for people; empty: none
+  bool by_openmpi = false;
+};
+
+/// Of this process; a rank alone where there is no launcher. Error kInvalidArgument
+/// naming a variable that holds no such number.
+Result<Launch> ReadLaunch();
+
+/// How many threads a rank should compute with: the cores of this host divided among
+/// its ranks, but not more than the launcher has bound it to, and at least one.
+int ThreadsOfRank(const Launch& launch, int host_cores, int bound_cores);
+int ThreadsOfRank(const Launch& launch);  // of this process
+
+}  // namespace stowage::cluster
+
+#endif  // STOWAGE_CLUSTER_LAUNCH_H_

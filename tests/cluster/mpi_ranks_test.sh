@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs ranks of mpi_ranks under mpirun. Where there is none, or no MPI, it says so.
+set -euo pipefail
+ranks=$1
+if ! command -v mpirun > /dev/null; then
+  echo "skipped: there is no mpirun; apt install openmpi-bin"
+  exit 0
+fi
+# Its files belong in the test's own folder; a test may run as root, on few cores.
+export TMPDIR=${TEST_TMPDIR:-/tmp} HOME=${HOME:-/tmp}
+for count in 1 2 3 4; do
+  said=$(mpirun --allow-run-as-root --oversubscribe -n "$count" "$ranks")
+  if [[ $said != "$count ranks agree" ]]; then
+    echo "with $count ranks: $said"
+    exit 1
+  fi
+done

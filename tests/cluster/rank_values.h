@@ -1,0 +1,42 @@
+#ifndef STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
+#define STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
+
+// Values that differ from rank to rank, and whose sums tell in which order they were
+// added: magnitudes over 2^20, so that nearly every addition rounds.
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "nn/random.h"
+
+namespace stowage::cluster {
+
+template <typename T>
+std::vector<T> RankValues(int rank, size_t count) {
+  SplitMix64 random(/*seed=*/7, static_cast<uint64_t>(rank));
+  std::vector<T> values(count);
+  for (T& value : values) {
+    const auto drawn = static_cast<T>(random.Below(2'000'001)) - T{1'000'000};
+    value = drawn;
+    if constexpr (std::is_floating_point_v<T>) {
+      value = drawn / static_cast<T>(1 + random.Below(1 << 20));
+    }
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<T> SumsInRankOrder(int ranks, size_t count) {
+  std::vector<T> sums = RankValues<T>(0, count);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const std::vector<T> more = RankValues<T>(rank, count);
+    for (size_t i = 0; i < count; ++i) sums[i] += more[i];
+  }
+  return sums;
+}
+
+}  // namespace stowage::cluster
+
+#endif  // STOWAGE_TESTS_CLUSTER_RANK_VALUES_H_
