@@ -19,8 +19,8 @@ namespace stowage::cluster {
 struct Launch {
   int rank = 0;
   int ranks = 1;
-  int local_ranks = 1;   // on this host
-  std::string launcher;  // "mpirun", ... for people; empty: none
+  int local_ranks = 1;        // on this host
+  std::string launcher = {};  // for people; empty: none
   bool by_openmpi = false;
 };
 

@@ -5,26 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "cluster/thread_links.h"
+#include "tests/cluster/on_ranks.h"
 #include "tests/cluster/rank_values.h"
 
 namespace stowage::cluster {
 namespace {
-
-// Runs `body` on every rank, in a thread of its own.
-void OnRanks(int ranks, const std::function<void(Link&)>& body) {
-  const std::vector<std::unique_ptr<Link>> links = ThreadLinks(ranks);
-  std::vector<std::thread> threads;
-  for (const auto& link : links) {
-    threads.emplace_back([&body, &link] { body(*link); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
 
 template <typename T>
 std::span<std::byte> BytesOf(std::vector<T>& values) {

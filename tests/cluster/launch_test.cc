@@ -1,0 +1,76 @@
+#include "cluster/launch.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stowage::cluster {
+namespace {
+
+// What is read where these variables alone are set, of all that are looked at.
+Result<Launch> With(
+    const std::vector<std::pair<const char*, const char*>>& variables) {
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS",
+        "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}) {
+    unsetenv(name);
+  }
+  for (const auto& [name, value] : variables) setenv(name, value, 1);
+  return ReadLaunch();
+}
+
+TEST_CASE("without a launcher there is one rank") {
+  const Result<Launch> launch = With({});
+  REQUIRE(launch.ok());
+  CHECK(launch->rank == 0);
+  CHECK(launch->ranks == 1);
+  CHECK(launch->local_ranks == 1);
+  // A batch script of Slurm's is no step of it.
+  CHECK(With({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}})->ranks == 1);
+}
+
+TEST_CASE("each launcher tells rank, ranks and those of the host") {
+  const Launch openmpi = *With({{"OMPI_COMM_WORLD_RANK", "3"},
+                                {"OMPI_COMM_WORLD_SIZE", "8"},
+                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  CHECK(openmpi.rank == 3);
+  CHECK(openmpi.ranks == 8);
+  CHECK(openmpi.local_ranks == 4);
+  CHECK(openmpi.by_openmpi);
+  const Launch mpich =
+      *With({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}});
+  CHECK(mpich.rank == 1);
+  CHECK(mpich.ranks == 2);
+  CHECK(mpich.local_ranks == 2);
+  CHECK_FALSE(mpich.by_openmpi);
+  const Launch slurm = *With({{"SLURM_PROCID", "5"},
+                              {"SLURM_STEP_NUM_TASKS", "7"},
+                              {"SLURM_STEP_TASKS_PER_NODE", "4(x1),3"}});
+  CHECK(slurm.rank == 5);
+  CHECK(slurm.ranks == 7);
+  CHECK(slurm.local_ranks == 4);
+}
+
+TEST_CASE("what is no number is refused, naming its variable") {
+  const auto words = With({{"PMI_RANK", "one"}, {"PMI_SIZE", "2"}});
+  REQUIRE_FALSE(words.ok());
+  CHECK(words.error().message ==
+        "[cluster] the variable PMI_RANK is \"one\"; expected a number, as its "
+        "launcher gives");
+  CHECK_FALSE(With({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).ok());
+}
+
+TEST_CASE("threads are the host's cores divided, as far as they are bound") {
+  const Launch four{.ranks = 8, .local_ranks = 4};
+  CHECK(ThreadsOfRank(four, 16, 16) == 4);
+  CHECK(ThreadsOfRank(four, 16, 1) == 1);
+  CHECK(ThreadsOfRank(four, 2, 2) == 1);  // more ranks than cores
+  CHECK(ThreadsOfRank(Launch{}, 16, 16) == 16);
+}
+
+}  // namespace
+}  // namespace stowage::cluster

@@ -1,0 +1,150 @@
+#include "cluster/lifeline.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/cluster/on_ranks.h"
+
+namespace stowage::cluster {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+// What a rank was told.
+struct Told {
+  std::atomic<int> calls{0};
+  RankEnd end;
+};
+
+// Nothing but what ranks do is noticed: no beat is ever late.
+LifelineOptions Patient(Told* told) {
+  return {.beat = hours(1),
+          .lost_after = hours(2),
+          .on_end = [told](const RankEnd& end) {
+            told->end = end;
+            ++told->calls;
+          }};
+}
+
+TEST_CASE("ranks that are all done part in peace") {
+  std::vector<Told> told(3);
+  std::vector<int> parted(3, 0);
+  OnRanks(3, [&](Link& link) {
+    RankCollectives collectives(link);
+    const auto rank = static_cast<size_t>(link.rank());
+    const auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (line.ok()) parted[rank] = (*line)->Untie() ? 1 : 0;
+  });
+  CHECK(parted == std::vector<int>{1, 1, 1});
+  for (const Told& each : told) CHECK(each.calls == 0);
+}
+
+TEST_CASE("a rank whose connection closes is named at all others") {
+  std::vector<Told> told(3);
+  std::vector<int> parted(3, -1);
+  OnRanks(3, [&](Link& link) {
+    RankCollectives collectives(link);
+    const auto rank = static_cast<size_t>(link.rank());
+    auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (!line.ok() || rank == 2) return;  // which ends it
+    parted[rank] = (*line)->Untie() ? 1 : 0;
+    CHECK((*line)->broken());
+  });
+  CHECK(parted == std::vector<int>{0, 0, -1});
+  for (const size_t rank : {0, 1}) {
+    CHECK(told[rank].calls == 1);
+    CHECK(told[rank].end.rank == 2);
+    CHECK(told[rank].end.lost);
+    CHECK(told[rank].end.why.starts_with("[cluster] rank 2 of 3, on "));
+    CHECK(told[rank].end.why.ends_with(
+        ", is lost: its connection has closed, as when its process dies"));
+  }
+  CHECK(told[2].calls == 0);
+}
+
+TEST_CASE("rank 0 is named by those it leaves") {
+  std::vector<Told> told(2);
+  OnRanks(2, [&](Link& link) {
+    RankCollectives collectives(link);
+    const auto rank = static_cast<size_t>(link.rank());
+    auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (!line.ok() || rank == 0) return;
+    CHECK_FALSE((*line)->Untie());
+  });
+  CHECK(told[1].calls == 1);
+  CHECK(told[1].end.rank == 0);
+}
+
+TEST_CASE("a rank that gives up says why, and with which exit code") {
+  for (const int quitter : {0, 1}) {
+    std::vector<Told> told(3);
+    OnRanks(3, [&](Link& link) {
+      RankCollectives collectives(link);
+      const auto rank = static_cast<size_t>(link.rank());
+      auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+      if (!line.ok()) return;
+      if (link.rank() == quitter) {
+        (*line)->GiveUp(2, "[file] there is none");
+        return;
+      }
+      CHECK_FALSE((*line)->Untie());
+    });
+    CAPTURE(quitter);
+    for (int rank = 0; rank < 3; ++rank) {
+      const Told& each = told[static_cast<size_t>(rank)];
+      if (rank == quitter) continue;
+      CHECK(each.calls == 1);
+      CHECK(each.end.rank == quitter);
+      CHECK_FALSE(each.end.lost);
+      CHECK(each.end.exit_code == 2);
+      CHECK(each.end.why == "[file] there is none");
+    }
+  }
+}
+
+TEST_CASE("a rank that is silent for too long is lost") {
+  std::vector<Told> told(2);
+  OnRanks(2, [&](Link& link) {
+    RankCollectives collectives(link);
+    const auto rank = static_cast<size_t>(link.rank());
+    LifelineOptions options = Patient(&told[rank]);
+    if (rank == 0) options.lost_after = milliseconds(100);  // of rank 1's hour
+    if (rank == 0) options.beat = milliseconds(10);
+    auto line = Lifeline::Tie(collectives, options);
+    if (!line.ok()) return;
+    while (!(*line)->broken()) std::this_thread::sleep_for(milliseconds(1));
+  });
+  for (const Told& each : told) {  // rank 1 is told what is thought of it
+    CHECK(each.calls == 1);
+    CHECK(each.end.rank == 1);
+    CHECK(each.end.why.find("nothing was heard of it for 0.1 s") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("beats keep a rank alive that has nothing to say") {
+  std::vector<Told> told(2);
+  OnRanks(2, [&](Link& link) {
+    RankCollectives collectives(link);
+    const auto rank = static_cast<size_t>(link.rank());
+    LifelineOptions options = Patient(&told[rank]);
+    options.beat = milliseconds(5);
+    options.lost_after = milliseconds(2000);
+    auto line = Lifeline::Tie(collectives, options);
+    if (!line.ok()) return;
+    // Longer than a rank may be silent.
+    std::this_thread::sleep_for(milliseconds(2500));
+    CHECK((*line)->Untie());
+  });
+  CHECK(told[0].calls + told[1].calls == 0);
+}
+
+}  // namespace
+}  // namespace stowage::cluster
