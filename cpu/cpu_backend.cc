@@ -12,17 +12,20 @@
 #include "cpu/kernel.h"
 #include "cpu/launch_list.h"
 #include "cpu/thread_pool.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
+#include "runtime/one_rank.h"
 
 namespace stowage {
 namespace {
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(const Program& program, cpu::ThreadPool* pool, bool check)
+  CpuExecutable(const Program& program, cpu::ThreadPool* pool,
+                Collectives* ranks, bool check)
       : program_(program),
-        list_(program.graph(), program.launches(), pool, check) {}
+        list_(program.graph(), program.launches(), pool, ranks, check) {}
 
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
     return list_.Run(first, last, failed);
@@ -44,10 +47,33 @@ class CpuExecutable final : public Executable {
   const cpu::LaunchList list_;
 };
 
+// That what `graph` does among ranks, it does among as many as `ranks` joins.
+Status CheckRanks(const Graph& graph, const Collectives& ranks) {
+  for (const Node& node : graph.nodes()) {
+    for (const auto& body : BodiesOf(node)) {
+      STOWAGE_RETURN_IF_ERROR(CheckRanks(*body, ranks));
+    }
+    if (!GetOpDef(node.op).collective) continue;
+    const int64_t wanted = node.attrs.Int("ranks");
+    if (wanted == ranks.ranks()) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[cpu] ", OpName(node.op), " of ",
+               Quoted(graph.value(node.results[0]).name), " is among ", wanted,
+               " ranks; the backend joins ", ranks.ranks(),
+               "; build the step for as many ranks as there are, and give the "
+               "backend what joins them (CpuOptions::collectives)")};
+  }
+  return {};
+}
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const CpuOptions& options)
-      : pool_(options.threads), check_(options.check) {}
+      : pool_(options.threads),
+        ranks_(options.collectives != nullptr ? options.collectives
+                                              : &one_rank_),
+        check_(options.check) {}
 
   std::string_view name() const override { return "cpu"; }
 
@@ -102,6 +128,7 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
     STOWAGE_RETURN_IF_ERROR(Supports(program.graph()));
+    STOWAGE_RETURN_IF_ERROR(CheckRanks(program.graph(), *ranks_));
     if (program.plan().alignment % cpu::kWorkspaceAlignment != 0) {
       return Error{ErrorCode::kInvalidArgument,
                    StrCat("[cpu] the plan is aligned to ",
@@ -109,7 +136,7 @@ class CpuBackend final : public Backend {
                           cpu::kWorkspaceAlignment, " or a multiple of it")};
     }
     return std::unique_ptr<Executable>(
-        std::make_unique<CpuExecutable>(program, &pool_, check_));
+        std::make_unique<CpuExecutable>(program, &pool_, ranks_, check_));
   }
 
  private:
@@ -129,6 +156,8 @@ class CpuBackend final : public Backend {
   }
 
   cpu::ThreadPool pool_;
+  OneRank one_rank_;
+  Collectives* const ranks_;
   const bool check_;
 };
 

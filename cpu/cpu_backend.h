@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "runtime/backend.h"
+#include "runtime/collectives.h"
 
 namespace stowage {
 
@@ -20,6 +21,9 @@ struct CpuOptions {
   /// Looks at every result for NaN and infinity, and ends the step with kNonFinite
   /// at the first; slow. For finding what diverges.
   bool check = false;
+  /// What joins this rank to the others of a step; null: there is one rank. Must
+  /// outlive the backend.
+  Collectives* collectives = nullptr;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options = {});

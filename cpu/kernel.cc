@@ -53,7 +53,7 @@ Status Supports(const Graph& graph, const Node& node) {
   if (!BodiesOf(node).empty()) return {};
   const std::string result =
       node.results.empty() ? "" : graph.value(node.results[0]).name;
-  if (kernel.run == nullptr) {
+  if (kernel.run == nullptr && kernel.run_among_ranks == nullptr) {
     return Error{ErrorCode::kUnsupported,
                  StrCat("[cpu] ", OpName(node.op), " of ", Quoted(result),
                         " has no kernel; a graph that holds it can be planned, "

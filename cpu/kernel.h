@@ -25,6 +25,7 @@
 #include "ir/graph.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "runtime/collectives.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {
@@ -33,6 +34,10 @@ struct CpuKernel {
   /// Runs one launch. Null for views, and for what can be planned only.
   using RunFn = StepCode (*)(const Launch&, ThreadPool&) noexcept;
   RunFn run = nullptr;
+
+  /// Runs, instead, what the ranks of a step do together.
+  using AmongRanksFn = StepCode (*)(const Launch&, Collectives&) noexcept;
+  AmongRanksFn run_among_ranks = nullptr;
 
   /// Bytes of workspace, aligned to kWorkspaceAlignment, for a pool of
   /// `threads`. Null: none.

@@ -38,19 +38,20 @@ int64_t IndexIn(const TensorView& index) {
 }  // namespace
 
 LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
-                       ThreadPool* pool, bool check)
+                       ThreadPool* pool, Collectives* ranks, bool check)
     : launches_(launches),
       bodies_(launches.size()),
       pool_(pool),
+      ranks_(ranks),
       check_(check) {
   kernels_.reserve(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
-    kernels_.push_back(KernelOf(graph, graph.node(launches[i].node)).run);
+    kernels_.push_back(KernelOf(graph, graph.node(launches[i].node)));
     const ControlFlow* const control = launches[i].control;
     if (control == nullptr) continue;
     for (size_t b = 0; b < control->num_bodies(); ++b) {
       bodies_[i].emplace_back(control->graph(b), control->launches(b), pool,
-                              check);
+                              ranks, check);
     }
   }
 }
@@ -79,7 +80,10 @@ StepCode LaunchList::RunOne(size_t index, Poison poison) const noexcept {
     return launch.control->is_loop() ? RunLoop(index, poison)
                                      : RunCond(index, poison);
   }
-  const StepCode code = kernels_[index](launch, *pool_);
+  const CpuKernel& kernel = kernels_[index];
+  const StepCode code = kernel.run_among_ranks != nullptr
+                            ? kernel.run_among_ranks(launch, *ranks_)
+                            : kernel.run(launch, *pool_);
   if (check_ && code == StepCode::kOk && !AreFinite(launch.outputs)) {
     return StepCode::kNonFinite;
   }

@@ -4,7 +4,7 @@
 // Launches with the kernels that run them, chosen once: those of a program, and in the
 // nodes of control flow, those of their bodies. Running them allocates nothing.
 //
-//   LaunchList list(graph, launches, &pool, /*check=*/false);
+//   LaunchList list(graph, launches, &pool, &ranks, /*check=*/false);
 //   StepCode code = list.Run(0, launches.size(), &failed);
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/graph.h"
+#include "runtime/collectives.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {
@@ -25,7 +26,7 @@ class LaunchList {
   /// All must outlive this. With `check`, a launch that makes NaN or infinity ends the
   /// run with kNonFinite.
   LaunchList(const Graph& graph, std::span<const Launch> launches,
-             ThreadPool* pool, bool check);
+             ThreadPool* pool, Collectives* ranks, bool check);
 
   /// Runs launches [first, last) in order. On failure *failed is the launch's index
   /// in this list, also where one in a body of it is to blame.
@@ -45,9 +46,10 @@ class LaunchList {
   StepCode RunBody(size_t index, size_t body, Poison poison) const noexcept;
 
   std::span<const Launch> launches_;
-  std::vector<decltype(CpuKernel::run)> kernels_;
+  std::vector<CpuKernel> kernels_;
   std::vector<std::vector<LaunchList>> bodies_;  // by launch
   ThreadPool* pool_;
+  Collectives* ranks_;
   bool check_;
 };
 

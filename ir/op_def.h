@@ -97,6 +97,10 @@ struct OpDef {
   uint32_t host_inputs = 0;
   bool results_on_host = false;
 
+  /// Whether every rank of a step must run it, in one order: so that it never runs
+  /// again, and nothing decides rank by rank whether it runs.
+  bool collective = false;
+
   bool is_view() const { return view != nullptr; }
   bool may_overwrite_operand(size_t i) const {
     return HasInput(may_overwrite, i);

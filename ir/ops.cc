@@ -347,6 +347,30 @@ Value SliceUpdate(Value target, Value x, int64_t axis, Value start,
               {{"axis", NormalAxis(target, axis)}, {"start", 0}}, loc);
 }
 
+// --- Among the ranks of a step ---
+
+Value AllReduce(Value x, int64_t ranks, SourceLoc loc) {
+  return Emit(OpKind::kAllReduce, Of({x}), {{"ranks", ranks}}, loc);
+}
+
+Value ReduceScatter(Value x, int64_t ranks, SourceLoc loc) {
+  return Emit(OpKind::kReduceScatter, Of({x}), {{"ranks", ranks}}, loc);
+}
+
+Value AllGather(Value block, int64_t ranks, const Shape& shape, SourceLoc loc) {
+  return Emit(OpKind::kAllGather, Of({block}),
+              {{"ranks", ranks}, {"shape", DimsAttr(shape)}}, loc);
+}
+
+Value AllGatherUpdate(Value target, Value block, int64_t ranks, SourceLoc loc) {
+  return Emit(OpKind::kAllGatherUpdate, Of({target, block}), {{"ranks", ranks}},
+              loc);
+}
+
+Value OwnBlock(Value x, int64_t ranks, SourceLoc loc) {
+  return Emit(OpKind::kOwnBlock, Of({x}), {{"ranks", ranks}}, loc);
+}
+
 // --- Elementwise ---
 
 #define STOWAGE_OP(Kind, name)

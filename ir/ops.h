@@ -157,6 +157,23 @@ Value SliceUpdate(Value target, Value x, int64_t axis, int64_t start,
 Value SliceUpdate(Value target, Value x, int64_t axis, Value start,
                   STOWAGE_LOC);
 
+// --- Among the ranks of a step ---
+//
+// Each rank runs the same ops on what is its own. A whole of n elements is split into
+// flat blocks of ceil(n / ranks), one a rank, in the order of the elements; what the
+// last blocks have beyond the end is zeros.
+
+/// The sum of all ranks' x, in rank order, each addition rounded to x's type.
+Value AllReduce(Value x, int64_t ranks, STOWAGE_LOC);
+/// This rank's block of that sum.
+Value ReduceScatter(Value x, int64_t ranks, STOWAGE_LOC);
+/// What the ranks have in their blocks, as one value of `shape`.
+Value AllGather(Value block, int64_t ranks, const Shape& shape, STOWAGE_LOC);
+/// The same as the new content of `target`, as Assign would have it.
+Value AllGatherUpdate(Value target, Value block, int64_t ranks, STOWAGE_LOC);
+/// A copy of this rank's block of x. An update may write in its place.
+Value OwnBlock(Value x, int64_t ranks, STOWAGE_LOC);
+
 // --- Elementwise ---
 
 // What has an operand or two and nothing else is declared from ir/ops.def, where it

@@ -318,7 +318,8 @@ class UpdateVerifier {
   }
 
   // Whether a value is in the bytes of something that can be updated, and is all
-  // of it: a param, a state, a cache, what was fetched, a fill, or their new content.
+  // of it: a param, a state, a cache, what was fetched, a fill, an own block, or their
+  // new content.
   bool MayBeUpdated(ValueId id) const {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) {
@@ -327,6 +328,7 @@ class UpdateVerifier {
     }
     const Node& maker = graph_.node(info.producer);
     return maker.op == OpKind::kFetch || maker.op == OpKind::kFill ||
+           maker.op == OpKind::kOwnBlock ||
            info.result < GetOpDef(maker.op).updates;
   }
 
@@ -336,8 +338,8 @@ class UpdateVerifier {
     if (!MayBeUpdated(target)) {
       return Fail(NodeLabel(graph_, id), " writes in place of ",
                   Quoted(info.name), ", which is ", Kind(target),
-                  "; only a whole param, state, cache, fill or fetched value "
-                  "can be updated, or its new content");
+                  "; only a whole param, state, cache, fill, own block or "
+                  "fetched value can be updated, or its new content");
     }
     const ValueId root = roots_[Index(target)];
     if (updater_[Index(root)] == id) {

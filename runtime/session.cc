@@ -413,6 +413,10 @@ Error Runner::Explain(StepCode code) const {
           StrCat("[session] ", program, " failed on the device", node, ": ",
                  s.executable->fault(),
                  node.empty() ? "; a run that checks every op names it" : "")};
+    case StepCode::kRankLost:
+      return {ErrorCode::kDevice,
+              StrCat("[session] ", program, " failed", node,
+                     ": a rank of the step was lost, or the link to it")};
     case StepCode::kStepUnknown:
       return Fail(StrCat(program, " has started ", s.started,
                          " steps and was asked for another, or for one that "

@@ -103,6 +103,12 @@ TEST_CASE("every op has a row in the op table, and rows have unique names") {
         c.name);
   }
   covered.insert(OpKind::kStandIn);  // cannot be run
+  // Are of several ranks: tests/cpu/collectives_test.cc.
+  for (const OpKind op :
+       {OpKind::kAllReduce, OpKind::kReduceScatter, OpKind::kAllGather,
+        OpKind::kAllGatherUpdate, OpKind::kOwnBlock}) {
+    covered.insert(op);
+  }
   // Run launches, not kernels: tests/laws/control_flow_test.cc.
   covered.insert(OpKind::kLoop);
   covered.insert(OpKind::kCond);

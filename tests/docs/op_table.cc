@@ -245,6 +245,12 @@ std::map<OpKind, Sample> MakeSamples() {
   const Shape shape = {3};
   StandIn(std::vector{x}, DType::kF32, {&shape, 1}, 1);
   add(*g.Finish());
+  GraphBuilder among("ranks");
+  const Value whole = among.Param("w", DType::kF32, {6}, Init::Zeros());
+  const Value block = ReduceScatter(AllReduce(whole, 2), 2);
+  AllGather(block, 2, {6});
+  AllGatherUpdate(whole, OwnBlock(whole, 2), 2);
+  add(*among.Finish());
   samples[OpKind::kFill].attrs.Set("value", 1.0);  // of which any type has one
   return samples;
 }

@@ -104,6 +104,33 @@ const std::vector<Row>& Rows() {
                                  F32(g, "x", {2, 3})));
        },
        {"f32(2, 3)"}},
+      {"all_reduce",
+       [](GraphBuilder& g) {
+         return Only(AllReduce(F32(g, "x", {2, 3}), 4));
+       },
+       {"f32(2, 3)"}},
+      {"reduce_scatter of blocks that do not come out even",
+       [](GraphBuilder& g) {
+         return Only(ReduceScatter(F32(g, "x", {2, 5}), 4));
+       },
+       {"f32(3)"}},
+      {"all_gather",
+       [](GraphBuilder& g) {
+         return Only(AllGather(Bool(g, "x", {3}), 4, {2, 5}));
+       },
+       {"bool(2, 5)"}},
+      {"all_gather_update",
+       [](GraphBuilder& g) {
+         return Only(
+             AllGatherUpdate(g.Param("w", DType::kF32, {2, 5}, Init::Zeros()),
+                             F32(g, "x", {3}), 4));
+       },
+       {"f32(2, 5)"}},
+      {"own_block of more ranks than elements",
+       [](GraphBuilder& g) {
+         return Only(OwnBlock(F32(g, "x", {2, 3}), 7));
+       },
+       {"f32(1)"}},
       {"cast",
        [](GraphBuilder& g) {
          return Only(Cast(F32(g, "x", {2, 3}), DType::kI64));

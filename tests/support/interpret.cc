@@ -902,6 +902,12 @@ void Run(Call& c) {
       return interpret::Loop(c);
     case OpKind::kCond:
       return interpret::Cond(c);
+    case OpKind::kAllReduce:
+    case OpKind::kReduceScatter:
+    case OpKind::kAllGather:
+    case OpKind::kAllGatherUpdate:
+    case OpKind::kOwnBlock:
+      break;  // are of several ranks
     case OpKind::kStandIn:
       break;  // cannot be run
   }

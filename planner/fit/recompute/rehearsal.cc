@@ -68,7 +68,8 @@ void Rehearsal::FindLastStages() {
     for (const ValueId result : node.results) {
       info.last_stage = std::min(info.last_stage, updated(result));
     }
-    if (info.updates > 0 || def.host_inputs != 0 || def.results_on_host) {
+    if (info.updates > 0 || def.host_inputs != 0 || def.results_on_host ||
+        def.collective) {
       info.last_stage = n;
     }
   }

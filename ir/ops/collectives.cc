@@ -1,0 +1,102 @@
+// all_reduce, reduce_scatter, all_gather, all_gather_update, own_block: what the ranks
+// of a step do together.
+
+#include <cstdint>
+
+#include "base/strings.h"
+#include "ir/op_def.h"
+#include "ir/ops/shape_rules.h"
+
+namespace stowage::op_defs {
+namespace {
+
+Status CheckRanks(const OpArgs& args) {
+  const int64_t ranks = args.attrs.Int("ranks");
+  if (ranks >= 1) return {};
+  return args.Fail(StrCat("ranks is ", ranks, "; expected at least 1"));
+}
+
+// What ranks add up: sums of small integers would not be worth their bytes.
+Status CheckSummed(const OpArgs& args) {
+  const DType dtype = args.type(0).dtype;
+  if (IsFloat(dtype) || dtype == DType::kI32 || dtype == DType::kI64) return {};
+  return args.Fail(
+      StrCat(Operand(args, 0, "x"), "; expected a float, i32 or i64"));
+}
+
+// This rank's block of what operand 0 is the whole of.
+TensorType Block(const OpArgs& args) {
+  const int64_t ranks = args.attrs.Int("ranks");
+  const int64_t elements = args.shape(0).num_elements();
+  return {args.type(0).dtype, {(elements - 1) / ranks + 1}};
+}
+
+TypesResult InferAllReduce(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"ranks", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
+  STOWAGE_RETURN_IF_ERROR(CheckSummed(args));
+  return Typed(args, {args.type(0)});
+}
+
+TypesResult InferReduceScatter(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"ranks", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
+  STOWAGE_RETURN_IF_ERROR(CheckSummed(args));
+  return Typed(args, {Block(args)});
+}
+
+TypesResult InferOwnBlock(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"ranks", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
+  return Typed(args, {Block(args)});
+}
+
+// That operand `i` is a block of `whole`.
+Status CheckBlock(const OpArgs& args, int i, const TensorType& whole) {
+  const int64_t ranks = args.attrs.Int("ranks");
+  const auto elements = whole.shape.CheckedNumElements();
+  const TensorType block = {whole.dtype,
+                            {elements ? (*elements - 1) / ranks + 1 : 0}};
+  return CheckType(args, i, "block", block,
+                   StrCat("one of ", ranks, " of ", whole.ToString()));
+}
+
+TypesResult InferAllGather(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(
+      args, {{"ranks", AttrKind::kInt}, {"shape", AttrKind::kInts}}));
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeAttr(args));
+  const TensorType whole = {args.type(0).dtype, shape};
+  STOWAGE_RETURN_IF_ERROR(CheckBlock(args, 0, whole));
+  return Typed(args, {whole});
+}
+
+TypesResult InferAllGatherUpdate(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"ranks", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
+  STOWAGE_RETURN_IF_ERROR(CheckBlock(args, 1, args.type(0)));
+  return Typed(args, {args.type(0)});
+}
+
+// An addition for each element and each rank but one; a rank makes a block of them.
+double FlopsOfSums(const OpArgs& args, std::span<const TensorType>) {
+  const double ranks = static_cast<double>(args.attrs.Int("ranks"));
+  return Elements(args.type(0)) * (ranks - 1) / ranks;
+}
+
+}  // namespace
+
+constinit const OpDef AllReduce = {.infer = InferAllReduce,
+                                   .flops = FlopsOfSums,
+                                   .may_overwrite = 0b1,
+                                   .collective = true};
+constinit const OpDef ReduceScatter = {
+    .infer = InferReduceScatter, .flops = FlopsOfSums, .collective = true};
+constinit const OpDef AllGather = {.infer = InferAllGather, .collective = true};
+constinit const OpDef AllGatherUpdate = {.num_inputs = 2,
+                                         .infer = InferAllGatherUpdate,
+                                         .updates = 1,
+                                         .collective = true};
+constinit const OpDef OwnBlock = {.infer = InferOwnBlock, .collective = true};
+
+}  // namespace stowage::op_defs
