@@ -457,15 +457,31 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
 
 ClipScale EmitClipScale(GraphBuilder& g, const std::vector<Value>& gradients,
                         double max_norm) {
-  Value total;
+  std::vector<Value> squares;
   for (const Value& gradient : gradients) {
-    const Value squares = Cast(SumSquares(gradient), DType::kF32);
-    total = total.ok() ? Add(total, squares) : squares;
+    squares.push_back(Cast(SumSquares(gradient), DType::kF32));
+  }
+  return EmitClipScaleOfSquares(g, squares, max_norm);
+}
+
+ClipScale EmitClipScaleOfSquares(GraphBuilder& g,
+                                 const std::vector<Value>& squares,
+                                 double max_norm) {
+  Value total;
+  for (const Value& each : squares) {
+    total = total.ok() ? Add(total, each) : each;
   }
   const Value norm = Sqrt(total);
   const Value limit = Fill(g, max_norm, DType::kF32, {});
   const Value one = Fill(g, 1, DType::kF32, {});
   return {Minimum(Div(limit, AddScalar(norm, 1e-6)), one), norm};
+}
+
+bool UpdatesElementwise(const Optimizer& optimizer) {
+  return !ReadsSeed(optimizer) && !KeepsCompactStates(optimizer) &&
+         !std::holds_alternative<Adafactor>(optimizer) &&
+         !std::holds_alternative<Muon>(optimizer) &&
+         !std::holds_alternative<UpdateRule>(optimizer);
 }
 
 }  // namespace stowage

@@ -153,6 +153,15 @@ struct ClipScale {
 };
 ClipScale EmitClipScale(GraphBuilder& g, const std::vector<Value>& gradients,
                         double max_norm);
+/// The same from the sums of the gradients' squares, f32 scalars, which are added up in
+/// this order.
+ClipScale EmitClipScaleOfSquares(GraphBuilder& g,
+                                 const std::vector<Value>& squares,
+                                 double max_norm);
+
+/// Whether a block of a param can be updated by itself, as a param, to the same bits:
+/// each element by its own gradient and states alone, whatever its place.
+bool UpdatesElementwise(const Optimizer& optimizer);
 
 }  // namespace stowage
 

@@ -21,10 +21,14 @@ void AddTo(Value part, Value* sum) {
 
 }  // namespace
 
-PieceOutputs::PieceOutputs(const Graph& whole,
+PieceOutputs::PieceOutputs(const Graph& whole, const Graph& part,
                            std::span<const std::string> sums,
                            std::string_view loss, GraphBuilder* g)
-    : whole_(whole), sums_(sums), loss_(loss), g_(*g) {}
+    : whole_(whole), part_(part), sums_(sums), loss_(loss), g_(*g) {}
+
+TensorType PieceOutputs::PartType(const Made& made) const {
+  return part_.value(*part_.Find(made.output.name)).type;
+}
 
 Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
                                                 const Graph& piece) const {
@@ -81,7 +85,8 @@ Status PieceOutputs::Begin(const Graph& piece) {
     if (made.kind == Kind::kJoined) {
       const ValueInfo& whole = whole_.value(output.value);
       g_.SetOrigin(Phase::kForward, "", whole.source);
-      made.value = Fill(g_, 0, whole.type.dtype, whole.type.shape);
+      const TensorType type = PartType(made);
+      made.value = Fill(g_, 0, type.dtype, type.shape);
     }
     made_.push_back(std::move(made));
   }
@@ -116,7 +121,7 @@ Status PieceOutputs::Add(const Graph& piece, double share,
     const TensorType& whole = whole_.value(made.output.value).type;
     const int64_t places = PlacesOf(made, piece);
     const int64_t size = whole.shape[made.axis];
-    if (made.taken + places > size ||
+    if (made.taken + places > PartType(made).shape[made.axis] ||
         static_cast<double>(places) / static_cast<double>(size) != share) {
       return Fail("output ", Quoted(made.output.name), " of piece ",
                   Quoted(piece.name()), " has ", places, " places along axis ",
@@ -145,13 +150,21 @@ void PieceOutputs::Skip(const Graph& piece) {
   }
 }
 
-Status PieceOutputs::Finish() {
-  for (const Made& made : made_) {
-    const TensorType& whole = whole_.value(made.output.value).type;
-    if (made.kind == Kind::kJoined && made.taken != whole.shape[made.axis]) {
+Status PieceOutputs::Finish(int64_t ranks) {
+  for (Made& made : made_) {
+    const TensorType type = PartType(made);
+    if (made.kind == Kind::kJoined && made.taken != type.shape[made.axis]) {
       return Fail("the pieces make ", made.taken, " of the ",
-                  whole.shape[made.axis], " places of output ",
+                  type.shape[made.axis], " places of output ",
                   Quoted(made.output.name));
+    }
+    if (ranks > 1 && (made.kind == Kind::kMean || made.kind == Kind::kSum)) {
+      g_.SetOrigin(Phase::kBackward, made.output.name);
+      const std::optional<Value> part = g_.Find(made.output.name);
+      if (part && !g_.info(*part).is_leaf()) {
+        g_.Name(StrCat("part:", made.output.name), *part);
+      }
+      made.value = AllReduce(made.value, ranks);
     }
     g_.Output(made.output.name, made.value);
   }

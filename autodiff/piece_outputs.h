@@ -9,7 +9,10 @@
 // loss is, and pieces count by their share; or it is a sum, where the caller says
 // so. The new content of a state is the last piece's.
 //
-//   PieceOutputs outputs(whole, options.sums, "loss", &g);
+// Where the pieces are those of one rank, they are put together to the outputs of its
+// part of the batch; means and sums are then added up over the ranks.
+//
+//   PieceOutputs outputs(whole, whole, options.sums, "loss", &g);
 //   outputs.Begin(first_piece);
 //   for each piece: outputs.Add(piece, share, linker);  // after its forward part
 //                   outputs.AddLoss(piece, share, linker);
@@ -30,9 +33,11 @@ namespace stowage {
 
 class PieceOutputs {
  public:
-  /// All but `sums`, names of outputs, must outlive this. `loss` is a mean.
-  PieceOutputs(const Graph& whole, std::span<const std::string> sums,
-               std::string_view loss, GraphBuilder* g);
+  /// All but `sums`, names of outputs, must outlive this. `loss` is a mean over the
+  /// batch, which `whole` is for; the pieces make up `part`, which may be all of it.
+  PieceOutputs(const Graph& whole, const Graph& part,
+               std::span<const std::string> sums, std::string_view loss,
+               GraphBuilder* g);
 
   /// Decides by any of the pieces how outputs are put together, and emits what has
   /// to be there before the first. Errors: an output that the piece lacks or that
@@ -49,8 +54,9 @@ class PieceOutputs {
   /// Goes past a piece that is not built.
   void Skip(const Graph& piece);
 
-  /// Declares the outputs. Error: the parts do not make up the whole.
-  Status Finish();
+  /// Declares the outputs, of which so many ranks have each a part. Error: the parts do
+  /// not make up the whole.
+  Status Finish(int64_t ranks = 1);
 
  private:
   enum class Kind : uint8_t { kMean, kSum, kJoined, kLast };
@@ -69,7 +75,10 @@ class PieceOutputs {
                Phase phase);
   int64_t PlacesOf(const Made& made, const Graph& piece) const;
 
+  TensorType PartType(const Made& made) const;
+
   const Graph& whole_;
+  const Graph& part_;
   const std::span<const std::string> sums_;
   const std::string_view loss_;
   GraphBuilder& g_;

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "autodiff/dropout_ids.h"
+#include "autodiff/gradient_buckets.h"
 #include "autodiff/linker.h"
+#include "autodiff/model_states.h"
 #include "autodiff/piece_outputs.h"
 #include "autodiff/saved_in_loops.h"
+#include "autodiff/shard_weights.h"
 #include "base/glob.h"
 #include "base/strings.h"
 #include "ir/builder.h"
@@ -119,22 +122,35 @@ class Updater {
   void Update(Value param, Value gradient) {
     if (!param.ok()) return;
     const std::string name = g_.info(param).name;  // a copy: the graph grows
+    Update(name, param, gradient);
+  }
+
+  // The same where `target` is the param called `name`, or a block of it.
+  void Update(const std::string& name, Value target, Value gradient) {
+    if (!target.ok()) return;
     const ParamGroup* const group = FindParamGroup(options_.groups, name);
     UpdateInputs inputs = inputs_;
     if (group != nullptr) inputs.lr = ScaledRate(group->lr_scale);
-    g_.SetOrigin(Phase::kUpdate, name, g_.info(param).source);
-    EmitUpdate(OptimizerOfGroup(options_.optimizer, group), param, gradient,
+    g_.SetOrigin(Phase::kUpdate, name, g_.info(target).source);
+    EmitUpdate(OptimizerOfGroup(options_.optimizer, group), target, gradient,
                inputs);
   }
 
   void Clip(const std::vector<Value>& gradients) {
     g_.SetOrigin(Phase::kUpdate, "grad_norm");
-    const ClipScale clip = EmitClipScale(g_, gradients, *options_.clip_norm);
+    SetClip(EmitClipScale(g_, gradients, *options_.clip_norm));
+  }
+  void ClipBySquares(const std::vector<Value>& squares) {
+    g_.SetOrigin(Phase::kUpdate, "grad_norm");
+    SetClip(EmitClipScaleOfSquares(g_, squares, *options_.clip_norm));
+  }
+
+ private:
+  void SetClip(const ClipScale& clip) {
     inputs_.clip_scale = clip.scale;
     g_.Output("grad_norm", g_.Name("grad_norm", clip.norm));
   }
 
- private:
   // The learning rate times `scale`, made by the first update that reads it,
   // for all of them.
   Value ScaledRate(double scale) {
@@ -225,14 +241,16 @@ void CopyBackward(const PieceGraphs& graphs, Linker& linker, const Made& made) {
   }
 }
 
-// Where the pieces of a batch lie in its inputs.
+// Where the pieces of `part`, which is all or some of the batch `whole`, lie in its
+// inputs.
 class BatchAxes {
  public:
-  explicit BatchAxes(const Graph& whole) : whole_(whole) {}
+  BatchAxes(const Graph& whole, const Graph& part)
+      : whole_(whole), part_(part) {}
 
   /// Notes where `piece`, the next one, lies. Error: it is not a part.
   Status Add(const Graph& piece);
-  /// Error: the pieces do not make up the batch.
+  /// Error: the pieces do not make up the part.
   Status CheckComplete() const;
 
   /// The last added piece's share of the batch.
@@ -250,6 +268,7 @@ class BatchAxes {
                   std::string_view why) const;
 
   const Graph& whole_;
+  const Graph& part_;
   std::map<std::string, Split, std::less<>> splits_;  // by input
   double weight_ = 1;
 };
@@ -311,8 +330,7 @@ Status BatchAxes::Add(const Graph& piece) {
 
 Status BatchAxes::CheckComplete() const {
   for (const auto& [name, split] : splits_) {
-    const int64_t size =
-        whole_.value(*whole_.Find(name)).type.shape[split.axis];
+    const int64_t size = part_.value(*part_.Find(name)).type.shape[split.axis];
     if (split.end == size) continue;
     return Fail("the pieces take ", split.end, " of the ", size,
                 " examples of input ", Quoted(name),
@@ -324,6 +342,7 @@ Status BatchAxes::CheckComplete() const {
 Value BatchAxes::Part(const Graph& piece, ValueId id, Value whole) const {
   const auto it = splits_.find(piece.value(id).name);
   if (it == splits_.end()) return whole;
+  if (whole.type() == piece.value(id).type) return whole;
   return Slice(whole, it->second.axis, it->second.start, it->second.end);
 }
 
@@ -345,6 +364,255 @@ Result<MicroBatchedStep> FinishPieces(GraphBuilder& g,
   }
   step.begins.front() = 0;
   return step;
+}
+
+// A gradient that a piece has made, when nothing will read its param any more.
+struct Gradient {
+  std::string name;  // of the param
+  Value param;
+  Value gradient;
+  SourceLoc source;
+  bool is_first, is_last;  // piece
+};
+
+// Pieces one after the other: everything of a step but what becomes of the gradients.
+class PieceLoop {
+ public:
+  // The pieces make up `part` of the batch `whole`, or all of it.
+  PieceLoop(const Graph& whole, const Graph& part,
+            std::span<const Graph* const> pieces, std::string_view loss,
+            const TrainOptions& options, GraphBuilder* g)
+      : part_(part),
+        pieces_(pieces),
+        loss_(loss),
+        options_(options),
+        g_(*g),
+        leaves_(part, g),
+        axes_(whole, part),
+        outputs_(whole, part, options.sums, loss, g) {}
+
+  // `add` takes each gradient, `end_piece` is called after each piece. The ranks before
+  // this one have drawn dropouts for as many pieces each.
+  template <typename Add, typename EndPiece>
+  Status Run(const Ranks& ranks, Pieces which, Updater* updater, const Add& add,
+             const EndPiece& end_piece);
+
+  const std::vector<NodeId>& begins() const { return begins_; }
+  const std::vector<int64_t>& counts() const { return counts_; }
+
+ private:
+  void MapLeaves(const Graph& piece, Linker* linker);
+
+  const Graph& part_;
+  const std::span<const Graph* const> pieces_;
+  const std::string_view loss_;
+  const TrainOptions& options_;
+  GraphBuilder& g_;
+  GraphCopy leaves_;
+  BatchAxes axes_;
+  PieceOutputs outputs_;
+  std::map<std::string, Value> states_;  // as the pieces so far left them
+  std::vector<NodeId> begins_;  // of the pieces, as long as the graph grows
+  std::vector<int64_t> counts_;
+};
+
+void PieceLoop::MapLeaves(const Graph& piece, Linker* linker) {
+  g_.SetOrigin(Phase::kForward, "");
+  for (ValueId id = 0; id < piece.num_values(); ++id) {
+    if (!piece.value(id).is_leaf()) continue;
+    const std::string& name = piece.value(id).name;
+    const auto state = states_.find(name);
+    linker->MapLeaf(id,
+                    state != states_.end()
+                        ? state->second
+                        : axes_.Part(piece, id, leaves_[*part_.Find(name)]));
+  }
+}
+
+template <typename Add, typename EndPiece>
+Status PieceLoop::Run(const Ranks& ranks, Pieces which, Updater* updater,
+                      const Add& add, const EndPiece& end_piece) {
+  std::map<const Graph*, PieceGraphs> differentiated;
+  for (const Graph* const piece : pieces_) {
+    if (differentiated.contains(piece)) continue;
+    STOWAGE_ASSIGN_OR_RETURN(PieceGraphs graphs,
+                             Differentiate(*piece, loss_, options_));
+    differentiated.emplace(piece, std::move(graphs));
+  }
+  for (ValueId id = 0; id < part_.num_values(); ++id) {
+    if (part_.value(id).is_leaf()) leaves_.DeclareLeaf(id);
+  }
+  updater->DeclareInputs();
+  STOWAGE_RETURN_IF_ERROR(outputs_.Begin(*pieces_.front()));
+  int64_t first_dropout = 0;
+  for (const Graph* const piece : pieces_) {
+    first_dropout += ranks.rank * DropoutIds(differentiated.at(piece).forward);
+  }
+  std::map<const Graph*, size_t> between;  // by kind: the piece that is built
+  for (size_t p = 0; p < pieces_.size(); ++p) {
+    const PieceGraphs& graphs = differentiated.at(pieces_[p]);
+    const Graph& piece = graphs.forward;
+    STOWAGE_RETURN_IF_ERROR(axes_.Add(piece));
+    const bool is_first = p == 0;
+    const bool is_last = p + 1 == pieces_.size();
+    if (which == Pieces::kOneOfAKind && !is_first && !is_last) {
+      const auto [kind, is_new] = between.emplace(pieces_[p], begins_.size());
+      if (!is_new) {
+        ++counts_[kind->second];
+        first_dropout += DropoutIds(piece);
+        outputs_.Skip(piece);
+        continue;
+      }
+    }
+    begins_.push_back(g_.graph().num_nodes());
+    counts_.push_back(1);
+    const std::string suffix = pieces_.size() > 1 ? StrCat("/", p + 1) : "";
+    Linker linker(piece, graphs.backward, loss_, &g_,
+                  {.suffix = suffix,
+                   .weight = axes_.weight(),
+                   .first_dropout = first_dropout});
+    first_dropout += DropoutIds(piece);
+    MapLeaves(piece, &linker);
+    linker.CopyForward();
+    STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+    STOWAGE_RETURN_IF_ERROR(outputs_.Add(piece, axes_.weight(), linker));
+    for (const ValueId id : piece.Leaves(Role::kState)) {
+      states_[piece.value(id).name] = linker.last_content(id);
+    }
+    CopyBackward(graphs, linker, [&](size_t i) {
+      const Trained& trained = graphs.trained[i];
+      const ValueInfo& param = piece.value(trained.param);
+      add(Gradient{.name = param.name,
+                   .param = linker.forward(trained.param),
+                   .gradient = linker.backward(trained.gradient),
+                   .source = param.source,
+                   .is_first = is_first,
+                   .is_last = is_last});
+    });
+    end_piece();
+    outputs_.AddLoss(piece, axes_.weight(), linker);
+  }
+  STOWAGE_RETURN_IF_ERROR(axes_.CheckComplete());
+  return outputs_.Finish(ranks.ranks);
+}
+
+// That the step can be split so.
+Status CheckSharding(const Ranks& ranks, const TrainOptions& options) {
+  if (ranks.shard == Sharding::kNone) return {};
+  const auto check = [&](const Optimizer& optimizer) -> Status {
+    if (UpdatesElementwise(optimizer)) return {};
+    return Error{
+        ErrorCode::kUnsupported,
+        StrCat("[ranks] optimizer ", OptimizerName(optimizer),
+               " cannot update a block of a param by itself, as sharding ",
+               ShardingName(ranks.shard),
+               " wants; expected sgd, momentum, nesterov, rmsprop, adagrad, "
+               "adam, adamw or lion, or sharding none")};
+  };
+  STOWAGE_RETURN_IF_ERROR(check(options.optimizer));
+  if (options.gradients.empty()) return {};
+  return Fail("sharding ", ShardingName(ranks.shard),
+              " leaves no rank with a whole gradient to give out; expected "
+              "sharding none");
+}
+
+// What becomes of a rank's gradients: they are summed over all ranks, and the params
+// updated, whole or by blocks.
+class RankUpdates {
+ public:
+  RankUpdates(const Ranks& ranks, const TrainOptions& options, Updater* updater,
+              GraphBuilder* g)
+      : ranks_(ranks),
+        options_(options),
+        updater_(*updater),
+        g_(*g),
+        buckets_(ranks, options.clip_norm.has_value(), g,
+                 [this](const Summed& summed) { Take(summed); }) {}
+
+  void Add(const std::string& name, Value param, Value gradient, bool is_last) {
+    params_[name] = param;
+    is_last_ = is_last;
+    const std::string whole = GradientName(name);
+    if (gradient.ok() && g_.info(gradient).name == whole) {
+      g_.Name(StrCat("part:", whole), gradient);  // of the sum over ranks
+    }
+    buckets_.Add(name, gradient);
+  }
+  void FinishPiece() { buckets_.Flush(); }
+
+  void Finish() {
+    if (options_.clip_norm) {
+      std::vector<Value> squares;
+      for (const auto& [name, sum] : sums_) {
+        squares.push_back(squares_.at(name));
+      }
+      updater_.ClipBySquares(squares);
+      for (const auto& [name, sum] : sums_) Update(name, sum);
+    }
+    DeclareGradients(options_, sums_, &g_);
+  }
+
+ private:
+  void Take(const Summed& summed) {
+    const auto [known, is_new] = sums_.emplace(summed.param, summed.sum);
+    if (!is_new) {
+      known->second = stowage::Add(known->second, summed.sum);
+      g_.SetRole(known->second, Role::kGradient);
+    }
+    if (options_.clip_norm) squares_[summed.param] = summed.squares;
+    if (!is_last_) return;
+    const std::string name = GradientName(summed.param);
+    g_.Name(ranks_.shard == Sharding::kNone ? name : OwnName(name),
+            known->second);
+    if (!options_.clip_norm) Update(summed.param, known->second);
+  }
+
+  void Update(const std::string& name, Value sum) {
+    const Value param = params_.at(name);
+    if (ranks_.shard == Sharding::kNone) {
+      updater_.Update(param, sum);
+      return;
+    }
+    if (!param.ok()) return;
+    g_.SetOrigin(Phase::kUpdate, name, g_.info(param).source);
+    const std::string own = OwnName(name);
+    const Value block = g_.Name(own, OwnBlock(param, ranks_.ranks));
+    updater_.Update(name, block, sum);
+    const std::optional<Value> updated = g_.Find(StrCat("new:", own));
+    if (!updated) return;  // an error is recorded
+    g_.SetOrigin(Phase::kUpdate, name, g_.info(param).source);
+    const Value gathered = AllGatherUpdate(param, *updated, ranks_.ranks);
+    g_.Name(StrCat("new:", name), gathered);
+  }
+
+  const Ranks ranks_;
+  const TrainOptions& options_;
+  Updater& updater_;
+  GraphBuilder& g_;
+  GradientBuckets buckets_;
+  bool is_last_ = false;                 // piece
+  std::map<std::string, Value> params_;  // by name, as sums_ and squares_
+  std::map<std::string, Value> sums_;
+  std::map<std::string, Value> squares_;
+};
+
+// Puts what `rewrite` makes of a step in its place: pieces begin at the first node of
+// theirs that is still there.
+template <typename Rewriter>
+Status Rewrite(MicroBatchedStep* step, const Rewriter& rewrite) {
+  STOWAGE_ASSIGN_OR_RETURN(Graph rewritten, rewrite(step->graph));
+  for (NodeId& begin : step->begins) {
+    for (NodeId id = begin; id < step->graph.num_nodes(); ++id) {
+      const ValueId result = step->graph.node(id).results[0];
+      const auto found = rewritten.Find(step->graph.value(result).name);
+      if (!found) continue;
+      begin = rewritten.value(*found).producer;
+      break;
+    }
+  }
+  step->begins.front() = 0;
+  step->graph = std::move(rewritten);
+  return {};
 }
 
 }  // namespace
@@ -407,100 +675,78 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
     const Graph& whole, std::span<const Graph* const> pieces,
     std::string_view loss, const TrainOptions& options, Pieces which) {
   STOWAGE_RETURN_IF_ERROR(CheckOptions(whole, options));
-  std::map<const Graph*, PieceGraphs> differentiated;
-  for (const Graph* const piece : pieces) {
-    if (differentiated.contains(piece)) continue;
-    STOWAGE_ASSIGN_OR_RETURN(PieceGraphs graphs,
-                             Differentiate(*piece, loss, options));
-    differentiated.emplace(piece, std::move(graphs));
-  }
-
   GraphBuilder g(StrCat(whole.name(), ".step"));
-  GraphCopy leaves(whole, &g);
-  for (ValueId id = 0; id < whole.num_values(); ++id) {
-    if (whole.value(id).is_leaf()) leaves.DeclareLeaf(id);
-  }
   Updater updater(options, &g);
-  updater.DeclareInputs();
-
-  BatchAxes axes(whole);
   std::map<std::string, Value> gradients;  // by param; of the pieces so far
-  std::map<std::string, Value> states;     // as the pieces so far left them
-  PieceOutputs outputs(whole, options.sums, loss, &g);
-  STOWAGE_RETURN_IF_ERROR(outputs.Begin(*pieces.front()));
-  int64_t first_dropout = 0;
-  std::vector<NodeId> begins;  // of the pieces, as long as the graph grows
-  std::vector<int64_t> counts;
-  std::map<const Graph*, size_t> between;  // by kind: the piece that is built
-  for (size_t p = 0; p < pieces.size(); ++p) {
-    const PieceGraphs& graphs = differentiated.at(pieces[p]);
-    const Graph& piece = graphs.forward;
-    STOWAGE_RETURN_IF_ERROR(axes.Add(piece));
-    const bool is_first = p == 0;
-    const bool is_last = p + 1 == pieces.size();
-    if (which == Pieces::kOneOfAKind && !is_first && !is_last) {
-      const auto [kind, is_new] = between.emplace(pieces[p], begins.size());
-      if (!is_new) {
-        ++counts[kind->second];
-        first_dropout += DropoutIds(piece);
-        outputs.Skip(piece);
-        continue;
-      }
+  const auto add = [&](const Gradient& made) {
+    Value& sum = gradients[made.name];
+    if (made.is_first) {
+      sum = made.gradient;
+    } else {
+      g.SetOrigin(Phase::kBackward, made.name, made.source);
+      sum = Add(sum, made.gradient);
+      g.SetRole(sum, Role::kGradient);
     }
-    begins.push_back(g.graph().num_nodes());
-    counts.push_back(1);
-    const std::string suffix = StrCat("/", p + 1);
-    Linker linker(piece, graphs.backward, loss, &g,
-                  {.suffix = suffix,
-                   .weight = axes.weight(),
-                   .first_dropout = first_dropout});
-    first_dropout += DropoutIds(piece);
-    g.SetOrigin(Phase::kForward, "");
-    for (ValueId id = 0; id < piece.num_values(); ++id) {
-      if (!piece.value(id).is_leaf()) continue;
-      const std::string& name = piece.value(id).name;
-      const auto state = states.find(name);
-      linker.MapLeaf(id, state != states.end()
-                             ? state->second
-                             : axes.Part(piece, id, leaves[*whole.Find(name)]));
-    }
-    linker.CopyForward();
-    STOWAGE_RETURN_IF_ERROR(linker.WireUp());
-    STOWAGE_RETURN_IF_ERROR(outputs.Add(piece, axes.weight(), linker));
-    for (const ValueId id : piece.Leaves(Role::kState)) {
-      states[piece.value(id).name] = linker.last_content(id);
-    }
-    CopyBackward(graphs, linker, [&](size_t i) {
-      const Trained& trained = graphs.trained[i];
-      const Value made = linker.backward(trained.gradient);
-      const std::string& name = piece.value(trained.param).name;
-      Value& sum = gradients[name];
-      if (is_first) {
-        sum = made;
-      } else {
-        g.SetOrigin(Phase::kBackward, name, piece.value(trained.param).source);
-        sum = Add(sum, made);
-        g.SetRole(sum, Role::kGradient);
-      }
-      if (is_last) g.Name(GradientName(name), sum);
-      if (is_last && !options.clip_norm) {
-        updater.Update(linker.forward(trained.param), sum);
-      }
-    });
-    outputs.AddLoss(piece, axes.weight(), linker);
-  }
-  STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
-  STOWAGE_RETURN_IF_ERROR(outputs.Finish());
+    if (made.is_last) g.Name(GradientName(made.name), sum);
+    if (made.is_last && !options.clip_norm) updater.Update(made.param, sum);
+  };
+  PieceLoop loop(whole, whole, pieces, loss, options, &g);
+  STOWAGE_RETURN_IF_ERROR(loop.Run({}, which, &updater, add, [] {}));
   DeclareGradients(options, gradients, &g);
   if (options.clip_norm) {
     std::vector<Value> all;
     for (const auto& [name, sum] : gradients) all.push_back(sum);
     updater.Clip(all);
     for (const auto& [name, sum] : gradients) {
-      updater.Update(leaves[*whole.Find(name)], sum);
+      updater.Update(*g.Find(name), sum);
     }
   }
-  return FinishPieces(g, begins, std::move(counts));
+  return FinishPieces(g, loop.begins(), loop.counts());
+}
+
+Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
+                                       std::span<const Graph* const> pieces,
+                                       std::string_view loss,
+                                       const Ranks& ranks,
+                                       const TrainOptions& options,
+                                       Pieces which) {
+  STOWAGE_RETURN_IF_ERROR(CheckOptions(whole, options));
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(ranks));
+  STOWAGE_RETURN_IF_ERROR(CheckSharding(ranks, options));
+  GraphBuilder g(StrCat(whole.name(), ".step"));
+  Updater updater(options, &g);
+  RankUpdates updates(ranks, options, &updater, &g);
+  // What is split leaves with every piece, so that no whole sum waits for the next.
+  const bool leaves_at_once = ranks.shard >= Sharding::kGradients &&
+                              pieces.size() > 1 && !options.clip_norm;
+  std::map<std::string, Value> gradients;  // by param; of the pieces so far
+  const auto add = [&](const Gradient& made) {
+    Value& sum = gradients[made.name];
+    if (leaves_at_once || made.is_first) {
+      sum = made.gradient;
+    } else {
+      g.SetOrigin(Phase::kBackward, made.name, made.source);
+      sum = Add(sum, made.gradient);
+      g.SetRole(sum, Role::kGradient);
+    }
+    if (!leaves_at_once && !made.is_last) return;
+    updates.Add(made.name, made.param, sum, made.is_last);
+  };
+  PieceLoop loop(whole, part, pieces, loss, options, &g);
+  STOWAGE_RETURN_IF_ERROR(
+      loop.Run(ranks, which, &updater, add, [&] { updates.FinishPiece(); }));
+  updates.Finish();
+  STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
+                           FinishPieces(g, loop.begins(), loop.counts()));
+  STOWAGE_RETURN_IF_ERROR(Rewrite(&step, [&](const Graph& graph) {
+    return JoinModelStates(graph, ranks.ranks);
+  }));
+  if (ranks.shard == Sharding::kWeights) {
+    STOWAGE_RETURN_IF_ERROR(Rewrite(&step, [&](const Graph& graph) {
+      return ShardWeights(graph, ranks.ranks);
+    }));
+  }
+  return step;
 }
 
 }  // namespace stowage

@@ -2,7 +2,8 @@
 #define STOWAGE_TRAIN_STEP_BUILDER_H_
 
 // Training steps from a model: of the whole batch, or of its pieces one after the
-// other, as the planner asks for them (planner/fit/pieces/pieces.h).
+// other, as the planner asks for them (planner/fit/pieces/pieces.h); or those of one of
+// several ranks, each of which takes its part of the batch so.
 //
 //   StepBuilder build = BuildSteps(model, /*batch=*/64, "loss", {});
 //   Result<PiecedStep> step = build(/*pieces=*/4, Sampling::kAll);
@@ -11,6 +12,7 @@
 #include <functional>
 #include <string>
 
+#include "autodiff/ranks.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"
 #include "ir/graph.h"
@@ -27,6 +29,20 @@ using ModelFn = std::function<Result<Graph>(int64_t batch)>;
 /// BuildTrainStep and BuildMicroBatchedStep.
 StepBuilder BuildSteps(ModelFn model, int64_t batch, std::string loss,
                        TrainOptions options);
+
+/// The steps of one rank, whose part of the batch is taken in pieces (BuildRankStep).
+/// Errors: those above; kInvalidArgument for more ranks than examples; those of
+/// BuildRankStep. One rank takes the steps above.
+StepBuilder BuildRankSteps(ModelFn model, int64_t batch, Ranks ranks,
+                           std::string loss, TrainOptions options);
+
+/// Which examples of a batch a rank takes: as many as any other, the first ranks one
+/// more where that does not come out even. Precondition: 0 <= rank < ranks.
+struct BatchPart {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+BatchPart PartOfRank(int64_t batch, int64_t ranks, int64_t rank);
 
 /// Examples in the largest piece.
 int64_t LargestPiece(int64_t batch, int64_t pieces);

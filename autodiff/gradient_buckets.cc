@@ -1,0 +1,119 @@
+#include "autodiff/gradient_buckets.h"
+
+#include <utility>
+
+#include "ir/graph.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+int64_t Elements(Value value) { return value.shape().num_elements(); }
+
+int64_t BlockOf(Value value, int64_t ranks) {
+  return (Elements(value) - 1) / ranks + 1;
+}
+
+// As rows, one a rank, with zeros at the end.
+Value InRows(Value value, int64_t ranks) {
+  const int64_t elements = Elements(value);
+  const int64_t block = BlockOf(value, ranks);
+  Value flat = Reshape(value, {elements});
+  if (ranks * block > elements)
+    flat = Pad(flat, {0}, {ranks * block - elements});
+  return Reshape(flat, {ranks, block});
+}
+
+}  // namespace
+
+GradientBuckets::GradientBuckets(const Ranks& ranks, bool wants_squares,
+                                 GraphBuilder* g, Take take)
+    : ranks_(ranks),
+      wants_squares_(wants_squares),
+      g_(*g),
+      take_(std::move(take)) {}
+
+void GradientBuckets::Add(const std::string& param, Value gradient) {
+  if (!gradient.ok()) return;
+  const Waiting added = {param, gradient};
+  if (gradient.type().bytes() >= ranks_.bucket_bytes) {
+    Leave({added});
+    return;
+  }
+  std::vector<Waiting>& waiting = waiting_[gradient.dtype()];
+  waiting.push_back(added);
+  Bytes bytes = 0;
+  for (const Waiting& w : waiting) bytes += w.gradient.type().bytes();
+  if (bytes >= ranks_.bucket_bytes) Leave(std::exchange(waiting, {}));
+}
+
+void GradientBuckets::Flush() {
+  for (auto& [dtype, waiting] : waiting_) {
+    if (!waiting.empty()) Leave(std::exchange(waiting, {}));
+  }
+}
+
+void GradientBuckets::Leave(const std::vector<Waiting>& waiting) {
+  g_.SetOrigin(Phase::kBackward, waiting.back().param);
+  if (ranks_.shard == Sharding::kNone || wants_squares_) {
+    LeaveWhole(waiting);
+  } else {
+    LeaveInBlocks(waiting);
+  }
+}
+
+void GradientBuckets::LeaveWhole(const std::vector<Waiting>& waiting) {
+  if (waiting.size() == 1) {
+    const Value sum = AllReduce(waiting[0].gradient, ranks_.ranks);
+    TakeSum(waiting[0].param, sum);
+    return;
+  }
+  std::vector<Value> parts;
+  for (const Waiting& w : waiting) {
+    parts.push_back(Reshape(w.gradient, {Elements(w.gradient)}));
+  }
+  const Value bucket = AllReduce(Concat(parts, 0), ranks_.ranks);
+  g_.SetRole(bucket, Role::kGradient);
+  int64_t begin = 0;
+  for (const Waiting& w : waiting) {
+    const int64_t end = begin + Elements(w.gradient);
+    const Value part = Slice(bucket, 0, begin, end);
+    TakeSum(w.param, Reshape(part, w.gradient.shape()));
+    begin = end;
+  }
+}
+
+void GradientBuckets::LeaveInBlocks(const std::vector<Waiting>& waiting) {
+  if (waiting.size() == 1) {
+    const Value sum = ReduceScatter(waiting[0].gradient, ranks_.ranks);
+    TakeSum(waiting[0].param, sum);
+    return;
+  }
+  std::vector<Value> parts;
+  for (const Waiting& w : waiting) {
+    parts.push_back(InRows(w.gradient, ranks_.ranks));
+  }
+  const Value bucket = ReduceScatter(Concat(parts, 1), ranks_.ranks);
+  g_.SetRole(bucket, Role::kGradient);
+  int64_t begin = 0;
+  for (const Waiting& w : waiting) {
+    const int64_t end = begin + BlockOf(w.gradient, ranks_.ranks);
+    TakeSum(w.param, Slice(bucket, 0, begin, end));
+    begin = end;
+  }
+}
+
+void GradientBuckets::TakeSum(const std::string& param, Value sum) {
+  g_.SetOrigin(Phase::kBackward, param);
+  Summed summed = {param, sum};
+  if (wants_squares_) {
+    summed.squares = Cast(SumSquares(sum), DType::kF32);
+    if (ranks_.shard != Sharding::kNone) {
+      summed.sum = OwnBlock(sum, ranks_.ranks);
+    }
+  }
+  g_.SetRole(summed.sum, Role::kGradient);
+  take_(summed);
+}
+
+}  // namespace stowage
