@@ -13,6 +13,7 @@
 #include "ir/text.h"
 #include "planner/fit/fit.h"
 #include "planner/plan_memory.h"
+#include "planner/wire_bytes.h"
 #include "report/format.h"
 #include "report/report.h"
 #include "tools/budget.h"
@@ -24,6 +25,7 @@
 #include "tools/options.h"
 #include "tools/output.h"
 #include "tools/packer_flags.h"
+#include "tools/rank_flags.h"
 #include "tools/work_progress.h"
 #include "train/param_bytes.h"
 #include "train/train.h"
@@ -37,6 +39,7 @@ struct Flags {
   ModelFlags model;
   OnnxFlags onnx;
   PackerFlags packer;
+  RankFlags ranks;
   std::string device;
   std::string graph;
   std::string output, svg, html;
@@ -52,6 +55,7 @@ struct Subject {
   std::optional<StepSpec> spec;             // of a built-in model
   std::optional<TrainingPlanner> training;  // of that, or of a file's model
   std::unique_ptr<StepPlanner> graph;       // of a graph as it is
+  RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
   std::optional<int64_t> batch() const {
@@ -70,6 +74,7 @@ T& UntilExit(T value) {
 Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
                             const std::function<void()>& on_choice) {
   Subject subject;
+  STOWAGE_ASSIGN_OR_RETURN(subject.ranks, ReadRankFlags(flags.ranks));
   std::optional<OnnxStep> onnx;
   if (!flags.onnx.file.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(onnx, ReadOnnxStep(flags.onnx, flags.model));
@@ -93,10 +98,18 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
     }
     training.planning = options;
     training.on_choice = on_choice;
+    SetRanks(
+        {.ranks = subject.ranks.ranks, .shard = subject.ranks.shards.front()},
+        &training);
     STOWAGE_ASSIGN_OR_RETURN(
         subject.training,
         TrainingPlanner::Make(std::move(training), options.device));
     return subject;
+  }
+  if (subject.ranks.ranks > 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "[ranks] a graph is planned as it is; leave --ranks away, or "
+                 "give --model, or --onnx with --loss"};
   }
   if (flags.model.lora_rank) {
     return Error{ErrorCode::kInvalidArgument,
@@ -120,6 +133,41 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
   question.sources = [graph] { return std::vector{graph}; };
   subject.graph = std::make_unique<StepPlanner>(std::move(question));
   return subject;
+}
+
+// What ranks need and send; nothing is foretold of links that are not named.
+Json RanksJson(const Subject& subject, const Graph& step, Bytes arena) {
+  const bool trains = subject.training.has_value();
+  const Bytes wire = WireBytes(step);
+  const std::optional<Link>& link = subject.ranks.link;
+  Json json = Json::object();
+  json["ranks"] = subject.ranks.ranks;
+  json["shard"] = trains
+                      ? Json(ShardingName(subject.training->spec().ranks.shard))
+                      : Json();
+  json["arena_bytes_per_rank"] = arena;
+  json["wire_bytes_per_step"] = wire;
+  json["link"] = link ? Json(link->name) : Json();
+  json["wire_seconds_per_step"] =
+      link ? Json(static_cast<double>(wire) / link->bytes_per_second) : Json();
+  return json;
+}
+
+std::string RanksText(const Subject& subject, const Graph& step) {
+  const RankPlan& ranks = subject.ranks;
+  if (ranks.ranks == 1) return "";
+  const Bytes wire = WireBytes(step);
+  std::string text = StrCat(
+      "this is each of ", ranks.ranks, " ranks, sharding ",
+      ShardingName(subject.training->spec().ranks.shard), "; it sends ",
+      FormatBytes(wire), " (", wire, " bytes) a step, and receives as much");
+  if (ranks.link) {
+    text += StrCat(
+        ", in ",
+        Fixed(static_cast<double>(wire) / ranks.link->bytes_per_second, 3),
+        " s over ", ranks.link->name, " if that carries nothing else");
+  }
+  return text + "\n";
 }
 
 Json Describe(Subject& subject, const FittedStep& step,
@@ -169,6 +217,7 @@ Json Describe(Subject& subject, const FittedStep& step,
   json["offload"] = OffloadName(levers.offload);
   json["offloaded_values"] = price.host.values;
   json["offload_bytes_per_step"] = price.host.bytes_per_step;
+  json.update(RanksJson(subject, step.graph, report.arena));
   json.update(ForetoldJson(foretold));
   const std::optional<Bytes> budget = subject.planner().question().budget;
   json["budget_bytes"] = budget ? Json(*budget) : Json();
@@ -178,6 +227,27 @@ Json Describe(Subject& subject, const FittedStep& step,
           ? ParamBytesJson(MeasureParamBytes(step.graph, step.plan))
           : Json();
   return json;
+}
+
+// Plans the step with the least sharding of those to try that fits the budget. Where
+// none does, the last one's error, which is the subject's then.
+Result<PlannedStep> PlanSharded(Subject& subject) {
+  for (size_t i = 0;; ++i) {
+    Result<PlannedStep> planned = subject.planner().Plan();
+    const bool is_last = i + 1 >= subject.ranks.shards.size();
+    if (planned.ok() || is_last ||
+        planned.error().code != ErrorCode::kBudgetTooSmall) {
+      return planned;
+    }
+    TrainingSpec training = subject.training->spec();
+    training.ranks.shard = subject.ranks.shards[i + 1];
+    DeviceNeeds device = training.planning.device;
+    Result<TrainingPlanner> next =
+        TrainingPlanner::Make(std::move(training), std::move(device));
+    // An optimizer that cannot be split fits no better.
+    if (!next.ok()) return planned;
+    subject.training = *std::move(next);
+  }
 }
 
 // What each pass of the planner did; none, where the plan was found in a cache.
@@ -282,16 +352,16 @@ int Run(const Flags& flags) {
                              .device = *device},
                             on_choice));
   if (!subject.ok()) return Fail(subject.error());
-  StepPlanner& planner = subject->planner();
-  const std::optional<OpTimes>& times = planner.question().op_times;
-  const std::optional<Bytes> budget = planner.question().budget;
+  const std::optional<OpTimes> times = subject->planner().question().op_times;
+  const std::optional<Bytes> budget = subject->planner().question().budget;
   if (flags.pareto) {
     if (!flags.html.empty()) {
       return Fail({ErrorCode::kInvalidArgument,
                    "[plan] --html shows a plan, and --pareto prints none; give "
                    "one of them"});
     }
-    return PrintFrontier(flags, planner.fitter(), times.has_value(), *progress);
+    return PrintFrontier(flags, subject->planner().fitter(), times.has_value(),
+                         *progress);
   }
 
   if (flags.fit_optimizer) {
@@ -308,11 +378,12 @@ int Run(const Flags& flags) {
     return kExitDone;
   }
 
-  const Result<PlannedStep>& planned = UntilExit(planner.Plan());
+  const Result<PlannedStep>& planned = UntilExit(PlanSharded(*subject));
   progress->Clear();
   if (!planned.ok()) {
     return Refuse(flags, *subject, *progress, planned.error());
   }
+  StepPlanner& planner = subject->planner();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
@@ -366,6 +437,8 @@ int Run(const Flags& flags) {
                       : "\n");
   }
   if (flags.explain) std::cout << "\n" << PassesText(step.passes);
+  const std::string ranks = RanksText(*subject, step.graph);
+  if (!ranks.empty()) std::cout << "\n" << ranks;
   const std::string fitting = FittedText(step, *foretold);
   if (!fitting.empty()) std::cout << "\n" << fitting;
   if (budget) {
@@ -396,6 +469,7 @@ void AddPlan(Program& program) {
                   "Plan around ops that are not known, by the shapes that an "
                   "ONNX file declares");
   AddPackerOptions(options, &flags->packer);
+  AddRankOptions(options, &flags->ranks);
   options.Add("--device", &flags->device,
               "Whose kernels' scratch to plan: cpu or cuda; default: "
               "cuda for bf16 and f16, else cpu");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "autodiff/shard_weights.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
@@ -41,13 +42,25 @@ Status CheckPieces(const std::vector<int64_t>& pieces, int64_t batch) {
   return {};
 }
 
+// How many examples of a batch this rank takes.
+int64_t PartOf(const TrainingSpec& spec) {
+  return PartOfRank(spec.batch, spec.ranks.ranks, spec.ranks.rank).count;
+}
+
 Status Check(const TrainingSpec& spec) {
   if (!spec.model) return Invalid("there is no model; give a function");
   if (spec.batch < 1) {
     return Invalid(StrCat("batch ", spec.batch, " is below 1"));
   }
+  STOWAGE_RETURN_IF_ERROR(CheckRanks(spec.ranks));
+  if (spec.ranks.ranks > spec.batch) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[ranks] ", spec.ranks.ranks, " ranks take a batch of ",
+               spec.batch, "; expected at least one example for each")};
+  }
   if (spec.levers) {
-    STOWAGE_RETURN_IF_ERROR(CheckPieces(spec.levers->pieces, spec.batch));
+    STOWAGE_RETURN_IF_ERROR(CheckPieces(spec.levers->pieces, PartOf(spec)));
   }
   for (const ShapeSpec& shape : spec.shapes) {
     if (!shape.model) {
@@ -85,18 +98,18 @@ Status LeaveBatchWhole(const Graph& forward, TrainingSpec* spec) {
   const std::vector<std::string> names = NormalizedByBatch(forward);
   if (names.empty() || spec->allow_batch_statistics) return {};
   if (!spec->levers) {
-    spec->levers = AllLevers(spec->batch);
+    spec->levers = AllLevers(PartOf(*spec));
     spec->levers->pieces = {1};
   }
-  if (spec->levers->pieces.back() == 1) return {};
+  const int64_t pieces = spec->levers->pieces.back() * spec->ranks.ranks;
+  if (pieces == 1) return {};
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat(
           "[micro-batches] graph ", Quoted(forward.name()),
           " normalizes by its batch at ", names.size(), " values, ",
           Quoted(names.front()),
-          names.size() > 1 ? " the first of them; " : "; ", "each of ",
-          spec->levers->pieces.back(),
+          names.size() > 1 ? " the first of them; " : "; ", "each of ", pieces,
           " pieces would have statistics of its own, which changes the loss; "
           "take the batch whole, or allow it (allow_batch_statistics, "
           "--allow-batch-statistics)")};
@@ -111,8 +124,8 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
   graphs.push_back(std::move(step.graph));
   std::vector<int64_t> sizes;
   for (const int64_t pieces : spec.levers->pieces) {
-    sizes.push_back(LargestPiece(spec.batch, pieces));
-    sizes.push_back(spec.batch / pieces);
+    sizes.push_back(LargestPiece(PartOf(spec), pieces));
+    sizes.push_back(PartOf(spec) / pieces);
   }
   std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -121,6 +134,20 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
     graphs.push_back(std::move(piece));
   }
   return graphs;
+}
+
+// A forward graph over the weights as this rank keeps them.
+Result<Graph> OverOwnWeights(Graph forward, const Ranks& ranks) {
+  if (ranks.ranks == 1 || ranks.shard != Sharding::kWeights) return forward;
+  return ShardWeights(forward, ranks.ranks);
+}
+
+// What plans depend on beside graphs and levers.
+std::string SettingsOf(const TrainingSpec& spec) {
+  const Ranks& ranks = spec.ranks;
+  return StrCat(Joined(spec.training.sums), "batch ", spec.batch, " rank ",
+                ranks.rank, " of ", ranks.ranks, " shard ",
+                ShardingName(ranks.shard), " bucket ", ranks.bucket_bytes);
 }
 
 // A program beside `step`, which fetches the states that the step keeps in the host's
@@ -178,22 +205,24 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
   options.device = std::move(device);
   options.budget.reset();
   options.weights.reset();
-  STOWAGE_ASSIGN_OR_RETURN(const Graph forward, spec.model(spec.batch));
-  STOWAGE_RETURN_IF_ERROR(LeaveBatchWhole(forward, &spec));
-  if (!spec.levers) spec.levers = AllLevers(spec.batch);
+  STOWAGE_ASSIGN_OR_RETURN(Graph model, spec.model(PartOf(spec)));
+  STOWAGE_RETURN_IF_ERROR(LeaveBatchWhole(model, &spec));
+  if (!spec.levers) spec.levers = AllLevers(PartOf(spec));
+  STOWAGE_ASSIGN_OR_RETURN(const Graph forward,
+                           OverOwnWeights(std::move(model), spec.ranks));
   STOWAGE_ASSIGN_OR_RETURN(const stowage::Plan forward_plan,
                            PlanMemory(forward, options));
   // The step has more states than the model: it places them all.
   options.weights =
       WeightLayout::FromForward(forward, forward_plan).WithoutStates();
 
-  const StepBuilder build =
-      BuildSteps(spec.model, spec.batch, spec.loss, spec.training);
+  const StepBuilder build = BuildRankSteps(spec.model, spec.batch, spec.ranks,
+                                           spec.loss, spec.training);
   TrainingPlanner planner;
   planner.step_ = std::make_unique<StepPlanner>(
       StepQuestion{.build = build,
                    .sources = [spec, build] { return SourcesOf(spec, build); },
-                   .settings = Joined(spec.training.sums),
+                   .settings = SettingsOf(spec),
                    .fit = {.plan = options,
                            .levers = *spec.levers,
                            .on_choice = spec.on_choice},
@@ -228,8 +257,8 @@ Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
   TrainingSpec spec = spec_;
   spec.model = shape.model;
   StepQuestion question = step_->question();
-  question.build =
-      BuildSteps(shape.model, spec_.batch, spec_.loss, spec_.training);
+  question.build = BuildRankSteps(shape.model, spec_.batch, spec_.ranks,
+                                  spec_.loss, spec_.training);
   question.sources = [spec, build = question.build] {
     return SourcesOf(spec, build);
   };
@@ -252,7 +281,9 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
   // Without a budget, as many as fit into what the step takes, or one.
   options.budget = spec_.budget.value_or(step.plan.arena_bytes());
   for (int64_t batch = program.batch;; batch = (batch + 1) / 2) {
-    STOWAGE_ASSIGN_OR_RETURN(const Graph built, program.model(batch));
+    STOWAGE_ASSIGN_OR_RETURN(Graph model, program.model(batch));
+    STOWAGE_ASSIGN_OR_RETURN(const Graph built,
+                             OverOwnWeights(std::move(model), spec_.ranks));
     STOWAGE_ASSIGN_OR_RETURN(Graph graph, WithStatesOnHost(built, step.graph));
     if (batch == 1 && !spec_.budget) options.budget.reset();
     Result<stowage::Plan> plan = PlanMemory(graph, options);

@@ -34,6 +34,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/ranks.h"
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
@@ -69,7 +70,10 @@ struct TrainingSpec {
   /// Steps over the same params, states and arena, each with its own plan, for batches
   /// that need less than the model above, which should be the largest.
   std::vector<ShapeSpec> shapes = {};
-  int64_t batch = 1;          // examples a step
+  int64_t batch = 1;  // examples a step, of all ranks together
+  /// Those that take a step together, which rank this is, and what each keeps. A model
+  /// that normalizes by its batch is taken in parts then, as in pieces.
+  Ranks ranks = {};
   std::string loss = "loss";  // a scalar output of the model
   TrainOptions training = {};
   std::vector<ProgramSpec> programs = {};
@@ -79,7 +83,8 @@ struct TrainingSpec {
   /// The most bytes the arena may take, all programs included; absent: what they
   /// need as they are.
   std::optional<Bytes> budget = {};
-  /// What may be done to fit; absent: everything (AllLevers).
+  /// What may be done to fit; absent: everything (AllLevers). Pieces are of this rank's
+  /// part of the batch.
   std::optional<Levers> levers = {};
   /// Of this machine's ops, to choose levers by time instead of operations.
   std::optional<OpTimes> op_times = {};
@@ -123,9 +128,9 @@ struct TrainingPlan {
 class TrainingPlanner {
  public:
   /// For kernels that need what `device` says. What it points at must outlive
-  /// this. Errors: the model's; kInvalidArgument for a batch below 1, numbers of
-  /// pieces that do not rise, or lie beyond 1 and the batch, or are more than 1 where
-  /// the model normalizes by its batch.
+  /// this. Errors: the model's; kInvalidArgument for a batch below 1, or below the
+  /// ranks, numbers of pieces that do not rise, or lie beyond 1 and the batch, or are
+  /// more than 1 where the model normalizes by its batch; CheckRanks.
   static Result<TrainingPlanner> Make(TrainingSpec spec, DeviceNeeds device);
 
   /// The cheapest plan found that fits the budget of the spec. A program beside
