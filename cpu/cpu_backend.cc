@@ -13,6 +13,7 @@
 #include "cpu/launch_list.h"
 #include "cpu/thread_pool.h"
 #include "ir/bodies.h"
+#include "ir/fused.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "runtime/one_rank.h"
@@ -77,6 +78,9 @@ class CpuBackend final : public Backend {
 
   std::string_view name() const override { return "cpu"; }
 
+  Fusions FusesOps() const override {
+    return {.elementwise = MayBeFused, .products = true};
+  }
   Bytes Workspace(const Graph& graph, const Node& node) const override {
     const auto workspace = cpu::KernelOf(graph, node).workspace;
     if (workspace == nullptr) return 0;

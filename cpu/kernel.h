@@ -17,11 +17,15 @@
 //   const CpuKernel& kernel = KernelOf(graph, node);
 //   StepCode code = kernel.run(launch, pool);
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "cpu/thread_pool.h"
+#include "ir/attrs.h"
+#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
@@ -51,6 +55,14 @@ struct CpuKernel {
   /// would in f32 it is given in f32.
   using SupportsFn = bool (*)(const OpArgs&);
   SupportsFn supports = nullptr;
+
+  /// Of an elementwise op whose operands and result are floats of one type: computes
+  /// the n elements from `y` on, which may be those of an operand, from those from
+  /// x[0] on, and from x[1] on. All are of that type, f32 or f64, and contiguous; the
+  /// bits are those that `run` gives. Null: the op is no such.
+  using BlockFn = void (*)(const Attrs&, DType, int64_t n, std::byte* y,
+                           const std::byte* const* x);
+  BlockFn block = nullptr;
 };
 
 /// Where workspaces must start: a cache line.

@@ -43,6 +43,7 @@ class GpuBackend final : public Backend {
   Bytes Workspace(const Graph& graph, const Node& node) const override {
     return GpuWorkspace(graph, node);
   }
+  Fusions FusesOps() const override { return GpuFusions(); }
   Bytes Reserve(const Graph& graph, Bytes alignment) const override {
     return GpuReserve(graph, alignment);
   }

@@ -38,8 +38,12 @@ Status GpuSupports(const Graph& graph) {
   return {};
 }
 
+Fusions GpuFusions() { return {.elementwise = gpu::FusesOp}; }
+
 DeviceNeeds GpuNeeds() {
-  return {.workspace = GpuWorkspace, .reserve = GpuReserve};
+  return {.workspace = GpuWorkspace,
+          .reserve = GpuReserve,
+          .fusions = GpuFusions()};
 }
 
 }  // namespace stowage

@@ -19,7 +19,10 @@ Bytes GpuWorkspace(const Graph& graph, const Node& node);
 /// The step record, and two slots for the inputs of `graph`.
 Bytes GpuReserve(const Graph& graph, Bytes alignment);
 
-/// Both, for PlanOptions::device: of any GPU, none of which need be there.
+/// What is run in one node.
+Fusions GpuFusions();
+
+/// All of these, for PlanOptions::device: of any GPU, none of which need be there.
 DeviceNeeds GpuNeeds();
 
 /// Error kUnsupported naming the first node that there is no kernel for.

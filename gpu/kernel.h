@@ -69,6 +69,10 @@ Status DefineKernel(OpKind op, const GpuKernel& kernel);
 /// node, and the element types or the size that there is none for.
 Status Supports(const Graph& graph, const Node& node);
 
+/// Whether `op` may be part of a fused_elementwise: what steps of training consist of,
+/// and whose code is short.
+bool FusesOp(OpKind op);
+
 namespace kernels {
 #define STOWAGE_OP(kind, name) extern const GpuKernel kind;
 #include "ir/ops.def"

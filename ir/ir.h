@@ -17,6 +17,7 @@
 #include "ir/dot.h"
 #include "ir/dtype.h"
 #include "ir/einsum.h"
+#include "ir/fused.h"
 #include "ir/graph.h"
 #include "ir/graph_bytes.h"
 #include "ir/graph_copy.h"  // IWYU pragma: export

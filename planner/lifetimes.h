@@ -55,11 +55,20 @@ using WorkspaceFn = std::function<Bytes(const Graph& graph, const Node& node)>;
 /// slots of `alignment` (Backend::Reserve): what it stages inputs in, say.
 using ReserveFn = std::function<Bytes(const Graph& graph, Bytes alignment)>;
 
-/// What a device's kernels take beside the values: of runtime/backend.h,
-/// Backend::Needs(). Empty: nothing.
+/// What a device's kernels do in one node (planner/fit/fuse).
+struct Fusions {
+  /// Whether an op may be part of a fused_elementwise. Null: nothing is fused.
+  bool (*elementwise)(OpKind op) = nullptr;
+  /// Whether such parts may follow a product in its node.
+  bool products = false;
+};
+
+/// What a device's kernels take beside the values, and what they fuse: of
+/// runtime/backend.h, Backend::Needs(). Empty: nothing.
 struct DeviceNeeds {
   WorkspaceFn workspace = {};
   ReserveFn reserve = {};
+  Fusions fusions = {};
 };
 
 struct LiveBuffer {

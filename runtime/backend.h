@@ -91,7 +91,9 @@ class Backend {
   /// Bytes in the arena that the backend keeps beside the values of `graph`,
   /// for slots of `alignment`; the plan must be made with them, too.
   virtual Bytes Reserve(const Graph&, Bytes /*alignment*/) const { return 0; }
-  /// Both, for PlanOptions::device. Not to be called once this is gone.
+  /// What the kernels do in one node.
+  virtual Fusions FusesOps() const { return {}; }
+  /// All of these, for PlanOptions::device. Not to be called once this is gone.
   DeviceNeeds Needs() const {
     return {.workspace =
                 [this](const Graph& graph, const Node& node) {
@@ -100,7 +102,8 @@ class Backend {
             .reserve =
                 [this](const Graph& graph, Bytes alignment) {
                   return Reserve(graph, alignment);
-                }};
+                },
+            .fusions = FusesOps()};
   }
 
   /// Error kUnsupported naming the first node this backend has no kernel for.

@@ -67,7 +67,8 @@ Result<DeviceNeeds> NeedsOfDevice(const std::string& name, DType dtype,
                          [cpu](const Graph& graph, const Node& node) {
                            return cpu->Workspace(graph, node);
                          },
-                     .reserve = {}};
+                     .reserve = {},
+                     .fusions = cpu->FusesOps()};
 }
 
 }  // namespace stowage

@@ -38,6 +38,8 @@ constinit const Vjp AttentionVjp = Differentiable([](VjpContext& v) {
 
 STOWAGE_NON_DIFFERENTIABLE(AttentionGrad,
                            "second derivatives are not provided");
+STOWAGE_NON_DIFFERENTIABLE(AttentionQkvGrad,
+                           "second derivatives are not provided");
 STOWAGE_NON_DIFFERENTIABLE(AttentionBiasGrad,
                            "second derivatives are not provided");
 

@@ -16,5 +16,7 @@ constinit const Vjp LayerNormVjp = Differentiable([](VjpContext& v) {
 
 STOWAGE_NON_DIFFERENTIABLE(LayerNormGrad,
                            "second derivatives are not provided");
+STOWAGE_NON_DIFFERENTIABLE(LayerNormGradAdd,
+                           "second derivatives are not provided");
 
 }  // namespace stowage

@@ -12,6 +12,7 @@
 // of the bias: a task is one tile of it.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -23,6 +24,7 @@
 #include "cpu/kernels/vec.h"
 #include "ir/attention_band.h"
 #include "ir/attention_operands.h"
+#include "ir/op_kind.h"
 
 namespace stowage::cpu {
 namespace {
@@ -430,8 +432,29 @@ void TileGradient(const Tile& tile, int64_t depth, const GradHead<T>& head,
   }
 }
 
+// dq, dk and dv: results of their own, or side by side in one.
+std::array<TensorView, 3> Gradients(const Launch& launch) {
+  if (launch.op != OpKind::kAttentionQkvGrad) {
+    return {launch.outputs[0], launch.outputs[1], launch.outputs[2]};
+  }
+  const TensorView& all = launch.outputs[0];
+  std::array<TensorView, 3> parts;
+  std::byte* data = all.data;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const TensorType& type = launch.inputs[i].type;
+    const int64_t depth = type.shape[3];
+    parts[i] = {data, type, {all.strides[0], all.strides[1], depth, 1}};
+    data += type.shape[2] * depth * SizeOf(type.dtype);
+  }
+  return parts;
+}
+
 template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
+  const std::array<TensorView, 3> gradients = Gradients(launch);
+  const TensorView& dq_all = gradients[0];
+  const TensorView& dk_all = gradients[1];
+  const TensorView& dv_all = gradients[2];
   const TensorView& q = launch.inputs[0];
   const TensorView& k = launch.inputs[1];
   const int32_t* lengths = KeyLengths(launch, kAttentionGradOperands);
@@ -449,8 +472,8 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
     const int64_t key_head = task % key_heads;
     const auto keys = Head<const T>(k, batch, key_head);
     const auto values = Head<const T>(launch.inputs[2], batch, key_head);
-    const Rows<T> dk = Head<T>(launch.outputs[1], batch, key_head);
-    const Rows<T> dv = Head<T>(launch.outputs[2], batch, key_head);
+    const Rows<T> dk = Head<T>(dk_all, batch, key_head);
+    const Rows<T> dv = Head<T>(dv_all, batch, key_head);
     T* keys_t = reinterpret_cast<T*>(launch.workspace.data()) +
                 thread * GradScratch(depth);
     T* values_t = keys_t + depth * kTile;
@@ -474,9 +497,8 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
     for (int64_t query = 0; query < length; query += kTile) {
       if (!reads.Keys(of_queries(query)).empty()) continue;
       for (int64_t i = 0; i < heads_per_key; ++i) {
-        Clear<T>(
-            of_queries(query), depth,
-            Head<T>(launch.outputs[0], batch, key_head * heads_per_key + i));
+        Clear<T>(of_queries(query), depth,
+                 Head<T>(dq_all, batch, key_head * heads_per_key + i));
       }
     }
     for (tile.key = 0; tile.key < reads.keys; tile.key += kTile) {
@@ -496,7 +518,7 @@ void RunGrad(const Launch& launch, ThreadPool& pool) {
       for (int64_t i = 0; i < heads_per_key; ++i) {
         const int64_t number = key_head * heads_per_key + i;
         const GradHead<T> head = GradHeadOf<T>(launch, bias, batch, number);
-        const Rows<T> dq = Head<T>(launch.outputs[0], batch, number);
+        const Rows<T> dq = Head<T>(dq_all, batch, number);
         for (tile.query = readers.begin / kTile * kTile;
              tile.query < readers.end; tile.query += kTile) {
           tile.queries = std::min(kTile, length - tile.query);
@@ -659,6 +681,8 @@ constinit const CpuKernel Attention = {.run = RunAttention,
                                        .workspace = ForwardWorkspace};
 constinit const CpuKernel AttentionGrad = {.run = RunAttentionGrad,
                                            .workspace = GradWorkspace};
+constinit const CpuKernel AttentionQkvGrad = {.run = RunAttentionGrad,
+                                              .workspace = GradWorkspace};
 constinit const CpuKernel AttentionBiasGrad = {.run = RunAttentionBiasGrad,
                                                .workspace = GradWorkspace};
 

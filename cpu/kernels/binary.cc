@@ -19,7 +19,7 @@ StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
     using T = decltype(zero);
     Elementwise<T, T, T>(launch, pool,
                          [](int64_t n, int64_t, T* y, const T* a, const T* b) {
-                           MapVec(F(), n, y, a, b);
+                           MapBlock(F(), n, y, a, b);
                          });
   });
   return StepCode::kOk;
@@ -33,7 +33,7 @@ StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
     Elementwise<T, T, T>(launch, pool,
                          [](int64_t n, int64_t, T* y, const T* a, const T* b) {
                            if constexpr (std::is_floating_point_v<T>) {
-                             MapVec(F(), n, y, a, b);
+                             MapBlock(F(), n, y, a, b);
                            } else {
                              for (int64_t i = 0; i < n; ++i)
                                y[i] = F()(a[i], b[i]);
@@ -230,7 +230,7 @@ StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
     using T = decltype(zero);
     Elementwise<T, T, T>(
         launch, pool, [f](int64_t n, int64_t, T* dx, const T* y, const T* dy) {
-          MapVec(f, n, dx, y, dy);
+          MapBlock(f, n, dx, y, dy);
         });
   });
   return StepCode::kOk;
@@ -264,15 +264,17 @@ struct ClampGradFn {
 
 template <typename F>
 constexpr CpuKernel FloatKernel() {
-  return {.run = RunFloat<F>, .supports = SupportsAll};
+  return {.run = RunFloat<F>, .supports = SupportsAll, .block = BlockOf<F, 2>};
 }
 template <typename F>
 constexpr CpuKernel AttrsKernel() {
-  return {.run = RunWithAttrs<F>, .supports = SupportsAll};
+  return {.run = RunWithAttrs<F>,
+          .supports = SupportsAll,
+          .block = BlockWithAttrs<F, 2>};
 }
 template <typename F>
 constexpr CpuKernel NumberKernel() {
-  return {.run = RunNumber<F>, .supports = SupportsAll};
+  return {.run = RunNumber<F>, .supports = SupportsAll, .block = BlockOf<F, 2>};
 }
 template <typename F>
 constexpr CpuKernel ComparisonKernel() {

@@ -14,7 +14,7 @@
 namespace stowage::cpu::internal {
 namespace {
 
-constexpr int64_t kStageElements = 512;
+constexpr int64_t kStageElements = kBlockElements;
 constexpr size_t kWidestElement = 8;  // bytes
 
 // Copies `count` elements that lie `stride` elements apart next to each other.
@@ -121,6 +121,30 @@ void Run(const Launch& launch, ThreadPool& pool, ElementwiseBody body,
       });
 }
 
+template <size_t... k>
+void RunBlocksOf(const Launch& launch, ThreadPool& pool, size_t width,
+                 BlockBody body, std::index_sequence<k...>) {
+  const TensorView& y = launch.outputs[0];
+  const StridedWalk<sizeof...(k)> walk(y.shape(),
+                                       {&launch.inputs[k].strides...});
+  ParallelRanges(
+      pool, y.size(), kChunkElements, [&](int64_t begin, int64_t end) {
+        std::array<Stage, sizeof...(k)> stages;
+        (stages[k].SetOperand(launch.inputs[k], width), ...);
+        walk.Runs(begin, end,
+                  [&](int64_t index, const auto& offsets, int64_t count) {
+                    (stages[k].StartRun(offsets[k],
+                                        count == 1 ? 1 : walk.inner(k), count),
+                     ...);
+                    for (int64_t i = 0; i < count; i += kStageElements) {
+                      const int64_t n = std::min(kStageElements, count - i);
+                      const std::byte* operands[] = {stages[k].Get(i, n)...};
+                      body.run(body.body, n, index + i, operands);
+                    }
+                  });
+      });
+}
+
 }  // namespace
 
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
@@ -132,6 +156,28 @@ void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
       return Run(launch, pool, body, std::make_index_sequence<2>{});
     case 3:
       return Run(launch, pool, body, std::make_index_sequence<3>{});
+  }
+  STOWAGE_CHECK(false);
+}
+
+void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
+               BlockBody body) {
+  switch (launch.inputs.size()) {
+    case 1:
+      return RunBlocksOf(launch, pool, width, body,
+                         std::make_index_sequence<1>{});
+    case 2:
+      return RunBlocksOf(launch, pool, width, body,
+                         std::make_index_sequence<2>{});
+    case 3:
+      return RunBlocksOf(launch, pool, width, body,
+                         std::make_index_sequence<3>{});
+    case 4:
+      return RunBlocksOf(launch, pool, width, body,
+                         std::make_index_sequence<4>{});
+    case 5:
+      return RunBlocksOf(launch, pool, width, body,
+                         std::make_index_sequence<5>{});
   }
   STOWAGE_CHECK(false);
 }

@@ -19,8 +19,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/vec.h"
 #include "cpu/thread_pool.h"
+#include "ir/attrs.h"
+#include "ir/dtype.h"
 #include "runtime/kernel.h"
 
 namespace stowage::cpu {
@@ -36,6 +39,11 @@ struct ElementwiseBody {
   std::array<size_t, 4> widths;
 };
 inline constexpr size_t kMostOperands = 4;
+struct BlockBody {
+  const void* body;
+  void (*run)(const void* body, int64_t n, int64_t index,
+              const std::byte* const* operands);
+};
 struct ManyBody {
   const void* body;
   void (*run)(const void* body, int64_t n, const std::byte* const* x,
@@ -45,6 +53,11 @@ struct ManyBody {
 // Over the first `operands` inputs of the launch, 1 to 3.
 void RunElementwise(const Launch& launch, ThreadPool& pool, int operands,
                     ElementwiseBody body);
+// Over all inputs of the launch, kMostBlockOperands at most, each element of `width`
+// bytes as the body sees it.
+inline constexpr size_t kMostBlockOperands = 5;
+void RunBlocks(const Launch& launch, ThreadPool& pool, size_t width,
+               BlockBody body);
 // Over the first `operands` inputs and all results, kMostOperands at most, in
 // elements of `width` bytes.
 void RunMany(const Launch& launch, ThreadPool& pool, size_t operands,
@@ -75,6 +88,23 @@ void Elementwise(const Launch& launch, ThreadPool& pool, const Body& body) {
                            {&body, run, {sizeof(Out), sizeof(In)...}});
 }
 
+/// The most elements of a block.
+inline constexpr int64_t kBlockElements = 512;
+
+/// Runs body(n, index, operands) over blocks of the elements of the launch's results:
+/// n of them from element number `index` on. `operands` has a pointer for each input,
+/// kMostBlockOperands at most, to its elements in T, contiguous; the launch's are as
+/// wide, or f16 or bf16 where T is float. What the body makes of them it stores itself.
+template <typename T, typename Body>
+void ElementwiseBlocks(const Launch& launch, ThreadPool& pool,
+                       const Body& body) {
+  const auto run = [](const void* typed, int64_t n, int64_t index,
+                      const std::byte* const* operands) {
+    (*static_cast<const Body*>(typed))(n, index, operands);
+  };
+  internal::RunBlocks(launch, pool, sizeof(T), {&body, run});
+}
+
 /// Calls f(place, in, out) for the registers of T that cover all elements of the
 /// launch's results; `in` has a pointer to T for each of its first `operands` inputs,
 /// `out` for each result. All of these are contiguous and of one size, and of type T,
@@ -101,6 +131,45 @@ void ElementwiseMany(const Launch& launch, ThreadPool& pool, size_t operands,
 template <typename F, typename T, typename... In>
 void MapVec(const F& f, int64_t n, T* y, const In*... x) {
   ForEachVec<T>(n, [&](auto at) { at.Store(y, f(at.Load(x)...)); });
+}
+
+/// The same, compiled once: whoever asks for it gets the same bits.
+template <typename F, typename T, typename... In>
+[[gnu::noinline]] void MapBlock(const F& f, int64_t n, T* y, const In*... x) {
+  MapVec(f, n, y, x...);
+}
+
+namespace internal {
+
+template <size_t kOperands, typename F>
+void CallBlock(const F& f, DType dtype, int64_t n, std::byte* y,
+               const std::byte* const* x) {
+  static_assert(kOperands == 1 || kOperands == 2);
+  OnFloat(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* a = reinterpret_cast<const T*>(x[0]);
+    if constexpr (kOperands == 1) {
+      MapBlock(f, n, reinterpret_cast<T*>(y), a);
+    } else {
+      MapBlock(f, n, reinterpret_cast<T*>(y), a,
+               reinterpret_cast<const T*>(x[1]));
+    }
+  });
+}
+
+}  // namespace internal
+
+/// CpuKernel::block of an op that is F of kOperands, which has no attributes.
+template <typename F, size_t kOperands>
+void BlockOf(const Attrs&, DType dtype, int64_t n, std::byte* y,
+             const std::byte* const* x) {
+  internal::CallBlock<kOperands>(F(), dtype, n, y, x);
+}
+/// Of one that is F(attrs) of them.
+template <typename F, size_t kOperands>
+void BlockWithAttrs(const Attrs& attrs, DType dtype, int64_t n, std::byte* y,
+                    const std::byte* const* x) {
+  internal::CallBlock<kOperands>(F(attrs), dtype, n, y, x);
 }
 
 }  // namespace stowage::cpu

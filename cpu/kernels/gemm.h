@@ -62,6 +62,21 @@ inline Into Chains(bool accumulate) {
   return accumulate ? Into::kChain : Into::kNew;
 }
 
+/// What is added to every element of c when it is done, in this order, each sum
+/// rounded: a row, the same for all rows, and a matrix. Either may be absent.
+template <typename T>
+struct Finish {
+  const T* row = nullptr;
+  Rows<const T> matrix = {nullptr, 0};
+
+  Finish At(int64_t i, int64_t j) const {
+    Finish at;
+    if (row != nullptr) at.row = row + j;
+    if (matrix.data != nullptr) at.matrix = matrix.At(i, j);
+    return at;
+  }
+};
+
 /// Columns of a strip, at most: three registers.
 template <typename T>
 inline constexpr int64_t kStripColumns = 3 * Vec<T>::kLanes;
@@ -83,7 +98,7 @@ enum class Tail {
 
 template <typename T, int kM, int kVecs, Tail kTail>
 void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
-                   Rows<T> c, Into into) {
+                   Rows<T> c, Into into, Finish<T> finish) {
   using V = Vec<T>;
   constexpr int kLast = kVecs - 1;
   const int64_t last_count = n - kLast * V::kLanes;
@@ -126,11 +141,26 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
   for (int i = 0; i < kM; ++i) {
     for (int j = 0; j < kVecs; ++j) {
       T* to = c.data + i * c.row + j * V::kLanes;
+      const T* matrix =
+          finish.matrix.data == nullptr
+              ? nullptr
+              : finish.matrix.data + i * finish.matrix.row + j * V::kLanes;
       if (j == kLast && kTail != Tail::kNone) {
-        if (into == Into::kSum) sum[i][j] += V::LoadFirst(to, last_count, T(0));
+        const auto load = [&](const T* from) {
+          return V::LoadFirst(from, last_count, T(0));
+        };
+        if (into == Into::kSum) sum[i][j] += load(to);
+        if (finish.row != nullptr) {
+          sum[i][j] += load(finish.row + j * V::kLanes);
+        }
+        if (matrix != nullptr) sum[i][j] += load(matrix);
         sum[i][j].StoreFirst(to, last_count);
       } else {
         if (into == Into::kSum) sum[i][j] += V::Load(to);
+        if (finish.row != nullptr) {
+          sum[i][j] += V::Load(finish.row + j * V::kLanes);
+        }
+        if (matrix != nullptr) sum[i][j] += V::Load(matrix);
         sum[i][j].Store(to);
       }
     }
@@ -140,44 +170,49 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
 // The rows left over, by ever smaller blocks.
 template <typename T, int kM, int kVecs, Tail kTail>
 void MultiplyRows(int64_t m, int64_t n, int64_t k, Strided<T> a,
-                  Rows<const T> b, Rows<T> c, Into into) {
+                  Rows<const T> b, Rows<T> c, Into into, Finish<T> finish) {
   int64_t i = 0;
   for (; i + kM <= m; i += kM) {
-    MultiplyBlock<T, kM, kVecs, kTail>(n, k, a.At(i, 0), b, c.At(i, 0), into);
+    MultiplyBlock<T, kM, kVecs, kTail>(n, k, a.At(i, 0), b, c.At(i, 0), into,
+                                       finish.At(i, 0));
   }
   if constexpr (kM > 1) {
     if (i < m) {
       MultiplyRows<T, kM / 2, kVecs, kTail>(m - i, n, k, a.At(i, 0), b,
-                                            c.At(i, 0), into);
+                                            c.At(i, 0), into, finish.At(i, 0));
     }
   }
 }
 
 template <typename T, int kVecs>
 void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
-                  Rows<const T> b, Rows<T> c, Into into) {
+                  Rows<const T> b, Rows<T> c, Into into, Finish<T> finish) {
   if (n == kVecs * Vec<T>::kLanes) {
-    MultiplyRows<T, kBlockRows, kVecs, Tail::kNone>(m, n, k, a, b, c, into);
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kNone>(m, n, k, a, b, c, into,
+                                                    finish);
   } else if (b.padded) {
-    MultiplyRows<T, kBlockRows, kVecs, Tail::kPadded>(m, n, k, a, b, c, into);
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kPadded>(m, n, k, a, b, c, into,
+                                                      finish);
   } else {
-    MultiplyRows<T, kBlockRows, kVecs, Tail::kExact>(m, n, k, a, b, c, into);
+    MultiplyRows<T, kBlockRows, kVecs, Tail::kExact>(m, n, k, a, b, c, into,
+                                                     finish);
   }
 }
 
 }  // namespace internal
 
-/// a (m, k) b (k, n) into c (m, n); 1 <= n <= kStripColumns, m >= 1.
+/// a (m, k) b (k, n) into c (m, n), and `finish`; 1 <= n <= kStripColumns, m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
-                   Rows<const T> b, Rows<T> c, Into into) {
+                   Rows<const T> b, Rows<T> c, Into into,
+                   Finish<T> finish = {}) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
   if (n > 2 * kLanes) {
-    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into);
+    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into, finish);
   } else if (n > kLanes) {
-    internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, into);
+    internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, into, finish);
   } else {
-    internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, into);
+    internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, into, finish);
   }
 }
 

@@ -66,6 +66,9 @@ void GradRows(const Launch& launch, int64_t n, int64_t begin, int64_t end,
   const T* means = launch.inputs[2].as<const T>();
   const T* rstds = launch.inputs[3].as<const T>();
   const T* dy = launch.inputs[4].as<const T>();
+  const T* residual = launch.op == OpKind::kLayerNormGradAdd
+                          ? launch.inputs[5].as<const T>()
+                          : nullptr;
   T* dx = launch.outputs[0].as<T>();
   const T inverse_n = T(1) / static_cast<T>(n);
   std::fill(dgamma, dgamma + n, T(0));
@@ -91,7 +94,12 @@ void GradRows(const Launch& launch, int64_t n, int64_t begin, int64_t end,
     ForEachVec<T>(n, [&](auto at) {
       const Vec<T> h = (at.Load(x_row) - mean) * rstd;
       const Vec<T> g = at.Load(dy_row) * at.Load(gamma);
-      at.Store(dx_row, rstd * (g - mean_g - h * mean_gh));
+      Vec<T> gradient = rstd * (g - mean_g - h * mean_gh);
+      if (residual != nullptr) {
+        // Rounded first, as where the sum is a node of its own.
+        gradient = Rounded(gradient) + at.Load(residual + row * n);
+      }
+      at.Store(dx_row, gradient);
     });
   }
 }
@@ -144,6 +152,8 @@ namespace kernels {
 constinit const CpuKernel LayerNorm = {.run = RunLayerNorm};
 constinit const CpuKernel LayerNormGrad = {.run = RunLayerNormGrad,
                                            .workspace = LayerNormGradWorkspace};
+constinit const CpuKernel LayerNormGradAdd = {
+    .run = RunLayerNormGrad, .workspace = LayerNormGradWorkspace};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

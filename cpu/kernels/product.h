@@ -10,7 +10,9 @@
 //   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch);
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/gemm.h"
@@ -30,6 +32,9 @@ constexpr int64_t StripElements(int64_t depth) {
 
 inline constexpr int64_t kMostTaskRows = 256;
 
+/// Rows of c that are made at once.
+inline constexpr int64_t kTileRows = 8;
+
 /// Rows of a task: many, so that a packed strip is used often, but enough tasks
 /// to go round.
 inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
@@ -43,10 +48,12 @@ inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
 
 /// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <=
 /// kStripColumns. Each kBlockDepth of k is a sum of its own, but that the first goes on
-/// from c. `packed` has StripElements(k) elements.
-template <typename T>
+/// from c. `packed` has StripElements(k) elements. What is done behind, `finish` and
+/// then after(i, rows) for kTileRows rows of c at a time, finds them in the cache.
+template <typename T, typename After = std::nullptr_t>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
-                 Rows<T> c, bool accumulate, T* packed) {
+                 Rows<T> c, bool accumulate, T* packed,
+                 const Finish<T>& finish = {}, const After& after = nullptr) {
   // With fewer rows than this, packing a strip costs more than it gains.
   constexpr int64_t kPackRows = 16;
   const bool pack = b.column != 1 || m >= kPackRows;
@@ -57,8 +64,19 @@ void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
       Pack<T>(depth, n, b.At(p, 0), packed, kStripColumns<T>);
       strip = {packed, kStripColumns<T>, /*padded=*/true};
     }
-    MultiplyStrip<T>(m, n, depth, a.At(0, p), strip, c,
-                     p > 0 ? Into::kSum : Chains(accumulate));
+    const Into into = p > 0 ? Into::kSum : Chains(accumulate);
+    const bool is_last = p + depth == k;
+    if constexpr (!std::is_null_pointer_v<After>) {
+      for (int64_t i = 0; is_last && i < m; i += kTileRows) {
+        const int64_t rows = std::min(kTileRows, m - i);
+        MultiplyStrip<T>(rows, n, depth, a.At(i, p), strip, c.At(i, 0), into,
+                         finish.At(i, 0));
+        after(i, rows);
+      }
+      if (is_last) continue;
+    }
+    MultiplyStrip<T>(m, n, depth, a.At(0, p), strip, c, into,
+                     is_last ? finish : Finish<T>());
   }
 }
 

@@ -16,7 +16,7 @@ StepCode RunFloat(const Launch& launch, ThreadPool& pool) noexcept {
   OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T>(launch, pool, [](int64_t n, int64_t, T* y, const T* x) {
-      MapVec(F(), n, y, x);
+      MapBlock(F(), n, y, x);
     });
   });
   return StepCode::kOk;
@@ -29,7 +29,7 @@ StepCode RunNumber(const Launch& launch, ThreadPool& pool) noexcept {
     using T = decltype(zero);
     Elementwise<T, T>(launch, pool, [](int64_t n, int64_t, T* y, const T* x) {
       if constexpr (std::is_floating_point_v<T>) {
-        MapVec(F(), n, y, x);
+        MapBlock(F(), n, y, x);
       } else {
         for (int64_t i = 0; i < n; ++i) y[i] = F()(x[i]);
       }
@@ -127,7 +127,7 @@ StepCode RunWithAttrs(const Launch& launch, ThreadPool& pool) noexcept {
   OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
     Elementwise<T, T>(launch, pool, [f](int64_t n, int64_t, T* y, const T* x) {
-      MapVec(f, n, y, x);
+      MapBlock(f, n, y, x);
     });
   });
   return StepCode::kOk;
@@ -169,15 +169,17 @@ StepCode RunLogicalNot(const Launch& launch, ThreadPool& pool) noexcept {
 
 template <typename F>
 constexpr CpuKernel FloatKernel() {
-  return {.run = RunFloat<F>, .supports = SupportsAll};
+  return {.run = RunFloat<F>, .supports = SupportsAll, .block = BlockOf<F, 1>};
 }
 template <typename F>
 constexpr CpuKernel AttrsKernel() {
-  return {.run = RunWithAttrs<F>, .supports = SupportsAll};
+  return {.run = RunWithAttrs<F>,
+          .supports = SupportsAll,
+          .block = BlockWithAttrs<F, 1>};
 }
 template <typename F>
 constexpr CpuKernel NumberKernel() {
-  return {.run = RunNumber<F>, .supports = SupportsAll};
+  return {.run = RunNumber<F>, .supports = SupportsAll, .block = BlockOf<F, 1>};
 }
 
 }  // namespace

@@ -102,6 +102,17 @@ template <typename T>
 Vec<T> MulAdd(Vec<T> a, Vec<T> b, Vec<T> c) {
   return Vec<T>(Eigen::internal::pmadd(a.v, b.v, c.v));
 }
+/// a, rounded: a compiler makes no single operation of a product and a sum that take
+/// it in between.
+template <typename T>
+Vec<T> Rounded(Vec<T> a) {
+#if defined(__x86_64__)
+  asm("" : "+v"(a.v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(a.v));
+#endif
+  return a;
+}
 template <typename T>
 Vec<T> Abs(Vec<T> a) {
   return Vec<T>(Eigen::internal::pabs(a.v));

@@ -17,6 +17,7 @@
 #include "ir/attention_operands.h"
 #include "ir/dtype.h"
 #include "ir/op_def.h"
+#include "ir/op_kind.h"
 #include "ir/shape.h"
 #include "runtime/kernel.h"
 
@@ -111,11 +112,30 @@ void EnqueueAttention(const Launch& launch, Queue& queue) {
   const TensorView& q = launch.inputs[0];
   AttentionParams p = CommonParams(launch, kAttentionOperands, queue);
   p.out[0] = launch.outputs[0].data;
+  p.out_row[0] = q.shape()[2] * q.shape()[3];
   p.log_sum_exp = launch.outputs[1].as<float>();
   if (OnTensorCores(q.dtype(), p)) {
     EnqueueTensorAttention(q.dtype(), p, queue);
   } else {
     EnqueueSimtAttention(q.dtype(), p, queue);
+  }
+}
+
+// dq, dk and dv, results of their own or side by side in one. That of the bias lies
+// where dq would.
+void SetResults(const Launch& launch, AttentionParams* p) {
+  const bool together = launch.op == OpKind::kAttentionQkvGrad;
+  std::byte* data = launch.outputs[0].data;
+  for (size_t i = 0; i < kAttentionOperands; ++i) {
+    const Shape& shape = launch.inputs[i].shape();
+    const int64_t row = shape[2] * shape[3];
+    p->out_row[i] = together ? launch.outputs[0].shape().back() : row;
+    if (together) {
+      p->out[i] = data;
+      data += row * SizeOf(launch.inputs[i].dtype());
+    } else if (i < launch.outputs.size()) {
+      p->out[i] = launch.outputs[i].data;
+    }
   }
 }
 
@@ -127,9 +147,7 @@ AttentionParams GradParams(const Launch& launch, Queue& queue) {
   p.o = Operand(launch.inputs[3]);
   p.d_o = Operand(d_o);
   p.packed = p.packed && IsPacked(p.d_o, d_o.shape(), d_o.dtype());
-  for (size_t i = 0; i < launch.outputs.size(); ++i) {
-    p.out[i] = launch.outputs[i].data;
-  }
+  SetResults(launch, &p);
   p.log_sum_exp = launch.inputs[4].as<float>();
   p.delta = reinterpret_cast<float*>(launch.workspace.data());
   const int64_t rows = static_cast<int64_t>(p.batch) * p.queries * p.heads;
@@ -184,6 +202,9 @@ constinit const GpuKernel Attention = {.enqueue = EnqueueAttention,
 constinit const GpuKernel AttentionGrad = {.enqueue = EnqueueAttentionGrad,
                                            .workspace = GradWorkspace,
                                            .excess = Excess};
+constinit const GpuKernel AttentionQkvGrad = {.enqueue = EnqueueAttentionGrad,
+                                              .workspace = GradWorkspace,
+                                              .excess = Excess};
 constinit const GpuKernel AttentionBiasGrad = {
     .enqueue = EnqueueAttentionBiasGrad,
     .workspace = GradWorkspace,

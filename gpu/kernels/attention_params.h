@@ -21,8 +21,9 @@ struct AttentionOperand {
 
 struct AttentionParams {
   AttentionOperand q, k, v, o, d_o;
-  /// o, or dq, dk and dv: contiguous.
+  /// o, or dq, dk and dv: heads lie side by side, in rows of so many elements.
   void* out[3] = {};
+  int64_t out_row[3] = {};
   float* log_sum_exp = nullptr;          // (B, H, T); the gradient reads it
   float* delta = nullptr;                // (B, H, T), gradient: o . d_o
   const int32_t* key_lengths = nullptr;  // (B), or null; see KeysOf
@@ -50,12 +51,13 @@ STOWAGE_DEVICE const T* HeadOf(const AttentionOperand& x, int batch, int head) {
   return static_cast<const T*>(x.data) + batch * x.batch + head * x.head;
 }
 
-/// Row 0 of a head of a contiguous result; rows are heads * depth apart.
+/// Row 0 of a head of a result whose batch entries have `length` rows.
 template <typename T>
-STOWAGE_DEVICE T* HeadOf(void* out, int batch, int head, int length, int heads,
-                         int depth) {
-  return static_cast<T*>(out) +
-         (static_cast<int64_t>(batch) * length * heads + head) * depth;
+STOWAGE_DEVICE T* HeadOf(const AttentionParams& p, int result, int batch,
+                         int head, int length) {
+  return static_cast<T*>(p.out[result]) +
+         static_cast<int64_t>(batch) * length * p.out_row[result] +
+         static_cast<int64_t>(head) * p.depth;
 }
 
 /// Where the statistics (B, H, T) of a head begin.

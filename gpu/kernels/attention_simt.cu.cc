@@ -319,10 +319,8 @@ SimtAttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     }
   }
   SyncThreads();
-  StoreRows<kDepth>(
-      o, &factors[0], 1,
-      HeadOf<T>(p.out[0], batch, head, p.queries, p.heads, p.depth),
-      static_cast<int64_t>(p.heads) * p.depth, first_query, p.queries, p);
+  StoreRows<kDepth>(o, &factors[0], 1, HeadOf<T>(p, 0, batch, head, p.queries),
+                    p.out_row[0], first_query, p.queries, p);
 }
 
 // The log-sum-exp and o . d_o of a query; beyond the sequence, or where a bias keeps
@@ -427,15 +425,11 @@ SimtAttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
       AddWeighted<kDepth>(dk, &d_scores[0], 1, Its::kWeightPitch, q_tile);
     }
   }
-  const int64_t row_stride = static_cast<int64_t>(p.key_heads) * p.depth;
-  StoreRows<kDepth>(
-      dk, nullptr, p.scale,
-      HeadOf<T>(p.out[1], batch, key_head, p.keys, p.key_heads, p.depth),
-      row_stride, first_key, p.keys, p);
-  StoreRows<kDepth>(
-      dv, nullptr, 1,
-      HeadOf<T>(p.out[2], batch, key_head, p.keys, p.key_heads, p.depth),
-      row_stride, first_key, p.keys, p);
+  StoreRows<kDepth>(dk, nullptr, p.scale,
+                    HeadOf<T>(p, 1, batch, key_head, p.keys), p.out_row[1],
+                    first_key, p.keys, p);
+  StoreRows<kDepth>(dv, nullptr, 1, HeadOf<T>(p, 2, batch, key_head, p.keys),
+                    p.out_row[2], first_key, p.keys, p);
 }
 
 template <typename T, int kDepth, bool kBias>
@@ -482,10 +476,9 @@ SimtAttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
     SyncThreads();
     AddWeighted<kDepth>(dq, &d_scores[0], Its::kWeightPitch, 1, k_tile);
   }
-  StoreRows<kDepth>(
-      dq, nullptr, p.scale,
-      HeadOf<T>(p.out[0], batch, head, p.queries, p.heads, p.depth),
-      static_cast<int64_t>(p.heads) * p.depth, first_query, p.queries, p);
+  StoreRows<kDepth>(dq, nullptr, p.scale,
+                    HeadOf<T>(p, 0, batch, head, p.queries), p.out_row[0],
+                    first_query, p.queries, p);
 }
 
 // One tile of the gradient of the bias: of its rows, or of one that is for all

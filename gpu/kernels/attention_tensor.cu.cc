@@ -222,8 +222,7 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
   // Not kept, either.
   const QueryTile done =
       QueryTileOf<Tiles::kQueries>(p, NotInAdvance(BlockId()));
-  T* o =
-      HeadOf<T>(p.out[0], done.batch, done.head, p.queries, p.heads, p.depth);
+  T* o = HeadOf<T>(p, 0, done.batch, done.head, p.queries);
   float* log_sum_exp = p.log_sum_exp + StatisticsOf(p, done.batch, done.head);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
@@ -241,8 +240,8 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
       }
     }
     StoreStrip<kDepth>(state.o[i], factor, shared + q_tile, strip_row, o,
-                       static_cast<int64_t>(p.heads) * p.depth,
-                       done.first_query + strip_row, p.queries, p.depth);
+                       p.out_row[0], done.first_query + strip_row, p.queries,
+                       p.depth);
   }
 }
 
@@ -422,19 +421,16 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
 
   CopyAsyncWait<0>();  // where nothing read the keys
   SyncThreads();
-  T* dk_head =
-      HeadOf<T>(p.out[1], batch, key_head, p.keys, p.key_heads, p.depth);
-  T* dv_head =
-      HeadOf<T>(p.out[2], batch, key_head, p.keys, p.key_heads, p.depth);
-  const int64_t row_stride = static_cast<int64_t>(p.key_heads) * p.depth;
+  T* dk_head = HeadOf<T>(p, 1, batch, key_head, p.keys);
+  T* dv_head = HeadOf<T>(p, 2, batch, key_head, p.keys);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     const int strip_row = StripRow<kWarps>(i);
     StoreStrip<kDepth>(dk[i], {p.scale, p.scale}, shared + k_tile, strip_row,
-                       dk_head, row_stride, first_key + strip_row, p.keys,
+                       dk_head, p.out_row[1], first_key + strip_row, p.keys,
                        p.depth);
     StoreStrip<kDepth>(dv[i], {1, 1}, shared + v_tile, strip_row, dv_head,
-                       row_stride, first_key + strip_row, p.keys, p.depth);
+                       p.out_row[2], first_key + strip_row, p.keys, p.depth);
   }
 }
 
@@ -567,13 +563,13 @@ AttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   CopyAsyncWait<0>();  // where there was nothing to read
   SyncThreads();
 
-  T* dq_head = HeadOf<T>(p.out[0], batch, head, p.queries, p.heads, p.depth);
+  T* dq_head = HeadOf<T>(p, 0, batch, head, p.queries);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     const int strip_row = StripRow<kWarps>(i);
     StoreStrip<kDepth>(dq[i], {p.scale, p.scale}, shared + q_tile, strip_row,
-                       dq_head, static_cast<int64_t>(p.heads) * p.depth,
-                       first_query + strip_row, p.queries, p.depth);
+                       dq_head, p.out_row[0], first_query + strip_row,
+                       p.queries, p.depth);
   }
 }
 

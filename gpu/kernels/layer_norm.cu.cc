@@ -205,6 +205,7 @@ struct GradParams {
   const float* mean;
   const float* rstd;
   const void* dy;
+  const void* residual;  // added to dx; null: nothing
   void* dx;
   float* partial;  // (blocks, 2, n): for dgamma, for dbeta
   int64_t rows;
@@ -248,7 +249,18 @@ STOWAGE_DEVICE Pack<T> InputGradient(const Pack<T>& x, const Pack<T>& dy,
     const float h = (ToFloat(x.value[j]) - mean) * rstd;
     const float centred =  // g - mean(g)
         fmaf(ToFloat(dy.value[j]), ToFloat(gamma.value[j]), -mean_g);
-    dx.value[j] = FromFloat<T>(rstd * fmaf(-h, mean_gh, centred));
+    dx.value[j] =
+        FromFloat<T>(RoundedProduct(rstd, fmaf(-h, mean_gh, centred)));
+  }
+  return dx;
+}
+
+// dx, and a residual where there is one: rounded, as where the sum is another node.
+template <typename T>
+STOWAGE_DEVICE Pack<T> PlusResidual(Pack<T> dx, const Pack<T>& residual) {
+  for (int j = 0; j < kPackSize<T>; ++j) {
+    dx.value[j] =
+        FromFloat<T>(ToFloat(residual.value[j]) + ToFloat(dx.value[j]));
   }
   return dx;
 }
@@ -297,12 +309,16 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
     for (int k = 0; k < kPacks; ++k) {
       const int i = (k * kThreads + thread) * kWidth;
       if (i >= n) break;
-      StoreOfWholeRow<kPacked>(
-          dx, i, n,
-          InputGradient(LoadOfWholeRow<kPacked>(x, i, n, T{}),
-                        LoadOfWholeRow<kPacked>(dy, i, n, T{}),
-                        LoadOfWholeRow<kPacked>(gamma, i, n, T{}), mean, rstd,
-                        mean_g, mean_gh));
+      Pack<T> of_dx = InputGradient(LoadOfWholeRow<kPacked>(x, i, n, T{}),
+                                    LoadOfWholeRow<kPacked>(dy, i, n, T{}),
+                                    LoadOfWholeRow<kPacked>(gamma, i, n, T{}),
+                                    mean, rstd, mean_g, mean_gh);
+      if (p.residual != nullptr) {
+        const T* residual = static_cast<const T*>(p.residual) + row * p.n;
+        of_dx =
+            PlusResidual(of_dx, LoadOfWholeRow<kPacked>(residual, i, n, T{}));
+      }
+      StoreOfWholeRow<kPacked>(dx, i, n, of_dx);
     }
   }
 
@@ -373,12 +389,16 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
     const float mean_gh =
         RoundedProduct(BlockSum(terms.sum_gh, &scratch[0]), p.inverse_n);
     for (int64_t i = first; i < p.n; i += kStep) {
-      StoreOfWholeRow<kPacked>(
-          dx, i, p.n,
-          InputGradient(LoadOfWholeRow<kPacked>(x, i, p.n, T{}),
-                        LoadOfWholeRow<kPacked>(dy, i, p.n, T{}),
-                        LoadOfWholeRow<kPacked>(gamma, i, p.n, T{}), mean, rstd,
-                        mean_g, mean_gh));
+      Pack<T> of_dx = InputGradient(LoadOfWholeRow<kPacked>(x, i, p.n, T{}),
+                                    LoadOfWholeRow<kPacked>(dy, i, p.n, T{}),
+                                    LoadOfWholeRow<kPacked>(gamma, i, p.n, T{}),
+                                    mean, rstd, mean_g, mean_gh);
+      if (p.residual != nullptr) {
+        const T* residual = static_cast<const T*>(p.residual) + row * p.n;
+        of_dx =
+            PlusResidual(of_dx, LoadOfWholeRow<kPacked>(residual, i, p.n, T{}));
+      }
+      StoreOfWholeRow<kPacked>(dx, i, p.n, of_dx);
     }
   }
 }
@@ -422,12 +442,15 @@ void LaunchGrad(const GradParams& params, Queue& queue) {
 void EnqueueGrad(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
   const int64_t n = x.shape().back();
+  const void* residual =
+      launch.op == OpKind::kLayerNormGradAdd ? launch.inputs[5].data : nullptr;
   const GradParams params = {
       .x = x.data,
       .gamma = launch.inputs[1].data,
       .mean = launch.inputs[2].as<const float>(),
       .rstd = launch.inputs[3].as<const float>(),
       .dy = launch.inputs[4].data,
+      .residual = residual,
       .dx = launch.outputs[0].data,
       .partial = reinterpret_cast<float*>(launch.workspace.data()),
       .rows = x.size() / n,
@@ -440,7 +463,10 @@ void EnqueueGrad(const Launch& launch, Queue& queue) {
       .blocks = SumBlocks(params.rows)};
   OnFloat(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    if (PacksAreWhole<T>(n, params.x, params.gamma, params.dy, params.dx)) {
+    // Without a residual, an address that is as good as any.
+    const void* const added = residual == nullptr ? params.dx : residual;
+    if (PacksAreWhole<T>(n, params.x, params.gamma, params.dy, added,
+                         params.dx)) {
       LaunchGrad<T, true>(params, queue);
     } else {
       LaunchGrad<T, false>(params, queue);
@@ -462,6 +488,8 @@ namespace kernels {
 constinit const GpuKernel LayerNorm = {.enqueue = EnqueueNorm};
 constinit const GpuKernel LayerNormGrad = {.enqueue = EnqueueGrad,
                                            .workspace = GradWorkspace};
+constinit const GpuKernel LayerNormGradAdd = {.enqueue = EnqueueGrad,
+                                              .workspace = GradWorkspace};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

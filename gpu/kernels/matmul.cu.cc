@@ -95,7 +95,13 @@ void Enqueue(MatMulCall call, const Levels& levels, int from, Bytes element,
   }
 }
 
-void EnqueueMatMul(const Launch& launch, Queue& queue) {
+Bytes Workspace(const OpArgs&, std::span<const TensorType> results) {
+  return MatMulWorkspace(results[0].shape.num_elements());
+}
+
+}  // namespace
+
+void EnqueueProduct(const Launch& launch, Queue& queue) {
   const TensorView& a = launch.inputs[0];
   const TensorView& b = launch.inputs[1];
   const TensorView& c = launch.outputs[0];
@@ -129,15 +135,9 @@ void EnqueueMatMul(const Launch& launch, Queue& queue) {
   Enqueue(call, levels, std::min(levels.count, 1), SizeOf(c.dtype()), queue);
 }
 
-Bytes Workspace(const OpArgs&, std::span<const TensorType> results) {
-  return MatMulWorkspace(results[0].shape.num_elements());
-}
-
-}  // namespace
-
 namespace kernels {
 
-constinit const GpuKernel MatMul = {.enqueue = EnqueueMatMul,
+constinit const GpuKernel MatMul = {.enqueue = EnqueueProduct,
                                     .workspace = Workspace};
 
 }  // namespace kernels

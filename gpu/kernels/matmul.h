@@ -15,6 +15,8 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "gpu/queue.h"
+#include "runtime/kernel.h"
 
 namespace stowage::gpu {
 
@@ -26,6 +28,10 @@ constexpr Bytes MatMulWorkspace(int64_t result_elements) {
   const int64_t elements = std::min(result_elements, kMost);
   return std::min(kMost, AlignUp(kSplits * kF32 * elements, 256));
 }
+
+/// Enqueues the product of a launch's first two operands, by the attributes
+/// transpose_a and transpose_b, into its result 0.
+void EnqueueProduct(const Launch& launch, Queue& queue);
 
 }  // namespace stowage::gpu
 

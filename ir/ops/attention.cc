@@ -122,6 +122,20 @@ TypesResult InferAttentionGrad(const OpArgs& args) {
   return Typed(args, {args.type(0), args.type(1), args.type(2)});
 }
 
+// dq, dk and dv side by side, as columns of one matrix.
+TypesResult InferAttentionQkvGrad(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckGradOperands(args));
+  const Shape& q = args.shape(0);
+  const Shape& k = args.shape(1);
+  if (q[1] != k[1]) {
+    return args.Fail(StrCat("lengths differ: ", Operand(args, 0, "q"), ", ",
+                            Operand(args, 1, "k"),
+                            "; gradients side by side have as many rows"));
+  }
+  return Typed(args,
+               {{args.type(0).dtype, {q[0], q[1], (q[2] + 2 * k[2]) * q[3]}}});
+}
+
 TypesResult InferAttentionBiasGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckGradOperands(args));
   return Typed(args, {args.type(Always(args.op))});
@@ -182,6 +196,10 @@ constinit const OpDef AttentionGrad = {.num_inputs = kAnyNumber,
                                        .infer = InferAttentionGrad,
                                        .flops = AttentionGradFlops,
                                        .accepts = AcceptsAttention};
+constinit const OpDef AttentionQkvGrad = {.num_inputs = kAnyNumber,
+                                          .infer = InferAttentionQkvGrad,
+                                          .flops = AttentionGradFlops,
+                                          .accepts = AcceptsAttention};
 constinit const OpDef AttentionBiasGrad = {.num_inputs = kAnyNumber,
                                            .infer = InferAttentionBiasGrad,
                                            .flops = AttentionFlops,

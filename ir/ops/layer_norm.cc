@@ -42,6 +42,9 @@ TypesResult InferLayerNormGrad(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 2, "mean", RowType(args)));
   STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 3, "rstd", RowType(args)));
   STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 4, "dy", args.type(0)));
+  if (args.op == OpKind::kLayerNormGradAdd) {
+    STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 5, "residual", args.type(0)));
+  }
   return Typed(args, {args.type(0), ParamType(args), ParamType(args)});
 }
 
@@ -56,5 +59,11 @@ constinit const OpDef LayerNormGrad = {.num_inputs = 5,
                                        .infer = InferLayerNormGrad,
                                        .flops = FlopsPerOperandElement<14>,
                                        .may_overwrite = 0b10000};
+
+// Likewise, or over what is added.
+constinit const OpDef LayerNormGradAdd = {.num_inputs = 6,
+                                          .infer = InferLayerNormGrad,
+                                          .flops = FlopsPerOperandElement<15>,
+                                          .may_overwrite = 0b110000};
 
 }  // namespace stowage::op_defs

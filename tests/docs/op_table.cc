@@ -507,10 +507,13 @@ std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
                 " | ", GradientText(op, sample, signature), " |\n");
 }
 
-bool HasBodies(OpKind op) { return op == OpKind::kLoop || op == OpKind::kCond; }
+bool HasGraphs(OpKind op) {
+  return op == OpKind::kLoop || op == OpKind::kCond ||
+         op == OpKind::kFusedElementwise || op == OpKind::kFusedMatMul;
+}
 
-// Of an op with bodies, whose types are what the bodies make of them.
-std::string RowOfBodies(OpKind op, const Signature& signature) {
+// Of an op with graphs in it, whose types are what these make of them.
+std::string RowOfGraphs(OpKind op, const Signature& signature) {
   const auto names = [](const std::vector<Label>& labels) {
     std::vector<std::string> texts;
     for (const Label& label : labels) {
@@ -543,7 +546,7 @@ std::string MakeOpTable(std::string_view ops_def) {
                     "\n\n| op | operands → results | T | attributes | in "
                     "memory | gradient |\n|---|---|---|---|---|---|\n");
     }
-    out += HasBodies(op) ? RowOfBodies(op, entry.signature)
+    out += HasGraphs(op) ? RowOfGraphs(op, entry.signature)
                          : Row(op, samples.at(op), entry.signature);
   }
   return out;

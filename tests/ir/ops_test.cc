@@ -643,6 +643,25 @@ const std::vector<Row>& Rows() {
          return Values{grads.dx, grads.dgamma, grads.dbeta};
        },
        {"f64(4, 6, 8)", "f64(8)", "f64(8)"}},
+      {"layer_norm_grad_add",
+       [](GraphBuilder& g) {
+         const Value x = F32(g, "x", {4, 8});
+         const Value gamma = F32(g, "gamma", {8});
+         const Value rows = F32(g, "mean", {4});
+         return g.Emit(OpKind::kLayerNormGradAdd,
+                       Values{x, gamma, rows, rows, x, x}, {});
+       },
+       {"f32(4, 8)", "f32(8)", "f32(8)"}},
+      {"attention_qkv_grad",
+       [](GraphBuilder& g) {
+         const Value q = BF16(g, "q", {2, 5, 6, 8});
+         const Value k = BF16(g, "k", {2, 5, 3, 8});
+         return g.Emit(
+             OpKind::kAttentionQkvGrad,
+             Values{q, k, k, q, F32(g, "l", {2, 6, 5}), q},
+             {{"scale", 0.5}, {"causal", int64_t{1}}, {"window", int64_t{0}}});
+       },
+       {"bf16(2, 5, 96)"}},
       {"attention of more keys than queries",
        [](GraphBuilder& g) {
          Attention(F64(g, "q", {2, 5, 6, 8}), F64(g, "k", {2, 9, 1, 8}),
@@ -912,6 +931,9 @@ TEST_CASE("every op is in the table of types") {
   // tests/ir/control_flow_test.cc
   seen.insert(OpKind::kLoop);
   seen.insert(OpKind::kCond);
+  // tests/ir/ops_fused_test.cc
+  seen.insert(OpKind::kFusedElementwise);
+  seen.insert(OpKind::kFusedMatMul);
   for (int i = 0; i < kNumOps; ++i) {
     const auto op = static_cast<OpKind>(i);
     INFO(std::string(OpName(op)));
@@ -1687,6 +1709,8 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   CHECK(mask(OpKind::kCrossEntropyGrad) == 0b1);
   CHECK(mask(OpKind::kLayerNorm) == 0b1);
   CHECK(mask(OpKind::kLayerNormGrad) == 0b10000);
+  CHECK(mask(OpKind::kLayerNormGradAdd) == 0b110000);
+  CHECK(mask(OpKind::kFusedElementwise) == 0b11111);
   CHECK(mask(OpKind::kBatchNorm) == 0b1);
   CHECK(mask(OpKind::kBatchNormGrad) == 0b10001);
   CHECK(mask(OpKind::kLocalResponseNorm) == 0b1);
@@ -1703,7 +1727,7 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   for (const OpKind op :
        {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,
         OpKind::kAttention, OpKind::kAttentionGrad, OpKind::kAttentionBiasGrad,
-        OpKind::kCopy, OpKind::kReshape, OpKind::kCrossEntropy}) {
+        OpKind::kAttentionQkvGrad, OpKind::kFusedMatMul, OpKind::kCopy, OpKind::kReshape, OpKind::kCrossEntropy}) {
     INFO(std::string(OpName(op)));
     CHECK(mask(op) == 0);
   }

@@ -845,10 +845,26 @@ void Run(Call& c) {
       return LayerNorm(c);
     case OpKind::kLayerNormGrad:
       return LayerNormGrad(c);
+    case OpKind::kLayerNormGradAdd:
+      LayerNormGrad(c);
+      for (int64_t i = 0; i < c.out[0].size(); ++i) {
+        c.out[0][i] += c.input(5)[i];
+      }
+      return;
+    case OpKind::kFusedElementwise:
+      return interpret::FusedElementwise(c);
+    case OpKind::kFusedMatMul: {
+      Call product{c.node, {c.in[0], c.in[1]}, {}, c.graph, c.rounding};
+      product.out.emplace_back(c.out[0].shape);
+      MatMul(product);
+      return interpret::FusedAfter(c, product.out[0]);
+    }
     case OpKind::kAttention:
       return interpret::Attention(c);
     case OpKind::kAttentionGrad:
       return interpret::AttentionGrad(c);
+    case OpKind::kAttentionQkvGrad:
+      return interpret::AttentionQkvGrad(c);
     case OpKind::kAttentionBiasGrad:
       return interpret::AttentionBiasGrad(c);
     case OpKind::kRmsNorm:

@@ -138,6 +138,22 @@ void AttentionGrad(Call& c) {
   });
 }
 
+// The three gradients, each row of one behind that of the other.
+void AttentionQkvGrad(Call& c) {
+  Call apart{c.node, c.in, {}, c.graph, c.rounding};
+  for (size_t i = 0; i < 3; ++i) apart.out.emplace_back(c.input(i).shape);
+  AttentionGrad(apart);
+  const Shape& all = c.out[0].shape;
+  int64_t first = 0;  // column
+  for (const Array& part : apart.out) {
+    const int64_t columns = part.shape[2] * part.shape[3];
+    for (int64_t i = 0; i < part.size(); ++i) {
+      c.out[0][i / columns * all[2] + first + i % columns] = part[i];
+    }
+    first += columns;
+  }
+}
+
 void AttentionBiasGrad(Call& c) {
   const Array &v = c.input(2), &o = c.input(3), &lse = c.input(4),
               &d_o = c.input(5);

@@ -83,12 +83,15 @@ std::array<uint32_t, 4> RandomWords(uint64_t seed, uint64_t step, uint32_t id,
 void Attention(Call& c);
 void AttentionGrad(Call& c);
 void AttentionBiasGrad(Call& c);
+void AttentionQkvGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
 void CompactUpdate(Call& c);  // adamw_split_update and on
 void Cond(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
 void CumSum(Call& c);
+void FusedElementwise(Call& c);
+void FusedAfter(Call& c, const Array& product);  // what a fused_matmul makes of it
 void Glu(Call& c);
 void GluGrad(Call& c);
 void Iota(Call& c);

@@ -47,11 +47,16 @@ inline double Tolerance(DType real, OpKind op) {
     case OpKind::kAttention:
     case OpKind::kLinearCrossEntropy:
       return 2 * last_bit;
+    // Every part is rounded.
+    case OpKind::kFusedElementwise:
+    case OpKind::kFusedMatMul:
+      return 4 * last_bit;
     // Nor are a position's states better known to the next one.
     case OpKind::kLstm:
       return 2 * last_bit;
     // Likewise, and their differences are summed.
     case OpKind::kAttentionGrad:
+    case OpKind::kAttentionQkvGrad:
     case OpKind::kAttentionBiasGrad:
     case OpKind::kLinearCrossEntropyGrad:
     case OpKind::kLstmGrad:
@@ -154,6 +159,7 @@ void AddAttention(OpCaseTable& t);
 void AddBatchNorm(OpCaseTable& t);
 void AddCompactUpdates(OpCaseTable& t);
 void AddConvolutions(OpCaseTable& t);
+void AddFused(OpCaseTable& t);
 void AddGlu(OpCaseTable& t);
 void AddIndexing(OpCaseTable& t);
 void AddLocalResponseNorm(OpCaseTable& t);

@@ -451,6 +451,13 @@ void Table::AddLayerNorm() {
         LayerNormGrad(in[0], in[1], forward[1], forward[2], in[3]);
     return Out{grads.dx, grads.dgamma, grads.dbeta};
   });
+  with_dy.push_back(Real("residual", {4, 7}));
+  Add(OpKind::kLayerNormGradAdd, "", with_dy, [=](GraphBuilder& g, In in) {
+    const std::vector<Value> forward = build(g, in.first(3));
+    return g.Emit(
+        OpKind::kLayerNormGradAdd,
+        Out{in[0], in[1], forward[1], forward[2], in[3], in[4]}, {});
+  });
 }
 
 void Table::AddUpdates() {
@@ -613,6 +620,7 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddLstm(table);
   testing::AddRmsNorm(table);
   testing::AddRope(table);
+  testing::AddFused(table);
   testing::AddGlu(table);
   testing::AddCompactUpdates(table);
   testing::AddConvolutions(table);

@@ -227,6 +227,19 @@ void AddAttention(OpCaseTable& t) {
                 in[0], in[1], in[2], made[0], made[1], in.back(), options);
             return Out{grads.dq, grads.dk, grads.dv};
           });
+    if (c.keys != c.q[1]) continue;
+    t.Add(OpKind::kAttentionQkvGrad, c.variant, leaves,
+          [=](GraphBuilder& g, In in) {
+            const std::vector<Value> made =
+                forward(g, in.first(in.size() - 1), c);
+            Out operands = {in[0], in[1], in[2], made[0], made[1], in.back()};
+            if (c.lengths) operands.push_back(in[3]);
+            const AttentionOptions& o = c.options;
+            return g.Emit(OpKind::kAttentionQkvGrad, operands,
+                          {{"scale", o.scale > 0 ? o.scale : 0.5},
+                           {"causal", int64_t{o.causal}},
+                           {"window", o.window}});
+          });
   }
   // Query 4 reads keys 3 and 4: of lengths 1 to 3 that leaves none. Its
   // log-sum-exp, -inf, is not looked at.

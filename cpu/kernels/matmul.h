@@ -1,0 +1,252 @@
+#ifndef STOWAGE_CPU_KERNELS_MATMUL_H_
+#define STOWAGE_CPU_KERNELS_MATMUL_H_
+
+// The product of a node's first two operands: packs a strip of b into scratch, then
+// runs down the rows of a. Work is cut into (matrix, chunk of rows, strip of columns);
+// see product.h. Of f16 and bf16 a task widens a strip of b and some rows of a at a
+// time, and rounds its sums once.
+//
+// What a node does to its product is done to a few rows of a task at a time, when they
+// have just been made.
+//
+//   RunProduct<float>(launch, pool, launch.outputs[0], NoTail<float>());
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "base/bytes.h"
+#include "cpu/kernels/chunks.h"
+#include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/product.h"
+#include "cpu/thread_pool.h"
+#include "ir/dtype.h"
+#include "ir/op_def.h"
+#include "ir/shape.h"
+#include "runtime/kernel.h"
+
+namespace stowage::cpu {
+namespace internal {
+
+// One operand: a stack of matrices.
+template <typename T>
+struct Operand {
+  Strided<T> matrix;
+  Shape batch;
+  Strides batch_strides;
+
+  // The first `rank` leading dimensions alone.
+  void KeepBatch(int rank) {
+    const auto count = static_cast<size_t>(rank);
+    batch = Shape(Shape(batch).span().first(count));
+    batch_strides = Strides(Strides(batch_strides).span().first(count));
+  }
+  int64_t BatchOffset(int64_t index) const {
+    int64_t offset = 0;
+    for (int axis = batch.rank() - 1; axis >= 0; --axis) {
+      offset += index % batch[axis] * batch_strides[axis];
+      index /= batch[axis];
+    }
+    return offset;
+  }
+};
+
+template <typename T>
+Operand<T> MakeOperand(const TensorView& x, bool transposed) {
+  const int row = x.shape().rank() - 2;
+  const int column = row + 1;
+  Operand<T> operand = {
+      {x.as<const T>(), x.strides[row], x.strides[column]},
+      Shape(x.shape().span().first(static_cast<size_t>(row))),
+      Strides(x.strides.span().first(static_cast<size_t>(row)))};
+  // The stride along a dimension of 1 says nothing; make it recognizable.
+  if (x.shape()[row] == 1) operand.matrix.row = x.shape()[column];
+  if (x.shape()[column] == 1) operand.matrix.column = 1;
+  if (transposed) std::swap(operand.matrix.row, operand.matrix.column);
+  return operand;
+}
+
+// Takes leading dimensions of `a` into its rows, from the last one on, as far
+// as they continue the rows and b is the same matrix along them.
+template <typename T>
+void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
+  int kept = a->batch.rank();
+  for (; kept > 0; --kept) {
+    const int axis = kept - 1;
+    const bool same_b = b->batch.rank() == 0 || b->batch_strides[axis] == 0 ||
+                        b->batch[axis] == 1;
+    const bool continues = a->batch[axis] == 1 || *rows == 1 ||
+                           a->batch_strides[axis] == *rows * a->matrix.row;
+    if (!same_b || !continues) break;
+    if (*rows == 1) a->matrix.row = a->batch_strides[axis];
+    *rows *= a->batch[axis];
+  }
+  a->KeepBatch(kept);
+  if (b->batch.rank() > 0) b->KeepBatch(kept);
+}
+
+// A matrix of f16 or bf16: element (i, j) is i * row + j * column elements behind the
+// first.
+struct HalfMatrix {
+  DType dtype;
+  const std::byte* data;
+  int64_t row;
+  int64_t column;
+};
+
+// m rows and n columns from (i, j) on in f32, written to `wide` in the order in which
+// they lie.
+inline Strided<float> WidenBlock(const HalfMatrix& x, int64_t i, int64_t j,
+                                 int64_t m, int64_t n, float* wide) {
+  const std::byte* from = x.data + (i * x.row + j * x.column) * SizeOf(x.dtype);
+  const bool by_columns = x.row == 1 && x.column != 1;
+  const int64_t lines = by_columns ? n : m;
+  const int64_t length = by_columns ? m : n;
+  const int64_t step = (by_columns ? x.column : x.row) * SizeOf(x.dtype);
+  for (int64_t line = 0; line < lines; ++line) {
+    Widen(x.dtype, length, from + line * step, by_columns ? x.row : x.column,
+          wide + line * length);
+  }
+  return {wide, by_columns ? 1 : length, by_columns ? length : 1};
+}
+
+// Elements of f32 that HalfTask needs for products of that many rows and that depth: a
+// packed strip of b; as much again for what is being widened; the sums.
+inline int64_t HalfTaskElements(int64_t rows, int64_t depth) {
+  return 2 * StripElements<float>(depth) +
+         std::min(rows, kMostTaskRows) * kStripColumns<float>;
+}
+
+// ProductTask of f16 or bf16. `to` is the first of the task's elements of the result,
+// whose rows are `to_row` elements apart.
+inline void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
+                     const HalfMatrix& b, std::byte* to, int64_t to_row,
+                     float* scratch) {
+  constexpr int64_t kStrip = kStripColumns<float>;
+  float* packed = scratch;
+  float* wide = packed + StripElements<float>(k);
+  const Rows<float> sums = {wide + StripElements<float>(k), kStrip};
+  for (int64_t p = 0; p < k; p += kBlockDepth<float>) {
+    const int64_t depth = std::min(kBlockDepth<float>, k - p);
+    Pack<float>(depth, n, WidenBlock(b, p, 0, depth, n, wide), packed, kStrip);
+    for (int64_t i = 0; i < m; i += kStrip) {
+      const int64_t rows = std::min(kStrip, m - i);
+      MultiplyStrip<float>(rows, n, depth,
+                           WidenBlock(a, i, p, rows, depth, wide),
+                           {packed, kStrip, /*padded=*/true}, sums.At(i, 0),
+                           p > 0 ? Into::kSum : Into::kNew);
+    }
+  }
+  for (int64_t i = 0; i < m; ++i) {
+    Narrow(a.dtype, n, sums.At(i, 0).data, to + i * to_row * SizeOf(a.dtype));
+  }
+}
+
+}  // namespace internal
+
+/// What follows a product of f32 or f64 in its node: nothing.
+template <typename T>
+struct NoTail {
+  static constexpr bool kTakesRows = false;
+  Finish<T> FinishOf(int64_t, int64_t) const { return {}; }
+};
+
+/// The product of the first two operands of `launch` into y, and what `tail` does to
+/// it: FinishOf(row, column) is added to what begins there, rows being those of all
+/// matrices, one after the other. Then, if it kTakesRows, For(row, column, n, m) is
+/// asked for what is called with (i, rows) when these rows of a task of m rows and n
+/// columns are there.
+template <typename T, typename Tail>
+void RunProduct(const Launch& launch, ThreadPool& pool, const TensorView& y,
+                const Tail& tail) {
+  using internal::HalfTask;
+  using internal::HalfTaskElements;
+  using internal::MakeOperand;
+  internal::Operand<T> a =
+      MakeOperand<T>(launch.inputs[0], launch.attrs->Int("transpose_a") == 1);
+  internal::Operand<T> b =
+      MakeOperand<T>(launch.inputs[1], launch.attrs->Int("transpose_b") == 1);
+  const bool a_transposed = launch.attrs->Int("transpose_a") == 1;
+  const Shape& a_shape = launch.inputs[0].shape();
+  const int64_t depth = a_shape[a_shape.rank() - (a_transposed ? 2 : 1)];
+  const int64_t columns = y.shape().back();
+  int64_t rows = y.shape()[y.shape().rank() - 2];
+  const int64_t all_rows = y.size() / columns;
+  internal::FoldBatchIntoRows(&a, &b, &rows);
+  const int64_t matrices = a.batch.num_elements();
+
+  const int64_t strips = CeilDiv(columns, kStripColumns<T>);
+  const int64_t task_rows = RowsPerTask(rows, matrices * strips);
+  const int64_t row_chunks = CeilDiv(rows, task_rows);
+  pool.ParallelFor(matrices * row_chunks * strips, [&](int64_t task,
+                                                       int thread) {
+    const int64_t column = task % strips * kStripColumns<T>;
+    const int64_t row = task / strips % row_chunks * task_rows;
+    const int64_t matrix = task / strips / row_chunks;
+    const int64_t m = std::min(task_rows, rows - row);
+    const int64_t n = std::min(kStripColumns<T>, columns - column);
+    const int64_t from_a = a.BatchOffset(matrix) + row * a.matrix.row;
+    const int64_t from_b = b.BatchOffset(matrix) + column * b.matrix.column;
+    const int64_t to = (matrix * rows + row) * columns + column;
+    T* const scratch = reinterpret_cast<T*>(launch.workspace.data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (IsHalf(y.dtype())) {
+        const Bytes size = SizeOf(y.dtype());
+        HalfTask(m, n, depth,
+                 {y.dtype(), launch.inputs[0].data + from_a * size,
+                  a.matrix.row, a.matrix.column},
+                 {y.dtype(), launch.inputs[1].data + from_b * size,
+                  b.matrix.row, b.matrix.column},
+                 y.data + to * size, columns,
+                 scratch + thread * HalfTaskElements(all_rows, depth));
+        if constexpr (Tail::kTakesRows) {
+          const auto after = tail.For(matrix * rows + row, column, n, m);
+          for (int64_t i = 0; i < m; i += kTileRows) {
+            after(i, std::min(kTileRows, m - i));
+          }
+        }
+        return;
+      }
+    }
+    const auto run = [&](const auto& after) {
+      ProductTask<T>(m, n, depth,
+                     {a.matrix.data + from_a, a.matrix.row, a.matrix.column},
+                     {b.matrix.data + from_b, b.matrix.row, b.matrix.column},
+                     {y.as<T>() + to, columns}, /*accumulate=*/false,
+                     scratch + thread * StripElements<T>(depth),
+                     tail.FinishOf(matrix * rows + row, column), after);
+    };
+    if constexpr (Tail::kTakesRows) {
+      run(tail.For(matrix * rows + row, column, n, m));
+    } else {
+      run(nullptr);
+    }
+  });
+}
+
+/// Scratch of a product.
+inline Bytes MatMulWorkspace(const OpArgs& args,
+                             std::span<const TensorType> results, int threads) {
+  const Shape& a = args.shape(0);
+  const int64_t depth =
+      a[a.rank() - (args.attrs.Int("transpose_a") == 1 ? 2 : 1)];
+  if (IsHalf(args.type(0).dtype)) {
+    const Shape& y = results[0].shape;
+    return threads *
+           internal::HalfTaskElements(y.num_elements() / y.back(), depth) *
+           SizeOf(DType::kF32);
+  }
+  return OnFloat(args.type(0).dtype, [&](auto zero) -> Bytes {
+    using T = decltype(zero);
+    return threads * StripElements<T>(depth) * SizeOf(DTypeOf<T>());
+  });
+}
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_KERNELS_MATMUL_H_

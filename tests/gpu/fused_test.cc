@@ -1,0 +1,138 @@
+// Fused nodes on the GPU's kernels: to the bit what their parts are.
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpu/gpu_needs.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/fit/fuse/fuse.h"
+#include "tests/gpu/run_graph.h"
+
+namespace stowage {
+namespace {
+
+// Numbers in [-2, 2) that look like none.
+std::vector<double> Fill(int64_t count, int seed) {
+  std::vector<double> numbers;
+  uint32_t state = 12345u + 977u * static_cast<uint32_t>(seed);
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    numbers.push_back(static_cast<double>(state >> 16) / 16384 - 2);
+  }
+  return numbers;
+}
+
+void CheckBits(const std::function<void(GraphBuilder&, DType)>& build,
+               int fewer) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    CAPTURE(std::string(DTypeName(dtype)));
+    GraphBuilder g("parts");
+    build(g, dtype);
+    const Result<Graph> parts = g.Finish();
+    REQUIRE_MESSAGE(parts.ok(), parts.error().message);
+    const PlanOptions options = {.device = GpuNeeds()};
+    const Result<Plan> plan = PlanMemory(*parts, options);
+    REQUIRE(plan.ok());
+    const Result<fit::Fused> fused = fit::Fuse(*parts, *plan, options);
+    REQUIRE_MESSAGE(fused.ok(), fused.error().message);
+    CHECK(fused->nodes == fewer);
+    Tensors leaves;
+    for (const ValueInfo& value : parts->values()) {
+      if (!value.is_leaf()) continue;
+      leaves[value.name] = Fill(value.type.shape.num_elements(),
+                                static_cast<int>(leaves.size()));
+    }
+    const GpuRun apart = RunInEmulator(*parts, leaves, {.seed = 3});
+    const GpuRun together =
+        RunInEmulator(fused->graph, leaves, {.seed = 5, .overwrite = true});
+    CHECK(together.wrong == "");
+    CHECK(together.bytes == apart.bytes);
+    CHECK(together.grids < apart.grids);
+    const GpuRun anywhere =
+        RunInEmulator(fused->graph, leaves, {.misaligned = true});
+    CHECK(anywhere.bytes == apart.bytes);
+  }
+}
+
+TEST_CASE("bias, gelu and what it keeps") {
+  CheckBits(
+      [](GraphBuilder& g, DType dtype) {
+        const Value x = g.Input("x", dtype, {6, 72});
+        const Value before =
+            Add(Softmax(x), BroadcastTo(g.Input("b", dtype, {72}), {6, 72}));
+        g.Output("y", GeluTanh(before));
+        g.Output("before", before);
+      },
+      1);
+}
+
+TEST_CASE("a product, then bias, residual and more, in odd rows") {
+  CheckBits(
+      [](GraphBuilder& g, DType dtype) {
+        const Value product =
+            MatMul(g.Input("a", dtype, {5, 9}), g.Input("b", dtype, {9, 37}));
+        const Value r = g.Input("r", dtype, {5, 37});
+        const Value sum =
+            Add(product, BroadcastTo(g.Input("bias", dtype, {37}), {5, 37}));
+        g.Output("y", Mul(Tanh(Add(r, sum)), Silu(r)));
+      },
+      2);
+}
+
+TEST_CASE("products and sums are not made one operation") {
+  CheckBits(
+      [](GraphBuilder& g, DType dtype) {
+        const Value a = g.Input("a", dtype, {4, 40});
+        const Value b = g.Input("b", dtype, {4, 40});
+        g.Output("y", Sub(Mul(Add(Mul(a, b), b), a), b));
+      },
+      3);
+}
+
+TEST_CASE("the gradient of a norm, and a sum with it") {
+  for (const int64_t columns : {72, 37, 1100}) {
+    CheckBits(
+        [=](GraphBuilder& g, DType dtype) {
+          const Value x = g.Input("x", dtype, {5, columns});
+          const LayerNormGrads grads =
+              LayerNormGrad(x, g.Input("gamma", dtype, {columns}),
+                            g.Input("mean", DType::kF32, {5}),
+                            g.Input("rstd", DType::kF32, {5}),
+                            g.Input("dy", dtype, {5, columns}));
+          g.Output("dx",
+                   Add(g.Input("residual", dtype, {5, columns}), grads.dx));
+          g.Output("dgamma", grads.dgamma);
+          g.Output("dbeta", grads.dbeta);
+        },
+        1);
+  }
+}
+
+TEST_CASE("gradients of q, k and v side by side") {
+  for (const int64_t depth : {16, 12, 5}) {
+    CheckBits(
+        [=](GraphBuilder& g, DType dtype) {
+          const Shape q = {2, 19, 4, depth};
+          const Shape k = {2, 19, 2, depth};
+          const AttentionGrads grads =
+              AttentionGrad(g.Input("q", dtype, q), g.Input("k", dtype, k),
+                            g.Input("v", dtype, k), g.Input("o", dtype, q),
+                            g.Input("l", DType::kF32, {2, 4, 19}),
+                            g.Input("d_o", dtype, q), {.causal = true});
+          const std::vector<Value> rows = {
+              Reshape(grads.dq, {2, 19, 4 * depth}),
+              Reshape(grads.dk, {2, 19, 2 * depth}),
+              Reshape(grads.dv, {2, 19, 2 * depth})};
+          g.Output("dqkv", Concat(rows, 2));
+        },
+        4);
+  }
+}
+
+}  // namespace
+}  // namespace stowage
