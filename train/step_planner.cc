@@ -15,7 +15,7 @@ namespace stowage {
 namespace {
 
 // Raised whenever the same question is answered with another plan.
-constexpr int kPlanningVersion = 3;
+constexpr int kPlanningVersion = 4;
 
 // The scratch of a device's kernels for `graph`, node by node, those in bodies too.
 void WriteScratch(const Graph& graph, const DeviceNeeds& device,
@@ -26,12 +26,19 @@ void WriteScratch(const Graph& graph, const DeviceNeeds& device,
   }
 }
 
-// What the kernels of a device need for `graph`.
+// What the kernels of a device need for `graph`, and what they fuse of it.
 void WriteNeeds(const Graph& graph, const PlanOptions& options,
                 ByteWriter* out) {
   const DeviceNeeds& device = options.device;
   out->Signed(device.reserve ? device.reserve(graph, options.alignment) : 0);
   WriteScratch(graph, device, out);
+  const Fusions& fusions = device.fusions;
+  out->Unsigned(fusions.products ? 1 : 0);
+  for (const Node& node : graph.nodes()) {
+    const bool fuses =
+        fusions.elementwise != nullptr && fusions.elementwise(node.op);
+    out->Unsigned(fuses ? 1 : 0);
+  }
 }
 
 std::string LayoutText(const WeightLayout& layout) {

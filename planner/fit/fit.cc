@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "planner/fit/fuse/fuse.h"
 #include "planner/fit/grid.h"
 #include "planner/fit/order/order.h"
 #include "planner/fit/passes.h"
@@ -128,6 +129,14 @@ Result<FittedStep> StepFitter::Fit(std::optional<Bytes> budget) {
                     .seconds = std::max(of_choice - of_passes, 0.0)});
   for (PassReport& pass : step->passes) passes.push_back(std::move(pass));
 
+  STOWAGE_ASSIGN_OR_RETURN(const bool is_fused, FuseNodes(&*step));
+  passes.push_back(
+      {.name = "fuse",
+       .applied = options_.plan.device.fusions.elementwise != nullptr,
+       .changed = is_fused,
+       .arena = step->plan.arena_bytes(),
+       .seconds = clock.Lap()});
+
   STOWAGE_ASSIGN_OR_RETURN(const bool is_early, FetchEarly(most, &*step));
   passes.push_back({.name = "prefetch",
                     .applied = budget && step->price.host.values > 0,
@@ -167,6 +176,7 @@ Result<FittedStep> StepFitter::AsGiven() {
   STOWAGE_ASSIGN_OR_RETURN(
       std::optional<FittedStep> step,
       given->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
+  STOWAGE_RETURN_IF_ERROR(FuseNodes(&*step));
   return *std::move(step);
 }
 
@@ -233,6 +243,16 @@ Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
                           .arena = step->plan.arena_bytes(),
                           .seconds = clock.Lap()});
   return step;
+}
+
+// Runs several nodes as one, where that needs no larger arena. Whether any was.
+Result<bool> StepFitter::FuseNodes(FittedStep* step) const {
+  STOWAGE_ASSIGN_OR_RETURN(fit::Fused fused,
+                           fit::Fuse(step->graph, step->plan, options_.plan));
+  const bool changed = fused.graph.num_nodes() != step->graph.num_nodes();
+  step->graph = std::move(fused.graph);
+  step->plan = std::move(fused.plan);
+  return changed;
 }
 
 // Moves fetches up where the budget leaves room. Whether any was.

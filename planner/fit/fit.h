@@ -9,6 +9,7 @@
 //   offload     states and forward values in the host's memory
 //   recompute   forward values that die, and are made again
 //   order       the nodes in an order that needs less
+//   fuse        several nodes run as one, where the device can
 //   prefetch    what lies on the host fetched early, where the budget leaves room
 //   validate    the plan judged by other code than made it
 //
@@ -90,6 +91,7 @@ class StepFitter {
   Result<FittedStep> Choose(Bytes budget);
   Result<Ordered*> InMemoryOrder(int64_t pieces);
   Result<FittedStep> TakeOrder(Result<FittedStep> step, Bytes budget);
+  Result<bool> FuseNodes(FittedStep* step) const;
   Result<bool> FetchEarly(Bytes budget, FittedStep* step) const;
   Error Refusal(Bytes budget);
 

@@ -398,9 +398,9 @@ TEST_CASE("--explain lists the passes in order, with the arena after each") {
   const std::vector<std::string> mlp = {
       "plan",      "--model", "mlp",      "--recompute", "auto",
       "--offload", "auto",    "--budget", "400000",      "--explain"};
-  const std::vector<std::string> order = {"given",   "choose",    "pieces",
-                                          "offload", "recompute", "prefetch",
-                                          "validate"};
+  const std::vector<std::string> order = {"given",    "choose",    "pieces",
+                                          "offload",  "recompute", "fuse",
+                                          "prefetch", "validate"};
   // Anew, as a plan that was found has no passes to tell of.
   std::vector<std::string> anew = mlp;
   anew.insert(anew.end(), {"--no-plan-cache", "--json"});

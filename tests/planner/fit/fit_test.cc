@@ -389,7 +389,7 @@ TEST_CASE("passes are told in the order in which they ran") {
   std::string names;
   for (const PassReport& pass : fitted->passes) names += pass.name + " ";
   CHECK(names ==
-        "given choose pieces offload recompute order prefetch validate ");
+        "given choose pieces offload recompute order fuse prefetch validate ");
   CHECK(fitted->passes.front().arena == ArenaOf(step));
   CHECK(fitted->passes.back().arena == fitted->plan.arena_bytes());
   CHECK(fitted->plan.arena_bytes() <= smallest);
