@@ -3,7 +3,7 @@
 
 // The room's facade: the figures of a plan as numbers, and printed as a table,
 // a map of characters, JSON, a picture, a page or a trace; two plans compared; the
-// stream of a step; plan files.
+// stream of a step; what it moves to and from memory; plan files.
 
 #include "report/comparison.h"   // IWYU pragma: export
 #include "report/details.h"      // IWYU pragma: export
@@ -16,5 +16,6 @@
 #include "report/svg.h"          // IWYU pragma: export
 #include "report/text.h"         // IWYU pragma: export
 #include "report/trace.h"        // IWYU pragma: export
+#include "report/traffic.h"      // IWYU pragma: export
 
 #endif  // STOWAGE_REPORT_REPORT_H_

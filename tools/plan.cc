@@ -47,6 +47,8 @@ struct Flags {
   bool pareto = false;
   bool fit_optimizer = false;
   bool explain = false;
+  bool traffic = false;
+  std::string roofline;
   bool json = false;
 };
 
@@ -263,6 +265,37 @@ Json PassesJson(const std::vector<PassReport>& passes) {
   return json;
 }
 
+Json TrafficRowJson(const TrafficRow& row, bool has_device) {
+  Json json = {{"launches", row.launches},
+               {"read_bytes", row.read},
+               {"written_bytes", row.written},
+               {"flops", row.flops}};
+  if (has_device) json["roofline_seconds"] = row.seconds;
+  return json;
+}
+
+// What the step moves to and from memory.
+Json TrafficJson(const Traffic& traffic) {
+  const bool has_device = traffic.device.has_value();
+  Json json = Json::object();
+  json["total"] = TrafficRowJson(traffic.total, has_device);
+  json["without_products_and_attention"] =
+      TrafficRowJson(traffic.rest, has_device);
+  json["families"] = Json::object();
+  for (const TrafficRow& row : traffic.families) {
+    json["families"][row.family] = TrafficRowJson(row, has_device);
+  }
+  if (has_device) {
+    const RatedDevice& rates = *traffic.device;
+    json["device"] = {{"name", rates.name},
+                      {"bytes_per_second", rates.bytes_per_second},
+                      {"flops_16_bit_per_second", rates.flops_16_bit},
+                      {"flops_f32_per_second", rates.flops_f32},
+                      {"source", rates.source}};
+  }
+  return json;
+}
+
 std::string PassesText(const std::vector<PassReport>& passes) {
   if (passes.empty()) {
     return "no pass ran: the plan was found in the plan cache\n";
@@ -335,6 +368,13 @@ int Run(const Flags& flags) {
   const Result<DeviceNeeds> device =
       NeedsOfDevice(flags.device, *dtype, flags.model.threads);
   if (!device.ok()) return Fail(device.error());
+  std::optional<RatedDevice> rates;
+  if (!flags.roofline.empty()) {
+    const Result<RatedDevice> named = ParseRatedDevice(flags.roofline);
+    if (!named.ok()) return Fail(named.error());
+    rates = *named;
+  }
+  const bool counts_traffic = flags.traffic || rates;
   const Status tried = TryOutputs(
       {{"output", flags.output}, {"svg", flags.svg}, {"html", flags.html}},
       {{"graph", flags.graph},
@@ -422,6 +462,9 @@ int Run(const Flags& flags) {
     Json json = Describe(*subject, step, *foretold, report);
     json["minimum_budget_bytes"] = *smallest;
     if (flags.explain) json["passes"] = PassesJson(step.passes);
+    if (counts_traffic) {
+      json["traffic"] = TrafficJson(CountTraffic(step.graph, rates));
+    }
     json["cache"] = CacheUseName(planned->cache);
     json["plan_seconds"] = seconds;
     json["valid"] = true;  // or the planner would have ended the process
@@ -439,6 +482,9 @@ int Run(const Flags& flags) {
   if (flags.explain) std::cout << "\n" << PassesText(step.passes);
   const std::string ranks = RanksText(*subject, step.graph);
   if (!ranks.empty()) std::cout << "\n" << ranks;
+  if (counts_traffic) {
+    std::cout << "\n" << ToText(CountTraffic(step.graph, rates));
+  }
   const std::string fitting = FittedText(step, *foretold);
   if (!fitting.empty()) std::cout << "\n" << fitting;
   if (budget) {
@@ -495,6 +541,12 @@ void AddPlan(Program& program) {
   options.AddFlag("--explain", &flags->explain,
                   "List the planner's passes: what each did, the arena after "
                   "it, and how long it took");
+  options.AddFlag(
+      "--traffic", &flags->traffic,
+      "Count what a step moves to and from memory, by kinds of ops");
+  options.Add("--roofline", &flags->roofline,
+              "And how long that takes at least: on a100, h100, h200, rtx4090 "
+              "or rtx5090, or at GB/s:GFLOP/s");
   options.AddFlag("--json", &flags->json, "Print one JSON object");
   options.Add("-o,--output", &flags->output,
               "Write the plan and its graph to this file");

@@ -1,0 +1,79 @@
+#ifndef STOWAGE_REPORT_TRAFFIC_H_
+#define STOWAGE_REPORT_TRAFFIC_H_
+
+// What a step moves to and from memory, counted from its graph: every launch reads
+// each of its operands once and writes each of its results once, and nothing stays in
+// a cache from one launch to the next. An operand that repeats elements is read as
+// often as it has different ones. A gather reads the rows that it takes. A
+// linear_cross_entropy makes its logits in scratch, chunk by chunk: beside its products
+// these are read to be summed up, and by the gradient read and written once more. A loop
+// moves what its body does, as often as it runs; of a branch the body that moves most
+// counts.
+//
+// A device can then do no better than its roofline (Williams, Waterman & Patterson
+// 2009): a launch takes at least as long as its bytes take at the rate of the memory,
+// and as long as its operations take at the rate of the arithmetic. The sum over all
+// launches is a bound, not a measurement: kernels reach 60 to 95 % of either rate.
+//
+//   const Traffic traffic = CountTraffic(step, *ParseRatedDevice("h100"));
+//   traffic.total.read + traffic.total.written;  traffic.total.seconds;
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+/// The rates of a device, as its maker tells them, without sparsity.
+struct RatedDevice {
+  std::string name;
+  double bytes_per_second = 0;
+  /// Operations of products and attention, in 16-bit types with f32 sums and in f32;
+  /// a multiply-add counts two. Everything else is taken to run at the latter.
+  double flops_16_bit = 0;
+  double flops_f32 = 0;
+  std::string source = {};  // where the maker tells them
+};
+
+/// Devices that have a name here: "h100", "a100", "rtx4090" and so on.
+const std::vector<RatedDevice>& RatedDevices();
+
+/// A device by its name, or by its rates, "GB/s:GFLOP/s": "40:300" moves 40e9 bytes and
+/// does 300e9 operations a second in every type. Error kInvalidArgument for anything
+/// else.
+Result<RatedDevice> ParseRatedDevice(std::string_view text);
+
+struct TrafficRow {
+  std::string family;  // "products", "elementwise", ...
+  int64_t launches = 0;
+  Bytes read = 0;
+  Bytes written = 0;
+  double flops = 0;
+  double seconds = 0;  // at least, on the device; 0 without one
+
+  Bytes moved() const { return read + written; }
+};
+
+struct Traffic {
+  std::vector<TrafficRow> families;  // most bytes first
+  TrafficRow total;                  // "all"
+  /// Of all but products and attention.
+  TrafficRow rest;
+  std::optional<RatedDevice> device;
+};
+
+/// Of one run of `graph`. Linear in its nodes.
+Traffic CountTraffic(const Graph& graph,
+                     const std::optional<RatedDevice>& device = std::nullopt);
+
+/// A table, a line a family.
+std::string ToText(const Traffic& traffic);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_REPORT_TRAFFIC_H_
