@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -27,7 +28,8 @@ constexpr double kLeap = 0.01;               // of the step's operations
 constexpr int kMostLeaps = 100;
 constexpr size_t kMostTangled = 5;
 constexpr int64_t kMostNodesUntangling = 3'000'000;
-constexpr double kMostNodesRun = 40e6;  // in all rehearsals together
+constexpr double kMostNodesRun = 40e6;     // in all rehearsals together,
+constexpr double kMostNodesLazily = 15e6;  // and in those of lazy steps
 
 class Search {
  public:
@@ -55,6 +57,7 @@ class Search {
       TryCheckpoints();
       ClimbDown(start.peak);
       FillSteps(start.peak);
+      if (nodes_run_ > most_nodes_run_) ClimbLazily(start.peak);
       for (auto& [peak, found] : cheapest) {
         if (IsBargain(peak, found.cost)) Remember(peak, std::move(found));
       }
@@ -332,38 +335,61 @@ class Search {
     }
   }
 
+  // A value to be dropped, or kept again, and what that was worth when last looked
+  // at: bytes above the target, summed over time, per extra cost.
+  struct Move {
+    size_t gap;
+    Fate fate;
+    double worth;
+  };
+
+  // Which moves are looked at before the best is made: all; or, since as a rule a
+  // move is worth less once others are made, only those that were worth more than
+  // the best is now (Minoux 1978, "Accelerated greedy algorithms for maximizing
+  // submodular set functions"). That looks at far fewer, and misses what
+  // has become worth more.
+  enum class Greedy { kThorough, kLazy };
+
   // Drops values until the target is met. False when nothing helps any more.
-  bool Reach(Bytes target, std::vector<Fate>* fates) {
+  bool Reach(Bytes target, std::vector<Fate>* fates,
+             Greedy greedy = Greedy::kThorough) {
     if (!Try(*fates)) return false;
+    std::map<std::pair<size_t, Fate>, double> known;  // worth of moves
     while (outcome_.peak > target) {
       const double before = outcome_.cost;
       const double excess = Excess(target);
       const double least = 1e-9 * rehearsal_.cost() + 1;
-      double best_score = 0;
-      std::optional<size_t> best;
-      Fate best_fate = Fate::kKept;
-      const auto consider = [&](size_t gap, Fate fate) {
-        const Fate old = (*fates)[gap];
-        (*fates)[gap] = fate;
+      std::vector<Move> moves;
+      const auto add = [&](size_t gap, Fate fate) {
+        const auto at = known.find({gap, fate});
+        moves.push_back({gap, fate,
+                         at != known.end()
+                             ? at->second
+                             : std::numeric_limits<double>::infinity()});
+      };
+      ForEachMove(*fates, Fate::kKept,
+                  [&](size_t gap) { add(gap, Fate::kRemade); });
+      ForEachMove(*fates, Fate::kRemade, [&](size_t gap) {
+        add(gap, Fate::kRemadeEachTime);
+        add(gap, Fate::kKept);
+      });
+      std::ranges::stable_sort(moves, std::greater(), &Move::worth);
+      std::optional<Move> best;
+      for (Move move : moves) {
+        if (best && move.worth <= best->worth) break;
+        const Fate old = std::exchange((*fates)[move.gap], move.fate);
+        move.worth = 0;
         if (Try(*fates)) {
           const double gain = excess - Excess(target);
           const double cost = std::max(outcome_.cost - before, least);
-          if (gain > 0 && gain / cost > best_score) {
-            best_score = gain / cost;
-            best = gap;
-            best_fate = fate;
-          }
+          move.worth = std::max(gain / cost, 0.0);
         }
-        (*fates)[gap] = old;
-      };
-      ForEachMove(*fates, Fate::kKept,
-                  [&](size_t gap) { consider(gap, Fate::kRemade); });
-      ForEachMove(*fates, Fate::kRemade, [&](size_t gap) {
-        consider(gap, Fate::kRemadeEachTime);
-        consider(gap, Fate::kKept);
-      });
+        (*fates)[move.gap] = old;
+        if (greedy == Greedy::kLazy) known[{move.gap, move.fate}] = move.worth;
+        if (move.worth > (best ? best->worth : 0)) best = move;
+      }
       if (best) {
-        (*fates)[*best] = best_fate;
+        (*fates)[best->gap] = best->fate;
       } else if (!Untangle(target, fates)) {
         return false;
       }
@@ -545,6 +571,19 @@ class Search {
     }
   }
 
+  // A large step takes all the effort before the ladder ends. From the lowest that
+  // was found so, further down by steps that are not thorough.
+  void ClimbLazily(Bytes start) {
+    most_nodes_run_ += static_cast<int64_t>(options_.effort * kMostNodesLazily);
+    const Bytes rung = std::max<Bytes>(1, start / kTargets);
+    for (Bytes target = start - rung; target > 0; target -= rung) {
+      if (found_.begin()->first <= target) continue;
+      std::vector<Fate> fates = found_.begin()->second.fates;
+      if (!Reach(target, &fates, Greedy::kLazy)) return;
+      Polish(target, &fates);
+    }
+  }
+
   // Where the price leaps from one bargain to the next, looks for some between,
   // at the highest leap first: just below the cheaper one, and halfway.
   void FillSteps(Bytes start) {
@@ -580,7 +619,7 @@ class Search {
   const Graph& graph_;
   Rehearsal& rehearsal_;
   const RecomputeSearchOptions& options_;
-  const int64_t most_nodes_run_;
+  int64_t most_nodes_run_;
   std::vector<size_t> free_;                  // gaps
   std::vector<std::vector<size_t>> classes_;  // of these
   std::vector<NodeId> full_times_;            // of the step as given

@@ -12,8 +12,10 @@
 // there waits longest. Forward cut into segments of which only the borders are
 // kept gives more. Then a ladder of targets is climbed down: at each, values are
 // dropped by bytes above the target per extra cost, until it is met, and
-// kept again where that does no harm. Values at like places of like layers form
-// a class, and of a class only the first and the last are tried.
+// kept again where that does no harm. A large step takes all the effort before the
+// ladder ends; its rest is climbed by lazy steps, which add to what was found. Values
+// at like places of like layers form a class, and of a class only the first and the
+// last are tried.
 
 #include <functional>
 #include <vector>

@@ -211,7 +211,7 @@ TEST_CASE("a card of 16 GB holds the batches that docs/budgets.md tells" *
   };
   constexpr Bytes kBudget = 16'000'000'000;
   for (const Row& row : {Row{"VGG19", 503}, Row{"U-Net", 103},
-                         Row{"ResNet-50", 619}, Row{"MobileNet", 1849}}) {
+                         Row{"ResNet-50", 828}, Row{"MobileNet", 1850}}) {
     INFO(row.net);
     const Graph step = Net(row.net).step(row.batch);
     const auto made = FitterOf(step).Fit(kBudget);
