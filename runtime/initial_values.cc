@@ -1,8 +1,10 @@
 #include "runtime/initial_values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <vector>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -11,6 +13,8 @@
 
 namespace stowage {
 namespace {
+
+constexpr Bytes kPart = 1 << 20;  // handed on at a time
 
 // Two uniform numbers in (0, 1) of a counter's four words, 53 bits each.
 struct UniformPair {
@@ -139,27 +143,48 @@ void StoreAs(DType dtype, double value, std::byte* at) {
 
 }  // namespace
 
-std::vector<std::byte> InitialValues(const ValueInfo& value, uint64_t seed) {
+void MakeInitialValues(
+    const ValueInfo& value, uint64_t seed,
+    const std::function<void(Bytes begin, std::span<const std::byte> bytes)>&
+        take) {
   Fnv1a stream;
   stream.Update(value.name);
-  std::vector<std::byte> bytes(static_cast<size_t>(value.type.bytes()));
-  const Bytes element = SizeOf(value.type.dtype);
+  const DType dtype = value.type.dtype;
+  const Bytes element = SizeOf(dtype);
+  std::vector<std::byte> bytes;
   if (value.init.kind == Init::Kind::kOrthogonal) {
+    bytes.resize(static_cast<size_t>(value.type.bytes()));
     std::byte* at = bytes.data();
     for (const double x : Orthogonal(value.type.shape, value.init.scale, seed,
                                      stream.digest())) {
-      StoreAs(value.type.dtype, x, at);
+      StoreAs(dtype, x, at);
       at += element;
     }
-    return bytes;
+    take(0, bytes);
+    return;
   }
-  for (int64_t i = 0; i < value.type.shape.num_elements(); ++i) {
-    StoreAs(
-        value.type.dtype,
-        Element(value.init, seed, stream.digest(), static_cast<uint64_t>(i)),
-        bytes.data() + i * element);
+  const int64_t count = value.type.shape.num_elements();
+  const int64_t most = kPart / element;
+  for (int64_t first = 0; first < count; first += most) {
+    const int64_t part = std::min(most, count - first);
+    bytes.resize(static_cast<size_t>(part * element));
+    for (int64_t i = 0; i < part; ++i) {
+      StoreAs(dtype,
+              Element(value.init, seed, stream.digest(),
+                      static_cast<uint64_t>(first + i)),
+              bytes.data() + i * element);
+    }
+    take(first * element, bytes);
   }
-  return bytes;
+}
+
+std::vector<std::byte> InitialValues(const ValueInfo& value, uint64_t seed) {
+  std::vector<std::byte> all;
+  all.reserve(static_cast<size_t>(value.type.bytes()));
+  MakeInitialValues(value, seed, [&](Bytes, std::span<const std::byte> bytes) {
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  });
+  return all;
 }
 
 }  // namespace stowage

@@ -10,14 +10,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
+#include "base/bytes.h"
 #include "ir/graph.h"
 
 namespace stowage {
 
-/// The starting bytes of `value`, of its type, row-major. Normal values by the
+/// Hands the starting bytes of `value`, of its type, row-major, to `take` in order: a
+/// mebibyte at most at a time, from byte `begin` of the value on, so that they lie
+/// nowhere else as a whole; of an orthogonal one, all at once. Normal values by the
 /// Box-Muller transform in double precision. Integers start at zero or one.
+void MakeInitialValues(
+    const ValueInfo& value, uint64_t seed,
+    const std::function<void(Bytes begin, std::span<const std::byte> bytes)>&
+        take);
+
+/// All of them, for who needs the whole.
 std::vector<std::byte> InitialValues(const ValueInfo& value, uint64_t seed);
 
 }  // namespace stowage

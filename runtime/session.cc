@@ -631,15 +631,18 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
 
 void Session::Initialize(uint64_t seed) {
   state_->caches.clear();
+  std::set<std::string_view> made;  // programs share them
   for (const Runner& runner : state_->runners) {
     const Graph& graph = runner.graph();
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       const ValueInfo& value = graph.value(id);
-      if (!IsPersistent(value)) continue;
-      // What fails here fails in the next step, which says so.
-      static_cast<void>(state_->CopyIn(value,
-                                       runner.state_->program.view(id).data,
-                                       InitialValues(value, seed)));
+      if (!IsPersistent(value) || !made.insert(value.name).second) continue;
+      std::byte* const to = runner.state_->program.view(id).data;
+      MakeInitialValues(
+          value, seed, [&](Bytes begin, std::span<const std::byte> bytes) {
+            // What fails here fails in the next step, which says so.
+            static_cast<void>(state_->CopyIn(value, to + begin, bytes));
+          });
     }
     runner.state_->unset.clear();
   }

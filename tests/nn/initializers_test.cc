@@ -23,7 +23,10 @@ Moments MomentsOf(const Init& init) {
                         .type = {DType::kF64, {300, 400}},
                         .role = Role::kParam,
                         .init = init};
-  const std::vector<std::byte> bytes = InitialValues(value, 1);
+  std::vector<std::byte> bytes;
+  MakeInitialValues(value, 1, [&](Bytes, std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  });
   std::vector<double> values(bytes.size() / sizeof(double));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   Moments moments;

@@ -16,7 +16,12 @@ std::vector<T> Values(std::string_view name, const TensorType& type, Init init,
                         .type = type,
                         .role = Role::kParam,
                         .init = init};
-  const std::vector<std::byte> bytes = InitialValues(value, seed);
+  std::vector<std::byte> bytes;
+  MakeInitialValues(value, seed,
+                    [&](Bytes begin, std::span<const std::byte> part) {
+                      CHECK(begin == static_cast<Bytes>(bytes.size()));
+                      bytes.insert(bytes.end(), part.begin(), part.end());
+                    });
   REQUIRE(static_cast<Bytes>(bytes.size()) == type.bytes());
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -135,6 +140,13 @@ TEST_CASE("seed, name and index decide, and nothing else") {
   CHECK(a != Values<float>("a", {DType::kF32, {64}}, init, 2));
   const auto longer = Values<float>("a", {DType::kF32, {65}}, init, 1);
   CHECK(std::vector<float>(longer.begin(), longer.end() - 1) == a);
+  // However many are handed on at a time.
+  const int64_t many = 300'000;
+  const auto floats = Values<float>("a", {DType::kF32, {many}}, init, 1);
+  const auto doubles = Values<double>("a", {DType::kF64, {many}}, init, 1);
+  CHECK(std::ranges::equal(floats, doubles, [](float x, double y) {
+    return x == static_cast<float>(y);
+  }));
 }
 
 }  // namespace
