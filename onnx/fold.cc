@@ -243,6 +243,7 @@ const Elementwise* FindElementwise(std::string_view op) {
           {"Exp", {nullptr, [](double a, double) { return std::exp(a); }}},
           {"Log", {nullptr, [](double a, double) { return std::log(a); }}},
           {"Reciprocal", {nullptr, [](double a, double) { return 1 / a; }}},
+          {"Relu", {nullptr, [](double a, double) { return a < 0 ? 0.0 : a; }}},
       };
   const auto found = table.find(op);
   return found == table.end() ? nullptr : &found->second;
@@ -251,7 +252,7 @@ const Elementwise* FindElementwise(std::string_view op) {
 bool IsUnary(std::string_view op) {
   for (const std::string_view unary :
        {"Neg", "Abs", "Not", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log",
-        "Reciprocal"}) {
+        "Reciprocal", "Relu"}) {
     if (op == unary) return true;
   }
   return false;

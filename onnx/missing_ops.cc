@@ -31,7 +31,6 @@ std::string MissingName(const pb::NodeProto& node, const Opsets& opsets,
   if (!IsOnnxDomain(node.domain())) {
     return StrCat(node.domain(), ".", node.op_type());
   }
-  if (node.op_type() == "If") return "";
   const ImportedOp* const op = FindOp(node.domain(), node.op_type());
   if (!op) {
     return node.op_type().empty() ? "an op without a name" : node.op_type();

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "formats/numbers.h"
 #include "ir/ops.h"
+#include "onnx/body.h"
 #include "onnx/tensor.h"
 
 namespace stowage::onnx {
@@ -28,6 +29,7 @@ Result<const Array*> ContentsOf(Operand& operand, const std::string& folder) {
 
 Value ValueOf(Operand& operand, ImportContext& context) {
   if (operand.value.ok()) return operand.value;
+  if (operand.outer) return operand.value = context.body->LeafFor(operand);
   GraphBuilder& g = *context.graph;
   if (operand.initializer && !operand.fixed) {
     return operand.value =
@@ -39,6 +41,11 @@ Value ValueOf(Operand& operand, ImportContext& context) {
   const Array& array = **contents;
   return operand.value =
              Constant(g, array.type.dtype, array.type.shape, array.data());
+}
+
+Operand Passed(Operand& operand, ImportContext& context) {
+  if (!operand.fixed) ValueOf(operand, context);
+  return operand;
 }
 
 ImportedNode::ImportedNode(const pb::NodeProto& node, int64_t version,
@@ -56,7 +63,13 @@ Value ImportedNode::In(int i) {
 Value ImportedNode::Keep(int i) {
   if (!Has(i)) return Value();
   Operand& operand = *operands_[At(i)];
-  if (!operand.value.ok() && operand.initializer && !operand.fixed) {
+  if (operand.outer && operand.initializer && context_.training) {
+    return graph().Fail(Unsupported(
+        StrCat("follows ", Quoted(operand.name),
+               " within a loop or a branch, which cannot keep anything")));
+  }
+  if (!operand.value.ok() && operand.initializer && !operand.fixed &&
+      !operand.outer) {
     operand.value =
         graph().State(operand.name, operand.type.dtype, operand.type.shape);
     operand.kept = true;

@@ -23,6 +23,7 @@
 #include "formats/array.h"
 #include "ir/builder.h"
 #include "ir/shape.h"
+#include "ir/source_loc.h"
 #include "onnx/onnx.pb.h"
 
 namespace stowage::onnx {
@@ -45,18 +46,27 @@ struct Operand {
   bool kept = false;  // a state, which nodes of the graph overwrite
   /// The parts of a sequence of tensors, which is no value of the graph.
   Values parts = {};
+  /// What it stands for in the graph around its body (onnx/body.h), if it is of there.
+  Operand* outer = nullptr;
 };
+
+class Body;
 
 /// What all nodes of a model share.
 struct ImportContext {
-  GraphBuilder* graph = nullptr;
+  GraphBuilder* model = nullptr;
+  GraphBuilder* graph =
+      nullptr;              // that nodes go into: the model's, or a body's
+  Body* body = nullptr;     // whose graph that is, if it is one's
+  SourceLoc source = {};    // of the node of the model's graph
   std::string folder;       // of the file
   bool training = false;    // of batch norms and dropouts
   bool evaluation = false;  // with what batch norms have followed
   /// Inputs "seed" and "step", i64 scalars, made with the first dropout.
-  Value seed = {}, step = {};
+  Operand seed = {}, step = {};
   int64_t dropouts = 0;
-  Bytes folded = 0;  // of results that the import has computed
+  int64_t loops_tried_again = 0;  // written out where they could be no loops
+  Bytes folded = 0;               // of results that the import has computed
 };
 
 class ImportedNode {
@@ -66,7 +76,7 @@ class ImportedNode {
                std::vector<Operand*> operands, ImportContext& context);
 
   GraphBuilder& graph() { return *context_.graph; }
-  ImportContext& context() { return context_; }
+  ImportContext& context() const { return context_; }
   /// The operator set that the file asks for.
   int64_t version() const { return version_; }
   const std::string& op() const { return node_.op_type(); }
@@ -79,7 +89,8 @@ class ImportedNode {
   /// Operand i as a value of the graph; inert where there is none, or after an error.
   Value In(int i);
   /// Operand i as a state that the model keeps from step to step, if it is a tensor of
-  /// floats of the file that no other node has taken for a param; else as In.
+  /// floats of the file that no other node has taken for a param; else as In. Error,
+  /// kept by the graph: while training, one that is outside of the body the node is in.
   Value Keep(int i);
   bool IsKept(int i) const;
   /// Its type. Preconditions of this and the next three: Has(i).
@@ -145,6 +156,10 @@ Result<const Array*> ContentsOf(Operand& operand, const std::string& folder);
 /// tensor of floats of the file, a constant otherwise. Inert after an error, which
 /// the graph keeps.
 Value ValueOf(Operand& operand, ImportContext& context);
+
+/// The operand for another name to stand for, too: a param is declared once, under its
+/// own.
+Operand Passed(Operand& operand, ImportContext& context);
 
 }  // namespace stowage::onnx
 

@@ -8,8 +8,10 @@
 #include "base/read_file.h"
 #include "base/strings.h"
 #include "onnx/import.h"
+#include "onnx/inputs.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/tensor.h"
+#include "onnx/weights.h"
 
 namespace stowage {
 namespace {
@@ -72,8 +74,8 @@ Result<std::string> OnnxModel::WithWeights(
     const Graph& graph, const std::function<Status(NamedArray&)>& give) const {
   onnx::pb::ModelProto model = file_->model;
   std::unordered_map<std::string, onnx::pb::TensorProto*> tensors;
-  for (auto& tensor : *model.mutable_graph()->mutable_initializer()) {
-    tensors[tensor.name()] = &tensor;
+  for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
+    tensors[name] = const_cast<onnx::pb::TensorProto*>(tensor);  // of our copy
   }
   for (const ValueInfo& value : graph.values()) {
     if (!file_->Find(value)) continue;
@@ -118,8 +120,8 @@ Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path) {
                         kNewestVersion, " are supported")};
   }
   STOWAGE_ASSIGN_OR_RETURN(file->inputs, onnx::InputsOf(model));
-  for (const auto& tensor : model.graph().initializer()) {
-    file->tensors[tensor.name()] = &tensor;
+  for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
+    file->tensors[name] = tensor;
   }
   for (const auto& output : model.graph().output()) {
     file->outputs.push_back(output.name());

@@ -8,6 +8,8 @@ namespace {
 constexpr ImportedOp kOps[] = {
 #define STOWAGE_ONNX_OP(Name, operands, changed, limits) \
   {#Name, operands, changed, limits, Convert##Name},
+#define STOWAGE_ONNX_BODY_OP(Name, operands, changed, limits) \
+  {#Name, operands, changed, limits, nullptr},
 #include "onnx/ops.def"
 #undef STOWAGE_ONNX_OP
 };

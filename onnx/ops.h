@@ -28,10 +28,11 @@ struct ImportedOp {
   /// all are.
   int64_t changed = 0;
   std::string_view limits;  // what of it is refused; "" for nothing
+  /// Null for one that holds graphs, which the importer of nodes converts.
   Result<Values> (*convert)(ImportedNode& node) = nullptr;
 };
 
-/// All of them, by name.
+/// All of them, by name, those that hold graphs among them.
 std::span<const ImportedOp> ImportedOps();
 
 /// The op of that domain and name, or null. ONNX's own domain is "" or "ai.onnx".

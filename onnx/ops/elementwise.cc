@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "formats/numbers.h"
 #include "ir/ops.h"
+#include "onnx/body.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"
 #include "onnx/tensor.h"
@@ -292,11 +293,18 @@ Result<Values> ConvertDropout(ImportedNode& node) {
   if (node.Wants(1)) {
     return node.Unsupported("gives out its mask, which is never stored here");
   }
-  if (!context.seed.ok()) {
-    context.seed = node.graph().Input("seed", DType::kI64, {});
-    context.step = node.graph().Input("step", DType::kI64, {});
+  for (Operand* const number : {&context.seed, &context.step}) {
+    if (number->value.ok()) continue;
+    number->name = number == &context.seed ? "seed" : "step";
+    number->type = {DType::kI64, {}};
+    number->value = context.model->Input(number->name, DType::kI64, {});
   }
-  return Values{Dropout(x, context.seed, context.step, p, context.dropouts++)};
+  Value seed = context.seed.value, step = context.step.value;
+  if (Body* const body = context.body) {
+    seed = body->LeafFor(*body->CaptureOfModel(&context.seed));
+    step = body->StepOfDropouts(&context.step);
+  }
+  return Values{Dropout(x, seed, step, p, context.dropouts++)};
 }
 
 }  // namespace stowage::onnx

@@ -21,6 +21,7 @@ import torch
 import torchvision
 import transformers
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 FOLDER = pathlib.Path(__file__).parent / "onnx"
 LEARNING_RATE = 0.1
@@ -62,6 +63,57 @@ class Recurrent(nn.Module):
         return self.head(self.gru(self.lstm(x)[0])[0])
 
 
+class Looped(nn.Module):
+    """As a script: a loop over as many steps as x has, and in it a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_input, self.of_state = nn.Linear(6, 8), nn.Linear(8, 8)
+        self.gain = nn.Parameter(torch.rand(8))
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        h = torch.zeros(x.size(1), 8).to(x.dtype)
+        for t in range(x.size(0)):
+            h = torch.tanh(self.of_input(x[t]) + self.of_state(h))
+            if bool(h.mean() > 0):
+                h = h * self.gain
+        return self.head(h)
+
+
+class Scanned(nn.Module):
+    """A scan, and a branch that what it gives decides; where it is not exported, what
+    these do."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_input, self.of_state = nn.Linear(6, 8), nn.Linear(8, 8)
+        self.one, self.other = nn.Linear(8, 5), nn.Linear(8, 5)
+
+    def step(self, h, x):
+        h = torch.tanh(self.of_input(x) + self.of_state(h))
+        return h, 2 * h
+
+    def positive(self, y):
+        return self.one(y)
+
+    def negative(self, y):
+        return self.other(torch.relu(y))
+
+    def forward(self, x):
+        x = x.transpose(0, 1)
+        h = torch.zeros(x.shape[1], 8, dtype=x.dtype)
+        if torch.compiler.is_exporting():
+            h, all_h = scan(self.step, h, x)
+            return torch.cond(h.mean() > 0, self.positive, self.negative, (all_h.mean(0),))
+        all_h = []
+        for of_step in x:
+            h, y = self.step(h, of_step)
+            all_h.append(y)
+        y = torch.stack(all_h).mean(0)
+        return self.positive(y) if h.mean() > 0 else self.negative(y)
+
+
 class Logits(nn.Module):
     """A model of Hugging Face's that gives its logits alone."""
 
@@ -99,16 +151,24 @@ def vision_transformer():
     return model
 
 
+def strip(graph):
+    graph.doc_string = ""
+    del graph.metadata_props[:]
+    for node in graph.node:
+        node.doc_string = ""
+        del node.metadata_props[:]
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                strip(attribute.g)
+                del attribute.g.value_info[:]
+
+
 def stripped(model):
     """Without what is for people: notes, metadata and the shapes of values within."""
     model.doc_string = ""
     del model.metadata_props[:]
     for graph in [model.graph] + list(model.functions):
-        graph.doc_string = ""
-        del graph.metadata_props[:]
-        for node in graph.node:
-            node.doc_string = ""
-            del node.metadata_props[:]
+        strip(graph)
     for info in list(model.graph.value_info) + list(model.graph.input) + list(model.graph.output):
         info.doc_string = ""
         del info.metadata_props[:]
@@ -118,18 +178,21 @@ def stripped(model):
     return model
 
 
-def export(name, model, x, dynamo, batch):
+def export(name, model, x, dynamo, first):
+    """With the first dimension of x called so, if it is to have a name."""
     file = io.BytesIO()
     model.eval()
     if dynamo:
-        shapes = ({0: torch.export.Dim("batch")},) if batch else None
+        shapes = ({0: torch.export.Dim(first)},) if first else None
         torch.onnx.export(model, (x,), file, dynamo=True, optimize=False, verbose=False,
                           dynamic_shapes=shapes, input_names=["x"], output_names=["y"])
     else:
+        if isinstance(model, Looped):
+            model = torch.jit.script(model)
+        axes = {"x": {0: first}} | ({"y": {0: first}} if first == "batch" else {})
         torch.onnx.export(model, (x,), file, dynamo=False, do_constant_folding=False,
                           training=torch.onnx.TrainingMode.PRESERVE, input_names=["x"],
-                          output_names=["y"],
-                          dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}} if batch else None)
+                          output_names=["y"], dynamic_axes=axes if first else None)
     onnx.save(stripped(onnx.load_from_string(file.getvalue())), FOLDER / f"{name}.onnx")
 
 
@@ -142,10 +205,10 @@ def varied(model):
     return model
 
 
-def golden(name, build, x, labels, exporters, batch=False):
+def golden(name, build, x, labels, exporters, first=None):
     for exporter in exporters:
         torch.manual_seed(1)
-        export(f"{name}_{exporter}", varied(build()), x, exporter == "dynamo", batch)
+        export(f"{name}_{exporter}", varied(build()), x, exporter == "dynamo", first)
     losses = {}
     for dtype in [torch.float64, torch.float32]:
         torch.manual_seed(1)
@@ -178,13 +241,15 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     both = ["dynamo", "script"]
-    golden("pictures", Pictures, torch.randn(4, 3, 16, 16), torch.randint(0, 5, (4,)), both, True)
+    golden("pictures", Pictures, torch.randn(4, 3, 16, 16), torch.randint(0, 5, (4,)), both, "batch")
     golden("recurrent", Recurrent, torch.randn(3, 7, 6), torch.randint(0, 5, (3, 7)), both)
     golden("vit", vision_transformer, torch.randn(4, 3, 16, 16), torch.randint(0, 5, (4,)), both)
     ids = torch.randint(0, 24, (3, 8))
     golden("gpt2", lambda: transformer("gpt2"), ids, torch.randint(0, 24, (3, 8)), ["dynamo"])
     golden("llama", lambda: transformer("llama"), ids, torch.randint(0, 24, (3, 8)), ["dynamo"])
     golden("bert", lambda: transformer("bert"), ids, torch.randint(0, 5, (3,)), both)
+    golden("looped", Looped, torch.randn(7, 4, 6), torch.randint(0, 5, (4,)), ["script"], "time")
+    golden("scanned", Scanned, torch.randn(4, 7, 6), torch.randint(0, 5, (4,)), ["dynamo"])
 
 
 if __name__ == "__main__":

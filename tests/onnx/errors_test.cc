@@ -227,47 +227,6 @@ TEST_CASE("tensors are checked before they are read") {
         std::string::npos);
 }
 
-// Its weights would be looked for in vain among the model's own.
-TEST_CASE("the tensors of a branch are constants") {
-  ModelProto model = LinearModel();
-  TensorProto* const condition = model.mutable_graph()->add_initializer();
-  condition->set_name("condition");
-  condition->set_data_type(TensorProto::BOOL);
-  condition->add_int32_data(1);
-  NodeProto* const node = model.mutable_graph()->add_node();
-  node->set_op_type("If");
-  node->add_input("condition");
-  node->add_output("chosen");
-  auto* const attribute = node->add_attribute();
-  attribute->set_name("then_branch");
-  auto* const branch = attribute->mutable_g();
-  TensorProto* const half = branch->add_initializer();
-  half->set_name("half");
-  half->set_data_type(TensorProto::FLOAT);
-  half->add_float_data(0.5f);
-  NodeProto* const scale = branch->add_node();
-  scale->set_op_type("Mul");
-  scale->add_input("y");
-  scale->add_input("half");
-  scale->add_output("scaled");
-  branch->add_output()->set_name("scaled");
-  model.mutable_graph()->mutable_output(0)->set_name("chosen");
-
-  const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
-  REQUIRE(read.ok());
-  const auto graph = read->Build({.dims = {{"batch", 3}}});
-  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-  CHECK(graph->Leaves(Role::kParam).size() == 2);  // w and b
-
-  // The condition has to be known.
-  model.mutable_graph()->mutable_initializer()->RemoveLast();
-  auto* const input = model.mutable_graph()->add_input();
-  input->set_name("condition");
-  input->mutable_type()->mutable_tensor_type()->set_elem_type(
-      TensorProto::BOOL);
-  CHECK(Said(model).find("a plan must know the branch") != std::string::npos);
-}
-
 TEST_CASE("functions are written out, and do not call themselves") {
   ModelProto model = LinearModel();
   auto* const function = model.add_functions();

@@ -12,9 +12,7 @@ std::string OnnxOpTable() {
       "ONNX "
       "files\nknow, of ONNX's own domain; functions that a file brings itself "
       "are "
-      "written out, and\nso is an `If` whose condition is known when a plan is "
-      "made. "
-      "[onnx.md](onnx.md) tells\nwhat becomes of a file.\n\n",
+      "written out.\n[onnx.md](onnx.md) tells what becomes of a file.\n\n",
       "The operator sets are those whose definition of the op is known; a file "
       "may "
       "ask for\nany of them. Of each op, elements may be of the types that the "

@@ -1,0 +1,466 @@
+#include "onnx/node_importer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "ir/source_loc.h"
+#include "onnx/control_flow.h"
+#include "onnx/fold.h"
+#include "onnx/missing_ops.h"
+#include "onnx/ops.h"
+#include "onnx/tensor.h"
+#include "onnx/weights.h"
+
+namespace stowage::onnx {
+namespace {
+
+// Functions that may be within each other.
+constexpr size_t kMostDepth = 64;
+// Nodes that a model may have once its functions are written out: a file of a few
+// lines could ask for more than any memory holds.
+constexpr int64_t kMostNodes = 1'000'000;
+
+Error Wrong(std::string message) {
+  return {ErrorCode::kInvalidArgument, StrCat("[onnx] ", message)};
+}
+Error Unsupported(std::string message) {
+  return {ErrorCode::kUnsupported, StrCat("[onnx] ", message)};
+}
+
+Error TooManyNodes() {
+  return Unsupported(StrCat("the model has more than ", kMostNodes,
+                            " nodes once its functions are written out"));
+}
+
+Error Twice(std::string_view name) {
+  return Wrong(
+      StrCat("two values are called ", Quoted(name), "; names must be unique"));
+}
+
+}  // namespace
+
+NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
+                           const OnnxBuildOptions& options, GraphBuilder* graph)
+    : model_(model),
+      path_(path),
+      options_(options),
+      functions_(model),
+      opsets_(OpsetsOf(model.opset_import())) {
+  context_.model = graph;
+  context_.graph = graph;
+  context_.folder = std::filesystem::path(path).parent_path().string();
+  context_.training = options.loss && !options.evaluation;
+  context_.evaluation = options.evaluation;
+  for (const auto* list :
+       {&model.graph().value_info(), &model.graph().output()}) {
+    for (const pb::ValueInfoProto& info : *list) {
+      if (info.type().has_tensor_type()) {
+        declared_[info.name()] = &info.type().tensor_type();
+      }
+    }
+  }
+  for (const pb::NodeProto& node : model.graph().node()) {
+    for (const std::string& name : node.output()) graph->KeepFree(name);
+  }
+  for (const auto& [name, tensor] : TensorsOf(model.graph())) {
+    graph->KeepFree(name);
+    param_names_[tensor] = name;
+  }
+}
+
+Status NodeImporter::CheckModel() const {
+  if (!opsets_.contains("")) {
+    return Unsupported("the file does not say which operator set it asks for");
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets_));
+  const MissingOps missing = FindMissingOps(model_, functions_);
+  if (!missing.empty() && !options_.stand_ins) {
+    return Unsupported(StrCat(
+        Quoted(path_), " has ops that are not known: ", ToText(missing),
+        "; docs/onnx_ops.md lists those that are, and with stand-ins the file "
+        "can be planned"));
+  }
+  if (functions_.CountWrittenOut(model_.graph().node(), kMostNodes + 1,
+                                 kMostDepth) > kMostNodes) {
+    return TooManyNodes();
+  }
+  return {};
+}
+
+// --- Names ---
+
+Operand* NodeImporter::Kept(Operand operand) {
+  operands_.push_back(std::move(operand));
+  return &operands_.back();
+}
+
+Status NodeImporter::Define(const std::string& name, Operand operand,
+                            Scope& scope) {
+  if (name.empty()) return {};
+  operand.name = name;
+  if (scope.names.emplace(name, Kept(std::move(operand))).second) return {};
+  return Twice(name);
+}
+
+// A tensor within a node of the model, of which there is one however often the node's
+// graph is converted.
+Operand* NodeImporter::WeightWithin(const pb::TensorProto& tensor,
+                                    Operand operand) {
+  Operand*& weight = weights_within_[&tensor];
+  if (!weight) {
+    operand.name = param_names_.at(&tensor);
+    weight = Kept(std::move(operand));
+  }
+  Body* const body = context_.body;
+  return body ? body->CaptureOfModel(weight) : weight;
+}
+
+Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
+                                     Scope& scope) {
+  for (const pb::TensorProto& tensor : graph.initializer()) {
+    Operand operand{.name = tensor.name(), .initializer = &tensor};
+    STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
+    STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, context_.folder));
+    // Functions bring no weights: what they hold is copied with each call.
+    operand.fixed = !param_names_.contains(&tensor) ||
+                    !IsFloat(operand.type.dtype) ||
+                    operand.type.shape.num_elements() == 0;
+    if (scope.is_model || operand.fixed) {
+      STOWAGE_RETURN_IF_ERROR(Define(tensor.name(), std::move(operand), scope));
+    } else if (!scope.names
+                    .emplace(tensor.name(),
+                             WeightWithin(tensor, std::move(operand)))
+                    .second) {
+      return Twice(tensor.name());
+    }
+  }
+  if (graph.sparse_initializer_size() > 0) {
+    return Unsupported(StrCat("the graph has ", graph.sparse_initializer_size(),
+                              " sparse tensors; expected dense ones"));
+  }
+  return {};
+}
+
+Status NodeImporter::CheckDeclared(const Operand& operand) const {
+  const auto found = declared_.find(operand.name);
+  if (found == declared_.end() || !shapes_are_the_files_) return {};
+  const pb::TypeProto::Tensor& declared = *found->second;
+  const auto differs = [&](std::string_view what) {
+    return Wrong(StrCat("the file declares ", Quoted(operand.name), " with ",
+                        what, "; its node makes ", operand.type.ToString()));
+  };
+  const Result<DType> dtype = DTypeOfElement(declared.elem_type());
+  if (dtype.ok() && *dtype != operand.type.dtype) {
+    return differs(StrCat("elements of ", DTypeName(*dtype)));
+  }
+  if (!declared.has_shape()) return {};
+  if (declared.shape().dim_size() != operand.type.shape.rank()) {
+    return differs(StrCat(declared.shape().dim_size(), " dimensions"));
+  }
+  for (int i = 0; i < operand.type.shape.rank(); ++i) {
+    const auto& dim = declared.shape().dim(i);
+    if (dim.has_dim_value() && dim.dim_value() != operand.type.shape[i]) {
+      return differs(StrCat(dim.dim_value(), " in dimension ", i));
+    }
+  }
+  return {};
+}
+
+Status NodeImporter::NameResult(const Operand& result, const Scope& scope) {
+  const Value value = result.value;
+  if (scope.body && value.ok()) scope.body->Name(result.name, value);
+  if (!scope.is_model) return {};
+  STOWAGE_RETURN_IF_ERROR(CheckDeclared(result));
+  GraphBuilder& graph = *context_.model;
+  if (value.ok() && !graph.info(value).is_leaf() &&
+      named_.insert(value.id()).second) {
+    graph.Name(result.name, value);
+    if (graph.error()) return *graph.error();
+  }
+  return {};
+}
+
+// --- Nodes ---
+
+Result<std::vector<Operand*>> NodeImporter::OperandsOf(
+    const pb::NodeProto& node, const Scope& scope) {
+  std::vector<Operand*> operands;
+  for (const std::string& name : node.input()) {
+    Operand* const operand = name.empty() ? nullptr : scope.Find(name);
+    if (!name.empty() && !operand) {
+      return Wrong(StrCat("node ", Quoted(node.name()), " (", node.op_type(),
+                          ") reads ", Quoted(name),
+                          ", which no node before it makes"));
+    }
+    operands.push_back(operand);
+  }
+  while (!operands.empty() && !operands.back()) operands.pop_back();
+  return operands;
+}
+
+Result<std::vector<Operand>> NodeImporter::Converted(ImportedNode& node,
+                                                     const ImportedOp& op,
+                                                     const Scope& scope) {
+  for (int i = 0; i < op.operands; ++i) {
+    if (!node.Has(i)) {
+      return node.Wrong(StrCat("has ", node.num_operands(),
+                               " operands; expected at least ", op.operands));
+    }
+  }
+  if (op.name == "If") return ImportIf(node, scope, *this);
+  if (op.name == "Loop") return ImportLoop(node, scope, *this);
+  if (op.name == "Scan") return ImportScan(node, scope, *this);
+  STOWAGE_ASSIGN_OR_RETURN(auto folded, Fold(node));
+  std::vector<Operand> results;
+  if (folded) {
+    for (Array& array : *folded) {
+      Operand operand{.type = array.type, .fixed = true};
+      operand.contents = std::make_shared<const Array>(std::move(array));
+      results.push_back(std::move(operand));
+    }
+    return results;
+  }
+  for (int i = 0; i < node.num_operands(); ++i) {
+    if (!node.Has(i)) continue;
+    const Operand& operand = node.OperandAt(i);
+    if (!operand.parts.empty() &&
+        (node.op() != "SequenceAt" || operand.outer)) {
+      return node.Unsupported(
+          StrCat("reads the sequence ", Quoted(operand.name),
+                 "; only SequenceAt may, of the same graph"));
+    }
+    const Shape& shape = node.ShapeOf(i);
+    const bool known = operand.contents || operand.fixed;
+    if (!known && std::count(shape.begin(), shape.end(), 0) > 0) {
+      return node.Unsupported(StrCat("reads ", Quoted(operand.name),
+                                     " of shape ", shape.ToString(),
+                                     ", which has no elements"));
+    }
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const Values values, op.convert(node));
+  if (const auto& error = context_.graph->error()) {
+    return Error{error->code, node.Wrong(error->message).message};
+  }
+  if (!node.parts().empty()) {
+    return std::vector{
+        Operand{.type = node.parts()[0].type(), .parts = node.parts()}};
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!values[i].ok()) {
+      if (node.Wants(static_cast<int>(i))) {
+        return node.Unsupported(StrCat("names ", node.num_results(),
+                                       " results, of which result ", i,
+                                       " is not made here"));
+      }
+      results.emplace_back();
+      continue;
+    }
+    results.push_back({.type = values[i].type(), .value = values[i]});
+  }
+  return results;
+}
+
+Result<std::vector<Operand*>> NodeImporter::AddGraph(
+    const pb::GraphProto& graph, const Scope& scope,
+    std::vector<Operand> inputs, Body* body) {
+  Scope inner{.outer = &scope, .opsets = scope.opsets, .body = body};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    STOWAGE_RETURN_IF_ERROR(Define(graph.input(static_cast<int>(i)).name(),
+                                   std::move(inputs[i]), inner));
+  }
+  STOWAGE_RETURN_IF_ERROR(AddInitializers(graph, inner));
+  STOWAGE_RETURN_IF_ERROR(AddNodes(graph.node(), inner));
+  std::vector<Operand*> outputs;
+  for (const pb::ValueInfoProto& output : graph.output()) {
+    Operand* const found = inner.Find(output.name());
+    if (!found) {
+      return Wrong(StrCat("the graph ", Quoted(graph.name()),
+                          " within a node does not make its output ",
+                          Quoted(output.name())));
+    }
+    outputs.push_back(found);
+  }
+  return outputs;
+}
+
+int64_t NodeImporter::CountNodes(const pb::GraphProto& graph) const {
+  return functions_.CountWrittenOut(graph.node(), kMostNodes, kMostDepth);
+}
+
+Result<std::vector<Operand>> NodeImporter::OfFunction(
+    ImportedNode& node, const pb::FunctionProto& function) {
+  if (std::count(inside_.begin(), inside_.end(), &function) > 0) {
+    return node.Wrong(StrCat("calls the function ", Quoted(function.name()),
+                             ", which calls itself"));
+  }
+  if (inside_.size() >= kMostDepth) {
+    return node.Unsupported(StrCat("calls a function within ", kMostDepth,
+                                   " others, the most there may be"));
+  }
+  if (node.num_operands() > function.input_size()) {
+    return node.Wrong(StrCat("gives ", node.num_operands(),
+                             " operands to a function of ",
+                             function.input_size()));
+  }
+  const Opsets opsets = OpsetsOf(function.opset_import());
+  STOWAGE_RETURN_IF_ERROR(CheckOpset(opsets));
+  Scope inner{.opsets = &opsets};
+  for (int i = 0; i < function.input_size(); ++i) {
+    if (node.Has(i)) inner.names[function.input(i)] = &node.OperandAt(i);
+  }
+  const auto& body = bodies_.emplace_back(BodyOf(node.proto(), function));
+  inside_.push_back(&function);
+  const Status added = AddNodes(body, inner);
+  inside_.pop_back();
+  STOWAGE_RETURN_IF_ERROR(added);
+  std::vector<Operand> results;
+  for (const std::string& name : function.output()) {
+    Operand* const found = inner.Find(name);
+    results.push_back(found ? Passed(*found, context_) : Operand{});
+  }
+  return results;
+}
+
+Result<std::vector<Operand>> NodeImporter::StandingIn(ImportedNode& node) {
+  Values operands;
+  for (int i = 0; i < node.num_operands(); ++i) {
+    if (node.Has(i)) operands.push_back(node.In(i));
+  }
+  std::vector<Shape> shapes;
+  std::optional<DType> dtype;
+  for (int i = 0; i < node.num_results(); ++i) {
+    const std::string& name = node.proto().output(i);
+    if (name.empty()) continue;
+    const auto found = declared_.find(name);
+    Shape shape;
+    bool known = found != declared_.end() && found->second->has_shape();
+    if (known) {
+      for (const auto& dim : found->second->shape().dim()) {
+        const auto symbol = options_.dims.find(dim.dim_param());
+        const int64_t size = dim.has_dim_value()             ? dim.dim_value()
+                             : symbol != options_.dims.end() ? symbol->second
+                                                             : 0;
+        known = known && size > 0;
+        shape.push_back(size);
+      }
+    }
+    if (!known || operands.empty()) {
+      return node.Unsupported(
+          StrCat("is not known, and cannot be stood in for: it has ",
+                 operands.size(), " operands, and the file declares ",
+                 found == declared_.end() ? "no shape" : "no whole shape",
+                 " for ", Quoted(name)));
+    }
+    STOWAGE_ASSIGN_OR_RETURN(const DType of,
+                             DTypeOfElement(found->second->elem_type()));
+    if (dtype && *dtype != of) {
+      return node.Unsupported("is not known, and makes values of two types");
+    }
+    dtype = of;
+    shapes.push_back(shape);
+  }
+  const Values made = StandIn(operands, dtype.value_or(DType::kF32), shapes, 0);
+  if (const auto& error = context_.graph->error()) {
+    return Error{error->code, node.Wrong(error->message).message};
+  }
+  std::vector<Operand> results;
+  size_t next = 0;
+  for (const std::string& name : node.proto().output()) {
+    if (name.empty()) {
+      results.emplace_back();
+      continue;
+    }
+    const Value value = made[next++];
+    results.push_back({.type = value.type(), .value = value});
+  }
+  return results;
+}
+
+Result<std::vector<Operand>> NodeImporter::ResultsOf(const pb::NodeProto& node,
+                                                     const Scope& scope) {
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Operand*> operands,
+                           OperandsOf(node, scope));
+  const auto opset = scope.opsets->find("");
+  ImportedNode imported(
+      node, opset == scope.opsets->end() ? kNewestOpset : opset->second,
+      std::move(operands), context_);
+  if (const pb::FunctionProto* const function = functions_.Find(node)) {
+    return OfFunction(imported, *function);
+  }
+  if (!MissingName(node, *scope.opsets, functions_).empty())
+    return StandingIn(imported);
+  return Converted(imported, *FindOp(node.domain(), node.op_type()), scope);
+}
+
+// The tensor of the file to which an Identity gives a second name. It stays what it
+// is, a param or a state, as whoever reads it wants.
+Operand* NodeImporter::Renamed(const pb::NodeProto& node,
+                               const Scope& scope) const {
+  if (node.op_type() != "Identity" || !IsOnnxDomain(node.domain()) ||
+      node.input_size() != 1 || node.output_size() != 1) {
+    return nullptr;
+  }
+  Operand* const operand = scope.Find(node.input(0));
+  return operand && operand->initializer ? operand : nullptr;
+}
+
+Status NodeImporter::AddNode(const pb::NodeProto& node, Scope& scope) {
+  if (++nodes_ > kMostNodes) return TooManyNodes();
+  if (Operand* const same = Renamed(node, scope)) {
+    if (!scope.names.emplace(node.output(0), same).second) {
+      return Twice(node.output(0));
+    }
+    return {};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Operand> results,
+                           ResultsOf(node, scope));
+  for (int i = 0; i < node.output_size(); ++i) {
+    const std::string& name = node.output(i);
+    if (name.empty()) continue;
+    if (i >= static_cast<int>(results.size())) {
+      return Unsupported(StrCat(
+          "node ", Quoted(node.name()), " (", node.op_type(), ") names ",
+          node.output_size(), " results; ", results.size(), " are made here"));
+    }
+    Operand& result = results[static_cast<size_t>(i)];
+    result.name = name;
+    if (scope.names.contains(name)) return Twice(name);
+    STOWAGE_RETURN_IF_ERROR(NameResult(result, scope));
+    STOWAGE_RETURN_IF_ERROR(Define(name, std::move(result), scope));
+  }
+  return {};
+}
+
+// Its names are held to the rules all the same.
+Status NodeImporter::LeaveOut(const pb::NodeProto& node, Scope& scope) {
+  const Result<std::vector<Operand*>> operands = OperandsOf(node, scope);
+  if (!operands.ok()) return operands.error();
+  for (const std::string& name : node.output()) {
+    STOWAGE_RETURN_IF_ERROR(Define(name, {.name = name}, scope));
+  }
+  return {};
+}
+
+Status NodeImporter::AddNodes(
+    const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+    Scope& scope, const std::vector<bool>& needed) {
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (!needed.empty() && !needed[static_cast<size_t>(i)]) {
+      STOWAGE_RETURN_IF_ERROR(LeaveOut(nodes.Get(i), scope));
+      continue;
+    }
+    if (scope.is_model) {
+      context_.source = KeptSourceLoc(path_, i + 1);
+      context_.model->SetOrigin(Phase::kForward, "", context_.source);
+    }
+    STOWAGE_RETURN_IF_ERROR(AddNode(nodes.Get(i), scope));
+  }
+  return {};
+}
+
+}  // namespace stowage::onnx
