@@ -16,6 +16,7 @@
 #include "formats/safetensors_file.h"
 #include "ir/op_def.h"
 #include "runtime/finite.h"
+#include "runtime/parts.h"
 #include "runtime/weight_values.h"
 
 namespace stowage {
@@ -52,10 +53,9 @@ bool Updates(const Graph& graph) {
   });
 }
 
-// The digest covers everything but itself: step, number of params, base, notes, names,
-// types, ranges and data.
-uint64_t Digest(const SafetensorsHeader& header,
-                std::span<const std::byte> data) {
+// Of all that a digest covers but the data: step, number of params, base, notes, names,
+// types and ranges.
+Fnv1a BeginDigest(const SafetensorsHeader& header) {
   Fnv1a hash;
   hash.Update(StrCat("step ", *header.Find("step"), ";params ",
                      *header.Find("params"), ";"));
@@ -70,71 +70,85 @@ uint64_t Digest(const SafetensorsHeader& header,
     hash.Update(StrCat(Quoted(tensor.name), tensor.type.ToString(),
                        tensor.begin, ",", tensor.end, ";"));
   }
-  hash.Update(data);
-  return hash.digest();
+  return hash;
 }
 
-Status CheckFinite(const Runner& runner, const ValueInfo& value,
-                   std::span<const std::byte> bytes) {
+// That no element is NaN or infinite in a part of a value, which begins at byte `begin`.
+Status CheckFinite(const Runner& runner, const ValueInfo& value, Bytes begin,
+                   std::span<const std::byte> part) {
   const DType dtype = value.type.dtype;
-  const std::optional<int64_t> index = FindNonFinite(dtype, bytes);
+  const std::optional<int64_t> index = FindNonFinite(dtype, part);
   if (!index) return {};
   return Error{ErrorCode::kNotFinite,
                StrCat("[checkpoint] the ", RoleName(value.role), " ",
                       Quoted(value.name), " of program ", Quoted(runner.name()),
-                      " is ", FloatText(dtype, bytes, *index), " at element ",
-                      *index, " of ", value.type.shape.num_elements())};
+                      " is ", FloatText(dtype, part, *index), " at element ",
+                      begin / SizeOf(dtype) + *index, " of ",
+                      value.type.shape.num_elements())};
 }
 
-// Tensors and their bytes, as they go into a file.
-struct Collected {
-  SafetensorsHeader header;
-  std::vector<std::byte> data;
-};
-
-Result<Collected> Collect(const Runner& runner,
-                          const std::vector<ValueId>& values,
-                          const OutputFile& file) {
-  Collected collected;
-  std::vector<std::byte>& data = collected.data;
+// The same of whole values, before they replace what `file` holds; `also`, if it is not
+// null, takes each part.
+Status CheckFinite(const Runner& runner, const std::vector<ValueId>& values,
+                   const OutputFile& file, Fnv1a* also = nullptr) {
   for (const ValueId id : values) {
     const ValueInfo& value = runner.graph().value(id);
-    const auto begin = data.size();
-    data.resize(begin + static_cast<size_t>(value.type.bytes()));
-    collected.header.tensors.push_back({value.name, value.type,
-                                        static_cast<Bytes>(begin),
-                                        static_cast<Bytes>(data.size())});
-    const std::span<std::byte> bytes = std::span(data).subspan(begin);
-    STOWAGE_RETURN_IF_ERROR(
-        runner.ReadBytes(value.name, value.type.dtype, bytes));
-    if (const Status finite = CheckFinite(runner, value, bytes); !finite.ok()) {
-      return Error{
-          finite.error().code,
-          StrCat(finite.error().message, "; ", Quoted(file.path()),
-                 " is not written, and what it held before is still there")};
-    }
+    const Status finite = ReadInParts(
+        runner, value,
+        [&](Bytes begin, std::span<const std::byte> part) -> Status {
+          if (also != nullptr) also->Update(part);
+          return CheckFinite(runner, value, begin, part);
+        });
+    if (finite.ok()) continue;
+    return Error{finite.error().code,
+                 StrCat(finite.error().message, "; ", Quoted(file.path()),
+                        " is not written, and what it held before is still "
+                        "there")};
   }
-  return collected;
+  return {};
 }
 
-Status Write(const Collected& collected, const OutputFile& file) {
-  const std::string text = FormatSafetensorsHeader(collected.header);
+// The values as tensors, one after the other.
+SafetensorsHeader HeaderOf(const Graph& graph,
+                           const std::vector<ValueId>& values) {
+  SafetensorsHeader header;
+  Bytes end = 0;
+  for (const ValueId id : values) {
+    const ValueInfo& value = graph.value(id);
+    const Bytes begin = end;
+    end += value.type.bytes();
+    header.tensors.push_back({value.name, value.type, begin, end});
+  }
+  return header;
+}
+
+Status Write(const Runner& runner, const std::vector<ValueId>& values,
+             const SafetensorsHeader& header, const OutputFile& file) {
+  const std::string text = FormatSafetensorsHeader(header);
   const uint64_t length = text.size();
-  return file.Replace({std::as_bytes(std::span(&length, 1)),
-                       std::as_bytes(std::span(text)),
-                       std::span(collected.data)});
+  return file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+    for (const ValueId id : values) {
+      STOWAGE_RETURN_IF_ERROR(ReadInParts(
+          runner, runner.graph().value(id),
+          [&](Bytes, std::span<const std::byte> part) { return write(part); }));
+    }
+    return {};
+  });
 }
 
-Status WriteNpz(const Collected& collected, const OutputFile& file) {
+// An archive, which is made whole before it is written.
+Status WriteNpz(const Runner& runner, const std::vector<ValueId>& values,
+                const OutputFile& file) {
   std::vector<NamedArray> arrays;
-  for (const SafeTensor& tensor : collected.header.tensors) {
-    const auto bytes =
-        std::span(collected.data)
-            .subspan(static_cast<size_t>(tensor.begin),
-                     static_cast<size_t>(tensor.end - tensor.begin));
-    arrays.push_back({tensor.name, {.type = tensor.type, .bytes = {}}});
-    arrays.back().array.bytes.assign(
-        reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const ValueId id : values) {
+    const ValueInfo& value = runner.graph().value(id);
+    arrays.push_back({value.name, {.type = value.type, .bytes = {}}});
+    Array& array = arrays.back().array;
+    array.bytes.resize(static_cast<size_t>(value.type.bytes()));
+    STOWAGE_RETURN_IF_ERROR(
+        runner.ReadBytes(value.name, value.type.dtype, array.data()));
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::string archive, NpzBytes(arrays));
   return file.Replace(archive);
@@ -144,14 +158,13 @@ Status WriteNpz(const Collected& collected, const OutputFile& file) {
 
 Status CheckFinite(const Runner& runner) {
   const Graph& graph = runner.graph();
-  std::vector<std::byte> bytes;
   for (const ValueId id : PersistentValues(graph)) {
     const ValueInfo& value = graph.value(id);
     if (!IsFloat(value.type.dtype)) continue;
-    bytes.resize(static_cast<size_t>(value.type.bytes()));
-    STOWAGE_RETURN_IF_ERROR(
-        runner.ReadBytes(value.name, value.type.dtype, bytes));
-    STOWAGE_RETURN_IF_ERROR(CheckFinite(runner, value, bytes));
+    STOWAGE_RETURN_IF_ERROR(ReadInParts(
+        runner, value, [&](Bytes begin, std::span<const std::byte> part) {
+          return CheckFinite(runner, value, begin, part);
+        }));
   }
   return {};
 }
@@ -190,18 +203,16 @@ Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
   });
   const auto params = std::ranges::count_if(
       saved, [&](ValueId id) { return graph.value(id).role == Role::kParam; });
-  STOWAGE_ASSIGN_OR_RETURN(Collected collected, Collect(runner, saved, file));
-  collected.header.metadata = {{"format", std::string(kFormat)},
-                               {"step", StrCat(step)},
-                               {"params", StrCat(params)}};
-  if (!left_out.empty()) {
-    collected.header.metadata.emplace_back(kBase, base.content);
-  }
-  collected.header.metadata.insert(collected.header.metadata.end(),
-                                   notes.begin(), notes.end());
-  collected.header.metadata.emplace_back(
-      "fnv1a64", Hex(Digest(collected.header, collected.data)));
-  return Write(collected, file);
+  SafetensorsHeader header = HeaderOf(graph, saved);
+  header.metadata = {{"format", std::string(kFormat)},
+                     {"step", StrCat(step)},
+                     {"params", StrCat(params)}};
+  if (!left_out.empty()) header.metadata.emplace_back(kBase, base.content);
+  header.metadata.insert(header.metadata.end(), notes.begin(), notes.end());
+  Fnv1a digest = BeginDigest(header);
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner, saved, file, &digest));
+  header.metadata.emplace_back("fnv1a64", Hex(digest.digest()));
+  return Write(runner, saved, header, file);
 }
 
 Status SaveWeights(const Runner& runner, const std::string& path) {
@@ -210,12 +221,13 @@ Status SaveWeights(const Runner& runner, const std::string& path) {
 }
 
 Status SaveWeights(const Runner& runner, const OutputFile& file) {
-  STOWAGE_ASSIGN_OR_RETURN(Collected collected,
-                           Collect(runner, WeightValues(runner.graph()), file));
-  if (file.path().ends_with(".npz")) return WriteNpz(collected, file);
+  const std::vector<ValueId> values = WeightValues(runner.graph());
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(runner, values, file));
+  if (file.path().ends_with(".npz")) return WriteNpz(runner, values, file);
+  SafetensorsHeader header = HeaderOf(runner.graph(), values);
   // As PyTorch's writer notes it, for readers that ask.
-  collected.header.metadata = {{"format", "pt"}};
-  return Write(collected, file);
+  header.metadata = {{"format", "pt"}};
+  return Write(runner, values, header, file);
 }
 
 namespace {
@@ -376,11 +388,17 @@ Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
   // Before the data: what fits no model here need not be read, however large.
   STOWAGE_RETURN_IF_ERROR(CheckBase(checkpoint, base));
   STOWAGE_RETURN_IF_ERROR(CheckTensors(checkpoint, runner, base));
-  std::vector<std::byte> data(
-      static_cast<size_t>(checkpoint.file.data_bytes()));
-  STOWAGE_RETURN_IF_ERROR(checkpoint.file.Read(0, data));
+  // All of it is checked before any of it is taken.
   const SafetensorsHeader& header = checkpoint.file.header();
-  const std::string actual = Hex(Digest(header, data));
+  Fnv1a digested = BeginDigest(header);
+  STOWAGE_RETURN_IF_ERROR(
+      InParts(checkpoint.file.data_bytes(),
+              [&](Bytes begin, std::span<std::byte> part) -> Status {
+                STOWAGE_RETURN_IF_ERROR(checkpoint.file.Read(begin, part));
+                digested.Update(part);
+                return {};
+              }));
+  const std::string actual = Hex(digested.digest());
   if (const std::string& digest = *header.Find("fnv1a64"); actual != digest) {
     return checkpoint.file.Fail(
         StrCat("is damaged: its content has the digest ", actual,
@@ -395,11 +413,13 @@ Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
     const auto found = saved.find(value.name);
     if (found == saved.end()) continue;  // of the base
     const SafeTensor& tensor = *found->second;
-    STOWAGE_RETURN_IF_ERROR(
-        runner.WriteBytes(value.name, value.type.dtype,
-                          std::span(data).subspan(
-                              static_cast<size_t>(tensor.begin),
-                              static_cast<size_t>(tensor.end - tensor.begin))));
+    STOWAGE_RETURN_IF_ERROR(InParts(
+        tensor.end - tensor.begin,
+        [&](Bytes begin, std::span<std::byte> part) -> Status {
+          STOWAGE_RETURN_IF_ERROR(
+              checkpoint.file.Read(tensor.begin + begin, part));
+          return runner.WritePart(value.name, value.type.dtype, begin, part);
+        }));
   }
   return checkpoint.info.step;
 }

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint.h"  // IWYU pragma: export
 #include "runtime/floats.h"      // IWYU pragma: export
 #include "runtime/kernel.h"      // IWYU pragma: export
+#include "runtime/parts.h"       // IWYU pragma: export
 #include "runtime/program.h"     // IWYU pragma: export
 #include "runtime/session.h"     // IWYU pragma: export
 #include "runtime/weights.h"     // IWYU pragma: export

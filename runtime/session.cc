@@ -96,6 +96,9 @@ struct Runner::State {
     return step >= 1 && step <= started && started - step < kStepsInFlight;
   }
   Status Poison(const PlannedBuffer& buffer);
+  // The param or state called `name`, if `bytes` bytes of it from `begin` on are there.
+  Result<ValueId> FindPart(std::string_view name, DType dtype, Bytes begin,
+                           size_t bytes, std::string_view asked) const;
   void RunNow(KeptStep* step) noexcept;
   StepCode RunPoisoned(size_t* failed) noexcept;
   StepCode RunTimed(size_t* failed) noexcept;
@@ -139,6 +142,15 @@ struct Session::State {
     if (!value.on_host) return backend->CopyIn(to, data);
     Settle();
     std::memcpy(to, data.data(), data.size());
+    return {};
+  }
+
+  // Reads what lies in one piece at `from`, once no step uses it.
+  Status CopyOut(const ValueInfo& value, std::span<std::byte> to,
+                 const std::byte* from) {
+    if (!value.on_host) return backend->CopyOut(to, from);
+    Settle();
+    std::memcpy(to.data(), from, to.size());
     return {};
   }
 
@@ -229,28 +241,51 @@ Status Runner::WriteBytes(std::string_view name, DType dtype,
   return {};
 }
 
-Status Runner::WritePart(std::string_view name, DType dtype, Bytes begin,
-                         std::span<const std::byte> data) {
-  const auto id = graph().Find(name);
-  if (!id || !IsPersistent(graph().value(*id))) {
-    return Fail(StrCat("program ", Quoted(state_->name),
+Result<ValueId> Runner::State::FindPart(std::string_view name, DType dtype,
+                                        Bytes begin, size_t bytes,
+                                        std::string_view asked) const {
+  const Graph& graph = program.graph();
+  const auto id = graph.Find(name);
+  if (!id || !IsPersistent(graph.value(*id))) {
+    return Fail(StrCat("program ", Quoted(this->name),
                        " has no param or state ", Quoted(name)));
   }
-  const ValueInfo& value = graph().value(*id);
+  const ValueInfo& value = graph.value(*id);
   const Bytes all = value.type.bytes();
-  const auto size = static_cast<Bytes>(data.size());
+  const auto size = static_cast<Bytes>(bytes);
   if (value.type.dtype != dtype || begin < 0 || size > all - begin) {
     return Fail(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
-                       value.type.ToString(), ", ", all, " bytes; was given ",
-                       size, " bytes of ", DTypeName(dtype), " from byte ",
+                       value.type.ToString(), ", ", all, " bytes; was ", asked,
+                       " ", size, " bytes of ", DTypeName(dtype), " from byte ",
                        begin, " on"));
   }
+  return *id;
+}
+
+Status Runner::WritePart(std::string_view name, DType dtype, Bytes begin,
+                         std::span<const std::byte> data) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      const ValueId id,
+      state_->FindPart(name, dtype, begin, data.size(), "given"));
+  const ValueInfo& value = graph().value(id);
   state_->Settle(state_->started);
   state_->session->caches.clear();
   STOWAGE_RETURN_IF_ERROR(state_->session->CopyIn(
-      value, state_->program.view(*id).data + begin, data));
-  if (begin + size == all) state_->session->MarkSet(name);
+      value, state_->program.view(id).data + begin, data));
+  if (begin + static_cast<Bytes>(data.size()) == value.type.bytes()) {
+    state_->session->MarkSet(name);
+  }
   return {};
+}
+
+Status Runner::ReadPart(std::string_view name, DType dtype, Bytes begin,
+                        std::span<std::byte> data) const {
+  STOWAGE_ASSIGN_OR_RETURN(
+      const ValueId id,
+      state_->FindPart(name, dtype, begin, data.size(), "asked for"));
+  state_->Settle(state_->started);
+  return state_->session->CopyOut(graph().value(id), data,
+                                  state_->program.view(id).data + begin);
 }
 
 Status Runner::ClearCaches() {
@@ -492,15 +527,10 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
     s.executable->ReadInput(*id, data);
     return {};
   }
-  if (value.on_host) {
-    s.session->Settle();
-    std::memcpy(data.data(), view.data, data.size());
-    return {};
-  }
-  if (!view.contiguous()) {
+  if (!value.on_host && !view.contiguous()) {
     return CopyOutStrided(*s.session->backend, view, data);
   }
-  return s.session->backend->CopyOut(data, view.data);
+  return s.session->CopyOut(value, data, view.data);
 }
 
 Result<float> Runner::ReadScalar(std::string_view name) const {

@@ -130,6 +130,10 @@ class Runner {
   }
   Status ReadBytes(std::string_view name, DType dtype,
                    std::span<std::byte> data) const;
+  /// Copies a part of a param or state, from byte `begin` of it on: so that what is
+  /// written to a file lies in memory a small piece at a time. Errors as WritePart's.
+  Status ReadPart(std::string_view name, DType dtype, Bytes begin,
+                  std::span<std::byte> data) const;
   /// A scalar output of type f32: the loss. Error as Read.
   Result<float> ReadScalar(std::string_view name) const;
   /// The same of one step, one of the last kStepsInFlight that were started, for

@@ -20,6 +20,7 @@
 #include "math/small_floats.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
+#include "runtime/parts.h"
 
 namespace stowage {
 namespace {
@@ -118,21 +119,21 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
                               .begin = begin,
                               .end = end});
   }
-  std::vector<std::byte> data(static_cast<size_t>(end));
-  for (size_t i = 0; i < params.size(); ++i) {
-    const SafeTensor& tensor = header.tensors[i];
-    STOWAGE_RETURN_IF_ERROR(
-        runner.ReadBytes(params[i]->name, tensor.type.dtype,
-                         std::span(data).subspan(
-                             static_cast<size_t>(tensor.begin),
-                             static_cast<size_t>(tensor.end - tensor.begin))));
-  }
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner));
   const std::string text = FormatSafetensorsHeader(header);
   const uint64_t length = text.size();
-  STOWAGE_RETURN_IF_ERROR(files.weights_.Replace(
-      {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(text)),
-       std::span<const std::byte>(data)}));
+  STOWAGE_RETURN_IF_ERROR(files.weights_.ReplaceBy(
+      [&](const OutputFile::WritePart& write) -> Status {
+        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
+        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+        for (const ValueInfo* param : params) {
+          STOWAGE_RETURN_IF_ERROR(ReadInParts(
+              runner, *param, [&](Bytes, std::span<const std::byte> part) {
+                return write(part);
+              }));
+        }
+        return {};
+      }));
   return files.config_.Replace(ConfigText(tuning, params));
 }
 

@@ -1,10 +1,9 @@
 #include "train/finite_guard.h"
 
-#include <utility>
-
 #include "base/memory.h"
 #include "base/strings.h"
 #include "runtime/finite.h"
+#include "runtime/parts.h"
 
 namespace stowage {
 
@@ -19,14 +18,14 @@ Result<FiniteGuard> FiniteGuard::Make(Runner& runner) {
     }
   }
   STOWAGE_RETURN_IF_ERROR(
-      CheckMemory("keeping params and states to undo steps", 2 * bytes));
+      CheckMemory("keeping params and states to undo steps", bytes));
   guard.kept_.resize(static_cast<size_t>(bytes));
-  guard.fresh_.resize(static_cast<size_t>(bytes));
-  STOWAGE_RETURN_IF_ERROR(guard.Read(guard.kept_));
+  STOWAGE_RETURN_IF_ERROR(guard.Keep());
   return guard;
 }
 
-Status FiniteGuard::Read(std::span<std::byte> to) const {
+Status FiniteGuard::Keep() {
+  std::span<std::byte> to = kept_;
   for (const ValueId id : values_) {
     const ValueInfo& value = runner_->graph().value(id);
     const auto size = static_cast<size_t>(value.type.bytes());
@@ -37,19 +36,29 @@ Status FiniteGuard::Read(std::span<std::byte> to) const {
   return {};
 }
 
-Result<bool> FiniteGuard::Settle(bool finite) {
-  if (finite) STOWAGE_RETURN_IF_ERROR(Read(fresh_));
-  std::span<const std::byte> fresh = fresh_, kept = kept_;
+Result<bool> FiniteGuard::IsFinite() const {
   for (const ValueId id : values_) {
-    const TensorType& type = runner_->graph().value(id).type;
-    const auto size = static_cast<size_t>(type.bytes());
-    finite = finite && !FindNonFinite(type.dtype, fresh.first(size));
-    fresh = fresh.subspan(size);
+    const ValueInfo& value = runner_->graph().value(id);
+    bool finite = true;
+    STOWAGE_RETURN_IF_ERROR(ReadInParts(
+        *runner_, value, [&](Bytes, std::span<const std::byte> part) -> Status {
+          finite = finite && !FindNonFinite(value.type.dtype, part);
+          return {};
+        }));
+    if (!finite) return false;
+  }
+  return true;
+}
+
+Result<bool> FiniteGuard::Settle(bool finite) {
+  if (finite) {
+    STOWAGE_ASSIGN_OR_RETURN(finite, IsFinite());
   }
   if (finite) {
-    std::swap(kept_, fresh_);
+    STOWAGE_RETURN_IF_ERROR(Keep());
     return true;
   }
+  std::span<const std::byte> kept = kept_;
   for (const ValueId id : values_) {
     const ValueInfo& value = runner_->graph().value(id);
     const auto size = static_cast<size_t>(value.type.bytes());

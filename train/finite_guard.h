@@ -11,7 +11,6 @@
 //   Result<bool> good = guard->Settle(std::isfinite(loss));  // false: undone
 
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -22,7 +21,7 @@ namespace stowage {
 class FiniteGuard {
  public:
   /// Keeps what the params and states of `runner` are now. `runner` must outlive
-  /// this. Error kDevice where there is no memory for two copies of them.
+  /// this. Error kDevice where there is no memory for a copy of them.
   static Result<FiniteGuard> Make(Runner& runner);
 
   /// After a step: if its loss was `finite` and all params and states are, keeps
@@ -32,11 +31,12 @@ class FiniteGuard {
 
  private:
   explicit FiniteGuard(Runner& runner) : runner_(&runner) {}
-  Status Read(std::span<std::byte> to) const;
+  Status Keep();
+  Result<bool> IsFinite() const;
 
   Runner* runner_;
   std::vector<ValueId> values_;
-  std::vector<std::byte> kept_, fresh_;
+  std::vector<std::byte> kept_;
 };
 
 }  // namespace stowage

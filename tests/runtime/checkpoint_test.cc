@@ -21,6 +21,7 @@
 #include "ir/ops.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
+#include "runtime/parts.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
@@ -529,6 +530,70 @@ TEST_CASE("what is not finite is never saved over what is") {
   CHECK(CheckFinite(runner).error().message.find(
             "the state \"w1.v\" of program \"train\" is nan at element 0") !=
         std::string::npos);
+}
+
+// A param of two parts and a little, so that what is saved and read is in parts.
+Graph LargeModel() {
+  GraphBuilder g("large");
+  const int64_t size = 2 * kPartBytes / 4 + 10;
+  Value w = g.Param("w", DType::kF32, {size}, Init::Normal(1));
+  Value x = g.Input("x", DType::kF32, {size});
+  g.Output("loss", ReduceSum(Mul(w, x)));
+  return *g.Finish();
+}
+
+TEST_CASE("what is larger than a part is saved and read whole") {
+  const std::string path = TemporaryPath("parts.safetensors");
+  const Graph step = *BuildTrainStep(LargeModel(), "loss");
+  Trained saved(step), other(step);
+  saved.Step(1, 1);
+  const std::vector<std::byte> w = saved.Bytes("w");
+  REQUIRE(SaveCheckpoint(saved.session.front(), path, 1).ok());
+  const auto file = SafetensorsFile::Open(path, "checkpoint");
+  REQUIRE(file.ok());
+  std::vector<std::byte> data(w.size());
+  REQUIRE(file->Read(0, data).ok());
+  CHECK(data == w);
+  other.Step(1, 3);
+  REQUIRE(LoadCheckpoint(other.session.front(), path).ok());
+  for (const char* name : {"w", "w.m", "w.v"}) {
+    CHECK(other.Bytes(name) == saved.Bytes(name));
+  }
+}
+
+TEST_CASE("damage in a later part is refused, and nothing is touched") {
+  const std::string path = TemporaryPath("later.safetensors");
+  const Graph step = *BuildTrainStep(LargeModel(), "loss");
+  Trained saved(step), other(step);
+  saved.Step(1, 1);
+  REQUIRE(SaveCheckpoint(saved.session.front(), path, 1).ok());
+  std::string bytes = ReadAll(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  WriteAll(path, bytes);
+  other.Step(1, 2);
+  const std::vector<std::byte> before = other.Bytes("w");
+  const auto loaded = LoadCheckpoint(other.session.front(), path);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().message.find("is damaged") != std::string::npos);
+  CHECK(other.Bytes("w") == before);
+}
+
+TEST_CASE("what is not finite in a later part is named by its element") {
+  const std::string path = TemporaryPath("later_finite.safetensors");
+  Trained model(*BuildTrainStep(LargeModel(), "loss"));
+  Runner& runner = model.session.front();
+  const size_t size = 2 * kPartBytes / 4 + 10;
+  std::vector<float> w(size, 1);
+  w[size - 3] = std::numeric_limits<float>::infinity();
+  REQUIRE(runner.Write("w", w).ok());
+  const std::string says = StrCat("is inf at element ", size - 3, " of ", size);
+  for (const Status& status :
+       {SaveCheckpoint(runner, path, 1), SaveWeights(runner, path),
+        CheckFinite(runner)}) {
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().message.find(says) != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
 }
 
 TEST_CASE("a claimed file is saved to by who claimed it, and by nobody else") {

@@ -176,10 +176,25 @@ TEST_CASE_FIXTURE(
   REQUIRE(p.Read("y", &y).ok());
   CHECK(y[0] == 1 + 7 + 3 + 40 + 50 + 60 + 1 + 2 + 1.015625f);
 
+  std::vector<float> read(3);
+  const auto read_part = [&](Bytes begin, size_t count) {
+    return p.ReadPart("w", DType::kF32, begin,
+                      std::as_writable_bytes(std::span(read).first(count)));
+  };
+  CHECK(read_part(4, 3).ok());
+  CHECK(read == std::vector<float>{7, 3, 4});
+  CHECK(read_part(20, 1).ok());
+  CHECK(read == std::vector<float>{6, 3, 4});
+
   const auto says = [](const Status& status, std::string_view text) {
     REQUIRE_FALSE(status.ok());
     CHECK(status.error().message.find(text) != std::string::npos);
   };
+  says(read_part(20, 2),
+       "param \"w\" is f32(2, 3), 24 bytes; was asked for 8 bytes of f32 from "
+       "byte 20 on");
+  says(p.ReadPart("h", DType::kF32, 0, {}), "param \"h\" is bf16(3)");
+  says(p.ReadPart("y", DType::kF32, 0, {}), "has no param or state \"y\"");
   says(part(20, {1, 2}),
        "param \"w\" is f32(2, 3), 24 bytes; was given 8 bytes of f32 from byte "
        "20 on");
