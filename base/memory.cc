@@ -137,6 +137,12 @@ void ReturnFreeMemory() {
 #endif
 }
 
+void KeepLargeBlocksApart() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+#endif
+}
+
 Status CheckMemory(std::string_view what, Bytes bytes,
                    const std::string& root) {
   if (bytes < (1 << 20)) return {};

@@ -32,6 +32,12 @@ std::optional<MemoryLeft> FindMemoryLeft(const std::string& root = "");
 /// what a search for a plan took, before an arena is taken.
 void ReturnFreeMemory();
 
+/// Lets blocks of 128 KiB and more always be the system's own, which go back to it when
+/// they are freed. glibc's heap otherwise takes larger and larger ones among the small
+/// once some were freed, and what a search took is then held by the little that lives
+/// on between. For programs, before they allocate much; a library leaves that to them.
+void KeepLargeBlocksApart();
+
 /// Error kDevice, with the numbers, when `bytes` more cannot be had. `what` it is
 /// opens the message: "an arena". Blocks below 1 MiB are not asked about.
 Status CheckMemory(std::string_view what, Bytes bytes,

@@ -9,6 +9,7 @@
 #include <new>
 #include <string_view>
 
+#include "base/memory.h"
 #include "tools/command.h"
 #include "tools/options.h"
 
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   namespace tools = stowage::tools;
   std::signal(SIGABRT, ExitAsBug);
   std::set_terminate(EndOutOfMemory);
+  stowage::KeepLargeBlocksApart();
   // A file that may not grow further is an error of the write, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
   // `bazel run` starts programs in a folder of its own; paths are the caller's.
