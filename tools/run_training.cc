@@ -8,6 +8,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,7 @@
 #include "tools/train_flags.h"
 #include "tools/train_results.h"
 #include "tools/train_run.h"
+#include "tools/trial.h"
 #include "tools/tuning.h"
 #include "tools/work_progress.h"
 #include "train/train.h"
@@ -203,21 +206,65 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
   return 128 + signal;
 }
 
+// How fast a run is, and how that is known.
+struct Speed {
+  double step_seconds = 0, tokens_per_second = 0;
+  std::string_view by;  // for programs
+  std::string how;      // for people
+};
+
+// Steps that take longer by the rates of the device are not tried.
+constexpr double kMostToTry = 20;
+
+// By a few of its steps, where the memory for them is there and they take no minutes;
+// else by what the device does in a second.
+Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
+                    const TrainingPlan& plan, Backend& backend, Task& task) {
+  STOWAGE_ASSIGN_OR_RETURN(const DeviceRates rates,
+                           MeasureRates(backend, spec.options.dtype));
+  const double seconds = StepSeconds(plan.step.graph, rates);
+  const Speed guess{
+      .step_seconds = seconds,
+      .tokens_per_second =
+          static_cast<double>(task.tokens_per_step(0)) / seconds,
+      .by = "rates",
+      .how =
+          "foretold by its operations and bytes, and what this device does of "
+          "them in a second"};
+  if (!spec.tuning || seconds > kMostToTry) return guess;
+  Result<Training> opened = Training::Open(plan, backend);
+  if (!opened.ok()) {
+    return opened.error().code == ErrorCode::kDevice ? Result<Speed>(guess)
+                                                     : opened.error();
+  }
+  opened->Initialize(static_cast<uint64_t>(flags.seed));
+  STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(opened->step()));
+  STOWAGE_ASSIGN_OR_RETURN(const Trial trial,
+                           TrySteps(*opened, task, flags.seed));
+  return Speed{.step_seconds = trial.step_seconds,
+               .tokens_per_second = trial.tokens_per_second,
+               .by = "trial",
+               .how = StrCat("tried: ", trial.steps,
+                             " of its steps, which change nothing")};
+}
+
 // What the run would take, without taking it.
 int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
              TrainingPlanner& planner, const TrainingPlan& plan,
              const Report& report, const std::optional<Foretold>& foretold,
-             Backend& backend, const Task& task) {
-  double seconds = 0;
+             Backend& backend, Task& task) {
+  Result<Speed> speed = Error{};
   if (foretold) {
-    seconds = foretold->step_seconds;
+    speed = Speed{
+        .step_seconds = foretold->step_seconds,
+        .tokens_per_second = static_cast<double>(task.tokens_per_step(0)) /
+                             foretold->step_seconds,
+        .by = "op_times",
+        .how = "foretold by the times of its ops"};
   } else {
-    const Result<DeviceRates> rates = MeasureRates(backend, spec.options.dtype);
-    if (!rates.ok()) return Fail(rates.error());
-    seconds = StepSeconds(plan.step.graph, *rates);
+    speed = Gauge(flags, spec, plan, backend, task);
   }
-  const double tokens_per_second =
-      static_cast<double>(task.tokens_per_step(0)) / seconds;
+  if (!speed.ok()) return Fail(speed.error());
   const Result<Bytes> smallest = planner.step().SmallestBudget();
   if (!smallest.ok()) return Fail(smallest.error());
   const std::optional<Bytes>& budget = spec.training.budget;
@@ -238,9 +285,9 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
                                   {"arena_bytes", program.plan.arena_bytes()}});
     }
     json.update(ForetoldJson(foretold));
-    json["predicted_step_seconds"] = seconds;
-    json["predicted_tokens_per_second"] = tokens_per_second;
-    json["predicted_by"] = foretold ? "op_times" : "rates";
+    json["predicted_step_seconds"] = speed->step_seconds;
+    json["predicted_tokens_per_second"] = speed->tokens_per_second;
+    json["predicted_by"] = speed->by;
     if (spec.tuning) json.update(TuningJson(*spec.tuning));
     PrintJson(json);
     return kExitDone;
@@ -250,13 +297,10 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
             << " bytes)";
   if (budget) std::cout << ", within a budget of " << FormatBytes(*budget);
   std::cout << "; the smallest budget that works with these levers is "
-            << FormatBytes(*smallest) << " (" << *smallest
-            << " bytes)\nforetold by "
-            << (foretold ? "the times of its ops"
-                         : "its operations and bytes, and what this device "
-                           "does of them in a second")
-            << ": a step takes about " << Fixed(seconds, 3) << " s, "
-            << Fixed(tokens_per_second, 0) << " " << task.token_name()
+            << FormatBytes(*smallest) << " (" << *smallest << " bytes)\n"
+            << speed->how << ": a step takes about "
+            << Fixed(speed->step_seconds, 3) << " s, "
+            << Fixed(speed->tokens_per_second, 0) << " " << task.token_name()
             << "/s\n";
   return kExitDone;
 }
@@ -321,6 +365,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
           : (*task)->EvaluationBatch(plan->programs.front().batch);
   // What only the search for a plan needed would count beside the arena.
   planner = Error{};
+  if (spec.training.cache) spec.training.cache->Forget();
   Result<Training> opened = Training::Open(*std::move(plan), *backend);
   ReturnFreeMemory();
   if (!opened.ok()) return Fail(opened.error());

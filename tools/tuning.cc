@@ -19,7 +19,7 @@ namespace stowage::tools {
 namespace {
 
 constexpr int64_t kUsualPrompt = 16;  // tokens
-constexpr size_t kMostLengths = 8;
+constexpr size_t kMostLengths = 6;
 
 Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[finetune] ", message)};

@@ -152,6 +152,8 @@ Status PlanCache::Store(std::string_view key, std::string content) {
   return fail("write", path, why);
 }
 
+void PlanCache::Forget() const { memory_->entries.clear(); }
+
 std::string DefaultPlanCacheFolder() {
   const char* const cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache != '\0') return StrCat(cache, "/stowage");

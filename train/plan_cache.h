@@ -43,6 +43,9 @@ class PlanCache {
   /// Errors, kIo: the folder cannot be made or written; what is in memory stays.
   Status Store(std::string_view key, std::string content);
 
+  /// Lets go of what is in memory, for all copies; what is in the folder stays.
+  void Forget() const;
+
   const std::string& folder() const { return folder_; }
 
  private:

@@ -307,7 +307,8 @@ TEST_CASE("what is only read counts for nothing in the loss") {
   CHECK(std::abs(13 * whole - (7 * prompt + 6 * answer)) < 1e-4);
 }
 
-TEST_CASE("a dry run says what it takes, and takes nothing") {
+TEST_CASE(
+    "a dry run says what it takes and how fast it is, and changes nothing") {
   const std::string data = Story();
   const Outcome plan = RunStowage(
       Arguments("llama.gguf", {"--data", data, "--dry-run", "--json"}));
@@ -321,13 +322,13 @@ TEST_CASE("a dry run says what it takes, and takes nothing") {
   CHECK(seconds > 0);
   CHECK(told["predicted_tokens_per_second"].get<double>() ==
         doctest::Approx(16 / seconds));
-  CHECK(told["predicted_by"] == "rates");
+  CHECK(told["predicted_by"] == "trial");
   const Outcome tight = RunStowage(
       Arguments("llama.gguf", {"--data", data, "--dry-run", "--recompute",
                                "auto", "--budget", StrCat(smallest)}));
   CHECK(tight.exit_code == 0);
   CHECK(Contains(tight.out, "the smallest budget that works"));
-  CHECK(Contains(tight.out, "foretold by its operations and bytes"));
+  CHECK(Contains(tight.out, "of its steps, which change nothing"));
   const Outcome refused = RunStowage(Arguments(
       "llama.gguf", {"--data", data, "--dry-run", "--budget", "20KB"}));
   CHECK(refused.exit_code == 1);

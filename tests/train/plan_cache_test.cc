@@ -94,6 +94,21 @@ TEST_CASE("what is in memory outlives the folder") {
   CHECK_FALSE(PlanCache(folder).Find("key").content.has_value());
 }
 
+TEST_CASE("what is forgotten is in the folder alone, for copies too") {
+  const std::string folder = NewFolder();
+  PlanCache cache(folder), in_memory;
+  const PlanCache copy = cache;
+  REQUIRE(cache.Store("key", "content").ok());
+  REQUIRE(in_memory.Store("key", "content").ok());
+  cache.Forget();
+  in_memory.Forget();
+  CHECK(copy.Find("key").content == "content");
+  CHECK_FALSE(in_memory.Find("key").content.has_value());
+  copy.Forget();
+  fs::remove_all(folder);
+  CHECK_FALSE(cache.Find("key").content.has_value());
+}
+
 TEST_CASE("another cache finds it in the folder, whatever bytes it is of") {
   const std::string folder = NewFolder();
   const std::string key("k\n\0y", 4), content("\n\0\xff\r\n", 5);
