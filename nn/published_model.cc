@@ -244,6 +244,8 @@ class GgufDescription : public Description {
     const auto slow = real("rope.scaling.yarn_beta_slow", scaling.slow_turns);
     if (!slow.ok()) return In(slow.error());
     scaling.slow_turns = *slow;
+    const Status possible = CheckYarn(scaling);
+    if (!possible.ok()) return In(possible.error());
     config->rope_factors =
         YarnRopeFactors(config->head_size, config->rope_base, scaling);
     config->rope_gain = YarnGain(scaling.factor);
@@ -454,6 +456,8 @@ class JsonDescription : public Description {
                              RealOr(where + "beta_slow", scaling.slow_turns));
     STOWAGE_ASSIGN_OR_RETURN(scaling.truncate,
                              BoolOr(where + "truncate", scaling.truncate));
+    const Status possible = CheckYarn(scaling);
+    if (!possible.ok()) return In(possible.error());
     config->rope_factors =
         YarnRopeFactors(config->head_size, config->rope_base, scaling);
     STOWAGE_ASSIGN_OR_RETURN(const double of_queries,

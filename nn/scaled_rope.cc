@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <string_view>
+#include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -33,6 +35,21 @@ std::vector<double> Llama3RopeFactors(int64_t dims, double base,
     }
   }
   return factors;
+}
+
+Status CheckYarn(const YarnRopeScaling& scaling) {
+  const std::pair<std::string_view, double> numbers[] = {
+      {"factor", scaling.factor},
+      {"number of original positions", scaling.original_positions},
+      {"beta_fast", scaling.fast_turns},
+      {"beta_slow", scaling.slow_turns}};
+  for (const auto& [name, number] : numbers) {
+    if (std::isfinite(number) && number > 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[model] a YaRN scaling of rope has a ", name, " of ",
+                        number, "; expected a finite number above 0")};
+  }
+  return {};
 }
 
 std::vector<double> YarnRopeFactors(int64_t dims, double base,

@@ -44,7 +44,9 @@ struct YarnRopeScaling {
       1;  // and those that turn no oftener are divided by the factor
   bool truncate = true;  // the bounds between them to whole pairs
 };
-/// By how much slower each of the `dims` / 2 pairs turns.
+/// Error kInvalidArgument, naming it, unless all numbers are finite and above 0.
+Status CheckYarn(const YarnRopeScaling& scaling);
+/// By how much slower each of the `dims` / 2 pairs turns. Precondition: CheckYarn.
 std::vector<double> YarnRopeFactors(int64_t dims, double base,
                                     const YarnRopeScaling& scaling);
 /// By how much longer YaRN makes queries and keys: 1 + weight ln(factor) / 10.

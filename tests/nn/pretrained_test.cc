@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <string>
@@ -335,6 +337,35 @@ TEST_CASE("a GGUF file's family is checked key by key") {
         "has a \"llama.expert_count\" of 8, which no model here knows");
   CHECK(refusal(named("llama", 1).Text("llama.block_count").U32(4).U32(9)) ==
         "would have 9 layers, and has 0 tensors");
+}
+
+TEST_CASE("a YaRN scaling of numbers that cannot be is refused by name") {
+  const std::string whole = ReadAll(kGoldens + "yarn.gguf");
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const std::string path =
+      StrCat(root == nullptr ? "/tmp" : root, "/yarn.gguf");
+  struct Row {
+    std::string_view key, says;
+  };
+  for (const Row& row :
+       {Row{"factor", "a factor"}, Row{"yarn_beta_fast", "a beta_fast"},
+        Row{"yarn_beta_slow", "a beta_slow"}}) {
+    for (const float number :
+         {0.0f, -4.0f, std::numeric_limits<float>::infinity()}) {
+      INFO(row.key << " " << number);
+      std::string changed = whole;
+      const std::string key = StrCat("qwen3.rope.scaling.", row.key);
+      const size_t at = changed.find(key);
+      REQUIRE(at != std::string::npos);
+      // The key is followed by its type, 6 of an f32, and the number.
+      std::memcpy(&changed[at + key.size() + 4], &number, sizeof(number));
+      std::ofstream(path, std::ios::binary) << changed;
+      CHECK(Refusal(path) ==
+            StrCat("cannot be taken: [model] a YaRN scaling of rope has ",
+                   row.says, " of ", number,
+                   "; expected a finite number above 0"));
+    }
+  }
 }
 
 TEST_CASE(
