@@ -61,7 +61,7 @@ struct DynamicMagnitudes {
 
   // The number that is nearest to x, of two the lower. Numbers are
   // the middles of their cells, so it is x's own cell's, save at the ends of decades.
-  STOWAGE_HOST_DEVICE static int Nearest(float x) {
+  STOWAGE_HOST_DEVICE static constexpr int Nearest(float x) {
     if (!(x > 0)) return 0;
     if (x >= 1) return kOne;
     int n = 64 << kMore;

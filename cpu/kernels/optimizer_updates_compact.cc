@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/dynamic_codes.h"
 #include "cpu/kernels/vec.h"
 #include "ir/dtype.h"
 #include "ir/moment_blocks.h"
@@ -171,8 +173,29 @@ constexpr std::array<float, 256> DecodedBytes() {
   return numbers;
 }
 
-// The larger; NaN if either is.
-float Larger(float a, float b) { return a != a || a > b ? a : b; }
+// The largest magnitude; NaN if there is one. Magnitudes are in the order of their bits,
+// below NaN.
+float LargestMagnitude(const float* numbers, int64_t count) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    largest =
+        std::max(largest, std::bit_cast<int32_t>(numbers[i]) & 0x7FFFFFFF);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+template <typename Code>
+void Encode(const float* numbers, int64_t count, float inverse,
+            uint8_t* codes) {
+  if constexpr (std::is_same_v<Code, math::SignedDynamicCode> ||
+                std::is_same_v<Code, math::DynamicCode>) {
+    EncodeDynamic<Code>(numbers, count, inverse, codes);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      codes[i] = Code::Encode(numbers[i] * inverse);
+    }
+  }
+}
 
 // One of the two, of blocks of elements that share a scale.
 template <typename Code>
@@ -186,15 +209,9 @@ struct CodedMoment {
     }
   }
   void Store(Range at, const float* block) const {
-    float scale = 0;
-    for (int64_t i = 0; i < at.count; ++i) {
-      scale = Larger(scale, std::abs(block[i]));
-    }
+    const float scale = LargestMagnitude(block, at.count);
     scales[at.begin / kBlock] = scale;
-    const float inverse = math::InverseOf(scale);
-    for (int64_t i = 0; i < at.count; ++i) {
-      codes[at.begin + i] = Code::Encode(block[i] * inverse);
-    }
+    Encode<Code>(block, at.count, math::InverseOf(scale), codes + at.begin);
   }
   uint8_t* codes;
   float* scales;
