@@ -83,8 +83,8 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
   const Value mean = node.Keep(3), variance = node.Keep(4);
   // What follows no statistics, weights that are normalized, say, is no layer to judge.
   const bool judged = node.context().evaluation && node.IsKept(3);
-  if (node.context().training ||
-      (node.Int("training_mode", 0) != 0 && !judged)) {
+  const bool of_training = node.Int("training_mode", 0) != 0;
+  if (node.context().training || (of_training && !judged)) {
     const BatchNormResults r = BatchNorm(x, gamma, beta, eps);
     Values results = {r.y};
     const auto follow = [&](int i, Value kept, Value now) {
@@ -95,7 +95,14 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
                  : Add(kept, Mul(Sub(Cast(now, type), kept), weight));
     };
     results.push_back(follow(3, mean, r.mean));
-    results.push_back(follow(4, variance, r.variance));
+    // ONNX says what a training does that the file itself is of: it divides by the count.
+    // Of a file for evaluation that is PyTorch, whence such files come: by one less.
+    const auto count = static_cast<double>(shape.num_elements() /
+                                           std::max(shape[1], int64_t{1}));
+    results.push_back(follow(4, variance,
+                             of_training || count < 2
+                                 ? r.variance
+                                 : MulScalar(r.variance, count / (count - 1))));
     results.resize(static_cast<size_t>(std::max(node.num_results(), 1)));
     return results;
   }
