@@ -29,6 +29,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kMeeting{30000};
 constexpr milliseconds kAnswering{3000};
 
+// And how long one that gives up waits for rank 0 to end.
+constexpr milliseconds kParting{5000};
+
 constexpr size_t kTokenBytes = 16;
 constexpr size_t kMostText = 2048;
 
@@ -341,8 +344,19 @@ Lifeline::~Lifeline() {
 }
 
 void Lifeline::GiveUp(int exit_code, const std::string& why) {
-  const std::lock_guard lock(mutex_);
-  SendAll(Frame(Kind::kGaveUp, rank_, exit_code, why));
+  {
+    const std::lock_guard lock(mutex_);
+    gave_up_ = true;
+    SendAll(Frame(Kind::kGaveUp, rank_, exit_code, why));
+  }
+  if (rank_ == 0) return;
+  const Clock::time_point deadline = Clock::now() + kParting;
+  const int rank0 = peers_.front()->socket.get();
+  char ignored[256];
+  while (WaitFor(rank0, POLLIN, deadline)) {
+    const ssize_t count = ::recv(rank0, ignored, sizeof(ignored), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return;
+  }
 }
 
 bool Lifeline::Untie() {
@@ -382,7 +396,7 @@ void Lifeline::SendAll(const std::string& frame) {
 void Lifeline::End(RankEnd end) {
   {
     const std::lock_guard lock(mutex_);
-    if (broken_ || all_done_) return;
+    if (broken_ || all_done_ || gave_up_) return;
     if (rank_ == 0) {
       SendAll(Frame(end.lost ? Kind::kLost : Kind::kGaveUp, end.rank,
                     end.exit_code, end.why));

@@ -66,7 +66,9 @@ class Lifeline {
   /// Whether a rank has ended before its time.
   const std::atomic<bool>& broken() const { return broken_; }
 
-  /// Tells the others that this rank ends, with that exit code and message.
+  /// Tells the others that this rank ends, with that exit code and message. From then on
+  /// nothing is told here. Where this is not rank 0, waits until that has ended, so that
+  /// it can say why before a launcher ends all; for some seconds at most.
   void GiveUp(int exit_code, const std::string& why);
 
   /// This rank is done, and its end no loss. Returns when all are, or one has ended
@@ -94,7 +96,8 @@ class Lifeline {
   std::mutex mutex_;
   std::condition_variable changed_;
   // What the mutex guards, and sending.
-  bool is_done_ = false;    // this rank
+  bool is_done_ = false;  // this rank
+  bool gave_up_ = false;
   bool all_done_ = false;   // all ranks
   int wake_[2] = {-1, -1};  // a pipe whose end ends the thread
   std::thread thread_;

@@ -1,0 +1,59 @@
+#ifndef STOWAGE_CLUSTER_TEAM_H_
+#define STOWAGE_CLUSTER_TEAM_H_
+
+// This process as one of the ranks that a launcher has started: joined by MPI, and by
+// a lifeline, from here to the end of the run.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(const Launch launch, ReadLaunch());
+//   if (launch.ranks > 1) {
+//     STOWAGE_ASSIGN_OR_RETURN(team, Team::Join(launch, {.on_end = ...}));
+//     STOWAGE_RETURN_IF_ERROR(Agree(team->collectives(), facts));
+//     STOWAGE_RETURN_IF_ERROR(ShareValues(team->collectives(), runner));
+//     ...
+//     team->Part();
+//   }
+
+#include <memory>
+
+#include "base/result.h"
+#include "cluster/launch.h"
+#include "cluster/lifeline.h"
+#include "cluster/mpi_link.h"
+#include "cluster/rank_collectives.h"
+#include "runtime/session.h"
+
+namespace stowage::cluster {
+
+class Team {
+ public:
+  /// Before the process has any other thread. Errors: those of MpiLink::Open and
+  /// Lifeline::Tie.
+  static Result<std::unique_ptr<Team>> Join(const Launch& launch,
+                                            const LifelineOptions& options);
+
+  RankCollectives& collectives() { return *collectives_; }
+  Lifeline& lifeline() { return *lifeline_; }
+  int rank() const { return link_->rank(); }
+  int ranks() const { return link_->ranks(); }
+  /// To other ranks, by this one, so far.
+  int64_t bytes_sent() const { return link_->bytes_sent(); }
+
+  /// Waits until all ranks come here, and ends MPI. False where one has ended before
+  /// its time.
+  bool Part();
+
+ private:
+  Team() = default;
+
+  std::unique_ptr<MpiLink> link_;
+  std::unique_ptr<RankCollectives> collectives_;
+  std::unique_ptr<Lifeline> lifeline_;
+};
+
+/// Gives all ranks the params and states that rank 0's runner has. Errors: those of
+/// Runner::ReadBytes and WriteBytes; kDevice when a rank was lost.
+Status ShareValues(RankCollectives& collectives, Runner& runner);
+
+}  // namespace stowage::cluster
+
+#endif  // STOWAGE_CLUSTER_TEAM_H_
