@@ -39,7 +39,14 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainsIn(flags.dtype));
   ChosenDevice chosen;
   std::string reason;
-  if (flags.name != "cpu") {
+  if (flags.collectives != nullptr) {
+    reason = "several ranks are joined on the CPU alone";
+    if (flags.name == "cuda") {
+      return Error{ErrorCode::kUnsupported,
+                   StrCat("[device] cuda cannot be used: ", reason,
+                          "; leave --device away")};
+    }
+  } else if (flags.name != "cpu") {
     Result<std::unique_ptr<Backend>> gpu = MakeGpuBackend(
         {.device = 0, .matmul_library = "", .check = flags.check});
     if (gpu.ok()) {
@@ -50,8 +57,9 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
     if (!automatic) return gpu.error();
     reason = gpu.error().message;
   }
-  chosen.backend =
-      MakeCpuBackend({.threads = flags.threads, .check = flags.check});
+  chosen.backend = MakeCpuBackend({.threads = flags.threads,
+                                   .check = flags.check,
+                                   .collectives = flags.collectives});
   if (automatic) chosen.why = StrCat("device: cpu, since ", reason);
   return chosen;
 }

@@ -13,6 +13,7 @@
 #include "ir/dtype.h"
 #include "planner/lifetimes.h"
 #include "runtime/backend.h"
+#include "runtime/collectives.h"
 
 namespace stowage {
 
@@ -21,6 +22,8 @@ struct DeviceFlags {
   DType dtype = DType::kF32;  // that is to be trained in
   int threads = 0;            // of the CPU
   bool check = false;         // op by op, for NaN and infinity: slow
+  /// What joins this rank to the others of a step, on the CPU (CpuOptions).
+  Collectives* collectives = nullptr;
 };
 
 struct ChosenDevice {
@@ -28,9 +31,11 @@ struct ChosenDevice {
   std::string why;  // a line for people when the choice was ours; or empty
 };
 
-/// The device of that name; `auto` is the GPU when one works, otherwise the CPU.
+/// The device of that name; `auto` is the GPU when one works, otherwise the CPU, and
+/// the CPU on several ranks.
 /// Errors: a name that there is not; kDevice with the reason when cuda is wanted
-/// and cannot be had; kUnsupported for a dtype that there is no training in.
+/// and cannot be had; kUnsupported for a dtype that there is no training in, and for
+/// cuda on several ranks.
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
 /// What kernels of the device called `name` need (cpu, cuda, or empty: cpu for

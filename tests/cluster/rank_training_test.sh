@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Ranks under mpirun train as one rank in as many pieces does: the same losses, params and
+# states, bit for bit, whatever they split. Where there is no mpirun, it says so.
+#
+#   rank_training_test.sh RANK_TRAINING
+set -euo pipefail
+training=$1
+if ! command -v mpirun > /dev/null; then
+  echo "skipped: there is no mpirun; apt install openmpi-bin"
+  exit 0
+fi
+export TMPDIR=${TEST_TMPDIR:-/tmp} HOME=${HOME:-/tmp}
+# What MPI allocates and does not free is no leak of ours.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+
+# same RANKS MODEL BATCH STEPS SHARDING...
+same() {
+  local ranks=$1 model=$2 batch=$3 steps=$4 pieces joined
+  shift 4
+  pieces=$("$training" "$model" "$batch" "$steps" "$ranks")
+  [[ $(wc -l <<< "$pieces") == $((steps + 1)) ]]
+  for sharding in "$@"; do
+    joined=$(mpirun --allow-run-as-root --oversubscribe -n "$ranks" \
+      "$training" "$model" "$batch" "$steps" "$sharding")
+    if [[ $joined != "$pieces" ]]; then
+      echo "$model, $ranks ranks, $sharding:"$'\n'"$joined"$'\n'"in pieces:"$'\n'"$pieces"
+      exit 1
+    fi
+    echo "$model: $ranks ranks, batch $batch, $sharding: as in pieces, bit for bit"
+  done
+}
+
+same 2 mlp 10 4 none states gradients weights
+same 3 mlp 10 4 none weights # 4, 3 and 3 examples
+same 4 cnn-small 8 3 none states gradients weights
+same 2 gpt-nano 2 2 none states gradients weights

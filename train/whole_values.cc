@@ -1,0 +1,122 @@
+#include "train/whole_values.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "autodiff/ranks.h"
+#include "base/bytes.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "planner/plan_memory.h"
+
+namespace stowage {
+namespace {
+
+Error Lost(const std::string& name) {
+  return {ErrorCode::kDevice, StrCat("[ranks] a rank was lost while ",
+                                     Quoted(name), " was gathered or given")};
+}
+
+// Of the ranks' blocks of a value: how many bytes each has.
+size_t BlockBytes(const TensorType& whole, int ranks) {
+  const int64_t count = whole.shape.num_elements();
+  return static_cast<size_t>((count + ranks - 1) / ranks * SizeOf(whole.dtype));
+}
+
+// Whether `graph` keeps a block of its own of what is called so, and not the whole.
+bool KeepsBlock(const Graph& graph, const std::string& own) {
+  const std::optional<ValueId> id = graph.Find(own);
+  if (!id) return false;
+  const Role role = graph.value(*id).role;
+  return role == Role::kParam || role == Role::kState;
+}
+
+std::vector<ValueId> Persistent(const Graph& graph) {
+  std::vector<ValueId> ids = graph.Leaves(Role::kParam);
+  const std::vector<ValueId> states = graph.Leaves(Role::kState);
+  ids.insert(ids.end(), states.begin(), states.end());
+  return ids;
+}
+
+}  // namespace
+
+Result<WholeValues> WholeValues::Make(const Graph& step, Backend& backend,
+                                      Collectives& collectives) {
+  GraphBuilder g(step.name());
+  for (const ValueId id : Persistent(step)) {
+    ValueInfo leaf = step.value(id);
+    leaf.on_host = false;
+    g.LeafLike(leaf);
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Graph graph, g.Finish());
+  WholeValues whole(std::move(graph), collectives);
+  if (collectives.rank() != 0) return whole;
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Plan plan, PlanMemory(whole.graph_, {.device = backend.Needs()}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      Session session,
+      Session::Create({{"train", whole.graph_, plan}}, backend));
+  whole.session_ = std::make_unique<Session>(std::move(session));
+  return whole;
+}
+
+Status WholeValues::Gather(const Runner& step) {
+  std::vector<std::byte> bytes, block;
+  for (const ValueId id : Persistent(graph_)) {
+    const ValueInfo& leaf = graph_.value(id);
+    const DType dtype = leaf.type.dtype;
+    bytes.resize(static_cast<size_t>(leaf.type.bytes()));
+    const std::string own = OwnName(leaf.name);
+    if (KeepsBlock(step.graph(), own)) {
+      block.resize(BlockBytes(leaf.type, collectives_->ranks()));
+      STOWAGE_RETURN_IF_ERROR(step.ReadBytes(own, dtype, block));
+      if (!collectives_->AllGather(block, bytes)) return Lost(leaf.name);
+    } else {
+      STOWAGE_RETURN_IF_ERROR(step.ReadBytes(leaf.name, dtype, bytes));
+    }
+    if (!session_) continue;
+    STOWAGE_RETURN_IF_ERROR(
+        session_->front().WriteBytes(leaf.name, dtype, bytes));
+  }
+  return {};
+}
+
+Status WholeValues::Scatter(Runner& step) {
+  // Rank 0's value plus zeros: what it has in numbers of four bytes, which add exactly.
+  std::vector<std::byte> words, scratch, block;
+  for (const ValueId id : Persistent(graph_)) {
+    const ValueInfo& leaf = graph_.value(id);
+    const DType dtype = leaf.type.dtype;
+    const auto size = static_cast<size_t>(leaf.type.bytes());
+    words.assign((size + 3) / 4 * 4, std::byte{0});
+    const std::span<std::byte> bytes = std::span(words).first(size);
+    if (session_) {
+      STOWAGE_RETURN_IF_ERROR(
+          session_->front().ReadBytes(leaf.name, dtype, bytes));
+    }
+    scratch.resize(static_cast<size_t>(CollectiveScratch(
+        static_cast<Bytes>(words.size()), collectives_->ranks())));
+    if (!collectives_->AllReduce(DType::kI32, words, scratch)) {
+      return Lost(leaf.name);
+    }
+    const std::string own = OwnName(leaf.name);
+    if (!KeepsBlock(step.graph(), own)) {
+      STOWAGE_RETURN_IF_ERROR(step.WriteBytes(leaf.name, dtype, bytes));
+      continue;
+    }
+    block.assign(BlockBytes(leaf.type, collectives_->ranks()), std::byte{0});
+    const size_t begin = std::min(
+        size, static_cast<size_t>(collectives_->rank()) * block.size());
+    const std::span<std::byte> mine =
+        bytes.subspan(begin, std::min(block.size(), size - begin));
+    std::copy(mine.begin(), mine.end(), block.begin());
+    STOWAGE_RETURN_IF_ERROR(step.WriteBytes(own, dtype, block));
+  }
+  return {};
+}
+
+}  // namespace stowage
