@@ -14,8 +14,9 @@ import sys
 LINE = re.compile(r'^STOWAGE_(UNARY_|BINARY_|UNARY_GRAD_)?OP\((\w+), "(\w+)"\)\s*(?://\s*(.*))?$')
 SIGNATURE = re.compile(r"^(.*?)\s*->\s*(.*?)(?:\s*\((.*)\))?\s*(?:\{(.*)\})?$")
 HAS_BODIES = {"loop", "cond"}
-MADE_BY_STOWAGE = re.compile(r"_(grad|update)$|^(assign|stand_in|fetch|stash|constant|"
-                             r"all_reduce|reduce_scatter|all_gather|own_block)$")
+MADE_BY_STOWAGE = re.compile(
+    r"_(grad|grad_add|update)$|^(assign|stand_in|fetch|stash|constant|fused_\w+|"
+    r"all_reduce|reduce_scatter|all_gather|own_block)$")
 
 # What the attributes of every op so called are, for Python's signatures.
 LISTS = {"shape", "order", "sizes", "axes", "stride", "padding", "dilation", "size",
