@@ -43,8 +43,9 @@ class Room {
           buffer.region != Region::kWorkspace) {
         continue;
       }
-      live_[static_cast<size_t>(buffer.lower)] += buffer.size;
-      live_[static_cast<size_t>(buffer.upper)] -= buffer.size;
+      const Bytes slot = AlignUp(buffer.size, alignment_);
+      live_[static_cast<size_t>(buffer.lower)] += slot;
+      live_[static_cast<size_t>(buffer.upper)] -= slot;
     }
     std::partial_sum(live_.begin(), live_.end(), live_.begin());
     peak_ = *std::max_element(live_.begin(), live_.end());
