@@ -95,6 +95,12 @@ std::vector<BiasCase> BiasCases() {
        {3, 1, 1, 6},
        {},
        true},
+      {" with a bias of padding, of key lengths, of as many queries",
+       {2, 5, 2, 4},
+       {2, 5, 1, 4},
+       {2, 1, 1, 5},
+       {},
+       true},
       {" with a bias for all entries and heads",
        {2, 3, 4, 3},
        {2, 5, 1, 3},
@@ -154,6 +160,19 @@ void AddBiased(OpCaseTable& t, const BiasCase& c) {
         in[0], in[1], in[2], in[o], in[o + 1], in[o + 2], options(in));
     return Out{grads.dq, grads.dk, grads.dv};
   });
+  if (c.k[1] == q[1]) {
+    t.Add(OpKind::kAttentionQkvGrad, c.variant, leaves,
+          [=](GraphBuilder& g, In in) {
+            const AttentionOptions given = options(in);
+            Out operands = {in[0],     in[1],     in[2],     in[o],
+                            in[o + 1], in[o + 2], given.bias};
+            if (c.lengths) operands.push_back(given.key_lengths);
+            return g.Emit(OpKind::kAttentionQkvGrad, operands,
+                          {{"scale", given.scale > 0 ? given.scale : 0.5},
+                           {"causal", int64_t{given.causal}},
+                           {"window", given.window}});
+          });
+  }
   t.Add(OpKind::kAttentionBiasGrad, c.variant, leaves,
         [=](GraphBuilder&, In in) {
           return Out{AttentionBiasGrad(in[0], in[1], in[2], in[o], in[o + 1],
