@@ -1,4 +1,5 @@
-// A training step as its ops stand and with ops fused, in turn: medians of both.
+// A training step as its ops stand and with ops fused, in turn: what both move to and
+// from memory, how long their ops take, and the medians of both.
 //
 //   fused_step MODEL BATCH SEQ STEPS THREADS
 
