@@ -41,6 +41,8 @@ NETS = {
     "gpt-nano": (8, 64),
 }
 CLASSES = 10
+# What --half leaves of PyTorch's bytes: its peaks differ by 6 % from run to run.
+HALF = 0.45
 
 
 def is_text(net):
@@ -71,7 +73,7 @@ def of_stowage(net, args, budget=None):
         if is_text(net):
             command += ["--data", TEXT, "--seq", str(shape)]
         else:
-            x, y = examples(net, max(2 * batch, 64))
+            x, y = examples(net, 2 * batch)
             np.savez(f"{folder}/pictures.npz", x=x, y=y)
             command += ["--data", f"{folder}/pictures.npz"]
             command += ["--optimizer", "momentum"]
@@ -147,7 +149,7 @@ def main():
         budget = None
         if args.half:
             _, peak, arena = of_stowage(net, args)
-            half = int(of_torch(net, args, False)[1] / 2)
+            half = int(HALF * of_torch(net, args, False)[1])
             budget = half - (peak - arena) if peak > half else None
         for _ in range(args.rounds):
             for kind in ["stowage", *kinds]:
