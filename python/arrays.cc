@@ -141,20 +141,43 @@ void ArrayView::TakeBuffer(py::handle object) {
            static_cast<size_t>(buffer_.len)};
 }
 
+// What the array's own library refuses, as a GPU tensor's or one that wants a gradient, is
+// told with its words. What is no Exception, such as an interrupt, goes on as it is.
+template <typename F>
+auto ArrayView::Given(F&& f) const {
+  std::string words;
+  try {
+    return f();
+  } catch (py::error_already_set& raised) {
+    if (!raised.matches(PyExc_Exception)) throw;
+    words = py::str(raised.value());
+  } catch (const std::runtime_error& failed) {  // pybind11's own
+    words = failed.what();
+  }
+  Raise("InvalidArgument",
+        StrCat("[array] ", Quoted(what_), " cannot be had by DLPack: ", words));
+}
+
 void ArrayView::TakeDlpack(py::handle object) {
-  const auto device =
-      object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
-  if (device.first != dlpack::kCpu) {
+  const int kind = Given([&] {
+    return object.attr("__dlpack_device__")().cast<std::pair<int, int>>().first;
+  });
+  if (kind != dlpack::kCpu) {
     Raise("InvalidArgument",
           StrCat("[array] ", Quoted(what_),
-                 " lies on a device of DLPack's kind ", device.first,
+                 " lies on a device of DLPack's kind ", kind,
                  "; expected the host's memory, kind 1; copy it there first "
                  "(.cpu())"));
   }
-  const py::object capsule = object.attr("__dlpack__")();
+  const py::object capsule = Given([&]() -> py::object {
+    py::object given = object.attr("__dlpack__")();
+    if (PyCapsule_IsValid(given.ptr(), "dltensor")) return given;
+    throw py::type_error(StrCat("its __dlpack__ gives a ",
+                                Py_TYPE(given.ptr())->tp_name,
+                                " that is no dltensor, or was used before"));
+  });
   auto* const managed = static_cast<dlpack::ManagedTensor*>(
       PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (managed == nullptr) throw py::error_already_set();
   const dlpack::Tensor& tensor = managed->tensor;
   const std::optional<DType> dtype = DTypeOfDlpack(tensor.dtype);
   // Until it is renamed, the capsule frees what it has.

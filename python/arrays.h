@@ -26,7 +26,8 @@ class ArrayView {
  public:
   /// Raises, naming `what` it is for: TypeError for what is no array; WrongDType for
   /// elements that Stowage does not have; InvalidArgument for elements that do not lie
-  /// row by row, one after the other, and for an array on another device.
+  /// row by row, one after the other, for an array on another device, and for what its own
+  /// library does not give away.
   ArrayView(pybind11::handle object, std::string what);
   ArrayView(ArrayView&& other) noexcept;
   ArrayView& operator=(ArrayView&&) = delete;
@@ -41,6 +42,10 @@ class ArrayView {
  private:
   void TakeBuffer(pybind11::handle object);
   void TakeDlpack(pybind11::handle object);
+  /// What `f`, which asks the array's own library, returns. Raises InvalidArgument with the
+  /// words in which that library refuses.
+  template <typename F>
+  auto Given(F&& f) const;
   void CheckIsPacked(std::span<const int64_t> strides, int64_t unit) const;
 
   std::string what_;

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "python/errors.h"
+#include "python/of_this_process.h"
 #include "report/report.h"
 #include "tools/frontier.h"
 #include "train/choose_optimizer.h"
@@ -108,6 +109,16 @@ Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
     *setting = value;
   }
   return optimizer;
+}
+
+// Of a device that may have threads, by which no plan is to be held up in a forked child.
+DeviceNeeds OfThisProcess(DeviceNeeds needs) {
+  const auto workspace = python::OfThisProcess(
+      std::make_unique<WorkspaceFn>(std::move(needs.workspace)));
+  needs.workspace = [workspace](const Graph& graph, const Node& node) {
+    return (*workspace)(graph, node);
+  };
+  return needs;
 }
 
 py::dict RegionsDict(const RegionBytes& regions) {
@@ -299,8 +310,8 @@ void BindPlans(py::module_& module) {
       "make_plan",
       [](const Model& model, const Request& request, const std::string& device,
          const std::string& dtype, int threads) {
-        DeviceNeeds needs =
-            ValueOf(NeedsOfDevice(device, ValueOf(ParseDType(dtype)), threads));
+        DeviceNeeds needs = OfThisProcess(ValueOf(
+            NeedsOfDevice(device, ValueOf(ParseDType(dtype)), threads)));
         return WithoutGil([&] {
           return PlannedTraining::Make(model, request, std::move(needs));
         });

@@ -11,6 +11,7 @@
 #include "ir/dtype.h"
 #include "python/arrays.h"
 #include "python/errors.h"
+#include "python/of_this_process.h"
 #include "runtime/checkpoint.h"
 #include "train/device.h"
 
@@ -18,14 +19,6 @@ namespace stowage::python {
 namespace {
 
 namespace py = pybind11;
-
-// A backend has threads, which a forked child has not, and cannot end.
-std::shared_ptr<Backend> OfThisProcess(std::unique_ptr<Backend> backend) {
-  const pid_t process = getpid();
-  return {backend.release(), [process](Backend* last) {
-            if (getpid() == process) delete last;
-          }};
-}
 
 Device OpenDevice(const std::string& name, const std::string& dtype,
                   int threads) {
@@ -413,6 +406,12 @@ void BindTrainers(py::module_& module) {
       .def_property_readonly("name", [](const Device& self) {
         return std::string(self.backend->name());
       });
+  module.def(
+      "check_array",
+      [](const py::object& array, const std::string& name) {
+        ArrayView(array, name);
+      },
+      py::arg("array"), py::arg("name"));
   module.def("open_device", &OpenDevice, py::arg("name"), py::arg("dtype"),
              py::arg("threads"));
   py::class_<ArenaValue>(module, "ArenaValue", py::buffer_protocol())

@@ -32,6 +32,13 @@ class Report:
         return framed(self.page)
 
 
+def _examples(array: Any, name: str) -> Any:
+    """What may be fed as `name`, as an array of NumPy's to be cut along its first axis."""
+    _core.check_array(array, name)
+    has_buffer = hasattr(array, "__array__") or not hasattr(array, "__dlpack__")
+    return np.asarray(array) if has_buffer else np.from_dlpack(array)
+
+
 class Trainer:
     """A model that is trained inside its budget.
 
@@ -142,7 +149,9 @@ class Trainer:
         if batch == 0:
             raise Unsupported("[evaluate] the model was built without an evaluation; give "
                               "`evaluate`")
-        arrays = [np.ascontiguousarray(each) for each in inputs]
+        names = self._core.inputs_of("evaluate")
+        arrays = [_examples(each, names[i] if i < len(names) else f"#{i}")
+                  for i, each in enumerate(inputs)]
         if not arrays or any(a.ndim == 0 or len(a) != len(arrays[0]) for a in arrays):
             raise InvalidArgument("[evaluate] expected arrays of one number of examples, got "
                                   f"{[a.shape for a in arrays]}")
