@@ -9,25 +9,13 @@ import stowage
 import support
 
 
-class Tensor:
-    """As another library's: no buffer, but DLPack."""
-
-    def __init__(self, array, device=(1, 0)):
-        self.array, self.device = array, device
-
-    def __dlpack__(self, stream=None):
-        return self.array.__dlpack__()
-
-    def __dlpack_device__(self):
-        return self.device
-
-
 class ArraysTest(support.TestCase):
     def setUp(self):
         self.trainer = support.trainer()
         self.x, self.y = support.batch()
 
     def refuses(self, kind, words, x, y=None):
+        """A step of x and y, with the words, and with nothing changed."""
         before = self.trainer.state_dict()
         self.raises(kind, words, self.trainer.step, x, self.y if y is None else y)
         self.assertEqual(self.trainer.steps, 0)
@@ -62,7 +50,8 @@ class ArraysTest(support.TestCase):
         self.refuses(stowage.InvalidArgument, words, np.asfortranarray(self.x))
         self.refuses(stowage.InvalidArgument, words, np.repeat(self.x, 2, 1)[:, ::2])
         self.refuses(stowage.InvalidArgument, words, self.x[::-1])
-        self.refuses(stowage.InvalidArgument, words, Tensor(np.asfortranarray(self.x)))
+        self.refuses(stowage.InvalidArgument, words,
+                     support.Tensor(np.asfortranarray(self.x)))
 
     def test_what_is_no_array_is_refused(self):
         self.refuses(TypeError, '"x" is a list, which is no array', self.x.tolist())
@@ -73,17 +62,69 @@ class ArraysTest(support.TestCase):
         fixed = self.x.copy()
         fixed.flags.writeable = False
         self.assertEqual(support.trainer().step(fixed, self.y), expected)
-        self.assertEqual(support.trainer().step(Tensor(self.x), Tensor(self.y)), expected)
+        self.assertEqual(support.trainer().step(support.Tensor(self.x),
+                                                support.Tensor(self.y)), expected)
         self.assertEqual(support.trainer().step(memoryview(self.x), y=self.y), expected)
 
     def test_tensors_of_a_gpu_are_refused(self):
         self.refuses(stowage.InvalidArgument, '"x" lies on a device of DLPack\'s kind 2',
-                     Tensor(self.x, device=(2, 0)))
+                     support.Tensor(self.x, device=(2, 0)))
+
+    def test_what_an_arrays_own_library_refuses_is_told_in_its_words(self):
+        class Refusing(support.Tensor):
+            def __init__(self, array, raised):
+                super().__init__(array)
+                self.raised = raised
+
+            def __dlpack__(self, stream=None):
+                raise self.raised
+
+        words = '"x" cannot be had by DLPack: '
+        used = self.x.__dlpack__()
+        np.from_dlpack(type("Once", (support.Tensor,), {"__dlpack__": lambda self: used})(self.x))
+        self.refuses(stowage.InvalidArgument, words + "use detach()",
+                     Refusing(self.x, BufferError("use detach()")))
+        self.refuses(KeyboardInterrupt, "", Refusing(self.x, KeyboardInterrupt()))
+        self.refuses(stowage.InvalidArgument, words, support.Tensor(self.x, device="cpu"))
+        self.refuses(stowage.InvalidArgument, words + "its __dlpack__ gives a NoneType",
+                     type("None", (support.Tensor,), {"__dlpack__": lambda self: None})(self.x))
+        self.refuses(stowage.InvalidArgument, words + "its __dlpack__ gives a PyCapsule",
+                     type("Used", (support.Tensor,), {"__dlpack__": lambda self: used})(self.x))
+
+    def test_an_evaluation_refuses_what_a_step_refuses(self):
+        evaluate = self.trainer.evaluate
+        expected = evaluate(self.x)["logits"]
+        np.testing.assert_array_equal(evaluate(support.Tensor(self.x))["logits"], expected)
+        for kind, words, x in [
+            (stowage.WrongDType, "f64(8, 5); expected f32(8, 5)", self.x.astype(np.float64)),
+            (stowage.InvalidArgument, "f32(8, 4); expected f32(8, 5)", self.x[:, :4].copy()),
+            (stowage.InvalidArgument, "does not lie row by row", np.asfortranarray(self.x)),
+            (stowage.InvalidArgument, "DLPack's kind 2", support.Tensor(self.x, (2, 0))),
+            (TypeError, '"x" is a list, which is no array', self.x.tolist()),
+            (stowage.InvalidArgument, "there are no examples", self.x[:0]),
+            (stowage.InvalidArgument, "arrays of one number of examples, got [()]",
+             np.float32(1).reshape(())),
+        ]:
+            self.raises(kind, words, evaluate, x)
+        self.raises(stowage.InvalidArgument, "2 arrays are given; there are 1 inputs", evaluate,
+                    self.x, self.x)
+        self.raises(stowage.InvalidArgument, "got []", evaluate)
+
+    def test_params_are_written_by_arrays_that_fit(self):
+        for kind, words, b in [
+            (stowage.WrongDType, '"b" is f64(3); expected f32(3)', np.zeros(3)),
+            (stowage.InvalidArgument, '"b" is f32(4); expected f32(3)', np.zeros(4, np.float32)),
+            (stowage.InvalidArgument, "does not lie row by row", np.zeros(6, np.float32)[::2]),
+            (TypeError, '"b" is a list', [0.0, 0.0, 0.0]),
+        ]:
+            before = self.trainer.state_dict()["b"]
+            self.raises(kind, words, self.trainer.load_state_dict, {"b": b}, strict=False)
+            np.testing.assert_array_equal(self.trainer.state_dict()["b"], before)
 
     def test_arrays_are_let_go_whether_they_are_taken_or_not(self):
         for array, given in [(self.x, True), (np.asfortranarray(self.x), False),
                              (self.x.astype(np.float64), False)]:
-            for wrap in (Tensor, lambda a: a):
+            for wrap in (support.Tensor, lambda a: a):
                 before = sys.getrefcount(array)
                 try:
                     self.trainer.step(wrap(array), self.y)
