@@ -6,8 +6,12 @@ docs/python.md, and what it must hold.
     python bench/python_resnet18.py
 
 Five steps of SGD in 60 % of the arena that they take whole; prints the losses of both, the
-largest difference, that of the logits once the weights are back in the module, and ends
-with 1 where one is above 1e-4.
+largest difference, those of the logits once the weights are back in the module, from our own
+and from torch's after its own five steps, and ends with 1 where one is above 1e-4.
+
+The learning rate is one at which torch in float32 agrees with itself in float64. Where a
+rounding turns a ReLU behind a batch norm, losses part tenfold a step: at 1e-3 and a batch of
+16, torch is 1e-4 from itself by the fifth.
 """
 
 import copy
@@ -20,13 +24,13 @@ import stowage
 
 torch.manual_seed(1)
 net = torchvision.models.resnet18(num_classes=10)
-x, y = torch.randn(64, 3, 64, 64), torch.randint(0, 10, (64,))
+x, y = torch.randn(32, 3, 64, 64), torch.randint(0, 10, (32,))
 
 # The fifteen lines.
 model = stowage.from_torch(net, x)
 whole = stowage.plan(model, optimizer="sgd", device="cpu")
 budget = whole.arena_bytes * 6 // 10
-with stowage.Trainer(model, optimizer="sgd", lr=0.001, budget=budget, device="cpu") as trainer:
+with stowage.Trainer(model, optimizer="sgd", lr=2e-4, budget=budget, device="cpu") as trainer:
     losses = [trainer.step(x, y) for _ in range(5)]
     trainer.to_torch(trained := copy.deepcopy(net))
     logits = torch.from_numpy(next(iter(trainer.evaluate(x).values())))
@@ -35,7 +39,7 @@ with stowage.Trainer(model, optimizer="sgd", lr=0.001, budget=budget, device="cp
 # The same by torch, in float64 and in its own float32.
 def by_torch(dtype):
     twin = copy.deepcopy(net).to(dtype).train()
-    optimizer = torch.optim.SGD(twin.parameters(), 0.001)
+    optimizer = torch.optim.SGD(twin.parameters(), 2e-4)
     found = []
     for _ in range(5):
         loss = torch.nn.functional.cross_entropy(twin(x.to(dtype)), y)
@@ -58,4 +62,5 @@ print(f"from torch's float32 {worst:.2e}, from its float64 "
       f"{max(abs(a - b) for a, b in zip(losses, expected)):.2e}")
 print(f"logits: torch's with our weights from ours {difference:.2e}; from those of torch's "
       f"own five steps in float64 {from_exact:.2e}")
-sys.exit(worst > 1e-4 or difference > 1e-4)
+print(f"torch's float32 from its float64 {max(abs(a - b) for a, b in zip(own, expected)):.2e}")
+sys.exit(worst > 1e-4 or difference > 1e-4 or from_exact > 1e-4)

@@ -27,6 +27,19 @@ def resident():
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+class Tensor:
+    """As a library's that speaks DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
 def from_python(trainer, x, y):
     times = []
     for _ in range(20_000):
@@ -43,8 +56,10 @@ def main():
     for _ in range(3):
         cpp = float(subprocess.run([ROOT / "bazel-bin/bench/small_step"], check=True,
                                    capture_output=True, text=True).stdout)
-        python = from_python(trainer, x, y)
-        print(f"C++ {cpp:.2f} us, Python {python:.2f} us, more {python - cpp:.2f} us")
+        for way, wrap in (("NumPy", np.asarray), ("DLPack", Tensor)):
+            python = from_python(trainer, wrap(x), wrap(y))
+            print(f"C++ {cpp:.2f} us, Python by {way} {python:.2f} us, more "
+                  f"{python - cpp:.2f} us")
     before = resident()
     for _ in range(10_000):
         trainer.step(x, y)
