@@ -4,7 +4,8 @@
 #
 #   tools/setup.sh            what a build needs
 #   tools/setup.sh --tests    also the optional libraries, so that all is tested, among
-#                             them what the Python package is built with
+#                             them what the Python package is built with, and what runs
+#                             its notebooks
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
@@ -50,6 +51,8 @@ if [[ ${1-} == --tests || ${1-} == --checks ]]; then
   need python3-dev /usr/include/python3*/Python.h
   need pybind11-dev /usr/include/pybind11/pybind11.h
   need python3-numpy /usr/lib/python3/dist-packages/numpy/__init__.py
+  need python3-nbclient /usr/lib/python3/dist-packages/nbclient/__init__.py
+  need python3-ipykernel /usr/lib/python3/dist-packages/ipykernel/__init__.py
   need libonnx-testdata /usr/share/libonnx-testdata/data/node/test_abs/model.onnx
 fi
 if [[ ${1-} == --checks ]]; then
