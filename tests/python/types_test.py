@@ -1,0 +1,71 @@
+"""Types: the stub of the module has what the module has, and mypy is content with the
+package where it is installed."""
+
+import ast
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import stowage
+from stowage import _core
+import support
+
+PACKAGE = os.path.dirname(stowage.__file__)
+
+# As a user's program, whose types mypy shall know.
+PROGRAM = '''
+import stowage
+plan: stowage.Plan = stowage.plan("mlp", 8, budget="1MB")
+size: int = plan.arena_bytes
+with stowage.Trainer("mlp", 8, levers={"pieces": 2}) as trainer:
+    loss: float = trainer.step([1])
+offsets = stowage.pack([(0, 1, 2)]).offsets
+'''
+
+
+def public(owner):
+    return {name for name in vars(owner) if not name.startswith("_")}
+
+
+class TypesTest(support.TestCase):
+    def test_the_stub_has_what_the_module_has(self):
+        with open(os.path.join(PACKAGE, "_core.pyi"), encoding="utf-8") as file:
+            stub = ast.parse(file.read())
+        named = {node.name: node for node in stub.body
+                 if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+        self.assertEqual(public(_core), set(named))
+        for name, node in named.items():
+            if isinstance(node, ast.ClassDef):
+                members = {each.name if isinstance(each, ast.FunctionDef) else each.target.id
+                           for each in node.body
+                           if isinstance(each, (ast.FunctionDef, ast.AnnAssign))}
+                self.assertEqual(public(getattr(_core, name)),
+                                 {each for each in members if not each.startswith("_")}, name)
+
+    def test_what_users_call_says_what_it_takes(self):
+        for name in stowage.__all__:
+            what = getattr(stowage, name)
+            if inspect.isfunction(what):
+                self.assertTrue(what.__doc__, name)
+                self.assertTrue(all(each in what.__annotations__ for each in
+                                    inspect.signature(what).parameters), name)
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "no mypy here")
+    def test_mypy_is_content(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(PROGRAM)
+            checked = subprocess.run(
+                [sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder,
+                 PACKAGE, path], capture_output=True, text=True, check=False,
+                env={**os.environ, "MYPYPATH": os.path.dirname(PACKAGE)})
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
+if __name__ == "__main__":
+    support.main()
