@@ -24,6 +24,35 @@ bool CanShare(const Graph& body, const Uses& uses, const Lifetimes& lifetimes,
              .MayTakeOver(lifetimes.layouts, node, leaf);
 }
 
+// Where `output` has taken over what another operand of its node lay in, and could have
+// taken over `leaf` as well: leaves the former to what was there, and gives the output
+// a buffer that begins with it. A sum then lies where the sum so far does, rather than
+// where the latest addend was.
+void PreferLeaf(const Graph& body, const Uses& uses, ValueId leaf,
+                ValueId output, Lifetimes* lifetimes) {
+  const auto index = Index(lifetimes->buffer_of[Index(output)]);
+  const NodeId producer = body.value(output).producer;
+  const Node& node = body.node(producer);
+  if (lifetimes->buffers[index].lower == producer ||
+      node.results[0] != output || uses.last_use(leaf) != producer ||
+      !InPlace(body, lifetimes->layouts, node)
+           .MayTakeOver(lifetimes->layouts, node, leaf)) {
+    return;
+  }
+  LiveBuffer own = lifetimes->buffers[index];
+  own.name = body.value(output).name;
+  own.lower = producer;
+  own.size = body.value(output).type.bytes();
+  lifetimes->buffers[index].upper = producer + 1;
+  const auto moved = static_cast<int32_t>(lifetimes->buffers.size());
+  lifetimes->buffers.push_back(std::move(own));
+  for (ValueId id = 0; id < body.num_values(); ++id) {
+    if (lifetimes->layouts[Index(id)].root == output) {
+      lifetimes->buffer_of[Index(id)] = moved;
+    }
+  }
+}
+
 // Takes out the buffers that no value is in any more.
 void DropUnused(Lifetimes* lifetimes) {
   std::vector<bool> used(lifetimes->buffers.size(), false);
@@ -58,6 +87,7 @@ std::vector<int32_t> MoveOutside(const Graph& body, const Node& node,
     for (size_t i = 0; i < loop.handed_on(); ++i) {
       const ValueId leaf = leaves[loop.leaf_of(i)];
       const ValueId output = body.outputs()[i].value;
+      if (in_place) PreferLeaf(body, uses, leaf, output, lifetimes);
       if (CanShare(body, uses, *lifetimes, in_place, leaf, output)) {
         const int32_t from = lifetimes->buffer_of[Index(output)];
         for (int32_t& index : lifetimes->buffer_of) {
