@@ -1,5 +1,6 @@
 #include "cpu/launch_list.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/index.h"
@@ -21,6 +22,26 @@ bool AreFinite(std::span<const TensorView> results) {
 
 void Fill(std::span<std::byte> bytes, uint8_t value) {
   if (!bytes.empty()) std::memset(bytes.data(), value, bytes.size());
+}
+
+template <typename T>
+void FillWith(T value, const TensorView& to) {
+  std::fill_n(to.as<T>(), to.size(), value);
+}
+
+void FillWithNoSum(const TensorView& to) {
+  constexpr uint16_t kHalf = 0x8000;  // of f16 and bf16
+  switch (to.dtype()) {
+    case DType::kF32:
+      return FillWith(static_cast<float>(kNoSum), to);
+    case DType::kF64:
+      return FillWith(kNoSum, to);
+    case DType::kF16:
+    case DType::kBF16:
+      return FillWith(kHalf, to);
+    default:
+      Fill({to.data, static_cast<size_t>(to.type.bytes())}, 0);
+  }
 }
 
 // What a cond's index holds.
@@ -94,7 +115,7 @@ StepCode LaunchList::RunLoop(size_t index, Poison poison) const noexcept {
   const Launch& launch = launches_[index];
   ControlFlow& loop = *launch.control;
   for (size_t s = 0; s < loop.num_sums(); ++s) {
-    Fill(loop.FirstSum(launch, s), 0);
+    FillWithNoSum(loop.FirstSum(launch, s));
   }
   for (int64_t i = 0; i < loop.trips(); ++i) {
     loop.Place(launch, 0, i);

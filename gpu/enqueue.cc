@@ -2,6 +2,9 @@
 
 #include "base/strings.h"
 #include "gpu/kernel.h"
+#include "ir/attrs.h"
+#include "ir/op_kind.h"
+#include "runtime/control_flow.h"
 
 namespace stowage::gpu {
 void DeviceQueue::Note(const Status& status) {
@@ -36,6 +39,39 @@ Status DeviceQueue::Finish(const Program& program) const {
              program.graph().Describe(program.launches()[failed_].node), ")")};
 }
 
+namespace {
+
+// Fills where a loop's first trip finds a sum.
+void EnqueueFirstSum(TensorView first, DeviceQueue& queue) {
+  const Attrs attrs{{"value", kNoSum}};
+  Launch fill;
+  fill.op = OpKind::kFill;
+  fill.attrs = &attrs;
+  fill.outputs = {&first, 1};
+  GetKernel(OpKind::kFill).enqueue(fill, queue);
+}
+
+void EnqueueLoop(const Launch& launch, DeviceQueue& queue) {
+  ControlFlow& loop = *launch.control;
+  for (size_t s = 0; s < loop.num_sums(); ++s) {
+    EnqueueFirstSum(loop.FirstSum(launch, s), queue);
+  }
+  for (int64_t i = 0; i < loop.trips(); ++i) {
+    loop.Place(launch, 0, i);
+    for (const Launch& inner : loop.launches(0)) EnqueueLaunch(inner, queue);
+  }
+}
+
+}  // namespace
+
+void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
+  if (launch.control != nullptr) {
+    EnqueueLoop(launch, queue);
+  } else {
+    GetKernel(launch.op).enqueue(launch, queue);
+  }
+}
+
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      HostCopies* beside) {
   for (size_t i = 0; i < launches.size();) {
@@ -57,7 +93,7 @@ void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
     if (kernel.enqueue_many != nullptr) {
       kernel.enqueue_many(now, queue);
     } else {
-      kernel.enqueue(now[0], queue);
+      EnqueueLaunch(now[0], queue);
     }
     i += count;
   }

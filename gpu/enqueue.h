@@ -55,6 +55,10 @@ class DeviceQueue final : public Queue {
   uint32_t failed_ = 0;
 };
 
+/// Enqueues one launch: that of a loop as all launches of its body, in order, for each
+/// trip, with the addresses of that trip.
+void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
+
 /// Enqueues all launches in order; consecutive ones of an op whose kernel takes
 /// many in one call. Copies between arena and host go beside them where `beside`
 /// is not null, and are waited for by whatever must come after them.

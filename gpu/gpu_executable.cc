@@ -139,7 +139,7 @@ Status GpuExecutable::EnqueueStep(DeviceQueue& queue, HostCopies* beside) {
 void GpuExecutable::EnqueueOne(size_t index, DeviceQueue& queue) {
   const Launch& launch = program_.launches()[index];
   queue.set_launch(index);
-  GetKernel(launch.op).enqueue(launch, queue);
+  EnqueueLaunch(launch, queue);
   if (!state_.check) return;
   for (const TensorView& result : launch.outputs) {
     const DType dtype = result.dtype();

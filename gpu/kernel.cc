@@ -46,10 +46,17 @@ Status Supports(const Graph& graph, const Node& node) {
     return Error{ErrorCode::kUnsupported, StrCat("[gpu] ", OpName(node.op),
                                                  " of ", Quoted(result), what)};
   };
-  if (!BodiesOf(node).empty()) {
+  if (node.op == OpKind::kCond) {
     return fail(
-        " holds bodies, which run on the CPU alone so far; unroll it, or use "
-        "the cpu");
+        " chooses a body by a value, which runs on the CPU alone so far; "
+        "compute all of them and select, or use the cpu");
+  }
+  if (node.op == OpKind::kLoop) {
+    const Graph& body = PartsOfLoop(node).body;
+    for (const Node& inner : body.nodes()) {
+      STOWAGE_RETURN_IF_ERROR(Supports(body, inner));
+    }
+    return {};
   }
   if (kernel.enqueue == nullptr) {
     return fail(

@@ -160,10 +160,11 @@ std::byte* ControlFlow::Left(const Launch& launch, size_t handed,
   return in_second ? handed_[handed].second : launch.outputs[handed].data;
 }
 
-std::span<std::byte> ControlFlow::FirstSum(const Launch& launch,
-                                           size_t sum) const {
+TensorView ControlFlow::FirstSum(const Launch& launch, size_t sum) const {
   const size_t handed = loop_->carried + sum;
-  return {Left(launch, handed, -1), static_cast<size_t>(handed_[handed].bytes)};
+  TensorView first = launch.outputs[handed];
+  first.data = Left(launch, handed, -1);
+  return first;
 }
 
 std::span<std::byte> ControlFlow::ReadPlace(const Launch& launch, size_t handed,

@@ -52,6 +52,11 @@ void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
 std::vector<std::vector<int32_t>> DeathsAfterLaunches(
     const Graph& graph, const Plan& plan, std::span<const Launch> launches);
 
+/// What a sum begins as. Added to any number it leaves that number, zeros of both signs
+/// included, so that a sum over iterations is what the same additions give that begin
+/// with the first.
+inline constexpr double kNoSum = -0.0;
+
 class ControlFlow {
  public:
   /// For a node and the plans of its bodies, over its workspace.
@@ -77,10 +82,10 @@ class ControlFlow {
   /// `launch`. Allocates nothing.
   void Place(const Launch& launch, size_t body, int64_t iteration);
 
-  /// How many sums a loop keeps; where the first iteration of `launch` finds one: the
-  /// bytes to be zero by then.
+  /// How many sums a loop keeps; where the first iteration of `launch` finds one,
+  /// contiguous, which must be filled with kNoSum by then.
   size_t num_sums() const { return loop_ ? loop_->summed : 0; }
-  std::span<std::byte> FirstSum(const Launch& launch, size_t sum) const;
+  TensorView FirstSum(const Launch& launch, size_t sum) const;
 
   /// How much a loop hands on; the bytes in which iteration `i` of `launch` found one
   /// of these, and which are dead after it: none where it was an operand, or has been

@@ -1,4 +1,4 @@
-// loop and cond run launches, not kernels: the backend refuses them (gpu/kernel.cc).
+// A loop is the launches of its body (gpu/enqueue.h), a cond is refused (gpu/kernel.cc).
 
 #include "gpu/kernel.h"
 

@@ -41,7 +41,7 @@ void Loop(Call& c) {
   std::vector<Numbers> handed;  // carried, then summed
   for (size_t i = 0; i < carried; ++i) handed.push_back(c.input(i).data);
   for (size_t i = 0; i < summed; ++i) {
-    handed.emplace_back(c.out.at(carried + i).data.size(), 0.0);
+    handed.emplace_back(c.out.at(carried + i).data.size(), -0.0);
   }
   for (int64_t trip = 0; trip < trips; ++trip) {
     const int64_t slice = c.Int("reverse") != 0 ? trips - 1 - trip : trip;
