@@ -93,6 +93,32 @@ Status PieceOutputs::Begin(const Graph& piece) {
   return {};
 }
 
+Result<std::vector<std::string>> PieceOutputs::BeginRepeated(
+    const Graph& piece) {
+  STOWAGE_RETURN_IF_ERROR(Begin(piece));
+  std::vector<std::string> joined;
+  for (Made& made : made_) {
+    const std::string& name = made.output.name;
+    if (made.kind == Kind::kJoined) {
+      joined.push_back(StrCat("joined:", name));
+      g_.Name(joined.back(), made.value);
+    } else if (made.kind != Kind::kLast) {
+      const ValueInfo& part = piece.value(*piece.Find(name));
+      made.value = g_.LeafLike({.name = StrCat("sum:", name),
+                                .type = part.type,
+                                .role = Role::kSaved,
+                                .source = part.source});
+    }
+  }
+  return joined;
+}
+
+bool PieceOutputs::join_first() const {
+  return std::ranges::all_of(made_, [](const Made& made) {
+    return made.kind != Kind::kJoined || made.axis == 0;
+  });
+}
+
 int64_t PieceOutputs::PlacesOf(const Made& made, const Graph& piece) const {
   return piece.value(*piece.Find(made.output.name)).type.shape[made.axis];
 }

@@ -44,6 +44,13 @@ class PieceOutputs {
   /// differs in more than one dimension; an integer that is no sum; a sum that is
   /// a bool or has a dimension that is the batch's.
   Status Begin(const Graph& piece);
+  /// The same for a piece that stands for all: what adds up begins as leaves of role
+  /// saved, "sum:<output>". Returns what the parts of outputs are put into, by name:
+  /// fills called "joined:<output>".
+  Result<std::vector<std::string>> BeginRepeated(const Graph& piece);
+
+  /// Whether all outputs that are joined are so along their first axis.
+  bool join_first() const;
 
   /// Adds the outputs of `piece`, which is `share` of the batch, but for its loss:
   /// as soon as `linker` has copied the forward graph, since parts die with it.

@@ -116,6 +116,28 @@ Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
                                        const TrainOptions& options = {},
                                        Pieces which = Pieces::kAll);
 
+/// A step whose pieces are all of one size, as one piece that a loop can repeat.
+struct RepeatedPiece {
+  /// The piece, then the updates. What adds up over the pieces begins as a leaf of
+  /// role saved, "sum:<name>", which one `add` reads; an output that has a part of
+  /// each, as a fill that one `slice_update` writes to. The piece reads the first
+  /// part of what is cut.
+  Graph graph = {};
+  NodeId updates = 0;               // the first node that is no piece's
+  std::vector<std::string> cut;     // names of inputs
+  std::vector<std::string> joined;  // names of the fills
+};
+
+/// The step of BuildMicroBatchedStep that takes `whole` in `times` pieces like
+/// `piece`: the same sums in the same order, with the updates after the last piece.
+/// Values of the piece are called "<name>/1". Errors: those of
+/// BuildMicroBatchedStep; kUnsupported for a piece that draws dropouts or writes
+/// states, which differ from piece to piece, and where the batch is not the first
+/// dimension of all that has it, so that a piece would be no slice.
+Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
+                                         int64_t times, std::string_view loss,
+                                         const TrainOptions& options = {});
+
 /// One graph that runs `forward` and then `backward` (from BuildBackward on
 /// it), saved values wired up, the seed a fill of 1, the gradients still
 /// outputs. Error: `backward` reads a value that `forward` does not have, or
