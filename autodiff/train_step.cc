@@ -386,12 +386,12 @@ struct Gradient {
 };
 
 // Pieces one after the other: everything of a step but what becomes of the gradients.
-class PieceLoop {
+class PiecesInTurn {
  public:
   // The pieces make up `part` of the batch `whole`, or all of it.
-  PieceLoop(const Graph& whole, const Graph& part,
-            std::span<const Graph* const> pieces, std::string_view loss,
-            const TrainOptions& options, GraphBuilder* g)
+  PiecesInTurn(const Graph& whole, const Graph& part,
+               std::span<const Graph* const> pieces, std::string_view loss,
+               const TrainOptions& options, GraphBuilder* g)
       : part_(part),
         pieces_(pieces),
         loss_(loss),
@@ -426,7 +426,7 @@ class PieceLoop {
   std::vector<int64_t> counts_;
 };
 
-void PieceLoop::MapLeaves(const Graph& piece, Linker* linker) {
+void PiecesInTurn::MapLeaves(const Graph& piece, Linker* linker) {
   g_.SetOrigin(Phase::kForward, "");
   for (ValueId id = 0; id < piece.num_values(); ++id) {
     if (!piece.value(id).is_leaf()) continue;
@@ -440,8 +440,8 @@ void PieceLoop::MapLeaves(const Graph& piece, Linker* linker) {
 }
 
 template <typename Add, typename EndPiece>
-Status PieceLoop::Run(const Ranks& ranks, Pieces which, Updater* updater,
-                      const Add& add, const EndPiece& end_piece) {
+Status PiecesInTurn::Run(const Ranks& ranks, Pieces which, Updater* updater,
+                         const Add& add, const EndPiece& end_piece) {
   std::map<const Graph*, PieceGraphs> differentiated;
   for (const Graph* const piece : pieces_) {
     if (differentiated.contains(piece)) continue;
@@ -721,7 +721,7 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
     if (made.is_last) g.Name(GradientName(made.name), sum);
     if (made.is_last && !options.clip_norm) updater.Update(made.param, sum);
   };
-  PieceLoop loop(whole, whole, pieces, loss, options, &g);
+  PiecesInTurn loop(whole, whole, pieces, loss, options, &g);
   STOWAGE_RETURN_IF_ERROR(loop.Run({}, which, &updater, add, [] {}));
   DeclareGradients(options, gradients, &g);
   if (options.clip_norm) {
@@ -763,7 +763,7 @@ Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
     if (!leaves_at_once && !made.is_last) return;
     updates.Add(made.name, made.param, sum, made.is_last);
   };
-  PieceLoop loop(whole, part, pieces, loss, options, &g);
+  PiecesInTurn loop(whole, part, pieces, loss, options, &g);
   STOWAGE_RETURN_IF_ERROR(
       loop.Run(ranks, which, &updater, add, [&] { updates.FinishPiece(); }));
   updates.Finish();

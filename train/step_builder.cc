@@ -9,6 +9,9 @@
 namespace stowage {
 namespace {
 
+// Of two, the last updates params on its way back; a loop does so after it.
+constexpr int64_t kFewestInLoop = 3;
+
 // A batch in pieces as equal as can be.
 struct BatchPieces {
   Graph large, small;
@@ -52,6 +55,19 @@ Result<PiecedStep> BuildStep(const ModelFn& model, int64_t batch,
   }
   BatchPieces built;
   STOWAGE_RETURN_IF_ERROR(BuildPieces(model, batch, pieces, &built));
+  if (sampling == Sampling::kOneForAll && pieces >= kFewestInLoop &&
+      batch % pieces == 0) {
+    Result<RepeatedPiece> step =
+        BuildRepeatedPiece(whole, built.small, pieces, loss, options);
+    if (step.ok()) {
+      return PiecedStep{.graph = std::move(step->graph),
+                        .begins = {0, step->updates},
+                        .counts = {pieces, 1},
+                        .loop = PieceLoop{.cut = std::move(step->cut),
+                                          .joined = std::move(step->joined)}};
+    }
+    if (step.error().code != ErrorCode::kUnsupported) return step.error();
+  }
   STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
                            BuildMicroBatchedStep(whole, built.graphs, loss,
                                                  options, PiecesOf(sampling)));

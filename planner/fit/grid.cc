@@ -62,19 +62,24 @@ std::span<T> Part(std::span<T> all, size_t first) {
 
 }  // namespace
 
-Result<const Grid::Sample*> Grid::GetSample(int64_t pieces) {
-  const auto at = samples_.find(pieces);
+Result<const Grid::Sample*> Grid::GetSample(int64_t pieces, bool in_loop) {
+  const std::pair key(pieces, in_loop);
+  const auto at = samples_.find(key);
   if (at != samples_.end()) return &at->second;
   Sample sample;
-  STOWAGE_ASSIGN_OR_RETURN(sample.step, build_(pieces, Sampling::kOneOfAKind));
+  STOWAGE_ASSIGN_OR_RETURN(
+      sample.step,
+      build_(pieces, in_loop ? Sampling::kOneForAll : Sampling::kOneOfAKind));
   sample.movable = FindOffloadable(sample.step.graph);
-  return &samples_.emplace(pieces, std::move(sample)).first->second;
+  return &samples_.emplace(key, std::move(sample)).first->second;
 }
 
 Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces,
                                                    Share share) {
   if (options_.recompute.on_choice) options_.recompute.on_choice();
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  // A loop's body keeps nothing on the host.
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(pieces, /*in_loop=*/share.halves == 0));
   const auto move = [pieces, share](PiecedStep& step) -> Status {
     if (share == Share{}) return {};
     const std::vector<Offloadable> all = FindOffloadable(step.graph);

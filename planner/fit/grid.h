@@ -58,7 +58,7 @@ class Grid {
     std::vector<Offloadable> movable;
   };
 
-  Result<const Sample*> GetSample(int64_t pieces);
+  Result<const Sample*> GetSample(int64_t pieces, bool in_loop = true);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share);
   Result<std::vector<Share>> Shares(const Levers& levers);
   Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
@@ -69,7 +69,7 @@ class Grid {
 
   const StepBuilder build_;
   const Variant::Options options_;
-  std::map<int64_t, Sample> samples_;  // by pieces
+  std::map<std::pair<int64_t, bool>, Sample> samples_;  // by pieces, in a loop
   std::map<std::pair<int64_t, Share>, std::unique_ptr<Variant>> variants_;
   std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
 };

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
@@ -257,10 +258,21 @@ std::vector<double> OpTimes::Nanoseconds(const Graph& graph,
                                          Bytes arena) const {
   std::vector<double> all;
   for (const Signed& node : Sign(graph)) {
+    const Node& of = graph.node(static_cast<NodeId>(all.size()));
     const auto row = rows_.find(node.signature);
-    all.push_back(node.signature.empty() ? 0
-                  : row == rows_.end()   ? Estimate(node.row, arena)
-                                         : row->second.Nanoseconds(arena));
+    if (node.signature.empty()) {
+      all.push_back(0);
+    } else if (row != rows_.end()) {
+      all.push_back(row->second.Nanoseconds(arena));
+    } else if (BodiesOf(of).empty()) {
+      all.push_back(Estimate(node.row, arena));
+    } else {  // by the ops of what it runs
+      double longest = 0;
+      for (const auto& body : BodiesOf(of)) {
+        longest = std::max(longest, 1e9 * StepSeconds(*body, arena));
+      }
+      all.push_back(static_cast<double>(TripsOf(of)) * longest);
+    }
   }
   return all;
 }

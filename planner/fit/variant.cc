@@ -8,12 +8,15 @@
 #include "ir/layout.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/passes.h"
+#include "planner/fit/pieces/repeat.h"
 
 namespace stowage::fit {
 namespace {
 
-// Of each search of a step in pieces, of which there may be many.
+// Of each search of a step in pieces, of which there may be many; of a sample of one
+// piece, which is a third of one of three.
 constexpr double kEffortInPieces = 0.5;
+constexpr double kEffortInLoop = 0.17;
 
 // Of the whole step that is planned by a sample.
 HostUse HostUseOf(const PiecedStep& sample) {
@@ -55,7 +58,11 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       NamesInPieces(step.graph, recompute.always_remade, pieces);
   // A sum of gradients is not the same in all pieces that one stands for.
   recompute.gradients = IsWhole(step);
-  if (pieces > 1) recompute.effort *= kEffortInPieces;
+  if (step.loop) {
+    recompute.effort *= kEffortInLoop;
+  } else if (pieces > 1) {
+    recompute.effort *= kEffortInPieces;
+  }
   // A node of the sample costs what all that it stands for cost.
   recompute.cost = [&step, cost = options.recompute.cost,
                     per_byte = options.cost_per_byte](const Graph& graph) {
@@ -120,6 +127,27 @@ Result<Bytes> Variant::SampleArena(RecomputeChoice& choice) {
   return *choice.arena;
 }
 
+// The step whose loop repeats the piece of the sample, with what was chosen for that.
+Result<Recomputed> Variant::InLoop(RecomputeChoice& choice) {
+  STOWAGE_ASSIGN_OR_RETURN(Recomputed made, choices_->Make(choice.script));
+  choice.arena = made.plan.arena_bytes();
+  const int64_t times = sample_.counts.front();
+  STOWAGE_ASSIGN_OR_RETURN(made.graph,
+                           RepeatPiece(made.graph, *sample_.loop, times));
+  PlanOptions options = options_.plan;
+  // A small piece may have taken the best packer.
+  if (made.plan.packer.starts_with("best")) options.packer = Packer::kBest;
+  STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options));
+  made.nodes_again *= static_cast<int>(times);
+  made.flops_again *= static_cast<double>(times);
+  for (Remade& remade : made.remade) {
+    remade.times *= static_cast<int>(times);
+    remade.flops *= static_cast<double>(times);
+  }
+  made.remade = InAllPieces(std::move(made.remade));
+  return made;
+}
+
 // The whole step, with what was chosen for its sample done in all its pieces.
 Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   FittedStep step;
@@ -141,6 +169,11 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
     tell("offload", step.price.host.values > 0, arena_);
     STOWAGE_ASSIGN_OR_RETURN(made, choices_->Make(choice.script));
     choice.arena = made.plan.arena_bytes();
+  } else if (sample_.loop) {
+    tell("pieces", true, 0);
+    STOWAGE_ASSIGN_OR_RETURN(made, InLoop(choice));
+    step.price.host = FindHostUse(made.graph);
+    tell("offload", step.price.host.values > 0, arena_);
   } else {
     STOWAGE_ASSIGN_OR_RETURN(PiecedStep whole, build_(pieces_, Sampling::kAll));
     tell("pieces", true, 0);

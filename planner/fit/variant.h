@@ -100,6 +100,7 @@ class Variant {
                  Recompute recompute) const;
   Result<std::span<RecomputeChoice>> Choices(Recompute recompute);
   Result<Bytes> SampleArena(RecomputeChoice& choice);
+  Result<Recomputed> InLoop(RecomputeChoice& choice);
   Result<FittedStep> Whole(RecomputeChoice& choice);
   Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
                                               Bytes budget);

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,17 +30,29 @@
 
 namespace stowage {
 
+/// How the first piece of a graph is repeated (planner/fit/pieces/repeat.h).
+struct PieceLoop {
+  /// Inputs of which the piece takes the first part, by a `slice` of the first axis;
+  /// the next piece takes the next.
+  std::vector<std::string> cut;
+  /// Fills that the piece puts its part into, by a `slice_update` at place 0; the next
+  /// piece's follows.
+  std::vector<std::string> joined;
+};
+
 /// A step of one or more pieces.
 struct PiecedStep {
   Graph graph;
   /// By piece: its first node, and how many pieces of the step it stands for.
   std::vector<NodeId> begins = {0};
   std::vector<int64_t> counts = {1};
+  /// Where the first piece is all there is, and the rest are the updates.
+  std::optional<PieceLoop> loop = {};
 };
 
-/// Builds the step of so many pieces: all of them, or one of each kind. It may
-/// always build all.
-enum class Sampling : uint8_t { kAll, kOneOfAKind };
+/// Builds the step of so many pieces: all of them, one of each kind, or one for all
+/// that a loop repeats. It may always build what comes before in this list.
+enum class Sampling : uint8_t { kAll, kOneOfAKind, kOneForAll };
 using StepBuilder =
     std::function<Result<PiecedStep>(int64_t pieces, Sampling sampling)>;
 

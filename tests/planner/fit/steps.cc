@@ -1,11 +1,11 @@
 #include "tests/planner/fit/steps.h"
 
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "nn/gpt.h"
 #include "nn/models.h"
+#include "train/step_builder.h"
 
 namespace stowage::testing {
 
@@ -32,28 +32,9 @@ Graph TinyGpt(int64_t batch) {
 
 StepBuilder StepsOf(std::function<Graph(int64_t batch)> model, int64_t batch,
                     const TrainOptions& options) {
-  return [model = std::move(model), batch, options](
-             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
-    const Graph whole = model(batch);
-    if (pieces == 1) {
-      STOWAGE_ASSIGN_OR_RETURN(Graph step,
-                               BuildTrainStep(whole, "loss", options));
-      return PiecedStep{.graph = std::move(step)};
-    }
-    const Graph large = model((batch + pieces - 1) / pieces);
-    const Graph small = model(batch / pieces);
-    std::vector<const Graph*> graphs;
-    for (int64_t p = 0; p < pieces; ++p) {
-      graphs.push_back(p < batch % pieces ? &large : &small);
-    }
-    STOWAGE_ASSIGN_OR_RETURN(
-        MicroBatchedStep step,
-        BuildMicroBatchedStep(
-            whole, graphs, "loss", options,
-            sampling == Sampling::kAll ? Pieces::kAll : Pieces::kOneOfAKind));
-    return PiecedStep{std::move(step.graph), std::move(step.begins),
-                      std::move(step.counts)};
-  };
+  return BuildSteps([model = std::move(model)](
+                        int64_t of) -> Result<Graph> { return model(of); },
+                    batch, "loss", options);
 }
 
 }  // namespace stowage::testing

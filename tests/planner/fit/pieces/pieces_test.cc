@@ -7,6 +7,8 @@
 
 #include "ir/graph.h"
 #include "ir/layout.h"
+#include "nn/models.h"
+#include "planner/fit/pieces/repeat.h"
 #include "planner/fit/recompute/rehearsal.h"
 #include "planner/plan_memory.h"
 #include "tests/planner/fit/steps.h"
@@ -48,6 +50,43 @@ TEST_CASE(
     CHECK(step.begins.size() == static_cast<size_t>(c.pieces));
     CHECK(ArenaOf(sample.graph) == ArenaOf(step.graph));
   }
+}
+
+TEST_CASE(
+    "of three equal pieces or more one stands for all, and needs as much") {
+  for (const int64_t pieces : {3, 6}) {
+    CAPTURE(pieces);
+    const PiecedStep sample = Build(6, pieces, Sampling::kOneForAll);
+    const PiecedStep step = Build(6, pieces, Sampling::kAll);
+    REQUIRE(sample.loop);
+    CHECK(sample.counts == std::vector<int64_t>{pieces, 1});
+    CHECK(sample.loop->cut == std::vector<std::string>{"targets", "tokens"});
+    const auto graph =
+        RepeatPiece(sample.graph, *sample.loop, sample.counts.front());
+    REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+    CHECK(ArenaOf(sample.graph) == ArenaOf(step.graph));
+    CHECK(ArenaOf(*graph) == ArenaOf(step.graph));
+    // An addition more for each sum: the first piece's.
+    CHECK(GraphFlops(*graph) >= GraphFlops(step.graph));
+    CHECK(GraphFlops(*graph) < 1.05 * GraphFlops(step.graph));
+    CHECK(FlopsOf(sample) == doctest::Approx(GraphFlops(*graph)));
+  }
+}
+
+TEST_CASE("two pieces, and uneven ones, stand one after the other") {
+  CHECK_FALSE(Build(6, 2, Sampling::kOneForAll).loop);
+  CHECK_FALSE(Build(8, 3, Sampling::kOneForAll).loop);
+}
+
+TEST_CASE("pieces that draw dropouts stand one after the other") {
+  const auto model = [](int64_t batch) {
+    return BuildModel("gpt-nano", ModelPurpose::kTrain,
+                      {.batch = batch, .seq = 16, .dropout = 0.1});
+  };
+  const auto build = StepsOf([&](int64_t n) { return model(n).value(); }, 6);
+  const Result<PiecedStep> sample = build(3, Sampling::kOneForAll);
+  REQUIRE_MESSAGE(sample.ok(), sample.error().message);
+  CHECK_FALSE(sample->loop);
 }
 
 TEST_CASE("what is chosen for a sample is done in every piece alike") {

@@ -1,0 +1,160 @@
+// Law 11 for pieces: a batch whose pieces a loop runs gives the bits of one whose
+// pieces stand one after the other in the program, whatever runs again in them.
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/bytes.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/control_flow.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "nn/layers.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/pieces/repeat.h"
+#include "planner/plan_memory.h"
+#include "planner/validate_plan.h"
+#include "runtime/session.h"
+#include "tests/planner/fit/steps.h"
+#include "tests/support/run_steps.h"
+
+namespace stowage {
+namespace {
+
+using fit::RepeatPiece;
+using testing::Differences;
+using testing::RunSteps;
+using testing::StepsOf;
+using testing::TinyGpt;
+using testing::Visible;
+
+Graph Finished(GraphBuilder& g) {
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+// Outputs of every kind: a mean beside the loss, a sum, and one that is joined.
+Graph Classifier(DType dtype, int64_t batch) {
+  GraphBuilder g("classifier");
+  const Value x = Cast(g.Input("x", DType::kF32, {batch, 6}), dtype);
+  const Value y = g.Input("y", DType::kI32, {batch});
+  const Value hidden = Tanh(Linear(x, "fc1", 8));
+  const Value logits = Linear(hidden, "fc2", 11);
+  g.Output("loss", g.Name("loss", CrossEntropy(logits, y)));
+  g.Output("norm", ReduceMean(Mul(hidden, hidden)));
+  g.Output("total", ReduceSum(hidden));
+  g.Output("logits", logits);
+  return Finished(g);
+}
+
+// There is a loop in it.
+Graph Recurrent(int64_t batch) {
+  GraphBuilder g("recurrent");
+  const Value x = Permute(g.Input("x", DType::kF32, {batch, 5, 3}), {1, 0, 2});
+  const Value w = g.Param("w", DType::kF32, {3, 3}, Init::Normal(0.3));
+  const Value start = Fill(g, 0.0, DType::kF32, {batch, 3});
+  const LoopResults run =
+      Loop(g, 5, {.carried = {start}, .sliced = {x}, .whole = {w}},
+           [](LoopBody& body) {
+             body.Next(0, Tanh(Add(MatMul(body.carried(0), body.whole(0)),
+                                   body.sliced(0))));
+           });
+  const Value last = run.carried[0];
+  g.Output("loss", g.Name("loss", ReduceMean(Mul(last, last))));
+  return Finished(g);
+}
+
+struct Case {
+  std::string name;
+  std::function<Graph(int64_t)> model;
+  TrainOptions options = {};
+};
+
+std::vector<Case> Cases() {
+  const auto classifier = [](DType dtype) {
+    return [dtype](int64_t batch) { return Classifier(dtype, batch); };
+  };
+  return {
+      {"classifier",
+       classifier(DType::kF32),
+       {.optimizer = AdamW{}, .gradients = {"fc*"}, .sums = {"total"}}},
+      {"clipped",
+       classifier(DType::kF32),
+       {.optimizer = Momentum{}, .clip_norm = 0.01}},
+      {"bf16", classifier(DType::kBF16), {}},
+      {"gpt", TinyGpt, {}},
+      {"recurrent", Recurrent, {}},
+      {"frozen", TinyGpt, {.groups = {{.pattern = "wte", .frozen = true}}}},
+  };
+}
+
+Graph Built(const StepBuilder& build, int64_t pieces, Sampling sampling) {
+  Result<PiecedStep> step = build(pieces, sampling);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  if (!step->loop) return std::move(step->graph);
+  const int64_t times = step->counts.front();
+  Result<Graph> graph = RepeatPiece(step->graph, *step->loop, times);
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+TEST_CASE("a loop over pieces gives the bits of pieces one after the other") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  for (const Case& c : Cases()) {
+    CAPTURE(c.name);
+    const StepBuilder build = StepsOf(c.model, 12, c.options);
+    for (const int64_t pieces : {3, 12}) {
+      CAPTURE(pieces);
+      const Graph unrolled = Built(build, pieces, Sampling::kAll);
+      const Graph in_loop = Built(build, pieces, Sampling::kOneForAll);
+      CHECK(in_loop.num_nodes() * 2 < unrolled.num_nodes());
+      const Visible given = RunSteps(unrolled, *cpu, {.steps = 3});
+      for (const bool poison : {false, true}) {
+        const Visible run =
+            RunSteps(in_loop, *cpu, {.steps = 3, .poison = poison});
+        CHECK(Differences(run, given) == "");
+      }
+      const auto plan_of = [&](const Graph& graph) {
+        return PlanMemory(graph, {.device = cpu->Needs()}).value();
+      };
+      CHECK(plan_of(in_loop).arena_bytes() <= plan_of(unrolled).arena_bytes());
+    }
+  }
+}
+
+TEST_CASE("what runs again in a loop's body changes no bit") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const StepBuilder build = StepsOf(TinyGpt, 8);
+  const Visible given =
+      RunSteps(Built(build, 8, Sampling::kAll), *cpu, {.steps = 3});
+  StepFitter fitter(build, {.plan = {.device = cpu->Needs()},
+                            .levers = {.pieces = {8}},
+                            .effort = 0.1});
+  const Result<FittedStep> free = fitter.AsGiven();
+  REQUIRE(free.ok());
+  const Result<Bytes> smallest = fitter.SmallestBudget();
+  REQUIRE(smallest.ok());
+  CHECK(*smallest < free->plan.arena_bytes());
+  const Bytes most = free->plan.arena_bytes();
+  for (const Bytes budget : {*smallest, (*smallest + most) / 2}) {
+    const Result<FittedStep> step = fitter.Fit(budget);
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    CHECK(step->plan.arena_bytes() <= budget);
+    CHECK(ValidatePlan(step->graph, step->plan).empty());
+    auto session =
+        Session::Create({{"run", step->graph, step->plan}}, *cpu, {});
+    REQUIRE_MESSAGE(session.ok(), session.error().message);
+    CHECK(Differences(RunSteps(*session, {.steps = 3}), given) == "");
+  }
+}
+
+}  // namespace
+}  // namespace stowage
