@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -82,6 +83,12 @@ double StepSeconds(const Graph& graph, const DeviceRates& rates) {
   double seconds = 0;
   for (const Node& node : graph.nodes()) {
     if (GetOpDef(node.op).is_view()) continue;
+    double of_bodies = 0;  // the longest of them
+    for (const auto& body : BodiesOf(node)) {
+      of_bodies = std::max(of_bodies, StepSeconds(*body, rates));
+    }
+    seconds += static_cast<double>(TripsOf(node)) * of_bodies;
+    if (!BodiesOf(node).empty()) continue;
     seconds += std::max(NodeFlops(graph, node) / rates.flops_per_second,
                         BytesOf(graph, node) / rates.bytes_per_second);
   }

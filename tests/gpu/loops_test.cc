@@ -1,0 +1,151 @@
+// Loops on the GPU's program: their bodies' launches one after the other, in the
+// emulator.
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "cpu/cpu_backend.h"
+#include "gpu/gpu_needs.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/control_flow.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "nn/models.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/pieces/pieces.h"
+#include "planner/fit/pieces/repeat.h"
+#include "runtime/backend.h"
+#include "runtime/session.h"
+#include "tests/gpu/fake_device.h"
+#include "tests/planner/fit/steps.h"
+#include "tests/support/run_steps.h"
+#include "train/step_builder.h"
+
+namespace stowage::testing {
+namespace {
+
+Graph Finished(GraphBuilder& g) {
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+// Two carried values that are swapped, a slice from the back, a sum, a stack, and a
+// loop in the loop.
+Graph Nested(int64_t trips) {
+  GraphBuilder g("nested");
+  const Shape row = {5};
+  const Value a = g.Input("a", DType::kF32, row);
+  const Value b = g.Input("b", DType::kF32, row);
+  const Value xs = g.Input("xs", DType::kF32, {trips, 5});
+  const LoopResults run =
+      Loop(g, trips, {.carried = {a, b}, .sliced = {xs}},
+           [&](LoopBody& body) {
+             const LoopResults inner =
+                 Loop(body.builder(), 3,
+                      {.carried = {body.carried(0)}, .whole = {body.sliced(0)}},
+                      [](LoopBody& in) {
+                        const Value next = Add(in.carried(0), in.whole(0));
+                        in.Sum(next);
+                        in.Next(0, next);
+                      });
+             body.Next(0, body.carried(1));
+             body.Next(1, inner.carried[0]);
+             body.Sum(inner.summed[0]);
+             body.Stack(Mul(inner.carried[0], body.sliced(0)));
+           },
+           {.reverse = true});
+  g.Output("a2", run.carried[0]);
+  g.Output("b2", run.carried[1]);
+  g.Output("sum", run.summed[0]);
+  g.Output("all", run.stacked[0]);
+  return Finished(g);
+}
+
+TEST_CASE("loops in loops give the CPU's bits") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  for (const int64_t trips : {1, 2, 5}) {
+    CAPTURE(trips);
+    const Graph graph = Nested(trips);
+    const Visible expected = RunSteps(graph, *cpu, {.steps = 2});
+    const auto gpu = MakeFakeBackend({.seed = 3}, nullptr);
+    for (const bool poison : {false, true}) {  // as one graph, and op by op
+      const Visible run = RunSteps(graph, *gpu, {.poison = poison});
+      CHECK(Differences(run, expected) == "");
+    }
+  }
+}
+
+TEST_CASE("a step whose pieces a loop runs gives the bits of one without") {
+  const StepBuilder build = StepsOf(TinyGpt, 6);
+  const auto gpu = MakeFakeBackend({}, nullptr);
+  const Result<PiecedStep> all = build(3, Sampling::kAll);
+  REQUIRE_MESSAGE(all.ok(), all.error().message);
+  const Result<PiecedStep> one = build(3, Sampling::kOneForAll);
+  REQUIRE_MESSAGE(one.ok(), one.error().message);
+  REQUIRE(one->loop);
+  const Result<Graph> in_loop =
+      fit::RepeatPiece(one->graph, *one->loop, /*times=*/3);
+  REQUIRE_MESSAGE(in_loop.ok(), in_loop.error().message);
+  const Visible expected = RunSteps(all->graph, *gpu, {});
+  CHECK(Differences(RunSteps(*in_loop, *gpu, {}), expected) == "");
+  CHECK(Differences(RunSteps(*in_loop, *gpu, {.poison = true}), expected) ==
+        "");
+}
+
+int64_t NodesOf(const Graph& graph) {
+  int64_t nodes = 0;
+  for (const Node& node : graph.nodes()) {
+    ++nodes;
+    for (const auto& body : BodiesOf(node)) nodes += NodesOf(*body);
+  }
+  return nodes;
+}
+
+TEST_CASE("gpt2-124m in 64 pieces is a program of one, within 1.95 GB") {
+  const auto model = [](int64_t batch) {
+    return BuildModel("gpt2-124m", ModelPurpose::kTrain,
+                      {.batch = batch, .seq = 1024, .dtype = DType::kBF16});
+  };
+  const StepBuilder build = BuildSteps(model, 64, "loss", {});
+  StepFitter fitter(
+      build, {.plan = {.device = GpuNeeds()},
+              .levers = {.pieces = {64}, .offload = OffloadChoice::kNone}});
+  // What pieces one after the other took for 1.95 GB, in 68,641 nodes.
+  const Result<FittedStep> step = fitter.Fit(1'927'501'312);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  CHECK(step->price.pieces == 64);
+  const Result<Graph> whole = BuildTrainStep(*model(1), "loss");
+  REQUIRE_MESSAGE(whole.ok(), whole.error().message);
+  CHECK(NodesOf(step->graph) <= 2 * whole->num_nodes());
+}
+
+TEST_CASE("a branch is refused in words, in a loop too") {
+  GraphBuilder g("branches");
+  const Value x = g.Input("x", DType::kF32, {4});
+  const Value which = g.Input("which", DType::kI32, {});
+  const LoopResults run =
+      Loop(g, 2, {.carried = {x}, .whole = {which}}, [](LoopBody& body) {
+        body.Next(
+            0,
+            Cond(body.builder(), body.whole(0), {body.carried(0)},
+                 {[](CondBody& of) { return std::vector{Tanh(of.operand(0))}; },
+                  [](CondBody& of) {
+                    return std::vector{Neg(of.operand(0))};
+                  }})[0]);
+      });
+  g.Output("y", run.carried[0]);
+  const Status supported = GpuSupports(Finished(g));
+  REQUIRE_FALSE(supported.ok());
+  CHECK(supported.error().code == ErrorCode::kUnsupported);
+  CHECK(supported.error().message.find("chooses a body by a value") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace stowage::testing
