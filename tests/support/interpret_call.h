@@ -91,7 +91,8 @@ void Cond(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
 void CumSum(Call& c);
 void FusedElementwise(Call& c);
-void FusedAfter(Call& c, const Array& product);  // what a fused_matmul makes of it
+void FusedAfter(Call& c,
+                const Array& product);  // what a fused_matmul makes of it
 void Glu(Call& c);
 void GluGrad(Call& c);
 void Iota(Call& c);

@@ -454,9 +454,8 @@ void Table::AddLayerNorm() {
   with_dy.push_back(Real("residual", {4, 7}));
   Add(OpKind::kLayerNormGradAdd, "", with_dy, [=](GraphBuilder& g, In in) {
     const std::vector<Value> forward = build(g, in.first(3));
-    return g.Emit(
-        OpKind::kLayerNormGradAdd,
-        Out{in[0], in[1], forward[1], forward[2], in[3], in[4]}, {});
+    return g.Emit(OpKind::kLayerNormGradAdd,
+                  Out{in[0], in[1], forward[1], forward[2], in[3], in[4]}, {});
   });
 }
 
