@@ -15,6 +15,7 @@
 #include "ir/graph.h"
 #include "nn/random.h"
 #include "tools/command.h"
+#include "train/step_builder.h"
 
 namespace stowage::tools {
 namespace {
@@ -61,8 +62,10 @@ class ArraysTask : public Task {
  public:
   ArraysTask(std::vector<Source> sources, Parts parts, int64_t batch,
              const ArraysOptions& options)
-      : sources_(std::move(sources)),
+      : Task(options.share),
+        sources_(std::move(sources)),
         parts_(std::move(parts)),
+        part_(PartOfRank(batch, options.share.ranks, options.share.rank)),
         batch_(batch),
         options_(options) {}
 
@@ -77,7 +80,7 @@ class ArraysTask : public Task {
                              : ((step - 1) * batch_ + i) % count;
       Take(parts_.train[static_cast<size_t>(at)], i);
     }
-    return WriteTaken(train, batch_);
+    return WriteTaken(train, part_);
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
@@ -92,21 +95,25 @@ class ArraysTask : public Task {
         evaluate.graph().outputs(),
         [](const auto& output) { return output.name == "accuracy"; });
     const int64_t batches = std::ssize(parts_.held_out) / batch;
-    double loss = 0, accuracy = 0;
-    for (int64_t b = 0; b < batches; ++b) {
+    const auto score = [&](int64_t b) -> Result<Score> {
       for (int64_t i = 0; i < batch; ++i) {
         Take(parts_.held_out[static_cast<size_t>(b * batch + i)], i);
       }
-      STOWAGE_RETURN_IF_ERROR(WriteTaken(evaluate, batch));
+      STOWAGE_RETURN_IF_ERROR(
+          WriteTaken(evaluate, {.first = 0, .count = batch}));
       STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-      STOWAGE_ASSIGN_OR_RETURN(const float now, evaluate.ReadScalar("loss"));
-      loss += now;
-      if (classifies) {
-        STOWAGE_ASSIGN_OR_RETURN(const float right,
-                                 evaluate.ReadScalar("accuracy"));
-        accuracy += right;
-      }
-      progress.Show(b + 1, batches);
+      STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
+      if (!classifies) return Score{loss, 0};
+      STOWAGE_ASSIGN_OR_RETURN(const float right,
+                               evaluate.ReadScalar("accuracy"));
+      return Score{loss, right};
+    };
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
+                             ScoreAll(share_, batches, progress, score));
+    double loss = 0, accuracy = 0;
+    for (const Score& each : scores) {
+      loss += each[0];
+      accuracy += each[1];
     }
     const auto count = static_cast<double>(batches);
     Evaluation mean{.loss = loss / count, .accuracy = std::nullopt};
@@ -129,18 +136,20 @@ class ArraysTask : public Task {
     }
   }
 
-  // The first `count` examples of the batch.
-  Status WriteTaken(Runner& runner, int64_t count) const {
+  Status WriteTaken(Runner& runner, const BatchPart& part) const {
     for (const Source& source : sources_) {
       STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
           source.name, source.batch.type.dtype,
-          source.batch.data().first(static_cast<size_t>(count) * source.size)));
+          source.batch.data().subspan(
+              static_cast<size_t>(part.first) * source.size,
+              static_cast<size_t>(part.count) * source.size)));
     }
     return {};
   }
 
   std::vector<Source> sources_;
   const Parts parts_;
+  const BatchPart part_;  // of a batch, that this rank takes
   const int64_t batch_;
   const ArraysOptions options_;
 };

@@ -41,6 +41,7 @@ struct ArraysOptions {
   /// size where the model takes no other.
   double hold_out = 0;
   uint64_t seed = 1;
+  TaskShare share = {};
 };
 
 /// The task of the spec's model on its arrays. Whole numbers are widened and reals

@@ -10,6 +10,7 @@
 #include "tools/command.h"
 #include "tools/model_flags.h"
 #include "tools/options.h"
+#include "tools/rank_run.h"
 #include "tools/run_training.h"
 #include "tools/train_flags.h"
 #include "tools/tuning.h"
@@ -81,8 +82,11 @@ Result<StepSpec> ReadSpec(Flags& flags) {
 
 int Run(Flags& flags) {
   flags.train.weights = flags.tuning.weights;
-  const Result<StepSpec> spec = ReadSpec(flags);
-  return spec.ok() ? RunTraining(flags.train, *spec) : Fail(spec.error());
+  return RunOnRanks([&](RankRun& ranks) {
+    const Result<StepSpec> spec = ReadSpec(flags);
+    return spec.ok() ? RunTraining(flags.train, *spec, ranks)
+                     : Fail(spec.error());
+  });
 }
 
 }  // namespace

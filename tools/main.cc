@@ -56,8 +56,8 @@ int main(int argc, char** argv) {
       "runs.",
       "Exit codes: 0 done, 1 the answer is no (budget too small, plan "
       "invalid,\ntraining diverged), 2 usage or bad input, 3 no such device or "
-      "memory, 70 a bug\nin stowage, 130, 143 or 129 stopped by a signal, "
-      "saved."
+      "memory, a rank\nwas lost, 70 a bug in stowage, 130, 143 or 129 stopped "
+      "by a signal, saved."
       "\n`stowage SUBCOMMAND --help` shows an example.");
   tools::AddTrain(program);
   tools::AddFinetune(program);

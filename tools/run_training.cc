@@ -1,20 +1,28 @@
 #include "tools/run_training.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "autodiff/ranks.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/strings.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
+#include "ir/op_kind.h"
 #include "report/report.h"
 #include "runtime/session.h"
 #include "tools/arrays_task.h"
@@ -23,6 +31,9 @@
 #include "tools/model_flags.h"
 #include "tools/optimizer_fits.h"
 #include "tools/progress.h"
+#include "tools/rank_flags.h"
+#include "tools/rank_run.h"
+#include "tools/resume.h"
 #include "tools/sample.h"
 #include "tools/stop_signals.h"
 #include "tools/task.h"
@@ -34,13 +45,67 @@
 #include "tools/trial.h"
 #include "tools/tuning.h"
 #include "tools/work_progress.h"
+#include "train/step_builder.h"
 #include "train/train.h"
+#include "train/whole_values.h"
 
 namespace stowage::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
+
+// The collectives of a step, in their order: ranks whose plans have others would wait
+// for each other, or add what does not belong together.
+std::string CollectivesText(const Graph& graph) {
+  std::string text;
+  for (const Node& node : graph.nodes()) {
+    if (!GetOpDef(node.op).collective) continue;
+    text += StrCat(OpName(node.op), " ",
+                   graph.value(node.inputs[0]).type.ToString(), "; ");
+  }
+  char digest[17];
+  std::snprintf(digest, sizeof(digest), "%016llx",
+                static_cast<unsigned long long>(Xxh64(text)));
+  return StrCat(std::ranges::count(text, ';'), " collectives (XXH64 ", digest,
+                ")");
+}
+
+// What --shard means to the ranks there are, one after the other until a plan fits.
+Result<std::vector<Sharding>> ShardingsOf(const TrainFlags& flags,
+                                          const RankRun& ranks) {
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<Sharding> shardings,
+                           ReadShard(flags.shard));
+  if (!ranks.alone() || shardings.front() == Sharding::kNone) {
+    if (ranks.alone()) shardings.resize(1);
+    return shardings;
+  }
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[ranks] --shard ", flags.shard,
+                      " splits among ranks, and there is one; start several: "
+                      "mpirun -n 4 stowage train ...")};
+}
+
+// What the ranks of a run must have in common. Returns whether all evaluate by batches
+// of one size. Errors: those of NotesOf and of RankRun::Agree.
+Result<bool> AgreeOnRun(const TrainFlags& flags, const StepSpec& spec,
+                        const RunSpec& run, const TrainingPlan& plan,
+                        int64_t evaluation_batch, RankRun& ranks) {
+  if (ranks.alone()) return true;
+  cluster::Facts facts;
+  STOWAGE_ASSIGN_OR_RETURN(const RunNotes notes, NotesOf(spec, run, flags));
+  for (const auto& [name, value] : notes) {
+    facts.emplace_back(StrCat("the ", name), value);
+  }
+  facts.emplace_back("the plan", CollectivesText(plan.step.graph));
+  STOWAGE_RETURN_IF_ERROR(ranks.Agree(facts));
+  // Numbers are all the same where the square of their sum is N times that of their
+  // squares.
+  const auto size = static_cast<double>(evaluation_batch);
+  std::array<double, 2> sums = {size, size * size};
+  STOWAGE_RETURN_IF_ERROR(ranks.Sum(sums));
+  return sums[0] * sums[0] == ranks.ranks() * sums[1];
+}
 
 // What is said of a plan that was found, and of a budget that was refused: also as
 // JSON, if that is wanted.
@@ -76,17 +141,23 @@ int Refuse(const TrainFlags& flags, const StepSpec& spec,
 }
 
 Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
-                                         const TrainFlags& flags) {
+                                         const TrainFlags& flags,
+                                         RankRun& ranks) {
   const auto seed = static_cast<uint64_t>(flags.seed);
-  if (spec.tuning) {
-    return MakeTokenTask(*spec.tuning, *spec.options.batch, seed);
+  TaskShare share{.rank = ranks.rank(), .ranks = ranks.ranks()};
+  if (!ranks.alone()) {
+    share.sum = [&ranks](std::span<double> sums) { return ranks.Sum(sums); };
   }
-  if (!spec.onnx) return LoadTask(spec, flags.data, seed);
+  if (spec.tuning) {
+    return MakeTokenTask(*spec.tuning, *spec.options.batch, seed, share);
+  }
+  if (!spec.onnx) return LoadTask(spec, flags.data, seed, share);
   STOWAGE_ASSIGN_OR_RETURN(const ExampleOrder order,
                            ParseExampleOrder(flags.arrays.shuffle));
   return LoadArraysTask(spec, {.order = order,
                                .hold_out = flags.arrays.hold_out.value_or(0),
-                               .seed = seed});
+                               .seed = seed,
+                               .share = share});
 }
 
 // Beside the training step: evaluation, and generation for models of text.
@@ -121,14 +192,36 @@ std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
   return programs;
 }
 
-// What takes steps.
+// What takes steps, and what is saved of them.
 struct Work {
   const RunSpec& run;
   Training& training;
   Task& task;
   int64_t evaluation_batch;
   TrainFiles& files;
+  RankRun& ranks;
+  const std::optional<Graph>& whole_step;  // where ranks split its values
 };
+
+// The params and states of a run as one rank alone has them: where ranks split them, they
+// are gathered into `whole`.
+Result<Runner*> Savable(const Work& work, std::optional<WholeValues>* whole) {
+  Runner& step = work.training.step();
+  if (!work.whole_step) return &step;
+  STOWAGE_ASSIGN_OR_RETURN(
+      *whole, WholeValues::Make(*work.whole_step, work.training.backend(),
+                                *work.ranks.collectives()));
+  STOWAGE_RETURN_IF_ERROR((*whole)->Gather(step));
+  Session* const session = (*whole)->session();
+  return session == nullptr ? &step : &session->front();
+}
+
+Status Save(const Work& work, int64_t step,
+            std::optional<double> held_out_loss = {}) {
+  std::optional<WholeValues> whole;
+  STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
+  return work.files.Save(*values, step, held_out_loss);
+}
 
 // By what was held out, after `step`; absent where nothing was. Error kNotFinite when
 // its loss is no number.
@@ -158,16 +251,23 @@ Result<int64_t> RunSteps(const Work& work, int64_t done, StepLoop& loop,
         every > 0 ? std::min(work.run.stop_at, (done / every + 1) * every)
                   : work.run.stop_at;
     STOWAGE_ASSIGN_OR_RETURN(done, loop.RunTo(until, stop));
-    if (stop.caught() != 0 || done == work.run.stop_at) return done;
+    if (loop.signal() != 0 || done == work.run.stop_at) return done;
     STOWAGE_ASSIGN_OR_RETURN(const auto evaluation, Judge(work, done));
-    const Status saved =
-        work.files.Save(work.training.step(), done, LossOf(evaluation));
+    const Status saved = Save(work, done, LossOf(evaluation));
     if (saved.ok()) continue;
     if (saved.error().code != ErrorCode::kIo) return saved.error();
     // A full disk may have room for the next one.
     std::cerr << "stowage: " << saved.error().message << "; training goes on"
               << std::endl;
   }
+}
+
+// Weights and adapters, for other programs.
+Status SaveForOthers(const Work& work, const StepSpec& spec) {
+  std::optional<WholeValues> whole;
+  STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
+  STOWAGE_RETURN_IF_ERROR(work.files.SaveWeights(*values, spec));
+  return work.files.SaveAdapter(*values, spec);
 }
 
 // Values that are no numbers end the run; so do errors.
@@ -180,7 +280,7 @@ int EndBadly(const TrainFiles& files, Error error) {
 
 // As a signal asked for.
 int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
-  const Status saved = work.files.Save(work.training.step(), done);
+  const Status saved = Save(work, done);
   if (!saved.ok()) return EndBadly(work.files, saved.error());
   std::cerr << "stowage: stopped by " << SignalName(signal) << " after step "
             << done << " of " << work.run.stop_at << "; "
@@ -307,20 +407,21 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
 
 }  // namespace
 
-int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
+int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   const Clock::time_point start = Clock::now();
   const Result<RunSpec> run = ReadTrainFlags(flags, spec);
   if (!run.ok()) return Fail(run.error());
-  const Result<std::unique_ptr<Task>> task = LoadTaskOf(spec, flags);
+  const Result<std::unique_ptr<Task>> task = LoadTaskOf(spec, flags, ranks);
   if (!task.ok()) return Fail(task.error());
-  Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run);
+  Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run, ranks);
   if (!files.ok()) return Fail(files.error());
 
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
                     .dtype = spec.options.dtype,
-                    .threads = flags.model.threads,
-                    .check = flags.check});
+                    .threads = ranks.Threads(flags.model.threads),
+                    .check = flags.check,
+                    .collectives = ranks.collectives()});
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();
@@ -333,6 +434,9 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
   const int64_t sample_positions = SamplePositions(flags, spec);
   if (spec.tuning) std::cerr << TuningText(*spec.tuning);
   TrainingSpec training = spec.training;
+  const Result<std::vector<Sharding>> shardings = ShardingsOf(flags, ranks);
+  if (!shardings.ok()) return Fail(shardings.error());
+  SetRanks({.ranks = ranks.ranks(), .rank = ranks.rank()}, &training);
   training.programs = ProgramsBeside(spec, **task, sample_positions);
   const std::shared_ptr<WorkProgress> progress =
       WorkProgress::OfPlanning(&training.on_choice);
@@ -342,10 +446,16 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
     PrintOptimizerFits(fits, training.budget, flags.json);
     return kExitDone;
   }
-  Result<TrainingPlanner> planner =
-      TrainingPlanner::Make(std::move(training), backend->Needs());
-  if (!planner.ok()) return Fail(planner.error());
-  Result<TrainingPlan> plan = planner->Plan();
+  // Of several shardings the first that fits, which splits the least.
+  Result<TrainingPlanner> planner = Error{};
+  Result<TrainingPlan> plan = Error{};
+  for (const Sharding sharding : *shardings) {
+    training.ranks.shard = sharding;
+    planner = TrainingPlanner::Make(training, backend->Needs());
+    if (!planner.ok()) return Fail(planner.error());
+    plan = planner->Plan();
+    if (plan.ok() || plan.error().code != ErrorCode::kBudgetTooSmall) break;
+  }
   progress->Clear();
   if (!plan.ok()) {
     return Refuse(flags, spec, *planner, *progress, plan.error());
@@ -363,6 +473,14 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
       plan->programs.empty()
           ? 0
           : (*task)->EvaluationBatch(plan->programs.front().batch);
+  std::optional<Graph> whole_step;
+  if (training.ranks.shard != Sharding::kNone) {
+    Result<PiecedStep> whole =
+        BuildSteps(training.model, training.batch, training.loss,
+                   training.training)(1, Sampling::kAll);
+    if (!whole.ok()) return Fail(whole.error());
+    whole_step = std::move(*whole).graph;
+  }
   // What only the search for a plan needed would count beside the arena.
   planner = Error{};
   if (spec.training.cache) spec.training.cache->Forget();
@@ -370,19 +488,43 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
   ReturnFreeMemory();
   if (!opened.ok()) return Fail(opened.error());
 
-  const Result<int64_t> done = files->Begin(flags, spec, *run, *opened);
+  const Result<bool> evaluates_alike =
+      AgreeOnRun(flags, spec, *run, opened->plan(), evaluation_batch, ranks);
+  if (!evaluates_alike.ok()) {
+    const Error& error = evaluates_alike.error();
+    return error.code == ErrorCode::kInvalidArgument
+               ? ranks.EndTogether(Fail(error))
+               : Fail(error);
+  }
+  if (!*evaluates_alike) {
+    if (training.ranks.shard == Sharding::kWeights) {
+      return ranks.EndTogether(Fail(
+          {ErrorCode::kUnsupported,
+           StrCat("[ranks] with --shard weights all ranks evaluate together, "
+                  "and their plans leave room for batches of different sizes; "
+                  "choose a --batch that ",
+                  ranks.ranks(), " ranks divide evenly")}));
+    }
+    (*task)->EvaluateAlone();
+  } else if (training.ranks.shard == Sharding::kWeights) {
+    (*task)->EvaluateTogether();
+  }
+
+  const Result<int64_t> done =
+      files->Begin(flags, spec, *run, *opened, ranks, whole_step);
   if (!done.ok()) return Fail(done.error());
   const MemoryFigures memory{.arena = opened->session().arena_bytes(),
                              .budget = spec.training.budget,
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
-  const Work work{*run, *opened, **task, evaluation_batch, *files};
+  const Work work{*run,   *opened, **task,    evaluation_batch,
+                  *files, ranks,   whole_step};
   std::vector<Runner*> steps = {&opened->step()};
   for (const ShapeSpec& shape : spec.training.shapes) {
     steps.push_back(opened->Find(shape.name));
   }
   StepLoop loop(std::move(steps), **task, *run, *done + 1,
-                backend->works_on_its_own() ? 1 : 0, memory, flags.json);
+                backend->works_on_its_own() ? 1 : 0, memory, flags.json, ranks);
   // What is tuned is judged and shown as it was, too.
   std::optional<Evaluation> base;
   if (spec.tuning && *done == 0) {
@@ -398,25 +540,24 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
   const auto stop = std::make_unique<StopSignals>();
   const Result<int64_t> last = RunSteps(work, *done, loop, *stop);
   if (!last.ok()) return EndBadly(*files, last.error());
-  if (stop->caught() != 0) return Stop(flags, work, *last, stop->caught());
+  if (loop.signal() != 0) return Stop(flags, work, *last, loop.signal());
   const Result<std::optional<Evaluation>> evaluation = Judge(work, *last);
   if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
   // What cannot be written is told at the end; the results are printed anyway.
   // Where no step was left to do, what is there stays.
   Status written;
   if (*last > *done) {
-    written = files->Save(opened->step(), *last, LossOf(*evaluation));
+    written = Save(work, *last, LossOf(*evaluation));
   }
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());
   }
-  if (written.ok()) written = files->SaveWeights(opened->step(), spec);
-  if (written.ok()) written = files->SaveAdapter(opened->step(), spec);
-  if (!flags.svg.empty()) {
+  if (written.ok()) written = SaveForOthers(work, spec);
+  if (!flags.svg.empty() && ranks.speaks()) {
     const Status drawn = files->svg().Write(ToSvg(report));
     if (written.ok()) written = drawn;
   }
-  if (!flags.html.empty()) {
+  if (!flags.html.empty() && ranks.speaks()) {
     page.losses = loop.figures().losses;
     page.held_out_loss = LossOf(*evaluation);
     const Status drawn = files->html().Write(ToHtml(page));
@@ -434,7 +575,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
       .session = opened->session(),
       .report = report,
       .foretold = *foretold,
-      .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+      .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+      .ranks = ranks.ranks()};
   if (flags.json) {
     PrintJson(ToJson(results));
     return written.ok() ? kExitDone : Fail(written.error());
@@ -445,7 +587,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec) {
     if (!shown.ok()) return Fail(shown.error());
   }
   std::cout << Details(results);
-  if (flags.chat) {
+  if (flags.chat && ranks.speaks()) {
     const Status chatted = Chat(flags, spec, *opened);
     if (!chatted.ok()) return Fail(chatted.error());
   }

@@ -5,13 +5,14 @@
 // ONNX file's, a published language model.
 
 #include "tools/model_flags.h"
+#include "tools/rank_run.h"
 #include "tools/train_flags.h"
 
 namespace stowage::tools {
 
-/// Plans the step of `spec` and takes the steps; prints results, or why there are none.
+/// Plans the step of `spec` and takes the steps, with the other ranks there are; prints results, or why there are none.
 /// Returns the exit code.
-int RunTraining(const TrainFlags& flags, const StepSpec& spec);
+int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks);
 
 }  // namespace stowage::tools
 

@@ -4,8 +4,8 @@
 #
 #   tools/setup.sh            what a build needs
 #   tools/setup.sh --tests    also the optional libraries, so that all is tested, among
-#                             them what the Python package is built with, and what runs
-#                             its notebooks
+#                             them what the Python package is built with, what runs its
+#                             notebooks, and mpirun
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
@@ -53,6 +53,8 @@ if [[ ${1-} == --tests || ${1-} == --checks ]]; then
   need python3-numpy /usr/lib/python3/dist-packages/numpy/__init__.py
   need python3-nbclient /usr/lib/python3/dist-packages/nbclient/__init__.py
   need python3-ipykernel /usr/lib/python3/dist-packages/ipykernel/__init__.py
+  need_command openmpi-bin mpirun
+  need_command iproute2 ip
   need libonnx-testdata /usr/share/libonnx-testdata/data/node/test_abs/model.onnx
 fi
 if [[ ${1-} == --checks ]]; then

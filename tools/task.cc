@@ -14,15 +14,22 @@
 #include "nn/picture_data.h"
 #include "nn/text_data.h"
 #include "text/text.h"
+#include "train/step_builder.h"
 
 namespace stowage::tools {
 namespace {
 
+BatchPart PartOf(const TaskShare& share, int64_t batch) {
+  return PartOfRank(batch, share.ranks, share.rank);
+}
+
 class TextTask : public Task {
  public:
   TextTask(TextData data, int64_t batch, int64_t seq, uint64_t seed,
-           int64_t evaluation_batches)
-      : data_(std::move(data)),
+           int64_t evaluation_batches, const TaskShare& share)
+      : Task(share),
+        data_(std::move(data)),
+        part_(PartOf(share, batch)),
         batch_(batch),
         seq_(seq),
         seed_(seed),
@@ -33,7 +40,7 @@ class TextTask : public Task {
   Status WriteBatch(Runner& train, int64_t step) override {
     SampleTextBatch(data_.train(), batch_, seq_, seed_,
                     static_cast<uint64_t>(step), tokens_, targets_);
-    return Write(train, tokens_, targets_);
+    return Write(train, Rows(part_, tokens_), Rows(part_, targets_));
   }
 
   int64_t EvaluationBatch(int64_t most) const override { return most; }
@@ -45,15 +52,18 @@ class TextTask : public Task {
     const auto size = static_cast<size_t>(batch * seq_);
     const std::span tokens = std::span(tokens_).first(size);
     const std::span targets = std::span(targets_).first(size);
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::vector<Score> scores,
+        ScoreAll(share_, batches, progress, [&](int64_t i) -> Result<Score> {
+          ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
+          STOWAGE_RETURN_IF_ERROR(Write(evaluate, tokens, targets));
+          STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
+          STOWAGE_ASSIGN_OR_RETURN(const float loss,
+                                   evaluate.ReadScalar("loss"));
+          return Score{loss, 0};
+        }));
     double sum = 0;
-    for (int64_t i = 0; i < batches; ++i) {
-      ReadTextBatch(data_.held_out(), batch, seq_, i, tokens, targets);
-      STOWAGE_RETURN_IF_ERROR(Write(evaluate, tokens, targets));
-      STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
-      STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
-      sum += loss;
-      progress.Show(i + 1, batches);
-    }
+    for (const Score& score : scores) sum += score[0];
     return Evaluation{.loss = sum / static_cast<double>(batches),
                       .accuracy = std::nullopt};
   }
@@ -62,6 +72,12 @@ class TextTask : public Task {
   std::string_view token_name() const override { return "tok"; }
 
  private:
+  std::span<const int32_t> Rows(const BatchPart& part,
+                                std::span<const int32_t> rows) const {
+    return rows.subspan(static_cast<size_t>(part.first * seq_),
+                        static_cast<size_t>(part.count * seq_));
+  }
+
   static Status Write(Runner& runner, std::span<const int32_t> tokens,
                       std::span<const int32_t> targets) {
     STOWAGE_RETURN_IF_ERROR(runner.Write("tokens", tokens));
@@ -69,6 +85,7 @@ class TextTask : public Task {
   }
 
   const TextData data_;
+  const BatchPart part_;
   const int64_t batch_, seq_;
   const uint64_t seed_;
   // Enough to judge by; small batches of a large model would take minutes.
@@ -90,37 +107,41 @@ class ClassifierScore {
   explicit ClassifierScore(int64_t labels)
       : predictions_(static_cast<size_t>(labels)) {}
 
-  // Takes a step whose inputs have been written.
-  Status Step(Runner& evaluate, std::span<const int32_t> labels) {
+  // Takes a step whose inputs have been written: its loss, and how many are right.
+  Result<Score> Step(Runner& evaluate, std::span<const int32_t> labels) {
     STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
     STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
     STOWAGE_RETURN_IF_ERROR(evaluate.Read("predictions", &predictions_));
-    sum_ += loss;
-    ++batches_;
+    int64_t right = 0;
     for (size_t i = 0; i < predictions_.size(); ++i) {
-      right_ += predictions_[i] == labels[i];
+      right += predictions_[i] == labels[i];
     }
-    return {};
+    return Score{loss, static_cast<double>(right)};
   }
 
-  Evaluation Mean() const {
-    const auto batches = static_cast<double>(batches_);
-    return {.loss = sum_ / batches,
-            .accuracy = static_cast<double>(right_) /
-                        (batches * static_cast<double>(predictions_.size()))};
+  Evaluation Mean(std::span<const Score> scores) const {
+    double sum = 0, right = 0;
+    for (const Score& score : scores) {
+      sum += score[0];
+      right += score[1];
+    }
+    const auto batches = static_cast<double>(scores.size());
+    return {.loss = sum / batches,
+            .accuracy =
+                right / (batches * static_cast<double>(predictions_.size()))};
   }
 
  private:
   std::vector<int32_t> predictions_;
-  double sum_ = 0;
-  int64_t batches_ = 0;
-  int64_t right_ = 0;
 };
 
 class DigitsTask : public Task {
  public:
-  DigitsTask(DigitsData data, int64_t batch, uint64_t seed)
-      : data_(std::move(data)),
+  DigitsTask(DigitsData data, int64_t batch, uint64_t seed,
+             const TaskShare& share)
+      : Task(share),
+        data_(std::move(data)),
+        part_(PartOf(share, batch)),
         batch_(batch),
         seed_(seed),
         x_(static_cast<size_t>(batch * kDigitPixels)),
@@ -129,7 +150,7 @@ class DigitsTask : public Task {
   Status WriteBatch(Runner& train, int64_t step) override {
     SampleDigits(data_.train, batch_, seed_, static_cast<uint64_t>(step), x_,
                  y_);
-    return Write(train, batch_);
+    return Write(train, part_);
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
@@ -141,30 +162,37 @@ class DigitsTask : public Task {
     const int64_t size = data_.held_out.size();
     const std::span y = std::span(y_).first(static_cast<size_t>(batch));
     ClassifierScore score(batch);
-    for (int64_t first = 0; first < size; first += batch) {
-      ReadDigits(data_.held_out, batch, first,
-                 std::span(x_).first(static_cast<size_t>(batch * kDigitPixels)),
-                 y);
-      STOWAGE_RETURN_IF_ERROR(Write(evaluate, batch));
-      STOWAGE_RETURN_IF_ERROR(score.Step(evaluate, y));
-      progress.Show(first / batch + 1, size / batch);
-    }
-    return score.Mean();
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::vector<Score> scores,
+        ScoreAll(share_, size / batch, progress,
+                 [&](int64_t i) -> Result<Score> {
+                   ReadDigits(data_.held_out, batch, i * batch,
+                              std::span(x_).first(
+                                  static_cast<size_t>(batch * kDigitPixels)),
+                              y);
+                   STOWAGE_RETURN_IF_ERROR(
+                       Write(evaluate, {.first = 0, .count = batch}));
+                   return score.Step(evaluate, y);
+                 }));
+    return score.Mean(scores);
   }
 
   int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 
  private:
-  Status Write(Runner& runner, int64_t batch) {
+  Status Write(Runner& runner, const BatchPart& part) {
+    const auto first = static_cast<size_t>(part.first);
+    const auto count = static_cast<size_t>(part.count);
     STOWAGE_RETURN_IF_ERROR(
-        runner.Write("x", std::span<const float>(x_).first(
-                              static_cast<size_t>(batch * kDigitPixels))));
-    return runner.Write(
-        "y", std::span<const int32_t>(y_).first(static_cast<size_t>(batch)));
+        runner.Write("x", std::span<const float>(x_).subspan(
+                              first * kDigitPixels, count * kDigitPixels)));
+    return runner.Write("y",
+                        std::span<const int32_t>(y_).subspan(first, count));
   }
 
   const DigitsData data_;
+  const BatchPart part_;
   const int64_t batch_;
   const uint64_t seed_;
   std::vector<float> x_;
@@ -174,8 +202,11 @@ class DigitsTask : public Task {
 class PictureTask : public Task {
  public:
   PictureTask(std::shared_ptr<const PictureData> data, int64_t batch,
-              uint64_t seed, const Augmentation& augmentation)
-      : data_(std::move(data)),
+              uint64_t seed, const Augmentation& augmentation,
+              const TaskShare& share)
+      : Task(share),
+        data_(std::move(data)),
+        part_(PartOf(share, batch)),
         batch_(batch),
         x_(static_cast<size_t>(batch * data_->shape.size())),
         y_(static_cast<size_t>(batch * data_->labels)),
@@ -184,7 +215,12 @@ class PictureTask : public Task {
 
   Status WriteBatch(Runner& train, int64_t step) override {
     STOWAGE_ASSIGN_OR_RETURN(const PictureBatch batch, reader_.Get(step));
-    return Write(train, batch.x, batch.y);
+    const auto rows = [this](auto values) {
+      const size_t size = values.size() / static_cast<size_t>(batch_);
+      return values.subspan(static_cast<size_t>(part_.first) * size,
+                            static_cast<size_t>(part_.count) * size);
+    };
+    return Write(train, rows(batch.x), rows(batch.y));
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
@@ -199,13 +235,15 @@ class PictureTask : public Task {
     const std::span y =
         std::span(y_).first(static_cast<size_t>(batch * data_->labels));
     ClassifierScore score(std::ssize(y));
-    for (int64_t first = 0; first < size; first += batch) {
-      STOWAGE_RETURN_IF_ERROR(ReadPictures(*data_, first, x, y));
-      STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
-      STOWAGE_RETURN_IF_ERROR(score.Step(evaluate, y));
-      progress.Show(first / batch + 1, size / batch);
-    }
-    return score.Mean();
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::vector<Score> scores,
+        ScoreAll(
+            share_, size / batch, progress, [&](int64_t i) -> Result<Score> {
+              STOWAGE_RETURN_IF_ERROR(ReadPictures(*data_, i * batch, x, y));
+              STOWAGE_RETURN_IF_ERROR(Write(evaluate, x, y));
+              return score.Step(evaluate, y);
+            }));
+    return score.Mean(scores);
   }
 
   int64_t tokens_per_step(size_t) const override { return batch_; }
@@ -219,6 +257,7 @@ class PictureTask : public Task {
   }
 
   const std::shared_ptr<const PictureData> data_;
+  const BatchPart part_;
   const int64_t batch_;
   std::vector<float> x_;  // of evaluations
   std::vector<int32_t> y_;
@@ -252,20 +291,23 @@ Status TakeStep(Runner& runner) {
 }
 
 std::unique_ptr<Task> MakeTextTask(TextData data, int64_t batch, int64_t seq,
-                                   uint64_t seed, int64_t evaluation_batches) {
+                                   uint64_t seed, int64_t evaluation_batches,
+                                   const TaskShare& share) {
   return std::make_unique<TextTask>(std::move(data), batch, seq, seed,
-                                    evaluation_batches);
+                                    evaluation_batches, share);
 }
 
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
-                                       const std::string& path, uint64_t seed) {
+                                       const std::string& path, uint64_t seed,
+                                       const TaskShare& share) {
   const int64_t batch = *spec.options.batch;
   switch (spec.info.data) {
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
       STOWAGE_RETURN_IF_ERROR(CheckBatch(batch, 2 * seq * SizeOf(DType::kI32)));
       STOWAGE_ASSIGN_OR_RETURN(TextData text, LoadText(spec, path, seq));
-      return MakeTextTask(std::move(text), batch, seq, seed);
+      return MakeTextTask(std::move(text), batch, seq, seed, kEvaluationBatches,
+                          share);
     }
     case ModelData::kPictures:
     case ModelData::kPixels:
@@ -277,7 +319,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
         batch, 4 * (spec.pictures->shape.size() * SizeOf(DType::kF32) +
                     spec.pictures->labels * SizeOf(DType::kI32))));
     return std::unique_ptr<Task>(std::make_unique<PictureTask>(
-        spec.pictures, batch, seed, spec.info.augmentation));
+        spec.pictures, batch, seed, spec.info.augmentation, share));
   }
   if (spec.info.data == ModelData::kPixels) {
     return Error{
@@ -299,7 +341,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
       batch, kDigitPixels * SizeOf(DType::kF32) + SizeOf(DType::kI32)));
   STOWAGE_ASSIGN_OR_RETURN(DigitsData digits, DigitsData::Load(path, seed));
   return std::unique_ptr<Task>(
-      std::make_unique<DigitsTask>(std::move(digits), batch, seed));
+      std::make_unique<DigitsTask>(std::move(digits), batch, seed, share));
 }
 
 }  // namespace stowage::tools

@@ -9,11 +9,16 @@
 //   if (!task.ok()) return task.error();
 //   Status written = (*task)->WriteBatch(train, step);
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "nn/text_data.h"
@@ -29,8 +34,20 @@ struct Evaluation {
   std::optional<double> accuracy;  // of a classifier, 0..1
 };
 
+/// What one of several ranks does of a task.
+struct TaskShare {
+  int rank = 0;
+  int ranks = 1;
+  /// Sums of all ranks; each calls it equally often. Where there are several.
+  std::function<Status(std::span<double>)> sum = {};
+  /// Whether all ranks take equally many steps of an evaluation, as they must where
+  /// these gather weights: then some are for nothing.
+  bool together = false;
+};
+
 class Task {
  public:
+  explicit Task(const TaskShare& share) : share_(share) {}
   virtual ~Task() = default;
   /// Whether something is held out to judge by; else neither of the two below is asked.
   virtual bool has_held_out() const { return true; }
@@ -39,20 +56,59 @@ class Task {
   /// one of TrainingSpec::shapes, counted from 1.
   virtual size_t ShapeOf(int64_t /*step*/) { return 0; }
   /// Draws the batch of `step`, a function of the seed and the step alone, and
-  /// writes it to the inputs of that step's runner. Allocates nothing.
+  /// writes it to the inputs of that step's runner: of several ranks, this one's part
+  /// of it (PartOfRank). Allocates nothing.
   virtual Status WriteBatch(Runner& train, int64_t step) = 0;
 
   /// Examples that a step of an evaluation takes when it may take up to `most`.
   virtual int64_t EvaluationBatch(int64_t most) const = 0;
   /// By a program that takes `batch` examples a step, one of EvaluationBatch's.
-  /// Tells `progress` of each step.
+  /// Tells `progress` of each step. Several ranks share the steps, and all have the
+  /// result, which has the bits that one alone would get.
   virtual Result<Evaluation> Evaluate(Runner& evaluate, int64_t batch,
                                       WorkProgress& progress) = 0;
+
+  /// From now on each rank takes all steps of an evaluation itself.
+  void EvaluateAlone() { share_ = {}; }
+  /// From now on all ranks take equally many of them.
+  void EvaluateTogether() { share_.together = true; }
 
   /// Tokens, or examples where there are no sequences, in a training step of that shape.
   virtual int64_t tokens_per_step(size_t shape) const = 0;
   virtual std::string_view token_name() const = 0;  // for people, short
+
+ protected:
+  TaskShare share_;  // of evaluations
 };
+
+/// What a step of an evaluation adds to it.
+using Score = std::array<double, 2>;
+
+/// The scores of all steps of an evaluation, of which this rank takes every one whose
+/// index is its own modulo `share.ranks`. Errors: those of `score` and of the share.
+template <typename F>
+Result<std::vector<Score>> ScoreAll(const TaskShare& share, int64_t steps,
+                                    WorkProgress& progress, F&& score) {
+  std::vector<Score> scores(static_cast<size_t>(steps));
+  const int64_t rounds = (steps + share.ranks - 1) / share.ranks;
+  for (int64_t round = 0; round < rounds; ++round) {
+    const int64_t step = round * share.ranks + share.rank;
+    if (step >= steps) {
+      if (!share.together) break;
+      const Result<Score> ignored = score(steps - 1);
+      if (!ignored.ok()) return ignored.error();
+      break;
+    }
+    STOWAGE_ASSIGN_OR_RETURN(scores[static_cast<size_t>(step)], score(step));
+    progress.Show(std::min(step + share.ranks, steps), steps);
+  }
+  // The others' are 0 here, and to add 0 changes nothing.
+  if (share.sum) {
+    STOWAGE_RETURN_IF_ERROR(
+        share.sum(std::span(scores.data()->data(), 2 * scores.size())));
+  }
+  return scores;
+}
 
 /// One step of a program; what went wrong as an error.
 Status TakeStep(Runner& runner);
@@ -61,12 +117,17 @@ Status TakeStep(Runner& runner);
 /// Errors: those of TextData and DigitsData; rows of digits for a model of other
 /// pictures.
 Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
-                                       const std::string& path, uint64_t seed);
+                                       const std::string& path, uint64_t seed,
+                                       const TaskShare& share = {});
+
+/// That a text is judged by, unless something else is asked for.
+inline constexpr int64_t kEvaluationBatches = 100;
 
 /// Windows of a text, judged by at most so many batches.
-std::unique_ptr<Task> MakeTextTask(TextData data, int64_t batch, int64_t seq,
-                                   uint64_t seed,
-                                   int64_t evaluation_batches = 100);
+std::unique_ptr<Task> MakeTextTask(
+    TextData data, int64_t batch, int64_t seq, uint64_t seed,
+    int64_t evaluation_batches = kEvaluationBatches,
+    const TaskShare& share = {});
 
 }  // namespace stowage::tools
 

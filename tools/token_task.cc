@@ -9,16 +9,20 @@
 
 #include "nn/random.h"
 #include "train/lengths.h"
+#include "train/step_builder.h"
 
 namespace stowage::tools {
 namespace {
 
 class ExampleTask : public Task {
  public:
-  ExampleTask(const Tuning& tuning, int64_t batch, uint64_t seed)
-      : split_(std::get<ExampleSplit>(tuning.data)),
+  ExampleTask(const Tuning& tuning, int64_t batch, uint64_t seed,
+              const TaskShare& share)
+      : Task(share),
+        split_(std::get<ExampleSplit>(tuning.data)),
         lengths_(tuning.lengths),
         held_out_batches_(tuning.held_out_batches),
+        part_(PartOfRank(batch, share.ranks, share.rank)),
         batch_(batch),
         seed_(seed),
         tokens_(static_cast<size_t>(batch * lengths_.front())),
@@ -44,7 +48,7 @@ class ExampleTask : public Task {
       learnt += Put(ExampleOf(step, row), row);
     }
     Weigh(batch_, learnt);
-    return Write(train, batch_);
+    return Write(train, part_);
   }
 
   int64_t EvaluationBatch(int64_t most) const override {
@@ -58,9 +62,7 @@ class ExampleTask : public Task {
     const auto size = std::ssize(split_.held_out);
     const int64_t batches =
         std::min((size + batch - 1) / batch, held_out_batches_);
-    double sum = 0;
-    int64_t all_learnt = 0;
-    for (int64_t i = 0; i < batches; ++i) {
+    const auto score = [&](int64_t i) -> Result<Score> {
       Clear(batch);
       int64_t learnt = 0;
       for (int64_t row = 0; row < batch && i * batch + row < size; ++row) {
@@ -68,15 +70,20 @@ class ExampleTask : public Task {
             Put(split_.held_out[static_cast<size_t>(i * batch + row)], row);
       }
       Weigh(batch, learnt);
-      STOWAGE_RETURN_IF_ERROR(Write(evaluate, batch));
+      STOWAGE_RETURN_IF_ERROR(Write(evaluate, {.first = 0, .count = batch}));
       STOWAGE_RETURN_IF_ERROR(TakeStep(evaluate));
       STOWAGE_ASSIGN_OR_RETURN(const float loss, evaluate.ReadScalar("loss"));
-      sum += loss * static_cast<double>(learnt);
-      all_learnt += learnt;
-      progress.Show(i + 1, batches);
+      return Score{loss * static_cast<double>(learnt),
+                   static_cast<double>(learnt)};
+    };
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<Score> scores,
+                             ScoreAll(share_, batches, progress, score));
+    double sum = 0, all_learnt = 0;
+    for (const Score& each : scores) {
+      sum += each[0];
+      all_learnt += each[1];
     }
-    return Evaluation{.loss = sum / static_cast<double>(all_learnt),
-                      .accuracy = std::nullopt};
+    return Evaluation{.loss = sum / all_learnt, .accuracy = std::nullopt};
   }
 
   int64_t tokens_per_step(size_t shape) const override {
@@ -137,19 +144,21 @@ class ExampleTask : public Task {
     for (float& w : std::span(weights_).first(size)) w *= weight;
   }
 
-  Status Write(Runner& runner, int64_t batch) {
-    const auto size = static_cast<size_t>(batch * seq_);
-    STOWAGE_RETURN_IF_ERROR(
-        runner.Write("tokens", std::span<const int32_t>(tokens_).first(size)));
+  Status Write(Runner& runner, const BatchPart& part) {
+    const auto first = static_cast<size_t>(part.first * seq_);
+    const auto size = static_cast<size_t>(part.count * seq_);
     STOWAGE_RETURN_IF_ERROR(runner.Write(
-        "targets", std::span<const int32_t>(targets_).first(size)));
+        "tokens", std::span<const int32_t>(tokens_).subspan(first, size)));
+    STOWAGE_RETURN_IF_ERROR(runner.Write(
+        "targets", std::span<const int32_t>(targets_).subspan(first, size)));
     return runner.Write("target_weights",
-                        std::span<const float>(weights_).first(size));
+                        std::span<const float>(weights_).subspan(first, size));
   }
 
   const ExampleSplit& split_;
   const std::vector<int64_t>& lengths_;
   const int64_t held_out_batches_;
+  const BatchPart part_;
   const int64_t batch_;
   int64_t seq_ = 0;  // of the batch at hand
   const uint64_t seed_;
@@ -162,12 +171,12 @@ class ExampleTask : public Task {
 }  // namespace
 
 std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
-                                    uint64_t seed) {
+                                    uint64_t seed, const TaskShare& share) {
   if (const auto* const text = std::get_if<TextData>(&tuning.data)) {
     return MakeTextTask(*text, batch, tuning.lengths.front(), seed,
-                        tuning.held_out_batches);
+                        tuning.held_out_batches, share);
   }
-  return std::make_unique<ExampleTask>(tuning, batch, seed);
+  return std::make_unique<ExampleTask>(tuning, batch, seed, share);
 }
 
 }  // namespace stowage::tools

@@ -19,7 +19,7 @@ namespace stowage::tools {
 /// that are to be learnt; each pass over them has an order of its own, by the seed, and
 /// each batch the shortest of the tuning's lengths that holds it.
 std::unique_ptr<Task> MakeTokenTask(const Tuning& tuning, int64_t batch,
-                                    uint64_t seed);
+                                    uint64_t seed, const TaskShare& share = {});
 
 }  // namespace stowage::tools
 

@@ -7,6 +7,7 @@
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
+#include "tools/rank_run.h"
 #include "tools/run_training.h"
 #include "tools/train_flags.h"
 
@@ -47,8 +48,10 @@ Result<StepSpec> ReadSpec(const TrainFlags& flags) {
 }
 
 int Run(const TrainFlags& flags) {
-  const Result<StepSpec> spec = ReadSpec(flags);
-  return spec.ok() ? RunTraining(flags, *spec) : Fail(spec.error());
+  return RunOnRanks([&](RankRun& ranks) {
+    const Result<StepSpec> spec = ReadSpec(flags);
+    return spec.ok() ? RunTraining(flags, *spec, ranks) : Fail(spec.error());
+  });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "tools/resume.h"
 #include "tools/tuning.h"
+#include "train/whole_values.h"
 
 namespace stowage::tools {
 namespace {
@@ -34,7 +35,13 @@ bool IsThere(const std::string& path) {
 }  // namespace
 
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
-                                    const StepSpec& spec, const RunSpec& run) {
+                                    const StepSpec& spec, const RunSpec& run,
+                                    const RankRun& ranks) {
+  if (!ranks.speaks()) {
+    STOWAGE_ASSIGN_OR_RETURN(Output no_svg, Output::Open(""));
+    STOWAGE_ASSIGN_OR_RETURN(Output no_html, Output::Open(""));
+    return TrainFiles(std::move(no_svg), std::move(no_html));
+  }
   const bool keeps_best = run.save_every > 0;
   const std::string& checkpoint = flags.checkpoint();
   STOWAGE_RETURN_IF_ERROR(
@@ -95,11 +102,38 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
 }
 
 Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
-                                  const RunSpec& run, Training& training) {
+                                  const RunSpec& run, Training& training,
+                                  RankRun& ranks,
+                                  const std::optional<Graph>& whole_step) {
+  int64_t done = 0;
+  if (!whole_step) {
+    if (ranks.speaks()) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          done, GiveValues(flags, spec, run, training.session()));
+    } else {
+      training.Initialize(static_cast<uint64_t>(flags.seed));
+    }
+    STOWAGE_RETURN_IF_ERROR(ranks.Share(training.step()));
+  } else {
+    STOWAGE_ASSIGN_OR_RETURN(WholeValues whole,
+                             WholeValues::Make(*whole_step, training.backend(),
+                                               *ranks.collectives()));
+    if (Session* const session = whole.session()) {
+      STOWAGE_ASSIGN_OR_RETURN(done, GiveValues(flags, spec, run, *session));
+    }
+    STOWAGE_RETURN_IF_ERROR(whole.Scatter(training.step()));
+  }
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&done));
+  return done;
+}
+
+Result<int64_t> TrainFiles::GiveValues(const TrainFlags& flags,
+                                       const StepSpec& spec, const RunSpec& run,
+                                       Session& session) {
   if (resumed_.empty()) {
-    training.Initialize(static_cast<uint64_t>(flags.seed));
+    session.Initialize(static_cast<uint64_t>(flags.seed));
     if (spec.onnx) {
-      Runner& step = training.step();
+      Runner& step = session.front();
       STOWAGE_RETURN_IF_ERROR(
           spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
             return step.WriteBytes(weight.name, weight.array.type.dtype,
@@ -108,16 +142,16 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
     }
     if (spec.tuning) {
       const Tuning& tuning = *spec.tuning;
-      STOWAGE_RETURN_IF_ERROR(tuning.model.LoadBase(training.step()));
+      STOWAGE_RETURN_IF_ERROR(tuning.model.LoadBase(session.front()));
       if (!tuning.adapter.empty()) {
         STOWAGE_RETURN_IF_ERROR(
-            LoadAdapter(tuning.model, tuning.adapter, training.step()));
+            LoadAdapter(tuning.model, tuning.adapter, session.front()));
       }
     }
     if (!flags.init.empty()) {
       STOWAGE_ASSIGN_OR_RETURN(
           const LoadedWeights loaded,
-          LoadWeights(training.step(), flags.init, rules_));
+          LoadWeights(session.front(), flags.init, rules_));
       std::cerr << WeightsText(flags.init, loaded) << std::flush;
     }
     return int64_t{0};
@@ -127,10 +161,10 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
   STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
                            CompareNotes(info, notes_, resumed_));
   if (!base_.params.empty()) {
-    STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(training.step()));
+    STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(session.front()));
   }
   STOWAGE_ASSIGN_OR_RETURN(const int64_t done,
-                           LoadCheckpoint(training.step(), resumed_, base_));
+                           LoadCheckpoint(session.front(), resumed_, base_));
   const bool is_done = !flags.continued.empty() && done == run.stop_at;
   if (done >= run.stop_at && !is_done) {
     return Error{ErrorCode::kInvalidArgument,

@@ -11,10 +11,12 @@
 
 #include "base/output_file.h"
 #include "base/result.h"
+#include "ir/graph.h"
 #include "runtime/checkpoint.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
 #include "tools/output.h"
+#include "tools/rank_run.h"
 #include "tools/train_flags.h"
 #include "tools/train_run.h"
 #include "train/adapter_files.h"
@@ -25,17 +27,19 @@ namespace stowage::tools {
 
 class TrainFiles {
  public:
-  /// Claims what will be written. Errors: those of CheckPaths and of
-  /// OutputFile::Claim; data that cannot be read.
+  /// Claims what will be written; of several ranks, rank 0 alone does. Errors: those of
+  /// CheckPaths and of OutputFile::Claim; data that cannot be read.
   static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
-                                 const RunSpec& run);
+                                 const RunSpec& run, const RankRun& ranks);
 
   /// Gives the session its values: those of a checkpoint, with a line to stderr for
   /// each thing that its run had otherwise, or those of the seed, and weights of
-  /// others over them. Returns the steps that are behind it. Error kInvalidArgument
+  /// others over them. All ranks get rank 0's; where they split them, `whole_step` is the
+  /// step of one rank, which has them whole. Returns the steps that are behind it. Error kInvalidArgument
   /// when none is left, but for --continue.
   Result<int64_t> Begin(const TrainFlags& flags, const StepSpec& spec,
-                        const RunSpec& run, Training& training);
+                        const RunSpec& run, Training& training, RankRun& ranks,
+                        const std::optional<Graph>& whole_step);
 
   /// Saves the newest checkpoint, where one is wanted, and the best one, if its
   /// held-out loss is given and the lowest. Errors: those of SaveCheckpoint, of
@@ -61,6 +65,8 @@ class TrainFiles {
   const Output& html() const { return html_; }
 
  private:
+  Result<int64_t> GiveValues(const TrainFlags& flags, const StepSpec& spec,
+                             const RunSpec& run, Session& session);
   TrainFiles(Output svg, Output html)
       : svg_(std::move(svg)), html_(std::move(html)) {}
 

@@ -7,6 +7,7 @@
 #include "autodiff/optimizer.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
+#include "tools/rank_flags.h"
 #include "train/choose_optimizer.h"
 
 namespace stowage::tools {
@@ -124,6 +125,7 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
   options.AddFlag("--check", &flags->check,
                   "Run op by op, and name the op that fails or makes the "
                   "first value that is not finite; slow");
+  AddShardOption(options, &flags->shard);
   options.Add("--save", &flags->save,
               "Write a checkpoint to this file at the end, and when "
               "SIGINT, SIGTERM or SIGHUP stops the run");

@@ -24,6 +24,7 @@ struct TrainFlags : RunFlags {
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
   std::optional<double> lr;
+  std::string shard = "none";  // of several ranks
   std::string save, resume, continued, svg, html;
   bool fit_optimizer = false;
   std::string init, save_weights;

@@ -17,6 +17,12 @@ Bytes PeakResidentBytes() {
   return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
 }
 
+// By rank 0 to the others.
+Bytes BytesSentPerStep(const TrainResults& results) {
+  return results.run.steps == 0 ? 0
+                                : results.run.bytes_sent / results.run.steps;
+}
+
 }  // namespace
 
 Json TuningJson(const Tuning& tuning) {
@@ -50,6 +56,10 @@ Json ToJson(const TrainResults& results) {
                                           : Json();
   if (results.run.skipped > 0) json["skipped_steps"] = results.run.skipped;
   json["seconds"] = results.seconds;
+  if (results.ranks > 1) {
+    json["ranks"] = results.ranks;
+    json["bytes_sent_per_step"] = BytesSentPerStep(results);
+  }
   json.update(ForetoldJson(results.foretold));
   const Backend& backend = results.session.backend();
   json["device"] = backend.name();
@@ -62,6 +72,7 @@ Json ToJson(const TrainResults& results) {
 std::string Headline(const TrainResults& results) {
   std::string line = StrCat(results.model, ", ", results.steps, " steps on ",
                             results.session.backend().name());
+  if (results.ranks > 1) line += StrCat(" of ", results.ranks, " ranks");
   const char* before = ": ";
   const auto add = [&](const std::string& figure) {
     line += before + figure;
@@ -97,6 +108,11 @@ std::string Details(const TrainResults& results) {
         StrCat(", heap allocations in steps ", *results.run.heap_allocations);
   }
   text += StrCat(", ", Fixed(results.seconds, 1), " s\n");
+  if (results.ranks > 1) {
+    const Bytes sent = BytesSentPerStep(results);
+    text += StrCat("sent to other ranks by rank 0: ", FormatBytes(sent), " (",
+                   sent, " bytes) a step\n");
+  }
   for (const MemoryNote& note : results.session.backend().MemoryBesideArena()) {
     text += StrCat(note.what, ": ", FormatBytes(note.bytes), " (", note.bytes,
                    " bytes)\n");

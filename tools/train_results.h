@@ -31,6 +31,7 @@ struct TrainResults {
   const Report& report;
   const std::optional<Foretold>& foretold;
   double seconds = 0;
+  int ranks = 1;
 };
 
 /// The last line of `train --json`.

@@ -44,7 +44,7 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
 
 StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
                    int64_t first, int64_t ahead, const MemoryFigures& memory,
-                   bool json)
+                   bool json, RankRun& ranks)
     : train_(std::move(train)),
       task_(task),
       run_(run),
@@ -52,6 +52,7 @@ StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
       ahead_(run.skips_nonfinite ? 0 : ahead),
       memory_(memory),
       json_(json),
+      ranks_(ranks),
       reads_step_(IsRead(train_.front()->graph(), "step")),
       reads_seed_(IsRead(train_.front()->graph(), "seed")),
       progress_(first, run.stop_at, task.token_name(), memory),
@@ -94,9 +95,11 @@ Result<int64_t> StepLoop::RunTo(int64_t last, const StopSignals& stop) {
   if (run_.skips_nonfinite && !guard_) {
     STOWAGE_ASSIGN_OR_RETURN(guard_, FiniteGuard::Make(*train_.front()));
   }
+  const int64_t sent = ranks_.bytes_sent();
   int64_t settled = next_ - 1;
   while (settled < last) {
-    if (stop.caught() != 0) last = next_ - 1;  // those under way are finished
+    STOWAGE_ASSIGN_OR_RETURN(signal_, ranks_.AnyOf(stop.caught()));
+    if (signal_ != 0) last = next_ - 1;  // those under way are finished
     if (settled == last) break;
     const std::optional<int64_t> allocations = HeapAllocations();
     if (next_ <= last) STOWAGE_RETURN_IF_ERROR(Start(next_++));
@@ -109,7 +112,10 @@ Result<int64_t> StepLoop::RunTo(int64_t last, const StopSignals& stop) {
       figures_.heap_allocations.reset();
     }
     if (reads) STOWAGE_RETURN_IF_ERROR(Settle(++settled, loss));
+    if (reads) ++figures_.steps;
   }
+  figures_.bytes_sent += ranks_.bytes_sent() - sent;
+  STOWAGE_ASSIGN_OR_RETURN(signal_, ranks_.AnyOf(stop.caught()));
   return settled;
 }
 

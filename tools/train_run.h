@@ -16,6 +16,7 @@
 #include "runtime/backend.h"
 #include "runtime/session.h"
 #include "tools/progress.h"
+#include "tools/rank_run.h"
 #include "tools/stop_signals.h"
 #include "tools/task.h"
 #include "train/finite_guard.h"
@@ -39,6 +40,8 @@ struct RunFigures {
   std::vector<PageLoss> losses;  // of all of them, if they are kept
   int64_t skipped = 0;
   std::optional<int64_t> heap_allocations = 0;
+  int64_t steps = 0;
+  int64_t bytes_sent = 0;  // to other ranks, by this one
 };
 
 class StepLoop {
@@ -48,13 +51,16 @@ class StepLoop {
   /// of one is read, so that the device never waits. All that is given must outlive
   /// this.
   StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
-           int64_t first, int64_t ahead, const MemoryFigures& memory,
-           bool json);
+           int64_t first, int64_t ahead, const MemoryFigures& memory, bool json,
+           RankRun& ranks);
 
-  /// Takes steps up to `last`, or up to the one under way when a signal comes.
+  /// Takes steps up to `last`, or up to the one under way when a signal comes to any
+  /// rank.
   /// Returns the last step that was taken. Error kNotFinite, naming the step, when
   /// its loss is no number, unless such steps are skipped; those of the runner.
   Result<int64_t> RunTo(int64_t last, const StopSignals& stop);
+  /// The signal that ended it, on any rank; 0: none.
+  int signal() const { return signal_; }
 
   const RunFigures& figures() const { return figures_; }
 
@@ -83,10 +89,12 @@ class StepLoop {
   const int64_t ahead_;
   const MemoryFigures memory_;
   const bool json_;
+  RankRun& ranks_;
   const bool reads_step_;  // whether the step's number is an input
   const bool reads_seed_;  // of dropouts, and of an optimizer's roundings
   Progress progress_;
   int64_t next_;  // to be started
+  int signal_ = 0;
   int64_t skipped_in_a_row_ = 0;
   std::array<Started, kStepsInFlight> started_;
   Clock::time_point end_;  // of the step before

@@ -1,0 +1,234 @@
+#include "tools/rank_run.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <streambuf>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/strings.h"
+#include "base/version.h"
+#include "ir/dtype.h"
+#include "tools/command.h"
+
+namespace stowage::tools {
+namespace {
+
+// What errors begin with (Fail).
+constexpr std::string_view kPrefix = "stowage: ";
+// Rank 0 waits so long for an error of its own before it tells another rank's, since
+// often all have the same.
+constexpr auto kOwnError = std::chrono::milliseconds(500);
+
+// Swallows what is written, but for the last line that is an error.
+class ErrorCatcher : public std::streambuf {
+ public:
+  const std::string& error() const { return error_; }
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (c != traits_type::eof()) Put(static_cast<char>(c));
+    return traits_type::not_eof(c);
+  }
+  std::streamsize xsputn(const char* text, std::streamsize count) override {
+    for (std::streamsize i = 0; i < count; ++i) Put(text[i]);
+    return count;
+  }
+
+ private:
+  void Put(char c) {
+    if (c != '\n') {
+      line_ += c;
+      return;
+    }
+    if (line_.starts_with(kPrefix)) error_ = line_.substr(kPrefix.size());
+    line_.clear();
+  }
+
+  std::string line_, error_;
+};
+
+// Past the streams, which another thread may be writing to.
+void Tell(const std::string& message) {
+  const std::string line = StrCat(kPrefix, message, "\n");
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+std::string FileContent(const char* path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string ProgramFact() {
+  char digest[17];
+  std::snprintf(
+      digest, sizeof(digest), "%016llx",
+      static_cast<unsigned long long>(Xxh64(FileContent("/proc/self/exe"))));
+  return StrCat("stowage ", kVersion, " (XXH64 ", digest, ")");
+}
+
+// The options that this process was called with, whose order counts for little and is
+// the same where one command was given.
+std::string OptionsFact() {
+  const std::string line = FileContent("/proc/self/cmdline");
+  std::string options;
+  bool is_skipped = true;  // the program's name
+  for (size_t begin = 0; begin < line.size();) {
+    const std::string_view word = line.c_str() + begin;
+    begin += word.size() + 1;
+    const bool may_differ = word == "--threads" || word == "--data";
+    if (!is_skipped && !may_differ) {
+      options += StrCat(options.empty() ? "" : " ", word);
+    }
+    is_skipped = may_differ;
+  }
+  return options;
+}
+
+Error Lost() { return {ErrorCode::kDevice, "[cluster] another rank was lost"}; }
+
+}  // namespace
+
+// What a rank that does not speak would print.
+class RankRun::Silence {
+ public:
+  Silence()
+      : out_(std::cout.rdbuf(&nothing_)), err_(std::cerr.rdbuf(&errors_)) {}
+  ~Silence() {
+    std::cout.rdbuf(out_);
+    std::cerr.rdbuf(err_);
+  }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+  const std::string& error() const { return errors_.error(); }
+
+ private:
+  ErrorCatcher nothing_, errors_;
+  std::streambuf* const out_;
+  std::streambuf* const err_;
+};
+
+RankRun::~RankRun() = default;
+
+Result<std::unique_ptr<RankRun>> RankRun::Join() {
+  std::unique_ptr<RankRun> run(new RankRun);
+  STOWAGE_ASSIGN_OR_RETURN(run->launch_, cluster::ReadLaunch());
+  if (run->launch_.ranks == 1) return run;
+  if (!run->speaks()) run->silence_ = std::make_unique<Silence>();
+  cluster::LifelineOptions options;
+  options.on_end = [self = run.get()](const cluster::RankEnd& end) {
+    self->OnEnd(end);
+  };
+  STOWAGE_ASSIGN_OR_RETURN(run->team_,
+                           cluster::Team::Join(run->launch_, options));
+  run->signals_.resize(static_cast<size_t>(run->ranks()));
+  return run;
+}
+
+Collectives* RankRun::collectives() {
+  return alone() ? nullptr : &team_->collectives();
+}
+
+int RankRun::Threads(int asked) const {
+  return asked != 0 || alone() ? asked : cluster::ThreadsOfRank(launch_);
+}
+
+int64_t RankRun::bytes_sent() const {
+  return alone() ? 0 : team_->bytes_sent();
+}
+
+Status RankRun::Agree(const cluster::Facts& facts) {
+  if (alone()) return {};
+  cluster::Facts all = {{"the program", ProgramFact()},
+                        {"the options", OptionsFact()}};
+  all.insert(all.end(), facts.begin(), facts.end());
+  return cluster::Agree(team_->collectives(), all);
+}
+
+Result<int> RankRun::AnyOf(int signal) {
+  if (alone()) return signal;
+  const auto own = static_cast<int32_t>(signal);
+  if (!team_->collectives().AllGather(
+          std::as_bytes(std::span(&own, 1)),
+          std::as_writable_bytes(std::span(signals_)))) {
+    return Lost();
+  }
+  for (const int32_t each : signals_) {
+    if (each != 0) return static_cast<int>(each);
+  }
+  return 0;
+}
+
+Status RankRun::Share(int64_t* number) {
+  if (alone()) return {};
+  const std::span<std::byte> bytes =
+      std::as_writable_bytes(std::span(number, 1));
+  return team_->collectives().Broadcast(bytes) ? Status() : Lost();
+}
+
+Status RankRun::Share(Runner& runner) {
+  if (alone()) return {};
+  return cluster::ShareValues(team_->collectives(), runner);
+}
+
+Status RankRun::Sum(std::span<double> values) {
+  if (alone()) return {};
+  const std::span<std::byte> bytes = std::as_writable_bytes(values);
+  std::vector<std::byte> scratch(static_cast<size_t>(
+      CollectiveScratch(static_cast<Bytes>(bytes.size()), ranks())));
+  if (team_->collectives().AllReduce(DType::kF64, bytes, scratch)) return {};
+  return Lost();
+}
+
+// On a thread of the lifeline.
+void RankRun::OnEnd(const cluster::RankEnd& end) {
+  if (end.lost) {
+    Tell(StrCat(end.why, "; this is rank ", rank()));
+    _exit(kExitNoDevice);
+  }
+  if (speaks()) {
+    std::this_thread::sleep_for(kOwnError);
+    if (is_ending_) return;
+    Tell(StrCat("rank ", end.rank, ": ", end.why));
+  }
+  _exit(end.exit_code);
+}
+
+int RankRun::EndTogether(int exit_code) {
+  if (alone()) return exit_code;
+  has_ended_ = true;
+  if (team_->Part()) return exit_code;
+  while (true) pause();  // OnEnd ends the process
+}
+
+int RankRun::End(int exit_code) {
+  if (alone() || has_ended_) return exit_code;
+  const bool is_good = exit_code == kExitDone || exit_code > 128;
+  if (is_good) return EndTogether(exit_code);
+  if (team_->lifeline().broken()) {
+    while (true) pause();  // OnEnd says by whom, and ends the process
+  }
+  is_ending_ = true;
+  team_->lifeline().GiveUp(exit_code, silence_ ? silence_->error() : "");
+  std::cout.flush();
+  _exit(exit_code);  // MPI would wait for all
+}
+
+int RunOnRanks(const std::function<int(RankRun&)>& run) {
+  const Result<std::unique_ptr<RankRun>> ranks = RankRun::Join();
+  if (!ranks.ok()) return Fail(ranks.error());
+  return (*ranks)->End(run(**ranks));
+}
+
+}  // namespace stowage::tools
