@@ -1,13 +1,17 @@
 #include "train/training.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <utility>
 
 #include "autodiff/shard_weights.h"
+#include "base/index.h"
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
 #include "ir/ops.h"
+#include "runtime/initial_values.h"
 
 namespace stowage {
 namespace {
@@ -239,6 +243,14 @@ Result<TrainingPlan> TrainingPlanner::Plan() {
   plan.step = std::move(step.step);
   plan.cache = step.cache;
   plan.cache_note = std::move(step.cache_note);
+  const Ranks& ranks = spec_.ranks;
+  if (ranks.ranks > 1 && ranks.shard == Sharding::kWeights) {
+    STOWAGE_ASSIGN_OR_RETURN(const Graph model, spec_.model(1));
+    for (const ValueId id : model.Leaves(Role::kParam)) {
+      plan.split.push_back(model.value(id));
+    }
+    plan.rank = ranks.rank;
+  }
   for (const ShapeSpec& shape : spec_.shapes) {
     STOWAGE_ASSIGN_OR_RETURN(PlannedShape planned, PlanShape(shape, plan.step));
     plan.shapes.push_back(std::move(planned));
@@ -309,6 +321,21 @@ Training& Training::operator=(Training other) noexcept {
   std::swap(plan_, other.plan_);
   std::swap(session_, other.session_);
   return *this;
+}
+
+void Training::Initialize(uint64_t seed) {
+  session_->Initialize(seed);
+  for (const ValueInfo& param : plan_.split) {
+    const std::string name = OwnName(param.name);
+    const ValueInfo& own = step().graph().value(*step().graph().Find(name));
+    std::vector<std::byte> whole = InitialValues(param, seed);
+    const auto block = static_cast<size_t>(own.type.bytes());
+    whole.resize(std::max(whole.size(), block * Index(plan_.rank + 1)));
+    const auto bytes =
+        std::span(whole).subspan(block * Index(plan_.rank), block);
+    // A device that fails here fails the next step.
+    static_cast<void>(step().WriteBytes(name, param.type.dtype, bytes).ok());
+  }
 }
 
 Result<Training> Training::Open(TrainingPlan plan, Backend& backend,

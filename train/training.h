@@ -117,6 +117,9 @@ struct TrainingPlan {
   std::vector<PlannedProgram> programs = {};  // those beside the step
   CacheUse cache = CacheUse::kOff;            // of the step
   std::string cache_note = {};                // what was wrong with an entry
+  /// The params of which this rank keeps its block alone, as the model has them.
+  std::vector<ValueInfo> split = {};
+  int64_t rank = 0;
 
   /// Of the largest program.
   Bytes arena_bytes() const;
@@ -167,8 +170,9 @@ class Training {
   Training(Training&&) noexcept = default;
   Training& operator=(Training other) noexcept;
 
-  /// Fills params and states as their Init says; see Session::Initialize.
-  void Initialize(uint64_t seed) { session_->Initialize(seed); }
+  /// Fills params and states as their Init says; see Session::Initialize. A block of a
+  /// param starts as that part of the whole does, which is made for it, param by param.
+  void Initialize(uint64_t seed);
 
   /// The training step, and any program by name; null when there is none.
   Runner& step() { return session_->front(); }

@@ -1,0 +1,202 @@
+// Trainings of several ranks: what each keeps and sends, and what it starts from.
+
+#include "autodiff/ranks.h"
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "nn/models.h"
+#include "planner/fit/levers.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "planner/wire_bytes.h"
+#include "runtime/collectives.h"
+#include "runtime/session.h"
+#include "tests/support/thread_ranks.h"
+#include "train/step_builder.h"
+#include "train/training.h"
+
+namespace stowage {
+namespace {
+
+ModelFn ModelOf(std::string_view name, ModelPurpose purpose) {
+  return [=](int64_t batch) {
+    return BuildModel(name, purpose, {.batch = batch});
+  };
+}
+
+TrainingSpec Mlp(const Ranks& ranks) {
+  return {.model = ModelOf("mlp", ModelPurpose::kTrain),
+          .batch = 8,
+          .ranks = ranks,
+          .programs = {{.name = "evaluate",
+                        .model = ModelOf("mlp", ModelPurpose::kEvaluate),
+                        .batch = 4}},
+          .levers = NoLevers()};
+}
+
+std::string ErrorOf(TrainingSpec spec) {
+  const auto planner = TrainingPlanner::Make(std::move(spec), {});
+  if (!planner.ok()) return planner.error().message;
+  const auto plan = TrainingPlanner::Make(planner->spec(), {})->Plan();
+  return plan.ok() ? "" : plan.error().message;
+}
+
+// Of 64 -> 128 -> 128 -> 10 with biases: elements, and those of a block of four.
+constexpr int64_t kElements = 8192 + 128 + 16384 + 128 + 1280 + 10;
+constexpr int64_t kBlocks = 2048 + 32 + 4096 + 32 + 320 + 3;
+
+TEST_CASE("each of four ranks keeps a quarter of what is split, and sends it") {
+  struct Kept {
+    int64_t weights, states, wire;
+  };
+  const int64_t loss =
+      3 * 4;  // of one element, which rank 0 has, to the others
+  const int64_t gathered = 3 * 4 * kBlocks;
+  // Joined in one bucket, whole, or in rows of blocks; backward reads two weights again.
+  const std::map<Sharding, Kept> expected = {
+      {Sharding::kNone,
+       {kElements, 2 * kElements,
+        4 * (kElements - 6531) + 3 * 4 * 6531 + loss}},
+      {Sharding::kStates, {kElements, 2 * kBlocks, 2 * gathered + loss}},
+      {Sharding::kGradients, {kElements, 2 * kBlocks, 2 * gathered + loss}},
+      {Sharding::kWeights,
+       {kBlocks, 2 * kBlocks, 2 * gathered + 3 * 4 * (4096 + 320) + loss}}};
+  for (const Sharding shard : kShardings) {
+    const Kept& kept = expected.at(shard);
+    CAPTURE(ShardingName(shard));
+    auto planner = TrainingPlanner::Make(Mlp({.ranks = 4, .shard = shard}), {});
+    REQUIRE_MESSAGE(planner.ok(), planner.error().message);
+    const auto plan = planner->Plan();
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    const Graph& graph = plan->step.graph;
+    const auto elements = [&](Role role) {
+      int64_t sum = 0;
+      for (const ValueId id : graph.Leaves(role)) {
+        sum += graph.value(id).type.shape.num_elements();
+      }
+      return sum;
+    };
+    CHECK(elements(Role::kParam) == kept.weights);
+    CHECK(elements(Role::kState) == kept.states);
+    CHECK(WireBytes(graph) == kept.wire);
+    // Up to the padding of slots.
+    const RegionBytes& regions = plan->step.plan.regions;
+    CHECK(regions.state >= 4 * kept.states);
+    CHECK(regions.state <= 4 * kept.states + 12 * kDefaultAlignment);
+    CHECK(regions.weights <= 4 * kept.weights + 6 * kDefaultAlignment);
+  }
+}
+
+// What evaluation says before and after some steps of one rank.
+std::vector<float> Evaluations(TrainingSpec spec, Collectives* rank) {
+  const auto cpu = MakeCpuBackend({.threads = 1, .collectives = rank});
+  const BatchPart part =
+      PartOfRank(spec.batch, spec.ranks.ranks, spec.ranks.rank);
+  auto training = Train(std::move(spec), *cpu);
+  REQUIRE_MESSAGE(training.ok(), training.error().message);
+  training->Initialize(/*seed=*/5);
+  std::vector<float> x(8 * 64);
+  std::vector<int32_t> labels(8);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(i * i % 17) / 16;
+  }
+  for (size_t i = 0; i < labels.size(); ++i) {
+    labels[i] = static_cast<int32_t>(i % 10);
+  }
+  const auto write = [&](Runner& runner, int64_t first, int64_t count) {
+    const auto rows = [&](const auto& all, int64_t width) {
+      return std::span(all).subspan(static_cast<size_t>(first * width),
+                                    static_cast<size_t>(count * width));
+    };
+    REQUIRE(runner.Write("x", rows(std::as_const(x), 64)).ok());
+    REQUIRE(runner.Write("y", rows(std::as_const(labels), 1)).ok());
+  };
+  std::vector<float> losses;
+  for (int64_t step = 0; step <= 3; ++step) {
+    Runner& evaluate = *training->Find("evaluate");
+    write(evaluate, 0, 4);
+    REQUIRE(evaluate.Step() == StepCode::kOk);
+    losses.push_back(*evaluate.ReadScalar("loss"));
+    Runner& train = training->step();
+    write(train, part.first, part.count);
+    REQUIRE(train.Write("lr", 0.01f).ok());
+    REQUIRE(train.Write("step", step + 1).ok());
+    REQUIRE(train.Step() == StepCode::kOk);
+    losses.push_back(*train.ReadScalar("loss"));
+  }
+  return losses;
+}
+
+TEST_CASE("programs beside the step read what ranks have split") {
+  TrainingSpec pieces = Mlp({});
+  pieces.levers->pieces = {2};
+  const std::vector<float> expected = Evaluations(pieces, nullptr);
+  for (const Sharding shard : kShardings) {
+    CAPTURE(ShardingName(shard));
+    testing::ThreadRanks ranks(2);
+    std::vector<std::vector<float>> losses(2);
+    ranks.Run([&](Collectives& rank) {
+      losses[static_cast<size_t>(rank.rank())] = Evaluations(
+          Mlp({.ranks = 2, .rank = rank.rank(), .shard = shard}), &rank);
+    });
+    CHECK(losses[0] == expected);
+    CHECK(losses[1] == expected);
+  }
+}
+
+TEST_CASE("what ranks cannot do together is said") {
+  CHECK(ErrorOf(Mlp({.ranks = 9})) ==
+        "[ranks] 9 ranks take a batch of 8; expected at least one example for "
+        "each");
+  CHECK(ErrorOf(Mlp({.ranks = 2, .rank = 2})) ==
+        "[ranks] rank 2 is none of 2; expected 0 to 1");
+  TrainingSpec muon = Mlp({.ranks = 2, .shard = Sharding::kStates});
+  muon.training.optimizer = Muon{};
+  CHECK(ErrorOf(muon) ==
+        "[ranks] optimizer muon cannot update a block of a param by itself, as "
+        "sharding states wants; expected sgd, momentum, nesterov, rmsprop, "
+        "adagrad, adam, adamw or lion, or sharding none");
+  TrainingSpec gradients = Mlp({.ranks = 2, .shard = Sharding::kGradients});
+  gradients.training.gradients = {"*"};
+  CHECK(ErrorOf(gradients) ==
+        "[autodiff] sharding gradients leaves no rank with a whole gradient to "
+        "give out; expected sharding none");
+  TrainingSpec keeping = Mlp({.ranks = 2});
+  keeping.programs.clear();
+  keeping.model = [](int64_t batch) {
+    GraphBuilder g("keeping");
+    const Value x = g.Input("x", DType::kF32, {batch, 4});
+    Assign(g.State("seen", DType::kF32, {4}), ReduceMean(x, {0}));
+    const Value w = g.Param("w", DType::kF32, {4, 1}, Init::Ones());
+    g.Output("loss", g.Name("loss", ReduceMean(MatMul(x, w), {0, 1})));
+    return g.Finish();
+  };
+  CHECK(ErrorOf(keeping) ==
+        "[ranks] the model writes its state \"seen\" by assign, which 2 ranks "
+        "cannot do together; expected lerp_update, or one rank");
+  TrainingSpec pictures = Mlp({.ranks = 2});
+  pictures.model = ModelOf("cnn-small", ModelPurpose::kTrain);
+  CHECK(ErrorOf(pictures).find("each of 2 pieces would have statistics of its "
+                               "own") != std::string::npos);
+  CHECK(ParseSharding("half").error().message ==
+        "[ranks] there is no sharding \"half\"; expected none, states, "
+        "gradients or weights");
+}
+
+}  // namespace
+}  // namespace stowage
