@@ -20,6 +20,8 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
+#include "ir/graph.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "nn/conv.h"
 #include "nn/gpt.h"
@@ -157,6 +159,12 @@ struct How {
   std::optional<double> tight = {};
 };
 
+int64_t NumCollectives(const Graph& graph) {
+  return std::ranges::count_if(graph.nodes(), [](const Node& node) {
+    return GetOpDef(node.op).collective;
+  });
+}
+
 // What is left of a run: of each step the scalar outputs, at the end params and states.
 // A step of one rank takes its batch in `pieces`.
 Content RunRank(const Net& net, const How& how, int64_t pieces,
@@ -178,6 +186,9 @@ Content RunRank(const Net& net, const How& how, int64_t pieces,
   FittedStep step = Must(fitter.Fit(budget));
   if (how.tight) {
     CHECK(step.price.recomputed_nodes + step.price.host.values > 0);
+    // None runs again: every rank would have to.
+    const FittedStep given = Must(fitter.AsGiven());
+    CHECK(NumCollectives(step.graph) == NumCollectives(given.graph));
   }
   Session session = Must(
       Session::Create({{"train", std::move(step.graph), std::move(step.plan)}},
@@ -218,13 +229,19 @@ std::string Differences(const Content& one, const Content& own, int rank) {
   return names;
 }
 
-std::string Compare(const Net& net, const How& how) {
-  const Content one = RunRank(net, {}, how.ranks, nullptr);
+// Of each rank, which takes its part in `pieces`.
+std::vector<Content> RunRanks(const Net& net, const How& how, int64_t pieces) {
   std::vector<Content> all(static_cast<size_t>(how.ranks));
   testing::ThreadRanks ranks(static_cast<int>(how.ranks));
   ranks.Run([&](Collectives& rank) {
-    all[static_cast<size_t>(rank.rank())] = RunRank(net, how, 1, &rank);
+    all[static_cast<size_t>(rank.rank())] = RunRank(net, how, pieces, &rank);
   });
+  return all;
+}
+
+std::string Compare(const Net& net, const How& how) {
+  const Content one = RunRank(net, {}, how.ranks, nullptr);
+  const std::vector<Content> all = RunRanks(net, how, 1);
   std::string wrong;
   for (int r = 0; r < static_cast<int>(how.ranks); ++r) {
     const std::string names = Differences(one, all[static_cast<size_t>(r)], r);
@@ -263,6 +280,31 @@ TEST_CASE("ranks give the same bits where the budget of each is tight") {
   for (const Sharding shard : kShardings) {
     CAPTURE(ShardingName(shard));
     CHECK(Compare(kGpt, {.ranks = 2, .shard = shard, .tight = 1.05}) == "");
+  }
+}
+
+// The order of sums is that of pieces, then ranks; or where sums are split with every
+// piece, of ranks, then pieces.
+TEST_CASE("what ranks split changes nothing where they take pieces, too") {
+  const Net net = {"gpt", Gpt, 8, {.optimizer = Sgd{}}};
+  const auto run = [&](Sharding shard) {
+    return RunRanks(net, {.ranks = 2, .shard = shard}, 2);
+  };
+  const auto none = run(Sharding::kNone);
+  const auto gradients = run(Sharding::kGradients);
+  CHECK(none[0] == none[1]);
+  CHECK(gradients[0] == gradients[1]);
+  CHECK(none[0] == run(Sharding::kStates)[1]);
+  const auto weights = run(Sharding::kWeights);
+  CHECK(Differences(gradients[0], weights[0], 0) == "");
+  CHECK(Differences(gradients[0], weights[1], 1) == "");
+  // Both are sums of the same four gradients.
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    float losses[2];
+    const std::string loss = StrCat("loss@", step);
+    std::memcpy(&losses[0], none[0].at(loss).data(), 4);
+    std::memcpy(&losses[1], gradients[0].at(loss).data(), 4);
+    CHECK(losses[0] == doctest::Approx(losses[1]).epsilon(1e-5));
   }
 }
 
