@@ -29,6 +29,75 @@ Json PlanAsJson(std::vector<std::string> arguments) {
   return Json::parse(outcome.out);
 }
 
+TEST_CASE("plan --ranks tells what each rank needs, sends and waits for") {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--model",   "mlp",         "--batch",
+                                          "64",        "--recompute", "none",
+                                          "--offload", "none"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const Json alone = PlanAsJson(with({}));
+  CHECK(alone["ranks"] == 1);
+  CHECK(alone["shard"] == "none");
+  CHECK(alone["wire_bytes_per_step"] == 0);
+  CHECK(alone["link"].is_null());
+  CHECK(alone["wire_seconds_per_step"].is_null());
+
+  std::map<std::string, int64_t> arenas;
+  for (const std::string shard : {"none", "states", "gradients", "weights"}) {
+    const Json plan =
+        PlanAsJson(with({"--ranks", "4", "--shard", shard, "--link", "1MB/s"}));
+    CAPTURE(shard);
+    CHECK(plan["ranks"] == 4);
+    CHECK(plan["shard"] == shard);
+    CHECK(plan["batch"] == 64);
+    arenas[shard] = plan["arena_bytes_per_rank"];
+    CHECK(plan["arena_bytes"] == arenas[shard]);
+    const double wire = plan["wire_bytes_per_step"];
+    // 26,122 params and the loss: 3/4 of them out and 3/4 of the sums; of split weights
+    // some are read twice.
+    CHECK(wire >= 2 * 0.75 * 4 * 26122);
+    CHECK(wire <= (shard == "weights" ? 3 : 2.001) * 0.75 * 4 * 26122);
+    CHECK(plan["wire_seconds_per_step"].get<double>() ==
+          doctest::Approx(wire / 1e6));
+  }
+  CHECK(arenas["none"] < alone["arena_bytes"]);  // a quarter of the batch
+  CHECK(arenas["states"] < arenas["none"]);
+  CHECK(arenas["gradients"] <= arenas["states"]);
+  CHECK(arenas["weights"] < arenas["gradients"]);
+
+  // As little sharding as fits.
+  const auto sharding = [&](int64_t budget) {
+    return PlanAsJson(with({"--ranks", "4", "--shard", "auto", "--budget",
+                            std::to_string(budget)}))["shard"];
+  };
+  CHECK(sharding(arenas["none"]) == "none");
+  CHECK(sharding(arenas["none"] - 1) == "states");
+  CHECK(sharding(arenas["weights"]) == "weights");
+  std::vector<std::string> refused =
+      with({"--ranks", "4", "--shard", "auto", "--budget", "10KiB", "--json"});
+  refused.insert(refused.begin(), "plan");
+  const Outcome outcome = RunStowage(refused);
+  CHECK(outcome.exit_code == 1);
+  CHECK(Json::parse(outcome.out)["shard"] == "weights");
+
+  const auto error = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"plan", "--model", "mlp"});
+    const Outcome wrong = RunStowage(arguments);
+    CHECK(wrong.exit_code == 2);
+    return wrong.err;
+  };
+  CHECK(error({"--shard", "states"})
+            .find("one rank has nothing to split by --shard states") !=
+        std::string::npos);
+  CHECK(error({"--ranks", "2", "--link", "string"})
+            .find("[link] there is no link \"string\"; expected 1GbE, ") !=
+        std::string::npos);
+  CHECK(error({"--ranks", "65"}).find("65 ranks take a batch of 64") !=
+        std::string::npos);
+}
+
 TEST_CASE("plan --json has every field, and figures that agree") {
   const Json plan = PlanAsJson({"--model", "mlp", "--batch", "32"});
   CHECK(plan["model"] == "mlp");
