@@ -1,0 +1,127 @@
+// What large models take on each of many ranks, planned alone: no weights are there.
+// Prints tables in Markdown, of each model the arena and the bytes sent by ranks and
+// sharding:
+//
+//   rank_plans [SEQ]     1024 tokens, if not given
+//
+// One text a rank; bf16 with the other 16 bits of f32 weights as a state, AdamW with
+// moments in full, 14 bytes a param with the gradient; the kernels' scratch is the GPU's;
+// nothing runs again. Beside each, what DeepSpeed's estimators say of params, gradients
+// and states alone, without offloading: estimate_zero2_model_states_mem_needs, 4 P + 16 P
+// / N, and estimate_zero3_model_states_mem_needs, 4 L + 18 P / N, for P params of which
+// the largest layer has L (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py).
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "autodiff/ranks.h"
+#include "base/result.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "nn/gpt.h"
+#include "nn/llama.h"
+#include "nn/model_options.h"
+#include "planner/fit/levers.h"
+#include "planner/wire_bytes.h"
+#include "train/device.h"
+#include "train/step_builder.h"
+#include "train/training.h"
+
+namespace {
+
+using namespace stowage;
+
+template <typename T>
+T Must(Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    std::exit(2);
+  }
+  return std::move(result).value();
+}
+
+struct Model {
+  std::string name;
+  double params, largest_layer;
+  ModelFn build;
+};
+
+std::vector<Model> Models(int64_t seq) {
+  const GptConfig gpt = {.name = "GPT-2 1.5B",
+                         .layers = 48,
+                         .heads = 25,
+                         .width = 1600,
+                         .vocabulary = 50257,
+                         .max_seq = 1024};
+  LlamaConfig llama = {.name = "Llama-3.1-8B", .layers = 32, .heads = 32};
+  llama.kv_heads = 8;
+  llama.width = 4096;
+  llama.hidden = 14336;
+  llama.vocabulary = 128256;
+  llama.max_seq = 131072;
+  llama.rope_base = 5e5;
+  const auto options = [seq](int64_t batch) {
+    return ModelOptions{.batch = batch, .seq = seq, .dtype = DType::kBF16};
+  };
+  return {
+      {gpt.name, static_cast<double>(GptParameterCount(gpt)), 50257.0 * 1600,
+       [=](int64_t batch) {
+         return BuildGpt(gpt, ModelPurpose::kTrain, options(batch));
+       }},
+      {llama.name, static_cast<double>(LlamaParameterCount(llama)),
+       128256.0 * 4096, [=](int64_t batch) {
+         return BuildLlama(llama, ModelPurpose::kTrain, options(batch));
+       }}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t seq = argc > 1 ? std::atoll(argv[1]) : 1024;
+  const DeviceNeeds device = Must(NeedsOfDevice("cuda", DType::kBF16, 1));
+  for (const Model& model : Models(seq)) {
+    std::printf(
+        "\n%s, %.2f billion params, one text of %lld tokens a rank; GB\n\n"
+        "| ranks | none | states | gradients | weights | ZeRO-2's formula | "
+        "ZeRO-3's | sent: none | weights | seconds to plan |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n",
+        model.name.c_str(), model.params / 1e9, static_cast<long long>(seq));
+    for (const int64_t ranks : {2, 8, 64, 1024}) {
+      const auto start = std::chrono::steady_clock::now();
+      std::string arenas;
+      double sent[4] = {};
+      for (const Sharding shard : kShardings) {
+        TrainingPlanner planner = Must(
+            TrainingPlanner::Make({.model = model.build,
+                                   .batch = ranks,
+                                   .ranks = {.ranks = ranks, .shard = shard},
+                                   .training = {.optimizer = AdamW{}},
+                                   .levers = NoLevers()},
+                                  device));
+        const TrainingPlan plan = Must(planner.Plan());
+        char cell[32];
+        std::snprintf(cell, sizeof(cell), " %.2f |",
+                      static_cast<double>(plan.arena_bytes()) / 1e9);
+        arenas += cell;
+        sent[static_cast<size_t>(shard)] =
+            static_cast<double>(WireBytes(plan.step.graph)) / 1e9;
+      }
+      const auto n = static_cast<double>(ranks);
+      const std::chrono::duration<double> seconds =
+          std::chrono::steady_clock::now() - start;
+      std::printf("| %lld |%s %.2f | %.2f | %.2f | %.2f | %.1f |\n",
+                  static_cast<long long>(ranks), arenas.c_str(),
+                  model.params * (4 + 16 / n) / 1e9,
+                  (4 * model.largest_layer + 18 * model.params / n) / 1e9,
+                  sent[0], sent[3], seconds.count());
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
