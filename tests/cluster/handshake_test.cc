@@ -37,6 +37,14 @@ TEST_CASE("what differs is told at all ranks, with the rank and both values") {
             "rank 0 a.txt (7 bytes); all must be the same"));
 }
 
+TEST_CASE("lines of a value stay one value") {
+  const Facts facts = {{"data", "a\nb"}, {"seed", "1"}};
+  const Facts odd = {{"data", "a\nc"}, {"seed", "1"}};
+  CHECK(Answers(facts, odd)[1] ==
+        "[cluster] the ranks differ: data of rank 2 is a c, of rank 0 a b; all "
+        "must be the same");
+}
+
 TEST_CASE("a rank that tells of more differs") {
   const Facts facts = {{"program", "1.0"}};
   const Facts odd = {{"program", "1.0"}, {"data", "a.txt"}};

@@ -46,6 +46,34 @@ TEST_CASE("ranks that are all done part in peace") {
   for (const Told& each : told) CHECK(each.calls == 0);
 }
 
+TEST_CASE("who goes when all are done is not lost") {
+  std::vector<Told> told(3);
+  std::atomic<int> coming{0}, gone{0};
+  // Rank 0 is to be the last: its own thread still watches when the others go.
+  const auto wait_for_others = [](const std::atomic<int>& count) {
+    while (count < 2) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(50));
+  };
+  OnRanks(3, [&](Link& link) {
+    RankCollectives collectives(link);
+    const auto rank = static_cast<size_t>(link.rank());
+    auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (!line.ok()) return;
+    if (rank == 0) {
+      wait_for_others(coming);
+      CHECK((*line)->Untie());
+      wait_for_others(gone);
+      CHECK_FALSE((*line)->broken());
+      return;
+    }
+    ++coming;
+    CHECK((*line)->Untie());
+    line->reset();
+    ++gone;
+  });
+  CHECK(told[0].calls == 0);
+}
+
 TEST_CASE("a rank whose connection closes is named at all others") {
   std::vector<Told> told(3);
   std::vector<int> parted(3, -1);
