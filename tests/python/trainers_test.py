@@ -296,7 +296,7 @@ class TrainersTest(support.TestCase):
             for _ in range(10_000):
                 way()
             for more, allowed in zip(map(operator.sub, used(), before),
-                                     (20, 20, 4096, 1 << 18)):
+                                     (200, 200, 1 << 14, 1 << 19)):
                 self.assertLessEqual(more, allowed)
 
     def test_what_is_refused_takes_no_memory(self):
