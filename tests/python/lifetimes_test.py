@@ -86,8 +86,8 @@ class Sequence:
 
     def interrupted(self):
         trainer = self.some()
-        signal.setitimer(signal.ITIMER_REAL, self.draw.uniform(1e-5, 1e-3))
         try:
+            signal.setitimer(signal.ITIMER_REAL, self.draw.uniform(1e-5, 1e-3))
             while True:
                 trainer.step(self.x, self.y)
         except Interrupted:
