@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/strings.h"
@@ -267,6 +269,9 @@ Result<std::vector<NamedArray>> ReadArrays(
   STOWAGE_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   STOWAGE_ASSIGN_OR_RETURN(std::vector<NamedArray> arrays,
                            ParseNpz(bytes, path));
+  // By what the file calls them, so that two arrays may change names.
+  std::map<std::string, size_t> given;
+  std::set<size_t> renamed;
   for (const std::string& text : map) {
     const size_t at = text.rfind('=');
     const std::string array =
@@ -279,9 +284,23 @@ Result<std::vector<NamedArray>> ReadArrays(
                           " is not INPUT=ARRAY with an array of ", Quoted(path),
                           ", which has ", Names(arrays)));
     }
-    found->name = text.substr(0, at);
+    const auto place = static_cast<size_t>(found - arrays.begin());
+    if (!given.emplace(text.substr(0, at), place).second ||
+        !renamed.insert(place).second) {
+      return Wrong(StrCat("--input-map ", Quoted(text),
+                          " names an input or an array a second time; expected "
+                          "one array for each"));
+    }
   }
-  return arrays;
+  std::vector<NamedArray> all;
+  for (const auto& [input, place] : given) {
+    all.push_back({input, std::move(arrays[place].array)});
+  }
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (renamed.contains(i) || given.contains(arrays[i].name)) continue;
+    all.push_back(std::move(arrays[i]));
+  }
+  return all;
 }
 
 Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,

@@ -106,15 +106,16 @@ TEST_CASE("a file that is written back goes on where training ended") {
 
 // Steps that are too small to change a weight.
 TEST_CASE("all but the weights is written back byte for byte") {
-  for (const std::string exporter : {"dynamo", "script"}) {
-    CAPTURE(exporter);
-    const std::string net =
-        StrCat("tests/goldens/onnx/vit_", exporter, ".onnx");
+  for (const std::string file :
+       {"vit_dynamo", "vit_script", "scanned_dynamo"}) {
+    CAPTURE(file);
+    const std::string net = StrCat("tests/goldens/onnx/", file, ".onnx");
+    const std::string data =
+        StrCat("tests/goldens/onnx/", file.substr(0, file.find('_')), ".npz");
     const std::string saved = TempPath("unchanged.onnx");
-    Losses({"train", "--onnx", net, "--data", "tests/goldens/onnx/vit.npz",
-            "--loss", "cross_entropy", "--lr", "1e-38", "--optimizer", "sgd",
-            "--shuffle", "none", "--steps", "1", "--json", "--save-onnx",
-            saved});
+    Losses({"train", "--onnx", net, "--data", data, "--loss", "cross_entropy",
+            "--lr", "1e-38", "--optimizer", "sgd", "--shuffle", "none",
+            "--steps", "1", "--json", "--save-onnx", saved});
     CHECK(ReadAll(saved) == ReadAll(net));
   }
 }
@@ -214,6 +215,24 @@ Json LastLine(const std::vector<std::string>& arguments) {
   REQUIRE(outcome.exit_code == 0);
   const std::string& out = outcome.out;
   return Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
+}
+
+TEST_CASE("arrays may change names") {
+  const auto arrays = ParseNpz(ReadAll(kData), kData);
+  REQUIRE(arrays.ok());
+  std::vector<NamedArray> turned;
+  for (NamedArray array : *arrays) {
+    if (array.name != "x" && array.name != "labels") continue;
+    array.name = array.name == "x" ? "labels" : "x";
+    turned.push_back(array);
+  }
+  const auto bytes = NpzBytes(turned);
+  REQUIRE(bytes.ok());
+  const std::string data = WriteTemp("turned.npz", *bytes);
+  std::vector<std::string> arguments =
+      Command(kNet, 2, {"--input-map", "x=labels", "--input-map", "labels=x"});
+  std::replace(arguments.begin(), arguments.end(), std::string(kData), data);
+  CHECK(Losses(arguments) == Losses(Command(kNet, 2)));
 }
 
 TEST_CASE("what is held out judges the model that was trained") {
@@ -379,6 +398,9 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
       {Command(kNet, 1, {"--input-map", "q=x"}),
        "[data] no array is called \"x\", as the input f32(4, 3, 16, 16) of the "
        "step is; there are"},
+      {Command(kNet, 1, {"--input-map", "x=x", "--input-map", "labels=x"}),
+       "[data] --input-map \"labels=x\" names an input or an array a second "
+       "time"},
       {Command(kNet, 1, {"--batch", "5"}),
        "[data] the array \"x\" has 4 examples, the input f32(5, 3, 16, 16), "
        "for "
