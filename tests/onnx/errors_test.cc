@@ -253,6 +253,69 @@ TEST_CASE("functions are written out, and do not call themselves") {
         std::string::npos);
 }
 
+// A number and a length as protobuf writes them.
+std::string Varint(size_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) {
+    bytes += static_cast<char>((value & 0x7f) | 0x80);
+  }
+  return bytes + static_cast<char>(value);
+}
+
+// Each is two or three bytes of a file, and far more of memory. Fields are numbers of
+// onnx.proto, from the model's own inward.
+TEST_CASE("messages that are many and empty are refused before they are read") {
+  const std::vector<std::vector<int>> rows = {
+      {7, 1},         // nodes
+      {7, 1, 1},      // names of operands
+      {7, 1, 2},      // and results
+      {7, 1, 5},      // attributes
+      {7, 1, 5, 9},   // texts
+      {7, 1, 5, 10},  // tensors
+      {7, 1, 5, 11},  // graphs
+      {7, 1, 5, 6, 1},
+      {7, 1, 9},
+      {7, 5},  // initializers
+      {7, 5, 6},
+      {7, 5, 13},
+      {7, 11},  // inputs
+      {7, 12},
+      {7, 13},
+      {7, 13, 2, 1, 2, 1},  // dimensions
+      {7, 14},
+      {7, 15},
+      {7, 16},
+      {8},
+      {14},
+      {20},
+      {25},
+      {25, 4},
+      {25, 5},
+      {25, 6},
+      {25, 7},
+      {25, 9},
+      {25, 11},
+      {25, 12},
+  };
+  for (const std::vector<int>& fields : rows) {
+    const auto tag = [](int field) {
+      return Varint(static_cast<size_t>(field) << 3 | 2);
+    };
+    CAPTURE(fields.size());
+    CAPTURE(fields[0]);
+    CAPTURE(fields.back());
+    std::string bytes;
+    for (int i = 0; i < 100'000; ++i) bytes += tag(fields.back()) + '\0';
+    for (size_t i = fields.size() - 1; i-- > 0;) {
+      bytes = tag(fields[i]) + Varint(bytes.size()) + bytes;
+    }
+    const auto model = ParseOnnx(bytes, "many.onnx");
+    REQUIRE(!model.ok());
+    CHECK(model.error().message.find("holds messages that take ") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("a file that is cut anywhere is refused, or is one that ends there") {
   std::ifstream file("tests/goldens/onnx/pictures_dynamo.onnx",
                      std::ios::binary);
