@@ -4,9 +4,8 @@
 //
 //   rank_plans [SEQ]     1024 tokens, if not given
 //
-// One text a rank; bf16 with the other 16 bits of f32 weights as a state, AdamW with
-// moments in full, 14 bytes a param with the gradient; the kernels' scratch is the GPU's;
-// nothing runs again. Beside each, what DeepSpeed's estimators say of params, gradients
+// One text a rank; f32 and AdamW, 16 bytes a param with the gradient; the kernels' scratch
+// is the CPU's, of two threads; nothing runs again. Beside each, what DeepSpeed's estimators say of params, gradients
 // and states alone, without offloading: estimate_zero2_model_states_mem_needs, 4 P + 16 P
 // / N, and estimate_zero3_model_states_mem_needs, 4 L + 18 P / N, for P params of which
 // the largest layer has L (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py).
@@ -67,7 +66,7 @@ std::vector<Model> Models(int64_t seq) {
   llama.max_seq = 131072;
   llama.rope_base = 5e5;
   const auto options = [seq](int64_t batch) {
-    return ModelOptions{.batch = batch, .seq = seq, .dtype = DType::kBF16};
+    return ModelOptions{.batch = batch, .seq = seq, .dtype = DType::kF32};
   };
   return {
       {gpt.name, static_cast<double>(GptParameterCount(gpt)), 50257.0 * 1600,
@@ -84,7 +83,7 @@ std::vector<Model> Models(int64_t seq) {
 
 int main(int argc, char** argv) {
   const int64_t seq = argc > 1 ? std::atoll(argv[1]) : 1024;
-  const DeviceNeeds device = Must(NeedsOfDevice("cuda", DType::kBF16, 1));
+  const DeviceNeeds device = Must(NeedsOfDevice("cpu", DType::kF32, 2));
   for (const Model& model : Models(seq)) {
     std::printf(
         "\n%s, %.2f billion params, one text of %lld tokens a rank; GB\n\n"
