@@ -54,7 +54,7 @@ class PlansTest(support.TestCase):
 
     def test_budgets_that_are_no_sizes(self):
         for budget, words in ((float("nan"), "nan"), (float("inf"), "inf"), (-1, "-1"),
-                              (0, "0"), (1.5, "1.5"), (1 << 70, "63 bits")):
+                              (0, "0"), (1.5, "1.5"), (1 << 63, "63 bits")):
             self.raises(stowage.InvalidArgument, words, self.plan, budget=budget)
         for budget in ("many", "-3MB", "nan", ""):
             self.raises(stowage.InvalidArgument, "", self.plan, budget=budget)
@@ -100,6 +100,17 @@ class PlansTest(support.TestCase):
                 self.assertTrue(file.read().startswith("<!"))
             self.raises(stowage.FileError, "cannot be written", whole.save,
                         os.path.join(folder, "none", "plan.json"))
+
+    def test_a_model_that_is_made_keeps_its_batch(self):
+        made = stowage.model("mlp", batch=8)
+        self.assertEqual(stowage.plan(made, 8, device="cpu", threads=1).batch, 8)
+        self.raises(stowage.InvalidArgument, "batch is given for a model that is made already",
+                    stowage.plan, made, 16)
+        self.raises(stowage.InvalidArgument, "seq is given", stowage.plan, made, seq=4)
+
+    def test_losses_are_on_the_page_by_their_steps(self):
+        page = stowage.plan("mlp", 8, device="cpu", threads=1).to_html([3.25, 2.125])
+        self.assertIn('"losses":[{"step":1,"loss":3.25},{"step":2,"loss":2.125}]', page)
 
     def test_a_plan_cache_answers_the_second_time(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -72,6 +72,24 @@ class TrainersTest(support.TestCase):
             self.raises(stowage.InvalidArgument, "is not finite", setattr, trainer, "lr", bad)
         self.assertEqual(trainer.lr, 0)
 
+    def test_gradients_are_clipped_by_their_norm(self):
+        # The step is as long as the norm that is allowed, in the direction of NumPy's.
+        x, y = support.batch()
+        trainer = support.trainer(clip_norm=0.01, lr=1.0)
+        before = trainer.state_dict()
+        net = support.SoftmaxOfNumpy(before["w"], before["b"])
+        trainer.step(x, y)
+        net.step(x, y, 1.0)
+        after = trainer.state_dict()
+        moved = np.concatenate([(after[n] - before[n]).ravel() for n in ("w", "b")])
+        whole = np.concatenate([(net.w - before["w"]).ravel(), net.b - before["b"]])
+        np.testing.assert_allclose(moved, 0.01 * whole / np.linalg.norm(whole), atol=1e-6)
+
+    def test_initial_values_are_drawn_by_the_seed(self):
+        first, same, other = (support.trainer(seed=seed).read("w") for seed in (1, 1, 2))
+        np.testing.assert_array_equal(first, same)
+        self.assertFalse(np.array_equal(first, other))
+
     def test_loaded_state_is_what_is_read(self):
         trainer, other = support.trainer(seed=1), support.trainer(seed=2)
         other.load_state_dict(trainer.state_dict())
@@ -79,6 +97,10 @@ class TrainersTest(support.TestCase):
         self.assertEqual(trainer.step(x, y), other.step(x, y))
         self.raises(stowage.InvalidArgument, "missing: ['w']; unknown: ['v']",
                     other.load_state_dict, {"b": np.zeros(3, np.float32), "v": x})
+        self.raises(stowage.InvalidArgument, "missing: none; unknown: ['v']",
+                    other.load_state_dict, {**trainer.state_dict(), "v": x})
+        self.raises(stowage.InvalidArgument, "missing: ['w']; unknown: none",
+                    other.load_state_dict, {"b": np.zeros(3, np.float32)})
         self.raises(stowage.WrongDType, '"b" is f64(3); expected f32(3)',
                     other.load_state_dict, {"b": np.zeros(3)}, strict=False)
 
