@@ -210,6 +210,23 @@ TEST_CASE("a scan goes along any axis, in any direction") {
   }
 }
 
+TEST_CASE("inputs of a scan may go in different directions") {
+  ModelProto model = Empty({"all"});
+  GraphProto* const graph = model.mutable_graph();
+  for (const char* const name : {"a", "b"}) {
+    AddInput(graph, name, TensorProto::FLOAT, {3, 1});
+  }
+  NodeProto* const scan = Op(graph, "Scan", {"a", "b"}, "all");
+  SetInt(scan, "num_scan_inputs", 2);
+  SetInts(scan, "scan_input_directions", {0, 1});
+  Op(Within(scan, "body", {"p", "q"}, {"r"}), "Sub", {"p", "q"}, "r");
+  const OnnxModel read = Read(model);
+  const auto got = Run(read, Built(read),
+                       {{"a", ArrayOf<float>({3, 1}, {10, 20, 30})},
+                        {"b", ArrayOf<float>({3, 1}, {1, 2, 3})}});
+  CHECK(got[0] == Floats{7, 18, 29});
+}
+
 TEST_CASE("a scan of operator set 8 takes each example by itself") {
   ModelProto model = Sums(0, 0, 0, 0);
   model.mutable_opset_import(0)->set_version(8);
@@ -349,6 +366,19 @@ TEST_CASE("a condition ends a loop, at most when its trips do") {
                           {"limit", ArrayOf<float>({1}, {row.limit})}});
     CHECK(got[0] == Floats{row.last});
   }
+}
+
+// What its condition would be for a second trip is no matter to it.
+TEST_CASE("a loop of one trip is written out") {
+  ModelProto model = Doubling();
+  model.mutable_graph()->mutable_initializer(0)->set_raw_data(
+      ArrayOf<int64_t>({}, {1}).bytes);
+  const OnnxModel read = Read(model);
+  const Graph graph = Built(read);
+  CHECK(Count(graph, OpKind::kLoop) == 0);
+  CHECK(Run(read, graph,
+            {{"h0", ArrayOf<float>({1}, {3})},
+             {"limit", ArrayOf<float>({1}, {20})}})[0] == Floats{6});
 }
 
 // The derivative of the last h by h0 is two to the number of trips that were run.
