@@ -14,6 +14,7 @@
 #include "ir/builder.h"
 #include "ir/control_flow.h"
 #include "ir/graph.h"
+#include "ir/layout.h"
 #include "ir/ops.h"
 #include "nn/layers.h"
 #include "planner/fit/fit.h"
@@ -149,6 +150,9 @@ TEST_CASE("what runs again in a loop's body changes no bit") {
     REQUIRE_MESSAGE(step.ok(), step.error().message);
     CHECK(step->plan.arena_bytes() <= budget);
     CHECK(ValidatePlan(step->graph, step->plan).empty());
+    CHECK(step->price.extra_flops > 0);
+    CHECK(GraphFlops(step->graph) ==
+          doctest::Approx(step->flops + step->price.extra_flops));
     auto session =
         Session::Create({{"run", step->graph, step->plan}}, *cpu, {});
     REQUIRE_MESSAGE(session.ok(), session.error().message);
