@@ -1,7 +1,6 @@
 """What a process may do to trainers, in any order: sequences of creating, stepping,
 interrupting, threading, forking, closing and letting go. None may crash, and what is refused
-is refused in words. There are 200, and 1,000 by night and under the address sanitizer
-(tests/python/asan.sh)."""
+is refused in words. There are 200, and 1,000 where STOWAGE_ALL_INSTANCES is set."""
 
 import gc
 import os
