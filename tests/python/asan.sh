@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs the package's tests under the address sanitizer, as far as an interpreter allows that
+# was not built with it.
+#
+#   tests/python/asan.sh [TEST]...      default: lifetimes_test
+#
+# The objects of python/ are instrumented, and linked with the library's own objects as they
+# are released; the sanitizer's malloc serves the whole process. So every access of the
+# binding's is judged, and of the library, NumPy and Python what malloc sees: what is freed
+# twice, or used after it in memcpy and its like. Leaks are not: an interpreter ends with its
+# memory.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+options=(--config=werror "--repo_env=STOWAGE_CUDA_ARCHITECTURES=${STOWAGE_CUDA_ARCHITECTURES-80}"
+  '--per_file_copt=^python/.*\.cc$@-fsanitize=address' --linkopt=-fsanitize=address)
+bazel build "${options[@]}" //python:stowage/_core.so //python:ops
+bin=$(bazel info "${options[@]}" bazel-bin 2>/dev/null)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/stowage"
+cp python/stowage/* "$bin/python/stowage/"{_core.so,ops.py} "$work/stowage/"
+export PYTHONPATH="$work:$PWD/tests/python" PYTHONDONTWRITEBYTECODE=1
+# The C++ library is asked for exceptions before the module brings it.
+export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
+export STOWAGE_ALL_INSTANCES=1
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
+for test in "${@:-lifetimes_test}"; do
+  "${STOWAGE_PYTHON:-/usr/bin/python3}" "tests/python/$test.py"
+done
