@@ -49,8 +49,6 @@ check_losses() {
   for ranks in 2 3 4; do # 22 examples come out even among two alone
     same_losses "$ranks" "mlp$ranks" "${mlp[@]}"
   done
-  same_losses 2 cnn --model cnn-small --data "$digits" --batch 8 --steps 3 --device cpu \
-    --allow-batch-statistics
   same_losses 2 gpt --model gpt-nano --data "$text" --batch 2 --seq 32 --steps 3 \
     --device cpu --sample 0
 }
