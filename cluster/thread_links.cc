@@ -24,6 +24,29 @@ class Exchanger {
   bool Exchange(int rank, std::span<const Outgoing> outgoing,
                 std::span<const Incoming> incoming) {
     std::unique_lock lock(mutex_);
+    if (HandOver(rank, outgoing, incoming, &lock)) return true;
+    // The caller may free now what others have not taken; they wait for it no more.
+    for (const Outgoing& message : outgoing) Of(rank, message.to) = {};
+    End(rank);
+    return false;
+  }
+
+  void Leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    if (!first_gone_) first_gone_ = rank;
+    End(rank);
+  }
+
+  // The first that has left, or none.
+  std::optional<int> gone() {
+    const std::lock_guard lock(mutex_);
+    return first_gone_;
+  }
+
+ private:
+  bool HandOver(int rank, std::span<const Outgoing> outgoing,
+                std::span<const Incoming> incoming,
+                std::unique_lock<std::mutex>* lock) {
     for (const Outgoing& message : outgoing) {
       if (message.bytes.empty()) continue;
       Of(rank, message.to) = message.bytes;
@@ -32,7 +55,7 @@ class Exchanger {
     for (const Incoming& message : incoming) {
       if (message.bytes.empty()) continue;
       std::span<const std::byte>& offer = Of(message.from, rank);
-      changed_.wait(lock,
+      changed_.wait(*lock,
                     [&] { return !offer.empty() || IsGone(message.from); });
       if (offer.empty()) return false;
       STOWAGE_CHECK(offer.size() == message.bytes.size());
@@ -42,28 +65,18 @@ class Exchanger {
     }
     for (const Outgoing& message : outgoing) {
       const std::span<const std::byte>& offer = Of(rank, message.to);
-      changed_.wait(lock, [&] { return offer.empty() || IsGone(message.to); });
+      changed_.wait(*lock, [&] { return offer.empty() || IsGone(message.to); });
       if (!offer.empty()) return false;
     }
     return true;
   }
 
-  void Leave(int rank) {
-    const std::lock_guard lock(mutex_);
+  // From now on nobody waits for that rank.
+  void End(int rank) {
     gone_[static_cast<size_t>(rank)] = true;
     changed_.notify_all();
   }
 
-  // The first that has gone, or none.
-  std::optional<int> gone() {
-    const std::lock_guard lock(mutex_);
-    for (size_t rank = 0; rank < ranks_; ++rank) {
-      if (gone_[rank]) return static_cast<int>(rank);
-    }
-    return {};
-  }
-
- private:
   std::span<const std::byte>& Of(int from, int to) {
     return offered_[static_cast<size_t>(from) * ranks_ +
                     static_cast<size_t>(to)];
@@ -76,7 +89,8 @@ class Exchanger {
   std::condition_variable changed_;
   // What the mutex guards.
   std::vector<std::span<const std::byte>> offered_;
-  std::vector<bool> gone_;
+  std::vector<bool> gone_;  // that have left, or whose exchange has failed
+  std::optional<int> first_gone_;
 };
 
 class ThreadLink : public Link {

@@ -211,5 +211,17 @@ TEST_CASE("a rank that goes ends the others' waits") {
   CHECK(links[0]->failure() == "rank 2 has gone");
 }
 
+TEST_CASE("what a failed exchange was to send is not there any more") {
+  std::vector<std::unique_ptr<Link>> links = ThreadLinks(3);
+  links[2].reset();
+  std::vector<std::byte> mine(8), theirs(8);
+  const std::vector<Outgoing> to_1 = {{.to = 1, .bytes = mine}};
+  const std::vector<Incoming> from_2 = {{.from = 2, .bytes = theirs}};
+  CHECK_FALSE(links[0]->Exchange(to_1, from_2));
+  const std::vector<Incoming> from_0 = {{.from = 0, .bytes = theirs}};
+  CHECK_FALSE(links[1]->Exchange({}, from_0));
+  CHECK(links[1]->failure() == "rank 2 has gone");
+}
+
 }  // namespace
 }  // namespace stowage::cluster
