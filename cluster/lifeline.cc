@@ -296,6 +296,10 @@ Status Lifeline::Accept(int listener, const std::string& token) {
     std::memcpy(&hello, frame.data(), sizeof(hello));
     // Others may connect to a port as well.
     if (frame.compare(sizeof(Header), kTokenBytes, token) != 0) continue;
+    // One that was answered too late for it comes again, by its next address.
+    std::erase_if(peers_, [&hello](const auto& known) {
+      return known->rank == hello.rank;
+    });
     auto peer = std::make_unique<Peer>();
     peer->socket = std::move(socket);
     peer->rank = hello.rank;
