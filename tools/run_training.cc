@@ -436,6 +436,12 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   TrainingSpec training = spec.training;
   const Result<std::vector<Sharding>> shardings = ShardingsOf(flags, ranks);
   if (!shardings.ok()) return Fail(shardings.error());
+  if (!ranks.alone() && flags.check && run->skips_nonfinite) {
+    return Fail({ErrorCode::kUnsupported,
+                 "[ranks] --check ends a step at one rank in the middle, and "
+                 "the others wait there; leave --check or --on-nonfinite skip "
+                 "away"});
+  }
   SetRanks({.ranks = ranks.ranks(), .rank = ranks.rank()}, &training);
   training.programs = ProgramsBeside(spec, **task, sample_positions);
   const std::shared_ptr<WorkProgress> progress =

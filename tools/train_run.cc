@@ -119,6 +119,15 @@ Result<int64_t> StepLoop::RunTo(int64_t last, const StopSignals& stop) {
   return settled;
 }
 
+// Whether a step is to stand, the same at all ranks: what they split may be finite in
+// the blocks of some alone, and a step that only some undo is no step of all.
+Result<bool> StepLoop::IsFiniteEverywhere(bool loss_is_finite) {
+  if (ranks_.alone() || !loss_is_finite) return loss_is_finite;
+  STOWAGE_ASSIGN_OR_RETURN(const bool finite, guard_->IsFinite());
+  STOWAGE_ASSIGN_OR_RETURN(const int bad, ranks_.AnyOf(finite ? 0 : 1));
+  return bad == 0;
+}
+
 // Takes note of a step that is done.
 Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
   const bool finite = loss.ok();
@@ -126,7 +135,8 @@ Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
     return loss.error();
   }
   if (guard_) {
-    STOWAGE_ASSIGN_OR_RETURN(const bool good, guard_->Settle(finite));
+    STOWAGE_ASSIGN_OR_RETURN(const bool all_finite, IsFiniteEverywhere(finite));
+    STOWAGE_ASSIGN_OR_RETURN(const bool good, guard_->Settle(all_finite));
     if (!good) return Skip(step, loss);
   } else if (!finite) {
     return loss.error();

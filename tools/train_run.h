@@ -79,6 +79,7 @@ class StepLoop {
   }
   Status Start(int64_t step);
   Result<float> ReadLoss(int64_t step);
+  Result<bool> IsFiniteEverywhere(bool loss_is_finite);
   Status Settle(int64_t step, const Result<float>& loss);
   Status Skip(int64_t step, const Result<float>& loss);
   void Show(int64_t step, float loss, bool skipped);

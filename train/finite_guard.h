@@ -29,10 +29,13 @@ class FiniteGuard {
   /// Runner::ReadBytes and WriteBytes.
   Result<bool> Settle(bool finite);
 
+  /// Whether all params and states are, of this rank alone where there are several:
+  /// these must agree before one settles. Errors: those of Runner::ReadPart.
+  Result<bool> IsFinite() const;
+
  private:
   explicit FiniteGuard(Runner& runner) : runner_(&runner) {}
   Status Keep();
-  Result<bool> IsFinite() const;
 
   Runner* runner_;
   std::vector<ValueId> values_;
