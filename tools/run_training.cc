@@ -317,9 +317,11 @@ struct Speed {
 constexpr double kMostToTry = 20;
 
 // By a few of its steps, where the memory for them is there and they take no minutes;
-// else by what the device does in a second.
+// else by what the device does in a second. Ranks would each try as many steps as their
+// own clock says, and wait for each other for ever.
 Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
-                    const TrainingPlan& plan, Backend& backend, Task& task) {
+                    const TrainingPlan& plan, Backend& backend, Task& task,
+                    const RankRun& ranks) {
   STOWAGE_ASSIGN_OR_RETURN(const DeviceRates rates,
                            MeasureRates(backend, spec.options.dtype));
   const double seconds = StepSeconds(plan.step.graph, rates);
@@ -331,7 +333,7 @@ Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
       .how =
           "foretold by its operations and bytes, and what this device does of "
           "them in a second"};
-  if (!spec.tuning || seconds > kMostToTry) return guess;
+  if (!spec.tuning || !ranks.alone() || seconds > kMostToTry) return guess;
   Result<Training> opened = Training::Open(plan, backend);
   if (!opened.ok()) {
     return opened.error().code == ErrorCode::kDevice ? Result<Speed>(guess)
@@ -352,7 +354,7 @@ Result<Speed> Gauge(const TrainFlags& flags, const StepSpec& spec,
 int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
              TrainingPlanner& planner, const TrainingPlan& plan,
              const Report& report, const std::optional<Foretold>& foretold,
-             Backend& backend, Task& task) {
+             Backend& backend, Task& task, const RankRun& ranks) {
   Result<Speed> speed = Error{};
   if (foretold) {
     speed = Speed{
@@ -362,7 +364,7 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
         .by = "op_times",
         .how = "foretold by the times of its ops"};
   } else {
-    speed = Gauge(flags, spec, plan, backend, task);
+    speed = Gauge(flags, spec, plan, backend, task, ranks);
   }
   if (!speed.ok()) return Fail(speed.error());
   const Result<Bytes> smallest = planner.step().SmallestBudget();
@@ -473,7 +475,12 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (!flags.html.empty()) page.programs = DescribePrograms(*plan);
   if (flags.dry_run) {
     return ShowPlan(flags, spec, *planner, *plan, report, *foretold, *backend,
-                    **task);
+                    **task, ranks);
+  }
+  if (flags.chat && training.ranks.shard == Sharding::kWeights) {
+    return Fail({ErrorCode::kUnsupported,
+                 "[ranks] rank 0 chats alone, and --shard weights gives it a "
+                 "block of the weights; split less, or leave --chat away"});
   }
   const int64_t evaluation_batch =
       plan->programs.empty()
