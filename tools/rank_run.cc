@@ -216,8 +216,10 @@ int RankRun::End(int exit_code) {
   if (alone() || has_ended_) return exit_code;
   const bool is_good = exit_code == kExitDone || exit_code > 128;
   if (is_good) return EndTogether(exit_code);
-  if (team_->lifeline().broken()) {
-    while (true) pause();  // OnEnd says by whom, and ends the process
+  // What follows from another's end is told by OnEnd, which ends the process, too. An
+  // error of another kind is this rank's own.
+  if (exit_code == kExitNoDevice && team_->lifeline().broken()) {
+    while (true) pause();
   }
   is_ending_ = true;
   team_->lifeline().GiveUp(exit_code, silence_ ? silence_->error() : "");
