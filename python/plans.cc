@@ -262,7 +262,7 @@ void BindPlans(py::module_& module) {
       .def("frontier",
            [](PlannedTraining& self) {
              const tools::FrontierTexts texts = WithoutGil([&] {
-               return tools::DescribeFrontier(self.planner().fitter(), false);
+               return tools::DescribeFrontier(self.planner().fitter(), {});
              });
              return std::pair(texts.json.dump(), texts.svg);
            })

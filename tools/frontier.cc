@@ -1,6 +1,7 @@
 #include "tools/frontier.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "base/bytes.h"
@@ -80,7 +81,9 @@ FrontierMark ToMark(const Shown& shown) {
 
 }  // namespace
 
-Result<FrontierTexts> DescribeFrontier(StepFitter& fitter, bool by_time) {
+Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
+                                       const std::optional<OpTimes>& times) {
+  const bool by_time = times.has_value();
   STOWAGE_ASSIGN_OR_RETURN(const FittedStep given, fitter.AsGiven());
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Bargain> frontier,
                            fitter.Frontier());
@@ -91,11 +94,18 @@ Result<FrontierTexts> DescribeFrontier(StepFitter& fitter, bool by_time) {
                       .svg = {}};
   std::vector<FrontierMark> marks;
   const double whole = std::max(given.cost, 1.0);
+  // As it runs, its nodes fused; levers are priced among single ops.
+  double of_given = given.cost;
+  if (times) {
+    const std::vector<double> of_nodes =
+        times->CostFunction(std::nullopt)(given.graph);
+    of_given = std::accumulate(of_nodes.begin(), of_nodes.end(), 0.0);
+  }
   for (const Bargain& each : frontier) {
     const Shown shown{.of = each,
                       .percent = 100 * each.price.extra_cost / whole,
                       .least = 100 * each.price.least_extra_cost / whole,
-                      .step_cost = given.cost + each.price.extra_cost,
+                      .step_cost = of_given + each.price.extra_cost,
                       .by_time = by_time};
     texts.table += ToRow(shown, copies);
     texts.json["frontier"].push_back(ToJson(shown));

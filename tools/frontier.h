@@ -3,14 +3,16 @@
 
 // What every budget costs, as `plan --pareto` prints it: a table, JSON, a picture.
 //
-//   Result<FrontierTexts> texts = DescribeFrontier(fitter, /*by_time=*/true);
+//   Result<FrontierTexts> texts = DescribeFrontier(fitter, question.op_times);
 //   std::cout << texts->table;
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "planner/fit/fit.h"
+#include "planner/fit/op_times.h"
 
 namespace stowage::tools {
 
@@ -21,9 +23,10 @@ struct FrontierTexts {
 };
 
 /// Of the step from as it is to the smallest budget, with the levers that are
-/// allowed. Costs are nanoseconds if `by_time`, else operations. Errors: those of
-/// StepFitter::Frontier.
-Result<FrontierTexts> DescribeFrontier(StepFitter& fitter, bool by_time);
+/// allowed. Costs are nanoseconds if there are `times`, by which the fitter chooses,
+/// else operations. Errors: those of StepFitter::Frontier.
+Result<FrontierTexts> DescribeFrontier(StepFitter& fitter,
+                                       const std::optional<OpTimes>& times);
 
 }  // namespace stowage::tools
 

@@ -312,9 +312,9 @@ std::string PassesText(const std::vector<PassReport>& passes) {
   return text;
 }
 
-int PrintFrontier(const Flags& flags, StepFitter& fitter, bool by_time,
-                  WorkProgress& progress) {
-  const Result<FrontierTexts> texts = DescribeFrontier(fitter, by_time);
+int PrintFrontier(const Flags& flags, StepFitter& fitter,
+                  const std::optional<OpTimes>& times, WorkProgress& progress) {
+  const Result<FrontierTexts> texts = DescribeFrontier(fitter, times);
   progress.Clear();
   if (!texts.ok()) return Fail(texts.error());
   if (!flags.svg.empty()) {
@@ -400,8 +400,7 @@ int Run(const Flags& flags) {
                    "[plan] --html shows a plan, and --pareto prints none; give "
                    "one of them"});
     }
-    return PrintFrontier(flags, subject->planner().fitter(), times.has_value(),
-                         *progress);
+    return PrintFrontier(flags, subject->planner().fitter(), times, *progress);
   }
 
   if (flags.fit_optimizer) {

@@ -46,8 +46,9 @@ TEST_CASE("the ops of a step are timed, and plans are made by the times") {
   CHECK(timed.err.find("medians of 2 steps on cpu") != std::string::npos);
   const std::string text = ReadAll(file);
   CHECK(text.starts_with("stowage-op-times 2\n"));
-  CHECK(text.find(" matmul(f32(8, 64), f32(64, 128)) -> f32(8, 128) ") !=
-        std::string::npos);
+  CHECK(text.find(" fused_matmul(f32(8, 64), f32(64, 128), "
+                  "f32(8, 128)[0, 1]) -> f32(8, 128) ") !=
+        std::string::npos);  // with the bias, which repeats
 
   const Outcome figures =
       RunStowage({"time", "--model", "mlp", "--batch", "8", "--data", digits,
