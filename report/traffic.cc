@@ -88,8 +88,9 @@ std::string_view FamilyOf(OpKind op) {
       break;
   }
   const std::string_view name = OpName(op);
-  if (GetOpDef(op).updates > 0 && name.ends_with("_update")) return "optimizer";
   const OpDef& def = GetOpDef(op);
+  if (def.collective) return "among ranks";
+  if (def.updates > 0 && name.ends_with("_update")) return "optimizer";
   if (def.accepts == AcceptAnyStrides) return kElementwise;
   return "other";
 }

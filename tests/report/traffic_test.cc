@@ -98,6 +98,19 @@ TEST_CASE("a loop moves what its body does, as often as it runs") {
   CHECK(traffic.total.written == 7 * 64);
 }
 
+TEST_CASE("what ranks do together is a family, and no update of an optimizer") {
+  GraphBuilder g("g");
+  const Value w = g.Param("w", DType::kF32, {10}, Init::Zeros());
+  AllGatherUpdate(w, ReduceScatter(g.Input("x", DType::kF32, {10}), 4), 4);
+  const Traffic traffic = CountTraffic(Must(g));
+  REQUIRE(traffic.families.size() == 1);
+  const TrafficRow& row = Row(traffic, "among ranks");
+  CHECK(row.launches == 2);
+  // x, then the block of three and the target; the block, then the whole.
+  CHECK(row.read == 4 * (10 + 10 + 3));
+  CHECK(row.written == 4 * (3 + 10));
+}
+
 TEST_CASE("a launch takes what the slower of memory and arithmetic takes") {
   GraphBuilder g("g");
   const Value x = g.Input("x", DType::kBF16, {64, 64});
