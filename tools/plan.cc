@@ -28,6 +28,7 @@
 #include "tools/rank_flags.h"
 #include "tools/work_progress.h"
 #include "train/param_bytes.h"
+#include "train/step_builder.h"
 #include "train/train.h"
 
 namespace stowage::tools {
@@ -60,8 +61,12 @@ struct Subject {
   RankPlan ranks;
 
   StepPlanner& planner() { return training ? training->step() : *graph; }
+  // What pieces are made of: the part of the rank that is planned.
   std::optional<int64_t> batch() const {
-    return training ? std::optional(training->spec().batch) : std::nullopt;
+    if (!training) return std::nullopt;
+    const TrainingSpec& trained = training->spec();
+    return PartOfRank(trained.batch, trained.ranks.ranks, trained.ranks.rank)
+        .count;
   }
 };
 

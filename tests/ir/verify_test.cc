@@ -244,20 +244,23 @@ TEST_CASE("Updates write whole params and states, and end the old content") {
        ""},
       {"y: f32(2, 2) = sgd_update(x, w, lr) {decay=0.0}",
        "[ir] node 0 (sgd_update \"y\") writes in place of \"x\", which is a "
-       "leaf of role input; only a whole param, state, cache, fill or fetched "
+       "leaf of role input; only a whole param, state, cache, fill, own block "
+       "or fetched "
        "value "
        "can be updated, or its new content"},
       {"h: f32(2, 2) = neg(w)\n"
        "y: f32(2, 2) = sgd_update(h, x, lr) {decay=0.0}",
        "[ir] node 1 (sgd_update \"y\") writes in place of \"h\", which is a "
-       "result of node 0; only a whole param, state, cache, fill or fetched "
+       "result of node 0; only a whole param, state, cache, fill, own block or "
+       "fetched "
        "value "
        "can be updated, or its new content"},
       {"v: f32(1, 2) = slice(w) {axis=0, start=0, end=1, step=1}\n"
        "u: f32(1, 2) = neg(v)\n"
        "y: f32(1, 2) = sgd_update(v, u, lr) {decay=0.0}",
        "[ir] node 2 (sgd_update \"y\") writes in place of \"v\", which is a "
-       "view of \"w\"; only a whole param, state, cache, fill or fetched value "
+       "view of \"w\"; only a whole param, state, cache, fill, own block or "
+       "fetched value "
        "can "
        "be updated, or its new content"},
       // One content after the other, each read before the next.
@@ -356,7 +359,8 @@ TEST_CASE(
       {"y: f32(2, 2) = stash(x)\n"
        "z: f32(2, 2) = stash_update(y, x)",
        "[ir] node 1 (stash_update \"z\") writes in place of \"y\", which is a "
-       "result of node 0; only a whole param, state, cache, fill or fetched "
+       "result of node 0; only a whole param, state, cache, fill, own block or "
+       "fetched "
        "value "
        "can be updated, or its new content"},
       {"s2: f32(2, 2) = stash_update(s, x)\n"

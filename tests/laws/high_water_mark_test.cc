@@ -135,7 +135,8 @@ TEST_CASE("so does a run that makes values twice") {
     const auto made = fitter.Fit(*smallest);
     REQUIRE_MESSAGE(made.ok(), made.error().message);
     CHECK(made->price.recomputed_nodes > 0);
-    CHECK(made->plan.arena_bytes() == *smallest);
+    // What runs as one is known last, and may leave less than was searched for.
+    CHECK(made->plan.arena_bytes() <= *smallest);
     CheckRun(made->graph, made->plan, *cpu);
   }
 }
