@@ -85,10 +85,10 @@ Status SaveWeights(const Runner& runner, const std::string& path);
 
 /// Reads the file and checks all of it, then reads it again and writes the values:
 /// bit-identical to what was saved, or nothing is touched. (Only a file that can be read
-/// once and not twice, which is an error too, leaves some values written.) Returns the step. A program wants all of its
-/// states; one that updates nothing (evaluation) may load a training checkpoint,
-/// whose further states it leaves, and one that trains takes no others. Params of
-/// `base` that the file leaves out stay as they are; the caller has given them their
+/// once and not twice, which is an error too, leaves some values written.) Returns the
+/// step. A program wants all of its states; one that updates nothing (evaluation) may
+/// load a training checkpoint, whose further states it leaves, and one that trains takes
+/// no others. Params of `base` that the file leaves out stay as they are; the caller has given them their
 /// values. Errors: kNotFound, kIo; kInvalidArgument for a truncated or altered file, a
 /// param that is missing, of another type or shape, or unknown here, and for one that
 /// was saved beside another base.
