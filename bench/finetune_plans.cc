@@ -12,12 +12,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "bench/must.h"
 #include "ir/graph.h"
 #include "nn/llama.h"
 #include "nn/lora.h"
@@ -29,15 +29,7 @@
 namespace {
 
 using namespace stowage;
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(2);
-  }
-  return std::move(result).value();
-}
+using bench::Must;
 
 double Seconds() {
   return std::chrono::duration<double>(

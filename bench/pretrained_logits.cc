@@ -15,9 +15,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "bench/must.h"
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
 #include "nn/pretrained.h"
@@ -27,21 +27,7 @@
 namespace {
 
 using namespace stowage;
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(2);
-  }
-  return std::move(result).value();
-}
-
-void Must(const Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", status.error().message.c_str());
-  std::exit(2);
-}
+using bench::Must;
 
 double Seconds() {
   return std::chrono::duration<double>(

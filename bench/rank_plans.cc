@@ -5,22 +5,22 @@
 //   rank_plans [SEQ]     1024 tokens, if not given
 //
 // One text a rank; f32 and AdamW, 16 bytes a param with the gradient; the kernels' scratch
-// is the CPU's, of two threads; nothing runs again. Beside each, what DeepSpeed's estimators say of params, gradients
-// and states alone, without offloading: estimate_zero2_model_states_mem_needs, 4 P + 16 P
-// / N, and estimate_zero3_model_states_mem_needs, 4 L + 18 P / N, for P params of which
-// the largest layer has L (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py).
+// is the CPU's, of two threads; nothing runs again. Beside each, what DeepSpeed's
+// estimators say of params, gradients and states alone, without offloading:
+// estimate_zero2_model_states_mem_needs, 4 P + 16 P / N, and
+// estimate_zero3_model_states_mem_needs, 4 L + 18 P / N, for P params of which the
+// largest layer has L (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py).
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autodiff/optimizer.h"
 #include "autodiff/ranks.h"
-#include "base/result.h"
+#include "bench/must.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "nn/gpt.h"
@@ -35,15 +35,7 @@
 namespace {
 
 using namespace stowage;
-
-template <typename T>
-T Must(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", result.error().message.c_str());
-    std::exit(2);
-  }
-  return std::move(result).value();
-}
+using bench::Must;
 
 struct Model {
   std::string name;
