@@ -90,6 +90,20 @@ TEST_CASE("what something else reads, too, is kept") {
         "reduce_sum(before) -> other\n");
 }
 
+TEST_CASE("an output within a chain is kept") {
+  GraphBuilder g("g");
+  const Value x = g.Name("x0", Softmax(Input(g, "x", {6, 8})));
+  const Value bias = g.Name("row", BroadcastTo(Input(g, "b", {8}), {6, 8}));
+  const Value before = g.Name("before", Add(x, bias));
+  g.Output("middle", before);
+  g.Output("y", g.Name("y", GeluTanh(before)));
+  const Fused fused = MustFuse(g);
+  CHECK(Lines(fused.graph) ==
+        "softmax(x) -> x0\n"
+        "fused_elementwise[add, gelu_tanh](x0, row) -> y before\n");
+  CHECK(fused.graph.outputs().size() == 2);
+}
+
 TEST_CASE("without products, what follows them is one chain") {
   GraphBuilder g("g");
   const Value product =
