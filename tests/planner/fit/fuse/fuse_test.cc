@@ -220,6 +220,18 @@ TEST_CASE("the gradient of a norm is added to what waits for it") {
         "dbeta\n");
 }
 
+TEST_CASE("the gradient of a norm that is an output is left alone") {
+  GraphBuilder g("g");
+  const Value x = Input(g, "x", {6, 8});
+  const Value gamma = Input(g, "gamma", {8});
+  const Value residual = g.Name("residual", Softmax(x));
+  const LayerNormGrads grads =
+      LayerNormGrad(x, gamma, Input(g, "mean", {6}), Input(g, "rstd", {6}), x);
+  g.Output("dx", grads.dx);
+  g.Output("sum", Add(residual, grads.dx));
+  CHECK(MustFuse(g).nodes == 0);
+}
+
 TEST_CASE("a chain is no longer than may be") {
   GraphBuilder g("g");
   Value x = Input(g, "x", {16});
