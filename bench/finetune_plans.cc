@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/train_step.h"
+#include "autodiff/train_options.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "bench/must.h"

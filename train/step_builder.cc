@@ -4,6 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/micro_batches.h"
+#include "autodiff/rank_step.h"
+#include "autodiff/repeated_piece.h"
+#include "autodiff/train_step.h"
 #include "base/strings.h"
 
 namespace stowage {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "autodiff/ranks.h"
-#include "autodiff/train_step.h"
+#include "autodiff/train_options.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/pieces/pieces.h"

@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "autodiff/ranks.h"
-#include "autodiff/train_step.h"
+#include "autodiff/train_options.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "planner/fit/fit.h"

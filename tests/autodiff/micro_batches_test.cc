@@ -1,5 +1,7 @@
 // A batch taken in pieces: the same step as the whole batch, in less memory.
 
+#include "autodiff/micro_batches.h"
+
 #include <doctest/doctest.h>
 
 #include <array>

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "base/result.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "autodiff/ranks.h"
-#include "autodiff/train_step.h"
+#include "autodiff/train_options.h"
 #include "base/hash.h"
 #include "base/result.h"
 #include "base/strings.h"

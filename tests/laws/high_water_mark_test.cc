@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/micro_batches.h"
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"

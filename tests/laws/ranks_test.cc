@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "autodiff/train_step.h"
+#include "autodiff/train_options.h"
 #include "base/result.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "autodiff/backward.h"
 #include "autodiff/train_step.h"
 #include "ir/builder.h"
 #include "ir/ops.h"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/backward.h"
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "autodiff/train_step.h"
 #include "base/check.h"
 #include "nn/gpt.h"
 #include "nn/models.h"

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/micro_batches.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/builder.h"

@@ -1,0 +1,71 @@
+#include "autodiff/train_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "base/strings.h"
+
+namespace stowage {
+namespace {
+
+template <typename... Args>
+Error Fail(const Args&... args) {
+  return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
+}
+
+// That `name`, if the model has it, can be the step's input, too.
+Status CheckScalarInput(const Graph& forward, std::string_view name) {
+  const std::optional<ValueId> id = forward.Find(name);
+  if (!id) return {};
+  const ValueInfo& info = forward.value(*id);
+  if (info.role != Role::kInput || info.type != TensorType{DType::kI64, {}}) {
+    return Fail(Quoted(name), " in graph ", Quoted(forward.name()), " is ",
+                RoleName(info.role), " ", info.type.ToString(),
+                "; the step needs this name for an input i64()");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
+  for (const ValueId id : forward.Leaves(Role::kCache)) {
+    return Fail("graph ", Quoted(forward.name()), " has the cache ",
+                Quoted(forward.value(id).name),
+                "; a step of training keeps nothing for the next one but "
+                "params and states");
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckOptimizer(options.optimizer));
+  if (options.clip_norm &&
+      !(*options.clip_norm > 0 && std::isfinite(*options.clip_norm))) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[optimizer] clip_norm is ", *options.clip_norm,
+                        "; expected a finite number above 0")};
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckParamGroups(forward, options.groups));
+  for (const std::string& name : options.wrt) {
+    const std::optional<ValueId> id = forward.Find(name);
+    if (!id || forward.value(*id).role == Role::kParam) continue;
+    return Fail("cannot train ", Quoted(name), ", whose role is ",
+                RoleName(forward.value(*id).role), "; expected a param");
+  }
+  for (const std::string& name : options.sums) {
+    const auto is_it = [&](const GraphOutput& output) {
+      return output.name == name;
+    };
+    if (std::ranges::any_of(forward.outputs(), is_it)) continue;
+    return Fail("graph ", Quoted(forward.name()), " has no output ",
+                Quoted(name), " to be a sum over the batch");
+  }
+  if (forward.Find("lr")) {
+    return Fail("graph ", Quoted(forward.name()),
+                " has a value \"lr\"; the step needs this name for its "
+                "learning rate");
+  }
+  STOWAGE_RETURN_IF_ERROR(CheckScalarInput(forward, "step"));
+  if (!ReadsSeed(options.optimizer)) return {};
+  return CheckScalarInput(forward, "seed");
+}
+
+}  // namespace stowage

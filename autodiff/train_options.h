@@ -1,0 +1,47 @@
+#ifndef STOWAGE_AUTODIFF_TRAIN_OPTIONS_H_
+#define STOWAGE_AUTODIFF_TRAIN_OPTIONS_H_
+
+// What a training step is asked for: the optimizer, the params it trains, what it
+// clips and what it gives out.
+//
+//   TrainOptions options{.optimizer = AdamW{}, .clip_norm = 1.0};
+//   options.groups = {{.pattern = "*.bias", .decay = 0}};
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "autodiff/param_groups.h"
+#include "base/result.h"
+#include "ir/graph.h"
+
+namespace stowage {
+
+struct TrainOptions {
+  Optimizer optimizer = AdamW{};
+  /// Names of the params to train; empty means all.
+  std::vector<std::string> wrt = {};
+  /// The global norm to clip the gradients to; adds an output "grad_norm".
+  std::optional<double> clip_norm = std::nullopt;
+  /// Params with a decay or learning rate of their own, and those that are not
+  /// trained; the first group that matches a param's name applies. A frozen
+  /// param is as one that is not in `wrt`, so that the norm above is without it.
+  std::vector<ParamGroup> groups = {};
+  /// Params whose gradients are outputs of the step, too, by patterns of their names
+  /// (base/glob.h): "grad:<param>", of the whole batch and before any clipping.
+  std::vector<std::string> gradients = {};
+  /// Outputs of the model that are sums over the batch, such as a count of right
+  /// answers. All others without a dimension of the batch's examples are means over
+  /// it, as the loss is. It matters where the batch is taken in pieces.
+  std::vector<std::string> sums = {};
+};
+
+/// That a step of `forward` can do what `options` asks for. Errors: those that
+/// BuildTrainStep names, but for what only the backward graph can tell. Linear in the
+/// groups times the params.
+Status CheckTrainOptions(const Graph& forward, const TrainOptions& options);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_AUTODIFF_TRAIN_OPTIONS_H_
