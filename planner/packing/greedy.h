@@ -17,9 +17,7 @@
 // mended like a squeaky wheel: whatever ended above moves to the front, the rest
 // follows as before, and the hold is filled again.
 //
-// Large problems are made small first. Where only lasting buffers reach from one
-// column to the next, the two sides are packed on their own, and equal ones, as
-// the steps of an unrolled loop are, once. Thousands of buffers that hang
+// Large problems are made small first (planner/packing/divide.h). Thousands of buffers that hang
 // together are stacked, longest-lived first (planner/packing/skyline.h), and where some
 // end above the target, the columns around them are packed anew. Then time is swept
 // forwards and backwards, each taking the tightest gap at its birth or death
@@ -35,6 +33,7 @@
 #include <string>
 
 #include "planner/packing/deadline.h"
+#include "planner/packing/pack_part.h"
 #include "planner/packing/problem.h"
 
 namespace stowage::packing {
@@ -43,10 +42,6 @@ struct GreedyPacking {
   Solution solution;
   std::string order;  // what won: "pressure", "size, mended", "stack", ...
 };
-
-/// How much looking into the hold (Hold::work) may be spent on all that follows
-/// the first order, unless more is asked for.
-inline constexpr int64_t kGreedyWork = 60'000'000;
 
 /// Packs a problem that passes CheckProblem; stops as soon as the height is
 /// `target` or less (its lower bound, as a rule), or with the first packing found
