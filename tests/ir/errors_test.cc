@@ -17,28 +17,13 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {
 
 using Values = std::vector<Value>;
 using L = std::vector<int64_t>;
-
-Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kF32, shape);
-}
-Value F64(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kF64, shape);
-}
-Value I32(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kI32, shape);
-}
-Value I64(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kI64, shape);
-}
-Value Bool(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kBool, shape);
-}
 
 struct Row {
   void (*build)(GraphBuilder& g);

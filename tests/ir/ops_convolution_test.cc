@@ -16,13 +16,10 @@
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {
-
-Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kF32, shape);
-}
 
 std::string TypeOfConv(const Shape& x, const Shape& w,
                        const ConvOptions& options) {

@@ -13,16 +13,10 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {
-
-Value F32(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kF32, shape);
-}
-Value I32(GraphBuilder& g, const char* name, const Shape& shape) {
-  return g.Input(name, DType::kI32, shape);
-}
 
 struct Row {
   void (*build)(GraphBuilder& g);
