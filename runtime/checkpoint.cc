@@ -15,6 +15,7 @@
 #include "formats/safetensors.h"
 #include "formats/safetensors_file.h"
 #include "ir/op_def.h"
+#include "runtime/all_or_none.h"
 #include "runtime/finite.h"
 #include "runtime/parts.h"
 #include "runtime/weight_values.h"
@@ -358,6 +359,53 @@ Status CheckTensors(const Checkpoint& checkpoint, const Runner& runner,
   return {};
 }
 
+// A hash of each part of each tensor, by which it is known again: 8 bytes a part.
+using PartHashes = std::vector<std::vector<uint64_t>>;
+
+uint64_t HashOf(std::span<const std::byte> part) {
+  return Xxh64({reinterpret_cast<const char*>(part.data()), part.size()});
+}
+
+// Reads all of the data. Tensors cover it in their order.
+Result<PartHashes> CheckDigest(const Checkpoint& checkpoint) {
+  const SafetensorsFile& file = checkpoint.file;
+  Fnv1a digested = BeginDigest(file.header());
+  PartHashes hashes;
+  for (const SafeTensor& tensor : checkpoint.tensors()) {
+    std::vector<uint64_t>& of_tensor = hashes.emplace_back();
+    STOWAGE_RETURN_IF_ERROR(InParts(
+        tensor.end - tensor.begin,
+        [&](Bytes begin, std::span<std::byte> part) -> Status {
+          STOWAGE_RETURN_IF_ERROR(file.Read(tensor.begin + begin, part));
+          digested.Update(part);
+          of_tensor.push_back(HashOf(part));
+          return {};
+        }));
+  }
+  const std::string actual = Hex(digested.digest());
+  const std::string& digest = *file.header().Find("fnv1a64");
+  if (actual == digest) return hashes;
+  return file.Fail(StrCat("is damaged: its content has the digest ", actual,
+                          ", it was saved with ", digest));
+}
+
+// Writes a tensor that was checked, once more and part by part.
+Status WriteTensor(const Checkpoint& checkpoint, const SafeTensor& tensor,
+                   const std::vector<uint64_t>& hashes, Runner& runner) {
+  const SafetensorsFile& file = checkpoint.file;
+  return InParts(
+      tensor.end - tensor.begin,
+      [&](Bytes begin, std::span<std::byte> part) -> Status {
+        STOWAGE_RETURN_IF_ERROR(file.Read(tensor.begin + begin, part));
+        if (HashOf(part) != hashes[static_cast<size_t>(begin / kPartBytes)]) {
+          return file.Fail(StrCat("has changed while it was read, in ",
+                                  Quoted(tensor.name), " behind byte ", begin),
+                           ErrorCode::kIo);
+        }
+        return runner.WritePart(tensor.name, tensor.type.dtype, begin, part);
+      });
+}
+
 }  // namespace
 
 const std::string* CheckpointInfo::Find(std::string_view name) const {
@@ -389,38 +437,24 @@ Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
   STOWAGE_RETURN_IF_ERROR(CheckBase(checkpoint, base));
   STOWAGE_RETURN_IF_ERROR(CheckTensors(checkpoint, runner, base));
   // All of it is checked before any of it is taken.
-  const SafetensorsHeader& header = checkpoint.file.header();
-  Fnv1a digested = BeginDigest(header);
-  STOWAGE_RETURN_IF_ERROR(
-      InParts(checkpoint.file.data_bytes(),
-              [&](Bytes begin, std::span<std::byte> part) -> Status {
-                STOWAGE_RETURN_IF_ERROR(checkpoint.file.Read(begin, part));
-                digested.Update(part);
-                return {};
-              }));
-  const std::string actual = Hex(digested.digest());
-  if (const std::string& digest = *header.Find("fnv1a64"); actual != digest) {
-    return checkpoint.file.Fail(
-        StrCat("is damaged: its content has the digest ", actual,
-               ", it was saved with ", digest));
-  }
-  std::unordered_map<std::string_view, const SafeTensor*> saved;
-  for (const SafeTensor& tensor : header.tensors) {
-    saved.emplace(tensor.name, &tensor);
-  }
+  STOWAGE_ASSIGN_OR_RETURN(const PartHashes hashes, CheckDigest(checkpoint));
+  std::unordered_set<std::string_view> known;
   for (const ValueId id : PersistentValues(graph)) {
-    const ValueInfo& value = graph.value(id);
-    const auto found = saved.find(value.name);
-    if (found == saved.end()) continue;  // of the base
-    const SafeTensor& tensor = *found->second;
-    STOWAGE_RETURN_IF_ERROR(InParts(
-        tensor.end - tensor.begin,
-        [&](Bytes begin, std::span<std::byte> part) -> Status {
-          STOWAGE_RETURN_IF_ERROR(
-              checkpoint.file.Read(tensor.begin + begin, part));
-          return runner.WritePart(value.name, value.type.dtype, begin, part);
-        }));
+    known.insert(graph.value(id).name);
   }
+  std::vector<std::string> names;
+  for (const SafeTensor& tensor : checkpoint.tensors()) {
+    if (known.contains(tensor.name)) names.push_back(tensor.name);
+  }
+  STOWAGE_RETURN_IF_ERROR(AllOrNone(runner, names, [&]() -> Status {
+    for (size_t i = 0; i < hashes.size(); ++i) {
+      const SafeTensor& tensor = checkpoint.tensors()[i];
+      if (!known.contains(tensor.name)) continue;  // an optimizer's
+      STOWAGE_RETURN_IF_ERROR(
+          WriteTensor(checkpoint, tensor, hashes[i], runner));
+    }
+    return {};
+  }));
   return checkpoint.info.step;
 }
 

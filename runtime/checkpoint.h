@@ -83,9 +83,11 @@ Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
 Status SaveWeights(const Runner& runner, const OutputFile& file);
 Status SaveWeights(const Runner& runner, const std::string& path);
 
-/// Reads the file and checks all of it, then reads it again and writes the values:
-/// bit-identical to what was saved, or nothing is touched. (Only a file that can be read
-/// once and not twice, which is an error too, leaves some values written.) Returns the
+/// Reads the file and checks all of it, then reads it again and writes the values, each
+/// part once it is seen to be what was checked: bit-identical to what was saved, or
+/// nothing is touched. A file that can be read once and not twice, or that changes in
+/// between, leaves no mixture: then what it holds has no values here (AllOrNone in
+/// runtime/all_or_none.h). Returns the
 /// step. A program wants all of its states; one that updates nothing (evaluation) may
 /// load a training checkpoint, whose further states it leaves, and one that trains takes
 /// no others. Params of `base` that the file leaves out stay as they are; the caller has given them their

@@ -96,6 +96,8 @@ struct Runner::State {
     return step >= 1 && step <= started && started - step < kStepsInFlight;
   }
   Status Poison(const PlannedBuffer& buffer);
+  // That a param or state that is to be read was ever given values.
+  Status CheckSet(const ValueInfo& value) const;
   // The param or state called `name`, if `bytes` bytes of it from `begin` on are there.
   Result<ValueId> FindPart(std::string_view name, DType dtype, Bytes begin,
                            size_t bytes, std::string_view asked) const;
@@ -159,6 +161,17 @@ struct Session::State {
   void MarkSet(std::string_view name) {
     caches.clear();
     for (Runner& runner : runners) runner.state_->unset.erase(name);
+  }
+
+  // Notes that it has none.
+  void MarkUnset(std::string_view name) {
+    caches.clear();
+    for (Runner& runner : runners) {
+      const Graph& graph = runner.graph();
+      const std::optional<ValueId> id = graph.Find(name);
+      if (!id || !IsPersistent(graph.value(*id))) continue;
+      runner.state_->unset.insert(graph.value(*id).name);
+    }
   }
 
   // Hands the unshared part of the arena to `runner`; whoever had it loses it, save
@@ -278,11 +291,25 @@ Status Runner::WritePart(std::string_view name, DType dtype, Bytes begin,
   return {};
 }
 
+void Runner::Forget(std::string_view name) {
+  state_->Settle(state_->started);
+  state_->session->MarkUnset(name);
+}
+
+Status Runner::State::CheckSet(const ValueInfo& value) const {
+  if (!unset.contains(value.name)) return {};
+  return Fail(StrCat("the ", RoleName(value.role), " ", Quoted(value.name),
+                     " of program ", Quoted(name),
+                     " has no values yet; call Session::Initialize, or write "
+                     "or load it"));
+}
+
 Status Runner::ReadPart(std::string_view name, DType dtype, Bytes begin,
                         std::span<std::byte> data) const {
   STOWAGE_ASSIGN_OR_RETURN(
       const ValueId id,
       state_->FindPart(name, dtype, begin, data.size(), "asked for"));
+  STOWAGE_RETURN_IF_ERROR(state_->CheckSet(graph().value(id)));
   state_->Settle(state_->started);
   return state_->session->CopyOut(graph().value(id), data,
                                   state_->program.view(id).data + begin);
@@ -513,6 +540,7 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
                        value.type.bytes(), " bytes; was asked for ",
                        data.size(), " bytes of ", DTypeName(dtype)));
   }
+  STOWAGE_RETURN_IF_ERROR(s.CheckSet(value));
   const bool is_written =
       std::ranges::any_of(s.inputs, [&](const RequiredInput& input) {
         return input.value == *id && input.written;

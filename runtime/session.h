@@ -83,6 +83,11 @@ class Runner {
   Status WritePart(std::string_view name, DType dtype, Bytes begin,
                    std::span<const std::byte> data);
 
+  /// Takes the values of a param or state as never given, in all programs: no step runs,
+  /// and nobody reads it, until it is given values anew or the session is initialized.
+  /// Does nothing where no program has one called so.
+  void Forget(std::string_view name);
+
   /// Fills all caches with zeros, after which a step may run: what they held, also
   /// for other programs, is gone. Error kDevice.
   Status ClearCaches();
@@ -119,7 +124,8 @@ class Runner {
   /// Copies an output, input, param, state or cache to `data`, as it is after all
   /// steps that were started. Errors: no such value, wrong type or size, a value
   /// that is dead by the end of the step, or one that is not there: no step has
-  /// succeeded, an input was not written, or another program has been used since.
+  /// succeeded, an input was not written, a param or state was never given values, or
+  /// another program has been used since.
   template <typename T>
   Status Read(std::string_view name, std::span<T> data) const {
     return ReadBytes(name, DTypeOf<T>(), std::as_writable_bytes(data));
@@ -131,7 +137,8 @@ class Runner {
   Status ReadBytes(std::string_view name, DType dtype,
                    std::span<std::byte> data) const;
   /// Copies a part of a param or state, from byte `begin` of it on: so that what is
-  /// written to a file lies in memory a small piece at a time. Errors as WritePart's.
+  /// written to a file lies in memory a small piece at a time. Errors as WritePart's; one
+  /// that was never given values.
   Status ReadPart(std::string_view name, DType dtype, Bytes begin,
                   std::span<std::byte> data) const;
   /// A scalar output of type f32: the loss. Error as Read.

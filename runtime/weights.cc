@@ -13,6 +13,7 @@
 #include "formats/safetensors.h"
 #include "formats/tensor_file.h"
 #include "math/small_floats.h"
+#include "runtime/all_or_none.h"
 #include "runtime/checkpoint.h"
 #include "runtime/finite.h"
 #include "runtime/weight_values.h"
@@ -296,13 +297,20 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                   MatchesAny(rules.transpose, param.name)));
     matches.push_back({tensor->tensor, id, transposed});
   }
-  std::vector<std::byte> data;
+  std::vector<std::string> names;
   for (const Match& match : matches) {
-    const ValueInfo& param = graph.value(match.param);
-    STOWAGE_RETURN_IF_ERROR(Convert(file, match, param, &data));
-    STOWAGE_RETURN_IF_ERROR(
-        runner.WriteBytes(param.name, param.type.dtype, data));
+    names.push_back(graph.value(match.param).name);
   }
+  STOWAGE_RETURN_IF_ERROR(AllOrNone(runner, names, [&]() -> Status {
+    std::vector<std::byte> data;
+    for (const Match& match : matches) {
+      const ValueInfo& param = graph.value(match.param);
+      STOWAGE_RETURN_IF_ERROR(Convert(file, match, param, &data));
+      STOWAGE_RETURN_IF_ERROR(
+          runner.WriteBytes(param.name, param.type.dtype, data));
+    }
+    return {};
+  }));
   loaded.loaded = std::ssize(matches);
   return loaded;
 }

@@ -65,8 +65,8 @@ struct LoadedWeights {
 /// neither a safetensors file nor an NPZ, params that it lacks or tensors that no param takes and no rule
 /// allows, two that a rule gives one name, another shape, one that fits only
 /// transposed, elements of another type that are no floats; kNotFinite for NaN or
-/// infinity, in the file or by a cast to a narrower type, after which the session has
-/// to be initialized anew.
+/// infinity, in the file or by a cast to a narrower type, after which none of these params
+/// has values (AllOrNone in runtime/all_or_none.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
 

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "planner/plan_memory.h"
 #include "runtime/parts.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/wrapped_backend.h"
 
 namespace stowage {
 namespace {
@@ -576,6 +579,91 @@ TEST_CASE("damage in a later part is refused, and nothing is touched") {
   REQUIRE_FALSE(loaded.ok());
   CHECK(loaded.error().message.find("is damaged") != std::string::npos);
   CHECK(other.Bytes("w") == before);
+}
+
+// Calls `on_copy` before values are copied into the arena.
+class WatchedBackend final : public testing::WrappedBackend {
+ public:
+  using WrappedBackend::WrappedBackend;
+  Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
+    if (on_copy) on_copy();
+    return WrappedBackend::CopyIn(device, host);
+  }
+  std::function<void()> on_copy;
+};
+
+TEST_CASE("a file that cannot be read twice leaves no mixture of values") {
+  const std::string path = TemporaryPath("twice.safetensors");
+  const Graph step = *BuildTrainStep(LargeModel(), "loss");
+  Trained saved(step);
+  saved.Step(1, 1);
+  REQUIRE(SaveCheckpoint(saved.session.front(), path, 1).ok());
+  const std::string good = ReadAll(path);
+
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  WatchedBackend backend(*cpu);
+  Session session = Trained::Open(step, backend);
+  session.Initialize(7);
+  Runner& runner = session.front();
+  testing::WriteRandomInputs(runner, 1, 1);
+  REQUIRE(runner.Step() == StepCode::kOk);
+
+  // What was checked changes before it is read again: a part of the first tensor is
+  // written by then, and the file ends earlier, or has other bytes behind it.
+  std::string expected;
+  SUBCASE("it becomes shorter") {
+    backend.on_copy = [&] {
+      std::filesystem::resize_file(path, good.size() - 1);
+    };
+    expected = "cannot be read to its end: it has become shorter";
+  }
+  SUBCASE("a byte changes") {
+    backend.on_copy = [&] {
+      std::string other = good;
+      other.back() = static_cast<char>(other.back() ^ 1);
+      std::fstream(path, std::ios::in | std::ios::out | std::ios::binary)
+          << other;
+    };
+    // The last of the three parts of the last state.
+    expected = StrCat("has changed while it was read, in \"w.v\" behind byte ",
+                      2 * kPartBytes);
+  }
+  const auto loaded = LoadCheckpoint(runner, path);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.error().code == ErrorCode::kIo);
+  CHECK(loaded.error().message.find(expected) != std::string::npos);
+  CHECK(loaded.error().message.find(
+            "so the 3 params and states that they are of have none now: load "
+            "them anew, or initialize the session") != std::string::npos);
+  backend.on_copy = nullptr;
+
+  // No step, no file and no reader takes the values for any.
+  const StepCode code = runner.Step();
+  CHECK(code == StepCode::kInputsMissing);
+  CHECK(runner.Explain(code).message.find("\"w\" has no values yet") !=
+        std::string::npos);
+  const std::string other = TemporaryPath("mixture.safetensors");
+  std::filesystem::remove(other);
+  for (const Status& status :
+       {SaveCheckpoint(runner, other, 2), SaveWeights(runner, other),
+        CheckFinite(runner)}) {
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().message.find("has no values yet") !=
+          std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(other));
+  std::vector<float> w(2 * kPartBytes / 4 + 10);
+  CHECK_FALSE(runner.Read("w", &w).ok());
+
+  // Once all of them have values, all is as it was.
+  WriteAll(path, good);
+  REQUIRE(LoadCheckpoint(runner, path).ok());
+  testing::WriteRandomInputs(runner, 1, 2);
+  saved.Step(2, 2);
+  REQUIRE(runner.Step() == StepCode::kOk);
+  REQUIRE(runner.Read("w", &w).ok());
+  const std::vector<std::byte> expected_w = saved.Bytes("w");
+  CHECK(std::memcmp(w.data(), expected_w.data(), expected_w.size()) == 0);
 }
 
 TEST_CASE("what is not finite in a later part is named by its element") {

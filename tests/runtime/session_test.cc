@@ -19,6 +19,7 @@
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/floats.h"
+#include "tests/support/wrapped_backend.h"
 
 namespace stowage {
 namespace {
@@ -566,52 +567,24 @@ TEST_CASE_FIXTURE(Fixture, "programs must agree on what is on the host") {
 }
 
 // A backend that keeps something of its own in the arena, and takes no other.
-class KeepingBackend final : public Backend {
+class KeepingBackend final : public testing::WrappedBackend {
  public:
-  explicit KeepingBackend(Backend& cpu) : cpu_(cpu) {}
+  explicit KeepingBackend(Backend& cpu) : WrappedBackend(cpu) {}
   std::string_view name() const override { return "keeping"; }
-  Bytes Workspace(const Graph& graph, const Node& node) const override {
-    return cpu_.Workspace(graph, node);
-  }
   Bytes Reserve(const Graph&, Bytes alignment) const override {
     return 2 * alignment;
-  }
-  Status Supports(const Graph& graph) const override {
-    return cpu_.Supports(graph);
   }
   Status CheckArena(std::span<std::byte>) const override {
     return Error{ErrorCode::kInvalidArgument, "[keeping] not these bytes"};
   }
-  Result<std::byte*> Allocate(Bytes bytes, Bytes alignment) override {
-    return cpu_.Allocate(bytes, alignment);
-  }
-  void Free(std::byte* block, Bytes bytes, Bytes alignment) noexcept override {
-    cpu_.Free(block, bytes, alignment);
-  }
-  Result<std::byte*> AllocateHost(Bytes bytes, Bytes alignment) override {
-    return cpu_.AllocateHost(bytes, alignment);
-  }
-  void FreeHost(std::byte* block, Bytes bytes,
-                Bytes alignment) noexcept override {
-    cpu_.FreeHost(block, bytes, alignment);
-  }
-  Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
-    return cpu_.CopyIn(device, host);
-  }
   Status CopyOut(std::span<std::byte>, const std::byte*) override {
     return Error{ErrorCode::kDevice, "[keeping] the wire is cut"};
   }
-  Status FillBytes(std::byte* device, Bytes bytes, uint8_t value) override {
-    return cpu_.FillBytes(device, bytes, value);
-  }
   Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
     kept = program.reserve();
-    return cpu_.Bind(program);
+    return WrappedBackend::Bind(program);
   }
   std::span<std::byte> kept;
-
- private:
-  Backend& cpu_;
 };
 
 TEST_CASE_FIXTURE(Fixture, "a backend finds in the arena what it asked for") {
