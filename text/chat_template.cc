@@ -180,6 +180,20 @@ Result<ChatTemplate> ChatTemplate::Recognize(std::string_view jinja) {
   return Unknown(jinja, "is not known");
 }
 
+std::string ChatTemplate::EndOfAnswer(const ChatOptions& options) const {
+  switch (family_) {
+    case Family::kChatMl:
+    case Family::kQwen3:
+      return "<|im_end|>";
+    case Family::kLlama3:
+      return "<|eot_id|>";
+    case Family::kLlama2:
+    case Family::kMistral:
+      break;
+  }
+  return options.eos;
+}
+
 Result<std::string> ChatTemplate::Format(
     const std::vector<ChatMessage>& messages,
     const ChatOptions& options) const {

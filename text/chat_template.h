@@ -47,6 +47,10 @@ class ChatTemplate {
   Result<std::string> Format(const std::vector<ChatMessage>& messages,
                              const ChatOptions& options = {}) const;
 
+  /// The token that an answer ends with, which need not be what the model's files call
+  /// the end of a text; of Llama 2 and Mistral, that of `options`.
+  std::string EndOfAnswer(const ChatOptions& options = {}) const;
+
  private:
   enum class Family { kChatMl, kQwen3, kLlama2, kLlama3, kMistral };
   explicit ChatTemplate(Family family) : family_(family) {}

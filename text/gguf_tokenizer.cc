@@ -24,6 +24,15 @@ Result<int32_t> To32(std::string_view key, int64_t value) {
   return static_cast<int32_t>(value);
 }
 
+// The value of a key; where there is none, an error that says what it would tell.
+template <typename T>
+Result<T> Needed(Result<T> value, std::string_view key, std::string_view what) {
+  if (value.ok() || value.error().code != ErrorCode::kNotFound) return value;
+  return Error{ErrorCode::kNotFound,
+               StrCat("[text] there is no ", Quoted(key), ", ", what,
+                      "; take a tokenizer.json of the same model instead")};
+}
+
 std::vector<std::string> Copies(const std::vector<std::string_view>& texts) {
   return {texts.begin(), texts.end()};
 }
@@ -31,8 +40,14 @@ std::vector<std::string> Copies(const std::vector<std::string_view>& texts) {
 }  // namespace
 
 Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
+  constexpr std::string_view kModel = "tokenizer.ggml.model",
+                             kPre = "tokenizer.ggml.pre",
+                             kTokens = "tokenizer.ggml.tokens",
+                             kMerges = "tokenizer.ggml.merges",
+                             kTypes = "tokenizer.ggml.token_type";
   STOWAGE_ASSIGN_OR_RETURN(const std::string_view model,
-                           header.Text("tokenizer.ggml.model"));
+                           Needed(header.Text(kModel), kModel,
+                                  "which says what kind of tokenizer it is"));
   if (model != "gpt2") {
     return Error{ErrorCode::kUnsupported,
                  StrCat("[text] tokenizer.ggml.model is ", Quoted(model),
@@ -40,17 +55,21 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
   }
   GgufTokenizer gguf;
   STOWAGE_ASSIGN_OR_RETURN(const std::string_view pre,
-                           header.Text("tokenizer.ggml.pre"));
+                           Needed(header.Text(kPre), kPre,
+                                  "which says how a text is cut into words"));
   gguf.pre = pre;
-  STOWAGE_ASSIGN_OR_RETURN(const auto tokens,
-                           header.Texts("tokenizer.ggml.tokens"));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const auto tokens,
+      Needed(header.Texts(kTokens), kTokens, "the list of the vocabulary"));
   gguf.tokens = Copies(tokens);
-  STOWAGE_ASSIGN_OR_RETURN(const auto merges,
-                           header.Texts("tokenizer.ggml.merges"));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const auto merges,
+      Needed(header.Texts(kMerges), kMerges,
+             "the list of merges that byte pair encoding joins bytes by"));
   gguf.merges = Copies(merges);
-  constexpr std::string_view kTypes = "tokenizer.ggml.token_type";
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<int64_t> types,
-                           header.Ints(kTypes));
+                           Needed(header.Ints(kTypes), kTypes,
+                                  "which says what tokens are special"));
   for (const int64_t type : types) {
     STOWAGE_ASSIGN_OR_RETURN(const int32_t narrow, To32(kTypes, type));
     gguf.token_types.push_back(narrow);

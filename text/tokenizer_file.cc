@@ -424,9 +424,17 @@ Result<TokenizerParts> PartsOfFile(const std::string& path) {
     STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
     return ParseTokenizerParts(json);
   }
-  STOWAGE_ASSIGN_OR_RETURN(const GgufHeader header, ReadGgufHeader(file));
-  STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
-  return PartsOf(std::move(gguf));
+  const auto of_file = [&](const Error& error) {
+    return file.Fail(StrCat("has no tokenizer that is read: ", error.message),
+                     error.code);
+  };
+  const Result<GgufHeader> header = ReadGgufHeader(file);
+  if (!header.ok()) return of_file(header.error());
+  Result<GgufTokenizer> gguf = GgufTokenizerOf(*header);
+  if (!gguf.ok()) return of_file(gguf.error());
+  Result<TokenizerParts> parts = PartsOf(*std::move(gguf));
+  if (!parts.ok()) return of_file(parts.error());
+  return parts;
 }
 
 }  // namespace

@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/read_file.h"
 #include "base/strings.h"
@@ -70,6 +74,31 @@ TEST_CASE(
                "'<|im_start|>system\\nBe kind<|im_end|>'") == kind);
   CHECK(system("<|im_start|>system\n<|im_end|>") == user);
   CHECK(system("<|im_end|><|im_start|>system\nBe kind") == user);
+}
+
+TEST_CASE("an answer ends with the token that its template has behind it") {
+  const Json rows =
+      Json::parse(ReadFile("tests/goldens/chat_templates.json").value());
+  std::set<std::string> ends;
+  for (const Json& row : rows) {
+    INFO(row["name"].get<std::string>());
+    const ChatTemplate chat =
+        ChatTemplate::Recognize(row["template"].get<std::string>()).value();
+    const std::string text =
+        chat.Format({{"user", "a"}, {"assistant", "ANSWER"}}).value();
+    std::string_view behind = text;
+    behind.remove_prefix(behind.find("ANSWER") + 6);
+    behind.remove_prefix(behind.find_first_not_of(' '));
+    const std::string end = chat.EndOfAnswer();
+    CHECK(behind.starts_with(end));
+    ends.insert(end);
+  }
+  CHECK(ends == std::set<std::string>{"</s>", "<|eot_id|>", "<|im_end|>"});
+  const ChatTemplate mistral =
+      ChatTemplate::Recognize(
+          "{{ '[INST] ' + message['content'] + ' [/INST]' }}")
+          .value();
+  CHECK(mistral.EndOfAnswer({.eos = "<end>"}) == "<end>");
 }
 
 TEST_CASE("roles that do not fit are named by their message") {

@@ -2,10 +2,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <string>
+#include <utility>
 
+#include "base/strings.h"
 #include "tests/formats/gguf_bytes.h"
 #include "tests/text/gguf_tokenizer_bytes.h"
+#include "text/tokenizer_file.h"
 
 namespace stowage {
 namespace {
@@ -62,11 +67,50 @@ TEST_CASE("what a header's tokenizer is not is told") {
   wrong.token_types[1] = -2;
   CHECK(Said(wrong) ==
         "[text] tokenizer.ggml.token_type has -2; expected 0 to 2147483647");
-  // A header without a tokenizer.
-  const auto none = Read(testing::GgufBytes().Start(3, 0, 0).bytes());
-  REQUIRE(!none.ok());
-  CHECK(none.error().code == ErrorCode::kNotFound);
-  CHECK(none.error().message.find("tokenizer.ggml.model") != std::string::npos);
+}
+
+TEST_CASE("what a header lacks of a tokenizer is told, and what it is for") {
+  const std::string whole = testing::GgufTokenizerBytes(Small());
+  for (const auto& [key, what] :
+       {std::pair("model", "which says what kind of tokenizer it is"),
+        std::pair("pre", "which says how a text is cut into words"),
+        std::pair("tokens", "the list of the vocabulary"),
+        std::pair("merges",
+                  "the list of merges that byte pair encoding joins bytes by"),
+        std::pair("token_type", "which says what tokens are special")}) {
+    const std::string name = StrCat("tokenizer.ggml.", key);
+    std::string file = whole;
+    file[file.find(name) + name.size() - 1] ^= 1;  // another key
+    const auto read = Read(file);
+    REQUIRE_FALSE(read.ok());
+    CHECK(read.error().code == ErrorCode::kNotFound);
+    CHECK(read.error().message ==
+          StrCat("[text] there is no \"", name, "\", ", what,
+                 "; take a tokenizer.json of the same model instead"));
+  }
+}
+
+TEST_CASE("what a GGUF file's tokenizer is not is told with the file's name") {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  const std::string path =
+      StrCat(folder == nullptr ? "/tmp" : folder, "/tokens.gguf");
+  const auto said = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    const auto tokenizer = ReadTokenizer(path);
+    return tokenizer.ok() ? "" : tokenizer.error().message;
+  };
+  const std::string start =
+      StrCat("[text] \"", path, "\" has no tokenizer that is read: ");
+  const std::string whole = testing::GgufTokenizerBytes(Small());
+  CHECK(said(testing::GgufTokenizerBytes(Small(), "llama"))
+            .starts_with(start + "[text] tokenizer.ggml.model is"));
+  CHECK(said(whole.substr(0, 40)).starts_with(start + "[gguf] byte "));
+  GgufTokenizer other = Small();
+  other.pre = "deepseek";
+  CHECK(said(testing::GgufTokenizerBytes(other)) ==
+        start +
+            "[text] the pre-tokenizer \"deepseek\" is not known; expected "
+            "gpt-2, llama-bpe, qwen2 or smollm");
 }
 
 }  // namespace
