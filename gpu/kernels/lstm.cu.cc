@@ -289,7 +289,7 @@ struct ShiftParams {
   const void* sequence;  // (batch, time, hidden)
   void* to;
   int64_t elements, time, hidden;
-  bool reverse;
+  int64_t reverse;  // 0 or 1; a bool would be followed by bytes of no value
 };
 
 // The states before all positions, in the places of these.
