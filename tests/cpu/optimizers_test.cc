@@ -95,7 +95,9 @@ TEST_CASE("a split f32 weight moves bit for bit as a whole one does") {
     leaves["w"][i] = math::BFloat16ToFloat(parts.weight);
     leaves["delta"][i] = parts.delta;
   }
-  CheckAgainstInterpreter(split, leaves, 1e-2);  // of w: 8 bits
+  // Of w: 8 bits. The rest of a weight near 0, where large numbers cancel, depends on
+  // whether the machine rounds a product before its sum; bits are compared below.
+  CheckAgainstInterpreter(split, leaves, 0.1);
   CpuRun run = RunOnCpu(split, leaves);
   CpuRun whole = RunOnCpu(build(false), whole_leaves);
   int64_t wrong = 0;
