@@ -32,7 +32,7 @@ Json PlanAsJson(std::vector<std::string> arguments) {
 TEST_CASE("plan --ranks tells what each rank needs, sends and waits for") {
   const auto with = [](std::vector<std::string> more) {
     std::vector<std::string> arguments = {"--model",   "mlp",         "--batch",
-                                          "64",        "--recompute", "none",
+                                          "256",       "--recompute", "none",
                                           "--offload", "none"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
@@ -51,7 +51,7 @@ TEST_CASE("plan --ranks tells what each rank needs, sends and waits for") {
     CAPTURE(shard);
     CHECK(plan["ranks"] == 4);
     CHECK(plan["shard"] == shard);
-    CHECK(plan["batch"] == 64);
+    CHECK(plan["batch"] == 256);
     arenas[shard] = plan["arena_bytes_per_rank"];
     CHECK(plan["arena_bytes"] == arenas[shard]);
     const double wire = plan["wire_bytes_per_step"];
