@@ -267,7 +267,7 @@ tell('far', range());
 TEST_CASE("a click pins a buffer, and tells what it is" *
           doctest::skip(!HasBrowser())) {
   const Json answers = Ask(Nano().html, R"(
-press(canvas, ...middle('h.0.mlp.c_fc'));
+press(canvas, ...middle('h.3.mlp.c_fc'));
 for (const field of ['name', 'kind', 'bytes', 'lifetime', 'address', 'op', 'source']) {
   tell(field, text(`#pinned [data-field="${field}"]`));
 }
@@ -287,8 +287,8 @@ document.querySelectorAll('#buffers tbody tr')[1].dispatchEvent(
 tell('by key', document.getElementById('pinned').dataset.buffer);
 tell('second row', document.querySelectorAll('#buffers tbody tr')[1].dataset.buffer);
 )");
-  const Json buffer = Buffer(Nano().report, "h.0.mlp.c_fc");
-  CHECK(answers["name"] == "h.0.mlp.c_fc");
+  const Json buffer = Buffer(Nano().report, "h.3.mlp.c_fc");
+  CHECK(answers["name"] == "h.3.mlp.c_fc");
   CHECK(answers["kind"] == "saved for backward");
   CHECK(answers["bytes"] == "1.0 MiB 1,048,576 bytes");
   CHECK(buffer["bytes"] == 1048576);
@@ -303,10 +303,10 @@ tell('second row', document.querySelectorAll('#buffers tbody tr')[1].dataset.buf
   CHECK(answers["readers"].back().get<std::string>().find("backward of ") == 0);
   // gelu's gradient is written over what it reads.
   REQUIRE(answers["in place"].size() >= 2);
-  CHECK(answers["in place"][1].get<std::string>().find("grad:h.0.mlp.c_fc ") ==
+  CHECK(answers["in place"][1].get<std::string>().find("grad:h.3.mlp.c_fc ") ==
         0);
-  CHECK(answers["row"] == "h.0.mlp.c_fc");
-  CHECK(answers["hash"] == "#pin=h.0.mlp.c_fc");
+  CHECK(answers["row"] == "h.3.mlp.c_fc");
+  CHECK(answers["hash"] == "#pin=h.3.mlp.c_fc");
   CHECK(answers["let go"] == "nothing");
   CHECK(answers["by row"] == answers["first row"]);
   CHECK(answers["by key"] == answers["second row"]);
@@ -341,7 +341,7 @@ tell('wrong', wrong);
 tell('seen', [...seen]);
 tell('legend', [...document.querySelectorAll('#legend button')].map(
     (button) => button.dataset.kind));
-const saved = programs[0].byName.get('h.0.mlp.c_fc');
+const saved = programs[0].byName.get('h.3.mlp.c_fc');
 document.querySelector('#legend [data-kind="saved"]').click();
 drawNow();
 tell('hidden', painted(saved) === colours.empty);
@@ -408,7 +408,7 @@ tell('difference', text('[data-difference="arena_bytes"]'));
 tell('shown', !document.getElementById('comparison').hidden);
 tell('summary', text('#comparison-summary'));
 tell('rows', document.querySelectorAll('#differences tbody tr').length);
-press(canvas, ...middle('h.0.mlp.c_fc'));
+press(canvas, ...middle('h.3.mlp.c_fc'));
 tell('twin', text('[data-field="twin"]'));
 )");
   CHECK(answers["figures"] == 2);
