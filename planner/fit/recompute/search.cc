@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/index.h"
 #include "planner/fit/recompute/bound.h"
+#include "planner/fit/recompute/chain.h"
 #include "planner/fit/recompute/exact.h"
 
 namespace stowage::fit {
@@ -30,6 +31,7 @@ constexpr size_t kMostTangled = 5;
 constexpr int64_t kMostNodesUntangling = 3'000'000;
 constexpr double kMostNodesRun = 40e6;     // in all rehearsals together,
 constexpr double kMostNodesLazily = 15e6;  // and in those of lazy steps
+constexpr double kMostNodesInChains = 15e6;
 
 class Search {
  public:
@@ -61,6 +63,7 @@ class Search {
       for (auto& [peak, found] : cheapest) {
         if (IsBargain(peak, found.cost)) Remember(peak, std::move(found));
       }
+      TryChain();
     }
     std::vector<FoundScript> all;
     double least = std::numeric_limits<double>::infinity();
@@ -612,6 +615,33 @@ class Search {
         if (target < low) continue;
         std::vector<Fate> fates = from;
         if (Reach(target, &fates)) Polish(target, &fates);
+      }
+    }
+  }
+
+  // A chain of equal pieces, with every number of borders there at a time: of many
+  // pieces with every second number, or third, as far as the effort goes.
+  void TryChain() {
+    if (free_.size() < rehearsal_.gaps().size()) return;
+    const std::optional<Chain> chain = FindChain(graph_, rehearsal_);
+    if (!chain) return;
+    const auto effort =
+        static_cast<int64_t>(options_.effort * kMostNodesInChains);
+    const auto nodes = [&](int64_t places) {
+      return graph_.num_nodes() + chain->NodesAgain(places);
+    };
+    const int64_t most = chain->states() - 1;
+    const int64_t stride =
+        most * nodes(std::max<int64_t>(1, most / 2)) / effort + 1;
+    int64_t run = 0;
+    for (int64_t places = most; places > 0; places -= stride) {
+      run += nodes(places);
+      if (run > effort) return;
+      const Script script = chain->Again(places);
+      if (options_.on_choice) options_.on_choice();
+      if (!rehearsal_.Run(script)) continue;
+      if (IsBargain(rehearsal_.peak(), rehearsal_.extra_cost())) {
+        Remember(rehearsal_.peak(), {rehearsal_.extra_cost(), {}, script});
       }
     }
   }

@@ -15,7 +15,8 @@
 // kept again where that does no harm. A large step takes all the effort before the
 // ladder ends; its rest is climbed by lazy steps, which add to what was found. Values
 // at like places of like layers form a class, and of a class only the first and the
-// last are tried.
+// last are tried. Where forward is a chain of equal pieces, what is best of those is
+// known (planner/fit/recompute/chain.h), and is added.
 
 #include <functional>
 #include <vector>
