@@ -276,12 +276,23 @@ Facts FactsOf(const Graph& graph) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (def.may_overwrite_operand(i)) may_overwrite.push_back(i);
     }
-    facts.nodes.push_back({{"op", OpName(node.op)},
-                           {"inputs", node.inputs},
-                           {"results", node.results},
-                           {"view", def.is_view()},
-                           {"updates", def.updates},
-                           {"may_overwrite", std::move(may_overwrite)}});
+    Json& fact = facts.nodes.emplace_back(
+        Json({{"op", OpName(node.op)},
+              {"inputs", node.inputs},
+              {"results", node.results},
+              {"view", def.is_view()},
+              {"updates", def.updates},
+              {"may_overwrite", std::move(may_overwrite)}}));
+    if (const size_t bodies = BodiesOf(node).size(); bodies > 0) {
+      fact["bodies"] = bodies;
+    }
+    if (node.op != OpKind::kLoop) continue;
+    const LoopParts loop = PartsOfLoop(node);
+    fact["loop"] = {{"trips", loop.trips},
+                    {"carried", loop.carried},
+                    {"sliced", loop.sliced},
+                    {"summed", loop.summed},
+                    {"reverse", loop.reverse}};
   }
   for (const GraphOutput& output : graph.outputs()) {
     facts.outputs.push_back(output.value);
