@@ -1,7 +1,9 @@
 #include "gpu/cublas_lt.h"
 
-#include <algorithm>
+#include <cuda_runtime_api.h>
+
 #include <bit>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@
   F(cublasLtDestroy)                      \
   F(cublasLtGetVersion)                   \
   F(cublasLtMatmul)                       \
+  F(cublasLtMatmulAlgoCheck)              \
   F(cublasLtMatmulAlgoGetHeuristic)       \
   F(cublasLtMatmulDescCreate)             \
   F(cublasLtMatmulDescDestroy)            \
@@ -32,15 +35,19 @@
 namespace stowage::gpu {
 namespace {
 
-// Proposals asked for; the first is nearly always taken, and a later one only
-// where the library refuses those before it.
+// Proposals asked for. Where none is timed, the first is nearly always taken, and a
+// later one only where the library refuses those before it.
 constexpr int kProposals = 8;
+
+// A product runs so often between two looks at the device's clock, which ticks every
+// half microsecond or so.
+constexpr int kRunsTimed = 3;
 
 Error Fail(std::string_view message) {
   return {ErrorCode::kDevice, StrCat("[gpu] ", message)};
 }
 
-std::string Describe(const MatMulCall& call) {
+std::string NameOf(const MatMulCall& call) {
   return StrCat("product of ", call.batch, " x (", call.m, ", ", call.k,
                 ") by (", call.k, ", ", call.n, ") in ", DTypeName(call.dtype));
 }
@@ -49,7 +56,7 @@ Status Check(cublasStatus_t status, std::string_view what,
              const MatMulCall& call) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
   return Fail(StrCat("cuBLASLt, status ", static_cast<int>(status), " from ",
-                     what, ", ", Describe(call)));
+                     what, ", ", NameOf(call)));
 }
 
 cudaDataType_t TypeOf(DType dtype) {
@@ -73,6 +80,52 @@ int64_t AlignmentOf(const void* address) {
   return static_cast<int64_t>(bits % most == 0 ? most : bits & (~bits + 1));
 }
 
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
+
+Status Check(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess) return {};
+  return Fail(StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+// Two moments of a stream, and the time between them.
+class Stopwatch {
+ public:
+  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {
+    made_ = Check(cudaEventCreate(&begin_), "making an event to time by");
+    if (made_.ok()) {
+      made_ = Check(cudaEventCreate(&end_), "making an event to time by");
+    }
+  }
+  ~Stopwatch() {
+    for (const cudaEvent_t event : {begin_, end_}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+  Status Begin() {
+    STOWAGE_RETURN_IF_ERROR(made_);
+    return Check(cudaEventRecord(begin_, stream_), "recording an event");
+  }
+  // Seconds since Begin, once all work of the stream is done.
+  Result<double> End() {
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaEventRecord(end_, stream_), "recording an event"));
+    STOWAGE_RETURN_IF_ERROR(
+        Check(cudaEventSynchronize(end_), "waiting for a product"));
+    float milliseconds = 0;
+    STOWAGE_RETURN_IF_ERROR(Check(
+        cudaEventElapsedTime(&milliseconds, begin_, end_), "timing a product"));
+    return static_cast<double>(milliseconds) / 1e3;
+  }
+
+ private:
+  const cudaStream_t stream_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  Status made_;
+};
+
 }  // namespace
 
 struct CublasLt::Functions {
@@ -93,7 +146,7 @@ struct CublasLt::Product {
   const Functions& functions;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  std::vector<cublasLtMatmulAlgo_t> algorithms;  // the first is used
+  cublasLtMatmulAlgo_t algorithm = {};
 };
 
 CublasLt::CublasLt() = default;
@@ -131,7 +184,7 @@ Result<std::unique_ptr<CublasLt>> CublasLt::Load(const std::string& given) {
   return lt;
 }
 
-CublasLt::Key CublasLt::KeyOf(const MatMulCall& call) {
+ProductKey CublasLt::KeyOf(const MatMulCall& call) {
   return {static_cast<int64_t>(call.dtype),
           call.m,
           call.n,
@@ -155,7 +208,7 @@ CublasLt::Key CublasLt::KeyOf(const MatMulCall& call) {
 
 // The library's matrices are column-major: what is (m, n) in rows is to it
 // (n, m). So it is given c^T = b^T a^T, and what we call its first operand is b.
-Result<std::unique_ptr<CublasLt::Product>> CublasLt::Propose(
+Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
     const MatMulCall& call) const {
   const Functions& f = *functions_;
   auto product = std::make_unique<Product>(f);
@@ -203,7 +256,12 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Propose(
                                      call.a.batch_stride));
   STOWAGE_RETURN_IF_ERROR(set_layout(&product->c, call.m, call.n, call.c_stride,
                                      call.c_batch_stride));
+  return product;
+}
 
+Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
+    const Product& product, const MatMulCall& call) const {
+  const Functions& f = *functions_;
   cublasLtMatmulPreference_t preference = nullptr;
   STOWAGE_RETURN_IF_ERROR(Check(f.cublasLtMatmulPreferenceCreate(&preference),
                                 "cublasLtMatmulPreferenceCreate", call));
@@ -236,36 +294,108 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Propose(
   int count = 0;
   if (status == CUBLAS_STATUS_SUCCESS) {
     status = f.cublasLtMatmulAlgoGetHeuristic(
-        handle_, product->operation, product->a, product->b, product->c,
-        product->c, preference, kProposals, proposals, &count);
+        handle_, product.operation, product.a, product.b, product.c, product.c,
+        preference, kProposals, proposals, &count);
   }
   f.cublasLtMatmulPreferenceDestroy(preference);
   STOWAGE_RETURN_IF_ERROR(
       Check(status, "cublasLtMatmulAlgoGetHeuristic", call));
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; i < count; ++i) {
     if (proposals[i].state != CUBLAS_STATUS_SUCCESS ||
         proposals[i].workspaceSize > workspace) {
       continue;
     }
-    product->algorithms.push_back(proposals[i].algo);
+    algorithms.push_back(proposals[i].algo);
   }
-  if (!product->algorithms.empty()) return product;
+  if (!algorithms.empty()) return algorithms;
   return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
-                     " bytes of scratch for the ", Describe(call)));
+                     " bytes of scratch for the ", NameOf(call)));
+}
+
+Status CublasLt::KeepAlgorithms(const std::string& folder,
+                                std::string_view device) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      algorithms_,
+      ProductAlgorithms::Open(folder, device, StrCat("cuBLASLt ", version_)));
+  return {};
+}
+
+Status CublasLt::CheckKept(const Product& product,
+                           const cublasLtMatmulAlgo_t& algorithm,
+                           const MatMulCall& call) const {
+  cublasLtMatmulHeuristicResult_t result = {};
+  const auto status = functions_->cublasLtMatmulAlgoCheck(
+      handle_, product.operation, product.a, product.b, product.c, product.c,
+      &algorithm, &result);
+  if (status == CUBLAS_STATUS_SUCCESS &&
+      result.workspaceSize <= static_cast<size_t>(call.workspace_bytes)) {
+    return {};
+  }
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[gpu] cuBLASLt cannot run the algorithm that ",
+             Quoted(algorithms_->path()), " has for the ", NameOf(call),
+             " (status ", static_cast<int>(status), ", ", result.workspaceSize,
+             " of ", call.workspace_bytes,
+             " bytes of scratch): remove the file to have products timed "
+             "again, which may change the last bits of results")};
+}
+
+Result<cublasLtMatmulAlgo_t> CublasLt::ChooseByTime(Product& product,
+                                                    const MatMulCall& call,
+                                                    cudaStream_t stream) {
+  const ProductKey key = KeyOf(call);
+  if (const std::optional<ProductAlgorithm> kept = algorithms_->Find(key)) {
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*kept);
+    STOWAGE_RETURN_IF_ERROR(CheckKept(product, algorithm, call));
+    return algorithm;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> proposed,
+                           Propose(product, call));
+  Stopwatch stopwatch(stream);
+  STOWAGE_ASSIGN_OR_RETURN(
+      const size_t fastest,
+      ChooseFastest(proposed.size(), [&](size_t i) -> Result<double> {
+        product.algorithm = proposed[i];
+        STOWAGE_RETURN_IF_ERROR(stopwatch.Begin());
+        for (int run = 0; run < kRunsTimed; ++run) {
+          STOWAGE_RETURN_IF_ERROR(Multiply(product, call, stream));
+        }
+        return stopwatch.End();
+      }));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const ProductAlgorithm kept,
+      algorithms_->Keep(key,
+                        std::bit_cast<ProductAlgorithm>(proposed[fastest])));
+  return std::bit_cast<cublasLtMatmulAlgo_t>(kept);
+}
+
+Result<cublasLtMatmulAlgo_t> CublasLt::ChooseFirst(Product& product,
+                                                   const MatMulCall& call,
+                                                   cudaStream_t stream) const {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> proposed,
+                           Propose(product, call));
+  Status run;
+  for (const cublasLtMatmulAlgo_t& algorithm : proposed) {
+    product.algorithm = algorithm;
+    run = Multiply(product, call, stream);
+    if (run.ok()) return algorithm;
+  }
+  return run.error();
 }
 
 Status CublasLt::Prepare(const MatMulCall& call, cudaStream_t stream) {
-  std::unique_ptr<Product>& product = products_[KeyOf(call)];
-  if (product != nullptr) return {};
-  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Product> proposed, Propose(call));
-  std::vector<cublasLtMatmulAlgo_t>& algorithms = proposed->algorithms;
-  Status run = Multiply(*proposed, call, stream);
-  while (!run.ok() && algorithms.size() > 1) {
-    algorithms.erase(algorithms.begin());
-    run = Multiply(*proposed, call, stream);
-  }
-  if (run.ok()) product = std::move(proposed);
-  return run;
+  std::unique_ptr<Product>& known = products_[KeyOf(call)];
+  if (known != nullptr) return {};
+  STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Product> product, Describe(call));
+  STOWAGE_ASSIGN_OR_RETURN(product->algorithm,
+                           algorithms_ ? ChooseByTime(*product, call, stream)
+                                       : ChooseFirst(*product, call, stream));
+  // What was kept has not run here yet, and to load it may allocate.
+  STOWAGE_RETURN_IF_ERROR(Multiply(*product, call, stream));
+  known = std::move(product);
+  return {};
 }
 
 Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
@@ -280,7 +410,7 @@ Status CublasLt::Multiply(const Product& product, const MatMulCall& call,
   return Check(functions_->cublasLtMatmul(
                    handle_, product.operation, &alpha, call.b.data, product.a,
                    call.a.data, product.b, &beta, call.c, product.c, call.c,
-                   product.c, &product.algorithms.front(), call.workspace,
+                   product.c, &product.algorithm, call.workspace,
                    static_cast<size_t>(call.workspace_bytes), stream),
                "cublasLtMatmul", call);
 }

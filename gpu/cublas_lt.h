@@ -5,22 +5,27 @@
 //
 // The library's own handle (cublasHandle_t) is never used: it allocates on the
 // device behind the caller's back. Here all scratch is the caller's. For each
-// shape the library's first proposal that fits is taken and kept, so a product
-// is computed in the same way every time. f32 is computed in f32, not in TF32;
-// bf16 and f16 are summed in f32.
+// shape one algorithm is taken and kept, so a product is computed in the same way
+// every time: with a folder the fastest of those that are proposed, which later
+// processes find there (gpu/product_algorithms.h), without one the first that
+// fits. f32 is computed in f32, not in TF32; bf16 and f16 are summed in f32.
 //
 //   Result<std::unique_ptr<CublasLt>> lt = CublasLt::Load("");
+//   (*lt)->KeepAlgorithms(folder, "NVIDIA H100 80GB HBM3");
 //   (*lt)->Prepare(call, stream);
 //   (*lt)->Run(call, stream);
 
 #include <cublasLt.h>
 
-#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "gpu/product_algorithms.h"
 #include "gpu/queue.h"
 
 namespace stowage::gpu {
@@ -35,21 +40,40 @@ class CublasLt {
   const std::string& path() const { return path_; }
   int version() const { return version_; }  // 130100
 
+  /// From now on algorithms are chosen by their times, and kept in `folder` for the
+  /// device of that name. Errors: those of ProductAlgorithms::Open.
+  Status KeepAlgorithms(const std::string& folder, std::string_view device);
+
   /// Chooses an algorithm for the call's shape, strides and alignment within its
-  /// workspace, the first proposed that the library also runs, and runs it once;
-  /// nothing when that was done. Error kDevice.
+  /// workspace, among those that the library also runs, and runs it; nothing when
+  /// that was done. Errors: kDevice; those of ProductAlgorithms::Keep;
+  /// kInvalidArgument for an algorithm that was kept and cannot be run.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   /// Precondition: prepared.
   Status Run(const MatMulCall& call, cudaStream_t stream);
 
  private:
   struct Functions;
-  struct Product;  // a shape, and what is proposed for it
-  using Key = std::array<int64_t, 19>;
-  static Key KeyOf(const MatMulCall& call);
+  struct Product;  // a shape, and the algorithm for it
+  static ProductKey KeyOf(const MatMulCall& call);
 
   CublasLt();
-  Result<std::unique_ptr<Product>> Propose(const MatMulCall& call) const;
+  Result<std::unique_ptr<Product>> Describe(const MatMulCall& call) const;
+  // What the library proposes, its best guess first; at least one.
+  Result<std::vector<cublasLtMatmulAlgo_t>> Propose(
+      const Product& product, const MatMulCall& call) const;
+  // Whether the library still runs an algorithm that was kept.
+  Status CheckKept(const Product& product,
+                   const cublasLtMatmulAlgo_t& algorithm,
+                   const MatMulCall& call) const;
+  // The algorithm that is kept for the call or, from now on, the fastest.
+  Result<cublasLtMatmulAlgo_t> ChooseByTime(Product& product,
+                                            const MatMulCall& call,
+                                            cudaStream_t stream);
+  // The first that runs.
+  Result<cublasLtMatmulAlgo_t> ChooseFirst(Product& product,
+                                           const MatMulCall& call,
+                                           cudaStream_t stream) const;
   Status Multiply(const Product& product, const MatMulCall& call,
                   cudaStream_t stream) const;
 
@@ -57,7 +81,8 @@ class CublasLt {
   std::string path_;
   int version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, std::unique_ptr<Product>> products_;
+  std::map<ProductKey, std::unique_ptr<Product>> products_;
+  std::optional<ProductAlgorithms> algorithms_;  // where they are kept
 };
 
 }  // namespace stowage::gpu

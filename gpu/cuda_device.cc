@@ -33,7 +33,8 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
 
-  Status Open(const std::string& matmul_library) {
+  Status Open(const std::string& matmul_library,
+              const std::string& algorithm_folder) {
     int driver = 0, runtime = 0, count = 0;
     STOWAGE_RETURN_IF_ERROR(
         Check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion"));
@@ -60,6 +61,10 @@ class CudaDevice final : public Device {
     STOWAGE_RETURN_IF_ERROR(Check(cudaSetDevice(ordinal_), "cudaSetDevice"));
     STOWAGE_RETURN_IF_ERROR(Check(cudaFree(nullptr), "making a context"));
     STOWAGE_ASSIGN_OR_RETURN(matmul_, CublasLt::Load(matmul_library));
+    if (!algorithm_folder.empty()) {
+      STOWAGE_RETURN_IF_ERROR(
+          matmul_->KeepAlgorithms(algorithm_folder, traits_.name));
+    }
     traits_.matmul_library = matmul_->path();
     traits_.software =
         StrCat("driver for CUDA ", CudaVersionName(driver), ", runtime ",
@@ -231,7 +236,8 @@ class CudaDevice final : public Device {
 
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options) {
   auto device = std::make_unique<CudaDevice>(options.device);
-  STOWAGE_RETURN_IF_ERROR(device->Open(options.matmul_library));
+  STOWAGE_RETURN_IF_ERROR(
+      device->Open(options.matmul_library, options.algorithm_folder));
   return std::unique_ptr<Device>(std::move(device));
 }
 

@@ -21,11 +21,14 @@ struct CudaOptions {
   /// The file of cuBLASLt, or its folder; empty: see CublasLtPlaces
   /// (gpu/cublas_lt_places.h).
   std::string matmul_library;
+  /// Where the algorithms of products are kept, once they were chosen by their times
+  /// (gpu/product_algorithms.h). Empty: the library's first proposals are taken.
+  std::string algorithm_folder;
 };
 
 /// Errors, all kDevice: this build has no CUDA; no driver, or one that is too
 /// old; no such device, or one that is too old; cuBLASLt is missing or of another
-/// version.
+/// version. Those of ProductAlgorithms::Open.
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options);
 
 }  // namespace stowage::gpu

@@ -11,7 +11,8 @@ Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options) {
   STOWAGE_ASSIGN_OR_RETURN(
       std::unique_ptr<gpu::Device> device,
       gpu::OpenCudaDevice({.device = options.device,
-                           .matmul_library = options.matmul_library}));
+                           .matmul_library = options.matmul_library,
+                           .algorithm_folder = options.algorithm_folder}));
   return gpu::MakeGpuBackend(std::move(device), {.check = options.check});
 }
 

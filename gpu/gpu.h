@@ -27,6 +27,10 @@ struct GpuOptions {
   /// The file of cuBLASLt, or its folder; empty: it is looked for, see
   /// docs/gpu.md.
   std::string matmul_library;
+  /// Where the algorithms of matrix products are kept, once the library's proposals were
+  /// timed, so that other processes compute the same bits; empty: the first proposals
+  /// are taken (docs/gpu.md).
+  std::string algorithm_folder;
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
@@ -34,7 +38,8 @@ struct GpuOptions {
 
 /// The backend of a device. Errors, all kDevice: this build has no CUDA; no
 /// driver, or one that is too old; no such device, or one that is too old;
-/// cuBLASLt is missing or of another version.
+/// cuBLASLt is missing or of another version. kIo and kInvalidArgument for a file of
+/// algorithms that cannot be read, or is damaged.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options = {});
 
 }  // namespace stowage

@@ -178,6 +178,10 @@ std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags) {
                                             : flags.plan_cache);
 }
 
+std::string FolderOf(const std::optional<PlanCache>& cache) {
+  return cache ? cache->folder() : "";
+}
+
 Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        const TrainingDefaults& defaults,
                                        int64_t batch) {

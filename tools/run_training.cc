@@ -423,6 +423,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                     .dtype = spec.options.dtype,
                     .threads = ranks.Threads(flags.model.threads),
                     .check = flags.check,
+                    .algorithm_folder = FolderOf(spec.training.cache),
                     .collectives = ranks.collectives()});
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;

@@ -152,7 +152,8 @@ int Run(const Flags& flags) {
   const Result<ChosenDevice> device =
       ChooseDevice({.name = flags.device,
                     .dtype = spec->options.dtype,
-                    .threads = flags.model.threads});
+                    .threads = flags.model.threads,
+                    .algorithm_folder = FolderOf(spec->training.cache)});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
   TrainingSpec training = spec->training;

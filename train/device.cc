@@ -47,14 +47,20 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
                           "; leave --device away")};
     }
   } else if (flags.name != "cpu") {
-    Result<std::unique_ptr<Backend>> gpu = MakeGpuBackend(
-        {.device = 0, .matmul_library = "", .check = flags.check});
+    Result<std::unique_ptr<Backend>> gpu =
+        MakeGpuBackend({.device = 0,
+                        .matmul_library = "",
+                        .algorithm_folder = flags.algorithm_folder,
+                        .check = flags.check});
     if (gpu.ok()) {
       chosen.backend = *std::move(gpu);
       chosen.why = StrCat("device: ", chosen.backend->description());
       return chosen;
     }
-    if (!automatic) return gpu.error();
+    // What is wrong with a file of algorithms is no reason to compute elsewhere.
+    if (!automatic || gpu.error().code != ErrorCode::kDevice) {
+      return gpu.error();
+    }
     reason = gpu.error().message;
   }
   chosen.backend = MakeCpuBackend({.threads = flags.threads,

@@ -22,6 +22,8 @@ struct DeviceFlags {
   DType dtype = DType::kF32;  // that is to be trained in
   int threads = 0;            // of the CPU
   bool check = false;         // op by op, for NaN and infinity: slow
+  /// Where a GPU's choices of algorithms are kept (GpuOptions::algorithm_folder).
+  std::string algorithm_folder = {};
   /// What joins this rank to the others of a step, on the CPU (CpuOptions).
   Collectives* collectives = nullptr;
 };
@@ -34,7 +36,7 @@ struct ChosenDevice {
 /// The device of that name; `auto` is the GPU when one works, otherwise the CPU, and
 /// the CPU on several ranks.
 /// Errors: a name that there is not; kDevice with the reason when cuda is wanted
-/// and cannot be had; kUnsupported for a dtype that there is no training in, and for
+/// and cannot be had; those of MakeGpuBackend that are not kDevice; kUnsupported for a dtype that there is no training in, and for
 /// cuda on several ranks.
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
