@@ -65,7 +65,7 @@ Result<std::string> Sample(const TrainFlags& flags, const StepSpec& spec,
   }
   const Tuning& tuning = *spec.tuning;
   options.tokens = tuning.tokenizer.size();
-  options.end = tuning.end;
+  options.ends = tuning.ends;
   STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
                            Write(generator, tuning.prompt, options, writing));
   tokens.insert(tokens.begin(), tuning.prompt.begin(), tuning.prompt.end());
@@ -108,7 +108,7 @@ Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
   GenerationOptions options{.length = kLongestAnswer,
                             .sampler = tuning.sampler,
                             .tokens = tuning.tokenizer.size(),
-                            .end = tuning.end,
+                            .ends = tuning.ends,
                             .seed = static_cast<uint64_t>(flags.seed)};
   std::vector<ChatMessage> said;
   std::cerr << "stowage: say something; an empty line ends the conversation"

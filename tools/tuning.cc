@@ -25,17 +25,23 @@ Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[finetune] ", message)};
 }
 
-// What the file says that texts end with, if it says so.
-std::optional<int32_t> EndToken(const WeightsFile& file) {
-  Result<int64_t> id = Error{};
+// What the file says that texts end with; a config.json may say several.
+std::vector<int32_t> EndTokens(const WeightsFile& file) {
+  std::vector<int32_t> ends;
+  const auto add = [&](const Result<int64_t>& id) {
+    const bool is_token = id.ok() && *id >= 0 && *id < kMostTokens;
+    if (is_token) ends.push_back(static_cast<int32_t>(*id));
+    return is_token;
+  };
   if (file.gguf() != nullptr) {
-    id = file.gguf()->Int("tokenizer.ggml.eos_token_id");
+    add(file.gguf()->Int("tokenizer.ggml.eos_token_id"));
   } else if (file.config() != nullptr) {
-    id = file.config()->Int("eos_token_id");
-    if (!id.ok()) id = file.config()->Int("eos_token_id.0");
+    add(file.config()->Int("eos_token_id"));
+    for (int64_t i = 0; add(file.config()->Int(StrCat("eos_token_id.", i)));) {
+      ++i;
+    }
   }
-  if (!id.ok() || *id < 0 || *id >= kMostTokens) return std::nullopt;
-  return static_cast<int32_t>(*id);
+  return ends;
 }
 
 // The template of the model's conversations, as its files have it.
@@ -239,11 +245,17 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                           " tokens, the model ", model.base().vocabulary(),
                           "; give the --tokenizer of this model"));
   }
-  const std::optional<int32_t> end = EndToken(model.base().file());
+  std::vector<int32_t> ends = EndTokens(model.base().file());
+  std::optional<int32_t> end;  // of completions and texts
+  if (!ends.empty()) end = ends.front();
   const Result<ChatTemplate> chat = ReadChat(model.base().file());
   if (flags.chats && !chat.ok()) return chat.error();
   std::optional<ChatTemplate> template_of_chats;
-  if (chat.ok()) template_of_chats = *chat;
+  if (chat.ok()) {
+    template_of_chats = *chat;
+    const auto id = tokenizer.FindAdded(chat->EndOfAnswer());
+    if (id) ends.push_back(*id);
+  }
   STOWAGE_ASSIGN_OR_RETURN(
       auto data, ReadData(flags, template_of_chats, tokenizer, end, seq));
   std::vector<int64_t> lengths = {seq};
@@ -263,7 +275,7 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   }
   return Tuning{.model = std::move(model),
                 .tokenizer = std::move(tokenizer),
-                .end = end,
+                .ends = std::move(ends),
                 .data = std::move(data),
                 .lengths = std::move(lengths),
                 .adapter = flags.adapter,

@@ -30,7 +30,9 @@ struct ExampleSplit {
 struct Tuning {
   FineTuning model;
   Tokenizer tokenizer;
-  std::optional<int32_t> end;  // what a text ends with
+  /// Tokens that nothing is written after: what the files say that texts end with, and
+  /// what the chat template has behind an answer.
+  std::vector<int32_t> ends;
   std::variant<TextData, ExampleSplit> data;
   /// Of sequences, in tokens, the longest first: a batch of examples takes the shortest
   /// that holds it.

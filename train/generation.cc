@@ -117,7 +117,9 @@ Result<std::vector<int32_t>> Generator::Continue(
     }
     all.push_back(DrawToken(logits, options.sampler, random));
     if (options.on_token) options.on_token(drawn);
-    if (all.back() == options.end) break;
+    if (std::ranges::find(options.ends, all.back()) != options.ends.end()) {
+      break;
+    }
   }
   return std::vector<int32_t>(
       all.begin() + static_cast<std::ptrdiff_t>(text.size()), all.end());

@@ -28,7 +28,7 @@ bool Contains(std::string_view text, std::string_view part) {
 }
 
 // Letters, a space, a full stop, a line's end, and "th" and "he" as one.
-std::string Tokenizer() {
+std::string Tokenizer(const Json& added = Json::array()) {
   Json vocabulary = Json::object();
   const auto add = [&](const std::string& token) {
     vocabulary[token] = vocabulary.size();
@@ -38,7 +38,7 @@ std::string Tokenizer() {
   for (const char* token : {"\u0120", ".", "\u010a", "th", "he"}) add(token);
   const Json file = {
       {"version", "1.0"},
-      {"added_tokens", Json::array()},
+      {"added_tokens", added},
       {"normalizer", nullptr},
       {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
       {"post_processor", nullptr},
@@ -343,6 +343,76 @@ TEST_CASE("the model writes before and after, from the prompt on") {
   CHECK(Contains(run.out,
                  "Before, the model writes (temperature 0.8):\nThe ship"));
   CHECK(Contains(run.out, "\nThe model writes (temperature 0.8):\nThe ship"));
+}
+
+// A folder of Qwen 2 whose conversations are ChatML's, and whose config.json knows other
+// ends of texts than they have.
+std::string ChatFolder(const std::string& ends) {
+  const std::string folder = TempPath("chat");
+  std::filesystem::remove_all(folder);
+  std::filesystem::copy(StrCat(kModels, "qwen2"), folder);
+  std::string config = ReadAll(folder + "/config.json");
+  const std::string none = "\"eos_token_id\": null";
+  const size_t at = config.find(none);
+  REQUIRE(at != std::string::npos);
+  config.replace(at, none.size(), StrCat("\"eos_token_id\": ", ends));
+  WriteTemp("chat/config.json", config);
+  WriteTemp("chat/chat_template.jinja",
+            "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
+            "m['content'] + '<|im_end|>\\n' }}{% endfor %}");
+  return folder;
+}
+
+TEST_CASE("an answer ends where its template or the model's files end it") {
+  Json added = Json::array();
+  for (const char* token : {"<|im_start|>", "<|im_end|>"}) {
+    added.push_back({{"id", 57 + added.size()},
+                     {"content", token},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  std::string lines;
+  for (int i = 0; i < 20; ++i) {
+    lines += R"({"messages": [{"role": "user", "content": "Go"},)"
+             R"( {"role": "assistant", "content": "Aye"}]})"
+             "\n";
+  }
+  const std::string data = WriteTemp("talk.jsonl", lines);
+  const std::string said = WriteTemp("said.txt", "Go\nGo\n\n");
+  const auto answers = [&](const std::string& ends) {
+    const Outcome run = RunStowage({"finetune",
+                                    "--weights",
+                                    ChatFolder(ends),
+                                    "--tokenizer",
+                                    Tokenizer(added),
+                                    "--threads",
+                                    "2",
+                                    "--seq",
+                                    "32",
+                                    "--data",
+                                    data,
+                                    "--steps",
+                                    "40",
+                                    "--lr",
+                                    "0.02",
+                                    "--sample",
+                                    "0",
+                                    "--temperature",
+                                    "0",
+                                    "--chat"},
+                                   {.input = said});
+    REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+    return run.out;
+  };
+  // Without its end an answer would go on to the next line, and on from there.
+  const std::string out = answers("1");
+  CHECK_MESSAGE(out.ends_with("\nAye\nAye\n"), out);
+  // "y" ends it as one of several that config.json knows.
+  const std::string earlier = answers("[1, 24]");
+  CHECK_MESSAGE(earlier.ends_with("\nAy\nAy\n"), earlier);
 }
 
 TEST_CASE("samples are drawn among the likeliest") {

@@ -22,6 +22,7 @@ struct Outcome {
 /// What a run is put under.
 struct RunLimits {
   int64_t largest_file = 0;  // bytes that it may write; 0: any number
+  std::string input = {};    // a file to be its stdin; empty: this test's own
 };
 
 /// Plans are kept in a cache of this test's own.
