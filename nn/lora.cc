@@ -47,13 +47,6 @@ Value LowRank(Value x, std::string_view name, int64_t out_features,
                 loc);
 }
 
-// The layer that a weight belongs to, by its name.
-std::string LayerOf(std::string_view weight) {
-  constexpr std::string_view kWeight = ".weight";
-  if (weight.ends_with(kWeight)) weight.remove_suffix(kWeight.size());
-  return std::string(weight);
-}
-
 Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[lora] ", message)};
 }
@@ -62,19 +55,20 @@ Error Invalid(std::string_view message) {
 Result<std::set<ValueId>> FindTargets(const Graph& graph,
                                       const LoraRules& rules) {
   std::set<ValueId> targets;
-  for (const std::string& pattern : rules.targets) {
+  for (const std::string& target : rules.targets) {
     size_t matching = 0;
     for (const ValueId id : graph.Leaves(Role::kParam)) {
       const ValueInfo& info = graph.value(id);
       if (info.type.shape.rank() != 2 || !IsFloat(info.type.dtype)) continue;
-      if (!GlobMatches(pattern, info.name)) continue;
+      if (!MeansLayer(target, info.name)) continue;
       targets.insert(id);
       ++matching;
     }
     if (matching == 0) {
-      return Invalid(StrCat("no matrix among the params of ",
-                            Quoted(graph.name()), " matches ",
-                            Quoted(pattern)));
+      return Invalid(StrCat("no layer of ", Quoted(graph.name()), " is called ",
+                            Quoted(target),
+                            ", by its name in whole, by the end of it behind a "
+                            "dot or by a pattern, and has a matrix"));
     }
   }
   return targets;
@@ -153,7 +147,7 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
     const Value base = copy[node.results[0]];
     const Value x = copy[node.inputs[0]];
     if (!base.ok()) continue;  // Finish says why
-    const std::string name = LayerOf(weight.name);
+    const std::string_view name = LayerOfWeight(weight.name);
     const Value share =
         LowRank(dropouts.Apply(x), name, base.shape().back(), rules.rank,
                 rules.alpha, weight.type.shape, SourceLoc{});
@@ -166,8 +160,20 @@ Result<Graph> WithLora(const Graph& graph, const LoraRules& rules) {
   return g.Finish();
 }
 
+std::string_view LayerOfWeight(std::string_view weight) {
+  constexpr std::string_view kWeight = ".weight";
+  if (weight.ends_with(kWeight)) weight.remove_suffix(kWeight.size());
+  return weight;
+}
+
+bool MeansLayer(std::string_view target, std::string_view weight) {
+  const std::string_view layer = LayerOfWeight(weight);
+  return GlobMatches(target, weight) || GlobMatches(target, layer) ||
+         GlobMatches(StrCat("*.", target), layer);
+}
+
 LoraParams LoraParamsOf(std::string_view weight) {
-  const std::string layer = LayerOf(weight);
+  const std::string_view layer = LayerOfWeight(weight);
   return {.down = StrCat(layer, kDown), .up = StrCat(layer, kUp)};
 }
 

@@ -7,7 +7,7 @@
 // (WithLora).
 //
 //   Result<Graph> adapted = WithLora(*BuildLlama(...), {.rank = 8,
-//                                                       .targets = {"*_proj.weight"}});
+//                                                       .targets = {"q_proj", "v_proj"}});
 //   BuildTrainStep(*adapted, "loss",
 //                  {.groups = {{.pattern = "*.lora_?.weight"},
 //                              {.pattern = "*", .frozen = true}}});
@@ -51,17 +51,19 @@ struct LoraRules {
   /// Of what goes into an adapter, in [0, 1). Above 0, a graph has the inputs "seed" and
   /// "step" (nn/model_options.h). A graph that does not train wants 0.
   double dropout = 0;
-  /// Which params are weights of layers to adapt, by patterns of their names
-  /// (base/glob.h). Of what matches, all that is no matrix is left as it is.
+  /// Which layers to adapt, each by its name or the end of it behind a dot, as PEFT's
+  /// target_modules are: "q_proj" is "model.layers.0.self_attn.q_proj", and "proj" is
+  /// not. Patterns (base/glob.h) stand for several, and may be of weights, too:
+  /// "*_proj.weight". Of what matches, all that is no matrix is left as it is.
   std::vector<std::string> targets = {"*"};
 };
 
 /// `graph` with an adapter beside every matmul by a target. The result of the matmul is
 /// called as before, that with the adapter's share "<name>.adapted". Params of the
-/// adapters come after all others. Errors: those of Lora; a pattern that matches no
-/// matrix; a target that another op than a matmul reads, as rows of a table are, or that
+/// adapters come after all others. Errors: those of Lora; a target that is no matrix of the
+/// graph; one that another op than a matmul reads, as rows of a table are, or that
 /// is its first operand; a dropout outside [0, 1). Takes time for every param and
-/// pattern.
+/// target.
 Result<Graph> WithLora(const Graph& graph, const LoraRules& rules);
 
 /// What the params of the adapter beside the weight of that name are called.
@@ -69,6 +71,12 @@ struct LoraParams {
   std::string down, up;  // lora_A, lora_B
 };
 LoraParams LoraParamsOf(std::string_view weight);
+
+/// What the layer is called that a weight of that name belongs to: without ".weight".
+std::string_view LayerOfWeight(std::string_view weight);
+
+/// Whether `target` of LoraRules means the layer of a weight of that name.
+bool MeansLayer(std::string_view target, std::string_view weight);
 
 /// Whether a param of that name is an adapter's.
 bool IsLoraParam(std::string_view name);

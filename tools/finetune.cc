@@ -114,8 +114,9 @@ void AddFinetune(Program& program) {
   options.Add("--lora-dropout", &tuning.lora_dropout,
               "Part of what goes into an adapter that is dropped; default: 0");
   options.AddEach("--lora-targets", &tuning.lora_targets,
-                  "Weights to put an adapter beside, a pattern of names; may "
-                  "be repeated; default: all linear layers but the head");
+                  "Layers to put an adapter beside, by name, by the end of it "
+                  "behind a dot, as q_proj, or by a pattern; may be repeated; "
+                  "default: all linear layers but the head");
   options.AddFlag("--full", &tuning.full,
                   "Train every weight instead of adapters");
   options.Add("--adapter", &tuning.adapter,

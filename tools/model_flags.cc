@@ -80,8 +80,9 @@ void AddLoraOptions(Options& options, ModelFlags* flags) {
   options.Add("--lora-alpha", &flags->lora_alpha,
               "Adapters count alpha / rank; default: 16");
   options.AddEach("--lora-targets", &flags->lora_targets,
-                  "Weights to put an adapter beside, a pattern of names; may "
-                  "be repeated; default: all matrices");
+                  "Layers to put an adapter beside, by name, by the end of it "
+                  "behind a dot, or by a pattern; may be repeated; default: "
+                  "all matrices");
 }
 
 Result<std::optional<LoraRules>> ReadLora(const ModelFlags& flags) {

@@ -18,6 +18,7 @@
 #include "formats/safetensors.h"
 #include "formats/weights_file.h"
 #include "math/small_floats.h"
+#include "runtime/all_or_none.h"
 #include "runtime/checkpoint.h"
 #include "runtime/floats.h"
 #include "runtime/parts.h"
@@ -28,6 +29,7 @@ namespace {
 constexpr std::string_view kConfig = "adapter_config.json";
 constexpr std::string_view kWeights = "adapter_model.safetensors";
 constexpr std::string_view kDown = ".lora_A.weight";
+constexpr std::string_view kPrefix = "base_model.model.";
 
 std::string Within(const std::string& folder, std::string_view file) {
   return (std::filesystem::path(folder) / file).string();
@@ -44,7 +46,7 @@ bool IsGpt2(const FineTuning& tuning) {
 
 // What PEFT calls a param of an adapter.
 std::string PeftName(const FineTuning& tuning, std::string_view param) {
-  return StrCat("base_model.model.", tuning.base().PublishedName(param));
+  return StrCat(kPrefix, tuning.base().PublishedName(param));
 }
 
 std::vector<const ValueInfo*> AdapterParams(const Graph& graph) {
@@ -56,19 +58,35 @@ std::vector<const ValueInfo*> AdapterParams(const Graph& graph) {
   return params;
 }
 
-// The last word of a layer's name: "q_proj" of "model.layers.0.self_attn.q_proj".
-std::string LayerWord(std::string_view param) {
-  param.remove_suffix(kDown.size());
-  return std::string(param.substr(param.rfind('.') + 1));
+// Names that mean, for PEFT, the layers that have adapters and no others: the last words
+// of their names, "q_proj" of "model.layers.0.self_attn.q_proj", where all layers that end
+// so have one; else the names in whole.
+std::set<std::string> TargetModules(
+    const FineTuning& tuning, const std::vector<const ValueInfo*>& params) {
+  std::set<std::string> layers, words;
+  for (const ValueInfo* param : params) {
+    if (!param->name.ends_with(kDown)) continue;
+    std::string layer = tuning.base().PublishedName(param->name);
+    layer.resize(layer.size() - kDown.size());
+    words.insert(layer.substr(layer.rfind('.') + 1));
+    layers.insert(std::move(layer));
+  }
+  for (const PretrainedParam& param : tuning.base().params()) {
+    const std::string weight = tuning.base().PublishedName(param.name);
+    if (param.shape.rank() != 2) continue;
+    if (layers.contains(std::string(LayerOfWeight(weight)))) continue;
+    if (std::ranges::any_of(words, [&](const std::string& word) {
+          return MeansLayer(word, weight);
+        })) {
+      return layers;
+    }
+  }
+  return words;
 }
 
 std::string ConfigText(const FineTuning& tuning,
                        const std::vector<const ValueInfo*>& params) {
   const LoraRules& rules = *tuning.options().lora;
-  std::set<std::string> words;
-  for (const ValueInfo* param : params) {
-    if (param->name.ends_with(kDown)) words.insert(LayerWord(param->name));
-  }
   const nlohmann::ordered_json config = {
       {"peft_type", "LORA"},
       {"task_type", "CAUSAL_LM"},
@@ -76,7 +94,7 @@ std::string ConfigText(const FineTuning& tuning,
       {"r", rules.rank},
       {"lora_alpha", rules.alpha},
       {"lora_dropout", rules.dropout},
-      {"target_modules", words},
+      {"target_modules", TargetModules(tuning, params)},
       {"fan_in_fan_out", IsGpt2(tuning)},
       {"bias", "none"},
       {"inference_mode", true}};
@@ -251,6 +269,33 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
   });
 }
 
+namespace {
+
+// What a layer is called here, of its name in GPT2LMHeadModel or another model.
+std::string OurLayer(std::string_view layer) {
+  constexpr std::string_view kTransformer = "transformer.";
+  if (layer.starts_with(kTransformer)) layer.remove_prefix(kTransformer.size());
+  return std::string(layer);
+}
+
+// The layers that have adapters in the file of weights of `folder`.
+Result<std::vector<std::string>> LayersOf(const std::string& folder) {
+  STOWAGE_ASSIGN_OR_RETURN(const WeightsFile file,
+                           WeightsFile::Open(Within(folder, kWeights)));
+  std::vector<std::string> layers;
+  for (const WeightTensor& tensor : file.tensors()) {
+    std::string_view name = tensor.name;
+    if (!name.starts_with(kPrefix) || !name.ends_with(kDown)) continue;
+    name.remove_prefix(kPrefix.size());
+    name.remove_suffix(kDown.size());
+    layers.push_back(OurLayer(name));
+  }
+  if (!layers.empty()) return layers;
+  return file.Fail("has no \"lora_A.weight\" of any layer");
+}
+
+}  // namespace
+
 Result<LoraRules> ReadAdapterRules(const std::string& folder) {
   const std::string path = Within(folder, kConfig);
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -273,8 +318,8 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
                   ErrorCode::kUnsupported);
     }
   }
-  for (const char* list : {"modules_to_save", "rank_pattern", "alpha_pattern",
-                           "layers_to_transform"}) {
+  for (const char* list :
+       {"modules_to_save", "rank_pattern", "alpha_pattern"}) {
     if (config->Has(list) || config->HasBelow(list)) {
       return fail(StrCat("has ", list, ", which is not supported"),
                   ErrorCode::kUnsupported);
@@ -294,13 +339,20 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
   rules.alpha = *alpha;
   const auto dropout = config->Real("lora_dropout");
   if (dropout.ok()) rules.dropout = *dropout;
-  for (int64_t i = 0;; ++i) {
-    const auto word = config->Text(StrCat("target_modules.", i));
-    if (!word.ok()) break;
-    rules.targets.push_back(StrCat("*", *word, ".weight"));
+  const auto has = [&](std::string_view name) {
+    return config->Has(name) || config->HasBelow(name);
+  };
+  if (!has("target_modules"))
+    return fail("names no layers in \"target_modules\"");
+  if (config->Has("target_modules") || has("exclude_modules") ||
+      has("layers_to_transform")) {
+    STOWAGE_ASSIGN_OR_RETURN(rules.targets, LayersOf(folder));
+    return rules;
   }
-  if (rules.targets.empty()) {
-    return fail("names no layers in a list \"target_modules\"");
+  for (int64_t i = 0;; ++i) {
+    const auto layer = config->Text(StrCat("target_modules.", i));
+    if (!layer.ok()) break;
+    rules.targets.push_back(OurLayer(*layer));
   }
   return rules;
 }
@@ -332,14 +384,18 @@ Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
       }
     }
   }
-  for (const ValueInfo* param : params) {
-    std::vector<float> numbers(
-        static_cast<size_t>(param->type.shape.num_elements()));
-    STOWAGE_RETURN_IF_ERROR(
-        file.ReadFloats(*file.Find(PeftName(tuning, param->name)), 0, numbers));
-    STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param->name, 0, numbers));
-  }
-  return {};
+  std::vector<std::string> names;
+  for (const ValueInfo* param : params) names.push_back(param->name);
+  return AllOrNone(runner, names, [&]() -> Status {
+    for (const ValueInfo* param : params) {
+      std::vector<float> numbers(
+          static_cast<size_t>(param->type.shape.num_elements()));
+      STOWAGE_RETURN_IF_ERROR(file.ReadFloats(
+          *file.Find(PeftName(tuning, param->name)), 0, numbers));
+      STOWAGE_RETURN_IF_ERROR(WriteFloats(runner, param->name, 0, numbers));
+    }
+    return {};
+  });
 }
 
 }  // namespace stowage

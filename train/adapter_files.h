@@ -51,15 +51,20 @@ Status SaveAdapter(const FineTuning& tuning, const Runner& runner,
 Status SaveMerged(const FineTuning& tuning, const Runner& runner,
                   const OutputFile& file);
 
-/// What adapter_config.json of `folder` says. Its layers are those that it names, in
-/// each block of the model. Errors: kNotFound, kIo; kInvalidArgument for a file without
-/// a rank; kUnsupported, naming it, for what is no plain LoRA: another kind of adapter,
+/// What adapter_config.json of `folder` says. Its layers are those that it lists by name,
+/// in whole or the end behind a dot. Where PEFT chose them in another way, by a regular
+/// expression, "all-linear", layers left out or blocks by number, they are those that the
+/// file of weights beside it has. Errors: kNotFound, kIo; kInvalidArgument for a file
+/// without a rank or layers; kUnsupported, naming it, for what is no plain LoRA: another
+/// kind of adapter,
 /// layers that are trained whole, ranks of their own, biases, DoRA, rsLoRA.
 Result<LoraRules> ReadAdapterRules(const std::string& folder);
 
 /// Gives the adapter's params of `runner` the weights in `folder`. Errors: kNotFound,
 /// kIo; kInvalidArgument for a tensor that is missing or of another shape, and for one
-/// that no param takes. Whatever is wrong is known before the first is written.
+/// that no param takes. Whatever is wrong is known before the first is written; where the
+/// file cannot be read then, the adapter has no values (AllOrNone in
+/// runtime/all_or_none.h).
 Status LoadAdapter(const FineTuning& tuning, const std::string& folder,
                    Runner& runner);
 

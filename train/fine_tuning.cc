@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "runtime/all_or_none.h"
 #include "runtime/floats.h"
 
 namespace stowage {
@@ -153,14 +154,18 @@ std::vector<ParamGroup> FineTuning::groups() const {
 }
 
 Status FineTuning::LoadBase(Runner& runner) const {
+  std::vector<std::string> names;
   for (const PretrainedParam& param : base_->params()) {
-    if (in_blocks_.contains(param.name)) {
-      STOWAGE_RETURN_IF_ERROR(LoadBytes(*base_, param, runner));
-    } else {
-      STOWAGE_RETURN_IF_ERROR(LoadNumbers(*base_, param, runner));
-    }
+    names.push_back(param.name);
   }
-  return {};
+  return AllOrNone(runner, names, [&]() -> Status {
+    for (const PretrainedParam& param : base_->params()) {
+      STOWAGE_RETURN_IF_ERROR(in_blocks_.contains(param.name)
+                                  ? LoadBytes(*base_, param, runner)
+                                  : LoadNumbers(*base_, param, runner));
+    }
+    return {};
+  });
 }
 
 Result<CheckpointBase> FineTuning::BaseOfCheckpoints() const {

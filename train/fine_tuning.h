@@ -70,8 +70,8 @@ class FineTuning {
   /// LoraGroups, or empty without adapters.
   std::vector<ParamGroup> groups() const;
 
-  /// Gives the base's params of `runner` the file's weights. Errors: kIo; those of
-  /// Runner::WritePart.
+  /// Gives the base's params of `runner` the file's weights, or none (AllOrNone in
+  /// runtime/all_or_none.h). Errors: kIo; those of Runner::WritePart.
   Status LoadBase(Runner& runner) const;
 
   /// What checkpoints of the adapters leave out: the base, told by what its files hold.

@@ -117,6 +117,36 @@ TEST_CASE("adapters beside the layers of a graph are W + alpha / rank B A") {
   CHECK_FALSE(IsLoraParam(params.front()));
 }
 
+TEST_CASE("a target names a layer in whole, or the end of it behind a dot") {
+  constexpr std::string_view kWeight = "model.layers.0.self_attn.q_proj.weight";
+  for (const char* target :
+       {"q_proj", "self_attn.q_proj", "0.self_attn.q_proj",
+        "model.layers.0.self_attn.q_proj", "*_proj", "layers.*.q_proj",
+        "*.q_proj.weight", "*_proj.weight", "q_proj.weight", "?_proj", "*"}) {
+    INFO(std::string(target));
+    const bool in_whole_alone =
+        std::string_view(target) == "q_proj.weight";  // no layer is called so
+    CHECK(MeansLayer(target, kWeight) == !in_whole_alone);
+  }
+  for (const char* target :
+       {"proj", "_proj", "q", "attn.q_proj", "layers.0", "layers.1.*q_proj",
+        "q_proj.weigh", "q_projx", "Q_proj", ".q_proj", ""}) {
+    INFO(std::string(target));
+    CHECK_FALSE(MeansLayer(target, kWeight));
+  }
+  // A table's name has no end to leave away.
+  CHECK(MeansLayer("wte", "wte"));
+  CHECK(MeansLayer("fc1", "fc1.weight"));
+  CHECK_FALSE(MeansLayer("c1", "fc1.weight"));
+
+  const Graph adapted = Good(WithLora(Model(), {.targets = {"up_proj"}}));
+  CHECK(adapted.Find("up_proj.lora_A.weight"));
+  CHECK_FALSE(adapted.Find("down_proj.lora_A.weight"));
+  const auto part = WithLora(Model(), {.targets = {"proj"}});
+  REQUIRE_FALSE(part.ok());
+  CHECK(Contains(part.error().message, "is called \"proj\""));
+}
+
 TEST_CASE("an adapter's dropout is of what goes into it, and of training") {
   const Graph adapted = Good(WithLora(
       Model(), {.rank = 2, .dropout = 0.5, .targets = {"up_proj.weight"}}));
@@ -136,9 +166,11 @@ TEST_CASE("what cannot have an adapter is told") {
     REQUIRE_FALSE(graph.ok());
     return graph.error().message;
   };
-  CHECK(Contains(error({.targets = {"*_proj.weight", "*.bias"}}),
-                 "[lora] no matrix among the params of \"model\" matches "
-                 "\"*.bias\""));
+  CHECK(
+      Contains(error({.targets = {"*_proj.weight", "*.bias"}}),
+               "[lora] no layer of \"model\" is called \"*.bias\", by its name "
+               "in whole, by the end of it behind a dot or by a pattern, and "
+               "has a matrix"));
   CHECK(Contains(error({.targets = {"*"}}),
                  "[lora] param \"embed.weight\" is operand 0 of gather"));
   CHECK(Contains(error({.rank = 33, .targets = {"*_proj.weight"}}),

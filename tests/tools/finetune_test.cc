@@ -468,10 +468,9 @@ TEST_CASE("what is wrong is told, and ends with 2") {
                      Arguments("gpt2", {"--data", data, "--full",
                                         "--save-adapter", TempPath("none")}))),
                  "--full trains no adapter"));
-  CHECK(Contains(
-      error(RunStowage(
-          Arguments("gpt2", {"--data", data, "--lora-targets", "*.nothing"}))),
-      "[lora] no matrix among the params of \"gpt2\" matches \"*.nothing\""));
+  CHECK(Contains(error(RunStowage(Arguments(
+                     "gpt2", {"--data", data, "--lora-targets", "*.nothing"}))),
+                 "[lora] no layer of \"gpt2\" is called \"*.nothing\""));
   CHECK(Contains(error(RunStowage(Arguments(
                      "gpt2", {"--data", data, "--too-long", "fold"}))),
                  "too-long has no choice \"fold\"; expected cut or drop"));

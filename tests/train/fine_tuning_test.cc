@@ -307,9 +307,7 @@ TEST_CASE("a saved adapter is PEFT's files, and goes on where it was") {
   REQUIRE_MESSAGE(rules.ok(), rules.error().message);
   CHECK(rules->rank == 4);
   CHECK(rules->alpha == 6);
-  CHECK(rules->targets == std::vector<std::string>{"*c_attn.weight",
-                                                   "*c_fc.weight",
-                                                   "*c_proj.weight"});
+  CHECK(rules->targets == std::vector<std::string>{"c_attn", "c_fc", "c_proj"});
   const FineTuning again = Open("gpt2", {.lora = *rules});
   Training other = Start(again, *cpu);
   const Status loaded = LoadAdapter(again, folder.string(), other.step());
@@ -328,6 +326,96 @@ TEST_CASE("a saved adapter is PEFT's files, and goes on where it was") {
     CHECK(ours->tensors()[i].name == theirs->tensors()[i].name);
     CHECK(ours->tensors()[i].shape == theirs->tensors()[i].shape);
   }
+}
+
+// A copy of PEFT's folder whose config has other words for its layers.
+fs::path Renamed(const std::string& name, std::string_view other) {
+  const fs::path folder = TempFolder("renamed");
+  fs::create_directories(folder);
+  fs::copy_file(StrCat(kAdapters, name, "/adapter_model.safetensors"),
+                folder / "adapter_model.safetensors");
+  std::ofstream(folder / "adapter_config.json")
+      << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 6, )" << other << "}";
+  return folder;
+}
+
+TEST_CASE("layers that PEFT chose in other ways are those of the weights") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  for (const char* name : {"qwen2.gguf", "gpt2"}) {
+    INFO(name);
+    const bool gpt2 = std::string_view(name) == "gpt2";
+    const auto logits = [&](const fs::path& folder) {
+      const auto rules = ReadAdapterRules(folder.string());
+      REQUIRE_MESSAGE(rules.ok(), rules.error().message);
+      const FineTuning tuning = Open(name, {.lora = *rules});
+      Training training = Start(tuning, *cpu);
+      const Status loaded =
+          LoadAdapter(tuning, folder.string(), training.step());
+      REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+      return Logits(training);
+    };
+    const std::vector<float> expected = logits(kAdapters + name);
+    for (const std::string_view other :
+         {R"x("target_modules": ".*(q|v)_proj|.*c_(attn|proj|fc)")x",
+          R"x("target_modules": "all-linear")x",
+          R"x("target_modules": ["proj"], "exclude_modules": ["k_proj"])x",
+          R"x("target_modules": ["k_proj"], "layers_to_transform": [0, 1])x"}) {
+      INFO(other);
+      CHECK(logits(Renamed(name, other)) == expected);
+    }
+    // A part of a word is no layer's name, as in PEFT.
+    const auto part = ReadAdapterRules(
+        Renamed(name, R"("target_modules": ["proj"])").string());
+    REQUIRE(part.ok());
+    const auto none = FineTuning::Open(kModels + name, {.lora = *part});
+    REQUIRE_FALSE(none.ok());
+    CHECK(Contains(none.error().message, "is called \"proj\""));
+    const std::string whole = gpt2 ? "transformer.h.0.attn.c_proj"
+                                   : "model.layers.0.self_attn.q_proj";
+    const auto one = ReadAdapterRules(
+        Renamed(name, StrCat(R"("target_modules": [")", whole, "\"]"))
+            .string());
+    REQUIRE(one.ok());
+    CHECK(Open(name, {.lora = *one}).trainable_params() == 2 * 4 * 32);
+  }
+}
+
+TEST_CASE("an adapter beside some layers names them in whole") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const auto saved = [&](const std::string& name,
+                         const std::vector<std::string>& targets) {
+    const FineTuning tuning =
+        Open(name, {.lora = LoraRules{.rank = 2, .targets = targets}});
+    Training training = Start(tuning, *cpu);
+    const fs::path folder = TempFolder("some");
+    const auto files = AdapterFiles::Claim(folder.string());
+    REQUIRE(files.ok());
+    REQUIRE(SaveAdapter(tuning, training.step(), *files).ok());
+    const auto rules = ReadAdapterRules(folder.string());
+    REQUIRE(rules.ok());
+    const FineTuning again = Open(name, {.lora = *rules});
+    CHECK(again.trainable_params() == tuning.trainable_params());
+    std::ifstream in(folder / "adapter_config.json");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  // As the config has lists.
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) {
+      text += StrCat(text.empty() ? "" : ",", "\n    \"", name, "\"");
+    }
+    return StrCat("\"target_modules\": [", text, "\n  ]");
+  };
+  CHECK(Contains(saved("qwen2.gguf", {"q_proj", "*.down_proj.weight"}),
+                 list({"down_proj", "q_proj"})));
+  CHECK(
+      Contains(saved("qwen2.gguf", {"layers.1.*.v_proj", "layers.1.*.q_proj"}),
+               list({"model.layers.1.self_attn.q_proj",
+                     "model.layers.1.self_attn.v_proj"})));
+  CHECK(Contains(
+      saved("gpt2", {"attn.c_proj"}),
+      list({"transformer.h.0.attn.c_proj", "transformer.h.1.attn.c_proj"})));
+  CHECK(Contains(saved("gpt2", {"c_proj"}), list({"c_proj"})));
 }
 
 TEST_CASE("all weights may be trained, in bf16 too") {
@@ -484,10 +572,18 @@ TEST_CASE("what is no adapter for this model is told") {
   CHECK(Contains(
       config(R"({"peft_type": "LORA", "modules_to_save": ["lm_head"]})"),
       "has modules_to_save, which is not supported"));
+  for (const char* none :
+       {"", R"(, "target_modules": [])", R"(, "target_modules": null)"}) {
+    CHECK(Contains(
+        config(StrCat(R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8)", none,
+                      "}")),
+        "names no layers in \"target_modules\""));
+  }
+  // Which layers these are, the weights would say.
   CHECK(Contains(
       config(
-          R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": "all"})"),
-      "names no layers in a list"));
+          R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": "all-linear"})"),
+      "adapter_model.safetensors\" cannot be opened"));
 
   // An adapter of another model.
   const FineTuning tuning = OpenWithAdapter("qwen2.gguf");
