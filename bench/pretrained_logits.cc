@@ -1,7 +1,8 @@
-// Runs a published language model (nn/pretrained.h) for bench/pretrained_logits.py,
-// which compares what it computes with transformers:
+// Runs a published language model for bench/pretrained_logits.py, which compares what it
+// computes with transformers, in f32; and beside an adapter, on the base as its file has
+// it, for bench/finetune_peft.py, which compares with PEFT:
 //
-//   pretrained_logits PATH GREEDY OUT TOKEN...
+//   pretrained_logits [--adapter FOLDER] PATH GREEDY OUT TOKEN...
 //
 // Writes the logits of the tokens to OUT, f32, row by row, and prints one line of JSON:
 // times, the arena's bytes, and the GREEDY tokens that are the likeliest to follow.
@@ -20,9 +21,11 @@
 #include "bench/must.h"
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
-#include "nn/pretrained.h"
+#include "nn/model_options.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "train/adapter_files.h"
+#include "train/fine_tuning.h"
 
 namespace {
 
@@ -38,8 +41,13 @@ double Seconds() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool adapted = argc > 2 && std::string(argv[1]) == "--adapter";
+  const std::string adapter = adapted ? argv[2] : "";
+  if (adapted) argv += 2, argc -= 2;
   if (argc < 5) {
-    std::fprintf(stderr, "usage: %s PATH GREEDY OUT TOKEN...\n", argv[0]);
+    std::fprintf(stderr,
+                 "usage: pretrained_logits [--adapter FOLDER] PATH GREEDY OUT "
+                 "TOKEN...\n");
     return 2;
   }
   std::vector<int32_t> tokens;
@@ -49,28 +57,29 @@ int main(int argc, char** argv) {
   const int64_t seq = given + greedy;
 
   const double start = Seconds();
-  const PretrainedModel model = Must(PretrainedModel::Open(argv[1]));
+  FineTuningOptions options;
+  if (adapted) {
+    options.lora = Must(ReadAdapterRules(adapter));
+  } else {
+    options.lora.reset();
+  }
+  const FineTuning model = Must(FineTuning::Open(argv[1], options));
   const double opened = Seconds();
-  const Graph graph =
-      Must(model.Build(ModelPurpose::kGenerate, {.batch = 1, .seq = seq}));
+  const Graph graph = Must(model.ModelOf(ModelPurpose::kGenerate, seq)(1));
   const auto cpu = MakeCpuBackend({.threads = 2});
   const Plan plan = Must(PlanMemory(graph, {.device = cpu->Needs()}));
   Session session = Must(Session::Create({{"logits", graph, plan}}, *cpu));
   Runner& runner = session.front();
   const double built = Seconds();
-  std::vector<float> numbers;
-  for (const PretrainedParam& param : model.params()) {
-    numbers.resize(static_cast<size_t>(param.shape.num_elements()));
-    Must(model.ReadFloats(param, 0, numbers));
-    Must(runner.Write(param.name, numbers));
-  }
-  numbers = {};
+  Must(model.LoadBase(runner));
+  if (adapted) Must(LoadAdapter(model, adapter, runner));
   const double loaded = Seconds();
 
   // What follows a token does not change what is said of it, so that the tokens yet to
   // come may be any.
   tokens.resize(static_cast<size_t>(seq), 0);
-  std::vector<float> logits(static_cast<size_t>(seq * model.vocabulary()));
+  const int64_t vocabulary = model.base().vocabulary();
+  std::vector<float> logits(static_cast<size_t>(seq * vocabulary));
   double step = 0;
   for (int64_t at = given; at <= seq; ++at) {
     Must(runner.Write("tokens", tokens));
@@ -79,14 +88,14 @@ int main(int argc, char** argv) {
     if (at == given) step = Seconds() - before;
     if (at == seq) break;
     Must(runner.Read("logits", &logits));
-    const auto row = logits.begin() + (at - 1) * model.vocabulary();
-    tokens[static_cast<size_t>(at)] = static_cast<int32_t>(
-        std::max_element(row, row + model.vocabulary()) - row);
+    const auto row = logits.begin() + (at - 1) * vocabulary;
+    tokens[static_cast<size_t>(at)] =
+        static_cast<int32_t>(std::max_element(row, row + vocabulary) - row);
   }
   Must(runner.Read("logits", &logits));
   std::ofstream(argv[3], std::ios::binary)
       .write(reinterpret_cast<const char*>(logits.data()),
-             given * model.vocabulary() * 4);
+             given * vocabulary * 4);
 
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
