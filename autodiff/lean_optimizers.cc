@@ -100,9 +100,9 @@ void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
     const Matrix matrix(shape);
     g = Reshape(g, {matrix.rows, matrix.columns});
     const Value squares = Square(g);
-    const Value rows = Lerp(u.State("rows", {dtype, {matrix.rows, 1}}),
+    const Value rows = Lerp(u.State("row_var", {dtype, {matrix.rows, 1}}),
                             ReduceMean(squares, {1}, /*keep=*/true), weight);
-    const Value columns = Lerp(u.State("columns", {dtype, {1, matrix.columns}}),
+    const Value columns = Lerp(u.State("col_var", {dtype, {1, matrix.columns}}),
                                ReduceMean(squares, {0}, /*keep=*/true), weight);
     const Value mean = Maximum(ReduceMean(rows), Number(u, eps1));
     v = Mul(Div(rows, mean), columns);

@@ -36,7 +36,7 @@ struct Lion {
 /// v += b (g^2 - v). u = g / sqrt(max(v, eps1^2));
 /// a = max(eps2, rms w) min(lr, 1 / sqrt(step));
 /// w -= lr decay w + a u / max(1, rms u / clip). eps1 is the machine epsilon of w's
-/// type.
+/// type. r and c are the states row_var and col_var, as PyTorch calls them.
 struct Adafactor {
   double beta2_decay = -0.8;
   double eps2 = 1e-3;

@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/optimizer.h"
+#include "autodiff/train_options.h"
+#include "autodiff/train_step.h"
 #include "ir/graph.h"
 #include "ir/parameter_count.h"
 #include "nn/gpt.h"
@@ -182,6 +185,20 @@ TEST_CASE("every model builds for each purpose under its own name") {
           CHECK(OutputNames(*graph) == std::set<std::string>{"logits"});
           break;
       }
+    }
+  }
+}
+
+TEST_CASE("every optimizer trains every model") {
+  for (const ModelInfo& info : Models()) {
+    const auto graph = BuildModel(info.name, ModelPurpose::kTrain);
+    REQUIRE(graph.ok());
+    for (const NamedOptimizer& named : NamedOptimizers()) {
+      CAPTURE(info.name);
+      CAPTURE(named.name);
+      const auto step =
+          BuildTrainStep(*graph, "loss", {.optimizer = named.optimizer});
+      CHECK_MESSAGE(step.ok(), step.error().message);
     }
   }
 }
