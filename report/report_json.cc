@@ -9,6 +9,19 @@ namespace stowage {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+Json TrafficRowJson(const TrafficRow& row, bool has_device) {
+  Json json = {{"launches", row.launches},
+               {"read_bytes", row.read},
+               {"written_bytes", row.written},
+               {"flops", row.flops}};
+  if (has_device) json["roofline_seconds"] = row.seconds;
+  return json;
+}
+
+}  // namespace
+
 Json FiguresJson(const Report& report, size_t peak_limit) {
   Json regions = Json::object();
   for (const Region region : kRegions) {
@@ -61,6 +74,28 @@ std::string ToJson(const Report& report) {
   }
   json["timeline"] = std::move(timeline);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Json TrafficJson(const Traffic& traffic) {
+  const bool has_device = traffic.device.has_value();
+  Json json = Json::object();
+  json["total_bytes"] = traffic.total.moved();
+  json["total"] = TrafficRowJson(traffic.total, has_device);
+  json["without_products_and_attention"] =
+      TrafficRowJson(traffic.rest, has_device);
+  json["families"] = Json::object();
+  for (const TrafficRow& row : traffic.families) {
+    json["families"][row.family] = TrafficRowJson(row, has_device);
+  }
+  if (has_device) {
+    const RatedDevice& rates = *traffic.device;
+    json["device"] = {{"name", rates.name},
+                      {"bytes_per_second", rates.bytes_per_second},
+                      {"flops_16_bit_per_second", rates.flops_16_bit},
+                      {"flops_f32_per_second", rates.flops_f32},
+                      {"source", rates.source}};
+  }
+  return json;
 }
 
 }  // namespace stowage

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "report/numbers.h"
+#include "report/traffic.h"
 
 namespace stowage {
 
@@ -23,6 +24,11 @@ nlohmann::ordered_json FiguresJson(const Report& report, size_t peak_limit);
 /// The figures with everything that lives at the peak, and every buffer's name,
 /// region, address, bytes and lifetime under `timeline`. Ends with a newline.
 std::string ToJson(const Report& report);
+
+/// What a step moves: `total_bytes`, read and written; `total`,
+/// `without_products_and_attention`, and under `families` each family by its name, most
+/// bytes first; with the roofline's seconds and `device` where there is one.
+nlohmann::ordered_json TrafficJson(const Traffic& traffic);
 
 }  // namespace stowage
 

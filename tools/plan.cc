@@ -270,37 +270,6 @@ Json PassesJson(const std::vector<PassReport>& passes) {
   return json;
 }
 
-Json TrafficRowJson(const TrafficRow& row, bool has_device) {
-  Json json = {{"launches", row.launches},
-               {"read_bytes", row.read},
-               {"written_bytes", row.written},
-               {"flops", row.flops}};
-  if (has_device) json["roofline_seconds"] = row.seconds;
-  return json;
-}
-
-// What the step moves to and from memory.
-Json TrafficJson(const Traffic& traffic) {
-  const bool has_device = traffic.device.has_value();
-  Json json = Json::object();
-  json["total"] = TrafficRowJson(traffic.total, has_device);
-  json["without_products_and_attention"] =
-      TrafficRowJson(traffic.rest, has_device);
-  json["families"] = Json::object();
-  for (const TrafficRow& row : traffic.families) {
-    json["families"][row.family] = TrafficRowJson(row, has_device);
-  }
-  if (has_device) {
-    const RatedDevice& rates = *traffic.device;
-    json["device"] = {{"name", rates.name},
-                      {"bytes_per_second", rates.bytes_per_second},
-                      {"flops_16_bit_per_second", rates.flops_16_bit},
-                      {"flops_f32_per_second", rates.flops_f32},
-                      {"source", rates.source}};
-  }
-  return json;
-}
-
 std::string PassesText(const std::vector<PassReport>& passes) {
   if (passes.empty()) {
     return "no pass ran: the plan was found in the plan cache\n";

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/numbers.h"
+#include "report/traffic.h"
 #include "tests/report/example.h"
 
 namespace stowage {
@@ -65,6 +66,34 @@ TEST_CASE("a name that is no UTF-8 still gives JSON") {
   plan.buffers[0].name = "\xff\xfe";
   const std::string text = ToJson(MakeReport(testing::ExampleGraph(), plan));
   CHECK(Json::accept(text));
+}
+
+TEST_CASE(
+    "traffic as JSON has its families, and seconds where a device is named") {
+  const TrafficRow products{.family = "products",
+                            .launches = 2,
+                            .read = 300,
+                            .written = 40,
+                            .flops = 5000,
+                            .seconds = 0.5};
+  Traffic traffic;
+  traffic.families = {products};
+  traffic.total = products;
+  const Json row = {{"launches", 2},
+                    {"read_bytes", 300},
+                    {"written_bytes", 40},
+                    {"flops", 5000.0}};
+  Json json = TrafficJson(traffic);
+  CHECK(json["families"] == Json({{"products", row}}));
+  CHECK(json["total"] == row);
+  CHECK(json["total_bytes"] == 340);
+  CHECK(json["without_products_and_attention"]["launches"] == 0);
+  CHECK_FALSE(json.contains("device"));
+  traffic.device = RatedDevice{.name = "d", .bytes_per_second = 680};
+  json = TrafficJson(traffic);
+  CHECK(json["total"]["roofline_seconds"] == 0.5);
+  CHECK(json["device"]["name"] == "d");
+  CHECK(json["device"]["bytes_per_second"] == 680.0);
 }
 
 }  // namespace

@@ -612,6 +612,18 @@ TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   CHECK(frontier.back()["budget_bytes"] == smallest["minimum_budget_bytes"]);
 }
 
+TEST_CASE("--traffic tells the bytes of each family, and their sum") {
+  const Json traffic = PlanAsJson({"--model", "mlp", "--traffic"})["traffic"];
+  int64_t moved = 0;
+  for (const Json& family : traffic["families"]) {
+    moved += family["read_bytes"].get<int64_t>() +
+             family["written_bytes"].get<int64_t>();
+  }
+  CHECK(traffic["families"].contains("products"));
+  CHECK(moved > 0);
+  CHECK(traffic["total_bytes"] == moved);
+}
+
 TEST_CASE("--fit-optimizer tells what the step takes with each optimizer") {
   const std::vector<std::string> of_nano = {"--model", "gpt-nano", "--batch",
                                             "2",       "--dtype",  "bf16"};
