@@ -157,30 +157,42 @@ Result<Graph> Builder::Finish() {
 }
 
 void BindGraphs(py::module_& module) {
-  py::class_<Handle>(module, "Value")
-      .def_property_readonly("shape",
-                             [](const Handle& handle) {
-                               handle.builder->Open();
-                               py::list dims;
-                               for (const int64_t dim : handle.value.shape()) {
-                                 dims.append(dim);
-                               }
-                               return py::tuple(dims);
-                             })
+  py::class_<Handle>(module, "Value",
+                     "A tensor of a graph that is being built. It ends with "
+                     "the function that\n"
+                     "builds it, after which it raises InvalidArgument.")
+      .def_property_readonly(
+          "shape",
+          [](const Handle& handle) {
+            handle.builder->Open();
+            py::list dims;
+            for (const int64_t dim : handle.value.shape()) {
+              dims.append(dim);
+            }
+            return py::tuple(dims);
+          },
+          "Its dimensions, a tuple.")
       .def_property_readonly(
           "dtype",
           [](const Handle& handle) {
             handle.builder->Open();
             return std::string(DTypeName(handle.value.dtype()));
-          })
+          },
+          "The type of its elements: \"f32\", \"bf16\", \"i32\", ...")
       .def_property_readonly(
           "name",
           [](const Handle& handle) {
             return handle.builder->Open().info(handle.value).name;
-          })
+          },
+          "What it is called in reports.")
       .def_property_readonly(
-          "builder", [](const Handle& handle) { return handle.builder; });
-  py::class_<Builder, Shared>(module, "GraphBuilder")
+          "builder", [](const Handle& handle) { return handle.builder; },
+          "The GraphBuilder that it is of.");
+  py::class_<Builder, Shared>(
+      module, "GraphBuilder",
+      "What a function that builds a model gets, with the number of examples.\n"
+      "No two of its values have one name. A mistake raises InvalidArgument\n"
+      "in its line. Between inputs and outputs are functions of stowage.ops.")
       .def(
           "input",
           [](const Shared& self, const std::string& name,
@@ -189,7 +201,9 @@ void BindGraphs(py::module_& module) {
                            self->Open().Input(name, ValueOf(ParseDType(dtype)),
                                               ToShape(shape), Here()));
           },
-          py::arg("name"), py::arg("dtype"), py::arg("shape"))
+          py::arg("name"), py::arg("dtype"), py::arg("shape"),
+          "What a step is given: an array of this type and shape. One whose\n"
+          "examples are taken in pieces has them along its first axis.")
       .def(
           "param",
           [](const Shared& self, const std::string& name,
@@ -201,7 +215,12 @@ void BindGraphs(py::module_& module) {
                                          Here()));
           },
           py::arg("name"), py::arg("dtype"), py::arg("shape"),
-          py::arg("init") = "zeros", py::arg("scale") = 1.0)
+          py::arg("init") = "zeros", py::arg("scale") = 1.0,
+          "What is trained. It begins as `init` says: \"zeros\", \"ones\", or\n"
+          "drawn, as \"normal\" or \"truncated_normal\" of the deviation "
+          "`scale`,\n"
+          "\"uniform\" from -`scale` to `scale`, or \"orthogonal\" times "
+          "`scale`.")
       .def(
           "constant",
           [](const Shared& self, const py::object& array) {
@@ -210,16 +229,28 @@ void BindGraphs(py::module_& module) {
                            Constant(self->Open(), view.type().dtype,
                                     view.type().shape, view.data(), Here()));
           },
-          py::arg("array"))
+          py::arg("array"), "A value that is the array's in every step.")
+      .def(
+          "name",
+          [](const Shared& self, const std::string& name, const Handle& value) {
+            return Checked(
+                self, self->Open().Name(name, Operand(self, value), Here()));
+          },
+          py::arg("name"), py::arg("value"),
+          "The same value by this name, for reports, and for `keep` and\n"
+          "`remake` of a plan.")
       .def(
           "output",
           [](const Shared& self, const std::string& name, const Handle& value) {
             self->Open().Output(name, Operand(self, value), Here());
             self->Check();
           },
-          py::arg("name"), py::arg("value"))
+          py::arg("name"), py::arg("value"),
+          "What the graph is for. A training step has a scalar \"loss\".")
       .def("emit", &Emit, py::arg("op"), py::arg("operands"),
-           py::arg("attributes"));
+           py::arg("attributes"),
+           "The results of an op by its name in docs/ops.md, with all of its\n"
+           "attributes, as the functions of stowage.ops call it.");
   module.def("broadcast", &Broadcast, py::arg("a"), py::arg("b"));
 }
 

@@ -98,9 +98,11 @@ Model BuiltModel(const std::string& name, const py::function& train,
 }  // namespace
 
 void BindModels(py::module_& module) {
-  py::class_<Model>(module, "Model")
-      .def_readonly("name", &Model::name)
-      .def_readonly("batch", &Model::batch);
+  py::class_<Model>(
+      module, "Model",
+      "What stowage.model or stowage.from_torch made, to plan and to train.")
+      .def_readonly("name", &Model::name, "What its reports call it.")
+      .def_readonly("batch", &Model::batch, "Examples of a step.");
   module.def("named_model", &NamedModel, py::arg("name"), py::arg("batch"),
              py::arg("seq"), py::arg("dtype"), py::arg("dropout"));
   module.def("onnx_model", &OnnxBytesModel, py::arg("content"), py::arg("path"),

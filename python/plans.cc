@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -39,7 +40,7 @@ Status SetPieces(Levers& levers, std::string_view text, int64_t batch) {
   return {};
 }
 
-// Absent: all that the planner may use.
+// Absent: all that the planner may use. Names of values are not among them (NameValues).
 Result<std::optional<Levers>> ReadLevers(const Request& request,
                                          int64_t batch) {
   if (const auto* all = std::get_if<std::string>(&request.levers)) {
@@ -70,25 +71,45 @@ Result<std::optional<Levers>> ReadLevers(const Request& request,
   return std::optional(std::move(levers));
 }
 
-// The number in `optimizer` that is called `name`, or null.
-double* FindSetting(Optimizer& optimizer, std::string_view name) {
+// Which values stay and which run again, for levers that are settled.
+Status NameValues(const Request& request, Levers* levers) {
+  for (const auto& [what, names] : {std::pair("keep", &request.keep),
+                                    std::pair("remake", &request.remake)}) {
+    if (names->empty() || levers->recompute != Recompute::kNone) continue;
+    return Invalid(StrCat("[levers] ", what, " names ", Quoted(names->front()),
+                          ", and nothing runs again by these levers; give "
+                          "\"auto\", or recompute as \"cheap\" or \"auto\""));
+  }
+  levers->always_kept = request.keep;
+  levers->always_remade = request.remake;
+  return {};
+}
+
+using Settings = std::vector<std::pair<std::string_view, double*>>;
+
+// The numbers that a caller may give to `optimizer`, by their names.
+Settings SettingsOf(Optimizer& optimizer) {
   return std::visit(
-      [&](auto& kind) -> double* {
-        if (name == "decay") return &kind.decay;
+      [](auto& kind) {
+        Settings settings = {{"decay", &kind.decay}};
         if constexpr (requires { kind.momentum; }) {
-          if (name == "momentum") return &kind.momentum;
+          settings.emplace_back("momentum", &kind.momentum);
         }
         if constexpr (requires { kind.alpha; }) {
-          if (name == "alpha") return &kind.alpha;
+          settings.emplace_back("alpha", &kind.alpha);
         }
         if constexpr (requires { kind.beta1; }) {
-          if (name == "beta1") return &kind.beta1;
-          if (name == "beta2") return &kind.beta2;
+          settings.emplace_back("beta1", &kind.beta1);
+          settings.emplace_back("beta2", &kind.beta2);
+        }
+        if constexpr (requires { kind.beta2_decay; }) {
+          settings.emplace_back("beta2_decay", &kind.beta2_decay);
+          settings.emplace_back("clip", &kind.clip);
         }
         if constexpr (requires { kind.eps; }) {
-          if (name == "eps") return &kind.eps;
+          settings.emplace_back("eps", &kind.eps);
         }
-        return nullptr;
+        return settings;
       },
       optimizer);
 }
@@ -100,15 +121,36 @@ Result<Optimizer> ReadOptimizer(const Model& model, const Request& request) {
       request.optimizer.empty() && !has_default
           ? Result<Optimizer>(AdamW{})
           : ChooseOptimizer(request.optimizer, model.defaults));
+  const Settings settings = SettingsOf(optimizer);
   for (const auto& [name, value] : request.optimizer_settings) {
-    double* const setting = FindSetting(optimizer, name);
-    if (setting == nullptr) {
+    const auto setting =
+        std::ranges::find(settings, name, &Settings::value_type::first);
+    if (setting == settings.end()) {
+      std::string names;
+      for (const auto& [each, _] : settings) {
+        names += StrCat(names.empty() ? "" : ", ", each);
+      }
       return Invalid(StrCat("[optimizer] ", OptimizerName(optimizer),
-                            " has no setting ", Quoted(name)));
+                            " has no setting ", Quoted(name), "; it has ",
+                            names));
     }
-    *setting = value;
+    *setting->second = value;
   }
   return optimizer;
+}
+
+py::dict OptimizersDict() {
+  py::dict all;
+  for (const NamedOptimizer& named : NamedOptimizers()) {
+    Optimizer optimizer = named.optimizer;
+    py::dict settings;
+    settings["lr"] = DefaultLearningRate(optimizer);
+    for (const auto& [name, setting] : SettingsOf(optimizer)) {
+      settings[py::str(std::string(name))] = *setting;
+    }
+    all[py::str(std::string(named.name))] = std::move(settings);
+  }
+  return all;
 }
 
 // Of a device that may have threads, by which no plan is to be held up in a forked child.
@@ -160,6 +202,10 @@ Report ReportOf(const PlannedTraining& training) {
 }
 
 void BindRequest(py::module_& module) {
+  py::class_<ParamGroup>(module, "ParamGroup")
+      .def(py::init<std::string, std::optional<double>, double, bool>(),
+           py::arg("pattern"), py::arg("decay"), py::arg("lr_scale"),
+           py::arg("frozen"));
   py::class_<Request>(module, "Request")
       .def(py::init<>())
       .def_readwrite("budget", &Request::budget)
@@ -167,7 +213,9 @@ void BindRequest(py::module_& module) {
       .def_readwrite("optimizer", &Request::optimizer)
       .def_readwrite("optimizer_settings", &Request::optimizer_settings)
       .def_readwrite("clip_norm", &Request::clip_norm)
-      .def_readwrite("freeze", &Request::freeze)
+      .def_readwrite("groups", &Request::groups)
+      .def_readwrite("keep", &Request::keep)
+      .def_readwrite("remake", &Request::remake)
       .def_readwrite("allow_batch_statistics", &Request::allow_batch_statistics)
       .def_readwrite("plan_cache", &Request::plan_cache)
       .def_readwrite("evaluates", &Request::evaluates);
@@ -180,9 +228,7 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
   STOWAGE_ASSIGN_OR_RETURN(spec.training.optimizer,
                            ReadOptimizer(model, request));
   spec.training.clip_norm = request.clip_norm;
-  for (const std::string& pattern : request.freeze) {
-    spec.training.groups.push_back({.pattern = pattern, .frozen = true});
-  }
+  spec.training.groups = request.groups;
   if (request.evaluates && model.evaluate) {
     spec.programs.push_back(
         {.name = "evaluate", .model = model.evaluate, .batch = model.batch});
@@ -200,6 +246,14 @@ Result<std::shared_ptr<PlannedTraining>> PlannedTraining::Make(
   STOWAGE_ASSIGN_OR_RETURN(
       TrainingPlanner planner,
       TrainingPlanner::Make(std::move(spec), std::move(needs)));
+  if (!request.keep.empty() || !request.remake.empty()) {
+    // Which levers there are is settled by the model, which the planner has looked at.
+    TrainingSpec named = planner.spec();
+    STOWAGE_RETURN_IF_ERROR(NameValues(request, &*named.levers));
+    DeviceNeeds device = named.planning.device;
+    STOWAGE_ASSIGN_OR_RETURN(
+        planner, TrainingPlanner::Make(std::move(named), std::move(device)));
+  }
   STOWAGE_ASSIGN_OR_RETURN(TrainingPlan plan, planner.Plan());
   return std::shared_ptr<PlannedTraining>(new PlannedTraining(
       std::move(model), std::move(planner), std::move(plan)));
@@ -227,6 +281,20 @@ void BindPlans(py::module_& module) {
              dict["offloaded_values"] = price.host.values;
              dict["offload_bytes_per_step"] = price.host.bytes_per_step;
              return dict;
+           })
+      .def("remade",
+           [](const PlannedTraining& self) {
+             const FittedStep& step = self.plan().step;
+             py::list all;
+             for (const Remade& remade : step.remade) {
+               py::dict one;
+               one["name"] = remade.name;
+               one["bytes_freed"] = remade.freed;
+               one["flops_percent"] = 100 * remade.flops / step.flops;
+               one["times"] = remade.times;
+               all.append(std::move(one));
+             }
+             return all;
            })
       .def(
           "arena_bytes",
@@ -275,6 +343,16 @@ void BindPlans(py::module_& module) {
                                {.budget = self.spec().budget,
                                 .levers = ToText(*self.spec().levers)});
            })
+      .def(
+          "traffic",
+          [](const PlannedTraining& self,
+             const std::optional<std::string>& device) {
+            std::optional<RatedDevice> rates;
+            if (device) rates = ValueOf(ParseRatedDevice(*device));
+            const Traffic traffic = CountTraffic(self.plan().step.graph, rates);
+            return std::pair(TrafficJson(traffic).dump(), ToText(traffic));
+          },
+          py::arg("device"))
       .def(
           "html",
           [](const PlannedTraining& self,
@@ -326,6 +404,7 @@ void BindPlans(py::module_& module) {
       "format_bytes", [](Bytes bytes) { return FormatBytes(bytes); },
       py::arg("count"));
   module.def("plan_cache_folder", [] { return DefaultPlanCacheFolder(); });
+  module.def("optimizers", &OptimizersDict);
 }
 
 }  // namespace stowage::python

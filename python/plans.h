@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "autodiff/param_groups.h"
 #include "base/bytes.h"
 #include "planner/lifetimes.h"
 #include "python/models.h"
@@ -29,7 +30,9 @@ struct Request {
   std::string optimizer = {};  // empty: the model's
   std::map<std::string, double> optimizer_settings = {};
   std::optional<double> clip_norm = {};
-  std::vector<std::string> freeze = {};  // patterns of names
+  std::vector<ParamGroup> groups = {};
+  /// Names of values that never run again, and of those that always do.
+  std::vector<std::string> keep = {}, remake = {};
   bool allow_batch_statistics = false;
   std::string plan_cache = {};  // a folder; empty: none
   bool evaluates = false;       // with the model's program beside the step

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/strings.h"
@@ -163,7 +164,7 @@ Status Trainer::WriteOwn(const ProgramInputs& program, Runner& runner,
   return runner.Write("seed", static_cast<int64_t>(seed));
 }
 
-float Trainer::Step(const py::args& inputs, const py::kwargs& named, float lr) {
+float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   CheckUsable();
   const std::vector<Input>& wanted = step_inputs_.inputs;
   if (inputs.size() + named.size() != wanted.size()) {
@@ -193,8 +194,9 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named, float lr) {
     views.emplace_back(array, input.name);
     views.back().CheckIs(input.type);
   }
-  return InTurn([&]() -> Result<float> {
+  return InTurn([&, rate = rate_]() -> Result<float> {
     Runner& runner = training_->step();
+    const auto lr = static_cast<float>(rate.At(steps_ + 1));
     for (size_t i = 0; i < wanted.size(); ++i) {
       STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
           wanted[i].name, wanted[i].type.dtype, views[i].data()));
@@ -328,6 +330,12 @@ ArenaValue Trainer::View(const std::string& name) {
               static_cast<size_t>(value.type.bytes()))};
 }
 
+LoadedWeights Trainer::LoadWeights(const std::string& path,
+                                   const WeightRules& rules) {
+  Runner& runner = RunnerOf("train");
+  return InTurn([&] { return stowage::LoadWeights(runner, path, rules); });
+}
+
 void Trainer::Save(const std::string& path) {
   const Runner& runner = RunnerOf("train");
   const RunNotes notes = {
@@ -347,7 +355,7 @@ int64_t Trainer::Resume(const std::string& path) {
   Runner& runner = RunnerOf("train");
   return InTurn([&]() -> Result<int64_t> {
     STOWAGE_ASSIGN_OR_RETURN(steps_, LoadCheckpoint(runner, path));
-    return steps_;
+    return steps_.load();
   });
 }
 
@@ -428,13 +436,24 @@ void BindTrainers(py::module_& module) {
                                self.type.shape.rank(), std::move(dims),
                                std::move(strides));
       });
+  py::class_<Rate>(module, "Rate")
+      .def(py::init([](double peak, int64_t steps, int64_t warmup,
+                       double final_factor) {
+             return Rate{.schedule = {.peak = peak,
+                                      .warmup = warmup,
+                                      .final_factor = final_factor},
+                         .steps = steps};
+           }),
+           py::arg("peak"), py::arg("steps"), py::arg("warmup"),
+           py::arg("final_factor"))
+      .def("at", &Rate::At, py::arg("step"));
   py::class_<Trainer>(module, "Trainer")
       .def(
           py::init<std::shared_ptr<PlannedTraining>, const Device&, uint64_t>(),
           py::arg("plan"), py::arg("device"), py::arg("seed"))
-      .def("step",
-           [](Trainer& self, float lr, const py::args& inputs,
-              const py::kwargs& named) { return self.Step(inputs, named, lr); })
+      .def("step", &Trainer::Step)
+      .def("rate", &Trainer::rate)
+      .def("set_rate", &Trainer::set_rate, py::arg("rate"))
       .def("evaluate", &Trainer::Evaluate, py::arg("inputs"))
       .def("inputs_of", &Trainer::InputsOf, py::arg("program"))
       .def("evaluation_batch", &Trainer::evaluation_batch)
@@ -442,6 +461,26 @@ void BindTrainers(py::module_& module) {
       .def("read", &Trainer::Read, py::arg("name"))
       .def("write", &Trainer::Write, py::arg("name"), py::arg("array"))
       .def("view", &Trainer::View, py::arg("name"))
+      .def(
+          "load_weights",
+          [](Trainer& self, const std::string& path,
+             const std::vector<std::pair<std::string, std::string>>& rename,
+             const std::vector<std::string>& transpose,
+             const std::vector<std::string>& allow_missing,
+             const std::vector<std::string>& allow_unused) {
+            WeightRules rules{.transpose = transpose,
+                              .allow_missing = allow_missing,
+                              .allow_unused = allow_unused};
+            for (const auto& [from, to] : rename) {
+              rules.rename.push_back(
+                  ValueOf(ParseRenameRule(StrCat(from, "=", to))));
+            }
+            LoadedWeights loaded = self.LoadWeights(path, rules);
+            return std::tuple(loaded.loaded, std::move(loaded.missing),
+                              std::move(loaded.unused));
+          },
+          py::arg("path"), py::arg("rename"), py::arg("transpose"),
+          py::arg("allow_missing"), py::arg("allow_unused"))
       .def("save", &Trainer::Save, py::arg("path"))
       .def("save_weights", &Trainer::SaveWeights, py::arg("path"))
       .def("resume", &Trainer::Resume, py::arg("path"))

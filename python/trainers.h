@@ -7,11 +7,13 @@
 // live on there; hold views of the arena, whose bytes stay for as long as there are any.
 //
 //   Trainer trainer(plan, OpenDevice("cpu", "f32", 2), /*seed=*/1);
-//   trainer.Step(args, kwargs, /*lr=*/0.1);
+//   trainer.set_rate({.schedule = {.peak = 0.1}});
+//   trainer.Step(args, kwargs);
 
 #include <pybind11/pybind11.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,8 +23,10 @@
 
 #include "base/result.h"
 #include "ir/graph.h"
+#include "nn/schedule.h"
 #include "python/plans.h"
 #include "runtime/backend.h"
+#include "runtime/weights.h"
 #include "train/training.h"
 
 namespace stowage::python {
@@ -61,6 +65,14 @@ struct ArenaValue {
   std::span<std::byte> data;
 };
 
+/// The learning rate of every step of a run.
+struct Rate {
+  LearningRateSchedule schedule;
+  int64_t steps = 1;
+
+  double At(int64_t step) const { return schedule.At(step, steps); }
+};
+
 class Trainer {
  public:
   /// Raises what Training::Open refuses. Params and states are as `seed` says, or as the
@@ -73,8 +85,7 @@ class Trainer {
 
   /// One step on the inputs, in their order or by name; its loss. Raises InvalidArgument
   /// for one that is missing or that there is not, and what ArrayView::CheckIs does.
-  float Step(const pybind11::args& inputs, const pybind11::kwargs& named,
-             float lr);
+  float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
   /// A run of the program called "evaluate"; its outputs by name.
   pybind11::dict Evaluate(const std::vector<pybind11::object>& inputs);
   /// Names of the inputs that a caller gives to a program.
@@ -88,6 +99,13 @@ class Trainer {
   void Write(const std::string& name, const pybind11::object& array);
   ArenaValue View(const std::string& name);
 
+  /// Of the steps that begin from now on; zero before it is set.
+  void set_rate(const Rate& rate) { rate_ = rate; }
+  /// Of the next step.
+  double rate() const { return rate_.At(steps_ + 1); }
+
+  /// What the file at `path` has of the weights, by the rules.
+  LoadedWeights LoadWeights(const std::string& path, const WeightRules& rules);
   void Save(const std::string& path);
   void SaveWeights(const std::string& path);
   int64_t Resume(const std::string& path);
@@ -130,7 +148,8 @@ class Trainer {
   ProgramInputs step_inputs_, evaluation_inputs_;
   int64_t evaluation_batch_ = 0;
   uint64_t seed_;
-  int64_t steps_ = 0;
+  Rate rate_ = {};  // changes, and is looked at, under the GIL alone
+  std::atomic<int64_t> steps_ = 0;  // changes in a turn; looked at without one
   pid_t process_;
   std::mutex turn_;
 };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from stowage import _core
 from stowage._core import GraphBuilder, Model
@@ -12,14 +12,36 @@ from stowage.errors import InvalidArgument, NotFound
 BuildFunction = Callable[[GraphBuilder, int], None]
 ModelLike = Union[str, bytes, "os.PathLike[str]", Model, BuildFunction]
 
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    class ModelOptions(TypedDict, total=False):
+        """What ``model`` takes by name, but for `batch`."""
+
+        seq: Optional[int]
+        dtype: Optional[str]
+        dropout: Optional[float]
+        loss: Optional[str]
+        dims: Optional[Mapping[str, int]]
+        shapes: Optional[Mapping[str, Sequence[int]]]
+        evaluate: Optional[BuildFunction]
+
+
+def _check_options(kind: str, allowed: Tuple[str, ...], given: Dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None and name not in allowed:
+            raise InvalidArgument(f"[model] {name} is given for {kind}"
+                                  + (f", which takes {', '.join(allowed)}" if allowed else
+                                     "; give it where the model is made"))
+
 
 def model(
     source: ModelLike,
     *,
     batch: Optional[int] = None,
     seq: Optional[int] = None,
-    dtype: str = "f32",
-    dropout: float = 0.0,
+    dtype: Optional[str] = None,
+    dropout: Optional[float] = None,
     loss: Optional[str] = None,
     dims: Optional[Mapping[str, int]] = None,
     shapes: Optional[Mapping[str, Sequence[int]]] = None,
@@ -28,7 +50,8 @@ def model(
     """A model, of one of these:
 
     - a name that ``model_names()`` lists, with `batch` examples a step, sequences of
-      `seq` tokens, elements of `dtype`, and a probability of `dropout`;
+      `seq` tokens, elements of `dtype` ("f32", which is meant where none is given, or
+      "bf16"), and a probability of `dropout`;
     - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is what it is trained
       for: "cross_entropy" (which is meant where none is given), "mse" or "bce" of its
       first output, by an input "labels", or an output that is a loss, by its name. `dims`
@@ -38,21 +61,25 @@ def model(
       outputs, of the same params in the same order.
 
     Raises NotFound for a name or file that there is not, InvalidArgument for sizes that
-    the model does not take, Unsupported for ONNX ops that are not known.
+    the model does not take and for options that are of another kind of model, Unsupported
+    for ONNX ops that are not known.
     """
+    given: Dict[str, Any] = {"batch": batch, "seq": seq, "dtype": dtype, "dropout": dropout,
+                             "loss": loss, "dims": dims, "shapes": shapes,
+                             "evaluate": evaluate}
     if isinstance(source, Model):
-        for name, value in [("batch", batch), ("seq", seq), ("loss", loss), ("dims", dims),
-                            ("shapes", shapes), ("evaluate", evaluate)]:
-            if value is not None and not (name == "batch" and value == source.batch):
-                raise InvalidArgument(
-                    f"[model] {name} is given for a model that is made already; give it "
-                    "where the model is made")
+        if batch == source.batch:
+            del given["batch"]
+        _check_options("a model that is made already", (), given)
         return source
     if callable(source):
+        _check_options("a function that builds a model", ("batch", "evaluate"), given)
         name = getattr(source, "__name__", "model")
         return _core.built_model(name, source, evaluate, 1 if batch is None else batch)
     if isinstance(source, str) and not source.endswith(".onnx"):
-        return _core.named_model(source, batch, seq, dtype, dropout)
+        _check_options("a model by name", ("batch", "seq", "dtype", "dropout"), given)
+        return _core.named_model(source, batch, seq, dtype or "f32", dropout or 0.0)
+    _check_options("an ONNX file", ("batch", "loss", "dims", "shapes"), given)
     path = ""
     if not isinstance(source, (bytes, bytearray)):
         path = os.fspath(source)

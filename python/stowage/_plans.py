@@ -8,11 +8,27 @@ import logging
 import math
 import os
 import pathlib
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence,
+                    Union)
 
 from stowage import _core
 from stowage._models import ModelLike, model as make_model
 from stowage.errors import FileError, InvalidArgument
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    from stowage._models import ModelOptions
+
+    class _Pattern(TypedDict):
+        pattern: str
+
+    class Group(_Pattern, total=False):
+        """Params of one pattern, and what is their own."""
+
+        decay: Optional[float]
+        lr_scale: float
+        frozen: bool
 
 Size = Union[int, float, str, None]
 Levers = Union[str, Mapping[str, Union[str, int]]]
@@ -37,12 +53,32 @@ def size_in_bytes(budget: Size) -> Optional[int]:
     return int(budget)
 
 
+def _list_of(names: Sequence[str], what: str) -> List[str]:
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"[{what}] {names!r} is no list; expected one, as [{names!r}]")
+    return list(names)
+
+
+def _param_group(group: Group) -> _core.ParamGroup:
+    unknown = sorted(set(group) - {"pattern", "decay", "lr_scale", "frozen"})
+    if unknown or "pattern" not in group:
+        raise InvalidArgument(
+            f"[groups] {dict(group)!r} "
+            + (f"has {unknown}" if unknown else "has no pattern")
+            + "; expected pattern, and decay, lr_scale or frozen")
+    return _core.ParamGroup(group["pattern"], group.get("decay"), group.get("lr_scale", 1.0),
+                            group.get("frozen", False))
+
+
 def make_request(
     budget: Size,
     levers: Levers,
+    keep: Sequence[str],
+    remake: Sequence[str],
     optimizer: OptimizerLike,
-    clip_norm: Optional[float],
+    groups: Sequence[Group],
     freeze: Sequence[str],
+    clip_norm: Optional[float],
     allow_batch_statistics: bool,
     plan_cache: Union[bool, str, "os.PathLike[str]"],
     evaluates: bool,
@@ -54,16 +90,18 @@ def make_request(
         request.levers = levers
     else:
         request.levers = {name: str(choice) for name, choice in levers.items()}
+    request.keep = _list_of(keep, "keep")
+    request.remake = _list_of(remake, "remake")
     if isinstance(optimizer, str):
         request.optimizer = optimizer
     elif optimizer is not None:
         settings = dict(optimizer)
         request.optimizer = str(settings.pop("name", ""))
         request.optimizer_settings = {k: float(v) for k, v in settings.items()}
+    request.groups = [
+        *(_core.ParamGroup(pattern, None, 1.0, True) for pattern in _list_of(freeze, "freeze")),
+        *map(_param_group, groups)]
     request.clip_norm = clip_norm
-    if isinstance(freeze, str):
-        raise TypeError('[freeze] expected a list of patterns, as ["*.bias"]')
-    request.freeze = list(freeze)
     request.allow_batch_statistics = allow_batch_statistics
     if plan_cache is True:
         request.plan_cache = _core.plan_cache_folder()
@@ -97,6 +135,23 @@ class Frontier(List[Dict[str, Any]]):
 
     def _repr_html_(self) -> str:
         return self.svg
+
+
+class Traffic(List[Dict[str, Any]]):
+    """What a step moves to and from memory: a list of dicts, one of each family of ops, that
+    which moves most first, of which ``pandas.DataFrame`` makes a table. `total` is the sum,
+    and `without_products_and_attention` that of all others. Printed, a table."""
+
+    def __init__(self, figures: Dict[str, Any], text: str) -> None:
+        super().__init__({"family": family, **row} for family, row in
+                         figures["families"].items())
+        self.total: Dict[str, Any] = figures["total"]
+        self.without_products_and_attention: Dict[str, Any] = (
+            figures["without_products_and_attention"])
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Comparison:
@@ -160,6 +215,7 @@ class Plan:
 
     @property
     def budget_bytes(self) -> Optional[int]:
+        """What the arena was allowed; None where nothing was said."""
         return self._core.budget()
 
     @property
@@ -169,6 +225,7 @@ class Plan:
 
     @property
     def optimizer(self) -> str:
+        """The name of the step's optimizer, one of ``optimizers()``."""
         return self._core.optimizer()
 
     @property
@@ -180,6 +237,12 @@ class Plan:
     def recomputed_nodes(self) -> int:
         """Nodes that run again, so that what they make need not be kept."""
         return int(self._core.price()["recomputed_nodes"])
+
+    @property
+    def remade(self) -> List[Dict[str, Any]]:
+        """What runs again: of each value its `name`, the `bytes_freed` at the peak, its
+        `flops_percent` of the step's, and how many `times`."""
+        return self._core.remade()
 
     @property
     def extra_percent(self) -> float:
@@ -211,6 +274,14 @@ class Plan:
         """What every budget costs, from the step as it is to the smallest arena."""
         rows, svg = self._core.frontier()
         return Frontier(json.loads(rows)["frontier"], svg)
+
+    def traffic(self, device: Optional[str] = None) -> Traffic:
+        """What a step moves, counted from its nodes: launches, read_bytes, written_bytes and
+        flops of each family of ops. With a `device`, by a name such as "h100" or by its rates
+        as "GB/s:GFLOP/s", roofline_seconds too, which no kernel is faster than
+        (docs/fusion.md). Raises InvalidArgument for a device that is not known."""
+        figures, text = self._core.traffic(device)
+        return Traffic(json.loads(figures), text)
 
     def compare(self, other: "Plan") -> Comparison:
         """This plan and another, beside each other."""
@@ -247,20 +318,30 @@ def log_plan(plan: Plan) -> None:
              plan.pieces, plan.recomputed_nodes, plan._core.cache_use())
 
 
+def optimizers() -> Dict[str, Dict[str, float]]:
+    """The optimizers there are, by name, each with the settings that may be given to it and
+    their defaults; "lr" is the learning rate that it begins with where nothing else is said.
+    docs/optimizers.md has their formulas and what each keeps."""
+    return _core.optimizers()
+
+
 def plan(
     model: ModelLike,
     batch: Optional[int] = None,
     budget: Size = None,
     levers: Levers = "auto",
     *,
+    keep: Sequence[str] = (),
+    remake: Sequence[str] = (),
     optimizer: OptimizerLike = None,
-    clip_norm: Optional[float] = None,
+    groups: Sequence[Group] = (),
     freeze: Sequence[str] = (),
+    clip_norm: Optional[float] = None,
     allow_batch_statistics: bool = False,
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
     device: str = "",
     threads: int = 0,
-    **options: Any,
+    **options: Unpack[ModelOptions],
 ) -> Plan:
     """Plans a training step inside a budget, without a byte of it being taken.
 
@@ -268,21 +349,25 @@ def plan(
     `budget` is the most bytes the arena may take: a number, or a text as "8GB" or
     "64MiB"; without one, the step is planned as it is. `levers` are what may be done to
     fit: "auto" (everything), "none", or choices by name, as {"recompute": "cheap",
-    "offload": "auto", "pieces": 4, "order": "memory"}.
+    "offload": "auto", "pieces": 4, "order": "memory"}. `keep` are names of values that never
+    run again, `remake` of those that always do.
 
-    `optimizer` is a name of docs/optimizers.md (sgd, adamw, adamw8bit, ...) or a dict of
+    `optimizer` is a name of ``optimizers()`` (sgd, adamw, adamw8bit, ...) or a dict of
     a name and settings, as {"name": "sgd", "decay": 1e-4}; without one, the model's, or
-    adamw. `clip_norm` bounds the global norm of the gradients. `freeze` are
-    patterns of the names of params that are not trained. `plan_cache` is a folder where
+    adamw. `groups` are params with a decay or a share of the learning rate of their own, as
+    [{"pattern": "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose
+    pattern matches a param's name applies. `freeze` are patterns of params that are not
+    trained, which come before these. `clip_norm` bounds the global norm of the gradients.
+    `plan_cache` is a folder where
     plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
     need not be there; `threads` of the CPU have scratch in the arena each (0: all).
 
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """
     made = make_model(model, batch=batch, **options)
-    request = make_request(budget, levers, optimizer, clip_norm, freeze,
+    request = make_request(budget, levers, keep, remake, optimizer, groups, freeze, clip_norm,
                            allow_batch_statistics, plan_cache, evaluates=False)
-    planned = Plan(_core.make_plan(made, request, device, options.get("dtype", "f32"),
+    planned = Plan(_core.make_plan(made, request, device, options.get("dtype") or "f32",
                                    threads))
     log_plan(planned)
     return planned

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 from types import TracebackType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, Union
+from typing import (TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional,
+                    Sequence, Type, Union)
 
 import numpy as np
 
@@ -13,7 +14,14 @@ from stowage import _core
 from stowage._models import ModelLike, model as make_model
 from stowage._plans import (Levers, OptimizerLike, Plan, Size, framed, log, log_plan,
                             make_request)
+from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from stowage._models import ModelOptions
+    from stowage._plans import Group
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -32,6 +40,17 @@ class Report:
         return framed(self.page)
 
 
+class LoadedWeights(NamedTuple):
+    """What became of a file's tensors and of a model's params."""
+
+    loaded: int
+    """Params that the file had."""
+    missing: List[str]
+    """Params that it lacked, and was allowed to."""
+    unused: List[str]
+    """Tensors of it that no param took, likewise."""
+
+
 def _examples(array: Any, name: str) -> Any:
     """What may be fed as `name`, as an array of NumPy's to be cut along its first axis."""
     _core.check_array(array, name)
@@ -48,8 +67,8 @@ class Trainer:
     The arguments are those of ``stowage.plan``, and
 
     - `device`: "cpu", "cuda", or "auto", a GPU where one works;
-    - `lr`: the learning rate, else the model's or the optimizer's usual one; the attribute
-      may be set between steps;
+    - `lr`: the learning rate, or a ``Schedule`` of it, else the model's or the optimizer's
+      usual one; the attribute may be set between steps;
     - `seed`: of initial values, dropout and whatever else is drawn.
 
     The arena is taken here, once, and nothing more: steps allocate nothing of the
@@ -64,21 +83,24 @@ class Trainer:
         budget: Size = None,
         levers: Levers = "auto",
         *,
+        keep: Sequence[str] = (),
+        remake: Sequence[str] = (),
         optimizer: OptimizerLike = None,
-        lr: Optional[float] = None,
-        clip_norm: Optional[float] = None,
+        lr: Union[float, Schedule, None] = None,
+        groups: Sequence[Group] = (),
         freeze: Sequence[str] = (),
+        clip_norm: Optional[float] = None,
         allow_batch_statistics: bool = False,
         plan_cache: Union[bool, Path] = False,
         device: str = "auto",
         threads: int = 0,
         seed: int = 0,
-        **options: Any,
+        **options: Unpack[ModelOptions],
     ) -> None:
         made = make_model(model, batch=batch, **options)
-        dtype = options.get("dtype", "f32")
-        request = make_request(budget, levers, optimizer, clip_norm, freeze,
-                               allow_batch_statistics, plan_cache, evaluates=True)
+        dtype = options.get("dtype") or "f32"
+        request = make_request(budget, levers, keep, remake, optimizer, groups, freeze,
+                               clip_norm, allow_batch_statistics, plan_cache, evaluates=True)
         opened = _core.open_device(device, dtype, threads)
         if opened.why:
             log.info("%s", opened.why)
@@ -86,7 +108,7 @@ class Trainer:
         log_plan(self._plan)
         self._core = _core.Trainer(self._plan._core, opened, seed)
         self._step = self._core.step
-        self.lr = self._plan._core.learning_rate() if lr is None else lr
+        self._set_rate(self._plan._core.learning_rate() if lr is None else lr)
 
     @property
     def plan(self) -> Plan:
@@ -95,15 +117,22 @@ class Trainer:
 
     @property
     def lr(self) -> float:
-        """The learning rate of the next step."""
-        return self._lr
+        """The learning rate of the next step. What is set, a number or a ``Schedule``, is for
+        all steps that begin afterwards."""
+        return self._core.rate()
 
     @lr.setter
-    def lr(self, value: float) -> None:
+    def lr(self, value: Union[float, Schedule]) -> None:
+        self._set_rate(value)
+
+    def _set_rate(self, value: Union[float, Schedule]) -> None:
+        if isinstance(value, Schedule):
+            self._core.set_rate(rate_of(value))
+            return
         value = float(value)
         if not math.isfinite(value):
             raise InvalidArgument(f"[trainer] the learning rate {value} is not finite")
-        self._lr = value
+        self._core.set_rate(_core.Rate(value, 1, 0, 1.0))
 
     @property
     def steps(self) -> int:
@@ -122,6 +151,7 @@ class Trainer:
 
     @property
     def device(self) -> str:
+        """What it works on: "cpu", or "cuda" and what there is to know of the GPU."""
         return self._core.device()
 
     def step(self, *inputs: Any, **named: Any) -> float:
@@ -134,7 +164,7 @@ class Trainer:
         Raises WrongDType or InvalidArgument for an array that does not fit, with which
         nothing has changed, and InvalidArgument for a label out of range.
         """
-        return self._step(self._lr, *inputs, **named)
+        return self._step(*inputs, **named)
 
     def evaluate(self, *inputs: Any) -> Dict[str, Any]:
         """The outputs of the model, by name, for any number of examples: for a model of an
@@ -219,8 +249,33 @@ class Trainer:
         nothing changed, for a file of another model or a damaged one."""
         return self._core.resume(os.fspath(path))
 
+    def load_weights(
+        self,
+        path: Path,
+        *,
+        rename: Optional[Mapping[str, str]] = None,
+        transpose: Sequence[str] = (),
+        allow_missing: Sequence[str] = (),
+        allow_unused: Sequence[str] = (),
+    ) -> LoadedWeights:
+        """Takes params by name from a file of another program's, safetensors or NPZ; the
+        optimizer's states stay as they are. Elements of any float type are cast. What is
+        called or stored otherwise there, rules say, in turn: `rename` {"h.*": "layer.*"} what
+        is called after the left side there, by the right side here; `transpose` which
+        matrices, by their names here, lie the other way round there. Params that match
+        `allow_missing` need not be in the file, nor need all of its tensors be taken that
+        match `allow_unused`.
+
+        Raises NotFound, FileError, and InvalidArgument where names, types or shapes do not
+        fit, with nothing changed; NotFinite for NaN or infinity, after which those that the
+        file has are without values, until they are loaded anew."""
+        return LoadedWeights(*self._core.load_weights(
+            os.fspath(path), list((rename or {}).items()), transpose, allow_missing,
+            allow_unused))
+
     def save_weights(self, path: Path) -> None:
-        """Writes the model's params alone, as safetensors, for other programs."""
+        """Writes the model's params alone for other programs: as safetensors, or as NPZ where
+        `path` ends in .npz, which has no bf16."""
         self._core.save_weights(os.fspath(path))
 
     def to_onnx(self) -> bytes:
@@ -245,6 +300,7 @@ class Trainer:
 
     @property
     def closed(self) -> bool:
+        """Whether the arena has been given back."""
         return self._core.is_closed()
 
     def __enter__(self) -> "Trainer":

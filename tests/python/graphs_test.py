@@ -64,6 +64,20 @@ class GraphsTest(support.TestCase):
         self.assertIn("graphs_test.py", str(caught.exception))
         self.assertIn(str(line), str(caught.exception))
 
+    def test_a_value_is_called_what_the_plan_calls_it(self):
+        def build(g, batch, times=1):
+            x = g.input("x", "f32", (batch, 6))
+            w = g.param("w", "f32", (6,), init="ones")
+            for _ in range(times):
+                h = g.name("h", ops.exp(ops.mul(x, w)))
+            self.assertEqual(h.name, "h")
+            g.output("loss", ops.reduce_mean(h, axes=[0, 1], keep=False))
+
+        plan = stowage.plan(build, 4, remake=["h"], device="cpu", threads=1)
+        self.assertEqual([each["name"] for each in plan.remade], ["h"])
+        self.raises(stowage.InvalidArgument, '[name] "h" for value "exp_2" is empty or taken',
+                    stowage.plan, lambda g, batch: build(g, batch, times=2), 4)
+
     def test_an_exception_of_the_function_is_told(self):
         def build(g, batch):
             raise RuntimeError("no such net")

@@ -46,6 +46,29 @@ class PlansTest(support.TestCase):
                     levers={"shrink": "auto"})
         self.raises(stowage.InvalidArgument, '"dear"', self.plan, levers={"recompute": "dear"})
 
+    def test_values_are_kept_or_remade_by_their_names(self):
+        def names(plan):
+            return [each["name"] for each in plan.remade]
+
+        name = "h.0.mlp.gelu"
+        self.assertEqual(names(self.plan()), [])
+        # Without a budget nothing runs again but what is named.
+        remade = self.plan(remake=[name, "h.2.mlp.gelu"])
+        self.assertEqual(names(remade), [name, "h.2.mlp.gelu"])
+        self.assertEqual(remade.recomputed_nodes, 2)
+        budget = self.plan(levers={"recompute": "auto"}, keep=[name]).smallest_budget_bytes
+        kept = self.plan(budget=budget, levers={"recompute": "auto"}, keep=[name])
+        self.assertNotIn(name, names(kept))
+        self.assertIn("h.1.mlp.gelu", names(kept))
+        for row in kept.remade:
+            self.assertGreater(row["bytes_freed"], 0)
+            self.assertGreaterEqual(row["times"], 1)
+        for what in ("keep", "remake"):
+            self.raises(stowage.InvalidArgument, f'[levers] {what} names "{name}", and nothing '
+                        "runs again", self.plan, levers="none", **{what: [name]})
+            self.raises(stowage.NotFound, 'no value "h.9"', self.plan, **{what: ["h.9"]})
+            self.raises(TypeError, f"[{what}] '{name}' is no list", self.plan, **{what: name})
+
     def test_a_budget_that_is_too_small_is_a_memory_error(self):
         with self.assertRaises(MemoryError) as caught:
             self.plan(budget="1MB")
@@ -70,11 +93,61 @@ class PlansTest(support.TestCase):
         self.raises(stowage.InvalidArgument, "2", self.plan,
                     optimizer={"name": "momentum", "momentum": 2})
         self.raises(stowage.InvalidArgument, "no-such", self.plan, freeze=["no-such*"])
-        self.raises(TypeError, "list of patterns", self.plan, freeze="*.bias")
+        self.raises(TypeError, "[freeze] '*.bias' is no list", self.plan, freeze="*.bias")
+
+    def test_all_optimizers_and_all_their_settings_are_listed(self):
+        listed = stowage.optimizers()
+        # docs/optimizers.md has a row of each.
+        self.assertLessEqual({"sgd", "momentum", "adamw", "adamw8bit", "lion", "adafactor",
+                              "muon"}, set(listed))
+        self.assertEqual(listed["sgd"], {"lr": 0.1, "decay": 0})
+        self.assertEqual(listed["adamw"], {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999,
+                                           "eps": 1e-8, "decay": 0.01})
+        self.assertEqual(listed["adafactor"], {"lr": 1e-2, "beta2_decay": -0.8, "clip": 1,
+                                               "decay": 0})
+        for name, settings in listed.items():
+            given = {key: value for key, value in settings.items() if key != "lr"}
+            plan = stowage.plan("mlp", 8, optimizer={"name": name, **given}, device="cpu",
+                                threads=1)
+            self.assertEqual(plan.optimizer, name)
+        self.raises(stowage.InvalidArgument,
+                    'sgd has no setting "lr"; it has decay', self.plan,
+                    optimizer={"name": "sgd", "lr": 1})
+
+    def test_groups_that_are_none(self):
+        for group, words in (({"decay": 0}, "has no pattern"),
+                             ({"pattern": "*", "lr": 1}, "has ['lr']"),
+                             ({"pattern": "*", "decay": -1.0}, "-1"),
+                             ({"pattern": "*", "lr_scale": float("nan")}, "nan"),
+                             ({"pattern": "none*"}, "none*")):
+            self.raises(stowage.InvalidArgument, words, self.plan, groups=[group])
+
+    def test_what_a_step_moves_is_a_table(self):
+        plan = stowage.plan("mlp", 8, optimizer="sgd", device="cpu", threads=1)
+        traffic = plan.traffic()
+        families = {row["family"]: row for row in traffic}
+        for what in ("launches", "read_bytes", "written_bytes", "flops"):
+            self.assertEqual(sum(row[what] for row in traffic), traffic.total[what])
+            rest = sum(row[what] for row in traffic if row["family"] not in
+                       ("products", "attention"))
+            self.assertEqual(rest, traffic.without_products_and_attention[what])
+        moved = [row["read_bytes"] + row["written_bytes"] for row in traffic]
+        self.assertEqual(moved, sorted(moved, reverse=True))
+        self.assertNotIn("roofline_seconds", traffic.total)
+        self.assertIn("products", str(traffic))
+        # A device that moves a byte a second, and computes at once.
+        slow = plan.traffic("0.000000001:1000000000000")
+        products = next(row for row in slow if row["family"] == "products")
+        self.assertAlmostEqual(products["roofline_seconds"],
+                               families["products"]["read_bytes"] +
+                               families["products"]["written_bytes"])
+        self.raises(stowage.InvalidArgument, 'no device "abacus"', plan.traffic, "abacus")
 
     def test_a_frontier_is_a_table_and_a_picture(self):
-        frontier = stowage.plan("mlp", 32, device="cpu", threads=1).frontier()
+        frontier = stowage.plan("mlp", 32, levers={"recompute": "auto", "offload": "auto"},
+                                device="cpu", threads=1).frontier()
         budgets = [row["budget_bytes"] for row in frontier]
+        self.assertGreater(len(budgets), 2)
         self.assertEqual(budgets, sorted(budgets, reverse=True))
         self.assertIsInstance(frontier, list)
         self.assertTrue(frontier._repr_html_().startswith("<svg"))
@@ -107,6 +180,15 @@ class PlansTest(support.TestCase):
         self.raises(stowage.InvalidArgument, "batch is given for a model that is made already",
                     stowage.plan, made, 16)
         self.raises(stowage.InvalidArgument, "seq is given", stowage.plan, made, seq=4)
+
+    def test_options_of_another_kind_of_model_are_refused(self):
+        for source, option, words in (
+                ("mlp", {"loss": "mse"}, "loss is given for a model by name, which takes batch, "
+                                         "seq, dtype, dropout"),
+                ("mlp", {"dims": {"n": 1}}, "dims is given for a model by name"),
+                (support.softmax_net, {"dtype": "f32"}, "dtype is given for a function"),
+                (b"", {"seq": 4}, "seq is given for an ONNX file")):
+            self.raises(stowage.InvalidArgument, words, stowage.plan, source, 8, **option)
 
     def test_losses_are_on_the_page_by_their_steps(self):
         page = stowage.plan("mlp", 8, device="cpu", threads=1).to_html([3.25, 2.125])

@@ -72,6 +72,60 @@ class TrainersTest(support.TestCase):
             self.raises(stowage.InvalidArgument, "is not finite", setattr, trainer, "lr", bad)
         self.assertEqual(trainer.lr, 0)
 
+    def test_a_schedule_gives_each_step_its_learning_rate(self):
+        schedule = stowage.Schedule(peak=0.4, steps=10, warmup=4, final_factor=0.1)
+
+        def expected(step):
+            if step <= 4:
+                return 0.4 * step / 4
+            falling = (1 + np.cos(np.pi * min(1, (step - 4) / 6))) / 2
+            return 0.4 * (0.1 + 0.9 * falling)
+
+        for step in (1, 4, 5, 7, 10, 11, 1000):
+            self.assertAlmostEqual(schedule.at(step), expected(step), places=12)
+        x, y = support.batch()
+        with support.trainer(lr=schedule) as trainer, tempfile.TemporaryDirectory() as folder:
+            net = support.SoftmaxOfNumpy(trainer.read("w"), trainer.read("b"))
+            for step in range(1, 7):
+                self.assertAlmostEqual(trainer.lr, expected(step), places=12)
+                self.assertAlmostEqual(trainer.step(x, y), net.step(x, y, expected(step)),
+                                       places=5)
+            # A run that goes on has the rates of the steps to come.
+            trainer.save(os.path.join(folder, "run"))
+            with support.trainer(lr=schedule) as again:
+                again.resume(os.path.join(folder, "run"))
+                self.assertAlmostEqual(again.lr, expected(7), places=12)
+            trainer.lr = 0.25
+            self.assertEqual(trainer.lr, 0.25)
+            np.testing.assert_allclose(trainer.read("w"), net.w, atol=1e-5)
+
+    def test_schedules_that_are_none(self):
+        for wrong, words in (({"peak": float("nan")}, "peak is nan"), ({"steps": 0},
+                             "steps is 0; expected a number of at least 1"),
+                             ({"warmup": -1}, "warmup is -1"),
+                             ({"final_factor": float("inf")}, "final_factor is inf")):
+            self.raises(stowage.InvalidArgument, words, stowage.Schedule,
+                        **{"peak": 1, "steps": 2, **wrong})
+        self.raises(stowage.InvalidArgument, "there is no step 0",
+                    stowage.Schedule(1, 2).at, 0)
+
+    def test_groups_have_a_decay_and_a_share_of_the_learning_rate(self):
+        x, y = support.batch()
+        trainer = support.trainer(groups=[{"pattern": "w", "decay": 0.3},
+                                          {"pattern": "*", "lr_scale": 0.5}])
+        before = trainer.state_dict()
+        net = support.SoftmaxOfNumpy(before["w"], before["b"])
+        trainer.step(x, y)
+        net.step(x, y, 0.1)
+        after = trainer.state_dict()
+        np.testing.assert_allclose(after["w"], net.w - 0.1 * 0.3 * before["w"], atol=1e-6)
+        np.testing.assert_allclose(after["b"], before["b"] + 0.5 * (net.b - before["b"]),
+                                   atol=1e-6)
+        frozen = support.trainer(freeze=["w"], groups=[{"pattern": "*", "decay": 0.3}])
+        frozen.step(x, y)
+        np.testing.assert_array_equal(frozen.read("w"), before["w"])
+        self.assertFalse(np.array_equal(frozen.read("b"), before["b"]))
+
     def test_gradients_are_clipped_by_their_norm(self):
         # The step is as long as the norm that is allowed, in the direction of NumPy's.
         x, y = support.batch()
@@ -133,6 +187,16 @@ class TrainersTest(support.TestCase):
         self.assertAlmostEqual(trainer.step(x, y), np.log(3), places=6)
         self.raises(stowage.InvalidArgument, "only params and states", trainer.view, "x")
         self.raises(stowage.NotFound, 'no value "v"', trainer.view, "v")
+
+    def test_views_go_out_by_dlpack_without_a_copy(self):
+        trainer = support.trainer()
+        shared = np.from_dlpack(trainer.view("w"))
+        np.testing.assert_array_equal(shared, trainer.read("w"))
+        trainer.step(*support.batch())
+        np.testing.assert_array_equal(shared, trainer.read("w"))
+        self.raises(BufferError, "1 view of the arena", trainer.close)
+        del shared
+        trainer.close()
 
     def test_a_view_keeps_its_trainer_open_and_its_bytes_there(self):
         trainer = support.trainer()

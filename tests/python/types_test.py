@@ -24,12 +24,14 @@ size: int = plan.arena_bytes
 with stowage.Trainer("mlp", 8, levers={"pieces": 2}) as trainer:
     loss: float = trainer.step([1])
 offsets = stowage.pack([(0, 1, 2)]).offsets
+stowage.plan("gpt-nano", seq=4, sequence=4)  # type: ignore[call-arg]
 '''
 
 # torch's own types take minutes to read, and where it is not installed there are none.
 SETTINGS = """
 [mypy]
 strict = True
+enable_incomplete_feature = Unpack
 [mypy-torch.*]
 follow_imports = skip
 ignore_missing_imports = True
@@ -38,6 +40,13 @@ ignore_missing_imports = True
 
 def public(owner):
     return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def description(what):
+    """Its words, for people; pybind11 has a line of types before them."""
+    text = what.__doc__ or ""
+    return text.partition("\n")[2].strip() if text.startswith(
+        getattr(what, "__name__", "") + "(self: ") else text
 
 
 class TypesTest(support.TestCase):
@@ -54,6 +63,13 @@ class TypesTest(support.TestCase):
                            if isinstance(each, (ast.FunctionDef, ast.AnnAssign))}
                 self.assertEqual(public(getattr(_core, name)),
                                  {each for each in members if not each.startswith("_")}, name)
+
+    def test_all_that_users_have_is_described(self):
+        for name in set(stowage.__all__) - {"__version__"}:
+            what = getattr(stowage, name)
+            self.assertTrue(description(what), name)
+            for member in public(what) if inspect.isclass(what) else []:
+                self.assertTrue(description(vars(what)[member]), f"{name}.{member}")
 
     def test_what_users_call_says_what_it_takes(self):
         for name in stowage.__all__:
