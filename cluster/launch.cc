@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/strings.h"
+#include "cluster/slurm_lists.h"
 
 namespace stowage::cluster {
 namespace {
@@ -19,19 +21,17 @@ struct Names {
   const char* launcher;
   const char* rank;
   const char* ranks;
-  const char* local_ranks;
+  const char* local_ranks;  // null: in a list of all hosts
 };
 
 constexpr Names kLaunchers[] = {
     {"OpenMPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-     "SLURM_STEP_TASKS_PER_NODE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
     {"MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
 };
 
-// The number that a variable begins with, as "4" or Slurm's "4(x2),3"; absent where
-// there is no such variable.
+// The number that a variable is; absent where there is no such variable.
 Result<std::optional<int>> Number(const char* name) {
   const char* const text = std::getenv(name);
   if (text == nullptr) return std::optional<int>();
@@ -39,13 +39,53 @@ Result<std::optional<int>> Number(const char* name) {
   int number = 0;
   const auto [end, failed] =
       std::from_chars(view.data(), view.data() + view.size(), number);
-  const bool ends =
-      end == view.data() + view.size() || *end == '(' || *end == ',';
+  const bool ends = end == view.data() + view.size();
   if (failed == std::errc() && ends && number >= 0)
     return std::optional(number);
   return Error{ErrorCode::kInvalidArgument,
                StrCat("[cluster] the variable ", name, " is ", Quoted(view),
                       "; expected a number, as its launcher gives")};
+}
+
+// The place of this host among those of Slurm's step; absent where nothing tells.
+Result<std::optional<int>> SlurmHost() {
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> given,
+                           Number("SLURM_NODEID"));
+  const char* const list = std::getenv("SLURM_STEP_NODELIST");
+  const char* const name = std::getenv("SLURMD_NODENAME");
+  if (given || list == nullptr || name == nullptr) return given;
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
+                           ParseHostList(list));
+  const auto host = std::ranges::find(hosts, std::string_view(name));
+  if (host == hosts.end()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[cluster] this host, SLURMD_NODENAME ", Quoted(name),
+                        ", is none of SLURM_STEP_NODELIST ", Quoted(list))};
+  }
+  return std::optional(static_cast<int>(host - hosts.begin()));
+}
+
+// How many ranks Slurm has started on this host; where it does not say which of its
+// hosts this is, the most on any.
+Result<std::optional<int>> SlurmLocalRanks() {
+  const char* const list = std::getenv("SLURM_STEP_TASKS_PER_NODE");
+  if (list == nullptr) return std::optional<int>();
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<int> tasks,
+                           ParseTasksPerNode(list));
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> host, SlurmHost());
+  if (!host) return std::optional(*std::ranges::max_element(tasks));
+  if (*host < std::ssize(tasks)) {
+    return std::optional(tasks[static_cast<size_t>(*host)]);
+  }
+  return Error{
+      ErrorCode::kInvalidArgument,
+      StrCat("[cluster] SLURM_STEP_TASKS_PER_NODE is ", Quoted(list), ", of ",
+             tasks.size(), " hosts; this is host ", *host, ", counted from 0")};
+}
+
+Result<std::optional<int>> LocalRanks(const Names& names) {
+  return names.local_ranks == nullptr ? SlurmLocalRanks()
+                                      : Number(names.local_ranks);
 }
 
 }  // namespace
@@ -56,8 +96,7 @@ Result<Launch> ReadLaunch() {
                              Number(names.ranks));
     STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> rank, Number(names.rank));
     if (!ranks || !rank) continue;
-    STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> local,
-                             Number(names.local_ranks));
+    STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> local, LocalRanks(names));
     if (*rank >= *ranks) {
       return Error{
           ErrorCode::kInvalidArgument,

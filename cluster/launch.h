@@ -5,7 +5,9 @@
 //
 //   OpenMPI's mpirun  OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_SIZE
 //   MPICH's Hydra     PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS
-//   Slurm's srun      SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_TASKS_PER_NODE
+//   Slurm's srun      SLURM_PROCID, SLURM_STEP_NUM_TASKS; of all hosts
+//                     SLURM_STEP_TASKS_PER_NODE, of which this is SLURM_NODEID or, by
+//                     SLURMD_NODENAME, one of SLURM_STEP_NODELIST
 //
 //   Result<Launch> launch = ReadLaunch();
 //   if (launch->ranks > 1) ...
@@ -25,7 +27,7 @@ struct Launch {
 };
 
 /// Of this process; a rank alone where there is no launcher. Error kInvalidArgument
-/// naming a variable that holds no such number.
+/// naming a variable that holds no such number or list.
 Result<Launch> ReadLaunch();
 
 /// How many threads a rank should compute with: the cores of this host divided among

@@ -16,7 +16,8 @@ Result<Launch> With(
   for (const char* name :
        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
         "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS",
-        "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}) {
+        "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE",
+        "SLURM_NODEID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME"}) {
     unsetenv(name);
   }
   for (const auto& [name, value] : variables) setenv(name, value, 1);
@@ -53,6 +54,31 @@ TEST_CASE("each launcher tells rank, ranks and those of the host") {
   CHECK(slurm.rank == 5);
   CHECK(slurm.ranks == 7);
   CHECK(slurm.local_ranks == 4);
+}
+
+TEST_CASE("Slurm's ranks are those of this one of its hosts") {
+  using Variables = std::vector<std::pair<const char*, const char*>>;
+  const auto with = [](const Variables& more) {
+    Variables all = {{"SLURM_PROCID", "9"},
+                     {"SLURM_STEP_NUM_TASKS", "11"},
+                     {"SLURM_STEP_TASKS_PER_NODE", "2,4(x2),1"}};
+    all.insert(all.end(), more.begin(), more.end());
+    return With(all);
+  };
+  CHECK(with({{"SLURM_NODEID", "0"}})->local_ranks == 2);
+  CHECK(with({{"SLURM_NODEID", "2"}})->local_ranks == 4);
+  const std::pair<const char*, const char*> hosts = {"SLURM_STEP_NODELIST",
+                                                     "n[08-10],login"};
+  CHECK(with({hosts, {"SLURMD_NODENAME", "n10"}})->local_ranks == 4);
+  CHECK(with({hosts, {"SLURMD_NODENAME", "login"}})->local_ranks == 1);
+  CHECK(with({})->local_ranks == 4);  // of no host is too much
+  CHECK(
+      with({{"SLURM_NODEID", "4"}}).error().message ==
+      "[cluster] SLURM_STEP_TASKS_PER_NODE is \"2,4(x2),1\", of 4 hosts; this "
+      "is host 4, counted from 0");
+  CHECK(with({hosts, {"SLURMD_NODENAME", "n11"}}).error().message ==
+        "[cluster] this host, SLURMD_NODENAME \"n11\", is none of "
+        "SLURM_STEP_NODELIST \"n[08-10],login\"");
 }
 
 TEST_CASE("what is no number is refused, naming its variable") {
