@@ -12,8 +12,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <deque>
 #include <random>
+#include <span>
 #include <sstream>
 #include <utility>
 
@@ -34,6 +37,8 @@ constexpr milliseconds kParting{5000};
 
 constexpr size_t kTokenBytes = 16;
 constexpr size_t kMostText = 2048;
+// So many may be silent at once before the first of them is dropped.
+constexpr size_t kMostStrangers = 512;
 
 enum class Kind : uint32_t {
   kHello,    // of a new connection: its rank, and as text token and host
@@ -88,32 +93,62 @@ class Socket {
   int number_;
 };
 
-bool WaitFor(int socket, short events, Clock::time_point deadline) {
+// In milliseconds, for poll.
+int Left(Clock::time_point deadline) {
   const auto left =
       std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-  pollfd waiting = {.fd = socket, .events = events, .revents = 0};
-  return ::poll(&waiting, 1,
-                static_cast<int>(std::max(left, milliseconds(0)).count())) > 0;
+  return static_cast<int>(std::max(left, milliseconds(0)).count());
 }
 
-// One whole frame, before anything else is read of the connection.
-std::string ReadFrame(int socket, Clock::time_point deadline) {
-  std::string frame(sizeof(Header), '\0');
-  size_t got = 0;
-  while (got < frame.size()) {
-    if (!WaitFor(socket, POLLIN, deadline)) return {};
-    const ssize_t count =
-        ::recv(socket, frame.data() + got, frame.size() - got, MSG_DONTWAIT);
-    if (count <= 0) return {};
-    got += static_cast<size_t>(count);
-    if (got == sizeof(Header)) {
+// poll until the deadline, whatever signals come to this thread meanwhile. Returns how
+// many are ready.
+int Poll(std::span<pollfd> waiting, Clock::time_point deadline) {
+  while (true) {
+    const int ready = ::poll(waiting.data(), waiting.size(), Left(deadline));
+    if (ready >= 0) return ready;
+    for (pollfd& each : waiting) each.revents = 0;
+    if (errno != EINTR) return 0;
+  }
+}
+
+bool WaitFor(int socket, short events, Clock::time_point deadline) {
+  pollfd waiting = {.fd = socket, .events = events, .revents = 0};
+  return Poll(std::span(&waiting, 1), deadline) > 0;
+}
+
+enum class Arrival { kPart, kWhole, kNever };
+
+// Adds to `frame` what has come of one whole frame, and nothing of what follows it.
+Arrival ReadSome(int socket, std::string* frame) {
+  while (true) {
+    size_t size = sizeof(Header);
+    if (frame->size() >= size) {
       Header header;
-      std::memcpy(&header, frame.data(), sizeof(header));
-      if (header.text_bytes > kMostText) return {};
-      frame.resize(sizeof(header) + header.text_bytes);
+      std::memcpy(&header, frame->data(), sizeof(header));
+      if (header.text_bytes > kMostText) return Arrival::kNever;
+      size += header.text_bytes;
+    }
+    if (frame->size() == size) return Arrival::kWhole;
+    const size_t got = frame->size();
+    frame->resize(size);
+    const ssize_t count =
+        ::recv(socket, frame->data() + got, size - got, MSG_DONTWAIT);
+    frame->resize(got + static_cast<size_t>(std::max(count, ssize_t{0})));
+    if (count > 0 || (count < 0 && errno == EINTR)) continue;
+    return count < 0 && errno == EAGAIN ? Arrival::kPart : Arrival::kNever;
+  }
+}
+
+// One whole frame, before anything else is read of the connection; or nothing.
+std::string ReadFrame(int socket, Clock::time_point deadline) {
+  std::string frame;
+  while (true) {
+    const Arrival arrival = ReadSome(socket, &frame);
+    if (arrival == Arrival::kWhole) return frame;
+    if (arrival == Arrival::kNever || !WaitFor(socket, POLLIN, deadline)) {
+      return {};
     }
   }
-  return frame;
 }
 
 // The addresses of this host that others may reach, its own first.
@@ -228,6 +263,12 @@ struct Lifeline::Peer {
   bool done = false;
 };
 
+// A connection of whom nothing is known yet, and what has come of its first frame.
+struct Lifeline::Stranger {
+  Socket socket;
+  std::string read;
+};
+
 Lifeline::Lifeline(int rank, int ranks, const LifelineOptions& options)
     : rank_(rank), ranks_(ranks), options_(options) {}
 
@@ -279,35 +320,59 @@ Status Lifeline::Open() {
 
 Status Lifeline::Accept(int listener, const std::string& token) {
   const Clock::time_point deadline = Clock::now() + kMeeting;
+  // Others may connect to a port as well, and say nothing: nobody waits for them.
+  std::deque<Stranger> strangers;
+  std::vector<pollfd> waiting;
   while (std::ssize(peers_) < ranks_ - 1) {
-    if (!WaitFor(listener, POLLIN, deadline)) {
+    waiting.assign(1, {.fd = listener, .events = POLLIN, .revents = 0});
+    for (const Stranger& each : strangers) {
+      waiting.push_back(
+          {.fd = each.socket.get(), .events = POLLIN, .revents = 0});
+    }
+    // Those who come one after the other do not put it off.
+    if (Poll(waiting, deadline) == 0 || Clock::now() > deadline) {
       errno = ETIMEDOUT;
       return Fail(StrCat("of ", ranks_ - 1, " other ranks only ", peers_.size(),
                          " have reached rank 0 on ", HostName()));
     }
+    for (size_t i = strangers.size(); i-- > 0;) {
+      Stranger& each = strangers[i];
+      if (waiting[i + 1].revents == 0) continue;
+      const Arrival arrival = ReadSome(each.socket.get(), &each.read);
+      if (arrival == Arrival::kPart) continue;
+      if (arrival == Arrival::kWhole) Welcome(std::move(each), token);
+      strangers.erase(strangers.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (waiting[0].revents == 0) continue;
     Socket socket(
         ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.get() < 0) continue;
     SendAtOnce(socket);
-    const std::string frame =
-        ReadFrame(socket.get(), std::min(deadline, Clock::now() + kAnswering));
-    if (frame.size() < sizeof(Header) + kTokenBytes) continue;
-    Header hello;
-    std::memcpy(&hello, frame.data(), sizeof(hello));
-    // Others may connect to a port as well.
-    if (frame.compare(sizeof(Header), kTokenBytes, token) != 0) continue;
-    // One that was answered too late for it comes again, by its next address.
-    std::erase_if(peers_, [&hello](const auto& known) {
-      return known->rank == hello.rank;
-    });
-    auto peer = std::make_unique<Peer>();
-    peer->socket = std::move(socket);
-    peer->rank = hello.rank;
-    peer->host = frame.substr(sizeof(Header) + kTokenBytes);
-    Send(*peer, Frame(Kind::kHello, rank_, 0, token));
-    peers_.push_back(std::move(peer));
+    if (strangers.size() == kMostStrangers) strangers.pop_front();
+    strangers.push_back({std::move(socket), {}});
   }
   return {};
+}
+
+// Takes a rank in that has said the token; drops anybody else.
+void Lifeline::Welcome(Stranger stranger, const std::string& token) {
+  const std::string& frame = stranger.read;
+  Header hello;
+  std::memcpy(&hello, frame.data(), sizeof(hello));
+  if (hello.kind != Kind::kHello || hello.rank < 1 || hello.rank >= ranks_ ||
+      frame.compare(sizeof(Header), kTokenBytes, token) != 0) {
+    return;
+  }
+  // One that was answered too late for it comes again, by its next address.
+  std::erase_if(peers_, [&hello](const auto& known) {
+    return known->rank == hello.rank;
+  });
+  auto peer = std::make_unique<Peer>();
+  peer->socket = std::move(stranger.socket);
+  peer->rank = hello.rank;
+  peer->host = frame.substr(sizeof(Header) + kTokenBytes);
+  Send(*peer, Frame(Kind::kHello, rank_, 0, token));
+  peers_.push_back(std::move(peer));
 }
 
 Status Lifeline::Connect(const std::string& invitation) {
@@ -479,10 +544,7 @@ void Lifeline::Watch() {
   waiting.push_back({.fd = wake_[0], .events = POLLIN, .revents = 0});
   Clock::time_point next_beat = Clock::now();
   while (true) {
-    const auto left =
-        std::chrono::duration_cast<milliseconds>(next_beat - Clock::now());
-    ::poll(waiting.data(), waiting.size(),
-           static_cast<int>(std::max(left, milliseconds(0)).count()));
+    static_cast<void>(Poll(waiting, next_beat));
     if (waiting.back().revents != 0) return;
     for (size_t i = 0; i < peers_.size(); ++i) {
       if (waiting[i].revents != 0 && !Read(*peers_[i])) return;

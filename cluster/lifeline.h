@@ -77,9 +77,11 @@ class Lifeline {
 
  private:
   struct Peer;
+  struct Stranger;
   Lifeline(int rank, int ranks, const LifelineOptions& options);
   Status Open();
   Status Accept(int listener, const std::string& token);
+  void Welcome(Stranger stranger, const std::string& token);
   Status Connect(const std::string& invitation);
   void Watch();
   bool Read(Peer& peer);

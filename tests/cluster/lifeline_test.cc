@@ -1,12 +1,25 @@
 #include "cluster/lifeline.h"
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cluster/on_ranks.h"
@@ -171,6 +184,117 @@ TEST_CASE("beats keep a rank alive that has nothing to say") {
     std::this_thread::sleep_for(milliseconds(2500));
     CHECK((*line)->Untie());
   });
+  CHECK(told[0].calls + told[1].calls == 0);
+}
+
+// What a rank is told of where rank 0 listens: its port, once it is known.
+class Overhearing : public Link {
+ public:
+  Overhearing(Link& link, std::function<void(int port)> hear)
+      : link_(link), hear_(std::move(hear)) {}
+  int rank() const override { return link_.rank(); }
+  int ranks() const override { return link_.ranks(); }
+  bool Exchange(std::span<const Outgoing> outgoing,
+                std::span<const Incoming> incoming) noexcept override {
+    if (!link_.Exchange(outgoing, incoming)) return false;
+    for (const Incoming& each : incoming) {
+      if (each.from != 0 || each.bytes.size() < 20 || !hear_) continue;
+      std::istringstream words(std::string(
+          reinterpret_cast<const char*>(each.bytes.data()), each.bytes.size()));
+      std::string token;
+      int port = 0;
+      if (words >> token >> port) std::exchange(hear_, {})(port);
+    }
+    return true;
+  }
+  int64_t bytes_sent() const override { return link_.bytes_sent(); }
+  std::string failure() const override { return link_.failure(); }
+
+ private:
+  Link& link_;
+  std::function<void(int port)> hear_;
+};
+
+// Connects to this host, says `words`, and stays.
+int Visit(int port, std::string_view words) {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  REQUIRE(::connect(socket, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
+  CHECK(::send(socket, words.data(), words.size(), MSG_NOSIGNAL) ==
+        static_cast<ssize_t>(words.size()));
+  return socket;
+}
+
+TEST_CASE("strangers who connect are turned away, and nobody waits for them") {
+  std::vector<Told> told(3);
+  std::vector<int> parted(3, 0);
+  std::vector<int> visitors;
+  const auto visit = [&](int port) {
+    // Silent ones: each would be waited for for 3 s, all for longer than a meeting.
+    for (int i = 0; i < 12; ++i) visitors.push_back(Visit(port, ""));
+    visitors.push_back(Visit(port, "GET / HTTP/1.1\r\nHost: rank0\r\n\r\n"));
+    visitors.push_back(Visit(port, std::string(16, '\0')));
+    // A greeting of rank 1, without the token.
+    const uint32_t greeting[4] = {0, 1, 0, 20};
+    std::string hello(reinterpret_cast<const char*>(greeting), 16);
+    visitors.push_back(Visit(port, hello + std::string(20, 'a')));
+    // And half of one.
+    visitors.push_back(Visit(port, hello + "aaa"));
+  };
+  OnRanks(3, [&](Link& link) {
+    const auto rank = static_cast<size_t>(link.rank());
+    Overhearing overhearing(link,
+                            rank == 1 ? visit : std::function<void(int)>());
+    RankCollectives collectives(overhearing);
+    const auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (line.ok()) parted[rank] = (*line)->Untie() ? 1 : 0;
+  });
+  CHECK(visitors.size() == 16);
+  CHECK(parted == std::vector<int>{1, 1, 1});
+  for (const Told& each : told) CHECK(each.calls == 0);
+  for (const int socket : visitors) ::close(socket);
+}
+
+void Ignore(int) {}
+
+// To every thread of this process.
+void SignalAll() {
+  namespace fs = std::filesystem;
+  for (const fs::directory_entry& task :
+       fs::directory_iterator("/proc/self/task")) {
+    const int thread = std::atoi(task.path().filename().c_str());
+    syscall(SYS_tgkill, getpid(), thread, SIGUSR1);
+  }
+}
+
+TEST_CASE("signals that come while ranks meet and watch change nothing") {
+  struct sigaction action = {};
+  action.sa_handler = Ignore;  // without SA_RESTART
+  struct sigaction before = {};
+  REQUIRE(sigaction(SIGUSR1, &action, &before) == 0);
+  std::vector<Told> told(2);
+  std::vector<int> parted(2, 0);
+  // While rank 0 waits for another, and when both watch.
+  const auto wait = [](int) {
+    for (int i = 0; i < 20; ++i) {
+      SignalAll();
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  };
+  OnRanks(2, [&](Link& link) {
+    const auto rank = static_cast<size_t>(link.rank());
+    Overhearing late(link, rank == 1 ? wait : std::function<void(int)>());
+    RankCollectives collectives(late);
+    auto line = Lifeline::Tie(collectives, Patient(&told[rank]));
+    if (!line.ok()) return;
+    if (rank == 1) wait(0);
+    parted[rank] = (*line)->Untie() ? 1 : 0;
+  });
+  sigaction(SIGUSR1, &before, nullptr);
+  CHECK(parted == std::vector<int>{1, 1});
   CHECK(told[0].calls + told[1].calls == 0);
 }
 
