@@ -1,6 +1,8 @@
 #include "cluster/team.h"
 
+#include <future>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "base/strings.h"
@@ -19,9 +21,16 @@ Result<std::unique_ptr<Team>> Team::Join(const Launch& launch,
   return team;
 }
 
-bool Team::Part() {
+bool Team::Part(const std::function<void()>& on_late,
+                std::chrono::milliseconds patience) {
   if (!lifeline_->Untie()) return false;
+  std::promise<void> ended;
+  std::thread alarm([&, end = ended.get_future()] {
+    if (end.wait_for(patience) != std::future_status::ready) on_late();
+  });
   link_->Finish();
+  ended.set_value();
+  alarm.join();
   return true;
 }
 

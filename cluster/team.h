@@ -10,9 +10,11 @@
 //     STOWAGE_RETURN_IF_ERROR(Agree(team->collectives(), facts));
 //     STOWAGE_RETURN_IF_ERROR(ShareValues(team->collectives(), runner));
 //     ...
-//     team->Part();
+//     team->Part([] { _exit(0); });
 //   }
 
+#include <chrono>
+#include <functional>
 #include <memory>
 
 #include "base/result.h"
@@ -39,8 +41,11 @@ class Team {
   int64_t bytes_sent() const { return link_->bytes_sent(); }
 
   /// Waits until all ranks come here, and ends MPI. False where one has ended before
-  /// its time.
-  bool Part();
+  /// its time. MPI waits for all of them again, and for ever where one dies just then:
+  /// where it has not ended after `patience`, `on_late` is called on another thread, and
+  /// may end the process, of which nothing is left to do.
+  bool Part(const std::function<void()>& on_late,
+            std::chrono::milliseconds patience = std::chrono::seconds(10));
 
  private:
   Team() = default;

@@ -64,6 +64,13 @@ void Tell(const std::string& message) {
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
+// What has been printed, unless a thread is printing just now.
+void FlushOutput() {
+  if (ftrylockfile(stdout) != 0) return;
+  fflush_unlocked(stdout);
+  funlockfile(stdout);
+}
+
 std::string FileContent(const char* path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -193,6 +200,7 @@ Status RankRun::Sum(std::span<double> values) {
 
 // On a thread of the lifeline.
 void RankRun::OnEnd(const cluster::RankEnd& end) {
+  FlushOutput();
   if (end.lost) {
     Tell(StrCat(end.why, "; this is rank ", rank()));
     _exit(kExitNoDevice);
@@ -208,7 +216,14 @@ void RankRun::OnEnd(const cluster::RankEnd& end) {
 int RankRun::EndTogether(int exit_code) {
   if (alone()) return exit_code;
   has_ended_ = true;
-  if (team_->Part()) return exit_code;
+  const auto on_late = [this, exit_code] {
+    FlushOutput();
+    if (speaks()) {
+      Tell("[cluster] all is done, and MPI does not end: a rank died just now");
+    }
+    _exit(exit_code);
+  };
+  if (team_->Part(on_late)) return exit_code;
   while (true) pause();  // OnEnd ends the process
 }
 

@@ -1,14 +1,24 @@
 // One rank of several that mpirun has started: exchanges values with the others over
 // MPI, and tells by its exit code whether the sums are what they must be.
+//
+//   mpirun -n 2 mpi_ranks
+//   mpirun -n 2 mpi_ranks late   # rank 1 ends MPI a while after all are done, or never
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cluster/launch.h"
 #include "cluster/mpi_link.h"
 #include "cluster/rank_collectives.h"
+#include "cluster/team.h"
 #include "tests/cluster/rank_values.h"
 
 namespace stowage::cluster {
@@ -59,7 +69,25 @@ int Run() {
   return 0;
 }
 
+// Rank 0 ends by 0 where MPI has ended, and by 5 where it had to be left.
+int RunLate() {
+  const Result<Launch> launch = ReadLaunch();
+  if (!launch.ok()) return Complain(launch.error().message);
+  const Result<std::unique_ptr<Team>> team = Team::Join(*launch, {});
+  if (!team.ok()) return Complain(team.error().message);
+  if ((*team)->rank() == 1) {
+    (*team)->lifeline().Untie();
+    sleep(8);
+    raise(SIGKILL);
+  }
+  const auto leave = [] { _exit(5); };
+  return (*team)->Part(leave, std::chrono::seconds(1)) ? 0 : 3;
+}
+
 }  // namespace
 }  // namespace stowage::cluster
 
-int main() { return stowage::cluster::Run(); }
+int main(int argc, char** argv) {
+  const bool is_late = argc == 2 && std::string_view(argv[1]) == "late";
+  return is_late ? stowage::cluster::RunLate() : stowage::cluster::Run();
+}

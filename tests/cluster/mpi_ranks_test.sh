@@ -18,3 +18,13 @@ for count in 1 2 3 4; do
     exit 1
   fi
 done
+
+# A rank that goes on when all is done, and dies before MPI has ended: another is not left
+# waiting.
+# --enable-recovery: mpirun does not end it.
+timeout 60 mpirun --allow-run-as-root --oversubscribe --enable-recovery -n 2 \
+  bash -c '"$0" late; echo $? > "$1.$OMPI_COMM_WORLD_RANK"' "$ranks" "$TMPDIR/late" || true
+if [[ $(cat "$TMPDIR/late.1") != 137 || $(cat "$TMPDIR/late.0") != 5 ]]; then
+  echo "late: rank 0 ended by $(cat "$TMPDIR/late.0"), rank 1 by $(cat "$TMPDIR/late.1")"
+  exit 1
+fi

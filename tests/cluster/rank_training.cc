@@ -173,7 +173,7 @@ Status Run(const Asked& asked) {
   STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<cluster::Team> team,
                            cluster::Team::Join(launch, {}));
   STOWAGE_RETURN_IF_ERROR(Train(asked, &team->collectives()));
-  team->Part();
+  team->Part([] {});
   return {};
 }
 
