@@ -3,7 +3,10 @@
 #
 #   two_hosts.sh COMMAND...   runs the command as two ranks, one on each host, by mpirun
 #                             over TCP; $LINK_DOWN_AFTER seconds later the cable is cut,
-#                             where that is set
+#                             where that is set; a cable that carries $LINK_RATE, such as
+#                             1gbit; what went through it, as the host of rank 0 counts it,
+#                             to the file $LINK_COUNTS: "bytes packets", those sent, and
+#                             a line of those received
 #
 # mpirun starts the second rank by the command that orte's plm_rsh_agent names, here one
 # that enters the other namespace instead of asking for a shell over the network.
@@ -32,6 +35,10 @@ for end in "$here cable-a-$$" "$there cable-b-$$"; do
   read -r name cable <<< "$end"
   ip -n "$name" link set "$cable" up
   ip -n "$name" link set lo up
+  if [[ -n ${LINK_RATE-} ]]; then
+    ip netns exec "$name" tc qdisc add dev "$cable" root tbf rate "$LINK_RATE" \
+      burst 128kb latency 100ms
+  fi
 done
 
 # What mpirun takes for ssh: HOST COMMAND...
@@ -52,4 +59,13 @@ if [[ -n ${LINK_DOWN_AFTER-} ]]; then
   sleep "$LINK_DOWN_AFTER"
   ip -n "$here" link set cable-a-$$ down
 fi
-wait $mpirun
+code=0
+wait $mpirun || code=$?
+if [[ -n ${LINK_COUNTS-} ]]; then
+  for way in tx rx; do
+    for what in bytes packets; do
+      ip netns exec "$here" cat "/sys/class/net/cable-a-$$/statistics/${way}_$what"
+    done
+  done | paste -d " " - - > "$LINK_COUNTS"
+fi
+exit $code
