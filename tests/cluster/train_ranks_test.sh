@@ -99,6 +99,10 @@ while true; do
   wait $! && code=0 || code=$?
   kill -0 $! 2> /dev/null || break
 done
+# Where the signal came as the process ended, that is how the wait ended.
+if [[ $code == 143 ]]; then
+  wait $! && code=0 || code=$?
+fi
 echo $code > "code.$OMPI_COMM_WORLD_RANK"
 RANK
   "${mpi[@]}" -n 3 "$stowage" train "${run[@]}" --save whole.safetensors > out 2> err ||
