@@ -22,8 +22,12 @@ class Interrupted(Exception):
     pass
 
 
+awaits_signal = False  # a signal may come later, by a thread that was not awake
+
+
 def interrupt(signum, frame):
-    raise Interrupted
+    if awaits_signal:
+        raise Interrupted
 
 
 class Sequence:
@@ -85,8 +89,10 @@ class Sequence:
                 pass
 
     def interrupted(self):
+        global awaits_signal
         trainer = self.some()
         try:
+            awaits_signal = True
             signal.setitimer(signal.ITIMER_REAL, self.draw.uniform(1e-5, 1e-3))
             while True:
                 trainer.step(self.x, self.y)
@@ -94,9 +100,10 @@ class Sequence:
             pass
         finally:
             try:
+                awaits_signal = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except Interrupted:  # after all
-                pass
+                awaits_signal = False
 
     def threaded(self):
         """Two threads at two trainers, or at one; the main thread meanwhile forks, closes one
