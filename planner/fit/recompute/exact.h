@@ -27,7 +27,7 @@
 namespace stowage::fit {
 
 /// Whether the step is small enough to be looked at: at most 64 values that own
-/// bytes and are neither leaves nor outputs.
+/// bytes and are neither leaves nor outputs, and no exchanges between ranks.
 bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal);
 
 /// The script with the least extra cost whose live bytes stay within `peak`;
