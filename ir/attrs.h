@@ -34,8 +34,14 @@ class Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;
 
-  Attrs() = default;
-  Attrs(std::initializer_list<Entry> entries) : entries_(entries) {}
+  // Defined in attrs.cc: every file that includes this would compile them again.
+  Attrs();
+  Attrs(std::initializer_list<Entry> entries);
+  Attrs(const Attrs& other);
+  Attrs(Attrs&& other) noexcept;
+  Attrs& operator=(const Attrs& other);
+  Attrs& operator=(Attrs&& other) noexcept;
+  ~Attrs();
 
   void Set(std::string_view name, AttrValue value);
   /// The value under `name`, or null. Linear in the (short) list.

@@ -31,6 +31,13 @@ std::string_view PhaseName(Phase phase) {
   return kNames[static_cast<size_t>(phase)];
 }
 
+Graph::Graph() : parts_(std::make_shared<Parts>()) {}
+
+Graph::Parts& Graph::Own() {
+  if (parts_.use_count() > 1) parts_ = std::make_shared<Parts>(*parts_);
+  return *parts_;
+}
+
 std::optional<ValueId> Graph::Find(std::string_view name) const {
   const auto found = parts_->by_name.find(name);
   if (found == parts_->by_name.end()) return std::nullopt;

@@ -135,6 +135,8 @@ struct GraphOutput {
 /// time and no memory. One that was moved from may only be assigned to or destroyed.
 class Graph {
  public:
+  Graph();  // of no name and no values
+
   const std::string& name() const { return parts_->name; }
   std::span<const ValueInfo> values() const { return parts_->values; }
   std::span<const Node> nodes() const { return parts_->nodes; }
@@ -185,12 +187,9 @@ class Graph {
   };
 
   // To change: no other graph's from here on.
-  Parts& Own() {
-    if (parts_.use_count() > 1) parts_ = std::make_shared<Parts>(*parts_);
-    return *parts_;
-  }
+  Parts& Own();
 
-  std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
+  std::shared_ptr<Parts> parts_;
 };
 
 Graph Legalize(Graph graph);  // ir/legalize.h
