@@ -23,10 +23,11 @@ Error Fail(const std::string& path, std::string_view why,
 
 // All that `fd` gives, of which `size` bytes are expected.
 Result<std::string> ReadAll(const std::string& path, int fd, Bytes size) {
-  std::string content(static_cast<size_t>(size), '\0');
+  // One byte more than expected is asked for, to see the end: a string that grew would
+  // be there twice, and have room for twice as much.
+  std::string content(static_cast<size_t>(size) + 1, '\0');
   size_t got = 0;
   while (true) {
-    // One byte more than expected is asked for, to see the end.
     if (got == content.size()) content.resize(got + 4096);
     const ssize_t read = ::read(fd, content.data() + got, content.size() - got);
     if (read < 0 && errno == EINTR) continue;
