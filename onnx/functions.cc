@@ -48,6 +48,9 @@ class NodeCounter {
   NodeCounter(const FunctionTable& functions, int64_t most)
       : functions_(functions), most_(most) {}
 
+  /// Null where no function calls itself.
+  const pb::FunctionProto* recursive() const { return recursive_; }
+
   int64_t Count(const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
                 size_t depth) {
     int64_t count = 0;
@@ -61,7 +64,11 @@ class NodeCounter {
   int64_t CountOf(const pb::NodeProto& node, size_t depth) {
     if (const pb::FunctionProto* const function = functions_.Find(node)) {
       if (depth == 0) return 1;
-      const auto [counted, is_new] = counts_.emplace(function, 1);
+      const auto [counted, is_new] = counts_.emplace(function, kBeingCounted);
+      if (counted->second == kBeingCounted && !is_new) {
+        recursive_ = function;
+        return 1;
+      }
       if (!is_new) return counted->second;
       const int64_t count = 1 + Count(function->node(), depth - 1);
       counts_[function] = count;
@@ -74,17 +81,22 @@ class NodeCounter {
     return count;
   }
 
+  static constexpr int64_t kBeingCounted = 0;
+
   const FunctionTable& functions_;
   const int64_t most_;
   std::unordered_map<const pb::FunctionProto*, int64_t> counts_;
+  const pb::FunctionProto* recursive_ = nullptr;
 };
 
 }  // namespace
 
-int64_t FunctionTable::CountWrittenOut(
+FunctionTable::WrittenOut FunctionTable::CountWrittenOut(
     const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
     int64_t most, size_t depth) const {
-  return NodeCounter(*this, most).Count(nodes, depth);
+  NodeCounter counter(*this, most);
+  const int64_t count = counter.Count(nodes, depth);
+  return {count, counter.recursive()};
 }
 
 FunctionTable::FunctionTable(const pb::ModelProto& model) {

@@ -24,10 +24,15 @@ class FunctionTable {
   /// The function that a node calls, or null.
   const pb::FunctionProto* Find(const pb::NodeProto& node) const;
 
+  struct WrittenOut {
+    int64_t nodes = 0;
+    /// A function that calls itself, by way of others too; null where none does.
+    const pb::FunctionProto* recursive = nullptr;
+  };
   /// How many nodes these are once the functions that they call are written out,
   /// branches that may not be taken included; `most` where they are more. Calls of a
   /// function by itself, and deeper than `depth`, count as one node. Linear in the file.
-  int64_t CountWrittenOut(
+  WrittenOut CountWrittenOut(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
       int64_t most, size_t depth) const;
 

@@ -139,6 +139,7 @@ Result<Graph> Importer::Run() {
   Scope scope = nodes_.ModelScope();
   STOWAGE_RETURN_IF_ERROR(nodes_.AddInitializers(graph, scope));
   STOWAGE_RETURN_IF_ERROR(AddInputs(scope));
+  STOWAGE_RETURN_IF_ERROR(nodes_.CheckNames(scope));
   if (graph.output_size() == 0) return Wrong("the graph has no outputs");
   if (options_.loss) {
     STOWAGE_ASSIGN_OR_RETURN(const std::string name, NameOfLoss());

@@ -37,6 +37,12 @@ Error TooManyNodes() {
                             " nodes once its functions are written out"));
 }
 
+Error NotMade(const pb::NodeProto& node, std::string_view name) {
+  return Wrong(StrCat("node ", Quoted(node.name()), " (", node.op_type(),
+                      ") reads ", Quoted(name),
+                      ", which no node before it makes"));
+}
+
 Error Twice(std::string_view name) {
   return Wrong(
       StrCat("two values are called ", Quoted(name), "; names must be unique"));
@@ -50,20 +56,13 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
       path_(path),
       options_(options),
       functions_(model),
-      opsets_(OpsetsOf(model.opset_import())) {
+      opsets_(OpsetsOf(model.opset_import())),
+      declared_(model.graph()) {
   context_.model = graph;
   context_.graph = graph;
   context_.folder = std::filesystem::path(path).parent_path().string();
   context_.training = options.loss && !options.evaluation;
   context_.evaluation = options.evaluation;
-  for (const auto* list :
-       {&model.graph().value_info(), &model.graph().output()}) {
-    for (const pb::ValueInfoProto& info : *list) {
-      if (info.type().has_tensor_type()) {
-        declared_[info.name()] = &info.type().tensor_type();
-      }
-    }
-  }
   for (const pb::NodeProto& node : model.graph().node()) {
     for (const std::string& name : node.output()) graph->KeepFree(name);
   }
@@ -85,10 +84,13 @@ Status NodeImporter::CheckModel() const {
         "; docs/onnx_ops.md lists those that are, and with stand-ins the file "
         "can be planned"));
   }
-  if (functions_.CountWrittenOut(model_.graph().node(), kMostNodes + 1,
-                                 kMostDepth) > kMostNodes) {
-    return TooManyNodes();
+  const auto written = functions_.CountWrittenOut(model_.graph().node(),
+                                                  kMostNodes + 1, kMostDepth);
+  if (written.recursive) {
+    return Wrong(StrCat("the function ", Quoted(written.recursive->name()),
+                        " calls itself"));
   }
+  if (written.nodes > kMostNodes) return TooManyNodes();
   return {};
 }
 
@@ -105,6 +107,24 @@ Status NodeImporter::Define(const std::string& name, Operand operand,
   operand.name = name;
   if (scope.names.emplace(name, Kept(std::move(operand))).second) return {};
   return Twice(name);
+}
+
+Status NodeImporter::CheckNames(const Scope& scope) const {
+  std::unordered_set<std::string_view> made;
+  for (const pb::NodeProto& node : model_.graph().node()) {
+    for (const std::string& name : node.input()) {
+      const bool known =
+          name.empty() || made.contains(name) || scope.names.contains(name);
+      if (!known) return NotMade(node, name);
+    }
+    for (const std::string& name : node.output()) {
+      if (name.empty()) continue;
+      if (scope.names.contains(name) || !made.insert(name).second) {
+        return Twice(name);
+      }
+    }
+  }
+  return {};
 }
 
 // A tensor within a node of the model, of which there is one however often the node's
@@ -147,23 +167,22 @@ Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
 }
 
 Status NodeImporter::CheckDeclared(const Operand& operand) const {
-  const auto found = declared_.find(operand.name);
-  if (found == declared_.end() || !shapes_are_the_files_) return {};
-  const pb::TypeProto::Tensor& declared = *found->second;
+  const auto declared = declared_.Find(operand.name);
+  if (!declared || !shapes_are_the_files_) return {};
   const auto differs = [&](std::string_view what) {
     return Wrong(StrCat("the file declares ", Quoted(operand.name), " with ",
                         what, "; its node makes ", operand.type.ToString()));
   };
-  const Result<DType> dtype = DTypeOfElement(declared.elem_type());
+  const Result<DType> dtype = DTypeOfElement(declared->elem_type());
   if (dtype.ok() && *dtype != operand.type.dtype) {
     return differs(StrCat("elements of ", DTypeName(*dtype)));
   }
-  if (!declared.has_shape()) return {};
-  if (declared.shape().dim_size() != operand.type.shape.rank()) {
-    return differs(StrCat(declared.shape().dim_size(), " dimensions"));
+  if (!declared->has_shape()) return {};
+  if (declared->shape().dim_size() != operand.type.shape.rank()) {
+    return differs(StrCat(declared->shape().dim_size(), " dimensions"));
   }
   for (int i = 0; i < operand.type.shape.rank(); ++i) {
-    const auto& dim = declared.shape().dim(i);
+    const auto& dim = declared->shape().dim(i);
     if (dim.has_dim_value() && dim.dim_value() != operand.type.shape[i]) {
       return differs(StrCat(dim.dim_value(), " in dimension ", i));
     }
@@ -193,9 +212,7 @@ Result<std::vector<Operand*>> NodeImporter::OperandsOf(
   for (const std::string& name : node.input()) {
     Operand* const operand = name.empty() ? nullptr : scope.Find(name);
     if (!name.empty() && !operand) {
-      return Wrong(StrCat("node ", Quoted(node.name()), " (", node.op_type(),
-                          ") reads ", Quoted(name),
-                          ", which no node before it makes"));
+      return NotMade(node, name);
     }
     operands.push_back(operand);
   }
@@ -289,16 +306,12 @@ Result<std::vector<Operand*>> NodeImporter::AddGraph(
 }
 
 int64_t NodeImporter::CountNodes(const pb::GraphProto& graph) const {
-  return functions_.CountWrittenOut(graph.node(), kMostNodes, kMostDepth);
+  return functions_.CountWrittenOut(graph.node(), kMostNodes, kMostDepth).nodes;
 }
 
 Result<std::vector<Operand>> NodeImporter::OfFunction(
     ImportedNode& node, const pb::FunctionProto& function) {
-  if (std::count(inside_.begin(), inside_.end(), &function) > 0) {
-    return node.Wrong(StrCat("calls the function ", Quoted(function.name()),
-                             ", which calls itself"));
-  }
-  if (inside_.size() >= kMostDepth) {
+  if (depth_ >= kMostDepth) {
     return node.Unsupported(StrCat("calls a function within ", kMostDepth,
                                    " others, the most there may be"));
   }
@@ -314,9 +327,9 @@ Result<std::vector<Operand>> NodeImporter::OfFunction(
     if (node.Has(i)) inner.names[function.input(i)] = &node.OperandAt(i);
   }
   const auto& body = bodies_.emplace_back(BodyOf(node.proto(), function));
-  inside_.push_back(&function);
+  ++depth_;
   const Status added = AddNodes(body, inner);
-  inside_.pop_back();
+  --depth_;
   STOWAGE_RETURN_IF_ERROR(added);
   std::vector<Operand> results;
   for (const std::string& name : function.output()) {
@@ -336,11 +349,11 @@ Result<std::vector<Operand>> NodeImporter::StandingIn(ImportedNode& node) {
   for (int i = 0; i < node.num_results(); ++i) {
     const std::string& name = node.proto().output(i);
     if (name.empty()) continue;
-    const auto found = declared_.find(name);
+    const auto declared = declared_.Find(name);
     Shape shape;
-    bool known = found != declared_.end() && found->second->has_shape();
+    bool known = declared && declared->has_shape();
     if (known) {
-      for (const auto& dim : found->second->shape().dim()) {
+      for (const auto& dim : declared->shape().dim()) {
         const auto symbol = options_.dims.find(dim.dim_param());
         const int64_t size = dim.has_dim_value()             ? dim.dim_value()
                              : symbol != options_.dims.end() ? symbol->second
@@ -350,14 +363,13 @@ Result<std::vector<Operand>> NodeImporter::StandingIn(ImportedNode& node) {
       }
     }
     if (!known || operands.empty()) {
-      return node.Unsupported(
-          StrCat("is not known, and cannot be stood in for: it has ",
-                 operands.size(), " operands, and the file declares ",
-                 found == declared_.end() ? "no shape" : "no whole shape",
-                 " for ", Quoted(name)));
+      return node.Unsupported(StrCat(
+          "is not known, and cannot be stood in for: it has ", operands.size(),
+          " operands, and the file declares ",
+          declared ? "no whole shape" : "no shape", " for ", Quoted(name)));
     }
     STOWAGE_ASSIGN_OR_RETURN(const DType of,
-                             DTypeOfElement(found->second->elem_type()));
+                             DTypeOfElement(declared->elem_type()));
     if (dtype && *dtype != of) {
       return node.Unsupported("is not known, and makes values of two types");
     }
@@ -436,10 +448,7 @@ Status NodeImporter::AddNode(const pb::NodeProto& node, Scope& scope) {
   return {};
 }
 
-// Its names are held to the rules all the same.
 Status NodeImporter::LeaveOut(const pb::NodeProto& node, Scope& scope) {
-  const Result<std::vector<Operand*>> operands = OperandsOf(node, scope);
-  if (!operands.ok()) return operands.error();
   for (const std::string& name : node.output()) {
     STOWAGE_RETURN_IF_ERROR(Define(name, {.name = name}, scope));
   }

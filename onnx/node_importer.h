@@ -25,6 +25,7 @@
 #include "ir/builder.h"
 #include "onnx/build_options.h"
 #include "onnx/control_flow.h"
+#include "onnx/declared_types.h"
 #include "onnx/functions.h"
 #include "onnx/node.h"
 #include "onnx/onnx.pb.h"
@@ -40,8 +41,9 @@ class NodeImporter : private GraphImporter {
   NodeImporter(const pb::ModelProto& model, const std::string& path,
                const OnnxBuildOptions& options, GraphBuilder* graph);
 
-  /// That nodes ask for operator sets and ops that are known, and that they are not too
-  /// many once functions are written out: before any is, and takes memory.
+  /// That nodes ask for operator sets and ops that are known, that no function calls
+  /// itself, and that nodes are not too many once functions are written out: before any
+  /// is, and takes memory.
   Status CheckModel() const;
 
   /// The names of the model's own graph, none yet.
@@ -50,6 +52,10 @@ class NodeImporter : private GraphImporter {
   Status Define(const std::string& name, Operand operand, Scope& scope);
   /// Defines the tensors of `graph`, whose names `scope` are. Errors: onnx/tensor.h's.
   Status AddInitializers(const pb::GraphProto& graph, Scope& scope);
+  /// That each node of the model's own graph reads what `scope`, its inputs and
+  /// tensors, or a node before it has, and makes what none of them has: before any is
+  /// converted, and takes memory.
+  Status CheckNames(const Scope& scope) const;
   /// Converts all nodes, or those that are `needed`: of the others, names are defined.
   Status AddNodes(
       const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
@@ -91,8 +97,8 @@ class NodeImporter : private GraphImporter {
   const FunctionTable functions_;
   const Opsets opsets_;
   ImportContext context_;
-  std::vector<const pb::FunctionProto*> inside_;  // functions being written out
-  std::map<std::string, const pb::TypeProto::Tensor*> declared_;
+  size_t depth_ = 0;  // of functions that are being written out
+  const DeclaredTypes declared_;
   bool shapes_are_the_files_ = true;
   std::deque<Operand> operands_;  // at addresses that stay
   // The names of the model's tensors as params, and those within its nodes that are some.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -21,13 +22,14 @@ namespace stowage {
 namespace {
 
 constexpr int64_t kOldestVersion = 3;
-constexpr int64_t kNewestVersion = 13;
+constexpr int64_t kNewestVersion = 14;
 constexpr size_t kMostBytes =
     2'147'483'647;  // of what protobuf reads and writes
-// What messages may take of memory: so many times the file, beyond a few MiB. Models
-// without their weights take 12 times theirs at most, empty messages 140 times.
-constexpr Bytes kMostTimes = 16;
-constexpr Bytes kFewBytes = 4 << 20;
+// What messages may take of memory: so many times the file, and this beside. Models
+// without their weights take from 4 to 15 times theirs, more than 12 only small ones;
+// empty messages 140 times.
+constexpr Bytes kMostTimes = 12;
+constexpr Bytes kBeside = 1 << 20;
 
 }  // namespace
 
@@ -106,15 +108,16 @@ Result<std::string> OnnxModel::WithWeights(
 Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path) {
   auto file = std::make_shared<OnnxModel::File>();
   file->path = path;
-  const Bytes taken = onnx::BytesOfMessages(bytes);
-  if (taken > std::max(kFewBytes, kMostTimes * std::ssize(bytes))) {
+  const std::optional<Bytes> taken = onnx::BytesOfMessages(bytes);
+  const Bytes most = kBeside + kMostTimes * std::ssize(bytes);
+  if (taken && *taken > most) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[onnx] ", Quoted(path), ", ", bytes.size(),
-                        " bytes, holds messages that take ", taken,
-                        " bytes of memory, more than ", kMostTimes,
-                        " times the file; it is no ONNX model, or damaged")};
+                        " bytes, holds messages that take ", *taken,
+                        " bytes of memory; expected at most ", most,
+                        " of an ONNX model of this size")};
   }
-  if (bytes.size() > kMostBytes ||
+  if (!taken || bytes.size() > kMostBytes ||
       !file->model.ParseFromArray(bytes.data(),
                                   static_cast<int>(bytes.size()))) {
     return Error{ErrorCode::kInvalidArgument,

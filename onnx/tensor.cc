@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "onnx/varint.h"
 
 namespace stowage::onnx {
 namespace {
@@ -40,10 +41,20 @@ void AppendAs(const List& list, std::string* bytes) {
   }
 }
 
+// Appends a packed list, which is whole numbers.
+template <typename T>
+void AppendPackedAs(std::string_view list, std::string* bytes) {
+  while (const std::optional<uint64_t> number = TakeVarint(&list)) {
+    const auto value = static_cast<T>(*number);
+    bytes->append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+}
+
 // The numbers that stand in lists instead of raw bytes; which list is ONNX's rule.
-std::string ListedBytes(const TensorProto& tensor, DType dtype) {
+std::string ListedBytes(const TensorProto& tensor, const TensorType& type) {
   std::string bytes;
-  switch (dtype) {
+  bytes.reserve(static_cast<size_t>(type.bytes()));
+  switch (type.dtype) {
     case DType::kF32:
       AppendAs<float>(tensor.float_data(), &bytes);
       break;
@@ -53,37 +64,38 @@ std::string ListedBytes(const TensorProto& tensor, DType dtype) {
     case DType::kF16:
     case DType::kBF16:  // the bits of each, in an int32
     case DType::kI16:
-      AppendAs<uint16_t>(tensor.int32_data(), &bytes);
+      AppendPackedAs<uint16_t>(tensor.int32_data(), &bytes);
       break;
     case DType::kI32:
-      AppendAs<int32_t>(tensor.int32_data(), &bytes);
+      AppendPackedAs<int32_t>(tensor.int32_data(), &bytes);
       break;
     case DType::kI64:
-      AppendAs<int64_t>(tensor.int64_data(), &bytes);
+      AppendPackedAs<int64_t>(tensor.int64_data(), &bytes);
       break;
     case DType::kU8:
     case DType::kBool:
-      AppendAs<uint8_t>(tensor.int32_data(), &bytes);
+      AppendPackedAs<uint8_t>(tensor.int32_data(), &bytes);
       break;
   }
   return bytes;
 }
 
-int64_t CountListed(const TensorProto& tensor, DType dtype) {
+// Absent where a list ends within a number.
+std::optional<int64_t> CountListed(const TensorProto& tensor, DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return tensor.float_data_size();
     case DType::kF64:
       return tensor.double_data_size();
     case DType::kI64:
-      return tensor.int64_data_size();
+      return CountVarints(tensor.int64_data());
     case DType::kF16:
     case DType::kBF16:
     case DType::kI16:
     case DType::kI32:
     case DType::kU8:
     case DType::kBool:
-      return tensor.int32_data_size();
+      return CountVarints(tensor.int32_data());
   }
   return 0;
 }
@@ -237,9 +249,12 @@ Status CheckTensor(const TensorProto& tensor, const std::string& folder) {
         PlaceWithin(tensor, folder, type.bytes());
     return place.ok() ? Status() : place.error();
   }
-  const Bytes held = tensor.has_raw_data()
-                         ? static_cast<Bytes>(tensor.raw_data().size())
-                         : CountListed(tensor, type.dtype) * SizeOf(type.dtype);
+  auto held = static_cast<Bytes>(tensor.raw_data().size());
+  if (!tensor.has_raw_data()) {
+    const std::optional<int64_t> count = CountListed(tensor, type.dtype);
+    if (!count) return Wrong(tensor, "has a list that ends within a number");
+    held = *count * SizeOf(type.dtype);
+  }
   if (held == type.bytes()) return {};
   return Wrong(tensor, StrCat("has ", held, " bytes of contents; ",
                               type.ToString(), " takes ", type.bytes()));
@@ -255,7 +270,7 @@ Result<Array> ReadTensor(const TensorProto& tensor, const std::string& folder) {
   } else if (tensor.has_raw_data()) {
     array.bytes = tensor.raw_data();
   } else {
-    array.bytes = ListedBytes(tensor, array.type.dtype);
+    array.bytes = ListedBytes(tensor, array.type);
   }
   return array;
 }

@@ -15,6 +15,7 @@
 #include "base/strings.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
+#include "tests/onnx/wire.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -25,18 +26,6 @@ using onnx::pb::ModelProto;
 using onnx::pb::TensorProto;
 
 constexpr int64_t kBallast = 8 << 20;
-
-// A number and a length as protobuf writes them.
-std::string Varint(uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) {
-    bytes += static_cast<char>((value & 0x7f) | 0x80);
-  }
-  return bytes + static_cast<char>(value);
-}
-std::string Header(int field, uint64_t length) {
-  return Varint(static_cast<uint64_t>(field << 3 | 2)) + Varint(length);
-}
 
 // The model with one more weight, of so many bytes that all else is small beside it.
 // Protobuf joins messages that follow each other; the weight is never in this process,
@@ -129,8 +118,7 @@ std::vector<Damage> Damages() {
                                                              int64_t{1} << 40);
        },
        "has 16 bytes of contents; f32(2, 1099511627776) takes"},
-      {[](ModelProto& m) { Nest(m, 3, /*recursive=*/true); },
-       "which calls itself"},
+      {[](ModelProto& m) { Nest(m, 3, /*recursive=*/true); }, "calls itself"},
       {[](ModelProto& m) { Nest(m, 65, /*recursive=*/false); },
        "has more than 1000000 nodes once its functions are written out"},
       {[](ModelProto& m) { Nest(m, 7, /*recursive=*/false); },

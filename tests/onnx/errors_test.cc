@@ -12,6 +12,7 @@
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
+#include "tests/onnx/wire.h"
 
 namespace stowage {
 namespace {
@@ -47,7 +48,7 @@ TEST_CASE("what is wrong is named") {
   const std::vector<Row> rows = {
       {[](ModelProto& m) { m.clear_graph(); }, "holds no graph with nodes"},
       {[](ModelProto& m) { m.set_ir_version(2); },
-       "is of IR version 2; 3 to 13 are supported"},
+       "is of IR version 2; 3 to 14 are supported"},
       {[](ModelProto& m) { m.mutable_opset_import(0)->set_version(6); },
        "the file asks for operator set 6; 7 to 28 are supported"},
       {[](ModelProto& m) { m.clear_opset_import(); },
@@ -108,12 +109,13 @@ TEST_CASE("what is wrong is named") {
        },
        "elements of type STRING are not supported"},
       {[](ModelProto& m) {
-         auto* const info = m.mutable_graph()->add_value_info();
-         info->set_name("h");
-         auto* const type = info->mutable_type()->mutable_tensor_type();
+         onnx::pb::ValueInfoProto info;
+         info.set_name("h");
+         auto* const type = info.mutable_type()->mutable_tensor_type();
          type->set_elem_type(TensorProto::FLOAT);
          type->mutable_shape()->add_dim()->set_dim_value(3);
          type->mutable_shape()->add_dim()->set_dim_value(7);
+         m.mutable_graph()->add_value_info(info.SerializeAsString());
        },
        "the file declares \"h\" with 7 in dimension 1; its node makes f32(3, "
        "2)"},
@@ -249,42 +251,29 @@ TEST_CASE("functions are written out, and do not call themselves") {
   CHECK(Said(model) == "");
   inner->set_op_type("Twice");
   inner->set_domain("own");
-  CHECK(Said(model).find("calls the function \"Twice\", which calls itself") !=
+  CHECK(Said(model).find("the function \"Twice\" calls itself") !=
         std::string::npos);
-}
-
-// A number and a length as protobuf writes them.
-std::string Varint(size_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) {
-    bytes += static_cast<char>((value & 0x7f) | 0x80);
-  }
-  return bytes + static_cast<char>(value);
 }
 
 // Each is two or three bytes of a file, and far more of memory. Fields are numbers of
 // onnx.proto, from the model's own inward.
 TEST_CASE("messages that are many and empty are refused before they are read") {
   const std::vector<std::vector<int>> rows = {
-      {7, 1},         // nodes
-      {7, 1, 1},      // names of operands
-      {7, 1, 2},      // and results
-      {7, 1, 5},      // attributes
-      {7, 1, 5, 9},   // texts
-      {7, 1, 5, 10},  // tensors
-      {7, 1, 5, 11},  // graphs
+      {7, 1},        // nodes
+      {7, 1, 1},     // names of operands
+      {7, 1, 2},     // and results
+      {7, 1, 5},     // attributes
+      {7, 1, 5, 9},  // texts
       {7, 1, 5, 6, 1},
-      {7, 1, 9},
       {7, 5},  // initializers
       {7, 5, 6},
       {7, 5, 13},
       {7, 11},  // inputs
       {7, 12},
       {7, 13},
-      {7, 13, 2, 1, 2, 1},  // dimensions
+      {7, 12, 2, 1, 2, 1},  // dimensions
       {7, 14},
       {7, 15},
-      {7, 16},
       {8},
       {14},
       {20},
@@ -298,16 +287,13 @@ TEST_CASE("messages that are many and empty are refused before they are read") {
       {25, 12},
   };
   for (const std::vector<int>& fields : rows) {
-    const auto tag = [](int field) {
-      return Varint(static_cast<size_t>(field) << 3 | 2);
-    };
     CAPTURE(fields.size());
     CAPTURE(fields[0]);
     CAPTURE(fields.back());
     std::string bytes;
-    for (int i = 0; i < 100'000; ++i) bytes += tag(fields.back()) + '\0';
+    for (int i = 0; i < 100'000; ++i) bytes += Within(fields.back(), "");
     for (size_t i = fields.size() - 1; i-- > 0;) {
-      bytes = tag(fields[i]) + Varint(bytes.size()) + bytes;
+      bytes = Within(fields[i], bytes);
     }
     const auto model = ParseOnnx(bytes, "many.onnx");
     REQUIRE(!model.ok());

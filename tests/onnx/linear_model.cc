@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/strings.h"
+#include "tests/onnx/wire.h"
 
 namespace stowage {
 
@@ -30,7 +31,7 @@ void AddInts(ModelProto* model, const std::string& name,
   tensor->set_name(name);
   tensor->set_data_type(TensorProto::INT64);
   for (const int64_t dim : dims) tensor->add_dims(dim);
-  for (const int64_t number : numbers) tensor->add_int64_data(number);
+  tensor->set_int64_data(Packed(numbers));
 }
 
 ModelProto LinearModel() {
