@@ -37,7 +37,8 @@ class NotebooksTest(support.TestCase):
             nbformat.validate(notebook)
             for cell in notebook.cells:  # small, and nobody's machine in them
                 self.assertFalse(cell.get("outputs"), "a notebook is kept without outputs")
-            nbclient.NotebookClient(notebook, timeout=280, kernel_name="python3",
+            nbclient.NotebookClient(notebook, timeout=280, startup_timeout=280,
+                                    kernel_name="python3",
                                     resources={"metadata": {"path": FOLDER}}).execute()
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
         printed = "".join(each.text for each in outputs if each.output_type == "stream")
