@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <iterator>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/bytes.h"
@@ -82,17 +84,30 @@ Status OnnxModel::ForEachWeight(
 
 Result<std::string> OnnxModel::WithWeights(
     const Graph& graph, const std::function<Status(NamedArray&)>& give) const {
-  onnx::pb::ModelProto model = file_->model;
-  std::unordered_map<std::string, onnx::pb::TensorProto*> tensors;
-  for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
-    tensors[name] = const_cast<onnx::pb::TensorProto*>(tensor);  // of our copy
-  }
+  std::unordered_set<std::string_view> names;
   for (const ValueInfo& value : graph.values()) {
-    if (!file_->Find(value)) continue;
-    NamedArray weight{value.name, {value.type, {}}};
-    weight.array.bytes.resize(static_cast<size_t>(value.type.bytes()));
+    if (file_->Find(value)) names.insert(value.name);
+  }
+  return WithWeights([&](NamedArray& weight) -> Result<bool> {
+    if (!names.contains(weight.name)) return false;
+    weight.array.bytes.resize(static_cast<size_t>(weight.array.type.bytes()));
     STOWAGE_RETURN_IF_ERROR(give(weight));
-    onnx::SetContents(std::move(weight.array.bytes), tensors[value.name]);
+    return true;
+  });
+}
+
+Result<std::string> OnnxModel::WithWeights(
+    const std::function<Result<bool>(NamedArray&)>& give) const {
+  onnx::pb::ModelProto model = file_->model;
+  for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
+    const Result<TensorType> type = onnx::TypeOfTensor(*tensor);
+    if (!type.ok() || !IsFloat(type->dtype)) continue;
+    NamedArray weight{name, {*type, {}}};
+    STOWAGE_ASSIGN_OR_RETURN(const bool given, give(weight));
+    if (!given) continue;
+    onnx::SetContents(
+        std::move(weight.array.bytes),
+        const_cast<onnx::pb::TensorProto*>(tensor));  // our copy's
   }
   std::string bytes;
   if (model.ByteSizeLong() > kMostBytes || !model.SerializeToString(&bytes)) {

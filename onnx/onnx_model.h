@@ -63,6 +63,12 @@ class OnnxModel {
   Result<std::string> WithWeights(
       const Graph& graph, const std::function<Status(NamedArray&)>& give) const;
 
+  /// The same where there is no graph: `give` is asked for each tensor of floats in the
+  /// file, which comes without bytes, and fills them in and returns true where it has
+  /// others.
+  Result<std::string> WithWeights(
+      const std::function<Result<bool>(NamedArray&)>& give) const;
+
  private:
   friend Result<OnnxModel> ParseOnnx(std::string_view bytes,
                                      const std::string& path);

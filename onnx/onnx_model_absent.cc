@@ -37,6 +37,10 @@ Result<std::string> OnnxModel::WithWeights(
     const Graph&, const std::function<Status(NamedArray&)>&) const {
   return Absent();
 }
+Result<std::string> OnnxModel::WithWeights(
+    const std::function<Result<bool>(NamedArray&)>&) const {
+  return Absent();
+}
 Result<OnnxModel> ReadOnnx(const std::string&) { return Absent(); }
 Result<OnnxModel> ParseOnnx(std::string_view, const std::string&) {
   return Absent();

@@ -429,6 +429,12 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
   return std::move(checkpoint.info);
 }
 
+Status CheckCheckpoint(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));
+  const Result<PartHashes> hashes = CheckDigest(checkpoint);
+  return hashes.ok() ? Status() : hashes.error();
+}
+
 Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
                                const CheckpointBase& base) {
   STOWAGE_ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(path));

@@ -76,6 +76,10 @@ Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 /// first, if it is a checkpoint; nothing if it is not. Errors as above.
 Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
 
+/// Reads all of the checkpoint at `path`. Errors as ReadCheckpointInfo's, and
+/// kInvalidArgument where its content is not what was saved.
+Status CheckCheckpoint(const std::string& path);
+
 /// Writes the params, and the states that the model keeps (runtime/weight_values.h),
 /// under their names, for other programs: a safetensors file, or an NPZ where the path
 /// ends in .npz, which holds less than 4 GiB and no bf16 (NpzBytes' errors). Atomic and

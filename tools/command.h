@@ -35,6 +35,7 @@ void AddPack(Program& program);
 void AddCheck(Program& program);
 void AddReport(Program& program);
 void AddTokens(Program& program);
+void AddExportOnnx(Program& program);
 void AddModels(Program& program);
 
 int ExitCodeOf(ErrorCode code);

@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   tools::AddCheck(program);
   tools::AddReport(program);
   tools::AddTokens(program);
+  tools::AddExportOnnx(program);
   tools::AddModels(program);
   const int exit_code = program.Run(argc, argv);
   std::cout.flush();
