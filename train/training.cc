@@ -71,6 +71,12 @@ Status Check(const TrainingSpec& spec) {
       return Invalid(StrCat("shape ", Quoted(shape.name),
                             " has no model; give a function"));
     }
+    if (const int64_t batch = shape.batch.value_or(spec.batch);
+        batch < spec.ranks.ranks) {
+      return Invalid(StrCat("shape ", Quoted(shape.name), ": batch ", batch,
+                            " is below 1, or below the ", spec.ranks.ranks,
+                            " ranks"));
+    }
   }
   for (const ProgramSpec& program : spec.programs) {
     if (!program.model) {
@@ -268,9 +274,15 @@ Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
                                                 const FittedStep& step) const {
   TrainingSpec spec = spec_;
   spec.model = shape.model;
+  spec.batch = shape.batch.value_or(spec_.batch);
+  std::vector<int64_t>& pieces = spec.levers->pieces;
+  std::erase_if(pieces, [&](int64_t count) { return count > PartOf(spec); });
+  if (pieces.empty()) pieces = {PartOf(spec)};
   StepQuestion question = step_->question();
-  question.build = BuildRankSteps(shape.model, spec_.batch, spec_.ranks,
-                                  spec_.loss, spec_.training);
+  question.build = BuildRankSteps(spec.model, spec.batch, spec.ranks, spec.loss,
+                                  spec.training);
+  question.settings = SettingsOf(spec);
+  question.fit.levers = *spec.levers;
   question.sources = [spec, build = question.build] {
     return SourcesOf(spec, build);
   };

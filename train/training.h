@@ -59,10 +59,14 @@ struct ProgramSpec {
       1;  // the most examples at a time; fewer where these do not fit
 };
 
-/// The training step for inputs of another shape: a shorter sequence, say.
+/// The training step for inputs of another shape: a shorter sequence, say, or the fewer
+/// examples that an epoch ends with.
 struct ShapeSpec {
   std::string name;  // of its runner
   ModelFn model;     // as the spec's own, with the same params
+  /// Examples a step, of all ranks together; absent: as many as the spec has. Fewer are
+  /// taken in no more pieces than they are.
+  std::optional<int64_t> batch = {};
 };
 
 struct TrainingSpec {

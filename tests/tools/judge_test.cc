@@ -54,9 +54,10 @@ const std::vector<std::vector<std::string>>& Questions() {
       {"--model", "gpt-nano", "--budget", "16MiB", "--recompute", "auto"},
       {"--model", "gpt-nano", "--budget", "9MiB", "--recompute", "auto",
        "--offload", "auto"},
-      // More pieces are a loop, which judge_plan.py does not read.
       {"--model", "gpt-nano", "--budget", "16MiB", "--recompute", "auto",
        "--micro-batches", "2"},
+      // A loop.
+      {"--model", "gpt-nano", "--recompute", "none", "--micro-batches", "4"},
   };
   return kQuestions;
 }
