@@ -66,7 +66,6 @@ def base():
     import gguf
     import torch
 
-    sys.path.insert(0, str(ROOT / "bench"))
     import pretrained_logits
 
     torch.set_num_threads(2)
@@ -140,20 +139,26 @@ def compare(told):
 
 def judge_by_peft(told):
     """The held-out loss of the adapter that Stowage wrote, loaded by PEFT, and how far its
-    logits of the first window are from ours."""
+    logits of the first window are from ours, in f32 and in f64."""
     import numpy as np
     import peft
     import torch
 
+    import pretrained_logits
+
     model = peft.PeftModel.from_pretrained(base(), told["tuned"]).eval()
-    read = told["held_out"][0][:-1]
+    ids = torch.tensor([told["held_out"][0][:-1]])
     with torch.no_grad():
         losses = [loss_of(model, w).item() for w in told["held_out"]]
-        logits = model(torch.tensor([read])).logits[0].numpy()
-    ours = np.fromfile(told["logits"], np.float32).reshape(logits.shape)
-    print(json.dumps({"held_out_loss": statistics.mean(losses),
-                      "largest_logit": float(np.abs(logits).max()),
-                      "largest_logit_difference": float(np.abs(ours - logits).max())}))
+        single = model(ids).logits[0].numpy()
+        _, double = pretrained_logits.logits_in_double(model.base_model.model, ids)
+    ours = np.fromfile(told["logits"], np.float32).reshape(single.shape)
+    largest = lambda one, other: float(np.abs(one - other).max())
+    print(json.dumps({"held_out_loss_by_peft": statistics.mean(losses),
+                      "largest_logit_by_peft": float(np.abs(double).max()),
+                      "logits_from_peft": largest(ours, single),
+                      "logits_from_peft_in_f64": largest(ours, double),
+                      "logits_of_peft_in_f32_from_f64": largest(single, double)}))
 
 
 def child(verb, told):
@@ -239,9 +244,7 @@ def main():
             abs(a["loss"] - b) for a, b in zip(steps, theirs["losses"])),
         **differences,
         "held_out_loss": done["validation_loss"],
-        "held_out_loss_by_peft": judged["held_out_loss"],
-        "largest_logit_by_peft": judged["largest_logit"],
-        "largest_logit_difference_by_peft": judged["largest_logit_difference"],
+        **judged,
         "step_seconds": ours_time, "peft_step_seconds": theirs_time,
         "step_ratio": ours_time / theirs_time,
         "peak_rss_bytes": done["peak_rss_bytes"],
