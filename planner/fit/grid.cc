@@ -243,7 +243,29 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
   const auto most = [&] {
     return need.variant == nullptr ? kNoLimit : need.bytes - 1;
   };
-  const bool searches = levers.recompute != Recompute::kNone;
+  const auto improve = [&](Variant* variant,
+                           Result<std::optional<Bytes>> smallest) -> Status {
+    if (!smallest.ok()) return smallest.error();
+    if (*smallest) need = {variant, **smallest};
+    return {};
+  };
+  // What runs again is searched for as many as can be at once, of whatever share;
+  // the outcome is that of one after the other.
+  std::vector<std::pair<Bytes, Variant*>> waiting;
+  const auto search = [&]() -> Status {
+    std::vector<Variant*> next;
+    for (const auto& [least, variant] : std::exchange(waiting, {})) {
+      if (least <= most()) next.push_back(variant);
+    }
+    if (levers.recompute != Recompute::kNone) {
+      STOWAGE_RETURN_IF_ERROR(InParallel(next, &Variant::PrepareChoices));
+    }
+    for (Variant* const variant : next) {
+      STOWAGE_RETURN_IF_ERROR(
+          improve(variant, variant->Smallest(levers.recompute, most())));
+    }
+    return {};
+  };
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
   // The more is moved, the less is needed, mostly; of a share, what may need the
   // least comes first.
@@ -265,26 +287,21 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
     // What needs as little as can be while nothing runs again is not searched.
     for (const auto& [least, variant] : by_bound) {
       if (variant->arena() > least || least > most()) continue;
-      STOWAGE_ASSIGN_OR_RETURN(
-          const std::optional<Bytes> smallest,
-          variant->SmallestAsGiven(levers.recompute, most()));
-      if (smallest) need = {variant, *smallest};
+      STOWAGE_RETURN_IF_ERROR(search());
+      STOWAGE_RETURN_IF_ERROR(
+          improve(variant, variant->SmallestAsGiven(levers.recompute, most())));
     }
-    for (size_t k = 0; k < by_bound.size(); k += ParallelParts()) {
-      std::vector<Variant*> next;
-      for (const auto& [least, variant] : Part(std::span(by_bound), k)) {
-        if (least <= most()) next.push_back(variant);
-      }
-      if (searches) {
-        STOWAGE_RETURN_IF_ERROR(InParallel(next, &Variant::PrepareChoices));
-      }
-      for (Variant* const variant : next) {
-        STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> smallest,
-                                 variant->Smallest(levers.recompute, most()));
-        if (smallest) need = {variant, *smallest};
+    for (const auto& bounded : by_bound) {
+      // All pieces are alike, so that two shares may be one variant.
+      const bool waits = std::ranges::count(waiting, bounded) > 0;
+      if (waits || bounded.first > most()) continue;
+      waiting.push_back(bounded);
+      if (waiting.size() == ParallelParts()) {
+        STOWAGE_RETURN_IF_ERROR(search());
       }
     }
   }
+  STOWAGE_RETURN_IF_ERROR(search());
   STOWAGE_CHECK(need.variant != nullptr);
   return need;
 }

@@ -23,8 +23,8 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     info.workspace = options.workspace ? AlignUp(options.workspace(graph, node),
                                                  options.alignment)
                                        : 0;
-    info.first_input = inputs_.size();
-    info.num_inputs = node.inputs.size();
+    info.first_input = static_cast<int32_t>(inputs_.size());
+    info.num_inputs = static_cast<int32_t>(node.inputs.size());
     info.first_result = node.results[0];
     info.num_results = static_cast<int32_t>(node.results.size());
     if (options.in_place) info.in_place = InPlace(graph, layouts_, node);
@@ -37,12 +37,12 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
     ValueFacts facts;
-    facts.bytes = info.type.bytes();
-    facts.slot = info.on_host ? 0 : AlignUp(facts.bytes, options.alignment);
+    facts.slot =
+        info.on_host ? 0 : AlignUp(info.type.bytes(), options.alignment);
     facts.root = layouts_[Index(id)].root;
-    facts.producer = info.producer;
-    facts.is_leaf = info.is_leaf();
-    const bool is_view = !facts.is_leaf && nodes_[Index(info.producer)].is_view;
+    if (info.is_leaf()) leaves_.push_back({id, info.role == Role::kSaved});
+    const bool is_view =
+        !info.is_leaf() && nodes_[Index(info.producer)].is_view;
     facts.content =
         is_view ? values_[Index(graph.node(info.producer).inputs[0])].content
                 : id;
@@ -50,6 +50,8 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
   }
   FindLastStages();
   FindGaps();
+  FindChecks();
+  RunForward();
 }
 
 void Rehearsal::FindLastStages() {
@@ -104,34 +106,68 @@ void Rehearsal::FindGaps() {
     as_given_.push_back(Fate::kRemade);
   }
   first_gap_.push_back(gaps_.size());
-  for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    at_start_.push_back(
-        {.latest = values_[Index(id)].is_leaf ? id : -1,
-         .holds = id,
-         .gap = static_cast<int32_t>(first_gap_[Index(id)]),
-         .end_gap = static_cast<int32_t>(first_gap_[Index(id) + 1])});
+}
+
+void Rehearsal::FindChecks() {
+  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+    NodeInfo& info = nodes_[Index(n)];
+    info.first_check = static_cast<int32_t>(checks_.size());
+    for (const ValueId input : inputs(info)) {
+      const ValueFacts& facts = values_[Index(input)];
+      const bool stays = facts.root == input && !is_candidate(input) &&
+                         uses_.overwriter(input) == kNoNode;
+      if (stays) continue;
+      checks_.push_back(
+          {input, facts.root, facts.content, graph_.value(input).producer});
+    }
+    info.num_checks = static_cast<int32_t>(checks_.size()) - info.first_check;
   }
 }
 
+// What all runs have in common, and where they begin to differ.
+void Rehearsal::RunForward() {
+  const auto values = Index(graph_.num_values());
+  at_start_.has_run.assign(nodes_.size(), 0);
+  at_start_.latest.assign(values, -1);
+  at_start_.made_at.assign(values, kNoNode);
+  at_start_.upper.assign(values, 0);
+  for (const Leaf& leaf : leaves_) {
+    at_start_.latest[Index(leaf.value)] = leaf.value;
+  }
+  for (ValueId id = 0; id < graph_.num_values(); ++id) {
+    at_start_.holds.push_back(id);
+    at_start_.value_of.push_back(id);
+    at_start_.root_of.push_back(id);
+    at_start_.gap.push_back(static_cast<int32_t>(first_gap_[Index(id)]));
+  }
+  Start(at_start_);
+  while (forward_ < graph_.num_nodes() &&
+         graph_.node(forward_).phase == Phase::kForward && RunStage(forward_)) {
+    ++forward_;
+  }
+  after_forward_ = now_;
+}
+
 // Whether a node that runs for `stage` can read the value as it is.
-bool Rehearsal::IsCurrent(ValueId id, NodeId stage) {
-  const ValueId root_id = root(id);
-  ValueState& state = states_[Index(root_id)];
-  if (state.latest < 0) return false;
-  if (!fates_.empty() && state.gap < state.end_gap) {
+bool Rehearsal::IsCurrent(const Check& check, NodeId stage) {
+  const int32_t root_now = now_.latest[Index(check.root)];
+  if (root_now < 0) return false;
+  const auto end = static_cast<int32_t>(first_gap_[Index(check.root) + 1]);
+  int32_t& gap = now_.gap[Index(check.root)];
+  if (!fates_.empty() && gap < end) {
     // The gap that the stage is in, or the last; before the first, all is there.
-    int32_t& gap = state.gap;
-    while (gaps_[Index(gap)].end < stage && gap + 1 < state.end_gap) ++gap;
+    while (gaps_[Index(gap)].end < stage && gap + 1 < end) ++gap;
     const NodeId begin = gaps_[Index(gap)].begin;
     const Fate fate = fates_[Index(gap)];
     if (stage > begin && fate != Fate::kKept) {
-      if (state.made_at <= begin) return false;
-      if (fate == Fate::kRemadeEachTime && state.made_at != stage) return false;
+      const NodeId made_at = now_.made_at[Index(check.root)];
+      if (made_at <= begin) return false;
+      if (fate == Fate::kRemadeEachTime && made_at != stage) return false;
     }
   }
-  if (id == root_id) return true;
-  const int32_t now = states_[Index(id)].latest;
-  return now >= 0 && root_of_[Index(now)] == state.latest;
+  if (check.value == check.root) return true;
+  const int32_t now = now_.latest[Index(check.value)];
+  return now >= 0 && now_.root_of[Index(now)] == root_now;
 }
 
 // Finds the nodes that must run before `node` can, for `stage`. False when one
@@ -144,11 +180,10 @@ bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
     const NodeId n = stack_.back();
     stack_.pop_back();
     if (n != node) missing_.push_back(n);
-    for (const ValueId input : inputs(nodes_[Index(n)])) {
-      const ValueFacts& facts = values_[Index(input)];
-      if (states_[Index(facts.root)].holds != facts.content) return false;
-      if (IsCurrent(input, stage)) continue;
-      const NodeId producer = facts.producer;
+    for (const Check& check : checks(nodes_[Index(n)])) {
+      if (now_.holds[Index(check.root)] != check.content) return false;
+      if (IsCurrent(check, stage)) continue;
+      const NodeId producer = check.producer;
       if (producer == kNoNode) return false;
       if (wanted_[Index(producer)] == searches_) continue;
       wanted_[Index(producer)] = searches_;
@@ -161,58 +196,48 @@ bool Rehearsal::CollectMissing(NodeId node, NodeId stage) {
 
 void Rehearsal::Emit(NodeId id, NodeId stage) {
   const NodeInfo& info = nodes_[Index(id)];
+  Progress& now = now_;
   Item item{.node = id,
             .stage = stage,
-            .operands = static_cast<int32_t>(operands_.size()),
+            .operands = static_cast<int32_t>(now.operands.size()),
             .first_result = info.first_result,
-            .again = has_run_[Index(id)] != 0};
-  has_run_[Index(id)] = 1;
-  const auto after = static_cast<int32_t>(items_.size()) + 1;
+            .again = now.has_run[Index(id)] != 0};
+  now.has_run[Index(id)] = 1;
+  const auto after = static_cast<int32_t>(now.items.size()) + 1;
   for (const ValueId input : inputs(info)) {
-    const int32_t operand = states_[Index(input)].latest;
-    operands_.push_back(operand);
-    upper_[Index(root_of_[Index(operand)])] = after;
+    const int32_t operand = now.latest[Index(input)];
+    now.operands.push_back(operand);
+    now.upper[Index(now.root_of[Index(operand)])] = after;
   }
   if (item.again) {
-    item.first_result = static_cast<int32_t>(value_of_.size());
+    item.first_result = static_cast<int32_t>(now.value_of.size());
     for (int32_t r = 0; r < info.num_results; ++r) {
-      value_of_.push_back(info.first_result + r);
-      root_of_.push_back(-1);
-      upper_.push_back(0);
+      now.value_of.push_back(info.first_result + r);
+      now.root_of.push_back(-1);
+      now.upper.push_back(0);
     }
-    extra_cost_ += info.cost;
-    if (!info.is_view) ++nodes_again_;
+    now.extra_cost += info.cost;
+    if (!info.is_view) ++now.nodes_again;
   }
   for (int32_t r = 0; r < info.num_results; ++r) {
     const ValueId result = info.first_result + r;
     const int32_t instance = item.first_result + r;
     const bool is_update = r < info.updates;
-    int32_t& root_now = root_of_[Index(instance)];
-    root_now = info.is_view ? root_of_[Index(operands_[Index(item.operands)])]
-               : is_update  ? root(result)
-                            : instance;
-    upper_[Index(root_now)] = after;
-    if (!info.is_view) states_[Index(root(result))].holds = result;
-    states_[Index(result)].latest = instance;
-    states_[Index(result)].made_at = stage;
+    int32_t& root_now = now.root_of[Index(instance)];
+    root_now = info.is_view
+                   ? now.root_of[Index(now.operands[Index(item.operands)])]
+               : is_update ? root(result)
+                           : instance;
+    now.upper[Index(root_now)] = after;
+    if (is_update) now.holds[Index(root(result))] = result;
+    now.latest[Index(result)] = instance;
+    now.made_at[Index(result)] = stage;
   }
-  items_.push_back(item);
+  now.items.push_back(item);
 }
 
-void Rehearsal::Start() {
-  const auto values = Index(graph_.num_values());
-  items_.clear();
-  operands_.clear();
-  extra_cost_ = 0;
-  nodes_again_ = 0;
-  states_ = at_start_;
-  value_of_.resize(values);
-  root_of_.resize(values);
-  upper_.assign(values, 0);
-  for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    value_of_[Index(id)] = root_of_[Index(id)] = id;
-  }
-  has_run_.assign(nodes_.size(), 0);
+void Rehearsal::Start(const Progress& from) {
+  now_ = from;
   wanted_.assign(nodes_.size(), 0);
   searches_ = 0;
 }
@@ -233,8 +258,8 @@ bool Rehearsal::RunStage(NodeId stage) {
 
 bool Rehearsal::Run(std::span<const Fate> fates) {
   fates_.assign(fates.begin(), fates.end());
-  Start();
-  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+  Start(after_forward_);
+  for (NodeId n = forward_; n < graph_.num_nodes(); ++n) {
     if (!RunStage(n)) return false;
   }
   MeasureLifetimes();
@@ -243,9 +268,10 @@ bool Rehearsal::Run(std::span<const Fate> fates) {
 
 bool Rehearsal::Run(const Script& script) {
   fates_.clear();
-  Start();
   auto next = script.begin();
-  for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+  const bool is_later = next == script.end() || next->stage >= forward_;
+  Start(is_later ? after_forward_ : at_start_);
+  for (NodeId n = is_later ? forward_ : 0; n < graph_.num_nodes(); ++n) {
     for (; next != script.end() && next->stage == n; ++next) {
       if (next->node >= n || !RunNode(next->node, n)) return false;
     }
@@ -257,7 +283,7 @@ bool Rehearsal::Run(const Script& script) {
 
 Script Rehearsal::script() const {
   Script script;
-  for (const Item& item : items_) {
+  for (const Item& item : now_.items) {
     if (!item.again || nodes_[Index(item.node)].is_view) continue;
     script.push_back({item.stage, item.node});
   }
@@ -272,51 +298,52 @@ bool Rehearsal::may_take_over(NodeId id, ValueId root_id) const {
 // As in planner/lifetimes.h, on instances.
 int32_t Rehearsal::BufferToTakeOver(const Item& item, int32_t time) const {
   const NodeInfo& info = nodes_[Index(item.node)];
+  const size_t count = Index(info.num_inputs);
   const auto buffer = [&](size_t i) {
-    const int32_t operand = operands_[Index(item.operands) + i];
-    return buffer_of_[Index(root_of_[Index(operand)])];
+    const int32_t operand = now_.operands[Index(item.operands) + i];
+    return buffer_of_[Index(now_.root_of[Index(operand)])];
   };
-  for (size_t i = 0; i < info.num_inputs; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (!info.in_place.operand(i)) continue;
     const int32_t candidate = buffer(i);
     const Buffer& b = buffers_[Index(candidate)];
     if (!b.packed || b.upper != time + 1) continue;
     const auto lies_in = [&](size_t j) { return buffer(j) == candidate; };
-    if (info.in_place.MayTakeOver(info.num_inputs, lies_in)) return candidate;
+    if (info.in_place.MayTakeOver(count, lies_in)) return candidate;
   }
   return -1;
 }
 
 void Rehearsal::MeasureLifetimes() {
-  const auto end = static_cast<int32_t>(items_.size());
+  const auto end = static_cast<int32_t>(now_.items.size());
   for (const GraphOutput& output : graph_.outputs()) {
-    upper_[Index(root_of_[Index(output.value)])] = end + 1;
+    now_.upper[Index(now_.root_of[Index(output.value)])] = end + 1;
   }
-  buffer_of_.assign(value_of_.size(), -1);
+  buffer_of_.assign(now_.value_of.size(), -1);
   buffers_.clear();
   live_.assign(Index(end) + 2, 0);
   const auto add = [&](int32_t instance, int32_t lower, bool packed) {
-    const ValueId value = value_of_[Index(instance)];
+    const ValueId value = now_.value_of[Index(instance)];
     buffer_of_[Index(instance)] = static_cast<int32_t>(buffers_.size());
-    buffers_.push_back(
-        {lower, upper_[Index(instance)], values_[Index(value)].slot, packed});
+    buffers_.push_back({lower, now_.upper[Index(instance)],
+                        values_[Index(value)].slot, packed});
   };
-  for (ValueId id = 0; id < graph_.num_values(); ++id) {
-    if (!values_[Index(id)].is_leaf) continue;
-    upper_[Index(id)] = std::max(upper_[Index(id)], 1);
-    add(id, 0, graph_.value(id).role == Role::kSaved);
+  for (const Leaf& leaf : leaves_) {
+    int32_t& upper = now_.upper[Index(leaf.value)];
+    upper = std::max(upper, 1);
+    add(leaf.value, 0, leaf.packed);
   }
   for (int32_t t = 0; t < end; ++t) {
-    const Item& item = items_[Index(t)];
+    const Item& item = now_.items[Index(t)];
     const NodeInfo& info = nodes_[Index(item.node)];
     const int32_t taken = info.in_place.any() ? BufferToTakeOver(item, t) : -1;
     for (int32_t r = 0; r < info.num_results; ++r) {
       const int32_t instance = item.first_result + r;
-      if (root_of_[Index(instance)] != instance) continue;
+      if (now_.root_of[Index(instance)] != instance) continue;
       if (r == 0 && taken >= 0) {
         buffer_of_[Index(instance)] = taken;
         Buffer& buffer = buffers_[Index(taken)];
-        buffer.upper = std::max(buffer.upper, upper_[Index(instance)]);
+        buffer.upper = std::max(buffer.upper, now_.upper[Index(instance)]);
       } else {
         add(instance, t, true);
       }

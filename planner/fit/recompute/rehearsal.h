@@ -109,14 +109,14 @@ class Rehearsal {
     int32_t first_result = 0;  // instance of result 0; the others follow
     bool again = false;
   };
-  std::span<const Item> items() const { return items_; }
-  std::span<const int32_t> operands() const { return operands_; }
+  std::span<const Item> items() const { return now_.items; }
+  std::span<const int32_t> operands() const { return now_.operands; }
   Script script() const;
   /// Live bytes of all that is packed, by time, the moment after the end last.
   std::span<const Bytes> live() const { return live_; }
   Bytes peak() const { return peak_; }
-  double extra_cost() const { return extra_cost_; }
-  int nodes_again() const { return nodes_again_; }  // views not counted
+  double extra_cost() const { return now_.extra_cost; }
+  int nodes_again() const { return now_.nodes_again; }  // views not counted
 
   // Of the graph.
   double node_cost(NodeId id) const { return nodes_[Index(id)].cost; }
@@ -141,8 +141,10 @@ class Rehearsal {
   struct NodeInfo {
     double cost = 0;
     Bytes workspace = 0;
-    size_t first_input = 0;  // in inputs_
-    size_t num_inputs = 0;
+    int32_t first_input = 0;  // in inputs_
+    int32_t num_inputs = 0;
+    int32_t first_check = 0;  // in checks_
+    int32_t num_checks = 0;
     ValueId first_result = 0;  // the others follow
     int32_t num_results = 0;
     InPlace in_place = {};
@@ -152,32 +154,55 @@ class Rehearsal {
     bool is_output = false;  // a result is one of the graph
   };
   struct ValueFacts {
-    Bytes bytes = 0;
-    Bytes slot = 0;  // these rounded up; 0 on the host
+    Bytes slot = 0;  // bytes rounded up; 0 on the host
     ValueId root = 0;
     ValueId content = 0;  // what its leaf must still hold
+  };
+  // An operand that may have to be made again, or may be overwritten. All others
+  // are there once they were made.
+  struct Check {
+    ValueId value = 0;
+    ValueId root = 0;
+    ValueId content = 0;
     NodeId producer = kNoNode;
-    bool is_leaf = false;
+  };
+  struct Leaf {
+    ValueId value = 0;
+    bool packed = false;
   };
 
-  // What a run changes of a value.
-  struct ValueState {
-    int32_t latest = -1;       // its instance; -1: none yet
-    NodeId made_at = kNoNode;  // the stage of that
-    ValueId holds = 0;         // of a leaf: whose content
-    int32_t gap = 0;           // that the stage is in, of
-    int32_t end_gap = 0;       // those before this; none where it is the same
+  // What a run changes, as far as it has come.
+  struct Progress {
+    std::vector<Item> items = {};
+    std::vector<int32_t> operands = {};
+    std::vector<uint8_t> has_run = {};  // per node
+    std::vector<int32_t> latest = {};   // per value: its instance; -1: none yet
+    std::vector<NodeId> made_at = {};   // per value: the stage of that
+    std::vector<ValueId> holds = {};    // per leaf: whose content
+    std::vector<int32_t> gap = {};      // per value: that the stage is in
+    std::vector<ValueId> value_of = {};  // per instance
+    std::vector<int32_t> root_of = {};   // per instance
+    std::vector<int32_t> upper = {};  // per root instance: a time past its end
+    double extra_cost = 0;
+    int nodes_again = 0;
   };
 
   std::span<const ValueId> inputs(const NodeInfo& info) const {
-    return std::span(inputs_).subspan(info.first_input, info.num_inputs);
+    return std::span(inputs_).subspan(Index(info.first_input),
+                                      Index(info.num_inputs));
+  }
+  std::span<const Check> checks(const NodeInfo& info) const {
+    return std::span(checks_).subspan(Index(info.first_check),
+                                      Index(info.num_checks));
   }
   void FindLastStages();
   bool MayBeDropped(ValueId id) const;
   void FindGaps();
+  void FindChecks();
+  void RunForward();
 
-  void Start();
-  bool IsCurrent(ValueId id, NodeId stage);
+  void Start(const Progress& from);
+  bool IsCurrent(const Check& check, NodeId stage);
   bool CollectMissing(NodeId node, NodeId stage);
   void Emit(NodeId id, NodeId stage);
   bool RunNode(NodeId id, NodeId stage);
@@ -191,27 +216,28 @@ class Rehearsal {
   const Uses uses_;
   std::vector<NodeInfo> nodes_;
   std::vector<ValueId> inputs_;  // of all nodes
+  std::vector<Check> checks_;    // of all nodes
   std::vector<ValueFacts> values_;
+  std::vector<Leaf> leaves_;
   std::vector<ValueId> candidates_;
   std::vector<Gap> gaps_;
   std::vector<size_t> first_gap_;  // per value, and one more
   std::vector<Fate> as_given_;
-  std::vector<ValueState> at_start_;
   double cost_ = 0;
+
+  // Nodes before the first of a later phase run the same whatever the fates: they
+  // are read before any gap begins. A run goes on from there.
+  NodeId forward_ = 0;  // how many
+  Progress at_start_;
+  Progress after_forward_;
 
   // Of a run.
   std::vector<Fate> fates_;  // empty while a script is played
-  std::vector<Item> items_;
-  std::vector<int32_t> operands_;
-  std::vector<ValueState> states_;
-  std::vector<uint8_t> has_run_;  // per node
-  std::vector<int32_t> wanted_;   // per node: the search that collected it
+  Progress now_;
+  std::vector<int32_t> wanted_;  // per node: the search that collected it
   int32_t searches_ = 0;
   std::vector<NodeId> missing_;
   std::vector<NodeId> stack_;
-  std::vector<ValueId> value_of_;   // per instance
-  std::vector<int32_t> root_of_;    // per instance
-  std::vector<int32_t> upper_;      // per root instance: a time past its end
   std::vector<int32_t> buffer_of_;  // per root instance
   struct Buffer {
     int32_t lower, upper;
@@ -221,8 +247,6 @@ class Rehearsal {
   std::vector<Buffer> buffers_;
   std::vector<Bytes> live_;
   Bytes peak_ = 0;
-  double extra_cost_ = 0;
-  int nodes_again_ = 0;
 };
 
 /// The graph that the latest Run of `rehearsal` on `graph` played through.

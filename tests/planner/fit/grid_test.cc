@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "ir/graph.h"
 #include "nn/model_options.h"
 #include "nn/models.h"
+#include "planner/fit/offload/offload.h"
+#include "planner/fit/offload/share.h"
 #include "planner/fit/variant.h"
 #include "tests/planner/fit/steps.h"
 
@@ -16,6 +19,7 @@ namespace stowage::fit {
 namespace {
 
 using testing::StepsOf;
+using testing::TinyGpt;
 
 Graph Mlp(int64_t batch) {
   return *BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
@@ -55,6 +59,31 @@ TEST_CASE("what needs the least is found, be it few pieces or many") {
       }
       CHECK(within == least);
     }
+  }
+}
+
+TEST_CASE("what needs the least is found, whatever lies on the host") {
+  for (const std::vector<int64_t>& all :
+       {std::vector<int64_t>{1}, std::vector<int64_t>{1, 2}}) {
+    CAPTURE(all.size());
+    Grid grid(StepsOf(TinyGpt, 2), {.plan = {}, .recompute = {.effort = 0.02}});
+    const auto need = grid.Smallest({.pieces = all});
+    REQUIRE_MESSAGE(need.ok(), need.error().message);
+    const std::vector<Offloadable> movable =
+        FindOffloadable(grid.Get(1, {}).value()->sample());
+    const std::vector<Share> shares = SharesToTry(movable);
+    REQUIRE(shares.size() > 3);
+    Bytes least = kNoLimit;
+    for (const Share share : shares) {
+      for (const int64_t pieces : all) {
+        Variant* const variant = grid.Get(pieces, share).value();
+        least = std::min(
+            least, variant->Smallest(Recompute::kAuto, kNoLimit)->value());
+      }
+    }
+    CHECK(need->bytes == least);
+    CHECK(need->variant->Smallest(Recompute::kAuto, kNoLimit)->value() ==
+          least);
   }
 }
 

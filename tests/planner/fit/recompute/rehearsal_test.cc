@@ -107,6 +107,25 @@ TEST_CASE("a script plays as the fates it came from") {
   CHECK(!rehearsal.Run(Script{{.stage = 0, .node = 1}}));
 }
 
+TEST_CASE("a script may run a node again in forward, and in a later phase") {
+  const Graph graph = Chain();
+  Rehearsal rehearsal(graph, {});
+  // a, b, a, c, loss; then b before d.
+  REQUIRE(
+      rehearsal.Run(Script{{.stage = 2, .node = 0}, {.stage = 4, .node = 1}}));
+  CHECK(rehearsal.nodes_again() == 2);
+  std::vector<NodeId> nodes;
+  for (const Rehearsal::Item& item : rehearsal.items()) {
+    nodes.push_back(item.node);
+  }
+  nodes.resize(7);
+  CHECK(nodes == std::vector<NodeId>{0, 1, 0, 2, 3, 1, 4});
+  // The one before leaves nothing behind.
+  REQUIRE(rehearsal.Run(Script{}));
+  CHECK(rehearsal.nodes_again() == 0);
+  CHECK(Equal(*Rewrite(graph, rehearsal), graph));
+}
+
 TEST_CASE("a node runs again until what it reads or made is updated") {
   const auto graph = ParseGraph(R"(stowage-ir 1
 graph "g" {
