@@ -7,9 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -581,17 +579,6 @@ TEST_CASE("damage in a later part is refused, and nothing is touched") {
   CHECK(other.Bytes("w") == before);
 }
 
-// Calls `on_copy` before values are copied into the arena.
-class WatchedBackend final : public testing::WrappedBackend {
- public:
-  using WrappedBackend::WrappedBackend;
-  Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
-    if (on_copy) on_copy();
-    return WrappedBackend::CopyIn(device, host);
-  }
-  std::function<void()> on_copy;
-};
-
 TEST_CASE("a file that cannot be read twice leaves no mixture of values") {
   const std::string path = TemporaryPath("twice.safetensors");
   const Graph step = *BuildTrainStep(LargeModel(), "loss");
@@ -601,7 +588,7 @@ TEST_CASE("a file that cannot be read twice leaves no mixture of values") {
   const std::string good = ReadAll(path);
 
   const auto cpu = MakeCpuBackend({.threads = 1});
-  WatchedBackend backend(*cpu);
+  testing::WatchedBackend backend(*cpu);
   Session session = Trained::Open(step, backend);
   session.Initialize(7);
   Runner& runner = session.front();

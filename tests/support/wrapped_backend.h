@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -80,6 +81,17 @@ class WrappedBackend : public Backend {
 
  private:
   Backend& inner_;
+};
+
+/// Calls `on_copy`, if there is one, before values are copied into the arena.
+class WatchedBackend final : public WrappedBackend {
+ public:
+  using WrappedBackend::WrappedBackend;
+  Status CopyIn(std::byte* device, std::span<const std::byte> host) override {
+    if (on_copy) on_copy();
+    return WrappedBackend::CopyIn(device, host);
+  }
+  std::function<void()> on_copy;
 };
 
 }  // namespace stowage::testing

@@ -30,6 +30,7 @@
 #include "nn/gpt.h"
 #include "nn/lora.h"
 #include "nn/model_options.h"
+#include "tests/support/wrapped_backend.h"
 #include "train/adapter_files.h"
 #include "train/training.h"
 
@@ -123,14 +124,18 @@ std::vector<float> Logits(Training& training) {
   return {logits.end() - 64, logits.end()};
 }
 
+void WriteInputs(Runner& step, int64_t number) {
+  REQUIRE(step.Write("tokens", Tokens(0)).ok());
+  REQUIRE(step.Write("targets", Tokens(1)).ok());
+  REQUIRE(step.Write("lr", 0.01f).ok());
+  REQUIRE(step.Write("step", number).ok());
+}
+
 std::vector<float> TakeSteps(Training& training, int64_t count) {
   Runner& step = training.step();
   std::vector<float> losses;
   for (int64_t i = 1; i <= count; ++i) {
-    REQUIRE(step.Write("tokens", Tokens(0)).ok());
-    REQUIRE(step.Write("targets", Tokens(1)).ok());
-    REQUIRE(step.Write("lr", 0.01f).ok());
-    REQUIRE(step.Write("step", i).ok());
+    WriteInputs(step, i);
     REQUIRE(step.Step() == StepCode::kOk);
     losses.push_back(*step.ReadScalar("loss"));
   }
@@ -416,6 +421,56 @@ TEST_CASE("an adapter beside some layers names them in whole") {
       saved("gpt2", {"attn.c_proj"}),
       list({"transformer.h.0.attn.c_proj", "transformer.h.1.attn.c_proj"})));
   CHECK(Contains(saved("gpt2", {"c_proj"}), list({"c_proj"})));
+}
+
+TEST_CASE("files that end while they are read leave no mixture of weights") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  testing::WatchedBackend backend(*cpu);
+  const std::string name = "qwen2.gguf";
+  const fs::path folder = TempFolder("cut");
+  fs::create_directories(folder);
+  const fs::path base = folder / name;
+  const fs::path adapter = folder / "adapter_model.safetensors";
+  const fs::path whole_base = kModels + name;
+  const fs::path whole_adapter =
+      kAdapters + name + "/adapter_model.safetensors";
+  fs::copy_file(whole_base, base);
+  fs::copy_file(whole_adapter, adapter);
+
+  const auto rules = ReadAdapterRules(kAdapters + name);
+  REQUIRE(rules.ok());
+  const auto tuning = FineTuning::Open(base.string(), {.lora = *rules});
+  REQUIRE(tuning.ok());
+  Training training = Start(*tuning, backend);
+  Runner& step = training.step();
+  const auto check = [&](const fs::path& file, const fs::path& whole,
+                         const auto& load) {
+    INFO(file.string());
+    REQUIRE(load().ok());
+    backend.on_copy = [&] {
+      fs::resize_file(file, fs::file_size(whole) - 1'000);
+    };
+    const Status cut = load();
+    backend.on_copy = nullptr;
+    REQUIRE_FALSE(cut.ok());
+    CHECK(cut.error().code == ErrorCode::kIo);
+    CHECK(Contains(cut.error().message, "have none now: load them anew"));
+    WriteInputs(step, 1);
+    const StepCode code = step.Step();
+    REQUIRE(code == StepCode::kInputsMissing);
+    CHECK(Contains(step.Explain(code).message, "has no values yet"));
+    // The same file, whole again.
+    fs::copy_file(whole, file, fs::copy_options::overwrite_existing);
+    CHECK(load().ok());
+  };
+  check(base, whole_base, [&] { return tuning->LoadBase(step); });
+  check(adapter, whole_adapter,
+        [&] { return LoadAdapter(*tuning, folder.string(), step); });
+
+  const FineTuning other = OpenWithAdapter(name);
+  Training expected = Start(other, *cpu);
+  REQUIRE(LoadAdapter(other, kAdapters + name, expected.step()).ok());
+  CHECK(TakeSteps(training, 2) == TakeSteps(expected, 2));
 }
 
 TEST_CASE("all weights may be trained, in bf16 too") {
