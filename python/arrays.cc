@@ -280,4 +280,15 @@ py::object ToNumpy(const TensorType& type, std::span<const std::byte> data) {
   return array;
 }
 
+std::vector<std::byte> RoundToBF16(std::span<const std::byte> floats) {
+  std::vector<std::byte> rounded(floats.size() / 2);
+  for (size_t i = 0; i < rounded.size(); i += 2) {
+    float wide = 0;
+    std::memcpy(&wide, floats.data() + 2 * i, 4);
+    const uint16_t bits = math::FloatToBFloat16(wide);
+    std::memcpy(rounded.data() + i, &bits, 2);
+  }
+  return rounded;
+}
+
 }  // namespace stowage::python

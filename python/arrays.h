@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ir/dtype.h"
 #include "ir/shape.h"
@@ -63,6 +64,9 @@ char FormatOf(DType dtype);
 /// offers to Python: how its arrays lie in C differs between its versions.
 pybind11::object ToNumpy(const TensorType& type,
                          std::span<const std::byte> data);
+
+/// The way back: elements of float32 as bf16, each rounded to the nearest.
+std::vector<std::byte> RoundToBF16(std::span<const std::byte> floats);
 
 }  // namespace stowage::python
 

@@ -283,23 +283,34 @@ py::object Trainer::Read(const std::string& name) {
   return ToNumpy(type, content);
 }
 
-void Trainer::Write(const std::string& name, const py::object& array) {
+void Trainer::Write(const std::map<std::string, py::object>& arrays) {
   Runner& runner = RunnerOf("train");
-  const TensorType type = Find(runner, name).type;
-  const ArrayView view(array, name);
-  // As Read gives it: of the float32 that it was widened to, the upper half.
-  if (type.dtype == DType::kBF16 && view.type().dtype == DType::kF32) {
-    view.CheckIs({DType::kF32, type.shape});
-    std::vector<std::byte> narrow(static_cast<size_t>(type.bytes()));
-    for (size_t i = 0; i < narrow.size(); i += 2) {
-      narrow[i] = view.data()[2 * i + 2];
-      narrow[i + 1] = view.data()[2 * i + 3];
-    }
-    InTurn([&] { return runner.WriteBytes(name, type.dtype, narrow); });
-    return;
+  // Before arrays are asked for, by which other threads may get to close this.
+  std::map<std::string, TensorType> types;
+  for (const auto& [name, array] : arrays) {
+    types.emplace(name, Find(runner, name).type);
   }
-  view.CheckIs(type);
-  InTurn([&] { return runner.WriteBytes(name, type.dtype, view.data()); });
+  std::vector<ArrayView> views;
+  for (const auto& [name, array] : arrays) {
+    const ArrayView& view = views.emplace_back(array, name);
+    TensorType type = types.at(name);
+    const bool is_widened =
+        type.dtype == DType::kBF16 && view.type().dtype == DType::kF32;
+    if (is_widened) type.dtype = DType::kF32;  // as Read gives it
+    view.CheckIs(type);
+  }
+  InTurn([&]() -> Status {
+    auto view = views.begin();
+    for (const auto& [name, type] : types) {
+      const bool is_widened = view->type() != type;
+      STOWAGE_RETURN_IF_ERROR(
+          is_widened
+              ? runner.WriteBytes(name, type.dtype, RoundToBF16(view->data()))
+              : runner.WriteBytes(name, type.dtype, view->data()));
+      ++view;
+    }
+    return {};
+  });
 }
 
 ArenaValue Trainer::View(const std::string& name) {
@@ -459,7 +470,7 @@ void BindTrainers(py::module_& module) {
       .def("evaluation_batch", &Trainer::evaluation_batch)
       .def("weights", &Trainer::weights)
       .def("read", &Trainer::Read, py::arg("name"))
-      .def("write", &Trainer::Write, py::arg("name"), py::arg("array"))
+      .def("write", &Trainer::Write, py::arg("arrays"))
       .def("view", &Trainer::View, py::arg("name"))
       .def(
           "load_weights",

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -96,7 +97,8 @@ class Trainer {
   /// Names of the model's own params and states: none of the optimizer's.
   const std::vector<std::string>& weights() const { return weights_; }
   pybind11::object Read(const std::string& name);
-  void Write(const std::string& name, const pybind11::object& array);
+  /// Params and states by their names, once all of them are known to fit.
+  void Write(const std::map<std::string, pybind11::object>& arrays);
   ArenaValue View(const std::string& name);
 
   /// Of the steps that begin from now on; zero before it is set.

@@ -214,17 +214,16 @@ class Trainer:
         return {name: self._core.read(name) for name in self._core.weights()}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Takes params by name: arrays as for `step`. Where it is `strict`, each that the
-        model has must be given, and no other. Raises InvalidArgument, and WrongDType, with
-        nothing changed where a name is wrong."""
+        """Takes params by name: arrays as for `step`, or of float32 for those of bf16, which
+        they are rounded to. Where it is `strict`, each that the model has must be given, and
+        no other. Raises InvalidArgument, and WrongDType, with nothing changed."""
         names = set(self._core.weights())
         missing, unknown = sorted(names - set(state)), sorted(set(state) - names)
         if strict and (missing or unknown):
             raise InvalidArgument(
                 f"[load_state_dict] missing: {missing or 'none'}; unknown: "
                 f"{unknown or 'none'}; expected the model's own names, or strict=False")
-        for name in names & set(state):
-            self._core.write(name, state[name])
+        self._core.write({name: state[name] for name in names & set(state)})
 
     def view(self, name: str) -> Any:
         """A param or state where it lies in the arena, as an array of NumPy's: nothing is

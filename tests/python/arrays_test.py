@@ -111,15 +111,50 @@ class ArraysTest(support.TestCase):
         self.raises(stowage.InvalidArgument, "got []", evaluate)
 
     def test_params_are_written_by_arrays_that_fit(self):
+        before = self.trainer.state_dict()
+        w = before["w"] + 1
         for kind, words, b in [
             (stowage.WrongDType, '"b" is f64(3); expected f32(3)', np.zeros(3)),
             (stowage.InvalidArgument, '"b" is f32(4); expected f32(3)', np.zeros(4, np.float32)),
             (stowage.InvalidArgument, "does not lie row by row", np.zeros(6, np.float32)[::2]),
             (TypeError, '"b" is a list', [0.0, 0.0, 0.0]),
         ]:
-            before = self.trainer.state_dict()["b"]
             self.raises(kind, words, self.trainer.load_state_dict, {"b": b}, strict=False)
-            np.testing.assert_array_equal(self.trainer.state_dict()["b"], before)
+            np.testing.assert_array_equal(self.trainer.state_dict()["b"], before["b"])
+            # Nor is what fits taken beside what does not, whichever comes first.
+            self.raises(kind, words, self.trainer.load_state_dict, {"b": b, "w": w})
+            np.testing.assert_array_equal(self.trainer.state_dict()["w"], before["w"])
+        before["b"][0] = 2
+        self.trainer.load_state_dict({"w": w, "b": before["b"]})
+        np.testing.assert_array_equal(self.trainer.state_dict()["w"], w)
+        np.testing.assert_array_equal(self.trainer.state_dict()["b"], before["b"])
+        self.raises(stowage.InvalidArgument, '"w" is f32(1)', self.trainer.load_state_dict,
+                    {"b": before["b"] + 1, "w": np.zeros(1, np.float32)})
+        np.testing.assert_array_equal(self.trainer.state_dict()["b"], before["b"])
+
+    def test_params_of_bf16_are_read_and_written_as_float32(self):
+        trainer = stowage.Trainer("mlp", 8, dtype="bf16", device="cpu", threads=1)
+        name, before = next((name, array) for name, array in trainer.state_dict().items()
+                            if array.ndim == 2)
+        self.assertEqual(before.dtype, np.float32)
+        w = np.random.default_rng(3).standard_normal(before.shape).astype(np.float32)
+        w[0, :4] = [1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -3.5]
+        trainer.load_state_dict({name: w}, strict=False)
+        # The nearer of both neighbours of 8 bits; of two as near, the even one.
+        low = (w.view(np.uint32) & 0xFFFF0000).view(np.float32)
+        high = ((w.view(np.uint32) & 0xFFFF0000) + 0x10000).view(np.float32)
+        below, above = (np.abs(w.astype(np.float64) - each) for each in (low, high))
+        is_odd = (w.view(np.uint32) >> 16) & 1 == 1
+        expected = np.where((above < below) | ((above == below) & is_odd), high, low)
+        np.testing.assert_array_equal(expected[0, :4], [1, 1 + 2**-6, 1 + 2**-7, -3.5])
+        np.testing.assert_array_equal(trainer.read(name), expected)
+        trainer.load_state_dict(trainer.state_dict())
+        np.testing.assert_array_equal(trainer.read(name), expected)
+        self.raises(stowage.WrongDType, f'"{name}" is f64', trainer.load_state_dict,
+                    {name: w.astype(np.float64)}, strict=False)
+        self.raises(stowage.InvalidArgument, "expected f32", trainer.load_state_dict,
+                    {name: w[:1]}, strict=False)
+        self.raises(stowage.Unsupported, "bf16", trainer.view, name)
 
     def test_arrays_are_let_go_whether_they_are_taken_or_not(self):
         for array, given in [(self.x, True), (np.asfortranarray(self.x), False),
