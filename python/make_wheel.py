@@ -4,9 +4,9 @@
 
 FILEs are the package's sources. The module gets the name that this Python, which it must
 have been built for, looks for. Libraries of the system that module and command need go
-with them, into stowage/libs/, where both look; save those of glibc and g++, which every
-Linux has that is no older than the one the wheel was built on: its tag says which. Equal
-files give equal wheels. Prints the wheel's path.
+with them, into stowage/libs/, where both look, and so do their licenses; save those of glibc and
+g++, which every Linux has that is no older than the wheel's tag says. Equal files give equal
+wheels. Prints the wheel's path.
 """
 
 import argparse
@@ -15,11 +15,15 @@ import hashlib
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sysconfig
 import sys
 import zipfile
 
+from wheel_platform import needed_versions, platform_tag
+
+EARLIEST_PYTHON = "3.9"
 # What a wheel for Linux may expect (PEP 600).
 OF_THE_SYSTEM = re.compile(
     r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so\.\d+$")
@@ -30,7 +34,7 @@ Metadata-Version: 2.1
 Name: stowage
 Version: {version}
 Summary: Trains neural nets inside a memory budget that is fixed before the first step
-License: {license}
+License: Apache-2.0
 Requires-Python: >={python}
 Requires-Dist: numpy>=1.20
 Provides-Extra: torch
@@ -49,19 +53,28 @@ def run(*command):
 def libraries_of(file):
     """Paths of the libraries that go with it, by the names it asks for."""
     found = {}
-    for name, path in re.findall(r"(\S+) => (/\S+)", run("ldd", file)):
+    for name, path in re.findall(r"(\S+) => (/\S+|not found)", run("ldd", file)):
+        if path == "not found":
+            raise ValueError(f"{file} asks for {name}, which this system does not have")
         if not OF_THE_SYSTEM.search(name):
             found[name] = path
     return found
 
 
-def glibc_of(files):
-    """The newest symbols of glibc that any of the files asks for, as (2, 36)."""
-    versions = {(2, 17)}
-    for file in files:
-        for major, minor in re.findall(r"\bGLIBC_(\d+)\.(\d+)", run("objdump", "-T", file)):
-            versions.add((int(major), int(minor)))
-    return max(versions)
+def licenses_of(libraries):
+    """What Debian has of the licenses of libraries, by the names of their packages; of a
+    library that no package has, nothing."""
+    found = {}
+    for path in libraries if shutil.which("dpkg-query") else []:
+        # Where /lib is /usr/lib, a package may have it by either name.
+        for name in (os.path.realpath(path), re.sub("^/usr", "", os.path.realpath(path))):
+            asked = subprocess.run(["dpkg-query", "--search", name], check=False,
+                                   capture_output=True, text=True)
+            package = asked.stdout.split(":")[0]
+            license_file = pathlib.Path("/usr/share/doc", package, "copyright")
+            if asked.returncode == 0 and license_file.exists():
+                found[package] = license_file
+    return found
 
 
 def record_line(name, content):
@@ -75,7 +88,7 @@ def main():
     parser.add_argument("--module", required=True)
     parser.add_argument("--command")
     parser.add_argument("--readme")
-    parser.add_argument("--license", default="Apache-2.0")
+    parser.add_argument("--license")
     parser.add_argument("--out", default=".")
     parser.add_argument("files", nargs="+")
     given = parser.parse_args()
@@ -97,21 +110,23 @@ def main():
     for name, path in sorted(libraries.items()):
         put("stowage/libs/" + name, path, 0o755)
 
-    glibc = glibc_of(binaries + list(libraries.values()))
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    platform = f"manylinux_{glibc[0]}_{glibc[1]}_x86_64"
+    platform = platform_tag(needed_versions([*binaries, *libraries.values()]))
     tag = f"{python}-{python}-{platform}"
     info = f"stowage-{given.version}.dist-info/"
     readme = pathlib.Path(given.readme).read_text("utf-8") if given.readme else ""
     texts = {
         info + "METADATA": METADATA.format(
-            version=given.version, license=given.license, readme=readme,
-            python=f"{sys.version_info.major}.{sys.version_info.minor}"),
+            version=given.version, readme=readme, python=EARLIEST_PYTHON),
         info + "WHEEL": f"Wheel-Version: 1.0\nGenerator: stowage {given.version}\n"
                         f"Root-Is-Purelib: false\nTag: {tag}\n",
     }
     for name, text in texts.items():
         contents[name] = (text.encode(), 0o644)
+    if given.license:
+        put(info + "licenses/LICENSE", given.license)
+    for package, path in licenses_of(libraries.values()).items():
+        put(f"{info}licenses/{package}", path)
     record = "".join(record_line(n, c) for n, (c, _) in sorted(contents.items()))
     record += info + "RECORD,,\n"
     contents[info + "RECORD"] = (record.encode(), 0o644)

@@ -40,5 +40,6 @@ chmod u+w "$work"/*
 strip "$work"/*
 "$python" python/make_wheel.py \
   --version "$(sed -n 's/.*kVersion = "\(.*\)".*/\1/p' base/version.h)" \
-  --module "$work/_core.so" --command "$work/stowage" --readme README.md --out "$out" \
+  --module "$work/_core.so" --command "$work/stowage" --readme README.md \
+  --license LICENSE --out "$out" \
   python/stowage/*.py python/stowage/*.pyi python/stowage/py.typed "$bin/python/stowage/ops.py"
