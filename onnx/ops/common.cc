@@ -20,15 +20,28 @@ Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints) {
   return Constant(g, array.type.dtype, array.type.shape, array.data());
 }
 
-Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count) {
-  if (!x.ok()) return x;
-  const Value places =
-      Iota(*x.builder(), DType::kI64, static_cast<double>(start),
-           static_cast<double>(step), count);
+namespace {
+
+// The elements of x along `axis` that `places` are.
+Value Rows(Value x, int axis, Value places) {
   Axes first(static_cast<size_t>(x.rank()));
   std::iota(first.begin(), first.end(), 0);
   std::swap(first[0], first[static_cast<size_t>(axis)]);
   return Permute(Gather(Permute(x, first), places), first);
+}
+
+}  // namespace
+
+Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count) {
+  if (!x.ok()) return x;
+  return Rows(x, axis,
+              Iota(*x.builder(), DType::kI64, static_cast<double>(start),
+                   static_cast<double>(step), count));
+}
+
+Value TakeAt(Value x, int axis, const std::vector<int64_t>& places) {
+  if (!x.ok()) return x;
+  return Rows(x, axis, ConstantInts(*x.builder(), places));
 }
 
 Value PerChannel(Value v, int rank) {

@@ -22,6 +22,9 @@ Value ConstantInts(GraphBuilder& g, const std::vector<int64_t>& ints);
 /// of them, in an order that a slice does not have.
 Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
 
+/// x's elements at those places along `axis`, in their order.
+Value TakeAt(Value x, int axis, const std::vector<int64_t>& places);
+
 /// v, one number a channel, as a tensor that broadcasts along dimension 1 of one of
 /// `rank` dimensions.
 Value PerChannel(Value v, int rank);

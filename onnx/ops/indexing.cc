@@ -1,5 +1,6 @@
 // Ops that find elements by index.
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -187,14 +188,38 @@ Result<Values> ConvertScatterElements(ImportedNode& node) {
 }
 
 Result<Values> ConvertGatherND(ImportedNode& node) {
-  if (node.Int("batch_dims", 0) != 0) {
-    return node.Unsupported(StrCat("has ", node.Int("batch_dims", 0),
-                                   " batch dimensions; expected none"));
+  const Shape &x = node.ShapeOf(0), &indices = node.ShapeOf(1);
+  const int64_t batches = node.Int("batch_dims", 0);
+  if (batches < 0 || batches >= std::min(x.rank(), indices.rank())) {
+    return node.Wrong(StrCat("has ", batches, " batch dimensions of ",
+                             x.ToString(), " and ", indices.ToString()));
   }
-  const Shape& from = node.ShapeOf(0);
-  STOWAGE_ASSIGN_OR_RETURN(const Value rows, RowsOf(node, 1, from));
-  return Values{Gather(
-      Reshape(node.In(0), Flattened(from, node.ShapeOf(1).back())), rows)};
+  Shape from;
+  int64_t batch = 1;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i >= batches) {
+      from.push_back(x[i]);
+    } else if (x[i] != indices[i]) {
+      return node.Wrong(StrCat("has other batches in ", x.ToString(),
+                               " than in ", indices.ToString()));
+    } else {
+      batch *= x[i];
+    }
+  }
+  STOWAGE_ASSIGN_OR_RETURN(Value rows, RowsOf(node, 1, from));
+  Shape flat = Flattened(from, indices.back());
+  if (batches == 0) {
+    return Values{Gather(Reshape(node.In(0), flat), rows)};
+  }
+  // Of all batches one table, in which each has rows of its own.
+  const Value first = Iota(node.graph(), node.Type(1).dtype, 0,
+                           static_cast<double>(flat[0]), batch);
+  Shape to;
+  for (int i = 0; i + 1 < indices.rank(); ++i) to.push_back(indices[i]);
+  rows = Add(Reshape(rows, {batch, to.num_elements() / batch}),
+             Reshape(first, {batch, 1}));
+  flat[0] *= batch;
+  return Values{Gather(Reshape(node.In(0), flat), Reshape(rows, to))};
 }
 
 Result<Values> ConvertScatterND(ImportedNode& node) {
@@ -218,13 +243,9 @@ Result<Values> ConvertOneHot(ImportedNode& node) {
   if (depth.size() != 1 || depth[0] < 1 || values.size() != 2) {
     return node.Wrong("needs one depth and two values, off and on");
   }
-  if (!IsIndex(node.Type(0).dtype)) {
-    return node.Unsupported(StrCat("has indices of ",
-                                   DTypeName(node.Type(0).dtype),
-                                   "; expected i32 or i64"));
-  }
   const DType dtype = node.Type(2).dtype;
   Value indices = node.In(0);
+  if (!IsIndex(node.Type(0).dtype)) indices = Cast(indices, DType::kI64);
   indices = Where(Less(indices, Like(indices, 0)),
                   Add(indices, Like(indices, static_cast<double>(depth[0]))),
                   indices);
@@ -236,6 +257,64 @@ Result<Values> ConvertOneHot(ImportedNode& node) {
   STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
                            node.Axis(node.Int("axis", -1), rank));
   return Values{Permute(marked, FromEnd(rank, axis))};
+}
+
+// What a known condition lets through.
+Result<Values> ConvertCompress(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const auto condition, node.Ints(1, "condition"));
+  Value x = node.In(0);
+  int64_t axis = 0;
+  if (node.Find("axis")) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        axis, node.Axis(node.Int("axis", 0), node.ShapeOf(0).rank()));
+  } else {
+    x = Reshape(x, {node.ShapeOf(0).num_elements()});
+  }
+  if (!x.ok()) return Values{x};
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < condition.size(); ++i) {
+    if (condition[i] != 0) places.push_back(static_cast<int64_t>(i));
+  }
+  if (places.empty() || places.back() >= x.dim(static_cast<int>(axis))) {
+    return node.Unsupported(StrCat(
+        "lets ", places.size(), " elements through, the last of them ",
+        places.empty() ? -1 : places.back(), " of ",
+        x.dim(static_cast<int>(axis)), "; expected at least one, of these"));
+  }
+  return Values{TakeAt(x, static_cast<int>(axis), places)};
+}
+
+// Of each example the first elements, as many as its length is, the other way round.
+Result<Values> ConvertReverseSequence(ImportedNode& node) {
+  const Shape& x = node.ShapeOf(0);
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t time,
+                           node.Axis(node.Int("time_axis", 0), x.rank()));
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t batch,
+                           node.Axis(node.Int("batch_axis", 1), x.rank()));
+  if (time + batch != 1 || x.rank() < 2) {
+    return node.Unsupported(StrCat("turns axis ", time, " of each of axis ",
+                                   batch, "; expected the first two axes"));
+  }
+  const int64_t steps = x[static_cast<int>(time)];
+  const int64_t examples = x[static_cast<int>(batch)];
+  const Value lengths = Reshape(Cast(node.In(1), DType::kI64), {1, examples});
+  const Value at =
+      Reshape(Iota(node.graph(), DType::kI64, 0, 1, steps), {steps, 1});
+  const Value turned =
+      Where(Less(at, lengths), Sub(Sub(lengths, Like(at, 1)), at), at);
+  const Value row =
+      Add(Mul(turned, Like(turned, static_cast<double>(examples))),
+          Iota(node.graph(), DType::kI64, 0, 1, examples));
+  // (steps, examples, ...) as one table.
+  Axes order(static_cast<size_t>(x.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  if (time == 1) std::swap(order[0], order[1]);
+  Shape shape = x;
+  shape[0] = steps;
+  shape[1] = examples;
+  const Value table = Reshape(Permute(node.In(0), order), Flattened(shape, 2));
+  return Values{Permute(
+      Reshape(Gather(table, Reshape(row, {steps * examples})), shape), order)};
 }
 
 Result<Values> ConvertCumSum(ImportedNode& node) {

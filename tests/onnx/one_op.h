@@ -1,0 +1,48 @@
+#ifndef STOWAGE_TESTS_ONNX_ONE_OP_H_
+#define STOWAGE_TESTS_ONNX_ONE_OP_H_
+
+// A model of one node, run once.
+//
+//   const auto y = Run({.op = "Resize", .operands = {"x", "", "scales"},
+//                       .inputs = {{"x", Floats({1, 1, 4}, {1, 2, 3, 4})}},
+//                       .constants = {{"scales", Floats({3}, {1, 1, 2})}}});
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/array.h"
+#include "ir/shape.h"
+#include "onnx/onnx.pb.h"
+
+namespace stowage {
+
+struct OneOp {
+  std::string op;
+  int64_t version = 21;                 // the operator set
+  std::vector<std::string> operands;    // by name; "" for one that is left out
+  std::vector<NamedArray> inputs = {};  // written before the step
+  std::vector<NamedArray> constants = {};  // known when the graph is built
+  std::function<void(onnx::pb::NodeProto&)> attributes = {};
+  int results = 1;
+  int64_t seed = 1, step = 1;  // of random draws
+};
+
+/// The results, or what is said instead.
+Result<std::vector<Array>> Run(const OneOp& op);
+
+Array Floats(const Shape& shape, const std::vector<float>& numbers);
+Array Ints(const Shape& shape, const std::vector<int64_t>& numbers);
+
+void SetInt(onnx::pb::NodeProto& node, const std::string& name, int64_t value);
+void SetFloat(onnx::pb::NodeProto& node, const std::string& name, float value);
+void SetText(onnx::pb::NodeProto& node, const std::string& name,
+             const std::string& value);
+void SetInts(onnx::pb::NodeProto& node, const std::string& name,
+             const std::vector<int64_t>& values);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_ONNX_ONE_OP_H_
