@@ -202,7 +202,6 @@ const Elementwise* FindElementwise(std::string_view op) {
             [](double a, double b) { return a * b; }}},
           {"Div", {Divided, [](double a, double b) { return a / b; }}},
           {"Mod", {Modulo}},
-          {"Pow", {nullptr, [](double a, double b) { return std::pow(a, b); }}},
           {"Min",
            {[](int64_t a, int64_t b) { return std::min(a, b); },
             [](double a, double b) { return std::min(a, b); }}},
@@ -288,6 +287,41 @@ Folded FoldElementwise(ImportedNode& node, const Elementwise& f) {
                    : apply(IntsOf(a), IntsOf(b), f.ints);
   }
   return One(std::move(result));
+}
+
+int64_t Power(int64_t base, int64_t exponent) {
+  uint64_t power = 1, square = Bits(base);
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) power *= square;
+    square *= square;
+  }
+  return Wrapped(power);
+}
+
+// Of numbers of two types: the power is of the type of what is raised.
+Folded FoldPow(ImportedNode& node) {
+  const Array &base = *node.Fixed(0), &exponent = *node.Fixed(1);
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Shape shape, Broadcast(node, base.type.shape, exponent.type.shape));
+  if (!IsSmall(shape)) return Left();
+  const Array bases = Spread(base, shape), exponents = Spread(exponent, shape);
+  const DType dtype = base.type.dtype;
+  if (!IsFloat(dtype) && !IsFloat(exponent.type.dtype)) {
+    Ints numbers = IntsOf(bases);
+    const Ints powers = IntsOf(exponents);
+    if (*std::min_element(powers.begin(), powers.end()) >= 0) {
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = Power(numbers[i], powers[i]);
+      }
+      return One(ArrayOf(dtype, shape, numbers));
+    }
+  }
+  std::vector<double> numbers = RealsOf(bases);
+  const std::vector<double> powers = RealsOf(exponents);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = std::pow(numbers[i], powers[i]);
+  }
+  return One(ArrayOf(dtype, shape, numbers));
 }
 
 Folded FoldWhere(ImportedNode& node) {
@@ -489,12 +523,12 @@ const FolderOfOp* FindFolder(std::string_view op) {
       {"Cast", FoldCast},           {"Concat", FoldConcat},
       {"Expand", FoldExpand, 2},    {"Gather", FoldGather, 2},
       {"Identity", FoldIdentity},   {"NonZero", FoldNonZero},
-      {"Range", FoldRange, 3},      {"ReduceMax", FoldReduce},
-      {"ReduceMin", FoldReduce},    {"ReduceProd", FoldReduce},
-      {"ReduceSum", FoldReduce},    {"Reshape", FoldReshape},
-      {"Slice", FoldSlice},         {"Squeeze", FoldSqueeze},
-      {"Transpose", FoldTranspose}, {"Unsqueeze", FoldUnsqueeze},
-      {"Where", FoldWhere, 3},
+      {"Pow", FoldPow, 2},          {"Range", FoldRange, 3},
+      {"ReduceMax", FoldReduce},    {"ReduceMin", FoldReduce},
+      {"ReduceProd", FoldReduce},   {"ReduceSum", FoldReduce},
+      {"Reshape", FoldReshape},     {"Slice", FoldSlice},
+      {"Squeeze", FoldSqueeze},     {"Transpose", FoldTranspose},
+      {"Unsqueeze", FoldUnsqueeze}, {"Where", FoldWhere, 3},
   };
   for (const FolderOfOp& folder : kFolders) {
     if (folder.op == op) return &folder;

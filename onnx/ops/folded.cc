@@ -16,7 +16,6 @@ Error NotKnown(const ImportedNode& node) {
 
 Result<Values> ConvertConstant(ImportedNode& node) { return NotKnown(node); }
 Result<Values> ConvertNonZero(ImportedNode& node) { return NotKnown(node); }
-Result<Values> ConvertReduceProd(ImportedNode& node) { return NotKnown(node); }
 Result<Values> ConvertShape(ImportedNode& node) { return NotKnown(node); }
 Result<Values> ConvertSize(ImportedNode& node) { return NotKnown(node); }
 

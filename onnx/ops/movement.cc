@@ -238,6 +238,46 @@ Result<Values> ConvertTrilu(ImportedNode& node) {
                                           : Tril(x, diagonal)};
 }
 
+namespace {
+
+// Elements that are no floats, with others before and after, axis by axis: at their
+// places where the padding has some, else `value`.
+Value PaddedByAxis(Value x, const Axes& before, const Axes& after, PadMode mode,
+                   double value) {
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const auto at = static_cast<size_t>(axis);
+    if (before[at] == 0 && after[at] == 0) continue;
+    const int64_t size = x.dim(axis), whole = before[at] + size + after[at];
+    if (mode == PadMode::kConstant) {
+      const auto filled = [&](int64_t count) {
+        Shape shape = x.shape();
+        shape[axis] = count;
+        return Fill(*x.builder(), value, x.dtype(), shape);
+      };
+      Values parts;
+      if (before[at] > 0) parts.push_back(filled(before[at]));
+      parts.push_back(x);
+      if (after[at] > 0) parts.push_back(filled(after[at]));
+      x = Concat(parts, axis);
+    } else {
+      std::vector<int64_t> places;
+      for (int64_t i = 0; i < whole; ++i) {
+        int64_t place = i - before[at];
+        if (mode == PadMode::kReflect) {
+          if (place < 0) place = -place;
+          if (place >= size) place = 2 * (size - 1) - place;
+        }
+        places.push_back(std::clamp<int64_t>(place, 0, size - 1));
+      }
+      x = TakeAt(x, axis, places);
+    }
+    if (!x.ok()) return x;
+  }
+  return x;
+}
+
+}  // namespace
+
 Result<Values> ConvertPad(ImportedNode& node) {
   const Shape& from = node.ShapeOf(0);
   const auto rank = static_cast<size_t>(from.rank());
@@ -294,7 +334,19 @@ Result<Values> ConvertPad(ImportedNode& node) {
   const PadMode how = mode == "constant"  ? PadMode::kConstant
                       : mode == "reflect" ? PadMode::kReflect
                                           : PadMode::kEdge;
-  return Values{Pad(x, before, after, how, value)};
+  if (IsFloat(node.Type(0).dtype) || !x.ok()) {
+    return Values{Pad(x, before, after, how, value)};
+  }
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const auto at = static_cast<size_t>(axis);
+    const int64_t most = std::max(before[at], after[at]);
+    if (how == PadMode::kReflect && most >= x.dim(axis)) {
+      return node.Wrong(StrCat("mirrors ", most, " elements of the ",
+                               x.dim(axis), " of axis ", axis,
+                               "; expected fewer than there are"));
+    }
+  }
+  return Values{PaddedByAxis(x, before, after, how, value)};
 }
 
 Result<Values> ConvertDepthToSpace(ImportedNode& node) {

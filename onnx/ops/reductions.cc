@@ -1,5 +1,6 @@
 // Ops that make one element of many.
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/strings.h"
@@ -46,8 +47,34 @@ Result<Values> Reduction(ImportedNode& node, Reduce reduce) {
   return Values{reduce(Reshape(x, shape), Axes{0}, false)};
 }
 
+// The product along an axis: halves of it multiplied by each other, down to one element.
+Value ProductAlong(Value x, int64_t axis) {
+  while (x.ok() && x.dim(static_cast<int>(axis)) > 1) {
+    const int64_t size = x.dim(static_cast<int>(axis)), half = size / 2;
+    const Value product =
+        Mul(Slice(x, axis, 0, half), Slice(x, axis, half, 2 * half));
+    x = size % 2 == 0
+            ? product
+            : Concat(Values{product, Slice(x, axis, size - 1, size)}, axis);
+  }
+  return x;
+}
+
 }  // namespace
 
+Result<Values> ConvertReduceProd(ImportedNode& node) {
+  return Reduction(node, [](Value x, const Axes& axes, bool keep) {
+    for (const int64_t axis : axes) x = ProductAlong(x, axis);
+    if (keep || !x.ok()) return x;
+    Shape shape;
+    for (int i = 0; i < x.rank(); ++i) {
+      if (std::find(axes.begin(), axes.end(), i) == axes.end()) {
+        shape.push_back(x.dim(i));
+      }
+    }
+    return Reshape(x, shape);
+  });
+}
 Result<Values> ConvertReduceSum(ImportedNode& node) {
   return Reduction(node, [](Value x, const Axes& axes, bool keep) {
     return ReduceSum(x, axes, keep);
