@@ -1,8 +1,6 @@
 // Convolutions and pools: ops whose windows slide along spatial dimensions.
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "base/strings.h"
 #include "ir/ops.h"
@@ -213,128 +211,6 @@ Result<Values> ConvertGlobalAveragePool(ImportedNode& node) {
 Result<Values> ConvertGlobalMaxPool(ImportedNode& node) {
   return Values{
       ReduceMax(node.In(0), SpatialAxes(node.ShapeOf(0)), /*keep=*/true)};
-}
-
-namespace {
-
-// What stands beside a dimension of the resized picture.
-struct Resized {
-  Axes sizes;
-  bool whole = true;    // each size is exactly the dimension times its scale
-  bool repeats = true;  // and each scale a whole number
-};
-
-Result<Resized> ResizedOf(ImportedNode& node, int scales, int sizes) {
-  const Shape& x = node.ShapeOf(0);
-  Resized resized;
-  Ints to(static_cast<size_t>(x.rank()));
-  for (int i = 0; i < x.rank(); ++i) to[static_cast<size_t>(i)] = x[i];
-  Ints axes(to.size());
-  std::iota(axes.begin(), axes.end(), 0);
-  if (node.Find("axes")) axes = node.IntList("axes");
-  const auto set = [&](size_t k, int64_t size) -> Status {
-    STOWAGE_ASSIGN_OR_RETURN(const int64_t axis, node.Axis(axes[k], x.rank()));
-    to[static_cast<size_t>(axis)] = size;
-    return {};
-  };
-  if (sizes >= 0 && node.Has(sizes)) {
-    STOWAGE_ASSIGN_OR_RETURN(const Ints given, node.Ints(sizes, "sizes"));
-    if (given.size() != axes.size() ||
-        node.Text("keep_aspect_ratio_policy", "stretch") != "stretch") {
-      return node.Unsupported(StrCat("has ", given.size(), " sizes for ",
-                                     axes.size(),
-                                     " axes, or keeps an aspect ratio"));
-    }
-    for (size_t k = 0; k < axes.size(); ++k) {
-      STOWAGE_RETURN_IF_ERROR(set(k, given[k]));
-    }
-  } else {
-    std::vector<double> factors = node.FloatList("scales");
-    if (factors.empty()) {
-      STOWAGE_ASSIGN_OR_RETURN(factors, node.Reals(scales, "scales"));
-    }
-    if (factors.size() != axes.size()) {
-      return node.Wrong(
-          StrCat("has ", factors.size(), " scales for ", axes.size(), " axes"));
-    }
-    for (size_t k = 0; k < axes.size(); ++k) {
-      STOWAGE_ASSIGN_OR_RETURN(const int64_t axis,
-                               node.Axis(axes[k], x.rank()));
-      const double exact =
-          static_cast<double>(x[static_cast<int>(axis)]) * factors[k];
-      if (!(exact >= 1 && exact < 0x1p40)) {
-        return node.Wrong(StrCat("scales axis ", axis, " of ", x.ToString(),
-                                 " by ", factors[k]));
-      }
-      const double size = std::floor(exact + 1e-6);
-      if (std::abs(exact - size) > 1e-6) resized.whole = false;
-      STOWAGE_RETURN_IF_ERROR(set(k, static_cast<int64_t>(size)));
-    }
-  }
-  for (int i = 0; i < x.rank(); ++i) {
-    const int64_t size = to[static_cast<size_t>(i)];
-    if (i < 2 && size != x[i]) {
-      return node.Unsupported(StrCat("resizes dimension ", i, " of ",
-                                     x.ToString(), " to ", size,
-                                     "; only spatial ones can be"));
-    }
-    if (i < 2) continue;
-    if (x[i] < 1 || size % x[i] != 0) resized.repeats = false;
-    resized.sizes.push_back(size);
-  }
-  return resized;
-}
-
-}  // namespace
-
-Result<Values> ConvertResize(ImportedNode& node) {
-  const std::string mode = node.Text("mode", "nearest");
-  const bool first = node.version() < 11;
-  STOWAGE_ASSIGN_OR_RETURN(const Resized resized,
-                           ResizedOf(node, first ? 1 : 2, first ? -1 : 3));
-  const std::string place = node.Text("coordinate_transformation_mode",
-                                      first ? "asymmetric" : "half_pixel");
-  const std::string nearest =
-      node.Text("nearest_mode", first ? "floor" : "round_prefer_floor");
-  const Value x = node.In(0);
-  const Error refused = node.Unsupported(StrCat(
-      "resizes by ", Quoted(mode), ", ", Quoted(place), ", ", Quoted(nearest),
-      "; expected linear at half pixels or aligned corners, or nearest "
-      "that is asymmetric and rounds down, or repeats whole elements; and "
-      "scales that give whole sizes"));
-  if (!resized.whole || node.Int("antialias", 0) != 0 ||
-      node.Int("exclude_outside", 0) != 0) {
-    return refused;
-  }
-  const bool half = place == "half_pixel" || place == "half_pixel_symmetric" ||
-                    place == "pytorch_half_pixel";
-  if (mode == "nearest") {
-    // At a whole factor, rounding at half pixels finds the same element.
-    const bool same =
-        (place == "asymmetric" && nearest == "floor") ||
-        (resized.repeats && half && nearest.starts_with("round_prefer"));
-    if (!same) return refused;
-    return Values{Resize(x, resized.sizes, ResizeMode::kNearest)};
-  }
-  if (mode != "linear") return refused;
-  if (place == "align_corners") {
-    return Values{Resize(x, resized.sizes, ResizeMode::kLinear, true)};
-  }
-  const bool to_one = std::find(resized.sizes.begin(), resized.sizes.end(),
-                                1) != resized.sizes.end();
-  if (!half || (place == "pytorch_half_pixel" && to_one)) return refused;
-  return Values{Resize(x, resized.sizes, ResizeMode::kLinear, false)};
-}
-
-Result<Values> ConvertUpsample(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Resized resized, ResizedOf(node, 1, -1));
-  const std::string mode = node.Text("mode", "nearest");
-  if (mode != "nearest" || !resized.whole) {
-    return node.Unsupported(StrCat("resizes by ", Quoted(mode),
-                                   "; expected nearest, by scales that give "
-                                   "whole sizes"));
-  }
-  return Values{Resize(node.In(0), resized.sizes, ResizeMode::kNearest)};
 }
 
 }  // namespace stowage::onnx

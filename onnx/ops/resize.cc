@@ -1,0 +1,376 @@
+// Pictures of other sizes. What ir's Resize has is that; all else is, along each axis, a
+// product with a constant matrix of weights, or a gathering of elements.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "formats/numbers.h"
+#include "ir/ops.h"
+#include "onnx/ops.h"
+#include "onnx/ops/common.h"
+
+namespace stowage::onnx {
+namespace {
+
+using Ints = std::vector<int64_t>;
+using Reals = std::vector<double>;
+
+// Weights that the matrix of an axis may have.
+constexpr int64_t kMostWeights = int64_t{1} << 24;
+
+// How the file wants elements to be found: the attributes of a node.
+struct Way {
+  std::string mode, place, nearest;
+  double cubic = -0.75;
+  bool exclude_outside = false, antialias = false;
+  double beyond = 0;  // of what lies outside of a region
+};
+
+// An axis that changes, or that a region is taken of.
+struct ResizedAxis {
+  int axis = 0;
+  int64_t from = 0, to = 0;
+  double scale = 1;
+  double start = 0, end = 1;  // of the region, as shares of the axis
+
+  // The dimension times its scale, of which the size is the whole part.
+  double Exact() const { return static_cast<double>(from) * scale; }
+  bool IsWhole() const {
+    return std::abs(Exact() - static_cast<double>(to)) <= 1e-6;
+  }
+};
+
+Status SetSizes(ImportedNode& node, const Ints& sizes,
+                std::vector<ResizedAxis>& axes) {
+  if (sizes.size() != axes.size()) {
+    return node.Wrong(
+        StrCat("has ", sizes.size(), " sizes for ", axes.size(), " axes"));
+  }
+  const std::string policy = node.Text("keep_aspect_ratio_policy", "stretch");
+  if (policy != "stretch" && policy != "not_larger" &&
+      policy != "not_smaller") {
+    return node.Wrong(StrCat("keeps an aspect ratio by ", Quoted(policy)));
+  }
+  std::optional<double> common;
+  for (size_t k = 0; k < axes.size(); ++k) {
+    if (sizes[k] < 1 || sizes[k] > (int64_t{1} << 40) || axes[k].from < 1) {
+      return node.Wrong(
+          StrCat("resizes an axis of ", axes[k].from, " to ", sizes[k]));
+    }
+    const double scale =
+        static_cast<double>(sizes[k]) / static_cast<double>(axes[k].from);
+    axes[k].to = sizes[k];
+    axes[k].scale = scale;
+    common = !common                  ? scale
+             : policy == "not_larger" ? std::min(*common, scale)
+                                      : std::max(*common, scale);
+  }
+  if (policy == "stretch") return {};
+  for (ResizedAxis& axis : axes) {
+    axis.scale = *common;
+    axis.to = std::max<int64_t>(
+        1, static_cast<int64_t>(
+               std::floor(*common * static_cast<double>(axis.from) + 0.5)));
+  }
+  return {};
+}
+
+Status SetScales(ImportedNode& node, const Reals& scales,
+                 std::vector<ResizedAxis>& axes) {
+  if (scales.size() != axes.size()) {
+    return node.Wrong(
+        StrCat("has ", scales.size(), " scales for ", axes.size(), " axes"));
+  }
+  for (size_t k = 0; k < axes.size(); ++k) {
+    const double exact = static_cast<double>(axes[k].from) * scales[k];
+    if (!(exact >= 1 && exact < 0x1p40)) {
+      return node.Wrong(StrCat("scales axis ", axes[k].axis, " of ",
+                               node.ShapeOf(0).ToString(), " by ", scales[k]));
+    }
+    axes[k].scale = scales[k];
+    axes[k].to = static_cast<int64_t>(std::floor(exact + 1e-6));
+  }
+  return {};
+}
+
+Status SetRegions(ImportedNode& node, std::vector<ResizedAxis>& axes) {
+  STOWAGE_ASSIGN_OR_RETURN(const Reals region, node.Reals(1, "region"));
+  if (region.size() != 2 * axes.size()) {
+    return node.Wrong(StrCat("has ", region.size(), " bounds of a region for ",
+                             axes.size(), " axes"));
+  }
+  for (const double bound : region) {
+    if (!std::isfinite(bound)) {
+      return node.Wrong(StrCat("has a region that is bounded by ", bound));
+    }
+  }
+  for (size_t k = 0; k < axes.size(); ++k) {
+    axes[k].start = region[k];
+    axes[k].end = region[axes.size() + k];
+  }
+  return {};
+}
+
+// The axes that a node names, from operands `scales` and `sizes`, -1 where it has none.
+Result<std::vector<ResizedAxis>> AxesOf(ImportedNode& node, int scales,
+                                        int sizes) {
+  const Shape& x = node.ShapeOf(0);
+  Ints named(static_cast<size_t>(x.rank()));
+  std::iota(named.begin(), named.end(), 0);
+  if (node.Find("axes")) named = node.IntList("axes");
+  std::vector<ResizedAxis> axes;
+  for (const int64_t name : named) {
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t axis, node.Axis(name, x.rank()));
+    axes.push_back(
+        {.axis = static_cast<int>(axis), .from = x[static_cast<int>(axis)]});
+  }
+  if (sizes >= 0 && node.Has(sizes)) {
+    STOWAGE_ASSIGN_OR_RETURN(const Ints given, node.Ints(sizes, "sizes"));
+    STOWAGE_RETURN_IF_ERROR(SetSizes(node, given, axes));
+    return axes;
+  }
+  Reals given = node.FloatList("scales");
+  if (given.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(given, node.Reals(scales, "scales"));
+  }
+  STOWAGE_RETURN_IF_ERROR(SetScales(node, given, axes));
+  return axes;
+}
+
+// Where element `at` of the result lies in the operand.
+double PlaceOf(const Way& way, const ResizedAxis& axis, int64_t at) {
+  const auto x = static_cast<double>(at);
+  const auto last = static_cast<double>(axis.from - 1);
+  const double to_last =
+      (axis.IsWhole() ? static_cast<double>(axis.to) : axis.Exact()) - 1;
+  if (way.place == "asymmetric") return x / axis.scale;
+  if (way.place == "tf_half_pixel_for_nn") return (x + 0.5) / axis.scale;
+  if (way.place == "align_corners") {
+    return axis.to == 1 ? 0 : x * last / to_last;
+  }
+  if (way.place == "tf_crop_and_resize") {
+    return axis.to == 1 ? 0.5 * (axis.start + axis.end) * last
+                        : axis.start * last +
+                              x * (axis.end - axis.start) * last / to_last;
+  }
+  if (way.place == "pytorch_half_pixel" && axis.to == 1) return 0;
+  double offset = 0;
+  if (way.place == "half_pixel_symmetric") {
+    offset = static_cast<double>(axis.from) / 2 *
+             (1 - static_cast<double>(axis.to) / axis.Exact());
+  }
+  return offset + (x + 0.5) / axis.scale - 0.5;
+}
+
+double Rounded(const Way& way, double place) {
+  if (way.nearest == "floor") return std::floor(place);
+  if (way.nearest == "ceil") return std::ceil(place);
+  if (way.nearest == "round_prefer_ceil") return std::floor(place + 0.5);
+  return std::ceil(place - 0.5);
+}
+
+// Keys's kernel, of parameter a.
+double Cubic(double a, double x) {
+  x = std::abs(x);
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+  return 0;
+}
+
+// The weights of all elements of the operand in the one at `place`: a kernel around it,
+// as wide as the result is coarse where that smooths, whose elements beyond the edge are
+// the edge's, or left out.
+Reals WeightsAt(const Way& way, const ResizedAxis& axis, double place) {
+  const bool cubic = way.mode == "cubic";
+  const double coarse = way.antialias ? std::min(axis.scale, 1.0) : 1.0;
+  const double reach = (cubic ? 2 : 1) / coarse;
+  Reals weights(static_cast<size_t>(axis.from), 0.0);
+  double sum = 0;
+  for (double at = std::floor(place - reach); at <= place + reach; ++at) {
+    const double distance = (at - place) * coarse;
+    const double weight = cubic ? Cubic(way.cubic, distance)
+                                : std::max(0.0, 1 - std::abs(distance));
+    const auto last = static_cast<double>(axis.from - 1);
+    if (way.exclude_outside && (at < 0 || at > last)) continue;
+    sum += weight;
+    weights[static_cast<size_t>(std::clamp(at, 0.0, last))] += weight;
+  }
+  if (sum != 0) {
+    for (double& weight : weights) weight /= sum;
+  }
+  return weights;
+}
+
+// The order that swaps an axis and the last.
+Axes SwappedToEnd(int rank, int axis) {
+  Axes order(static_cast<size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<size_t>(axis)], order.back());
+  return order;
+}
+
+// x times a matrix (from, to) along an axis.
+Value Mixed(Value x, const ResizedAxis& axis, const Reals& matrix) {
+  const Array array = ArrayOf(x.dtype(), {axis.from, axis.to}, matrix);
+  const Value w =
+      Constant(*x.builder(), array.type.dtype, array.type.shape, array.data());
+  if (axis.axis == x.rank() - 1) return MatMul(x, w);
+  const Axes order = SwappedToEnd(x.rank(), axis.axis);
+  return Permute(MatMul(Permute(x, order), w), order);
+}
+
+// x with `beyond` at the places of the axis that are not `inside`.
+Value Bounded(Value x, const ResizedAxis& axis, const Ints& inside,
+              double beyond) {
+  Shape shape = {axis.to};
+  for (int i = axis.axis + 1; i < x.rank(); ++i) shape.push_back(1);
+  const Array array = ArrayOf(DType::kBool, shape, inside);
+  const Value mask =
+      Constant(*x.builder(), array.type.dtype, array.type.shape, array.data());
+  return Where(mask, x, Like(x, beyond));
+}
+
+Result<Value> ResizedAlong(ImportedNode& node, const Way& way,
+                           const ResizedAxis& axis, Value x) {
+  if (!x.ok()) return x;
+  const bool is_nearest = way.mode == "nearest";
+  if (axis.to > kMostWeights ||
+      (!is_nearest && axis.from > kMostWeights / axis.to)) {
+    return node.Unsupported(StrCat("mixes ", axis.from, " elements into ",
+                                   axis.to, "; at most ", kMostWeights,
+                                   " weights can be"));
+  }
+  Ints places, inside;
+  Reals matrix(is_nearest ? 0 : static_cast<size_t>(axis.from * axis.to));
+  const auto last = static_cast<double>(axis.from - 1);
+  for (int64_t i = 0; i < axis.to; ++i) {
+    const double place = PlaceOf(way, axis, i);
+    inside.push_back(place >= 0 && place <= last);
+    if (is_nearest) {
+      places.push_back(
+          static_cast<int64_t>(std::clamp(Rounded(way, place), 0.0, last)));
+      continue;
+    }
+    const Reals weights =
+        WeightsAt(way, axis, std::clamp(place, -2 - last, 2 * last + 3));
+    for (int64_t k = 0; k < axis.from; ++k) {
+      matrix[static_cast<size_t>(k * axis.to + i)] =
+          weights[static_cast<size_t>(k)];
+    }
+  }
+  if (is_nearest) {
+    x = TakeAt(x, axis.axis, places);
+  } else {
+    x = Mixed(x, axis, matrix);
+  }
+  const bool bounded =
+      way.place == "tf_crop_and_resize" &&
+      std::find(inside.begin(), inside.end(), 0) != inside.end();
+  return bounded && x.ok() ? Bounded(x, axis, inside, way.beyond) : x;
+}
+
+// The one op of the graph that does all of it; absent where there is none.
+std::optional<Value> AsOneOp(ImportedNode& node, const Way& way,
+                             const std::vector<ResizedAxis>& axes) {
+  const Shape& x = node.ShapeOf(0);
+  Axes sizes;
+  for (int i = 2; i < x.rank(); ++i) sizes.push_back(x[i]);
+  bool repeats = true;
+  for (const ResizedAxis& axis : axes) {
+    if (!axis.IsWhole() || (axis.axis < 2 && axis.from != axis.to)) return {};
+    if (axis.to % axis.from != 0) repeats = false;
+    if (axis.axis >= 2) sizes[static_cast<size_t>(axis.axis - 2)] = axis.to;
+  }
+  if (sizes.empty() || sizes.size() > 3 || way.antialias ||
+      way.exclude_outside || !IsFloat(node.Type(0).dtype)) {
+    return {};
+  }
+  const bool half = way.place == "half_pixel" ||
+                    way.place == "half_pixel_symmetric" ||
+                    way.place == "pytorch_half_pixel";
+  if (way.mode == "nearest") {
+    // At a whole factor, rounding at half pixels finds the same element.
+    const bool same =
+        (way.place == "asymmetric" && way.nearest == "floor") ||
+        (repeats && half && way.nearest.starts_with("round_prefer"));
+    if (!same) return {};
+    return Resize(node.In(0), sizes, ResizeMode::kNearest);
+  }
+  if (way.mode != "linear") return {};
+  if (way.place == "align_corners") {
+    return Resize(node.In(0), sizes, ResizeMode::kLinear, true);
+  }
+  const bool to_one = std::find(sizes.begin(), sizes.end(), 1) != sizes.end();
+  if (!half || (way.place == "pytorch_half_pixel" && to_one)) return {};
+  return Resize(node.In(0), sizes, ResizeMode::kLinear, false);
+}
+
+Result<Values> Resized(ImportedNode& node, const Way& way,
+                       const std::vector<ResizedAxis>& axes) {
+  if (way.mode != "nearest" && way.mode != "linear" && way.mode != "cubic") {
+    return node.Wrong(StrCat("resizes by ", Quoted(way.mode),
+                             "; expected nearest, linear or cubic"));
+  }
+  if (way.mode != "nearest" && !IsFloat(node.Type(0).dtype)) {
+    return node.Unsupported(StrCat("mixes elements of ",
+                                   DTypeName(node.Type(0).dtype),
+                                   "; expected floats"));
+  }
+  if (const std::optional<Value> whole = AsOneOp(node, way, axes)) {
+    return Values{*whole};
+  }
+  Value x = node.In(0);
+  for (const ResizedAxis& axis : axes) {
+    const bool crops = way.place == "tf_crop_and_resize";
+    if (axis.from == axis.to && axis.scale == 1 && !crops) continue;
+    STOWAGE_ASSIGN_OR_RETURN(x, ResizedAlong(node, way, axis, x));
+  }
+  return Values{x};
+}
+
+}  // namespace
+
+Result<Values> ConvertResize(ImportedNode& node) {
+  const bool first = node.version() < 11;
+  const Way way{.mode = node.Text("mode", "nearest"),
+                .place = node.Text("coordinate_transformation_mode",
+                                   first ? "asymmetric" : "half_pixel"),
+                .nearest = node.Text("nearest_mode",
+                                     first ? "floor" : "round_prefer_floor"),
+                .cubic = node.Float("cubic_coeff_a", -0.75),
+                .exclude_outside = node.Int("exclude_outside", 0) != 0,
+                .antialias = node.Int("antialias", 0) != 0,
+                .beyond = node.Float("extrapolation_value", 0)};
+  constexpr std::string_view kPlaces[] = {
+      "half_pixel",        "half_pixel_symmetric", "pytorch_half_pixel",
+      "align_corners",     "asymmetric",           "tf_half_pixel_for_nn",
+      "tf_crop_and_resize"};
+  if (std::find(std::begin(kPlaces), std::end(kPlaces), way.place) ==
+      std::end(kPlaces)) {
+    return node.Wrong(StrCat("finds elements by ", Quoted(way.place)));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(std::vector<ResizedAxis> axes,
+                           AxesOf(node, first ? 1 : 2, first ? -1 : 3));
+  if (way.place == "tf_crop_and_resize") {
+    STOWAGE_RETURN_IF_ERROR(SetRegions(node, axes));
+  }
+  return Resized(node, way, axes);
+}
+
+Result<Values> ConvertUpsample(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<ResizedAxis> axes,
+                           AxesOf(node, 1, -1));
+  return Resized(node,
+                 {.mode = node.Text("mode", "nearest"),
+                  .place = "asymmetric",
+                  .nearest = "floor"},
+                 axes);
+}
+
+}  // namespace stowage::onnx
