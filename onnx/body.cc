@@ -66,9 +66,9 @@ void Body::SetTrip(Value trip, int64_t trips) {
   trips_ = trips;
 }
 
-Value Body::StepOfDropouts(Operand* step_of_model) {
+Value Body::StepOfDraws(Operand* step_of_model) {
   if (!step_) {
-    if (outer_) outer_->StepOfDropouts(step_of_model);
+    if (outer_) outer_->StepOfDraws(step_of_model);
     step_ = Capture(outer_ ? outer_->step_ : step_of_model);
     step_->value = LeafFor(*step_);
     if (trip_.ok()) {

@@ -65,8 +65,8 @@ class Body {
 
   /// Says that this is the body of a loop, and which trip, an i64 scalar, is run.
   void SetTrip(Value trip, int64_t trips);
-  /// The number by which dropouts in here draw, another one in each trip of each step.
-  Value StepOfDropouts(Operand* step_of_model);
+  /// The number by which nodes in here draw, another one in each trip of each step.
+  Value StepOfDraws(Operand* step_of_model);
 
  private:
   ImportContext& context_;

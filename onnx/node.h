@@ -62,9 +62,9 @@ struct ImportContext {
   std::string folder;       // of the file
   bool training = false;    // of batch norms and dropouts
   bool evaluation = false;  // with what batch norms have followed
-  /// Inputs "seed" and "step", i64 scalars, made with the first dropout.
+  /// Inputs "seed" and "step", i64 scalars, made with the first random draw.
   Operand seed = {}, step = {};
-  int64_t dropouts = 0;
+  int64_t draws = 0;
   int64_t loops_tried_again = 0;  // written out where they could be no loops
   Bytes folded = 0;               // of results that the import has computed
 };

@@ -6,6 +6,7 @@
 
 #include "formats/numbers.h"
 #include "ir/ops.h"
+#include "onnx/body.h"
 #include "onnx/node.h"
 
 namespace stowage::onnx {
@@ -42,6 +43,22 @@ Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count) {
 Value TakeAt(Value x, int axis, const std::vector<int64_t>& places) {
   if (!x.ok()) return x;
   return Rows(x, axis, ConstantInts(*x.builder(), places));
+}
+
+Draws NextDraws(ImportedNode& node) {
+  ImportContext& context = node.context();
+  for (Operand* const number : {&context.seed, &context.step}) {
+    if (number->value.ok()) continue;
+    number->name = number == &context.seed ? "seed" : "step";
+    number->type = {DType::kI64, {}};
+    number->value = context.model->Input(number->name, DType::kI64, {});
+  }
+  Draws draws = {context.seed.value, context.step.value, context.draws++};
+  if (Body* const body = context.body) {
+    draws.seed = body->LeafFor(*body->CaptureOfModel(&context.seed));
+    draws.step = body->StepOfDraws(&context.step);
+  }
+  return draws;
 }
 
 Value PerChannel(Value v, int rank) {

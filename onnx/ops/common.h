@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "onnx/node.h"
 
 namespace stowage::onnx {
 
@@ -24,6 +25,14 @@ Value TakeAlong(Value x, int axis, int64_t start, int64_t step, int64_t count);
 
 /// x's elements at those places along `axis`, in their order.
 Value TakeAt(Value x, int axis, const std::vector<int64_t>& places);
+
+/// What a node's random draws are of: inputs "seed" and "step" of the model, which the
+/// first that asks declares, and a number of its own.
+struct Draws {
+  Value seed, step;
+  int64_t id = 0;
+};
+Draws NextDraws(ImportedNode& node);
 
 /// v, one number a channel, as a tensor that broadcasts along dimension 1 of one of
 /// `rank` dimensions.

@@ -7,7 +7,6 @@
 #include "base/strings.h"
 #include "formats/numbers.h"
 #include "ir/ops.h"
-#include "onnx/body.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"
 #include "onnx/tensor.h"
@@ -282,8 +281,7 @@ Result<Values> ConvertDropout(ImportedNode& node) {
     if (ratio.size() != 1) return node.Wrong("has no single ratio");
     p = ratio[0];
   }
-  ImportContext& context = node.context();
-  if (!context.training || p == 0) {
+  if (!node.context().training || p == 0) {
     Values results = {x};
     if (node.Wants(1)) {
       results.push_back(Fill(node.graph(), 1, DType::kBool, node.ShapeOf(0)));
@@ -293,18 +291,8 @@ Result<Values> ConvertDropout(ImportedNode& node) {
   if (node.Wants(1)) {
     return node.Unsupported("gives out its mask, which is never stored here");
   }
-  for (Operand* const number : {&context.seed, &context.step}) {
-    if (number->value.ok()) continue;
-    number->name = number == &context.seed ? "seed" : "step";
-    number->type = {DType::kI64, {}};
-    number->value = context.model->Input(number->name, DType::kI64, {});
-  }
-  Value seed = context.seed.value, step = context.step.value;
-  if (Body* const body = context.body) {
-    seed = body->LeafFor(*body->CaptureOfModel(&context.seed));
-    step = body->StepOfDropouts(&context.step);
-  }
-  return Values{Dropout(x, seed, step, p, context.dropouts++)};
+  const Draws draws = NextDraws(node);
+  return Values{Dropout(x, draws.seed, draws.step, p, draws.id)};
 }
 
 }  // namespace stowage::onnx

@@ -10,6 +10,8 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "formats/numbers.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "onnx/tensor.h"
@@ -117,6 +119,11 @@ std::string RunBackendTest(const std::string& kind, const std::string& name) {
     if (!graph.ok()) {
       why = Shortened(graph.error().message);
       continue;
+    }
+    if (graph->Find("seed")) {
+      const Array one = ArrayOf(DType::kI64, {}, std::vector<int64_t>{1});
+      written.push_back({"seed", one});
+      written.push_back({"step", one});
     }
     const Result<std::vector<Array>> outputs = RunOnnx(*model, *graph, written);
     if (!outputs.ok()) {

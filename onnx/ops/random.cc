@@ -1,0 +1,79 @@
+// Random draws. They are those of the run's seed and of the step (ir/ops.h), so that a run
+// can be made again; seeds that the file gives nodes are not looked at.
+
+#include "base/strings.h"
+#include "ir/ops.h"
+#include "onnx/ops.h"
+#include "onnx/ops/common.h"
+#include "onnx/tensor.h"
+
+namespace stowage::onnx {
+namespace {
+
+// What the node says its results are of, or `otherwise`.
+Result<DType> DTypeOf(const ImportedNode& node, DType otherwise) {
+  if (!node.Find("dtype")) return otherwise;
+  return DTypeOfElement(static_cast<int32_t>(node.Int("dtype", 1)));
+}
+
+Result<Values> Uniform(ImportedNode& node, DType dtype, const Shape& shape) {
+  const double low = node.Float("low", 0), high = node.Float("high", 1);
+  const Draws draws = NextDraws(node);
+  const Value drawn =
+      RandomUniform(draws.seed, draws.step, shape, dtype, draws.id);
+  return Values{AddScalar(MulScalar(drawn, high - low), low)};
+}
+
+Result<Values> Normal(ImportedNode& node, DType dtype, const Shape& shape) {
+  const Draws draws = NextDraws(node);
+  const Value drawn =
+      RandomNormal(draws.seed, draws.step, shape, dtype, draws.id);
+  return Values{AddScalar(MulScalar(drawn, node.Float("scale", 1)),
+                          node.Float("mean", 0))};
+}
+
+Result<Shape> ShapeToMake(const ImportedNode& node) {
+  Shape shape;
+  const std::vector<int64_t> dims = node.IntList("shape");
+  if (dims.size() > static_cast<size_t>(kMaxRank)) {
+    return node.Wrong(StrCat("makes ", dims.size(), " dimensions; at most ",
+                             kMaxRank, " are supported"));
+  }
+  for (const int64_t dim : dims) shape.push_back(dim);
+  return shape;
+}
+
+}  // namespace
+
+Result<Values> ConvertRandomUniform(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(node, DType::kF32));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeToMake(node));
+  return Uniform(node, dtype, shape);
+}
+Result<Values> ConvertRandomUniformLike(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
+                           DTypeOf(node, node.Type(0).dtype));
+  return Uniform(node, dtype, node.ShapeOf(0));
+}
+Result<Values> ConvertRandomNormal(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(node, DType::kF32));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeToMake(node));
+  return Normal(node, dtype, shape);
+}
+Result<Values> ConvertRandomNormalLike(ImportedNode& node) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
+                           DTypeOf(node, node.Type(0).dtype));
+  return Normal(node, dtype, node.ShapeOf(0));
+}
+
+// 1 with the probability that each element of the operand is.
+Result<Values> ConvertBernoulli(ImportedNode& node) {
+  const DType dtype = node.Type(0).dtype;
+  STOWAGE_ASSIGN_OR_RETURN(const DType to, DTypeOf(node, dtype));
+  const Draws draws = NextDraws(node);
+  const Value drawn =
+      RandomUniform(draws.seed, draws.step, node.ShapeOf(0), dtype, draws.id);
+  return Values{Cast(Less(drawn, node.In(0)), to)};
+}
+
+}  // namespace stowage::onnx
