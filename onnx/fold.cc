@@ -263,6 +263,7 @@ Folded FoldElementwise(ImportedNode& node, const Elementwise& f) {
   const bool reals = IsFloat(dtype);
   // What an older operator set calls otherwise is for the conversion to judge.
   if (node.op() == "Mod" && node.Int("fmod", 0) != 0) return Left();
+  if (node.version() < kUsualOpset && node.Find("axis")) return Left();
   if (reals ? !f.reals : !f.ints) return Left();
   if (!IsUnary(node.op()) && node.num_operands() < 2) {
     return node.op() == "Min" || node.op() == "Max" ? One(*first) : Left();
@@ -300,6 +301,7 @@ int64_t Power(int64_t base, int64_t exponent) {
 
 // Of numbers of two types: the power is of the type of what is raised.
 Folded FoldPow(ImportedNode& node) {
+  if (node.version() < kUsualOpset && node.Find("axis")) return Left();
   const Array &base = *node.Fixed(0), &exponent = *node.Fixed(1);
   STOWAGE_ASSIGN_OR_RETURN(
       const Shape shape, Broadcast(node, base.type.shape, exponent.type.shape));

@@ -1,5 +1,7 @@
 #include "onnx/missing_ops.h"
 
+#include <cstdint>
+
 #include "base/strings.h"
 #include "onnx/ops.h"
 
@@ -36,10 +38,13 @@ std::string MissingName(const pb::NodeProto& node, const Opsets& opsets,
     return node.op_type().empty() ? "an op without a name" : node.op_type();
   }
   const auto version = opsets.find("");
-  const bool changed = op->changed != 0 && version != opsets.end() &&
-                       version->second >= op->changed;
-  return changed ? StrCat(node.op_type(), " of operator set ", op->changed)
-                 : "";
+  if (version == opsets.end()) return "";
+  const bool known = version->second >= op->since &&
+                     (op->changed == 0 || version->second < op->changed);
+  if (known) return "";
+  const int64_t asked =
+      version->second < op->since ? version->second : op->changed;
+  return StrCat(node.op_type(), " of operator set ", asked);
 }
 
 MissingOps FindMissingOps(const pb::ModelProto& model,

@@ -28,6 +28,9 @@
 
 namespace stowage::onnx {
 
+/// Before this operator set, ops do not broadcast as all do since.
+inline constexpr int64_t kUsualOpset = 7;
+
 /// The results of a node, in the file's order; inert where the file leaves one out.
 using Values = std::vector<Value>;
 

@@ -6,10 +6,10 @@ namespace stowage::onnx {
 namespace {
 
 constexpr ImportedOp kOps[] = {
-#define STOWAGE_ONNX_OP(Name, operands, changed, limits) \
-  {#Name, operands, changed, limits, Convert##Name},
-#define STOWAGE_ONNX_BODY_OP(Name, operands, changed, limits) \
-  {#Name, operands, changed, limits, nullptr},
+#define STOWAGE_ONNX_OP(Name, operands, since, changed, limits) \
+  {#Name, operands, since, changed, limits, Convert##Name},
+#define STOWAGE_ONNX_BODY_OP(Name, operands, since, changed, limits) \
+  {#Name, operands, since, changed, limits, nullptr},
 #include "onnx/ops.def"
 #undef STOWAGE_ONNX_OP
 };

@@ -17,13 +17,16 @@
 
 namespace stowage::onnx {
 
-/// The operator sets of ONNX that are known here.
-inline constexpr int64_t kOldestOpset = 7;
+/// The operator sets of ONNX that are known here: from kUsualOpset on (onnx/node.h), and
+/// before it for those ops that are the same there.
+inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 28;
 
 struct ImportedOp {
   std::string_view name;
   int operands = 0;  // at least so many
+  /// The first operator set whose definition of the op is known here.
+  int64_t since = kUsualOpset;
   /// The first operator set whose definition of the op is not known here; 0 where
   /// all are.
   int64_t changed = 0;
@@ -38,7 +41,7 @@ std::span<const ImportedOp> ImportedOps();
 /// The op of that domain and name, or null. ONNX's own domain is "" or "ai.onnx".
 const ImportedOp* FindOp(std::string_view domain, std::string_view name);
 
-#define STOWAGE_ONNX_OP(Name, operands, changed, limits) \
+#define STOWAGE_ONNX_OP(Name, operands, since, changed, limits) \
   Result<Values> Convert##Name(ImportedNode& node);
 #include "onnx/ops.def"
 #undef STOWAGE_ONNX_OP

@@ -25,8 +25,23 @@ Value Apply2(BinaryOp op, Value a, Value b) {
 Result<Values> Unary(ImportedNode& node, UnaryOp op) {
   return Values{Apply1(op, node.In(0))};
 }
+
+// Operand 1, which before operator set 7 may begin at an axis of operand 0 instead of
+// ending where that does.
+Value Second(ImportedNode& node) {
+  const Value b = node.In(1);
+  const int64_t rank = node.ShapeOf(0).rank();
+  const int64_t axis = node.Int("axis", -1);
+  if (node.version() >= kUsualOpset || axis < 0 || axis > rank || !b.ok()) {
+    return b;
+  }
+  Shape shape = b.shape();
+  while (axis + shape.rank() < rank) shape.push_back(1);
+  return Reshape(b, shape);
+}
+
 Result<Values> Binary(ImportedNode& node, BinaryOp op) {
-  return Values{Apply2(op, node.In(0), node.In(1))};
+  return Values{Apply2(op, node.In(0), Second(node))};
 }
 
 // Of any number of operands, from left to right.
@@ -169,7 +184,12 @@ Result<Values> ConvertGelu(ImportedNode& node) {
 }
 Result<Values> ConvertPRelu(ImportedNode& node) {
   const Value x = node.In(0);
-  return Values{Where(Less(x, Like(x, 0)), Mul(x, node.In(1)), x)};
+  // Before operator set 7 a vector is of channels.
+  const bool of_channels =
+      node.version() < kUsualOpset && node.ShapeOf(1).rank() == 1;
+  const Value slope =
+      of_channels ? PerChannel(node.In(1), node.ShapeOf(0).rank()) : node.In(1);
+  return Values{Where(Less(x, Like(x, 0)), Mul(x, slope), x)};
 }
 Result<Values> ConvertSwish(ImportedNode& node) {
   const double alpha = node.Float("alpha", 1);
@@ -228,7 +248,7 @@ Result<Values> ConvertPow(ImportedNode& node) {
     if (*power == -0.5) return Values{Rsqrt(x)};
     if (*power == -1) return Values{Reciprocal(x)};
   }
-  return Values{Pow(x, Cast(node.In(1), node.Type(0).dtype))};
+  return Values{Pow(x, Cast(Second(node), node.Type(0).dtype))};
 }
 
 Result<Values> ConvertMax(ImportedNode& node) { return Joined(node, Maximum); }

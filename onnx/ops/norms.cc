@@ -75,6 +75,10 @@ Result<Values> ConvertBatchNormalization(ImportedNode& node) {
     return node.Wrong(StrCat("normalizes ", shape.ToString(),
                              "; expected batches of channels"));
   }
+  if (node.Int("spatial", 1) == 0) {
+    return node.Unsupported(
+        "has statistics of each element; expected channels");
+  }
   const DType dtype = node.Type(0).dtype, statistics = StatisticsOf(dtype);
   const double eps = node.Float("epsilon", 1e-5f);
   const double momentum = node.Float("momentum", 0.9f);

@@ -49,8 +49,14 @@ TEST_CASE("what is wrong is named") {
       {[](ModelProto& m) { m.clear_graph(); }, "holds no graph with nodes"},
       {[](ModelProto& m) { m.set_ir_version(2); },
        "is of IR version 2; 3 to 14 are supported"},
-      {[](ModelProto& m) { m.mutable_opset_import(0)->set_version(6); },
-       "the file asks for operator set 6; 7 to 28 are supported"},
+      {[](ModelProto& m) { m.mutable_opset_import(0)->set_version(0); },
+       "the file asks for operator set 0; 1 to 28 are supported"},
+      {[](ModelProto& m) {
+         m.mutable_opset_import(0)->set_version(3);
+         m.mutable_graph()->mutable_node(0)->set_op_type("Concat");
+       },
+       "has ops that are not known: Add of operator set 3 (1 node), Concat of "
+       "operator set 3 (1 node); "},
       {[](ModelProto& m) { m.clear_opset_import(); },
        "does not say which operator set"},
       {[](ModelProto& m) {

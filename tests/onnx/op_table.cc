@@ -26,8 +26,8 @@ std::string OnnxOpTable() {
   for (const onnx::ImportedOp& op : onnx::ImportedOps()) {
     const int64_t newest =
         op.changed == 0 ? onnx::kNewestOpset : op.changed - 1;
-    text += StrCat("| `", op.name, "` | ", onnx::kOldestOpset, " to ", newest,
-                   " | ", op.limits, " |\n");
+    text += StrCat("| `", op.name, "` | ", op.since, " to ", newest, " | ",
+                   op.limits, " |\n");
   }
   return text;
 }
