@@ -2,6 +2,9 @@
 # Runs ranks of mpi_ranks under mpirun. Where there is none, or no MPI, it says so.
 set -euo pipefail
 ranks=$1
+# MPI names the memory that its ranks share by their processes' numbers, which are the
+# same in other sandboxes.
+export OMPI_MCA_btl_vader_backing_directory=$TEST_TMPDIR
 # The options below are OpenMPI's.
 if [[ $(mpirun --version 2> /dev/null || true) != *"Open MPI"* ]]; then
   echo "skipped: there is no mpirun of OpenMPI's; apt install openmpi-bin"
