@@ -43,27 +43,34 @@ Result<Shape> ShapeToMake(const ImportedNode& node) {
   return shape;
 }
 
+using Draw = Result<Values>(ImportedNode& node, DType dtype,
+                            const Shape& shape);
+
+// Of the shape that the node says, or of its operand's.
+Result<Values> DrawnAsSaid(ImportedNode& node, Draw draw) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(node, DType::kF32));
+  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeToMake(node));
+  return draw(node, dtype, shape);
+}
+Result<Values> DrawnLikeOperand(ImportedNode& node, Draw draw) {
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
+                           DTypeOf(node, node.Type(0).dtype));
+  return draw(node, dtype, node.ShapeOf(0));
+}
+
 }  // namespace
 
 Result<Values> ConvertRandomUniform(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(node, DType::kF32));
-  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeToMake(node));
-  return Uniform(node, dtype, shape);
+  return DrawnAsSaid(node, Uniform);
 }
 Result<Values> ConvertRandomUniformLike(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
-                           DTypeOf(node, node.Type(0).dtype));
-  return Uniform(node, dtype, node.ShapeOf(0));
+  return DrawnLikeOperand(node, Uniform);
 }
 Result<Values> ConvertRandomNormal(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, DTypeOf(node, DType::kF32));
-  STOWAGE_ASSIGN_OR_RETURN(const Shape shape, ShapeToMake(node));
-  return Normal(node, dtype, shape);
+  return DrawnAsSaid(node, Normal);
 }
 Result<Values> ConvertRandomNormalLike(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const DType dtype,
-                           DTypeOf(node, node.Type(0).dtype));
-  return Normal(node, dtype, node.ShapeOf(0));
+  return DrawnLikeOperand(node, Normal);
 }
 
 // 1 with the probability that each element of the operand is.
