@@ -267,6 +267,19 @@ graph "late" {
   CHECK(fitter.SmallestBudget().value() == ArenaOf(*graph));
 }
 
+TEST_CASE("a step with an exchange between ranks is not small") {
+  const auto small = [](bool exchanges) {
+    GraphBuilder g("sums");
+    const Value x = g.Input("x", DType::kF32, {64});
+    const Value y = Exp(x);
+    g.Output("y", Relu(exchanges ? AllReduce(y, 2) : y));
+    const Graph graph = g.Finish().value();
+    return IsSmallStep(graph, Rehearsal(graph, {}));
+  };
+  CHECK(small(false));
+  CHECK_FALSE(small(true));
+}
+
 TEST_CASE("a gradient that waits long enough is made again") {
   // In units of 16 KiB: while k is made, g + h + k = 1 + 2 + 4 are live, and g
   // waits for z. It can be made again of x, which is there anyway.
