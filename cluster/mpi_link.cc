@@ -31,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kSuccess = 0;
-constexpr int kThreadFunneled = 1;
+constexpr int kThreadSerialized = 2;
 constexpr int kTag = 17;
 // A message is sent in parts of at most so many bytes, which MPI counts by int.
 constexpr size_t kMostBytes = size_t{1} << 30;
@@ -96,9 +96,16 @@ class MpiLinkOf : public MpiLink {
                                                const Launch& launch) {
     STOWAGE_ASSIGN_OR_RETURN(const Mpi<Handle> mpi, Functions<Handle>(library));
     int level = 0;
-    if (mpi.Init_thread(nullptr, nullptr, kThreadFunneled, &level) !=
+    if (mpi.Init_thread(nullptr, nullptr, kThreadSerialized, &level) !=
         kSuccess) {
       return Fail(StrCat(library.path, " cannot be initialized"));
+    }
+    if (level < kThreadSerialized) {
+      return Fail(StrCat(library.path, " may be used by one thread alone: its ",
+                         "level of threads is ", level, ", expected ",
+                         kThreadSerialized,
+                         " (MPI_THREAD_SERIALIZED) or more; choose another in "
+                         "STOWAGE_MPI"));
     }
     auto link = std::make_unique<MpiLinkOf>(mpi);
     if (mpi.Comm_dup(mpi.world, &link->ours_) != kSuccess ||

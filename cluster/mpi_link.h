@@ -6,7 +6,7 @@
 // program runs, so nothing of it is needed to build, nor to run on one rank.
 //
 // Of MPI as little as possible is used: bytes from point to point, on a communicator of
-// our own, by the thread that opened it alone (MPI_THREAD_FUNNELED). No wait blocks
+// our own, by one thread at a time (MPI_THREAD_SERIALIZED). No wait blocks
 // inside MPI: each looks at a flag that someone else raises when a rank is lost
 // (cluster/lifeline.h), since MPI itself may wait for a dead rank for ever.
 //
@@ -33,8 +33,9 @@ std::vector<std::string> MpiPlaces(const Launch& launch);
 class MpiLink : public Link {
  public:
   /// Opens the library and initializes it, before the program has any other thread.
-  /// Errors, kDevice: no library, one of another kind; as many ranks as it sees are not
-  /// those of `launch`, which happens where it is not the launcher's own.
+  /// Errors, kDevice: no library, one of another kind or for one thread alone; as many
+  /// ranks as it sees are not those of `launch`, which happens where it is not the
+  /// launcher's own.
   static Result<std::unique_ptr<MpiLink>> Open(const Launch& launch);
 
   /// Exchanges return false once *lost is true, which must outlive this.

@@ -22,9 +22,10 @@
 
 namespace stowage {
 
-/// Implementations allocate nothing once they are made. A call that returns false has
-/// lost a rank or its link: none after it need do better. Scratch is as large as
-/// CollectiveScratch says, and aligned to 64 bytes.
+/// Implementations allocate nothing once they are made. Calls come one at a time, from
+/// threads that may differ. A call that returns false has lost a rank or its link: none
+/// after it need do better. Scratch is as large as CollectiveScratch says, and aligned to
+/// 64 bytes.
 class Collectives {
  public:
   virtual ~Collectives() = default;
