@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/strings.h"
+#include "cpu/exchange_thread.h"
 #include "cpu/kernel.h"
 #include "cpu/launch_list.h"
 #include "cpu/thread_pool.h"
@@ -23,10 +24,8 @@ namespace {
 
 class CpuExecutable final : public Executable {
  public:
-  CpuExecutable(const Program& program, cpu::ThreadPool* pool,
-                Collectives* ranks, bool check)
-      : program_(program),
-        list_(program.graph(), program.launches(), pool, ranks, check) {}
+  CpuExecutable(const Program& program, const cpu::RunsWith& with)
+      : program_(program), list_(program.graph(), program.launches(), with) {}
 
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
     return list_.Run(first, last, failed);
@@ -74,7 +73,12 @@ class CpuBackend final : public Backend {
       : pool_(options.threads),
         ranks_(options.collectives != nullptr ? options.collectives
                                               : &one_rank_),
-        check_(options.check) {}
+        check_(options.check) {
+    // What is looked at op by op runs op by op.
+    if (ranks_->ranks() > 1 && !check_) {
+      exchanges_ = std::make_unique<cpu::ExchangeThread>(*ranks_);
+    }
+  }
 
   std::string_view name() const override { return "cpu"; }
 
@@ -139,8 +143,11 @@ class CpuBackend final : public Backend {
                           program.plan().alignment, " bytes; the kernels need ",
                           cpu::kWorkspaceAlignment, " or a multiple of it")};
     }
-    return std::unique_ptr<Executable>(
-        std::make_unique<CpuExecutable>(program, &pool_, ranks_, check_));
+    return std::unique_ptr<Executable>(std::make_unique<CpuExecutable>(
+        program, cpu::RunsWith{.pool = &pool_,
+                               .ranks = ranks_,
+                               .exchanges = exchanges_.get(),
+                               .check = check_}));
   }
 
  private:
@@ -163,6 +170,7 @@ class CpuBackend final : public Backend {
   OneRank one_rank_;
   Collectives* const ranks_;
   const bool check_;
+  std::unique_ptr<cpu::ExchangeThread> exchanges_;  // of several ranks
 };
 
 }  // namespace

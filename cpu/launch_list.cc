@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/index.h"
+#include "cpu/launch_hazards.h"
+#include "ir/exchanges.h"
 #include "runtime/control_flow.h"
 #include "runtime/finite.h"
 
@@ -59,39 +61,83 @@ int64_t IndexIn(const TensorView& index) {
 }  // namespace
 
 LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
-                       ThreadPool* pool, Collectives* ranks, bool check)
-    : launches_(launches),
-      bodies_(launches.size()),
-      pool_(pool),
-      ranks_(ranks),
-      check_(check) {
+                       const RunsWith& with)
+    : launches_(launches), bodies_(launches.size()), with_(with) {
+  RunsWith in_bodies = with;
+  in_bodies.exchanges = nullptr;
   kernels_.reserve(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
     kernels_.push_back(KernelOf(graph, graph.node(launches[i].node)));
     const ControlFlow* const control = launches[i].control;
     if (control == nullptr) continue;
     for (size_t b = 0; b < control->num_bodies(); ++b) {
-      bodies_[i].emplace_back(control->graph(b), control->launches(b), pool,
-                              ranks, check);
+      bodies_[i].emplace_back(control->graph(b), control->launches(b),
+                              in_bodies);
     }
   }
+  if (with.exchanges == nullptr) return;
+  size_t exchanges = 0;
+  for (const Launch& launch : launches) {
+    exchanges_before_.push_back(exchanges);
+    if (IsExchange(launch.op)) ++exchanges;
+  }
+  to_land_ = ExchangesToLand(graph, launches);
 }
 
 StepCode LaunchList::Run(size_t first, size_t last,
                          size_t* failed) const noexcept {
   for (size_t i = first; i < last; ++i) {
-    const StepCode code = RunOne(i, std::nullopt);
-    if (code == StepCode::kOk) continue;
-    *failed = i;
-    return code;
+    const StepCode code = RunInOrder(i, std::nullopt, failed);
+    if (code != StepCode::kOk) return code;
   }
-  return StepCode::kOk;
+  if (with_.exchanges == nullptr || first == last) return StepCode::kOk;
+  *failed = last - 1;
+  return Land(with_.exchanges->begun(), failed);
 }
 
 StepCode LaunchList::RunPoisoned(size_t index, uint8_t poison,
                                  size_t* failed) const noexcept {
-  const StepCode code = RunOne(index, poison);
-  if (code != StepCode::kOk) *failed = index;
+  const StepCode code = RunInOrder(index, poison, failed);
+  const bool is_last = index + 1 == launches_.size();
+  if (code != StepCode::kOk || with_.exchanges == nullptr || !is_last) {
+    return code;
+  }
+  return Land(with_.exchanges->begun(), failed);
+}
+
+// Runs launch `index`, or begins it if it is an exchange, once what it would be in the
+// way of has landed.
+StepCode LaunchList::RunInOrder(size_t index, Poison poison,
+                                size_t* failed) const noexcept {
+  *failed = index;
+  ExchangeThread* const exchanges = with_.exchanges;
+  if (exchanges == nullptr) return RunOne(index, poison);
+  const uint64_t under_way = exchanges_before_[index] - to_land_[index];
+  StepCode code = Land(exchanges->begun() - under_way, failed);
+  if (code != StepCode::kOk) return code;
+  if (IsExchange(launches_[index].op)) {
+    exchanges->Begin(kernels_[index].run_among_ranks, launches_[index]);
+    return StepCode::kOk;
+  }
+  code = RunOne(index, poison);
+  // The caller may go on with the arena.
+  if (code != StepCode::kOk) {
+    static_cast<void>(exchanges->Land(exchanges->begun()));
+  }
+  return code;
+}
+
+// Waits for exchanges. Sets *failed only where one of this list has failed.
+StepCode LaunchList::Land(uint64_t count, size_t* failed) const noexcept {
+  const StepCode code = with_.exchanges->Land(count);
+  if (code == StepCode::kOk) return code;
+  static_cast<void>(with_.exchanges->Land(with_.exchanges->begun()));
+  const Launch* const launch = with_.exchanges->failed();
+  const auto is_it = [launch](const Launch& each) { return &each == launch; };
+  const auto found = std::ranges::find_if(launches_, is_it);
+  if (found != launches_.end()) {
+    *failed = static_cast<size_t>(found - launches_.begin());
+  }
   return code;
 }
 
@@ -103,9 +149,9 @@ StepCode LaunchList::RunOne(size_t index, Poison poison) const noexcept {
   }
   const CpuKernel& kernel = kernels_[index];
   const StepCode code = kernel.run_among_ranks != nullptr
-                            ? kernel.run_among_ranks(launch, *ranks_)
-                            : kernel.run(launch, *pool_);
-  if (check_ && code == StepCode::kOk && !AreFinite(launch.outputs)) {
+                            ? kernel.run_among_ranks(launch, *with_.ranks)
+                            : kernel.run(launch, *with_.pool);
+  if (with_.check && code == StepCode::kOk && !AreFinite(launch.outputs)) {
     return StepCode::kNonFinite;
   }
   return code;

@@ -4,7 +4,10 @@
 // Launches with the kernels that run them, chosen once: those of a program, and in the
 // nodes of control flow, those of their bodies. Running them allocates nothing.
 //
-//   LaunchList list(graph, launches, &pool, &ranks, /*check=*/false);
+// Exchanges between ranks are begun in their order and run beside the launches behind
+// them, but for those that must wait (cpu/launch_hazards.h): bits are the same.
+//
+//   LaunchList list(graph, launches, {.pool = &pool, .ranks = &ranks});
 //   StepCode code = list.Run(0, launches.size(), &failed);
 
 #include <cstddef>
@@ -13,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "cpu/exchange_thread.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/graph.h"
@@ -21,24 +25,37 @@
 
 namespace stowage::cpu {
 
+/// What launches run with; all must outlive the list.
+struct RunsWith {
+  ThreadPool* pool = nullptr;
+  Collectives* ranks = nullptr;
+  /// Null: nothing runs beside an exchange.
+  ExchangeThread* exchanges = nullptr;
+  /// Whether a launch that makes NaN or infinity ends the run with kNonFinite.
+  bool check = false;
+};
+
 class LaunchList {
  public:
-  /// All must outlive this. With `check`, a launch that makes NaN or infinity ends the
-  /// run with kNonFinite.
   LaunchList(const Graph& graph, std::span<const Launch> launches,
-             ThreadPool* pool, Collectives* ranks, bool check);
+             const RunsWith& with);
 
-  /// Runs launches [first, last) in order. On failure *failed is the launch's index
-  /// in this list, also where one in a body of it is to blame.
+  /// Runs launches [first, last) in order, and waits for all exchanges among them. On
+  /// failure *failed is the launch's index in this list, also where one in a body of it
+  /// is to blame.
   StepCode Run(size_t first, size_t last, size_t* failed) const noexcept;
 
-  /// Runs launch `index`; in its bodies, what is dead is filled with `poison`.
+  /// Runs launch `index`; in its bodies, what is dead is filled with `poison`. An
+  /// exchange goes on beside the launches that follow, until the last is run.
   StepCode RunPoisoned(size_t index, uint8_t poison,
                        size_t* failed) const noexcept;
 
  private:
   using Poison = std::optional<uint8_t>;
 
+  StepCode RunInOrder(size_t index, Poison poison,
+                      size_t* failed) const noexcept;
+  StepCode Land(uint64_t count, size_t* failed) const noexcept;
   StepCode RunOne(size_t index, Poison poison) const noexcept;
   StepCode RunLoop(size_t index, Poison poison) const noexcept;
   StepCode RunCond(size_t index, Poison poison) const noexcept;
@@ -48,9 +65,10 @@ class LaunchList {
   std::span<const Launch> launches_;
   std::vector<CpuKernel> kernels_;
   std::vector<std::vector<LaunchList>> bodies_;  // by launch
-  ThreadPool* pool_;
-  Collectives* ranks_;
-  bool check_;
+  RunsWith with_;
+  // By launch, if there is a thread for exchanges.
+  std::vector<size_t> exchanges_before_;
+  std::vector<size_t> to_land_;  // ExchangesToLand
 };
 
 }  // namespace stowage::cpu

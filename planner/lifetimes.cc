@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <unordered_map>
 
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/exchanges.h"
 #include "ir/in_place.h"
 #include "ir/op_def.h"
 #include "ir/uses.h"
@@ -14,9 +16,9 @@ namespace {
 
 // When each root's content has been used for the last time, in nodes; `upper` of
 // the buffer before any merging.
-std::vector<Time> LastUses(const Graph& graph, const Layouts& layouts) {
+std::vector<Time> LastUses(const Graph& graph, const Layouts& layouts,
+                           const Uses& uses) {
   const Time end = graph.num_nodes() + 1;  // the caller reads at num_nodes()
-  const Uses uses(graph, layouts);
   std::vector<Time> upper(Index(graph.num_values()), 0);
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     if (layouts[Index(id)].root != id) continue;
@@ -52,7 +54,11 @@ class Builder {
     out_.layouts = ComputeLayouts(graph);
     out_.buffer_of.assign(Index(graph.num_values()), -1);
     out_.workspace_of.assign(Index(graph.num_nodes()), -1);
-    upper_ = LastUses(graph, out_.layouts);
+    const Uses uses(graph, out_.layouts);
+    upper_ = LastUses(graph, out_.layouts, uses);
+    for (const Exchange& each : ExchangesOf(graph, uses, out_.layouts)) {
+      lands_[each.node] = each.lands;
+    }
   }
 
   Lifetimes Build() {
@@ -123,12 +129,28 @@ class Builder {
       out_.buffers.push_back({StrCat("workspace of ", graph_.Describe(n)),
                               Region::kWorkspace, n, n + 1, scratch});
     }
+    const auto under_way = lands_.find(n);
+    if (under_way != lands_.end()) KeepUntil(under_way->second, n);
+  }
+
+  // What an exchange works on is its own until it lands.
+  void KeepUntil(NodeId lands, NodeId exchange) {
+    const Node& node = graph_.node(exchange);
+    const auto keep = [&](int32_t buffer) {
+      Time& upper = out_.buffers[Index(buffer)].upper;
+      upper = std::max(upper, Time{lands} + 1);
+    };
+    for (const ValueId id : node.inputs) keep(buffer_of(id));
+    for (const ValueId id : node.results) keep(buffer_of(id));
+    const int32_t scratch = out_.workspace_of[Index(exchange)];
+    if (scratch >= 0) keep(scratch);
   }
 
   const Graph& graph_;
   const LifetimeOptions& options_;
   Lifetimes out_;
-  std::vector<Time> upper_;  // per root value
+  std::vector<Time> upper_;                   // per root value
+  std::unordered_map<NodeId, NodeId> lands_;  // of exchanges
 };
 
 }  // namespace

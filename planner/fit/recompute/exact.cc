@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/index.h"
-#include "ir/op_kind.h"
+#include "ir/exchanges.h"
 #include "ir/uses.h"
 
 namespace stowage::fit {
@@ -25,19 +25,6 @@ int Lowest(Set set) { return std::countr_zero(set); }
 // Whether a value is there at times and at times not.
 bool ComesAndGoes(const Graph& graph, const Rehearsal& rehearsal, ValueId id) {
   return rehearsal.root(id) == id && !graph.value(id).is_leaf();
-}
-
-// Whether ranks meet at nodes of `op`.
-bool IsExchange(OpKind op) {
-  switch (op) {
-    case OpKind::kAllReduce:
-    case OpKind::kReduceScatter:
-    case OpKind::kAllGather:
-    case OpKind::kAllGatherUpdate:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // A node that is no view, as the path sees it. A stage is a node's place among
@@ -387,8 +374,9 @@ class Path {
 }  // namespace
 
 bool IsSmallStep(const Graph& graph, const Rehearsal& rehearsal) {
-  // With the many small values about an exchange, the sets of a step of 20 nodes are
-  // more than can be gone through.
+  // The path knows nothing of what stays while an exchange is under way. And with the many
+  // small values about one, the sets of a step of 20 nodes are more than can be gone
+  // through.
   for (const Node& node : graph.nodes()) {
     if (IsExchange(node.op)) return false;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ir/exchanges.h"
 #include "ir/op_def.h"
 #include "ir/rewrite.h"
 
@@ -30,6 +31,7 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     if (options.in_place) info.in_place = InPlace(graph, layouts_, node);
     info.updates = def.updates;
     info.is_view = def.is_view();
+    info.is_exchange = IsExchange(node.op);
     cost_ += info.cost;
     nodes_.push_back(info);
     inputs_.insert(inputs_.end(), node.inputs.begin(), node.inputs.end());
@@ -314,7 +316,46 @@ int32_t Rehearsal::BufferToTakeOver(const Item& item, int32_t time) const {
   return -1;
 }
 
+// As ExchangesOf (ir/exchanges.h), on instances.
+void Rehearsal::FindLandings() {
+  landings_.clear();
+  const auto end = static_cast<int32_t>(now_.items.size());
+  const auto root_of = [&](int32_t instance) {
+    return now_.root_of[Index(instance)];
+  };
+  const auto makes = [&](int32_t time, int32_t root) {
+    const Item& item = now_.items[Index(time)];
+    for (int32_t r = 0; r < nodes_[Index(item.node)].num_results; ++r) {
+      if (root_of(item.first_result + r) == root) return true;
+    }
+    return false;
+  };
+  size_t first = 0;  // of those that may be under way
+  for (int32_t t = 0; t < end; ++t) {
+    const Item& item = now_.items[Index(t)];
+    const NodeInfo& info = nodes_[Index(item.node)];
+    if (!info.is_view && first < landings_.size()) {
+      for (int32_t i = 0; i < info.num_inputs; ++i) {
+        const int32_t root = root_of(now_.operands[Index(item.operands + i)]);
+        for (size_t l = first; l < landings_.size(); ++l) {
+          Landing& landing = landings_[l];
+          if (landing.lands == end && makes(landing.item, root)) {
+            landing.lands = t;
+          }
+        }
+      }
+    }
+    if (!info.is_exchange) continue;
+    landings_.push_back({t, end});
+    if (landings_.size() <= kExchangesUnderWay) continue;
+    Landing& earliest = landings_[first++];
+    earliest.lands = std::min(earliest.lands, t);
+  }
+}
+
 void Rehearsal::MeasureLifetimes() {
+  FindLandings();
+  auto landing = landings_.begin();
   const auto end = static_cast<int32_t>(now_.items.size());
   for (const GraphOutput& output : graph_.outputs()) {
     now_.upper[Index(now_.root_of[Index(output.value)])] = end + 1;
@@ -348,8 +389,25 @@ void Rehearsal::MeasureLifetimes() {
         add(instance, t, true);
       }
     }
+    int32_t dies = t + 1;
+    if (landing != landings_.end() && landing->item == t) {
+      // What an exchange works on is its own until it lands.
+      dies = landing++->lands + 1;
+      const auto keep = [&](int32_t instance) {
+        int32_t& upper =
+            buffers_[Index(buffer_of_[Index(now_.root_of[Index(instance)])])]
+                .upper;
+        upper = std::max(upper, dies);
+      };
+      for (size_t i = 0; i < Index(info.num_inputs); ++i) {
+        keep(now_.operands[Index(item.operands) + i]);
+      }
+      for (int32_t r = 0; r < info.num_results; ++r) {
+        keep(item.first_result + r);
+      }
+    }
     live_[Index(t)] += info.workspace;
-    live_[Index(t) + 1] -= info.workspace;
+    live_[Index(dies)] -= info.workspace;
   }
   for (const Buffer& buffer : buffers_) {
     if (!buffer.packed) continue;

@@ -151,7 +151,8 @@ class Rehearsal {
     int32_t updates = 0;
     NodeId last_stage = 0;
     bool is_view = false;
-    bool is_output = false;  // a result is one of the graph
+    bool is_output = false;    // a result is one of the graph
+    bool is_exchange = false;  // ir/exchanges.h
   };
   struct ValueFacts {
     Bytes slot = 0;  // bytes rounded up; 0 on the host
@@ -207,6 +208,7 @@ class Rehearsal {
   void Emit(NodeId id, NodeId stage);
   bool RunNode(NodeId id, NodeId stage);
   bool RunStage(NodeId stage);
+  void FindLandings();
   void MeasureLifetimes();
   int32_t BufferToTakeOver(const Item& item, int32_t time) const;
 
@@ -245,6 +247,10 @@ class Rehearsal {
     bool packed;
   };
   std::vector<Buffer> buffers_;
+  struct Landing {
+    int32_t item, lands;  // times
+  };
+  std::vector<Landing> landings_;  // of exchanges, in order
   std::vector<Bytes> live_;
   Bytes peak_ = 0;
 };

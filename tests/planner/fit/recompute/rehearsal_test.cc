@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/rank_step.h"
+#include "autodiff/ranks.h"
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/builder.h"
@@ -16,6 +18,7 @@
 #include "planner/lifetimes.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
+#include "tests/planner/fit/steps.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage::fit {
@@ -177,43 +180,84 @@ Graph MoveSome(const Graph& step, testing::Rng& rng) {
   return *std::move(graph);
 }
 
+// How often a step was rehearsed, and how many nodes ran again in all.
+struct Rehearsed {
+  int runs = 0;
+  int again = 0;
+};
+
+// By four scripts that `rng` chooses, or those of them that can be run.
+void CheckWhatIsLive(const Graph& step, const RehearsalOptions& options,
+                     testing::Rng& rng, Rehearsed* rehearsed) {
+  Rehearsal rehearsal(step, options);
+  std::vector<Fate> fates(rehearsal.gaps().size());
+  for (int part = 0; part < 4; ++part) {
+    for (size_t k = 0; k < fates.size(); ++k) {
+      const int64_t fate = rng.Below(2 + 2 * part);
+      fates[k] = part == 0   ? rehearsal.AsGiven()[k]
+                 : fate == 0 ? Fate::kRemade
+                 : fate == 1 ? Fate::kRemadeEachTime
+                             : Fate::kKept;
+    }
+    if (!rehearsal.Run(fates)) continue;
+    const auto rewritten = Rewrite(step, rehearsal);
+    REQUIRE_MESSAGE(rewritten.ok(), rewritten.error().message);
+    const auto plan =
+        PlanMemory(*rewritten, {.alignment = options.alignment,
+                                .in_place = options.in_place,
+                                .device = {.workspace = options.workspace}});
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    const Bytes reserved = plan->arena_bytes() - plan->regions.span();
+    CHECK(rehearsal.peak() == plan->lower_bound - reserved);
+    ++rehearsed->runs;
+    rehearsed->again += rehearsal.nodes_again();
+  }
+}
+
 TEST_CASE("what is live is what the planner finds in the rewritten step") {
-  int run = 0, again = 0;
+  Rehearsed rehearsed;
   for (uint64_t seed = 1; seed <= 150; ++seed) {
     CAPTURE(seed);
     testing::Rng rng(seed);
     Graph step = testing::MakeRandomStep(seed);
     if (seed % 3 == 0) step = MoveSome(step, rng);
-    const bool in_place = seed % 4 != 0;
-    const Bytes alignment = seed % 5 == 0 ? 64 : 256;
-    Rehearsal rehearsal(step, {.alignment = alignment,
-                               .in_place = in_place,
-                               .workspace = SomeScratch});
-    std::vector<Fate> fates(rehearsal.gaps().size());
-    for (int part = 0; part < 4; ++part) {
-      for (size_t k = 0; k < fates.size(); ++k) {
-        const int64_t fate = rng.Below(2 + 2 * part);
-        fates[k] = part == 0   ? rehearsal.AsGiven()[k]
-                   : fate == 0 ? Fate::kRemade
-                   : fate == 1 ? Fate::kRemadeEachTime
-                               : Fate::kKept;
-      }
-      if (!rehearsal.Run(fates)) continue;
-      const auto rewritten = Rewrite(step, rehearsal);
-      REQUIRE_MESSAGE(rewritten.ok(), rewritten.error().message);
-      const auto plan =
-          PlanMemory(*rewritten, {.alignment = alignment,
-                                  .in_place = in_place,
-                                  .device = {.workspace = SomeScratch}});
-      REQUIRE_MESSAGE(plan.ok(), plan.error().message);
-      const Bytes reserved = plan->arena_bytes() - plan->regions.span();
-      CHECK(rehearsal.peak() == plan->lower_bound - reserved);
-      ++run;
-      again += rehearsal.nodes_again();
+    CheckWhatIsLive(step,
+                    {.alignment = seed % 5 == 0 ? 64 : 256,
+                     .in_place = seed % 4 != 0,
+                     .workspace = SomeScratch},
+                    rng, &rehearsed);
+  }
+  CHECK(rehearsed.runs > 300);
+  CHECK(rehearsed.again > 1000);
+}
+
+// Of sums over ranks, beside that of products.
+Bytes ScratchOfRanks(const Graph& graph, const Node& node) {
+  const bool sums =
+      node.op == OpKind::kAllReduce || node.op == OpKind::kReduceScatter;
+  return sums ? graph.value(node.inputs[0]).type.bytes() / 2
+              : SomeScratch(graph, node);
+}
+
+TEST_CASE("what exchanges work on is live while they are under way") {
+  const Graph whole = testing::TinyGpt(4), part = testing::TinyGpt(2);
+  Rehearsed rehearsed;
+  for (const Sharding shard : kShardings) {
+    // A gradient a bucket, of which many are under way, and all in one.
+    for (const Bytes bucket : {Bytes{1}, kBucketBytes}) {
+      CAPTURE(ShardingName(shard));
+      CAPTURE(bucket);
+      const auto step =
+          BuildRankStep(whole, part, {{&part}}, "loss",
+                        {.ranks = 2, .shard = shard, .bucket_bytes = bucket});
+      REQUIRE_MESSAGE(step.ok(), step.error().message);
+      testing::Rng rng(static_cast<uint64_t>(bucket));
+      CheckWhatIsLive(step->graph, {.workspace = ScratchOfRanks}, rng,
+                      &rehearsed);
     }
   }
-  CHECK(run > 300);
-  CHECK(again > 1000);
+  CHECK(rehearsed.runs > 20);
+  CHECK(rehearsed.again > 50);
 }
 
 TEST_CASE("a result may be written where the planner writes one") {
