@@ -51,55 +51,50 @@ void GradientBuckets::Flush() {
   for (auto& [dtype, waiting] : waiting_) {
     if (!waiting.empty()) Leave(std::exchange(waiting, {}));
   }
+  TakeSums(std::exchange(under_way_, {}));
 }
 
-void GradientBuckets::Leave(const std::vector<Waiting>& waiting) {
+void GradientBuckets::Leave(std::vector<Waiting> waiting) {
   g_.SetOrigin(Phase::kBackward, waiting.back().param);
-  if (ranks_.shard == Sharding::kNone || wants_squares_) {
-    LeaveWhole(waiting);
-  } else {
-    LeaveInBlocks(waiting);
-  }
+  const Value sum = sums_whole()
+                        ? AllReduce(Joined(waiting), ranks_.ranks)
+                        : ReduceScatter(JoinedInRows(waiting), ranks_.ranks);
+  if (waiting.size() > 1) g_.SetRole(sum, Role::kGradient);
+  // The one before has had the time in which these gradients were made.
+  TakeSums(std::exchange(under_way_, {std::move(waiting), sum}));
 }
 
-void GradientBuckets::LeaveWhole(const std::vector<Waiting>& waiting) {
-  if (waiting.size() == 1) {
-    const Value sum = AllReduce(waiting[0].gradient, ranks_.ranks);
-    TakeSum(waiting[0].param, sum);
-    return;
-  }
+Value GradientBuckets::Joined(const std::vector<Waiting>& waiting) const {
+  if (waiting.size() == 1) return waiting[0].gradient;
   std::vector<Value> parts;
   for (const Waiting& w : waiting) {
     parts.push_back(Reshape(w.gradient, {Elements(w.gradient)}));
   }
-  const Value bucket = AllReduce(Concat(parts, 0), ranks_.ranks);
-  g_.SetRole(bucket, Role::kGradient);
-  int64_t begin = 0;
-  for (const Waiting& w : waiting) {
-    const int64_t end = begin + Elements(w.gradient);
-    const Value part = Slice(bucket, 0, begin, end);
-    TakeSum(w.param, Reshape(part, w.gradient.shape()));
-    begin = end;
-  }
+  return Concat(parts, 0);
 }
 
-void GradientBuckets::LeaveInBlocks(const std::vector<Waiting>& waiting) {
-  if (waiting.size() == 1) {
-    const Value sum = ReduceScatter(waiting[0].gradient, ranks_.ranks);
-    TakeSum(waiting[0].param, sum);
-    return;
-  }
+Value GradientBuckets::JoinedInRows(const std::vector<Waiting>& waiting) const {
+  if (waiting.size() == 1) return waiting[0].gradient;
   std::vector<Value> parts;
   for (const Waiting& w : waiting) {
     parts.push_back(InRows(w.gradient, ranks_.ranks));
   }
-  const Value bucket = ReduceScatter(Concat(parts, 1), ranks_.ranks);
-  g_.SetRole(bucket, Role::kGradient);
+  return Concat(parts, 1);
+}
+
+void GradientBuckets::TakeSums(const Bucket& bucket) {
+  if (bucket.gradients.size() == 1) {
+    TakeSum(bucket.gradients[0].param, bucket.sum);
+    return;
+  }
   int64_t begin = 0;
-  for (const Waiting& w : waiting) {
-    const int64_t end = begin + BlockOf(w.gradient, ranks_.ranks);
-    TakeSum(w.param, Slice(bucket, 0, begin, end));
-    begin = end;
+  for (const Waiting& w : bucket.gradients) {
+    g_.SetOrigin(Phase::kBackward, w.param);
+    const int64_t count =
+        sums_whole() ? Elements(w.gradient) : BlockOf(w.gradient, ranks_.ranks);
+    const Value part = Slice(bucket.sum, 0, begin, begin + count);
+    TakeSum(w.param, sums_whole() ? Reshape(part, w.gradient.shape()) : part);
+    begin += count;
   }
 }
 

@@ -5,7 +5,9 @@
 //
 // What a rank has made of the gradients is summed over all ranks as it comes. A large
 // one leaves at once, and in place; small ones wait in a bucket, are joined when it is
-// full, and leave together. So a gradient dies as its bucket leaves.
+// full, and leave together. So a gradient dies as its bucket leaves. What is done with a
+// bucket's sums is done as the next one leaves: the bucket travels while the gradients
+// of the next are made (ir/exchanges.h).
 //
 //   GradientBuckets buckets(ranks, /*wants_squares=*/false, &g, [&](Summed s) { ... });
 //   buckets.Add("w", w, gradient);  // for each
@@ -44,7 +46,7 @@ class GradientBuckets {
                   Take take);
 
   void Add(const std::string& param, Value gradient);
-  /// Lets go what still waits.
+  /// Lets go what still waits, and takes all sums.
   void Flush();
 
  private:
@@ -53,9 +55,19 @@ class GradientBuckets {
     Value gradient;
   };
 
-  void Leave(const std::vector<Waiting>& waiting);
-  void LeaveWhole(const std::vector<Waiting>& waiting);
-  void LeaveInBlocks(const std::vector<Waiting>& waiting);
+  // What has left, and has not been taken.
+  struct Bucket {
+    std::vector<Waiting> gradients = {};
+    Value sum = {};
+  };
+
+  bool sums_whole() const {
+    return ranks_.shard == Sharding::kNone || wants_squares_;
+  }
+  void Leave(std::vector<Waiting> waiting);
+  Value Joined(const std::vector<Waiting>& waiting) const;
+  Value JoinedInRows(const std::vector<Waiting>& waiting) const;
+  void TakeSums(const Bucket& bucket);
   void TakeSum(const std::string& param, Value sum);
 
   const Ranks ranks_;
@@ -63,6 +75,7 @@ class GradientBuckets {
   GraphBuilder& g_;
   const Take take_;
   std::map<DType, std::vector<Waiting>> waiting_;  // less than a bucket of each
+  Bucket under_way_;
 };
 
 }  // namespace stowage

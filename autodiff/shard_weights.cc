@@ -1,5 +1,6 @@
 #include "autodiff/shard_weights.h"
 
+#include <deque>
 #include <map>
 #include <vector>
 
@@ -34,6 +35,7 @@ class WeightSharder {
         return Refuse(output.value, "is an output");
       }
     }
+    FindGathers();
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
       STOWAGE_RETURN_IF_ERROR(CopyNode(id));
     }
@@ -42,13 +44,18 @@ class WeightSharder {
   }
 
  private:
-  // A param: its block, and what was gathered of it last.
+  // A param: its block, what was gathered of it for the reader at hand, and for later
+  // ones.
   struct Split {
     Value block;
     Value whole = {};
-    NodeId read = kNoNode;  // last
-    Phase phase = Phase::kForward;
     std::map<ValueId, Value> views = {};  // of `whole`
+    std::deque<Value> ahead = {};
+  };
+  // What has to be there when `reader` is.
+  struct Gather {
+    ValueId param = 0;
+    NodeId reader = kNoNode;
   };
 
   void DeclareLeaf(ValueId id, const ValueInfo& info) {
@@ -73,23 +80,84 @@ class WeightSharder {
                "updated block by block")};
   }
 
+  // Views are taken of what is gathered, when they are read; the block is there, and has
+  // its new content, and nobody reads the whole of that.
+  bool ReadsNothingWhole(const Node& node) const {
+    if (node.inputs.empty()) return false;
+    const ValueId of = node.inputs[0];
+    if (node.op == OpKind::kOwnBlock) return splits_.contains(of);
+    return IsSplit(of) &&
+           (GetOpDef(node.op).is_view() || node.op == OpKind::kAllGatherUpdate);
+  }
+
+  // The params that are to be gathered, by reader.
+  void FindGathers() {
+    std::map<ValueId, NodeId> last;  // reader of each
+    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
+      const Node& node = graph_.node(id);
+      if (ReadsNothingWhole(node)) continue;
+      for (const ValueId input : node.inputs) {
+        if (!IsSplit(input)) continue;
+        const auto [read, is_first] = last.emplace(root(input), id);
+        const bool is_near = !is_first &&
+                             graph_.node(read->second).phase == node.phase &&
+                             id - read->second <= kReadersApart;
+        read->second = id;
+        if (!is_near) gathers_.push_back({root(input), id});
+      }
+    }
+  }
+
+  // The end of those from `first` on that are for one reader.
+  size_t EndOfReader(size_t first) const {
+    size_t end = first;
+    while (end < gathers_.size() &&
+           gathers_[end].reader == gathers_[first].reader) {
+      ++end;
+    }
+    return end;
+  }
+
+  // Begins what the readers behind `reader` will wait for: those of its phase, up to the
+  // next that reads a matrix.
+  void GatherAhead(NodeId reader) {
+    const Phase phase = graph_.node(reader).phase;
+    for (bool has_matrix = false; !has_matrix;) {
+      if (begun_ == gathers_.size()) return;
+      if (graph_.node(gathers_[begun_].reader).phase != phase) return;
+      for (const size_t end = EndOfReader(begun_); begun_ < end; ++begun_) {
+        const Gather& gather = gathers_[begun_];
+        has_matrix |= graph_.value(gather.param).type.shape.rank() > 1;
+        Begin(gather);
+      }
+    }
+  }
+
+  void Begin(const Gather& gather) {
+    Split& split = splits_.at(gather.param);
+    const ValueInfo& info = graph_.value(gather.param);
+    copy_.SetOrigin(gather.reader);
+    const Value whole = AllGather(split.block, ranks_, info.type.shape);
+    if (!g_.Find(info.name)) g_.Name(info.name, whole);
+    split.ahead.push_back(whole);
+  }
+
   Status CopyNode(NodeId id) {
     const Node& node = graph_.node(id);
-    // Views are taken of what is gathered, when they are read.
-    if (GetOpDef(node.op).is_view() && IsSplit(node.inputs[0])) return {};
-    if (node.op == OpKind::kOwnBlock && splits_.contains(node.inputs[0])) {
-      copy_.Map(node.results[0], splits_.at(node.inputs[0]).block);
+    if (ReadsNothingWhole(node)) {
+      if (node.op == OpKind::kOwnBlock) {
+        copy_.Map(node.results[0], splits_.at(node.inputs[0]).block);
+      }
       return {};
-    }
-    if (node.op == OpKind::kAllGatherUpdate && IsSplit(node.inputs[0])) {
-      return {};  // the block has its new content, and nobody reads the whole
     }
     for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
       const ValueId target = node.inputs[static_cast<size_t>(r)];
       if (IsSplit(target)) return Refuse(target, "is updated as a whole");
     }
+    TakeGathers(id);
     for (const ValueId input : node.inputs) {
-      if (IsSplit(input)) copy_.Map(input, Gathered(input, id));
+      if (!IsSplit(input)) continue;
+      copy_.Map(input, ViewOf(splits_.at(root(input)), input));
     }
     copy_.CopyNode(id);
     for (int r = 0; r < GetOpDef(node.op).updates; ++r) {
@@ -102,25 +170,22 @@ class WeightSharder {
     return {};
   }
 
-  // What stands for `id`, a split param or a view of one, for node `reader`.
-  Value Gathered(ValueId id, NodeId reader) {
-    const ValueId param = root(id);
-    Split& split = splits_.at(param);
-    const Node& node = graph_.node(reader);
-    const bool is_near = split.read != kNoNode && split.phase == node.phase &&
-                         reader - split.read <= kReadersApart;
-    if (!is_near) {
-      const ValueInfo& info = graph_.value(param);
-      copy_.SetOrigin(reader);
-      split.whole = AllGather(split.block, ranks_, info.type.shape);
-      if (!g_.Find(info.name)) g_.Name(info.name, split.whole);
+  // What was gathered for `reader` takes the place of what was gathered before.
+  void TakeGathers(NodeId reader) {
+    if (taken_ == gathers_.size() || gathers_[taken_].reader != reader) return;
+    const size_t end = EndOfReader(taken_);
+    for (; begun_ < end; ++begun_) Begin(gathers_[begun_]);
+    // Unless the next one's are under way.
+    if (begun_ == end) GatherAhead(reader);
+    for (; taken_ < end; ++taken_) {
+      Split& split = splits_.at(gathers_[taken_].param);
+      split.whole = split.ahead.front();
+      split.ahead.pop_front();
       split.views.clear();
     }
-    split.read = reader;
-    split.phase = node.phase;
-    return ViewOf(split, id);
   }
 
+  // What stands for `id`, a split param or a view of one.
   Value ViewOf(Split& split, ValueId id) {
     const ValueInfo& info = graph_.value(id);
     if (info.is_leaf()) return split.whole;
@@ -142,6 +207,8 @@ class WeightSharder {
   GraphBuilder g_;
   GraphCopy copy_;
   std::map<ValueId, Split> splits_;  // by param
+  std::vector<Gather> gathers_;      // in the order of their readers
+  size_t begun_ = 0, taken_ = 0;     // of them
 };
 
 }  // namespace

@@ -4,10 +4,11 @@
 // A graph whose params are split among ranks: each keeps its own block, all gather a
 // param before it is read and drop it after.
 //
-// A gather stands right before the first node that reads what it makes: collectives of
-// the CPU wait for the other ranks, so that an earlier one would take memory and win
-// nothing. What was gathered serves readers that follow one another closely; those of
-// another phase, or farther away, gather anew.
+// What a layer reads is gathered a layer ahead, in front of the node of the same phase
+// that reads a matrix before it does: so it travels while that one computes
+// (ir/exchanges.h), and takes the memory of two layers' weights. What was gathered serves
+// readers that follow one another closely; those of another phase, or farther away, gather
+// anew.
 //
 //   Result<Graph> step = ShardWeights(step_with_split_states, /*ranks=*/4);
 //   Result<Graph> evaluation = ShardWeights(forward, 4);  // over the same blocks

@@ -17,8 +17,12 @@
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
+#include "ir/exchanges.h"
 #include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/uses.h"
 #include "nn/models.h"
 #include "planner/fit/levers.h"
 #include "planner/plan.h"
@@ -99,6 +103,52 @@ TEST_CASE("each of four ranks keeps a quarter of what is split, and sends it") {
     CHECK(regions.state >= 4 * kept.states);
     CHECK(regions.state <= 4 * kept.states + 12 * kDefaultAlignment);
     CHECK(regions.weights <= 4 * kept.weights + 6 * kDefaultAlignment);
+  }
+}
+
+// Of each exchange of `graph` how many products run while it is under way, by phase.
+using Counts = std::vector<int64_t>;
+std::map<Phase, Counts> ProductsBeside(const Graph& graph) {
+  const Layouts layouts = ComputeLayouts(graph);
+  std::map<Phase, Counts> products;
+  for (const Exchange& each :
+       ExchangesOf(graph, Uses(graph, layouts), layouts)) {
+    int64_t count = 0;
+    for (NodeId n = each.node; n < each.lands; ++n) {
+      count += graph.node(n).op == OpKind::kMatMul;
+    }
+    products[graph.node(each.node).phase].push_back(count);
+  }
+  return products;
+}
+
+TEST_CASE("products run while gradients leave and weights come") {
+  // fc3, fc2 and fc1 leave alone, each behind the product of the next gradient; behind
+  // them the biases together, and the loss. That of fc3 has the two products of fc2
+  // beside it, that of fc2 the one of fc1.
+  const Counts sums = {2, 1, 0, 0, 0};
+  // Of what has new blocks fc3 alone has a product behind it.
+  const Counts updates = {1, 0, 0, 0, 0, 0};
+  // fc1 is waited for; its bias and all else comes during the product before. Backward
+  // reads fc3 and fc2 again, fc2 behind the products of fc3 and of its own gradient.
+  const Counts forward = {0, 1, 1, 1, 1, 1};
+  const Counts backward = {0, 2, 2, 1, 0, 0, 0};
+  const std::map<Sharding, std::map<Phase, Counts>> expected = {
+      {Sharding::kNone, {{Phase::kBackward, sums}}},
+      {Sharding::kStates,
+       {{Phase::kBackward, sums}, {Phase::kUpdate, updates}}},
+      {Sharding::kGradients,
+       {{Phase::kBackward, sums}, {Phase::kUpdate, updates}}},
+      {Sharding::kWeights,
+       {{Phase::kForward, forward}, {Phase::kBackward, backward}}}};
+  for (const Sharding shard : kShardings) {
+    CAPTURE(ShardingName(shard));
+    auto planner = TrainingPlanner::Make(
+        Mlp({.ranks = 2, .shard = shard, .bucket_bytes = 5120}), {});
+    REQUIRE_MESSAGE(planner.ok(), planner.error().message);
+    const auto plan = planner->Plan();
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    CHECK(ProductsBeside(plan->step.graph) == expected.at(shard));
   }
 }
 
