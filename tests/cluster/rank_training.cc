@@ -1,9 +1,12 @@
 // One rank of several that mpirun has started, or one alone that takes as many pieces:
 // trains a model for some steps, and prints its losses, and a digest of its params and
-// states whole, bit for bit.
+// states whole, bit for bit. Ends badly where the arena or what is sent is not as planned.
 //
-//   mpirun -n 2 rank_training MODEL BATCH STEPS SHARDING
+//   mpirun -n 2 rank_training MODEL BATCH STEPS SHARDING [TIGHT]
 //   rank_training MODEL BATCH STEPS 2      # pieces
+//
+// With TIGHT, each rank has so many times the least budget that recomputation and
+// offloading can train in.
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +16,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +34,7 @@
 #include "nn/models.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/levers.h"
+#include "planner/wire_bytes.h"
 #include "runtime/session.h"
 #include "train/step_builder.h"
 #include "train/whole_values.h"
@@ -44,6 +49,7 @@ struct Asked {
   int64_t batch = 1;
   int64_t steps = 1;
   std::string how;  // a sharding, or alone a number of pieces
+  std::optional<double> tight;
 };
 
 // Numbers of an input of the whole batch, by the step and its name.
@@ -99,7 +105,21 @@ Result<std::string> DigestOf(const Runner& runner) {
   return StrCat(Xxh64(all));
 }
 
-Status Train(const Asked& asked, Collectives* joined) {
+// What TIGHT stands for.
+Result<std::optional<Bytes>> BudgetOf(const Asked& asked, StepFitter& fitter) {
+  if (!asked.tight) return std::optional<Bytes>();
+  STOWAGE_ASSIGN_OR_RETURN(const Bytes smallest, fitter.SmallestBudget());
+  return std::optional(
+      static_cast<Bytes>(*asked.tight * static_cast<double>(smallest)));
+}
+
+Error Unplanned(std::string_view what, int64_t is, int64_t planned) {
+  return {ErrorCode::kDevice,
+          StrCat(what, " is ", is, " bytes, not ", planned, " as planned")};
+}
+
+Status Train(const Asked& asked, cluster::Team* team) {
+  Collectives* const joined = team == nullptr ? nullptr : &team->collectives();
   const ModelFn model = [&](int64_t batch) {
     ModelOptions options;
     options.batch = batch;
@@ -107,7 +127,8 @@ Status Train(const Asked& asked, Collectives* joined) {
   };
   Ranks ranks;
   FitOptions fit;
-  fit.levers = NoLevers();
+  fit.levers = asked.tight ? Levers{} : NoLevers();
+  fit.levers.pieces = {1};
   if (joined != nullptr) {
     ranks.ranks = joined->ranks();
     ranks.rank = joined->rank();
@@ -121,14 +142,23 @@ Status Train(const Asked& asked, Collectives* joined) {
   const TrainOptions options{.optimizer = AdamW{}};
   StepFitter fitter(BuildRankSteps(model, asked.batch, ranks, "loss", options),
                     fit);
-  STOWAGE_ASSIGN_OR_RETURN(FittedStep step, fitter.Fit({}));
+  STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
+                           BudgetOf(asked, fitter));
+  STOWAGE_ASSIGN_OR_RETURN(FittedStep step, fitter.Fit(budget));
+  const bool uses_levers =
+      step.price.recomputed_nodes + step.price.host.values > 0;
+  if (asked.tight && !uses_levers) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "nothing runs again and nothing is offloaded; be tighter"};
+  }
   const Bytes planned = step.plan.arena_bytes();
+  const Bytes wire = WireBytes(step.graph);
   STOWAGE_ASSIGN_OR_RETURN(
       Session session,
       Session::Create({{"train", std::move(step.graph), std::move(step.plan)}},
                       *cpu));
   if (session.arena_bytes() != planned) {
-    return Error{ErrorCode::kDevice, "the arena is not as planned"};
+    return Unplanned("the arena", session.arena_bytes(), planned);
   }
   // Whole values come from rank 0, and go back to it.
   std::optional<WholeValues> whole_values;
@@ -148,6 +178,7 @@ Status Train(const Asked& asked, Collectives* joined) {
   STOWAGE_ASSIGN_OR_RETURN(const Graph whole, model(asked.batch));
   const BatchPart part = PartOfRank(asked.batch, ranks.ranks, ranks.rank);
   Runner& runner = session.front();
+  const int64_t sent = team == nullptr ? 0 : team->bytes_sent();
   for (int64_t s = 1; s <= asked.steps; ++s) {
     STOWAGE_RETURN_IF_ERROR(WriteInputs(whole, part, s, runner));
     const StepCode code = runner.Step();
@@ -155,6 +186,12 @@ Status Train(const Asked& asked, Collectives* joined) {
     STOWAGE_ASSIGN_OR_RETURN(const float loss, runner.ReadScalar("loss"));
     if (ranks.rank == 0)
       std::printf("%lld %a\n", static_cast<long long>(s), loss);
+  }
+  // The plan tells of rank 0, whose blocks are none of the short ones.
+  if (team != nullptr && ranks.rank == 0 &&
+      team->bytes_sent() - sent != asked.steps * wire) {
+    return Unplanned("what is sent", team->bytes_sent() - sent,
+                     asked.steps * wire);
   }
   const Runner* all = &runner;
   if (whole_values) {
@@ -172,7 +209,7 @@ Status Run(const Asked& asked) {
   if (launch.ranks == 1) return Train(asked, nullptr);
   STOWAGE_ASSIGN_OR_RETURN(const std::unique_ptr<cluster::Team> team,
                            cluster::Team::Join(launch, {}));
-  STOWAGE_RETURN_IF_ERROR(Train(asked, &team->collectives()));
+  STOWAGE_RETURN_IF_ERROR(Train(asked, team.get()));
   team->Part([] {});
   return {};
 }
@@ -181,11 +218,14 @@ Status Run(const Asked& asked) {
 }  // namespace stowage
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
-  const stowage::Status status = stowage::Run({.model = argv[1],
-                                               .batch = std::atoll(argv[2]),
-                                               .steps = std::atoll(argv[3]),
-                                               .how = argv[4]});
+  if (argc != 5 && argc != 6) return 2;
+  stowage::Asked asked = {.model = argv[1],
+                          .batch = std::atoll(argv[2]),
+                          .steps = std::atoll(argv[3]),
+                          .how = argv[4],
+                          .tight = {}};
+  if (argc == 6) asked.tight = std::atof(argv[5]);
+  const stowage::Status status = stowage::Run(asked);
   if (status.ok()) return 0;
   std::fprintf(stderr, "rank_training: %s\n", status.error().message.c_str());
   return 1;

@@ -17,15 +17,16 @@ export TMPDIR=${TEST_TMPDIR:-/tmp} HOME=${HOME:-/tmp}
 # What MPI allocates and does not free is no leak of ours.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
-# same RANKS MODEL BATCH STEPS SHARDING...
+# same RANKS MODEL BATCH STEPS SHARDING[:TIGHT]...
 same() {
   local ranks=$1 model=$2 batch=$3 steps=$4 pieces joined
   shift 4
   pieces=$("$training" "$model" "$batch" "$steps" "$ranks")
   [[ $(wc -l <<< "$pieces") == $((steps + 1)) ]]
   for sharding in "$@"; do
+    # shellcheck disable=SC2086
     joined=$(mpirun --allow-run-as-root --oversubscribe -n "$ranks" \
-      "$training" "$model" "$batch" "$steps" "$sharding")
+      "$training" "$model" "$batch" "$steps" ${sharding/:/ })
     if [[ $joined != "$pieces" ]]; then
       echo "$model, $ranks ranks, $sharding:"$'\n'"$joined"$'\n'"in pieces:"$'\n'"$pieces"
       exit 1
@@ -34,7 +35,17 @@ same() {
   done
 }
 
+all=(none states gradients weights)
+tight=(none:1.05 states:1.05 gradients:1.05 weights:1.05)
+if [[ -n ${STOWAGE_ALL_INSTANCES-} ]]; then
+  for ranks in 2 4; do
+    same $ranks gpt-nano $((2 * ranks)) 2 "${all[@]}" "${tight[@]}"
+    same $ranks cnn-small 8 3 "${all[@]}" "${tight[@]}"
+  done
+  exit
+fi
+
 same 2 mlp 10 4 none states gradients weights
 same 3 mlp 10 4 none weights # 4, 3 and 3 examples
-same 4 cnn-small 8 3 none states gradients weights
-same 2 gpt-nano 2 2 none states gradients weights
+same 4 cnn-small 8 3 "${all[@]}" states:1.05
+same 2 gpt-nano 2 2 "${all[@]}" weights:1.05
