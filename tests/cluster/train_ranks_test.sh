@@ -3,10 +3,13 @@
 # that go from so many ranks to others, and what becomes of a run whose ranks differ or
 # die. Where there is no mpirun, it says so.
 #
-#   train_ranks_test.sh STOWAGE DIGITS TEXT [losses|files|refusals|faults]...
+#   train_ranks_test.sh STOWAGE DIGITS TEXT SUPERVISE PART...
+#
+# Parts are losses, shards, files, refusals, faults, supervised; kills and stops take
+# minutes. $KILLS says how many times `kills` does, $KILLS_SEED at which moments.
 set -euo pipefail
-stowage=$PWD/$1 digits=$PWD/$2 text=$PWD/$3
-shift 3
+stowage=$PWD/$1 digits=$PWD/$2 text=$PWD/$3 supervise=$PWD/$4
+shift 4
 # MPI names the memory that its ranks share by their processes' numbers, which are the
 # same in other sandboxes.
 export OMPI_MCA_btl_vader_backing_directory=$TEST_TMPDIR
@@ -88,12 +91,55 @@ check_refusals() {
   grep -q 'stowage: rank 1: .*nowhere.csv' err || fail "no data: $(cat err)"
 }
 
-# Kills a rank in the middle of a run: the others name it, and end by code 3; what was
-# saved is whole, and goes on to where a run ends that nobody killed.
-check_faults() {
-  local run=("${mlp[@]}" --steps 4000 --stop-at 4000 --save-every 20 --sample 0)
-  # A rank that tells its process and, at its end, its exit code; it outlives the signal
-  # by which mpirun ends what is left.
+# What each sharding trains with, whatever the budget leaves room for.
+check_shards() {
+  local sharding
+  for sharding in none states gradients weights auto; do
+    "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard "$sharding" --save "$sharding.st" \
+      --json > "$sharding.out" 2> err || fail "--shard $sharding: $(cat err)"
+    losses "$sharding.out" > "$sharding.losses"
+  done
+  "$stowage" train "${mlp[@]}" --micro-batches 2 --save pieces.st --json > pieces.out \
+    2> err || fail "in pieces: $(cat err)"
+  losses pieces.out > pieces.losses
+  [[ $(wc -l < pieces.losses) == 6 ]] || fail "no losses"
+  for sharding in none states gradients weights auto; do
+    cmp "$sharding.losses" pieces.losses || fail "--shard $sharding: other losses"
+    cmp "$sharding.st" pieces.st || fail "--shard $sharding saves something else"
+  done
+  # Blocks of two ranks are half as large. auto splits nothing where all fits, and where
+  # nothing but split weights do, these.
+  arena() { sed -n 's/.*"arena_bytes":\([0-9]*\),"budget_bytes":.*/\1/p' "$1" | tail -n 1; }
+  local whole split
+  whole=$(arena none.out) split=$(arena weights.out)
+  ((split < whole)) || fail "weights: $split bytes, none: $whole"
+  [[ $(arena auto.out) == "$whole" ]] || fail "auto without a budget splits"
+  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard auto --budget "$split" \
+    --recompute none --offload none --json > tight.out 2> err ||
+    fail "--shard auto within $split bytes: $(cat err)"
+  [[ $(arena tight.out) == "$split" ]] || fail "auto does not split the weights"
+  cmp <(losses tight.out) pieces.losses || fail "--shard auto: other losses"
+  local code=0
+  "$stowage" train "${mlp[@]}" --shard states > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "nothing to split among: exit code $code"
+  grep -q 'ranks\] --shard states splits among ranks, and there is one' err ||
+    fail "nothing to split among: $(cat err)"
+  code=0
+  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard layers > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "no such sharding: exit code $code"
+  grep -q '"layers"; expected none, states, gradients' err ||
+    fail "no such sharding: $(cat err)"
+}
+
+# --- ranks that are lost -------------------------------------------------------------
+
+# So many that a run is not done before the shell has seen where it is.
+readonly steps=4000
+endless=("${mlp[@]}" --steps "$steps" --stop-at "$steps" --save-every 20 --sample 0)
+
+# A rank that tells its process and, at its end, its exit code; it outlives the signal
+# by which mpirun ends what is left.
+write_rank() {
   cat > rank.sh << 'RANK'
 trap '' TERM
 "$@" &
@@ -101,30 +147,136 @@ echo $! > "pid.$OMPI_COMM_WORLD_RANK"
 wait $! && code=0 || code=$?
 echo $code > "code.$OMPI_COMM_WORLD_RANK"
 RANK
-  "${mpi[@]}" -n 3 "$stowage" train "${run[@]}" --save whole.safetensors > out 2> err ||
-    fail "nobody was killed: $(cat err)"
-  for victim in 1 0; do
-    rm -f pid.* code.*
-    "${mpi[@]}" -n 3 bash rank.sh "$stowage" train "${run[@]}" \
-      --continue "run$victim.safetensors" > out 2> err &
-    local mpirun=$!
-    until [[ -e run$victim.safetensors ]]; do
-      kill -0 $mpirun || fail "it ended before: $(cat err)"
+}
+
+# shown FILE: how many steps it shows.
+shown() {
+  grep -c '^{"step":' "$1" || true
+}
+
+# lose RANKS VICTIM SIGNAL STEP FILE: a run that goes on from FILE, of which a rank gets
+# the signal after so many steps or a few more; the others name it, and end by code 3
+# within 30 s.
+lose() {
+  local ranks=$1 victim=$2 signal=$3 step=$4 file=$5 mpirun rank began
+  rm -f pid.* code.*
+  "${mpi[@]}" -n "$ranks" bash rank.sh "$stowage" train "${endless[@]}" --json \
+    --continue "$file" > out 2> err &
+  mpirun=$!
+  until (($(shown out) >= step)); do
+    kill -0 $mpirun 2> /dev/null || fail "it ended before step $step: $(cat err)"
+    sleep 0.01
+  done
+  kill "-$signal" "$(cat "pid.$victim")" || fail "it was done before"
+  began=$SECONDS
+  for ((rank = 0; rank < ranks; ++rank)); do
+    [[ $rank == "$victim" ]] && continue
+    until [[ -s code.$rank ]]; do
+      ((SECONDS - began <= 30)) || fail "rank $rank goes on after 30 s"
       sleep 0.05
     done
-    kill -9 "$(cat "pid.$victim")" || fail "it was done before"
-    wait $mpirun && fail "mpirun says all went well"
-    for rank in 0 1 2; do
-      [[ $rank == "$victim" ]] && continue
-      [[ $(cat "code.$rank") == 3 ]] ||
-        fail "rank $rank ended by $(cat "code.$rank"): $(cat err)"
-    done
-    grep -q "rank $victim of 3, on .*, is lost" err || fail "nobody is named: $(cat err)"
-    "${mpi[@]}" -n 3 "$stowage" train "${run[@]}" --continue "run$victim.safetensors" \
-      > out 2> err || fail "it does not go on: $(cat err)"
-    cmp "run$victim.safetensors" whole.safetensors ||
+    [[ $(cat "code.$rank") == 3 ]] ||
+      fail "rank $rank ended by $(cat "code.$rank"): $(cat err)"
+  done
+  grep -q "rank $victim of $ranks, on .*, is lost" err || fail "nobody is named: $(cat err)"
+  kill -KILL "$(cat "pid.$victim")" 2> /dev/null || true
+  wait $mpirun && fail "mpirun says all went well"
+  return 0
+}
+
+# finish RANKS PIECES FILE: goes on from FILE to the end.
+finish() {
+  "${mpi[@]}" -n "$1" "$stowage" train "${endless[@]}" --micro-batches "$2" \
+    --continue "$3" > out 2> err || fail "it does not go on: $(cat err)"
+}
+
+# whole RANKS: the run that nobody cuts off, in whole.RANKS.
+whole() {
+  "${mpi[@]}" -n "$1" "$stowage" train "${endless[@]}" --save "whole.$1" > out 2> err ||
+    fail "nobody was killed: $(cat err)"
+}
+
+# Kills a rank in the middle of a run: what was saved is whole, and goes on to where a
+# run ends that nobody killed.
+check_faults() {
+  write_rank
+  whole 3
+  for victim in 1 0; do
+    lose 3 $victim KILL 25 "run$victim"
+    finish 3 1 "run$victim"
+    cmp "run$victim" whole.3 ||
       fail "what was killed and went on is not what nobody killed"
   done
+}
+
+# The same $KILLS times at random moments, and what was saved goes on on four ranks, on
+# one, in four pieces, and on two: there, where a run ends that changes to two after as
+# many steps.
+check_kills() {
+  local kill victim step file saved count
+  RANDOM=${KILLS_SEED:-1}
+  write_rank
+  whole 4
+  for ((kill = 1; kill <= ${KILLS:-20}; ++kill)); do
+    victim=$((RANDOM % 4)) step=$((RANDOM % (steps - 1000) + 1)) file=kill$kill
+    lose 4 $victim KILL $step "$file"
+    saved=0
+    if [[ -e $file ]]; then
+      saved=$(head -c 65536 "$file" | grep -ao '"step":"[0-9]*"' | tr -dc 0-9)
+      for count in 1 2; do cp "$file" "$file.$count"; done
+    fi
+    finish 4 1 "$file"
+    finish 1 4 "$file.1"
+    for each in "$file" "$file.1"; do
+      cmp "$each" whole.4 || fail "kill $kill: $each is not what nobody killed"
+    done
+    if ((saved > 0)); then
+      "${mpi[@]}" -n 4 "$stowage" train "${endless[@]}" --stop-at "$saved" \
+        --save "stopped$kill" > out 2> err || fail "stopping: $(cat err)"
+      finish 2 1 "$file.2"
+      finish 2 1 "stopped$kill"
+      cmp "$file.2" "stopped$kill" || fail "kill $kill: two ranks go on elsewhere"
+    fi
+    echo "kill $kill: rank $victim after step $step, saved $saved: goes on on 4, 2 and 1"
+    rm -f "$file" "$file".[12] "stopped$kill"
+  done
+}
+
+# A rank that is stopped, and not dead.
+check_stops() {
+  write_rank
+  lose 3 2 STOP 25 stopped
+  grep -q "rank 2 of 3, on .*, is lost: nothing was heard of it for 20 s" err ||
+    fail "it is not said how: $(cat err)"
+}
+
+# A supervisor starts a run again as often as it is killed.
+check_supervised() {
+  local starts supervisor before code=0
+  : > out
+  whole 2
+  rm -f pid.*
+  # shellcheck disable=SC2016
+  SUPERVISE_PAUSE=0 "$supervise" 5 "${mpi[@]}" -n 2 \
+    bash -c 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"; exec "$@"' rank \
+    "$stowage" train "${endless[@]}" --json --continue run > out 2> err &
+  supervisor=$!
+  for starts in 1 2; do
+    before=$(shown out)
+    until (($(shown out) >= before + 25)) && [[ -s pid.1 ]]; do
+      kill -0 $supervisor 2> /dev/null || fail "it ended before: $(cat err)"
+      sleep 0.01
+    done
+    kill -KILL "$(cat pid.1)" || fail "it was done before"
+    rm pid.1
+    until grep -q "supervise: ended by .*; start $starts of 5" err; do
+      kill -0 $supervisor 2> /dev/null || fail "it is not started again: $(cat err)"
+      sleep 0.05
+    done
+  done
+  wait $supervisor || code=$?
+  [[ $code == 0 ]] || fail "supervised: exit code $code: $(cat err)"
+  cmp run whole.2 || fail "what was started again is not what nobody killed"
 }
 
 for part in "$@"; do "check_$part"; done
