@@ -160,7 +160,9 @@ shown() {
 lose() {
   local ranks=$1 victim=$2 signal=$3 step=$4 file=$5 mpirun rank began
   rm -f pid.* code.*
-  "${mpi[@]}" -n "$ranks" bash rank.sh "$stowage" train "${endless[@]}" --json \
+  # A second after it asks them to end, mpirun would kill those that have not, and what
+  # was to write down their exit codes.
+  "${mpi[@]}" --mca odls_base_sigkill_timeout 40 -n "$ranks" bash rank.sh "$stowage" train "${endless[@]}" --json \
     --continue "$file" > out 2> err &
   mpirun=$!
   until (($(shown out) >= step)); do
