@@ -13,10 +13,10 @@
 #include "cpu/kernel.h"
 #include "cpu/launch_list.h"
 #include "cpu/thread_pool.h"
-#include "ir/bodies.h"
 #include "ir/fused.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
+#include "runtime/check_ranks.h"
 #include "runtime/one_rank.h"
 
 namespace stowage {
@@ -46,26 +46,6 @@ class CpuExecutable final : public Executable {
   const Program& program_;
   const cpu::LaunchList list_;
 };
-
-// That what `graph` does among ranks, it does among as many as `ranks` joins.
-Status CheckRanks(const Graph& graph, const Collectives& ranks) {
-  for (const Node& node : graph.nodes()) {
-    for (const auto& body : BodiesOf(node)) {
-      STOWAGE_RETURN_IF_ERROR(CheckRanks(*body, ranks));
-    }
-    if (!GetOpDef(node.op).collective) continue;
-    const int64_t wanted = node.attrs.Int("ranks");
-    if (wanted == ranks.ranks()) continue;
-    return Error{
-        ErrorCode::kInvalidArgument,
-        StrCat("[cpu] ", OpName(node.op), " of ",
-               Quoted(graph.value(node.results[0]).name), " is among ", wanted,
-               " ranks; the backend joins ", ranks.ranks(),
-               "; build the step for as many ranks as there are, and give the "
-               "backend what joins them (CpuOptions::collectives)")};
-  }
-  return {};
-}
 
 class CpuBackend final : public Backend {
  public:
@@ -136,7 +116,10 @@ class CpuBackend final : public Backend {
 
   Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
     STOWAGE_RETURN_IF_ERROR(Supports(program.graph()));
-    STOWAGE_RETURN_IF_ERROR(CheckRanks(program.graph(), *ranks_));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckRanks(program.graph(), {.ranks = ranks_->ranks(),
+                                     .room = "cpu",
+                                     .given = "CpuOptions::collectives"}));
     if (program.plan().alignment % cpu::kWorkspaceAlignment != 0) {
       return Error{ErrorCode::kInvalidArgument,
                    StrCat("[cpu] the plan is aligned to ",

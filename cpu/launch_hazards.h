@@ -4,10 +4,8 @@
 // Which launches have to wait for exchanges that are under way (ir/exchanges.h).
 //
 // A launch must not run beside an exchange of which it reads or overwrites a result, or
-// scratch, or overwrites an operand. That is asked of the bytes where operands, results
-// and scratch lie, not of their names: a plan gives bytes that have died to others.
-// Exchanges land in the order in which they were begun, so for each launch a number says
-// it all.
+// scratch, or overwrites an operand (runtime/launch_accesses.h). Exchanges land in the
+// order in which they were begun, so for each launch a number says it all.
 //
 //   landed[i]  // so many of the exchanges before launch i must have landed before it runs
 

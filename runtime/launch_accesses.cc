@@ -1,0 +1,47 @@
+#include "runtime/launch_accesses.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/bytes.h"
+
+namespace stowage {
+
+LaunchAccesses::LaunchAccesses(const Launch& launch) {
+  for (const TensorView& input : launch.inputs) {
+    reads_.push_back(RangeOf(input));
+  }
+  for (const TensorView& output : launch.outputs) {
+    writes_.push_back(RangeOf(output));
+  }
+  const auto scratch = reinterpret_cast<uintptr_t>(launch.workspace.data());
+  writes_.push_back({scratch, scratch + launch.workspace.size()});
+}
+
+bool LaunchAccesses::MayRunBeside(const LaunchAccesses& other) const {
+  return !Meet(writes_, other.writes_) && !Meet(writes_, other.reads_) &&
+         !Meet(reads_, other.writes_);
+}
+
+LaunchAccesses::Range LaunchAccesses::RangeOf(const TensorView& view) {
+  if (view.size() == 0) return {};
+  int64_t first = 0, last = 0;
+  for (int axis = 0; axis < view.shape().rank(); ++axis) {
+    const int64_t reach = (view.shape()[axis] - 1) * view.strides[axis];
+    (reach < 0 ? first : last) += reach;
+  }
+  const Bytes element = SizeOf(view.dtype());
+  const auto data = reinterpret_cast<uintptr_t>(view.data);
+  return {data + static_cast<uintptr_t>(first * element),
+          data + static_cast<uintptr_t>((last + 1) * element)};
+}
+
+bool LaunchAccesses::Meet(const Ranges& some, const Ranges& others) {
+  return std::ranges::any_of(some, [&](const Range& a) {
+    return std::ranges::any_of(others, [&](const Range& b) {
+      return a.begin < b.end && b.begin < a.end;
+    });
+  });
+}
+
+}  // namespace stowage
