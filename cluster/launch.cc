@@ -21,14 +21,16 @@ struct Names {
   const char* launcher;
   const char* rank;
   const char* ranks;
+  const char* local_rank;
   const char* local_ranks;  // null: in a list of all hosts
 };
 
 constexpr Names kLaunchers[] = {
     {"OpenMPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr},
-    {"MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},
+    {"MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS"},
 };
 
 // The number that a variable is; absent where there is no such variable.
@@ -96,6 +98,8 @@ Result<Launch> ReadLaunch() {
                              Number(names.ranks));
     STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> rank, Number(names.rank));
     if (!ranks || !rank) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> number,
+                             Number(names.local_rank));
     STOWAGE_ASSIGN_OR_RETURN(const std::optional<int> local, LocalRanks(names));
     if (*rank >= *ranks) {
       return Error{
@@ -105,6 +109,7 @@ Result<Launch> ReadLaunch() {
     }
     return Launch{.rank = *rank,
                   .ranks = *ranks,
+                  .local_rank = number.value_or(0),
                   .local_ranks = std::max(local.value_or(1), 1),
                   .launcher = names.launcher,
                   .by_openmpi = &names == kLaunchers};

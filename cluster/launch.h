@@ -3,9 +3,9 @@
 
 // What a launcher says of the process that it started, in variables of the environment:
 //
-//   OpenMPI's mpirun  OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_SIZE
-//   MPICH's Hydra     PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS
-//   Slurm's srun      SLURM_PROCID, SLURM_STEP_NUM_TASKS; of all hosts
+//   OpenMPI's mpirun  OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
+//   MPICH's Hydra     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
+//   Slurm's srun      SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID; of all hosts
 //                     SLURM_STEP_TASKS_PER_NODE, of which this is SLURM_NODEID or, by
 //                     SLURMD_NODENAME, one of SLURM_STEP_NODELIST
 //
@@ -21,6 +21,7 @@ namespace stowage::cluster {
 struct Launch {
   int rank = 0;
   int ranks = 1;
+  int local_rank = 0;         // among those on this host
   int local_ranks = 1;        // on this host
   std::string launcher = {};  // for people; empty: none
   bool by_openmpi = false;

@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
-#include "gpu/cublas_lt_places.h"
 #include "gpu/device_checks.h"
 #include "gpu/kernel.h"
+#include "gpu/nvidia_libraries.h"
 
 // The functions that are used; each is looked up by its name.
 #define STOWAGE_CUBLAS_LT(F)              \

@@ -32,7 +32,7 @@ namespace stowage::gpu {
 
 class CublasLt {
  public:
-  /// Loads the library (see CublasLtPlaces for `given`) and opens it on the
+  /// Loads the library (see PlacesOf for `given`) and opens it on the
   /// current device. Error kDevice.
   static Result<std::unique_ptr<CublasLt>> Load(const std::string& given);
   ~CublasLt();

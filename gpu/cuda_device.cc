@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/strings.h"
 #include "gpu/cublas_lt.h"
 #include "gpu/device_checks.h"
+#include "gpu/nccl.h"
 
 namespace stowage::gpu {
 namespace {
@@ -31,10 +33,7 @@ Status Check(cudaError_t error, std::string_view what) {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int ordinal) : ordinal_(ordinal) {}
-
-  Status Open(const std::string& matmul_library,
-              const std::string& algorithm_folder) {
+  Status Open(const CudaOptions& options) {
     int driver = 0, runtime = 0, count = 0;
     STOWAGE_RETURN_IF_ERROR(
         Check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion"));
@@ -45,11 +44,12 @@ class CudaDevice final : public Device {
     if (counted != cudaErrorNoDevice) {
       STOWAGE_RETURN_IF_ERROR(Check(counted, "cudaGetDeviceCount"));
     }
-    STOWAGE_RETURN_IF_ERROR(CheckDeviceNumber(ordinal_, count));
+    const bool is_shared = options.collectives != nullptr && count > 0;
+    const int device = is_shared ? options.device % count : options.device;
+    STOWAGE_RETURN_IF_ERROR(CheckDeviceNumber(device, count));
     cudaDeviceProp properties;
-    STOWAGE_RETURN_IF_ERROR(
-        Check(cudaGetDeviceProperties(&properties, ordinal_),
-              "cudaGetDeviceProperties"));
+    STOWAGE_RETURN_IF_ERROR(Check(cudaGetDeviceProperties(&properties, device),
+                                  "cudaGetDeviceProperties"));
     traits_.name = properties.name;
     traits_.major = properties.major;
     traits_.minor = properties.minor;
@@ -58,21 +58,27 @@ class CudaDevice final : public Device {
         CheckArchitecture(traits_.name, traits_.major, traits_.minor));
     STOWAGE_RETURN_IF_ERROR(
         CheckFullFloats(std::getenv("NVIDIA_TF32_OVERRIDE")));
-    STOWAGE_RETURN_IF_ERROR(Check(cudaSetDevice(ordinal_), "cudaSetDevice"));
+    STOWAGE_RETURN_IF_ERROR(Check(cudaSetDevice(device), "cudaSetDevice"));
     STOWAGE_RETURN_IF_ERROR(Check(cudaFree(nullptr), "making a context"));
-    STOWAGE_ASSIGN_OR_RETURN(matmul_, CublasLt::Load(matmul_library));
-    if (!algorithm_folder.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(matmul_, CublasLt::Load(options.matmul_library));
+    if (!options.algorithm_folder.empty()) {
       STOWAGE_RETURN_IF_ERROR(
-          matmul_->KeepAlgorithms(algorithm_folder, traits_.name));
+          matmul_->KeepAlgorithms(options.algorithm_folder, traits_.name));
     }
     traits_.matmul_library = matmul_->path();
     traits_.software =
         StrCat("driver for CUDA ", CudaVersionName(driver), ", runtime ",
                CudaVersionName(runtime), ", cuBLASLt ", matmul_->version());
-    return {};
+    if (options.collectives == nullptr) return {};
+    STOWAGE_ASSIGN_OR_RETURN(
+        nccl_, Nccl::Join(*options.collectives, CUDART_VERSION / 1000));
+    traits_.software += StrCat(", NCCL ", nccl_->version());
+    return MeetAll();
   }
 
   const DeviceTraits& traits() const override { return traits_; }
+  int rank() const override { return nccl_ ? nccl_->rank() : 0; }
+  int ranks() const override { return nccl_ ? nccl_->ranks() : 1; }
 
   Result<DeviceMemory> Memory() override {
     size_t free = 0, total = 0;
@@ -172,6 +178,11 @@ class CudaDevice final : public Device {
     return matmul_->Run(call, Cuda(stream));
   }
 
+  Status Exchange(std::span<const PeerMessages> messages,
+                  Stream stream) override {
+    return nccl_->Exchange(messages, stream.handle);
+  }
+
   Status Prepare(const KernelCall& call) override {
     cudaFuncAttributes attributes;
     STOWAGE_RETURN_IF_ERROR(
@@ -225,19 +236,37 @@ class CudaDevice final : public Device {
   }
 
  private:
-  const int ordinal_;
+  // NCCL connects two ranks when they first send to each other, and allocates for it:
+  // not in a capture.
+  Status MeetAll() {
+    const auto all = static_cast<size_t>(ranks());
+    STOWAGE_ASSIGN_OR_RETURN(std::byte* const bytes,
+                             Allocate(static_cast<Bytes>(2 * all)));
+    std::vector<PeerMessages> messages;
+    for (size_t peer = 0; peer < all; ++peer) {
+      if (static_cast<int>(peer) == rank()) continue;
+      messages.push_back({.peer = static_cast<int>(peer),
+                          .sent = {bytes + peer, 1},
+                          .received = {bytes + all + peer, 1}});
+    }
+    Status met = Exchange(messages, {});
+    if (met.ok()) met = Synchronize(Stream{});
+    Free(bytes);
+    return met;
+  }
+
   DeviceTraits traits_;
   size_t shared_bytes_ = 0;  // that a block may have
   std::unordered_map<const void*, uint32_t> shared_of_;  // allowed by Prepare
   std::unique_ptr<CublasLt> matmul_;
+  std::unique_ptr<Nccl> nccl_;  // of several ranks
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions& options) {
-  auto device = std::make_unique<CudaDevice>(options.device);
-  STOWAGE_RETURN_IF_ERROR(
-      device->Open(options.matmul_library, options.algorithm_folder));
+  auto device = std::make_unique<CudaDevice>();
+  STOWAGE_RETURN_IF_ERROR(device->Open(options));
   return std::unique_ptr<Device>(std::move(device));
 }
 

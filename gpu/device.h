@@ -2,8 +2,8 @@
 #define STOWAGE_GPU_DEVICE_H_
 
 // What the backend asks of a GPU: memory, streams and events, copies, grids,
-// matrix products, and graphs of them that were captured once and are launched
-// again and again. CUDA is behind it (gpu/cuda_device.h); tests put a device of
+// matrix products, messages to and from the GPUs of other ranks, and graphs of them that
+// were captured once and are launched again and again. CUDA is behind it (gpu/cuda_device.h); tests put a device of
 // their own there, in the memory of the host, that notes every call.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, OpenCudaDevice({}));
@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -66,6 +67,10 @@ class Device {
   virtual const DeviceTraits& traits() const = 0;
   virtual Result<DeviceMemory> Memory() = 0;
 
+  /// This rank, of those whose devices were joined when it was opened.
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+
   /// A block at a multiple of 256. Error: what is needed, free and there.
   virtual Result<std::byte*> Allocate(Bytes bytes) = 0;
   virtual void Free(std::byte* block) noexcept = 0;
@@ -97,6 +102,10 @@ class Device {
   virtual Status Launch(const KernelCall& call, Stream stream) = 0;
   /// With the algorithm that Prepare chose for the call's shape.
   virtual Status MatMul(const MatMulCall& call, Stream stream) = 0;
+  /// All of it at once; see Queue::Exchange. Where a rank is lost, the stream may never
+  /// come to an end.
+  virtual Status Exchange(std::span<const PeerMessages> messages,
+                          Stream stream) = 0;
 
   /// Loads the kernel, and allows it the shared memory that the call wants:
   /// before a capture, for loading may allocate.

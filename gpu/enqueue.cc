@@ -1,12 +1,15 @@
 #include "gpu/enqueue.h"
 
+#include <algorithm>
+
 #include "base/strings.h"
 #include "gpu/kernel.h"
 #include "ir/attrs.h"
-#include "ir/op_kind.h"
+#include "ir/exchanges.h"
 #include "runtime/control_flow.h"
 
 namespace stowage::gpu {
+
 void DeviceQueue::Note(const Status& status) {
   if (status.ok() || !status_.ok()) return;
   status_ = status;
@@ -29,6 +32,11 @@ void DeviceQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {
 
 void DeviceQueue::Copy(std::byte* to, const std::byte* from, Bytes bytes) {
   if (mode_ == Mode::kRun) Note(device_.Copy(to, from, bytes, stream_));
+}
+
+// Nothing is to be prepared: ranks were joined when the device was opened.
+void DeviceQueue::Exchange(std::span<const PeerMessages> messages) {
+  if (mode_ == Mode::kRun) Note(device_.Exchange(messages, stream_));
 }
 
 Status DeviceQueue::Finish(const Program& program) const {
@@ -62,7 +70,49 @@ void EnqueueLoop(const Launch& launch, DeviceQueue& queue) {
   }
 }
 
+bool IsHostCopy(const Launch& launch) {
+  return launch.op == OpKind::kFetch || launch.op == OpKind::kStash ||
+         launch.op == OpKind::kStashUpdate;
+}
+
+void EnqueueBeside(const Launch& launch, SideStream& side, DeviceQueue& queue) {
+  const Stream own = queue.stream();
+  queue.Note(side.Begin());
+  queue.set_stream(side.stream());
+  EnqueueLaunch(launch, queue);
+  queue.set_stream(own);
+  queue.Note(side.End(launch));
+}
+
 }  // namespace
+
+size_t SideStreams::CountCopies(std::span<const Launch> launches) {
+  return static_cast<size_t>(std::ranges::count_if(launches, IsHostCopy));
+}
+
+size_t SideStreams::CountExchanges(std::span<const Launch> launches) {
+  return static_cast<size_t>(
+      std::ranges::count_if(launches, IsExchange, &Launch::op));
+}
+
+SideStream* SideStreams::Of(const Launch& launch) {
+  if (IsHostCopy(launch)) return &copies;
+  return IsExchange(launch.op) ? &exchanges : nullptr;
+}
+
+Status SideStreams::WaitBefore(const Launch& launch) {
+  // Those of one stream follow one another anyhow.
+  const SideStream* const own = Of(launch);
+  for (SideStream* const side : {&copies, &exchanges}) {
+    if (side != own) STOWAGE_RETURN_IF_ERROR(side->WaitBefore(launch));
+  }
+  return {};
+}
+
+Status SideStreams::WaitForAll() {
+  STOWAGE_RETURN_IF_ERROR(copies.WaitForAll());
+  return exchanges.WaitForAll();
+}
 
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
   if (launch.control != nullptr) {
@@ -73,13 +123,11 @@ void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
 }
 
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
-                     HostCopies* beside) {
+                     SideStreams* beside) {
   for (size_t i = 0; i < launches.size();) {
     queue.set_launch(i);
-    if (beside != nullptr && IsHostCopy(launches[i].op)) {
-      queue.Note(beside->Start(launches[i++]));
-      continue;
-    }
+    SideStream* const side =
+        beside == nullptr ? nullptr : beside->Of(launches[i]);
     const GpuKernel& kernel = GetKernel(launches[i].op);
     size_t count = 1;
     while (kernel.enqueue_many != nullptr && i + count < launches.size() &&
@@ -90,7 +138,9 @@ void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
     for (const Launch& launch : now) {
       if (beside != nullptr) queue.Note(beside->WaitBefore(launch));
     }
-    if (kernel.enqueue_many != nullptr) {
+    if (side != nullptr) {
+      EnqueueBeside(now[0], *side, queue);
+    } else if (kernel.enqueue_many != nullptr) {
       kernel.enqueue_many(now, queue);
     } else {
       EnqueueLaunch(now[0], queue);

@@ -13,8 +13,8 @@
 
 #include "base/result.h"
 #include "gpu/device.h"
-#include "gpu/host_copies.h"
 #include "gpu/queue.h"
+#include "gpu/side_stream.h"
 #include "runtime/kernel.h"
 #include "runtime/program.h"
 
@@ -35,8 +35,13 @@ class DeviceQueue final : public Queue {
   void MatMul(const MatMulCall& call) override;
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
+  int rank() const override { return device_.rank(); }
+  void Exchange(std::span<const PeerMessages> messages) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
+  /// The stream that what follows is given to.
+  Stream stream() const { return stream_; }
+  void set_stream(Stream stream) { stream_ = stream; }
   /// The launch to which what follows belongs.
   void set_launch(size_t launch) { launch_ = static_cast<uint32_t>(launch); }
 
@@ -47,7 +52,7 @@ class DeviceQueue final : public Queue {
 
  private:
   Device& device_;
-  const Stream stream_;
+  Stream stream_;
   uint32_t* const word_;
   const Mode mode_;
   uint32_t launch_ = 0;
@@ -59,11 +64,26 @@ class DeviceQueue final : public Queue {
 /// trip, with the addresses of that trip.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
 
+/// The streams beside a queue's own, and what runs on each.
+struct SideStreams {
+  SideStream copies;     // between arena and host
+  SideStream exchanges;  // between ranks
+
+  /// How many launches run on either.
+  static size_t CountCopies(std::span<const Launch> launches);
+  static size_t CountExchanges(std::span<const Launch> launches);
+
+  /// Where `launch` runs; null: on the queue's own.
+  SideStream* Of(const Launch& launch);
+  Status WaitBefore(const Launch& launch);
+  Status WaitForAll();
+};
+
 /// Enqueues all launches in order; consecutive ones of an op whose kernel takes
-/// many in one call. Copies between arena and host go beside them where `beside`
-/// is not null, and are waited for by whatever must come after them.
+/// many in one call. Copies between arena and host, and exchanges, go beside the others
+/// where `beside` is not null, and are waited for by whatever must come after them.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
-                     HostCopies* beside = nullptr);
+                     SideStreams* beside = nullptr);
 
 }  // namespace stowage::gpu
 

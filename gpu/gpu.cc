@@ -12,7 +12,8 @@ Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options) {
       std::unique_ptr<gpu::Device> device,
       gpu::OpenCudaDevice({.device = options.device,
                            .matmul_library = options.matmul_library,
-                           .algorithm_folder = options.algorithm_folder}));
+                           .algorithm_folder = options.algorithm_folder,
+                           .collectives = options.collectives}));
   return gpu::MakeGpuBackend(std::move(device), {.check = options.check});
 }
 

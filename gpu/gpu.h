@@ -19,11 +19,14 @@
 #include "gpu/gpu_needs.h"  // IWYU pragma: export
 #include "gpu/kernel.h"     // IWYU pragma: export
 #include "runtime/backend.h"
+#include "runtime/collectives.h"
 
 namespace stowage {
 
 struct GpuOptions {
-  int device = 0;  // its number, as the driver counts
+  /// Its number, as the driver counts; with `collectives`, this rank's number on its
+  /// host, which takes a device of those that it sees.
+  int device = 0;
   /// The file of cuBLASLt, or its folder; empty: it is looked for, see
   /// docs/gpu.md.
   std::string matmul_library;
@@ -34,11 +37,14 @@ struct GpuOptions {
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
+  /// What has joined this rank to the others of a step; null where there is one. Their
+  /// GPUs are then joined by NCCL, and a step's exchanges go from GPU to GPU.
+  Collectives* collectives = nullptr;
 };
 
 /// The backend of a device. Errors, all kDevice: this build has no CUDA; no
 /// driver, or one that is too old; no such device, or one that is too old;
-/// cuBLASLt is missing or of another version. kIo and kInvalidArgument for a file of
+/// cuBLASLt or, for several ranks, NCCL is missing or of another version; NCCL's own. kIo and kInvalidArgument for a file of
 /// algorithms that cannot be read, or is damaged.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options = {});
 

@@ -10,6 +10,7 @@
 #include "gpu/gpu_executable.h"
 #include "gpu/gpu_needs.h"
 #include "gpu/kernel.h"
+#include "runtime/check_ranks.h"
 
 namespace stowage::gpu {
 namespace {
@@ -19,6 +20,7 @@ class GpuBackend final : public Backend {
   ~GpuBackend() override {
     if (state_.compute.handle != nullptr) device().Destroy(state_.compute);
     if (state_.copy.handle != nullptr) device().Destroy(state_.copy);
+    if (state_.exchange.handle != nullptr) device().Destroy(state_.exchange);
   }
 
   Status Open(std::unique_ptr<Device> device, const BackendOptions& options) {
@@ -26,6 +28,9 @@ class GpuBackend final : public Backend {
     state_.check = options.check;
     STOWAGE_ASSIGN_OR_RETURN(state_.compute, this->device().CreateStream());
     STOWAGE_ASSIGN_OR_RETURN(state_.copy, this->device().CreateStream());
+    if (this->device().ranks() > 1) {
+      STOWAGE_ASSIGN_OR_RETURN(state_.exchange, this->device().CreateStream());
+    }
     STOWAGE_ASSIGN_OR_RETURN(at_open_, this->device().Memory());
     return {};
   }
@@ -111,6 +116,10 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
     STOWAGE_RETURN_IF_ERROR(Supports(program.graph()));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckRanks(program.graph(), {.ranks = device().ranks(),
+                                     .room = "gpu",
+                                     .given = "GpuOptions::collectives"}));
     return BindProgram(program, state_);
   }
 

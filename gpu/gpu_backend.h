@@ -24,7 +24,8 @@ struct BackendOptions {
   bool check = false;
 };
 
-/// A backend on `device`. Error kDevice when it cannot give two streams.
+/// A backend on `device`. Error kDevice when it cannot give two streams, and a third
+/// where it is one of several ranks'.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(std::unique_ptr<Device> device,
                                                 const BackendOptions& options);
 

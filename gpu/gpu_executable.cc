@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/enqueue.h"
-#include "gpu/host_copies.h"
 #include "gpu/kernel.h"
+#include "gpu/side_stream.h"
 #include "gpu/staging.h"
 #include "gpu/step_record.h"
 
@@ -50,7 +50,7 @@ class GpuExecutable final : public Executable {
   Event Done(uint64_t step) const { return done_[step % kStepsInFlight]; }
   bool HasArrived(uint64_t step) const;
 
-  Status EnqueueStep(DeviceQueue& queue, HostCopies* beside);
+  Status EnqueueStep(DeviceQueue& queue, SideStreams* beside);
   void EnqueueOne(size_t index, DeviceQueue& queue);
   Status Capture();
   Status CaptureStep(std::span<const Event> events);
@@ -118,7 +118,7 @@ Status GpuExecutable::Open() {
   return state_.check ? Status() : Capture();
 }
 
-Status GpuExecutable::EnqueueStep(DeviceQueue& queue, HostCopies* beside) {
+Status GpuExecutable::EnqueueStep(DeviceQueue& queue, SideStreams* beside) {
   const size_t none = program_.launches().size();
   queue.set_launch(none);
   EnqueueBeginStep(record(), program_.reserve().data() + kRecordBytes,
@@ -152,7 +152,9 @@ void GpuExecutable::EnqueueOne(size_t index, DeviceQueue& queue) {
 }
 
 Status GpuExecutable::Capture() {
-  std::vector<Event> events(HostCopies::EventsFor(program_.launches()));
+  const size_t beside = SideStreams::CountCopies(program_.launches()) +
+                        SideStreams::CountExchanges(program_.launches());
+  std::vector<Event> events(SideStream::kEventsOfALaunch * beside);
   Status captured;
   for (Event& event : events) {
     const Result<Event> made = device_.CreateEvent();
@@ -170,7 +172,12 @@ Status GpuExecutable::CaptureStep(std::span<const Event> events) {
   STOWAGE_RETURN_IF_ERROR(device_.BeginCapture(state_.compute));
   DeviceQueue queue(device_, state_.compute, &record()->fault,
                     DeviceQueue::Mode::kRun);
-  HostCopies beside(device_, state_.compute, state_.copy, events);
+  const size_t of_copies = SideStream::kEventsOfALaunch *
+                           SideStreams::CountCopies(program_.launches());
+  SideStreams beside = {
+      .copies = {device_, state_.compute, state_.copy, events.first(of_copies)},
+      .exchanges = {device_, state_.compute, state_.exchange,
+                    events.subspan(of_copies)}};
   const Status enqueued = EnqueueStep(queue, &beside);
   Result<DeviceGraph> graph = device_.EndCapture(state_.compute);
   if (graph.ok()) graph_ = *graph;

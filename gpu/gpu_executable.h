@@ -9,8 +9,8 @@
 //   the caller       writes 2, starts 2, reads the loss of 1, writes 3, ...
 //
 // The graph is: BeginStep, every launch of the program, copies to and from the
-// host's memory beside the others (gpu/host_copies.h), EndStep
-// (gpu/step_record.h). It holds addresses only; learning rate, step number and
+// host's memory and exchanges between ranks beside the others (gpu/side_stream.h),
+// EndStep (gpu/step_record.h). It holds addresses only; learning rate, step number and
 // batch are inputs. So nothing is ever captured again.
 
 #include <cstdint>
@@ -29,6 +29,7 @@ namespace stowage::gpu {
 struct DeviceState {
   std::unique_ptr<Device> device;
   Stream compute, copy;
+  Stream exchange;  // where there are several ranks
   /// Runs op by op, and looks for faults and non-finite results after each.
   bool check = false;
   /// The program whose record and input slots the arena holds.

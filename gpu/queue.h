@@ -2,9 +2,9 @@
 #define STOWAGE_GPU_QUEUE_H_
 
 // What the host side of a kernel may ask of a device: grids of threads, matrix
-// products, fills and copies, one after the other. A queue is filled once, when
-// a program is bound, and what was put in is replayed at every step; so nothing
-// here may depend on what the arena holds.
+// products, fills and copies, and messages to and from other ranks' devices, one after
+// the other. A queue is filled once, when a program is bound, and what was put in is
+// replayed at every step; so nothing here may depend on what the arena holds.
 //
 //   struct ScaleParams { float* x; int64_t n; float factor; };
 //   STOWAGE_KERNEL(256) Scale(STOWAGE_PARAMS(ScaleParams) p) { ... }
@@ -17,9 +17,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "ir/dtype.h"
 
 namespace stowage::gpu {
@@ -71,6 +73,15 @@ struct MatMulCall {
   Bytes workspace_bytes = 0;
 };
 
+/// What this rank's device sends to that of another rank, and what it receives from
+/// there: bytes in the memory of both, none where a span is empty. The two ends of a
+/// message agree on its size.
+struct PeerMessages {
+  int peer = 0;  // its rank
+  std::span<const std::byte> sent = {};
+  std::span<std::byte> received = {};
+};
+
 /// What a fault word says while all indices of a step were in range.
 inline constexpr uint32_t kNoFault = 0xFFFFFFFF;
 
@@ -91,6 +102,14 @@ class Queue {
   virtual void MatMul(const MatMulCall& call) = 0;
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
+
+  /// This rank, of those whose step the queue is for.
+  virtual int rank() const { return 0; }
+  /// Sends and receives all of it, at once: at most one entry for each other rank. All
+  /// ranks ask for the same exchanges in the same order. A queue for one rank has none.
+  virtual void Exchange(std::span<const PeerMessages> messages) {
+    STOWAGE_CHECK(messages.empty());
+  }
 
   /// The slot of the launch that is being enqueued.
   virtual FaultSlot fault() const = 0;

@@ -42,6 +42,8 @@ class RankRun {
 
   int rank() const { return launch_.rank; }
   int ranks() const { return launch_.ranks; }
+  /// Of this one among those of its host.
+  int local_rank() const { return launch_.local_rank; }
   bool alone() const { return team_ == nullptr; }
   /// Whether this one prints and writes files.
   bool speaks() const { return rank() == 0; }

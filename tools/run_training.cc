@@ -424,7 +424,8 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                     .threads = ranks.Threads(flags.model.threads),
                     .check = flags.check,
                     .algorithm_folder = FolderOf(spec.training.cache),
-                    .collectives = ranks.collectives()});
+                    .collectives = ranks.collectives(),
+                    .local_rank = ranks.local_rank()});
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/strings.h"
 
@@ -17,8 +18,9 @@ Bytes PeakResidentBytes() {
   return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
 }
 
-// By rank 0 to the others.
-Bytes BytesSentPerStep(const TrainResults& results) {
+// By rank 0 to the others; absent on GPUs, whose exchanges pass by what counts.
+std::optional<Bytes> BytesSentPerStep(const TrainResults& results) {
+  if (results.session.backend().name() != "cpu") return std::nullopt;
   return results.run.steps == 0 ? 0
                                 : results.run.bytes_sent / results.run.steps;
 }
@@ -58,7 +60,8 @@ Json ToJson(const TrainResults& results) {
   json["seconds"] = results.seconds;
   if (results.ranks > 1) {
     json["ranks"] = results.ranks;
-    json["bytes_sent_per_step"] = BytesSentPerStep(results);
+    const std::optional<Bytes> sent = BytesSentPerStep(results);
+    json["bytes_sent_per_step"] = sent ? Json(*sent) : Json();
   }
   json.update(ForetoldJson(results.foretold));
   const Backend& backend = results.session.backend();
@@ -108,10 +111,10 @@ std::string Details(const TrainResults& results) {
         StrCat(", heap allocations in steps ", *results.run.heap_allocations);
   }
   text += StrCat(", ", Fixed(results.seconds, 1), " s\n");
-  if (results.ranks > 1) {
-    const Bytes sent = BytesSentPerStep(results);
-    text += StrCat("sent to other ranks by rank 0: ", FormatBytes(sent), " (",
-                   sent, " bytes) a step\n");
+  const std::optional<Bytes> sent = BytesSentPerStep(results);
+  if (results.ranks > 1 && sent) {
+    text += StrCat("sent to other ranks by rank 0: ", FormatBytes(*sent), " (",
+                   *sent, " bytes) a step\n");
   }
   for (const MemoryNote& note : results.session.backend().MemoryBesideArena()) {
     text += StrCat(note.what, ": ", FormatBytes(note.bytes), " (", note.bytes,

@@ -39,19 +39,19 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainsIn(flags.dtype));
   ChosenDevice chosen;
   std::string reason;
-  if (flags.collectives != nullptr) {
-    reason = "several ranks are joined on the CPU alone";
-    if (flags.name == "cuda") {
-      return Error{ErrorCode::kUnsupported,
-                   StrCat("[device] cuda cannot be used: ", reason,
-                          "; leave --device away")};
-    }
+  if (automatic && flags.collectives != nullptr) {
+    reason = "there are several ranks; --device cuda takes a GPU for each";
   } else if (flags.name != "cpu") {
+    // Each rank would time for itself, and the last to write would have the next run's
+    // bits.
+    const bool alone = flags.collectives == nullptr;
+    const std::string folder = alone ? flags.algorithm_folder : "";
     Result<std::unique_ptr<Backend>> gpu =
-        MakeGpuBackend({.device = 0,
+        MakeGpuBackend({.device = flags.local_rank,
                         .matmul_library = "",
-                        .algorithm_folder = flags.algorithm_folder,
-                        .check = flags.check});
+                        .algorithm_folder = folder,
+                        .check = flags.check,
+                        .collectives = flags.collectives});
     if (gpu.ok()) {
       chosen.backend = *std::move(gpu);
       chosen.why = StrCat("device: ", chosen.backend->description());

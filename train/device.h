@@ -24,8 +24,10 @@ struct DeviceFlags {
   bool check = false;         // op by op, for NaN and infinity: slow
   /// Where a GPU's choices of algorithms are kept (GpuOptions::algorithm_folder).
   std::string algorithm_folder = {};
-  /// What joins this rank to the others of a step, on the CPU (CpuOptions).
+  /// What joins this rank to the others of a step (CpuOptions, GpuOptions).
   Collectives* collectives = nullptr;
+  /// Of this rank among those of its host, which tells it its GPU.
+  int local_rank = 0;
 };
 
 struct ChosenDevice {
@@ -34,10 +36,10 @@ struct ChosenDevice {
 };
 
 /// The device of that name; `auto` is the GPU when one works, otherwise the CPU, and
-/// the CPU on several ranks.
+/// the CPU on several ranks, of which some may have no GPU.
 /// Errors: a name that there is not; kDevice with the reason when cuda is wanted
-/// and cannot be had; those of MakeGpuBackend that are not kDevice; kUnsupported for a dtype that there is no training in, and for
-/// cuda on several ranks.
+/// and cannot be had; those of MakeGpuBackend that are not kDevice; kUnsupported for a
+/// dtype that there is no training in.
 Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags);
 
 /// What kernels of the device called `name` need (cpu, cuda, or empty: cpu for

@@ -15,8 +15,9 @@ Result<Launch> With(
     const std::vector<std::pair<const char*, const char*>>& variables) {
   for (const char* name :
        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS",
-        "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE",
+        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK",
+        "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",
+        "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
         "SLURM_NODEID", "SLURM_STEP_NODELIST", "SLURMD_NODENAME"}) {
     unsetenv(name);
   }
@@ -37,22 +38,29 @@ TEST_CASE("without a launcher there is one rank") {
 TEST_CASE("each launcher tells rank, ranks and those of the host") {
   const Launch openmpi = *With({{"OMPI_COMM_WORLD_RANK", "3"},
                                 {"OMPI_COMM_WORLD_SIZE", "8"},
+                                {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
                                 {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
   CHECK(openmpi.rank == 3);
   CHECK(openmpi.ranks == 8);
+  CHECK(openmpi.local_rank == 2);
   CHECK(openmpi.local_ranks == 4);
   CHECK(openmpi.by_openmpi);
-  const Launch mpich =
-      *With({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}});
+  const Launch mpich = *With({{"PMI_RANK", "1"},
+                              {"PMI_SIZE", "2"},
+                              {"MPI_LOCALRANKID", "1"},
+                              {"MPI_LOCALNRANKS", "2"}});
   CHECK(mpich.rank == 1);
   CHECK(mpich.ranks == 2);
+  CHECK(mpich.local_rank == 1);
   CHECK(mpich.local_ranks == 2);
   CHECK_FALSE(mpich.by_openmpi);
   const Launch slurm = *With({{"SLURM_PROCID", "5"},
                               {"SLURM_STEP_NUM_TASKS", "7"},
+                              {"SLURM_LOCALID", "1"},
                               {"SLURM_STEP_TASKS_PER_NODE", "4(x1),3"}});
   CHECK(slurm.rank == 5);
   CHECK(slurm.ranks == 7);
+  CHECK(slurm.local_rank == 1);
   CHECK(slurm.local_ranks == 4);
 }
 

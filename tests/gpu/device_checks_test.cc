@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "gpu/cublas_lt_places.h"
+#include "gpu/nvidia_libraries.h"
 
 namespace stowage::gpu {
 namespace {
@@ -88,10 +88,10 @@ TEST_CASE("another version of cuBLASLt is told with both versions") {
 
 TEST_CASE("cuBLASLt is looked for where it was said to be, and nowhere else") {
   REQUIRE(setenv("STOWAGE_CUBLASLT", "/opt/lt/libcublasLt.so.13.9", 1) == 0);
-  CHECK(CublasLtPlaces(13, "") ==
+  CHECK(PlacesOf(CublasLtLibrary(13), "") ==
         std::vector<std::string>{"/opt/lt/libcublasLt.so.13.9"});
   // An option goes before the variable; a folder is completed.
-  CHECK(CublasLtPlaces(13, "/usr") ==
+  CHECK(PlacesOf(CublasLtLibrary(13), "/usr") ==
         std::vector<std::string>{"/usr/libcublasLt.so.13"});
   const auto library = OpenCublasLt(13, "");
   REQUIRE_FALSE(library.ok());
@@ -104,7 +104,7 @@ TEST_CASE("cuBLASLt is looked for where it was said to be, and nowhere else") {
         "STOWAGE_CUBLASLT");
   REQUIRE(unsetenv("STOWAGE_CUBLASLT") == 0);
   REQUIRE(setenv("CUDA_HOME", "/opt/cuda", 1) == 0);
-  const auto places = CublasLtPlaces(13, "");
+  const auto places = PlacesOf(CublasLtLibrary(13), "");
   REQUIRE(places.size() >= 2);
   CHECK(places[0] == "libcublasLt.so.13");  // the loader's own search
   CHECK(places[1] == "/opt/cuda/lib64/libcublasLt.so.13");

@@ -36,6 +36,8 @@ class FaultyDevice final : public gpu::Device {
   }
 
   const gpu::DeviceTraits& traits() const override { return fake_.traits(); }
+  int rank() const override { return fake_.rank(); }
+  int ranks() const override { return fake_.ranks(); }
   Result<gpu::DeviceMemory> Memory() override {
     auto memory = fake_.Memory();
     if (memory.ok()) memory->free -= steps_ * faults_.leak_per_step;
@@ -67,6 +69,10 @@ class FaultyDevice final : public gpu::Device {
   }
   Status Synchronize(gpu::Stream stream) override {
     return fake_.Synchronize(stream);
+  }
+  Status Exchange(std::span<const gpu::PeerMessages> messages,
+                  gpu::Stream stream) override {
+    return fake_.Exchange(messages, stream);
   }
   Status Copy(void* to, const void* from, Bytes bytes,
               gpu::Stream stream) override {

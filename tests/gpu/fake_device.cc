@@ -18,6 +18,7 @@ using gpu::DeviceMemory;
 using gpu::Event;
 using gpu::KernelCall;
 using gpu::MatMulCall;
+using gpu::PeerMessages;
 using gpu::PinnedBlock;
 using gpu::Stream;
 
@@ -137,7 +138,10 @@ Result<Stream> FakeDevice::CreateStream() {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("CreateStream"));
   ++live_;
   auto* const stream = new FakeStream;
-  stream->lazy = streams_ == 0 ? options_.lazy_compute : options_.lazy_copy;
+  const bool lazy[] = {options_.lazy_compute, options_.lazy_copy,
+                       options_.lazy_exchange};
+  STOWAGE_CHECK(streams_ < 3);
+  stream->lazy = lazy[streams_];
   ++streams_;
   return Stream{stream};
 }
@@ -344,6 +348,28 @@ Status FakeDevice::MatMul(const MatMulCall& call, Stream stream) {
   STOWAGE_CHECK(prepared_products_.contains(ShapeOf(call)));
   CheckProduct(call);
   Give(stream, [this, call] { Multiply(call); });
+  return {};
+}
+
+Status FakeDevice::Exchange(std::span<const PeerMessages> messages,
+                            Stream stream) {
+  STOWAGE_RETURN_IF_ERROR(Call("Exchange"));
+  std::vector<cluster::Outgoing> outgoing;
+  std::vector<cluster::Incoming> incoming;
+  for (const PeerMessages& each : messages) {
+    STOWAGE_CHECK(each.peer != rank() && each.peer < ranks());
+    for (const std::span<const std::byte> bytes :
+         {each.sent, std::span<const std::byte>(each.received)}) {
+      STOWAGE_CHECK(bytes.empty() ||
+                    IsInArena(bytes.data(), static_cast<Bytes>(bytes.size())));
+    }
+    outgoing.push_back({each.peer, each.sent});
+    incoming.push_back({each.peer, each.received});
+  }
+  Give(stream, [this, outgoing, incoming] {
+    executed_.push_back("exchange");
+    if (!options_.link->Exchange(outgoing, incoming)) broken_ = true;
+  });
   return {};
 }
 

@@ -7,6 +7,8 @@
 // operands of matrix products inside one allocation), and fails when it is told
 // to.
 //
+// Devices of several ranks are joined by a link (cluster/thread_links.h).
+//
 // A stream may be lazy: its work is done as late as the rules allow, when
 // somebody waits for it. A step that reads its inputs too early, or overwrites
 // those of another too soon, then computes something else.
@@ -28,6 +30,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "cluster/link.h"
 #include "gpu/device.h"
 #include "gpu/gpu_backend.h"
 #include "runtime/backend.h"
@@ -38,8 +41,12 @@ struct FakeOptions {
   uint64_t seed = 0;  // of the order in which threads run
   bool warp_by_warp = false;
   Bytes total = int64_t{1} << 30;
-  bool lazy_compute = false;  // the stream that is created first
-  bool lazy_copy = false;     // the second
+  bool lazy_compute = false;   // the stream that is created first
+  bool lazy_copy = false;      // the second
+  bool lazy_exchange = false;  // the third, of several ranks
+  /// What joins this rank's device to those of others, each with a fake of its own; null:
+  /// there is one rank. Used by whoever waits for the work of a stream.
+  cluster::Link* link = nullptr;
   gpu::BackendOptions backend = {};
 };
 
@@ -74,6 +81,12 @@ class FakeDevice final : public gpu::Device {
   void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
 
   const gpu::DeviceTraits& traits() const override { return traits_; }
+  int rank() const override {
+    return options_.link == nullptr ? 0 : options_.link->rank();
+  }
+  int ranks() const override {
+    return options_.link == nullptr ? 1 : options_.link->ranks();
+  }
   Result<gpu::DeviceMemory> Memory() override;
   Result<std::byte*> Allocate(Bytes bytes) override;
   void Free(std::byte* block) noexcept override;
@@ -93,6 +106,8 @@ class FakeDevice final : public gpu::Device {
               gpu::Stream stream) override;
   Status Launch(const gpu::KernelCall& call, gpu::Stream stream) override;
   Status MatMul(const gpu::MatMulCall& call, gpu::Stream stream) override;
+  Status Exchange(std::span<const gpu::PeerMessages> messages,
+                  gpu::Stream stream) override;
   Status Prepare(const gpu::KernelCall& call) override;
   Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override;
   Status BeginCapture(gpu::Stream stream) override;

@@ -1,0 +1,59 @@
+#ifndef STOWAGE_TESTS_SUPPORT_RANK_RUNS_H_
+#define STOWAGE_TESTS_SUPPORT_RANK_RUNS_H_
+
+// Training steps of one of several ranks, for bitwise comparison with those of one rank
+// that takes as many pieces.
+//
+//   const Content one = RunRank(net, {}, /*pieces=*/2, 0, *MakeCpuBackend({}));
+//   ... on each of two ranks, joined by its backend:
+//   const Content own = RunRank(net, {.ranks = 2}, 1, rank, *backend);
+//   CHECK(Differences(one, own, rank) == "");
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autodiff/ranks.h"
+#include "autodiff/train_options.h"
+#include "runtime/backend.h"
+#include "train/step_builder.h"
+
+namespace stowage::testing {
+
+struct RankNet {
+  std::string name;
+  ModelFn model;
+  int64_t batch = 0;  // of all ranks
+  TrainOptions options = {};
+};
+
+struct RankHow {
+  int64_t ranks = 1;
+  Sharding shard = Sharding::kNone;
+  /// Of the least budget of all levers, so many times; absent: no lever.
+  std::optional<double> tight = {};
+  bool poison = true;
+};
+
+/// So many steps are run.
+inline constexpr int64_t kRankSteps = 3;
+
+/// What is left of a run: of each step the outputs ("loss@1"), at the end params and
+/// states.
+using Content = std::map<std::string, std::vector<std::byte>>;
+
+/// Plans and runs the steps of rank `rank`, which takes its part of a batch in `pieces`.
+/// Inputs follow from names and steps. Fails the test that calls it where anything fails.
+Content RunRank(const RankNet& net, const RankHow& how, int64_t pieces,
+                int rank, Backend& backend);
+
+/// Names under which rank `rank` has something else than one rank has; of a block,
+/// than that has there.
+std::string Differences(const Content& one, const Content& own, int rank);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_SUPPORT_RANK_RUNS_H_
