@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/exchanges.h"
 #include "ir/in_place.h"
 #include "ir/op_def.h"
@@ -15,16 +17,17 @@ namespace stowage {
 namespace {
 
 // When each root's content has been used for the last time, in nodes; `upper` of
-// the buffer before any merging.
+// the buffer before any merging. Leaves that are `handed` die as they do of a body.
 std::vector<Time> LastUses(const Graph& graph, const Layouts& layouts,
-                           const Uses& uses) {
+                           const Uses& uses, const std::vector<bool>& handed) {
   const Time end = graph.num_nodes() + 1;  // the caller reads at num_nodes()
   std::vector<Time> upper(Index(graph.num_values()), 0);
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     if (layouts[Index(id)].root != id) continue;
     const ValueInfo& value = graph.value(id);
-    const bool persists = value.is_leaf() && value.role != Role::kSaved;
-    const Time arrived = value.is_leaf() ? 1 : 0;
+    const bool persists =
+        value.is_leaf() && value.role != Role::kSaved && !handed[Index(id)];
+    const Time arrived = value.is_leaf() && !handed[Index(id)] ? 1 : 0;
     upper[Index(id)] = persists || uses.is_output(id)
                            ? end
                            : std::max(arrived, Time{uses.last_use(id)} + 1);
@@ -54,8 +57,18 @@ class Builder {
     out_.layouts = ComputeLayouts(graph);
     out_.buffer_of.assign(Index(graph.num_values()), -1);
     out_.workspace_of.assign(Index(graph.num_nodes()), -1);
+    handed_.assign(Index(graph.num_values()), false);
+    if (!options.dying.empty()) {
+      const std::vector<ValueId> leaves = LeavesOf(graph);
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        handed_[Index(leaves[i])] = options.dying[i];
+      }
+    }
     const Uses uses(graph, out_.layouts);
-    upper_ = LastUses(graph, out_.layouts, uses);
+    upper_ = LastUses(graph, out_.layouts, uses, handed_);
+    for (const GraphOutput& output : graph.outputs()) {
+      is_output_.insert(output.value);
+    }
     for (const Exchange& each : ExchangesOf(graph, uses, out_.layouts)) {
       lands_[each.node] = each.lands;
     }
@@ -64,7 +77,10 @@ class Builder {
   Lifetimes Build() {
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const ValueInfo& value = graph_.value(id);
-      if (value.is_leaf()) AddBuffer(id, RegionOfLeaf(value), 0);
+      if (!value.is_leaf()) continue;
+      const bool dies = handed_[Index(id)];
+      AddBuffer(id, dies ? Region::kActivations : RegionOfLeaf(value), 0);
+      if (dies) handed_in_.insert(buffer_of(id));
     }
     if (options_.reserve > 0) {
       out_.reserve = static_cast<int32_t>(out_.buffers.size());
@@ -86,19 +102,52 @@ class Builder {
         {value.name, region, lower, upper_[Index(id)], value.type.bytes()});
   }
 
-  // The buffer of an operand that result 0 of node `n` takes over, or -1.
+  // The buffer of an operand that result 0 of node `n` takes over, or -1. What a body
+  // hands back does not stay in what it was handed.
   int32_t BufferToTakeOver(NodeId n) const {
     const Node& node = graph_.node(n);
     const InPlace in_place(graph_, out_.layouts, node);
     for (const ValueId input : node.inputs) {
       const int32_t candidate = out_.buffer_of[Index(input)];
       const LiveBuffer& buffer = out_.buffers[Index(candidate)];
+      if (handed_in_.contains(candidate) &&
+          is_output_.contains(node.results[0])) {
+        continue;
+      }
       if (buffer.region == Region::kActivations && buffer.upper == n + 1 &&
           in_place.MayTakeOver(out_.layouts, node, layout(input).root)) {
         return candidate;
       }
     }
     return -1;
+  }
+
+  // Which operands of a cond die in its bodies: those that cover a buffer of their own
+  // which dies at the node. The index is read before these begin.
+  std::vector<bool> DyingIn(NodeId n) const {
+    const Node& node = graph_.node(n);
+    std::vector<bool> dying(node.inputs.size(), false);
+    if (node.op != OpKind::kCond) return dying;
+    std::unordered_map<int32_t, int> operands_in;
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      ++operands_in[out_.buffer_of[Index(node.inputs[i])]];
+    }
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      const int32_t index = out_.buffer_of[Index(node.inputs[i])];
+      const LiveBuffer& buffer = out_.buffers[Index(index)];
+      dying[i] = buffer.region == Region::kActivations &&
+                 buffer.upper == n + 1 && operands_in[index] == 1 &&
+                 buffer.size == graph_.value(node.inputs[i]).type.bytes();
+    }
+    return dying;
+  }
+
+  Bytes ScratchOf(NodeId n) const {
+    const Node& node = graph_.node(n);
+    if (options_.bodies && !BodiesOf(node).empty()) {
+      return options_.bodies(n, DyingIn(n));
+    }
+    return options_.workspace ? options_.workspace(graph_, node) : 0;
   }
 
   void AddNode(NodeId n) {
@@ -122,9 +171,7 @@ class Builder {
                   n);
       }
     }
-    const Bytes scratch =
-        options_.workspace ? options_.workspace(graph_, node) : 0;
-    if (scratch > 0) {
+    if (const Bytes scratch = ScratchOf(n); scratch > 0) {
       out_.workspace_of[Index(n)] = static_cast<int32_t>(out_.buffers.size());
       out_.buffers.push_back({StrCat("workspace of ", graph_.Describe(n)),
                               Region::kWorkspace, n, n + 1, scratch});
@@ -149,7 +196,10 @@ class Builder {
   const Graph& graph_;
   const LifetimeOptions& options_;
   Lifetimes out_;
-  std::vector<Time> upper_;                   // per root value
+  std::vector<Time> upper_;                // per root value
+  std::vector<bool> handed_;               // per value: a leaf that dies
+  std::unordered_set<int32_t> handed_in_;  // the buffers that begin with one
+  std::unordered_set<ValueId> is_output_;
   std::unordered_map<NodeId, NodeId> lands_;  // of exchanges
 };
 

@@ -9,7 +9,8 @@
 // outputs live to the end, their ancestors do not. Views own no bytes. A result
 // that may overwrite an operand which dies at that node, and of which nothing
 // else is read, takes over the operand's buffer. Scratch that a kernel asks for
-// is a buffer that lives for its node alone.
+// is a buffer that lives for its node alone. What a cond is handed and nothing reads
+// behind it may die in the bodies, earlier than it does here: they are planned with it.
 //
 //   Lifetimes lifetimes = ComputeLifetimes(graph, {});
 //   lifetimes.buffers[lifetimes.buffer_of[value]].upper;
@@ -89,10 +90,18 @@ struct Lifetimes {
   int in_place = 0;                   // results written over an operand
 };
 
+/// Scratch bytes of a node with bodies, of whose operands those die in the bodies for
+/// which `dying` is true.
+using BodiesFn = std::function<Bytes(NodeId, const std::vector<bool>& dying)>;
+
 struct LifetimeOptions {
   bool in_place = true;
   WorkspaceFn workspace = {};  // empty: kernels need none
   Bytes reserve = 0;           // what the backend keeps beside the values
+  BodiesFn bodies = {};  // empty: `workspace` is asked of these nodes, too
+  /// Of a body: which leaves, in their order, die where they are read for the last
+  /// time, or if nothing reads them, before the first node. Empty: none.
+  std::vector<bool> dying = {};
 };
 
 /// Linear in values and operands.

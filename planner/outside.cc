@@ -102,9 +102,11 @@ std::vector<int32_t> MoveOutside(const Graph& body, const Node& node,
   const auto move = [&](ValueId id) {
     LiveBuffer& buffer =
         lifetimes->buffers[Index(lifetimes->buffer_of[Index(id)])];
+    const bool is_leaf = body.value(id).is_leaf();
+    const bool dies = is_leaf && buffer.region == Region::kActivations;
     buffer.region = Region::kOutside;
-    buffer.lower = 0;
-    buffer.upper = end;
+    if (is_leaf || node.op == OpKind::kLoop) buffer.lower = 0;
+    if (!dies) buffer.upper = end;
   };
   for (const ValueId leaf : leaves) move(leaf);
   for (const GraphOutput& output : body.outputs()) move(output.value);

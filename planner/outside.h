@@ -16,12 +16,14 @@
 namespace stowage {
 
 /// Moves the buffers of the leaves and outputs of `body`, which is one of `node`'s, into
-/// the region kOutside, where they live throughout. What a loop hands on shares one
-/// buffer, leaf and output, if its leaf has been read for the last time when anything is
-/// written there, or, with `in_place`, where the first node that writes there may
-/// write over the leaf. All else that is handed on from one iteration to another gets
-/// a second place in the region kIo: what is returned are these, by carried and then
-/// summed value, -1 where there is none. Linear in values and operands.
+/// the region kOutside, where they live throughout; but leaves that die in a cond's
+/// (LifetimeOptions::dying) do not, nor do its outputs until they are written. What a
+/// loop hands on shares one buffer, leaf and output, if its leaf has been read for the
+/// last time when anything is written there, or, with `in_place`, where the first node
+/// that writes there may write over the leaf. All else that is handed on from one
+/// iteration to another gets a second place in the region kIo: what is returned are
+/// these, by carried and then summed value, -1 where there is none. Linear in values
+/// and operands.
 std::vector<int32_t> MoveOutside(const Graph& body, const Node& node,
                                  bool in_place, Lifetimes* lifetimes);
 

@@ -32,6 +32,11 @@
 // What it is handed, and what it hands back, lies outside, where the operands and the
 // results of the node are: nothing is copied in or out. Bodies of one cond start at the
 // same base, since only one of them runs.
+//
+// An operand of a cond that nothing reads behind it dies in its bodies, in each where
+// that one has read it for the last time: the slot of its leaf lives until then, and
+// what the body makes from then on may lie within its bytes, as within those of a result
+// until it is written first. All else that lies outside is there throughout.
 
 #include <array>
 #include <cstdint>
@@ -51,6 +56,10 @@ struct PlannedBuffer {
   Bytes size = 0;
   Time lower = 0;  // half-open
   Time upper = 0;
+  /// Of a body, of what lies within the bytes of an operand that has died, or of a result
+  /// that is not there yet: that slot, from whose first byte `offset` counts then; -1 of
+  /// all else.
+  int32_t within = -1;
 };
 
 /// Bytes of each part of the arena, which add up to arena_bytes, and of the

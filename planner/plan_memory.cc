@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
+#include "planner/holes.h"
 #include "planner/outside.h"
 #include "planner/packing/caching_allocator.h"
 #include "planner/packing/lower_bound.h"
@@ -186,6 +187,7 @@ Error BudgetError(const Graph& graph, const Plan& plan, Bytes budget) {
 }
 
 Result<std::vector<BodyPlan>> PlanBodies(const Node& node, NodeId id,
+                                         const std::vector<bool>& dying,
                                          const PlanOptions& options);
 
 Bytes LargestArena(const std::vector<BodyPlan>& bodies) {
@@ -215,10 +217,40 @@ packing::Problem WithBoundsOfBodies(const Plan& plan, const Span& span) {
   return problem;
 }
 
-// Plans `graph`; as the body of `node`, if that is given, with the second places that
-// it needs.
+// What a body needs at least, however it is packed, beside the bytes outside that have
+// holes.
+packing::LowerBound LeastBesideHoles(const Plan& plan) {
+  packing::Problem problem =
+      WithBoundsOfBodies(plan, SpanOf(plan, /*on_host=*/false));
+  Bytes handed = 0;
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    if (buffer.region != Region::kOutside) continue;
+    if (buffer.lower == 0 && !IsDyingOperand(plan, buffer)) continue;
+    const Bytes size = AlignUp(buffer.size, plan.alignment);
+    handed += size;
+    if (buffer.upper == 0) continue;
+    problem.buffers.push_back({.id = "",
+                               .lower = buffer.lower,
+                               .upper = buffer.upper,
+                               .size = size,
+                               .alignment = plan.alignment,
+                               .offset = std::nullopt});
+  }
+  packing::LowerBound least = packing::ComputeLowerBound(problem);
+  least.bytes = std::max<Bytes>(least.bytes - handed, 0);
+  return least;
+}
+
+// What a body has to do with its node.
+struct AsBody {
+  const Node& node;
+  std::vector<bool> dying = {};         // leaves that die in it; empty: none
+  std::vector<int32_t> second_of = {};  // places that it turns out to need
+};
+
+// Plans `graph`, as a body if `body` is given.
 Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
-                       const Node* node, std::vector<int32_t>* second_of) {
+                       AsBody* body) {
   const Bytes alignment = options.alignment;
   if (alignment < 1 || !std::has_single_bit(static_cast<uint64_t>(alignment))) {
     return Fail(StrCat("alignment ", alignment,
@@ -238,12 +270,10 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
 
   Plan plan;
   Status bodies_planned;
-  const auto workspace = [&](const Graph& of, const Node& at) -> Bytes {
-    if (BodiesOf(at).empty()) {
-      return options.device.workspace ? options.device.workspace(of, at) : 0;
-    }
-    const auto id = static_cast<NodeId>(&at - of.nodes().data());
-    Result<std::vector<BodyPlan>> bodies = PlanBodies(at, id, options);
+  const auto plan_bodies = [&](NodeId id,
+                               const std::vector<bool>& dying) -> Bytes {
+    Result<std::vector<BodyPlan>> bodies =
+        PlanBodies(graph.node(id), id, dying, options);
     if (!bodies.ok()) {
       if (bodies_planned.ok()) bodies_planned = bodies.error();
       return 0;
@@ -254,13 +284,16 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
   };
   Lifetimes lifetimes = ComputeLifetimes(
       graph, {.in_place = options.in_place,
-              .workspace = workspace,
+              .workspace = options.device.workspace,
               .reserve = options.device.reserve
                              ? options.device.reserve(graph, alignment)
-                             : 0});
+                             : 0,
+              .bodies = plan_bodies,
+              .dying = body != nullptr ? body->dying : std::vector<bool>()});
   STOWAGE_RETURN_IF_ERROR(bodies_planned);
-  if (node != nullptr) {
-    *second_of = MoveOutside(graph, *node, options.in_place, &lifetimes);
+  if (body != nullptr) {
+    body->second_of =
+        MoveOutside(graph, body->node, options.in_place, &lifetimes);
   }
   STOWAGE_RETURN_IF_ERROR(CheckSums(graph, lifetimes, weights, alignment));
 
@@ -311,13 +344,19 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
     plan.regions.io += AlignUp(buffer.size, alignment);
   }
 
-  if (node != nullptr) {
-    for (const int32_t index : *second_of) {
+  if (body != nullptr) {
+    for (const int32_t index : body->second_of) {
       if (index < 0) continue;
       PlannedBuffer& buffer = plan.buffers[static_cast<size_t>(index)];
       buffer.offset = plan.regions.io;
       plan.regions.io += AlignUp(buffer.size, alignment);
     }
+  }
+
+  std::optional<packing::LowerBound> least;  // of a body
+  if (body != nullptr) {
+    least = LeastBesideHoles(plan);
+    if (options.packer != Packer::kLinear) PlaceInHoles(&plan);
   }
 
   // Then pack everything else into one span, and what is stashed into another.
@@ -349,13 +388,14 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
 
   const Bytes reserved =
       plan.regions.weights + plan.regions.state + plan.regions.io;
-  plan.lower_bound = reserved + bound.bytes;
-  plan.peak_time = bound.time;
-  const auto is_optimal = [](const BodyPlan& body) {
-    return body.plan.optimal;
+  plan.lower_bound = reserved + least.value_or(bound).bytes;
+  plan.peak_time = least.value_or(bound).time;
+  const auto is_optimal = [](const BodyPlan& each) {
+    return each.plan.optimal;
   };
   plan.optimal =
-      packing.optimal && std::ranges::all_of(plan.bodies, is_optimal);
+      (packing.optimal && std::ranges::all_of(plan.bodies, is_optimal)) ||
+      plan.arena_bytes() == plan.lower_bound;
   plan.packer = packing.packer;
   plan.no_reuse = NoReuseBytes(graph, lifetimes, alignment, plan.regions);
   plan.caching_allocator = SimulatedCachingAllocator(lifetimes);
@@ -367,6 +407,7 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
 }
 
 Result<std::vector<BodyPlan>> PlanBodies(const Node& node, NodeId id,
+                                         const std::vector<bool>& dying,
                                          const PlanOptions& options) {
   const PlanOptions inner{
       .alignment = options.alignment,
@@ -376,10 +417,14 @@ Result<std::vector<BodyPlan>> PlanBodies(const Node& node, NodeId id,
       .device = {.workspace = options.device.workspace, .reserve = {}}};
   std::vector<BodyPlan> plans;
   for (const auto& body : BodiesOf(node)) {
-    BodyPlan planned{.node = id, .plan = {}, .second_of = {}};
-    STOWAGE_ASSIGN_OR_RETURN(
-        planned.plan, PlanGraph(*body, inner, &node, &planned.second_of));
-    plans.push_back(std::move(planned));
+    AsBody as{.node = node};
+    // The leaves of a cond's bodies stand for all operands but the index.
+    if (node.op == OpKind::kCond)
+      as.dying.assign(dying.begin() + 1, dying.end());
+    STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanGraph(*body, inner, &as));
+    plans.push_back({.node = id,
+                     .plan = std::move(plan),
+                     .second_of = std::move(as.second_of)});
   }
   return plans;
 }
@@ -387,7 +432,7 @@ Result<std::vector<BodyPlan>> PlanBodies(const Node& node, NodeId id,
 }  // namespace
 
 Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options) {
-  return PlanGraph(graph, options, nullptr, nullptr);
+  return PlanGraph(graph, options, nullptr);
 }
 
 WorkspaceFn NodeWorkspace(const PlanOptions& options) {
@@ -396,8 +441,14 @@ WorkspaceFn NodeWorkspace(const PlanOptions& options) {
       return options.device.workspace ? options.device.workspace(graph, node)
                                       : 0;
     }
+    std::vector<bool> dying;
+    for (const ValueId id : node.inputs) {
+      const ValueInfo& value = graph.value(id);
+      const bool persists = value.is_leaf() && value.role != Role::kSaved;
+      dying.push_back(!persists && std::ranges::count(node.inputs, id) == 1);
+    }
     // Where they cannot be planned, PlanMemory says why.
-    const auto bodies = PlanBodies(node, kNoNode, options);
+    const auto bodies = PlanBodies(node, kNoNode, dying, options);
     return bodies.ok() ? LargestArena(*bodies) : 0;
   };
 }

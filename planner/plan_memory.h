@@ -45,6 +45,7 @@ Result<Plan> PlanMemory(const Graph& graph, const PlanOptions& options = {});
 
 /// Scratch of each node as PlanMemory plans it: what `options.device` asks for, and for
 /// a node with bodies the largest arena of these, which it plans each time it is asked.
+/// Of a cond, all operands die in them there that may, so that a plan may take more.
 WorkspaceFn NodeWorkspace(const PlanOptions& options);
 
 }  // namespace stowage

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <tuple>
 
@@ -32,7 +33,8 @@ class StreamWriter {
         layouts_(ComputeLayouts(graph)),
         end_(graph.num_nodes() + 1),
         born_(static_cast<size_t>(end_) + 1),
-        dying_(static_cast<size_t>(end_) + 1) {}
+        dying_(static_cast<size_t>(end_) + 1),
+        killed_(plan.buffers.size(), false) {}
 
   std::vector<StreamEvent> Write() {
     NameOutside();
@@ -41,6 +43,7 @@ class StreamWriter {
       Add(StreamEventKind::kAllocate, index, 0);
     for (Time time = 0; time <= end_; ++time) {
       for (const int32_t index : dying_[static_cast<size_t>(time)]) {
+        if (killed_[Position(index)]) continue;
         Add(StreamEventKind::kKill, index, time);
       }
       for (const int32_t index : born_[static_cast<size_t>(time)]) {
@@ -65,7 +68,10 @@ class StreamWriter {
   StreamPlace PlaceOf(int32_t index) const {
     const PlannedBuffer& slot = buffer(index);
     if (slot.region == Region::kOutside) {
-      return {.bytes = slot.size, .outside = outside_[Position(index)]};
+      const int32_t at = slot.within < 0 ? index : slot.within;
+      return {.address = slot.offset,
+              .bytes = slot.size,
+              .outside = outside_[Position(at)]};
     }
     return {.on_host = IsOnHost(slot.region),
             .address = base_ + plan_.AddressOf(slot),
@@ -92,10 +98,13 @@ class StreamWriter {
       STOWAGE_CHECK(0 <= slot.lower && slot.lower <= slot.upper &&
                     slot.upper <= end_);
       const auto index = static_cast<int32_t>(i);
-      // What a body has outside, and its second places, which the enter tells of,
-      // are there from one trip to the next.
-      if (depth_ > 0 &&
-          (slot.region == Region::kOutside || slot.region == Region::kIo)) {
+      // What a body is handed is there when it begins, what it hands back, and its
+      // second places, which the enter tells of, when it ends.
+      if (depth_ > 0 && slot.region == Region::kIo) continue;
+      if (slot.region == Region::kOutside && slot.within < 0) {
+        if (slot.upper < end_) {
+          dying_[static_cast<size_t>(slot.upper)].push_back(index);
+        }
         continue;
       }
       if (IsReserved(slot.region)) {
@@ -144,7 +153,20 @@ class StreamWriter {
     if (scratch >= 0) event.scratch = PlaceOf(scratch);
     const Bytes workspace = event.scratch.address;
     events_.push_back(std::move(event));
+    if (node.op == OpKind::kCond) KillIndex(id);
     for (const auto& body : BodiesOf(node)) AddBody(id, *body, workspace);
+  }
+
+  // Of a cond: the index has been read when the first body begins.
+  void KillIndex(NodeId id) {
+    const std::span<const ValueId> inputs = graph_.node(id).inputs;
+    const int32_t index = buffer_of(inputs[0]);
+    const bool is_handed_in = std::ranges::any_of(
+        inputs.subspan(1),
+        [&](ValueId input) { return buffer_of(input) == index; });
+    if (buffer(index).upper != id + 1 || is_handed_in) return;
+    killed_[Position(index)] = true;
+    Add(StreamEventKind::kKill, index, id);
   }
 
   void AddBody(NodeId id, const Graph& body, Bytes workspace) {
@@ -159,6 +181,13 @@ class StreamWriter {
     event.trips = TripsOf(node);
     event.depth = depth_;
     const std::vector<ValueId> leaves = LeavesOf(body);
+    for (size_t i = 0; i < leaves.size() && node.op == OpKind::kCond; ++i) {
+      const PlannedBuffer& slot =
+          planned.plan
+              .buffers[Position(planned.plan.buffer_of[Position(leaves[i])])];
+      if (slot.upper > body.num_nodes()) continue;
+      killed_[Position(buffer_of(node.inputs[i + 1]))] = true;
+    }
     for (size_t i = 0; i < planned.second_of.size(); ++i) {
       const ValueId leaf = leaves[PartsOfLoop(node).leaf_of(i)];
       const ValueId output = body.outputs()[i].value;
@@ -210,6 +239,7 @@ class StreamWriter {
   std::vector<std::vector<int32_t>> born_;   // at each time
   std::vector<std::vector<int32_t>> dying_;  // likewise
   std::vector<std::string> outside_;         // by buffer: whose place it is
+  std::vector<bool> killed_;                 // by buffer: by a cond, in time
   size_t next_body_ = 0;                     // of the plan
   std::vector<StreamEvent> events_;
 };

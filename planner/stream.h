@@ -26,6 +26,11 @@
 // launch do: such a place tells whose it is, by the name of the leaf or output, and
 // counts from there. The enter says of what a loop hands on where it lies.
 //
+// An operand of a cond that nothing reads behind it is killed in each of the bodies, one
+// of which runs: right after what reads it last there, or before all else. What the body
+// makes may then be allocated in it, or before, in a result. The index dies before the
+// first body is entered.
+//
 //   enter     body cell, 3 times, h to h.next in one place, c to c.next alternating
 //                                                       with @512+16
 //
@@ -118,7 +123,9 @@ struct StreamEvent {
 /// The stream of one run of `graph` by `plan`. At one time, buffers are killed
 /// before others are allocated, both in the plan's order; times never fall. What
 /// is reserved is allocated at time 0, by rising address, and killed at time
-/// num_nodes() + 1. A buffer whose lifetime is empty does not occur.
+/// num_nodes() + 1. A buffer whose lifetime is empty does not occur, save where it is an
+/// operand, which is killed. What dies in a cond is killed once on each way through it,
+/// and an index at the time of its cond.
 /// Preconditions: `plan` was made for `graph` (CheckPlanIsFor), and lifetimes lie
 /// in [0, num_nodes() + 1], as in every plan of PlanMemory or PlanFromJson; it may
 /// be a bad plan otherwise. Linear in values, operands and buffers, but for

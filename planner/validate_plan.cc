@@ -1,10 +1,12 @@
 #include "planner/validate_plan.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "base/strings.h"
 #include "ir/bodies.h"
@@ -142,8 +144,10 @@ class PlanJudge {
   }
   Range RangeOf(const PlannedBuffer& slot) const {
     if (slot.region == Region::kOutside) {
-      const Bytes begin =
-          outside_[static_cast<size_t>(&slot - plan_.buffers.data())];
+      const auto at = slot.within < 0
+                          ? &slot - plan_.buffers.data()
+                          : static_cast<std::ptrdiff_t>(slot.within);
+      const Bytes begin = outside_[static_cast<size_t>(at)] + slot.offset;
       return {begin, begin + slot.size};
     }
     const Bytes begin = RegionRange(slot.region).begin + slot.offset;
@@ -172,7 +176,7 @@ class PlanJudge {
     Bytes end = RegionRange(Region::kHostStash).end;
     for (const PlannedBuffer& slot : plan_.buffers) {
       outside_.push_back(end);
-      if (slot.region != Region::kOutside || slot.size < 0) continue;
+      if (slot.region != Region::kOutside || slot.within >= 0) continue;
       end = CheckedAdd(end, slot.size).value_or(end);
     }
     end_ = end;
@@ -192,15 +196,29 @@ class PlanJudge {
       ++outputs_in[BufferIndex(output.value)];
     }
     for (const ValueId leaf : leaves) ++leaves_in[BufferIndex(leaf)];
+    const bool is_cond = node_->op == OpKind::kCond;
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const bool is_outside = buffer(id).region == Region::kOutside;
       const ValueId root = layout(id).root;
-      const size_t index = BufferIndex(id);
       if (!is_outside || graph_.value(root).is_leaf()) continue;
+      const size_t index = buffer(id).within < 0
+                               ? BufferIndex(id)
+                               : static_cast<size_t>(buffer(id).within);
+      // In the bodies of a cond, operands may have died by then: the run will tell.
+      if (outputs_in[index] == 0 && is_cond && leaves_in[index] > 0) continue;
       if (outputs_in[index] != 1) {
         Complain(Quoted(name(id)), " lies where ",
                  outputs_in[index] == 0 ? "an operand of the node does"
                                         : "two outputs do");
+      }
+    }
+    for (const ValueId leaf : leaves) {
+      if (!IsDying(leaf)) continue;
+      if (!is_cond || buffer(leaf).lower != 0) {
+        Complain("operand ", Quoted(name(leaf)), " is stated to live in [",
+                 buffer(leaf).lower, ", ", buffer(leaf).upper,
+                 "); it is there ",
+                 is_cond ? "from the start" : "throughout the loop");
       }
     }
     // Each slot outside is as large as what is handed in or out.
@@ -260,14 +278,56 @@ class PlanJudge {
     return static_cast<size_t>(plan_.buffer_of[static_cast<size_t>(id)]);
   }
 
+  // Whether a leaf of a body is stated to die in it.
+  bool IsDying(ValueId leaf) const {
+    return buffer(leaf).region == Region::kOutside &&
+           buffer(leaf).upper <= graph_.num_nodes();
+  }
+
   void CheckHanded(ValueId id) {
-    if (buffer(id).region == Region::kOutside &&
+    if (buffer(id).region == Region::kOutside && buffer(id).within < 0 &&
         buffer(id).size == graph_.value(id).type.bytes()) {
       return;
     }
     Complain(Quoted(name(id)), " is handed in or out and is in a slot of ",
              buffer(id).size, " bytes in ", RegionName(buffer(id).region),
              "; expected ", graph_.value(id).type.bytes(), " outside");
+  }
+
+  // An operand that is stated to die in the bodies of a cond must do so in all of them,
+  // by itself, and in this plan at the node.
+  void CheckDying(NodeId n, std::span<const BodyPlan> plans) {
+    const Node& node = graph_.node(n);
+    const auto bodies = BodiesOf(node);
+    std::vector<size_t> dies_in(node.inputs.size(), 0);
+    for (size_t b = 0; b < bodies.size(); ++b) {
+      const Plan& plan = plans[b].plan;
+      const std::vector<ValueId> leaves = LeavesOf(*bodies[b]);
+      for (size_t i = 0; i < leaves.size(); ++i) {
+        const int32_t index = plan.buffer_of[static_cast<size_t>(leaves[i])];
+        const PlannedBuffer& slot = plan.buffers[static_cast<size_t>(index)];
+        if (slot.upper <= bodies[b]->num_nodes()) ++dies_in[i + 1];
+      }
+    }
+    std::vector<int> operands_in(plan_.buffers.size(), 0);
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      ++operands_in[BufferIndex(node.inputs[i])];
+    }
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (dies_in[i] == 0) continue;
+      if (dies_in[i] == bodies.size() && buffer(id).upper == n + 1 &&
+          buffer(id).size == graph_.value(id).type.bytes() &&
+          operands_in[BufferIndex(id)] == 1) {
+        continue;
+      }
+      Complain("operand ", Quoted(name(id)), " is stated to die in ",
+               dies_in[i], " of ", bodies.size(), " bodies of ",
+               graph_.Describe(n), "; its slot, of ", buffer(id).size,
+               " bytes and ", operands_in[BufferIndex(id)],
+               " operands, is stated to live in [", buffer(id).lower, ", ",
+               buffer(id).upper, ")");
+    }
   }
 
   // That every body in the graph has a plan, and a good one.
@@ -297,6 +357,9 @@ class PlanJudge {
                    ": ", text);
         }
       }
+      const size_t count = BodiesOf(node).size();
+      if (node.op != OpKind::kCond || !texts_.empty()) continue;
+      CheckDying(n, std::span(plan_.bodies).subspan(next - count, count));
     }
     if (next < plan_.bodies.size()) {
       Complain("there are plans of ", plan_.bodies.size(),
@@ -321,6 +384,10 @@ class PlanJudge {
       return;
     }
     for (const PlannedBuffer& slot : plan_.buffers) {
+      if (slot.within != -1) {
+        CheckWithin(slot);
+        continue;
+      }
       if (slot.region == Region::kOutside && node_ != nullptr) {
         if (slot.offset == 0 && slot.size >= 0) continue;
         Complain("slot ", Quoted(slot.name), " [", slot.offset, ", +",
@@ -366,6 +433,32 @@ class PlanJudge {
         Complain("the scratch of ", graph_.Describe(n),
                  " is no workspace slot");
       }
+    }
+  }
+
+  // What lies within an operand or a result of a cond, while that is dead.
+  void CheckWithin(const PlannedBuffer& slot) {
+    if (node_ == nullptr || node_->op != OpKind::kCond ||
+        slot.region != Region::kOutside || !IsBuffer(slot.within)) {
+      Complain("slot ", Quoted(slot.name), " of ", RegionName(slot.region),
+               " is within slot ", slot.within,
+               "; that is for what the body of a cond has outside");
+      return;
+    }
+    const PlannedBuffer& in = plan_.buffers[static_cast<size_t>(slot.within)];
+    if (in.region != Region::kOutside || in.within != -1 || slot.offset < 0 ||
+        slot.size < 0 || slot.size > in.size - slot.offset ||
+        slot.offset % plan_.alignment != 0) {
+      Complain("slot ", Quoted(slot.name), " [", slot.offset, ", +", slot.size,
+               ") is not within ", Quoted(in.name), " of ", in.size,
+               " bytes of ", RegionName(in.region), ", aligned to ",
+               plan_.alignment);
+    }
+    if (slot.lower < in.upper && in.lower < slot.upper) {
+      Complain("slot ", Quoted(slot.name), " is within ", Quoted(in.name),
+               " and stated to live in [", slot.lower, ", ", slot.upper,
+               "), at the same time as that in [", in.lower, ", ", in.upper,
+               ")");
     }
   }
 
@@ -426,7 +519,7 @@ class PlanJudge {
     }
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const ValueInfo& value = graph_.value(id);
-      if (value.is_leaf() && value.role != Role::kSaved &&
+      if (value.is_leaf() && value.role != Role::kSaved && !IsDying(id) &&
           !shared_.contains(id)) {
         CheckRead(bytes, id, end);
       }
@@ -530,7 +623,7 @@ class PlanJudge {
       covers(output.value, end);
     for (ValueId id = 0; id < graph_.num_values(); ++id) {
       const ValueInfo& value = graph_.value(id);
-      if (!value.is_leaf()) continue;
+      if (!value.is_leaf() || IsDying(id)) continue;
       covers(id, 0);
       if (value.role != Role::kSaved) covers(id, end);
     }

@@ -194,6 +194,12 @@ Result<std::vector<PlannedBuffer>> ReadBuffers(const Reader& file,
                              reader.Int("lower", 0, graph.num_nodes()));
     STOWAGE_ASSIGN_OR_RETURN(
         buffer.upper, reader.Int("upper", buffer.lower, graph.num_nodes() + 1));
+    if (json.contains("within")) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          const int64_t within,
+          reader.Int("within", 0, static_cast<int64_t>(array->size()) - 1));
+      buffer.within = static_cast<int32_t>(within);
+    }
     // Room for the base, the offset, the padding, and the sum of all.
     const auto end =
         CheckedAdd(buffer.offset, regions.total() + regions.host());
@@ -464,12 +470,14 @@ void WritePlan(const Plan& plan, const Graph& graph, Json* to) {
   Json& json = *to;
   Json buffers = Json::array();
   for (const PlannedBuffer& buffer : plan.buffers) {
-    buffers.push_back({{"name", buffer.name},
-                       {"region", RegionName(buffer.region)},
-                       {"offset", buffer.offset},
-                       {"size", buffer.size},
-                       {"lower", buffer.lower},
-                       {"upper", buffer.upper}});
+    Json& slot =
+        buffers.emplace_back(Json({{"name", buffer.name},
+                                   {"region", RegionName(buffer.region)},
+                                   {"offset", buffer.offset},
+                                   {"size", buffer.size},
+                                   {"lower", buffer.lower},
+                                   {"upper", buffer.upper}}));
+    if (buffer.within >= 0) slot["within"] = buffer.within;
   }
   json["arena_bytes"] = plan.arena_bytes();
   json["host_bytes"] = plan.host_bytes();

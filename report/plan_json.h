@@ -27,6 +27,8 @@
 // A value lies in the bytes of its root, from "offset" bytes on, its elements
 // "strides" elements apart; one that owns bytes is its own root. A view runs nothing.
 // The first "updates" results of a node are the new contents of its first operands.
+// A buffer of a body that lies in the bytes of an operand which has died, or of a result
+// that is not there yet, says in which: {..., "region": "outside", ..., "within": 1}.
 // "bodies", which only plans of graphs with loops or branches have, are the plans of
 // these, with the same fields, in the order of nodes and, of one node, of its bodies. A
 // node that has some says how many, and a loop what it hands to its body (ir/bodies.h):

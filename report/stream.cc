@@ -71,7 +71,12 @@ std::string What(const StreamEvent& event) {
     case StreamEventKind::kKill:
       break;
   }
-  return StrCat(RegionName(event.region), " ", NameText(event.name));
+  std::string out = StrCat(RegionName(event.region), " ", NameText(event.name));
+  const std::string& outside = event.place.outside;
+  if (!outside.empty() && outside != event.name) {
+    out += StrCat(" at ", NameText(outside));
+  }
+  return out;
 }
 
 // The columns of a line before the last.
@@ -86,8 +91,11 @@ Columns ColumnsOf(const StreamEvent& event) {
       event.kind != StreamEventKind::kKill) {
     return {time, name, "-", "-", "-"};
   }
-  return {time, name, event.place.on_host ? "host" : "arena",
-          StrCat(event.place.address), StrCat(event.place.bytes)};
+  const char* const memory = !event.place.outside.empty() ? "outside"
+                             : event.place.on_host        ? "host"
+                                                          : "arena";
+  return {time, name, memory, StrCat(event.place.address),
+          StrCat(event.place.bytes)};
 }
 
 }  // namespace
@@ -96,17 +104,19 @@ std::string ToStreamText(const Graph& graph, const Plan& plan) {
   const std::vector<StreamEvent> events = MakeStream(graph, plan);
   const Columns titles = {"time", "event", "memory", "address", "bytes"};
   size_t time = titles.time.size();
+  size_t memory = titles.memory.size();
   size_t address = titles.address.size();
   size_t bytes = titles.bytes.size();
   for (const StreamEvent& event : events) {
     const Columns columns = ColumnsOf(event);
     time = std::max(time, columns.time.size());
+    memory = std::max(memory, columns.memory.size());
     address = std::max(address, columns.address.size());
     bytes = std::max(bytes, columns.bytes.size());
   }
   const auto line = [&](const Columns& columns, std::string_view what) {
     return StrCat(PadLeft(columns.time, time), "  ", PadRight(columns.event, 8),
-                  "  ", PadRight(columns.memory, 6), "  ",
+                  "  ", PadRight(columns.memory, memory), "  ",
                   PadLeft(columns.address, address), "  ",
                   PadLeft(columns.bytes, bytes), "  ", what, "\n");
   };

@@ -75,7 +75,7 @@ std::vector<std::vector<int32_t>> DeathsAfterLaunches(
   for (size_t b = 0; b < buffers.size(); ++b) {
     const Region region = buffers[b].region;
     if (region != Region::kActivations && region != Region::kWorkspace &&
-        region != Region::kHostStash) {
+        region != Region::kHostStash && region != Region::kOutside) {
       continue;
     }
     // The last launch inside the lifetime; views take time but launch nothing.
@@ -117,35 +117,49 @@ void ControlFlow::AddBody(const Graph& graph, const Plan& plan) {
   body->graph = &graph;
   ResolvedLaunches& resolved = body->resolved;
   ResolveLaunches(graph, plan, workspace_, nullptr, &resolved);
-  // Values in an outside buffer lie with the output in it, save leaves, and views of
-  // these, which lie with the leaf.
+  // Values in an outside buffer lie with the output in it, or else with the leaf, save
+  // leaves, and views of these, which lie with the leaf.
   const Layouts layouts = ComputeLayouts(graph);
   const std::vector<ValueId> leaves = LeavesOf(graph);
   std::vector<size_t> slot_of(plan.buffers.size(), 0);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    slot_of[Index(plan.buffer_of[Index(leaves[i])])] = i;
+  }
   for (size_t r = 0; r < graph.outputs().size(); ++r) {
     const ValueId output = graph.outputs()[r].value;
     slot_of[Index(plan.buffer_of[Index(output)])] = leaves.size() + r;
+  }
+  for (size_t b = 0; b < plan.buffers.size(); ++b) {
+    const int32_t within = plan.buffers[b].within;
+    if (within >= 0) slot_of[b] = slot_of[Index(within)];
   }
   std::vector<size_t> slot_of_leaf(Index(graph.num_values()), 0);
   for (size_t i = 0; i < leaves.size(); ++i) slot_of_leaf[Index(leaves[i])] = i;
   for (size_t i = 0; i < resolved.operands.size(); ++i) {
     const ValueId id = resolved.values[i];
-    const int32_t buffer = plan.buffer_of[Index(id)];
-    if (plan.buffers[Index(buffer)].region != Region::kOutside) continue;
+    const int32_t index = plan.buffer_of[Index(id)];
+    const PlannedBuffer& buffer = plan.buffers[Index(index)];
+    if (buffer.region != Region::kOutside) continue;
     const Layout& layout = layouts[Index(id)];
     const bool of_leaf = graph.value(layout.root).is_leaf();
     body->outside.push_back(
         {&resolved.operands[i],
-         of_leaf ? slot_of_leaf[Index(layout.root)] : slot_of[Index(buffer)],
-         layout.byte_offset});
+         of_leaf ? slot_of_leaf[Index(layout.root)] : slot_of[Index(index)],
+         buffer.offset + layout.byte_offset});
   }
   for (const auto& deaths :
        DeathsAfterLaunches(graph, plan, resolved.launches)) {
     auto& dead = body->dead.emplace_back();
+    dead.reserve(deaths.size());  // never grows again: it is pointed into
     for (const int32_t index : deaths) {
       const PlannedBuffer& buffer = plan.buffers[Index(index)];
-      dead.emplace_back(workspace_ + plan.AddressOf(buffer),
-                        static_cast<size_t>(buffer.size));
+      const bool is_outside = buffer.region == Region::kOutside;
+      dead.emplace_back(
+          is_outside ? nullptr : workspace_ + plan.AddressOf(buffer),
+          static_cast<size_t>(buffer.size));
+      if (!is_outside) continue;
+      body->dead_outside.push_back(
+          {&dead.back(), slot_of[Index(index)], buffer.offset});
     }
   }
   places_.resize(
@@ -208,6 +222,9 @@ void ControlFlow::Place(const Launch& launch, size_t body, int64_t iteration) {
   }
   for (const Outside& outside : b.outside) {
     outside.view->data = places_[outside.slot] + outside.offset;
+  }
+  for (const DeadOutside& dead : b.dead_outside) {
+    *dead.bytes = {places_[dead.slot] + dead.offset, dead.bytes->size()};
   }
 }
 

@@ -4,7 +4,9 @@
 // The bodies of a loop or a cond, resolved once: launches whose scratch and own values
 // lie in the workspace of the node, at final addresses. What a body is handed and what
 // it hands back lies outside, elsewhere in each iteration, and is placed before each:
-// a few additions for each operand of a launch that lies there, and no copy.
+// a few additions for each operand of a launch that lies there, and no copy. So is what a
+// body makes in the bytes of an operand that has died in it, or of a result that is not
+// there yet.
 //
 //   ControlFlow& loop = *launch.control;
 //   for (int64_t i = 0; i < loop.trips(); ++i) {
@@ -72,7 +74,8 @@ class ControlFlow {
   std::span<const Launch> launches(size_t body) const {
     return bodies_[body]->resolved.launches;
   }
-  /// What of the arena of `body` is dead once its launch `launch` has run.
+  /// What of the arena of `body`, and of its operands, is dead once its launch `launch`
+  /// has run.
   std::span<const std::span<std::byte>> DeadAfter(size_t body,
                                                   size_t launch) const {
     return bodies_[body]->dead[launch];
@@ -102,11 +105,18 @@ class ControlFlow {
     size_t slot;
     Bytes offset;
   };
+  // Likewise, of bytes that are dead at some time.
+  struct DeadOutside {
+    std::span<std::byte>* bytes;
+    size_t slot;
+    Bytes offset;
+  };
   struct Body {
     const Graph* graph;
     ResolvedLaunches resolved;
     std::vector<Outside> outside;
     std::vector<std::vector<std::span<std::byte>>> dead;  // after each launch
+    std::vector<DeadOutside> dead_outside;
   };
   // What a loop hands on: the place beside the result's, if there are two.
   struct Handed {

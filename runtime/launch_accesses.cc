@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "base/bytes.h"
+#include "ir/op_kind.h"
 
 namespace stowage {
 
@@ -11,6 +12,8 @@ LaunchAccesses::LaunchAccesses(const Launch& launch) {
   for (const TensorView& input : launch.inputs) {
     reads_.push_back(RangeOf(input));
   }
+  // The bodies of a cond may write over operands that die in them.
+  if (launch.op == OpKind::kCond) writes_ = reads_;
   for (const TensorView& output : launch.outputs) {
     writes_.push_back(RangeOf(output));
   }

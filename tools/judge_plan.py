@@ -22,7 +22,9 @@ the last two of long ones. Then it is also wrong
 
 - that a body has no plan, or more arena than its node has scratch;
 - that what is handed in or out lies elsewhere than outside, or not by itself;
-- that what a loop carries has not the places it needs.
+- that what a loop carries has not the places it needs;
+- that an operand dies in some bodies of a cond alone, or is needed behind it;
+- that something lies in the bytes of an operand or result which is there then.
 
 Exit 0: the plan is sound. 1: it is not. 2: this is no plan file.
 """
@@ -47,6 +49,14 @@ class Memory:
         self.owners = [NOBODY]
         self.size = size
         self.names = ["nobody", "the backend"]
+
+    def copy(self):
+        """The same bytes, from where on they may become others."""
+        other = Memory(self.size)
+        other.starts = list(self.starts)
+        other.owners = list(self.owners)
+        other.names = self.names
+        return other
 
     def new_owner(self, name):
         self.names.append(name)
@@ -81,10 +91,11 @@ class Memory:
 class Judge:
     """Of a plan, or of the plan of a body that lies in the scratch of its node."""
 
-    def __init__(self, plan, base=0, within=None):
+    def __init__(self, plan, base=0, within=None, is_branch=False):
         self.plan = plan
         self.base = base
         self.within = within  # bytes of scratch; None: this is no body
+        self.is_branch = is_branch  # of a cond
         self.values = plan["values"]
         self.nodes = plan["nodes"]
         self.buffers = plan["buffers"]
@@ -94,6 +105,7 @@ class Judge:
         self.leaves = [v for v in range(len(self.values)) if v not in made]
         self.is_leaf = [v not in made for v in range(len(self.values))]
         self.outside = {}  # by root, at the trip at hand: its first byte
+        self.slots_outside = {}  # by buffer, likewise
         self.owner_of = {}  # by root, likewise
         self.bodies = {}  # by node: a judge for each body, and its second places
 
@@ -116,16 +128,21 @@ class Judge:
         return begin, begin + size
 
     def slot_range(self, slot):
-        begin = self.region_range(slot["region"])[0] + slot["offset"]
+        if slot["region"] == OUTSIDE:
+            begin = self.slots_outside[slot["within"]]
+        else:
+            begin = self.region_range(slot["region"])[0]
+        begin += slot["offset"]
         return begin, begin + slot["size"]
 
     def slot_of(self, value):
         return self.buffers[self.plan["buffer_of"][value]]
 
     def begin_of(self, root):
-        if self.slot_of(root)["region"] == OUTSIDE:
+        slot = self.slot_of(root)
+        if slot["region"] == OUTSIDE and "within" not in slot:
             return self.outside[root]
-        return self.slot_range(self.slot_of(root))[0]
+        return self.slot_range(slot)[0]
 
     def extent(self, value):
         """From the first byte of the first element to the last of the last."""
@@ -182,6 +199,9 @@ class Judge:
     def check_slots(self):
         host = self.region_range("host_state")[0]
         for slot in self.buffers:
+            if "within" in slot:
+                self.check_within(slot)
+                continue
             if slot["region"] == OUTSIDE and self.within is not None:
                 if slot["offset"] != 0 or slot["size"] < 0:
                     self.complain(f"slot {slot['name']!r} outside begins elsewhere "
@@ -214,6 +234,22 @@ class Judge:
         for time, slot in enumerate(self.plan["workspace_of"]):
             if slot >= 0 and self.buffers[slot]["region"] != "workspace":
                 self.complain(f"the scratch of node {time} is no workspace slot")
+
+    def check_within(self, slot):
+        around = self.buffers[slot["within"]]
+        if (not self.is_branch or slot["region"] != OUTSIDE or
+                around["region"] != OUTSIDE or "within" in around):
+            self.complain(f"slot {slot['name']!r} is within {around['name']!r}, "
+                          f"which is no operand or result of a cond")
+        elif (slot["offset"] < 0 or slot["size"] < 0 or
+              slot["offset"] + slot["size"] > around["size"] or
+              slot["offset"] % self.plan["alignment"]):
+            self.complain(f"slot {slot['name']!r} at {slot['offset']}, of "
+                          f"{slot['size']} bytes, is not within "
+                          f"{around['name']!r} of {around['size']}")
+        elif slot["lower"] < around["upper"] and around["lower"] < slot["upper"]:
+            self.complain(f"slot {slot['name']!r} is stated to live while "
+                          f"{around['name']!r} does, around it")
 
     def check_owner(self, value, info):
         leaf = self.is_leaf[value]
@@ -253,7 +289,7 @@ class Judge:
                 if entry is None or entry["node"] != time:
                     self.complain(f"a body of node {time} has no plan in its place")
                     return
-                judge = Judge(entry["plan"], base, end - base)
+                judge = Judge(entry["plan"], base, end - base, "loop" not in node)
                 if entry["plan"]["alignment"] != self.plan["alignment"]:
                     judge.complain("it is for another alignment")
                 judge.look(lambda judge=judge, node=node, entry=entry:
@@ -261,8 +297,30 @@ class Judge:
                 for text in judge.complaints:
                     self.complain(f"in a body of node {time}: {text}")
                 self.bodies.setdefault(time, []).append((judge, entry["second_of"]))
+            if time in self.bodies and "loop" not in node and not self.complaints:
+                self.check_dying(time, node)
         if next(plans, None) is not None:
             self.complain("there are plans of more bodies than there are")
+
+    def is_dying(self, leaf):
+        """Whether what a branch is handed is stated to die in it."""
+        slot = self.slot_of(leaf)
+        return slot["region"] == OUTSIDE and slot["upper"] <= len(self.nodes)
+
+    def check_dying(self, time, node):
+        """What dies in the bodies of a cond does so whichever of them runs, and
+        nothing else is in its slot, which dies at the node."""
+        slots = [self.plan["buffer_of"][v] for v in node["inputs"][1:]]
+        for k, value in enumerate(node["inputs"][1:]):
+            dying = [body.is_dying(body.leaves[k]) for body, _ in self.bodies[time]]
+            slot = self.buffers[slots[k]]
+            if any(dying) and not (
+                    all(dying) and slots.count(slots[k]) == 1 and
+                    slot["upper"] == time + 1 and
+                    slot["size"] == self.values[value]["bytes"]):
+                self.complain(f"{self.values[value]['name']!r} is stated to die in "
+                              f"the bodies of node {time}: {dying}; its slot lives "
+                              f"until {slot['upper']}")
 
     def handed_on(self, loop):
         """The leaf and the output of each value that a trip leaves to the next."""
@@ -281,7 +339,8 @@ class Judge:
         for value in self.leaves + outputs:
             slot, info = self.slot_of(value), self.values[value]
             holds[self.plan["buffer_of"][value]] += 1
-            if slot["region"] != OUTSIDE or slot["size"] != info["bytes"]:
+            if (slot["region"] != OUTSIDE or "within" in slot or
+                    slot["size"] != info["bytes"]):
                 self.complain(f"{info['name']!r} is handed in or out, and is not in "
                               f"{info['bytes']} bytes outside")
         handed = self.handed_on(loop) if loop else []
@@ -304,22 +363,34 @@ class Judge:
             if holds[self.plan["buffer_of"][value]] > 1:
                 self.complain(f"{self.values[value]['name']!r} lies where another "
                               f"operand or result is")
-        made = {self.plan["buffer_of"][v] for v in outputs}
+        # In a branch, an operand may have died by then: that is seen when it runs.
+        may_hold = {self.plan["buffer_of"][v]
+                    for v in outputs + (self.leaves if self.is_branch else [])}
         for value, info in enumerate(self.values):
-            if (self.slot_of(value)["region"] == OUTSIDE and
-                    not self.is_leaf[info["root"]] and
-                    self.plan["buffer_of"][value] not in made):
+            slot = self.slot_of(value)
+            if (slot["region"] == OUTSIDE and not self.is_leaf[info["root"]] and
+                    slot.get("within", self.plan["buffer_of"][value])
+                    not in may_hold):
                 self.complain(f"{info['name']!r} lies where an operand of the node "
                               f"does")
+        for leaf in self.leaves:
+            if self.is_dying(leaf) and (not self.is_branch or
+                                        self.slot_of(leaf)["lower"] != 0):
+                self.complain(f"{self.values[leaf]['name']!r} is handed in, and not "
+                              f"stated to be there")
 
     def place_outside(self, leaves, outputs):
         """Where what is handed in and out lies, from the first byte on."""
         self.outside = {}
-        at_output = {self.plan["buffer_of"][v]: at
-                     for v, at in zip(self.plan["outputs"], outputs)}
+        self.slots_outside = {
+            self.plan["buffer_of"][v]: at
+            for v, at in zip(self.leaves + self.plan["outputs"], leaves + outputs)}
         for value, info in enumerate(self.values):
-            if info["root"] == value and self.slot_of(value)["region"] == OUTSIDE:
-                self.outside[value] = at_output.get(self.plan["buffer_of"][value])
+            slot = self.slot_of(value)
+            if (info["root"] == value and slot["region"] == OUTSIDE and
+                    "within" not in slot):
+                self.outside[value] = self.slots_outside[
+                    self.plan["buffer_of"][value]]
         self.outside.update(zip(self.leaves, leaves))
 
     def run_body(self, memory, operands, results):
@@ -329,7 +400,9 @@ class Judge:
         self.owner_of = {leaf: owner
                          for leaf, (_, owner) in zip(self.leaves, operands)}
         self.run_nodes(memory)
-        for value in self.plan["outputs"]:
+        handed_back = self.plan["outputs"] + [
+            leaf for leaf in self.leaves if self.is_branch and not self.is_dying(leaf)]
+        for value in handed_back:
             self.check_read(memory, value, "the end of its body")
         return [self.owner_of[value] for value in self.plan["outputs"]]
 
@@ -390,8 +463,13 @@ class Judge:
             operands = [(self.extent(v)[0], self.owner_of[self.values[v]["root"]])
                         for v in node["inputs"][1:]]
             for body, _ in self.bodies[time]:
-                body.run_body(memory, operands,
+                way = memory.copy()  # one of them runs
+                body.run_body(way, operands,
                               [self.extent(v)[0] for v in node["results"]])
+            for k, value in enumerate(node["inputs"][1:]):
+                body, _ = self.bodies[time][0]
+                if body.is_dying(body.leaves[k]):
+                    memory.write(*self.extent(value), NOBODY)
         for body, _ in self.bodies[time]:
             for text in body.complaints:
                 self.complain(f"in a body of node {time}: {text}")
@@ -490,6 +568,8 @@ class Judge:
         for value in self.plan["outputs"]:
             covers(value, end)
         for value in self.leaves:
+            if self.is_dying(value):
+                continue
             covers(value, 0)
             if self.values[value]["role"] != "saved":
                 covers(value, end)

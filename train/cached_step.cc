@@ -17,7 +17,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kMagic = "stowage-step 1";
+constexpr std::string_view kMagic = "stowage-step 2";
 constexpr size_t kNumRegions = static_cast<size_t>(Region::kOutside) + 1;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
@@ -60,6 +60,7 @@ void WritePlan(const Plan& plan, const Graph& graph, ByteWriter* out) {
     out->Signed(buffer.size);
     out->Signed(buffer.lower);
     out->Signed(buffer.upper);
+    if (buffer.region == Region::kOutside) out->Signed(buffer.within);
   }
   out->Signed(plan.reserve);
   for (const auto* indices : {&plan.buffer_of, &plan.workspace_of}) {
@@ -158,6 +159,11 @@ Plan ReadPlan(const Graph& graph, ByteReader* in) {
     buffer.lower = static_cast<Time>(in->Int(0, nodes, "a birth"));
     buffer.upper =
         static_cast<Time>(in->Int(buffer.lower, nodes + 1, "a death"));
+    if (buffer.region == Region::kOutside) {
+      buffer.within = static_cast<int32_t>(
+          in->Int(-1, static_cast<int64_t>(plan.buffers.size()) - 1,
+                  "the buffer around another"));
+    }
     const Bytes padded = buffer.size + plan.alignment;
     if (buffer.offset > rest - buffer.size || padded > all) {
       in->Fail(StrCat("offset ", buffer.offset, " and size ", buffer.size,

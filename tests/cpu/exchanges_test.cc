@@ -21,6 +21,7 @@
 #include "cpu/kernel.h"
 #include "cpu/launch_hazards.h"
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/custom_op.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -152,6 +153,20 @@ TEST_CASE("an exchange waits for one of which it reads the result") {
   g.Output("second", AllReduce(x, 2));
   g.Output("twice", AllReduce(first, 2));
   CHECK(ToLand(*g.Finish()) == std::vector<size_t>{0, 0, 1});
+}
+
+TEST_CASE("what may die in a branch waits for an exchange that reads it") {
+  GraphBuilder g("g");
+  const Value x = g.Input("x", DType::kF32, {4});
+  const Value flag = g.Input("flag", DType::kBool, {});
+  const Value a = Neg(x);
+  const Value block = ReduceScatter(a, 2);
+  const auto negate = [](CondBody& body) {
+    return std::vector{Neg(body.operand(0))};
+  };
+  g.Output("y", Cond(g, flag, {a}, {negate, negate})[0]);
+  g.Output("z", Neg(block));
+  CHECK(ToLand(*g.Finish()) == std::vector<size_t>{0, 0, 1, 1});
 }
 
 // Tells and counts what it is asked for; fails from call `fails_at` on, and at one whose

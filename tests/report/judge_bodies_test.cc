@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -74,7 +75,7 @@ void Corrupt(const Place& place, Rng* rng) {
   if (plan.buffers.empty()) return;
   PlannedBuffer& slot = plan.buffers[below(plan.buffers.size())];
   const PlannedBuffer& other = plan.buffers[below(plan.buffers.size())];
-  switch (rng->Below(8)) {
+  switch (rng->Below(10)) {
     case 0:
       slot.offset += plan.alignment;
       break;
@@ -97,6 +98,15 @@ void Corrupt(const Place& place, Rng* rng) {
       plan.buffer_of[below(plan.buffer_of.size())] =
           static_cast<int32_t>(below(plan.buffers.size()));
       break;
+    case 7:
+      slot.region = Region::kOutside;
+      slot.within = static_cast<int32_t>(below(plan.buffers.size()));
+      if (rng->Below(2) == 0) slot.offset = 0;
+      break;
+    case 8:
+      slot.upper = other.upper;
+      slot.lower = std::min(slot.lower, slot.upper);
+      break;
     default:
       if (place.second_of == nullptr || place.second_of->empty()) break;
       (*place.second_of)[below(place.second_of->size())] =
@@ -117,8 +127,13 @@ TEST_CASE(
     for (int k = 0; k <= kChanges; ++k) {
       Plan plan = *good;
       if (k > 0) Corrupt(SomePlace(&plan, &rng), &rng);
-      std::ofstream(Folder() / StrCat(ours.size(), ".plan"))
-          << PlanToJson(plan, graph);
+      const std::string text = PlanToJson(plan, graph);
+      std::ofstream(Folder() / StrCat(ours.size(), ".plan")) << text;
+      if (k == 0) {
+        const Result<PlanFile> read = PlanFromJson(text);
+        REQUIRE_MESSAGE(read.ok(), read.error().message);
+        CHECK(PlanToJson(read->plan, read->graph) == text);
+      }
       const std::vector<std::string> wrong = ValidatePlan(graph, plan);
       ours.push_back(wrong.empty() ? "" : wrong.front());
     }

@@ -125,6 +125,8 @@ TEST_CASE("what is wrong with a plan file is named") {
        "buffer 2: \"name\" is number; expected a string"},
       {[](Json& j) { j["buffers"][2]["upper"] = 5; },
        "buffer 2: \"upper\" is 5; expected an integer from 0 to 4"},
+      {[](Json& j) { j["buffers"][2]["within"] = 99; },
+       "buffer 2: \"within\" is 99; expected an integer from 0 to 5"},
       {[](Json& j) { j["buffers"][3]["upper"] = 0; },
        "buffer 3: \"upper\" is 0; expected an integer from 1 to 4"},
       {[](Json& j) { j["buffers"][3]["offset"] = INT64_MAX - 8; },

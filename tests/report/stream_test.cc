@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "tests/report/example.h"
@@ -57,6 +59,44 @@ TEST_CASE("roots of views, results in place and places on the host are told") {
   CHECK(has("stash kept @host:0+8 <- "));
   CHECK(has("fetch y @"));
   CHECK(has(" <- kept @host:0+8\n"));
+}
+
+TEST_CASE("what dies in a branch, and what lies there then, is told") {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {4});
+  const Value flag = g.Input("flag", DType::kBool, {});
+  const Value t = g.Name("t", Tanh(x));
+  const auto sine = [](CondBody& body) {
+    return std::vector{Sin(body.operand(0))};
+  };
+  const auto more = [](CondBody& body) {
+    GraphBuilder& b = body.builder();
+    const Value sum = b.Name("sum", ReduceSum(body.operand(0)));
+    const Value own = b.Name("own", Copy(BroadcastTo(sum, {4})));
+    const Value rows = Copy(BroadcastTo(Reshape(own, {1, 4}), {2, 4}));
+    return std::vector{ReduceSum(rows, {0})};
+  };
+  g.Output("y", Cond(g, flag, {t}, {sine, more})[0]);
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Result<Plan> plan = PlanMemory(*graph, {.alignment = 16});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  const std::string text = ToStreamText(*graph, *plan);
+  INFO(text);
+  const auto lines_with = [&](const char* part) {
+    int count = 0;
+    for (size_t at = text.find(part); at != std::string::npos;
+         at = text.find(part, at + 1)) {
+      ++count;
+    }
+    return count;
+  };
+  CHECK(lines_with("kill      outside        0     16    outside t\n") == 2);
+  CHECK(lines_with("allocate  outside        0     16    outside own at t\n") ==
+        1);
+  CHECK(lines_with("copy own @outside:0+16 at t <- ") == 1);
+  CHECK(lines_with("kill      outside        0     16    outside own at t\n") ==
+        1);
 }
 
 }  // namespace

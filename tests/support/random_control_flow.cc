@@ -152,11 +152,30 @@ class Maker {
       const Value other = Less(a, ReduceSum(Vector()));
       index = stowage::Add(Cast(index, DType::kI32), Cast(other, DType::kI32));
     }
-    std::vector<Value> operands = {Vector()};
-    for (int i = 0; i < 2; ++i) operands.push_back(Any());
+    // Half of them are read by nothing else, some in part or as another shape.
+    const auto operand = [&](Value value) {
+      return rng_.Below(2) == 0 ? value : Tanh(value);
+    };
+    std::vector<Value> operands = {operand(Vector())};
+    for (int i = 0; i < 2; ++i) operands.push_back(operand(Any()));
+    if (rng_.Below(4) == 0) {
+      operands.push_back(Reshape(operands[0], Shape{1, kSize}));
+      operands.back() = Reshape(operands.back(), Shape{kSize});
+    }
+    if (rng_.Below(4) == 0) {
+      const Value row = Slice(operand(Matrix()), 0, 1, 2);
+      operands.push_back(Reshape(row, Shape{kSize}));
+    }
+    // Room for several values, once it is dead.
+    const size_t handed = operands.size();
+    const std::vector<Value> parts = {Matrix(), Matrix()};
+    operands.push_back(Concat(parts, 0));
     const auto build = [&](CondBody& body) {
       Maker inner(rng_, branches_, depth_ + 1, body.builder());
-      for (size_t i = 0; i < operands.size(); ++i) inner.Add(body.operand(i));
+      for (size_t i = 0; i < handed; ++i) inner.Add(body.operand(i));
+      if (rng_.Below(2) == 0) {
+        inner.Add(Tanh(ReduceSum(body.operand(handed), {0})));
+      }
       inner.Grow(rng_.Below(4));
       const Value vector = inner.Vector();
       return std::vector<Value>{vector, inner.Matrix()};

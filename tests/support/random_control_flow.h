@@ -14,8 +14,9 @@ namespace stowage::testing {
 
 /// A forward graph of a seed, with the scalar output "loss" and outputs "y0", ...:
 /// carried values that are swapped, handed on as they are, or never read; sliced views;
-/// sums; loops without anything carried; branches that return an operand, and that
-/// read what others do not; up to three deep. Values stay bounded. Differentiable
+/// sums; loops without anything carried; branches that return an operand, that read
+/// what others do not, and in which what they are handed dies, or does not, being handed
+/// in twice or a part of something; up to three deep. Values stay bounded. Differentiable
 /// without `branches`, up to where comparisons choose.
 Graph MakeRandomControlFlow(uint64_t seed, bool branches = true);
 

@@ -18,12 +18,14 @@
 #include "planner/plan_memory.h"
 #include "tests/planner/fit/steps.h"
 #include "tests/support/instances.h"
+#include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
 
 namespace stowage {
 namespace {
 
 using testing::Instances;
+using testing::MakeRandomControlFlow;
 using testing::MakeRandomStep;
 using testing::Rng;
 using testing::StepsOf;
@@ -58,8 +60,8 @@ const FittedStep& AllIsDone() {
 
 // A new field does not compile here: it has to be written and compared, too.
 auto FieldsOf(const PlannedBuffer& buffer) {
-  const auto& [name, region, offset, size, lower, upper] = buffer;
-  return std::tie(name, region, offset, size, lower, upper);
+  const auto& [name, region, offset, size, lower, upper, within] = buffer;
+  return std::tie(name, region, offset, size, lower, upper, within);
 }
 auto FieldsOf(const Plan& plan) {
   const auto& [graph_name, fingerprint, alignment, buffers, buffer_of,
@@ -90,6 +92,19 @@ void CheckSame(const std::vector<T>& a, const std::vector<T>& b) {
   }
 }
 
+void CheckSameBodies(const Plan& a, const Plan& b) {
+  REQUIRE(a.bodies.size() == b.bodies.size());
+  for (size_t i = 0; i < a.bodies.size(); ++i) {
+    CAPTURE(i);
+    const auto& [node, plan, second_of] = a.bodies[i];
+    CHECK(node == b.bodies[i].node);
+    CHECK((FieldsOf(plan) == FieldsOf(b.bodies[i].plan)));
+    CheckSame(plan.buffers, b.bodies[i].plan.buffers);
+    CHECK(second_of == b.bodies[i].second_of);
+    CheckSameBodies(plan, b.bodies[i].plan);
+  }
+}
+
 void CheckReadsBack(const FittedStep& step) {
   const Result<FittedStep> again = FittedStepFromBytes(FittedStepToBytes(step));
   REQUIRE_MESSAGE(again.ok(), again.error().message);
@@ -98,6 +113,7 @@ void CheckReadsBack(const FittedStep& step) {
   CHECK(Equal(graph, step.graph));
   CHECK((FieldsOf(plan) == FieldsOf(step.plan)));
   CheckSame(plan.buffers, step.plan.buffers);
+  CheckSameBodies(plan, step.plan);
   CHECK((FieldsOf(price) == FieldsOf(step.price)));
   CHECK(flops == step.flops);
   CHECK(cost == step.cost);
@@ -136,6 +152,16 @@ TEST_CASE("a step with what runs again reads back equal") {
   CHECK(step->price.recomputed_nodes > 0);
   CHECK_FALSE(step->order_bound.has_value());
   CheckReadsBack(*step);
+}
+
+TEST_CASE("steps with loops and branches read back equal, bodies and all") {
+  for (uint64_t seed = 0; seed < Instances<uint64_t>(40); ++seed) {
+    INFO("seed ", seed);
+    FittedStep step;
+    step.graph = MakeRandomControlFlow(seed);
+    step.plan = *PlanMemory(step.graph, {.alignment = 16});
+    CheckReadsBack(step);
+  }
 }
 
 TEST_CASE("random steps as they are read back equal") {
