@@ -9,11 +9,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
+#include "planner/lifetimes.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
@@ -150,6 +156,169 @@ TEST_CASE(
   const int all = static_cast<int>(ours.size());
   CHECK(wrong > all / 3);
   CHECK(wrong < all * 9 / 10);
+}
+
+Value Wide(Value x) { return Copy(BroadcastTo(Reshape(x, {1, 4}), {2, 4})); }
+
+// A cond with operands that die in it, `wide`, `idle` and, if it were not read behind
+// it, `kept`, and with some that do not: `twice`, and a part of `large`. In its first
+// body, `r` lies where `idle` was, and then `own` where `wide` was.
+constexpr size_t kWide = 0, kKept = 1, kTwice = 2, kPart = 4, kIdle = 5;
+Graph BranchSample() {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {4});
+  const Value flag = g.Input("flag", DType::kBool, {});
+  const Value wide = g.Name("wide", Wide(x));
+  const Value kept = g.Name("kept", Tanh(x));
+  const Value twice = g.Name("twice", Sin(x));
+  const Value large = g.Name("large", Wide(Cos(x)));
+  const Value part = Reshape(Slice(large, 0, 0, 1), {4});
+  const Value idle = g.Name("idle", Exp(x));
+  const std::vector<Value> y =
+      Cond(g, flag, {wide, kept, twice, twice, part, idle},
+           {[](CondBody& body) {
+              GraphBuilder& b = body.builder();
+              const Value r = b.Name("r", ReduceSum(body.operand(kWide), {0}));
+              return std::vector{ReduceSum(b.Name("own", Wide(r)), {0})};
+            },
+            [](CondBody& body) {
+              return std::vector{ReduceSum(body.operand(kWide), {0})};
+            }});
+  g.Output("y", y[0]);
+  g.Output("z", Add(kept, x));
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+// A loop of which each trip leaves a slice, `out`, which it writes once `a` is dead.
+Graph LoopSample() {
+  GraphBuilder g("net");
+  const Value xs = g.Input("xs", DType::kF32, {2, 1, 4});
+  const Value w = g.Input("w", DType::kF32, {4, 4});
+  const LoopResults run =
+      Loop(g, 2, {.sliced = {xs}, .whole = {w}}, [](LoopBody& body) {
+        GraphBuilder& b = body.builder();
+        const Value a = b.Name("a", Tanh(body.sliced(0)));
+        const Value m = MatMul(a, body.whole(0));
+        body.Stack(b.Name("out", MatMul(m, body.whole(0))));
+      });
+  g.Output("y", run.stacked[0]);
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+TEST_CASE("both judges know what may die in a branch, and what may lie there") {
+  const Graph branches = BranchSample();
+  const Graph loop = LoopSample();
+  const auto is_cond = [](const Node& node) {
+    return node.op == OpKind::kCond;
+  };
+  const Node& cond = *std::ranges::find_if(branches.nodes(), is_cond);
+  // The slot of a value, of what a body is handed, and of what it makes.
+  const auto slot = [](Plan& plan, ValueId id) -> PlannedBuffer& {
+    return plan
+        .buffers[static_cast<size_t>(plan.buffer_of[static_cast<size_t>(id)])];
+  };
+  const auto leaf = [&](Plan& plan, size_t body, size_t i) -> PlannedBuffer& {
+    return slot(plan.bodies[body].plan, LeavesOf(*BodiesOf(cond)[body])[i]);
+  };
+  const auto made = [&](Plan& plan, const char* name) -> PlannedBuffer& {
+    return slot(plan.bodies[0].plan, *BodiesOf(cond)[0]->Find(name));
+  };
+  const auto in_loop = [&](Plan& plan, const char* name) -> PlannedBuffer& {
+    return slot(plan.bodies[0].plan, *BodiesOf(loop.node(0))[0]->Find(name));
+  };
+  const auto end_of = [&](size_t body) {
+    return Time{BodiesOf(cond)[body]->num_nodes()} + 1;
+  };
+  struct Row {
+    const char* what;
+    const Graph* graph;
+    std::function<void(Plan&)> change;
+    bool is_sound = false;
+  };
+  const Row rows[] = {
+      {"as it is planned", &branches, [](Plan&) {}, true},
+      {"in the result, and an unread operand to the end", &branches,
+       [&](Plan& p) {
+         const ValueId y = BodiesOf(cond)[0]->outputs()[0].value;
+         made(p, "r").within =
+             p.bodies[0].plan.buffer_of[static_cast<size_t>(y)];
+         for (const size_t b : {0u, 1u}) leaf(p, b, kIdle).upper = end_of(b);
+       },
+       true},
+      {"an operand dies in one body alone", &branches,
+       [&](Plan& p) { leaf(p, 1, kWide).upper = end_of(1); }},
+      {"an operand dies that is handed in twice", &branches,
+       [&](Plan& p) {
+         for (const size_t b : {0u, 1u}) leaf(p, b, kTwice).upper = 0;
+       }},
+      {"an operand dies that is read behind the node", &branches,
+       [&](Plan& p) {
+         for (const size_t b : {0u, 1u}) leaf(p, b, kKept).upper = 0;
+       }},
+      {"a part of a value dies", &branches,
+       [&](Plan& p) {
+         for (const size_t b : {0u, 1u}) leaf(p, b, kPart).upper = 0;
+       }},
+      {"an operand dies before it is read", &branches,
+       [&](Plan& p) { leaf(p, 0, kWide).upper = 0; }},
+      {"an operand is not there from the start", &branches,
+       [&](Plan& p) {
+         leaf(p, 1, kIdle).lower = 1;
+         leaf(p, 1, kIdle).upper = 1;
+       }},
+      {"what lies in an operand reaches beyond", &branches,
+       [&](Plan& p) { made(p, "own").offset += 16; }},
+      {"what lies in an operand begins before", &branches,
+       [&](Plan& p) { made(p, "own").offset -= 16; }},
+      {"what lies in an operand lives while that is read", &branches,
+       [&](Plan& p) { made(p, "r").within = made(p, "own").within; }},
+      {"what lies in an operand lies in one that is kept", &branches,
+       [&](Plan& p) {
+         made(p, "r").within = static_cast<int32_t>(
+             &leaf(p, 0, kKept) - p.bodies[0].plan.buffers.data());
+       }},
+      {"what lies in what lies in an operand", &branches,
+       [&](Plan& p) {
+         made(p, "r").within = static_cast<int32_t>(
+             &made(p, "own") - p.bodies[0].plan.buffers.data());
+       }},
+      {"what lies in an operand is said to lie in the arena", &branches,
+       [&](Plan& p) { made(p, "r").region = Region::kActivations; }},
+      {"the loop as it is planned", &loop, [](Plan&) {}, true},
+      {"a trip's operand dies", &loop,
+       [&](Plan& p) { in_loop(p, "xs").upper = 1; }},
+      {"a trip lays something in its result", &loop,
+       [&](Plan& p) {
+         PlannedBuffer& out = in_loop(p, "out");
+         PlannedBuffer& a = in_loop(p, "a");
+         out.lower = a.upper;
+         a.region = Region::kOutside;
+         a.within =
+             static_cast<int32_t>(&out - p.bodies[0].plan.buffers.data());
+         a.offset = 0;
+       }},
+  };
+  std::vector<std::string> ours;
+  for (const Row& row : rows) {
+    INFO(std::string(row.what));
+    Result<Plan> plan = PlanMemory(*row.graph, {.alignment = 16});
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    row.change(*plan);
+    std::ofstream(Folder() / StrCat(ours.size(), ".plan"))
+        << PlanToJson(*plan, *row.graph);
+    const std::vector<std::string> wrong = ValidatePlan(*row.graph, *plan);
+    ours.push_back(wrong.empty() ? "" : wrong.front());
+    CHECK_MESSAGE(wrong.empty() == row.is_sound, ours.back());
+  }
+  const std::vector<std::string> theirs = Judge(ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    INFO(std::string(rows[i].what));
+    CHECK_MESSAGE(theirs[i].empty() == rows[i].is_sound, theirs[i]);
+  }
 }
 
 }  // namespace
