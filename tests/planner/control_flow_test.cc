@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
@@ -672,6 +673,34 @@ TEST_CASE("what is live where in small programs, by hand") {
     const Bytes bound = program.bound < 0 ? program.slots : program.bound;
     CHECK(plan.lower_bound == bound * kSlot);
   }
+}
+
+TEST_CASE("the gradient of a branch lies in what dies and what it hands back") {
+  constexpr int64_t kRows = 256, kSize = 512;
+  GraphBuilder g("gated");
+  const Value x = g.Input("x", DType::kF32, {kRows, kSize});
+  const Value flag = Flag(g, "flag");
+  const Value w = g.Param("w", DType::kF32, {kSize, kSize});
+  const Value v = g.Param("v", DType::kF32, {kSize, kSize});
+  const std::vector<Value> y =
+      Cond(g, flag, {x, w, v},
+           {[](CondBody& body) {
+              const Value h = Relu(MatMul(body.operand(0), body.operand(1)));
+              return std::vector{
+                  Add(body.operand(0), Relu(MatMul(h, body.operand(2))))};
+            },
+            [](CondBody& body) { return std::vector{Tanh(body.operand(0))}; }});
+  g.Output("loss", ReduceMean(Square(y[0])));
+  const Result<Graph> step =
+      BuildTrainStep(Finish(g), "loss", {.optimizer = Sgd{}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  const Plan plan = PlanOf(*step);
+  // Of the way through both layers, which is there again: h, until the gradient of w is
+  // made of what it has let through. The second layer is in the gradient of w before
+  // that, and the gradient of h where that of y was.
+  REQUIRE(plan.bodies.size() == 4);
+  CHECK(plan.bodies[2].plan.arena_bytes() == kRows * kSize * 4);
+  CHECK(plan.bodies[3].plan.arena_bytes() == 0);
 }
 
 // --- The judge --------------------------------------------------------------
