@@ -84,8 +84,8 @@ Shape ShapeOf(const std::string& what, std::span<const int64_t> dims) {
 
 ArrayView::ArrayView(py::handle object, std::string what)
     : what_(std::move(what)) {
-  if (PyObject_CheckBuffer(object.ptr())) {
-    TakeBuffer(object);
+  if (PyObject_CheckBuffer(object.ptr()) && GetBuffer(object)) {
+    TakeBuffer();
   } else if (py::hasattr(object, "__dlpack__")) {
     TakeDlpack(object);
   } else {
@@ -110,13 +110,22 @@ ArrayView::~ArrayView() {
   }
 }
 
-void ArrayView::TakeBuffer(py::handle object) {
+bool ArrayView::GetBuffer(py::handle object) {
   if (PyObject_GetBuffer(object.ptr(), &buffer_,
-                         PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
-    buffer_.obj = nullptr;
-    throw py::error_already_set();
+                         PyBUF_STRIDES | PyBUF_FORMAT) == 0) {
+    return true;
   }
-  // From here on the destructor does not run if this throws.
+  buffer_.obj = nullptr;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) throw py::error_already_set();
+  const py::error_already_set raised;
+  if (py::hasattr(object, "__dlpack__")) return false;
+  Raise("InvalidArgument",
+        StrCat("[array] ", Quoted(what_), " cannot be had by its buffer: ",
+               std::string(py::str(raised.value()))));
+}
+
+void ArrayView::TakeBuffer() {
+  // The destructor does not run if this throws.
   try {
     const char* const format = buffer_.format ? buffer_.format : "B";
     const std::optional<DType> dtype = DTypeOfFormat(format, buffer_.itemsize);

@@ -41,7 +41,10 @@ class ArrayView {
   void CheckIs(const TensorType& expected) const;
 
  private:
-  void TakeBuffer(pybind11::handle object);
+  /// Fills buffer_; false where the object refuses, as for elements that no buffer can
+  /// tell of, and offers DLPack, too.
+  bool GetBuffer(pybind11::handle object);
+  void TakeBuffer();
   void TakeDlpack(pybind11::handle object);
   /// What `f`, which asks the array's own library, returns. Raises InvalidArgument with the
   /// words in which that library refuses.

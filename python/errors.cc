@@ -1,5 +1,8 @@
 #include "python/errors.h"
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 namespace stowage::python {
 namespace {
 
@@ -33,5 +36,15 @@ void Raise(const char* type, const std::string& message) {
 }
 
 void Raise(const Error& error) { Raise(TypeOf(error.code), error.message); }
+
+void TakeGil(PyThreadState* thread) {
+  try {
+    PyEval_RestoreThread(thread);
+  } catch (const abi::__forced_unwind&) {
+    // Python before 3.14 ends the thread, by unwinding its stack, on which destructors
+    // would let go of Python's objects without the GIL. From 3.14 on, it sleeps, too.
+    while (true) pause();
+  }
+}
 
 }  // namespace stowage::python

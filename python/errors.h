@@ -31,15 +31,24 @@ inline void ValueOf(const Status& status) {
   if (!status.ok()) Raise(status.error());
 }
 
-/// What `f` returns, a Result, as above. Other threads of Python run meanwhile; `f` may
-/// not touch Python's objects, nor throw.
+/// Waits for the GIL, which PyEval_SaveThread gave away. Does not return where the program
+/// ends meanwhile, without waiting for this thread (a "daemon").
+void TakeGil(PyThreadState* thread);
+
+/// What `f` returns. Other threads of Python run meanwhile; `f` may not touch Python's
+/// objects, nor throw.
+template <typename F>
+auto ResultWithoutGil(F&& f) {
+  PyThreadState* const thread = PyEval_SaveThread();
+  auto result = f();
+  TakeGil(thread);
+  return result;
+}
+
+/// The same, where `f` returns a Result, as above.
 template <typename F>
 auto WithoutGil(F&& f) {
-  auto result = [&] {
-    pybind11::gil_scoped_release released;
-    return f();
-  }();
-  return ValueOf(std::move(result));
+  return ValueOf(ResultWithoutGil(std::forward<F>(f)));
 }
 
 }  // namespace stowage::python

@@ -65,21 +65,28 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
           .weights = model};
 }
 
-// A function of Python's that gets a GraphBuilder and a number of examples. It may be
-// called, and its last copy may end, in a thread that does not hold the GIL.
-ModelFn CalledGraph(const std::string& name, const py::function& build) {
-  const std::shared_ptr<py::function> shared(new py::function(build),
-                                             [](py::function* last) {
-                                               py::gil_scoped_acquire held;
-                                               delete last;
-                                             });
-  return [name, shared](int64_t batch) -> Result<Graph> {
+// It may be called, and its last copy may end, in a thread that does not hold the GIL.
+std::shared_ptr<BuildFunction> Shared(const py::function& build) {
+  return {new BuildFunction{build}, [](BuildFunction* last) {
+            py::gil_scoped_acquire held;
+            delete last;
+          }};
+}
+
+// The function gets a GraphBuilder and a number of examples.
+ModelFn CalledGraph(const std::string& name,
+                    const std::shared_ptr<BuildFunction>& function) {
+  return [name, function](int64_t batch) -> Result<Graph> {
     py::gil_scoped_acquire held;
     try {
       const auto builder = std::make_shared<Builder>(name);
-      (*shared)(builder, batch);
+      function->call(builder, batch);
       return builder->Finish();
     } catch (py::error_already_set& raised) {
+      if (raised.trace()) {
+        PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());
+      }
+      function->raised = raised.value();
       return Error{ErrorCode::kInvalidArgument,
                    StrCat("[model] the function that builds ", Quoted(name),
                           " has raised ", raised.what())};
@@ -89,13 +96,38 @@ ModelFn CalledGraph(const std::string& name, const py::function& build) {
 
 Model BuiltModel(const std::string& name, const py::function& train,
                  const std::optional<py::function>& evaluate, int64_t batch) {
-  return {.name = name,
-          .train = CalledGraph(name, train),
-          .evaluate = evaluate ? CalledGraph(name, *evaluate) : ModelFn(),
-          .batch = batch};
+  std::vector<std::shared_ptr<BuildFunction>> functions = {Shared(train)};
+  if (evaluate) functions.push_back(Shared(*evaluate));
+  return {
+      .name = name,
+      .train = CalledGraph(name, functions.front()),
+      .evaluate = evaluate ? CalledGraph(name, functions.back()) : ModelFn(),
+      .batch = batch,
+      .functions = functions};
 }
 
 }  // namespace
+
+void Model::Raise(const Error& error) const {
+  py::object cause;
+  for (const std::shared_ptr<BuildFunction>& function : functions) {
+    // Not kept: its frames have what keeps this.
+    const py::object raised = std::exchange(function->raised, {});
+    if (raised && !cause) cause = raised;
+  }
+  if (!cause) python::Raise(error);
+  if (!PyErr_GivenExceptionMatches(cause.ptr(), PyExc_Exception)) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(cause.ptr())),
+                    cause.ptr());
+    throw py::error_already_set();
+  }
+  try {
+    python::Raise(error);
+  } catch (py::error_already_set& raised) {
+    PyException_SetCause(raised.value().ptr(), cause.release().ptr());
+    throw;
+  }
+}
 
 void BindModels(py::module_& module) {
   py::class_<Model>(

@@ -7,14 +7,24 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/result.h"
 #include "nn/models.h"
 #include "onnx/onnx.h"
 #include "train/step_builder.h"
 
 namespace stowage::python {
+
+/// A function of Python's that builds graphs, and what it raised last, until that is
+/// raised again. Looked at under the GIL.
+struct BuildFunction {
+  pybind11::function call;
+  pybind11::object raised = {};
+};
 
 struct Model {
   std::string name;
@@ -23,6 +33,11 @@ struct Model {
   int64_t batch = 1;                      // examples a step
   std::optional<OnnxModel> weights = {};  // that params and states begin with
   TrainingDefaults defaults = {};
+  std::vector<std::shared_ptr<BuildFunction>> functions = {};  // that it calls
+
+  /// Raises `error`, of a plan of this, with what a function raised as its cause; what is
+  /// no Exception, such as an interrupt, as it is.
+  [[noreturn]] void Raise(const Error& error) const;
 };
 
 /// Adds the class Model and what makes one.

@@ -1,6 +1,7 @@
 #include "python/plans.h"
 
 #include <pybind11/stl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -259,6 +260,26 @@ Result<std::shared_ptr<PlannedTraining>> PlannedTraining::Make(
       std::move(model), std::move(planner), std::move(plan)));
 }
 
+template <typename F>
+auto PlannedTraining::Search(F&& search) {
+  bool is_cut_off = false;
+  auto result = ResultWithoutGil([&]() -> decltype(search(planner_.step())) {
+    is_cut_off = !turns_.Take();
+    if (is_cut_off) return Error{ErrorCode::kInvalidArgument, {}};
+    auto found = search(planner_.step());
+    turns_.Give();
+    return found;
+  });
+  if (is_cut_off) {
+    Raise("Forked",
+          StrCat("[plan] another thread was searching in this plan when "
+                 "process ",
+                 getpid(), " was forked, which does not have that thread; ",
+                 "make the plan in the child"));
+  }
+  return ValueOf(std::move(result));
+}
+
 void BindPlans(py::module_& module) {
   BindRequest(module);
   using Shared = std::shared_ptr<PlannedTraining>;
@@ -325,13 +346,15 @@ void BindPlans(py::module_& module) {
            [](const PlannedTraining& self) { return self.plan().cache_note; })
       .def("smallest_budget",
            [](PlannedTraining& self) {
-             return WithoutGil([&] { return self.planner().SmallestBudget(); });
+             return self.Search(
+                 [](StepPlanner& planner) { return planner.SmallestBudget(); });
            })
       .def("frontier",
            [](PlannedTraining& self) {
-             const tools::FrontierTexts texts = WithoutGil([&] {
-               return tools::DescribeFrontier(self.planner().fitter(), {});
-             });
+             const tools::FrontierTexts texts =
+                 self.Search([](StepPlanner& planner) {
+                   return tools::DescribeFrontier(planner.fitter(), {});
+                 });
              return std::pair(texts.json.dump(), texts.svg);
            })
       .def("text",
@@ -390,9 +413,11 @@ void BindPlans(py::module_& module) {
          const std::string& dtype, int threads) {
         DeviceNeeds needs = OfThisProcess(ValueOf(
             NeedsOfDevice(device, ValueOf(ParseDType(dtype)), threads)));
-        return WithoutGil([&] {
+        auto made = ResultWithoutGil([&] {
           return PlannedTraining::Make(model, request, std::move(needs));
         });
+        if (!made.ok()) model.Raise(made.error());
+        return *std::move(made);
       },
       py::arg("model"), py::arg("request"), py::arg("device"), py::arg("dtype"),
       py::arg("threads"));

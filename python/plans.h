@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "planner/lifetimes.h"
 #include "python/models.h"
+#include "python/of_this_process.h"
 #include "train/training.h"
 
 namespace stowage::python {
@@ -52,7 +53,11 @@ class PlannedTraining {
   const Model& model() const { return model_; }
   const TrainingSpec& spec() const { return planner_.spec(); }
   const TrainingPlan& plan() const { return plan_; }
-  StepPlanner& planner() { return planner_.step(); }
+
+  /// What `search` returns of the planner, a Result, as WithoutGil has it; threads take
+  /// turns. Raises Forked in a child that was forked while another thread was at it.
+  template <typename F>
+  auto Search(F&& search);
 
  private:
   PlannedTraining(Model model, TrainingPlanner planner, TrainingPlan plan)
@@ -63,6 +68,7 @@ class PlannedTraining {
   Model model_;
   TrainingPlanner planner_;
   TrainingPlan plan_;
+  TurnsOfThisProcess turns_;
 };
 
 /// Adds the classes Request and Plan, and what makes a plan.

@@ -120,14 +120,16 @@ void Trainer::CheckUsable() const {
 
 template <typename F>
 auto Trainer::InTurn(F&& f) {
-  return WithoutGil([&]() -> decltype(f()) {
+  bool is_late = false;
+  const auto in_turn = [&]() -> decltype(f()) {
     const std::lock_guard<std::mutex> turn(turn_);
-    if (is_closed()) {
-      return Error{ErrorCode::kInvalidArgument,
-                   "[trainer] the trainer was closed meanwhile"};
-    }
+    is_late = is_closed();
+    if (is_late) return Error{ErrorCode::kInvalidArgument, {}};  // told below
     return f();
-  });
+  };
+  auto result = ResultWithoutGil(in_turn);
+  if (is_late) Raise("Closed", "[trainer] the trainer was closed meanwhile");
+  return ValueOf(std::move(result));
 }
 
 Runner& Trainer::RunnerOf(const std::string& program) {
@@ -164,18 +166,23 @@ Status Trainer::WriteOwn(const ProgramInputs& program, Runner& runner,
   return runner.Write("seed", static_cast<int64_t>(seed));
 }
 
+std::string Trainer::ToText(const std::vector<Input>& inputs) {
+  std::string text;
+  for (const auto& [name, type] : inputs) {
+    text +=
+        StrCat(text.empty() ? "" : ", ", Quoted(name), " ", type.ToString());
+  }
+  return text;
+}
+
 float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   CheckUsable();
   const std::vector<Input>& wanted = step_inputs_.inputs;
   if (inputs.size() + named.size() != wanted.size()) {
-    std::string names;
-    for (const Input& input : wanted) {
-      names += StrCat(names.empty() ? "" : ", ", Quoted(input.name), " ",
-                      input.type.ToString());
-    }
-    Raise("InvalidArgument", StrCat("[step] ", inputs.size() + named.size(),
-                                    " arrays are given; the step has ",
-                                    wanted.size(), " inputs: ", names));
+    Raise("InvalidArgument",
+          StrCat("[step] ", inputs.size() + named.size(),
+                 " arrays are given; the step has ", wanted.size(),
+                 " inputs: ", ToText(wanted)));
   }
   std::vector<ArrayView> views;
   views.reserve(wanted.size());
@@ -214,22 +221,23 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   const std::vector<Input>& wanted = evaluation_inputs_.inputs;
   if (inputs.size() != wanted.size()) {
     Raise("InvalidArgument",
-          StrCat("[evaluate] ", inputs.size(), " arrays are given; there are ",
-                 wanted.size(), " inputs"));
+          StrCat("[evaluate] ", inputs.size(),
+                 " arrays are given; the evaluation has ", wanted.size(),
+                 " inputs: ", ToText(wanted)));
   }
-  std::vector<ArrayView> views;
-  views.reserve(wanted.size());
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    views.emplace_back(inputs[i], wanted[i].name);
-    views.back().CheckIs(wanted[i].type);
-  }
-  // Once the turn is over, another thread may close the trainer and end the runner.
+  // Before arrays are asked for, by which other threads may get to close this.
   std::vector<NamedArray> outputs;
   for (const GraphOutput& output : runner.graph().outputs()) {
     const TensorType& type = runner.graph().value(output.value).type;
     outputs.push_back(
         {output.name,
          {type, std::string(static_cast<size_t>(type.bytes()), '\0')}});
+  }
+  std::vector<ArrayView> views;
+  views.reserve(wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    views.emplace_back(inputs[i], wanted[i].name);
+    views.back().CheckIs(wanted[i].type);
   }
   InTurn([&]() -> Status {
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -253,14 +261,17 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   return results;
 }
 
-std::vector<std::string> Trainer::InputsOf(const std::string& program) {
+py::list Trainer::InputsOf(const std::string& program) {
   RunnerOf(program);
-  std::vector<std::string> names;
-  for (const Input& input :
+  py::list all;
+  for (const auto& [name, type] :
        (program == "evaluate" ? evaluation_inputs_ : step_inputs_).inputs) {
-    names.push_back(input.name);
+    py::list dims;
+    for (const int64_t dim : type.shape) dims.append(dim);
+    all.append(py::make_tuple(name, std::string(DTypeName(type.dtype)),
+                              py::tuple(dims)));
   }
-  return names;
+  return all;
 }
 
 namespace {

@@ -89,8 +89,9 @@ class Trainer {
   float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
   /// A run of the program called "evaluate"; its outputs by name.
   pybind11::dict Evaluate(const std::vector<pybind11::object>& inputs);
-  /// Names of the inputs that a caller gives to a program.
-  std::vector<std::string> InputsOf(const std::string& program);
+  /// The inputs that a caller gives to a program: of each its name, the type of its
+  /// elements and its dimensions.
+  pybind11::list InputsOf(const std::string& program);
   /// Examples at a time that "evaluate" takes; 0 where there is no such program.
   int64_t evaluation_batch() const { return evaluation_batch_; }
 
@@ -132,11 +133,13 @@ class Trainer {
   };
 
   void CheckUsable() const;
-  /// What `f` returns, a Result, as WithoutGil has it, in this thread's turn.
+  /// What `f` returns, a Result, as WithoutGil has it, in this thread's turn. Raises
+  /// Closed where another thread's close came before.
   template <typename F>
   auto InTurn(F&& f);
   Runner& RunnerOf(const std::string& program);
   static ProgramInputs FindInputs(const Graph& graph);
+  static std::string ToText(const std::vector<Input>& inputs);
   static Status WriteOwn(const ProgramInputs& program, Runner& runner,
                          int64_t step, uint64_t seed, float lr);
 

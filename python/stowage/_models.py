@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from stowage import _core
 from stowage._core import GraphBuilder, Model
-from stowage.errors import InvalidArgument, NotFound
+from stowage.errors import FileError, InvalidArgument, NotFound
 
 BuildFunction = Callable[[GraphBuilder, int], None]
 ModelLike = Union[str, bytes, "os.PathLike[str]", Model, BuildFunction]
@@ -25,6 +26,21 @@ if TYPE_CHECKING:
         dims: Optional[Mapping[str, int]]
         shapes: Optional[Mapping[str, Sequence[int]]]
         evaluate: Optional[BuildFunction]
+
+
+def whole_number(value: Any, name: str, most: int = (1 << 63) - 1) -> int:
+    """What is given as `name`, if it is an integer from 0 to `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise TypeError(f"[{name}] {value!r} is no whole number") from error
+    if not 0 <= number <= most:
+        raise InvalidArgument(f"[{name}] {number} is not from 0 to {most}")
+    return number
+
+
+def _is_of_torch(source: Any) -> bool:
+    return any(kind.__module__.partition(".")[0] == "torch" for kind in type(source).__mro__)
 
 
 def _check_options(kind: str, allowed: Tuple[str, ...], given: Dict[str, Any]) -> None:
@@ -62,8 +78,13 @@ def model(
 
     Raises NotFound for a name or file that there is not, InvalidArgument for sizes that
     the model does not take and for options that are of another kind of model, Unsupported
-    for ONNX ops that are not known.
+    for ONNX ops that are not known, TypeError for what is none of these.
     """
+    if _is_of_torch(source):
+        raise TypeError(f"[model] a {type(source).__name__} of torch is no model yet; expected "
+                        "what stowage.from_torch(module, example_inputs) makes of it")
+    batch = None if batch is None else whole_number(batch, "batch")
+    seq = None if seq is None else whole_number(seq, "seq")
     given: Dict[str, Any] = {"batch": batch, "seq": seq, "dtype": dtype, "dropout": dropout,
                              "loss": loss, "dims": dims, "shapes": shapes,
                              "evaluate": evaluate}
@@ -79,6 +100,9 @@ def model(
     if isinstance(source, str) and not source.endswith(".onnx"):
         _check_options("a model by name", ("batch", "seq", "dtype", "dropout"), given)
         return _core.named_model(source, batch, seq, dtype or "f32", dropout or 0.0)
+    if not isinstance(source, (str, bytes, bytearray, os.PathLike)):
+        raise TypeError(f"[model] a {type(source).__name__} is no model; expected a name, an "
+                        "ONNX file's bytes or path, a function, or what from_torch made")
     _check_options("an ONNX file", ("batch", "loss", "dims", "shapes"), given)
     path = ""
     if not isinstance(source, (bytes, bytearray)):
@@ -88,6 +112,8 @@ def model(
                 source = file.read()
         except FileNotFoundError as error:
             raise NotFound(f'[model] there is no file "{path}"') from error
+        except OSError as error:
+            raise FileError(f'[model] "{path}" cannot be read: {error.strerror}') from error
     return _core.onnx_model(bytes(source), path, batch, dict(dims or {}),
                             {k: list(v) for k, v in (shapes or {}).items()},
                             loss or "cross_entropy")

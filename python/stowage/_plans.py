@@ -6,13 +6,14 @@ import html
 import json
 import logging
 import math
+import numbers
 import os
 import pathlib
 from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence,
                     Union)
 
 from stowage import _core
-from stowage._models import ModelLike, model as make_model
+from stowage._models import ModelLike, model as make_model, whole_number
 from stowage.errors import FileError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -34,20 +35,23 @@ Size = Union[int, float, str, None]
 Levers = Union[str, Mapping[str, Union[str, int]]]
 OptimizerLike = Union[str, Mapping[str, Union[str, float]], None]
 
+MOST_THREADS = (1 << 31) - 1
+
 log = logging.getLogger("stowage")
 
 
 def size_in_bytes(budget: Size) -> Optional[int]:
-    """Bytes of a size as people write it: 4000000, "64MiB", "1.5GiB", "8GB"."""
+    """Bytes of a size as people write it: 4000000, "64MiB", "1.5GiB", "8GB", or a share of
+    another, 0.6 * plan.arena_bytes, which is rounded down."""
     if budget is None:
         return None
     if isinstance(budget, str):
         return _core.parse_bytes(budget)
-    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+    if isinstance(budget, bool) or not isinstance(budget, numbers.Real):
         raise TypeError(f"[budget] {budget!r} is no size; expected bytes, or a text as 64MiB")
-    if not math.isfinite(budget) or budget < 1 or budget != int(budget):
+    if not math.isfinite(budget) or budget < 1:
         raise InvalidArgument(
-            f"[budget] {budget!r} is no number of bytes; expected a whole one of at least 1")
+            f"[budget] {budget!r} is no number of bytes; expected one of at least 1")
     if budget >= 1 << 63:
         raise InvalidArgument(f"[budget] {budget!r} bytes do not fit 63 bits")
     return int(budget)
@@ -59,7 +63,17 @@ def _list_of(names: Sequence[str], what: str) -> List[str]:
     return list(names)
 
 
+def real_number(value: Any, name: str) -> float:
+    """What is given as `name`, if it is a number."""
+    if isinstance(value, (str, bytes)) or not hasattr(type(value), "__float__"):
+        raise TypeError(f"[{name}] {value!r} is no number")
+    return float(value)
+
+
 def _param_group(group: Group) -> _core.ParamGroup:
+    if not isinstance(group, Mapping):
+        raise TypeError(f"[groups] {group!r} is no group; expected a dict, as "
+                        '{"pattern": "*.bias", "decay": 0}')
     unknown = sorted(set(group) - {"pattern", "decay", "lr_scale", "frozen"})
     if unknown or "pattern" not in group:
         raise InvalidArgument(
@@ -88,20 +102,26 @@ def make_request(
     request.budget = size_in_bytes(budget)
     if isinstance(levers, str):
         request.levers = levers
-    else:
+    elif isinstance(levers, Mapping):
         request.levers = {name: str(choice) for name, choice in levers.items()}
+    else:
+        raise TypeError(f'[levers] {levers!r} is no choice; expected "auto", "none", or choices '
+                        'by name, as {"pieces": 4}')
     request.keep = _list_of(keep, "keep")
     request.remake = _list_of(remake, "remake")
     if isinstance(optimizer, str):
         request.optimizer = optimizer
-    elif optimizer is not None:
+    elif isinstance(optimizer, Mapping):
         settings = dict(optimizer)
         request.optimizer = str(settings.pop("name", ""))
-        request.optimizer_settings = {k: float(v) for k, v in settings.items()}
+        request.optimizer_settings = {k: real_number(v, k) for k, v in settings.items()}
+    elif optimizer is not None:
+        raise TypeError(f"[optimizer] {optimizer!r} is none; expected a name, or a dict of a "
+                        'name and settings, as {"name": "sgd", "decay": 1e-4}')
     request.groups = [
         *(_core.ParamGroup(pattern, None, 1.0, True) for pattern in _list_of(freeze, "freeze")),
         *map(_param_group, groups)]
-    request.clip_norm = clip_norm
+    request.clip_norm = None if clip_norm is None else real_number(clip_norm, "clip_norm")
     request.allow_batch_statistics = allow_batch_statistics
     if plan_cache is True:
         request.plan_cache = _core.plan_cache_folder()
@@ -360,14 +380,19 @@ def plan(
     trained, which come before these. `clip_norm` bounds the global norm of the gradients.
     `plan_cache` is a folder where
     plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
-    need not be there; `threads` of the CPU have scratch in the arena each (0: all).
+    need not be there, or "auto", a GPU where one works; without one, it is what `dtype` runs
+    on. `threads` of the CPU have scratch in the arena each (0: all).
 
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """
     made = make_model(model, batch=batch, **options)
     request = make_request(budget, levers, keep, remake, optimizer, groups, freeze, clip_norm,
                            allow_batch_statistics, plan_cache, evaluates=False)
-    planned = Plan(_core.make_plan(made, request, device, options.get("dtype") or "f32",
-                                   threads))
+    dtype = options.get("dtype") or "f32"
+    threads = whole_number(threads, "threads", most=MOST_THREADS)
+    if device == "auto":
+        opened = _core.open_device(device, dtype, threads)
+        device = opened.name
+    planned = Plan(_core.make_plan(made, request, device, dtype, threads))
     log_plan(planned)
     return planned

@@ -6,14 +6,14 @@ import math
 import os
 from types import TracebackType
 from typing import (TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional,
-                    Sequence, Type, Union)
+                    Sequence, Tuple, Type, Union)
 
 import numpy as np
 
 from stowage import _core
-from stowage._models import ModelLike, model as make_model
-from stowage._plans import (Levers, OptimizerLike, Plan, Size, framed, log, log_plan,
-                            make_request)
+from stowage._models import ModelLike, model as make_model, whole_number
+from stowage._plans import (MOST_THREADS, Levers, OptimizerLike, Plan, Size, framed, log,
+                            log_plan, make_request, real_number)
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -38,6 +38,15 @@ class Report:
 
     def _repr_html_(self) -> str:
         return framed(self.page)
+
+
+class Input(NamedTuple):
+    """What an array that is given to a step has to be."""
+
+    dtype: str
+    """The type of its elements: "f32", "i32", ..."""
+    shape: Tuple[int, ...]
+    """Its dimensions."""
 
 
 class LoadedWeights(NamedTuple):
@@ -101,6 +110,8 @@ class Trainer:
         dtype = options.get("dtype") or "f32"
         request = make_request(budget, levers, keep, remake, optimizer, groups, freeze,
                                clip_norm, allow_batch_statistics, plan_cache, evaluates=True)
+        threads = whole_number(threads, "threads", most=MOST_THREADS)
+        seed = whole_number(seed, "seed", most=(1 << 64) - 1)
         opened = _core.open_device(device, dtype, threads)
         if opened.why:
             log.info("%s", opened.why)
@@ -129,7 +140,7 @@ class Trainer:
         if isinstance(value, Schedule):
             self._core.set_rate(rate_of(value))
             return
-        value = float(value)
+        value = real_number(value, "lr")
         if not math.isfinite(value):
             raise InvalidArgument(f"[trainer] the learning rate {value} is not finite")
         self._core.set_rate(_core.Rate(value, 1, 0, 1.0))
@@ -140,9 +151,11 @@ class Trainer:
         return self._core.steps()
 
     @property
-    def inputs(self) -> List[str]:
-        """Names of the arrays that a step takes, in their order."""
-        return self._core.inputs_of("train")
+    def inputs(self) -> Dict[str, Input]:
+        """The arrays that a step takes, in their order: of each, by its name, the type of
+        its elements and its shape."""
+        return {name: Input(dtype, shape) for name, dtype, shape in
+                self._core.inputs_of("train")}
 
     @property
     def arena_bytes(self) -> int:
@@ -166,22 +179,27 @@ class Trainer:
         """
         return self._step(*inputs, **named)
 
-    def evaluate(self, *inputs: Any) -> Dict[str, Any]:
+    def evaluate(self, *inputs: Any, **named: Any) -> Dict[str, Any]:
         """The outputs of the model, by name, for any number of examples: for a model of an
         ONNX file what the file has, such as logits; for one of Stowage's its loss and,
         of a classifier, predictions.
 
-        Inputs are as for `step`, along a first axis of as many examples as there are, and
-        are taken as many at a time as the plan has room for. A loss is the mean over all,
-        for which these must be whole batches.
+        Inputs are as for `step`, in their order or by name, along a first axis of as many
+        examples as there are, and are taken as many at a time as the plan has room for. A loss
+        is the mean over all, for which these must be whole batches.
         """
         batch = self._core.evaluation_batch()
         if batch == 0:
             raise Unsupported("[evaluate] the model was built without an evaluation; give "
                               "`evaluate`")
-        names = self._core.inputs_of("evaluate")
+        names = [name for name, _, _ in self._core.inputs_of("evaluate")]
+        unknown = sorted(set(named) - set(names[len(inputs):]))
+        if unknown:
+            raise InvalidArgument(f"[evaluate] there is no input for {unknown}; the inputs are "
+                                  f"{names}")
+        given = [*inputs, *(named[name] for name in names if name in named)]
         arrays = [_examples(each, names[i] if i < len(names) else f"#{i}")
-                  for i, each in enumerate(inputs)]
+                  for i, each in enumerate(given)]
         if not arrays or any(a.ndim == 0 or len(a) != len(arrays[0]) for a in arrays):
             raise InvalidArgument("[evaluate] expected arrays of one number of examples, got "
                                   f"{[a.shape for a in arrays]}")

@@ -91,6 +91,26 @@ class ArraysTest(support.TestCase):
         self.refuses(stowage.InvalidArgument, words + "its __dlpack__ gives a PyCapsule",
                      type("Used", (support.Tensor,), {"__dlpack__": lambda self: used})(self.x))
 
+    def test_what_gives_no_buffer_may_still_have_dlpack(self):
+        class Both(np.ndarray):
+            """Of elements that no buffer can tell of."""
+
+            def __dlpack__(self, stream=None):
+                return given.__dlpack__()
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+        given = self.x
+        dates = np.zeros(self.x.shape, "datetime64[s]")
+        expected = support.trainer().step(self.x, self.y)
+        self.assertEqual(support.trainer().step(dates.view(Both), self.y), expected)
+        self.refuses(stowage.InvalidArgument, '"x" cannot be had by DLPack: ', dates)
+        released = memoryview(self.x)
+        released.release()
+        self.refuses(stowage.InvalidArgument, '"x" cannot be had by its buffer: operation '
+                     "forbidden on released memoryview", released)
+
     def test_an_evaluation_refuses_what_a_step_refuses(self):
         evaluate = self.trainer.evaluate
         expected = evaluate(self.x)["logits"]
@@ -106,8 +126,8 @@ class ArraysTest(support.TestCase):
              np.float32(1).reshape(())),
         ]:
             self.raises(kind, words, evaluate, x)
-        self.raises(stowage.InvalidArgument, "2 arrays are given; there are 1 inputs", evaluate,
-                    self.x, self.x)
+        self.raises(stowage.InvalidArgument, '2 arrays are given; the evaluation has 1 inputs: '
+                    '"x" f32(8, 5)', evaluate, self.x, self.x)
         self.raises(stowage.InvalidArgument, "got []", evaluate)
 
     def test_params_are_written_by_arrays_that_fit(self):

@@ -48,8 +48,8 @@ class PackingsTest(support.TestCase):
                     {"lower": [0], "upper": [1]})
         self.raises(stowage.InvalidArgument, "(2,)", stowage.pack, [1, 2])
         self.raises(TypeError, "whole numbers", stowage.pack, [(0, 1, 2.5)])
-        self.raises(stowage.InvalidArgument, "columns differ in length: lower 2, upper 1, size 2", stowage.pack,
-                    {"lower": [0, 1], "upper": [1], "size": [1, 1]})
+        self.raises(stowage.InvalidArgument, "columns differ in length: lower 2, upper 1, "
+                    "size 2", stowage.pack, {"lower": [0, 1], "upper": [1], "size": [1, 1]})
         self.raises(stowage.InvalidArgument, '"quick"', stowage.pack, [(0, 1, 1)],
                     packer="quick")
 

@@ -2,9 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+
+import numpy as np
 
 import stowage
 import support
@@ -69,6 +73,13 @@ class PlansTest(support.TestCase):
             self.raises(stowage.NotFound, 'no value "h.9"', self.plan, **{what: ["h.9"]})
             self.raises(TypeError, f"[{what}] '{name}' is no list", self.plan, **{what: name})
 
+    def test_a_budget_may_be_a_share(self):
+        whole = self.plan()
+        for share in (0.6 * whole.arena_bytes, np.float64(0.6) * whole.arena_bytes):
+            self.assertEqual(self.plan(budget=share).budget_bytes, int(0.6 * whole.arena_bytes))
+        self.assertEqual(self.plan(budget=np.int64(whole.arena_bytes)).budget_bytes,
+                         whole.arena_bytes)
+
     def test_a_budget_that_is_too_small_is_a_memory_error(self):
         with self.assertRaises(MemoryError) as caught:
             self.plan(budget="1MB")
@@ -77,11 +88,12 @@ class PlansTest(support.TestCase):
 
     def test_budgets_that_are_no_sizes(self):
         for budget, words in ((float("nan"), "nan"), (float("inf"), "inf"), (-1, "-1"),
-                              (0, "0"), (1.5, "1.5"), (1 << 63, "63 bits")):
+                              (0, "0"), (0.5, "0.5"), (1 << 63, "63 bits"),
+                              (np.float64("nan"), "nan")):
             self.raises(stowage.InvalidArgument, words, self.plan, budget=budget)
         for budget in ("many", "-3MB", "nan", ""):
             self.raises(stowage.InvalidArgument, "", self.plan, budget=budget)
-        for budget in (True, [1], b"1MB"):
+        for budget in (True, [1], b"1MB", 1j):
             self.raises(TypeError, "is no size", self.plan, budget=budget)
         self.raises(stowage.InvalidArgument, "batch", stowage.plan, "mlp", 0)
 
@@ -113,6 +125,79 @@ class PlansTest(support.TestCase):
         self.raises(stowage.InvalidArgument,
                     'sgd has no setting "lr"; it has decay', self.plan,
                     optimizer={"name": "sgd", "lr": 1})
+
+    def test_choices_that_are_none(self):
+        for words, options in (
+                ("[levers] None is no choice", {"levers": None}),
+                ("[levers] ['recompute'] is no choice", {"levers": ["recompute"]}),
+                ("[optimizer] 3 is none", {"optimizer": 3}),
+                ("[decay] '0.1' is no number", {"optimizer": {"name": "sgd", "decay": "0.1"}}),
+                ("[groups] 'wte' is no group", {"groups": ["wte"]}),
+                ("[clip_norm] 'one' is no number", {"clip_norm": "one"})):
+            self.raises(TypeError, words, self.plan, **options)
+
+    def test_what_is_no_model(self):
+        module = type("Linear", (), {"__module__": "torch.nn.modules.linear",
+                                     "__call__": lambda self, x: x})()
+        for source, words in ((module, "a Linear of torch is no model yet; expected what "
+                                       "stowage.from_torch(module, example_inputs)"),
+                              (None, "a NoneType is no model"), (7, "a int is no model")):
+            self.raises(TypeError, words, stowage.plan, source)
+        with tempfile.TemporaryDirectory(suffix=".onnx") as folder:
+            self.raises(stowage.FileError, "cannot be read: Is a directory", stowage.plan,
+                        folder)
+
+    def test_the_device_that_works_may_be_asked_for(self):
+        plan = stowage.plan("mlp", 8, device="auto", threads=1)
+        with stowage.Trainer("mlp", 8, device="auto", threads=1) as trainer:
+            self.assertEqual(plan.regions, trainer.plan.regions)
+        self.raises(stowage.InvalidArgument, 'no device "tpu"', stowage.plan, "mlp", 8,
+                    device="tpu")
+
+    def test_threads_take_turns_with_one_plan(self):
+        expected = self.plan()
+        frontier, smallest = expected.frontier(), expected.smallest_budget_bytes
+        plan, found = self.plan(), []
+
+        def ask(what):
+            found.append(plan.frontier() == frontier if what else
+                         plan.smallest_budget_bytes == smallest)
+
+        threads = [threading.Thread(target=ask, args=(i % 2,)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, [True] * 6)
+
+    def test_a_child_that_was_forked_in_the_midst_of_a_search_is_told(self):
+        plan, calls = None, []
+        searching, forked = threading.Event(), threading.Event()
+
+        def build(g, batch):
+            support.softmax_net(g, batch)
+            calls.append(batch)
+            if plan:  # by what searches in the plan
+                searching.set()
+                forked.wait(60)
+
+        made = stowage.plan(build, 64, device="cpu", threads=1, levers={"pieces": "auto"})
+        plan = made
+        thread = threading.Thread(target=lambda: plan.smallest_budget_bytes)
+        thread.start()
+        self.assertTrue(searching.wait(60))
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                made.frontier()
+            except stowage.Forked as error:
+                os._exit(0 if "make the plan in the child" in str(error) else 2)
+            os._exit(1)
+        forked.set()
+        thread.join()
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertGreater(made.smallest_budget_bytes, 0)
 
     def test_groups_that_are_none(self):
         for group, words in (({"decay": 0}, "has no pattern"),

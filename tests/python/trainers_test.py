@@ -7,8 +7,10 @@ import operator
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 
@@ -275,7 +277,7 @@ class TrainersTest(support.TestCase):
                     while True:
                         trainer.step(*support.batch())
                         trainer.evaluate(support.batch()[0])
-                except stowage.InvalidArgument as error:
+                except stowage.Closed as error:
                     stopped.append(str(error))
 
             threads = [threading.Thread(target=run) for _ in range(2)]
@@ -289,6 +291,27 @@ class TrainersTest(support.TestCase):
             self.assertEqual(len(stopped), 2)
             for words in stopped:
                 self.assertIn("closed", words)
+
+    def test_a_program_ends_in_the_midst_of_a_threads_steps(self):
+        # By a thread that Python does not wait for, and that is never given the GIL again.
+        code = textwrap.dedent("""
+            import threading
+            import support
+            trainer = support.trainer(threads=2)
+            x, y = support.batch()
+
+            def run():
+                while True:
+                    trainer.step(x, y)
+
+            threading.Thread(target=run, daemon=True).start()
+            while trainer.steps < 3:
+                pass
+        """)
+        for _ in range(20):
+            done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120,
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_other_threads_run_during_steps(self):
         trainer = stowage.Trainer("gpt-nano", batch=8, seq=64, device="cpu", threads=1)
@@ -438,6 +461,39 @@ class TrainersTest(support.TestCase):
             support.trainer(device="auto")
         self.assertTrue(any("device: " in line for line in logs.output), logs.output)
         self.assertTrue(any("planned softmax_net" in line for line in logs.output))
+
+    def test_what_a_step_takes_is_told(self):
+        trainer = support.trainer()
+        self.assertEqual(trainer.inputs, {"x": ("f32", (8, 5)), "y": ("i32", (8,))})
+        self.assertEqual(list(trainer.inputs), ["x", "y"])
+        self.assertEqual(trainer.inputs["x"].shape, (8, 5))
+
+    def test_an_evaluation_takes_inputs_by_name(self):
+        trainer = support.trainer()
+        x, _ = support.batch(3, examples=21)
+        expected = trainer.evaluate(x)["logits"]
+        np.testing.assert_array_equal(trainer.evaluate(x=x)["logits"], expected)
+        self.raises(stowage.InvalidArgument, "no input for ['z']; the inputs are ['x']",
+                    trainer.evaluate, z=x)
+        self.raises(stowage.InvalidArgument, "no input for ['x']", trainer.evaluate, x, x=x)
+
+    def test_numbers_that_are_none(self):
+        for kind, words, options in [
+            (TypeError, "[seed] 'one' is no whole number", {"seed": "one"}),
+            (TypeError, "[seed] 1.0 is no whole number", {"seed": 1.0}),
+            (stowage.InvalidArgument, "[seed] -1 is not from 0 to", {"seed": -1}),
+            (stowage.InvalidArgument, "is not from 0 to 18446744073709551615",
+             {"seed": 1 << 64}),
+            (TypeError, "[threads] None is no whole number", {"threads": None}),
+            (stowage.InvalidArgument, "[threads] -1 is not from 0 to", {"threads": -1}),
+            (TypeError, "[batch] '8' is no whole number", {"batch": "8"}),
+            (stowage.InvalidArgument, "[batch] -8 is not from 0 to", {"batch": -8}),
+            (TypeError, "[lr] 'fast' is no number", {"lr": "fast"}),
+            (TypeError, "[clip_norm] [1] is no number", {"clip_norm": [1]}),
+        ]:
+            self.raises(kind, words, support.trainer, **options)
+        self.assertEqual(support.trainer(seed=np.int64(3)).read("w")[0, 0],
+                         support.trainer(seed=3).read("w")[0, 0])
 
     def test_devices_and_models_that_there_are_not(self):
         self.raises(stowage.InvalidArgument, 'no device "tpu"', support.trainer, device="tpu")
