@@ -1,6 +1,9 @@
 """Graphs that are built op by op."""
 
+import gc
 import inspect
+import traceback
+import weakref
 
 import numpy as np
 
@@ -51,6 +54,59 @@ class GraphsTest(support.TestCase):
         ]:
             np.testing.assert_allclose(evaluate(build, x, row), expected, rtol=1e-6)
 
+    def test_attributes_have_the_defaults_of_the_library(self):
+        x = self.x
+        picture = np.arange(2 * 3 * 6 * 4, dtype=np.float32).reshape(2, 3, 6, 4)
+        windows = picture.reshape(2, 3, 3, 2, 2, 2).transpose(0, 1, 2, 4, 3, 5).reshape(
+            2, 3, 3, 2, 4)
+        keys = np.random.default_rng(1).standard_normal((2, 5, 1, 4)).astype(np.float32)
+        scores = np.einsum("bthd,bshd->bhts", keys, keys) / 2
+        shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        deviation = np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        for build, array, expected in [
+            (lambda g, a: ops.matmul(a, g.constant(x.T.copy())), x, x @ x.T),
+            (lambda g, a: ops.matmul(a, g.constant(x), transpose_b=True), x, x @ x.T),
+            (lambda g, a: ops.reshape(ops.reduce_sum(a), shape=[1]), x, [x.sum()]),
+            (lambda g, a: ops.reduce_mean(a, axes=[-1]), x, x.mean(1)),
+            (lambda g, a: ops.reduce_max(a, axes=[-1, 0], keep=True), x, [[x.max()]]),
+            (lambda g, a: ops.cumsum(a, axis=-1), x, np.cumsum(x, 1)),
+            (lambda g, a: ops.concat([a, a], axis=-1), x, np.concatenate([x, x], 1)),
+            (lambda g, a: ops.permute(a, order=[-1, 0]), x, x.T),
+            (lambda g, a: ops.reshape(a, shape=[2, -1]), x, x.reshape(2, -1)),
+            (lambda g, a: ops.slice(a, axis=-1, start=1, end=5), x, x[:, 1:5]),
+            (lambda g, a: ops.leaky_relu(a), x, np.where(x > 0, x, 0.01 * x)),
+            (lambda g, a: ops.top_k(a, k=2)[0], x, -np.sort(-x, 1)[:, :2]),
+            (lambda g, a: ops.softmax(a), x, np.exp(x) / np.exp(x).sum(1, keepdims=True)),
+            (lambda g, a: ops.pad(a, before=[0, 1], after=[1, 0]), x,
+             np.pad(x, [(0, 1), (1, 0)])),
+            (lambda g, a: ops.pad(a, before=[2, 0], after=[0, 1], mode="reflect"), x,
+             np.pad(x, [(2, 0), (0, 1)], mode="reflect")),
+            (lambda g, a: ops.glu(a, a, activation="silu"), x, x * x / (1 + np.exp(-x))),
+            (lambda g, a: ops.layer_norm(
+                a, g.constant(np.ones(6, np.float32)), g.constant(np.zeros(6, np.float32)))[0],
+             x, (x - x.mean(1, keepdims=True)) / deviation),
+            (lambda g, a: ops.max_pool(a, kernel=2), picture, windows.max(-1)),
+            (lambda g, a: ops.avg_pool(a, kernel=[2, 2], stride=2), picture, windows.mean(-1)),
+            (lambda g, a: ops.resize(a, sizes=[3, 2], mode="nearest"), picture,
+             picture[:, :, ::2, ::2]),
+            (lambda g, a: ops.conv(a, g.constant(np.ones((1, 3, 3, 3), np.float32)), padding=1),
+             picture, sum(np.pad(picture, [(0, 0), (0, 0), (1, 1), (1, 1)])
+                          [:, :, i:i + 6, j:j + 4].sum(1, keepdims=True)
+                          for i in range(3) for j in range(3))),
+            (lambda g, a: ops.conv(a, g.constant(np.ones((1, 3, 1, 1), np.float32)),
+                                   stride=[3, 2]), picture,
+             picture[:, :, ::3, ::2].sum(1, keepdims=True)),
+            (lambda g, a: ops.attention(a, a, a)[0], keys,
+             np.einsum("bhts,bshd->bthd", shares, keys)),
+        ]:
+            np.testing.assert_allclose(evaluate(build, array), expected, rtol=1e-5, atol=1e-6)
+
+        def chosen(g, batch):
+            ops.pad(g.input("a", "f32", (batch, 6)), before=[0, 1], after=[0, 1], mode="wrap")
+
+        self.raises(stowage.InvalidArgument, "mode is 'wrap'; expected one of ('constant', ",
+                    stowage.plan, chosen, 4)
+
     def test_mistakes_name_the_op_and_the_shapes(self):
         def build(g, batch):
             a = g.input("a", "f32", (batch, 6))
@@ -80,9 +136,34 @@ class GraphsTest(support.TestCase):
 
     def test_an_exception_of_the_function_is_told(self):
         def build(g, batch):
-            raise RuntimeError("no such net")
+            raise error
 
+        error = RuntimeError("no such net")
         self.raises(stowage.InvalidArgument, "no such net", stowage.plan, build, 4)
+        with self.assertRaises(stowage.InvalidArgument) as caught:
+            stowage.plan(build, 4)
+        self.assertIs(caught.exception.__cause__, error)
+        lines = traceback.extract_tb(error.__traceback__)
+        self.assertEqual([line.name for line in lines][-1], "build")
+        # What is no error of the program goes through, as from any other function.
+        for error in (KeyboardInterrupt(), SystemExit(3)):
+            with self.assertRaises(type(error)) as caught:
+                stowage.plan(build, 4)
+            self.assertIs(caught.exception, error)
+
+    def test_an_exception_is_let_go_of_with_what_it_saw(self):
+        class Net:
+            def build(self, g, batch):
+                raise RuntimeError("no such net")
+
+        net = Net()
+        model = stowage.model(net.build, batch=4)
+        gone = weakref.ref(net)
+        with self.assertRaises(stowage.InvalidArgument):
+            stowage.plan(model)
+        del net, model
+        gc.collect()
+        self.assertIsNone(gone())
 
     def test_values_end_with_their_graph(self):
         kept = []
@@ -106,7 +187,13 @@ class GraphsTest(support.TestCase):
                      if not f.__name__.startswith("_")]
         self.assertGreater(len(functions), 80)
         for function in functions:
-            self.assertIn("->", function.__doc__)
+            signature, _, words = function.__doc__.partition("\n\n")
+            self.assertIn("->", signature)
+            self.assertGreater(len(words.strip()), 10, function.__name__)
+        words = " ".join(ops.attention.__doc__.split())
+        self.assertIn("q (B, T, H, D), k and v (B, S, G, D)", words)
+        self.assertIn("`causal`: Query t reads keys s <= t + (S - T)", words)
+        self.assertNotIn("Value()", words)
 
     def test_a_built_model_is_taken_in_pieces_like_any_other(self):
         def wide(g, batch):

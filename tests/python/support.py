@@ -16,7 +16,7 @@ def softmax_net(g, batch):
     y = g.input("y", "i32", (batch,))
     w = g.param("w", "f32", (FEATURES, CLASSES), init="normal", scale=0.5)
     b = g.param("b", "f32", (CLASSES,))
-    logits = ops.add(ops.matmul(x, w, transpose_a=False, transpose_b=False), b)
+    logits = ops.add(ops.matmul(x, w), b)
     loss, _ = ops.cross_entropy(logits, y)
     g.output("loss", ops.reduce_mean(loss, axes=[0], keep=False)
              if loss.shape else loss)
@@ -26,7 +26,7 @@ def softmax_logits(g, batch):
     x = g.input("x", "f32", (batch, FEATURES))
     w = g.param("w", "f32", (FEATURES, CLASSES), init="normal", scale=0.5)
     b = g.param("b", "f32", (CLASSES,))
-    g.output("logits", ops.add(ops.matmul(x, w, transpose_a=False, transpose_b=False), b))
+    g.output("logits", ops.add(ops.matmul(x, w), b))
 
 
 class SoftmaxOfNumpy:
