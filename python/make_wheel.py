@@ -111,8 +111,10 @@ def main():
         put("stowage/libs/" + name, path, 0o755)
 
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    # "cpython-313-x86_64-linux-gnu", or "cpython-313t-..." of a Python without the GIL.
+    abi = "cp" + sysconfig.get_config_var("SOABI").split("-")[1]
     platform = platform_tag(needed_versions([*binaries, *libraries.values()]))
-    tag = f"{python}-{python}-{platform}"
+    tag = f"{python}-{abi}-{platform}"
     info = f"stowage-{given.version}.dist-info/"
     readme = pathlib.Path(given.readme).read_text("utf-8") if given.readme else ""
     texts = {
