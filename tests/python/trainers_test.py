@@ -310,6 +310,7 @@ class TrainersTest(support.TestCase):
         """)
         for _ in range(20):
             done = subprocess.run([sys.executable, "-c", code], check=False, timeout=120,
+                                  env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
                                   capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
 

@@ -5,6 +5,7 @@ import ast
 import importlib.util
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -82,14 +83,17 @@ class TypesTest(support.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "no mypy here")
     def test_mypy_is_content(self):
         with tempfile.TemporaryDirectory() as folder:
+            # Where mypy does not take it for what is installed, and all beside it for its own.
+            package = os.path.join(folder, "stowage")
+            shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("bin", "libs"))
             path, settings = (os.path.join(folder, name) for name in ("program.py", "mypy.ini"))
             for name, text in ((path, PROGRAM), (settings, SETTINGS)):
                 with open(name, "w", encoding="utf-8") as file:
                     file.write(text)
             checked = subprocess.run(
                 [sys.executable, "-m", "mypy", "--config-file", settings,
-                 "--cache-dir", folder, PACKAGE, path], capture_output=True, text=True, check=False,
-                env={**os.environ, "MYPYPATH": os.path.dirname(PACKAGE)})
+                 "--cache-dir", folder, package, path], capture_output=True, text=True, check=False,
+                env={**os.environ, "MYPYPATH": folder})
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
 
