@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -294,6 +295,14 @@ Result<std::vector<std::string>> LayersOf(const std::string& folder) {
   return file.Fail("has no \"lora_A.weight\" of any layer");
 }
 
+// Whether PEFT's `init_lora_weights` of that name changes the base that an adapter is
+// beside; PEFT does so again when it loads the adapter.
+bool ChangesBase(std::string_view start) {
+  constexpr std::string_view kKeepIt[] = {"gaussian", "orthogonal", "eva",
+                                          "mica"};
+  return std::ranges::find(kKeepIt, start) == std::end(kKeepIt);
+}
+
 }  // namespace
 
 Result<LoraRules> ReadAdapterRules(const std::string& folder) {
@@ -324,6 +333,20 @@ Result<LoraRules> ReadAdapterRules(const std::string& folder) {
       return fail(StrCat("has ", list, ", which is not supported"),
                   ErrorCode::kUnsupported);
     }
+  }
+  // Of aLoRA an adapter counts behind certain tokens alone.
+  if (config->HasBelow("alora_invocation_tokens")) {
+    return fail("has alora_invocation_tokens, which is not supported",
+                ErrorCode::kUnsupported);
+  }
+  const auto start = config->Text("init_lora_weights");
+  if (start.ok() && ChangesBase(*start)) {
+    return fail(StrCat("began by ", *start,
+                       ", which takes what an adapter begins with out of the "
+                       "base; PEFT's save_pretrained writes one for the base "
+                       "as it was, with path_initial_model_for_weight_"
+                       "conversion"),
+                ErrorCode::kUnsupported);
   }
   const auto bias = config->Text("bias");
   if (bias.ok() && *bias != "none") {

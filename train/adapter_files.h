@@ -56,8 +56,8 @@ Status SaveMerged(const FineTuning& tuning, const Runner& runner,
 /// expression, "all-linear", layers left out or blocks by number, they are those that the
 /// file of weights beside it has. Errors: kNotFound, kIo; kInvalidArgument for a file
 /// without a rank or layers; kUnsupported, naming it, for what is no plain LoRA: another
-/// kind of adapter,
-/// layers that are trained whole, ranks of their own, biases, DoRA, rsLoRA.
+/// kind of adapter, layers that are trained whole, ranks of their own, biases, DoRA, rsLoRA,
+/// aLoRA, a start that changes the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA).
 Result<LoraRules> ReadAdapterRules(const std::string& folder);
 
 /// Gives the adapter's params of `runner` the weights in `folder`. Errors: kNotFound,

@@ -627,6 +627,26 @@ TEST_CASE("what is no adapter for this model is told") {
   CHECK(Contains(
       config(R"({"peft_type": "LORA", "modules_to_save": ["lm_head"]})"),
       "has modules_to_save, which is not supported"));
+  CHECK(Contains(
+      config(R"({"peft_type": "LORA", "alora_invocation_tokens": [3]})"),
+      "has alora_invocation_tokens, which is not supported"));
+  for (const char* start : {"pissa", "pissa_niter_4", "olora", "corda", "loftq",
+                            "lora_ga", "unheard"}) {
+    CHECK(Contains(
+        config(StrCat(R"({"peft_type": "LORA", "init_lora_weights": ")", start,
+                      "\"}")),
+        StrCat("began by ", start,
+               ", which takes what an adapter "
+               "begins with out of the base")));
+  }
+  // Starts that leave the base alone are passed over, and what is missing is told.
+  for (const char* start : {"true", "false", "\"gaussian\"", "\"orthogonal\"",
+                            "\"eva\"", "\"mica\"", "null"}) {
+    CHECK(
+        Contains(config(StrCat(R"({"peft_type": "LORA", "init_lora_weights": )",
+                               start, R"(, "alora_invocation_tokens": null})")),
+                 "\"r\""));
+  }
   for (const char* none :
        {"", R"(, "target_modules": [])", R"(, "target_modules": null)"}) {
     CHECK(Contains(
