@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,6 +118,18 @@ TEST_CASE("adapters beside the layers of a graph are W + alpha / rank B A") {
   CHECK_FALSE(IsLoraParam(params.front()));
 }
 
+TEST_CASE("an adapter begins as PEFT's: A within 1/sqrt(in), B at zero") {
+  const Graph adapted =
+      Good(WithLora(Model(), {.rank = 2, .targets = {"*_proj.weight"}}));
+  const auto init = [&](std::string_view param) {
+    return adapted.value(*adapted.Find(param)).init;
+  };
+  CHECK(init("up_proj.lora_A.weight") == Init::Uniform(1 / std::sqrt(32.0)));
+  CHECK(init("down_proj.lora_A.weight") == Init::Uniform(1 / std::sqrt(64.0)));
+  CHECK(init("up_proj.lora_B.weight") == Init::Zeros());
+  CHECK(init("down_proj.lora_B.weight") == Init::Zeros());
+}
+
 TEST_CASE("a target names a layer in whole, or the end of it behind a dot") {
   constexpr std::string_view kWeight = "model.layers.0.self_attn.q_proj.weight";
   for (const char* target :
@@ -160,6 +173,26 @@ TEST_CASE("an adapter's dropout is of what goes into it, and of training") {
       Good(WithLora(Model(), {.targets = {"up_proj.weight"}})).Find("seed"));
 }
 
+TEST_CASE("adapters and the model itself drop by masks of their own") {
+  GraphBuilder g("model");
+  const Value x = g.Input("x", DType::kF32, {4, 8});
+  Dropouts own(g.Input("seed", DType::kI64, {}),
+               g.Input("step", DType::kI64, {}), 0.25);
+  const Value h = own.Apply(Linear(own.Apply(x), "first", 8));
+  g.Output("y", Linear(h, "second", 8));
+  const Graph adapted = Good(WithLora(
+      Good(g.Finish()), {.rank = 2, .dropout = 0.5, .targets = {"*.weight"}}));
+  std::set<int64_t> ids;
+  std::multiset<double> rates;
+  for (const Node& node : adapted.nodes()) {
+    if (node.op != OpKind::kDropout) continue;
+    ids.insert(node.attrs.Int("id"));
+    rates.insert(node.attrs.Float("p"));
+  }
+  CHECK(ids.size() == 4);
+  CHECK(rates == std::multiset<double>{0.25, 0.25, 0.5, 0.5});
+}
+
 TEST_CASE("what cannot have an adapter is told") {
   const auto error = [](const LoraRules& rules) {
     const auto graph = WithLora(Model(), rules);
@@ -176,6 +209,13 @@ TEST_CASE("what cannot have an adapter is told") {
   CHECK(Contains(error({.rank = 33, .targets = {"*_proj.weight"}}),
                  "[lora] \"up_proj\" has rank 33 beside a weight (64, 32); "
                  "expected 1 to 32"));
+  CHECK(Contains(error({.rank = 0, .targets = {"*_proj.weight"}}),
+                 "[lora] \"up_proj\" has rank 0 beside a weight (64, 32); "
+                 "expected 1 to 32"));
+  CHECK(Contains(error({.alpha = HUGE_VAL, .targets = {"*_proj.weight"}}),
+                 "[lora] \"up_proj\" has alpha inf; expected a finite number"));
+  CHECK(Contains(error({.dropout = -0.5, .targets = {"*_proj.weight"}}),
+                 "[lora] dropout is -0.5; expected a number in [0, 1)"));
   CHECK(Contains(error({.dropout = 1, .targets = {"*_proj.weight"}}),
                  "[lora] dropout is 1; expected a number in [0, 1)"));
 }
