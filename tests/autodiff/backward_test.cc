@@ -543,19 +543,37 @@ TEST_CASE("a graph without float params wants to be told by what") {
   CHECK(BuildBackward(forward, "loss", {.wrt = {"x"}}).ok());
 }
 
-TEST_CASE("no gradient passes through what only stands in for an op") {
+// What their formulas would read is not known: whatever the op reads, whether a gradient
+// of it is wanted or not, and the gradients that there are of its results.
+TEST_CASE("what stands in for an op has gradients that are stood in for") {
   const Graph forward = Build("planned only", [](GraphBuilder& g) {
-    const Value w = g.Param("w", kF32, {2});
-    const Shape shape = {2};
-    const Value y = StandIn({&w, 1}, kF32, {&shape, 1}, 4)[0];
-    g.Output("loss", ReduceSum(g.Name("y", y)));
+    const Value x = g.Input("x", kF32, {5, 2});
+    const Value picks = g.Input("picks", kI32, {3});
+    const Value w = g.Name("double", Exp(g.Param("w", DType::kF64, {4})));
+    const Value b = g.Param("b", kF32, {7, 1});
+    const Shape shapes[] = {{3, 2}, {9}};
+    const std::vector<Value> made =
+        StandIn(std::vector{x, picks, w, b}, kF32, shapes, 4);
+    g.Name("scratch", made[1]);
+    g.Output("loss", g.Name("loss", ReduceSum(g.Name("y", made[0]))));
   });
-  const auto backward = BuildBackward(forward, "loss");
-  REQUIRE_FALSE(backward.ok());
-  INFO(backward.error().message);
-  CHECK(backward.error().message.find(
-            "it is an op of which only shapes and cost are known") !=
-        std::string::npos);
+  CHECK(ToText(Backward(forward)) ==
+        R"(stowage-ir 1
+graph "planned only.backward" {
+  x: f32(5, 2) = input
+  picks: i32(3) = input
+  b: f32(7, 1) = param
+  double: f64(4) = saved
+  grad:loss: f32() = input
+  grad:y: f32(3, 2) gradient = broadcast(grad:loss) {shape=[3, 2]} @backward("loss")
+  grad:y.contiguous: f32(3, 2) = copy(grad:y) @backward("y")
+  grad:double: f64(4) gradient = stand_in(x, picks, double, b, grad:y.contiguous) {dtype=f64, ranks=[1], dims=[4], flops=4.0} @backward("y")
+  grad:b: f32(7, 1) gradient = stand_in(x, picks, double, b, grad:y.contiguous) {dtype=f32, ranks=[2], dims=[7, 1], flops=4.0} @backward("y")
+  grad:w: f64(4) gradient = mul(grad:double, double) @backward("double")
+  output "grad:w" = grad:w
+  output "grad:b" = grad:b
+}
+)");
 }
 
 TEST_CASE("a graph that updates its params cannot be differentiated") {

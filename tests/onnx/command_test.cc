@@ -173,6 +173,15 @@ TEST_CASE("a plan stands in for ops that are not known, where it is asked to") {
   const Json forward = Json::parse(planned.out);
   CHECK(forward["lower_bound_bytes"] >= 12'000);
   CHECK(forward["valid"] == true);
+  // In a step what it makes, its labels and its gradient are there, which is stood in
+  // for, too.
+  const Outcome step = RunStowage({"plan", "--onnx", net, "--batch", "3",
+                                   "--loss", "mse", "--stand-ins", "--json"});
+  INFO(step.err);
+  REQUIRE(step.exit_code == 0);
+  const Json trained = Json::parse(step.out);
+  CHECK(trained["lower_bound_bytes"] >= 24'000);
+  CHECK(trained["valid"] == true);
   const Outcome run = RunStowage({"train", "--onnx", net, "--stand-ins",
                                   "--data", kData, "--loss", "mse"});
   CHECK(run.exit_code == 2);
