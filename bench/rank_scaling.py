@@ -14,13 +14,10 @@ import statistics
 import subprocess
 import sys
 
-MODELS = {
-    "gpt-nano": ["--data", "examples/data/pride_and_prejudice.txt", "--batch", "16"],
-    "cnn-small": ["--data", "examples/data/digits.csv", "--batch", "64"],
-}
-STEPS = {"gpt-nano": 40, "cnn-small": 120}
+TEXT = ["--data", "examples/data/pride_and_prejudice.txt", "--batch", "16", "--steps", "40"]
+MODELS = ["gpt-nano", "llama-nano"]
 RUNS = 5
-MPI = ["mpirun", "--allow-run-as-root", "--bind-to", "core", "-n", "2"]
+MPI = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-n", "2"]
 
 
 def seconds_a_step(command):
@@ -36,8 +33,8 @@ def main():
     print("| model | sharding | one rank, two threads, ms | two ranks, ms | efficiency |")
     print("|---|---|---|---|---|")
     for model in models:
-        common = [stowage, "train", "--model", model, *MODELS[model], "--json",
-                  "--steps", str(STEPS[model]), "--sample", "0"]
+        common = [stowage, "train", "--model", model, *TEXT, "--sample", "0",
+                  "--json"]
         for sharding in ["none", "states", "weights"]:
             alone, ranks = [], []
             for _ in range(RUNS):
