@@ -637,9 +637,9 @@ std::vector<Value> ApplyAll(OpKind op, std::span<const Value> operands,
 
 /// An op of another framework that reads `operands` (at least one), makes
 /// results of these shapes, at most 8, and costs `flops`. It can be planned,
-/// ordered and recomputed like any other, but no backend runs it, and it has no
-/// derivative: a graph with such ops holds its own backward part. Scratch is a
-/// result that nothing reads.
+/// ordered and recomputed like any other, but no backend runs it. BuildBackward stands
+/// in for its gradients, which are taken to read all operands; a graph may hold its own
+/// backward part instead. Scratch is a result that nothing reads.
 std::vector<Value> StandIn(std::span<const Value> operands, DType dtype,
                            std::span<const Shape> shapes, double flops,
                            STOWAGE_LOC);
