@@ -49,8 +49,8 @@ struct ResolvedLaunches {
 void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
                      std::byte* host, ResolvedLaunches* to);
 
-/// Buffers of the packed spans of `plan` that are dead once launch `i` of `graph` has
-/// run, for each i.
+/// Buffers of the packed spans of `plan`, and of the operands that die in a body, that are
+/// dead once launch `i` of `graph` has run, for each i.
 std::vector<std::vector<int32_t>> DeathsAfterLaunches(
     const Graph& graph, const Plan& plan, std::span<const Launch> launches);
 
