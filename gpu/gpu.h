@@ -37,15 +37,16 @@ struct GpuOptions {
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
-  /// What has joined this rank to the others of a step; null where there is one. Their
-  /// GPUs are then joined by NCCL, and a step's exchanges go from GPU to GPU.
+  /// What has joined this rank to the others of a step, of whom each makes a backend at
+  /// the same time; null where there is one. Their GPUs are joined by NCCL, by which a
+  /// step's exchanges go from GPU to GPU; this is not used again.
   Collectives* collectives = nullptr;
 };
 
 /// The backend of a device. Errors, all kDevice: this build has no CUDA; no
 /// driver, or one that is too old; no such device, or one that is too old;
-/// cuBLASLt or, for several ranks, NCCL is missing or of another version; NCCL's own. kIo and kInvalidArgument for a file of
-/// algorithms that cannot be read, or is damaged.
+/// cuBLASLt or, for several ranks, NCCL is missing or of another version; NCCL's own.
+/// kIo and kInvalidArgument for a file of algorithms that cannot be read, or is damaged.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options = {});
 
 }  // namespace stowage
