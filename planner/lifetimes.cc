@@ -66,9 +66,6 @@ class Builder {
     }
     const Uses uses(graph, out_.layouts);
     upper_ = LastUses(graph, out_.layouts, uses, handed_);
-    for (const GraphOutput& output : graph.outputs()) {
-      is_output_.insert(output.value);
-    }
     for (const Exchange& each : ExchangesOf(graph, uses, out_.layouts)) {
       lands_[each.node] = each.lands;
     }
@@ -111,7 +108,7 @@ class Builder {
       const int32_t candidate = out_.buffer_of[Index(input)];
       const LiveBuffer& buffer = out_.buffers[Index(candidate)];
       if (handed_in_.contains(candidate) &&
-          is_output_.contains(node.results[0])) {
+          upper_[Index(node.results[0])] > graph_.num_nodes()) {
         continue;
       }
       if (buffer.region == Region::kActivations && buffer.upper == n + 1 &&
@@ -196,10 +193,9 @@ class Builder {
   const Graph& graph_;
   const LifetimeOptions& options_;
   Lifetimes out_;
-  std::vector<Time> upper_;                // per root value
-  std::vector<bool> handed_;               // per value: a leaf that dies
-  std::unordered_set<int32_t> handed_in_;  // the buffers that begin with one
-  std::unordered_set<ValueId> is_output_;
+  std::vector<Time> upper_;                   // per root value
+  std::vector<bool> handed_;                  // per value: a leaf that dies
+  std::unordered_set<int32_t> handed_in_;     // the buffers that begin with one
   std::unordered_map<NodeId, NodeId> lands_;  // of exchanges
 };
 
