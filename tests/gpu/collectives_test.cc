@@ -20,6 +20,7 @@
 #include "ir/shape.h"
 #include "runtime/kernel.h"
 #include "tests/cluster/on_ranks.h"
+#include "tests/gpu/exchange_over.h"
 #include "tests/gpu/grid_runner.h"
 #include "tests/gpu/launch_builder.h"
 #include "tests/support/elements.h"
@@ -44,14 +45,8 @@ class RankQueue final : public gpu::EmulatedQueue {
     RunTestGrid(call, {.seed = 5});
   }
   void Exchange(std::span<const gpu::PeerMessages> messages) override {
-    std::vector<cluster::Outgoing> outgoing;
-    std::vector<cluster::Incoming> incoming;
-    for (const gpu::PeerMessages& each : messages) {
-      outgoing.push_back({each.peer, each.sent});
-      incoming.push_back({each.peer, each.received});
-    }
     ++exchanges_;
-    CHECK(link_.Exchange(outgoing, incoming));
+    CHECK(ExchangeOver(link_, messages));
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "gpu/device_checks.h"
 #include "gpu/emulator/emulated_queue.h"
 #include "gpu/kernel.h"
+#include "tests/gpu/exchange_over.h"
 #include "tests/gpu/grid_runner.h"
 
 namespace stowage::testing {
@@ -354,8 +355,6 @@ Status FakeDevice::MatMul(const MatMulCall& call, Stream stream) {
 Status FakeDevice::Exchange(std::span<const PeerMessages> messages,
                             Stream stream) {
   STOWAGE_RETURN_IF_ERROR(Call("Exchange"));
-  std::vector<cluster::Outgoing> outgoing;
-  std::vector<cluster::Incoming> incoming;
   for (const PeerMessages& each : messages) {
     STOWAGE_CHECK(each.peer != rank() && each.peer < ranks());
     for (const std::span<const std::byte> bytes :
@@ -363,12 +362,10 @@ Status FakeDevice::Exchange(std::span<const PeerMessages> messages,
       STOWAGE_CHECK(bytes.empty() ||
                     IsInArena(bytes.data(), static_cast<Bytes>(bytes.size())));
     }
-    outgoing.push_back({each.peer, each.sent});
-    incoming.push_back({each.peer, each.received});
   }
-  Give(stream, [this, outgoing, incoming] {
+  Give(stream, [this, all = std::vector(messages.begin(), messages.end())] {
     executed_.push_back("exchange");
-    if (!options_.link->Exchange(outgoing, incoming)) broken_ = true;
+    if (!ExchangeOver(*options_.link, all)) broken_ = true;
   });
   return {};
 }
