@@ -39,7 +39,7 @@ const RankNet kMlp = {"mlp", Mlp, 5, {.optimizer = AdamW{}}};
 const RankNet kClipped = {
     "clipped mlp", Mlp, 6, {.optimizer = Momentum{}, .clip_norm = 0.5}};
 
-// How often a captured step of each rank exchanged, and "" or what differs.
+// What differs between ranks and one device that takes as many pieces; "": nothing.
 std::string Compare(const RankNet& net, const RankHow& how,
                     const FakeOptions& options) {
   const Content one = RunRank(net, {.poison = how.poison}, how.ranks, 0,
