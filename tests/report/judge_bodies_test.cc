@@ -162,7 +162,8 @@ Value Wide(Value x) { return Copy(BroadcastTo(Reshape(x, {1, 4}), {2, 4})); }
 
 // A cond with operands that die in it, `wide`, `idle` and, if it were not read behind
 // it, `kept`, and with some that do not: `twice`, and a part of `large`. In its first
-// body, `r` lies where `idle` was, and then `own` where `wide` was.
+// body, `r` lies where the result will, and could where `idle` was, which has four bytes
+// more; then `own` lies where `wide` was.
 constexpr size_t kWide = 0, kKept = 1, kTwice = 2, kPart = 4, kIdle = 5;
 Graph BranchSample() {
   GraphBuilder g("net");
@@ -173,7 +174,7 @@ Graph BranchSample() {
   const Value twice = g.Name("twice", Sin(x));
   const Value large = g.Name("large", Wide(Cos(x)));
   const Value part = Reshape(Slice(large, 0, 0, 1), {4});
-  const Value idle = g.Name("idle", Exp(x));
+  const Value idle = g.Name("idle", Exp(g.Input("longer", DType::kF32, {5})));
   const std::vector<Value> y =
       Cond(g, flag, {wide, kept, twice, twice, part, idle},
            {[](CondBody& body) {
@@ -241,6 +242,12 @@ TEST_CASE("both judges know what may die in a branch, and what may lie there") {
   };
   const Row rows[] = {
       {"as it is planned", &branches, [](Plan&) {}, true},
+      {"in an unread operand", &branches,
+       [&](Plan& p) {
+         made(p, "r").within = static_cast<int32_t>(
+             &leaf(p, 0, kIdle) - p.bodies[0].plan.buffers.data());
+       },
+       true},
       {"in the result, and an unread operand to the end", &branches,
        [&](Plan& p) {
          const ValueId y = BodiesOf(cond)[0]->outputs()[0].value;
@@ -272,6 +279,14 @@ TEST_CASE("both judges know what may die in a branch, and what may lie there") {
        }},
       {"what lies in an operand reaches beyond", &branches,
        [&](Plan& p) { made(p, "own").offset += 16; }},
+      {"what lies in an operand is not aligned", &branches,
+       [&](Plan& p) {
+         made(p, "r").within = static_cast<int32_t>(
+             &leaf(p, 0, kIdle) - p.bodies[0].plan.buffers.data());
+         made(p, "r").offset = 4;
+       }},
+      {"what lies in an operand is stated to live as long as that", &branches,
+       [&](Plan& p) { made(p, "own").lower = 0; }},
       {"what lies in an operand begins before", &branches,
        [&](Plan& p) { made(p, "own").offset -= 16; }},
       {"what lies in an operand lives while that is read", &branches,
