@@ -370,6 +370,23 @@ TEST_CASE(
   CHECK(std::ranges::count(stream, "-unread") == 2);  // on either way
 }
 
+TEST_CASE(
+    "a condition that is handed in as well dies where a branch reads it last") {
+  GraphBuilder g("net");
+  const Value x = Input(g, "x");
+  const Value flag = g.Name("flag", Greater(ReduceSum(x), ReduceMean(x)));
+  const auto as_number = [](CondBody& body) {
+    return std::vector{Sin(Cast(body.operand(0), DType::kF32))};
+  };
+  g.Output("y", Cond(g, flag, {flag}, {as_number, as_number})[0]);
+  const Lines stream = StreamOf(Finish(g));
+  const auto at = [&](std::string_view line) {
+    return std::ranges::find(stream, line) - stream.begin();
+  };
+  CHECK(at("{ branch0") < at("-flag"));
+  CHECK(std::ranges::count(stream, "-flag") == 2);  // on either way
+}
+
 // --- Small programs: what is live where ---------------------------------------
 
 // Each takes a slot a value, but for `wide` ones, which take two.
