@@ -116,6 +116,8 @@ struct alignas(16) Pack {
 //                                 SyncThreads makes them visible to the block
 //
 //   float Exp2(float x)           2^x, approximate: relative error below 2^-20
+//   float Reciprocal(float x)     1 / x, approximate: relative error below 2^-22; a
+//                                 subnormal x counts as 0, and so does such a result
 //
 //   int NotInAdvance(int x)       x, of which the compiler knows nothing: in a loop,
 //                                 what follows from it is computed each time, and

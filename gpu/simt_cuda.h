@@ -168,6 +168,11 @@ STOWAGE_DEVICE float Exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+STOWAGE_DEVICE float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 STOWAGE_DEVICE int NotInAdvance(int x) {
   asm volatile("" : "+r"(x));

@@ -283,6 +283,7 @@ void CopyAsyncWait() {
 }
 
 inline float Exp2(float x) { return ::exp2f(x); }
+inline float Reciprocal(float x) { return 1.0f / x; }
 
 inline int NotInAdvance(int x) { return x; }
 

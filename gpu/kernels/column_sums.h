@@ -46,6 +46,7 @@ AddColumnSums(STOWAGE_PARAMS(ColumnSumsParams<kSums>) p) {
   const float* from = p.partial + BlockIdY() * p.n + column;
   float sum = 0;
   if (column < p.n) {
+    STOWAGE_UNROLL_BY(16)  // so many loads are under way at once
     for (int64_t block = Warp(); block < p.blocks; block += kRowWarps) {
       sum += from[block * kSums * p.n];
     }

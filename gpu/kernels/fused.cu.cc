@@ -1,7 +1,8 @@
 // Chains of elementwise ops: one kernel, which is told at run time what the parts are.
 // A thread has its elements of the chain's value in registers, loads those of another
-// operand when a part asks for them, and stores what is a result. All threads do the
-// same at the same time, so what the parts are costs an instruction or two.
+// operand a part ahead of the one that asks for them, and stores what is a result. All
+// threads do the same at the same time, and a part is chosen once for all elements of a
+// thread, so that what the parts are costs a few instructions.
 //
 // After a product the chain is a kernel of its own, over what the product left in
 // result 0: the library computes products, and stores them.
@@ -43,66 +44,93 @@ struct FusedParams {
   int32_t unused = 0;
 };
 
-// One part of one element, by the formulas of the kernels of single ops. N is float,
-// or RoughFloat for types of 16 bits.
-template <typename N>
-STOWAGE_DEVICE float Apply(int op, N a, N b) {
-  const float x = static_cast<float>(a);
-  const float y = static_cast<float>(b);
-  using math::Exp;
-  switch (static_cast<OpKind>(op)) {
+// f of all elements of `value`, and of `other` where it reads two numbers; the results
+// take the place of `value`. Numbers are float, or RoughFloat for types of 16 bits.
+template <typename T, int n, typename F>
+STOWAGE_DEVICE void ApplyToEach(Elements<T, n>* value,
+                                const Elements<T, n>& other, const F& f) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < n; ++i) {
+    const auto a = ToNumber(value->value[i]);
+    if constexpr (std::is_invocable_v<F, decltype(a)>) {
+      value->value[i] = FromFloat<T>(f(a));
+    } else {
+      value->value[i] = FromFloat<T>(f(a, ToNumber(other.value[i])));
+    }
+  }
+}
+
+// One part, by the formulas of the kernels of single ops.
+template <typename T, int n>
+STOWAGE_DEVICE void Apply(OpKind op, Elements<T, n>* value,
+                          const Elements<T, n>& other) {
+  const auto each = [&](const auto& f) { ApplyToEach(value, other, f); };
+  switch (op) {
     case OpKind::kAdd:
-      return x + y;
+      return each([](float x, float y) { return x + y; });
     case OpKind::kSub:
-      return x - y;
+      return each([](float x, float y) { return x - y; });
     case OpKind::kMul:
-      return x * y;
+      return each([](float x, float y) { return x * y; });
     case OpKind::kDiv:
-      return x / y;
+      return each([](float x, float y) { return x / y; });
     case OpKind::kMaximum:
-      return x <= y ? y : y < x ? x : x + y;
+      return each([](float x, float y) {
+        return x <= y ? y : y < x ? x : x + y;
+      });
     case OpKind::kMinimum:
-      return x <= y ? x : y < x ? y : x + y;
+      return each([](float x, float y) {
+        return x <= y ? x : y < x ? y : x + y;
+      });
     case OpKind::kNeg:
-      return -x;
+      return each([](float x) { return -x; });
     case OpKind::kAbs:
-      return ::fabsf(x);
+      return each([](float x) { return ::fabsf(x); });
     case OpKind::kSquare:
-      return x * x;
+      return each([](float x) { return x * x; });
     case OpKind::kSqrt:
-      return ::sqrtf(x);
+      return each([](float x) { return ::sqrtf(x); });
     case OpKind::kRsqrt:
-      return 1.0f / ::sqrtf(x);
+      return each([](float x) { return 1.0f / ::sqrtf(x); });
     case OpKind::kReciprocal:
-      return 1.0f / x;
+      return each([](float x) { return 1.0f / x; });
     case OpKind::kExp:
-      return static_cast<float>(Exp(a));
+      return each([](auto x) {
+        using math::Exp;
+        return Exp(x);
+      });
     case OpKind::kRelu:
-      return x <= 0 ? 0.0f : x;
+      return each([](float x) { return x <= 0 ? 0.0f : x; });
     case OpKind::kTanh:
-      return math::Tanh(x);
+      return each([](float x) { return math::Tanh(x); });
     case OpKind::kSilu:
-      return static_cast<float>(math::Silu(a));
+      return each([](auto x) { return math::Silu(x); });
     case OpKind::kSigmoid:
-      return static_cast<float>(math::Sigmoid(a));
+      return each([](auto x) { return math::Sigmoid(x); });
     case OpKind::kGeluTanh:
-      return static_cast<float>(math::GeluTanh(a));
+      return each([](auto x) { return math::GeluTanh(x); });
     case OpKind::kGeluErf:
-      return static_cast<float>(math::GeluErf(a));
+      return each([](auto x) { return math::GeluErf(x); });
     case OpKind::kReluGrad:
-      return x > 0 ? y : 0.0f;
+      return each([](float x, float dy) { return x > 0 ? dy : 0.0f; });
     case OpKind::kSigmoidGrad:
-      return static_cast<float>(b * math::SigmoidDerivativeFromOutput(a));
+      return each([](auto y, auto dy) {
+        return dy * math::SigmoidDerivativeFromOutput(y);
+      });
     case OpKind::kTanhGrad:
-      return static_cast<float>(b * math::TanhDerivativeFromOutput(a));
+      return each([](auto y, auto dy) {
+        return dy * math::TanhDerivativeFromOutput(y);
+      });
     case OpKind::kSiluGrad:
-      return static_cast<float>(b * math::SiluDerivative(a));
+      return each([](auto x, auto dy) { return dy * math::SiluDerivative(x); });
     case OpKind::kGeluTanhGrad:
-      return static_cast<float>(b * math::GeluTanhDerivative(a));
+      return each(
+          [](auto x, auto dy) { return dy * math::GeluTanhDerivative(x); });
     case OpKind::kGeluErfGrad:
-      return static_cast<float>(b * math::GeluErfDerivative(a));
+      return each(
+          [](auto x, auto dy) { return dy * math::GeluErfDerivative(x); });
     default:
-      return x;  // FusesOp lets no other pass
+      return;  // FusesOp lets no other pass
   }
 }
 
@@ -125,21 +153,26 @@ STOWAGE_DEVICE Elements<T, n> LoadSlot(const FusedParams& p, int slot,
   return LoadElements<T, n>(from);
 }
 
+// What the next part reads is under way while a part is computed.
 template <typename T, int n>
 STOWAGE_DEVICE void RunParts(const FusedParams& p,
                              const int32_t (&offsets)[kSlots]) {
   Elements<T, n> value = LoadSlot<T, n>(p, 1, offsets);
+  const auto operand_of = [&](int s) {
+    const int slot = s < p.num_parts ? p.parts[s].operand : -1;
+    return slot >= 0 ? LoadSlot<T, n>(p, slot, offsets) : Elements<T, n>{};
+  };
+  Elements<T, n> next = operand_of(0);
   for (int s = 0; s < p.num_parts; ++s) {
     const Part part = p.parts[s];
-    Elements<T, n> other = value;
-    if (part.operand >= 0) other = LoadSlot<T, n>(p, part.operand, offsets);
-    const bool swaps = part.is_second != 0;
-    STOWAGE_UNROLL
-    for (int i = 0; i < n; ++i) {
-      const auto a = ToNumber(swaps ? other.value[i] : value.value[i]);
-      const auto b = ToNumber(swaps ? value.value[i] : other.value[i]);
-      value.value[i] = FromFloat<T>(Apply(part.op, a, b));
+    Elements<T, n> other = part.operand >= 0 ? next : value;
+    if (part.is_second != 0) {
+      const Elements<T, n> second = value;
+      value = other;
+      other = second;
     }
+    next = operand_of(s + 1);
+    Apply(static_cast<OpKind>(part.op), &value, other);
     if (part.result >= 0) {
       StoreElements(reinterpret_cast<T*>(p.results[part.result]) + offsets[0],
                     value);

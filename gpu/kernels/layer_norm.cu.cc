@@ -272,6 +272,9 @@ STOWAGE_KERNEL(kRowThreads)
 GradRows(STOWAGE_PARAMS(GradParams) p) {
   constexpr int kWidth = kPackSize<T>;
   constexpr bool kWarp = kThreads == kWarpSize;
+  // The residual, which is wanted last, is under way while the row is summed up, where
+  // there are registers for it.
+  constexpr bool kAhead = kPacked && kPacks <= 3 && sizeof(T) == 2;
   STOWAGE_SHARED(float, scratch, kWarpSize);
   const int thread = kWarp ? Lane() : ThreadId();
   const int n = static_cast<int>(p.n);
@@ -290,6 +293,14 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
     T* dx = static_cast<T*>(p.dx) + row * p.n;
     const float mean = p.mean[row];
     const float rstd = p.rstd[row];
+    Pack<T> residual_ahead[kAhead ? kPacks : 1];
+    if constexpr (kAhead) {
+      const T* residual = static_cast<const T*>(p.residual) + row * p.n;
+      for (int k = 0; p.residual != nullptr && k < kPacks; ++k) {
+        const int i = (k * kThreads + thread) * kWidth;
+        residual_ahead[k] = LoadOfWholeRow<kPacked>(residual, i, n, T{});
+      }
+    }
     GradTerms<T> terms;
     for (int k = 0; k < kPacks; ++k) {
       const int i = (k * kThreads + thread) * kWidth;
@@ -314,9 +325,13 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
                                     LoadOfWholeRow<kPacked>(gamma, i, n, T{}),
                                     mean, rstd, mean_g, mean_gh);
       if (p.residual != nullptr) {
-        const T* residual = static_cast<const T*>(p.residual) + row * p.n;
-        of_dx =
-            PlusResidual(of_dx, LoadOfWholeRow<kPacked>(residual, i, n, T{}));
+        if constexpr (kAhead) {
+          of_dx = PlusResidual(of_dx, residual_ahead[k]);
+        } else {
+          const T* residual = static_cast<const T*>(p.residual) + row * p.n;
+          of_dx =
+              PlusResidual(of_dx, LoadOfWholeRow<kPacked>(residual, i, n, T{}));
+        }
       }
       StoreOfWholeRow<kPacked>(dx, i, n, of_dx);
     }

@@ -284,6 +284,8 @@ ReduceColumns(STOWAGE_PARAMS(ColumnParams) p) {
       for (int j = 0; j < kWidth; ++j) sum[j] = R::template Start<float>();
       const int64_t run_end =
           run + kRun * kRowWarps < end ? run + kRun * kRowWarps : end;
+      // So many loads are under way at once.
+      STOWAGE_UNROLL_BY(kWidth == 1 ? 16 : 8)
       for (int64_t row = run; row < run_end; row += kRowWarps) {
         if constexpr (kWidth == 1) {
           sum[0] = R::Add(sum[0], ToFloat(x[row * p.columns]));

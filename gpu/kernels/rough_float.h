@@ -1,9 +1,9 @@
 #ifndef STOWAGE_GPU_KERNELS_ROUGH_FLOAT_H_
 #define STOWAGE_GPU_KERNELS_ROUGH_FLOAT_H_
 
-// A float for results that 16 bits will hold: its Exp and Tanh take a fraction
-// of the instructions of the accurate ones, which is what bounds kernels that
-// read few bytes an element. The formulas of math/activations.h, templates over
+// A float for results that 16 bits will hold: its Exp, its Tanh and its quotients take
+// a fraction of the instructions of the accurate ones, which is what bounds kernels
+// that read few bytes an element. The formulas of math/activations.h, templates over
 // the number type, find these functions by its namespace.
 //
 //   RoughFloat y = math::GeluTanh(RoughFloat(ToFloat(x)));
@@ -36,8 +36,9 @@ STOWAGE_DEVICE RoughFloat operator-(RoughFloat a, RoughFloat b) {
 STOWAGE_DEVICE RoughFloat operator*(RoughFloat a, RoughFloat b) {
   return a.value * b.value;
 }
+/// Relative error below 2^-21, where neither b nor 1 / b is subnormal.
 STOWAGE_DEVICE RoughFloat operator/(RoughFloat a, RoughFloat b) {
-  return a.value / b.value;
+  return a.value * Reciprocal(b.value);
 }
 
 /// Relative error below 2^-20 + |x| 2^-23.
@@ -47,7 +48,7 @@ STOWAGE_DEVICE RoughFloat Exp(RoughFloat x) {
 /// Absolute error below 2^-19: no relative precision next to 0, which formulas
 /// that add 1 do not need.
 STOWAGE_DEVICE RoughFloat Tanh(RoughFloat x) {
-  return 1.0f - 2.0f / (1.0f + Exp(x + x).value);
+  return 1.0f - 2.0f * Reciprocal(1.0f + Exp(x + x).value);
 }
 STOWAGE_DEVICE RoughFloat Erfc(RoughFloat x) { return math::Erfc(x.value); }
 
