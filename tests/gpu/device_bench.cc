@@ -47,8 +47,8 @@ double Seconds(Clock::time_point from, Clock::time_point to) {
 
 // Recomputes what is nearly free, and more only where that is not enough.
 Result<FittedStep> FitInto(const Graph& step, std::optional<Bytes> budget,
-                           const Backend& backend) {
-  FitOptions options{.plan = {.device = backend.Needs()},
+                           const DeviceNeeds& needs) {
+  FitOptions options{.plan = {.device = needs},
                      .levers = {.recompute = Recompute::kCheap,
                                 .offload = OffloadChoice::kNone}};
   Result<FittedStep> cheap = StepFitter(OfGraph(step), options).Fit(budget);
@@ -59,12 +59,16 @@ Result<FittedStep> FitInto(const Graph& step, std::optional<Bytes> budget,
   return StepFitter(OfGraph(step), options).Fit(budget);
 }
 
-Result<Training> Open(const SyntheticStep& spec, std::optional<Bytes> budget,
-                      Backend& backend, gpu::Device& device) {
+Result<Training> Open(const BenchCase& bench, Backend& backend,
+                      gpu::Device& device) {
+  const SyntheticStep& spec = bench.step;
+  DeviceNeeds needs = backend.Needs();
+  if (!bench.fused) needs.fusions = {};
   STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(spec.model));
   STOWAGE_ASSIGN_OR_RETURN(const Graph given, BuildSyntheticStep(spec));
   const Clock::time_point start = Clock::now();
-  STOWAGE_ASSIGN_OR_RETURN(FittedStep made, FitInto(given, budget, backend));
+  STOWAGE_ASSIGN_OR_RETURN(FittedStep made,
+                           FitInto(given, bench.budget, needs));
   const double plan_seconds = Seconds(start, Clock::now());
   STOWAGE_ASSIGN_OR_RETURN(const gpu::DeviceMemory before, device.Memory());
   STOWAGE_ASSIGN_OR_RETURN(
@@ -150,13 +154,14 @@ std::string BenchName(const BenchCase& bench) {
     name += StrCat(", ", Fixed(1e-9 * static_cast<double>(*bench.budget), 1),
                    " GB");
   }
+  if (!bench.fused) name += ", apart";
   return name;
 }
 
 Status CheckGrowth(const GrowthCase& growth, Backend& backend,
                    gpu::Device& device, CheckRow* row) {
   STOWAGE_ASSIGN_OR_RETURN(Training training,
-                           Open(growth.step, {}, backend, device));
+                           Open({.step = growth.step}, backend, device));
   const int64_t steps = growth.steps;
   Timing timing;
   timing.seconds.reserve(static_cast<size_t>(growth.warm_up + steps));
@@ -202,8 +207,7 @@ Status CheckGrowth(const GrowthCase& growth, Backend& backend,
 
 Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
                 CheckRow* row) {
-  STOWAGE_ASSIGN_OR_RETURN(Training training,
-                           Open(bench.step, bench.budget, backend, device));
+  STOWAGE_ASSIGN_OR_RETURN(Training training, Open(bench, backend, device));
   Timing warm_up, timing;
   warm_up.seconds.reserve(static_cast<size_t>(bench.warm_up));
   timing.seconds.reserve(static_cast<size_t>(bench.steps));
@@ -233,6 +237,7 @@ Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
       {"arena_bytes", arena},
       {"plan_bytes", training.plan.arena_bytes()},
       {"lower_bound_bytes", training.plan.lower_bound},
+      {"nodes", training.step.num_nodes()},
       {"no_reuse_bytes", training.plan.no_reuse},
       {"session_device_bytes", training.on_device},
       {"recomputed_nodes", training.recomputed_nodes},
@@ -266,8 +271,7 @@ Status RunBench(const BenchCase& bench, Backend& backend, gpu::Device& device,
 Status TimeOps(const BenchCase& bench, Backend& backend, gpu::Device& device,
                CheckRow* row) {
   constexpr size_t kMostNamed = 6;
-  STOWAGE_ASSIGN_OR_RETURN(Training training,
-                           Open(bench.step, bench.budget, backend, device));
+  STOWAGE_ASSIGN_OR_RETURN(Training training, Open(bench, backend, device));
   const Graph& graph = training.step;
   Runner& train = training.session.front();
   std::vector<double> seconds(static_cast<size_t>(graph.num_nodes()));

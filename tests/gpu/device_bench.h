@@ -35,6 +35,7 @@ struct BenchCase {
   int64_t warm_up = 20;  // steps that are not timed
   int64_t steps = 1000;
   std::optional<Bytes> budget = {};  // met by recomputation where it must be
+  bool fused = true;                 // false: each op by a kernel of its own
 };
 
 /// "gpt2-124m bf16 16 x 1024, 6.0 GB".

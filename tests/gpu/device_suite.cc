@@ -236,16 +236,20 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
                      .steps = (quick ? 320 : 1600) / batch,
                      .budget = budget};
   };
-  BenchCase times = bench_gpt2(16, {});
+  BenchCase apart = bench_gpt2(64, {}), times = bench_gpt2(16, {});
+  apart.fused = false;
   times.warm_up = 2;
   times.steps = quick ? 5 : 20;
-  return {.models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
-          .growth = {.steps = quick ? 1000 : 10'000},
-          .bench = {bench("mlp", DType::kF32), bench("mlp", DType::kBF16),
-                    bench("gpt-nano", DType::kF32),
-                    bench("gpt-nano", DType::kBF16), bench_gpt2(16, {}),
-                    bench_gpt2(16, Bytes{6'000'000'000}), bench_gpt2(64, {})},
-          .times = {times}};
+  BenchCase times_apart = times;
+  times_apart.fused = false;
+  return {
+      .models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
+      .growth = {.steps = quick ? 1000 : 10'000},
+      .bench = {bench("mlp", DType::kF32), bench("mlp", DType::kBF16),
+                bench("gpt-nano", DType::kF32), bench("gpt-nano", DType::kBF16),
+                bench_gpt2(16, {}), bench_gpt2(16, Bytes{6'000'000'000}),
+                bench_gpt2(64, {}), apart},
+      .times = {times, times_apart}};
 }
 
 Result<std::vector<CheckRow>> RunDeviceSuite(

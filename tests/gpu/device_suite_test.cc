@@ -253,6 +253,18 @@ TEST_CASE("an arena above the budget is refused") {
   CHECK(Failed(*rows) == "bench mlp f32, 0.0 GB");
 }
 
+TEST_CASE("a step whose ops stand apart has more nodes than a fused one") {
+  SuiteOptions options = SuiteOptionsFor(SuiteSize::kSmall);
+  options.only = {"bench"};
+  options.bench.push_back(options.bench[0]);
+  options.bench[1].fused = false;
+  const auto rows = RunDeviceSuite(OpenFaulty({}), options);
+  REQUIRE(rows.ok());
+  REQUIRE(rows->size() == 2);
+  CHECK((*rows)[1].name == "bench mlp f32, apart");
+  CHECK((*rows)[0].data["nodes"] < (*rows)[1].data["nodes"]);
+}
+
 TEST_CASE("no device is an error with its reason") {
   const OpenDevice none =
       [](const gpu::BackendOptions&) -> Result<OpenedDevice> {
