@@ -417,24 +417,22 @@ Result<TokenizerParts> ParseTokenizerParts(std::string_view json) {
 
 namespace {
 
-Result<TokenizerParts> PartsOfFile(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, "text"));
+Result<TokenizerParts> PartsOfFile(const InputFile& file,
+                                   const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const bool is_gguf, IsGguf(file));
   if (!is_gguf) {
     STOWAGE_ASSIGN_OR_RETURN(const std::string json, ReadFile(path));
     return ParseTokenizerParts(json);
   }
-  const auto of_file = [&](const Error& error) {
-    return file.Fail(StrCat("has no tokenizer that is read: ", error.message),
-                     error.code);
-  };
-  const Result<GgufHeader> header = ReadGgufHeader(file);
-  if (!header.ok()) return of_file(header.error());
-  Result<GgufTokenizer> gguf = GgufTokenizerOf(*header);
-  if (!gguf.ok()) return of_file(gguf.error());
-  Result<TokenizerParts> parts = PartsOf(*std::move(gguf));
-  if (!parts.ok()) return of_file(parts.error());
-  return parts;
+  STOWAGE_ASSIGN_OR_RETURN(const GgufHeader header, ReadGgufHeader(file));
+  STOWAGE_ASSIGN_OR_RETURN(GgufTokenizer gguf, GgufTokenizerOf(header));
+  return PartsOf(std::move(gguf));
+}
+
+Result<Tokenizer> TokenizerOfFile(const InputFile& file,
+                                  const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(TokenizerParts parts, PartsOfFile(file, path));
+  return Tokenizer::Create(std::move(parts));
 }
 
 }  // namespace
@@ -442,10 +440,13 @@ Result<TokenizerParts> PartsOfFile(const std::string& path) {
 Result<Tokenizer> ReadTokenizer(const std::string& path) {
   std::error_code none;
   const bool is_folder = std::filesystem::is_directory(path, none);
-  STOWAGE_ASSIGN_OR_RETURN(
-      TokenizerParts parts,
-      PartsOfFile(is_folder ? path + "/tokenizer.json" : path));
-  return Tokenizer::Create(std::move(parts));
+  const std::string name = is_folder ? path + "/tokenizer.json" : path;
+  STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(name, "text"));
+  Result<Tokenizer> tokenizer = TokenizerOfFile(file, name);
+  if (tokenizer.ok()) return tokenizer;
+  return file.Fail(
+      StrCat("has no tokenizer that is read: ", tokenizer.error().message),
+      tokenizer.error().code);
 }
 
 }  // namespace stowage

@@ -15,9 +15,9 @@
 namespace stowage {
 
 /// The tokenizer of a tokenizer.json, of the one in a folder, or of a GGUF file, known by
-/// its first bytes, of which it reads the header alone. Errors: those of ReadFile,
-/// ParseTokenizerParts and Tokenizer::Create; of a GGUF file those of GgufHeader::Parse,
-/// GgufTokenizerOf and PartsOf.
+/// its first bytes, of which it reads the header alone. Errors, with the file's name:
+/// those of InputFile::Open, ReadFile, ParseTokenizerParts and Tokenizer::Create; of a
+/// GGUF file those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
 Result<Tokenizer> ReadTokenizer(const std::string& path);
 
 /// The parts of a tokenizer, of the contents of such a file. Errors:

@@ -1,7 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "base/strings.h"
 #include "text/text.h"
@@ -181,6 +185,25 @@ TEST_CASE("a tokenizer is made, or the package that is needed is named") {
         "[text] this build has no PCRE2, by which text is cut into words for "
         "tokens; install libpcre2-dev and build again");
 #endif
+}
+
+TEST_CASE("what is wrong with a tokenizer.json is told with its name") {
+  const char* const folder = std::getenv("TEST_TMPDIR");
+  const std::string path =
+      StrCat(folder == nullptr ? "/tmp" : folder, "/tokenizer.json");
+  const auto said = [&](std::string_view text) {
+    std::ofstream(path, std::ios::binary) << text;
+    const Result<Tokenizer> tokenizer = ReadTokenizer(path);
+    return tokenizer.ok() ? "" : tokenizer.error().message;
+  };
+  const std::string start =
+      StrCat("[text] \"", path, "\" has no tokenizer that is read: ");
+  Json file = File();
+  file["model"].erase("merges");
+  CHECK(said(file.dump())
+            .starts_with(start + "[text] the tokenizer has no merges"));
+  CHECK(
+      said("{}").starts_with(start + "[tokenizer.json] there is no \"model\""));
 }
 
 TEST_CASE("a file that is not there is not found") {
