@@ -46,6 +46,11 @@ namespace internal {
 template <int kMore>
 struct DynamicMagnitudes {
   static constexpr int kOne = (128 << kMore) - kMore;  // the number of 1
+  static constexpr int kDecades = 7;
+
+  // Loops over decades go through all of them, and what is a quotient by a power of two
+  // is a product, which is exact: threads of a GPU's warp go the same way, and divide
+  // once.
 
   // Number j, in order from 0: of decade i are numbers 2^(i + kMore) - kMore and on.
   STOWAGE_HOST_DEVICE static constexpr float Number(int j) {
@@ -53,10 +58,16 @@ struct DynamicMagnitudes {
     if (j == kOne) return 1;
     const int at = j + kMore;
     int n = 64 << kMore;
+    float of_one = 1.0f / static_cast<float>(n);
     float power = 1;  // exact
-    for (; n > at; n /= 2) power *= 10;
+    for (int decade = 1; decade < kDecades; ++decade) {
+      const bool is_below = n > at;
+      n = is_below ? n / 2 : n;
+      of_one = is_below ? of_one * 2 : of_one;
+      power = is_below ? power * 10 : power;
+    }
     const float middle = static_cast<float>(at - n) + 0.5f;
-    return (0.1f + 0.9f * middle / static_cast<float>(n)) / power;
+    return (0.1f + 0.9f * middle * of_one) / power;
   }
 
   // The number that is nearest to x, of two the lower. Numbers are
@@ -66,8 +77,13 @@ struct DynamicMagnitudes {
     if (x >= 1) return kOne;
     int n = 64 << kMore;
     float in_decade = x;
-    for (; n > 1 << kMore && in_decade < 0.1f; n /= 2) in_decade *= 10;
-    const float cell = (in_decade - 0.1f) * (static_cast<float>(n) / 0.9f);
+    for (int decade = 1; decade < kDecades; ++decade) {
+      const bool is_below = in_decade < 0.1f;
+      n = is_below ? n / 2 : n;
+      in_decade = is_below ? in_decade * 10 : in_decade;
+    }
+    const float cell =
+        (in_decade - 0.1f) * (static_cast<float>(n) * (1 / 0.9f));
     int k = cell > 0 ? static_cast<int>(cell) : 0;
     if (k > n - 1) k = n - 1;
     const int j = n - kMore + k;
