@@ -47,6 +47,7 @@ for python in "${pythons[@]}"; do
   for test in tests/python/*_test.py; do
     [[ $test == */wheels_test.py ]] && continue
     PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$test" >"$work/log" 2>&1 && continue
+    [[ $? != 5 ]] || continue  # from 3.12 on: all of it was skipped
     failed+=("$(basename "$test" .py)")
     cat "$work/log" >&2
     status=1
