@@ -7,13 +7,13 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "base/strings.h"
+#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -66,22 +66,13 @@ std::vector<std::string> Arguments(const std::string& model,
   return arguments;
 }
 
-std::vector<Json> Lines(const std::string& out) {
-  std::vector<Json> lines;
-  std::istringstream in(out);
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(Json::parse(line));
-  }
-  return lines;
-}
-
 TEST_CASE("adapters learn a text, are saved, and go on from there") {
   const std::string folder = TempPath("adapter");
   const Outcome first = RunStowage(Arguments(
       "llama.gguf", {"--data", Story(), "--steps", "40", "--lr", "0.01",
                      "--batch", "4", "--save-adapter", folder, "--json"}));
   REQUIRE_MESSAGE(first.exit_code == 0, first.err);
-  const std::vector<Json> lines = Lines(first.out);
+  const std::vector<Json> lines = JsonLines(first.out);
   REQUIRE(lines.size() == 41);
   const Json& done = lines.back();
   const double before = done["base_validation_loss"];
@@ -100,7 +91,7 @@ TEST_CASE("adapters learn a text, are saved, and go on from there") {
                                "4", "--adapter", folder, "--json"}));
   REQUIRE_MESSAGE(second.exit_code == 0, second.err);
   // It begins where the other ended.
-  CHECK(Lines(second.out).back()["base_validation_loss"] == after);
+  CHECK(JsonLines(second.out).back()["base_validation_loss"] == after);
 }
 
 TEST_CASE("a run that was stopped goes on to the same losses") {
@@ -118,7 +109,8 @@ TEST_CASE("a run that was stopped goes on to the same losses") {
   REQUIRE_MESSAGE(half.exit_code == 0, half.err);
   const Outcome rest = RunStowage(arguments({"--resume", checkpoint}));
   REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
-  const std::vector<Json> all = Lines(whole.out), later = Lines(rest.out);
+  const std::vector<Json> all = JsonLines(whole.out),
+                          later = JsonLines(rest.out);
   REQUIRE(later.size() == 4);
   for (size_t i = 0; i < 3; ++i) {
     CHECK(later[i]["loss"] == all[i + 3]["loss"]);
@@ -154,9 +146,9 @@ TEST_CASE("a gpt model learns the tokens of a tokenizer, and writes some") {
   const Outcome json = RunStowage(arguments({"--json"}));
   REQUIRE_MESSAGE(json.exit_code == 0, json.err);
   // As many tokens as the tokenizer has: nothing is sure at first.
-  CHECK(Lines(json.out).front()["loss"].get<double>() ==
+  CHECK(JsonLines(json.out).front()["loss"].get<double>() ==
         doctest::Approx(std::log(57)).epsilon(0.05));
-  CHECK(Lines(json.out).back()["validation_loss"] < 3.2);
+  CHECK(JsonLines(json.out).back()["validation_loss"] < 3.2);
   const Outcome words = RunStowage(arguments({"--sample", "20"}));
   REQUIRE_MESSAGE(words.exit_code == 0, words.err);
   CHECK(Contains(words.out, "The model writes (temperature 0.8):\n"));
@@ -196,8 +188,8 @@ TEST_CASE("a run that trains all weights saves all of them") {
   REQUIRE_MESSAGE(half.exit_code == 0, half.err);
   const Outcome rest = RunStowage(arguments({"--resume", checkpoint}));
   REQUIRE_MESSAGE(rest.exit_code == 0, rest.err);
-  CHECK(Lines(rest.out).back()["validation_loss"] ==
-        Lines(whole.out).back()["validation_loss"]);
+  CHECK(JsonLines(rest.out).back()["validation_loss"] ==
+        JsonLines(whole.out).back()["validation_loss"]);
 }
 
 TEST_CASE(
@@ -217,7 +209,7 @@ TEST_CASE(
   REQUIRE_MESSAGE(run.exit_code == 0, run.err);
   CHECK(Contains(run.err,
                  "finetune: 21 examples, 1 cut and 0 dropped at 16 tokens"));
-  const Json done = Lines(run.out).back();
+  const Json done = JsonLines(run.out).back();
   CHECK(done["validation_loss"] <
         0.5 * done["base_validation_loss"].get<double>());
   const Outcome dropped =
@@ -244,7 +236,7 @@ TEST_CASE(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
                                "auto", "--steps", "27", "--json"}));
   REQUIRE_MESSAGE(run.exit_code == 0, run.err);
-  const std::vector<Json> told = Lines(run.out);
+  const std::vector<Json> told = JsonLines(run.out);
   const Json& done = told.back();
   // A pass takes each example once, in the length that it asks for.
   int64_t tokens = 0;
@@ -264,7 +256,7 @@ TEST_CASE(
     const Outcome outcome = RunStowage(Arguments("qwen2.gguf", all));
     REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
     std::vector<double> found;
-    for (const Json& line : Lines(outcome.out)) {
+    for (const Json& line : JsonLines(outcome.out)) {
       if (line.contains("loss")) found.push_back(line["loss"]);
       if (line.contains("host_bytes") && !more.empty()) {
         CHECK(line["host_bytes"] > 0);
@@ -278,7 +270,7 @@ TEST_CASE(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
                                "8,24", "--steps", "1", "--json"}));
   REQUIRE_MESSAGE(given.exit_code == 0, given.err);
-  CHECK(Lines(given.out).back()["lengths"] == Json({32, 24, 8}));
+  CHECK(JsonLines(given.out).back()["lengths"] == Json({32, 24, 8}));
   for (const char* wrong : {"8,40", "x", "0", "8;9"}) {
     const Outcome refused = RunStowage(Arguments(
         "qwen2.gguf", {"--data", data, "--seq", "32", "--lengths", wrong}));
@@ -296,7 +288,7 @@ TEST_CASE("what is only read counts for nothing in the loss") {
     const Outcome run = RunStowage(
         Arguments("qwen2.gguf", {"--data", data, "--steps", "1", "--json"}));
     REQUIRE_MESSAGE(run.exit_code == 0, run.err);
-    return Lines(run.out).back()["base_validation_loss"];
+    return JsonLines(run.out).back()["base_validation_loss"];
   };
   // 8 and 6 tokens; nothing comes before the first.
   const double prompt = loss("{\"text\": \"The cook \"}\n");

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/strings.h"
+#include "tests/tools/json_lines.h"
 #include "tests/tools/run_stowage.h"
 
 namespace stowage::testing {
@@ -24,15 +24,6 @@ std::string Run(const std::string& options) {
           .c_str());
   REQUIRE(status == 0);
   return ReadAll(out);
-}
-
-std::vector<Json> Lines(const std::string& text) {
-  std::vector<Json> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(Json::parse(line));
-  }
-  return lines;
 }
 
 TEST_CASE("each paragraph but a chapter's first is learnt behind another") {
@@ -54,7 +45,7 @@ TEST_CASE("each paragraph but a chapter's first is learnt behind another") {
 TEST_CASE("the novel's examples are the same each time, none of them twice") {
   const std::string text = Run("");
   CHECK(Run("") == text);
-  const std::vector<Json> lines = Lines(text);
+  const std::vector<Json> lines = JsonLines(text);
   CHECK(lines.size() == 1990);  // counted by awk, from the text
   CHECK(lines.front()["prompt"].get<std::string>().starts_with(
       "It is a truth universally acknowledged, that a single man in "
