@@ -38,7 +38,11 @@ Status GpuSupports(const Graph& graph) {
   return {};
 }
 
-Fusions GpuFusions() { return {.elementwise = gpu::FusesOp}; }
+Fusions GpuFusions() {
+  return {.elementwise = gpu::FusesOp, .updates = [](OpKind op) {
+            return gpu::GetKernel(op).enqueue_many != nullptr;
+          }};
+}
 
 DeviceNeeds GpuNeeds() {
   return {.workspace = GpuWorkspace,

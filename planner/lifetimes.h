@@ -62,6 +62,8 @@ struct Fusions {
   bool (*elementwise)(OpKind op) = nullptr;
   /// Whether such parts may follow a product in its node.
   bool products = false;
+  /// Whether updates by an op that follow one another run as one. Null: none do.
+  bool (*updates)(OpKind op) = nullptr;
 };
 
 /// What a device's kernels take beside the values, and what they fuse: of

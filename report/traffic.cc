@@ -22,6 +22,7 @@ constexpr std::string_view kProducts = "products";
 constexpr std::string_view kAttention = "attention";
 constexpr std::string_view kCrossEntropy = "cross entropy";
 constexpr std::string_view kElementwise = "elementwise";
+constexpr std::string_view kOptimizer = "optimizer";
 
 // What a node counts as: all but products are known by their names.
 std::string_view FamilyOf(OpKind op) {
@@ -90,7 +91,7 @@ std::string_view FamilyOf(OpKind op) {
   const std::string_view name = OpName(op);
   const OpDef& def = GetOpDef(op);
   if (def.collective) return "among ranks";
-  if (def.updates > 0 && name.ends_with("_update")) return "optimizer";
+  if (def.updates > 0 && name.ends_with("_update")) return kOptimizer;
   if (def.accepts == AcceptAnyStrides) return kElementwise;
   return "other";
 }
@@ -144,8 +145,12 @@ class Counter {
   Rows Count(const Graph& graph) const {
     Rows rows;
     const Layouts layouts = ComputeLayouts(graph);
+    OpKind last_update = OpKind::kCopy;  // of the node before; kCopy: none
     for (const Node& node : graph.nodes()) {
       if (GetOpDef(node.op).is_view()) continue;
+      const bool is_update = FamilyOf(node.op) == kOptimizer;
+      const bool goes_on = is_update && node.op == last_update;
+      last_update = is_update ? node.op : OpKind::kCopy;
       if (!BodiesOf(node).empty()) {
         AddBodies(node, &rows);
         continue;
@@ -153,7 +158,8 @@ class Counter {
       const DType dtype = node.inputs.empty()
                               ? DType::kF32
                               : graph.value(node.inputs[0]).type.dtype;
-      const TrafficRow row = CountNode(graph, layouts, node);
+      TrafficRow row = CountNode(graph, layouts, node);
+      if (goes_on) row.launches = 0;
       if (node.op == OpKind::kLinearCrossEntropy ||
           node.op == OpKind::kLinearCrossEntropyGrad) {
         AddLogits(graph, node, row, dtype, &rows);

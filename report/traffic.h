@@ -8,7 +8,7 @@
 // linear_cross_entropy makes its logits in scratch, chunk by chunk: beside its products
 // these are read to be summed up, and by the gradient read and written once more. A loop
 // moves what its body does, as often as it runs; of a branch the body that moves most
-// counts.
+// counts. Updates by one op that follow one another are one launch, as on a GPU.
 //
 // A device can then do no better than its roofline (Williams, Waterman & Patterson
 // 2009): a launch takes at least as long as its bytes take at the rate of the memory,

@@ -111,6 +111,24 @@ TEST_CASE("what ranks do together is a family, and no update of an optimizer") {
   CHECK(row.written == 4 * (3 + 10));
 }
 
+TEST_CASE("updates by one op that follow one another are one launch") {
+  GraphBuilder g("g");
+  const Value lr = g.Input("lr", DType::kF32, {});
+  const auto update = [&](const char* name) {
+    const Value w = g.Param(name, DType::kF32, {8});
+    SgdUpdate(w, g.Input(std::string("d") + name, DType::kF32, {8}), lr,
+              Value(), 0);
+  };
+  update("a");
+  update("b");
+  g.Output("y", Neg(lr));
+  update("c");
+  const Traffic traffic = CountTraffic(Must(g));
+  CHECK(Row(traffic, "optimizer").launches == 2);
+  CHECK(Row(traffic, "optimizer").written == 3 * 4 * 8);
+  CHECK(traffic.total.launches == 3);
+}
+
 TEST_CASE("a launch takes what the slower of memory and arithmetic takes") {
   GraphBuilder g("g");
   const Value x = g.Input("x", DType::kBF16, {64, 64});

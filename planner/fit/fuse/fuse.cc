@@ -18,6 +18,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "ir/reorder.h"
 #include "ir/shape.h"
 #include "planner/lifetimes.h"
 
@@ -434,6 +435,62 @@ class Writer {
   GraphCopy copy_;
 };
 
+// Params of up to so many bytes are small.
+constexpr Bytes kSmallParam = 64 << 10;
+
+// The order in which updates of small params come last, one after the other; empty where
+// there are fewer than two, or these are last already. Only the outputs of the graph may
+// read what such an update gives, and what dies with it must find room to the end.
+std::vector<NodeId> UpdatesLast(const Graph& graph, const Plan& plan,
+                                const Fusions& fusions) {
+  if (fusions.updates == nullptr) return {};
+  std::vector<NodeId> last_reader(Index(graph.num_values()), -1);
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    for (const ValueId input : graph.node(n).inputs) {
+      last_reader[Index(input)] = n;
+    }
+  }
+  Room room(graph, plan);
+  const auto moves = [&](NodeId n) {
+    const Node& node = graph.node(n);
+    if (!fusions.updates(node.op)) return false;
+    if (graph.value(node.results[0]).type.bytes() > kSmallParam) return false;
+    for (const ValueId result : node.results) {
+      if (last_reader[Index(result)] != -1) return false;
+    }
+    Bytes dying = 0;
+    for (const ValueId input : node.inputs) {
+      const ValueInfo& value = graph.value(input);
+      if (value.is_leaf() || last_reader[Index(input)] != n) continue;
+      // All of what a view is of would live on.
+      if (GetOpDef(graph.node(value.producer).op).is_view()) return false;
+      dying += AlignUp(value.type.bytes(), plan.alignment);
+    }
+    return room.Take(n, graph.num_nodes(), dying);
+  };
+  std::vector<NodeId> order, moved;
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    (moves(n) ? moved : order).push_back(n);
+  }
+  if (moved.size() < 2) return {};
+  order.insert(order.end(), moved.begin(), moved.end());
+  if (std::ranges::is_sorted(order)) return {};
+  return order;
+}
+
+// `fused` with the updates of small params last, if its arena stays within `most`.
+Result<Fused> WithUpdatesLast(Fused fused, const PlanOptions& options,
+                              Bytes most) {
+  const std::vector<NodeId> order =
+      UpdatesLast(fused.graph, fused.plan, options.device.fusions);
+  if (order.empty()) return fused;
+  STOWAGE_ASSIGN_OR_RETURN(Graph graph, Reorder(fused.graph, order));
+  STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(graph, options));
+  if (plan.arena_bytes() > most) return fused;
+  plan.order = fused.plan.order;
+  return Fused{std::move(graph), std::move(plan), fused.nodes};
+}
+
 }  // namespace
 
 Result<Fused> Fuse(const Graph& graph, const Plan& plan,
@@ -442,6 +499,7 @@ Result<Fused> Fuse(const Graph& graph, const Plan& plan,
   if (fusions.elementwise == nullptr) return Fused{graph, plan};
   PlanOptions unbounded = options;
   unbounded.budget.reset();
+  const Bytes most = plan.arena_bytes();
   constexpr Taken kTaken[] = {
       {}, {.kept = false}, {.gradients = false}, {false, false}};
   for (const Taken& taken : kTaken) {
@@ -452,11 +510,11 @@ Result<Fused> Fuse(const Graph& graph, const Plan& plan,
                              Writer(graph, std::move(groups)).Write());
     fused.nodes = graph.num_nodes() - fused.graph.num_nodes();
     STOWAGE_ASSIGN_OR_RETURN(fused.plan, PlanMemory(fused.graph, unbounded));
-    if (fused.plan.arena_bytes() > plan.arena_bytes()) continue;
+    if (fused.plan.arena_bytes() > most) continue;
     fused.plan.order = plan.order;
-    return fused;
+    return WithUpdatesLast(std::move(fused), unbounded, most);
   }
-  return Fused{graph, plan};
+  return WithUpdatesLast({graph, plan}, unbounded, most);
 }
 
 }  // namespace stowage::fit

@@ -257,5 +257,74 @@ TEST_CASE("sums of more operands than there may be are several chains") {
   CHECK(fused.graph.node(1).inputs.size() == 3);
 }
 
+PlanOptions WithUpdates() {
+  PlanOptions options = Device(true);
+  options.device.fusions.updates = [](OpKind op) {
+    return op == OpKind::kSgdUpdate;
+  };
+  return options;
+}
+
+Value Update(GraphBuilder& g, const char* param, const Shape& shape,
+             const Value& gradient) {
+  const Value lr = *g.Find("lr");
+  return SgdUpdate(g.Param(param, DType::kF32, shape), gradient, lr, Value(),
+                   0);
+}
+
+// The params of updates, in order, and a point for every other node.
+std::string Updated(const Graph& graph) {
+  std::string names;
+  for (const Node& node : graph.nodes()) {
+    if (GetOpDef(node.op).is_view()) continue;
+    names += node.op == OpKind::kSgdUpdate
+                 ? graph.value(node.inputs[0]).name + " "
+                 : std::string(". ");
+  }
+  return names;
+}
+
+TEST_CASE("updates of small params come last, where a device joins them") {
+  const auto build = [](GraphBuilder& g) {
+    g.Input("lr", DType::kF32, {});
+    // Leaves room for all gradients.
+    g.Output("top", ReduceMax(Exp(Input(g, "huge", {512, 256}))));
+    const Shape large = {128, 256};
+    Update(g, "large", large, g.Name("dl", Exp(Input(g, "l", large))));
+    const Value x = Input(g, "x", {8, 16});
+    Update(g, "b", {16}, g.Name("db", ReduceSum(x, {0})));
+    const Value y = Softmax(x, 1);
+    const Value w = Update(g, "w", {8, 16}, g.Name("dw", Exp(y)));
+    g.Output("used", g.Name("norm", SumSquares(w)));
+    Update(g, "c", {8}, g.Name("dc", ReduceSum(y, {1})));
+    g.Output("y", g.Name("max", ReduceMax(y)));
+  };
+  GraphBuilder g("g");
+  build(g);
+  // One stays where it was since it is large, and one since it is read.
+  CHECK(Updated(MustFuse(g, WithUpdates()).graph) ==
+        ". . . large . . . w . . . b c ");
+  GraphBuilder apart("apart");
+  build(apart);
+  CHECK(Updated(MustFuse(apart).graph) == ". . . large . b . . w . . c . ");
+}
+
+TEST_CASE("an update stays where its gradient finds no room to the end") {
+  GraphBuilder g("g");
+  g.Input("lr", DType::kF32, {});
+  const Value x = Input(g, "x", {16, 1024});
+  Update(g, "b", {1024}, g.Name("db", ReduceSum(x, {0})));
+  // All there is is alive here, and the gradient of b is not.
+  const Value y = Softmax(Softmax(x, 1), 1);
+  const Value dc = g.Name("dc", ReduceSum(y, {0}));
+  const Value dd = g.Name("dd", ReduceSum(y, {1}));
+  g.Output("y", g.Name("max", ReduceMax(y)));
+  Update(g, "c", {1024}, dc);
+  g.Output("z", Neg(*g.Find("lr")));
+  Update(g, "d", {16}, dd);
+  g.Output("a", Exp(*g.Find("lr")));
+  CHECK(Updated(MustFuse(g, WithUpdates()).graph) == ". b . . . . . . . c d ");
+}
+
 }  // namespace
 }  // namespace stowage
