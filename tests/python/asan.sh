@@ -24,7 +24,7 @@ cp python/stowage/* "$bin/python/stowage/"{_core.so,ops.py} "$work/stowage/"
 export PYTHONPATH="$work:$PWD/tests/python" PYTHONDONTWRITEBYTECODE=1
 # The C++ library is asked for exceptions before the module brings it.
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)"
-export STOWAGE_ALL_INSTANCES=1
+export STOWAGE_ALL_INSTANCES=1 STOWAGE_SANITIZED=1
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1
 for test in "${@:-lifetimes_test}"; do
   "${STOWAGE_PYTHON:-/usr/bin/python3}" "tests/python/$test.py"
