@@ -43,6 +43,7 @@ NETS = {
     "lstm-char": (32, 64),
     "llama-nano": (8, 64),
     "gpt-nano": (8, 64),
+    "gpt2-124m": (1, 256),
 }
 CLASSES = 10
 # What --half leaves of PyTorch's bytes: its peaks differ by 6 % from run to run.
