@@ -16,6 +16,7 @@
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "tests/ir/error_rows.h"
 #include "tests/ir/typed_inputs.h"
 
 namespace stowage {
@@ -114,11 +115,7 @@ TEST_CASE("a geometry has three dimensions, the first of size 1") {
 }
 
 TEST_CASE("every mistake is named with its values") {
-  struct Row {
-    void (*build)(GraphBuilder& g);
-    const char* message;
-  };
-  const Row rows[] = {
+  const std::vector<ErrorRow> rows = {
       {[](GraphBuilder& g) {
          Conv(g.Input("x", DType::kI32, {2, 3, 8}), F32(g, "w", {4, 3, 3}));
        },
@@ -267,16 +264,7 @@ TEST_CASE("every mistake is named with its values") {
        },
        "[conv_weight_grad] kernel is (0); expected 1 to 2147483647"},
   };
-  for (const Row& row : rows) {
-    INFO(row.message);
-    GraphBuilder g("errors");
-    row.build(g);
-    const Result<Graph> graph = g.Finish();
-    REQUIRE_FALSE(graph.ok());
-    CHECK(graph.error().code == ErrorCode::kInvalidArgument);
-    const std::string& message = graph.error().message;
-    CHECK(message.substr(0, message.find(" (at ")) == row.message);
-  }
+  CheckRows(rows);
 }
 
 }  // namespace

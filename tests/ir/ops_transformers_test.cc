@@ -13,29 +13,11 @@
 #include "ir/op_kind.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "tests/ir/error_rows.h"
 #include "tests/ir/typed_inputs.h"
 
 namespace stowage {
 namespace {
-
-struct Row {
-  void (*build)(GraphBuilder& g);
-  const char* message;
-};
-
-void CheckRows(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
-    INFO(row.message);
-    GraphBuilder g("errors");
-    row.build(g);
-    const Result<Graph> graph = g.Finish();
-    REQUIRE_FALSE(graph.ok());
-    CHECK(graph.error().code == ErrorCode::kInvalidArgument);
-    // The place in the source follows.
-    const std::string text = row.message;
-    CHECK(graph.error().message.substr(0, text.size()) == text);
-  }
-}
 
 TEST_CASE("rms_norm") {
   CheckRows({
