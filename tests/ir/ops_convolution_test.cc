@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/conv_geometry.h"
 #include "ir/dtype.h"
-#include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"

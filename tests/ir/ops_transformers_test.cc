@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -12,7 +11,6 @@
 #include "ir/graph.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
-#include "ir/shape.h"
 #include "tests/ir/error_rows.h"
 #include "tests/ir/typed_inputs.h"
 
