@@ -11,8 +11,11 @@ namespace {
 int64_t Elements(Value value) { return value.shape().num_elements(); }
 
 int64_t BlockOf(Value value, int64_t ranks) {
-  return (Elements(value) - 1) / ranks + 1;
+  return BlockElements(Elements(value), ranks);
 }
+
+// Of what is split by itself.
+int64_t GranuleOf(Value value) { return BlockGranule(Elements(value)); }
 
 // As rows, one a rank, with zeros at the end.
 Value InRows(Value value, int64_t ranks) {
@@ -36,14 +39,14 @@ GradientBuckets::GradientBuckets(const Ranks& ranks, bool wants_squares,
 void GradientBuckets::Add(const std::string& param, Value gradient) {
   if (!gradient.ok()) return;
   const Waiting added = {param, gradient};
-  if (gradient.type().bytes() >= ranks_.bucket_bytes) {
+  if (BytesIn(gradient) >= ranks_.bucket_bytes) {
     Leave({added});
     return;
   }
   std::vector<Waiting>& waiting = waiting_[gradient.dtype()];
   waiting.push_back(added);
   Bytes bytes = 0;
-  for (const Waiting& w : waiting) bytes += w.gradient.type().bytes();
+  for (const Waiting& w : waiting) bytes += BytesIn(w.gradient);
   if (bytes >= ranks_.bucket_bytes) Leave(std::exchange(waiting, {}));
 }
 
@@ -56,9 +59,8 @@ void GradientBuckets::Flush() {
 
 void GradientBuckets::Leave(std::vector<Waiting> waiting) {
   g_.SetOrigin(Phase::kBackward, waiting.back().param);
-  const Value sum = sums_whole()
-                        ? AllReduce(Joined(waiting), ranks_.ranks)
-                        : ReduceScatter(JoinedInRows(waiting), ranks_.ranks);
+  const Value sum = sums_whole() ? AllReduce(Joined(waiting), ranks_.ranks)
+                                 : Scattered(waiting);
   if (waiting.size() > 1) g_.SetRole(sum, Role::kGradient);
   // The one before has had the time in which these gradients were made.
   TakeSums(std::exchange(under_way_, {std::move(waiting), sum}));
@@ -73,13 +75,22 @@ Value GradientBuckets::Joined(const std::vector<Waiting>& waiting) const {
   return Concat(parts, 0);
 }
 
-Value GradientBuckets::JoinedInRows(const std::vector<Waiting>& waiting) const {
-  if (waiting.size() == 1) return waiting[0].gradient;
-  std::vector<Value> parts;
-  for (const Waiting& w : waiting) {
-    parts.push_back(InRows(w.gradient, ranks_.ranks));
+Value GradientBuckets::Scattered(const std::vector<Waiting>& waiting) const {
+  if (waiting.size() == 1) {
+    const Value gradient = waiting[0].gradient;
+    return ReduceScatter(gradient, ranks_.ranks, GranuleOf(gradient));
   }
-  return Concat(parts, 1);
+  std::vector<Value> rows;
+  for (const Waiting& w : waiting) {
+    rows.push_back(InRows(w.gradient, ranks_.ranks));
+  }
+  return ReduceScatter(Concat(rows, 1), ranks_.ranks);
+}
+
+Bytes GradientBuckets::BytesIn(Value gradient) const {
+  if (sums_whole()) return gradient.type().bytes();
+  return ranks_.ranks * BlockOf(gradient, ranks_.ranks) *
+         SizeOf(gradient.dtype());
 }
 
 void GradientBuckets::TakeSums(const Bucket& bucket) {
@@ -104,7 +115,7 @@ void GradientBuckets::TakeSum(const std::string& param, Value sum) {
   if (wants_squares_) {
     summed.squares = Cast(SumSquares(sum), DType::kF32);
     if (ranks_.shard != Sharding::kNone) {
-      summed.sum = OwnBlock(sum, ranks_.ranks);
+      summed.sum = OwnBlock(sum, ranks_.ranks, GranuleOf(sum));
     }
   }
   g_.SetRole(summed.sum, Role::kGradient);

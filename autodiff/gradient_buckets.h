@@ -66,7 +66,9 @@ class GradientBuckets {
   }
   void Leave(std::vector<Waiting> waiting);
   Value Joined(const std::vector<Waiting>& waiting) const;
-  Value JoinedInRows(const std::vector<Waiting>& waiting) const;
+  Value Scattered(const std::vector<Waiting>& waiting) const;
+  // What it takes of a bucket: where it is split, blocks of each rank.
+  Bytes BytesIn(Value gradient) const;
   void TakeSums(const Bucket& bucket);
   void TakeSum(const std::string& param, Value sum);
 

@@ -53,14 +53,15 @@ Weight WeightOf(const Momentum& momentum, DType param) {
   const bool splits = momentum.bf16_velocity && param == DType::kBF16;
   return splits ? Weight::kSplit : Weight::kWhole;
 }
-Moments MomentsOf(const AdamW& adamw, const TensorType& param) {
-  const bool is_small = param.shape.num_elements() < kLeastElementsIn8Bit;
+// `elements` are those of the whole param.
+Moments MomentsOf(const AdamW& adamw, int64_t elements) {
+  const bool is_small = elements < kLeastElementsIn8Bit;
   const bool is_8bit = adamw.moments == Moments::kDynamic8 ||
                        adamw.moments == Moments::kCompanded8;
   return is_8bit && is_small ? Moments::kFull : adamw.moments;
 }
 
-States StatesOf(const AdamW& adamw, const TensorType& param) {
+States StatesOf(const AdamW& adamw, const TensorType& param, int64_t elements) {
   const DType dtype = param.dtype;
   const Shape& shape = param.shape;
   States states;
@@ -73,7 +74,7 @@ States StatesOf(const AdamW& adamw, const TensorType& param) {
     states.push_back({".m", {moments, shape}});
     states.push_back({".v", {moments, shape}});
   };
-  switch (MomentsOf(adamw, param)) {
+  switch (MomentsOf(adamw, elements)) {
     case Moments::kFull:
       add_moments(splits ? DType::kF32 : dtype);
       break;
@@ -100,8 +101,10 @@ States StatesOf(const Momentum& momentum, const TensorType& param) {
   return states;
 }
 
-// The states of a param of type `param`, in the order of the update's operands.
-States StatesOf(const Optimizer& optimizer, const TensorType& param) {
+// The states of a param of type `param`, or of such a block of one of so many elements,
+// in the order of the update's operands.
+States StatesOf(const Optimizer& optimizer, const TensorType& param,
+                int64_t elements) {
   return std::visit(
       Overload{
           [](const Sgd&) { return States{}; },
@@ -118,13 +121,13 @@ States StatesOf(const Optimizer& optimizer, const TensorType& param) {
           [&](const Adam&) {
             return States{{".m", param}, {".v", param}};
           },
-          [&](const AdamW& adamw) { return StatesOf(adamw, param); },
+          [&](const AdamW& adamw) { return StatesOf(adamw, param, elements); },
           // What rules keep they declare themselves.
           [](const auto&) { return States{}; }},
       optimizer);
 }
 
-// The rule that an optimizer is, if it is one.
+// The rule that an optimizer is for some param, if it is one.
 std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
   using Rule = std::optional<UpdateRule>;
   return std::visit(
@@ -158,16 +161,17 @@ bool TakesCompactStates(const Optimizer& optimizer, Value param) {
   return false;
 }
 
-// What tells the roundings of a param's states from those of others.
-int64_t RoundingId(Value param) {
+// What tells the roundings of a block's states from those of others.
+RoundingNumbers NumbersOf(const ParamBlock& which) {
   Fnv1a hash;
-  hash.Update(param.builder()->info(param).name);
-  return static_cast<int64_t>(hash.digest() >> 32);
+  hash.Update(which.param);
+  return {static_cast<int64_t>(hash.digest() >> 32), which.first};
 }
 
 // These return the param's new content, and then the states'.
 
-std::vector<Value> EmitMomentum(const Momentum& momentum, Value param,
+std::vector<Value> EmitMomentum(const Momentum& momentum,
+                                const ParamBlock& which, Value param,
                                 const std::vector<Value>& states, Value g,
                                 const UpdateInputs& in) {
   if (!momentum.bf16_velocity) {
@@ -176,26 +180,26 @@ std::vector<Value> EmitMomentum(const Momentum& momentum, Value param,
                        momentum.momentum, momentum.decay);
     return {results.w, results.velocity};
   }
-  const int64_t id = RoundingId(param);
+  const RoundingNumbers numbers = NumbersOf(which);
   if (WeightOf(momentum, param.dtype()) == Weight::kSplit) {
     const MomentumSplitResults results = MomentumBf16SplitUpdate(
         param, states[0], states[1], g, in.lr, in.step, in.seed, in.clip_scale,
-        momentum.momentum, momentum.decay, id);
+        momentum.momentum, momentum.decay, numbers);
     return {results.w, results.delta, results.velocity};
   }
-  const MomentumResults results =
-      MomentumBf16Update(param, states[0], g, in.lr, in.step, in.seed,
-                         in.clip_scale, momentum.momentum, momentum.decay, id);
+  const MomentumResults results = MomentumBf16Update(
+      param, states[0], g, in.lr, in.step, in.seed, in.clip_scale,
+      momentum.momentum, momentum.decay, numbers);
   return {results.w, results.velocity};
 }
 
-std::vector<Value> EmitAdamW(const AdamW& adamw, Value param,
-                             const std::vector<Value>& states, Value g,
-                             const UpdateInputs& in) {
+std::vector<Value> EmitAdamW(const AdamW& adamw, const ParamBlock& which,
+                             Value param, const std::vector<Value>& states,
+                             Value g, const UpdateInputs& in) {
   const auto& [beta1, beta2, eps, decay, moments, rest_bits] = adamw;
   const AdamWOptions options = {beta1, beta2, eps, decay};
   const bool splits = WeightOf(adamw, param.dtype()) == Weight::kSplit;
-  const Moments kept = MomentsOf(adamw, param.type());
+  const Moments kept = MomentsOf(adamw, which.elements);
   if (kept == Moments::kFull && splits) {
     const AdamWSplitResults results =
         AdamWSplitUpdate(param, states[0], states[1], states[2], g, in.lr,
@@ -211,13 +215,13 @@ std::vector<Value> EmitAdamW(const AdamW& adamw, Value param,
   if (kept == Moments::kBf16 && splits) {
     const AdamWSplitResults results = AdamWBf16SplitUpdate(
         param, states[0], states[1], states[2], g, in.lr, in.step, in.seed,
-        in.clip_scale, options, RoundingId(param));
+        in.clip_scale, options, NumbersOf(which));
     return {results.w, results.delta, results.m, results.v};
   }
   if (kept == Moments::kBf16) {
     const AdamWResults results =
         AdamWBf16Update(param, states[0], states[1], g, in.lr, in.step, in.seed,
-                        in.clip_scale, options, RoundingId(param));
+                        in.clip_scale, options, NumbersOf(which));
     return {results.w, results.m, results.v};
   }
   const MomentCode code = kept == Moments::kCompanded8 ? MomentCode::kCompanded
@@ -384,7 +388,8 @@ std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name,
                                     const TensorType& type) {
   std::vector<std::string> names;
-  for (const State& state : StatesOf(optimizer, type)) {
+  for (const State& state :
+       StatesOf(optimizer, type, type.shape.num_elements())) {
     names.push_back(StrCat(name, state.suffix));
   }
   return names;
@@ -397,8 +402,14 @@ bool ReadsSeed(const Optimizer& optimizer) {
          (momentum != nullptr && momentum->bf16_velocity);
 }
 
-void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
-                const UpdateInputs& inputs) {
+bool UpdatesByBlocks(const Optimizer& optimizer) {
+  return !std::holds_alternative<Adafactor>(optimizer) &&
+         !std::holds_alternative<Muon>(optimizer) &&
+         !std::holds_alternative<UpdateRule>(optimizer);
+}
+
+void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
+                Value param, Value gradient, const UpdateInputs& inputs) {
   if (!param.ok()) return;
   GraphBuilder& g = *param.builder();
   if (const auto rule = AsRule(optimizer)) {
@@ -419,7 +430,7 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
   const ValueInfo info = g.info(param);  // a copy: the graph grows
   std::vector<std::string> names;
   std::vector<Value> states;
-  for (const State& state : StatesOf(optimizer, info.type)) {
+  for (const State& state : StatesOf(optimizer, info.type, which.elements)) {
     names.push_back(StrCat(info.name, state.suffix));
     states.push_back(g.State(names.back(), state.type.dtype, state.type.shape));
   }
@@ -428,7 +439,7 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
   if (const Sgd* sgd = std::get_if<Sgd>(&optimizer)) {
     updated = {SgdUpdate(param, gradient, lr, scale, sgd->decay)};
   } else if (const Momentum* momentum = std::get_if<Momentum>(&optimizer)) {
-    updated = EmitMomentum(*momentum, param, states, gradient, inputs);
+    updated = EmitMomentum(*momentum, which, param, states, gradient, inputs);
   } else if (const Nesterov* nesterov = std::get_if<Nesterov>(&optimizer)) {
     const MomentumResults results =
         NesterovUpdate(param, states[0], gradient, lr, scale,
@@ -449,7 +460,7 @@ void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
                    adam->beta1, adam->beta2, adam->eps, adam->decay);
     updated = {results.w, results.m, results.v};
   } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
-    updated = EmitAdamW(*adamw, param, states, gradient, inputs);
+    updated = EmitAdamW(*adamw, which, param, states, gradient, inputs);
   }
   NameNew(updated[0], info.name);
   for (size_t i = 0; i < names.size(); ++i) NameNew(updated[i + 1], names[i]);
@@ -475,13 +486,6 @@ ClipScale EmitClipScaleOfSquares(GraphBuilder& g,
   const Value limit = Fill(g, max_norm, DType::kF32, {});
   const Value one = Fill(g, 1, DType::kF32, {});
   return {Minimum(Div(limit, AddScalar(norm, 1e-6)), one), norm};
-}
-
-bool UpdatesElementwise(const Optimizer& optimizer) {
-  return !ReadsSeed(optimizer) && !KeepsCompactStates(optimizer) &&
-         !std::holds_alternative<Adafactor>(optimizer) &&
-         !std::holds_alternative<Muon>(optimizer) &&
-         !std::holds_alternative<UpdateRule>(optimizer);
 }
 
 }  // namespace stowage

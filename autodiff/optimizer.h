@@ -130,6 +130,17 @@ std::vector<std::string> StateNames(const Optimizer& optimizer,
 /// Whether updates round by chance, and so read a seed.
 bool ReadsSeed(const Optimizer& optimizer);
 
+/// Whether a block of a param, cut as BlockElements has it (autodiff/ranks.h), can be
+/// updated by itself, as a param, to the same bits.
+bool UpdatesByBlocks(const Optimizer& optimizer);
+
+/// Which elements of a param an update is of.
+struct ParamBlock {
+  std::string param = {};  // its name
+  int64_t elements = 0;    // of all of it
+  int64_t first = 0;       // of the block; 0 where it is all of the param
+};
+
 /// The step inputs an update reads.
 struct UpdateInputs {
   Value lr;          // f32 scalar
@@ -138,12 +149,12 @@ struct UpdateInputs {
   Value seed = {};   // i64 scalar; Value() where ReadsSeed says no
 };
 
-/// Emits the update of `param` by `gradient` into `param`'s builder and
-/// declares the states it needs. The new content of "w" is called "new:w". What is
-/// rounded by chance depends on the seed, the step, the param's name and the element.
-/// A param of a type that the optimizer does not update is an error of the builder.
-void EmitUpdate(const Optimizer& optimizer, Value param, Value gradient,
-                const UpdateInputs& inputs);
+/// Emits the update of `block` by `gradient` into `block`'s builder and declares the
+/// states it needs. The new content of "w" is called "new:w". What is rounded by chance
+/// depends on the seed, the step, the param's name and the element. A param of a type
+/// that the optimizer does not update is an error of the builder.
+void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
+                Value block, Value gradient, const UpdateInputs& inputs);
 
 /// The factor that brings the gradients' global norm down to `max_norm`, as
 /// PyTorch's clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); and the norm.
@@ -158,10 +169,6 @@ ClipScale EmitClipScale(GraphBuilder& g, const std::vector<Value>& gradients,
 ClipScale EmitClipScaleOfSquares(GraphBuilder& g,
                                  const std::vector<Value>& squares,
                                  double max_norm);
-
-/// Whether a block of a param can be updated by itself, as a param, to the same bits:
-/// each element by its own gradient and states alone, whatever its place.
-bool UpdatesElementwise(const Optimizer& optimizer);
 
 }  // namespace stowage
 

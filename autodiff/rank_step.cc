@@ -22,14 +22,14 @@ namespace {
 Status CheckSharding(const Ranks& ranks, const TrainOptions& options) {
   if (ranks.shard == Sharding::kNone) return {};
   const auto check = [&](const Optimizer& optimizer) -> Status {
-    if (UpdatesElementwise(optimizer)) return {};
+    if (UpdatesByBlocks(optimizer)) return {};
     return Error{
         ErrorCode::kUnsupported,
         StrCat("[ranks] optimizer ", OptimizerName(optimizer),
                " cannot update a block of a param by itself, as sharding ",
                ShardingName(ranks.shard),
-               " wants; expected sgd, momentum, nesterov, rmsprop, adagrad, "
-               "adam, adamw or lion, or sharding none")};
+               " wants; expected any optimizer but adafactor, muon and rules "
+               "of a program's own, or sharding none")};
   };
   STOWAGE_RETURN_IF_ERROR(check(options.optimizer));
   if (options.gradients.empty()) return {};
@@ -100,8 +100,14 @@ class RankUpdates {
     if (!param.ok()) return;
     g_.SetOrigin(Phase::kUpdate, name, g_.info(param).source);
     const std::string own = OwnName(name);
-    const Value block = g_.Name(own, OwnBlock(param, ranks_.ranks));
-    updater_.Update(name, block, sum);
+    const int64_t elements = param.shape().num_elements();
+    const Value block =
+        g_.Name(own, OwnBlock(param, ranks_.ranks, BlockGranule(elements)));
+    updater_.Update(
+        {.param = name,
+         .elements = elements,
+         .first = ranks_.rank * BlockElements(elements, ranks_.ranks)},
+        block, sum);
     const std::optional<Value> updated = g_.Find(StrCat("new:", own));
     if (!updated) return;  // an error is recorded
     g_.SetOrigin(Phase::kUpdate, name, g_.info(param).source);

@@ -28,7 +28,8 @@ namespace stowage {
 /// (autodiff/gradient_buckets.h), and so is what model states move to
 /// (autodiff/model_states.h). With sharding, states are blocks, "own:w.m" of "w.m", and
 /// with Sharding::kWeights so are params (autodiff/shard_weights.h). Graphs of ranks with
-/// parts of one size differ in the ids of dropouts, in nothing else. Errors: those of
+/// parts of one size differ in the ids of dropouts, and in which elements of a param an
+/// update that rounds by chance has, in nothing else. Errors: those of
 /// BuildMicroBatchedStep, CheckRanks, JoinModelStates and ShardWeights; with sharding,
 /// kUnsupported for an optimizer that cannot update a block by itself, and
 /// kInvalidArgument for gradients that are to be given out.

@@ -1,6 +1,8 @@
 #include "autodiff/ranks.h"
 
+#include "autodiff/optimizer.h"
 #include "base/strings.h"
+#include "ir/moment_blocks.h"
 
 namespace stowage {
 namespace {
@@ -47,6 +49,16 @@ Status CheckRanks(const Ranks& ranks) {
                 " bytes; expected at least 1");
   }
   return {};
+}
+
+int64_t BlockGranule(int64_t elements) {
+  return elements < kLeastElementsIn8Bit ? 4 : kMomentBlock;
+}
+
+int64_t BlockElements(int64_t elements, int64_t ranks) {
+  const int64_t granule = BlockGranule(elements);
+  const int64_t block = (elements - 1) / ranks + 1;
+  return (block - 1) / granule * granule + granule;
 }
 
 std::string OwnName(std::string_view name) { return StrCat("own:", name); }

@@ -10,6 +10,10 @@
 // kGradients a sum is split as soon as a piece of the batch has added to it, and with
 // kWeights a param is split too, gathered before it is read and dropped after. Losses and
 // weights are, bit for bit, the same in all four.
+//
+// Blocks are cut where updates by chance draw numbers, every four elements, and where
+// moments in eight bits share scales, so that a block is updated as it is in the whole
+// (BlockGranule).
 
 #include <array>
 #include <cstdint>
@@ -45,6 +49,12 @@ struct Ranks {
 
 /// Error kInvalidArgument: no ranks, a rank outside them, a bucket of no bytes.
 Status CheckRanks(const Ranks& ranks);
+
+/// What blocks of a param of so many elements are whole multiples of: 4 elements, or
+/// kMomentBlock of a param that may have moments in eight bits.
+int64_t BlockGranule(int64_t elements);
+/// The elements of a rank's block of a param of so many, at least one.
+int64_t BlockElements(int64_t elements, int64_t ranks);
 
 /// What this rank's block of the param or state `name` is called: "own:w".
 std::string OwnName(std::string_view name);

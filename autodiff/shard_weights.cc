@@ -63,7 +63,7 @@ class WeightSharder {
       copy_.DeclareLeaf(id);
       return;
     }
-    const int64_t block = (info.type.shape.num_elements() - 1) / ranks_ + 1;
+    const int64_t block = BlockElements(info.type.shape.num_elements(), ranks_);
     g_.SetOrigin(Phase::kForward, "", info.source);
     splits_[id].block =
         g_.Param(OwnName(info.name), info.type.dtype, {block}, Init::Zeros());

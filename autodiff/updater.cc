@@ -22,18 +22,19 @@ void Updater::DeclareInputs() {
 
 void Updater::Update(Value param, Value gradient) {
   if (!param.ok()) return;
-  const std::string name = g_.info(param).name;  // a copy: the graph grows
-  Update(name, param, gradient);
+  Update(
+      {.param = g_.info(param).name, .elements = param.shape().num_elements()},
+      param, gradient);
 }
 
-void Updater::Update(const std::string& name, Value target, Value gradient) {
-  if (!target.ok()) return;
-  const ParamGroup* const group = FindParamGroup(options_.groups, name);
+void Updater::Update(const ParamBlock& which, Value block, Value gradient) {
+  if (!block.ok()) return;
+  const ParamGroup* const group = FindParamGroup(options_.groups, which.param);
   UpdateInputs inputs = inputs_;
   if (group != nullptr) inputs.lr = ScaledRate(group->lr_scale);
-  g_.SetOrigin(Phase::kUpdate, name, g_.info(target).source);
-  EmitUpdate(OptimizerOfGroup(options_.optimizer, group), target, gradient,
-             inputs);
+  g_.SetOrigin(Phase::kUpdate, which.param, g_.info(block).source);
+  EmitUpdate(OptimizerOfGroup(options_.optimizer, group), which, block,
+             gradient, inputs);
 }
 
 void Updater::Clip(const std::vector<Value>& gradients) {

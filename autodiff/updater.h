@@ -32,8 +32,8 @@ class Updater {
 
   /// Updates `param` by `gradient`, of its shape.
   void Update(Value param, Value gradient);
-  /// The same where `target` is the param called `name`, or a block of it.
-  void Update(const std::string& name, Value target, Value gradient);
+  /// Updates a block of a param by as much of its gradient.
+  void Update(const ParamBlock& which, Value block, Value gradient);
 
   /// Has the updates to come scale their gradients, so that the norm of all is at most
   /// options.clip_norm, which must be there.

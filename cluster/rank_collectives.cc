@@ -161,8 +161,7 @@ bool RankCollectives::ReduceScatter(DType dtype,
                                     std::span<const std::byte> values,
                                     std::span<std::byte> block,
                                     std::span<std::byte> scratch) noexcept {
-  return Reduce(dtype, values, BlockBytes(dtype, values.size(), ranks()), block,
-                scratch);
+  return Reduce(dtype, values, block.size(), block, scratch);
 }
 
 bool RankCollectives::AllGather(std::span<const std::byte> block,

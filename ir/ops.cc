@@ -353,8 +353,9 @@ Value AllReduce(Value x, int64_t ranks, SourceLoc loc) {
   return Emit(OpKind::kAllReduce, Of({x}), {{"ranks", ranks}}, loc);
 }
 
-Value ReduceScatter(Value x, int64_t ranks, SourceLoc loc) {
-  return Emit(OpKind::kReduceScatter, Of({x}), {{"ranks", ranks}}, loc);
+Value ReduceScatter(Value x, int64_t ranks, int64_t granule, SourceLoc loc) {
+  return Emit(OpKind::kReduceScatter, Of({x}),
+              {{"ranks", ranks}, {"granule", granule}}, loc);
 }
 
 Value AllGather(Value block, int64_t ranks, const Shape& shape, SourceLoc loc) {
@@ -367,8 +368,9 @@ Value AllGatherUpdate(Value target, Value block, int64_t ranks, SourceLoc loc) {
               loc);
 }
 
-Value OwnBlock(Value x, int64_t ranks, SourceLoc loc) {
-  return Emit(OpKind::kOwnBlock, Of({x}), {{"ranks", ranks}}, loc);
+Value OwnBlock(Value x, int64_t ranks, int64_t granule, SourceLoc loc) {
+  return Emit(OpKind::kOwnBlock, Of({x}),
+              {{"ranks", ranks}, {"granule", granule}}, loc);
 }
 
 // --- Elementwise ---

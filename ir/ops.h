@@ -160,19 +160,20 @@ Value SliceUpdate(Value target, Value x, int64_t axis, Value start,
 // --- Among the ranks of a step ---
 //
 // Each rank runs the same ops on what is its own. A whole of n elements is split into
-// flat blocks of ceil(n / ranks), one a rank, in the order of the elements; what the
-// last blocks have beyond the end is zeros.
+// flat blocks of ceil(n / ranks), rounded up to a multiple of `granule`, one a rank, in
+// the order of the elements; what the last blocks have beyond the end is zeros. What is
+// gathered may be of any such blocks.
 
 /// The sum of all ranks' x, in rank order, each addition rounded to x's type.
 Value AllReduce(Value x, int64_t ranks, STOWAGE_LOC);
 /// This rank's block of that sum.
-Value ReduceScatter(Value x, int64_t ranks, STOWAGE_LOC);
+Value ReduceScatter(Value x, int64_t ranks, int64_t granule = 1, STOWAGE_LOC);
 /// What the ranks have in their blocks, as one value of `shape`.
 Value AllGather(Value block, int64_t ranks, const Shape& shape, STOWAGE_LOC);
 /// The same as the new content of `target`, as Assign would have it.
 Value AllGatherUpdate(Value target, Value block, int64_t ranks, STOWAGE_LOC);
 /// A copy of this rank's block of x. An update may write in its place.
-Value OwnBlock(Value x, int64_t ranks, STOWAGE_LOC);
+Value OwnBlock(Value x, int64_t ranks, int64_t granule = 1, STOWAGE_LOC);
 
 // --- Elementwise ---
 
@@ -580,15 +581,21 @@ struct AdamWOptions {
 };
 /// AdamWUpdate with moments of bf16, which are rounded up or down by chance, so that
 /// they are right on average (math/stochastic_rounding.h). `seed` is an i64 scalar;
-/// updates of one seed with other ids are rounded by other numbers.
+/// updates of one seed with other ids are rounded by other numbers, and element i by the
+/// number of element first + i, so that a block is rounded as it is in the whole.
+struct RoundingNumbers {
+  int64_t id = 0;
+  int64_t first = 0;  // a multiple of 4
+};
 AdamWResults AdamWBf16Update(Value w, Value m, Value v, Value g, Value lr,
                              Value step, Value seed, Value scale,
-                             const AdamWOptions& options, int64_t id,
-                             STOWAGE_LOC);
+                             const AdamWOptions& options,
+                             const RoundingNumbers& numbers, STOWAGE_LOC);
 AdamWSplitResults AdamWBf16SplitUpdate(Value w, Value delta, Value m, Value v,
                                        Value g, Value lr, Value step,
                                        Value seed, Value scale,
-                                       const AdamWOptions& options, int64_t id,
+                                       const AdamWOptions& options,
+                                       const RoundingNumbers& numbers,
                                        STOWAGE_LOC);
 struct Moments8Bit {
   Value m, v;              // u8, of the weight's shape
@@ -612,18 +619,15 @@ AdamW8BitResults AdamW8BitSplitUpdate(Value w, Value delta,
 /// w moves by the velocity before that.
 MomentumResults MomentumBf16Update(Value w, Value velocity, Value g, Value lr,
                                    Value step, Value seed, Value scale,
-                                   double momentum, double decay, int64_t id,
-                                   STOWAGE_LOC);
+                                   double momentum, double decay,
+                                   const RoundingNumbers& numbers, STOWAGE_LOC);
 struct MomentumSplitResults {
   Value w, delta, velocity;
 };
-MomentumSplitResults MomentumBf16SplitUpdate(Value w, Value delta,
-                                             Value velocity, Value g, Value lr,
-                                             Value step, Value seed,
-                                             Value scale, double momentum,
-                                             double decay, int64_t id,
-                                             STOWAGE_LOC);
-
+MomentumSplitResults MomentumBf16SplitUpdate(
+    Value w, Value delta, Value velocity, Value g, Value lr, Value step,
+    Value seed, Value scale, double momentum, double decay,
+    const RoundingNumbers& numbers, STOWAGE_LOC);
 // --- Ops of a program's own (ir/custom_op.h) ---
 
 /// Result 0 of an op that DefineOp gave; `operands` are at least one.

@@ -22,8 +22,9 @@ Attrs AdamWAttrs(const AdamWOptions& options) {
           {"eps", options.eps},
           {"decay", options.decay}};
 }
-Attrs RoundedAttrs(Attrs attrs, int64_t id) {
-  attrs.Set("id", id);
+Attrs RoundedAttrs(Attrs attrs, const RoundingNumbers& numbers) {
+  attrs.Set("id", numbers.id);
+  attrs.Set("first", numbers.first);
   return attrs;
 }
 Attrs CodedAttrs(const AdamWOptions& options, MomentCode code) {
@@ -110,23 +111,24 @@ AdamWSplitResults AdamWSplitUpdate(Value w, Value delta, Value m, Value v,
 
 AdamWResults AdamWBf16Update(Value w, Value m, Value v, Value g, Value lr,
                              Value step, Value seed, Value scale,
-                             const AdamWOptions& options, int64_t id,
-                             SourceLoc loc) {
+                             const AdamWOptions& options,
+                             const RoundingNumbers& numbers, SourceLoc loc) {
   const std::vector<Value> results = ApplyAll(
       OpKind::kAdamWBf16Update, WithScale({w, m, v, g, lr, step, seed}, scale),
-      RoundedAttrs(AdamWAttrs(options), id), loc);
+      RoundedAttrs(AdamWAttrs(options), numbers), loc);
   return {results[0], results[1], results[2]};
 }
 
 AdamWSplitResults AdamWBf16SplitUpdate(Value w, Value delta, Value m, Value v,
                                        Value g, Value lr, Value step,
                                        Value seed, Value scale,
-                                       const AdamWOptions& options, int64_t id,
+                                       const AdamWOptions& options,
+                                       const RoundingNumbers& numbers,
                                        SourceLoc loc) {
   const std::vector<Value> results =
       ApplyAll(OpKind::kAdamWBf16SplitUpdate,
                WithScale({w, delta, m, v, g, lr, step, seed}, scale),
-               RoundedAttrs(AdamWAttrs(options), id), loc);
+               RoundedAttrs(AdamWAttrs(options), numbers), loc);
   return {results[0], results[1], results[2], results[3]};
 }
 
@@ -159,25 +161,24 @@ AdamW8BitResults AdamW8BitSplitUpdate(Value w, Value delta,
 
 MomentumResults MomentumBf16Update(Value w, Value velocity, Value g, Value lr,
                                    Value step, Value seed, Value scale,
-                                   double momentum, double decay, int64_t id,
+                                   double momentum, double decay,
+                                   const RoundingNumbers& numbers,
                                    SourceLoc loc) {
-  const std::vector<Value> results =
-      ApplyAll(OpKind::kMomentumBf16Update,
-               WithScale({w, velocity, g, lr, step, seed}, scale),
-               {{"momentum", momentum}, {"decay", decay}, {"id", id}}, loc);
+  const std::vector<Value> results = ApplyAll(
+      OpKind::kMomentumBf16Update,
+      WithScale({w, velocity, g, lr, step, seed}, scale),
+      RoundedAttrs({{"momentum", momentum}, {"decay", decay}}, numbers), loc);
   return {results[0], results[1]};
 }
 
-MomentumSplitResults MomentumBf16SplitUpdate(Value w, Value delta,
-                                             Value velocity, Value g, Value lr,
-                                             Value step, Value seed,
-                                             Value scale, double momentum,
-                                             double decay, int64_t id,
-                                             SourceLoc loc) {
-  const std::vector<Value> results =
-      ApplyAll(OpKind::kMomentumBf16SplitUpdate,
-               WithScale({w, delta, velocity, g, lr, step, seed}, scale),
-               {{"momentum", momentum}, {"decay", decay}, {"id", id}}, loc);
+MomentumSplitResults MomentumBf16SplitUpdate(
+    Value w, Value delta, Value velocity, Value g, Value lr, Value step,
+    Value seed, Value scale, double momentum, double decay,
+    const RoundingNumbers& numbers, SourceLoc loc) {
+  const std::vector<Value> results = ApplyAll(
+      OpKind::kMomentumBf16SplitUpdate,
+      WithScale({w, delta, velocity, g, lr, step, seed}, scale),
+      RoundedAttrs({{"momentum", momentum}, {"decay", decay}}, numbers), loc);
   return {results[0], results[1], results[2]};
 }
 

@@ -1,5 +1,6 @@
 #include "planner/wire_bytes.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ir/op_def.h"
@@ -8,30 +9,30 @@
 namespace stowage {
 namespace {
 
-// Bytes of rank 0's block, which is none of the short ones.
-Bytes BlockOf(const TensorType& whole, int64_t ranks) {
-  const int64_t elements = whole.shape.num_elements();
-  return ((elements - 1) / ranks + 1) * SizeOf(whole.dtype);
-}
-
 Bytes WireBytes(const Graph& graph, const Node& node) {
   if (!GetOpDef(node.op).collective) return 0;
   const int64_t ranks = node.attrs.Int("ranks");
-  const bool sums =
-      node.op == OpKind::kAllReduce || node.op == OpKind::kReduceScatter;
-  const ValueId id = sums ? node.inputs[0] : node.results[0];
-  const TensorType& whole = graph.value(id).type;
-  const Bytes block = BlockOf(whole, ranks);
-  const Bytes scattered = whole.bytes() - block;
-  const Bytes gathered = (ranks - 1) * block;
+  const auto bytes_of = [&](ValueId id) {
+    return graph.value(id).type.bytes();
+  };
+  // What rank 0, whose block is none of the short ones, keeps of what it has, or gives to
+  // each of the others.
   switch (node.op) {
-    case OpKind::kAllReduce:
-      return scattered + gathered;
-    case OpKind::kReduceScatter:
-      return scattered;
+    case OpKind::kAllReduce: {
+      const TensorType& whole = graph.value(node.inputs[0]).type;
+      const Bytes block =
+          ((whole.shape.num_elements() - 1) / ranks + 1) * SizeOf(whole.dtype);
+      return whole.bytes() - block + (ranks - 1) * block;
+    }
+    case OpKind::kReduceScatter: {
+      const Bytes whole = bytes_of(node.inputs[0]);
+      return whole - std::min(whole, bytes_of(node.results[0]));
+    }
     case OpKind::kAllGather:
-    case OpKind::kAllGatherUpdate:
-      return gathered;
+    case OpKind::kAllGatherUpdate: {
+      const Bytes whole = bytes_of(node.results[0]);
+      return (ranks - 1) * std::min(whole, bytes_of(node.inputs.back()));
+    }
     default:
       return 0;
   }

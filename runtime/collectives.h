@@ -5,8 +5,8 @@
 // of one process, MPI, another network.
 //
 // Every rank makes the same calls in the same order. What is split among ranks is split
-// into blocks of ceil(n / ranks) elements, one a rank, in order; the last ones are
-// shorter, or empty, where that does not come out even.
+// into blocks of one size, one a rank, in order; the last ones are shorter, or empty,
+// where that does not come out even.
 //
 //   if (!collectives.AllReduce(DType::kF32, gradient, scratch)) {
 //     return StepCode::kRankLost;
@@ -40,7 +40,8 @@ class Collectives {
                          std::span<std::byte> scratch) noexcept = 0;
 
   /// The same sums, of which this rank gets its block alone, at the front of `block`,
-  /// which has room for a whole one and is left as it was behind a shorter one.
+  /// whose size is that of a whole one and at least that of the values over ranks. It is
+  /// left as it was behind a shorter one.
   virtual bool ReduceScatter(DType dtype, std::span<const std::byte> values,
                              std::span<std::byte> block,
                              std::span<std::byte> scratch) noexcept = 0;
@@ -52,9 +53,9 @@ class Collectives {
                          std::span<std::byte> values) noexcept = 0;
 };
 
-/// Scratch of AllReduce and ReduceScatter for `bytes` bytes of values: a chunk of every
-/// other rank's, of a block or of 256 KiB where that is less, each in whole lines of 64
-/// bytes.
+/// Scratch of AllReduce for `bytes` bytes of values, and of ReduceScatter for blocks that
+/// have so many bytes together: a chunk of every other rank's, of a block or of 256 KiB
+/// where that is less, each in whole lines of 64 bytes.
 inline Bytes CollectiveScratch(Bytes bytes, int64_t ranks) {
   constexpr Bytes kMaxChunk = Bytes{256} << 10;
   const Bytes block = (bytes + ranks - 1) / ranks;

@@ -21,18 +21,16 @@ Error Lost(const std::string& name) {
                                      Quoted(name), " was gathered or given")};
 }
 
-// Of the ranks' blocks of a value: how many bytes each has.
-size_t BlockBytes(const TensorType& whole, int ranks) {
-  const int64_t count = whole.shape.num_elements();
-  return static_cast<size_t>((count + ranks - 1) / ranks * SizeOf(whole.dtype));
-}
-
-// Whether `graph` keeps a block of its own of what is called so, and not the whole.
-bool KeepsBlock(const Graph& graph, const std::string& own) {
+// The bytes of what `graph` keeps under this name, a rank's block; none if it keeps
+// no such block.
+std::optional<size_t> BytesOfBlock(const Graph& graph, const std::string& own) {
   const std::optional<ValueId> id = graph.Find(own);
-  if (!id) return false;
-  const Role role = graph.value(*id).role;
-  return role == Role::kParam || role == Role::kState;
+  if (!id) return std::nullopt;
+  const ValueInfo& info = graph.value(*id);
+  if (info.role != Role::kParam && info.role != Role::kState) {
+    return std::nullopt;
+  }
+  return static_cast<size_t>(info.type.bytes());
 }
 
 std::vector<ValueId> Persistent(const Graph& graph) {
@@ -71,8 +69,8 @@ Status WholeValues::Gather(const Runner& step) {
     const DType dtype = leaf.type.dtype;
     bytes.resize(static_cast<size_t>(leaf.type.bytes()));
     const std::string own = OwnName(leaf.name);
-    if (KeepsBlock(step.graph(), own)) {
-      block.resize(BlockBytes(leaf.type, collectives_->ranks()));
+    if (const auto size = BytesOfBlock(step.graph(), own)) {
+      block.resize(*size);
       STOWAGE_RETURN_IF_ERROR(step.ReadBytes(own, dtype, block));
       if (!collectives_->AllGather(block, bytes)) return Lost(leaf.name);
     } else {
@@ -104,11 +102,12 @@ Status WholeValues::Scatter(Runner& step) {
       return Lost(leaf.name);
     }
     const std::string own = OwnName(leaf.name);
-    if (!KeepsBlock(step.graph(), own)) {
+    const auto block_size = BytesOfBlock(step.graph(), own);
+    if (!block_size) {
       STOWAGE_RETURN_IF_ERROR(step.WriteBytes(leaf.name, dtype, bytes));
       continue;
     }
-    block.assign(BlockBytes(leaf.type, collectives_->ranks()), std::byte{0});
+    block.assign(*block_size, std::byte{0});
     const size_t begin = std::min(
         size, static_cast<size_t>(collectives_->rank()) * block.size());
     const std::span<std::byte> mine =

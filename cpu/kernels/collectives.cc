@@ -66,8 +66,13 @@ StepCode RunOwnBlock(const Launch& launch, Collectives& ranks) noexcept {
   return StepCode::kOk;
 }
 
-Bytes ScratchOfSums(const OpArgs& args, std::span<const TensorType>, int) {
+Bytes ScratchOfAllReduce(const OpArgs& args, std::span<const TensorType>, int) {
   return CollectiveScratch(args.type(0).bytes(), args.attrs.Int("ranks"));
+}
+Bytes ScratchOfReduceScatter(const OpArgs& args,
+                             std::span<const TensorType> blocks, int) {
+  const int64_t ranks = args.attrs.Int("ranks");
+  return CollectiveScratch(blocks[0].bytes() * ranks, ranks);
 }
 
 }  // namespace
@@ -75,10 +80,10 @@ Bytes ScratchOfSums(const OpArgs& args, std::span<const TensorType>, int) {
 namespace kernels {
 
 constinit const CpuKernel AllReduce = {.run_among_ranks = RunAllReduce,
-                                       .workspace = ScratchOfSums,
+                                       .workspace = ScratchOfAllReduce,
                                        .supports = SupportsAll};
 constinit const CpuKernel ReduceScatter = {.run_among_ranks = RunReduceScatter,
-                                           .workspace = ScratchOfSums,
+                                           .workspace = ScratchOfReduceScatter,
                                            .supports = SupportsAll};
 constinit const CpuKernel AllGather = {.run_among_ranks = RunAllGather,
                                        .supports = SupportsAll};

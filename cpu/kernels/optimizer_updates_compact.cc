@@ -119,14 +119,15 @@ struct Rounding {
   Rounding(const Launch& launch, size_t scalars)
       : key(math::DropoutKey(*launch.inputs[scalars + 2].as<const int64_t>(),
                              launch.attrs->Int("id"))),
-        step(*launch.inputs[scalars + 1].as<const int64_t>()) {}
+        step(*launch.inputs[scalars + 1].as<const int64_t>()),
+        first(launch.attrs->Int("first")) {}
 
   // f(i, word) for each of the elements; `begin` is a multiple of four.
   template <typename F>
   void ForEach(Range at, const F& f) const {
     for (int64_t i = 0; i < at.count; i += 4) {
       const math::Philox4 words =
-          math::RoundingWords(key, step, (at.begin + i) / 4);
+          math::RoundingWords(key, step, (first + at.begin + i) / 4);
       for (int64_t j = i; j < std::min(i + 4, at.count); ++j) {
         f(j, words.word[j - i]);
       }
@@ -134,6 +135,7 @@ struct Rounding {
   }
   math::PhiloxKey key;
   int64_t step;
+  int64_t first;  // which of the numbers is for element 0
 };
 
 void WidenBf16(const uint16_t* from, int64_t count, float* to) {

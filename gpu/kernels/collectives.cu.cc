@@ -106,19 +106,12 @@ struct Among {
   const size_t ranks, rank;
 };
 
-size_t BlockBytes(const TensorView& values, size_t ranks) {
-  const auto elements = static_cast<size_t>(values.size());
-  return (elements + ranks - 1) / ranks *
-         static_cast<size_t>(SizeOf(values.dtype()));
-}
-
-// The sum of this rank's part of all ranks' `values`, to `sum`, which may be that part:
+// The sum of this rank's block of all ranks' `values`, to `sum`, which may be that part:
 // chunk by chunk, as many as the scratch has room for.
-void Reduce(const Launch& launch, const TensorView& values, std::byte* sum,
-            Queue& queue) {
+void Reduce(const Launch& launch, const TensorView& values, size_t block,
+            std::byte* sum, Queue& queue) {
   const Among among(launch, queue);
   const std::span<std::byte> bytes = BytesOf(values);
-  const size_t block = BlockBytes(values, among.ranks);
   const size_t others = among.ranks - 1;
   const auto line = static_cast<size_t>(kSlotAlignment);
   const size_t chunk =
@@ -182,8 +175,10 @@ void EnqueueAllReduce(const Launch& launch, Queue& queue) {
   const std::span<std::byte> values = BytesOf(y);
   Copy(y.data, BytesOf(launch.inputs[0]), queue);
   const Among among(launch, queue);
-  const size_t block = BlockBytes(y, among.ranks);
-  Reduce(launch, y, among.OwnPart(values, block).data(), queue);
+  const auto elements = static_cast<size_t>(y.size());
+  const size_t block = (elements + among.ranks - 1) / among.ranks *
+                       static_cast<size_t>(SizeOf(y.dtype()));
+  Reduce(launch, y, block, among.OwnPart(values, block).data(), queue);
   Gather(launch, values, block, queue);
 }
 
@@ -192,7 +187,7 @@ void EnqueueReduceScatter(const Launch& launch, Queue& queue) {
   const std::span<std::byte> block = BytesOf(launch.outputs[0]);
   const Among among(launch, queue);
   ClearRest(block, among.OwnPart(BytesOf(values), block.size()).size(), queue);
-  Reduce(launch, values, block.data(), queue);
+  Reduce(launch, values, block.size(), block.data(), queue);
 }
 
 // The last operand to the result; the target of an update lies there.
@@ -213,11 +208,18 @@ void EnqueueOwnBlock(const Launch& launch, Queue& queue) {
 }
 
 // Room for a chunk of each other rank.
-Bytes ScratchOfSums(const OpArgs& args, std::span<const TensorType>) {
-  const Bytes ranks = args.attrs.Int("ranks");
-  const Bytes block = (args.type(0).bytes() + ranks - 1) / ranks + 8;
+Bytes ScratchFor(Bytes block, int64_t ranks) {
   const Bytes chunk = AlignUp(std::min(block, kMostChunk), kSlotAlignment);
   return (ranks - 1) * chunk;
+}
+Bytes ScratchOfAllReduce(const OpArgs& args, std::span<const TensorType>) {
+  const int64_t ranks = args.attrs.Int("ranks");
+  const Bytes block = (args.type(0).bytes() + ranks - 1) / ranks + 8;
+  return ScratchFor(block, ranks);
+}
+Bytes ScratchOfReduceScatter(const OpArgs& args,
+                             std::span<const TensorType> blocks) {
+  return ScratchFor(blocks[0].bytes(), args.attrs.Int("ranks"));
 }
 
 }  // namespace
@@ -225,10 +227,10 @@ Bytes ScratchOfSums(const OpArgs& args, std::span<const TensorType>) {
 namespace kernels {
 
 constinit const GpuKernel AllReduce = {.enqueue = EnqueueAllReduce,
-                                       .workspace = ScratchOfSums,
+                                       .workspace = ScratchOfAllReduce,
                                        .supports = SupportsNumbers};
 constinit const GpuKernel ReduceScatter = {.enqueue = EnqueueReduceScatter,
-                                           .workspace = ScratchOfSums,
+                                           .workspace = ScratchOfReduceScatter,
                                            .supports = SupportsNumbers};
 constinit const GpuKernel AllGather = {.enqueue = EnqueueAllGather,
                                        .supports = SupportsAll};

@@ -55,6 +55,7 @@ struct Group {
 
 // What tells a tensor's roundings from those of others, where there are any.
 struct RoundingId {
+  int64_t first;  // element 0 is rounded by the number of this one
   uint32_t id;
 };
 struct NoRoundingId {};
@@ -94,7 +95,7 @@ struct UpdateParams {
 //
 // A rule says, for elements of T: which operands there are, where its settings
 // come from, what is computed once, and how a unit of elements is updated. Units of one
-// that is RoundedByChance are told the tensor's id and where they are. One that is
+// that is RoundedByChance are told the tensor's id and by which numbers. One that is
 // UpdatedByBlock takes blocks of kMomentBlock elements, by a warp each.
 
 struct RoundedByChance {};
@@ -153,7 +154,7 @@ template <typename Rule, typename Its, typename Unit>
 STOWAGE_DEVICE void UpdateUnit(const typename Rule::Constants& k,
                                const Its& tensor, int64_t i, Unit* unit) {
   if constexpr (kRoundsByChance<Rule>) {
-    unit->Update(k, tensor.id, i);
+    unit->Update(k, tensor.id, tensor.first + i);
   } else {
     unit->Update(k);
   }
@@ -300,6 +301,7 @@ class Table {
     tensor.wide = true;
     if constexpr (kRoundsByChance<Rule>) {
       tensor.id = static_cast<uint32_t>(launch.attrs->Int("id"));
+      tensor.first = launch.attrs->Int("first");
     }
     for (size_t k = 0; k < kOperands; ++k) {
       tensor.data[k] = launch.inputs[k].data;

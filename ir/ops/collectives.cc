@@ -2,6 +2,7 @@
 // of a step do together.
 
 #include <cstdint>
+#include <limits>
 
 #include "base/strings.h"
 #include "ir/op_def.h"
@@ -25,10 +26,20 @@ Status CheckSummed(const OpArgs& args) {
 }
 
 // This rank's block of what operand 0 is the whole of.
-TensorType Block(const OpArgs& args) {
+TypesResult InferBlock(const OpArgs& args) {
   const int64_t ranks = args.attrs.Int("ranks");
-  const int64_t elements = args.shape(0).num_elements();
-  return {args.type(0).dtype, {(elements - 1) / ranks + 1}};
+  const int64_t granule = args.attrs.Int("granule");
+  constexpr int64_t kMostElements = int64_t{1} << 20;
+  if (granule < 1 || granule > kMostElements) {
+    return args.Fail(
+        StrCat("granule is ", granule, "; expected 1 to ", kMostElements));
+  }
+  const int64_t block = (args.shape(0).num_elements() - 1) / ranks + 1;
+  if (block > std::numeric_limits<int64_t>::max() - granule) {
+    return args.Fail(StrCat(Operand(args, 0, "x"), ", too much for a block"));
+  }
+  const int64_t rounded = (block - 1) / granule * granule + granule;
+  return Typed(args, {{args.type(0).dtype, {rounded}}});
 }
 
 TypesResult InferAllReduce(const OpArgs& args) {
@@ -39,26 +50,34 @@ TypesResult InferAllReduce(const OpArgs& args) {
 }
 
 TypesResult InferReduceScatter(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"ranks", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(
+      args, {{"ranks", AttrKind::kInt}, {"granule", AttrKind::kInt}}));
   STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
   STOWAGE_RETURN_IF_ERROR(CheckSummed(args));
-  return Typed(args, {Block(args)});
+  return InferBlock(args);
 }
 
 TypesResult InferOwnBlock(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"ranks", AttrKind::kInt}}));
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(
+      args, {{"ranks", AttrKind::kInt}, {"granule", AttrKind::kInt}}));
   STOWAGE_RETURN_IF_ERROR(CheckRanks(args));
-  return Typed(args, {Block(args)});
+  return InferBlock(args);
 }
 
-// That operand `i` is a block of `whole`.
+// That operand `i` is a block of `whole`: flat, and no less than there must be.
 Status CheckBlock(const OpArgs& args, int i, const TensorType& whole) {
   const int64_t ranks = args.attrs.Int("ranks");
   const auto elements = whole.shape.CheckedNumElements();
-  const TensorType block = {whole.dtype,
-                            {elements ? (*elements - 1) / ranks + 1 : 0}};
-  return CheckType(args, i, "block", block,
-                   StrCat("one of ", ranks, " of ", whole.ToString()));
+  const int64_t least = elements ? (*elements - 1) / ranks + 1 : 0;
+  const TensorType& block = args.type(i);
+  if (block.dtype == whole.dtype && block.shape.rank() == 1 &&
+      block.shape[0] >= least) {
+    return {};
+  }
+  return args.Fail(StrCat(Operand(args, i, "block"), "; expected ",
+                          TensorType{whole.dtype, {least}}.ToString(),
+                          " or longer, one of ", ranks, " of ",
+                          whole.ToString()));
 }
 
 TypesResult InferAllGather(const OpArgs& args) {

@@ -128,14 +128,24 @@ Status CheckAdamW(const OpArgs& args, std::initializer_list<Updated> updated,
   return CheckNotNegative(args, "decay");
 }
 
+// Random words are drawn for four elements at once.
+Status CheckFirst(const OpArgs& args) {
+  const int64_t first = args.attrs.Int("first");
+  if (first >= 0 && first % 4 == 0) return {};
+  return args.Fail(StrCat("first is ", first,
+                          "; expected a multiple of 4 that is not negative"));
+}
+
 Status CheckRoundedAdamW(const OpArgs& args,
                          std::initializer_list<Updated> updated) {
-  return CheckAdamW(args, updated, Scalars::kSeed,
-                    {{"beta1", AttrKind::kReal},
-                     {"beta2", AttrKind::kReal},
-                     {"eps", AttrKind::kReal},
-                     {"decay", AttrKind::kReal},
-                     {"id", AttrKind::kInt}});
+  STOWAGE_RETURN_IF_ERROR(CheckAdamW(args, updated, Scalars::kSeed,
+                                     {{"beta1", AttrKind::kReal},
+                                      {"beta2", AttrKind::kReal},
+                                      {"eps", AttrKind::kReal},
+                                      {"decay", AttrKind::kReal},
+                                      {"id", AttrKind::kInt},
+                                      {"first", AttrKind::kInt}}));
+  return CheckFirst(args);
 }
 
 Status CheckCodedAdamW(const OpArgs& args,
@@ -152,8 +162,10 @@ Status CheckRoundedMomentum(const OpArgs& args,
                             std::initializer_list<Updated> updated) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"momentum", AttrKind::kReal},
                                             {"decay", AttrKind::kReal},
-                                            {"id", AttrKind::kInt}}));
+                                            {"id", AttrKind::kInt},
+                                            {"first", AttrKind::kInt}}));
   STOWAGE_RETURN_IF_ERROR(CheckUpdate(args, updated, Scalars::kSeed));
+  STOWAGE_RETURN_IF_ERROR(CheckFirst(args));
   STOWAGE_RETURN_IF_ERROR(CheckFraction(args, "momentum"));
   return CheckNotNegative(args, "decay");
 }

@@ -54,16 +54,17 @@ double SumOf(DType dtype, int ranks, int64_t i) {
 }
 
 // All five ops of x, and of a param that starts with zeros.
-Graph Ops(DType dtype, int64_t ranks) {
+Graph Ops(DType dtype, int64_t ranks, int64_t granule = 1) {
   GraphBuilder g("ops");
   const Value x = g.Input("x", dtype, {2, 5});
   const Value w = g.Param("w", dtype, {2, 5}, Init::Zeros());
   g.Output("sum", AllReduce(x, ranks));
-  const Value block = ReduceScatter(x, ranks);
+  const Value block = ReduceScatter(x, ranks, granule);
   g.Output("block", block);
   g.Output("gathered", AllGather(block, ranks, {5, 2}));
-  g.Output("own", OwnBlock(x, ranks));
-  AllGatherUpdate(w, OwnBlock(x, ranks), ranks);
+  const Value own = OwnBlock(x, ranks, granule);
+  g.Output("own", own);
+  AllGatherUpdate(w, own, ranks);
   Result<Graph> graph = g.Finish();
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
   return *std::move(graph);
@@ -104,8 +105,7 @@ Values RunRank(const Graph& graph, Collectives* rank) {
 
 // Element `i` of rank `rank`'s block; beyond the end of all `elements` it is zero.
 template <typename Element>
-std::vector<double> BlockOf(int rank, int ranks, const Element& element) {
-  const int64_t size = (kElements + ranks - 1) / ranks;
+std::vector<double> BlockOf(int rank, int64_t size, const Element& element) {
   std::vector<double> block;
   for (int64_t i = rank * size; i < (rank + 1) * size; ++i) {
     block.push_back(i < kElements ? element(i) : 0);
@@ -113,13 +113,22 @@ std::vector<double> BlockOf(int rank, int ranks, const Element& element) {
   return block;
 }
 
+// Ranks, the granule of their blocks, and the elements of a block.
+struct Split {
+  int ranks;
+  int64_t granule, block;
+};
+constexpr Split kSplits[] = {{2, 1, 5}, {3, 1, 4}, {4, 1, 3},  {12, 1, 1},
+                             {2, 4, 8}, {3, 5, 5}, {12, 4, 4}, {2, 16, 16}};
+
 TEST_CASE("collectives add in rank order and split into flat blocks") {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16,
                             DType::kI32, DType::kI64}) {
-    for (const int ranks : {2, 3, 4, 12}) {
+    for (const auto& [ranks, granule, block] : kSplits) {
       CAPTURE(DTypeName(dtype));
       CAPTURE(ranks);
-      const Graph graph = Ops(dtype, ranks);
+      CAPTURE(granule);
+      const Graph graph = Ops(dtype, ranks, granule);
       std::vector<Values> values(static_cast<size_t>(ranks));
       testing::ThreadRanks threads(ranks);
       threads.Run([&](Collectives& rank) {
@@ -129,15 +138,16 @@ TEST_CASE("collectives add in rank order and split into flat blocks") {
       for (int64_t i = 0; i < kElements; ++i) {
         sums.push_back(SumOf(dtype, ranks, i));
       }
+      const int64_t size = block;  // a capture
       const auto own = [&](int rank) {
-        return BlockOf(rank, ranks, [&](int64_t i) {
+        return BlockOf(rank, size, [&](int64_t i) {
           return Rounded(dtype, ElementOf(dtype, rank, i));
         });
       };
       std::vector<double> owns;
       for (int r = 0; r < ranks; ++r) {
-        const std::vector<double> block = own(r);
-        owns.insert(owns.end(), block.begin(), block.end());
+        const std::vector<double> each = own(r);
+        owns.insert(owns.end(), each.begin(), each.end());
       }
       owns.resize(kElements);
       for (int r = 0; r < ranks; ++r) {
@@ -145,7 +155,7 @@ TEST_CASE("collectives add in rank order and split into flat blocks") {
         const Values& of_rank = values[static_cast<size_t>(r)];
         CHECK(of_rank.at("sum") == sums);
         CHECK(of_rank.at("gathered") == sums);
-        CHECK(of_rank.at("block") == BlockOf(r, ranks, [&](int64_t i) {
+        CHECK(of_rank.at("block") == BlockOf(r, size, [&](int64_t i) {
                 return sums[static_cast<size_t>(i)];
               }));
         CHECK(of_rank.at("own") == own(r));
@@ -227,10 +237,13 @@ TEST_CASE("collectives refuse what they cannot split or add") {
       "[all_reduce] ranks is 0; expected at least 1");
   has("y: bool(3) = all_reduce(b) {ranks=2}",
       "[all_reduce] x \"b\" is bool(3); expected a float, i32 or i64");
-  has("y: bool(2) = reduce_scatter(b) {ranks=2}",
+  has("y: bool(2) = reduce_scatter(b) {granule=1, ranks=2}",
       "[reduce_scatter] x \"b\" is bool(3); expected a float, i32 or i64");
-  has("y: f32(30) = all_gather(x) {ranks=4, shape=[30]}",
-      "[all_gather] block \"x\" is f32(10)");
+  has("y: f32(50) = all_gather(x) {ranks=4, shape=[50]}",
+      "[all_gather] block \"x\" is f32(10); expected f32(13) or longer, one of "
+      "4 of f32(50)");
+  has("y: f32(3) = own_block(x) {granule=0, ranks=4}",
+      "[own_block] granule is 0; expected 1 to 1048576");
   has("y: f32(40) = all_gather(x) {ranks=-1, shape=[40]}",
       "[all_gather] ranks is -1; expected at least 1");
 }

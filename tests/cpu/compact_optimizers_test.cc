@@ -55,13 +55,13 @@ Graph Update(const std::string& states, const std::string& weight,
       const Value velocity = state("velocity", DType::kBF16);
       if (splits) {
         const MomentumSplitResults r = MomentumBf16SplitUpdate(
-            w, delta, velocity, dw, lr, step, seed, Value(), 0.9, 0.1, kId);
+            w, delta, velocity, dw, lr, step, seed, Value(), 0.9, 0.1, {kId});
         give("new w", r.w);
         give("new delta", r.delta);
         give("new velocity", r.velocity);
       } else {
         const MomentumResults r = MomentumBf16Update(
-            w, velocity, dw, lr, step, seed, Value(), 0.9, 0.1, kId);
+            w, velocity, dw, lr, step, seed, Value(), 0.9, 0.1, {kId});
         give("new w", r.w);
         give("new velocity", r.velocity);
       }
@@ -92,7 +92,7 @@ Graph Update(const std::string& states, const std::string& weight,
     }
     if (!splits) {
       const AdamWResults r =
-          AdamWBf16Update(w, m, v, dw, lr, step, seed, Value(), kAdamW, kId);
+          AdamWBf16Update(w, m, v, dw, lr, step, seed, Value(), kAdamW, {kId});
       give("new w", r.w);
       give("new m", r.m);
       give("new v", r.v);
@@ -104,7 +104,7 @@ Graph Update(const std::string& states, const std::string& weight,
                                kAdamW.beta1, kAdamW.beta2, kAdamW.eps,
                                kAdamW.decay)
             : AdamWBf16SplitUpdate(w, delta, m, v, dw, lr, step, seed, Value(),
-                                   kAdamW, kId);
+                                   kAdamW, {kId});
     give("new w", r.w);
     give("new delta", r.delta);
     give("new m", r.m);

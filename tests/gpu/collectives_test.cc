@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/link.h"
@@ -89,8 +90,7 @@ int64_t BlockOf(int64_t count, int64_t ranks) {
 }
 
 // The part of a rank, zeros behind.
-Elements PartOf(const Elements& whole, int64_t ranks, int rank) {
-  const int64_t block = BlockOf(std::ssize(whole), ranks);
+Elements PartOf(const Elements& whole, int64_t block, int rank) {
   Elements part(static_cast<size_t>(block));
   for (int64_t i = 0; i < block; ++i) {
     const int64_t at = rank * block + i;
@@ -129,8 +129,9 @@ std::vector<Elements> Run(
 
 Bytes ScratchOf(OpKind op, DType dtype, int64_t count, int64_t ranks) {
   const std::vector<TensorType> types = {{dtype, {count}}};
+  const std::vector<TensorType> blocks = {{dtype, {BlockOf(count, ranks)}}};
   const Attrs attrs{{"ranks", ranks}};
-  return gpu::GetKernel(op).workspace({op, types, {}, attrs}, types);
+  return gpu::GetKernel(op).workspace({op, types, {}, attrs}, blocks);
 }
 
 constexpr DType kSummed[] = {DType::kF32, DType::kF16, DType::kBF16,
@@ -178,19 +179,25 @@ TEST_CASE("scratch for a chunk of each other rank is all that is asked for") {
 TEST_CASE("reduce_scatter gives each rank its block, and zeros behind") {
   for (const DType dtype : kSummed) {
     for (const int ranks : {2, 4}) {
-      for (const int64_t count : {1, 5, 1000, 2999}) {
+      for (const auto& [count, block] : {std::pair<int64_t, int64_t>{1, 1},
+                                         {5, (4 + ranks) / ranks},
+                                         {1000, 1000 / ranks},
+                                         {2999, (2998 + ranks) / ranks},
+                                         {2999, 2048},
+                                         {5, 8}}) {
         CAPTURE(DTypeName(dtype));
         CAPTURE(ranks);
         CAPTURE(count);
+        CAPTURE(block);
         const auto all =
             Run(OpKind::kReduceScatter, ranks, Bytes{512} * (ranks - 1),
                 [&](int rank, LaunchBuilder* of) {
                   of->Input(dtype, {count}, ValuesOf(dtype, rank, count));
-                  of->Output(dtype, {BlockOf(count, ranks)});
+                  of->Output(dtype, {block});
                 });
         const Elements sums = SumsOf(dtype, ranks, count);
         for (int rank = 0; rank < ranks; ++rank) {
-          CHECK(all[static_cast<size_t>(rank)] == PartOf(sums, ranks, rank));
+          CHECK(all[static_cast<size_t>(rank)] == PartOf(sums, block, rank));
         }
       }
     }
@@ -211,7 +218,7 @@ TEST_CASE("blocks are gathered, and own_block is the way back") {
         const auto gathered =
             Run(OpKind::kAllGather, ranks, 0, [&](int rank, LaunchBuilder* of) {
               of->Input(dtype, {BlockOf(count, ranks)},
-                        PartOf(whole, ranks, rank));
+                        PartOf(whole, BlockOf(count, ranks), rank));
               of->Output(dtype, {count});
             });
         for (const Elements& each : gathered) CHECK(each == whole);
@@ -220,7 +227,7 @@ TEST_CASE("blocks are gathered, and own_block is the way back") {
                 [&](int rank, LaunchBuilder* of) {
                   of->Input(dtype, {count}, Elements(whole.size(), 9));
                   of->Input(dtype, {BlockOf(count, ranks)},
-                            PartOf(whole, ranks, rank));
+                            PartOf(whole, BlockOf(count, ranks), rank));
                   of->OutputOver(0);
                 });
         for (const Elements& each : updated) CHECK(each == whole);
@@ -230,7 +237,8 @@ TEST_CASE("blocks are gathered, and own_block is the way back") {
               of->Output(dtype, {BlockOf(count, ranks)});
             });
         for (int rank = 0; rank < ranks; ++rank) {
-          CHECK(own[static_cast<size_t>(rank)] == PartOf(whole, ranks, rank));
+          CHECK(own[static_cast<size_t>(rank)] ==
+                PartOf(whole, BlockOf(count, ranks), rank));
         }
       }
     }

@@ -74,11 +74,17 @@ Attrs AttrsOf(const Rule& rule, double decay) {
   }
   if (rule.op == OpKind::kMomentumBf16Update ||
       rule.op == OpKind::kMomentumBf16SplitUpdate) {
-    return {{"momentum", 0.9}, {"decay", decay}, {"id", int64_t{11}}};
+    return {{"momentum", 0.9},
+            {"decay", decay},
+            {"id", int64_t{11}},
+            {"first", int64_t{512}}};
   }
   Attrs attrs = {
       {"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"decay", decay}};
-  if (rule.has_seed()) attrs.Set("id", int64_t{11});
+  if (rule.has_seed()) {
+    attrs.Set("id", int64_t{11});
+    attrs.Set("first", int64_t{512});
+  }
   if (rule.moments == DType::kU8) {
     attrs.Set("companded", int64_t{rule.companded});
   }

@@ -638,14 +638,14 @@ TEST_CASE("optimizer updates") {
                          g.State("m", DType::kBF16, {2}),
                          g.State("v", DType::kBF16, {2}), F64(g, "dw", {2}),
                          F32(g, "lr", {}), I64(g, "step", {}),
-                         I64(g, "seed", {}), Value(), {}, 1);
+                         I64(g, "seed", {}), Value(), {}, {1, 0});
        },
        "[adamw_bf16_update] w \"w\" is f64(2); expected f32"},
       {[](GraphBuilder& g) {
          MomentumBf16Update(g.Param("w", DType::kF32, {2}),
                             g.State("u", DType::kBF16, {2}), F32(g, "dw", {2}),
                             F32(g, "lr", {}), I64(g, "step", {}),
-                            F32(g, "seed", {}), Value(), 0.9, 0, 1);
+                            F32(g, "seed", {}), Value(), 0.9, 0, {1, 0});
        },
        "[momentum_bf16_update] seed \"seed\" is f32(); expected i64(), a "
        "scalar"},

@@ -444,7 +444,7 @@ const std::vector<TypeRow>& LayerTypeRows() {
              g.Param("w", DType::kF32, {2}), g.State("m", DType::kBF16, {2}),
              g.State("v", DType::kBF16, {2}), F32(g, "dw", {2}),
              F32(g, "lr", {}), I64(g, "step", {}), I64(g, "seed", {}),
-             F32(g, "clip", {}), {}, 1);
+             F32(g, "clip", {}), {}, {1, 256});
          return Values{r.w, r.m, r.v};
        },
        {"f32(2)", "bf16(2)", "bf16(2)"}},
@@ -454,7 +454,7 @@ const std::vector<TypeRow>& LayerTypeRows() {
              g.Param("w", DType::kBF16, {2}), g.State("delta", DType::kU8, {2}),
              g.State("m", DType::kBF16, {2}), g.State("v", DType::kBF16, {2}),
              BF16(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}),
-             I64(g, "seed", {}), Value(), {}, 1);
+             I64(g, "seed", {}), Value(), {}, {1, 0});
          return Values{r.w, r.delta, r.m, r.v};
        },
        {"bf16(2)", "u8(2)", "bf16(2)", "bf16(2)"}},
@@ -491,7 +491,7 @@ const std::vector<TypeRow>& LayerTypeRows() {
          const MomentumResults r = MomentumBf16Update(
              g.Param("w", DType::kF32, {2}), g.State("u", DType::kBF16, {2}),
              F32(g, "dw", {2}), F32(g, "lr", {}), I64(g, "step", {}),
-             I64(g, "seed", {}), Value(), 0.9, 0, 1);
+             I64(g, "seed", {}), Value(), 0.9, 0, {1, 4});
          return Values{r.w, r.velocity};
        },
        {"f32(2)", "bf16(2)"}},
@@ -502,7 +502,7 @@ const std::vector<TypeRow>& LayerTypeRows() {
              g.State("delta", DType::kI16, {2}),
              g.State("u", DType::kBF16, {2}), BF16(g, "dw", {2}),
              F32(g, "lr", {}), I64(g, "step", {}), I64(g, "seed", {}), Value(),
-             0.9, 0, 1);
+             0.9, 0, {1, 0});
          return Values{r.w, r.delta, r.velocity};
        },
        {"bf16(2)", "i16(2)", "bf16(2)"}},

@@ -71,6 +71,16 @@ const std::vector<TypeRow>& ValueTypeRows() {
          return Only(ReduceScatter(F32(g, "x", {2, 5}), 4));
        },
        {"f32(3)"}},
+      {"reduce_scatter of blocks of whole granules",
+       [](GraphBuilder& g) {
+         return Only(ReduceScatter(F32(g, "x", {2, 5}), 2, 4));
+       },
+       {"f32(8)"}},
+      {"all_gather of blocks longer than they must be",
+       [](GraphBuilder& g) {
+         return Only(AllGather(Bool(g, "x", {8}), 2, {2, 5}));
+       },
+       {"bool(2, 5)"}},
       {"all_gather",
        [](GraphBuilder& g) {
          return Only(AllGather(Bool(g, "x", {3}), 4, {2, 5}));

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -53,6 +54,28 @@ Result<Graph> Pictures(int64_t batch) {
   const Value right = Equal(ArgMax(logits), labels);
   g.Output("right", g.Name("right", ReduceSum(Cast(right, DType::kI32), {0})));
   return g.Finish();
+}
+
+// With params of 5,184 elements, which may have moments in eight bits: for four ranks,
+// blocks of 1,536, and the last scale is that of 64 elements.
+Result<Graph> WideGpt(int64_t batch) {
+  const GptConfig config{.name = "wide",
+                         .layers = 1,
+                         .heads = 2,
+                         .width = 36,
+                         .vocabulary = 11,
+                         .max_seq = 6};
+  return BuildGpt(config, ModelPurpose::kTrain, {.batch = batch, .seq = 6});
+}
+Result<Graph> WideBf16Gpt(int64_t batch) {
+  const GptConfig config{.name = "wide",
+                         .layers = 1,
+                         .heads = 2,
+                         .width = 36,
+                         .vocabulary = 11,
+                         .max_seq = 6};
+  return BuildGpt(config, ModelPurpose::kTrain,
+                  {.batch = batch, .seq = 6, .dtype = DType::kBF16});
 }
 
 // Of `rank`, or of one alone.
@@ -104,6 +127,28 @@ TEST_CASE("ranks give the bits of one rank that takes as many pieces") {
         CAPTURE(net.name);
         CAPTURE(ranks);
         CAPTURE(ShardingName(shard));
+        CHECK(Compare(net, {.ranks = ranks, .shard = shard}) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("states of few bits are split where their scales and numbers are") {
+  const Optimizer kCompact[] = {
+      AdamW{.moments = Moments::kBf16}, Momentum{.bf16_velocity = true},
+      AdamW{.moments = Moments::kDynamic8, .rest_bits = 8},
+      AdamW{.moments = Moments::kCompanded8, .rest_bits = 8}};
+  for (const Optimizer& optimizer : kCompact) {
+    for (const auto& build : {WideGpt, WideBf16Gpt}) {
+      const Net net = {"wide gpt", build, 6, {.optimizer = optimizer}};
+      for (const auto& [ranks, shard] : {std::pair{2, Sharding::kStates},
+                                         {4, Sharding::kStates},
+                                         {4, Sharding::kGradients},
+                                         {4, Sharding::kWeights}}) {
+        CAPTURE(OptimizerName(optimizer));
+        CAPTURE(ranks);
+        CAPTURE(ShardingName(shard));
+        CAPTURE((build == WideBf16Gpt));
         CHECK(Compare(net, {.ranks = ranks, .shard = shard}) == "");
       }
     }

@@ -143,7 +143,8 @@ double RoundByChance(double x, uint32_t random) {
   return std::bit_cast<float>(up ? lower + kUpper : lower);
 }
 
-uint32_t RoundingWord(const Call& c, size_t step, int64_t i) {
+uint32_t RoundingWord(const Call& c, size_t step, int64_t element) {
+  const int64_t i = c.Int("first") + element;
   const auto words =
       RandomWords(static_cast<uint64_t>(c.input(step + 1)[0]),
                   static_cast<uint64_t>(c.input(step)[0]),

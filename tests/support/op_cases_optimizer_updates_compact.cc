@@ -88,7 +88,7 @@ void AddFull(OpCaseTable& t, const Weight& weight, bool scaled) {
 }
 
 void AddBf16(OpCaseTable& t, const Weight& weight, bool scaled) {
-  constexpr int64_t kId = 3000000007;
+  const RoundingNumbers numbers = {3000000007, scaled ? 20 : 0};
   const Shape shape{3, 5};
   std::vector<LeafSpec> leaves = WeightLeaves(weight, shape);
   leaves.push_back(Of("m", DType::kBF16, shape, -1, 1));
@@ -101,12 +101,12 @@ void AddBf16(OpCaseTable& t, const Weight& weight, bool scaled) {
      if (!weight.splits) {
        const AdamWResults results =
            AdamWBf16Update(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
-                           scale, kOptions, kId);
+                           scale, kOptions, numbers);
        return Out{results.w, results.m, results.v};
      }
      const AdamWSplitResults results =
          AdamWBf16SplitUpdate(in[0], in[1], in[2], in[3], in[4], in[5], in[6],
-                              in[7], scale, kOptions, kId);
+                              in[7], scale, kOptions, numbers);
      return Out{results.w, results.delta, results.m, results.v};
    }).tolerance = weight.splits ? kLastOfByte : 1e-5;
   leaves.erase(leaves.end() - (scaled ? 6 : 5) - 1);  // v
@@ -116,13 +116,14 @@ void AddBf16(OpCaseTable& t, const Weight& weight, bool scaled) {
         [=](GraphBuilder&, In in) {
           const Value scale = scaled ? in.back() : Value();
           if (!weight.splits) {
-            const MomentumResults results = MomentumBf16Update(
-                in[0], in[1], in[2], in[3], in[4], in[5], scale, 0.9, 0.1, kId);
+            const MomentumResults results =
+                MomentumBf16Update(in[0], in[1], in[2], in[3], in[4], in[5],
+                                   scale, 0.9, 0.1, numbers);
             return Out{results.w, results.velocity};
           }
           const MomentumSplitResults results =
               MomentumBf16SplitUpdate(in[0], in[1], in[2], in[3], in[4], in[5],
-                                      in[6], scale, 0.9, 0.1, kId);
+                                      in[6], scale, 0.9, 0.1, numbers);
           return Out{results.w, results.delta, results.velocity};
         })
       .tolerance = weight.splits ? kLastOfByte : 1e-5;

@@ -73,10 +73,10 @@ class ThreadRanks::Rank final : public Collectives {
 
   bool ReduceScatter(DType dtype, std::span<const std::byte> values,
                      Bytes block, Bytes scratch) noexcept override {
-    STOWAGE_CHECK(block.size() == BlockOf(dtype, values.size()));
-    STOWAGE_CHECK(
-        static_cast<int64_t>(scratch.size()) >=
-        CollectiveScratch(static_cast<int64_t>(values.size()), ranks_));
+    STOWAGE_CHECK(block.size() >= BlockOf(dtype, values.size()));
+    const auto together = static_cast<int64_t>(block.size()) * int64_t{ranks_};
+    STOWAGE_CHECK(static_cast<int64_t>(scratch.size()) >=
+                  CollectiveScratch(together, ranks_));
     // Nobody writes to what is met over here.
     const Bytes mine(const_cast<std::byte*>(values.data()), values.size());
     Meet(mine);
