@@ -21,7 +21,7 @@ bool TakesType(const ParamUpdate& u, std::string_view name) {
   GraphBuilder& g = *u.param.builder();
   g.Fail(Error{
       ErrorCode::kInvalidArgument,
-      StrCat("[optimizer] ", name, " updates params in f32 or f64; ",
+      StrCat("[optimizer] ", name, " updates params in f32, bf16 or f64; ",
              Quoted(g.info(u.param).name), " is ", u.param.type().ToString())});
   return false;
 }
@@ -63,14 +63,6 @@ bool IsMatrix(const Shape& shape) {
 Value RootMeanSquare(Value x) {
   const auto size = static_cast<double>(x.ok() ? x.shape().num_elements() : 1);
   return Sqrt(MulScalar(SumSquares(x), 1 / size));
-}
-
-// Whether rows of the param are looked up.
-bool IsTable(Value param) {
-  for (const Node& node : param.builder()->graph().nodes()) {
-    if (node.op == OpKind::kGather && node.inputs[0] == param.id()) return true;
-  }
-  return false;
 }
 
 void UpdateLion(const Lion& lion, ParamUpdate& u) {
@@ -139,11 +131,6 @@ Value Orthogonal(const ParamUpdate& u, Value x, int iterations) {
 void UpdateMuon(const Muon& muon, ParamUpdate& u) {
   if (!TakesType(u, "muon")) return;
   const Shape shape = u.param.shape();  // a copy: the graph grows
-  if (!IsMatrix(shape) || IsTable(u.param)) {
-    AdamWUpdate(u.param, u.State("m"), u.State("v"), u.gradient, u.lr, u.step,
-                Value(), muon.beta1, muon.beta2, muon.eps, u.decay);
-    return;
-  }
   const Matrix matrix(shape);
   const Value lr = u.LearningRate();
   const Value m =
@@ -161,11 +148,21 @@ void UpdateMuon(const Muon& muon, ParamUpdate& u) {
 
 }  // namespace
 
+bool TakesMatrix(Value param) {
+  if (!param.ok()) return false;
+  const auto& nodes = param.builder()->graph().nodes();
+  const bool is_table = std::ranges::any_of(nodes, [&](const Node& node) {
+    return node.op == OpKind::kGather && node.inputs[0] == param.id();
+  });
+  return IsMatrix(param.shape()) && !is_table;
+}
+
 UpdateRule RuleOf(const Lion& lion) {
   return {.name = "lion",
           .update = [lion](ParamUpdate& u) { UpdateLion(lion, u); },
           .learning_rate = 1e-4,
-          .decay = lion.decay};
+          .decay = lion.decay,
+          .splits_bf16 = true};
 }
 
 UpdateRule RuleOf(const Adafactor& adafactor) {
@@ -173,14 +170,16 @@ UpdateRule RuleOf(const Adafactor& adafactor) {
       .name = "adafactor",
       .update = [adafactor](ParamUpdate& u) { UpdateAdafactor(adafactor, u); },
       .learning_rate = 1e-2,
-      .decay = adafactor.decay};
+      .decay = adafactor.decay,
+      .splits_bf16 = true};
 }
 
 UpdateRule RuleOf(const Muon& muon) {
   return {.name = "muon",
           .update = [muon](ParamUpdate& u) { UpdateMuon(muon, u); },
           .learning_rate = 1e-3,
-          .decay = muon.decay};
+          .decay = muon.decay,
+          .splits_bf16 = true};
 }
 
 }  // namespace stowage

@@ -5,14 +5,14 @@
 // of other ops, so that they run wherever these do and the planner places what they need
 // in between, as anything else of a step:
 //
-//   optimizer   states of a matrix (R, C) in f32   of a vector (N)
+//   optimizer   states of a matrix (R, C)          of a vector (N)
 //   Lion        4 R C bytes                        4 N
 //   Muon        4 R C                              8 N (AdamW)
 //   Adafactor   4 (R + C)                          4 N
 //
 // Params of more than two axes, such as filters (O, I, 3, 3), count as matrices of their
-// first axis and the rest. Params must be f32 or f64: in bf16 most of what these change
-// would be lost by rounding.
+// first axis and the rest. Params are f32 or f64, or bf16 as the upper part of an f32 that
+// these compute with, whose other 16 bits are a state more (UpdateRule::splits_bf16).
 //
 //   TrainOptions options{.optimizer = Adafactor{}};
 
@@ -60,7 +60,11 @@ struct Muon {
   double decay = 0.1;
 };
 
-/// As rules. Preconditions: constants in range.
+/// Whether Muon makes the param's momentum orthogonal: it is a matrix, or counts as one,
+/// and no table of which rows are taken. Linear in the nodes of its graph.
+bool TakesMatrix(Value param);
+
+/// As rules; that of Muon for params that TakesMatrix. Preconditions: constants in range.
 UpdateRule RuleOf(const Lion& lion);
 UpdateRule RuleOf(const Adafactor& adafactor);
 UpdateRule RuleOf(const Muon& muon);

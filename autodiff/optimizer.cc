@@ -241,6 +241,27 @@ std::vector<Value> EmitAdamW(const AdamW& adamw, const ParamBlock& which,
   return updated;
 }
 
+void EmitRule(const UpdateRule& rule, Value param, Value gradient,
+              const UpdateInputs& inputs) {
+  const bool splits = rule.splits_bf16 && param.dtype() == DType::kBF16;
+  GraphBuilder& g = *param.builder();
+  const std::string name = g.info(param).name;  // a copy: the graph grows
+  const auto state = [&](std::string_view suffix, DType dtype) {
+    return g.State(StrCat(name, suffix), dtype, param.shape());
+  };
+  if (splits) gradient = Cast(gradient, DType::kF32);
+  if (inputs.clip_scale.builder() != nullptr) {
+    gradient = Mul(gradient, Cast(inputs.clip_scale, gradient.dtype()));
+  }
+  ParamUpdate update =
+      splits ? ParamUpdate(param, state(".delta", DType::kI16), gradient)
+             : ParamUpdate(param, gradient);
+  update.lr = inputs.lr;
+  update.step = inputs.step;
+  update.decay = rule.decay;
+  EmitUpdate(rule, update);
+}
+
 // What the parts of an update are called in the step graph, where free.
 void NameNew(Value updated, std::string_view leaf) {
   if (!updated.ok()) return;
@@ -412,16 +433,17 @@ void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
                 Value param, Value gradient, const UpdateInputs& inputs) {
   if (!param.ok()) return;
   GraphBuilder& g = *param.builder();
-  if (const auto rule = AsRule(optimizer)) {
-    Value clipped = gradient;
-    if (inputs.clip_scale.builder() != nullptr) {
-      clipped = Mul(gradient, Cast(inputs.clip_scale, gradient.dtype()));
+  if (const auto* muon = std::get_if<Muon>(&optimizer)) {
+    if (!TakesMatrix(param)) {
+      return EmitUpdate(AdamW{.beta1 = muon->beta1,
+                              .beta2 = muon->beta2,
+                              .eps = muon->eps,
+                              .decay = muon->decay},
+                        which, param, gradient, inputs);
     }
-    ParamUpdate update(param, clipped);
-    update.lr = inputs.lr;
-    update.step = inputs.step;
-    update.decay = rule->decay;
-    EmitUpdate(*rule, update);
+  }
+  if (const auto rule = AsRule(optimizer)) {
+    EmitRule(*rule, param, gradient, inputs);
     return;
   }
   if (KeepsCompactStates(optimizer) && !TakesCompactStates(optimizer, param)) {

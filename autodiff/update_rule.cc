@@ -27,6 +27,9 @@ bool IsWritten(const Graph& graph, ValueId param, NodeId first) {
 
 }  // namespace
 
+ParamUpdate::ParamUpdate(Value of, Value delta, Value by)
+    : param(JoinWeight(of, delta)), gradient(by), leaf_(of), delta_(delta) {}
+
 Value ParamUpdate::State(std::string_view suffix, Init init) {
   return State(suffix, TensorType(param.type()), init);
 }
@@ -34,16 +37,21 @@ Value ParamUpdate::State(std::string_view suffix, Init init) {
 Value ParamUpdate::State(std::string_view suffix, const TensorType& type,
                          Init init) {
   if (!param.ok()) return Value();
-  GraphBuilder& g = *param.builder();
-  const std::string name = StrCat(g.info(param).name, ".", suffix);
+  GraphBuilder& g = *leaf_.builder();
+  const std::string name = StrCat(g.info(leaf_).name, ".", suffix);
   return g.State(name, type.dtype, type.shape, init);
 }
 
 void ParamUpdate::Set(Value target, Value content) {
-  const Value written = Assign(target, content);
+  if (!target.ok()) return;
+  const bool is_param = target.id() == param.id();
+  const bool is_split = is_param && delta_.builder() != nullptr;
+  const Value written = is_split ? SplitUpdate(leaf_, delta_, content).w
+                                 : Assign(target, content);
   if (!written.ok()) return;
   GraphBuilder& g = *target.builder();
-  const std::string name = StrCat("new:", g.info(target).name);
+  const Value leaf = is_param ? leaf_ : target;
+  const std::string name = StrCat("new:", g.info(leaf).name);
   if (!g.Find(name)) g.Name(name, written);
 }
 
@@ -68,9 +76,9 @@ void EmitUpdate(const UpdateRule& rule, ParamUpdate& update) {
   GraphBuilder& g = *update.param.builder();
   const NodeId first = g.graph().num_nodes();
   rule.update(update);
-  if (g.error() || IsWritten(g.graph(), update.param.id(), first)) return;
+  if (g.error() || IsWritten(g.graph(), update.leaf_.id(), first)) return;
   g.Fail(Fail("update rule ", Quoted(rule.name), " does not write the param ",
-              Quoted(g.info(update.param).name),
+              Quoted(g.info(update.leaf_).name),
               "; call Set(update.param, ...), or freeze the param by a group"));
 }
 

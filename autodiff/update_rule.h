@@ -29,13 +29,17 @@
 
 namespace stowage {
 
+struct UpdateRule;
+
 /// One param as a rule sees it.
 class ParamUpdate {
  public:
-  ParamUpdate(Value of, Value by) : param(of), gradient(by) {}
+  ParamUpdate(Value of, Value by) : param(of), gradient(by), leaf_(of) {}
+  /// Of a bf16 param in two parts, of which `delta` is the other one, by an f32.
+  ParamUpdate(Value of, Value delta, Value by);
 
-  const Value param;
-  const Value gradient;  // of the param's type; clipped, if the step clips
+  const Value param;     // in f32, if it is in two parts
+  const Value gradient;  // of the same type; clipped, if the step clips
   Value lr = {};         // f32 scalar, times the lr_scale of the param's group
   Value step = {};       // i64 scalar, 1 at the first step
   double decay = 0;      // of the param's group, or the rule's
@@ -51,6 +55,12 @@ class ParamUpdate {
 
   /// The learning rate in the param's element type, which formulas are in.
   Value LearningRate() const;
+
+ private:
+  friend void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
+
+  Value leaf_;        // of the graph
+  Value delta_ = {};  // likewise, if the param is in two parts
 };
 
 struct UpdateRule {
@@ -59,6 +69,10 @@ struct UpdateRule {
   std::function<void(ParamUpdate&)> update = {};
   double learning_rate = 1e-3;  // to start from
   double decay = 0;             // what `update` makes of it
+  /// Whether a bf16 param is the upper part of an f32 one, which the rule is given, and
+  /// whose other 16 bits are a state, "<param>.delta" (math/split_master.h). In bf16
+  /// most of what a small learning rate changes would be lost by rounding.
+  bool splits_bf16 = false;
 };
 
 /// Error kInvalidArgument: no name, no function, a learning rate or decay that is

@@ -628,6 +628,14 @@ MomentumSplitResults MomentumBf16SplitUpdate(
     Value w, Value delta, Value velocity, Value g, Value lr, Value step,
     Value seed, Value scale, double momentum, double decay,
     const RoundingNumbers& numbers, STOWAGE_LOC);
+struct SplitWeight {
+  Value w, delta;
+};
+/// The f32 weight that w (bf16) and delta (i16) are together (math/split_master.h).
+Value JoinWeight(Value w, Value delta, STOWAGE_LOC);
+/// Puts x (f32) in the place of that weight, bit for bit.
+SplitWeight SplitUpdate(Value w, Value delta, Value x, STOWAGE_LOC);
+
 // --- Ops of a program's own (ir/custom_op.h) ---
 
 /// Result 0 of an op that DefineOp gave; `operands` are at least one.

@@ -182,4 +182,14 @@ MomentumSplitResults MomentumBf16SplitUpdate(
   return {results[0], results[1], results[2]};
 }
 
+Value JoinWeight(Value w, Value delta, SourceLoc loc) {
+  return Apply(OpKind::kJoinWeight, {w, delta}, {}, loc);
+}
+
+SplitWeight SplitUpdate(Value w, Value delta, Value x, SourceLoc loc) {
+  const std::vector<Value> results =
+      ApplyAll(OpKind::kSplitUpdate, std::vector<Value>{w, delta, x}, {}, loc);
+  return {results[0], results[1]};
+}
+
 }  // namespace stowage

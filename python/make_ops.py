@@ -18,7 +18,7 @@ SIGNATURE = re.compile(r"^(.*?)\s*->\s*(.*?)(?:\s*\((.*)\))?\s*(?:\{(.*)\})?$")
 HAS_BODIES = {"loop", "cond"}
 MADE_BY_STOWAGE = re.compile(
     r"_(grad|grad_add|update)$|^(assign|stand_in|fetch|stash|constant|fused_\w+|"
-    r"all_reduce|reduce_scatter|all_gather|own_block)$")
+    r"all_reduce|reduce_scatter|all_gather|own_block|join_weight)$")
 
 # What the attributes of every op so called are, for Python's signatures.
 LISTS = {"shape", "order", "sizes", "size", "before", "after"}

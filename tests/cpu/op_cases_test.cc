@@ -57,6 +57,8 @@ bool HasOwnTypes(OpKind op) {
     case OpKind::kAdamW8BitSplitUpdate:
     case OpKind::kMomentumBf16Update:
     case OpKind::kMomentumBf16SplitUpdate:
+    case OpKind::kJoinWeight:
+    case OpKind::kSplitUpdate:
       return true;
     default:
       return false;

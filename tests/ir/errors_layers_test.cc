@@ -650,6 +650,42 @@ TEST_CASE("optimizer updates") {
        "[momentum_bf16_update] seed \"seed\" is f32(); expected i64(), a "
        "scalar"},
       {[](GraphBuilder& g) {
+         MomentumBf16Update(g.Param("w", DType::kF32, {2}),
+                            g.State("u", DType::kBF16, {2}), F32(g, "dw", {2}),
+                            F32(g, "lr", {}), I64(g, "step", {}),
+                            I64(g, "seed", {}), Value(), 0.9, 0, {1, 6});
+       },
+       "[momentum_bf16_update] first is 6; expected a multiple of 4 that is "
+       "not negative"},
+      {[](GraphBuilder& g) {
+         AdamWBf16Update(g.Param("w", DType::kF32, {2}),
+                         g.State("m", DType::kBF16, {2}),
+                         g.State("v", DType::kBF16, {2}), F32(g, "dw", {2}),
+                         F32(g, "lr", {}), I64(g, "step", {}),
+                         I64(g, "seed", {}), Value(), {}, {1, -4});
+       },
+       "[adamw_bf16_update] first is -4; expected a multiple of 4 that is not "
+       "negative"},
+      {[](GraphBuilder& g) {
+         JoinWeight(g.Param("w", DType::kF16, {2}),
+                    g.State("d", DType::kI16, {2}));
+       },
+       "[join_weight] w \"w\" is f16(2); expected bf16(2), the upper part of "
+       "an "
+       "f32"},
+      {[](GraphBuilder& g) {
+         JoinWeight(g.Param("w", DType::kBF16, {2}),
+                    g.State("d", DType::kU8, {2}));
+       },
+       "[join_weight] delta \"d\" is u8(2); expected i16(2), since w \"w\" is "
+       "bf16(2)"},
+      {[](GraphBuilder& g) {
+         SplitUpdate(g.Param("w", DType::kBF16, {2}),
+                     g.State("d", DType::kI16, {2}), BF16(g, "x", {2}));
+       },
+       "[split_update] x \"x\" is bf16(2); expected f32(2), since w \"w\" is "
+       "bf16(2)"},
+      {[](GraphBuilder& g) {
          AdamW8BitUpdate(
              g.Param("w", DType::kF32, {257}),
              {g.State("m", DType::kU8, {257}), g.State("v", DType::kU8, {257}),

@@ -506,6 +506,20 @@ const std::vector<TypeRow>& LayerTypeRows() {
          return Values{r.w, r.delta, r.velocity};
        },
        {"bf16(2)", "i16(2)", "bf16(2)"}},
+      {"join_weight",
+       [](GraphBuilder& g) {
+         return Only(JoinWeight(g.Param("w", DType::kBF16, {2, 3}),
+                                g.State("delta", DType::kI16, {2, 3})));
+       },
+       {"f32(2, 3)"}},
+      {"split_update",
+       [](GraphBuilder& g) {
+         const SplitWeight r = SplitUpdate(g.Param("w", DType::kBF16, {2, 3}),
+                                           g.State("d", DType::kI16, {2, 3}),
+                                           F32(g, "x", {2, 3}));
+         return Values{r.w, r.delta};
+       },
+       {"bf16(2, 3)", "i16(2, 3)"}},
       {"stand_in of two operands, for three results",
        [](GraphBuilder& g) {
          const Value operands[] = {F32(g, "x", {2, 8, 8, 3}),

@@ -913,6 +913,8 @@ void Run(Call& c) {
     case OpKind::kAdamW8BitSplitUpdate:
     case OpKind::kMomentumBf16Update:
     case OpKind::kMomentumBf16SplitUpdate:
+    case OpKind::kJoinWeight:
+    case OpKind::kSplitUpdate:
       return interpret::CompactUpdate(c);
     case OpKind::kLoop:
       return interpret::Loop(c);

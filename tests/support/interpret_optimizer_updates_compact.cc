@@ -250,8 +250,16 @@ void Momentum(Call& c) {
 
 void CompactUpdate(Call& c) {
   const OpKind op = c.node.op;
-  if (op == OpKind::kMomentumBf16Update ||
-      op == OpKind::kMomentumBf16SplitUpdate) {
+  if (op == OpKind::kJoinWeight) {
+    for (int64_t i = 0; i < c.out[0].size(); ++i) {
+      c.out[0][i] = Join(c.input(0)[i], c.input(1)[i], UnitOf(c));
+    }
+  } else if (op == OpKind::kSplitUpdate) {
+    for (int64_t i = 0; i < c.out[0].size(); ++i) {
+      Split(c.input(2)[i], UnitOf(c), &c.out[0][i], &c.out[1][i]);
+    }
+  } else if (op == OpKind::kMomentumBf16Update ||
+             op == OpKind::kMomentumBf16SplitUpdate) {
     Momentum(c);
   } else {
     AdamW(c);

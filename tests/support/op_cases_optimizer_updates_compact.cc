@@ -161,9 +161,23 @@ void Add8Bit(OpCaseTable& t, const Weight& weight, MomentCode code,
    }).tolerance = kLastOfByte;
 }
 
+// Of a size that is a multiple of four, and of one that is not.
+void AddParts(OpCaseTable& t, const Shape& shape, const char* variant) {
+  std::vector<LeafSpec> leaves = WeightLeaves(kLong, shape);
+  t.Add(OpKind::kJoinWeight, variant, leaves,
+        [](GraphBuilder&, In in) { return Out{JoinWeight(in[0], in[1])}; });
+  leaves.push_back(Of("x", DType::kF32, shape, -1, 1, Role::kInput));
+  t.Add(OpKind::kSplitUpdate, variant, leaves, [](GraphBuilder&, In in) {
+    const SplitWeight results = SplitUpdate(in[0], in[1], in[2]);
+    return Out{results.w, results.delta};
+  });
+}
+
 }  // namespace
 
 void AddCompactUpdates(OpCaseTable& t) {
+  AddParts(t, {3, 5}, "");
+  AddParts(t, {4, 300}, " in fours");
   for (const bool scaled : {false, true}) {
     AddFull(t, kLong, scaled);
     AddFull(t, kShort, scaled);
