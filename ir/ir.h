@@ -39,6 +39,7 @@
 #include "ir/uses.h"
 #include "ir/verify.h"
 #include "ir/weight_type.h"  // IWYU pragma: export
+#include "ir/while.h"
 #include "ir/windows.h"
 
 #endif  // STOWAGE_IR_IR_H_
