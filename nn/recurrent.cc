@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/strings.h"
+#include "ir/control_flow.h"
 #include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
@@ -19,13 +20,28 @@ using States = std::vector<Value>;
 struct Kind {
   std::string_view op;
   int64_t gates;
-  int states;         // of a layer; the first is h
-  bool joins_biases;  // whether the input's bias may take the state's
-  // All hidden states, (B, T, H). `inputs` (B, T, gates * H) is what the input adds to
-  // the gates; the states become the last ones.
-  std::function<Value(Value inputs, Value weights, Value bias, States* states)>
+  int states;  // of a layer; the first is h
+  // All hidden states, (B, T, H), of x (B, T, in); the states become the last ones.
+  std::function<Value(Value x, const RecurrentParams& params, States* states)>
       run;
 };
+
+// Those of layer `layer`, of `width` numbers for all gates.
+RecurrentParams DeclareParams(GraphBuilder& g, std::string_view name,
+                              int64_t layer, DType dtype, int64_t in,
+                              int64_t width, int64_t hidden, SourceLoc loc) {
+  const auto param = [&](std::string_view which, const Shape& shape) {
+    const Init init = Init::Uniform(1 / std::sqrt(static_cast<double>(hidden)));
+    return g.Param(StrCat(name, ".", which, "_l", layer), dtype, shape, init,
+                   loc);
+  };
+  RecurrentParams params;
+  params.weight_ih = param("weight_ih", {width, in});
+  params.weight_hh = param("weight_hh", {width, hidden});
+  params.bias_ih = param("bias_ih", {width});
+  params.bias_hh = param("bias_hh", {width});
+  return params;
+}
 
 // A stack of layers, over x (B, T, in).
 class Stack {
@@ -100,23 +116,9 @@ class Stack {
   Value Layer(Value x, int64_t k, States* states) const {
     if (!x.ok()) return x;
     GraphBuilder& g = *x.builder();
-    const int64_t width = kind_.gates * hidden_;
-    const auto param = [&](std::string_view which, const Shape& shape) {
-      const Init init =
-          Init::Uniform(1 / std::sqrt(static_cast<double>(hidden_)));
-      return g.Param(StrCat(name_, ".", which, "_l", k), x.dtype(), shape, init,
-                     loc_);
-    };
-    const Value from_input = param("weight_ih", {width, x.dim(2)});
-    const Value from_state = param("weight_hh", {width, hidden_});
-    const Value input_bias = param("bias_ih", {width});
-    const Value state_bias = param("bias_hh", {width});
-
-    const Value bias =
-        kind_.joins_biases ? Add(input_bias, state_bias, loc_) : input_bias;
-    const Value inputs =
-        Add(MatMul(x, from_input, false, true, loc_), bias, loc_);
-    const Value y = kind_.run(inputs, from_state, state_bias, states);
+    const RecurrentParams params = DeclareParams(
+        g, name_, k, x.dtype(), x.dim(2), kind_.gates * hidden_, hidden_, loc_);
+    const Value y = kind_.run(x, params, states);
     return y.ok() ? g.Name(StrCat(name_, ".y_l", k), y, loc_) : y;
   }
 
@@ -136,31 +138,58 @@ Value LastOf(Value sequence, SourceLoc loc) {
                  {sequence.dim(0), sequence.dim(2)}, loc);
 }
 
-// The steps of a GRU from `state` on, which becomes the last one.
-Value UnrollGru(Value inputs, Value weights, Value bias, int64_t hidden,
-                Value* state, SourceLoc loc) {
+// What x (B, T, in) adds to the gates, (B, T, gates * H).
+Value FromInput(Value x, Value weights, Value bias, SourceLoc loc) {
+  return Add(MatMul(x, weights, false, true, loc), bias, loc);
+}
+
+// The steps of a GRU from `state` on, which becomes the last one: a loop over positions.
+Value GruSteps(Value inputs, const RecurrentParams& params, int64_t hidden,
+               Value* state, SourceLoc loc) {
   if (!inputs.ok()) return inputs;
-  const int64_t batch = inputs.dim(0);
-  const Axes ones(static_cast<size_t>(inputs.dim(1)), 1);
   const Axes gates(3, hidden);
-  std::vector<Value> outputs;
-  for (const Value& of_step : Split(inputs, 1, ones, loc)) {
-    if (!of_step.ok()) return of_step;
-    const Value added =
-        Add(MatMul(*state, weights, false, true, loc), bias, loc);
-    const std::vector<Value> i =
-        Split(Reshape(of_step, {batch, inputs.dim(2)}, loc), 1, gates, loc);
-    const std::vector<Value> s = Split(added, 1, gates, loc);
-    const Value reset = Sigmoid(Add(i[0], s[0], loc), loc);
-    const Value update = Sigmoid(Add(i[1], s[1], loc), loc);
-    const Value fresh = Tanh(Add(i[2], Mul(reset, s[2], loc), loc), loc);
-    *state = Add(fresh, Mul(update, Sub(*state, fresh, loc), loc), loc);
-    outputs.push_back(Reshape(*state, {batch, 1, hidden}, loc));
-  }
-  return Concat(outputs, 1, loc);
+  const LoopOperands operands = {.carried = {*state},
+                                 .sliced = {Permute(inputs, {1, 0, 2}, loc)},
+                                 .whole = {params.weight_hh, params.bias_hh}};
+  const LoopResults steps = Loop(
+      *inputs.builder(), inputs.dim(1), operands,
+      [&](LoopBody& body) {
+        const Value h = body.carried(0);
+        const Value added =
+            Add(MatMul(h, body.whole(0), false, true, loc), body.whole(1), loc);
+        const std::vector<Value> i = Split(body.sliced(0), 1, gates, loc);
+        const std::vector<Value> s = Split(added, 1, gates, loc);
+        const Value reset = Sigmoid(Add(i[0], s[0], loc), loc);
+        const Value update = Sigmoid(Add(i[1], s[1], loc), loc);
+        const Value fresh = Tanh(Add(i[2], Mul(reset, s[2], loc), loc), loc);
+        const Value next =
+            Add(fresh, Mul(update, Sub(h, fresh, loc), loc), loc);
+        body.Next(0, next);
+        body.Stack(next);
+      },
+      {.name = "gru"}, loc);
+  if (steps.stacked.empty()) return Value();  // an error is recorded
+  *state = steps.carried[0];
+  return Permute(steps.stacked[0], {1, 0, 2}, loc);
 }
 
 }  // namespace
+
+RecurrentParams DeclareLstmParams(GraphBuilder& g, std::string_view name,
+                                  int64_t layer, DType dtype, int64_t in,
+                                  int64_t hidden, SourceLoc loc) {
+  return DeclareParams(g, name, layer, dtype, in, 4 * hidden, hidden, loc);
+}
+
+Value LstmLayer(Value x, const RecurrentParams& params, LstmState* state,
+                SourceLoc loc) {
+  const Value bias = Add(params.bias_ih, params.bias_hh, loc);
+  const LstmSequenceResults all =
+      LstmSequence(FromInput(x, params.weight_ih, bias, loc), state->h,
+                   state->c, params.weight_hh, false, loc);
+  *state = {LastOf(all.h, loc), LastOf(all.c, loc)};
+  return all.h;
+}
 
 LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
                  const LstmOptions& options, SourceLoc loc) {
@@ -168,12 +197,11 @@ LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
       .op = "lstm",
       .gates = 4,
       .states = 2,
-      .joins_biases = true,
-      .run = [&](Value inputs, Value weights, Value, States* states) {
-        const LstmSequenceResults all = LstmSequence(
-            inputs, (*states)[0], (*states)[1], weights, false, loc);
-        *states = {LastOf(all.h, loc), LastOf(all.c, loc)};
-        return all.h;
+      .run = [&](Value of, const RecurrentParams& params, States* states) {
+        LstmState state = {(*states)[0], (*states)[1]};
+        const Value y = LstmLayer(of, params, &state, loc);
+        *states = {state.h, state.c};
+        return y;
       }};
   std::vector<States> states;
   for (const LstmState& state : options.initial) {
@@ -194,9 +222,10 @@ GruResults Gru(Value x, std::string_view name, int64_t hidden,
       .op = "gru",
       .gates = 3,
       .states = 1,
-      .joins_biases = false,
-      .run = [&](Value inputs, Value weights, Value bias, States* states) {
-        return UnrollGru(inputs, weights, bias, hidden, &states->front(), loc);
+      .run = [&](Value of, const RecurrentParams& params, States* states) {
+        const Value inputs =
+            FromInput(of, params.weight_ih, params.bias_ih, loc);
+        return GruSteps(inputs, params, hidden, &states->front(), loc);
       }};
   std::vector<States> states;
   for (const Value& state : options.initial) states.push_back({state});

@@ -3,7 +3,7 @@
 
 // Recurrent layers. What the inputs add to the gates is one product for all steps; each
 // step adds the product of its hidden state. An LSTM's steps are one op (LstmSequence),
-// a GRU's are unrolled: the graph has the nodes of every step.
+// a GRU's a loop (ir/control_flow.h): a graph has as many nodes over any length.
 //
 // Params are named and laid out as those of PyTorch's nn.LSTM and nn.GRU, so its files
 // load as they are: for layer k "<name>.weight_ih_l<k>" (gates * H, in),
@@ -46,6 +46,22 @@ struct LstmResults {
 LstmResults Lstm(Value x, std::string_view name, int64_t hidden,
                  const LstmOptions& options = {},
                  SourceLoc loc = SourceLoc::Current());
+
+/// Of one layer, (gates * H, in), (gates * H, H) and (gates * H).
+struct RecurrentParams {
+  Value weight_ih, weight_hh, bias_ih, bias_hh;
+};
+
+/// Declares the params of layer `layer` of "<name>", of inputs of `in` features.
+RecurrentParams DeclareLstmParams(GraphBuilder& g, std::string_view name,
+                                  int64_t layer, DType dtype, int64_t in,
+                                  int64_t hidden,
+                                  SourceLoc loc = SourceLoc::Current());
+
+/// One layer of Lstm with params and a state that are there, as in the body of a loop:
+/// (B, T, in) -> (B, T, H). The state becomes that after the last step.
+Value LstmLayer(Value x, const RecurrentParams& params, LstmState* state,
+                SourceLoc loc = SourceLoc::Current());
 
 struct GruOptions {
   int64_t layers = 1;
