@@ -5,6 +5,7 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "nn/check_options.h"
@@ -35,6 +36,65 @@ std::vector<LstmState> KeptStates(GraphBuilder& g, const TextLstmConfig& config,
   return states;
 }
 
+Init OfHead(const TextLstmConfig& config) {
+  return Init::Uniform(1 / std::sqrt(static_cast<double>(config.hidden)));
+}
+
+bool RunsInSegments(ModelPurpose purpose, const ModelOptions& options) {
+  return purpose != ModelPurpose::kGenerate && !options.cache &&
+         options.dropout == 0 && *options.seq >= kLeastInSegments &&
+         *options.seq % kSegment == 0;
+}
+
+// (B, T) as (segments, B, kSegment).
+Value InSegments(Value x) {
+  const int64_t batch = x.dim(0), segments = x.dim(1) / kSegment;
+  return Permute(Reshape(x, {batch, segments, kSegment}), {1, 0, 2});
+}
+
+// The loss, segment by segment. A segment's is a mean over as many tokens as any other's.
+Value LossInSegments(GraphBuilder& g, const TextLstmConfig& config,
+                     const ModelOptions& options, Value table,
+                     const Text& text) {
+  const int64_t segments = *options.seq / kSegment;
+  const Value zeros =
+      Fill(g, 0, options.dtype, {*options.batch, config.hidden});
+  LoopOperands operands;
+  operands.sliced = {InSegments(text.tokens), InSegments(text.targets)};
+  operands.whole = {table};
+  for (int64_t i = 0; i < config.layers; ++i) {
+    operands.carried.insert(operands.carried.end(), {zeros, zeros});
+    const RecurrentParams params =
+        DeclareLstmParams(g, "lstm", i, options.dtype,
+                          i == 0 ? config.width : config.hidden, config.hidden);
+    operands.whole.insert(
+        operands.whole.end(),
+        {params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh});
+  }
+  operands.whole.push_back(g.Param("head.weight", options.dtype,
+                                   {config.hidden, config.vocabulary},
+                                   OfHead(config)));
+  operands.whole.push_back(
+      g.Param("head.bias", options.dtype, {config.vocabulary}, Init::Zeros()));
+  const LoopResults results = Loop(g, segments, operands, [&](LoopBody& body) {
+    Value x = Gather(body.whole(0), body.sliced(0));
+    for (size_t i = 0; i < static_cast<size_t>(config.layers); ++i) {
+      LstmState state = {body.carried(2 * i), body.carried(2 * i + 1)};
+      const RecurrentParams params = {
+          body.whole(4 * i + 1), body.whole(4 * i + 2), body.whole(4 * i + 3),
+          body.whole(4 * i + 4)};
+      x = LstmLayer(x, params, &state);
+      body.Next(2 * i, state.h);
+      body.Next(2 * i + 1, state.c);
+    }
+    const size_t head = operands.whole.size() - 2;
+    const Value logits = Add(MatMul(x, body.whole(head)), body.whole(head + 1));
+    body.Sum(CrossEntropy(logits, body.sliced(1)));
+  });
+  if (results.summed.empty()) return Value();  // an error is recorded
+  return MulScalar(results.summed.front(), 1 / static_cast<double>(segments));
+}
+
 }  // namespace
 
 Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
@@ -50,6 +110,11 @@ Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
   const Value table =
       g.Param("embedding.weight", options.dtype,
               {config.vocabulary, config.width}, Init::Uniform(1));
+  if (RunsInSegments(purpose, options)) {
+    const Value loss = LossInSegments(g, config, options, table, text);
+    if (loss.ok()) g.Output("loss", g.Name("loss", loss));
+    return g.Finish();
+  }
   Value x = dropouts.Apply(g.Name("embedding", Gather(table, text.tokens)));
   std::vector<LstmState> kept;
   if (options.cache) kept = KeptStates(g, config, options);
@@ -61,10 +126,8 @@ Result<Graph> BuildTextLstm(const TextLstmConfig& config, ModelPurpose purpose,
     Assign(kept[i].c, lstm.last[i].c);
   }
   x = options.cache ? LastToken(lstm.y) : lstm.y;
-  const Init init =
-      Init::Uniform(1 / std::sqrt(static_cast<double>(config.hidden)));
-  const Value logits =
-      Linear(dropouts.Apply(x), "head", config.vocabulary, {.init = init});
+  const Value logits = Linear(dropouts.Apply(x), "head", config.vocabulary,
+                              {.init = OfHead(config)});
   if (purpose == ModelPurpose::kGenerate) {
     g.Output("logits", g.Name("logits", logits));
   } else {

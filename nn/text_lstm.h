@@ -29,6 +29,12 @@ struct TextLstmConfig {
   int64_t max_seq = 1;
 };
 
+/// Windows of so many positions or more, a multiple of kSegment, run through a loop over
+/// segments of kSegment, so that a window takes the memory of one segment where trips
+/// may be made again (docs/budgets.md). Not where there are dropouts or caches.
+inline constexpr int64_t kSegment = 64;
+inline constexpr int64_t kLeastInSegments = 512;
+
 /// Inputs: "tokens" and, unless generating, "targets", both i32 (B, T) in
 /// [0, vocabulary), where targets[i] is the token that follows tokens[i]. Outputs:
 /// "loss", the mean of -log p in nats per token; when generating "logits"

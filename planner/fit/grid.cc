@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "planner/fit/recompute/trips.h"
 
 namespace stowage::fit {
 namespace {
@@ -54,6 +55,15 @@ Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
   return sorted;
 }
 
+std::vector<Way> Ways(std::span<const int64_t> pieces, bool may_remake) {
+  std::vector<Way> ways;
+  for (const bool remakes : {false, true}) {
+    if (remakes && !may_remake) continue;
+    for (const int64_t each : pieces) ways.emplace_back(remakes, each);
+  }
+  return ways;
+}
+
 // As many as are searched at once, from `first`.
 template <typename T>
 std::span<T> Part(std::span<T> all, size_t first) {
@@ -74,31 +84,51 @@ Result<const Grid::Sample*> Grid::GetSample(int64_t pieces, bool in_loop) {
   return &samples_.emplace(key, std::move(sample)).first->second;
 }
 
-Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces,
-                                                   Share share) {
+Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
+                                                   bool remakes_trips) {
   if (options_.recompute.on_choice) options_.recompute.on_choice();
   // A loop's body keeps nothing on the host.
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(pieces, /*in_loop=*/share.halves == 0));
-  const auto move = [pieces, share](PiecedStep& step) -> Status {
-    if (share == Share{}) return {};
+  const auto change = [=](PiecedStep& step) -> Result<Variant::Done> {
+    Variant::Done done;
+    if (remakes_trips) {
+      STOWAGE_ASSIGN_OR_RETURN(RemadeTrips made, RemakeTrips(step.graph));
+      step.graph = std::move(made.graph);
+      done = {std::move(made.loops), made.nodes_again};
+    }
+    if (share == Share{}) return done;
     const std::vector<Offloadable> all = FindOffloadable(step.graph);
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph,
         Offload(step.graph, Select(all, share, pieces), step.begins));
-    return {};
+    return done;
   };
-  return Variant::Make(pieces, sample->step, build_, move, options_);
+  return Variant::Make(pieces, sample->step, build_, change, options_);
 }
 
-Result<Variant*> Grid::Get(int64_t pieces, Share share) {
+Result<Variant*> Grid::Get(int64_t pieces, Share share, bool remakes_trips) {
   // All pieces are alike: one half is as good as two.
   if (pieces > 1 && share.halves > 0) share.halves = 2;
-  std::unique_ptr<Variant>& variant = variants_[{pieces, share}];
+  std::unique_ptr<Variant>& variant = variants_[{pieces, share, remakes_trips}];
   if (!variant) {
-    STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share));
+    STOWAGE_ASSIGN_OR_RETURN(variant,
+                             MakeVariant(pieces, share, remakes_trips));
   }
   return variant.get();
+}
+
+// Whether there is a choice: anything may run again, and there are loops for it.
+Result<bool> Grid::MayRemakeTrips(const Levers& levers) {
+  if (levers.recompute != Recompute::kAuto) return false;
+  if (!has_trips_) {
+    STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                             GetSample(levers.pieces.front()));
+    STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made,
+                             RemakeTrips(sample->step.graph));
+    has_trips_ = !made.loops.empty();
+  }
+  return *has_trips_;
 }
 
 Result<std::vector<Share>> Grid::Shares(const Levers& levers) {
@@ -179,10 +209,12 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
 
   // Where nothing runs again, the first that fits its share is the cheapest.
   std::vector<Variant*> variants;
+  STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
   for (const Share share : shares) {
-    for (const int64_t pieces : levers.pieces) {
+    for (const auto& [remakes, pieces] : Ways(levers.pieces, may_remake)) {
       if (cost_of_copies(share) >= limit()) continue;
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
+                               Get(pieces, share, remakes));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
       STOWAGE_ASSIGN_OR_RETURN(
@@ -227,10 +259,11 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
 
 // Moving states takes no more off a need than their own bytes: so much is known
 // of a step without building it.
-Result<bool> Grid::CannotNeedLess(int64_t pieces, Share share,
-                                  Recompute recompute, Bytes most) {
+Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
+                                  Bytes most) {
   if (share.halves > 0 || share.states == 0) return false;
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}));
+  const auto& [remakes, pieces] = way;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, remakes));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes least, unmoved->LeastArena(recompute));
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   return least - SlotsOf(std::span(sample->movable).first(share.states),
@@ -269,14 +302,16 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
   // The more is moved, the less is needed, mostly; of a share, what may need the
   // least comes first.
+  STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
   for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
     std::vector<Variant*> variants;
-    for (const int64_t pieces : levers.pieces) {
+    for (const auto& [remakes, pieces] : Ways(levers.pieces, may_remake)) {
       STOWAGE_ASSIGN_OR_RETURN(
           const bool skip,
-          CannotNeedLess(pieces, *share, levers.recompute, most()));
+          CannotNeedLess({remakes, pieces}, *share, levers.recompute, most()));
       if (skip) continue;
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, *share));
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
+                               Get(pieces, *share, remakes));
       variants.push_back(variant);
     }
     STOWAGE_ASSIGN_OR_RETURN(
@@ -324,9 +359,12 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     all.push_back({share, std::move(bargain)});
   };
   std::vector<Variant*> variants;
+  STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
+  const std::vector<Way> ways = Ways(levers.pieces, may_remake);
   for (const Share share : shares) {
-    for (const int64_t pieces : levers.pieces) {
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+    for (const auto& [remakes, pieces] : ways) {
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
+                               Get(pieces, share, remakes));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
     }
@@ -336,8 +374,9 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareChoices));
   }
   for (const Share share : shares) {
-    for (const int64_t pieces : levers.pieces) {
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+    for (const auto& [remakes, pieces] : ways) {
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
+                               Get(pieces, share, remakes));
       STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
                                variant->Frontier(levers.recompute));
       for (Bargain& bargain : bargains) add(share, *variant, bargain);
@@ -368,8 +407,9 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     STOWAGE_ASSIGN_OR_RETURN(Variant* const fewest,
                              Get(levers.pieces.front(), share));
     double least = kAnyCost;
-    for (const int64_t pieces : levers.pieces) {
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant, Get(pieces, share));
+    for (const auto& [remakes, pieces] : ways) {
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
+                               Get(pieces, share, remakes));
       STOWAGE_ASSIGN_OR_RETURN(const double extra,
                                variant->LeastExtraCost(bargain.arena));
       least = std::min(least, variant->cost() - fewest->cost() + extra);

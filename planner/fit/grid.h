@@ -1,7 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// All ways to take a training step: numbers of pieces by shares on the host. Each
+// All ways to take a training step: numbers of pieces by shares on the host, and whether
+// the trips of its loops are made again (planner/fit/recompute/trips.h). Each
 // is made when it is first looked at, and kept; those aside of which a bound
 // says that they cannot win are never searched.
 //
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,9 @@
 
 namespace stowage::fit {
 
+/// Whether trips are made again, and the number of pieces.
+using Way = std::pair<bool, int64_t>;
+
 class Grid {
  public:
   Grid(StepBuilder build, Variant::Options options)
@@ -32,9 +37,9 @@ class Grid {
   Grid(const Grid&) = delete;  // variants call back
   Grid& operator=(const Grid&) = delete;
 
-  /// The step in so many pieces, with so much of it on the host. Errors: the
-  /// builder's, and the planner's.
-  Result<Variant*> Get(int64_t pieces, Share share);
+  /// The step in so many pieces, with so much of it on the host, and its trips made
+  /// again or not. Errors: the builder's, and the planner's.
+  Result<Variant*> Get(int64_t pieces, Share share, bool remakes_trips = false);
 
   /// The cheapest step that fits, with these levers; absent where none is found.
   /// Of a larger set of levers, or a larger budget, it never costs more.
@@ -59,18 +64,23 @@ class Grid {
   };
 
   Result<const Sample*> GetSample(int64_t pieces, bool in_loop = true);
-  Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share);
+  Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
+                                               bool remakes_trips = false);
   Result<std::vector<Share>> Shares(const Levers& levers);
+  Result<bool> MayRemakeTrips(const Levers& levers);
   Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t pieces, Bytes budget,
                                                 double limit);
-  Result<bool> CannotNeedLess(int64_t pieces, Share share, Recompute recompute,
+  Result<bool> CannotNeedLess(Way way, Share share, Recompute recompute,
                               Bytes most);
 
   const StepBuilder build_;
   const Variant::Options options_;
   std::map<std::pair<int64_t, bool>, Sample> samples_;  // by pieces, in a loop
-  std::map<std::pair<int64_t, Share>, std::unique_ptr<Variant>> variants_;
+  // By pieces, share, and whether trips are made again.
+  std::map<std::tuple<int64_t, Share, bool>, std::unique_ptr<Variant>>
+      variants_;
+  std::optional<bool> has_trips_;  // that can be made again
   std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
 };
 

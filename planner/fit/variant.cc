@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -40,15 +41,16 @@ HostUse HostUseOf(const PiecedStep& sample) {
 
 Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
                                                PiecedStep sample,
-                                               StepBuilder build, Mover move,
+                                               StepBuilder build, Change change,
                                                const Options& options) {
   std::unique_ptr<Variant> variant(new Variant);
   variant->pieces_ = pieces;
   variant->sample_ = std::move(sample);
   variant->build_ = std::move(build);
-  variant->move_ = std::move(move);
+  variant->change_ = std::move(change);
   variant->options_ = options;
-  STOWAGE_RETURN_IF_ERROR(variant->move_(variant->sample_));
+  variant->flops_ = FlopsOf(variant->sample_);
+  STOWAGE_ASSIGN_OR_RETURN(variant->done_, variant->change_(variant->sample_));
   const PiecedStep& step = variant->sample_;
 
   RecomputeOptions recompute = options.recompute;
@@ -76,7 +78,7 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       step.graph, options.plan, std::move(recompute));
   STOWAGE_ASSIGN_OR_RETURN(const Plan plan, variant->choices_->PlanAsGiven());
   variant->arena_ = plan.arena_bytes();
-  variant->flops_ = FlopsOf(step);
+  variant->trips_flops_ = FlopsOf(step) - variant->flops_;
   variant->cost_ = variant->choices_->Cost();
   variant->given_ = {.least_arena = variant->arena_, .arena = variant->arena_};
   return variant;
@@ -148,6 +150,23 @@ Result<Recomputed> Variant::InLoop(RecomputeChoice& choice) {
   return made;
 }
 
+// All pieces have the loops of the sample's.
+int Variant::TimesOfLoops() const {
+  return IsWhole(sample_) ? 1 : static_cast<int>(pieces_);
+}
+
+// Tells of trips that are made again among what runs again.
+void Variant::AddTrips(Recomputed* made) const {
+  made->nodes_again += TimesOfLoops() * done_.nodes_again;
+  made->flops_again += trips_flops_;
+  for (Remade loop : done_.loops) {
+    loop.times *= TimesOfLoops();
+    loop.flops *= TimesOfLoops();
+    made->remade.push_back(std::move(loop));
+  }
+  std::ranges::stable_sort(made->remade, std::greater<>(), &Remade::freed);
+}
+
 // The whole step, with what was chosen for its sample done in all its pieces.
 Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   FittedStep step;
@@ -177,7 +196,7 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   } else {
     STOWAGE_ASSIGN_OR_RETURN(PiecedStep whole, build_(pieces_, Sampling::kAll));
     tell("pieces", true, 0);
-    STOWAGE_RETURN_IF_ERROR(move_(whole));
+    STOWAGE_RETURN_IF_ERROR(change_(whole));
     step.price.host = FindHostUse(whole.graph);
     tell("offload", step.price.host.values > 0, arena_);
     STOWAGE_ASSIGN_OR_RETURN(const Script script,
@@ -187,6 +206,7 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
     made.remade = InAllPieces(std::move(made.remade));
   }
   choice.whole_arena = made.plan.arena_bytes();
+  AddTrips(&made);
   tell("recompute", made.nodes_again > 0, *choice.whole_arena);
   step.graph = std::move(made.graph);
   step.plan = std::move(made.plan);
@@ -305,7 +325,11 @@ Result<std::vector<Bargain>> Variant::Frontier(Recompute recompute) {
   for (RecomputeChoice& choice : choices) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, SampleArena(choice));
     if (!bargains.empty() && arena >= bargains.back().arena) continue;
-    Price price{.pieces = pieces_, .host = host, .extra_cost = choice.cost};
+    Price price{.pieces = pieces_,
+                .host = host,
+                .recomputed_nodes = TimesOfLoops() * done_.nodes_again,
+                .extra_flops = trips_flops_,
+                .extra_cost = choice.cost};
     for (const Rerun& rerun : choice.script) {
       const int64_t count = CountOf(sample_, rerun.node);
       price.recomputed_nodes += static_cast<int>(count);

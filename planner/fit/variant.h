@@ -2,7 +2,8 @@
 #define STOWAGE_PLANNER_FIT_VARIANT_H_
 
 // One way to take a training step: in so many pieces, with so much of it on the
-// host. What is left to decide is what runs again in it.
+// host, the trips of its loops made again or not. What is left to decide is what else
+// runs again in it.
 //
 // What a variant answers depends on nothing but itself: not on which other
 // variants are looked at beside it. That is why more levers never cost more.
@@ -38,21 +39,26 @@ class Variant {
     double cost_per_byte = 0;    // of copies
   };
 
-  /// Moves to the host what a variant keeps there.
-  using Mover = std::function<Status(PiecedStep& step)>;
+  /// What a variant does to a step before it is known what runs again besides.
+  struct Done {
+    std::vector<Remade> loops = {};  // whose trips are made again
+    int nodes_again = 0;             // in these
+  };
+  using Change = std::function<Result<Done>(PiecedStep& step)>;
 
-  /// Of `sample`, what `build` makes of one piece of each kind, which is moved
-  /// here. Errors: the mover's, PlanMemory's, and those of names.
+  /// Of `sample`, what `build` makes of one piece of each kind, which is changed
+  /// here. Errors: those of `change`, PlanMemory's, and those of names.
   static Result<std::unique_ptr<Variant>> Make(int64_t pieces,
                                                PiecedStep sample,
-                                               StepBuilder build, Mover move,
+                                               StepBuilder build, Change change,
                                                const Options& options);
 
   int64_t pieces() const { return pieces_; }
   const Graph& sample() const { return sample_.graph; }
   /// Of the sample as it is.
   Bytes arena() const { return arena_; }
-  /// Of the whole step before anything runs again: operations, and the cost.
+  /// Of the whole step before anything runs again: operations; and the cost, that of
+  /// trips made again included.
   double flops() const { return flops_; }
   double cost() const { return cost_; }
 
@@ -101,6 +107,8 @@ class Variant {
   Result<std::span<RecomputeChoice>> Choices(Recompute recompute);
   Result<Bytes> SampleArena(RecomputeChoice& choice);
   Result<Recomputed> InLoop(RecomputeChoice& choice);
+  int TimesOfLoops() const;
+  void AddTrips(Recomputed* made) const;
   Result<FittedStep> Whole(RecomputeChoice& choice);
   Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
                                               Bytes budget);
@@ -109,12 +117,14 @@ class Variant {
   int64_t pieces_ = 1;
   PiecedStep sample_;
   StepBuilder build_;
-  Mover move_;
+  Change change_;
   Options options_;
   std::unique_ptr<RecomputeChoices> choices_;
   RecomputeChoice given_;  // nothing runs again
   Bytes arena_ = 0;
+  Done done_;  // to the sample
   double flops_ = 0;
+  double trips_flops_ = 0;  // of trips made again
   double cost_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/graph_bytes.h"
 #include "ir/text.h"
+#include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "runtime/session.h"
@@ -258,6 +259,30 @@ TEST_CASE("training steps with loops and branches run alike however planned") {
     CHECK(Differences(RunSteps(*step, *cpu, {.seed = seed, .poison = true}),
                       alone) == "");
   }
+}
+
+TEST_CASE("training steps run alike where the trips of loops are made again") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  size_t loops = 0;
+  for (uint64_t seed = 0; seed < Instances(150u); ++seed) {
+    INFO("seed ", seed);
+    const Result<Graph> step = BuildTrainStep(MakeRandomControlFlow(seed),
+                                              "loss", {.optimizer = Sgd{}});
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    const Result<fit::RemadeTrips> made = fit::RemakeTrips(*step);
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    loops += made->loops.size();
+    if (made->loops.empty()) {
+      CHECK(ToText(made->graph) == ToText(*step));
+      continue;
+    }
+    const Visible kept = RunSteps(*step, *cpu, {.seed = seed});
+    CHECK(Differences(RunSteps(made->graph, *cpu, {.seed = seed}), kept) == "");
+    CHECK(
+        Differences(RunSteps(made->graph, *cpu, {.seed = seed, .poison = true}),
+                    kept) == "");
+  }
+  CHECK(loops >= Instances(150u) / 4);
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ using testing::TinyGpt;
 
 std::unique_ptr<Variant> MakeVariant(int64_t pieces) {
   const StepBuilder build = StepsOf(TinyGpt, 8);
-  auto variant =
-      Variant::Make(pieces, build(pieces, Sampling::kOneOfAKind).value(), build,
-                    [](PiecedStep&) -> Status { return {}; }, {});
+  auto variant = Variant::Make(
+      pieces, build(pieces, Sampling::kOneOfAKind).value(), build,
+      [](PiecedStep&) -> Result<Variant::Done> { return Variant::Done(); }, {});
   REQUIRE_MESSAGE(variant.ok(), variant.error().message);
   return *std::move(variant);
 }
@@ -100,7 +100,8 @@ graph "step" {
   };
   const auto made = Variant::Make(
       1, {.graph = *step}, OfGraph(*step),
-      [](PiecedStep&) -> Status { return {}; }, options);
+      [](PiecedStep&) -> Result<Variant::Done> { return Variant::Done(); },
+      options);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   Variant& variant = **made;
   const Bytes arena = (16384 + 16384 + 256) + (2 * 16384 + 65536 + 256);

@@ -1,0 +1,148 @@
+// A recurrent net over 1,024 positions: what its step takes by itself and in a quarter of
+// that, and that it computes what one over all positions at once does.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "cpu/cpu_backend.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "nn/layers.h"
+#include "nn/models.h"
+#include "nn/recurrent.h"
+#include "nn/text_lstm.h"
+#include "planner/fit/levers.h"
+#include "runtime/session.h"
+#include "tests/support/interpret.h"
+#include "tests/support/run_steps.h"
+#include "train/training.h"
+
+namespace stowage {
+namespace {
+
+TrainingPlan PlanOf(int64_t seq, std::optional<Bytes> budget) {
+  Levers levers = NoLevers();
+  levers.recompute = Recompute::kAuto;
+  TrainingSpec spec = {.model =
+                           [=](int64_t batch) {
+                             return BuildModel("lstm-char",
+                                               ModelPurpose::kTrain,
+                                               {.batch = batch, .seq = seq});
+                           },
+                       .batch = 8,
+                       .training = {.optimizer = AdamW{}},
+                       .budget = budget,
+                       .levers = levers};
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  auto planner = TrainingPlanner::Make(std::move(spec), cpu->Needs());
+  REQUIRE_MESSAGE(planner.ok(), planner.error().message);
+  auto plan = planner->Plan();
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  return *std::move(plan);
+}
+
+TEST_CASE("lstm-char over 1,024 positions trains in a quarter of its arena") {
+  const TrainingPlan whole = PlanOf(1024, {});
+  const TrainingPlan quarter = PlanOf(1024, whole.arena_bytes() / 4);
+  CHECK(whole.step.price.extra_flops == 0);
+  CHECK(quarter.arena_bytes() <= whole.arena_bytes() / 4);
+  CHECK(quarter.step.price.extra_percent > 20);
+  CHECK(quarter.step.price.extra_percent <= 35);
+  // Told as what runs again: the loop, by its trips.
+  REQUIRE(quarter.step.remade.size() == 1);
+  CHECK(quarter.step.remade[0].times == 16);
+  CHECK(4 * quarter.step.remade[0].freed > whole.arena_bytes());
+  const TrainingPlan of_few = PlanOf(16, {});
+  for (const TrainingPlan* plan : {&whole, &quarter}) {
+    CHECK(plan->step.graph.num_nodes() <= 2 * of_few.step.graph.num_nodes());
+  }
+  // To the bit, poisoned as well.
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const auto run = [&](const TrainingPlan& plan, bool poison) {
+    testing::RunOptions options = {.steps = 3, .poison = poison};
+    options.write_inputs = [&](Runner& runner, int64_t step) {
+      for (const std::string name : {"tokens", "targets"}) {
+        std::vector<int32_t> ids;
+        for (int64_t i = 0; i < 8 * 1024; ++i) {
+          ids.push_back(static_cast<int32_t>((i * i + 7 * step) % 96));
+        }
+        REQUIRE(runner.Write(name, ids).ok());
+      }
+      REQUIRE(runner.Write("lr", 0.01f).ok());
+      REQUIRE(runner.Write("step", step).ok());
+    };
+    return testing::RunSteps(plan.step.graph, *cpu, options);
+  };
+  const testing::Visible expected = run(whole, false);
+  CHECK(testing::Differences(run(quarter, false), expected) == "");
+  CHECK(testing::Differences(run(quarter, true), expected) == "");
+}
+
+TEST_CASE("segments give the loss and gradients of all positions at once") {
+  const TextLstmConfig config{.name = "tiny",
+                              .layers = 2,
+                              .width = 3,
+                              .hidden = 2,
+                              .vocabulary = 5,
+                              .max_seq = kLeastInSegments};
+  const int64_t batch = 2, seq = kLeastInSegments;
+  const Result<Graph> segments =
+      BuildTextLstm(config, ModelPurpose::kTrain,
+                    {.batch = batch, .seq = seq, .dtype = DType::kF64});
+  REQUIRE_MESSAGE(segments.ok(), segments.error().message);
+  GraphBuilder g("at once");
+  const Value tokens = g.Input("tokens", DType::kI32, {batch, seq});
+  const Value targets = g.Input("targets", DType::kI32, {batch, seq});
+  const Value table = g.Param("embedding.weight", DType::kF64, {5, 3});
+  const Value y = Lstm(Gather(table, tokens), "lstm", 2, {.layers = 2}).y;
+  const Value loss = CrossEntropy(Linear(y, "head", 5), targets);
+  g.Output("loss", g.Name("loss", loss));
+  const Result<Graph> at_once = g.Finish();
+  REQUIRE_MESSAGE(at_once.ok(), at_once.error().message);
+
+  Tensors leaves = {{"lr", {1.0}}, {"step", {1.0}}};
+  for (const ValueId id : at_once->Leaves(Role::kParam)) {
+    const ValueInfo& info = at_once->value(id);
+    for (int64_t i = 0; i < info.type.shape.num_elements(); ++i) {
+      leaves[info.name].push_back(
+          std::sin(static_cast<double>(7 * i) + static_cast<double>(id)));
+    }
+  }
+  for (int64_t i = 0; i < batch * seq; ++i) {
+    leaves["tokens"].push_back(static_cast<double>((i * i) % 5));
+    leaves["targets"].push_back(static_cast<double>((i * i + 3 * i) % 5));
+  }
+  // A step of plain descent with lr 1 moves each param by its gradient.
+  const auto after = [&](const Graph& forward) {
+    const Result<Graph> step =
+        BuildTrainStep(forward, "loss", {.optimizer = Sgd{}});
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    Tensors moved = leaves;
+    const Tensors values = Interpret(*step, leaves);
+    CarryOver(*step, values, &moved);
+    moved["loss"] = values.at("loss");
+    return moved;
+  };
+  const Tensors expected = after(*at_once), got = after(*segments);
+  for (const auto& [name, values] : expected) {
+    CAPTURE(name);
+    for (size_t i = 0; i < values.size(); ++i) {
+      CHECK(got.at(name).at(i) == doctest::Approx(values[i]).epsilon(1e-10));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage
