@@ -4,9 +4,10 @@
 //
 //   rank_plans [SEQ]     1024 tokens, if not given
 //
-// One text a rank; f32 and AdamW, 16 bytes a param with the gradient; the kernels' scratch
-// is the CPU's, of two threads; nothing runs again. Beside each, what DeepSpeed's
-// estimators say of params, gradients and states alone, without offloading:
+// One text a rank; bf16 with AdamW, 14 bytes a param with the gradient, and for comparison
+// its 8-bit kind, 7; the kernels' scratch is the CPU's, of two threads; nothing runs again.
+// Beside each, what DeepSpeed's estimators say of params, gradients and states alone, 18
+// bytes a param of 16 bits, without offloading:
 // estimate_zero2_model_states_mem_needs, 4 P + 16 P / N, and
 // estimate_zero3_model_states_mem_needs, 4 L + 18 P / N, for P params of which the
 // largest layer has L (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py).
@@ -58,7 +59,7 @@ std::vector<Model> Models(int64_t seq) {
   llama.max_seq = 131072;
   llama.rope_base = 5e5;
   const auto options = [seq](int64_t batch) {
-    return ModelOptions{.batch = batch, .seq = seq, .dtype = DType::kF32};
+    return ModelOptions{.batch = batch, .seq = seq, .dtype = DType::kBF16};
   };
   return {
       {gpt.name, static_cast<double>(GptParameterCount(gpt)), 50257.0 * 1600,
@@ -71,28 +72,40 @@ std::vector<Model> Models(int64_t seq) {
        }}};
 }
 
+// How a rank's step is split, and updated.
+struct Column {
+  Sharding shard;
+  AdamW adamw = {};
+};
+const Column kColumns[] = {
+    {Sharding::kNone},
+    {Sharding::kStates},
+    {Sharding::kGradients},
+    {Sharding::kWeights},
+    {Sharding::kWeights, {.moments = Moments::kDynamic8, .rest_bits = 8}}};
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const int64_t seq = argc > 1 ? std::atoll(argv[1]) : 1024;
-  const DeviceNeeds device = Must(NeedsOfDevice("cpu", DType::kF32, 2));
+  const DeviceNeeds device = Must(NeedsOfDevice("cpu", DType::kBF16, 2));
   for (const Model& model : Models(seq)) {
     std::printf(
         "\n%s, %.2f billion params, one text of %lld tokens a rank; GB\n\n"
-        "| ranks | none | states | gradients | weights | ZeRO-2's formula | "
-        "ZeRO-3's | sent: none | weights | seconds to plan |\n"
-        "|---|---|---|---|---|---|---|---|---|---|\n",
+        "| ranks | none | states | gradients | weights | weights, adamw8bit | "
+        "ZeRO-2's formula | ZeRO-3's | sent: none | weights | seconds to plan "
+        "|\n|---|---|---|---|---|---|---|---|---|---|---|\n",
         model.name.c_str(), model.params / 1e9, static_cast<long long>(seq));
     for (const int64_t ranks : {2, 8, 64, 1024}) {
       const auto start = std::chrono::steady_clock::now();
       std::string arenas;
       double sent[4] = {};
-      for (const Sharding shard : kShardings) {
+      for (const auto& [shard, adamw] : kColumns) {
         TrainingPlanner planner = Must(
             TrainingPlanner::Make({.model = model.build,
                                    .batch = ranks,
                                    .ranks = {.ranks = ranks, .shard = shard},
-                                   .training = {.optimizer = AdamW{}},
+                                   .training = {.optimizer = adamw},
                                    .levers = NoLevers()},
                                   device));
         const TrainingPlan plan = Must(planner.Plan());
