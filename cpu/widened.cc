@@ -96,6 +96,27 @@ void NarrowAll(const TensorView& from, const TensorView& to, ThreadPool& pool) {
                  });
 }
 
+// x becomes what it is rounded to `dtype`, and `other` more.
+void AddToRounded(DType dtype, const TensorView& x, const TensorView& other,
+                  ThreadPool& pool) {
+  ParallelRanges(pool, x.size(), kChunkElements,
+                 [&](int64_t begin, int64_t end) {
+                   constexpr int64_t kBlock = 256;
+                   std::array<std::byte, 2 * kBlock> rounded;
+                   std::array<float, kBlock> wide;
+                   for (int64_t first = begin; first < end; first += kBlock) {
+                     const int64_t count = std::min(kBlock, end - first);
+                     float* const sum = x.as<float>() + first;
+                     Narrow(dtype, count, sum, rounded.data());
+                     Widen(dtype, count, rounded.data(), 1, wide.data());
+                     for (int64_t i = 0; i < count; ++i) {
+                       sum[i] = wide[static_cast<size_t>(i)] +
+                                other.as<const float>()[first + i];
+                     }
+                   }
+                 });
+}
+
 StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
   std::array<TensorView, kMostOperands> operands;
   std::array<TensorView, kMaxResults> results;
@@ -121,8 +142,18 @@ StepCode Run(const Launch& launch, ThreadPool& pool) noexcept {
   wide.inputs = std::span(operands).first(launch.inputs.size());
   wide.outputs = std::span(results).first(launch.outputs.size());
   wide.workspace = rest;
-  const StepCode code = GetKernel(launch.op).run(wide, pool);
+  // Of this sum, a part is rounded before, as where it is a node of its own.
+  const bool adds = launch.op == OpKind::kLayerNormGradAdd;
+  if (adds) {
+    wide.op = OpKind::kLayerNormGrad;
+    wide.inputs = wide.inputs.first(wide.inputs.size() - 1);
+  }
+  const StepCode code = GetKernel(wide.op).run(wide, pool);
   if (code != StepCode::kOk) return code;
+  if (adds) {
+    AddToRounded(launch.outputs[0].dtype(), results[0],
+                 operands[launch.inputs.size() - 1], pool);
+  }
   for (size_t r = 0; r < launch.outputs.size(); ++r) {
     if (IsHalf(launch.outputs[r].dtype())) {
       NarrowAll(results[r], launch.outputs[r], pool);

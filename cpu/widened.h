@@ -6,7 +6,9 @@
 // Elementwise kernels and matmul widen what they read, and narrow what they write, a
 // block at a time. Every other kernel sees f32 copies of a node's f16 and
 // bf16 operands and writes f32 results, both in the node's workspace; the results
-// are then rounded, once. So a kernel is written and compiled for f32 and f64 alone.
+// are then rounded, once; of layer_norm_grad_add the gradient is before the sum, too, as
+// where that is a node of its own. So a kernel is written and compiled for f32 and f64
+// alone.
 //
 // A copy has its operand's axes in the operand's order in memory without what lies
 // between them, and does not repeat what the operand repeats: a kernel that takes

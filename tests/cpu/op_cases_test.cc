@@ -67,7 +67,8 @@ bool HasOwnTypes(OpKind op) {
 
 // Whether what lies between its parts is rounded, too.
 bool RoundsBetween(OpKind op) {
-  return op == OpKind::kFusedElementwise || op == OpKind::kFusedMatMul;
+  return op == OpKind::kFusedElementwise || op == OpKind::kFusedMatMul ||
+         op == OpKind::kLayerNormGradAdd;
 }
 
 TEST_CASE("in f16 and bf16, it is what f32 kernels give, rounded once") {

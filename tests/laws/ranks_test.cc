@@ -14,11 +14,13 @@
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
+#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "nn/conv.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
+#include "nn/models.h"
 #include "tests/support/rank_runs.h"
 #include "tests/support/thread_ranks.h"
 
@@ -58,24 +60,17 @@ Result<Graph> Pictures(int64_t batch) {
 
 // With params of 5,184 elements, which may have moments in eight bits: for four ranks,
 // blocks of 1,536, and the last scale is that of 64 elements.
-Result<Graph> WideGpt(int64_t batch) {
-  const GptConfig config{.name = "wide",
-                         .layers = 1,
-                         .heads = 2,
-                         .width = 36,
-                         .vocabulary = 11,
-                         .max_seq = 6};
-  return BuildGpt(config, ModelPurpose::kTrain, {.batch = batch, .seq = 6});
-}
-Result<Graph> WideBf16Gpt(int64_t batch) {
-  const GptConfig config{.name = "wide",
-                         .layers = 1,
-                         .heads = 2,
-                         .width = 36,
-                         .vocabulary = 11,
-                         .max_seq = 6};
-  return BuildGpt(config, ModelPurpose::kTrain,
-                  {.batch = batch, .seq = 6, .dtype = DType::kBF16});
+ModelFn WideGpt(DType dtype) {
+  return [=](int64_t batch) {
+    const GptConfig config{.name = "wide",
+                           .layers = 1,
+                           .heads = 2,
+                           .width = 36,
+                           .vocabulary = 11,
+                           .max_seq = 6};
+    return BuildGpt(config, ModelPurpose::kTrain,
+                    {.batch = batch, .seq = 6, .dtype = dtype});
+  };
 }
 
 // Of `rank`, or of one alone.
@@ -133,14 +128,26 @@ TEST_CASE("ranks give the bits of one rank that takes as many pieces") {
   }
 }
 
+// Parts of other sizes than the pieces of one rank may be fused otherwise.
+TEST_CASE(
+    "ranks give the same bits in bf16, whatever is fused in their steps") {
+  const ModelFn gpt = [](int64_t batch) {
+    return BuildModel("gpt-nano", ModelPurpose::kTrain,
+                      {.batch = batch, .seq = 32, .dtype = DType::kBF16});
+  };
+  const Net net = {"gpt-nano", gpt, 6, {.optimizer = AdamW{}}};
+  CHECK(Compare(net, {.ranks = 2, .shard = Sharding::kStates}) == "");
+  CHECK(Compare(net, {.ranks = 3}) == "");
+}
+
 TEST_CASE("states of few bits are split where their scales and numbers are") {
   const Optimizer kCompact[] = {
       AdamW{.moments = Moments::kBf16}, Momentum{.bf16_velocity = true},
       AdamW{.moments = Moments::kDynamic8, .rest_bits = 8},
       AdamW{.moments = Moments::kCompanded8, .rest_bits = 8}};
   for (const Optimizer& optimizer : kCompact) {
-    for (const auto& build : {WideGpt, WideBf16Gpt}) {
-      const Net net = {"wide gpt", build, 6, {.optimizer = optimizer}};
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const Net net = {"wide gpt", WideGpt(dtype), 6, {.optimizer = optimizer}};
       for (const auto& [ranks, shard] : {std::pair{2, Sharding::kStates},
                                          {4, Sharding::kStates},
                                          {4, Sharding::kGradients},
@@ -148,7 +155,7 @@ TEST_CASE("states of few bits are split where their scales and numbers are") {
         CAPTURE(OptimizerName(optimizer));
         CAPTURE(ranks);
         CAPTURE(ShardingName(shard));
-        CAPTURE((build == WideBf16Gpt));
+        CAPTURE(DTypeName(dtype));
         CHECK(Compare(net, {.ranks = ranks, .shard = shard}) == "");
       }
     }
