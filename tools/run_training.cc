@@ -132,7 +132,10 @@ int Refuse(const TrainFlags& flags, const StepSpec& spec,
   Json refusal = FiguresJson(MakeReport(given->graph, given->plan), 20);
   refusal["budget_bytes"] = *spec.training.budget;
   refusal["fits"] = false;
-  const Result<Json> budgets = RefusalJson(fitter, spec.training.batch, error);
+  const Ranks& among = planner.spec().ranks;
+  const int64_t batch =
+      PartOfRank(spec.training.batch, among.ranks, among.rank).count;
+  const Result<Json> budgets = RefusalJson(fitter, batch, error);
   progress.Clear();
   if (!budgets.ok()) return Fail(budgets.error());
   refusal.update(*budgets);

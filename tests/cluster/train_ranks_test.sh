@@ -89,6 +89,11 @@ check_refusals() {
     -n 1 "$stowage" train "${mlp[@]}" --data nowhere.csv > out 2> err || code=$?
   [[ $code == 2 ]] || fail "no data: exit code $code: $(cat err)"
   grep -q 'stowage: rank 1: .*nowhere.csv' err || fail "no data: $(cat err)"
+  code=0
+  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --budget 100KB --json > out 2> err || code=$?
+  [[ $code == 1 ]] || fail "no room: exit code $code: $(cat err)"
+  grep -q 'budget 97.7 KiB is below the' err || fail "no room: $(cat err)"
+  grep -q '"fits": *false' out || fail "no room: $(cat out)"
 }
 
 # What each sharding trains with, whatever the budget leaves room for.
