@@ -3,6 +3,7 @@
 #include "autodiff/optimizer.h"
 #include "base/strings.h"
 #include "ir/moment_blocks.h"
+#include "ir/rank_blocks.h"
 
 namespace stowage {
 namespace {
@@ -56,9 +57,7 @@ int64_t BlockGranule(int64_t elements) {
 }
 
 int64_t BlockElements(int64_t elements, int64_t ranks) {
-  const int64_t granule = BlockGranule(elements);
-  const int64_t block = (elements - 1) / ranks + 1;
-  return (block - 1) / granule * granule + granule;
+  return RankBlock(elements, ranks, BlockGranule(elements));
 }
 
 std::string OwnName(std::string_view name) { return StrCat("own:", name); }

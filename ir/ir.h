@@ -30,6 +30,7 @@
 #include "ir/ops.h"
 #include "ir/padding.h"
 #include "ir/parameter_count.h"  // IWYU pragma: export
+#include "ir/rank_blocks.h"
 #include "ir/reorder.h"
 #include "ir/rewrite.h"
 #include "ir/shape.h"

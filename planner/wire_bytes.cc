@@ -5,6 +5,7 @@
 
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "ir/rank_blocks.h"
 
 namespace stowage {
 namespace {
@@ -21,7 +22,7 @@ Bytes WireBytes(const Graph& graph, const Node& node) {
     case OpKind::kAllReduce: {
       const TensorType& whole = graph.value(node.inputs[0]).type;
       const Bytes block =
-          ((whole.shape.num_elements() - 1) / ranks + 1) * SizeOf(whole.dtype);
+          RankBlock(whole.shape.num_elements(), ranks, 1) * SizeOf(whole.dtype);
       return whole.bytes() - block + (ranks - 1) * block;
     }
     case OpKind::kReduceScatter: {

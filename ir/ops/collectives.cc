@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
+#include "ir/rank_blocks.h"
 
 namespace stowage::op_defs {
 namespace {
@@ -34,12 +35,12 @@ TypesResult InferBlock(const OpArgs& args) {
     return args.Fail(
         StrCat("granule is ", granule, "; expected 1 to ", kMostElements));
   }
-  const int64_t block = (args.shape(0).num_elements() - 1) / ranks + 1;
-  if (block > std::numeric_limits<int64_t>::max() - granule) {
+  const int64_t elements = args.shape(0).num_elements();
+  if (elements > std::numeric_limits<int64_t>::max() - granule) {
     return args.Fail(StrCat(Operand(args, 0, "x"), ", too much for a block"));
   }
-  const int64_t rounded = (block - 1) / granule * granule + granule;
-  return Typed(args, {{args.type(0).dtype, {rounded}}});
+  return Typed(args,
+               {{args.type(0).dtype, {RankBlock(elements, ranks, granule)}}});
 }
 
 TypesResult InferAllReduce(const OpArgs& args) {
@@ -68,7 +69,7 @@ TypesResult InferOwnBlock(const OpArgs& args) {
 Status CheckBlock(const OpArgs& args, int i, const TensorType& whole) {
   const int64_t ranks = args.attrs.Int("ranks");
   const auto elements = whole.shape.CheckedNumElements();
-  const int64_t least = elements ? (*elements - 1) / ranks + 1 : 0;
+  const int64_t least = elements ? RankBlock(*elements, ranks, 1) : 0;
   const TensorType& block = args.type(i);
   if (block.dtype == whole.dtype && block.shape.rank() == 1 &&
       block.shape[0] >= least) {
