@@ -4,14 +4,15 @@
 // A loop that ends when a condition does, with a bound on its trips: for iterations that
 // converge, and searches that find. The memory it takes is known like any loop's, for it
 // is one, of as many trips as there may be, whose body is a branch (ir/control_flow.h):
-// from the trip on whose condition does not hold, trips hand on what is carried and do
-// nothing else, and cost a copy of it each.
+// from the trip on whose condition does not hold, trips look at the condition and hand on
+// what is carried, a copy of it each. Branches run on the CPU alone so far.
 //
 //   // The square root of a, by Newton's method.
 //   WhileResults root = While(
 //       g, /*most=*/50, {.carried = {a}, .whole = {a}},
 //       [](const WhileValues& v) {
-//         return Greater(Abs(Sub(Square(v.carried[0]), v.whole[0])), tolerance);
+//         const Value off = Abs(Sub(Square(v.carried[0]), v.whole[0]));
+//         return Greater(off, Fill(v.builder, 1e-6, off.dtype(), {}));
 //       },
 //       [](const WhileValues& v) {
 //         return std::vector{MulScalar(Add(v.carried[0],

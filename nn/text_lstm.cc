@@ -6,6 +6,7 @@
 #include "base/strings.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
+#include "ir/dtype.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "nn/check_options.h"
@@ -41,9 +42,11 @@ Init OfHead(const TextLstmConfig& config) {
 }
 
 bool RunsInSegments(ModelPurpose purpose, const ModelOptions& options) {
+  const bool adds_exactly =
+      options.dtype == DType::kF32 || options.dtype == DType::kF64;
   return purpose != ModelPurpose::kGenerate && !options.cache &&
-         options.dropout == 0 && *options.seq >= kLeastInSegments &&
-         *options.seq % kSegment == 0;
+         options.dropout == 0 && adds_exactly &&
+         *options.seq >= kLeastInSegments && *options.seq % kSegment == 0;
 }
 
 // (B, T) as (segments, B, kSegment).

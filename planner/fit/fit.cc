@@ -312,14 +312,16 @@ Error StepFitter::Refusal(Bytes budget) {
   Error error;
   if (!plan.ok()) {
     error = plan.error();
-    const auto smallest =
-        need->variant->Smallest(Recompute::kAuto, fit::kNoLimit);
-    if (!smallest.ok()) return smallest.error();
-    if (**smallest < need->variant->arena()) {
-      error.message += StrCat(
-          ", or ",
-          Figure(**smallest, FormatBytes(**smallest) == FormatBytes(budget)),
-          " with recompute");
+    near.recompute = Recompute::kAuto;
+    near.pieces = {need->variant->pieces()};
+    const Result<Grid::Need> again = grid_->Smallest(near);
+    if (!again.ok()) return again.error();
+    const Bytes smallest = again->bytes;
+    if (smallest < need->variant->arena()) {
+      error.message +=
+          StrCat(", or ",
+                 Figure(smallest, FormatBytes(smallest) == FormatBytes(budget)),
+                 " with recompute");
     }
   } else {
     error = {ErrorCode::kBudgetTooSmall,

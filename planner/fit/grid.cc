@@ -90,19 +90,22 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
   // A loop's body keeps nothing on the host.
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(pieces, /*in_loop=*/share.halves == 0));
-  const auto change = [=](PiecedStep& step) -> Result<Variant::Done> {
-    Variant::Done done;
+  const std::vector<std::string>& kept = options_.recompute.always_kept;
+  const auto change = [=](PiecedStep& step) -> Result<Variant::Loops> {
+    Variant::Loops loops;
     if (remakes_trips) {
-      STOWAGE_ASSIGN_OR_RETURN(RemadeTrips made, RemakeTrips(step.graph));
+      STOWAGE_ASSIGN_OR_RETURN(
+          RemadeTrips made,
+          RemakeTrips(step.graph, NamesInPieces(step.graph, kept, pieces)));
       step.graph = std::move(made.graph);
-      done = {std::move(made.loops), made.nodes_again};
+      loops = std::move(made.loops);
     }
-    if (share == Share{}) return done;
+    if (share == Share{}) return loops;
     const std::vector<Offloadable> all = FindOffloadable(step.graph);
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph,
         Offload(step.graph, Select(all, share, pieces), step.begins));
-    return done;
+    return loops;
   };
   return Variant::Make(pieces, sample->step, build_, change, options_);
 }
@@ -124,8 +127,11 @@ Result<bool> Grid::MayRemakeTrips(const Levers& levers) {
   if (!has_trips_) {
     STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                              GetSample(levers.pieces.front()));
-    STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made,
-                             RemakeTrips(sample->step.graph));
+    const Graph& graph = sample->step.graph;
+    STOWAGE_ASSIGN_OR_RETURN(
+        const RemadeTrips made,
+        RemakeTrips(graph, NamesInPieces(graph, options_.recompute.always_kept,
+                                         levers.pieces.front())));
     has_trips_ = !made.loops.empty();
   }
   return *has_trips_;
@@ -192,6 +198,12 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
 Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
                                                  const Levers& levers) {
   std::optional<FittedStep> best;
+  Variant* of_best = nullptr;  // where it is one of those below
+  const auto take = [&](std::optional<FittedStep> step, Variant* variant) {
+    if (!step) return;
+    best = std::move(step);
+    of_best = variant;
+  };
   const auto limit = [&] { return best ? best->total_cost() : kAnyCost; };
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
   STOWAGE_ASSIGN_OR_RETURN(Variant* const first,
@@ -207,7 +219,7 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
     return first->cost() + options_.cost_per_byte * bytes;
   };
 
-  // Where nothing runs again, the first that fits its share is the cheapest.
+  // Where nothing runs again but trips, the first that fits its share is the cheapest.
   std::vector<Variant*> variants;
   STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
   for (const Share share : shares) {
@@ -220,14 +232,14 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
       STOWAGE_ASSIGN_OR_RETURN(
           std::optional<FittedStep> step,
           variant->FitAsGiven(budget, levers.recompute, limit()));
-      if (step) best = std::move(step);
+      take(std::move(step), variant);
     }
   }
   if (shares.size() > 1 && options_.recompute.always_remade.empty()) {
     for (const int64_t pieces : levers.pieces) {
       STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                                FitByStates(pieces, budget, limit()));
-      if (step) best = std::move(step);
+      take(std::move(step), nullptr);
     }
   }
   if (levers.recompute == Recompute::kNone) return best;
@@ -251,10 +263,29 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
     for (Variant* const variant : next) {
       STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                                variant->Fit(budget, levers.recompute, limit()));
-      if (step) best = std::move(step);
+      take(std::move(step), variant);
     }
   }
+  if (may_remake && of_best != nullptr && best->price.extra_cost > 0) {
+    STOWAGE_ASSIGN_OR_RETURN(best->price.least_extra_cost,
+                             LeastExtraCost(of_best, budget));
+  }
   return best;
+}
+
+// The least that runs again in so many pieces with so much on the host, trips or not.
+Result<double> Grid::LeastExtraCost(const Variant* variant, Bytes budget) {
+  const auto same = std::ranges::find_if(variants_, [&](const auto& each) {
+    return each.second.get() == variant;
+  });
+  const auto [pieces, share, _] = same->first;
+  double least = kAnyCost;
+  for (const bool remakes : {false, true}) {
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const way, Get(pieces, share, remakes));
+    STOWAGE_ASSIGN_OR_RETURN(const double extra, way->LeastExtraCost(budget));
+    least = std::min(least, way->trips_cost() + extra);
+  }
+  return least;
 }
 
 // Moving states takes no more off a need than their own bytes: so much is known

@@ -71,6 +71,7 @@ class Grid {
   Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t pieces, Bytes budget,
                                                 double limit);
+  Result<double> LeastExtraCost(const Variant* variant, Bytes budget);
   Result<bool> CannotNeedLess(Way way, Share share, Recompute recompute,
                               Bytes most);
 

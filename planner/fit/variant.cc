@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "base/index.h"
 #include "ir/layout.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/passes.h"
@@ -37,6 +41,11 @@ HostUse HostUseOf(const PiecedStep& sample) {
   return use;
 }
 
+// The node that makes what is called so.
+NodeId MakerOf(const Graph& graph, const std::string& name) {
+  return graph.value(*graph.Find(name)).producer;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
@@ -50,7 +59,8 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
   variant->change_ = std::move(change);
   variant->options_ = options;
   variant->flops_ = FlopsOf(variant->sample_);
-  STOWAGE_ASSIGN_OR_RETURN(variant->done_, variant->change_(variant->sample_));
+  const Graph given = variant->sample_.graph;
+  STOWAGE_ASSIGN_OR_RETURN(variant->loops_, variant->change_(variant->sample_));
   const PiecedStep& step = variant->sample_;
 
   RecomputeOptions recompute = options.recompute;
@@ -58,6 +68,11 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       NamesInPieces(step.graph, recompute.always_kept, pieces);
   recompute.always_remade =
       NamesInPieces(step.graph, recompute.always_remade, pieces);
+  // What trips made again do not hand back has no name any more.
+  std::erase_if(recompute.always_remade, [&](const std::string& name) {
+    return !variant->loops_.empty() && given.Find(name) &&
+           !step.graph.Find(name);
+  });
   // A sum of gradients is not the same in all pieces that one stands for.
   recompute.gradients = IsWhole(step);
   if (step.loop) {
@@ -65,10 +80,29 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
   } else if (pieces > 1) {
     recompute.effort *= kEffortInPieces;
   }
+  // Loops cost what they did, and what runs again its part of the loop that ran it first.
+  std::map<std::string, double> of_loops;  // by their first results
+  if (!variant->loops_.empty()) {
+    const std::vector<double> costs =
+        CostsOfNodes(given, options.recompute.cost, options.cost_per_byte);
+    for (const RemadeLoop& loop : variant->loops_) {
+      const double of_forward = costs[Index(MakerOf(given, loop.told.name))];
+      const double of_back = costs[Index(MakerOf(given, loop.backward))];
+      const double again = loop.part * of_forward;
+      of_loops[loop.told.name] = of_forward;
+      of_loops[loop.backward] = of_back + again;
+      const NodeId node = MakerOf(step.graph, loop.told.name);
+      variant->trips_cost_ += static_cast<double>(CountOf(step, node)) * again;
+    }
+  }
   // A node of the sample costs what all that it stands for cost.
-  recompute.cost = [&step, cost = options.recompute.cost,
+  recompute.cost = [&step, of_loops = std::move(of_loops),
+                    cost = options.recompute.cost,
                     per_byte = options.cost_per_byte](const Graph& graph) {
     std::vector<double> costs = CostsOfNodes(graph, cost, per_byte);
+    for (const auto& [name, of_loop] : of_loops) {
+      if (graph.Find(name)) costs[Index(MakerOf(graph, name))] = of_loop;
+    }
     for (NodeId id = 0; id < graph.num_nodes(); ++id) {
       costs[static_cast<size_t>(id)] *= static_cast<double>(CountOf(step, id));
     }
@@ -78,7 +112,6 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       step.graph, options.plan, std::move(recompute));
   STOWAGE_ASSIGN_OR_RETURN(const Plan plan, variant->choices_->PlanAsGiven());
   variant->arena_ = plan.arena_bytes();
-  variant->trips_flops_ = FlopsOf(step) - variant->flops_;
   variant->cost_ = variant->choices_->Cost();
   variant->given_ = {.least_arena = variant->arena_, .arena = variant->arena_};
   return variant;
@@ -150,29 +183,27 @@ Result<Recomputed> Variant::InLoop(RecomputeChoice& choice) {
   return made;
 }
 
-// All pieces have the loops of the sample's.
-int Variant::TimesOfLoops() const {
-  return IsWhole(sample_) ? 1 : static_cast<int>(pieces_);
-}
-
-// Tells of trips that are made again among what runs again.
-void Variant::AddTrips(Recomputed* made) const {
-  made->nodes_again += TimesOfLoops() * done_.nodes_again;
-  made->flops_again += trips_flops_;
-  for (Remade loop : done_.loops) {
-    loop.times *= TimesOfLoops();
-    loop.flops *= TimesOfLoops();
-    made->remade.push_back(std::move(loop));
+// What trips made again run, of the whole step.
+Recomputed Variant::OfTrips() const {
+  Recomputed trips;
+  for (const RemadeLoop& loop : loops_) {
+    const auto count = static_cast<int>(
+        CountOf(sample_, MakerOf(sample_.graph, loop.told.name)));
+    trips.nodes_again += count * loop.nodes_again;
+    trips.flops_again += count * loop.told.flops;
+    trips.remade.push_back(loop.told);
+    trips.remade.back().times *= count;
+    trips.remade.back().flops *= count;
   }
-  std::ranges::stable_sort(made->remade, std::greater<>(), &Remade::freed);
+  return trips;
 }
 
 // The whole step, with what was chosen for its sample done in all its pieces.
 Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   FittedStep step;
-  step.price = {.pieces = pieces_, .extra_cost = choice.cost};
+  step.price = {.pieces = pieces_, .extra_cost = choice.cost + trips_cost_};
   step.flops = flops_;
-  step.cost = cost_;
+  step.cost = cost_ - trips_cost_;
   PassClock clock;
   const auto tell = [&](std::string_view name, bool changed, Bytes arena) {
     step.passes.push_back({.name = std::string(name),
@@ -206,7 +237,12 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
     made.remade = InAllPieces(std::move(made.remade));
   }
   choice.whole_arena = made.plan.arena_bytes();
-  AddTrips(&made);
+  Recomputed trips = OfTrips();
+  made.nodes_again += trips.nodes_again;
+  made.flops_again += trips.flops_again;
+  std::ranges::move(trips.remade, std::back_inserter(made.remade));
+  if (!IsWhole(sample_)) made.remade = InAllPieces(std::move(made.remade));
+  std::ranges::stable_sort(made.remade, std::greater<>(), &Remade::freed);
   tell("recompute", made.nodes_again > 0, *choice.whole_arena);
   step.graph = std::move(made.graph);
   step.plan = std::move(made.plan);
@@ -260,7 +296,7 @@ Result<std::optional<FittedStep>> Variant::Fit(Bytes budget,
     STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                              FitChoice(choice, budget));
     if (!step) continue;
-    if (budget < kNoLimit) step->price.least_extra_cost = least;
+    if (budget < kNoLimit) step->price.least_extra_cost = trips_cost_ + least;
     return step;
   }
   return none;
@@ -321,14 +357,15 @@ Result<std::vector<Bargain>> Variant::Frontier(Recompute recompute) {
   STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> choices,
                            Choices(recompute));
   const HostUse host = HostUseOf(sample_);
+  const Recomputed trips = OfTrips();
   std::vector<Bargain> bargains;
   for (RecomputeChoice& choice : choices) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, SampleArena(choice));
     if (!bargains.empty() && arena >= bargains.back().arena) continue;
     Price price{.pieces = pieces_,
                 .host = host,
-                .recomputed_nodes = TimesOfLoops() * done_.nodes_again,
-                .extra_flops = trips_flops_,
+                .recomputed_nodes = trips.nodes_again,
+                .extra_flops = trips.flops_again,
                 .extra_cost = choice.cost};
     for (const Rerun& rerun : choice.script) {
       const int64_t count = CountOf(sample_, rerun.node);

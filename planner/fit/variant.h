@@ -24,6 +24,7 @@
 #include "planner/fit/levers.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/recompute/recompute.h"
+#include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 
 namespace stowage::fit {
@@ -39,12 +40,10 @@ class Variant {
     double cost_per_byte = 0;    // of copies
   };
 
-  /// What a variant does to a step before it is known what runs again besides.
-  struct Done {
-    std::vector<Remade> loops = {};  // whose trips are made again
-    int nodes_again = 0;             // in these
-  };
-  using Change = std::function<Result<Done>(PiecedStep& step)>;
+  /// What a variant does to a step before it is known what runs again besides; returned
+  /// are the loops whose trips are made again.
+  using Loops = std::vector<RemadeLoop>;
+  using Change = std::function<Result<Loops>(PiecedStep& step)>;
 
   /// Of `sample`, what `build` makes of one piece of each kind, which is changed
   /// here. Errors: those of `change`, PlanMemory's, and those of names.
@@ -58,9 +57,10 @@ class Variant {
   /// Of the sample as it is.
   Bytes arena() const { return arena_; }
   /// Of the whole step before anything runs again: operations; and the cost, that of
-  /// trips made again included.
+  /// trips made again, the next one, included.
   double flops() const { return flops_; }
   double cost() const { return cost_; }
+  double trips_cost() const { return trips_cost_; }
 
   /// The whole step, with the least run again that fits it into the budget, if
   /// it then costs less than `limit`.
@@ -107,8 +107,7 @@ class Variant {
   Result<std::span<RecomputeChoice>> Choices(Recompute recompute);
   Result<Bytes> SampleArena(RecomputeChoice& choice);
   Result<Recomputed> InLoop(RecomputeChoice& choice);
-  int TimesOfLoops() const;
-  void AddTrips(Recomputed* made) const;
+  Recomputed OfTrips() const;
   Result<FittedStep> Whole(RecomputeChoice& choice);
   Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
                                               Bytes budget);
@@ -122,10 +121,10 @@ class Variant {
   std::unique_ptr<RecomputeChoices> choices_;
   RecomputeChoice given_;  // nothing runs again
   Bytes arena_ = 0;
-  Done done_;  // to the sample
+  Loops loops_;  // of the sample, whose trips are made again
   double flops_ = 0;
-  double trips_flops_ = 0;  // of trips made again
   double cost_ = 0;
+  double trips_cost_ = 0;
 };
 
 }  // namespace stowage::fit

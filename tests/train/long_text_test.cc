@@ -23,6 +23,7 @@
 #include "nn/models.h"
 #include "nn/recurrent.h"
 #include "nn/text_lstm.h"
+#include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "runtime/session.h"
 #include "tests/support/interpret.h"
@@ -32,23 +33,32 @@
 namespace stowage {
 namespace {
 
-TrainingPlan PlanOf(int64_t seq, std::optional<Bytes> budget) {
+Levers RecomputeAlone() {
   Levers levers = NoLevers();
   levers.recompute = Recompute::kAuto;
-  TrainingSpec spec = {.model =
-                           [=](int64_t batch) {
-                             return BuildModel("lstm-char",
-                                               ModelPurpose::kTrain,
-                                               {.batch = batch, .seq = seq});
-                           },
-                       .batch = 8,
-                       .training = {.optimizer = AdamW{}},
-                       .budget = budget,
-                       .levers = levers};
+  return levers;
+}
+
+Result<TrainingPlan> TryPlan(int64_t batch, int64_t seq,
+                             std::optional<Bytes> budget,
+                             const Levers& levers) {
+  TrainingSpec spec;
+  spec.model = [=](int64_t examples) {
+    return BuildModel("lstm-char", ModelPurpose::kTrain,
+                      {.batch = examples, .seq = seq});
+  };
+  spec.batch = batch;
+  spec.training.optimizer = AdamW{};
+  spec.budget = budget;
+  spec.levers = levers;
   const auto cpu = MakeCpuBackend({.threads = 1});
   auto planner = TrainingPlanner::Make(std::move(spec), cpu->Needs());
   REQUIRE_MESSAGE(planner.ok(), planner.error().message);
-  auto plan = planner->Plan();
+  return planner->Plan();
+}
+
+TrainingPlan PlanOf(int64_t seq, std::optional<Bytes> budget) {
+  auto plan = TryPlan(8, seq, budget, RecomputeAlone());
   REQUIRE_MESSAGE(plan.ok(), plan.error().message);
   return *std::move(plan);
 }
@@ -88,6 +98,43 @@ TEST_CASE("lstm-char over 1,024 positions trains in a quarter of its arena") {
   const testing::Visible expected = run(whole, false);
   CHECK(testing::Differences(run(quarter, false), expected) == "");
   CHECK(testing::Differences(run(quarter, true), expected) == "");
+}
+
+TEST_CASE("trips made again are counted once for each piece, and priced") {
+  Levers levers = RecomputeAlone();
+  levers.pieces = {5};  // of 7 and 6 examples
+  const auto plan = TryPlan(32, 512, Bytes{14'000'000}, levers);
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  const FittedStep& step = plan->step;
+  CHECK(step.price.recomputed_nodes == 5 * 8 * 8);  // pieces, trips, nodes
+  REQUIRE(step.remade.size() == 1);
+  CHECK(step.remade[0].times == 5 * 8);
+  CHECK(step.remade[0].flops == doctest::Approx(step.price.extra_flops));
+  // By operations, of which nothing less fits; forward is a third of a step.
+  CHECK(step.price.extra_cost == doctest::Approx(step.price.extra_flops));
+  CHECK(step.price.least_extra_cost == step.price.extra_cost);
+  CHECK(step.price.extra_cost > 0.3 * step.cost);
+  CHECK(step.price.extra_cost < 0.35 * step.cost);
+}
+
+TEST_CASE("a loop of which something is always kept keeps its trips") {
+  const Bytes whole = PlanOf(1024, {}).arena_bytes();
+  for (const char* const name : {"loop_1", "lstm_1@loop_1"}) {
+    CAPTURE(name);
+    Levers levers = RecomputeAlone();
+    levers.always_kept = {name};
+    const auto fits = TryPlan(8, 1024, whole, levers);
+    REQUIRE_MESSAGE(fits.ok(), fits.error().message);
+    CHECK(fits->step.price.extra_flops == 0);
+    const auto refused = TryPlan(8, 1024, whole / 4, levers);
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+  }
+  // What there is when trips are made again is told where nothing may run again.
+  const auto refused = TryPlan(8, 1024, whole / 4, NoLevers());
+  REQUIRE(!refused.ok());
+  CHECK_MESSAGE(refused.error().message.ends_with("or 11.2 MiB with recompute"),
+                refused.error().message);
 }
 
 TEST_CASE("segments give the loss and gradients of all positions at once") {

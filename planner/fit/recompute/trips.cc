@@ -70,8 +70,8 @@ bool HasCollectives(const Graph& graph) {
 
 class TripRemaker {
  public:
-  explicit TripRemaker(const Graph& graph)
-      : graph_(graph), layouts_(ComputeLayouts(graph)) {}
+  TripRemaker(const Graph& graph, std::span<const std::string> kept)
+      : graph_(graph), kept_(kept), layouts_(ComputeLayouts(graph)) {}
 
   Result<RemadeTrips> Run() {
     FindReaders();
@@ -128,7 +128,7 @@ class TripRemaker {
   std::optional<Pair> FindPair(NodeId id) const {
     const Node& node = graph_.node(id);
     const LoopParts loop = PartsOfLoop(node);
-    if (HasCollectives(loop.body)) return std::nullopt;
+    if (HasCollectives(loop.body) || IsKept(node)) return std::nullopt;
     Pair pair = {.forward = id};
     std::vector<ValueId> wanted;
     for (size_t r = loop.handed_on(); r < loop.outputs(); ++r) {
@@ -146,6 +146,12 @@ class TripRemaker {
     pair.needed = NeededFor(loop.body, wanted);
     if (IsOverwritten(pair, loop)) return std::nullopt;
     return pair;
+  }
+
+  bool IsKept(const Node& node) const {
+    return std::ranges::any_of(node.results, [&](ValueId result) {
+      return std::ranges::count(kept_, graph_.value(result).name) > 0;
+    });
   }
 
   // Whether `reader` is a loop of a later phase that takes the slices of `value`, in
@@ -352,8 +358,11 @@ class TripRemaker {
       leaves.push_back(leaf.id());
     }
 
-    Remade told = {.name = graph_.value(node.results[0]).name,
-                   .times = static_cast<int>(forward.trips)};
+    RemadeLoop again;
+    again.backward = graph_.value(back.results[0]).name;
+    Remade& told = again.told;
+    told.name = graph_.value(node.results[0]).name;
+    told.times = static_cast<int>(forward.trips);
     const auto trips = static_cast<double>(forward.trips);
     for (NodeId n = 0; n < forward.body.num_nodes(); ++n) {
       const Node& each = forward.body.node(n);
@@ -364,12 +373,14 @@ class TripRemaker {
       trip.CopyNode(n);
       if (GetOpDef(each.op).is_view()) continue;
       told.flops += trips * NodeFlops(forward.body, each);
-      made->nodes_again += static_cast<int>(forward.trips);
+      again.nodes_again += static_cast<int>(forward.trips);
     }
     for (const size_t r : pair.remade) {
       told.freed += graph_.value(node.results[r]).type.bytes();
     }
-    made->loops.push_back(told);
+    const double of_loop = NodeFlops(graph_, node);
+    again.part = of_loop > 0 ? told.flops / of_loop : 0;
+    made->loops.push_back(std::move(again));
     for (const auto& [leaf, of_trip] : of_remade) rest.Map(leaf, trip[of_trip]);
     for (NodeId n = 0; n < backward.body.num_nodes(); ++n) rest.CopyNode(n);
     std::vector<ValueId> outputs;
@@ -399,6 +410,7 @@ class TripRemaker {
   }
 
   const Graph& graph_;
+  const std::span<const std::string> kept_;
   const Layouts layouts_;
   std::vector<NodeId> reader_;  // by value
   std::vector<Pair> pairs_;
@@ -409,8 +421,9 @@ class TripRemaker {
 
 }  // namespace
 
-Result<RemadeTrips> RemakeTrips(const Graph& graph) {
-  return TripRemaker(graph).Run();
+Result<RemadeTrips> RemakeTrips(const Graph& graph,
+                                std::span<const std::string> kept) {
+  return TripRemaker(graph, kept).Run();
 }
 
 }  // namespace stowage::fit

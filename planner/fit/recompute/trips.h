@@ -22,6 +22,7 @@
 //   STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made, RemakeTrips(step));
 //   if (!made.loops.empty()) ... made.graph
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,19 +32,28 @@
 
 namespace stowage::fit {
 
+/// A loop whose trips run again in another.
+struct RemadeLoop {
+  /// Of the loop: its first result, the bytes that it stacked for backward alone, and
+  /// what runs again.
+  Remade told = {};
+  int nodes_again = 0;        // of all trips; views not counted
+  double part = 0;            // of the loop's operations that run again
+  std::string backward = {};  // the first result of the loop that goes back
+};
+
 struct RemadeTrips {
   Graph graph;  // as it was, where `loops` is empty
-  /// By loop: its first result, the bytes that it stacked for backward alone, and what
-  /// runs again.
-  std::vector<Remade> loops = {};
-  int nodes_again = 0;  // of all trips; views not counted
+  std::vector<RemadeLoop> loops = {};
 };
 
 /// `graph` with the trips of its loops made again, wherever a loop of a later phase reads,
 /// slice by slice, what nothing else does. Loops stay where the trip holds collectives or
-/// what it reads from outside is overwritten in between. Nodes keep their places; values
-/// that stay keep their names. Linear.
-Result<RemadeTrips> RemakeTrips(const Graph& graph);
+/// what it reads from outside is overwritten in between, and where one of its results is
+/// named in `kept`; of several loops that read it in this way the first is served. Nodes
+/// keep their places; values that stay keep their names. Linear.
+Result<RemadeTrips> RemakeTrips(const Graph& graph,
+                                std::span<const std::string> kept = {});
 
 }  // namespace stowage::fit
 

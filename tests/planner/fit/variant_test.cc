@@ -26,7 +26,8 @@ std::unique_ptr<Variant> MakeVariant(int64_t pieces) {
   const StepBuilder build = StepsOf(TinyGpt, 8);
   auto variant = Variant::Make(
       pieces, build(pieces, Sampling::kOneOfAKind).value(), build,
-      [](PiecedStep&) -> Result<Variant::Done> { return Variant::Done(); }, {});
+      [](PiecedStep&) -> Result<Variant::Loops> { return Variant::Loops(); },
+      {});
   REQUIRE_MESSAGE(variant.ok(), variant.error().message);
   return *std::move(variant);
 }
@@ -100,7 +101,7 @@ graph "step" {
   };
   const auto made = Variant::Make(
       1, {.graph = *step}, OfGraph(*step),
-      [](PiecedStep&) -> Result<Variant::Done> { return Variant::Done(); },
+      [](PiecedStep&) -> Result<Variant::Loops> { return Variant::Loops(); },
       options);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   Variant& variant = **made;

@@ -58,10 +58,10 @@ TEST_CASE("a trip is made again from what it carries, and its slices") {
   const fit::RemadeTrips made = Remake(step);
   REQUIRE(made.loops.size() == 1);
   // Backward reads a, which takes two products, a sum and a tanh; and h, of every trip.
-  CHECK(made.loops[0].freed == 5 * 4 * 4);
-  CHECK(made.loops[0].times == 5);
-  CHECK(made.loops[0].flops > 5 * 4 * 3);  // one an element, but for tanh
-  CHECK(made.nodes_again == 5 * 4);
+  CHECK(made.loops[0].told.freed == 5 * 4 * 4);
+  CHECK(made.loops[0].told.times == 5);
+  CHECK(made.loops[0].told.flops > 5 * 4 * 3);  // one an element, but for tanh
+  CHECK(made.loops[0].nodes_again == 5 * 4);
   REQUIRE(made.graph.num_nodes() == step.num_nodes());
   int loops = 0;
   for (const Node& node : made.graph.nodes()) {
