@@ -20,6 +20,7 @@
 #include "nn/conv.h"
 #include "nn/gpt.h"
 #include "nn/layers.h"
+#include "nn/model_options.h"
 #include "nn/models.h"
 #include "tests/support/rank_runs.h"
 #include "tests/support/thread_ranks.h"
@@ -32,15 +33,19 @@ using testing::Differences;
 using Net = testing::RankNet;
 using How = testing::RankHow;
 
+Result<Graph> GptOf(int64_t layers, int64_t width,
+                    const ModelOptions& options) {
+  return BuildGpt({.name = "tiny",
+                   .layers = layers,
+                   .heads = 2,
+                   .width = width,
+                   .vocabulary = 11,
+                   .max_seq = 6},
+                  ModelPurpose::kTrain, options);
+}
+
 Result<Graph> Gpt(int64_t batch) {
-  const GptConfig config{.name = "tiny",
-                         .layers = 2,
-                         .heads = 2,
-                         .width = 16,
-                         .vocabulary = 11,
-                         .max_seq = 6};
-  return BuildGpt(config, ModelPurpose::kTrain,
-                  {.batch = batch, .seq = 6, .dropout = 0.1});
+  return GptOf(2, 16, {.batch = batch, .seq = 6, .dropout = 0.1});
 }
 
 // With batch norms, whose averages are states of the model, and a count that is a sum.
@@ -62,14 +67,7 @@ Result<Graph> Pictures(int64_t batch) {
 // blocks of 1,536, and the last scale is that of 64 elements.
 ModelFn WideGpt(DType dtype) {
   return [=](int64_t batch) {
-    const GptConfig config{.name = "wide",
-                           .layers = 1,
-                           .heads = 2,
-                           .width = 36,
-                           .vocabulary = 11,
-                           .max_seq = 6};
-    return BuildGpt(config, ModelPurpose::kTrain,
-                    {.batch = batch, .seq = 6, .dtype = dtype});
+    return GptOf(1, 36, {.batch = batch, .seq = 6, .dtype = dtype});
   };
 }
 
