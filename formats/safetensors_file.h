@@ -28,6 +28,7 @@ class SafetensorsFile {
   static Result<SafetensorsFile> Open(const std::string& path,
                                       std::string_view room);
 
+  const std::string& path() const { return file_.path(); }
   const SafetensorsHeader& header() const { return header_; }
   /// Of all tensors.
   Bytes data_bytes() const { return data_bytes_; }

@@ -13,33 +13,22 @@
 // Params that no step changes and that another file has, such as the model that
 // adapters are trained beside, may be left out (CheckpointBase): then the checkpoint
 // notes which file that was.
+//
+// Several ranks may save together, each a shard of its own (runtime/checkpoint_shards.h):
+// then what is at `path` is an index. What reads checkpoints takes either.
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/output_file.h"
 #include "base/result.h"
+#include "runtime/checkpoint_info.h"
+#include "runtime/rank_values.h"
 #include "runtime/session.h"
 
 namespace stowage {
-
-/// The largest step that a checkpoint may be of.
-inline constexpr int64_t kMaxCheckpointStep = 1'000'000'000'000'000;
-
-/// What is noted of a run, by name.
-using RunNotes = std::vector<std::pair<std::string, std::string>>;
-
-/// Params that checkpoints leave out: nothing changes them, and whoever resumes gives
-/// them their values anew, from what they came from.
-struct CheckpointBase {
-  std::vector<std::string> params = {};  // by name
-  /// What tells the files that they come from; not empty where there are params.
-  std::string content = {};
-};
 
 /// Writes every param and state of `runner`'s graph but those of `base`, `step` and
 /// `notes`. Atomic:
@@ -59,21 +48,13 @@ Status SaveCheckpoint(const Runner& runner, const std::string& path,
 /// NaN or infinity.
 Status CheckFinite(const Runner& runner);
 
-/// What a checkpoint says of itself.
-struct CheckpointInfo {
-  int64_t step = 0;
-  RunNotes notes;
-
-  /// The note of that name, or null.
-  const std::string* Find(std::string_view name) const;
-};
-
 /// Reads the header alone. Errors as LoadCheckpoint's, but that the tensors'
 /// bytes are not looked at.
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
 /// How many of the tensors of the safetensors file at `path` are params, which come
-/// first, if it is a checkpoint; nothing if it is not. Errors as above.
+/// first, if it is a checkpoint; nothing if it is not. Errors as above; kUnsupported where
+/// its tensors are in shards.
 Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
 
 /// Reads all of the checkpoint at `path`. Errors as ReadCheckpointInfo's, and
@@ -99,6 +80,13 @@ Status SaveWeights(const Runner& runner, const std::string& path);
 /// param that is missing, of another type or shape, or unknown here, and for one that
 /// was saved beside another base.
 Result<int64_t> LoadCheckpoint(Runner& runner, const std::string& path,
+                               const CheckpointBase& base = {});
+
+/// The same for a rank of several: of a value that its step splits it takes its block
+/// alone, and of shards it reads those alone that have what it takes. The checkpoint may be
+/// of any number of ranks. Every rank needs the file.
+Result<int64_t> LoadCheckpoint(Runner& step, const RankValues& values,
+                               const std::string& path,
                                const CheckpointBase& base = {});
 
 }  // namespace stowage

@@ -7,6 +7,7 @@
 #include "runtime/all_or_none.h"  // IWYU pragma: export
 #include "runtime/backend.h"      // IWYU pragma: export
 #include "runtime/checkpoint.h"   // IWYU pragma: export
+#include "runtime/checkpoint_shards.h"  // IWYU pragma: export
 #include "runtime/floats.h"       // IWYU pragma: export
 #include "runtime/kernel.h"       // IWYU pragma: export
 #include "runtime/parts.h"        // IWYU pragma: export

@@ -24,6 +24,7 @@
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
 #include "report/report.h"
+#include "runtime/rank_values.h"
 #include "runtime/session.h"
 #include "tools/arrays_task.h"
 #include "tools/budget.h"
@@ -203,16 +204,16 @@ struct Work {
   int64_t evaluation_batch;
   TrainFiles& files;
   RankRun& ranks;
-  const std::optional<Graph>& whole_step;  // where ranks split its values
+  const RankValues& values;
 };
 
 // The params and states of a run as one rank alone has them: where ranks split them, they
 // are gathered into `whole`.
 Result<Runner*> Savable(const Work& work, std::optional<WholeValues>* whole) {
   Runner& step = work.training.step();
-  if (!work.whole_step) return &step;
+  if (work.values.own_name == nullptr) return &step;
   STOWAGE_ASSIGN_OR_RETURN(
-      *whole, WholeValues::Make(*work.whole_step, work.training.backend(),
+      *whole, WholeValues::Make(work.values.whole, work.training.backend(),
                                 *work.ranks.collectives()));
   STOWAGE_RETURN_IF_ERROR((*whole)->Gather(step));
   Session* const session = (*whole)->session();
@@ -221,6 +222,10 @@ Result<Runner*> Savable(const Work& work, std::optional<WholeValues>* whole) {
 
 Status Save(const Work& work, int64_t step,
             std::optional<double> held_out_loss = {}) {
+  if (work.files.saves_shards()) {
+    return work.files.SaveShards(work.training.step(), work.values,
+                                 work.ranks.collectives(), step, held_out_loss);
+  }
   std::optional<WholeValues> whole;
   STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
   return work.files.Save(*values, step, held_out_loss);
@@ -528,15 +533,20 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
     (*task)->EvaluateTogether();
   }
 
+  const RankValues values{
+      .whole = whole_step ? *whole_step : opened->step().graph(),
+      .rank = ranks.rank(),
+      .ranks = ranks.ranks(),
+      .own_name = whole_step ? &OwnName : nullptr};
   const Result<int64_t> done =
-      files->Begin(flags, spec, *run, *opened, ranks, whole_step);
+      files->Begin(flags, spec, *run, *opened, ranks, values);
   if (!done.ok()) return Fail(done.error());
   const MemoryFigures memory{.arena = opened->session().arena_bytes(),
                              .budget = spec.training.budget,
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
-  const Work work{*run,   *opened, **task,    evaluation_batch,
-                  *files, ranks,   whole_step};
+  const Work work{*run,   *opened, **task, evaluation_batch,
+                  *files, ranks,   values};
   std::vector<Runner*> steps = {&opened->step()};
   for (const ShapeSpec& shape : spec.training.shapes) {
     steps.push_back(opened->Find(shape.name));

@@ -3,10 +3,14 @@
 #include <filesystem>
 #include <iostream>
 #include <system_error>
+#include <vector>
 
 #include "base/strings.h"
+#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_shards.h"
 #include "tools/resume.h"
 #include "tools/tuning.h"
+#include "train/save_shards.h"
 #include "train/whole_values.h"
 
 namespace stowage::tools {
@@ -37,13 +41,15 @@ bool IsThere(const std::string& path) {
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                                     const StepSpec& spec, const RunSpec& run,
                                     const RankRun& ranks) {
+  const std::string& checkpoint = flags.checkpoint();
   if (!ranks.speaks()) {
     STOWAGE_ASSIGN_OR_RETURN(Output no_svg, Output::Open(""));
     STOWAGE_ASSIGN_OR_RETURN(Output no_html, Output::Open(""));
-    return TrainFiles(std::move(no_svg), std::move(no_html));
+    TrainFiles files(std::move(no_svg), std::move(no_html));
+    STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, run, ranks));
+    return files;
   }
   const bool keeps_best = run.save_every > 0;
-  const std::string& checkpoint = flags.checkpoint();
   STOWAGE_RETURN_IF_ERROR(
       CheckPaths({{flags.continued.empty() ? "save" : "continue", checkpoint},
                   {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
@@ -72,8 +78,8 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
     STOWAGE_ASSIGN_OR_RETURN(
         files.checkpoints_,
         CheckpointSeries::Claim(checkpoint, {.keep_last = flags.keep_last,
-                                             .keep_best = keeps_best,
-                                             .base = files.base_}));
+                                             .keep_best = keeps_best}));
+    STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, run, ranks));
   }
   // Once it is claimed, no other run makes it any more.
   files.resumed_ = IsThere(flags.continued) ? flags.continued : flags.resume;
@@ -101,12 +107,37 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   return files;
 }
 
+// What all ranks need to save together.
+Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
+                              const RunSpec& run, const RankRun& ranks) {
+  if (!run.saves_shards) return {};
+  saves_shards_ = true;
+  shards_of_ = flags.checkpoint();
+  if (spec.tuning) {
+    STOWAGE_ASSIGN_OR_RETURN(base_, spec.tuning->model.BaseOfCheckpoints());
+  }
+  return PrepareShards(shards_of_, ranks.rank(), ranks.ranks());
+}
+
 Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
                                   const RunSpec& run, Training& training,
-                                  RankRun& ranks,
-                                  const std::optional<Graph>& whole_step) {
-  int64_t done = 0;
-  if (!whole_step) {
+                                  RankRun& ranks, const RankValues& values) {
+  int64_t done = 0, shards = 0;
+  if (ranks.speaks() && !ranks.alone() && !resumed_.empty() && !spec.tuning) {
+    STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
+                             ReadCheckpointInfo(resumed_));
+    shards = info.shards;
+  }
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&shards));
+  if (shards > 0) {  // each rank reads what it keeps
+    const std::string& path =
+        IsThere(flags.continued) ? flags.continued : flags.resume;
+    const auto load = [&] {
+      return LoadCheckpoint(training.step(), values, path);
+    };
+    STOWAGE_ASSIGN_OR_RETURN(done,
+                             ranks.speaks() ? GoOn(flags, run, load) : load());
+  } else if (values.own_name == nullptr) {
     if (ranks.speaks()) {
       STOWAGE_ASSIGN_OR_RETURN(
           done, GiveValues(flags, spec, run, training.session()));
@@ -116,7 +147,7 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
     STOWAGE_RETURN_IF_ERROR(ranks.Share(training.step()));
   } else {
     STOWAGE_ASSIGN_OR_RETURN(WholeValues whole,
-                             WholeValues::Make(*whole_step, training.backend(),
+                             WholeValues::Make(values.whole, training.backend(),
                                                *ranks.collectives()));
     if (Session* const session = whole.session()) {
       STOWAGE_ASSIGN_OR_RETURN(done, GiveValues(flags, spec, run, *session));
@@ -131,40 +162,51 @@ Result<int64_t> TrainFiles::GiveValues(const TrainFlags& flags,
                                        const StepSpec& spec, const RunSpec& run,
                                        Session& session) {
   if (resumed_.empty()) {
-    session.Initialize(static_cast<uint64_t>(flags.seed));
-    if (spec.onnx) {
-      Runner& step = session.front();
-      STOWAGE_RETURN_IF_ERROR(
-          spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
-            return step.WriteBytes(weight.name, weight.array.type.dtype,
-                                   weight.array.data());
-          }));
-    }
-    if (spec.tuning) {
-      const Tuning& tuning = *spec.tuning;
-      STOWAGE_RETURN_IF_ERROR(tuning.model.LoadBase(session.front()));
-      if (!tuning.adapter.empty()) {
-        STOWAGE_RETURN_IF_ERROR(
-            LoadAdapter(tuning.model, tuning.adapter, session.front()));
-      }
-    }
-    if (!flags.init.empty()) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          const LoadedWeights loaded,
-          LoadWeights(session.front(), flags.init, rules_));
-      std::cerr << WeightsText(flags.init, loaded) << std::flush;
-    }
+    STOWAGE_RETURN_IF_ERROR(Start(flags, spec, session));
     return int64_t{0};
   }
+  return GoOn(flags, run, [&]() -> Result<int64_t> {
+    if (!base_.params.empty()) {
+      STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(session.front()));
+    }
+    return LoadCheckpoint(session.front(), resumed_, base_);
+  });
+}
+
+// The values of a run that begins.
+Status TrainFiles::Start(const TrainFlags& flags, const StepSpec& spec,
+                         Session& session) {
+  session.Initialize(static_cast<uint64_t>(flags.seed));
+  Runner& step = session.front();
+  if (spec.onnx) {
+    STOWAGE_RETURN_IF_ERROR(
+        spec.onnx->ForEachWeight(step.graph(), [&](const NamedArray& weight) {
+          return step.WriteBytes(weight.name, weight.array.type.dtype,
+                                 weight.array.data());
+        }));
+  }
+  if (spec.tuning) {
+    const Tuning& tuning = *spec.tuning;
+    STOWAGE_RETURN_IF_ERROR(tuning.model.LoadBase(step));
+    if (!tuning.adapter.empty()) {
+      STOWAGE_RETURN_IF_ERROR(LoadAdapter(tuning.model, tuning.adapter, step));
+    }
+  }
+  if (flags.init.empty()) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const LoadedWeights loaded,
+                           LoadWeights(step, flags.init, rules_));
+  std::cerr << WeightsText(flags.init, loaded) << std::flush;
+  return {};
+}
+
+// Goes on from a checkpoint, whose values `load` gives.
+Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
+                                 const std::function<Result<int64_t>()>& load) {
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
                            ReadCheckpointInfo(resumed_));
   STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
                            CompareNotes(info, notes_, resumed_));
-  if (!base_.params.empty()) {
-    STOWAGE_RETURN_IF_ERROR(spec.tuning->model.LoadBase(session.front()));
-  }
-  STOWAGE_ASSIGN_OR_RETURN(const int64_t done,
-                           LoadCheckpoint(session.front(), resumed_, base_));
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t done, load());
   const bool is_done = !flags.continued.empty() && done == run.stop_at;
   if (done >= run.stop_at && !is_done) {
     return Error{ErrorCode::kInvalidArgument,
@@ -183,14 +225,39 @@ Result<int64_t> TrainFiles::GiveValues(const TrainFlags& flags,
   return done;
 }
 
+Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
+                              const CheckpointSeries::WriteCheckpoint& write) {
+  STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(step, notes_, write));
+  if (keeps_best_ && held_out_loss) {
+    const Result<bool> best =
+        checkpoints_->SaveIfBest(*held_out_loss, notes_, write);
+    if (!best.ok()) return best.error();
+  }
+  checkpoints_->RemoveUnusedShards();
+  return {};
+}
+
 Status TrainFiles::Save(const Runner& runner, int64_t step,
                         std::optional<double> held_out_loss) {
   if (!checkpoints_) return CheckFinite(runner);
-  STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(runner, step, notes_));
-  if (!keeps_best_ || !held_out_loss) return {};
-  const Result<bool> best =
-      checkpoints_->SaveIfBest(runner, step, *held_out_loss, notes_);
-  return best.ok() ? Status() : best.error();
+  return SaveSeries(step, held_out_loss,
+                    [&](const OutputFile& file, const RunNotes& notes) {
+                      return SaveCheckpoint(runner, file, step, notes, base_);
+                    });
+}
+
+Status TrainFiles::SaveShards(const Runner& step, const RankValues& values,
+                              Collectives* collectives, int64_t number,
+                              std::optional<double> held_out_loss) {
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<uint64_t> shards,
+                           stowage::SaveShards(step, values, shards_of_, number,
+                                               base_, collectives));
+  if (!checkpoints_) return {};  // rank 0 tells of them
+  return SaveSeries(number, held_out_loss,
+                    [&](const OutputFile& file, const RunNotes& notes) {
+                      return SaveShardIndex(step, values, shards, file,
+                                            shards_of_, number, notes, base_);
+                    });
 }
 
 Status TrainFiles::SaveWeights(const Runner& runner,

@@ -5,14 +5,16 @@
 // files are tried before the first step, so that no run ends with nowhere to write.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "ir/graph.h"
-#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_info.h"
+#include "runtime/collectives.h"
+#include "runtime/rank_values.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
 #include "tools/output.h"
@@ -34,18 +36,25 @@ class TrainFiles {
 
   /// Gives the session its values: those of a checkpoint, with a line to stderr for
   /// each thing that its run had otherwise, or those of the seed, and weights of
-  /// others over them. All ranks get rank 0's; where they split them, `whole_step` is the
-  /// step of one rank, which has them whole. Returns the steps that are behind it. Error kInvalidArgument
-  /// when none is left, but for --continue.
+  /// others over them. All ranks get rank 0's, but of a checkpoint in shards each reads
+  /// what `values` says that it keeps. Returns the steps that are behind it. Error
+  /// kInvalidArgument when none is left, but for --continue.
   Result<int64_t> Begin(const TrainFlags& flags, const StepSpec& spec,
                         const RunSpec& run, Training& training, RankRun& ranks,
-                        const std::optional<Graph>& whole_step);
+                        const RankValues& values);
 
   /// Saves the newest checkpoint, where one is wanted, and the best one, if its
   /// held-out loss is given and the lowest. Errors: those of SaveCheckpoint, of
   /// which kNotFinite in any case.
   Status Save(const Runner& runner, int64_t step,
               std::optional<double> held_out_loss = {});
+
+  /// The same by all ranks, of which each saves its part of `step`'s values. Errors: those
+  /// of stowage::SaveShards and SaveShardIndex.
+  Status SaveShards(const Runner& step, const RankValues& values,
+                    Collectives* collectives, int64_t number,
+                    std::optional<double> held_out_loss = {});
+  bool saves_shards() const { return saves_shards_; }
 
   /// Saves the weights alone, and the ONNX file with them, where they are wanted.
   /// Errors: those of stowage::SaveWeights and of OnnxModel::WithWeights.
@@ -67,6 +76,13 @@ class TrainFiles {
  private:
   Result<int64_t> GiveValues(const TrainFlags& flags, const StepSpec& spec,
                              const RunSpec& run, Session& session);
+  Status OpenShards(const TrainFlags& flags, const StepSpec& spec,
+                    const RunSpec& run, const RankRun& ranks);
+  Status Start(const TrainFlags& flags, const StepSpec& spec, Session& session);
+  Result<int64_t> GoOn(const TrainFlags& flags, const RunSpec& run,
+                       const std::function<Result<int64_t>()>& load);
+  Status SaveSeries(int64_t step, std::optional<double> held_out_loss,
+                    const CheckpointSeries::WriteCheckpoint& write);
   TrainFiles(Output svg, Output html)
       : svg_(std::move(svg)), html_(std::move(html)) {}
 
@@ -78,6 +94,8 @@ class TrainFiles {
   CheckpointBase base_;  // what checkpoints leave out
   WeightRules rules_;    // of what is loaded at the start
   bool keeps_best_ = false;
+  bool saves_shards_ = false;
+  std::string shards_of_;  // the checkpoint that they are of
   Output svg_, html_;
   RunNotes notes_;
 };

@@ -54,6 +54,15 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
                           Quoted(flags.on_nonfinite),
                           "; expected stop or skip"));
   }
+  if (flags.save_as != "whole" && flags.save_as != "sharded") {
+    return Invalid(StrCat("save-as has no choice ", Quoted(flags.save_as),
+                          "; expected whole or sharded"));
+  }
+  run->saves_shards = flags.save_as == "sharded";
+  if (run->saves_shards && !saves) {
+    return Invalid(
+        "--save-as sharded needs a file to write; give --save or --continue");
+  }
   run->save_every = flags.save_every;
   run->skips_nonfinite = flags.on_nonfinite == "skip";
   run->keeps_losses = !flags.html.empty();
@@ -129,6 +138,9 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
   options.Add("--save", &flags->save,
               "Write a checkpoint to this file at the end, and when "
               "SIGINT, SIGTERM or SIGHUP stops the run");
+  options.Add("--save-as", &flags->save_as,
+              "How: whole, one file, or sharded, of which each rank writes its "
+              "part, to a folder beside that all ranks see");
   options.Add("--save-every", &flags->save_every,
               "Write one every so many steps too, and the best by "
               "held-out loss beside, as NAME.best.EXTENSION");

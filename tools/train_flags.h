@@ -30,6 +30,7 @@ struct TrainFlags : RunFlags {
   std::string init, save_weights;
   std::vector<std::string> init_rename, init_transpose;
   std::vector<std::string> init_allow_missing, init_allow_unused;
+  std::string save_as = "whole";
   int64_t save_every = 0;
   int64_t keep_last = 1;
   std::string on_nonfinite = "stop";

@@ -30,6 +30,7 @@ struct RunSpec {
   LearningRateSchedule schedule;
   int64_t seed = 1;
   int64_t save_every = 0;        // 0: at the end alone
+  bool saves_shards = false;     // each rank its own
   bool skips_nonfinite = false;  // else a value that is no number ends the run
   bool keeps_losses = false;     // for the page of the run, 16 bytes a step
 };

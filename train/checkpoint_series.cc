@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_shards.h"
 
 namespace stowage {
 namespace {
@@ -42,23 +45,22 @@ Result<CheckpointSeries> CheckpointSeries::Claim(const std::string& path,
   STOWAGE_ASSIGN_OR_RETURN(OutputFile newest, OutputFile::Claim(path));
   CheckpointSeries series(std::move(newest));
   series.keep_last_ = options.keep_last;
-  series.base_ = options.base;
   if (options.keep_best) {
     STOWAGE_ASSIGN_OR_RETURN(series.best_, OutputFile::Claim(BestPath(path)));
   }
   return series;
 }
 
-Status CheckpointSeries::Save(const Runner& runner, int64_t step,
-                              const RunNotes& notes) {
-  STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, newest_, step, notes, base_));
+Status CheckpointSeries::Save(int64_t step, const RunNotes& notes,
+                              const WriteCheckpoint& write) {
+  STOWAGE_RETURN_IF_ERROR(write(newest_, notes));
   last_step_ = step;
-  return keep_last_ > 1 ? KeepStep(runner, step, notes) : Status();
+  return keep_last_ > 1 ? KeepStep(step, notes, write) : Status();
 }
 
 // The newest under the name of its step too; the oldest go.
-Status CheckpointSeries::KeepStep(const Runner& runner, int64_t step,
-                                  const RunNotes& notes) {
+Status CheckpointSeries::KeepStep(int64_t step, const RunNotes& notes,
+                                  const WriteCheckpoint& write) {
   const std::string path = StepPath(newest_.resolved(), step);
   const std::string link = path + ".stowage-link";
   std::error_code failed, ignored;
@@ -67,7 +69,8 @@ Status CheckpointSeries::KeepStep(const Runner& runner, int64_t step,
   if (!failed) fs::rename(link, path, failed);
   if (failed) {  // a file system without links: once more, then
     fs::remove(link, ignored);
-    STOWAGE_RETURN_IF_ERROR(SaveCheckpoint(runner, path, step, notes, base_));
+    STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(path));
+    STOWAGE_RETURN_IF_ERROR(write(file, notes));
   }
   if (steps_.empty() || steps_.back() != path) steps_.push_back(path);
   while (std::ssize(steps_) > keep_last_) {
@@ -77,18 +80,32 @@ Status CheckpointSeries::KeepStep(const Runner& runner, int64_t step,
   return {};
 }
 
-Result<bool> CheckpointSeries::SaveIfBest(const Runner& runner, int64_t step,
-                                          double held_out_loss,
-                                          const RunNotes& notes) {
+Result<bool> CheckpointSeries::SaveIfBest(double held_out_loss,
+                                          const RunNotes& notes,
+                                          const WriteCheckpoint& write) {
   STOWAGE_CHECK(best_.has_value());
   if (!std::isfinite(held_out_loss)) return false;
   if (best_loss_ && held_out_loss >= *best_loss_) return false;
   RunNotes with_loss = notes;
   with_loss.emplace_back(kLossNote, StrCat(held_out_loss));
-  STOWAGE_RETURN_IF_ERROR(
-      SaveCheckpoint(runner, *best_, step, with_loss, base_));
+  STOWAGE_RETURN_IF_ERROR(write(*best_, with_loss));
   best_loss_ = held_out_loss;
   return true;
+}
+
+void CheckpointSeries::RemoveUnusedShards() const {
+  const fs::path newest = newest_.resolved();
+  std::vector<std::string> kept = {newest.string(), BestPath(path())};
+  const std::string steps = newest.stem().string() + ".step-";
+  std::error_code failed;
+  for (const auto& entry :
+       fs::directory_iterator(newest.parent_path(), failed)) {
+    if (entry.path().filename().string().starts_with(steps) &&
+        entry.path().extension() == newest.extension()) {
+      kept.push_back(entry.path().string());
+    }
+  }
+  stowage::RemoveUnusedShards(newest.string(), kept);
 }
 
 Status CheckpointSeries::Continue() {

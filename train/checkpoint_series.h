@@ -14,29 +14,36 @@
 //
 //   Result<CheckpointSeries> series =
 //       CheckpointSeries::Claim("model.safetensors", {.keep_last = 3});
-//   Status saved = series->Save(runner, step);
-//   Result<bool> is_best = series->SaveIfBest(runner, step, held_out_loss);
+//   const auto write = [&](const OutputFile& file, const RunNotes& notes) {
+//     return SaveCheckpoint(runner, file, step, notes);
+//   };
+//   Status saved = series->Save(step, notes, write);
+//   Result<bool> is_best = series->SaveIfBest(held_out_loss, notes, write);
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/output_file.h"
 #include "base/result.h"
-#include "runtime/checkpoint.h"
-#include "runtime/session.h"
+#include "runtime/checkpoint_info.h"
 
 namespace stowage {
 
 struct SeriesOptions {
   int64_t keep_last = 1;
   bool keep_best = false;
-  CheckpointBase base = {};  // what all of them leave out
 };
 
 class CheckpointSeries {
  public:
+  /// Writes one checkpoint with these notes, as SaveCheckpoint or SaveShardIndex does.
+  using WriteCheckpoint =
+      std::function<Status(const OutputFile&, const RunNotes&)>;
+
   /// Claims the newest's path, and the best's if one is kept, until this is gone.
   /// Errors: those of OutputFile::Claim; kInvalidArgument for a `keep_last` below
   /// 1.
@@ -44,13 +51,18 @@ class CheckpointSeries {
                                         const SeriesOptions& options = {});
 
   /// Saves the newest. Of those before, this run's own, `keep_last` stay; files
-  /// of other runs are never removed. Errors: those of SaveCheckpoint.
-  Status Save(const Runner& runner, int64_t step, const RunNotes& notes = {});
+  /// of other runs are never removed. Errors: those of `write`.
+  Status Save(int64_t step, const RunNotes& notes,
+              const WriteCheckpoint& write);
 
   /// Saves the best if `held_out_loss` is the lowest of this series, which says so.
   /// A loss that is no number never is. Precondition: the best is kept.
-  Result<bool> SaveIfBest(const Runner& runner, int64_t step,
-                          double held_out_loss, const RunNotes& notes = {});
+  Result<bool> SaveIfBest(double held_out_loss, const RunNotes& notes,
+                          const WriteCheckpoint& write);
+
+  /// Removes the shards that none of these checkpoints has any more, nor one that another
+  /// run has kept beside them.
+  void RemoveUnusedShards() const;
 
   /// Takes up the series that a run has left which is now resumed: its best counts.
   /// Error: a best that is no checkpoint.
@@ -64,12 +76,12 @@ class CheckpointSeries {
 
  private:
   explicit CheckpointSeries(OutputFile newest) : newest_(std::move(newest)) {}
-  Status KeepStep(const Runner& runner, int64_t step, const RunNotes& notes);
+  Status KeepStep(int64_t step, const RunNotes& notes,
+                  const WriteCheckpoint& write);
 
   OutputFile newest_;
   std::optional<OutputFile> best_;
   int64_t keep_last_ = 1;
-  CheckpointBase base_;
   std::deque<std::string> steps_;  // paths, oldest first
   std::optional<int64_t> last_step_;
   std::optional<double> best_loss_;

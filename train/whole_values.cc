@@ -1,7 +1,6 @@
 #include "train/whole_values.h"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "planner/plan_memory.h"
+#include "runtime/rank_values.h"
 
 namespace stowage {
 namespace {
@@ -21,31 +21,12 @@ Error Lost(const std::string& name) {
                                      Quoted(name), " was gathered or given")};
 }
 
-// The bytes of what `graph` keeps under this name, a rank's block; none if it keeps
-// no such block.
-std::optional<size_t> BytesOfBlock(const Graph& graph, const std::string& own) {
-  const std::optional<ValueId> id = graph.Find(own);
-  if (!id) return std::nullopt;
-  const ValueInfo& info = graph.value(*id);
-  if (info.role != Role::kParam && info.role != Role::kState) {
-    return std::nullopt;
-  }
-  return static_cast<size_t>(info.type.bytes());
-}
-
-std::vector<ValueId> Persistent(const Graph& graph) {
-  std::vector<ValueId> ids = graph.Leaves(Role::kParam);
-  const std::vector<ValueId> states = graph.Leaves(Role::kState);
-  ids.insert(ids.end(), states.begin(), states.end());
-  return ids;
-}
-
 }  // namespace
 
 Result<WholeValues> WholeValues::Make(const Graph& step, Backend& backend,
                                       Collectives& collectives) {
   GraphBuilder g(step.name());
-  for (const ValueId id : Persistent(step)) {
+  for (const ValueId id : PersistentValues(step)) {
     ValueInfo leaf = step.value(id);
     leaf.on_host = false;
     g.LeafLike(leaf);
@@ -64,14 +45,13 @@ Result<WholeValues> WholeValues::Make(const Graph& step, Backend& backend,
 
 Status WholeValues::Gather(const Runner& step) {
   std::vector<std::byte> bytes, block;
-  for (const ValueId id : Persistent(graph_)) {
+  for (const ValueId id : PersistentValues(graph_)) {
     const ValueInfo& leaf = graph_.value(id);
     const DType dtype = leaf.type.dtype;
     bytes.resize(static_cast<size_t>(leaf.type.bytes()));
-    const std::string own = OwnName(leaf.name);
-    if (const auto size = BytesOfBlock(step.graph(), own)) {
-      block.resize(*size);
-      STOWAGE_RETURN_IF_ERROR(step.ReadBytes(own, dtype, block));
+    if (const auto elements = BlockOf(Values(), step.graph(), leaf)) {
+      block.resize(static_cast<size_t>(*elements * SizeOf(dtype)));
+      STOWAGE_RETURN_IF_ERROR(step.ReadBytes(OwnName(leaf.name), dtype, block));
       if (!collectives_->AllGather(block, bytes)) return Lost(leaf.name);
     } else {
       STOWAGE_RETURN_IF_ERROR(step.ReadBytes(leaf.name, dtype, bytes));
@@ -86,7 +66,7 @@ Status WholeValues::Gather(const Runner& step) {
 Status WholeValues::Scatter(Runner& step) {
   // Rank 0's value plus zeros: what it has in numbers of four bytes, which add exactly.
   std::vector<std::byte> words, scratch, block;
-  for (const ValueId id : Persistent(graph_)) {
+  for (const ValueId id : PersistentValues(graph_)) {
     const ValueInfo& leaf = graph_.value(id);
     const DType dtype = leaf.type.dtype;
     const auto size = static_cast<size_t>(leaf.type.bytes());
@@ -101,19 +81,18 @@ Status WholeValues::Scatter(Runner& step) {
     if (!collectives_->AllReduce(DType::kI32, words, scratch)) {
       return Lost(leaf.name);
     }
-    const std::string own = OwnName(leaf.name);
-    const auto block_size = BytesOfBlock(step.graph(), own);
-    if (!block_size) {
+    const auto elements = BlockOf(Values(), step.graph(), leaf);
+    if (!elements) {
       STOWAGE_RETURN_IF_ERROR(step.WriteBytes(leaf.name, dtype, bytes));
       continue;
     }
-    block.assign(*block_size, std::byte{0});
+    block.assign(static_cast<size_t>(*elements * SizeOf(dtype)), std::byte{0});
     const size_t begin = std::min(
         size, static_cast<size_t>(collectives_->rank()) * block.size());
     const std::span<std::byte> mine =
         bytes.subspan(begin, std::min(block.size(), size - begin));
     std::copy(mine.begin(), mine.end(), block.begin());
-    STOWAGE_RETURN_IF_ERROR(step.WriteBytes(own, dtype, block));
+    STOWAGE_RETURN_IF_ERROR(step.WriteBytes(OwnName(leaf.name), dtype, block));
   }
   return {};
 }

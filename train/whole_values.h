@@ -20,10 +20,12 @@
 #include <memory>
 #include <utility>
 
+#include "autodiff/ranks.h"
 #include "base/result.h"
 #include "ir/graph.h"
 #include "runtime/backend.h"
 #include "runtime/collectives.h"
+#include "runtime/rank_values.h"
 #include "runtime/session.h"
 
 namespace stowage {
@@ -50,6 +52,13 @@ class WholeValues {
  private:
   WholeValues(Graph graph, Collectives& collectives)
       : graph_(std::move(graph)), collectives_(&collectives) {}
+
+  RankValues Values() const {
+    return {.whole = graph_,
+            .rank = collectives_->rank(),
+            .ranks = collectives_->ranks(),
+            .own_name = &OwnName};
+  }
 
   Graph graph_;
   Collectives* collectives_;

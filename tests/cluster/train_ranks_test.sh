@@ -5,7 +5,7 @@
 #
 #   train_ranks_test.sh STOWAGE DIGITS TEXT SUPERVISE PART...
 #
-# Parts are losses, shards, files, refusals, faults, supervised; kills and stops take
+# Parts are losses, shards, files, sharded, refusals, faults, supervised; kills and stops take
 # minutes. $KILLS says how many times `kills` does, $KILLS_SEED at which moments.
 set -euo pipefail
 stowage=$PWD/$1 digits=$PWD/$2 text=$PWD/$3 supervise=$PWD/$4
@@ -69,6 +69,53 @@ check_files() {
   cmp two.safetensors pieces.safetensors || fail "two ranks save other bytes than two pieces"
   same_losses 4 resumed4 "${mlp[@]}" --resume two.safetensors
   same_losses 1 resumed1 "${mlp[@]}" --resume two.safetensors
+}
+
+# What ranks save together, as many others and one go on from, whatever they split; the end
+# is that of a run whose checkpoints are whole. Shards that no checkpoint has are gone.
+check_sharded() {
+  local sharding ranks code=0
+  "$stowage" train "${mlp[@]}" --micro-batches 2 --save pieces.st > /dev/null 2> err ||
+    fail "in pieces: $(cat err)"
+  for sharding in none states weights; do
+    "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard $sharding --stop-at 3 --save-every 1 \
+      --save-as sharded --save $sharding.st > /dev/null 2> err ||
+      fail "saving, --shard $sharding: $(cat err)"
+    (($(stat -c %s $sharding.st) < 8192)) || fail "--shard $sharding: it is no index"
+    # Of two ranks: the last, and the best, which may be the same.
+    (($(find $sharding.st.shards -name '*.safetensors' | wc -l) <= 4)) ||
+      fail "--shard $sharding: shards are left over: $(ls $sharding.st.shards)"
+    "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard states --resume $sharding.st \
+      --save on.st > /dev/null 2> err || fail "going on from $sharding.st: $(cat err)"
+    cmp on.st pieces.st || fail "what goes on from $sharding.st ends elsewhere"
+    "$stowage" train "${mlp[@]}" --micro-batches 2 --resume $sharding.st --save on.st \
+      > /dev/null 2> err || fail "going on from $sharding.st alone: $(cat err)"
+    cmp on.st pieces.st || fail "alone, what goes on from $sharding.st ends elsewhere"
+  done
+  # One file for all of it, which becomes whole with the last command.
+  "${mpi[@]}" -n 4 "$stowage" train "${mlp[@]}" --shard weights --stop-at 2 --save-as sharded \
+    --continue run.st > /dev/null 2> err || fail "on four ranks: $(cat err)"
+  "${mpi[@]}" -n 3 "$stowage" train "${mlp[@]}" --shard states --stop-at 4 --save-as sharded \
+    --continue run.st > /dev/null 2> err || fail "on three: $(cat err)"
+  "$stowage" train "${mlp[@]}" --micro-batches 2 --continue run.st > /dev/null 2> err ||
+    fail "alone: $(cat err)"
+  [[ ! -e run.st.shards ]] || fail "the shards of a whole checkpoint are left"
+  "${mpi[@]}" -n 4 "$stowage" train "${mlp[@]}" --stop-at 2 --save four.st > /dev/null 2> err
+  "${mpi[@]}" -n 3 "$stowage" train "${mlp[@]}" --stop-at 4 --resume four.st --save three.st \
+    > /dev/null 2> err
+  "$stowage" train "${mlp[@]}" --micro-batches 2 --resume three.st --save whole.st \
+    > /dev/null 2> err || fail "whole ones: $(cat err)"
+  cmp run.st whole.st || fail "shards on 4, 3 and 1 ranks end elsewhere than whole files"
+  # A shard that is gone is named, and by whom it is missed.
+  rm states.st.shards/3.1-of-2.*
+  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --shard states --resume states.st > out 2> err ||
+    code=$?
+  [[ $code == 2 ]] || fail "a lost shard: exit code $code: $(cat err)"
+  grep -q 'checkpoint\] ".*3\.1-of-2.*it is a shard of ' err || fail "a lost shard: $(cat err)"
+  code=0
+  "$stowage" train "${mlp[@]}" --save-as sharded > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "shards to nowhere: exit code $code"
+  grep -q -- '--save-as sharded needs a file' err || fail "shards to nowhere: $(cat err)"
 }
 
 check_refusals() {
@@ -208,12 +255,18 @@ whole() {
 check_faults() {
   write_rank
   whole 3
-  for victim in 1 0; do
-    lose 3 $victim KILL 25 "run$victim"
-    finish 3 1 "run$victim"
-    cmp "run$victim" whole.3 ||
-      fail "what was killed and went on is not what nobody killed"
-  done
+  lose 3 1 KILL 25 killed
+  finish 3 1 killed
+  cmp killed whole.3 || fail "what was killed and went on is not what nobody killed"
+  # So it is where each rank saves its shard, rank 0 the index too.
+  endless+=(--shard states --save-as sharded)
+  lose 3 0 KILL 25 sharded
+  finish 3 1 sharded
+  "$stowage" train "${mlp[@]}" --steps "$steps" --save-weights of_shards \
+    --continue sharded > out 2> err || fail "the end: $(cat err)"
+  "$stowage" train "${mlp[@]}" --steps "$steps" --save-weights of_whole \
+    --continue whole.3 > out 2> err || fail "the end: $(cat err)"
+  cmp of_shards of_whole || fail "shards that were cut off go on elsewhere"
 }
 
 # The same $KILLS times at random moments, and what was saved goes on on four ranks, on

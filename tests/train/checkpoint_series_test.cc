@@ -11,11 +11,15 @@
 #include <string>
 #include <vector>
 
+#include "base/output_file.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
+#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_shards.h"
+#include "runtime/rank_values.h"
 #include "runtime/session.h"
 #include "train/finite_guard.h"
 
@@ -72,6 +76,21 @@ class Model {
   Session session_;
 };
 
+CheckpointSeries::WriteCheckpoint Whole(Model& model, int64_t step) {
+  return [&model, step](const OutputFile& file, const RunNotes& notes) {
+    return SaveCheckpoint(model.runner(), file, step, notes);
+  };
+}
+
+Status Save(CheckpointSeries& series, Model& model, int64_t step) {
+  return series.Save(step, {}, Whole(model, step));
+}
+
+Result<bool> SaveIfBest(CheckpointSeries& series, Model& model, int64_t step,
+                        double loss) {
+  return series.SaveIfBest(loss, {}, Whole(model, step));
+}
+
 int64_t StepOf(const std::string& path) {
   const auto info = ReadCheckpointInfo(path);
   REQUIRE_MESSAGE(info.ok(), info.error().message);
@@ -94,10 +113,9 @@ TEST_CASE("the newest is at its path, the last few and the best beside it") {
   const double losses[] = {3, 1, 2, std::nan("")};
   for (int64_t i = 0; i < 4; ++i) {
     model.Set({static_cast<float>(i), 0});
-    REQUIRE(series->Save(model.runner(), 10 * (i + 1)).ok());
+    REQUIRE(Save(*series, model, 10 * (i + 1)).ok());
     CHECK(StepOf(path) == 10 * (i + 1));
-    CHECK(*series->SaveIfBest(model.runner(), 10 * (i + 1), losses[i]) ==
-          (i < 2));
+    CHECK(*SaveIfBest(*series, model, 10 * (i + 1), losses[i]) == (i < 2));
   }
   CHECK(series->last_step() == 40);
   CHECK(series->best_loss() == 1);
@@ -109,7 +127,7 @@ TEST_CASE("the newest is at its path, the last few and the best beside it") {
   CHECK(*ReadCheckpointInfo(folder + "/m.best.ck")->Find("held_out_loss") ==
         "1");
   // The same step once more counts once.
-  REQUIRE(series->Save(model.runner(), 40).ok());
+  REQUIRE(Save(*series, model, 40).ok());
   CHECK(Names(folder).contains("m.step-30.ck"));
 }
 
@@ -119,15 +137,15 @@ TEST_CASE("a resumed series keeps the best of the run before") {
   {
     auto first = CheckpointSeries::Claim(path, {.keep_best = true});
     REQUIRE(first->Continue().ok());  // nothing is there yet
-    CHECK(*first->SaveIfBest(model.runner(), 1, 0.1));
+    CHECK(*SaveIfBest(*first, model, 1, 0.1));
   }
   {
     auto anew = CheckpointSeries::Claim(path, {.keep_best = true});
     CHECK_FALSE(anew->best_loss().has_value());
     REQUIRE(anew->Continue().ok());
     CHECK(anew->best_loss() == 0.1);
-    CHECK_FALSE(*anew->SaveIfBest(model.runner(), 2, 0.5));
-    CHECK(*anew->SaveIfBest(model.runner(), 3, 0.05));
+    CHECK_FALSE(*SaveIfBest(*anew, model, 2, 0.5));
+    CHECK(*SaveIfBest(*anew, model, 3, 0.05));
   }
   std::ofstream(BestPath(path)) << "something else";
   auto blocked = CheckpointSeries::Claim(path, {.keep_best = true});
@@ -140,14 +158,74 @@ TEST_CASE("what is not finite leaves the whole series as it was") {
   const std::string folder = Folder("finite");
   Model model;
   auto series = CheckpointSeries::Claim(folder + "/m.ck", {.keep_last = 2});
-  REQUIRE(series->Save(model.runner(), 1).ok());
+  REQUIRE(Save(*series, model, 1).ok());
   model.Set({1, std::numeric_limits<float>::infinity()});
-  const Status status = series->Save(model.runner(), 2);
+  const Status status = Save(*series, model, 2);
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().code == ErrorCode::kNotFinite);
   CHECK(series->last_step() == 1);
   CHECK(Names(folder) == std::set<std::string>{"m.ck", "m.step-1.ck"});
   CHECK_FALSE(CheckpointSeries::Claim(folder + "/x", {.keep_last = 0}).ok());
+}
+
+TEST_CASE("shards go when no checkpoint of the series has them any more") {
+  const std::string folder = Folder("shards");
+  const std::string path = folder + "/m.ck";
+  const std::string shards = path + ".shards";
+  Model model;
+  const auto write = [&](int64_t step) {
+    return [&model, &path, step](const OutputFile& file,
+                                 const RunNotes& notes) -> Status {
+      const RankValues values{.whole = model.runner().graph()};
+      STOWAGE_ASSIGN_OR_RETURN(const uint64_t shard,
+                               SaveShard(model.runner(), values, path, step));
+      return SaveShardIndex(model.runner(), values, {&shard, 1}, file, path,
+                            step, notes);
+    };
+  };
+  REQUIRE(PrepareShards(path, 0, 1).ok());
+  auto series =
+      CheckpointSeries::Claim(path, {.keep_last = 2, .keep_best = true});
+  const double losses[] = {3, 1, 2, 4, 5};
+  const auto steps = [&] {
+    std::set<int64_t> steps;
+    for (const std::string& name : Names(shards)) {
+      steps.insert(std::stoll(name));
+    }
+    return steps;
+  };
+  for (int64_t i = 0; i < 5; ++i) {
+    model.Set({static_cast<float>(i), 0});
+    REQUIRE(series->Save(i + 1, {}, write(i + 1)).ok());
+    REQUIRE(series->SaveIfBest(losses[i], {}, write(i + 1)).ok());
+    series->RemoveUnusedShards();
+  }
+  // The last two, and the best.
+  CHECK(steps() == std::set<int64_t>{2, 4, 5});
+  for (const char* name : {"/m.ck", "/m.best.ck", "/m.step-4.ck"}) {
+    CHECK(CheckCheckpoint(folder + name).ok());
+  }
+  // One of a step that is to come may be on its way; another file is not ours.
+  model.Set({7, 0});
+  const RankValues values{.whole = model.runner().graph()};
+  REQUIRE(SaveShard(model.runner(), values, path, 6).ok());
+  std::ofstream(shards + "/readme") << "mine";
+  series->RemoveUnusedShards();
+  CHECK(fs::exists(shards + "/readme"));
+  fs::remove(shards + "/readme");
+  CHECK(steps() == std::set<int64_t>{2, 4, 5, 6});
+  // A damaged index may tell of any of them.
+  std::ofstream(folder + "/m.step-9.ck") << "no checkpoint";
+  fs::remove(folder + "/m.best.ck");
+  series->RemoveUnusedShards();
+  CHECK(steps() == std::set<int64_t>{2, 4, 5, 6});
+  fs::remove(folder + "/m.step-9.ck");
+  series->RemoveUnusedShards();
+  CHECK(steps() == std::set<int64_t>{4, 5, 6});
+  // Whole ones have none.
+  for (int64_t i = 6; i < 8; ++i) REQUIRE(Save(*series, model, i).ok());
+  series->RemoveUnusedShards();
+  CHECK_FALSE(fs::exists(shards));
 }
 
 TEST_CASE("a guard undoes what is not finite and keeps what is") {

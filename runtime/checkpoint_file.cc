@@ -1,0 +1,301 @@
+#include "runtime/checkpoint_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/strings.h"
+#include "ir/dtype.h"
+#include "runtime/parts.h"
+
+namespace stowage {
+namespace {
+
+std::optional<int64_t> NumberIn(std::string_view text) {
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, code] = std::from_chars(text.data(), end, number);
+  if (code != std::errc() || after != end) return std::nullopt;
+  return number;
+}
+
+uint64_t HashOf(std::span<const std::byte> part) { return DigestOn(0, part); }
+
+}  // namespace
+
+Result<CheckpointFile> CheckpointFile::Open(const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile opened,
+                           SafetensorsFile::Open(path, "checkpoint"));
+  CheckpointFile file(std::move(opened));
+  STOWAGE_RETURN_IF_ERROR(file.ReadHeader());
+  return file;
+}
+
+// What the header says, which needs no graph.
+Status CheckpointFile::ReadHeader() {
+  const SafetensorsHeader& header = file_.header();
+  const std::string* const format = header.Find(kFormatKey);
+  const std::string* const step = header.Find(kStepKey);
+  const std::string* const params = header.Find(kParamsKey);
+  const bool is_index = format != nullptr && *format == kShardedFormat;
+  if (format == nullptr || (*format != kWholeFormat && !is_index) ||
+      step == nullptr || params == nullptr ||
+      header.Find(kDigestKey) == nullptr) {
+    return Fail(
+        StrCat("is not of the format ", Quoted(kWholeFormat), " or ",
+               Quoted(kShardedFormat),
+               "; only files that Stowage saved can be resumed, the weights "
+               "of others can be loaded (docs/runs_and_weights.md)"));
+  }
+  const std::optional<int64_t> step_number = NumberIn(*step);
+  if (!step_number || *step_number < 0 || *step_number > kMaxCheckpointStep) {
+    return Fail(StrCat("is of step ", Quoted(*step),
+                       "; expected a number from 0 to ", kMaxCheckpointStep));
+  }
+  info_.step = *step_number;
+  tensors_ = header.tensors;
+  if (is_index) STOWAGE_RETURN_IF_ERROR(ReadIndex());
+  const std::optional<int64_t> count = NumberIn(*params);
+  if (!count || *count < 0 || *count > std::ssize(tensors_)) {
+    return Fail(StrCat("has ", Quoted(*params), " params among ",
+                       tensors_.size(), " tensors; expected a number from ", 0,
+                       " to ", tensors_.size()));
+  }
+  params_ = *count;
+  for (const SafeTensor& tensor : tensors_) {
+    if (tensor.foreign.empty()) continue;
+    return Fail(StrCat("has ", Quoted(tensor.name), " as ", tensor.foreign,
+                       ", which no checkpoint holds"));
+  }
+  for (const auto& [name, text] : header.metadata) {
+    if (!IsOwnName(name)) info_.notes.emplace_back(name, text);
+  }
+  return {};
+}
+
+// The tensors that the shards hold together, and where these are.
+Status CheckpointFile::ReadIndex() {
+  const SafetensorsHeader& header = file_.header();
+  const auto damaged = [&](std::string_view why) {
+    return Fail(StrCat("is damaged, as an index of shards: ", why));
+  };
+  for (const std::string_view key :
+       {kWholeKey, kBlocksKey, kShardsKey, kFolderKey}) {
+    if (header.Find(key) == nullptr) {
+      return damaged(StrCat("it lacks ", Quoted(key)));
+    }
+  }
+  const std::string actual = Hex(BeginDigest(header).digest());
+  const std::string& digest = *header.Find(kDigestKey);
+  if (actual != digest) {
+    return damaged(StrCat("its content has the digest ", actual,
+                          ", it was saved with ", digest));
+  }
+  const std::vector<std::string> blocks = Split(*header.Find(kBlocksKey));
+  const std::vector<std::string> shards = Split(*header.Find(kShardsKey));
+  const std::string& folder = *header.Find(kFolderKey);
+  if (shards.empty() || !header.tensors.empty() || folder.empty() ||
+      folder.find('/') != std::string::npos) {
+    return damaged(StrCat("it has ", shards.size(), " shards in ",
+                          Quoted(folder), " and ", header.tensors.size(),
+                          " tensors of its own"));
+  }
+  // Where its bytes end is for its ranges to say.
+  const std::string& whole = *header.Find(kWholeKey);
+  const std::vector<std::string> words = Split(whole);
+  const std::optional<int64_t> bytes =
+      words.empty() ? std::nullopt : NumberIn(words[0]);
+  if (!bytes) return damaged("it does not say how many bytes there are");
+  Result<SafetensorsHeader> described = ParseSafetensorsHeader(
+      std::string_view(whole).substr(words[0].size()), *bytes);
+  if (!described.ok()) return damaged(described.error().message);
+  tensors_ = std::move(described->tensors);
+  if (tensors_.size() != blocks.size()) {
+    return damaged(StrCat("it has blocks of ", blocks.size(), " of ",
+                          tensors_.size(), " tensors"));
+  }
+  const auto ranks = std::ssize(shards);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const std::optional<int64_t> block = NumberIn(blocks[i]);
+    const SafeTensor& tensor = tensors_[i];
+    if (!tensor.foreign.empty()) continue;  // refused below
+    const int64_t elements = tensor.type.shape.num_elements();
+    if (!block || *block < (elements - 1) / ranks + 1) {
+      return damaged(StrCat("blocks of ", blocks[i], " elements, one of ",
+                            ranks, " ranks each, do not cover ",
+                            Quoted(tensor.name), " ", tensor.type.ToString()));
+    }
+    blocks_.push_back(*block);
+  }
+  info_.shards = ranks;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    const Result<uint64_t> of_shard =
+        ParseHex(shards[static_cast<size_t>(rank)]);
+    if (!of_shard.ok()) return damaged(of_shard.error().message);
+    digests_.push_back(*of_shard);
+    shards_.push_back(StrCat(Beside(file_.path(), folder), "/",
+                             ShardName(info_.step, rank, ranks, *of_shard)));
+  }
+  return {};
+}
+
+// Opens a shard whose header is the one that the index was written for.
+Result<SafetensorsFile> CheckpointFile::OpenShard(size_t rank) const {
+  Result<SafetensorsFile> shard =
+      SafetensorsFile::Open(shards_[rank], "checkpoint");
+  if (!shard.ok()) {
+    Error error = shard.error();
+    error.message += StrCat("; it is a shard of ", Quoted(file_.path()),
+                            ", which needs all of them, in the folder that "
+                            "they were saved to");
+    return error;
+  }
+  const SafetensorsHeader& header = shard->header();
+  const bool is_known = std::ranges::all_of(
+      header.tensors,
+      [](const SafeTensor& tensor) { return tensor.foreign.empty(); });
+  if (!is_known || DigestOfShard(header) != digests_[rank]) {
+    return shard->Fail(StrCat("is damaged: its header is not the one that ",
+                              Quoted(file_.path()), " was saved with"));
+  }
+  return shard;
+}
+
+std::vector<ByteRange> CheckpointFile::Everything() const {
+  std::vector<ByteRange> all;
+  for (const SafeTensor& tensor : tensors_) {
+    all.push_back({0, tensor.end - tensor.begin});
+  }
+  return all;
+}
+
+// What a file has of which something is wanted; all of it where it is whole.
+std::vector<Piece> CheckpointFile::PiecesOf(
+    size_t file, const std::vector<ByteRange>& wanted) const {
+  std::vector<Piece> pieces;
+  if (!is_sharded()) {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const SafeTensor& tensor = tensors_[i];
+      pieces.push_back({i, 0, tensor.end - tensor.begin, tensor.begin});
+    }
+    return pieces;
+  }
+  pieces = PiecesOfShard(tensors_, blocks_, static_cast<int64_t>(file));
+  std::erase_if(pieces, [&](const Piece& piece) {
+    const ByteRange& range = wanted[piece.tensor];
+    return std::max(range.begin, piece.begin) >=
+           std::min(range.end, piece.begin + piece.size);
+  });
+  return pieces;
+}
+
+Result<CheckedBytes> CheckpointFile::Check(
+    std::vector<ByteRange> wanted) const {
+  STOWAGE_CHECK(wanted.size() == tensors_.size());
+  return is_sharded() ? CheckShards(std::move(wanted))
+                      : CheckWhole(std::move(wanted));
+}
+
+Result<CheckedBytes> CheckpointFile::CheckWhole(
+    std::vector<ByteRange> wanted) const {
+  Fnv1a digested = BeginDigest(file_.header());
+  CheckedBytes checked{std::move(wanted), {}};
+  std::vector<uint64_t>& hashes = checked.hashes.emplace_back();
+  for (const Piece& piece : PiecesOf(0, checked.wanted)) {
+    STOWAGE_RETURN_IF_ERROR(InParts(
+        piece.size, [&](Bytes begin, std::span<std::byte> part) -> Status {
+          STOWAGE_RETURN_IF_ERROR(file_.Read(piece.at + begin, part));
+          digested.Update(part);
+          hashes.push_back(HashOf(part));
+          return {};
+        }));
+  }
+  const std::string actual = Hex(digested.digest());
+  const std::string& digest = *file_.header().Find(kDigestKey);
+  if (actual == digest) return checked;
+  return Fail(StrCat("is damaged: its content has the digest ", actual,
+                     ", it was saved with ", digest));
+}
+
+Result<CheckedBytes> CheckpointFile::CheckShards(
+    std::vector<ByteRange> wanted) const {
+  CheckedBytes checked{std::move(wanted), {}};
+  for (size_t rank = 0; rank < shards_.size(); ++rank) {
+    std::vector<uint64_t>& hashes = checked.hashes.emplace_back();
+    const std::vector<Piece> pieces = PiecesOf(rank, checked.wanted);
+    if (pieces.empty()) continue;
+    STOWAGE_ASSIGN_OR_RETURN(const SafetensorsFile shard, OpenShard(rank));
+    const std::string* const digests = shard.header().Find(kBlockDigestsKey);
+    const std::vector<std::string> saved =
+        digests == nullptr ? std::vector<std::string>() : Split(*digests);
+    for (const Piece& piece : pieces) {
+      const SafeTensor& tensor = tensors_[piece.tensor];
+      const auto block = std::ranges::find(shard.header().tensors, tensor.name,
+                                           &SafeTensor::name);
+      const auto index =
+          static_cast<size_t>(block - shard.header().tensors.begin());
+      if (index >= saved.size() || block->begin != piece.at ||
+          block->end - block->begin != piece.size) {
+        return shard.Fail(StrCat("is damaged: it does not hold ", piece.size,
+                                 " bytes of ", Quoted(tensor.name), " at byte ",
+                                 piece.at, " of its data"));
+      }
+      uint64_t digest = 0;
+      STOWAGE_RETURN_IF_ERROR(InParts(
+          piece.size, [&](Bytes begin, std::span<std::byte> part) -> Status {
+            STOWAGE_RETURN_IF_ERROR(shard.Read(piece.at + begin, part));
+            digest = DigestOn(digest, part);
+            hashes.push_back(HashOf(part));
+            return {};
+          }));
+      if (Hex(digest) == saved[index]) continue;
+      return shard.Fail(StrCat("is damaged: its block of ", Quoted(tensor.name),
+                               " has the digest ", Hex(digest),
+                               ", it was saved with ", saved[index]));
+    }
+  }
+  return checked;
+}
+
+Status CheckpointFile::Read(const CheckedBytes& checked,
+                            const Take& take) const {
+  for (size_t i = 0; i < checked.hashes.size(); ++i) {
+    const std::vector<Piece> pieces = PiecesOf(i, checked.wanted);
+    if (pieces.empty()) continue;
+    std::optional<SafetensorsFile> shard;
+    if (is_sharded()) {
+      STOWAGE_ASSIGN_OR_RETURN(shard, OpenShard(i));
+    }
+    const SafetensorsFile& file = shard ? *shard : file_;
+    auto hash = checked.hashes[i].begin();
+    for (const Piece& piece : pieces) {
+      const SafeTensor& tensor = tensors_[piece.tensor];
+      const ByteRange& wanted = checked.wanted[piece.tensor];
+      const auto on_part = [&](Bytes begin,
+                               std::span<std::byte> part) -> Status {
+        const uint64_t expected = *hash++;
+        const Bytes at = piece.begin + begin;  // in the tensor
+        const Bytes from = std::max(at, wanted.begin);
+        const Bytes to =
+            std::min(at + static_cast<Bytes>(part.size()), wanted.end);
+        if (from >= to) return {};
+        STOWAGE_RETURN_IF_ERROR(file.Read(piece.at + begin, part));
+        if (HashOf(part) != expected) {
+          return file.Fail(StrCat("has changed while it was read, in ",
+                                  Quoted(tensor.name), " behind byte ", at),
+                           ErrorCode::kIo);
+        }
+        return take(piece.tensor, from,
+                    part.subspan(static_cast<size_t>(from - at),
+                                 static_cast<size_t>(to - from)));
+      };
+      STOWAGE_RETURN_IF_ERROR(InParts(piece.size, on_part));
+    }
+  }
+  return {};
+}
+
+}  // namespace stowage

@@ -1,0 +1,258 @@
+#include "runtime/checkpoint_shards.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/strings.h"
+#include "formats/safetensors.h"
+#include "ir/dtype.h"
+#include "runtime/checkpoint_file.h"
+#include "runtime/checkpoint_format.h"
+#include "runtime/parts.h"
+
+namespace stowage {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The elements of a block of each tensor of `header`: as the step of a rank splits it, or
+// as many as come to each where it does not.
+std::vector<int64_t> BlocksOf(const RankValues& values, const Graph& step,
+                              const SavedValues& saved) {
+  std::vector<int64_t> blocks;
+  for (const ValueId id : saved.values) {
+    const ValueInfo& value = values.whole.value(id);
+    const int64_t elements = value.type.shape.num_elements();
+    blocks.push_back(BlockOf(values, step, value)
+                         .value_or((elements - 1) / values.ranks + 1));
+  }
+  return blocks;
+}
+
+// A run of bytes that a leaf of the rank's step has, of a value of which it is a piece.
+struct Source {
+  const ValueInfo& value;
+  Piece piece;
+  std::string name;
+  Bytes begin = 0;  // in what is called so
+};
+
+std::vector<Source> SourcesOf(const RankValues& values, const Graph& step,
+                              const SavedValues& saved,
+                              const std::vector<int64_t>& blocks) {
+  std::vector<Source> sources;
+  for (const Piece& piece :
+       PiecesOfShard(saved.header.tensors, blocks, values.rank)) {
+    const ValueInfo& value = values.whole.value(saved.values[piece.tensor]);
+    const bool is_split = BlockOf(values, step, value).has_value();
+    sources.push_back({value, piece,
+                       is_split ? values.own_name(value.name) : value.name,
+                       is_split ? 0 : piece.begin});
+  }
+  return sources;
+}
+
+Status ReadSource(
+    const Source& source, const Runner& step,
+    const std::function<Status(Bytes begin, std::span<const std::byte> part)>&
+        take) {
+  return InParts(
+      source.piece.size, [&](Bytes begin, std::span<std::byte> part) -> Status {
+        STOWAGE_RETURN_IF_ERROR(step.ReadPart(
+            source.name, source.value.type.dtype, source.begin + begin, part));
+        return take(begin, part);
+      });
+}
+
+// The header of a shard, once its values have been read and found finite.
+Result<SafetensorsHeader> HeaderOfShard(const std::vector<Source>& sources,
+                                        const Runner& step,
+                                        const std::string& path) {
+  SafetensorsHeader header;
+  std::vector<std::string> digests;
+  for (const Source& source : sources) {
+    const Piece& piece = source.piece;
+    const DType dtype = source.value.type.dtype;
+    uint64_t digest = 0;
+    const Status finite =
+        ReadSource(source, step,
+                   [&](Bytes begin, std::span<const std::byte> part) -> Status {
+                     digest = DigestOn(digest, part);
+                     return CheckFinitePart(step.name(), source.value,
+                                            piece.begin + begin, part);
+                   });
+    if (!finite.ok()) {
+      return Error{finite.error().code,
+                   StrCat(finite.error().message, "; ", Quoted(path),
+                          " is not written, and what it held before is still "
+                          "there")};
+    }
+    header.tensors.push_back({source.value.name,
+                              {dtype, {piece.size / SizeOf(dtype)}},
+                              piece.at,
+                              piece.at + piece.size});
+    digests.push_back(Hex(digest));
+  }
+  header.metadata = {{std::string(kFormatKey), std::string(kShardFormat)},
+                     {std::string(kBlockDigestsKey), Joined(digests)}};
+  return header;
+}
+
+std::string FolderOf(const std::string& path) {
+  return Beside(path, ShardFolderName(path));
+}
+
+// The step of a file whose name is a shard's.
+std::optional<int64_t> StepOfShard(std::string_view name) {
+  int64_t step = 0;
+  const auto [after, code] =
+      std::from_chars(name.data(), name.data() + name.size(), step);
+  const std::string_view rest =
+      name.substr(static_cast<size_t>(after - name.data()));
+  if (code != std::errc() || !rest.starts_with('.') ||
+      rest.find("-of-") == std::string_view::npos ||
+      !rest.ends_with(".safetensors")) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+}  // namespace
+
+Status PrepareShards(const std::string& path, int64_t rank, int64_t ranks) {
+  const std::string folder = FolderOf(path);
+  std::error_code failed;
+  fs::create_directory(folder, failed);
+  if (failed) {
+    return Error{ErrorCode::kIo,
+                 StrCat("[checkpoint] no folder ", Quoted(folder),
+                        " for shards can be made: ", failed.message())};
+  }
+  const Result<OutputFile> tried =
+      OutputFile::Claim(StrCat(folder, "/", rank, "-of-", ranks));
+  return tried.ok() ? Status() : tried.error();
+}
+
+Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
+                           const std::string& path, int64_t number,
+                           const CheckpointBase& base) {
+  STOWAGE_ASSIGN_OR_RETURN(const SavedValues saved,
+                           ValuesToSave(values.whole, path, number, {}, base));
+  const std::vector<int64_t> blocks = BlocksOf(values, step.graph(), saved);
+  const std::vector<Source> sources =
+      SourcesOf(values, step.graph(), saved, blocks);
+  STOWAGE_ASSIGN_OR_RETURN(const SafetensorsHeader header,
+                           HeaderOfShard(sources, step, path));
+  const uint64_t digest = DigestOfShard(header);
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+  const std::string shard =
+      StrCat(FolderOf(path), "/",
+             ShardName(number, values.rank, values.ranks, digest));
+  const Bytes data = header.tensors.empty() ? 0 : header.tensors.back().end;
+  std::error_code ignored;
+  if (fs::file_size(shard, ignored) ==
+      sizeof(length) + length + static_cast<uint64_t>(data)) {
+    return digest;
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(shard));
+  STOWAGE_RETURN_IF_ERROR(
+      file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
+        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
+        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+        for (const Source& source : sources) {
+          STOWAGE_RETURN_IF_ERROR(ReadSource(
+              source, step, [&](Bytes, std::span<const std::byte> part) {
+                return write(part);
+              }));
+        }
+        return {};
+      }));
+  return digest;
+}
+
+Status SaveShardIndex(const Runner& step, const RankValues& values,
+                      std::span<const uint64_t> shards, const OutputFile& file,
+                      const std::string& path, int64_t number,
+                      const RunNotes& notes, const CheckpointBase& base) {
+  STOWAGE_ASSIGN_OR_RETURN(
+      SavedValues saved,
+      ValuesToSave(values.whole, file.path(), number, notes, base));
+  const std::string folder = ShardFolderName(path);
+  std::vector<std::string> digests, blocks;
+  for (size_t rank = 0; rank < shards.size(); ++rank) {
+    const std::string name = ShardName(number, static_cast<int64_t>(rank),
+                                       values.ranks, shards[rank]);
+    std::error_code ignored;
+    if (!fs::exists(StrCat(Beside(file.path(), folder), "/", name), ignored)) {
+      return Error{
+          ErrorCode::kIo,
+          StrCat("[checkpoint] the shard of rank ", rank, " of ", shards.size(),
+                 ", ", Quoted(name), ", is not to be seen in ",
+                 Quoted(Beside(file.path(), folder)),
+                 "; shards need a folder that all ranks see. ",
+                 Quoted(file.path()),
+                 " is not written, and what it held before is still "
+                 "there")};
+    }
+    digests.push_back(Hex(shards[rank]));
+  }
+  for (const int64_t block : BlocksOf(values, step.graph(), saved)) {
+    blocks.push_back(StrCat(block));
+  }
+  SafetensorsHeader whole;
+  whole.tensors = std::move(saved.header.tensors);
+  const Bytes data = whole.tensors.empty() ? 0 : whole.tensors.back().end;
+  SafetensorsHeader index;
+  index.metadata = std::move(saved.header.metadata);
+  index.metadata.front().second = kShardedFormat;
+  index.metadata.emplace_back(
+      kWholeKey, StrCat(data, " ", FormatSafetensorsHeader(whole)));
+  index.metadata.emplace_back(kBlocksKey, Joined(blocks));
+  index.metadata.emplace_back(kShardsKey, Joined(digests));
+  index.metadata.emplace_back(kFolderKey, folder);
+  index.metadata.emplace_back(kDigestKey, Hex(BeginDigest(index).digest()));
+  const std::string text = FormatSafetensorsHeader(index);
+  const uint64_t length = text.size();
+  return file.Replace(
+      {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(text))});
+}
+
+void RemoveUnusedShards(const std::string& path,
+                        const std::vector<std::string>& kept) {
+  const fs::path folder = FolderOf(path);
+  std::error_code failed, ignored;
+  if (!fs::is_directory(folder, failed)) return;
+  std::unordered_set<std::string> used;
+  int64_t last = -1;
+  for (const std::string& index : kept) {
+    const Result<CheckpointFile> file = CheckpointFile::Open(index);
+    if (!file.ok() && file.error().code == ErrorCode::kNotFound) continue;
+    if (!file.ok()) return;  // it may tell of any of them
+    last = std::max(last, file->info().step);
+    for (const std::string& shard : file->shards()) {
+      used.insert(fs::path(shard).filename().string());
+    }
+  }
+  std::vector<fs::path> unused;
+  for (const auto& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    const std::optional<int64_t> step = StepOfShard(name);
+    if (step && *step <= last && !used.contains(name)) {
+      unused.push_back(entry.path());
+    }
+  }
+  for (const fs::path& shard : unused) fs::remove(shard, ignored);
+  fs::remove(folder, ignored);  // where nothing is left in it
+}
+
+}  // namespace stowage

@@ -1,0 +1,56 @@
+#ifndef STOWAGE_RUNTIME_CHECKPOINT_SHARDS_H_
+#define STOWAGE_RUNTIME_CHECKPOINT_SHARDS_H_
+
+// A checkpoint that ranks save together: each writes a shard with its part of every param
+// and state, split or not, and when all have, one writes the index that tells of them
+// (runtime/checkpoint_format.h). No rank holds or writes more than its part. Until the
+// index is there, which replaces the one before whole, the checkpoint is the one before:
+// a shard never replaces another that has other content.
+//
+//   Result<uint64_t> shard = SaveShard(step, values, "run.safetensors", 400);
+//   ...                                       // the digests of all ranks
+//   Status saved = SaveShardIndex(step, values, digests, file, 400, notes);
+//   RemoveUnusedShards("run.safetensors", {"run.safetensors", "run.best.safetensors"});
+//
+// All ranks must see the folder that the shards are in, and LoadCheckpoint reads it.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/output_file.h"
+#include "base/result.h"
+#include "runtime/checkpoint_info.h"
+#include "runtime/rank_values.h"
+#include "runtime/session.h"
+
+namespace stowage {
+
+/// Makes the folder of the shards of `path`, and tries to write to it as this rank.
+/// Errors: kIo.
+Status PrepareShards(const std::string& path, int64_t rank, int64_t ranks);
+
+/// Writes the shard of this rank; where a file of its name and size is there already, it has this
+/// content. Returns its digest. Errors: those of SaveCheckpoint.
+Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
+                           const std::string& path, int64_t number,
+                           const CheckpointBase& base = {});
+
+/// Replaces `file` by the index of these shards, by rank. Errors: those of
+/// SaveCheckpoint but kNotFinite; kIo where a shard is not to be seen from here.
+Status SaveShardIndex(const Runner& step, const RankValues& values,
+                      std::span<const uint64_t> shards, const OutputFile& file,
+                      const std::string& path, int64_t number,
+                      const RunNotes& notes = {},
+                      const CheckpointBase& base = {});
+
+/// Removes the shards of `path` that no index among `kept` tells of, but for those of
+/// steps behind the last of these, which may be on their way. What cannot be removed
+/// stays.
+void RemoveUnusedShards(const std::string& path,
+                        const std::vector<std::string>& kept);
+
+}  // namespace stowage
+
+#endif  // STOWAGE_RUNTIME_CHECKPOINT_SHARDS_H_
