@@ -205,6 +205,7 @@ struct Work {
   TrainFiles& files;
   RankRun& ranks;
   const RankValues& values;
+  bool saves;  // checkpoints
 };
 
 // The params and states of a run as one rank alone has them: where ranks split them, they
@@ -222,10 +223,12 @@ Result<Runner*> Savable(const Work& work, std::optional<WholeValues>* whole) {
 
 Status Save(const Work& work, int64_t step,
             std::optional<double> held_out_loss = {}) {
+  const Runner& own = work.training.step();
   if (work.files.saves_shards()) {
-    return work.files.SaveShards(work.training.step(), work.values,
-                                 work.ranks.collectives(), step, held_out_loss);
+    return work.files.SaveShards(own, work.values, work.ranks.collectives(),
+                                 step, held_out_loss);
   }
+  if (!work.saves) return CheckFinite(own);  // each rank what it keeps
   std::optional<WholeValues> whole;
   STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
   return work.files.Save(*values, step, held_out_loss);
@@ -546,7 +549,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
   const Work work{*run,   *opened, **task, evaluation_batch,
-                  *files, ranks,   values};
+                  *files, ranks,   values, !flags.checkpoint().empty()};
   std::vector<Runner*> steps = {&opened->step()};
   for (const ShapeSpec& shape : spec.training.shapes) {
     steps.push_back(opened->Find(shape.name));
@@ -580,7 +583,9 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());
   }
-  if (written.ok()) written = SaveForOthers(work, spec);
+  if (written.ok() && TrainFiles::SavesForOthers(flags)) {
+    written = SaveForOthers(work, spec);
+  }
   if (!flags.svg.empty() && ranks.speaks()) {
     const Status drawn = files->svg().Write(ToSvg(report));
     if (written.ok()) written = drawn;

@@ -1,13 +1,16 @@
 #include "tools/train_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <span>
 #include <system_error>
 #include <vector>
 
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_shards.h"
+#include "runtime/initial_values.h"
 #include "tools/resume.h"
 #include "tools/tuning.h"
 #include "train/save_shards.h"
@@ -119,17 +122,31 @@ Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
   return PrepareShards(shards_of_, ranks.rank(), ranks.ranks());
 }
 
+// Where rank 0 has the values from that a run begins with, which all ranks learn.
+Result<TrainFiles::Origin> TrainFiles::OriginOfValues(const TrainFlags& flags,
+                                                      const StepSpec& spec,
+                                                      RankRun& ranks) {
+  auto origin = static_cast<int64_t>(Origin::kWhole);
+  if (ranks.speaks() && !ranks.alone() && !spec.tuning) {
+    if (!resumed_.empty()) {
+      STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
+                               ReadCheckpointInfo(resumed_));
+      if (info.shards > 0) origin = static_cast<int64_t>(Origin::kShards);
+    } else if (!spec.onnx && flags.init.empty()) {
+      origin = static_cast<int64_t>(Origin::kSeed);
+    }
+  }
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&origin));
+  return static_cast<Origin>(origin);
+}
+
 Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
                                   const RunSpec& run, Training& training,
                                   RankRun& ranks, const RankValues& values) {
-  int64_t done = 0, shards = 0;
-  if (ranks.speaks() && !ranks.alone() && !resumed_.empty() && !spec.tuning) {
-    STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
-                             ReadCheckpointInfo(resumed_));
-    shards = info.shards;
-  }
-  STOWAGE_RETURN_IF_ERROR(ranks.Share(&shards));
-  if (shards > 0) {  // each rank reads what it keeps
+  int64_t done = 0;
+  STOWAGE_ASSIGN_OR_RETURN(const Origin origin,
+                           OriginOfValues(flags, spec, ranks));
+  if (origin == Origin::kShards) {
     const std::string& path =
         IsThere(flags.continued) ? flags.continued : flags.resume;
     const auto load = [&] {
@@ -145,6 +162,17 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
       training.Initialize(static_cast<uint64_t>(flags.seed));
     }
     STOWAGE_RETURN_IF_ERROR(ranks.Share(training.step()));
+  } else if (origin == Origin::kSeed) {
+    STOWAGE_RETURN_IF_ERROR(ScatterValues(
+        values, *ranks.collectives(),
+        [&](const ValueInfo& leaf, std::span<std::byte> bytes) -> Status {
+          MakeInitialValues(leaf, static_cast<uint64_t>(flags.seed),
+                            [&](Bytes begin, std::span<const std::byte> part) {
+                              std::ranges::copy(part, bytes.begin() + begin);
+                            });
+          return {};
+        },
+        training.step()));
   } else {
     STOWAGE_ASSIGN_OR_RETURN(WholeValues whole,
                              WholeValues::Make(values.whole, training.backend(),

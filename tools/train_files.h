@@ -64,6 +64,12 @@ class TrainFiles {
   /// merged, where they are wanted. Errors: those of stowage::SaveAdapter and SaveMerged.
   Status SaveAdapter(const Runner& runner, const StepSpec& spec) const;
 
+  /// Whether any of these is wanted of a run with these flags.
+  static bool SavesForOthers(const TrainFlags& flags) {
+    return !flags.save_weights.empty() || !flags.save_onnx.empty() ||
+           !flags.save_adapter.empty() || !flags.save_merged.empty();
+  }
+
   /// What is on disk of this run, in words, for when it ends before its time.
   std::string WhatIsSaved() const;
 
@@ -74,6 +80,10 @@ class TrainFiles {
   const Output& html() const { return html_; }
 
  private:
+  // Values that rank 0 has whole, shards, or a seed, of which nobody needs the whole.
+  enum class Origin : int64_t { kWhole, kShards, kSeed };
+  Result<Origin> OriginOfValues(const TrainFlags& flags, const StepSpec& spec,
+                                RankRun& ranks);
   Result<int64_t> GiveValues(const TrainFlags& flags, const StepSpec& spec,
                              const RunSpec& run, Session& session);
   Status OpenShards(const TrainFlags& flags, const StepSpec& spec,

@@ -64,35 +64,43 @@ Status WholeValues::Gather(const Runner& step) {
 }
 
 Status WholeValues::Scatter(Runner& step) {
+  return ScatterValues(
+      Values(), *collectives_,
+      [&](const ValueInfo& leaf, std::span<std::byte> bytes) {
+        return session_->front().ReadBytes(leaf.name, leaf.type.dtype, bytes);
+      },
+      step);
+}
+
+Status ScatterValues(const RankValues& values, Collectives& collectives,
+                     const WholeSource& source, Runner& step) {
   // Rank 0's value plus zeros: what it has in numbers of four bytes, which add exactly.
   std::vector<std::byte> words, scratch, block;
-  for (const ValueId id : PersistentValues(graph_)) {
-    const ValueInfo& leaf = graph_.value(id);
+  for (const ValueId id : PersistentValues(values.whole)) {
+    const ValueInfo& leaf = values.whole.value(id);
     const DType dtype = leaf.type.dtype;
     const auto size = static_cast<size_t>(leaf.type.bytes());
     words.assign((size + 3) / 4 * 4, std::byte{0});
     const std::span<std::byte> bytes = std::span(words).first(size);
-    if (session_) {
-      STOWAGE_RETURN_IF_ERROR(
-          session_->front().ReadBytes(leaf.name, dtype, bytes));
-    }
-    scratch.resize(static_cast<size_t>(CollectiveScratch(
-        static_cast<Bytes>(words.size()), collectives_->ranks())));
-    if (!collectives_->AllReduce(DType::kI32, words, scratch)) {
+    if (values.rank == 0) STOWAGE_RETURN_IF_ERROR(source(leaf, bytes));
+    scratch.resize(static_cast<size_t>(
+        CollectiveScratch(static_cast<Bytes>(words.size()), values.ranks)));
+    if (!collectives.AllReduce(DType::kI32, words, scratch)) {
       return Lost(leaf.name);
     }
-    const auto elements = BlockOf(Values(), step.graph(), leaf);
+    const auto elements = BlockOf(values, step.graph(), leaf);
     if (!elements) {
       STOWAGE_RETURN_IF_ERROR(step.WriteBytes(leaf.name, dtype, bytes));
       continue;
     }
     block.assign(static_cast<size_t>(*elements * SizeOf(dtype)), std::byte{0});
-    const size_t begin = std::min(
-        size, static_cast<size_t>(collectives_->rank()) * block.size());
+    const size_t begin =
+        std::min(size, static_cast<size_t>(values.rank) * block.size());
     const std::span<std::byte> mine =
         bytes.subspan(begin, std::min(block.size(), size - begin));
     std::copy(mine.begin(), mine.end(), block.begin());
-    STOWAGE_RETURN_IF_ERROR(step.WriteBytes(OwnName(leaf.name), dtype, block));
+    STOWAGE_RETURN_IF_ERROR(
+        step.WriteBytes(values.own_name(leaf.name), dtype, block));
   }
   return {};
 }

@@ -17,7 +17,10 @@
 // On rank 0 they take memory beside the arena, as much as all params and states have
 // bytes, while this is there; on the others as much as the largest.
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "autodiff/ranks.h"
@@ -29,6 +32,17 @@
 #include "runtime/session.h"
 
 namespace stowage {
+
+/// Gives a whole param or state, in bytes of its size.
+using WholeSource =
+    std::function<Status(const ValueInfo& leaf, std::span<std::byte> bytes)>;
+
+/// Gives `step` of all ranks, each of which must call this, the params and states that
+/// rank 0's `source` says: the whole, or a block of it. One at a time lies in memory
+/// beside the arenas. Errors: those of the source and of Runner::WriteBytes; kDevice when
+/// a rank was lost.
+Status ScatterValues(const RankValues& values, Collectives& collectives,
+                     const WholeSource& source, Runner& step);
 
 class WholeValues {
  public:
