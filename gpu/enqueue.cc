@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "gpu/kernel.h"
+#include "gpu/step_record.h"
 #include "ir/attrs.h"
 #include "ir/exchanges.h"
 #include "runtime/control_flow.h"
@@ -16,27 +17,50 @@ void DeviceQueue::Note(const Status& status) {
   failed_ = launch_;
 }
 
+// After an error nothing is given any more: a capture may have ended by it.
+
 void DeviceQueue::Launch(const KernelCall& call) {
+  if (!status_.ok()) return;
   Note(mode_ == Mode::kRun ? device_.Launch(call, stream_)
                            : device_.Prepare(call));
 }
 
 void DeviceQueue::MatMul(const MatMulCall& call) {
+  if (!status_.ok()) return;
   Note(mode_ == Mode::kRun ? device_.MatMul(call, stream_)
                            : device_.Prepare(call, stream_));
 }
 
 void DeviceQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {
-  if (mode_ == Mode::kRun) Note(device_.Fill(to, value, bytes, stream_));
+  if (!status_.ok() || mode_ != Mode::kRun) return;
+  Note(device_.Fill(to, value, bytes, stream_));
 }
 
 void DeviceQueue::Copy(std::byte* to, const std::byte* from, Bytes bytes) {
-  if (mode_ == Mode::kRun) Note(device_.Copy(to, from, bytes, stream_));
+  if (!status_.ok() || mode_ != Mode::kRun) return;
+  Note(device_.Copy(to, from, bytes, stream_));
 }
 
 // Nothing is to be prepared: ranks were joined when the device was opened.
 void DeviceQueue::Exchange(std::span<const PeerMessages> messages) {
-  if (mode_ == Mode::kRun) Note(device_.Exchange(messages, stream_));
+  if (!status_.ok() || mode_ != Mode::kRun) return;
+  Note(device_.Exchange(messages, stream_));
+}
+
+void DeviceQueue::Branch(const TensorView& index, size_t bodies,
+                         const std::function<void(size_t)>& give) {
+  EnqueueChoice(index.dtype(), index.data, bodies, chosen_on_device_, *this);
+  if (mode_ == Mode::kPrepare) {
+    for (size_t body = 0; body < bodies; ++body) give(body);
+    return;
+  }
+  if (!status_.ok()) return;
+  if (capture_ != nullptr) {
+    Note(capture_->Branch(bodies, give));
+    return;
+  }
+  Note(device_.Synchronize(stream_));
+  if (status_.ok() && *chosen_ < bodies) give(*chosen_);
 }
 
 Status DeviceQueue::Finish(const Program& program) const {
@@ -68,6 +92,23 @@ void EnqueueLoop(const Launch& launch, DeviceQueue& queue) {
     loop.Place(launch, 0, i);
     for (const Launch& inner : loop.launches(0)) EnqueueLaunch(inner, queue);
   }
+}
+
+void EnqueueCond(const Launch& launch, DeviceQueue& queue) {
+  ControlFlow& cond = *launch.control;
+  queue.Branch(launch.inputs[0], cond.num_bodies(), [&](size_t body) {
+    cond.Place(launch, body, 0);
+    for (const Launch& inner : cond.launches(body)) {
+      EnqueueLaunch(inner, queue);
+    }
+  });
+}
+
+// Whether a branch is among what `launch` is.
+bool Branches(const Launch& launch) {
+  if (launch.control == nullptr) return false;
+  return !launch.control->is_loop() ||
+         std::ranges::any_of(launch.control->launches(0), Branches);
 }
 
 bool IsHostCopy(const Launch& launch) {
@@ -115,10 +156,12 @@ Status SideStreams::WaitForAll() {
 }
 
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
-  if (launch.control != nullptr) {
+  if (launch.control == nullptr) {
+    GetKernel(launch.op).enqueue(launch, queue);
+  } else if (launch.control->is_loop()) {
     EnqueueLoop(launch, queue);
   } else {
-    GetKernel(launch.op).enqueue(launch, queue);
+    EnqueueCond(launch, queue);
   }
 }
 
@@ -137,6 +180,10 @@ void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
     const auto now = launches.subspan(i, count);
     for (const Launch& launch : now) {
       if (beside != nullptr) queue.Note(beside->WaitBefore(launch));
+    }
+    // A graph ends there, and what runs beside it ends with it.
+    if (beside != nullptr && Branches(now[0])) {
+      queue.Note(beside->WaitForAll());
     }
     if (side != nullptr) {
       EnqueueBeside(now[0], *side, queue);

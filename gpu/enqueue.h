@@ -9,12 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "base/result.h"
 #include "gpu/device.h"
 #include "gpu/queue.h"
 #include "gpu/side_stream.h"
+#include "gpu/step_graphs.h"
 #include "runtime/kernel.h"
 #include "runtime/program.h"
 
@@ -39,6 +41,20 @@ class DeviceQueue final : public Queue {
   void Exchange(std::span<const PeerMessages> messages) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
+  /// Where a branch tells which body it has come to, in memory of the host as the device
+  /// sees it and as the host does; and, while a step is captured, what of: without it
+  /// the body that was chosen runs at once.
+  void set_choice(uint32_t* on_device, const uint32_t* on_host,
+                  StepGraphs* capture = nullptr) {
+    chosen_on_device_ = on_device;
+    chosen_ = on_host;
+    capture_ = capture;
+  }
+  /// One of so many bodies, each of which `give` gives to this queue, as the scalar
+  /// `index` chooses.
+  void Branch(const TensorView& index, size_t bodies,
+              const std::function<void(size_t)>& give);
+
   /// The stream that what follows is given to.
   Stream stream() const { return stream_; }
   void set_stream(Stream stream) { stream_ = stream; }
@@ -56,12 +72,16 @@ class DeviceQueue final : public Queue {
   uint32_t* const word_;
   const Mode mode_;
   uint32_t launch_ = 0;
+  uint32_t* chosen_on_device_ = nullptr;
+  const uint32_t* chosen_ = nullptr;
+  StepGraphs* capture_ = nullptr;
   Status status_;
   uint32_t failed_ = 0;
 };
 
 /// Enqueues one launch: that of a loop as all launches of its body, in order, for each
-/// trip, with the addresses of that trip.
+/// trip, with the addresses of that trip; that of a cond as a branch, to the launches of
+/// one body.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
 
 /// The streams beside a queue's own, and what runs on each.

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,10 +14,13 @@
 #include "gpu/kernel.h"
 #include "gpu/side_stream.h"
 #include "gpu/staging.h"
+#include "gpu/step_graphs.h"
 #include "gpu/step_record.h"
 
 namespace stowage::gpu {
 namespace {
+
+constexpr Bytes kChoiceBytes = 64;
 
 class GpuExecutable final : public Executable {
  public:
@@ -47,6 +51,16 @@ class GpuExecutable final : public Executable {
     return ring() + static_cast<Bytes>(step % kStepsInFlight) *
                         RingStride(program_.scalars().size());
   }
+  // What a branch has chosen, behind the ring.
+  Bytes ChoiceAt() const {
+    return 2 * staging_->slot_bytes() +
+           static_cast<Bytes>(kStepsInFlight) *
+               RingStride(program_.scalars().size());
+  }
+  const uint32_t* chosen() const {
+    return reinterpret_cast<const uint32_t*>(pinned_.host + ChoiceAt());
+  }
+  DeviceQueue MakeQueue(DeviceQueue::Mode mode, StepGraphs* capture = nullptr);
   Event Done(uint64_t step) const { return done_[step % kStepsInFlight]; }
   bool HasArrived(uint64_t step) const;
 
@@ -62,11 +76,12 @@ class GpuExecutable final : public Executable {
   const Program& program_;
   DeviceState& state_;
   Device& device_;
-  PinnedBlock pinned_;  // two input slots, then the ring
+  PinnedBlock
+      pinned_;  // two input slots, then the ring, then a branch's choice
   Bytes pinned_bytes_ = 0;
   std::unique_ptr<InputStaging> staging_;
   std::array<Event, kStepsInFlight> done_ = {};
-  DeviceGraph graph_;
+  std::optional<StepGraphs> graphs_;
   uint64_t next_ = 1;  // the step that the record and the slots are ready for
 };
 
@@ -75,7 +90,7 @@ GpuExecutable::~GpuExecutable() {
   static_cast<void>(device_.Synchronize(state_.copy));
   static_cast<void>(device_.Synchronize(state_.compute));
   if (state_.current == this) state_.current = nullptr;
-  if (graph_.handle != nullptr) device_.Destroy(graph_);
+  graphs_.reset();
   for (const Event event : done_) {
     if (event.handle != nullptr) device_.Destroy(event);
   }
@@ -96,7 +111,7 @@ Status GpuExecutable::Open() {
                 ReserveBytes(slot));
   const Bytes ring_bytes = static_cast<Bytes>(kStepsInFlight) *
                            RingStride(program_.scalars().size());
-  const Bytes pinned_bytes = 2 * slot + ring_bytes;
+  const Bytes pinned_bytes = 2 * slot + ring_bytes + kChoiceBytes;
   STOWAGE_ASSIGN_OR_RETURN(pinned_, device_.AllocatePinned(pinned_bytes));
   pinned_bytes_ = pinned_bytes;
   state_.pinned_bytes += pinned_bytes;
@@ -108,14 +123,21 @@ Status GpuExecutable::Open() {
   for (Event& event : done_) {
     STOWAGE_ASSIGN_OR_RETURN(event, device_.CreateEvent());
   }
-  DeviceQueue prepare(device_, state_.compute, &record()->fault,
-                      DeviceQueue::Mode::kPrepare);
+  DeviceQueue prepare = MakeQueue(DeviceQueue::Mode::kPrepare);
   for (size_t i = 0; i < program_.launches().size(); ++i) {
     EnqueueOne(i, prepare);
   }
   STOWAGE_RETURN_IF_ERROR(EnqueueStep(prepare, nullptr));
   STOWAGE_RETURN_IF_ERROR(device_.Synchronize(state_.compute));
   return state_.check ? Status() : Capture();
+}
+
+DeviceQueue GpuExecutable::MakeQueue(DeviceQueue::Mode mode,
+                                     StepGraphs* capture) {
+  DeviceQueue queue(device_, state_.compute, &record()->fault, mode);
+  queue.set_choice(reinterpret_cast<uint32_t*>(pinned_.device + ChoiceAt()),
+                   chosen(), capture);
+  return queue;
 }
 
 Status GpuExecutable::EnqueueStep(DeviceQueue& queue, SideStreams* beside) {
@@ -169,20 +191,15 @@ Status GpuExecutable::Capture() {
 }
 
 Status GpuExecutable::CaptureStep(std::span<const Event> events) {
-  STOWAGE_RETURN_IF_ERROR(device_.BeginCapture(state_.compute));
-  DeviceQueue queue(device_, state_.compute, &record()->fault,
-                    DeviceQueue::Mode::kRun);
+  graphs_.emplace(device_, state_.compute);
+  DeviceQueue queue = MakeQueue(DeviceQueue::Mode::kRun, &*graphs_);
   const size_t of_copies = SideStream::kEventsOfALaunch *
                            SideStreams::CountCopies(program_.launches());
   SideStreams beside = {
       .copies = {device_, state_.compute, state_.copy, events.first(of_copies)},
       .exchanges = {device_, state_.compute, state_.exchange,
                     events.subspan(of_copies)}};
-  const Status enqueued = EnqueueStep(queue, &beside);
-  Result<DeviceGraph> graph = device_.EndCapture(state_.compute);
-  if (graph.ok()) graph_ = *graph;
-  STOWAGE_RETURN_IF_ERROR(enqueued);
-  return graph.ok() ? Status() : Status(graph.error());
+  return graphs_->Capture([&] { return EnqueueStep(queue, &beside); });
 }
 
 // Makes the arena this program's: whatever else ran there is waited for.
@@ -210,7 +227,7 @@ Status GpuExecutable::TryStart(uint64_t step) {
   // The slot was read last by the step before the last.
   STOWAGE_RETURN_IF_ERROR(staging_->Upload(
       step % 2, Done(step + kStepsInFlight - 2), state_.copy, state_.compute));
-  STOWAGE_RETURN_IF_ERROR(device_.LaunchGraph(graph_, state_.compute));
+  STOWAGE_RETURN_IF_ERROR(graphs_->Launch(chosen()));
   STOWAGE_RETURN_IF_ERROR(device_.Record(Done(step), state_.compute));
   next_ = step + 1;
   return {};
@@ -275,8 +292,7 @@ StepCode GpuExecutable::RunOne(size_t launch, size_t* failed) noexcept {
 }
 
 Status GpuExecutable::TryRunOne(size_t index, StepRecord* found) {
-  DeviceQueue queue(device_, state_.compute, &record()->fault,
-                    DeviceQueue::Mode::kRun);
+  DeviceQueue queue = MakeQueue(DeviceQueue::Mode::kRun);
   EnqueueOne(index, queue);
   STOWAGE_RETURN_IF_ERROR(queue.Finish(program_));
   STOWAGE_RETURN_IF_ERROR(

@@ -2,7 +2,8 @@
 #define STOWAGE_GPU_GPU_EXECUTABLE_H_
 
 // A program on a device: one graph that was captured once and is launched for
-// every step.
+// every step; several where there are branches (gpu/step_graphs.h), and then to start
+// a step takes until its last branch is chosen.
 //
 //   copy stream      [inputs of step 2]          [inputs of step 3]
 //   compute stream   [graph: step 1      ] [graph: step 2      ] ...

@@ -46,15 +46,11 @@ Status Supports(const Graph& graph, const Node& node) {
     return Error{ErrorCode::kUnsupported, StrCat("[gpu] ", OpName(node.op),
                                                  " of ", Quoted(result), what)};
   };
-  if (node.op == OpKind::kCond) {
-    return fail(
-        " chooses a body by a value, which runs on the CPU alone so far; "
-        "compute all of them and select, or use the cpu");
-  }
-  if (node.op == OpKind::kLoop) {
-    const Graph& body = PartsOfLoop(node).body;
-    for (const Node& inner : body.nodes()) {
-      STOWAGE_RETURN_IF_ERROR(Supports(body, inner));
+  if (const auto bodies = BodiesOf(node); !bodies.empty()) {
+    for (const auto& body : bodies) {
+      for (const Node& inner : body->nodes()) {
+        STOWAGE_RETURN_IF_ERROR(Supports(*body, inner));
+      }
     }
     return {};
   }

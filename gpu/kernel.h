@@ -4,8 +4,8 @@
 // The table of GPU kernels: one entry an op, defined in gpu/kernels/ under the
 // name declared below. An op without an entry is a link error; views have an
 // entry whose `enqueue` is null, for they do no work, and so have stand_in, which
-// no program may hold; loop, which is the launches of its body (gpu/enqueue.h); and cond,
-// which runs on the CPU alone so far.
+// no program may hold; loop and cond, which are the launches of their bodies
+// (gpu/enqueue.h).
 //
 // A kernel is a pure function of its launch: the same operands give the same
 // bits wherever they lie. It computes in f32, whatever 16-bit type its operands

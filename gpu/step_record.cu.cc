@@ -68,6 +68,32 @@ STOWAGE_KERNEL(kScalarsPerGrid) EndStep(STOWAGE_PARAMS(EndParams) p) {
   p.record->step = step + 1;
 }
 
+struct ChoiceParams {
+  const std::byte* index;
+  DType dtype;
+  int64_t bodies;
+  uint32_t* chosen;
+  FaultSlot fault;
+};
+
+STOWAGE_KERNEL(kWarpSize) Choose(STOWAGE_PARAMS(ChoiceParams) p) {
+  if (ThreadId() != 0) return;
+  int64_t body = 0;
+  if (p.dtype == DType::kI64) {
+    body = *reinterpret_cast<const int64_t*>(p.index);
+  } else if (p.dtype == DType::kI32) {
+    body = *reinterpret_cast<const int32_t*>(p.index);
+  } else {
+    body = *reinterpret_cast<const uint8_t*>(p.index) != 0 ? 1 : 0;
+  }
+  if (body < 0 || body >= p.bodies) {
+    ReportFault(p.fault);
+    body = p.bodies;
+  }
+  *reinterpret_cast<volatile uint32_t*>(p.chosen) = static_cast<uint32_t>(body);
+  SystemFence();
+}
+
 struct ScanParams {
   const std::byte* x;
   int64_t n;
@@ -117,6 +143,14 @@ void EnqueueEndStep(StepRecord* record, std::byte* ring, uint32_t entries,
     LaunchKernel(queue, "end step", EndStep, params, {}, kScalarsPerGrid);
     first += count;
   } while (first < scalars.size());
+}
+
+void EnqueueChoice(DType dtype, const std::byte* index, size_t bodies,
+                   uint32_t* chosen, Queue& queue) {
+  LaunchKernel(
+      queue, "choose", Choose,
+      {index, dtype, static_cast<int64_t>(bodies), chosen, queue.fault()}, {},
+      kWarpSize);
 }
 
 void EnqueueFindNonFinite(DType dtype, const std::byte* x, int64_t n,

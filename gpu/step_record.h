@@ -1,7 +1,8 @@
 #ifndef STOWAGE_GPU_STEP_RECORD_H_
 #define STOWAGE_GPU_STEP_RECORD_H_
 
-// The first and the last kernel of every step, and the scan of a debug run.
+// The first and the last kernel of every step, what a branch asks the host, and the scan
+// of a debug run.
 //
 // A step's graph is launched again and again as it was captured; what differs
 // from step to step is in memory. The step record counts steps. Inputs arrive
@@ -59,6 +60,12 @@ void EnqueueBeginStep(StepRecord* record, const std::byte* slots,
 /// ring, as the device sees it, and adds one to the record's step.
 void EnqueueEndStep(StepRecord* record, std::byte* ring, uint32_t entries,
                     std::span<const float* const> scalars, Queue& queue);
+
+/// Writes to *chosen, memory of the host as the device sees it, which of `bodies` bodies
+/// the scalar at `index`, of i32, i64 or bool, stands for, true being the second; where
+/// there is none of this number, `bodies`, and that the launch has a bad index.
+void EnqueueChoice(DType dtype, const std::byte* index, size_t bodies,
+                   uint32_t* chosen, Queue& queue);
 
 /// Sets *found to 1 if any of the `n` elements, of f32, bf16 or f16, is NaN or
 /// infinite.

@@ -5,7 +5,7 @@
 // converge, and searches that find. The memory it takes is known like any loop's, for it
 // is one, of as many trips as there may be, whose body is a branch (ir/control_flow.h):
 // from the trip on whose condition does not hold, trips look at the condition and hand on
-// what is carried, a copy of it each. Branches run on the CPU alone so far.
+// what is carried, a copy of it each.
 //
 //   // The square root of a, by Newton's method.
 //   WhileResults root = While(

@@ -1,4 +1,4 @@
-// A loop is the launches of its body (gpu/enqueue.h), a cond is refused (gpu/kernel.cc).
+// loop and cond are the launches of their bodies (gpu/enqueue.h).
 
 #include "gpu/kernel.h"
 

@@ -1,6 +1,8 @@
 #include "tests/gpu/device_suite.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -10,6 +12,8 @@
 #include "nn/models.h"
 #include "planner/packing/packer.h"
 #include "tests/gpu/op_check.h"
+#include "tests/support/random_control_flow.h"
+#include "tests/support/run_steps.h"
 
 namespace stowage::testing {
 namespace {
@@ -19,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 // Sums in another order, and AdamW makes much of a small difference.
 constexpr double kLossTolerance = 5e-5;
 constexpr double kParamsTolerance = 1e-3;
+constexpr double kBranchesTolerance = 1e-5;
+constexpr uint64_t kBranchingGraphs = 20;
 constexpr double kBF16LossTolerance = 0.02;  // as tests/gpu/train_steps_test.cc
 
 SyntheticStep In(DType dtype, SyntheticStep step) {
@@ -76,6 +82,7 @@ class Suite {
             [&](CheckRow* row) { return CompareRuns(model, dtype, row); });
       }
     }
+    Add("branches", "", [&](CheckRow* row) { return CheckBranches(row); });
     return std::move(rows_);
   }
 
@@ -107,6 +114,27 @@ class Suite {
                              opened_.device->Memory());
     row->data["free_bytes"] = memory.free;
     row->data["total_bytes"] = memory.total;
+    return {};
+  }
+
+  // Random loops and branches, beside the CPU.
+  Status CheckBranches(CheckRow* row) {
+    const auto cpu = MakeCpuBackend({});
+    double largest = 0;
+    for (uint64_t seed = 0; seed < kBranchingGraphs; ++seed) {
+      const Graph graph = MakeRandomControlFlow(seed);
+      const Visible run = RunSteps(graph, *opened_.backend, {.seed = seed});
+      largest = std::max(
+          largest,
+          LargestDifference(run, RunSteps(graph, *cpu, {.seed = seed})));
+    }
+    row->figure = StrCat(kBranchingGraphs,
+                         " graphs, relative to the CPU: values ", largest);
+    row->data = {{"graphs", kBranchingGraphs}, {"difference", largest}};
+    if (!(largest <= kBranchesTolerance)) {
+      row->Fail(StrCat("values differ by ", largest, ", more than ",
+                       kBranchesTolerance));
+    }
     return {};
   }
 
@@ -198,7 +226,8 @@ class Suite {
 
 const std::vector<std::string>& SuiteGroups() {
   static const std::vector<std::string> kGroups = {
-      "device", "ops", "bench", "times", "growth", "models", "bits"};
+      "device", "ops",    "bench", "times",
+      "growth", "models", "bits",  "branches"};
   return kGroups;
 }
 

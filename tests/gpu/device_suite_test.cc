@@ -162,8 +162,8 @@ TEST_CASE("a device that works passes every check") {
                      "device", "ops f32", "ops bf16", "ops f16",
                      "bench mlp f32", "times mlp f32", "growth gpt-nano",
                      "models mlp", "models gpt-nano", "bits mlp f32",
-                     "bits mlp bf16", "bits gpt-nano f32",
-                     "bits gpt-nano bf16"});
+                     "bits mlp bf16", "bits gpt-nano f32", "bits gpt-nano bf16",
+                     "branches"});
 }
 
 TEST_CASE("the rows say what they counted") {

@@ -83,8 +83,10 @@ Status FakeDevice::Call(const std::string& function) {
   if (broken_) {
     return Error{ErrorCode::kDevice, "[gpu] an illegal memory access"};
   }
-  if (failing_.erase(function) > 0) return Failure(function);
-  return {};
+  const auto failing = failing_.find(function);
+  if (failing == failing_.end() || --failing->second > 0) return {};
+  failing_.erase(failing);
+  return Failure(function);
 }
 
 // Of functions that a capture forbids.

@@ -74,8 +74,10 @@ class FakeDevice final : public gpu::Device {
   /// The names of the kernels that ran, and "product", in order.
   const std::vector<std::string>& executed() const { return executed_; }
 
-  /// The function's next call fails.
-  void Fail(const std::string& function) { failing_.insert(function); }
+  /// The function's next call fails, or the nth from now on.
+  void Fail(const std::string& function, int64_t nth = 1) {
+    failing_[function] = nth;
+  }
   /// The device fails when the kernel of this name runs next: whoever waits for
   /// it is told, and from then on everybody.
   void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
@@ -148,7 +150,7 @@ class FakeDevice final : public gpu::Device {
   const FakeOptions options_;
   gpu::DeviceTraits traits_;
   std::map<std::string, int64_t> calls_;
-  std::set<std::string> failing_;
+  std::map<std::string, int64_t> failing_;  // in so many calls
   std::string faulty_kernel_;
   bool broken_ = false;
   bool capturing_ = false;

@@ -541,7 +541,7 @@ TEST_CASE("memory beside the arena is told apart") {
   REQUIRE(notes.size() == 3);
   // Two slots of four inputs (64 + 32 + 4 + 8 bytes, 256 each), and a ring of
   // four entries of 64.
-  CHECK(notes[0].bytes == 2 * 4 * 256 + 4 * 64);
+  CHECK(notes[0].bytes == 2 * 4 * 256 + 4 * 64 + 64);
   CHECK(notes[1].bytes == 100'000'000);
   CHECK(notes[2].bytes == 1'000'000);
 }

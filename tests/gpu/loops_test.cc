@@ -125,27 +125,5 @@ TEST_CASE("gpt2-124m in 64 pieces is a program of one, within 1.95 GB") {
   CHECK(NodesOf(step->graph) <= 2 * whole->num_nodes());
 }
 
-TEST_CASE("a branch is refused in words, in a loop too") {
-  GraphBuilder g("branches");
-  const Value x = g.Input("x", DType::kF32, {4});
-  const Value which = g.Input("which", DType::kI32, {});
-  const LoopResults run =
-      Loop(g, 2, {.carried = {x}, .whole = {which}}, [](LoopBody& body) {
-        body.Next(
-            0,
-            Cond(body.builder(), body.whole(0), {body.carried(0)},
-                 {[](CondBody& of) { return std::vector{Tanh(of.operand(0))}; },
-                  [](CondBody& of) {
-                    return std::vector{Neg(of.operand(0))};
-                  }})[0]);
-      });
-  g.Output("y", run.carried[0]);
-  const Status supported = GpuSupports(Finished(g));
-  REQUIRE_FALSE(supported.ok());
-  CHECK(supported.error().code == ErrorCode::kUnsupported);
-  CHECK(supported.error().message.find("chooses a body by a value") !=
-        std::string::npos);
-}
-
 }  // namespace
 }  // namespace stowage::testing

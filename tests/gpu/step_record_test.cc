@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/dtype.h"
 #include "tests/gpu/grid_queue.h"
 
 namespace stowage::gpu {
@@ -46,6 +47,33 @@ TEST_CASE("a program without inputs begins all the same") {
   GridQueue queue;
   EnqueueBeginStep(&record, nullptr, 0, nullptr, 0, queue);
   CHECK(record.fault == kNoFault);
+}
+
+TEST_CASE("a branch tells the host which body an index stands for") {
+  struct Index {
+    DType dtype;
+    int64_t value;
+    uint32_t body;  // of three; 3: none, which is a fault
+  };
+  const Index indices[] = {
+      {DType::kI32, 0, 0},  {DType::kI32, 2, 2},
+      {DType::kI32, 3, 3},  {DType::kI32, -1, 3},
+      {DType::kI64, 1, 1},  {DType::kI64, int64_t{1} << 32, 3},
+      {DType::kI64, -1, 3}, {DType::kBool, 0, 0},
+      {DType::kBool, 1, 1}, {DType::kBool, 255, 1}};
+  for (const Index& index : indices) {
+    CAPTURE(index.value);
+    alignas(8) std::byte bytes[8];
+    std::memset(bytes, 0x5A, sizeof(bytes));
+    std::memcpy(bytes, &index.value, static_cast<size_t>(SizeOf(index.dtype)));
+    uint32_t chosen[2] = {77, 77};
+    GridQueue queue;
+    queue.set_launch(6);
+    EnqueueChoice(index.dtype, bytes, 3, chosen, queue);
+    CHECK(chosen[0] == index.body);
+    CHECK(chosen[1] == 77);
+    CHECK(queue.faulty_launch() == (index.body == 3 ? 6 : kNoFault));
+  }
 }
 
 TEST_CASE("a step ends in its place of the ring, and the next is counted") {

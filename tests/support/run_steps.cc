@@ -1,8 +1,12 @@
 #include "tests/support/run_steps.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 
+#include "base/check.h"
 #include "base/strings.h"
 #include "runtime/session.h"
 #include "tests/support/random_graph.h"
@@ -73,6 +77,27 @@ Visible RunSteps(Session& session, const RunOptions& options) {
     }
   }
   return visible;
+}
+
+double LargestDifference(const Visible& a, const Visible& b) {
+  STOWAGE_CHECK(a.size() == b.size());
+  double largest = 0;
+  for (const auto& [name, bytes] : b) {
+    const std::vector<std::byte>& other = a.at(name);
+    STOWAGE_CHECK(other.size() == bytes.size());
+    for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+      float x, y;
+      std::memcpy(&x, &other[i], sizeof(x));
+      std::memcpy(&y, &bytes[i], sizeof(y));
+      const double difference = std::abs(double{x} - y) / (1 + std::abs(y));
+      if (!(difference <= largest)) {
+        largest = std::isnan(difference)
+                      ? std::numeric_limits<double>::infinity()
+                      : difference;
+      }
+    }
+  }
+  return largest;
 }
 
 std::string Differences(const Visible& a, const Visible& b) {

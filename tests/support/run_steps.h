@@ -41,6 +41,10 @@ Visible RunSteps(const Graph& graph, Backend& backend,
 /// the options only steps, seed and write_inputs are looked at.
 Visible RunSteps(Session& session, const RunOptions& options);
 
+/// The largest of |a - b| / (1 + |b|) of two runs of one graph, all of whose visible values are
+/// f32; infinity where one is NaN.
+double LargestDifference(const Visible& a, const Visible& b);
+
 /// The names under which two runs differ, "" when none: "loss@0, w1".
 std::string Differences(const Visible& a, const Visible& b);
 
