@@ -1,19 +1,16 @@
-// Recurrent layers. An LSTM is one op for each direction, the others are unrolled over
-// time.
+// Recurrent layers. An LSTM is one op for each direction, the others are a loop over time.
 
 #include <array>
 #include <functional>
 
 #include "base/strings.h"
 #include "formats/numbers.h"
+#include "ir/control_flow.h"
 #include "ir/ops.h"
 #include "onnx/ops.h"
 
 namespace stowage::onnx {
 namespace {
-
-// Each has some twenty nodes.
-constexpr int64_t kMostSteps = 1 << 14;
 
 // A layer of the file: x (T, B, in), W (D, gates H, in), R (D, gates H, H) and, where
 // they are there, B (D, 2 gates H) and a first state (D, B, H).
@@ -25,8 +22,7 @@ struct Layer {
 };
 
 Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
-                      const std::vector<std::string>& activations,
-                      bool unrolled) {
+                      const std::vector<std::string>& activations) {
   const Shape &x = node.ShapeOf(0), &w = node.ShapeOf(1), &r = node.ShapeOf(2);
   Layer layer;
   layer.batch_first = node.Int("layout", 0) != 0;
@@ -48,10 +44,6 @@ Result<Layer> LayerOf(ImportedNode& node, int64_t gates,
   layer.width = x[2];
   layer.steps = x[layer.batch_first ? 1 : 0];
   layer.batch = x[layer.batch_first ? 0 : 1];
-  if (unrolled && layer.steps > kMostSteps) {
-    return node.Unsupported(StrCat("has ", layer.steps, " steps; at most ",
-                                   kMostSteps, " are unrolled"));
-  }
   if (node.Has(4)) {
     const Array* const lengths = node.Fixed(4);
     bool whole = lengths != nullptr;
@@ -89,9 +81,12 @@ Value Part(ImportedNode& node, int i, int64_t d) {
   return Reshape(Slice(node.In(i), 0, d, d + 1), shape);
 }
 
-// The first state of a direction, (B, H); inert where it is 0.
+// The first state of a direction, (B, H), of zeros where the file has none.
 Value FirstState(ImportedNode& node, int i, int64_t d, const Layer& layer) {
-  if (!node.Has(i)) return Value();
+  if (!node.Has(i)) {
+    return Fill(node.graph(), 0, node.Type(0).dtype,
+                {layer.batch, layer.hidden});
+  }
   Value all = node.In(i);
   if (layer.batch_first) all = Permute(all, {1, 0, 2});
   return Reshape(Slice(all, 0, d, d + 1), {layer.batch, layer.hidden});
@@ -112,35 +107,34 @@ Value OfInputs(ImportedNode& node, const Layer& layer, int64_t d) {
   return MatMul(layer.x, w, /*transpose_a=*/false, /*transpose_b=*/true);
 }
 
-Value AtStep(Value all, int64_t t, const Layer& layer) {
-  if (!all.ok()) return all;
-  return Reshape(Slice(all, 0, t, t + 1), {layer.batch, all.shape().back()});
-}
-
-// One step of a direction: the gates' part from the inputs (B, gates H), and the
-// states before, which it replaces; inert ones are 0.
+// What a direction gives.
 struct States {
   Value h, c;
 };
-using Step = std::function<States(Value of_input, const States& before)>;
-
-// What a direction gives.
 struct Run {
   Value hidden;  // of all steps, (T, B, H); inert where nobody wants it
   States last;
 };
-Run Unroll(ImportedNode& node, Value of_inputs, States states, bool reverse,
-           const Layer& layer, const Step& step) {
-  Values hidden(static_cast<size_t>(layer.steps));
-  for (int64_t i = 0; i < layer.steps; ++i) {
-    const int64_t t = reverse ? layer.steps - 1 - i : i;
-    states = step(AtStep(of_inputs, t, layer), states);
-    hidden[static_cast<size_t>(t)] = states.h;
-  }
-  Run run = {Value(), states};
-  if (!node.Wants(0)) return run;
-  for (Value& h : hidden) h = Reshape(h, {1, layer.batch, layer.hidden});
-  run.hidden = hidden.size() == 1 ? hidden[0] : Concat(hidden, 0);
+
+// The hidden state after a step of a direction, from the gates' part of the inputs
+// (B, gates H) and the state before; what all steps read is whole in the body.
+using Step = std::function<Value(Value of_input, Value before, LoopBody&)>;
+
+Run RunSteps(ImportedNode& node, Value of_inputs, Value first,
+             const Values& whole, bool reverse, const Step& step) {
+  const LoopResults steps =
+      Loop(node.graph(), of_inputs.dim(0),
+           {.carried = {first}, .sliced = {of_inputs}, .whole = whole},
+           [&](LoopBody& body) {
+             const Value h = step(body.sliced(0), body.carried(0), body);
+             body.Next(0, h);
+             if (node.Wants(0)) body.Stack(h);
+           },
+           {.reverse = reverse, .name = "steps"});
+  Run run;
+  if (steps.carried.empty()) return run;  // an error is recorded
+  run.last.h = steps.carried[0];
+  if (node.Wants(0)) run.hidden = steps.stacked[0];
   return run;
 }
 
@@ -182,9 +176,8 @@ bool IsReverse(const Layer& layer, int64_t d) {
 
 // Gates in ONNX's order: i, o, f, c; the op's is i, f, c, o.
 Result<Values> ConvertLSTM(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      const Layer layer,
-      LayerOf(node, 4, {"Sigmoid", "Tanh", "Tanh"}, /*unrolled=*/false));
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
+                           LayerOf(node, 4, {"Sigmoid", "Tanh", "Tanh"}));
   if (node.Has(7)) {
     return node.Unsupported("has peepholes, which are not there here");
   }
@@ -197,12 +190,6 @@ Result<Values> ConvertLSTM(ImportedNode& node) {
     return Concat(Values{parts[0], parts[2], parts[3], parts[1]}, 0);
   };
   const auto by_batch = [](Value x) { return Permute(x, {1, 0, 2}); };
-  const auto first = [&](int operand, int64_t d) {
-    const Value state = FirstState(node, operand, d, layer);
-    if (state.ok()) return state;
-    return Fill(node.graph(), 0, node.Type(0).dtype,
-                {layer.batch, layer.hidden});
-  };
   std::vector<Run> directions;
   for (int64_t d = 0; d < layer.directions; ++d) {
     const Value w = reorder(Part(node, 1, d));
@@ -214,10 +201,12 @@ Result<Values> ConvertLSTM(ImportedNode& node) {
                              bias);
     const bool reverse = IsReverse(layer, d);
     const LstmSequenceResults all = LstmSequence(
-        gates, first(5, d), first(6, d), reorder(Part(node, 2, d)), reverse);
+        gates, FirstState(node, 5, d, layer), FirstState(node, 6, d, layer),
+        reorder(Part(node, 2, d)), reverse);
     const int64_t last = reverse ? 0 : layer.steps - 1;
     const auto at_last = [&](Value x) {
-      return AtStep(by_batch(x), last, layer);
+      return Reshape(Slice(by_batch(x), 0, last, last + 1),
+                     {layer.batch, layer.hidden});
     };
     directions.push_back({by_batch(all.h), {at_last(all.h), at_last(all.c)}});
   }
@@ -226,66 +215,56 @@ Result<Values> ConvertLSTM(ImportedNode& node) {
 
 // Gates in ONNX's order: z, r, h.
 Result<Values> ConvertGRU(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      const Layer layer,
-      LayerOf(node, 3, {"Sigmoid", "Tanh"}, /*unrolled=*/true));
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
+                           LayerOf(node, 3, {"Sigmoid", "Tanh"}));
   const bool reset_after = node.Int("linear_before_reset", 0) != 0;
   std::vector<Run> directions;
   for (int64_t d = 0; d < layer.directions; ++d) {
     const int64_t h = layer.hidden;
     const Value r = Part(node, 2, d);
-    const Value bias = Bias(node, d, 1);
-    const Value r_gates = Slice(r, 0, 0, 2 * h),
-                r_new = Slice(r, 0, 2 * h, 3 * h);
-    const auto bias_part = [&](int64_t from, int64_t to) {
-      return bias.ok() ? Slice(bias, 0, from, to) : Value();
-    };
-    const Value bias_gates = bias_part(0, 2 * h);
-    const Value bias_new = bias_part(2 * h, 3 * h);
-    const Step step = [&](Value of_input, const States& given) {
-      States before = given;
-      if (!before.h.ok()) {
-        before.h = Fill(node.graph(), 0, node.Type(0).dtype, {layer.batch, h});
-      }
+    Values whole = {Slice(r, 0, 0, 2 * h), Slice(r, 0, 2 * h, 3 * h)};
+    if (const Value bias = Bias(node, d, 1); bias.ok()) {
+      whole.push_back(Slice(bias, 0, 0, 2 * h));
+      whole.push_back(Slice(bias, 0, 2 * h, 3 * h));
+    }
+    const Step step = [&](Value of_input, Value before, LoopBody& body) {
+      const Value r_gates = body.whole(0), r_new = body.whole(1);
+      const bool biased = whole.size() > 2;
+      const Value bias_gates = biased ? body.whole(2) : Value();
+      const Value bias_new = biased ? body.whole(3) : Value();
       const auto of = Split(of_input, 1, {2 * h, h});
       const auto gates =
-          Split(Sigmoid(Plus(Add(of[0], MatMul(before.h, r_gates, false, true)),
+          Split(Sigmoid(Plus(Add(of[0], MatMul(before, r_gates, false, true)),
                              bias_gates)),
                 1, {h, h});
       const Value z = gates[0], reset = gates[1];
       const Value old =
           reset_after
-              ? Mul(reset, Plus(MatMul(before.h, r_new, false, true), bias_new))
-              : Plus(MatMul(Mul(reset, before.h), r_new, false, true),
-                     bias_new);
+              ? Mul(reset, Plus(MatMul(before, r_new, false, true), bias_new))
+              : Plus(MatMul(Mul(reset, before), r_new, false, true), bias_new);
       const Value fresh = Tanh(Add(of[1], old));
-      return States{Add(fresh, Mul(z, Sub(before.h, fresh))), Value()};
+      return Add(fresh, Mul(z, Sub(before, fresh)));
     };
-    directions.push_back(
-        Unroll(node, Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
-               {FirstState(node, 5, d, layer), Value()}, IsReverse(layer, d),
-               layer, step));
+    directions.push_back(RunSteps(
+        node, Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
+        FirstState(node, 5, d, layer), whole, IsReverse(layer, d), step));
   }
   return ResultsOf(node, layer, directions, /*has_cell=*/false);
 }
 
 Result<Values> ConvertRNN(ImportedNode& node) {
-  STOWAGE_ASSIGN_OR_RETURN(const Layer layer,
-                           LayerOf(node, 1, {"Tanh"}, /*unrolled=*/true));
+  STOWAGE_ASSIGN_OR_RETURN(const Layer layer, LayerOf(node, 1, {"Tanh"}));
   std::vector<Run> directions;
   for (int64_t d = 0; d < layer.directions; ++d) {
-    const Value r = Part(node, 2, d);
     const Value bias =
         node.Has(3) ? Add(Bias(node, d, 0), Bias(node, d, 1)) : Value();
-    const Step step = [&](Value of_input, const States& before) {
-      return States{
-          Tanh(before.h.ok() ? Add(of_input, MatMul(before.h, r, false, true))
-                             : of_input),
-          Value()};
+    const Step step = [](Value of_input, Value before, LoopBody& body) {
+      return Tanh(Add(of_input, MatMul(before, body.whole(0), false, true)));
     };
-    directions.push_back(Unroll(node, Plus(OfInputs(node, layer, d), bias),
-                                {FirstState(node, 5, d, layer), Value()},
-                                IsReverse(layer, d), layer, step));
+    directions.push_back(RunSteps(node, Plus(OfInputs(node, layer, d), bias),
+                                  FirstState(node, 5, d, layer),
+                                  {Part(node, 2, d)}, IsReverse(layer, d),
+                                  step));
   }
   return ResultsOf(node, layer, directions, /*has_cell=*/false);
 }
