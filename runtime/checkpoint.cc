@@ -250,25 +250,6 @@ Status FillUp(const Target& target, Runner& step) {
 
 }  // namespace
 
-Result<std::optional<int64_t>> CheckpointParams(const std::string& path) {
-  STOWAGE_ASSIGN_OR_RETURN(const SafetensorsFile file,
-                           SafetensorsFile::Open(path, "checkpoint"));
-  const std::string* const format = file.header().Find(kFormatKey);
-  if (format != nullptr && *format == kShardedFormat) {
-    return file.Fail(
-        "is the index of a checkpoint in shards, whose tensors are not in it; "
-        "go on from it with --resume or --continue, and --save or "
-        "--save-weights what is whole",
-        ErrorCode::kUnsupported);
-  }
-  if (format == nullptr || *format != kWholeFormat) {
-    return std::optional<int64_t>();
-  }
-  STOWAGE_ASSIGN_OR_RETURN(const CheckpointFile checkpoint,
-                           CheckpointFile::Open(path));
-  return std::optional<int64_t>(checkpoint.params());
-}
-
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointFile checkpoint,
                            CheckpointFile::Open(path));

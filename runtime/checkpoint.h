@@ -52,11 +52,6 @@ Status CheckFinite(const Runner& runner);
 /// bytes are not looked at.
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path);
 
-/// How many of the tensors of the safetensors file at `path` are params, which come
-/// first, if it is a checkpoint; nothing if it is not. Errors as above; kUnsupported where
-/// its tensors are in shards.
-Result<std::optional<int64_t>> CheckpointParams(const std::string& path);
-
 /// Reads all of the checkpoint at `path`. Errors as ReadCheckpointInfo's, and
 /// kInvalidArgument where its content is not what was saved.
 Status CheckCheckpoint(const std::string& path);

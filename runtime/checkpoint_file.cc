@@ -34,6 +34,20 @@ Result<CheckpointFile> CheckpointFile::Open(const std::string& path) {
   return file;
 }
 
+Result<std::optional<CheckpointFile>> CheckpointFile::OpenIfOne(
+    const std::string& path) {
+  STOWAGE_ASSIGN_OR_RETURN(SafetensorsFile opened,
+                           SafetensorsFile::Open(path, "checkpoint"));
+  const std::string* const format = opened.header().Find(kFormatKey);
+  if (format == nullptr ||
+      (*format != kWholeFormat && *format != kShardedFormat)) {
+    return std::optional<CheckpointFile>();
+  }
+  CheckpointFile file(std::move(opened));
+  STOWAGE_RETURN_IF_ERROR(file.ReadHeader());
+  return std::optional(std::move(file));
+}
+
 // What the header says, which needs no graph.
 Status CheckpointFile::ReadHeader() {
   const SafetensorsHeader& header = file_.header();

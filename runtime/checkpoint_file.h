@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,11 @@ class CheckpointFile {
   /// Reads the header, of one file or of an index. Errors: kNotFound, kIo;
   /// kInvalidArgument where it is no checkpoint's.
   static Result<CheckpointFile> Open(const std::string& path);
+
+  /// The same where the safetensors file at `path` calls itself a checkpoint; else
+  /// nothing.
+  static Result<std::optional<CheckpointFile>> OpenIfOne(
+      const std::string& path);
 
   const CheckpointInfo& info() const { return info_; }
   bool is_sharded() const { return !shards_.empty(); }

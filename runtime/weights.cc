@@ -11,11 +11,10 @@
 #include "base/glob.h"
 #include "base/strings.h"
 #include "formats/safetensors.h"
-#include "formats/tensor_file.h"
 #include "math/small_floats.h"
 #include "runtime/all_or_none.h"
-#include "runtime/checkpoint.h"
 #include "runtime/finite.h"
+#include "runtime/weight_source.h"
 #include "runtime/weight_values.h"
 
 namespace stowage {
@@ -105,14 +104,10 @@ struct NamedTensor {
   bool is_state = false;  // of a checkpoint, and perhaps an optimizer's
 };
 
-Result<std::vector<NamedTensor>> NameTensors(const TensorFile& file,
-                                             const std::string& path,
+Result<std::vector<NamedTensor>> NameTensors(const WeightSource& file,
                                              const WeightRules& rules) {
   const std::vector<SafeTensor>& tensors = file.tensors();
-  std::optional<int64_t> params;
-  if (!file.is_npz()) {
-    STOWAGE_ASSIGN_OR_RETURN(params, CheckpointParams(path));
-  }
+  const std::optional<int64_t> params = file.params();
   std::vector<NamedTensor> named;
   std::unordered_map<std::string, std::string> taken;
   for (int64_t i = 0; i < std::ssize(tensors); ++i) {
@@ -132,7 +127,7 @@ Result<std::vector<NamedTensor>> NameTensors(const TensorFile& file,
 }
 
 // Whether the tensor is the param's transposed, where its type can be the param's.
-Result<bool> CheckType(const TensorFile& file, const NamedTensor& found,
+Result<bool> CheckType(const WeightSource& file, const NamedTensor& found,
                        const ValueInfo& param, bool transpose) {
   if (!found.tensor->foreign.empty()) {
     return file.Fail(StrCat(
@@ -172,13 +167,17 @@ Result<bool> CheckType(const TensorFile& file, const NamedTensor& found,
   return file.Fail(StrCat(what, "; the shapes must be equal"));
 }
 
+size_t IndexOf(const SafeTensor& tensor, const WeightSource& file) {
+  return static_cast<size_t>(&tensor - file.tensors().data());
+}
+
 // Reads a tensor as its param wants it.
-Status Convert(const TensorFile& file, const Match& match,
+Status Convert(const WeightSource& file, const Match& match,
                const ValueInfo& param, std::vector<std::byte>* data) {
   const TensorType& from = match.tensor->type;
   const TensorType& to = param.type;
   std::vector<std::byte> source(static_cast<size_t>(from.bytes()));
-  STOWAGE_RETURN_IF_ERROR(file.Read(*match.tensor, source));
+  STOWAGE_RETURN_IF_ERROR(file.Read(IndexOf(*match.tensor, file), source));
   if (const auto index = FindNonFinite(from.dtype, source)) {
     return file.Fail(
         StrCat("has ", FloatText(from.dtype, source, *index), " at element ",
@@ -237,10 +236,10 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
         ParseRenameRule(StrCat(rule.from, "=", rule.to));
     if (!good.ok()) return good.error();
   }
-  STOWAGE_ASSIGN_OR_RETURN(const TensorFile file,
-                           TensorFile::Open(path, "weights"));
+  STOWAGE_ASSIGN_OR_RETURN(const WeightSource file,
+                           WeightSource::Open(path, "weights"));
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors,
-                           NameTensors(file, path, rules));
+                           NameTensors(file, rules));
   const Graph& graph = runner.graph();
   std::unordered_map<std::string_view, const NamedTensor*> by_name;
   for (const NamedTensor& tensor : tensors) {

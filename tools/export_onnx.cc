@@ -12,10 +12,9 @@
 
 #include "base/strings.h"
 #include "formats/array.h"
-#include "formats/tensor_file.h"
 #include "onnx/onnx.h"
-#include "runtime/checkpoint.h"
 #include "runtime/finite.h"
+#include "runtime/weight_source.h"
 #include "tools/command.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -31,15 +30,12 @@ struct Flags {
 class Weights {
  public:
   static Result<Weights> Open(const std::string& path) {
-    STOWAGE_ASSIGN_OR_RETURN(TensorFile file,
-                             TensorFile::Open(path, "export-onnx"));
-    std::optional<int64_t> params;
-    if (!file.is_npz()) {
-      STOWAGE_ASSIGN_OR_RETURN(params, CheckpointParams(path));
-      if (params) STOWAGE_RETURN_IF_ERROR(CheckCheckpoint(path));
-    }
+    STOWAGE_ASSIGN_OR_RETURN(WeightSource file,
+                             WeightSource::Open(path, "export-onnx"));
+    STOWAGE_RETURN_IF_ERROR(file.Check());
     Weights weights(std::move(file));
     const auto& tensors = weights.file_.tensors();
+    const std::optional<int64_t> params = weights.file_.params();
     for (size_t i = 0; i < tensors.size(); ++i) {
       // What stands behind a checkpoint's params may be its optimizer's.
       const bool is_param = !params || static_cast<int64_t>(i) < *params;
@@ -63,7 +59,7 @@ class Weights {
     std::string& bytes = weight.array.bytes;
     bytes.resize(static_cast<size_t>(tensor.type.bytes()));
     const auto all = std::as_writable_bytes(std::span(bytes));
-    STOWAGE_RETURN_IF_ERROR(file_.Read(tensor, all));
+    STOWAGE_RETURN_IF_ERROR(file_.Read(found->second.at, all));
     if (const auto at = FindNonFinite(tensor.type.dtype, all)) {
       return file_.Fail(
           StrCat("has ", FloatText(tensor.type.dtype, all, *at), " at element ",
@@ -101,9 +97,9 @@ class Weights {
     bool is_param = false;
   };
 
-  explicit Weights(TensorFile file) : file_(std::move(file)) {}
+  explicit Weights(WeightSource file) : file_(std::move(file)) {}
 
-  TensorFile file_;
+  WeightSource file_;
   std::unordered_map<std::string, Tensor> left_;
   int64_t given_ = 0;
 };

@@ -29,10 +29,13 @@
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
+#include "math/small_floats.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
 #include "runtime/rank_values.h"
 #include "runtime/session.h"
+#include "runtime/weights.h"
 
 namespace stowage {
 namespace {
@@ -390,14 +393,42 @@ TEST_CASE("what cannot be saved in shards is an error") {
   CHECK_FALSE(PrepareShards("/nonexistent/run.safetensors", 0, 2).ok());
 }
 
-TEST_CASE("weights of shards are not taken by name, which is said") {
+TEST_CASE("weights of shards are taken by name, as those of one file") {
   const std::string path = Folder("weights") + "/run.safetensors";
-  SaveAll(path, 2, {}, 5, 1);
-  const auto params = CheckpointParams(path);
-  REQUIRE_FALSE(params.ok());
-  CHECK(params.error().code == ErrorCode::kUnsupported);
-  CHECK(params.error().message.find("the index of a checkpoint in shards") !=
-        std::string::npos);
+  SaveAll(path, 3, kSplits.back(), 5, 1);
+  GraphBuilder g("evaluation");
+  const Value large = g.Param("large", DType::kF32, {301, 300});
+  const Value odd = g.Param("ours.odd", DType::kF32, {7, 11});
+  g.Output("sum", Add(ReduceSum(large), ReduceSum(odd)));
+  const Graph graph = *g.Finish();
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  auto session = Session::Create(
+      {{"evaluate", graph, *PlanMemory(graph, {.device = cpu->Needs()})}},
+      *cpu);
+  REQUIRE(session.ok());
+  Runner& runner = session->front();
+  const WeightRules rules{.rename = {{"odd", "ours.odd"}}};
+  const auto loaded = LoadWeights(runner, path, rules);
+  REQUIRE_MESSAGE(loaded.ok(), loaded.error().message);
+  CHECK(loaded->loaded == 2);  // the states are left aside
+  std::string bytes(kLeaves[0].type.bytes(), '\0');
+  REQUIRE(runner
+              .ReadBytes("large", DType::kF32,
+                         std::as_writable_bytes(std::span(bytes)))
+              .ok());
+  CHECK(bytes == Content(kLeaves[0], 1));
+  std::vector<float> cast(77);
+  REQUIRE(runner.Read("ours.odd", &cast).ok());
+  uint16_t last = 0;
+  std::memcpy(&last, Content(kLeaves[1], 1).data() + 2 * 76, 2);
+  CHECK(cast[76] == math::BFloat16ToFloat(last));
+  // What is damaged is not taken.
+  std::string bad = ReadAll(Shards(path)[1]);
+  bad[bad.size() - 100000] = static_cast<char>(bad[bad.size() - 100000] ^ 1);
+  std::ofstream(Shards(path)[1], std::ios::binary) << bad;
+  const auto refused = LoadWeights(runner, path, rules);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("is damaged") != std::string::npos);
 }
 
 }  // namespace
