@@ -79,6 +79,7 @@ struct Init {
     kUniform,          // in [-scale, scale)
     kTruncatedNormal,  // kNormal, drawn again beyond two standard deviations
     kOrthogonal,       // see Orthogonal
+    kConstant,         // `scale` everywhere
   };
   Kind kind = Kind::kZeros;
   double scale = 0;
@@ -94,6 +95,7 @@ struct Init {
   /// rows, or the columns where these are fewer, are at right angles and `gain` long
   /// (Saxe et al. 2014). Takes time with the square of the fewer.
   static Init Orthogonal(double gain = 1) { return {Kind::kOrthogonal, gain}; }
+  static Init Constant(double value) { return {Kind::kConstant, value}; }
   friend bool operator==(const Init&, const Init&) = default;
 };
 

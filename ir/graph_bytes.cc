@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::string_view kMagic = "stowage-graph 2";
 constexpr size_t kNumRoles = static_cast<size_t>(Role::kOutput) + 1;
-constexpr size_t kNumInits = static_cast<size_t>(Init::Kind::kOrthogonal) + 1;
+constexpr size_t kNumInits = static_cast<size_t>(Init::Kind::kConstant) + 1;
 constexpr size_t kNumPhases = static_cast<size_t>(Phase::kUpdate) + 1;
 constexpr size_t kNumDTypes = kAllDTypes.size();
 constexpr size_t kMaxLine = std::numeric_limits<int>::max();

@@ -35,6 +35,8 @@ std::string InitText(Init init) {
       return StrCat("truncated_normal(", FloatText(init.scale), ")");
     case Init::Kind::kOrthogonal:
       return StrCat("orthogonal(", FloatText(init.scale), ")");
+    case Init::Kind::kConstant:
+      return StrCat("constant(", FloatText(init.scale), ")");
   }
   return "";
 }
@@ -252,20 +254,22 @@ Result<Init> Parser::ReadInit() {
   } else if (kind.text == "ones") {
     init = Init::Ones();
   } else if (kind.text == "normal" || kind.text == "uniform" ||
-             kind.text == "truncated_normal" || kind.text == "orthogonal") {
+             kind.text == "truncated_normal" || kind.text == "orthogonal" ||
+             kind.text == "constant") {
     STOWAGE_RETURN_IF_ERROR(scan_.Expect('('));
     STOWAGE_ASSIGN_OR_RETURN(const double scale, scan_.ReadFloat());
     STOWAGE_RETURN_IF_ERROR(scan_.Expect(')'));
     init = kind.text == "normal"             ? Init::Normal(scale)
            : kind.text == "uniform"          ? Init::Uniform(scale)
            : kind.text == "truncated_normal" ? Init::TruncatedNormal(scale)
-                                             : Init::Orthogonal(scale);
+           : kind.text == "orthogonal"       ? Init::Orthogonal(scale)
+                                             : Init::Constant(scale);
   } else {
     return scan_.Fail(kind.pos,
                       StrCat("unknown init ", Quoted(kind.text),
                              "; there are zeros, ones, normal(stddev), "
-                             "uniform(bound), truncated_normal(stddev) and "
-                             "orthogonal(gain)"));
+                             "uniform(bound), truncated_normal(stddev), "
+                             "orthogonal(gain) and constant(value)"));
   }
   STOWAGE_RETURN_IF_ERROR(scan_.Expect('}'));
   return init;

@@ -84,11 +84,13 @@ Status VerifyLeaf(const ValueInfo& leaf) {
                 leaf.init.scale, "; expected a finite number of at least 0");
   }
   const bool is_random = leaf.init.kind != Init::Kind::kZeros &&
-                         leaf.init.kind != Init::Kind::kOnes;
+                         leaf.init.kind != Init::Kind::kOnes &&
+                         leaf.init.kind != Init::Kind::kConstant;
   if (is_random && !IsFloat(leaf.type.dtype)) {
     return Fail("the init of ", Quoted(leaf.name), " is random, its type ",
                 leaf.type.ToString(),
-                "; only floats start random, others at zeros or ones");
+                "; only floats start random, others at zeros, ones or a "
+                "constant");
   }
   if (leaf.init.kind == Init::Kind::kOrthogonal && shape.rank() < 2) {
     return Fail("the init of ", Quoted(leaf.name), " is orthogonal, its type ",

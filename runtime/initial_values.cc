@@ -61,6 +61,8 @@ double Element(const Init& init, uint64_t seed, uint64_t stream,
       return 0;
     case Init::Kind::kOnes:
       return 1;
+    case Init::Kind::kConstant:
+      return init.scale;
     case Init::Kind::kUniform:
       return init.scale * (2 * Uniforms(seed, stream, index).first - 1);
     case Init::Kind::kNormal:

@@ -34,6 +34,7 @@ graph "a \"step\"" {
   gamma: f32(10) = param {init=ones}
   beta: f32(10) = param {init=uniform(0.5)}
   cut: f32(10) = param {init=truncated_normal(0.25)}
+  scale: f32() = state {init=constant(65536.0)}
   turn: f32(2, 3) = param {init=orthogonal(1.5)}
   w.m: f32(6, 10) = state
   kept: f16(2, 3) = saved

@@ -31,6 +31,7 @@ graph "a \"step\"" {
   gamma: f32(10) = param {init=ones}
   beta: f32(10) = param {init=uniform(0.5)}
   cut: f32(10) = param {init=truncated_normal(0.25)}
+  scale: f32() = state {init=constant(65536.0)}
   turn: f32(2, 3) = param {init=orthogonal(1.5)}
   w.m: f32(6, 10) = state
   w.v: f32(6, 10) = state {init=ones}
@@ -429,8 +430,8 @@ TEST_CASE("Mistakes in a statement are reported with line and column") {
        "column 20: unknown attribute \"scale\" of a leaf; there is only init"},
       {"y: f32(3) = param {init=random}",
        "column 25: unknown init \"random\"; there are zeros, ones, "
-       "normal(stddev), uniform(bound), truncated_normal(stddev) and "
-       "orthogonal(gain)"},
+       "normal(stddev), uniform(bound), truncated_normal(stddev), "
+       "orthogonal(gain) and constant(value)"},
       {"y: f32(3) = param {init=normal(x)}",
        "column 32: \"x\" is not a number"},
       {"y: f32(3) = param {init=normal(1e999)}",

@@ -98,7 +98,7 @@ TEST_CASE("Leaves must look like leaves") {
           Peer::Values(g)[1].init = Init::Normal(1e10);
         }) ==
         "[ir] the init of \"w\" is random, its type i32(2, 3); only floats "
-        "start random, others at zeros or ones");
+        "start random, others at zeros, ones or a constant");
   CHECK(ErrorAfter([](Graph& g) {
           Peer::Values(g)[1].type.shape = Shape{6};
           Peer::Values(g)[1].init = Init::Orthogonal();

@@ -28,11 +28,15 @@ std::vector<T> Values(std::string_view name, const TensorType& type, Init init,
   return values;
 }
 
-TEST_CASE("zeros and ones are zeros and ones in every type") {
+TEST_CASE("zeros, ones and constants are that in every type") {
   CHECK(Values<float>("w", {DType::kF32, {2}}, Init::Ones(), 1) ==
         std::vector<float>{1, 1});
   CHECK(Values<double>("w", {DType::kF64, {1}}, Init::Zeros(), 1) ==
         std::vector<double>{0});
+  CHECK(Values<float>("w", {DType::kF32, {2}}, Init::Constant(0.5), 1) ==
+        std::vector<float>{0.5, 0.5});
+  CHECK(Values<int64_t>("w", {DType::kI64, {1}}, Init::Constant(7), 1) ==
+        std::vector<int64_t>{7});
   CHECK(Values<uint16_t>("w", {DType::kBF16, {1}}, Init::Ones(), 1) ==
         std::vector<uint16_t>{0x3F80});
   CHECK(Values<uint16_t>("w", {DType::kF16, {1}}, Init::Ones(), 1) ==
