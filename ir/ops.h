@@ -145,7 +145,8 @@ Value RandomNormal(Value seed, Value step, const Shape& shape, DType dtype,
 /// target becomes x, of the same type.
 Value Assign(Value target, Value x, STOWAGE_LOC);
 /// target becomes target + weight * (x - target), for floats of one type; a weight
-/// of another shape is broadcast. PyTorch's lerp_; a batch norm's momentum.
+/// of another shape is broadcast, and where one is infinite, target stays as it is.
+/// PyTorch's lerp_; a batch norm's momentum.
 Value LerpUpdate(Value target, Value x, Value weight, STOWAGE_LOC);
 /// target's elements [start, start + x.dim(axis)) along `axis` become x. The target
 /// may also be a Fill that nothing else reads: so a whole is put together from parts
@@ -517,7 +518,8 @@ Value SpaceToDepth(Value x, int64_t block, STOWAGE_LOC);
 // --- Optimizer updates ---
 
 // In place; see autodiff/optimizer.h. `scale` multiplies the gradient first (a clip
-// factor, f32 scalar); pass Value() for none. lr is an f32 scalar, step an i64 scalar
+// factor, f32 scalar), or, if it is infinite, has nothing updated at all; pass Value()
+// for none. lr is an f32 scalar, step an i64 scalar
 // that counts from 1.
 
 /// w -= lr * (g + decay * w)

@@ -15,6 +15,14 @@
 
 namespace stowage::math {
 
+/// Whether this number, which multiplies a gradient or says how far a state moves, means
+/// that nothing changes at all: an infinite one, which nothing else is. NaN is no such
+/// number, and spreads.
+template <typename T>
+STOWAGE_HOST_DEVICE inline bool SkipsUpdate(T scale) {
+  return scale - scale != T(0) && scale == scale;
+}
+
 /// w -= lr (g + decay w)
 template <typename T>
 STOWAGE_HOST_DEVICE inline void SgdStep(T lr, T decay, T g, T* w) {

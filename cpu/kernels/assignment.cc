@@ -1,5 +1,7 @@
 // assign, lerp_update, slice_update: in place of params and states.
 
+#include <limits>
+
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
@@ -18,18 +20,27 @@ StepCode RunAssign(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
+// As math::SkipsUpdate says, lane by lane.
+template <typename T>
+Vec<T> Skips(Vec<T> weight) {
+  const Vec<T> most = Vec<T>::All(std::numeric_limits<T>::max());
+  return most < Select(weight < Vec<T>::Zero(), -weight, weight);
+}
+
 StepCode RunLerpUpdate(const Launch& launch, ThreadPool& pool) noexcept {
   OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
-    Elementwise<T, T, T, T>(
-        launch, pool,
-        [](int64_t n, int64_t, T* y, const T* target, const T* x,
-           const T* weight) {
-          ForEachVec<T>(n, [&](auto at) {
-            const Vec<T> from = at.Load(target);
-            at.Store(y, from + at.Load(weight) * (at.Load(x) - from));
-          });
-        });
+    Elementwise<T, T, T, T>(launch, pool,
+                            [](int64_t n, int64_t, T* y, const T* target,
+                               const T* x, const T* weight) {
+                              ForEachVec<T>(n, [&](auto at) {
+                                const Vec<T> from = at.Load(target);
+                                const Vec<T> part = at.Load(weight);
+                                const Vec<T> moved =
+                                    from + part * (at.Load(x) - from);
+                                at.Store(y, Select(Skips(part), from, moved));
+                              });
+                            });
   });
   return StepCode::kOk;
 }

@@ -13,7 +13,7 @@ namespace {
 
 double ScalarF32(const TensorView& x) { return *x.as<const float>(); }
 
-// The optional operand that multiplies the gradient.
+// The optional operand that multiplies the gradient, or skips the update.
 double GradientScale(const Launch& launch, size_t index) {
   return launch.inputs.size() > index ? ScalarF32(launch.inputs[index]) : 1.0;
 }
@@ -34,6 +34,7 @@ StepCode RunSgd(const Launch& launch, ThreadPool& pool) noexcept {
   const double lr = ScalarF32(launch.inputs[2]);
   const double decay = launch.attrs->Float("decay");
   const double scale = GradientScale(launch, 3);
+  if (math::SkipsUpdate(scale)) return StepCode::kOk;
   ForElements(launch, pool,
               [&](auto at, const auto& in, const auto& out, auto zero) {
                 using T = decltype(zero);
@@ -52,6 +53,7 @@ template <typename F>
 void UpdatePair(const Launch& launch, ThreadPool& pool, F&& update) {
   const double lr = ScalarF32(launch.inputs[3]);
   const double scale = GradientScale(launch, 4);
+  if (math::SkipsUpdate(scale)) return;
   ForElements(launch, pool,
               [&](auto at, const auto& in, const auto& out, auto zero) {
                 using T = decltype(zero);
@@ -110,6 +112,7 @@ StepCode RunAdam(const Launch& launch, ThreadPool& pool) noexcept {
       launch.attrs->Float("beta1"), launch.attrs->Float("beta2"),
       launch.attrs->Float("eps"), kDecoupled ? decay : 0.0);
   const double scale = GradientScale(launch, 6);
+  if (math::SkipsUpdate(scale)) return StepCode::kOk;
   ForElements(launch, pool,
               [&](auto at, const auto& in, const auto& out, auto zero) {
                 using T = decltype(zero);

@@ -271,6 +271,7 @@ void UpdateAdamW(const Launch& launch, ThreadPool& pool) {
       launch.attrs->Float("decay"));
   const float scale =
       ScaleAt(launch, kScalars + 2 + (Moments::kHasSeed ? 1 : 0));
+  if (math::SkipsUpdate(scale)) return;
   const Weights weights(launch);
   const Moments moments(launch, Weights::kOperands, kScalars);
   const auto* gradient =
@@ -302,6 +303,7 @@ void UpdateMomentum(const Launch& launch, ThreadPool& pool) {
   const auto momentum = static_cast<float>(launch.attrs->Float("momentum"));
   const auto decay = static_cast<float>(launch.attrs->Float("decay"));
   const float scale = ScaleAt(launch, kScalars + 3);
+  if (math::SkipsUpdate(scale)) return;
   const Weights weights(launch);
   const TensorView& kept = launch.outputs[Weights::kOperands];
   auto* velocities = kept.as<uint16_t>();

@@ -9,13 +9,14 @@
 #include "gpu/kernels/movement.h"
 #include "gpu/kernels/walk.h"
 #include "gpu/simt.h"
+#include "math/optimizer.h"
 
 namespace stowage::gpu {
 namespace {
 
 struct LerpFn {
   STOWAGE_DEVICE float operator()(float target, float x, float weight) const {
-    return target + weight * (x - target);
+    return math::SkipsUpdate(weight) ? target : target + weight * (x - target);
   }
 };
 

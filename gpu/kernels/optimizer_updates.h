@@ -10,7 +10,7 @@
 // computed once a block, while the block's first elements are on their way.
 //
 // A step with a fault has no gradient worth the name: it updates nothing, as on
-// the CPU, where it ends before it comes here.
+// the CPU, where it ends before it comes here. Nor does a group whose scale says so.
 //
 //   constinit const GpuKernel SgdUpdate =
 //       updates::UpdateEntry<updates::EnqueueMany<updates::SgdRule>>();
@@ -49,7 +49,7 @@ struct Group {
   const float* lr;
   const int64_t* step;            // null where the op has none
   const int64_t* seed;            // likewise
-  const float* scale;             // of the gradient; null: 1
+  const float* scale;             // of the gradient, or to skip it; null: 1
   double settings[kMaxSettings];  // the rule's
 };
 
@@ -103,6 +103,11 @@ struct UpdatedByBlock {};
 
 STOWAGE_DEVICE float Scale(const Group& group) {
   return group.scale == nullptr ? 1.0f : *group.scale;
+}
+
+// Whether anything of the group is to be updated.
+STOWAGE_DEVICE bool IsUpdated(const Group& group) {
+  return !math::SkipsUpdate(Scale(group));
 }
 
 template <typename T, int n, typename Data>
@@ -176,8 +181,8 @@ STOWAGE_DEVICE int TensorOfBlock(const Params& p) {
   return low;
 }
 
-// Updates `count` elements of a tensor from `begin` on, a multiple of n, if the
-// step is well. `constants` is shared by the block and computed here.
+// Updates `count` elements of a tensor from `begin` on, a multiple of n, if all is
+// well. `constants` is shared by the block and computed here.
 template <typename Rule, int n, typename Its>
 STOWAGE_DEVICE void UpdateUnits(const Its& tensor, int64_t begin, int64_t count,
                                 bool well, const Group& group,
@@ -203,9 +208,9 @@ STOWAGE_KERNEL(kThreads)
 UpdateKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
   using Constants = typename Rule::Constants;
   STOWAGE_SHARED(Constants, constants, 1);
-  const bool well = *p.fault == kNoFault;
   const auto& tensor = p.tensors[TensorOfBlock(p)];
   const Group& group = p.groups[tensor.group];
+  const bool well = *p.fault == kNoFault && IsUpdated(group);
   const int64_t begin = (BlockId() - tensor.first_block) * kBlockElements;
   const int64_t count =
       tensor.n - begin < kBlockElements ? tensor.n - begin : kBlockElements;
@@ -233,9 +238,10 @@ UpdateBlocksKernel(STOWAGE_PARAMS(ParamsOf<Rule>) p) {
   using Constants = typename Rule::Constants;
   STOWAGE_SHARED(Constants, constants, 1);
   const auto& tensor = p.tensors[TensorOfBlock(p)];
-  if (ThreadId() == 0) constants[0] = Rule::At(p.groups[tensor.group]);
+  const Group& group = p.groups[tensor.group];
+  if (ThreadId() == 0) constants[0] = Rule::At(group);
   SyncThreads();
-  if (*p.fault != kNoFault) return;
+  if (*p.fault != kNoFault || !IsUpdated(group)) return;
   const Constants k = constants[0];
   const int64_t begin = (BlockId() - tensor.first_block) * kBlockElements;
   const int64_t end =

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -94,10 +95,10 @@ Attrs AttrsOf(const Rule& rule, double decay) {
 // Operands that all parameters share.
 class Scalars {
  public:
-  Scalars() : holder_(OpKind::kCopy) {
+  explicit Scalars(double scale = 0.5) : holder_(OpKind::kCopy) {
     holder_.Input(DType::kF32, {}, {0.01});
     holder_.Input(DType::kI64, {}, {3});
-    holder_.Input(DType::kF32, {}, {0.5});
+    holder_.Input(DType::kF32, {}, {scale});
     holder_.Input(DType::kI64, {}, {98765432101});
   }
   const TensorView& lr() const { return holder_.input(0); }
@@ -258,6 +259,40 @@ TEST_CASE("nothing is updated in a step with a fault") {
       *queue.fault().word = gpu::kNoFault;
       gpu::GetKernel(rule.op).enqueue_many(All(launches), queue);
       CHECK(Results(rule, launches) != before);
+    }
+  }
+}
+
+TEST_CASE("a group whose scale is infinite is left as it is, and it alone") {
+  const Scalars scalars, skipping(std::numeric_limits<double>::infinity());
+  for (const Rule& rule : kRules) {
+    CAPTURE(OpName(rule.op));
+    for (const DType dtype : TypesOf(rule)) {
+      // Units and what is behind them; single elements.
+      const auto make = [&](const Scalars& second, Launches* launches) {
+        for (const size_t shift : {0, 1}) {
+          AddLaunch(rule, dtype, 8200, 0.1, scalars, 5, launches, true, shift);
+          AddLaunch(rule, dtype, 8200, 0.1, second, 6, launches, true, shift);
+          AddLaunch(rule, dtype, 7, 0.1, second, 7, launches, true, shift);
+        }
+      };
+      Launches launches, all;
+      make(skipping, &launches);
+      make(scalars, &all);
+      const Contents before = Results(rule, launches);
+      GridQueue queue({.seed = 1}), other({.seed = 1});
+      gpu::GetKernel(rule.op).enqueue_many(All(launches), queue);
+      gpu::GetKernel(rule.op).enqueue_many(All(all), other);
+      CHECK(queue.kernels() == 1);
+      const Contents after = Results(rule, launches);
+      const Contents updated = Results(rule, all);
+      const size_t each = static_cast<size_t>(rule.states) + 1;
+      for (size_t i = 0; i < after.size(); ++i) {
+        CAPTURE(i);
+        const bool skipped = i / each % 3 > 0;
+        CHECK(after[i] == (skipped ? before[i] : updated[i]));
+        if (skipped && i % each == 0) CHECK(updated[i] != before[i]);
+      }
     }
   }
 }

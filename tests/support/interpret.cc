@@ -487,6 +487,13 @@ double ScaleAt(const Call& c, size_t i) {
   return c.in.size() > i ? c.input(i)[0] : 1;
 }
 
+// Leaves all as it is if that factor is infinite.
+bool Skipped(Call& c, size_t scale) {
+  if (!std::isinf(ScaleAt(c, scale))) return false;
+  for (size_t i = 0; i < c.out.size(); ++i) c.out[i].data = c.input(i).data;
+  return true;
+}
+
 void SliceUpdate(Call& c) {
   c.out[0].data = c.input(0).data;
   for (int64_t i = 0; i < c.input(1).size(); ++i) {
@@ -499,6 +506,7 @@ void SliceUpdate(Call& c) {
 }
 
 void SgdUpdate(Call& c) {
+  if (Skipped(c, 3)) return;
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     const double w = c.input(0)[i];
     const double g = c.input(1)[i] * ScaleAt(c, 3);
@@ -507,6 +515,7 @@ void SgdUpdate(Call& c) {
 }
 
 void MomentumUpdate(Call& c) {
+  if (Skipped(c, 4)) return;
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     const double w = c.input(0)[i];
     const double g = c.input(2)[i] * ScaleAt(c, 4);
@@ -517,6 +526,7 @@ void MomentumUpdate(Call& c) {
 }
 
 void NesterovUpdate(Call& c) {
+  if (Skipped(c, 4)) return;
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     const double w = c.input(0)[i];
     const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
@@ -526,6 +536,7 @@ void NesterovUpdate(Call& c) {
 }
 
 void RmsPropUpdate(Call& c) {
+  if (Skipped(c, 4)) return;
   const double alpha = c.Float("alpha");
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     const double w = c.input(0)[i];
@@ -537,6 +548,7 @@ void RmsPropUpdate(Call& c) {
 }
 
 void AdagradUpdate(Call& c) {
+  if (Skipped(c, 4)) return;
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     const double w = c.input(0)[i];
     const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
@@ -547,6 +559,7 @@ void AdagradUpdate(Call& c) {
 }
 
 void AdamUpdate(Call& c) {
+  if (Skipped(c, 6)) return;
   const double lr = c.input(4)[0];
   const double step = c.input(5)[0];
   const double b1 = c.Float("beta1");
@@ -565,6 +578,7 @@ void AdamUpdate(Call& c) {
 }
 
 void AdamWUpdate(Call& c) {
+  if (Skipped(c, 6)) return;
   const double lr = c.input(4)[0];
   const double step = c.input(5)[0];
   const double b1 = c.Float("beta1");
@@ -624,7 +638,8 @@ void Run(Call& c) {
     case OpKind::kLerpUpdate:
       for (int64_t i = 0; i < c.out[0].size(); ++i) {
         const double w = c.input(2)[i];
-        c.out[0][i] = (1 - w) * c.input(0)[i] + w * c.input(1)[i];
+        const double from = c.input(0)[i];
+        c.out[0][i] = std::isinf(w) ? from : (1 - w) * from + w * c.input(1)[i];
       }
       return;
     case OpKind::kSliceUpdate:

@@ -179,6 +179,13 @@ void StoreWeights(const Array& w, Call& c) {
   }
 }
 
+// Leaves all as it is if what stands behind the other scalars is infinite.
+bool Skipped(Call& c, size_t scale) {
+  if (c.in.size() <= scale || !std::isinf(c.input(scale)[0])) return false;
+  for (size_t i = 0; i < c.out.size(); ++i) c.out[i] = c.input(i);
+  return true;
+}
+
 // The gradient at `g`, times what may stand behind the other scalars.
 Array Gradient(const Call& c, size_t g, size_t scale) {
   Array gradient = c.input(g);
@@ -196,6 +203,8 @@ void AdamW(Call& c) {
       op == OpKind::kAdamWBf16Update || op == OpKind::kAdamWBf16SplitUpdate;
   const size_t first = IsSplit(op) ? 2 : 1;
   const size_t g = first + (is_coded ? 4 : 2);
+  const size_t scale = g + (is_rounded ? 4 : 3);
+  if (Skipped(c, scale)) return;
   const bool companded = is_coded && c.Int("companded") != 0;
   const Coded m_code = {companded, true}, v_code = {companded, false};
 
@@ -205,7 +214,7 @@ void AdamW(Call& c) {
     m = m_code.Decode(m, c.input(first + 2));
     v = v_code.Decode(v, c.input(first + 3));
   }
-  const Array gradient = Gradient(c, g, g + (is_rounded ? 4 : 3));
+  const Array gradient = Gradient(c, g, scale);
   const double lr = c.input(g + 1)[0], step = c.input(g + 2)[0];
   const double b1 = c.Float("beta1"), b2 = c.Float("beta2");
   for (int64_t i = 0; i < w.size(); ++i) {
@@ -234,6 +243,7 @@ void AdamW(Call& c) {
 void Momentum(Call& c) {
   const size_t first = IsSplit(c.node.op) ? 2 : 1;
   const size_t g = first + 1;
+  if (Skipped(c, g + 4)) return;
   Array w = LoadWeights(c);
   const Array gradient = Gradient(c, g, g + 4);
   for (int64_t i = 0; i < w.size(); ++i) {

@@ -92,6 +92,8 @@ class OpCaseTable {
     return {name, dtype, {}, Content::kReal, value, value};
   }
 
+  const std::vector<OpCase>& rows() const { return rows_; }
+
   OpCase& Add(OpKind op, const std::string& variant,
               std::vector<LeafSpec> leaves,
               std::function<Out(GraphBuilder&, In)> build) {

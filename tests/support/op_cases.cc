@@ -1,11 +1,13 @@
 #include "tests/support/op_cases.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 #include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "math/small_floats.h"
 #include "tests/support/op_case_table.h"
@@ -53,6 +55,7 @@ class Table : public OpCaseTable {
   void AddCrossEntropy();
   void AddLayerNorm();
   void AddUpdates();
+  void AddSkippedUpdates();
 };
 
 void Table::AddCreation() {
@@ -568,6 +571,27 @@ void Table::AddUpdates() {
   }
 }
 
+// Of every row with a scale of the gradient or a weight of the new, one with that
+// infinite, so that nothing changes.
+void Table::AddSkippedUpdates() {
+  const std::vector<OpCase> rows = this->rows();  // a copy: the table grows
+  for (const OpCase& row : rows) {
+    if (GetOpDef(row.op).updates == 0) continue;
+    const std::string& last = row.leaves.back().name;
+    if (last != "scale" && last != "weight") continue;
+    Add(row.op, row.name.substr(OpName(row.op).size()) + ", skipped",
+        row.leaves,
+        [build = row.build](GraphBuilder& b, In in) {
+          std::vector<Value> leaves(in.begin(), in.end());
+          const TensorType type = leaves.back().type();
+          leaves.back() = Fill(b, std::numeric_limits<double>::infinity(),
+                               type.dtype, type.shape);
+          return build(b, leaves);
+        })
+        .differentiable = 0;
+  }
+}
+
 Value DeclareLeaf(GraphBuilder& g, const LeafSpec& leaf) {
   switch (leaf.role) {
     case Role::kParam:
@@ -629,6 +653,7 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddQuantized(table);
   testing::AddResize(table);
   table.AddUpdates();
+  table.AddSkippedUpdates();
   return table.Take();
 }
 
