@@ -4,6 +4,7 @@
 // The autodiff room: gradients as graphs, optimizers as ops, training steps.
 
 #include "autodiff/backward.h"
+#include "autodiff/loss_scaling.h"
 #include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/param_groups.h"

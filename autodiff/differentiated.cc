@@ -36,12 +36,6 @@ std::vector<Trained> FindTrained(const Graph& forward, const Graph& backward) {
   return trained;
 }
 
-bool IsAskedFor(const TrainOptions& options, std::string_view param) {
-  return std::ranges::any_of(
-      options.gradients,
-      [&](const std::string& pattern) { return GlobMatches(pattern, param); });
-}
-
 // That every pattern of `gradients` is for a param that is trained.
 Status CheckGradients(const Graph& forward, const std::vector<Trained>& trained,
                       const TrainOptions& options) {
@@ -89,14 +83,6 @@ void CopyBackward(const Differentiated& model, Linker& linker,
   for (NodeId id = 0; id < model.backward.num_nodes(); ++id) {
     linker.CopyBackwardNode(id);
     tell(id);
-  }
-}
-
-void DeclareGradients(const TrainOptions& options,
-                      const std::map<std::string, Value>& gradients,
-                      GraphBuilder* g) {
-  for (const auto& [param, gradient] : gradients) {
-    if (IsAskedFor(options, param)) g->Output(GradientName(param), gradient);
   }
 }
 

@@ -12,7 +12,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,11 +49,6 @@ Result<Differentiated> Differentiate(const Graph& forward,
 /// of model.trained, once it is there and nothing will read its param any more.
 void CopyBackward(const Differentiated& model, Linker& linker,
                   const std::function<void(size_t)>& made);
-
-/// Makes outputs of the gradients, given by param, that options.gradients asks for.
-void DeclareGradients(const TrainOptions& options,
-                      const std::map<std::string, Value>& gradients,
-                      GraphBuilder* g);
 
 }  // namespace stowage
 

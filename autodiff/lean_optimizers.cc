@@ -31,16 +31,6 @@ Value Number(const ParamUpdate& u, double number) {
   return Fill(*u.param.builder(), number, u.param.dtype(), {});
 }
 
-// The new content of a state.
-Value Lerp(Value state, Value x, Value weight) {
-  const Value written = LerpUpdate(state, x, weight);
-  if (written.ok()) {
-    GraphBuilder& g = *state.builder();
-    g.Name(StrCat("new:", g.info(state).name), written);
-  }
-  return written;
-}
-
 // w (1 - lr decay), where there is decay.
 Value Decayed(const ParamUpdate& u, Value lr) {
   if (u.decay == 0) return u.param;
@@ -73,7 +63,7 @@ void UpdateLion(const Lion& lion, ParamUpdate& u) {
       Add(MulScalar(m, lion.beta1), MulScalar(u.gradient, 1 - lion.beta1));
   const Value change = Mul(Sign(mixed), lr);
   u.Set(u.param, Sub(Decayed(u, lr), change));
-  Lerp(m, u.gradient, Number(u, 1 - lion.beta2));
+  u.Lerp(m, u.gradient, Number(u, 1 - lion.beta2));
 }
 
 void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
@@ -92,14 +82,15 @@ void UpdateAdafactor(const Adafactor& adafactor, ParamUpdate& u) {
     const Matrix matrix(shape);
     g = Reshape(g, {matrix.rows, matrix.columns});
     const Value squares = Square(g);
-    const Value rows = Lerp(u.State("row_var", {dtype, {matrix.rows, 1}}),
-                            ReduceMean(squares, {1}, /*keep=*/true), weight);
-    const Value columns = Lerp(u.State("col_var", {dtype, {1, matrix.columns}}),
-                               ReduceMean(squares, {0}, /*keep=*/true), weight);
+    const Value rows = u.Lerp(u.State("row_var", {dtype, {matrix.rows, 1}}),
+                              ReduceMean(squares, {1}, /*keep=*/true), weight);
+    const Value columns =
+        u.Lerp(u.State("col_var", {dtype, {1, matrix.columns}}),
+               ReduceMean(squares, {0}, /*keep=*/true), weight);
     const Value mean = Maximum(ReduceMean(rows), Number(u, eps1));
     v = Mul(Div(rows, mean), columns);
   } else {
-    v = Lerp(u.State("v"), Square(g), weight);
+    v = u.Lerp(u.State("v"), Square(g), weight);
   }
   const Value change = Mul(Rsqrt(Maximum(v, Number(u, eps1 * eps1))), g);
 
@@ -134,7 +125,7 @@ void UpdateMuon(const Muon& muon, ParamUpdate& u) {
   const Matrix matrix(shape);
   const Value lr = u.LearningRate();
   const Value m =
-      Lerp(u.State("momentum"), u.gradient, Number(u, 1 - muon.momentum));
+      u.Lerp(u.State("momentum"), u.gradient, Number(u, 1 - muon.momentum));
   const Value mixed = Add(MulScalar(u.gradient, 1 - muon.momentum),
                           MulScalar(m, muon.momentum));
   const Value change = Orthogonal(

@@ -103,7 +103,24 @@ Value Linker::last_content(ValueId leaf) const {
   return forward_copy_[id];
 }
 
-Status Linker::WireUp() {
+Value Linker::EmitSeed(const LossGradient& seed, const ValueInfo& leaf) {
+  const auto& [dtype, shape] = leaf.type;
+  Value emitted;
+  if (seed.scale.builder() == nullptr) {
+    emitted = Fill(g_, seed.value, dtype, shape);
+  } else {
+    // In a type that has the scale's range and the number's bits.
+    const DType wide = dtype == DType::kF64 ? dtype : DType::kF32;
+    const Value scaled = MulScalar(Cast(seed.scale, wide), seed.value);
+    emitted = BroadcastTo(Cast(scaled, dtype), shape);
+  }
+  const std::string name = leaf.name + piece_.suffix;
+  if (!g_.Find(name)) g_.Name(name, emitted);
+  g_.SetRole(emitted, Role::kGradient);
+  return emitted;
+}
+
+Status Linker::WireUp(const LossGradient& seed) {
   for (ValueId id = 0; id < backward_.num_values(); ++id) {
     const ValueInfo& info = backward_.value(id);
     if (!info.is_leaf()) continue;
@@ -111,12 +128,7 @@ Status Linker::WireUp() {
       const std::optional<ValueId> loss = forward_.Find(loss_);
       g_.SetOrigin(Phase::kBackward, loss_,
                    loss ? forward_.value(*loss).source : SourceLoc{});
-      const Value seed =
-          Fill(g_, piece_.weight, info.type.dtype, info.type.shape);
-      const std::string name = info.name + piece_.suffix;
-      if (!g_.Find(name)) g_.Name(name, seed);
-      g_.SetRole(seed, Role::kGradient);
-      backward_copy_.Map(id, seed);
+      backward_copy_.Map(id, EmitSeed(seed, info));
       continue;
     }
     const std::optional<ValueId> source = forward_.Find(info.name);

@@ -2,7 +2,7 @@
 #define STOWAGE_AUTODIFF_LINKER_H_
 
 // Joins a forward graph and its backward graph in one builder: the saved leaves
-// of the backward graph become the forward values themselves, the seed a fill.
+// of the backward graph become the forward values themselves, the seed a number.
 // The forward part is copied at once, the backward part node by node, as the
 // caller asks for, who may put updates between them.
 //
@@ -38,8 +38,14 @@ namespace stowage {
 /// How a part of a batch differs from a whole one.
 struct Piece {
   std::string suffix = {};    // of the names of what its nodes make
-  double weight = 1;          // of its loss in the loss of the batch: the seed
   int64_t first_dropout = 0;  // added to the ids of its dropouts
+};
+
+/// What the gradient of a loss begins as, the seed: this number, and times `scale`, an
+/// f32 scalar, if there is one.
+struct LossGradient {
+  double value = 1;
+  Value scale = {};
 };
 
 class Linker {
@@ -57,10 +63,10 @@ class Linker {
   /// makes.
   void CopyForward();
 
-  /// Lets forward values stand for the backward graph's leaves, and a fill for
-  /// the seed. Error: the backward graph reads a value that the forward graph
+  /// Lets forward values stand for the backward graph's leaves, and a fill, or one
+  /// times the scale, for the seed. Error: the backward graph reads a value that the forward graph
   /// does not have, or has of another type.
-  Status WireUp();
+  Status WireUp(const LossGradient& seed = {});
 
   /// Appends one node of the backward graph; to be called in order. A constant
   /// that the forward graph has too is not made twice: constants live as long
@@ -87,6 +93,7 @@ class Linker {
   };
 
   bool IsSeed(const ValueInfo& info) const;
+  Value EmitSeed(const LossGradient& seed, const ValueInfo& leaf);
   std::optional<FusedLoss> FindFusedLoss() const;
   Overwritten FindOverwritten() const;
   void CopyNode(GraphCopy& copy, const Node& node, NodeId id);

@@ -31,15 +31,15 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
       g.SetRole(sum, Role::kGradient);
     }
     if (made.is_last) g.Name(GradientName(made.name), sum);
-    if (made.is_last && !options.clip_norm) updater.Update(made.param, sum);
+    if (made.is_last && !UpdatesWait(options)) updater.Update(made.param, sum);
   };
   PiecesInTurn loop(whole, whole, pieces, loss, options, &g);
   STOWAGE_RETURN_IF_ERROR(loop.Run({}, which, &updater, add, [] {}));
-  DeclareGradients(options, gradients, &g);
-  if (options.clip_norm) {
+  updater.GiveOut(gradients);
+  if (UpdatesWait(options)) {
     std::vector<Value> all;
     for (const auto& [name, sum] : gradients) all.push_back(sum);
-    updater.Clip(all);
+    updater.Await(all);
     for (const auto& [name, sum] : gradients) {
       updater.Update(*g.Find(name), sum);
     }

@@ -176,20 +176,20 @@ std::vector<Value> EmitMomentum(const Momentum& momentum,
                                 const UpdateInputs& in) {
   if (!momentum.bf16_velocity) {
     const MomentumResults results =
-        MomentumUpdate(param, states[0], g, in.lr, in.clip_scale,
-                       momentum.momentum, momentum.decay);
+        MomentumUpdate(param, states[0], g, in.lr, in.scale, momentum.momentum,
+                       momentum.decay);
     return {results.w, results.velocity};
   }
   const RoundingNumbers numbers = NumbersOf(which);
   if (WeightOf(momentum, param.dtype()) == Weight::kSplit) {
     const MomentumSplitResults results = MomentumBf16SplitUpdate(
-        param, states[0], states[1], g, in.lr, in.step, in.seed, in.clip_scale,
+        param, states[0], states[1], g, in.lr, in.step, in.seed, in.scale,
         momentum.momentum, momentum.decay, numbers);
     return {results.w, results.delta, results.velocity};
   }
-  const MomentumResults results = MomentumBf16Update(
-      param, states[0], g, in.lr, in.step, in.seed, in.clip_scale,
-      momentum.momentum, momentum.decay, numbers);
+  const MomentumResults results =
+      MomentumBf16Update(param, states[0], g, in.lr, in.step, in.seed, in.scale,
+                         momentum.momentum, momentum.decay, numbers);
   return {results.w, results.velocity};
 }
 
@@ -203,25 +203,25 @@ std::vector<Value> EmitAdamW(const AdamW& adamw, const ParamBlock& which,
   if (kept == Moments::kFull && splits) {
     const AdamWSplitResults results =
         AdamWSplitUpdate(param, states[0], states[1], states[2], g, in.lr,
-                         in.step, in.clip_scale, beta1, beta2, eps, decay);
+                         in.step, in.scale, beta1, beta2, eps, decay);
     return {results.w, results.delta, results.m, results.v};
   }
   if (kept == Moments::kFull) {
     const AdamWResults results =
-        AdamWUpdate(param, states[0], states[1], g, in.lr, in.step,
-                    in.clip_scale, beta1, beta2, eps, decay);
+        AdamWUpdate(param, states[0], states[1], g, in.lr, in.step, in.scale,
+                    beta1, beta2, eps, decay);
     return {results.w, results.m, results.v};
   }
   if (kept == Moments::kBf16 && splits) {
     const AdamWSplitResults results = AdamWBf16SplitUpdate(
         param, states[0], states[1], states[2], g, in.lr, in.step, in.seed,
-        in.clip_scale, options, NumbersOf(which));
+        in.scale, options, NumbersOf(which));
     return {results.w, results.delta, results.m, results.v};
   }
   if (kept == Moments::kBf16) {
     const AdamWResults results =
         AdamWBf16Update(param, states[0], states[1], g, in.lr, in.step, in.seed,
-                        in.clip_scale, options, NumbersOf(which));
+                        in.scale, options, NumbersOf(which));
     return {results.w, results.m, results.v};
   }
   const MomentCode code = kept == Moments::kCompanded8 ? MomentCode::kCompanded
@@ -231,8 +231,8 @@ std::vector<Value> EmitAdamW(const AdamW& adamw, const ParamBlock& which,
                              states[first + 2], states[first + 3]};
   const AdamW8BitResults results =
       splits ? AdamW8BitSplitUpdate(param, states[0], coded, g, in.lr, in.step,
-                                    in.clip_scale, options, code)
-             : AdamW8BitUpdate(param, coded, g, in.lr, in.step, in.clip_scale,
+                                    in.scale, options, code)
+             : AdamW8BitUpdate(param, coded, g, in.lr, in.step, in.scale,
                                options, code);
   std::vector<Value> updated = {results.w};
   if (splits) updated.push_back(results.delta);
@@ -250,8 +250,8 @@ void EmitRule(const UpdateRule& rule, Value param, Value gradient,
     return g.State(StrCat(name, suffix), dtype, param.shape());
   };
   if (splits) gradient = Cast(gradient, DType::kF32);
-  if (inputs.clip_scale.builder() != nullptr) {
-    gradient = Mul(gradient, Cast(inputs.clip_scale, gradient.dtype()));
+  if (inputs.scale.builder() != nullptr) {
+    gradient = EmitScaled(gradient, inputs.scale);
   }
   ParamUpdate update =
       splits ? ParamUpdate(param, state(".delta", DType::kI16), gradient)
@@ -259,6 +259,7 @@ void EmitRule(const UpdateRule& rule, Value param, Value gradient,
   update.lr = inputs.lr;
   update.step = inputs.step;
   update.decay = rule.decay;
+  update.good = inputs.good;
   EmitUpdate(rule, update);
 }
 
@@ -456,7 +457,7 @@ void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
     names.push_back(StrCat(info.name, state.suffix));
     states.push_back(g.State(names.back(), state.type.dtype, state.type.shape));
   }
-  const auto& [lr, step, scale, seed] = inputs;
+  const auto& [lr, step, scale, seed, good] = inputs;
   std::vector<Value> updated;  // the param, then the states
   if (const Sgd* sgd = std::get_if<Sgd>(&optimizer)) {
     updated = {SgdUpdate(param, gradient, lr, scale, sgd->decay)};
@@ -488,26 +489,19 @@ void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
   for (size_t i = 0; i < names.size(); ++i) NameNew(updated[i + 1], names[i]);
 }
 
-ClipScale EmitClipScale(GraphBuilder& g, const std::vector<Value>& gradients,
-                        double max_norm) {
-  std::vector<Value> squares;
-  for (const Value& gradient : gradients) {
-    squares.push_back(Cast(SumSquares(gradient), DType::kF32));
-  }
-  return EmitClipScaleOfSquares(g, squares, max_norm);
+Value EmitScaled(Value gradient, Value scale) {
+  if (!gradient.ok()) return gradient;
+  const DType dtype = gradient.dtype();
+  const DType wide = dtype == DType::kF64 ? dtype : DType::kF32;
+  return Cast(Mul(Cast(gradient, wide), Cast(scale, wide)), dtype);
 }
 
-ClipScale EmitClipScaleOfSquares(GraphBuilder& g,
-                                 const std::vector<Value>& squares,
-                                 double max_norm) {
-  Value total;
-  for (const Value& each : squares) {
-    total = total.ok() ? Add(total, each) : each;
-  }
-  const Value norm = Sqrt(total);
+Value EmitClipScale(Value norm, double max_norm) {
+  if (!norm.ok()) return norm;
+  GraphBuilder& g = *norm.builder();
   const Value limit = Fill(g, max_norm, DType::kF32, {});
   const Value one = Fill(g, 1, DType::kF32, {});
-  return {Minimum(Div(limit, AddScalar(norm, 1e-6)), one), norm};
+  return Minimum(Div(limit, AddScalar(norm, 1e-6)), one);
 }
 
 }  // namespace stowage

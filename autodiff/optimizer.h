@@ -141,12 +141,15 @@ struct ParamBlock {
   int64_t first = 0;       // of the block; 0 where it is all of the param
 };
 
-/// The step inputs an update reads.
+/// What an update reads of its step.
 struct UpdateInputs {
-  Value lr;          // f32 scalar
-  Value step;        // i64 scalar, 1 at the first step
-  Value clip_scale;  // f32 scalar multiplying every gradient; Value() for none
-  Value seed = {};   // i64 scalar; Value() where ReadsSeed says no
+  Value lr;         // f32 scalar
+  Value step;       // i64 scalar, 1 at the first step
+  Value scale;      // f32 scalar multiplying every gradient; Value() for none
+  Value seed = {};  // i64 scalar; Value() where ReadsSeed says no
+  /// Bool scalar: whether anything is to be updated; if not, `scale` is infinite, which
+  /// says the same. Value() where it is, come what may.
+  Value good = {};
 };
 
 /// Emits the update of `block` by `gradient` into `block`'s builder and declares the
@@ -156,19 +159,13 @@ struct UpdateInputs {
 void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
                 Value block, Value gradient, const UpdateInputs& inputs);
 
-/// The factor that brings the gradients' global norm down to `max_norm`, as
-/// PyTorch's clip_grad_norm_: min(1, max_norm / (norm + 1e-6)); and the norm.
-struct ClipScale {
-  Value scale;  // f32 scalar
-  Value norm;   // f32 scalar
-};
-ClipScale EmitClipScale(GraphBuilder& g, const std::vector<Value>& gradients,
-                        double max_norm);
-/// The same from the sums of the gradients' squares, f32 scalars, which are added up in
-/// this order.
-ClipScale EmitClipScaleOfSquares(GraphBuilder& g,
-                                 const std::vector<Value>& squares,
-                                 double max_norm);
+/// `gradient` times an f32 scalar, of the gradient's type, and computed in one that has
+/// the scalar's range.
+Value EmitScaled(Value gradient, Value scale);
+
+/// The factor that brings gradients of that global norm down to `max_norm`, as
+/// PyTorch's clip_grad_norm_: min(1, max_norm / (norm + 1e-6)), an f32 scalar.
+Value EmitClipScale(Value norm, double max_norm);
 
 }  // namespace stowage
 

@@ -61,13 +61,11 @@ Status PiecesInTurn::Run(const Ranks& ranks, Pieces which, Updater* updater,
     counts_.push_back(1);
     const std::string suffix = pieces_.size() > 1 ? StrCat("/", p + 1) : "";
     Linker linker(piece, graphs.backward, loss_, &g_,
-                  {.suffix = suffix,
-                   .weight = axes_.weight(),
-                   .first_dropout = first_dropout});
+                  {.suffix = suffix, .first_dropout = first_dropout});
     first_dropout += DropoutIds(piece);
     MapLeaves(piece, &linker);
     linker.CopyForward();
-    STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+    STOWAGE_RETURN_IF_ERROR(linker.WireUp(updater->Seed(axes_.weight())));
     STOWAGE_RETURN_IF_ERROR(outputs_.Add(piece, axes_.weight(), linker));
     for (const ValueId id : piece.Leaves(Role::kState)) {
       states_[piece.value(id).name] = linker.last_content(id);

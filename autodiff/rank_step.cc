@@ -50,7 +50,7 @@ class RankUpdates {
         options_(options),
         updater_(*updater),
         g_(*g),
-        buckets_(ranks, options.clip_norm.has_value(), g,
+        buckets_(ranks, UpdatesWait(options), g,
                  [this](const Summed& summed) { Take(summed); }) {}
 
   void Add(const std::string& name, Value param, Value gradient, bool is_last) {
@@ -65,15 +65,15 @@ class RankUpdates {
   void FinishPiece() { buckets_.Flush(); }
 
   void Finish() {
-    if (options_.clip_norm) {
+    if (UpdatesWait(options_)) {
       std::vector<Value> squares;
       for (const auto& [name, sum] : sums_) {
         squares.push_back(squares_.at(name));
       }
-      updater_.ClipBySquares(squares);
+      updater_.AwaitSquares(squares);
       for (const auto& [name, sum] : sums_) Update(name, sum);
     }
-    DeclareGradients(options_, sums_, &g_);
+    updater_.GiveOut(sums_);
   }
 
  private:
@@ -83,12 +83,12 @@ class RankUpdates {
       known->second = stowage::Add(known->second, summed.sum);
       g_.SetRole(known->second, Role::kGradient);
     }
-    if (options_.clip_norm) squares_[summed.param] = summed.squares;
+    if (UpdatesWait(options_)) squares_[summed.param] = summed.squares;
     if (!is_last_) return;
     const std::string name = GradientName(summed.param);
     g_.Name(ranks_.shard == Sharding::kNone ? name : OwnName(name),
             known->second);
-    if (!options_.clip_norm) Update(summed.param, known->second);
+    if (!UpdatesWait(options_)) Update(summed.param, known->second);
   }
 
   void Update(const std::string& name, Value sum) {
@@ -142,7 +142,7 @@ Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
   RankUpdates updates(ranks, options, &updater, &g);
   // What is split leaves with every piece, so that no whole sum waits for the next.
   const bool leaves_at_once = ranks.shard >= Sharding::kGradients &&
-                              pieces.size() > 1 && !options.clip_norm;
+                              pieces.size() > 1 && !UpdatesWait(options);
   std::map<std::string, Value> gradients;  // by param; of the pieces so far
   const auto add = [&](const Gradient& made) {
     Value& sum = gradients[made.name];

@@ -78,8 +78,7 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
     return NoRepeat(piece,
                     "has its examples in another dimension than the first");
   }
-  Linker linker(graphs.forward, graphs.backward, loss, &g,
-                {.suffix = "/1", .weight = axes.weight()});
+  Linker linker(graphs.forward, graphs.backward, loss, &g, {.suffix = "/1"});
   for (ValueId id = 0; id < graphs.forward.num_values(); ++id) {
     const ValueInfo& info = graphs.forward.value(id);
     if (!info.is_leaf()) continue;
@@ -87,7 +86,7 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
         id, axes.Part(graphs.forward, id, leaves[*whole.Find(info.name)]));
   }
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+  STOWAGE_RETURN_IF_ERROR(linker.WireUp(updater.Seed(axes.weight())));
   STOWAGE_RETURN_IF_ERROR(outputs.Add(graphs.forward, axes.weight(), linker));
   std::vector<size_t> made;  // of graphs.trained, as they come
   CopyBackward(graphs, linker, [&](size_t i) {
@@ -106,13 +105,13 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
   }
   STOWAGE_RETURN_IF_ERROR(axes.CheckComplete());
   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
-  DeclareGradients(options, gradients, &g);
 
   const NodeId updates = g.graph().num_nodes();
-  if (options.clip_norm) {
+  updater.GiveOut(gradients);
+  if (UpdatesWait(options)) {
     std::vector<Value> all;
     for (const auto& [name, sum] : gradients) all.push_back(sum);
-    updater.Clip(all);
+    updater.Await(all);
   }
   for (const size_t i : made) {
     const ValueId param = graphs.trained[i].param;

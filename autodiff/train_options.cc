@@ -27,7 +27,19 @@ Status CheckScalarInput(const Graph& forward, std::string_view name) {
   return {};
 }
 
+// That the step can have this name for what it declares.
+Status CheckFree(const Graph& forward, std::string_view name,
+                 std::string_view what) {
+  if (!forward.Find(name)) return {};
+  return Fail("graph ", Quoted(forward.name()), " has a value ", Quoted(name),
+              "; the step needs this name for its ", what);
+}
+
 }  // namespace
+
+bool UpdatesWait(const TrainOptions& options) {
+  return options.clip_norm || options.loss_scaling;
+}
 
 Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
   for (const ValueId id : forward.Leaves(Role::kCache)) {
@@ -58,10 +70,14 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
     return Fail("graph ", Quoted(forward.name()), " has no output ",
                 Quoted(name), " to be a sum over the batch");
   }
-  if (forward.Find("lr")) {
-    return Fail("graph ", Quoted(forward.name()),
-                " has a value \"lr\"; the step needs this name for its "
-                "learning rate");
+  STOWAGE_RETURN_IF_ERROR(CheckFree(forward, "lr", "learning rate"));
+  if (options.loss_scaling) {
+    STOWAGE_RETURN_IF_ERROR(CheckLossScaling(*options.loss_scaling));
+    for (const std::string_view name :
+         {"loss_scale", "loss_scale.good_steps", "loss_scale.skipped",
+          "new:loss_scale", "update_skipped"}) {
+      STOWAGE_RETURN_IF_ERROR(CheckFree(forward, name, "loss scaling"));
+    }
   }
   STOWAGE_RETURN_IF_ERROR(CheckScalarInput(forward, "step"));
   if (!ReadsSeed(options.optimizer)) return {};

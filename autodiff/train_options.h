@@ -2,15 +2,17 @@
 #define STOWAGE_AUTODIFF_TRAIN_OPTIONS_H_
 
 // What a training step is asked for: the optimizer, the params it trains, what it
-// clips and what it gives out.
+// clips, scales and gives out.
 //
 //   TrainOptions options{.optimizer = AdamW{}, .clip_norm = 1.0};
 //   options.groups = {{.pattern = "*.bias", .decay = 0}};
+//   options.loss_scaling = LossScaling{};
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "autodiff/loss_scaling.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/param_groups.h"
 #include "base/result.h"
@@ -24,6 +26,9 @@ struct TrainOptions {
   std::vector<std::string> wrt = {};
   /// The global norm to clip the gradients to; adds an output "grad_norm".
   std::optional<double> clip_norm = std::nullopt;
+  /// Whether gradients are scaled on their way, and updates skipped whose gradients are
+  /// not finite. Norms and gradients that are given out are those without the scale.
+  std::optional<LossScaling> loss_scaling = std::nullopt;
   /// Params with a decay or learning rate of their own, and those that are not
   /// trained; the first group that matches a param's name applies. A frozen
   /// param is as one that is not in `wrt`, so that the norm above is without it.
@@ -36,6 +41,10 @@ struct TrainOptions {
   /// it, as the loss is. It matters where the batch is taken in pieces.
   std::vector<std::string> sums = {};
 };
+
+/// Whether no param may be updated before all gradients are there: they are to be
+/// clipped by their norm, or their finiteness decides.
+bool UpdatesWait(const TrainOptions& options);
 
 /// That a step of `forward` can do what `options` asks for. Errors: those that
 /// BuildTrainStep names, but for what only the backward graph can tell. Linear in the

@@ -43,7 +43,7 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
   linker.DeclareLeaves();
   updater.DeclareInputs();
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp());
+  STOWAGE_RETURN_IF_ERROR(linker.WireUp(updater.Seed()));
 
   const auto update = [&](size_t i) {
     const Trained& trained = graphs.trained[i];
@@ -51,7 +51,7 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
                    linker.backward(trained.gradient));
   };
   CopyBackward(graphs, linker, [&](size_t i) {
-    if (!options.clip_norm) update(i);
+    if (!UpdatesWait(options)) update(i);
   });
   linker.DeclareOutputs();
   std::map<std::string, Value> by_param;
@@ -60,9 +60,9 @@ Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
     gradients.push_back(linker.backward(trained.gradient));
     by_param[graphs.forward.value(trained.param).name] = gradients.back();
   }
-  DeclareGradients(options, by_param, &g);
-  if (options.clip_norm) {
-    updater.Clip(gradients);
+  updater.GiveOut(by_param);
+  if (UpdatesWait(options)) {
+    updater.Await(gradients);
     for (size_t i = 0; i < graphs.trained.size(); ++i) update(i);
   }
   return g.Finish();

@@ -17,11 +17,13 @@
 //       .learning_rate = 1e-4};
 //
 // A rule that is one op, with `updates` in its definition, saves the copy that Set
-// is: ir/custom_op.h.
+// is: ir/custom_op.h. It cannot be skipped (autodiff/loss_scaling.h), as what is written
+// by Set and Lerp can.
 
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "ir/builder.h"
@@ -43,6 +45,9 @@ class ParamUpdate {
   Value lr = {};         // f32 scalar, times the lr_scale of the param's group
   Value step = {};       // i64 scalar, 1 at the first step
   double decay = 0;      // of the param's group, or the rule's
+  /// Bool scalar: whether the step is to update anything; Value() where it is, come what
+  /// may. Set and Lerp heed it.
+  Value good = {};
 
   /// A state called "<param>.<suffix>", of the param's type unless one is given.
   Value State(std::string_view suffix, Init init = Init::Zeros());
@@ -52,6 +57,9 @@ class ParamUpdate {
   /// Makes `content`, of the same type, the new content of the param or of a
   /// state. What reads the old one comes before.
   void Set(Value target, Value content);
+  /// Moves a state towards `x` by `weight`, as LerpUpdate does (ir/ops.h), and returns
+  /// its new content.
+  Value Lerp(Value state, Value x, Value weight);
 
   /// The learning rate in the param's element type, which formulas are in.
   Value LearningRate() const;
@@ -59,8 +67,11 @@ class ParamUpdate {
  private:
   friend void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
 
-  Value leaf_;        // of the graph
-  Value delta_ = {};  // likewise, if the param is in two parts
+  void Note(Value written, Value leaf);
+
+  Value leaf_;                        // of the graph
+  Value delta_ = {};                  // likewise, if the param is in two parts
+  std::vector<NodeId> writers_ = {};  // of Set and Lerp
 };
 
 struct UpdateRule {
@@ -79,7 +90,8 @@ struct UpdateRule {
 /// not finite or below 0.
 Status CheckUpdateRule(const UpdateRule& rule);
 
-/// Runs the rule. A rule that does not write the param is an error of the builder.
+/// Runs the rule. A rule that does not write the param is an error of the builder, and so
+/// is one that writes otherwise than by Set and Lerp where the step may be skipped.
 void EmitUpdate(const UpdateRule& rule, ParamUpdate& update);
 
 }  // namespace stowage

@@ -1,9 +1,11 @@
 #include "autodiff/updater.h"
 
-#include <optional>
+#include <algorithm>
+#include <limits>
 
+#include "autodiff/backward.h"
 #include "autodiff/param_groups.h"
-#include "autodiff/update_rule.h"
+#include "base/glob.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -15,9 +17,14 @@ void Updater::DeclareInputs() {
   inputs_.lr = g_.Input("lr", DType::kF32, {});
   const std::optional<Value> step = g_.Find("step");
   inputs_.step = step ? *step : g_.Input("step", DType::kI64, {});
+  if (options_.loss_scaling) scaler_.emplace(*options_.loss_scaling, &g_);
   if (!ReadsSeed(options_.optimizer)) return;
   const std::optional<Value> seed = g_.Find("seed");
   inputs_.seed = seed ? *seed : g_.Input("seed", DType::kI64, {});
+}
+
+LossGradient Updater::Seed(double weight) const {
+  return scaler_ ? scaler_->Seed(weight) : LossGradient{.value = weight};
 }
 
 void Updater::Update(Value param, Value gradient) {
@@ -37,19 +44,61 @@ void Updater::Update(const ParamBlock& which, Value block, Value gradient) {
              gradient, inputs);
 }
 
-void Updater::Clip(const std::vector<Value>& gradients) {
+void Updater::Await(const std::vector<Value>& gradients) {
   g_.SetOrigin(Phase::kUpdate, "grad_norm");
-  SetClip(EmitClipScale(g_, gradients, *options_.clip_norm));
+  std::vector<Value> squares;
+  for (const Value& gradient : gradients) {
+    squares.push_back(Cast(SumSquares(gradient), DType::kF32));
+  }
+  AwaitSquares(squares);
 }
 
-void Updater::ClipBySquares(const std::vector<Value>& squares) {
+// A sum of squares is finite if all of them are and none is beyond 2^64, the root of
+// f32's range: in f16 that is every number.
+void Updater::AwaitSquares(const std::vector<Value>& squares) {
   g_.SetOrigin(Phase::kUpdate, "grad_norm");
-  SetClip(EmitClipScaleOfSquares(g_, squares, *options_.clip_norm));
+  Value total;
+  for (const Value& each : squares) {
+    total = total.ok() ? Add(total, each) : each;
+  }
+  if (options_.clip_norm) {
+    Value norm = Sqrt(total);
+    if (scaler_) norm = Mul(norm, scaler_->Inverse());
+    g_.SetOrigin(Phase::kUpdate, "grad_norm");
+    g_.Output("grad_norm", g_.Name("grad_norm", norm));
+    inputs_.scale = EmitClipScale(norm, *options_.clip_norm);
+  }
+  if (!scaler_) return;
+  const Value inverse = scaler_->Inverse();
+  g_.SetOrigin(Phase::kUpdate, "loss_scale");
+  const Value scale =
+      options_.clip_norm ? Mul(inputs_.scale, inverse) : inverse;
+  const Value most =
+      Fill(g_, std::numeric_limits<float>::max(), DType::kF32, {});
+  const Value never =
+      Fill(g_, std::numeric_limits<float>::infinity(), DType::kF32, {});
+  inputs_.good = LessEqual(total, most);
+  inputs_.scale = Where(inputs_.good, scale, never);
+  inputs_.step = scaler_->UpdatesUpTo(inputs_.step);
+  scaler_->Settle(inputs_.good);
 }
 
-void Updater::SetClip(const ClipScale& clip) {
-  inputs_.clip_scale = clip.scale;
-  g_.Output("grad_norm", g_.Name("grad_norm", clip.norm));
+void Updater::GiveOut(const std::map<std::string, Value>& gradients) {
+  for (const auto& [param, gradient] : gradients) {
+    const auto matches = [&](const std::string& pattern) {
+      return GlobMatches(pattern, param);
+    };
+    if (std::ranges::none_of(options_.gradients, matches)) continue;
+    const std::string name = GradientName(param);
+    if (!scaler_) {
+      g_.Output(name, gradient);
+      continue;
+    }
+    const Value inverse = scaler_->Inverse();
+    g_.SetOrigin(Phase::kUpdate, param);
+    g_.Name(StrCat("scaled:", name), gradient);
+    g_.Output(name, g_.Name(name, EmitScaled(gradient, inverse)));
+  }
 }
 
 // The learning rate times `scale`, made by the first update that reads it,

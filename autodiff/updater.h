@@ -6,13 +6,17 @@
 //
 //   Updater updater(options, &g);
 //   updater.DeclareInputs();
-//   ... forward and backward ...
+//   ... forward and backward, from updater.Seed() ...
+//   if (UpdatesWait(options)) updater.Await(gradients);
 //   updater.Update(param, gradient);
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "autodiff/linker.h"
+#include "autodiff/loss_scaler.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/train_options.h"
 #include "ir/builder.h"
@@ -27,8 +31,12 @@ class Updater {
       : options_(options), g_(*g) {}
 
   /// Declares what updates read beside gradients: "lr", "step", and "seed" where the
-  /// optimizer reads one; or takes those that the model has.
+  /// optimizer reads one, or takes those that the model has; and the states of a loss
+  /// scale.
   void DeclareInputs();
+
+  /// What the gradient of a loss begins as that counts for `weight`.
+  LossGradient Seed(double weight = 1) const;
 
   /// Updates `param` by `gradient`, of its shape.
   void Update(Value param, Value gradient);
@@ -36,18 +44,24 @@ class Updater {
   void Update(const ParamBlock& which, Value block, Value gradient);
 
   /// Has the updates to come scale their gradients, so that the norm of all is at most
-  /// options.clip_norm, which must be there.
-  void Clip(const std::vector<Value>& gradients);
-  /// The same, given the sum of squares of each gradient.
-  void ClipBySquares(const std::vector<Value>& squares);
+  /// options.clip_norm, and without the loss scale; and update nothing if that norm is
+  /// not finite and there is loss scaling. For options that UpdatesWait.
+  void Await(const std::vector<Value>& gradients);
+  /// The same, given the sum of squares of each gradient, f32 scalars, which are added up
+  /// in this order.
+  void AwaitSquares(const std::vector<Value>& squares);
+
+  /// Makes outputs of the gradients, given by param, that options.gradients asks for,
+  /// without the loss scale.
+  void GiveOut(const std::map<std::string, Value>& gradients);
 
  private:
-  void SetClip(const ClipScale& clip);
   Value ScaledRate(double scale);
 
   const TrainOptions& options_;
   GraphBuilder& g_;
   UpdateInputs inputs_;
+  std::optional<LossScaler> scaler_;
   std::map<double, Value> scaled_rates_;  // by scale
 };
 

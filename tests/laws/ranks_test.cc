@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +107,37 @@ std::string Compare(const Net& net, const How& how) {
 const Net kGpt = {"gpt", Gpt, 6, {.optimizer = AdamW{}}};
 const Net kClippedGpt = {
     "clipped gpt", Gpt, 6, {.optimizer = Lion{}, .clip_norm = 0.5}};
+// Of examples with the label 4 the gradient is not a number, so that some ranks have what
+// others lack; a scale that is too large at first is so for all.
+Result<Graph> Picky(int64_t batch) {
+  GraphBuilder g("picky");
+  const Value x = g.Input("x", DType::kF32, {batch, 6});
+  const Value labels = g.Input("labels", DType::kI32, {batch});
+  const Value never =
+      Fill(g, std::numeric_limits<double>::infinity(), DType::kF32, {batch, 1});
+  const Value four = Fill(g, 4, DType::kI32, {batch});
+  const Value is_four = Reshape(Equal(labels, four), {batch, 1});
+  const Value factor =
+      Where(is_four, never, Fill(g, 1, DType::kF32, {batch, 1}));
+  const Value hidden =
+      Linear(Mul(x, BroadcastTo(factor, {batch, 6})), "fc1", 9);
+  const Value logits = Linear(Tanh(hidden), "fc2", 5);
+  g.Output("loss", g.Name("loss", CrossEntropy(logits, labels)));
+  return g.Finish();
+}
+
+const Net kPicky = {
+    "picky",
+    Picky,
+    4,
+    {.optimizer = AdamW{},
+     .loss_scaling = LossScaling{.init_scale = 256, .growth_interval = 1}}};
+const Net kScaledGpt = {"scaled gpt",
+                        Gpt,
+                        6,
+                        {.optimizer = Lion{},
+                         .clip_norm = 0.5,
+                         .loss_scaling = LossScaling{.growth_interval = 2}}};
 const Net kPictures = {"pictures",
                        Pictures,
                        11,
@@ -114,7 +147,7 @@ const Net kPictures = {"pictures",
                         .sums = {"right"}}};
 
 TEST_CASE("ranks give the bits of one rank that takes as many pieces") {
-  for (const Net& net : {kGpt, kClippedGpt, kPictures}) {
+  for (const Net& net : {kGpt, kClippedGpt, kPictures, kPicky, kScaledGpt}) {
     for (const int64_t ranks : {2, 4}) {
       for (const Sharding shard : kShardings) {
         CAPTURE(net.name);
@@ -136,6 +169,25 @@ TEST_CASE(
   const Net net = {"gpt-nano", gpt, 6, {.optimizer = AdamW{}}};
   CHECK(Compare(net, {.ranks = 2, .shard = Sharding::kStates}) == "");
   CHECK(Compare(net, {.ranks = 3}) == "");
+}
+
+TEST_CASE(
+    "all ranks skip a step in which the gradients of some are no numbers") {
+  std::vector<float> skipped;
+  for (const Content& rank : RunRanks(kPicky, {.ranks = 4}, 1)) {
+    for (int64_t step = 1; step <= testing::kRankSteps; ++step) {
+      float each = -1;
+      std::memcpy(&each, rank.at(StrCat("update_skipped@", step)).data(), 4);
+      skipped.push_back(each);
+    }
+  }
+  const std::vector<float> first(skipped.begin(),
+                                 skipped.begin() + testing::kRankSteps);
+  CHECK(std::ranges::count(first, 1) > 0);
+  CHECK(std::ranges::count(first, 0) > 0);
+  for (size_t i = 0; i < skipped.size(); ++i) {
+    CHECK(skipped[i] == first[i % first.size()]);
+  }
 }
 
 TEST_CASE("states of few bits are split where their scales and numbers are") {
