@@ -127,6 +127,16 @@ States StatesOf(const Optimizer& optimizer, const TensorType& param,
       optimizer);
 }
 
+// What a param that is updated in f32 lacks.
+constexpr std::string_view kRest = ".rest";
+
+// The type that an optimizer updates a param of `type` in.
+TensorType ComputedType(const Optimizer& optimizer, const TensorType& type) {
+  return UpdatesInF32(optimizer, type.dtype)
+             ? TensorType{DType::kF32, type.shape}
+             : type;
+}
+
 // The rule that an optimizer is for some param, if it is one.
 std::optional<UpdateRule> AsRule(const Optimizer& optimizer) {
   using Rule = std::optional<UpdateRule>;
@@ -271,6 +281,68 @@ void NameNew(Value updated, std::string_view leaf) {
   if (!g.Find(name)) g.Name(name, updated);
 }
 
+// Emits the one op that updates `param`, or the number that it stands for, whose states
+// are called "<name>.m" and so on, and returns the new content.
+Value EmitOp(const Optimizer& optimizer, const ParamBlock& which,
+             const std::string& name, Value param, Value gradient,
+             const UpdateInputs& inputs) {
+  GraphBuilder& g = *param.builder();
+  std::vector<std::string> names;
+  std::vector<Value> states;
+  for (const State& state : StatesOf(optimizer, param.type(), which.elements)) {
+    names.push_back(StrCat(name, state.suffix));
+    states.push_back(g.State(names.back(), state.type.dtype, state.type.shape));
+  }
+  const auto& [lr, step, scale, seed, good] = inputs;
+  std::vector<Value> updated;  // the param, then the states
+  if (const Sgd* sgd = std::get_if<Sgd>(&optimizer)) {
+    updated = {SgdUpdate(param, gradient, lr, scale, sgd->decay)};
+  } else if (const Momentum* momentum = std::get_if<Momentum>(&optimizer)) {
+    updated = EmitMomentum(*momentum, which, param, states, gradient, inputs);
+  } else if (const Nesterov* nesterov = std::get_if<Nesterov>(&optimizer)) {
+    const MomentumResults results =
+        NesterovUpdate(param, states[0], gradient, lr, scale,
+                       nesterov->momentum, nesterov->decay);
+    updated = {results.w, results.velocity};
+  } else if (const RmsProp* rms = std::get_if<RmsProp>(&optimizer)) {
+    const MeanSquareResults results =
+        RmsPropUpdate(param, states[0], gradient, lr, scale, rms->alpha,
+                      rms->eps, rms->decay);
+    updated = {results.w, results.v};
+  } else if (const Adagrad* adagrad = std::get_if<Adagrad>(&optimizer)) {
+    const MeanSquareResults results = AdagradUpdate(
+        param, states[0], gradient, lr, scale, adagrad->eps, adagrad->decay);
+    updated = {results.w, results.v};
+  } else if (const Adam* adam = std::get_if<Adam>(&optimizer)) {
+    const AdamWResults results =
+        AdamUpdate(param, states[0], states[1], gradient, lr, step, scale,
+                   adam->beta1, adam->beta2, adam->eps, adam->decay);
+    updated = {results.w, results.m, results.v};
+  } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
+    updated = EmitAdamW(*adamw, which, param, states, gradient, inputs);
+  }
+  for (size_t i = 0; i < names.size(); ++i) NameNew(updated[i + 1], names[i]);
+  return updated[0];
+}
+
+// The same of an f16 param as the f32 number that it and its rest make, which is in the
+// rest's place meanwhile. What is skipped stays, for that number is rounded to the param
+// again.
+void EmitInF32(const Optimizer& optimizer, const ParamBlock& which, Value param,
+               Value gradient, const UpdateInputs& inputs) {
+  GraphBuilder& g = *param.builder();
+  const std::string name = g.info(param).name;  // a copy: the graph grows
+  const Shape shape = param.shape();
+  const Value rest = g.State(StrCat(name, kRest), DType::kF32, shape);
+  const Value number = Assign(rest, Add(Cast(param, DType::kF32), rest));
+  const Value updated = EmitOp(optimizer, which, name, number,
+                               Cast(gradient, DType::kF32), inputs);
+  const Value nearest = Cast(updated, param.dtype());
+  NameNew(Assign(updated, Sub(updated, Cast(nearest, DType::kF32))),
+          StrCat(name, kRest));
+  NameNew(Assign(param, nearest), name);
+}
+
 }  // namespace
 
 const std::vector<NamedOptimizer>& NamedOptimizers() {
@@ -410,8 +482,9 @@ std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name,
                                     const TensorType& type) {
   std::vector<std::string> names;
-  for (const State& state :
-       StatesOf(optimizer, type, type.shape.num_elements())) {
+  if (UpdatesInF32(optimizer, type.dtype)) names.push_back(StrCat(name, kRest));
+  for (const State& state : StatesOf(optimizer, ComputedType(optimizer, type),
+                                     type.shape.num_elements())) {
     names.push_back(StrCat(name, state.suffix));
   }
   return names;
@@ -422,6 +495,15 @@ bool ReadsSeed(const Optimizer& optimizer) {
   const auto* const momentum = std::get_if<Momentum>(&optimizer);
   return (adamw != nullptr && adamw->moments == Moments::kBf16) ||
          (momentum != nullptr && momentum->bf16_velocity);
+}
+
+bool UpdatesInF32(const Optimizer& optimizer, DType param) {
+  if (param != DType::kF16) return false;
+  const auto* const adamw = std::get_if<AdamW>(&optimizer);
+  return std::holds_alternative<Adam>(optimizer) ||
+         std::holds_alternative<RmsProp>(optimizer) ||
+         std::holds_alternative<Adagrad>(optimizer) ||
+         (adamw != nullptr && adamw->moments == Moments::kFull);
 }
 
 bool UpdatesByBlocks(const Optimizer& optimizer) {
@@ -450,43 +532,12 @@ void EmitUpdate(const Optimizer& optimizer, const ParamBlock& which,
   if (KeepsCompactStates(optimizer) && !TakesCompactStates(optimizer, param)) {
     return;
   }
-  const ValueInfo info = g.info(param);  // a copy: the graph grows
-  std::vector<std::string> names;
-  std::vector<Value> states;
-  for (const State& state : StatesOf(optimizer, info.type, which.elements)) {
-    names.push_back(StrCat(info.name, state.suffix));
-    states.push_back(g.State(names.back(), state.type.dtype, state.type.shape));
+  if (UpdatesInF32(optimizer, param.dtype())) {
+    EmitInF32(optimizer, which, param, gradient, inputs);
+    return;
   }
-  const auto& [lr, step, scale, seed, good] = inputs;
-  std::vector<Value> updated;  // the param, then the states
-  if (const Sgd* sgd = std::get_if<Sgd>(&optimizer)) {
-    updated = {SgdUpdate(param, gradient, lr, scale, sgd->decay)};
-  } else if (const Momentum* momentum = std::get_if<Momentum>(&optimizer)) {
-    updated = EmitMomentum(*momentum, which, param, states, gradient, inputs);
-  } else if (const Nesterov* nesterov = std::get_if<Nesterov>(&optimizer)) {
-    const MomentumResults results =
-        NesterovUpdate(param, states[0], gradient, lr, scale,
-                       nesterov->momentum, nesterov->decay);
-    updated = {results.w, results.velocity};
-  } else if (const RmsProp* rms = std::get_if<RmsProp>(&optimizer)) {
-    const MeanSquareResults results =
-        RmsPropUpdate(param, states[0], gradient, lr, scale, rms->alpha,
-                      rms->eps, rms->decay);
-    updated = {results.w, results.v};
-  } else if (const Adagrad* adagrad = std::get_if<Adagrad>(&optimizer)) {
-    const MeanSquareResults results = AdagradUpdate(
-        param, states[0], gradient, lr, scale, adagrad->eps, adagrad->decay);
-    updated = {results.w, results.v};
-  } else if (const Adam* adam = std::get_if<Adam>(&optimizer)) {
-    const AdamWResults results =
-        AdamUpdate(param, states[0], states[1], gradient, lr, step, scale,
-                   adam->beta1, adam->beta2, adam->eps, adam->decay);
-    updated = {results.w, results.m, results.v};
-  } else if (const AdamW* adamw = std::get_if<AdamW>(&optimizer)) {
-    updated = EmitAdamW(*adamw, which, param, states, gradient, inputs);
-  }
-  NameNew(updated[0], info.name);
-  for (size_t i = 0; i < names.size(); ++i) NameNew(updated[i + 1], names[i]);
+  const std::string name = g.info(param).name;  // a copy: the graph grows
+  NameNew(EmitOp(optimizer, which, name, param, gradient, inputs), name);
 }
 
 Value EmitScaled(Value gradient, Value scale) {

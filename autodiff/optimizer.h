@@ -16,6 +16,7 @@
 #include "autodiff/update_rule.h"
 #include "base/result.h"
 #include "ir/builder.h"
+#include "ir/dtype.h"
 #include "ir/shape.h"
 
 namespace stowage {
@@ -75,7 +76,8 @@ inline constexpr int64_t kLeastElementsIn8Bit = 4096;
 /// Decoupled decay (Loshchilov & Hutter 2019), bias correction from the step
 /// input. A bf16 param is the upper part of an f32 weight, or of its first 24 bits,
 /// whose rest, 16 or 8 bits, is a state (math/split_master.h); its moments in full
-/// are f32. All others compute and keep everything in the param's type. Moments that
+/// are f32. An f16 param is as UpdatesInF32 says. All others compute and keep everything
+/// in the param's type. Moments that
 /// are not kept in full are for params in f32 and bf16.
 struct AdamW {
   double beta1 = 0.9;
@@ -118,10 +120,16 @@ double DefaultLearningRate(const Optimizer& optimizer);
 /// bits of rest; a rule as CheckUpdateRule wants it.
 Status CheckOptimizer(const Optimizer& optimizer);
 
+/// Whether a param of that type is updated as an f32 number, of which it is the nearest
+/// f16: what it lacks is a state of f32, "w.rest", and the optimizer's are f32. Squares of
+/// gradients, which Adam, AdamW, RmsProp and Adagrad keep, are zeros in f16. So f16 takes
+/// moments in full alone.
+bool UpdatesInF32(const Optimizer& optimizer, DType param);
+
 /// Names of the states the optimizer keeps for the param `name` of that type:
 /// "w.velocity"; "w.v"; "w.m", "w.v", and for AdamW after these "w.m_scale",
 /// "w.v_scale" if they are of eight bits; before all of these "w.delta" if w is in two
-/// parts. What a rule keeps, those of lean_optimizers.h among them, is known when it has
+/// parts, or "w.rest" if it is updated in f32. What a rule keeps, those of lean_optimizers.h among them, is known when it has
 /// run: none here.
 std::vector<std::string> StateNames(const Optimizer& optimizer,
                                     std::string_view name,

@@ -606,6 +606,8 @@ TEST_CASE("states are named after their param") {
   CHECK(StateNames(RmsProp{}, "w", {kF32, {5}}) == Strings{"w.v"});
   CHECK(StateNames(Adagrad{}, "w", {kF32, {5}}) == Strings{"w.v"});
   CHECK(StateNames(Adam{}, "w", {kBF16, {5}}) == Strings{"w.m", "w.v"});
+  CHECK(StateNames(Adam{}, "w", {DType::kF16, {5}}) ==
+        Strings{"w.rest", "w.m", "w.v"});
   CHECK(StateNames(Momentum{}, "w", {kBF16, {5}}) == Strings{"w.velocity"});
   CHECK(StateNames(AdamW{}, "fc.w", {kBF16, {5}}) ==
         Strings{"fc.w.delta", "fc.w.m", "fc.w.v"});

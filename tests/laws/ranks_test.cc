@@ -190,6 +190,17 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("what an f16 param lacks of an f32 is split like other states") {
+  const Net net = {"wide gpt",
+                   WideGpt(DType::kF16),
+                   4,
+                   {.optimizer = AdamW{}, .loss_scaling = LossScaling{}}};
+  for (const Sharding shard : kShardings) {
+    CAPTURE(ShardingName(shard));
+    CHECK(Compare(net, {.ranks = 2, .shard = shard}) == "");
+  }
+}
+
 TEST_CASE("states of few bits are split where their scales and numbers are") {
   const Optimizer kCompact[] = {
       AdamW{.moments = Moments::kBf16}, Momentum{.bf16_velocity = true},
