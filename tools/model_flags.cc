@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,10 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
               "Element type of weights and activations");
   options.Add("--optimizer", &flags->optimizer,
               StrCat(OptimizerChoices(), "; default: the model's"));
+  options.Add("--loss-scale", &flags->loss_scale,
+              "What gradients are multiplied by on their way to the update, "
+              "which skips those that are not finite: dynamic, none or a "
+              "number; default: dynamic with --dtype f16, else none");
   options.Add("--budget", &flags->budget,
               "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
   options.Add("--threads", &flags->threads,
@@ -162,6 +167,26 @@ Result<Levers> ReadLevers(const ModelFlags& flags,
   return levers;
 }
 
+Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags) {
+  using Scaling = std::optional<LossScaling>;
+  const std::string& text = flags.loss_scale;
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, ParseDType(flags.dtype));
+  const bool is_by_type = text.empty() && dtype == DType::kF16;
+  if (text == "dynamic" || is_by_type) return Scaling(LossScaling{});
+  if (text == "none" || text.empty()) return Scaling();
+  LossScaling fixed = {.is_dynamic = false};
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, fixed.init_scale);
+  if (parsed.ec != std::errc() || parsed.ptr != end ||
+      !CheckLossScaling(fixed).ok()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[loss-scale] ", Quoted(text),
+                        " is neither dynamic, none, nor a number above 0 "
+                        "that f32 has, and the inverse of")};
+  }
+  return Scaling(fixed);
+}
+
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {
   if (flags.op_times.empty()) return std::optional<OpTimes>();
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.op_times));
@@ -191,6 +216,8 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
   training.allow_batch_statistics = flags.allow_batch_statistics;
   STOWAGE_ASSIGN_OR_RETURN(training.training.optimizer,
                            ChooseOptimizer(flags.optimizer, defaults));
+  STOWAGE_ASSIGN_OR_RETURN(training.training.loss_scaling,
+                           ReadLossScale(flags));
   STOWAGE_ASSIGN_OR_RETURN(training.budget,
                            ParseSizeOption("budget", flags.budget));
   STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, batch));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/loss_scaling.h"
 #include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "formats/array.h"
@@ -34,6 +35,7 @@ struct ModelFlags {
   std::optional<int64_t> batch, seq;
   std::string dtype = "f32";
   std::string optimizer;                  // empty: the model's
+  std::string loss_scale;                 // empty: dynamic for f16, else none
   std::string budget;                     // empty: none
   int threads = 0;                        // 0: one per hardware thread
   std::vector<std::string> keep, remake;  // names of values
@@ -109,6 +111,10 @@ struct StepSpec {
   /// Where a published model is fine-tuned: it, and all that belongs to it.
   std::shared_ptr<const Tuning> tuning = {};
 };
+
+/// The loss scaling that the flags mean; absent where they want none. Errors: a type or
+/// a scale that is none.
+Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags);
 
 /// What the flags say of a step of any model, for as many examples: optimizer, with the
 /// defaults for it where it is the model's, budget, levers, plan cache. Errors name the

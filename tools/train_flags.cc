@@ -149,7 +149,8 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               "NAME.step-N.EXTENSION, if more than one");
   options.Add("--on-nonfinite", &flags->on_nonfinite,
               "When a loss or an update is NaN or infinite: stop, or skip "
-              "that step, for which params and states are copied every step");
+              "that step, for which params and states are copied every step; "
+              "--loss-scale skips updates without copies");
   options.Add("--resume", &flags->resume, "Continue from this checkpoint");
   options.Add("--continue", &flags->continued,
               "Continue from this checkpoint if it is there, and save "

@@ -19,10 +19,19 @@ using Json = nlohmann::ordered_json;
 
 // After as many, nothing is learned any more.
 constexpr int64_t kMaxSkippedInARow = 10;
+// The same where each of them made the loss scale smaller: halved so often, the first
+// one is far below 1.
+constexpr int64_t kMaxScalesInARow = 50;
 
 bool IsRead(const Graph& graph, std::string_view input) {
   const std::optional<ValueId> id = graph.Find(input);
   return id && graph.value(*id).role == Role::kInput;
+}
+
+bool IsOutput(const Graph& graph, std::string_view name) {
+  return std::ranges::any_of(graph.outputs(), [&](const GraphOutput& output) {
+    return output.name == name;
+  });
 }
 
 Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
@@ -55,6 +64,8 @@ StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
       ranks_(ranks),
       reads_step_(IsRead(train_.front()->graph(), "step")),
       reads_seed_(IsRead(train_.front()->graph(), "seed")),
+      may_skip_(IsOutput(train_.front()->graph(), "update_skipped")),
+      has_scale_(IsOutput(train_.front()->graph(), "new:loss_scale")),
       progress_(first, run.stop_at, task.token_name(), memory),
       next_(first) {}
 
@@ -134,6 +145,8 @@ Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
   if (!finite && loss.error().code != ErrorCode::kNotFinite) {
     return loss.error();
   }
+  STOWAGE_ASSIGN_OR_RETURN(const bool skipped, HasSkippedItself(step));
+  if (skipped) return TakeSkipped(step, loss);
   if (guard_) {
     STOWAGE_ASSIGN_OR_RETURN(const bool all_finite, IsFiniteEverywhere(finite));
     STOWAGE_ASSIGN_OR_RETURN(const bool good, guard_->Settle(all_finite));
@@ -146,33 +159,57 @@ Status StepLoop::Settle(int64_t step, const Result<float>& loss) {
   if (run_.keeps_losses) {
     figures_.losses.push_back({.step = step, .loss = *loss});
   }
-  Show(step, *loss, false);
+  return Show(step, *loss, false);
+}
+
+Result<bool> StepLoop::HasSkippedItself(int64_t step) {
+  if (!may_skip_) return false;
+  STOWAGE_ASSIGN_OR_RETURN(
+      const float skipped,
+      train_[Of(step).shape]->ReadScalar("update_skipped", Of(step).number));
+  return skipped != 0;
+}
+
+// Takes note of a step that counts for nothing, `why`, and `what` is said of it.
+Status StepLoop::NoteSkipped(int64_t step, const Result<float>& loss,
+                             const std::string& why, std::string_view what) {
+  ++figures_.skipped;
+  ++skipped_in_a_row_;
+  const int64_t most = has_scale_ ? kMaxScalesInARow : kMaxSkippedInARow;
+  if (skipped_in_a_row_ == most) {
+    return Error{ErrorCode::kNotFinite,
+                 StrCat(why, "; ", most,
+                        " steps one after the other were skipped, nothing is "
+                        "learned any more")};
+  }
+  if (json_) {
+    STOWAGE_RETURN_IF_ERROR(
+        Show(step, loss.ok() ? *loss : std::nanf(""), true));
+  }
+  std::cerr << why << "; " << what << std::endl;
   return {};
 }
 
 // Takes note of a step that was undone.
 Status StepLoop::Skip(int64_t step, const Result<float>& loss) {
-  ++figures_.skipped;
-  ++skipped_in_a_row_;
   const std::string why =
       loss.ok() ? StrCat("[train] the update of step ", step,
                          " makes NaN or infinity, with a learning rate of ",
                          Of(step).lr)
                 : loss.error().message;
-  if (skipped_in_a_row_ == kMaxSkippedInARow) {
-    return Error{ErrorCode::kNotFinite,
-                 StrCat(why, "; ", kMaxSkippedInARow,
-                        " steps one after the other were skipped, nothing is "
-                        "learned any more")};
-  }
-  if (json_) {
-    Show(step, loss.ok() ? *loss : std::nanf(""), true);
-  }
-  std::cerr << why << "; skipped: all is as before that step" << std::endl;
-  return {};
+  return NoteSkipped(step, loss, why, "skipped: all is as before that step");
 }
 
-void StepLoop::Show(int64_t step, float loss, bool skipped) {
+// Takes note of a step that updated nothing by itself. Its scale has moved.
+Status StepLoop::TakeSkipped(int64_t step, const Result<float>& loss) {
+  if (guard_) STOWAGE_RETURN_IF_ERROR(guard_->Settle(true));
+  return NoteSkipped(
+      step, loss, StrCat("[train] gradients of step ", step, " are not finite"),
+      has_scale_ ? "its update was skipped, and the loss scale is smaller now"
+                 : "its update was skipped");
+}
+
+Status StepLoop::Show(int64_t step, float loss, bool skipped) {
   const double seconds = std::chrono::duration<double>(
                              Clock::now() - std::max(Of(step).start, end_))
                              .count();
@@ -186,12 +223,18 @@ void StepLoop::Show(int64_t step, float loss, bool skipped) {
       .tokens_per_second = static_cast<double>(tokens) / seconds};
   if (!json_) {
     progress_.Show(figures);
-    return;
+    return {};
   }
   Json json = StepJson(figures, memory_);
   if (train_.size() > 1) json["tokens"] = tokens;  // they differ
+  if (has_scale_) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        json["loss_scale"],
+        train_[Of(step).shape]->ReadScalar("new:loss_scale", Of(step).number));
+  }
   if (skipped) json["skipped"] = true;
   PrintJson(json);
+  return {};
 }
 
 }  // namespace stowage::tools

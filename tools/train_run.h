@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -58,7 +60,8 @@ class StepLoop {
   /// Takes steps up to `last`, or up to the one under way when a signal comes to any
   /// rank.
   /// Returns the last step that was taken. Error kNotFinite, naming the step, when
-  /// its loss is no number, unless such steps are skipped; those of the runner.
+  /// its loss is no number, unless such steps are skipped, or too many were skipped one
+  /// after the other; those of the runner.
   Result<int64_t> RunTo(int64_t last, const StopSignals& stop);
   /// The signal that ended it, on any rank; 0: none.
   int signal() const { return signal_; }
@@ -82,8 +85,12 @@ class StepLoop {
   Result<float> ReadLoss(int64_t step);
   Result<bool> IsFiniteEverywhere(bool loss_is_finite);
   Status Settle(int64_t step, const Result<float>& loss);
+  Result<bool> HasSkippedItself(int64_t step);
+  Status NoteSkipped(int64_t step, const Result<float>& loss,
+                     const std::string& why, std::string_view what);
   Status Skip(int64_t step, const Result<float>& loss);
-  void Show(int64_t step, float loss, bool skipped);
+  Status TakeSkipped(int64_t step, const Result<float>& loss);
+  Status Show(int64_t step, float loss, bool skipped);
 
   const std::vector<Runner*> train_;  // by shape
   Task& task_;
@@ -94,6 +101,8 @@ class StepLoop {
   RankRun& ranks_;
   const bool reads_step_;  // whether the step's number is an input
   const bool reads_seed_;  // of dropouts, and of an optimizer's roundings
+  const bool may_skip_;    // whether steps skip their updates (LossScaling)
+  const bool has_scale_;   // a dynamic one
   Progress progress_;
   int64_t next_;  // to be started
   int signal_ = 0;

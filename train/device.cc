@@ -20,12 +20,12 @@ bool IsHalf(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// On any device: gradients of f16 would need to be scaled, f64 is for checks.
+// On any device: f64 is for checks.
 Status CheckTrainsIn(DType dtype) {
-  if (dtype == DType::kF32 || dtype == DType::kBF16) return {};
+  if (dtype == DType::kF32 || IsHalf(dtype)) return {};
   return Error{ErrorCode::kUnsupported,
                StrCat("[train] dtype ", DTypeName(dtype),
-                      " cannot be trained with; available: f32 and bf16 "
+                      " cannot be trained with; available: f32, bf16 and f16 "
                       "(`stowage plan` plans any)")};
 }
 
