@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/loss_scaling.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
@@ -43,6 +44,20 @@ Graph StepOf(const Result<Graph>& forward) {
 
 Graph Mlp(DType dtype) {
   return StepOf(BuildMlp(ModelPurpose::kTrain, {.batch = 16, .dtype = dtype}));
+}
+
+// Mlp with a loss scale that grows, and is too large then.
+Graph ScaledMlp(DType dtype) {
+  const auto forward =
+      BuildMlp(ModelPurpose::kTrain, {.batch = 16, .dtype = dtype});
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  auto step = BuildTrainStep(*forward, "loss",
+                             {.optimizer = Momentum{},
+                              .clip_norm = 1.0,
+                              .loss_scaling = LossScaling{
+                                  .init_scale = 0x1p18, .growth_interval = 1}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *std::move(step);
 }
 
 // gpt-nano in small: its ops, its dropout, a length that no tile divides.
@@ -95,9 +110,11 @@ void WriteInputs(Runner& train, int64_t step) {
   }
 }
 
-// What a run leaves behind: the loss of every step, and all params and states.
+// What a run leaves behind: the loss of every step, the scale after it where there is
+// one, and all params and states.
 struct Outcome {
   std::vector<float> losses;
+  std::vector<float> scales;
   std::vector<std::byte> persistent;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
@@ -117,16 +134,20 @@ Outcome Run(const Graph& step, Backend& backend, const PlanOptions& planning,
   session->Initialize(7);
   Runner& train = session->front();
   Outcome outcome;
+  const auto read = [&](uint64_t number) {
+    const auto loss = train.ReadScalar("loss", number);
+    REQUIRE_MESSAGE(loss.ok(), loss.error().message);
+    outcome.losses.push_back(*loss);
+    if (!step.Find("new:loss_scale")) return;
+    outcome.scales.push_back(*train.ReadScalar("new:loss_scale", number));
+  };
   for (int64_t i = 1; i <= kSteps; ++i) {
     WriteInputs(train, i);
     const uint64_t started = train.Start();
-    if (started <= options.ahead) continue;
-    const auto loss = train.ReadScalar("loss", started - options.ahead);
-    REQUIRE_MESSAGE(loss.ok(), loss.error().message);
-    outcome.losses.push_back(*loss);
+    if (started > options.ahead) read(started - options.ahead);
   }
   for (uint64_t last = kSteps - options.ahead + 1; last <= kSteps; ++last) {
-    outcome.losses.push_back(*train.ReadScalar("loss", last));
+    read(last);
   }
   for (const Role role : {Role::kParam, Role::kState}) {
     for (const ValueId id : step.Leaves(role)) {
@@ -242,6 +263,19 @@ TEST_CASE("bf16: the losses are the f32 losses within bf16's rounding") {
     }
     CHECK(gpu.losses[0] != cpu.losses[0]);  // it did compute in bf16
   }
+}
+
+TEST_CASE(
+    "f16: the scale moves as on the CPU, and the losses are those of f32") {
+  const Outcome cpu = RunOnCpu(ScaledMlp(DType::kF16));
+  const Outcome& gpu = OnceOnFake(ScaledMlp, DType::kF16);
+  constexpr float kScales[] = {0x1p19f, 0x1p18f, 0x1p17f};
+  for (size_t i = 0; i < kSteps; ++i) {
+    CHECK(cpu.scales[i] == kScales[i]);
+    CHECK(gpu.scales[i] == kScales[i]);
+    CHECK(gpu.losses[i] == doctest::Approx(cpu.losses[i]).epsilon(0.002));
+  }
+  CheckSameBits(ScaledMlp, DType::kF16);
 }
 
 TEST_CASE("gpt-nano itself, in f32 and in bf16" *
