@@ -29,8 +29,7 @@ namespace stowage {
 
 struct LossScaling {
   double init_scale = 65536;
-  bool is_dynamic =
-      true;  // or the scale stays as it is, and the rest says nothing
+  bool is_dynamic = true;  // else it stays, and the rest says nothing
   double growth_factor = 2;
   double backoff_factor = 0.5;
   int64_t growth_interval = 2000;  // good steps in a row, after which it grows

@@ -4,10 +4,10 @@
 // Forward, backward and update linked into one graph on one timeline.
 //
 // The saved inputs of the backward graph become the forward values themselves,
-// the seed becomes 1, and the update of each param follows directly on the last
+// the seed becomes 1, or a loss scale, and the update of each param follows directly on the last
 // node that makes its gradient and the last that reads the param, so that a
-// gradient dies as soon as it has been consumed. Clipping by global norm needs
-// every gradient before the first update; then the updates come last.
+// gradient dies as soon as it has been consumed. Clipping by global norm and loss
+// scaling need every gradient before the first update; then the updates come last.
 //
 // A linear_cross_entropy that is the loss, and that nothing else reads, is left
 // out of the forward part: its gradient makes the loss too, and so the logits
@@ -27,13 +27,15 @@
 namespace stowage {
 
 /// The training step of `forward`: its outputs are the forward graph's, then the
-/// norm and the gradients that `options` asks for. States that `forward` writes are
+/// gradients, the norm and what is told of a loss scale (autodiff/loss_scaling.h) that
+/// `options` asks for. States that `forward` writes are
 /// the step's. Errors: those of BuildBackward; a name in `wrt` that is not a
 /// param's; a pattern in `gradients` that no trained param has, a name in `sums`
 /// that is no output's; a forward graph that has a cache, or already a value "lr", or
 /// one "step", or a "seed" that the optimizer reads, that is not an input of an i64
-/// scalar; a decay, beta or norm outside its range; those of
-/// CheckParamGroups and WithoutFrozen. Linear in the nodes of `forward`, but for
+/// scalar, or with loss scaling one of its names; a decay, beta or norm outside its
+/// range; those of CheckLossScaling, CheckParamGroups and WithoutFrozen; kUnsupported for
+/// an update rule that cannot be skipped. Linear in the nodes of `forward`, but for
 /// constants, each of which backward compares with all of forward's, and for
 /// param groups, each of which is compared with every param.
 Result<Graph> BuildTrainStep(const Graph& forward, std::string_view loss,
