@@ -12,14 +12,17 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "autodiff/micro_batches.h"
 #include "autodiff/optimizer.h"
 #include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
-#include "base/strings.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
@@ -40,10 +43,10 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kBatch = 4;
 
 // Two layers and a mean of squares, times `factor`.
-Graph Net(DType dtype, double factor = 1) {
+Graph Net(DType dtype, double factor = 1, int64_t batch = kBatch) {
   GraphBuilder g("net");
-  const Value x = Cast(g.Input("x", DType::kF32, {kBatch, 6}), dtype);
-  const Value y = g.Input("y", DType::kI32, {kBatch});
+  const Value x = Cast(g.Input("x", DType::kF32, {batch, 6}), dtype);
+  const Value y = g.Input("y", DType::kI32, {batch});
   const Value hidden = Tanh(Linear(x, "fc1", 96));
   // Of as many elements as moments of eight bits want.
   const Value logits = Linear(Tanh(Linear(hidden, "fc2", 64)), "fc3", 11);
@@ -64,10 +67,12 @@ LossScaling Fixed(double scale) {
   return {.init_scale = scale, .is_dynamic = false};
 }
 
-// One step of a run: which inputs it has, and whether one of these is infinite.
+// One step of a run: which inputs it has, and whether one of these is infinite, and of
+// which example.
 struct Given {
   int64_t inputs;
   bool is_bad = false;
+  size_t example = 1;
 };
 
 void WriteInputs(Runner& run, const Given& given, int64_t step, float lr) {
@@ -75,7 +80,7 @@ void WriteInputs(Runner& run, const Given& given, int64_t step, float lr) {
   std::uniform_real_distribution<float> draw(-1, 1);
   std::vector<float> x(kBatch * 6);
   for (float& each : x) each = draw(random);
-  if (given.is_bad) x[7] = kInfinity;
+  if (given.is_bad) x[6 * given.example + 1] = kInfinity;
   std::vector<int32_t> y(kBatch);
   for (int32_t& each : y) each = static_cast<int32_t>(random() % 11);
   REQUIRE(run.Write("x", x).ok());
@@ -226,6 +231,30 @@ TEST_CASE("a skipped step changes nothing but the scale, and is not counted") {
       }
     }
   }
+}
+
+TEST_CASE("pieces of a batch are scaled by their shares, and skip together") {
+  const Graph whole = Net(DType::kF32);
+  const Graph three = Net(DType::kF32, 1, 3), one = Net(DType::kF32, 1, 1);
+  const Graph* const pieces[] = {&three, &one};
+  const auto step = [&](const std::optional<LossScaling>& scaling) {
+    const Result<MicroBatchedStep> made = BuildMicroBatchedStep(
+        whole, pieces, "loss", {.clip_norm = 0.1, .loss_scaling = scaling});
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    return made->graph;
+  };
+  Trainer plain(step({})), scaled(step(LossScaling{}));
+  for (int64_t i = 1; i <= 3; ++i) {
+    plain.Take({.inputs = i});
+    scaled.Take({.inputs = i});
+  }
+  CHECK(Differences(plain.Kept(), scaled.Kept()) == "");
+  for (const size_t example : {0, 3}) {
+    scaled.Take({.inputs = 4, .is_bad = true, .example = example});
+    CHECK(scaled.Scalar("update_skipped") == 1);
+    CHECK(Differences(plain.Kept(), scaled.Kept()) == "");
+  }
+  CHECK(scaled.Scalar("new:loss_scale") == 16384);
 }
 
 // torch.amp.GradScaler's rule, as _amp_update_scale_ has it.

@@ -79,6 +79,17 @@ TEST_CASE("steps in bf16 allocate nothing") {
   }
 }
 
+TEST_CASE("steps in f16 with a loss scale allocate nothing, skipped or not") {
+  const Graph forward = *BuildModel("mlp", ModelPurpose::kTrain,
+                                    {.batch = 2, .dtype = DType::kF16});
+  for (const double init_scale : {1.0, 0x1p60}) {
+    const LossScaling scaling = {.init_scale = init_scale};
+    const Graph step =
+        *BuildTrainStep(forward, "loss", {.loss_scaling = scaling});
+    CHECK(AllocationsInSteps(step, 2, 4).value_or(0) == 0);
+  }
+}
+
 TEST_CASE("steps that keep all they can on the host allocate nothing") {
   for (const char* name : {"mlp", "gpt-nano"}) {
     const Graph forward = *BuildModel(name, ModelPurpose::kTrain);

@@ -210,6 +210,7 @@ Graph MakeRandomStep(uint64_t seed) {
   if (seed % 3 == 1) options.optimizer = Momentum{};
   if (seed % 3 == 2) options.optimizer = Sgd{};
   if (seed % 4 == 0) options.clip_norm = 0.5;
+  if (seed % 5 == 0) options.loss_scaling = LossScaling{.growth_interval = 2};
   auto step = BuildTrainStep(MakeRandomModel(seed), "loss", options);
   STOWAGE_CHECK(step.ok());
   return *std::move(step);
