@@ -6,8 +6,9 @@
 //
 //   LossScaler scaler(*options.loss_scaling, &g);
 //   linker.WireUp(scaler.Seed(1));
-//   ... backward; Value good = ... ...
-//   Value factor = scaler.Inverse();
+//   ... backward, and `good`, whether all gradients are finite ...
+//   Value factor = scaler.Inverse();  // of gradients, in updates
+//   Value step = scaler.UpdatesUpTo(g.Input("step", DType::kI64, {}));
 //   scaler.Settle(good);
 
 #include "autodiff/linker.h"

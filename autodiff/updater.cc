@@ -85,7 +85,7 @@ void Updater::AwaitSquares(const std::vector<Value>& squares) {
 
 void Updater::GiveOut(const std::map<std::string, Value>& gradients) {
   for (const auto& [param, gradient] : gradients) {
-    const auto matches = [&](const std::string& pattern) {
+    const auto matches = [&param = param](const std::string& pattern) {
       return GlobMatches(pattern, param);
     };
     if (std::ranges::none_of(options_.gradients, matches)) continue;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -231,6 +232,31 @@ TEST_CASE("a skipped step changes nothing but the scale, and is not counted") {
       }
     }
   }
+}
+
+TEST_CASE("params that share a gradient are given theirs each") {
+  GraphBuilder g("shared");
+  const Value x = g.Input("x", DType::kF32, {kBatch, 6});
+  const Value a = g.Param("a", DType::kF32, {kBatch, 6}, Init::Normal(1));
+  const Value b = g.Param("b", DType::kF32, {kBatch, 6}, Init::Normal(1));
+  const Value y = Cast(g.Input("y", DType::kI32, {kBatch}), DType::kF32);
+  const Value sum = Add(Add(x, a), b);
+  const Value loss = ReduceMean(Mul(Square(sum), Reshape(y, {kBatch, 1})));
+  g.Output("loss", g.Name("loss", loss));
+  const Result<Graph> net = g.Finish();
+  REQUIRE_MESSAGE(net.ok(), net.error().message);
+  TrainOptions options = {.optimizer = Sgd{}, .gradients = {"*"}};
+  const auto gradients = [&](const std::optional<LossScaling>& scaling) {
+    options.loss_scaling = scaling;
+    Trainer train(Step(*net, options));
+    train.Take({.inputs = 1});
+    std::vector<float> both(2 * kBatch * 6);
+    const std::span<float> all(both);
+    REQUIRE(train.run().Read("grad:a", all.first(kBatch * 6)).ok());
+    REQUIRE(train.run().Read("grad:b", all.last(kBatch * 6)).ok());
+    return both;
+  };
+  CHECK(gradients(LossScaling{}) == gradients({}));
 }
 
 TEST_CASE("pieces of a batch are scaled by their shares, and skip together") {
