@@ -9,10 +9,12 @@
 #include <string_view>
 
 #include "base/strings.h"
+#include "ir/dtype.h"
 #include "python/errors.h"
 #include "python/of_this_process.h"
 #include "report/report.h"
 #include "tools/frontier.h"
+#include "train/choose_loss_scaling.h"
 #include "train/choose_optimizer.h"
 #include "train/plan_cache.h"
 
@@ -214,6 +216,8 @@ void BindRequest(py::module_& module) {
       .def_readwrite("optimizer", &Request::optimizer)
       .def_readwrite("optimizer_settings", &Request::optimizer_settings)
       .def_readwrite("clip_norm", &Request::clip_norm)
+      .def_readwrite("loss_scale", &Request::loss_scale)
+      .def_readwrite("dtype", &Request::dtype)
       .def_readwrite("groups", &Request::groups)
       .def_readwrite("keep", &Request::keep)
       .def_readwrite("remake", &Request::remake)
@@ -229,6 +233,9 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
   STOWAGE_ASSIGN_OR_RETURN(spec.training.optimizer,
                            ReadOptimizer(model, request));
   spec.training.clip_norm = request.clip_norm;
+  STOWAGE_ASSIGN_OR_RETURN(const DType dtype, ParseDType(request.dtype));
+  STOWAGE_ASSIGN_OR_RETURN(spec.training.loss_scaling,
+                           ChooseLossScaling(request.loss_scale, dtype));
   spec.training.groups = request.groups;
   if (request.evaluates && model.evaluate) {
     spec.programs.push_back(

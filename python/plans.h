@@ -31,6 +31,8 @@ struct Request {
   std::string optimizer = {};  // empty: the model's
   std::map<std::string, double> optimizer_settings = {};
   std::optional<double> clip_norm = {};
+  std::string loss_scale = {};  // as ChooseLossScaling has it, of `dtype`
+  std::string dtype = "f32";
   std::vector<ParamGroup> groups = {};
   /// Names of values that never run again, and of those that always do.
   std::vector<std::string> keep = {}, remake = {};

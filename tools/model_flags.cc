@@ -11,6 +11,7 @@
 #include "nn/text_data.h"
 #include "tools/command.h"
 #include "tools/tuning.h"
+#include "train/choose_loss_scaling.h"
 #include "train/choose_optimizer.h"
 #include "train/fine_tuning.h"
 
@@ -168,23 +169,8 @@ Result<Levers> ReadLevers(const ModelFlags& flags,
 }
 
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags) {
-  using Scaling = std::optional<LossScaling>;
-  const std::string& text = flags.loss_scale;
   STOWAGE_ASSIGN_OR_RETURN(const DType dtype, ParseDType(flags.dtype));
-  const bool is_by_type = text.empty() && dtype == DType::kF16;
-  if (text == "dynamic" || is_by_type) return Scaling(LossScaling{});
-  if (text == "none" || text.empty()) return Scaling();
-  LossScaling fixed = {.is_dynamic = false};
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, fixed.init_scale);
-  if (parsed.ec != std::errc() || parsed.ptr != end ||
-      !CheckLossScaling(fixed).ok()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[loss-scale] ", Quoted(text),
-                        " is neither dynamic, none, nor a number above 0 "
-                        "that f32 has, and the inverse of")};
-  }
-  return Scaling(fixed);
+  return ChooseLossScaling(flags.loss_scale, dtype);
 }
 
 Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags) {

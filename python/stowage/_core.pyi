@@ -69,6 +69,8 @@ class Request:
     optimizer: str
     optimizer_settings: Dict[str, float]
     clip_norm: Optional[float]
+    loss_scale: str
+    dtype: str
     groups: List[ParamGroup]
     keep: List[str]
     remake: List[str]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Size = Union[int, float, str, None]
 Levers = Union[str, Mapping[str, Union[str, int]]]
 OptimizerLike = Union[str, Mapping[str, Union[str, float]], None]
+LossScale = Union[str, float, None]
 
 MOST_THREADS = (1 << 31) - 1
 
@@ -93,6 +94,8 @@ def make_request(
     groups: Sequence[Group],
     freeze: Sequence[str],
     clip_norm: Optional[float],
+    loss_scale: LossScale,
+    dtype: str,
     allow_batch_statistics: bool,
     plan_cache: Union[bool, str, "os.PathLike[str]"],
     evaluates: bool,
@@ -122,6 +125,11 @@ def make_request(
         *(_core.ParamGroup(pattern, None, 1.0, True) for pattern in _list_of(freeze, "freeze")),
         *map(_param_group, groups)]
     request.clip_norm = None if clip_norm is None else real_number(clip_norm, "clip_norm")
+    if isinstance(loss_scale, str):
+        request.loss_scale = loss_scale
+    elif loss_scale is not None:
+        request.loss_scale = repr(real_number(loss_scale, "loss_scale"))
+    request.dtype = dtype
     request.allow_batch_statistics = allow_batch_statistics
     if plan_cache is True:
         request.plan_cache = _core.plan_cache_folder()
@@ -357,6 +365,7 @@ def plan(
     groups: Sequence[Group] = (),
     freeze: Sequence[str] = (),
     clip_norm: Optional[float] = None,
+    loss_scale: LossScale = None,
     allow_batch_statistics: bool = False,
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
     device: str = "",
@@ -378,6 +387,9 @@ def plan(
     [{"pattern": "*.bias", "decay": 0}, {"pattern": "wte", "lr_scale": 0.1}]; the first whose
     pattern matches a param's name applies. `freeze` are patterns of params that are not
     trained, which come before these. `clip_norm` bounds the global norm of the gradients.
+    `loss_scale` multiplies gradients on their way, and skips updates by gradients that are not
+    finite: "dynamic" as torch.amp.GradScaler, a number that stays, or "none"; without one it
+    is dynamic for a `dtype` of f16.
     `plan_cache` is a folder where
     plans are kept and found again, or True for the user's. `device` is cpu or cuda, which
     need not be there, or "auto", a GPU where one works; without one, it is what `dtype` runs
@@ -386,9 +398,10 @@ def plan(
     Raises BudgetTooSmall, whose message names budgets that work, and InvalidArgument.
     """
     made = make_model(model, batch=batch, **options)
-    request = make_request(budget, levers, keep, remake, optimizer, groups, freeze, clip_norm,
-                           allow_batch_statistics, plan_cache, evaluates=False)
     dtype = options.get("dtype") or "f32"
+    request = make_request(budget, levers, keep, remake, optimizer, groups, freeze, clip_norm,
+                           loss_scale, dtype, allow_batch_statistics, plan_cache,
+                           evaluates=False)
     threads = whole_number(threads, "threads", most=MOST_THREADS)
     if device == "auto":
         opened = _core.open_device(device, dtype, threads)

@@ -12,8 +12,8 @@ import numpy as np
 
 from stowage import _core
 from stowage._models import ModelLike, model as make_model, whole_number
-from stowage._plans import (MOST_THREADS, Levers, OptimizerLike, Plan, Size, framed, log,
-                            log_plan, make_request, real_number)
+from stowage._plans import (MOST_THREADS, Levers, LossScale, OptimizerLike, Plan, Size, framed,
+                            log, log_plan, make_request, real_number)
 from stowage._schedules import Schedule, rate_of
 from stowage.errors import InvalidArgument, Unsupported
 
@@ -99,6 +99,7 @@ class Trainer:
         groups: Sequence[Group] = (),
         freeze: Sequence[str] = (),
         clip_norm: Optional[float] = None,
+        loss_scale: LossScale = None,
         allow_batch_statistics: bool = False,
         plan_cache: Union[bool, Path] = False,
         device: str = "auto",
@@ -109,7 +110,8 @@ class Trainer:
         made = make_model(model, batch=batch, **options)
         dtype = options.get("dtype") or "f32"
         request = make_request(budget, levers, keep, remake, optimizer, groups, freeze,
-                               clip_norm, allow_batch_statistics, plan_cache, evaluates=True)
+                               clip_norm, loss_scale, dtype, allow_batch_statistics,
+                               plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         seed = whole_number(seed, "seed", most=(1 << 64) - 1)
         opened = _core.open_device(device, dtype, threads)

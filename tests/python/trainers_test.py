@@ -141,6 +141,40 @@ class TrainersTest(support.TestCase):
         whole = np.concatenate([(net.w - before["w"]).ravel(), net.b - before["b"]])
         np.testing.assert_allclose(moved, 0.01 * whole / np.linalg.norm(whole), atol=1e-6)
 
+    def test_f16_trains_with_a_scale_that_moves(self):
+        tokens = np.arange(4 * 32, dtype=np.int32).reshape(4, 32) % 60
+        with stowage.Trainer("gpt-nano", batch=4, seq=32, dtype="f16", device="cpu", threads=1,
+                             seed=3) as trainer:
+            self.assertEqual(trainer.read("loss_scale"), 65536)
+            before = trainer.read("ln_f.weight")
+            first = trainer.step(tokens, tokens)
+            skipped = int(trainer.read("loss_scale.skipped"))
+            self.assertEqual(trainer.read("loss_scale"), 65536 / 2**skipped)
+            after = trainer.read("ln_f.weight")
+            self.assertEqual(np.array_equal(before, after), skipped == 1)
+            for _ in range(30):
+                last = trainer.step(tokens, tokens)
+            self.assertLess(last, 0.8 * first)
+
+    def test_a_step_whose_gradients_are_not_finite_updates_nothing(self):
+        x, y = support.batch()
+        with support.trainer(loss_scale=1) as trainer, support.trainer() as plain:
+            self.assertEqual(trainer.step(x, y), plain.step(x, y))
+            kept = trainer.read("w")
+            np.testing.assert_array_equal(kept, plain.read("w"))
+            bad = x.copy()
+            bad[0, 0] = np.inf
+            trainer.step(bad, y)
+            np.testing.assert_array_equal(trainer.read("w"), kept)
+            self.assertEqual(trainer.read("loss_scale.skipped"), 1)
+            trainer.step(x, y)
+            self.assertFalse(np.array_equal(trainer.read("w"), kept))
+        with support.trainer(loss_scale="dynamic") as trainer:
+            self.assertEqual(trainer.read("loss_scale"), 65536)
+        for given, words in ((0, '"0.0" is neither dynamic'), ("large", '"large" is neither')):
+            self.raises(stowage.InvalidArgument, words, support.trainer, loss_scale=given)
+        self.raises(TypeError, "[loss_scale] [1] is no number", support.trainer, loss_scale=[1])
+
     def test_initial_values_are_drawn_by_the_seed(self):
         first, same, other = (support.trainer(seed=seed).read("w") for seed in (1, 1, 2))
         np.testing.assert_array_equal(first, same)
