@@ -120,10 +120,10 @@ struct Run {
 // (B, gates H) and the state before; what all steps read is whole in the body.
 using Step = std::function<Value(Value of_input, Value before, LoopBody&)>;
 
-Run RunSteps(ImportedNode& node, Value of_inputs, Value first,
-             const Values& whole, bool reverse, const Step& step) {
+Run RunSteps(ImportedNode& node, const Layer& layer, Value of_inputs,
+             Value first, const Values& whole, bool reverse, const Step& step) {
   const LoopResults steps =
-      Loop(node.graph(), of_inputs.dim(0),
+      Loop(node.graph(), layer.steps,
            {.carried = {first}, .sliced = {of_inputs}, .whole = whole},
            [&](LoopBody& body) {
              const Value h = step(body.sliced(0), body.carried(0), body);
@@ -131,10 +131,8 @@ Run RunSteps(ImportedNode& node, Value of_inputs, Value first,
              if (node.Wants(0)) body.Stack(h);
            },
            {.reverse = reverse, .name = "steps"});
-  Run run;
-  if (steps.carried.empty()) return run;  // an error is recorded
-  run.last.h = steps.carried[0];
-  if (node.Wants(0)) run.hidden = steps.stacked[0];
+  Run run = {.hidden = Value(), .last = {steps.carried[0], Value()}};
+  if (!steps.stacked.empty()) run.hidden = steps.stacked[0];
   return run;
 }
 
@@ -143,6 +141,11 @@ Run RunSteps(ImportedNode& node, Value of_inputs, Value first,
 Values ResultsOf(ImportedNode& node, const Layer& layer,
                  const std::vector<Run>& directions, bool has_cell) {
   Values results(3);
+  for (const Run& direction : directions) {
+    if (direction.last.h.ok()) continue;  // else an error is recorded
+    results.resize(static_cast<size_t>(node.num_results()));
+    return results;
+  }
   if (node.Wants(0)) {
     Values parts;
     for (const Run& direction : directions) {
@@ -246,7 +249,7 @@ Result<Values> ConvertGRU(ImportedNode& node) {
       return Add(fresh, Mul(z, Sub(before, fresh)));
     };
     directions.push_back(RunSteps(
-        node, Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
+        node, layer, Plus(OfInputs(node, layer, d), Bias(node, d, 0)),
         FirstState(node, 5, d, layer), whole, IsReverse(layer, d), step));
   }
   return ResultsOf(node, layer, directions, /*has_cell=*/false);
@@ -261,10 +264,10 @@ Result<Values> ConvertRNN(ImportedNode& node) {
     const Step step = [](Value of_input, Value before, LoopBody& body) {
       return Tanh(Add(of_input, MatMul(before, body.whole(0), false, true)));
     };
-    directions.push_back(RunSteps(node, Plus(OfInputs(node, layer, d), bias),
-                                  FirstState(node, 5, d, layer),
-                                  {Part(node, 2, d)}, IsReverse(layer, d),
-                                  step));
+    directions.push_back(
+        RunSteps(node, layer, Plus(OfInputs(node, layer, d), bias),
+                 FirstState(node, 5, d, layer), {Part(node, 2, d)},
+                 IsReverse(layer, d), step));
   }
   return ResultsOf(node, layer, directions, /*has_cell=*/false);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -122,30 +123,58 @@ TEST_CASE("an axis is cut into so many parts") {
       "cuts 131072 elements into parts of 1; at most 65536 parts are made");
 }
 
-// Nodes of a model that has a layer over so many steps.
-int64_t NodesOverSteps(const std::string& op, int64_t gates, int64_t steps) {
+struct RecurrentLayer {
+  std::string op;
+  int64_t gates = 1;
+  int64_t steps = 2;
+  onnx::pb::TensorProto::DataType type = onnx::pb::TensorProto::FLOAT;  // of W
+  int first_batch = 0;  // of its first state; 0: there is none
+};
+
+// A layer of two features over so many steps of a batch of one.
+ModelProto Over(const RecurrentLayer& of) {
   ModelProto model = LinearModel();
   auto* const nodes = model.mutable_graph()->mutable_node();
   AddInts(&model, "shape", {3}, {-1, 1, 2});
-  AddInts(&model, "repeats", {3}, {steps, 1, 1});
+  AddInts(&model, "repeats", {3}, {of.steps, 1, 1});
   AddNode(nodes, "Reshape", {"y", "shape"}, "row");
   AddNode(nodes, "Tile", {"row", "repeats"}, "long");
-  for (const char* const name : {"W", "R"}) {
+  const auto add = [&](const std::string& name, std::vector<int64_t> dims,
+                       onnx::pb::TensorProto::DataType type) {
     auto* const tensor = model.mutable_graph()->add_initializer();
     tensor->set_name(name);
-    tensor->set_data_type(onnx::pb::TensorProto::FLOAT);
-    tensor->add_dims(1);
-    tensor->add_dims(gates * 2);
-    tensor->add_dims(2);
-    for (int i = 0; i < 4 * gates; ++i) tensor->add_float_data(0.5f);
+    tensor->set_data_type(type);
+    int64_t count = 1;
+    for (const int64_t dim : dims) {
+      tensor->add_dims(dim);
+      count *= dim;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      if (type == onnx::pb::TensorProto::FLOAT) {
+        tensor->add_float_data(0.5f);
+      } else {
+        tensor->add_double_data(0.5);
+      }
+    }
+  };
+  add("W", {1, of.gates * 2, 2}, of.type);
+  add("R", {1, of.gates * 2, 2}, onnx::pb::TensorProto::FLOAT);
+  std::vector<std::string> operands = {"long", "W", "R"};
+  if (of.first_batch > 0) {
+    add("first", {1, of.first_batch, 2}, onnx::pb::TensorProto::FLOAT);
+    operands.insert(operands.end(), {"", "", "first"});
   }
-  auto* const layer = AddNode(nodes, op, {"long", "W", "R"}, "z");
+  auto* const layer = AddNode(nodes, of.op, operands, "z");
   auto* const hidden = layer->add_attribute();
   hidden->set_name("hidden_size");
   hidden->set_type(onnx::pb::AttributeProto::INT);
   hidden->set_i(2);
   model.mutable_graph()->mutable_output(0)->set_name("z");
-  const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+  return model;
+}
+
+int64_t NodesOf(const RecurrentLayer& layer) {
+  const auto read = ReadOnnx(WrittenFile(Over(layer).SerializeAsString()));
   REQUIRE(read.ok());
   const auto graph = read->Build({.dims = {{"batch", 3}}});
   REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -153,9 +182,20 @@ int64_t NodesOverSteps(const std::string& op, int64_t gates, int64_t steps) {
 }
 
 TEST_CASE("a layer over many steps has the nodes of one over few") {
-  CHECK(NodesOverSteps("RNN", 1, 1 << 14) == NodesOverSteps("RNN", 1, 2));
-  CHECK(NodesOverSteps("GRU", 3, 1 << 14) == NodesOverSteps("GRU", 3, 2));
-  CHECK(NodesOverSteps("LSTM", 4, 1 << 14) == NodesOverSteps("LSTM", 4, 2));
+  for (const auto& [op, gates] :
+       {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+    CHECK(NodesOf({op, gates, 1 << 14}) == NodesOf({op, gates, 2}));
+  }
+}
+
+TEST_CASE("a recurrent layer whose operands do not fit is refused") {
+  for (const auto& [op, gates] :
+       {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+    CAPTURE(op);
+    CHECK(Said(Over({op, gates, 2, onnx::pb::TensorProto::DOUBLE})) != "");
+    CHECK(Said(Over({.op = op, .gates = gates, .first_batch = 5})) != "");
+    CHECK(Said(Over({.op = op, .gates = gates, .first_batch = 1})) == "");
+  }
 }
 
 // How many ops remain of `count` additions of a constant of half a mebibyte.
