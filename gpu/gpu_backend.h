@@ -2,7 +2,7 @@
 #define STOWAGE_GPU_GPU_BACKEND_H_
 
 // The backend of a GPU: a session's arena is one allocation on the device, of
-// exactly the planned bytes, and each of its programs one graph
+// exactly the planned bytes, and each of its programs one graph, or a few
 // (gpu/gpu_executable.h).
 //
 //   auto device = OpenCudaDevice({});

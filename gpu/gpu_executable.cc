@@ -148,6 +148,7 @@ Status GpuExecutable::EnqueueStep(DeviceQueue& queue, SideStreams* beside) {
                    staging_->bytes(), queue);
   EnqueueLaunches(program_.launches(), queue, beside);
   queue.set_launch(none);
+  if (beside != nullptr) queue.Note(graphs_->End());
   std::vector<const float*> scalars;
   for (const ValueId id : program_.scalars()) {
     scalars.push_back(program_.view(id).as<float>());

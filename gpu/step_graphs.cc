@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/strings.h"
+
 namespace stowage::gpu {
 
 StepGraphs::~StepGraphs() { Destroy(sections_); }
@@ -13,13 +15,13 @@ void StepGraphs::Destroy(const std::vector<Section>& sections) {
   }
 }
 
-Status StepGraphs::Begin() {
+Status StepGraphs::BeginGraph() {
   const Status begun = device_.BeginCapture(stream_);
   is_capturing_ = begun.ok();
   return begun;
 }
 
-Status StepGraphs::End() {
+Status StepGraphs::EndGraph() {
   is_capturing_ = false;
   STOWAGE_ASSIGN_OR_RETURN(const DeviceGraph graph,
                            device_.EndCapture(stream_));
@@ -28,40 +30,63 @@ Status StepGraphs::End() {
 }
 
 Status StepGraphs::Capture(const std::function<Status()>& give) {
-  STOWAGE_RETURN_IF_ERROR(Begin());
+  STOWAGE_RETURN_IF_ERROR(BeginGraph());
   const Status given = give();
-  const Status ended = is_capturing_ ? End() : Status();
+  const Status ended = is_capturing_ ? EndGraph() : Status();
   return given.ok() ? ended : given;
 }
 
 Status StepGraphs::Branch(size_t bodies,
                           const std::function<void(size_t)>& body) {
-  STOWAGE_RETURN_IF_ERROR(End());
+  graphs_ += 1 + bodies;
+  if (graphs_ > kMostGraphs) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[gpu] the step is more than ", kMostGraphs,
+                        " graphs, for a branch in a loop is captured for each "
+                        "trip; give the loop fewer trips, or use the cpu")};
+  }
+  STOWAGE_RETURN_IF_ERROR(EndGraph());
   std::vector<Section>* const outer = into_;
   outer->back().bodies.resize(bodies);
   for (size_t b = 0; b < bodies; ++b) {
-    STOWAGE_RETURN_IF_ERROR(Begin());
+    STOWAGE_RETURN_IF_ERROR(BeginGraph());
     std::vector<Section> sections;
     into_ = &sections;
     body(b);
-    const Status ended = is_capturing_ ? End() : Status();
+    const Status ended = is_capturing_ ? EndGraph() : Status();
     into_ = outer;
     outer->back().bodies[b] = std::move(sections);
     STOWAGE_RETURN_IF_ERROR(ended);
   }
-  return Begin();
+  return BeginGraph();
 }
 
-Status StepGraphs::Launch(const std::vector<Section>& sections,
-                          const uint32_t* chosen) const {
+Status StepGraphs::End() {
+  // All is one graph, or an error has ended it before.
+  if (sections_.empty() || !is_capturing_) return {};
+  STOWAGE_RETURN_IF_ERROR(EndGraph());
+  return BeginGraph();
+}
+
+Status StepGraphs::Launch(const uint32_t* chosen) const {
+  const auto all = std::span(sections_);
+  STOWAGE_ASSIGN_OR_RETURN([[maybe_unused]] const bool is_whole,
+                           Launch(all.first(all.size() - 1), chosen));
+  return device_.LaunchGraph(sections_.back().graph, stream_);
+}
+
+Result<bool> StepGraphs::Launch(std::span<const Section> sections,
+                                const uint32_t* chosen) const {
   for (const Section& section : sections) {
     STOWAGE_RETURN_IF_ERROR(device_.LaunchGraph(section.graph, stream_));
     if (section.bodies.empty()) continue;
     STOWAGE_RETURN_IF_ERROR(device_.Synchronize(stream_));
-    if (*chosen >= section.bodies.size()) continue;
-    STOWAGE_RETURN_IF_ERROR(Launch(section.bodies[*chosen], chosen));
+    if (*chosen >= section.bodies.size()) return false;
+    STOWAGE_ASSIGN_OR_RETURN(const bool is_whole,
+                             Launch(section.bodies[*chosen], chosen));
+    if (!is_whole) return false;
   }
-  return {};
+  return true;
 }
 
 }  // namespace stowage::gpu

@@ -9,11 +9,15 @@
 //   stream   [graph: ... choice]          [body 1] [graph: ...]
 //   host                         reads 1
 //
+// A choice of no body ends the step: of what follows, only the end is launched.
+//
 //   StepGraphs graphs(device, stream);
 //   Status captured = graphs.Capture([&] {
 //     ...                                      // work given to the stream
 //     graphs.Branch(2, [&](size_t body) { ... });
 //     ...
+//     graphs.End();
+//     ...                                      // what tells the host of the step
 //     return Status();
 //   });
 //   Status launched = graphs.Launch(chosen);
@@ -23,12 +27,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
 #include "gpu/device.h"
 
 namespace stowage::gpu {
+
+/// Of a step. What the device keeps of each is not in the plan.
+inline constexpr size_t kMostGraphs = 4096;
 
 class StepGraphs {
  public:
@@ -45,14 +53,17 @@ class StepGraphs {
   /// While `give` gives: what was given so far ends with the choice of one of so many
   /// bodies; `body` gives each of them to the stream, in order, and what is given
   /// from here on follows. Streams that have joined the capture must have been waited for.
-  /// Errors: those of the device, after which nothing must be given any more.
+  /// Errors: those of the device, kUnsupported for more than kMostGraphs graphs in all,
+  /// after which nothing must be given any more.
   Status Branch(size_t bodies, const std::function<void(size_t)>& body);
 
+  /// While `give` gives: what follows is the end, which is launched in any case. Errors as
+  /// above.
+  Status End();
+
   /// Gives all of it to the stream, and waits for each choice: `*chosen` is the body that
-  /// it came to, and none where there is none of this number. Allocates nothing.
-  Status Launch(const uint32_t* chosen) const {
-    return Launch(sections_, chosen);
-  }
+  /// it came to, and the step ends where there is none of this number. Allocates nothing.
+  Status Launch(const uint32_t* chosen) const;
 
  private:
   // A graph, and the bodies of the branch that it ends with; none of the last one.
@@ -61,10 +72,11 @@ class StepGraphs {
     std::vector<std::vector<Section>> bodies = {};
   };
 
-  Status Begin();
-  Status End();
-  Status Launch(const std::vector<Section>& sections,
-                const uint32_t* chosen) const;
+  Status BeginGraph();
+  Status EndGraph();
+  // Whether each choice was one.
+  Result<bool> Launch(std::span<const Section> sections,
+                      const uint32_t* chosen) const;
   void Destroy(const std::vector<Section>& sections);
 
   Device& device_;
@@ -72,6 +84,7 @@ class StepGraphs {
   std::vector<Section> sections_;
   std::vector<Section>* into_ = &sections_;  // where the next graph goes
   bool is_capturing_ = false;
+  size_t graphs_ = 0;
 };
 
 }  // namespace stowage::gpu

@@ -113,8 +113,8 @@ TEST_CASE("each step runs the body that it chooses, and no other") {
       const int64_t graphs = fake->calls("LaunchGraph");
       REQUIRE(StepWith(p, which) == StepCode::kOk);
       CHECK(FirstOf(p, "y") == y);
-      // To the choice, the body, and what follows: of which a launch each.
-      CHECK(fake->calls("LaunchGraph") - graphs == 3);
+      // To the choice, the body, what follows, and the end: of which a launch each.
+      CHECK(fake->calls("LaunchGraph") - graphs == 4);
       const auto& executed = fake->executed();
       CHECK(std::count(executed.begin() + before, executed.end(), "choose") ==
             1);
@@ -257,6 +257,55 @@ TEST_CASE("a bad choice updates nothing, and the next step goes on") {
   CHECK(weights() != before);
 }
 
+TEST_CASE("a bad choice leaves all that outlives a step as it was") {
+  GraphBuilder g("states");
+  const Value x = g.Input("x", DType::kF32, {3});
+  const Value y = Cond(
+      g, g.Input("which", DType::kI32, {}), {x},
+      {[](CondBody& body) { return std::vector{Neg(body.operand(0))}; },
+       [](CondBody& body) { return std::vector{Tanh(body.operand(0))}; }})[0];
+  const Value assigned = g.State("assigned", DType::kF32, {3});
+  const Value moved = g.State("moved", DType::kF32, {3});
+  g.Output("a", Assign(assigned, y));
+  g.Output("m", LerpUpdate(moved, y, Fill(g, 0.5, DType::kF32, {3})));
+  const auto gpu = MakeFakeBackend({}, nullptr);
+  Session session = Open(Finished(g), *gpu);
+  Runner& p = session.front();
+  CHECK(StepWith(p, int32_t{0}) == StepCode::kOk);
+  CHECK(FirstOf(p, "assigned") == -1);
+  CHECK(FirstOf(p, "moved") == -0.5f);
+  CHECK(StepWith(p, int32_t{2}) == StepCode::kIndexOutOfRange);
+  CHECK(FirstOf(p, "assigned") == -1);
+  CHECK(FirstOf(p, "moved") == -0.5f);
+  CHECK(StepWith(p, int32_t{0}) == StepCode::kOk);
+  CHECK(FirstOf(p, "moved") == -0.75f);
+}
+
+TEST_CASE("a branch in a loop of very many trips is refused by their number") {
+  GraphBuilder g("many");
+  const Value x = g.Input("x", DType::kF32, {3});
+  const Value which = g.Input("which", DType::kI32, {});
+  const LoopResults run =
+      Loop(g, 2000, {.carried = {x}, .whole = {which}}, [](LoopBody& body) {
+        body.Next(
+            0,
+            Cond(body.builder(), body.whole(0), {body.carried(0)},
+                 {[](CondBody& of) { return std::vector{Tanh(of.operand(0))}; },
+                  [](CondBody& of) {
+                    return std::vector{Neg(of.operand(0))};
+                  }})[0]);
+      });
+  g.Output("y", run.carried[0]);
+  const Graph graph = Finished(g);
+  const auto gpu = MakeFakeBackend({}, nullptr);
+  const auto session = Session::Create(
+      {{"p", graph, *PlanMemory(graph, {.device = gpu->Needs()})}}, *gpu);
+  REQUIRE_FALSE(session.ok());
+  CHECK(session.error().code == ErrorCode::kUnsupported);
+  CHECK(session.error().message.find("more than 4096 graphs") !=
+        std::string::npos);
+}
+
 TEST_CASE("a while loop ends when its condition does") {
   GraphBuilder g("root");
   const Value a = g.Input("x", DType::kF32, {});
@@ -296,7 +345,7 @@ TEST_CASE("whatever fails between the graphs of a step is told") {
   const Graph graph = OneOfThree(DType::kI32);
   const auto plan = PlanMemory(graph, {.device = GpuNeeds()});
   for (const char* function : {"BeginCapture", "EndCapture"}) {
-    for (int64_t nth = 1; nth <= 5; ++nth) {  // three bodies, before and after
+    for (int64_t nth = 1; nth <= 6; ++nth) {  // bodies, before, after, the end
       INFO(function, " ", nth);
       FakeDevice* fake = nullptr;
       const auto gpu = MakeFakeBackend({}, &fake);
@@ -309,8 +358,10 @@ TEST_CASE("whatever fails between the graphs of a step is told") {
       CHECK(Session::Create({{"p", graph, *plan}}, *gpu).ok());
     }
   }
-  for (const auto& [function, nth] :
-       {std::pair{"LaunchGraph", 1}, {"LaunchGraph", 2}, {"LaunchGraph", 3}}) {
+  for (const auto& [function, nth] : {std::pair{"LaunchGraph", 1},
+                                      {"LaunchGraph", 2},
+                                      {"LaunchGraph", 3},
+                                      {"LaunchGraph", 4}}) {
     INFO(function, " ", nth);
     FakeDevice* fake = nullptr;
     const auto gpu = MakeFakeBackend({}, &fake);
