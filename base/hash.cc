@@ -1,6 +1,7 @@
 #include "base/hash.h"
 
 #include <bit>
+#include <cstdio>
 
 namespace stowage {
 namespace {
@@ -30,6 +31,13 @@ uint64_t Merge(uint64_t hash, uint64_t lane) {
 }
 
 }  // namespace
+
+std::string HexDigest(uint64_t digest) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(digest));
+  return text;
+}
 
 uint64_t Xxh64(std::string_view text, uint64_t seed) {
   const char* at = text.data();

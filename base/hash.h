@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace stowage {
@@ -31,6 +32,9 @@ class Fnv1a {
  private:
   uint64_t state_ = 14695981039346656037u;
 };
+
+/// 16 hexadecimal digits.
+std::string HexDigest(uint64_t digest);
 
 /// XXH64 of `text`, eight bytes at a time (Y. Collet, xxHash fast digest algorithm,
 /// format 0.1.1). Linear.

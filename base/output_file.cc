@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPartSuffix = ".stowage-part";
+constexpr std::string_view kLockSuffix = ".lock";
 constexpr int kMaxLinks = 40;  // as many as Linux follows
 
 Error Fail(const std::string& path, std::string_view why) {
@@ -158,9 +159,9 @@ Result<OutputFile> OutputFile::Claim(const std::string& path) {
   OutputFile file;
   file.path_ = path;
   file.resolved_ = place->string();
-  file.lock_path_ =
-      (place->parent_path() / StrCat(".", place->filename().string(), ".lock"))
-          .string();
+  file.lock_path_ = (place->parent_path() /
+                     StrCat(".", place->filename().string(), kLockSuffix))
+                        .string();
   file.lock_ = TakeLock(file.lock_path_);
   if (file.lock_ < 0) {
     if (errno != EWOULDBLOCK) return FailByErrno(path);
@@ -248,6 +249,17 @@ Status OutputFile::ReplaceBy(
 
 Status OutputFile::Replace(std::string_view text) const {
   return Replace({std::as_bytes(std::span(text))});
+}
+
+Result<std::string> ResolvedPath(const std::string& path) {
+  const std::optional<fs::path> place = Resolve(path);
+  if (!place) return FailByErrno(path);
+  return place->string();
+}
+
+bool IsLeftOver(std::string_view name) {
+  return name.starts_with('.') &&
+         (name.ends_with(kPartSuffix) || name.ends_with(kLockSuffix));
 }
 
 bool IsSameFile(const std::string& a, const std::string& b) {

@@ -63,6 +63,12 @@ class OutputFile {
   int lock_ = -1;
 };
 
+/// What OutputFile::resolved() is of `path`. Error kIo where there is no such folder.
+Result<std::string> ResolvedPath(const std::string& path);
+/// Whether `name` is that of what an OutputFile leaves beside a file when its process is
+/// killed: a lock, or a part of what was to replace it.
+bool IsLeftOver(std::string_view name);
+
 /// Whether both lead to one file, which need not be there yet.
 bool IsSameFile(const std::string& a, const std::string& b);
 

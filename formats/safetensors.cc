@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <set>
 
@@ -277,6 +279,15 @@ std::string FormatSafetensorsHeader(const SafetensorsHeader& header) {
   out.resize(static_cast<size_t>(AlignUp(static_cast<Bytes>(out.size()), 8)),
              ' ');
   return out;
+}
+
+std::string SafetensorsPrefix(const SafetensorsHeader& header) {
+  const std::string text = FormatSafetensorsHeader(header);
+  const uint64_t length = text.size();
+  static_assert(std::endian::native == std::endian::little);
+  std::string prefix(sizeof(length), '\0');
+  std::memcpy(prefix.data(), &length, sizeof(length));
+  return prefix + text;
 }
 
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view text,

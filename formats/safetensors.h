@@ -42,6 +42,9 @@ struct SafetensorsHeader {
 /// tensor is foreign.
 std::string FormatSafetensorsHeader(const SafetensorsHeader& header);
 
+/// What a file begins with, before its data: the header's length, and the header.
+std::string SafetensorsPrefix(const SafetensorsHeader& header);
+
 /// Parses and checks a header for `data_bytes` bytes of data, in n log n of its
 /// length. Errors name the position in the header, or the tensor whose range is
 /// wrong.

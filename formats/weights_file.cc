@@ -1,7 +1,6 @@
 #include "formats/weights_file.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -225,12 +224,9 @@ Result<std::string> WeightsFile::Content() const {
     all += file.size();
   }
   const std::span<const std::byte> hashes = std::as_bytes(std::span(parts));
-  char digest[17];
-  std::snprintf(
-      digest, sizeof(digest), "%016llx",
-      static_cast<unsigned long long>(Xxh64(
-          {reinterpret_cast<const char*>(hashes.data()), hashes.size()})));
-  return StrCat(all, " bytes of weights, digest ", digest);
+  return StrCat(all, " bytes of weights, digest ",
+                HexDigest(Xxh64({reinterpret_cast<const char*>(hashes.data()),
+                                 hashes.size()})));
 }
 
 Status WeightsFile::ReadBytes(const WeightTensor& tensor, Bytes begin,

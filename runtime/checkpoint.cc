@@ -54,11 +54,9 @@ Status CheckFinite(const Runner& runner, const std::vector<ValueId>& values,
 
 Status Write(const Runner& runner, const std::vector<ValueId>& values,
              const SafetensorsHeader& header, const OutputFile& file) {
-  const std::string text = FormatSafetensorsHeader(header);
-  const uint64_t length = text.size();
+  const std::string prefix = SafetensorsPrefix(header);
   return file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
-    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
-    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+    STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(prefix))));
     for (const ValueId id : values) {
       STOWAGE_RETURN_IF_ERROR(ReadInParts(
           runner, runner.graph().value(id),
@@ -115,7 +113,7 @@ Status SaveCheckpoint(const Runner& runner, const OutputFile& file,
   SafetensorsHeader& header = saved.header;
   Fnv1a digest = BeginDigest(header);
   STOWAGE_RETURN_IF_ERROR(CheckFinite(runner, saved.values, file, &digest));
-  header.metadata.emplace_back(kDigestKey, Hex(digest.digest()));
+  header.metadata.emplace_back(kDigestKey, HexDigest(digest.digest()));
   return Write(runner, saved.values, header, file);
 }
 
@@ -253,7 +251,9 @@ Status FillUp(const Target& target, Runner& step) {
 Result<CheckpointInfo> ReadCheckpointInfo(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const CheckpointFile checkpoint,
                            CheckpointFile::Open(path));
-  return checkpoint.info();
+  CheckpointInfo info = checkpoint.info();
+  info.digest = checkpoint.digest();
+  return info;
 }
 
 Status CheckCheckpoint(const std::string& path) {

@@ -102,7 +102,7 @@ Status CheckpointFile::ReadIndex() {
       return damaged(StrCat("it lacks ", Quoted(key)));
     }
   }
-  const std::string actual = Hex(BeginDigest(header).digest());
+  const std::string actual = HexDigest(BeginDigest(header).digest());
   const std::string& digest = *header.Find(kDigestKey);
   if (actual != digest) {
     return damaged(StrCat("its content has the digest ", actual,
@@ -111,8 +111,10 @@ Status CheckpointFile::ReadIndex() {
   const std::vector<std::string> blocks = Split(*header.Find(kBlocksKey));
   const std::vector<std::string> shards = Split(*header.Find(kShardsKey));
   const std::string& folder = *header.Find(kFolderKey);
-  if (shards.empty() || !header.tensors.empty() || folder.empty() ||
-      folder.find('/') != std::string::npos) {
+  const bool is_name = !folder.empty() && folder != "." && folder != ".." &&
+                       folder.find('/') == std::string::npos &&
+                       folder.find('\0') == std::string::npos;
+  if (shards.empty() || !header.tensors.empty() || !is_name) {
     return damaged(StrCat("it has ", shards.size(), " shards in ",
                           Quoted(folder), " and ", header.tensors.size(),
                           " tensors of its own"));
@@ -145,13 +147,14 @@ Status CheckpointFile::ReadIndex() {
     blocks_.push_back(*block);
   }
   info_.shards = ranks;
+  const std::string beside = Beside(file_.path(), folder);
   for (int64_t rank = 0; rank < ranks; ++rank) {
     const Result<uint64_t> of_shard =
-        ParseHex(shards[static_cast<size_t>(rank)]);
+        ParseHexDigest(shards[static_cast<size_t>(rank)]);
     if (!of_shard.ok()) return damaged(of_shard.error().message);
     digests_.push_back(*of_shard);
-    shards_.push_back(StrCat(Beside(file_.path(), folder), "/",
-                             ShardName(info_.step, rank, ranks, *of_shard)));
+    shards_.push_back(
+        StrCat(beside, "/", ShardName(info_.step, rank, ranks, *of_shard)));
   }
   return {};
 }
@@ -227,7 +230,7 @@ Result<CheckedBytes> CheckpointFile::CheckWhole(
           return {};
         }));
   }
-  const std::string actual = Hex(digested.digest());
+  const std::string actual = HexDigest(digested.digest());
   const std::string& digest = *file_.header().Find(kDigestKey);
   if (actual == digest) return checked;
   return Fail(StrCat("is damaged: its content has the digest ", actual,
@@ -245,13 +248,17 @@ Result<CheckedBytes> CheckpointFile::CheckShards(
     const std::string* const digests = shard.header().Find(kBlockDigestsKey);
     const std::vector<std::string> saved =
         digests == nullptr ? std::vector<std::string>() : Split(*digests);
+    const auto& held = shard.header().tensors;
+    if (saved.size() != held.size()) {
+      return shard.Fail(StrCat("is damaged: it has digests of ", saved.size(),
+                               " blocks, and ", held.size(), " of these"));
+    }
     for (const Piece& piece : pieces) {
       const SafeTensor& tensor = tensors_[piece.tensor];
       const auto block = std::ranges::find(shard.header().tensors, tensor.name,
                                            &SafeTensor::name);
-      const auto index =
-          static_cast<size_t>(block - shard.header().tensors.begin());
-      if (index >= saved.size() || block->begin != piece.at ||
+      const auto index = static_cast<size_t>(block - held.begin());
+      if (block == held.end() || block->begin != piece.at ||
           block->end - block->begin != piece.size) {
         return shard.Fail(StrCat("is damaged: it does not hold ", piece.size,
                                  " bytes of ", Quoted(tensor.name), " at byte ",
@@ -265,9 +272,9 @@ Result<CheckedBytes> CheckpointFile::CheckShards(
             hashes.push_back(HashOf(part));
             return {};
           }));
-      if (Hex(digest) == saved[index]) continue;
+      if (HexDigest(digest) == saved[index]) continue;
       return shard.Fail(StrCat("is damaged: its block of ", Quoted(tensor.name),
-                               " has the digest ", Hex(digest),
+                               " has the digest ", HexDigest(digest),
                                ", it was saved with ", saved[index]));
     }
   }

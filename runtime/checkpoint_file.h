@@ -62,6 +62,8 @@ class CheckpointFile {
   int64_t params() const { return params_; }
   /// What the params are of that it leaves out, or null.
   const std::string* base() const { return file_.header().Find(kBaseKey); }
+  /// Of its content; of a checkpoint in shards, of the index and so of all of them.
+  const std::string& digest() const { return *file_.header().Find(kDigestKey); }
   /// The paths of its shards; none where it is whole.
   const std::vector<std::string>& shards() const { return shards_; }
 

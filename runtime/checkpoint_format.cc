@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <unordered_set>
 
+#include "base/output_file.h"
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "runtime/finite.h"
@@ -24,11 +24,10 @@ constexpr std::array kIndexKeys = {kWholeKey, kBlocksKey, kShardsKey,
 constexpr std::array kCheckpointKeys = {kFormatKey, kStepKey, kParamsKey,
                                         kBaseKey, kDigestKey};
 
-// With links followed, as far as it is there.
+// Where there is no such folder, nothing is beside the path.
 fs::path Resolved(const std::string& path) {
-  std::error_code failed;
-  const fs::path resolved = fs::weakly_canonical(path, failed);
-  return failed ? fs::path(path) : resolved;
+  const Result<std::string> resolved = ResolvedPath(path);
+  return resolved.ok() ? *resolved : path;
 }
 
 }  // namespace
@@ -38,14 +37,7 @@ bool IsOwnName(std::string_view name) {
          std::ranges::find(kIndexKeys, name) != kIndexKeys.end();
 }
 
-std::string Hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx",
-                static_cast<unsigned long long>(value));
-  return text;
-}
-
-Result<uint64_t> ParseHex(std::string_view text) {
+Result<uint64_t> ParseHexDigest(std::string_view text) {
   uint64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [after, code] = std::from_chars(text.data(), end, value, 16);
@@ -132,8 +124,27 @@ std::string Beside(const std::string& path, const std::string& name) {
 
 std::string ShardName(int64_t step, int64_t rank, int64_t ranks,
                       uint64_t digest) {
-  return StrCat(step, ".", rank, "-of-", ranks, ".", Hex(digest),
+  return StrCat(step, ".", rank, "-of-", ranks, ".", HexDigest(digest),
                 ".safetensors");
+}
+
+bool IsShardName(std::string_view name) {
+  // "400.2-of-4.9f86d081884c7d65.safetensors"
+  const auto number = [&](std::string_view behind) -> std::optional<int64_t> {
+    int64_t value = 0;
+    const auto [after, code] =
+        std::from_chars(name.data(), name.data() + name.size(), value);
+    if (code != std::errc()) return std::nullopt;
+    name.remove_prefix(static_cast<size_t>(after - name.data()));
+    if (!name.starts_with(behind)) return std::nullopt;
+    name.remove_prefix(behind.size());
+    return value;
+  };
+  const std::string whole(name);
+  const auto step = number("."), rank = number("-of-"), ranks = number(".");
+  if (!step || !rank || !ranks) return false;
+  const Result<uint64_t> digest = ParseHexDigest(name.substr(0, 16));
+  return digest.ok() && whole == ShardName(*step, *rank, *ranks, *digest);
 }
 
 SafetensorsHeader HeaderOf(const Graph& graph,

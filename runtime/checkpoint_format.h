@@ -44,19 +44,18 @@ inline constexpr std::string_view kBaseKey = "base";
 inline constexpr std::string_view kDigestKey = "fnv1a64";
 // Of an index: the header that the whole would have, the elements of blocks in the order
 // of its tensors, the digests of the shards' headers, and the folder's name.
-inline constexpr std::string_view kWholeKey = "whole";
-inline constexpr std::string_view kBlocksKey = "blocks";
-inline constexpr std::string_view kShardsKey = "shards";
-inline constexpr std::string_view kFolderKey = "folder";
+inline constexpr std::string_view kWholeKey = "stowage.whole";
+inline constexpr std::string_view kBlocksKey = "stowage.blocks";
+inline constexpr std::string_view kShardsKey = "stowage.shards";
+inline constexpr std::string_view kFolderKey = "stowage.folder";
 // Of a shard: the digests of its blocks.
 inline constexpr std::string_view kBlockDigestsKey = "xxh64";
 
 /// Whether no note can be called so.
 bool IsOwnName(std::string_view name);
 
-/// 16 digits, and back. Error where the text is none.
-std::string Hex(uint64_t value);
-Result<uint64_t> ParseHex(std::string_view text);
+/// The inverse of HexDigest. Error where the text is none.
+Result<uint64_t> ParseHexDigest(std::string_view text);
 /// Words with a space between them, and back.
 std::string Joined(const std::vector<std::string>& words);
 std::vector<std::string> Split(std::string_view text);
@@ -82,12 +81,14 @@ std::vector<Piece> PiecesOfShard(const std::vector<SafeTensor>& tensors,
                                  const std::vector<int64_t>& blocks,
                                  int64_t rank);
 
-/// "run.safetensors.shards", for the file that `path` leads to; the path of what is so
-/// called beside that file; and the name of a shard in it.
+/// "run.safetensors.shards", for the file that `path` leads to (ResolvedPath); the path of
+/// what is so called beside that file; the name of a shard in it, and whether a name is
+/// one.
 std::string ShardFolderName(const std::string& path);
 std::string Beside(const std::string& path, const std::string& name);
 std::string ShardName(int64_t step, int64_t rank, int64_t ranks,
                       uint64_t digest);
+bool IsShardName(std::string_view name);
 
 /// Tensors like these values, one after the other.
 SafetensorsHeader HeaderOf(const Graph& graph,

@@ -21,6 +21,7 @@ struct CheckpointInfo {
   int64_t step = 0;
   int64_t shards = 0;  // 0: it is one file
   RunNotes notes;
+  std::string digest = {};  // of its content
 
   /// The note of that name, or null.
   const std::string* Find(std::string_view name) const {

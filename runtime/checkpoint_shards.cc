@@ -1,9 +1,11 @@
 #include "runtime/checkpoint_shards.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -100,7 +102,7 @@ Result<SafetensorsHeader> HeaderOfShard(const std::vector<Source>& sources,
                               {dtype, {piece.size / SizeOf(dtype)}},
                               piece.at,
                               piece.at + piece.size});
-    digests.push_back(Hex(digest));
+    digests.push_back(HexDigest(digest));
   }
   header.metadata = {{std::string(kFormatKey), std::string(kShardFormat)},
                      {std::string(kBlockDigestsKey), Joined(digests)}};
@@ -111,24 +113,14 @@ std::string FolderOf(const std::string& path) {
   return Beside(path, ShardFolderName(path));
 }
 
-// The step of a file whose name is a shard's.
-std::optional<int64_t> StepOfShard(std::string_view name) {
-  int64_t step = 0;
-  const auto [after, code] =
-      std::from_chars(name.data(), name.data() + name.size(), step);
-  const std::string_view rest =
-      name.substr(static_cast<size_t>(after - name.data()));
-  if (code != std::errc() || !rest.starts_with('.') ||
-      rest.find("-of-") == std::string_view::npos ||
-      !rest.ends_with(".safetensors")) {
-    return std::nullopt;
-  }
-  return step;
+// A file by which a rank shows the others that it is in the same folder.
+std::string SignOf(const std::string& path, int64_t rank, int64_t sign) {
+  return StrCat(FolderOf(path), "/.", sign, "-of-rank-", rank, ".lock");
 }
 
 }  // namespace
 
-Status PrepareShards(const std::string& path, int64_t rank, int64_t ranks) {
+Status PrepareShards(const std::string& path, int64_t rank, int64_t sign) {
   const std::string folder = FolderOf(path);
   std::error_code failed;
   fs::create_directory(folder, failed);
@@ -137,9 +129,30 @@ Status PrepareShards(const std::string& path, int64_t rank, int64_t ranks) {
                  StrCat("[checkpoint] no folder ", Quoted(folder),
                         " for shards can be made: ", failed.message())};
   }
-  const Result<OutputFile> tried =
-      OutputFile::Claim(StrCat(folder, "/", rank, "-of-", ranks));
-  return tried.ok() ? Status() : tried.error();
+  const std::string own = SignOf(path, rank, sign);
+  std::ofstream made(own);
+  if (made) return {};
+  return Error{ErrorCode::kIo,
+               StrCat("[checkpoint] the folder ", Quoted(folder),
+                      " for shards takes no files: ", std::strerror(errno))};
+}
+
+Status CheckSigns(const std::string& path, int64_t ranks, int64_t sign) {
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    std::error_code ignored;
+    if (fs::exists(SignOf(path, rank, sign), ignored)) continue;
+    return Error{ErrorCode::kIo,
+                 StrCat("[checkpoint] what rank ", rank, " of ", ranks,
+                        " writes to ", Quoted(FolderOf(path)),
+                        " is not to be seen from rank 0; shards need a folder "
+                        "that all ranks see, or leave --save-as sharded away")};
+  }
+  return {};
+}
+
+void RemoveSign(const std::string& path, int64_t rank, int64_t sign) {
+  std::error_code ignored;
+  fs::remove(SignOf(path, rank, sign), ignored);
 }
 
 Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
@@ -153,22 +166,14 @@ Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
   STOWAGE_ASSIGN_OR_RETURN(const SafetensorsHeader header,
                            HeaderOfShard(sources, step, path));
   const uint64_t digest = DigestOfShard(header);
-  const std::string text = FormatSafetensorsHeader(header);
-  const uint64_t length = text.size();
+  const std::string prefix = SafetensorsPrefix(header);
   const std::string shard =
       StrCat(FolderOf(path), "/",
              ShardName(number, values.rank, values.ranks, digest));
-  const Bytes data = header.tensors.empty() ? 0 : header.tensors.back().end;
-  std::error_code ignored;
-  if (fs::file_size(shard, ignored) ==
-      sizeof(length) + length + static_cast<uint64_t>(data)) {
-    return digest;
-  }
   STOWAGE_ASSIGN_OR_RETURN(const OutputFile file, OutputFile::Claim(shard));
   STOWAGE_RETURN_IF_ERROR(
       file.ReplaceBy([&](const OutputFile::WritePart& write) -> Status {
-        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(&length, 1))));
-        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(text))));
+        STOWAGE_RETURN_IF_ERROR(write(std::as_bytes(std::span(prefix))));
         for (const Source& source : sources) {
           STOWAGE_RETURN_IF_ERROR(ReadSource(
               source, step, [&](Bytes, std::span<const std::byte> part) {
@@ -204,7 +209,7 @@ Status SaveShardIndex(const Runner& step, const RankValues& values,
                  " is not written, and what it held before is still "
                  "there")};
     }
-    digests.push_back(Hex(shards[rank]));
+    digests.push_back(HexDigest(shards[rank]));
   }
   for (const int64_t block : BlocksOf(values, step.graph(), saved)) {
     blocks.push_back(StrCat(block));
@@ -220,39 +225,74 @@ Status SaveShardIndex(const Runner& step, const RankValues& values,
   index.metadata.emplace_back(kBlocksKey, Joined(blocks));
   index.metadata.emplace_back(kShardsKey, Joined(digests));
   index.metadata.emplace_back(kFolderKey, folder);
-  index.metadata.emplace_back(kDigestKey, Hex(BeginDigest(index).digest()));
-  const std::string text = FormatSafetensorsHeader(index);
-  const uint64_t length = text.size();
-  return file.Replace(
-      {std::as_bytes(std::span(&length, 1)), std::as_bytes(std::span(text))});
+  index.metadata.emplace_back(kDigestKey,
+                              HexDigest(BeginDigest(index).digest()));
+  return file.Replace(SafetensorsPrefix(index));
 }
 
-void RemoveUnusedShards(const std::string& path,
-                        const std::vector<std::string>& kept) {
+namespace {
+
+// Adds the shards in `folder` that the file at `path` tells of, if it is an index of
+// them. Error: it may be one, and cannot be read.
+Status AddShardsOf(const std::string& path, const fs::path& folder,
+                   std::unordered_set<std::string>* used) {
+  const Result<std::optional<CheckpointFile>> file =
+      CheckpointFile::OpenIfOne(path);
+  if (!file.ok()) {
+    if (file.error().code == ErrorCode::kNotFound) return {};
+    // A file of another kind has no header that begins so.
+    std::ifstream in(path, std::ios::binary);
+    in.seekg(8);
+    const bool may_be = !in || in.peek() == '{';
+    return may_be && fs::file_size(path) > 8 ? Status(file.error()) : Status();
+  }
+  if (!file->has_value()) return {};
+  for (const std::string& shard : (*file)->shards()) {
+    if (fs::path(shard).parent_path() == folder) {
+      used->insert(fs::path(shard).filename().string());
+    }
+  }
+  return {};
+}
+
+// The regular files in a folder.
+Result<std::vector<fs::path>> FilesIn(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code failed;
+  fs::directory_iterator each(folder, failed);
+  while (!failed && each != fs::directory_iterator()) {
+    std::error_code ignored;
+    if (each->is_regular_file(ignored)) files.push_back(each->path());
+    each.increment(failed);
+  }
+  if (!failed) return files;
+  return Error{ErrorCode::kIo, StrCat("[checkpoint] ", Quoted(folder.string()),
+                                      ": ", failed.message())};
+}
+
+}  // namespace
+
+void RemoveUnusedShards(const std::string& path) {
   const fs::path folder = FolderOf(path);
   std::error_code failed, ignored;
   if (!fs::is_directory(folder, failed)) return;
+  const Result<std::vector<fs::path>> beside = FilesIn(folder.parent_path());
+  if (!beside.ok()) return;
   std::unordered_set<std::string> used;
-  int64_t last = -1;
-  for (const std::string& index : kept) {
-    const Result<CheckpointFile> file = CheckpointFile::Open(index);
-    if (!file.ok() && file.error().code == ErrorCode::kNotFound) continue;
-    if (!file.ok()) return;  // it may tell of any of them
-    last = std::max(last, file->info().step);
-    for (const std::string& shard : file->shards()) {
-      used.insert(fs::path(shard).filename().string());
-    }
+  for (const fs::path& file : *beside) {
+    if (!AddShardsOf(file.string(), folder, &used).ok()) return;
   }
-  std::vector<fs::path> unused;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) {
-    const std::string name = entry.path().filename().string();
-    const std::optional<int64_t> step = StepOfShard(name);
-    if (step && *step <= last && !used.contains(name)) {
-      unused.push_back(entry.path());
-    }
+  const Result<std::vector<fs::path>> within = FilesIn(folder);
+  if (!within.ok()) return;
+  for (const fs::path& file : *within) {
+    const std::string name = file.filename().string();
+    const bool is_unused = IsShardName(name) && !used.contains(name);
+    if (is_unused || IsLeftOver(name)) fs::remove(file, ignored);
   }
-  for (const fs::path& shard : unused) fs::remove(shard, ignored);
-  fs::remove(folder, ignored);  // where nothing is left in it
+  // Where nothing is left in it; a link to another folder stays.
+  if (!fs::is_symlink(folder, failed) && fs::is_empty(folder, failed)) {
+    fs::remove(folder, ignored);
+  }
 }
 
 }  // namespace stowage

@@ -10,7 +10,7 @@
 //   Result<uint64_t> shard = SaveShard(step, values, "run.safetensors", 400);
 //   ...                                       // the digests of all ranks
 //   Status saved = SaveShardIndex(step, values, digests, file, 400, notes);
-//   RemoveUnusedShards("run.safetensors", {"run.safetensors", "run.best.safetensors"});
+//   RemoveUnusedShards("run.safetensors");
 //
 // All ranks must see the folder that the shards are in, and LoadCheckpoint reads it.
 
@@ -27,12 +27,16 @@
 
 namespace stowage {
 
-/// Makes the folder of the shards of `path`, and tries to write to it as this rank.
-/// Errors: kIo.
-Status PrepareShards(const std::string& path, int64_t rank, int64_t ranks);
+/// Makes the folder of the shards of `path`, and a file in it that shows that this rank
+/// writes there; by `sign`, a number that all ranks draw together, they know it from those
+/// of other runs. Then whether rank 0 sees the files of all, and the end of one. Errors:
+/// kIo.
+Status PrepareShards(const std::string& path, int64_t rank, int64_t sign);
+Status CheckSigns(const std::string& path, int64_t ranks, int64_t sign);
+void RemoveSign(const std::string& path, int64_t rank, int64_t sign);
 
-/// Writes the shard of this rank; where a file of its name and size is there already, it has this
-/// content. Returns its digest. Errors: those of SaveCheckpoint.
+/// Writes the shard of this rank, or writes it again. Returns its digest. Errors: those of
+/// SaveCheckpoint.
 Result<uint64_t> SaveShard(const Runner& step, const RankValues& values,
                            const std::string& path, int64_t number,
                            const CheckpointBase& base = {});
@@ -45,11 +49,10 @@ Status SaveShardIndex(const Runner& step, const RankValues& values,
                       const RunNotes& notes = {},
                       const CheckpointBase& base = {});
 
-/// Removes the shards of `path` that no index among `kept` tells of, but for those of
-/// steps behind the last of these, which may be on their way. What cannot be removed
-/// stays.
-void RemoveUnusedShards(const std::string& path,
-                        const std::vector<std::string>& kept);
+/// Removes the shards of `path` that no index tells of among the files beside it, and what
+/// ranks left there that were killed: while no rank writes there. Where a file may be an
+/// index and cannot be read, nothing is removed; what cannot be removed stays.
+void RemoveUnusedShards(const std::string& path);
 
 }  // namespace stowage
 

@@ -77,11 +77,8 @@ std::string FileContent(const char* path) {
 }
 
 std::string ProgramFact() {
-  char digest[17];
-  std::snprintf(
-      digest, sizeof(digest), "%016llx",
-      static_cast<unsigned long long>(Xxh64(FileContent("/proc/self/exe"))));
-  return StrCat("stowage ", kVersion, " (XXH64 ", digest, ")");
+  return StrCat("stowage ", kVersion, " (XXH64 ",
+                HexDigest(Xxh64(FileContent("/proc/self/exe"))), ")");
 }
 
 // The options that this process was called with, whose order counts for little and is

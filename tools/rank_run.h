@@ -5,7 +5,7 @@
 // sees it: who speaks, what all must have in common, and how all end. Alone, nothing of
 // this does anything.
 //
-// Rank 0 speaks and writes files. What another would print goes nowhere, but for the
+// Rank 0 speaks and writes files, but for the shards of checkpoints. What another would print goes nowhere, but for the
 // error it ends by, which rank 0 tells. Where a rank is lost, each of the others says so
 // and ends at once, by exit code 3: what a checkpoint has saved is whole at any moment.
 //

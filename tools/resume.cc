@@ -1,6 +1,5 @@
 #include "tools/resume.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -19,11 +18,9 @@ constexpr std::string_view kOptimizer = "optimizer";
 // The file's name and what is in it, in brief.
 Result<std::string> DataNote(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
-  char digest[17];
-  std::snprintf(digest, sizeof(digest), "%016llx",
-                static_cast<unsigned long long>(Xxh64(content)));
   return StrCat(std::filesystem::path(path).filename().string(), " (",
-                content.size(), " bytes, XXH64 ", digest, ")");
+                content.size(), " bytes, XXH64 ", HexDigest(Xxh64(content)),
+                ")");
 }
 
 // The folder's name and what is in it.

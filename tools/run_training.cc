@@ -4,7 +4,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -65,11 +64,8 @@ std::string CollectivesText(const Graph& graph) {
     text += StrCat(OpName(node.op), " ",
                    graph.value(node.inputs[0]).type.ToString(), "; ");
   }
-  char digest[17];
-  std::snprintf(digest, sizeof(digest), "%016llx",
-                static_cast<unsigned long long>(Xxh64(text)));
-  return StrCat(std::ranges::count(text, ';'), " collectives (XXH64 ", digest,
-                ")");
+  return StrCat(std::ranges::count(text, ';'), " collectives (XXH64 ",
+                HexDigest(Xxh64(text)), ")");
 }
 
 // What --shard means to the ranks there are, one after the other until a plan fits.
@@ -232,6 +228,15 @@ Status Save(const Work& work, int64_t step,
   std::optional<WholeValues> whole;
   STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
   return work.files.Save(*values, step, held_out_loss);
+}
+
+// How rank 0 has saved, which writes what the others do not, is how all have.
+Status SavedByAll(const Status& own, RankRun& ranks) {
+  constexpr int64_t kGood = -1;
+  int64_t code = own.ok() ? kGood : static_cast<int64_t>(own.error().code);
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&code));
+  if (!own.ok() || code == kGood) return own;
+  return Error{static_cast<ErrorCode>(code), "[ranks] rank 0 has not saved"};
 }
 
 // By what was held out, after `step`; absent where nothing was. Error kNotFinite when
@@ -578,7 +583,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   // Where no step was left to do, what is there stays.
   Status written;
   if (*last > *done) {
-    written = Save(work, *last, LossOf(*evaluation));
+    written = SavedByAll(Save(work, *last, LossOf(*evaluation)), ranks);
   }
   if (!written.ok() && written.error().code == ErrorCode::kNotFinite) {
     return EndBadly(*files, written.error());

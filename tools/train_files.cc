@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <random>
 #include <span>
 #include <system_error>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "runtime/checkpoint_shards.h"
@@ -43,7 +45,7 @@ bool IsThere(const std::string& path) {
 
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                                     const StepSpec& spec, const RunSpec& run,
-                                    const RankRun& ranks) {
+                                    RankRun& ranks) {
   const std::string& checkpoint = flags.checkpoint();
   if (!ranks.speaks()) {
     STOWAGE_ASSIGN_OR_RETURN(Output no_svg, Output::Open(""));
@@ -112,15 +114,42 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
 
 // What all ranks need to save together.
 Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
-                              const RunSpec& run, const RankRun& ranks) {
+                              const RunSpec& run, RankRun& ranks) {
   if (!run.saves_shards) return {};
   saves_shards_ = true;
   shards_of_ = flags.checkpoint();
-  if (spec.tuning) {
+  if (spec.tuning && base_.content.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(base_, spec.tuning->model.BaseOfCheckpoints());
   }
-  return PrepareShards(shards_of_, ranks.rank(), ranks.ranks());
+  auto sign = static_cast<int64_t>(std::random_device()());
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&sign));
+  STOWAGE_RETURN_IF_ERROR(PrepareShards(shards_of_, ranks.rank(), sign));
+  STOWAGE_ASSIGN_OR_RETURN([[maybe_unused]] const int all_have, ranks.AnyOf(0));
+  const Status seen =
+      ranks.speaks() ? CheckSigns(shards_of_, ranks.ranks(), sign) : Status();
+  STOWAGE_ASSIGN_OR_RETURN([[maybe_unused]] const int rank_0_has,
+                           ranks.AnyOf(0));
+  RemoveSign(shards_of_, ranks.rank(), sign);
+  return seen;
 }
+
+namespace {
+
+// That each rank finds the checkpoint there that rank 0 goes on from.
+Status CheckSameAtAll(const std::string& path, RankRun& ranks) {
+  STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info, ReadCheckpointInfo(path));
+  const auto own = static_cast<int64_t>(Xxh64(info.digest));
+  int64_t of_first = own;
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&of_first));
+  if (own == of_first) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[ranks] rank ", ranks.rank(), " finds a checkpoint of ",
+                      "step ", info.step, " at ", Quoted(path),
+                      ", which is not rank 0's; its shards are read by all, "
+                      "and all must see the same files")};
+}
+
+}  // namespace
 
 // Where rank 0 has the values from that a run begins with, which all ranks learn.
 Result<TrainFiles::Origin> TrainFiles::OriginOfValues(const TrainFlags& flags,
@@ -148,7 +177,8 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
                            OriginOfValues(flags, spec, ranks));
   if (origin == Origin::kShards) {
     const std::string& path =
-        IsThere(flags.continued) ? flags.continued : flags.resume;
+        flags.continued.empty() ? flags.resume : flags.continued;
+    STOWAGE_RETURN_IF_ERROR(CheckSameAtAll(path, ranks));
     const auto load = [&] {
       return LoadCheckpoint(training.step(), values, path);
     };
@@ -261,7 +291,7 @@ Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
         checkpoints_->SaveIfBest(*held_out_loss, notes_, write);
     if (!best.ok()) return best.error();
   }
-  checkpoints_->RemoveUnusedShards();
+  RemoveUnusedShards(checkpoints_->path());
   return {};
 }
 

@@ -29,10 +29,11 @@ namespace stowage::tools {
 
 class TrainFiles {
  public:
-  /// Claims what will be written; of several ranks, rank 0 alone does. Errors: those of
+  /// Claims what will be written; of several ranks, rank 0 does, and each tries the folder
+  /// of its shards. Errors: those of
   /// CheckPaths and of OutputFile::Claim; data that cannot be read.
   static Result<TrainFiles> Open(const TrainFlags& flags, const StepSpec& spec,
-                                 const RunSpec& run, const RankRun& ranks);
+                                 const RunSpec& run, RankRun& ranks);
 
   /// Gives the session its values: those of a checkpoint, with a line to stderr for
   /// each thing that its run had otherwise, or those of the seed, and weights of
@@ -87,7 +88,7 @@ class TrainFiles {
   Result<int64_t> GiveValues(const TrainFlags& flags, const StepSpec& spec,
                              const RunSpec& run, Session& session);
   Status OpenShards(const TrainFlags& flags, const StepSpec& spec,
-                    const RunSpec& run, const RankRun& ranks);
+                    const RunSpec& run, RankRun& ranks);
   Status Start(const TrainFlags& flags, const StepSpec& spec, Session& session);
   Result<int64_t> GoOn(const TrainFlags& flags, const RunSpec& run,
                        const std::function<Result<int64_t>()>& load);

@@ -5,12 +5,10 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
-#include "runtime/checkpoint_shards.h"
 
 namespace stowage {
 namespace {
@@ -46,7 +44,8 @@ Result<CheckpointSeries> CheckpointSeries::Claim(const std::string& path,
   CheckpointSeries series(std::move(newest));
   series.keep_last_ = options.keep_last;
   if (options.keep_best) {
-    STOWAGE_ASSIGN_OR_RETURN(series.best_, OutputFile::Claim(BestPath(path)));
+    STOWAGE_ASSIGN_OR_RETURN(
+        series.best_, OutputFile::Claim(BestPath(series.newest_.resolved())));
   }
   return series;
 }
@@ -91,21 +90,6 @@ Result<bool> CheckpointSeries::SaveIfBest(double held_out_loss,
   STOWAGE_RETURN_IF_ERROR(write(*best_, with_loss));
   best_loss_ = held_out_loss;
   return true;
-}
-
-void CheckpointSeries::RemoveUnusedShards() const {
-  const fs::path newest = newest_.resolved();
-  std::vector<std::string> kept = {newest.string(), BestPath(path())};
-  const std::string steps = newest.stem().string() + ".step-";
-  std::error_code failed;
-  for (const auto& entry :
-       fs::directory_iterator(newest.parent_path(), failed)) {
-    if (entry.path().filename().string().starts_with(steps) &&
-        entry.path().extension() == newest.extension()) {
-      kept.push_back(entry.path().string());
-    }
-  }
-  stowage::RemoveUnusedShards(newest.string(), kept);
 }
 
 Status CheckpointSeries::Continue() {

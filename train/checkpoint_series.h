@@ -60,10 +60,6 @@ class CheckpointSeries {
   Result<bool> SaveIfBest(double held_out_loss, const RunNotes& notes,
                           const WriteCheckpoint& write);
 
-  /// Removes the shards that none of these checkpoints has any more, nor one that another
-  /// run has kept beside them.
-  void RemoveUnusedShards() const;
-
   /// Takes up the series that a run has left which is now resumed: its best counts.
   /// Error: a best that is no checkpoint.
   Status Continue();

@@ -112,6 +112,25 @@ check_sharded() {
     code=$?
   [[ $code == 2 ]] || fail "a lost shard: exit code $code: $(cat err)"
   grep -q 'checkpoint\] ".*3\.1-of-2.*it is a shard of ' err || fail "a lost shard: $(cat err)"
+  # Folders that only look alike: to save to, and to go on from.
+  mkdir -p a b
+  code=0
+  "${mpi[@]}" -n 1 -wdir "$PWD/a" "$stowage" train "${mlp[@]}" --save-as sharded \
+    --save run.st : -n 1 -wdir "$PWD/b" "$stowage" train "${mlp[@]}" --save-as sharded \
+    --save run.st > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "two folders: exit code $code: $(cat err)"
+  grep -q 'what rank 1 of 2 writes to .* is not to be seen from rank 0' err ||
+    fail "two folders: $(cat err)"
+  "${mpi[@]}" -n 2 "$stowage" train "${mlp[@]}" --save-as sharded --save both.st \
+    --stop-at 3 > out 2> err || fail "saving: $(cat err)"
+  cp -r both.st both.st.shards a
+  "$stowage" train "${mlp[@]}" --seed 9 --save b/both.st --stop-at 2 > out 2> err
+  code=0
+  "${mpi[@]}" -n 1 -wdir "$PWD/a" "$stowage" train "${mlp[@]}" --resume both.st : \
+    -n 1 -wdir "$PWD/b" "$stowage" train "${mlp[@]}" --resume both.st > out 2> err || code=$?
+  [[ $code == 2 ]] || fail "two checkpoints: exit code $code: $(cat err)"
+  grep -q "rank 1 finds a checkpoint of step 2 at .*, which is not rank 0's" err ||
+    fail "two checkpoints: $(cat err)"
   code=0
   "$stowage" train "${mlp[@]}" --save-as sharded > out 2> err || code=$?
   [[ $code == 2 ]] || fail "shards to nowhere: exit code $code"

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -170,7 +171,7 @@ void SaveAll(const std::string& path, int64_t ranks,
   Memory memory(leaves);
   RankValues values{.whole = whole, .ranks = ranks, .own_name = &OwnName};
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    REQUIRE(PrepareShards(path, rank, ranks).ok());
+    REQUIRE(PrepareShards(path, rank, 17).ok());
     for (size_t i = 0; i < leaves.size(); ++i) {
       memory.Set(leaves[i],
                  BlockOfContent(leaves[i], Content(kLeaves[i], salt), rank));
@@ -342,10 +343,8 @@ TEST_CASE("an unfinished save leaves the one before") {
   REQUIRE(shard.ok());
   CHECK(Shards(path).size() == 3);
   CHECK(ErrorOfLoading(path).empty());
-  // Once more, it is there already.
-  const auto written = fs::last_write_time(Shards(path)[0]);
   CHECK(*SaveShard(memory.runner(), values, path, 5) == *shard);
-  CHECK(fs::last_write_time(Shards(path)[0]) == written);
+  CHECK(Shards(path).size() == 3);
   // Of rank 1 nothing is to be seen.
   const auto file = OutputFile::Claim(path);
   const std::vector<uint64_t> shards = {*shard, 77};
@@ -357,8 +356,107 @@ TEST_CASE("an unfinished save leaves the one before") {
             "the shard of rank 1 of 2, "
             "\"5.1-of-2.000000000000004d.safetensors\"") != std::string::npos);
   CHECK(ErrorOfLoading(path).empty());
-  RemoveUnusedShards(path, {path});
+  RemoveUnusedShards(path);
   CHECK(Shards(path) == before);
+}
+
+TEST_CASE("a damaged shard is whole again when it is saved again") {
+  const std::string path = Folder("heals") + "/run.safetensors";
+  SaveAll(path, 2, {}, 5, 1);
+  std::string bad = ReadAll(Shards(path)[1]);
+  bad.back() = static_cast<char>(bad.back() ^ 1);
+  std::ofstream(Shards(path)[1], std::ios::binary) << bad;
+  CHECK_FALSE(ErrorOfLoading(path).empty());
+  SaveAll(path, 2, {}, 5, 1);
+  CHECK(ErrorOfLoading(path).empty());
+}
+
+std::set<std::string> Names(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
+}
+
+TEST_CASE("shards stay that any index beside tells of, whatever it is called") {
+  const std::string folder = Folder("beside");
+  for (const std::string& name :
+       std::vector<std::string>{"run.safetensors", "run", ".hidden"}) {
+    const std::string path = folder + "/" + name;
+    SaveAll(path, 2, {}, 5, 1);
+    fs::copy_file(path, folder + "/an input of " + name);
+    SaveAll(path, 2, {}, 6, 2);
+    fs::rename(path, folder + "/renamed " + name);
+    SaveAll(path, 2, {}, 7, 3);
+    SaveAll(path, 2, {}, 8, 4);
+    // Others' files, and what a killed rank leaves.
+    const std::string shards = path + ".shards";
+    for (const char* other : {"5.my-of-notes.safetensors", "mine", ".mine",
+                              ".7.x.lock", ".7.0-of-2.x.123-0.stowage-part"}) {
+      std::ofstream(shards + "/" + other) << "x";
+    }
+    fs::create_directory(shards + "/7.0-of-2.0123456789abcdef.safetensors");
+    RemoveUnusedShards(path);
+    const auto left = Names(shards);
+    CHECK(left.size() == 3 * 2 + 4);
+    CHECK(left.contains("5.my-of-notes.safetensors"));
+    CHECK(left.contains("mine"));
+    CHECK(left.contains(".mine"));
+    for (const std::string& index :
+         {"an input of " + name, "renamed " + name, name}) {
+      CAPTURE(index);
+      CHECK(CheckCheckpoint(folder + "/" + index).ok());
+    }
+  }
+  // What may be an index keeps all.
+  const std::string path = folder + "/run.safetensors";
+  const size_t before = Names(path + ".shards").size();
+  std::string index = ReadAll(path);
+  index[index.size() / 2] = static_cast<char>(index[index.size() / 2] ^ 1);
+  std::ofstream(folder + "/damaged", std::ios::binary) << index;
+  fs::remove(path);
+  RemoveUnusedShards(path);
+  CHECK(Names(path + ".shards").size() == before);
+  fs::remove(folder + "/damaged");
+  RemoveUnusedShards(path);
+  CHECK(Names(path + ".shards").size() == before - 2);
+}
+
+TEST_CASE("links to a file, and to the folder of its shards, are followed") {
+  const std::string folder = Folder("links"), disk = Folder("disk");
+  const std::string path = folder + "/run.safetensors";
+  fs::create_symlink(disk + "/far.safetensors", path);  // which is not there
+  SaveAll(path, 2, {}, 5, 1);
+  CHECK(Shards(disk + "/far.safetensors").size() == 2);
+  CHECK(ErrorOfLoading(path).empty());
+  CHECK(ErrorOfLoading(disk + "/far.safetensors").empty());
+  RemoveUnusedShards(path);
+  CHECK(ErrorOfLoading(path).empty());
+  // The folder is a link.
+  const std::string other = folder + "/other.safetensors";
+  fs::create_directory(disk + "/big");
+  fs::create_symlink(disk + "/big", other + ".shards");
+  SaveAll(other, 2, {}, 5, 1);
+  RemoveUnusedShards(other);
+  CHECK(ErrorOfLoading(other).empty());
+  CHECK(fs::is_symlink(other + ".shards"));
+}
+
+TEST_CASE("ranks show each other that they write to one folder") {
+  const std::string path = Folder("signs") + "/run.safetensors";
+  REQUIRE(PrepareShards(path, 0, 17).ok());
+  const Status alone = CheckSigns(path, 2, 17);
+  REQUIRE_FALSE(alone.ok());
+  CHECK(alone.error().code == ErrorCode::kIo);
+  CHECK(alone.error().message.find("what rank 1 of 2 writes to") !=
+        std::string::npos);
+  REQUIRE(PrepareShards(path, 1, 18).ok());  // of another run
+  CHECK_FALSE(CheckSigns(path, 2, 17).ok());
+  REQUIRE(PrepareShards(path, 1, 17).ok());
+  CHECK(CheckSigns(path, 2, 17).ok());
+  RemoveSign(path, 1, 17);
+  CHECK_FALSE(CheckSigns(path, 2, 17).ok());
 }
 
 TEST_CASE("what cannot be saved in shards is an error") {
@@ -374,7 +472,7 @@ TEST_CASE("what cannot be saved in shards is an error") {
   const auto no_folder = SaveShard(memory.runner(), values, path, 5);
   REQUIRE_FALSE(no_folder.ok());
   CHECK(no_folder.error().code == ErrorCode::kIo);
-  REQUIRE(PrepareShards(path, 1, 2).ok());
+  REQUIRE(PrepareShards(path, 1, 17).ok());
   const auto negative = SaveShard(memory.runner(), values, path, -1);
   REQUIRE_FALSE(negative.ok());
   CHECK(negative.error().message.find("cannot be of step -1") !=
@@ -390,7 +488,7 @@ TEST_CASE("what cannot be saved in shards is an error") {
   CHECK(not_finite.error().message.find("is nan at element 45158 of 90300") !=
         std::string::npos);
   CHECK(Shards(path).empty());
-  CHECK_FALSE(PrepareShards("/nonexistent/run.safetensors", 0, 2).ok());
+  CHECK_FALSE(PrepareShards("/nonexistent/run.safetensors", 0, 17).ok());
 }
 
 TEST_CASE("weights of shards are taken by name, as those of one file") {

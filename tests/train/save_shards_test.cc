@@ -53,7 +53,7 @@ Outcomes SaveOnThree(const std::string& name, std::optional<int> bad) {
     }
     const RankValues values{
         .whole = whole, .rank = rank.rank(), .ranks = rank.ranks()};
-    CHECK(PrepareShards(path, values.rank, values.ranks).ok());
+    CHECK(PrepareShards(path, values.rank, 17).ok());
     outcomes[static_cast<size_t>(rank.rank())] =
         SaveShards(session->front(), values, path, 4, {}, &rank);
   });
