@@ -132,7 +132,7 @@ Run RunSteps(ImportedNode& node, const Layer& layer, Value of_inputs,
            },
            {.reverse = reverse, .name = "steps"});
   Run run = {.hidden = Value(), .last = {steps.carried[0], Value()}};
-  if (!steps.stacked.empty()) run.hidden = steps.stacked[0];
+  if (!steps.stacked.empty()) run.hidden = steps.stacked[0];  // else an error
   return run;
 }
 
@@ -141,11 +141,6 @@ Run RunSteps(ImportedNode& node, const Layer& layer, Value of_inputs,
 Values ResultsOf(ImportedNode& node, const Layer& layer,
                  const std::vector<Run>& directions, bool has_cell) {
   Values results(3);
-  for (const Run& direction : directions) {
-    if (direction.last.h.ok()) continue;  // else an error is recorded
-    results.resize(static_cast<size_t>(node.num_results()));
-    return results;
-  }
   if (node.Wants(0)) {
     Values parts;
     for (const Run& direction : directions) {

@@ -129,6 +129,7 @@ struct RecurrentLayer {
   int64_t steps = 2;
   onnx::pb::TensorProto::DataType type = onnx::pb::TensorProto::FLOAT;  // of W
   int first_batch = 0;  // of its first state; 0: there is none
+  int64_t directions = 1;
 };
 
 // A layer of two features over so many steps of a batch of one.
@@ -157,11 +158,12 @@ ModelProto Over(const RecurrentLayer& of) {
       }
     }
   };
-  add("W", {1, of.gates * 2, 2}, of.type);
-  add("R", {1, of.gates * 2, 2}, onnx::pb::TensorProto::FLOAT);
+  add("W", {of.directions, of.gates * 2, 2}, of.type);
+  add("R", {of.directions, of.gates * 2, 2}, onnx::pb::TensorProto::FLOAT);
   std::vector<std::string> operands = {"long", "W", "R"};
   if (of.first_batch > 0) {
-    add("first", {1, of.first_batch, 2}, onnx::pb::TensorProto::FLOAT);
+    add("first", {of.directions, of.first_batch, 2},
+        onnx::pb::TensorProto::FLOAT);
     operands.insert(operands.end(), {"", "", "first"});
   }
   auto* const layer = AddNode(nodes, of.op, operands, "z");
@@ -169,6 +171,12 @@ ModelProto Over(const RecurrentLayer& of) {
   hidden->set_name("hidden_size");
   hidden->set_type(onnx::pb::AttributeProto::INT);
   hidden->set_i(2);
+  if (of.directions == 2) {
+    auto* const direction = layer->add_attribute();
+    direction->set_name("direction");
+    direction->set_type(onnx::pb::AttributeProto::STRING);
+    direction->set_s("bidirectional");
+  }
   model.mutable_graph()->mutable_output(0)->set_name("z");
   return model;
 }
@@ -191,10 +199,20 @@ TEST_CASE("a layer over many steps has the nodes of one over few") {
 TEST_CASE("a recurrent layer whose operands do not fit is refused") {
   for (const auto& [op, gates] :
        {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
-    CAPTURE(op);
-    CHECK(Said(Over({op, gates, 2, onnx::pb::TensorProto::DOUBLE})) != "");
-    CHECK(Said(Over({.op = op, .gates = gates, .first_batch = 5})) != "");
-    CHECK(Said(Over({.op = op, .gates = gates, .first_batch = 1})) == "");
+    for (const int64_t directions : {1, 2}) {
+      CAPTURE(op);
+      CAPTURE(directions);
+      RecurrentLayer layer = {
+          .op = op, .gates = gates, .directions = directions};
+      CHECK(Said(Over(layer)) == "");
+      layer.first_batch = 1;
+      CHECK(Said(Over(layer)) == "");
+      layer.first_batch = 5;
+      CHECK(Said(Over(layer)) != "");
+      layer.first_batch = 0;
+      layer.type = onnx::pb::TensorProto::DOUBLE;
+      CHECK(Said(Over(layer)) != "");
+    }
   }
 }
 
