@@ -244,7 +244,7 @@ Status AddShardsOf(const std::string& path, const fs::path& folder,
     std::ifstream in(path, std::ios::binary);
     in.seekg(8);
     const bool may_be = !in || in.peek() == '{';
-    return may_be && fs::file_size(path) > 8 ? Status(file.error()) : Status();
+    return may_be ? Status(file.error()) : Status();
   }
   if (!file->has_value()) return {};
   for (const std::string& shard : (*file)->shards()) {
