@@ -41,6 +41,20 @@ bool IsThere(const std::string& path) {
   return !path.empty() && (std::filesystem::exists(path, failed) || failed);
 }
 
+// That each rank finds the checkpoint there that rank 0 goes on from.
+Status CheckSameAtAll(const std::string& path, RankRun& ranks) {
+  STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info, ReadCheckpointInfo(path));
+  const auto own = static_cast<int64_t>(Xxh64(info.digest));
+  int64_t of_first = own;
+  STOWAGE_RETURN_IF_ERROR(ranks.Share(&of_first));
+  if (own == of_first) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               StrCat("[ranks] rank ", ranks.rank(), " finds a checkpoint of ",
+                      "step ", info.step, " at ", Quoted(path),
+                      ", which is not rank 0's; its shards are read by all, "
+                      "and all must see the same files")};
+}
+
 }  // namespace
 
 Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
@@ -132,24 +146,6 @@ Status TrainFiles::OpenShards(const TrainFlags& flags, const StepSpec& spec,
   RemoveSign(shards_of_, ranks.rank(), sign);
   return seen;
 }
-
-namespace {
-
-// That each rank finds the checkpoint there that rank 0 goes on from.
-Status CheckSameAtAll(const std::string& path, RankRun& ranks) {
-  STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info, ReadCheckpointInfo(path));
-  const auto own = static_cast<int64_t>(Xxh64(info.digest));
-  int64_t of_first = own;
-  STOWAGE_RETURN_IF_ERROR(ranks.Share(&of_first));
-  if (own == of_first) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               StrCat("[ranks] rank ", ranks.rank(), " finds a checkpoint of ",
-                      "step ", info.step, " at ", Quoted(path),
-                      ", which is not rank 0's; its shards are read by all, "
-                      "and all must see the same files")};
-}
-
-}  // namespace
 
 // Where rank 0 has the values from that a run begins with, which all ranks learn.
 Result<TrainFiles::Origin> TrainFiles::OriginOfValues(const TrainFlags& flags,

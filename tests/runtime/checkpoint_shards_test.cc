@@ -8,11 +8,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -37,24 +35,15 @@
 #include "runtime/rank_values.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string Folder(std::string_view name) {
-  const char* const root = std::getenv("TEST_TMPDIR");
-  const std::string folder = StrCat(root == nullptr ? "/tmp" : root, "/", name);
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using testing::EmptyFolder;
+using testing::ReadAll;
 
 std::vector<std::string> Shards(const std::string& path) {
   std::vector<std::string> paths;
@@ -192,7 +181,7 @@ const std::vector<std::vector<std::string>> kSplits = {
     {}, {"large.m"}, {"large", "odd", "count", "large.m"}};
 
 TEST_CASE("what any number of ranks saved, any other takes, split or not") {
-  const std::string path = Folder("any") + "/run.safetensors";
+  const std::string path = EmptyFolder("any") + "/run.safetensors";
   const Graph whole = GraphOf(kLeaves);
   int64_t number = 0;
   for (const int64_t ranks : {1, 2, 3, 13}) {
@@ -238,7 +227,7 @@ TEST_CASE("what any number of ranks saved, any other takes, split or not") {
 }
 
 TEST_CASE("a whole file gives each rank its block") {
-  const std::string path = Folder("whole") + "/run.safetensors";
+  const std::string path = EmptyFolder("whole") + "/run.safetensors";
   const Graph whole = GraphOf(kLeaves);
   Memory one(kLeaves);
   for (const Leaf& leaf : kLeaves) one.Set(leaf, Content(leaf, 2));
@@ -259,7 +248,7 @@ TEST_CASE("a whole file gives each rank its block") {
 }
 
 TEST_CASE("shards hold each element once, and a rank reads its own alone") {
-  const std::string path = Folder("own") + "/run.safetensors";
+  const std::string path = EmptyFolder("own") + "/run.safetensors";
   SaveAll(path, 4, kSplits.back(), 5, 3);
   const std::vector<std::string> shards = Shards(path);
   REQUIRE(shards.size() == 4);
@@ -301,7 +290,7 @@ std::string ErrorOfLoading(const std::string& path) {
 }
 
 TEST_CASE("a flipped bit anywhere is told, and changes nothing") {
-  const std::string path = Folder("flips") + "/run.safetensors";
+  const std::string path = EmptyFolder("flips") + "/run.safetensors";
   SaveAll(path, 3, kSplits[1], 5, 1);
   CHECK(ErrorOfLoading(path).empty());
   std::vector<std::string> files = Shards(path);
@@ -331,7 +320,7 @@ TEST_CASE("a flipped bit anywhere is told, and changes nothing") {
 }
 
 TEST_CASE("an unfinished save leaves the one before") {
-  const std::string path = Folder("unfinished") + "/run.safetensors";
+  const std::string path = EmptyFolder("unfinished") + "/run.safetensors";
   SaveAll(path, 2, {}, 5, 1);
   const std::vector<std::string> before = Shards(path);
   // Of the same step, and other values: ends before there is an index.
@@ -361,7 +350,7 @@ TEST_CASE("an unfinished save leaves the one before") {
 }
 
 TEST_CASE("a damaged shard is whole again when it is saved again") {
-  const std::string path = Folder("heals") + "/run.safetensors";
+  const std::string path = EmptyFolder("heals") + "/run.safetensors";
   SaveAll(path, 2, {}, 5, 1);
   std::string bad = ReadAll(Shards(path)[1]);
   bad.back() = static_cast<char>(bad.back() ^ 1);
@@ -380,7 +369,7 @@ std::set<std::string> Names(const std::string& folder) {
 }
 
 TEST_CASE("shards stay that any index beside tells of, whatever it is called") {
-  const std::string folder = Folder("beside");
+  const std::string folder = EmptyFolder("beside");
   for (const std::string& name :
        std::vector<std::string>{"run.safetensors", "run", ".hidden"}) {
     const std::string path = folder + "/" + name;
@@ -424,7 +413,7 @@ TEST_CASE("shards stay that any index beside tells of, whatever it is called") {
 }
 
 TEST_CASE("links to a file, and to the folder of its shards, are followed") {
-  const std::string folder = Folder("links"), disk = Folder("disk");
+  const std::string folder = EmptyFolder("links"), disk = EmptyFolder("disk");
   const std::string path = folder + "/run.safetensors";
   fs::create_symlink(disk + "/far.safetensors", path);  // which is not there
   SaveAll(path, 2, {}, 5, 1);
@@ -444,7 +433,7 @@ TEST_CASE("links to a file, and to the folder of its shards, are followed") {
 }
 
 TEST_CASE("ranks show each other that they write to one folder") {
-  const std::string path = Folder("signs") + "/run.safetensors";
+  const std::string path = EmptyFolder("signs") + "/run.safetensors";
   REQUIRE(PrepareShards(path, 0, 17).ok());
   const Status alone = CheckSigns(path, 2, 17);
   REQUIRE_FALSE(alone.ok());
@@ -460,7 +449,7 @@ TEST_CASE("ranks show each other that they write to one folder") {
 }
 
 TEST_CASE("what cannot be saved in shards is an error") {
-  const std::string path = Folder("refused") + "/run.safetensors";
+  const std::string path = EmptyFolder("refused") + "/run.safetensors";
   const Graph whole = GraphOf(kLeaves);
   const std::vector<Leaf> leaves = LeavesOfRank(2, {"large"});
   Memory memory(leaves);
@@ -492,7 +481,7 @@ TEST_CASE("what cannot be saved in shards is an error") {
 }
 
 TEST_CASE("weights of shards are taken by name, as those of one file") {
-  const std::string path = Folder("weights") + "/run.safetensors";
+  const std::string path = EmptyFolder("weights") + "/run.safetensors";
   SaveAll(path, 3, kSplits.back(), 5, 1);
   GraphBuilder g("evaluation");
   const Value large = g.Param("large", DType::kF32, {301, 300});

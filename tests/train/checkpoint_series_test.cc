@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -21,6 +20,7 @@
 #include "runtime/checkpoint_shards.h"
 #include "runtime/rank_values.h"
 #include "runtime/session.h"
+#include "tests/support/files.h"
 #include "train/finite_guard.h"
 
 namespace stowage {
@@ -28,13 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string Folder(std::string_view name) {
-  const char* const root = std::getenv("TEST_TMPDIR");
-  const std::string folder = StrCat(root == nullptr ? "/tmp" : root, "/", name);
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
+using testing::EmptyFolder;
 
 std::set<std::string> Names(const std::string& folder) {
   std::set<std::string> names;
@@ -98,7 +92,7 @@ int64_t StepOf(const std::string& path) {
 }
 
 TEST_CASE("the newest is at its path, the last few and the best beside it") {
-  const std::string folder = Folder("series");
+  const std::string folder = EmptyFolder("series");
   const std::string path = folder + "/m.ck";
   CHECK(BestPath(path) == folder + "/m.best.ck");
   CHECK(StepPath(path, 7) == folder + "/m.step-7.ck");
@@ -132,7 +126,7 @@ TEST_CASE("the newest is at its path, the last few and the best beside it") {
 }
 
 TEST_CASE("a resumed series keeps the best of the run before") {
-  const std::string path = Folder("resumed") + "/m.ck";
+  const std::string path = EmptyFolder("resumed") + "/m.ck";
   Model model;
   {
     auto first = CheckpointSeries::Claim(path, {.keep_best = true});
@@ -155,7 +149,7 @@ TEST_CASE("a resumed series keeps the best of the run before") {
 }
 
 TEST_CASE("what is not finite leaves the whole series as it was") {
-  const std::string folder = Folder("finite");
+  const std::string folder = EmptyFolder("finite");
   Model model;
   auto series = CheckpointSeries::Claim(folder + "/m.ck", {.keep_last = 2});
   REQUIRE(Save(*series, model, 1).ok());
@@ -169,7 +163,7 @@ TEST_CASE("what is not finite leaves the whole series as it was") {
 }
 
 TEST_CASE("shards go when no checkpoint of the series has them any more") {
-  const std::string folder = Folder("shards");
+  const std::string folder = EmptyFolder("shards");
   const std::string path = folder + "/m.ck";
   const std::string shards = path + ".shards";
   Model model;
