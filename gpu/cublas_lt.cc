@@ -80,6 +80,16 @@ int64_t AlignmentOf(const void* address) {
   return static_cast<int64_t>(bits % most == 0 ? most : bits & (~bits + 1));
 }
 
+// What is added to the product, where anything is.
+const std::byte* AddendOf(const MatMulCall& call) {
+  return call.epilogue.addend != nullptr ? call.epilogue.addend : call.c;
+}
+
+// 0 for what is not there.
+int64_t AlignmentOfGiven(const void* address) {
+  return address == nullptr ? 0 : AlignmentOf(address);
+}
+
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
 
 Status Check(cudaError_t error, std::string_view what) {
@@ -199,6 +209,9 @@ ProductKey CublasLt::KeyOf(const MatMulCall& call) {
           call.c_stride,
           call.c_batch_stride,
           call.accumulate,
+          AlignmentOfGiven(call.epilogue.bias),
+          AlignmentOfGiven(call.epilogue.addend),
+          AlignmentOfGiven(call.epilogue.gelu_x),
           call.workspace_bytes,
           AlignmentOf(call.a.data),
           AlignmentOf(call.b.data),
@@ -256,7 +269,60 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
                                      call.a.batch_stride));
   STOWAGE_RETURN_IF_ERROR(set_layout(&product->c, call.m, call.n, call.c_stride,
                                      call.c_batch_stride));
+  STOWAGE_RETURN_IF_ERROR(DescribeEpilogue(*product, call));
   return product;
+}
+
+// To the library, whose matrices are the transposes of ours, a bias goes down the
+// columns: it is as long as a column, a row of ours.
+Status CublasLt::DescribeEpilogue(const Product& product,
+                                  const MatMulCall& call) const {
+  const MatMulEpilogue& epilogue = call.epilogue;
+  if (epilogue.bias == nullptr && epilogue.gelu_x == nullptr) return {};
+  if (epilogue.bias != nullptr && epilogue.gelu_x != nullptr) {
+    return Fail(
+        StrCat("cuBLASLt has no epilogue that adds a bias and takes "
+               "gelu's derivative, for the ",
+               NameOf(call)));
+  }
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
+                       const auto& value) {
+    return Check(functions_->cublasLtMatmulDescSetAttribute(
+                     product.operation, attribute, &value, sizeof(value)),
+                 "cublasLtMatmulDescSetAttribute", call);
+  };
+  const cublasLtEpilogue_t kind = epilogue.bias != nullptr
+                                      ? CUBLASLT_EPILOGUE_BIAS
+                                      : CUBLASLT_EPILOGUE_DGELU;
+  STOWAGE_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, kind));
+  if (epilogue.bias != nullptr) {
+    STOWAGE_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(call.dtype)));
+  } else {
+    STOWAGE_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, TypeOf(call.dtype)));
+    STOWAGE_RETURN_IF_ERROR(
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.c_stride));
+    STOWAGE_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE,
+                                call.c_batch_stride));
+  }
+  return SetEpilogueAddresses(product, call);
+}
+
+Status CublasLt::SetEpilogueAddresses(const Product& product,
+                                      const MatMulCall& call) const {
+  const std::pair<cublasLtMatmulDescAttributes_t, const std::byte*>
+      addresses[] = {
+          {CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.epilogue.bias},
+          {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.epilogue.gelu_x}};
+  for (const auto& [attribute, address] : addresses) {
+    if (address == nullptr) continue;
+    STOWAGE_RETURN_IF_ERROR(
+        Check(functions_->cublasLtMatmulDescSetAttribute(
+                  product.operation, attribute, &address, sizeof(address)),
+              "cublasLtMatmulDescSetAttribute", call));
+  }
+  return {};
 }
 
 Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
@@ -281,7 +347,7 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
       addresses[] = {
           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call.b.data},
           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, call.a.data},
-          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, call.c},
+          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, AddendOf(call)},
           {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, call.c},
       };
   for (const auto& [attribute, address] : addresses) {
@@ -398,6 +464,11 @@ Status CublasLt::Prepare(const MatMulCall& call, cudaStream_t stream) {
   return {};
 }
 
+bool CublasLt::IsPrepared(const MatMulCall& call) const {
+  const auto found = products_.find(KeyOf(call));
+  return found != products_.end() && found->second != nullptr;
+}
+
 Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
   const auto found = products_.find(KeyOf(call));
   STOWAGE_CHECK(found != products_.end() && found->second != nullptr);
@@ -406,11 +477,13 @@ Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
 
 Status CublasLt::Multiply(const Product& product, const MatMulCall& call,
                           cudaStream_t stream) const {
-  const float alpha = 1, beta = call.accumulate ? 1 : 0;
+  const bool adds = call.accumulate || call.epilogue.addend != nullptr;
+  const float alpha = 1, beta = adds ? 1 : 0;
+  STOWAGE_RETURN_IF_ERROR(SetEpilogueAddresses(product, call));
   return Check(functions_->cublasLtMatmul(
                    handle_, product.operation, &alpha, call.b.data, product.a,
-                   call.a.data, product.b, &beta, call.c, product.c, call.c,
-                   product.c, &product.algorithm, call.workspace,
+                   call.a.data, product.b, &beta, AddendOf(call), product.c,
+                   call.c, product.c, &product.algorithm, call.workspace,
                    static_cast<size_t>(call.workspace_bytes), stream),
                "cublasLtMatmul", call);
 }

@@ -8,7 +8,8 @@
 // shape one algorithm is taken and kept, so a product is computed in the same way
 // every time: with a folder the fastest of those that are proposed, which later
 // processes find there (gpu/product_algorithms.h), without one the first that
-// fits. f32 is computed in f32, not in TF32; bf16 and f16 are summed in f32.
+// fits. f32 is computed in f32, not in TF32; bf16 and f16 are summed in f32. Epilogues
+// are the library's own, which has none for some shapes and alignments.
 //
 //   Result<std::unique_ptr<CublasLt>> lt = CublasLt::Load("");
 //   (*lt)->KeepAlgorithms(folder, "NVIDIA H100 80GB HBM3");
@@ -49,6 +50,7 @@ class CublasLt {
   /// that was done. Errors: kDevice; those of ProductAlgorithms::Keep;
   /// kInvalidArgument for an algorithm that was kept and cannot be run.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
+  bool IsPrepared(const MatMulCall& call) const;
   /// Precondition: prepared.
   Status Run(const MatMulCall& call, cudaStream_t stream);
 
@@ -59,6 +61,10 @@ class CublasLt {
 
   CublasLt();
   Result<std::unique_ptr<Product>> Describe(const MatMulCall& call) const;
+  Status DescribeEpilogue(const Product& product, const MatMulCall& call) const;
+  // Tells the product where the call's epilogue finds what it reads.
+  Status SetEpilogueAddresses(const Product& product,
+                              const MatMulCall& call) const;
   // What the library proposes, its best guess first; at least one.
   Result<std::vector<cublasLtMatmulAlgo_t>> Propose(
       const Product& product, const MatMulCall& call) const;

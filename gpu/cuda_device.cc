@@ -204,6 +204,9 @@ class CudaDevice final : public Device {
   Status Prepare(const MatMulCall& call, Stream stream) override {
     return matmul_->Prepare(call, Cuda(stream));
   }
+  bool IsPrepared(const MatMulCall& call) const override {
+    return matmul_->IsPrepared(call);
+  }
 
   Status BeginCapture(Stream stream) override {
     return Check(

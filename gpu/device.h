@@ -114,6 +114,8 @@ class Device {
   /// needs no more than its workspace, keeps it, and runs it once on `stream`,
   /// for the same reason: always the same one.
   virtual Status Prepare(const MatMulCall& call, Stream stream) = 0;
+  /// Whether a product of that shape, with such an epilogue, was prepared.
+  virtual bool IsPrepared(const MatMulCall& call) const = 0;
 
   /// From here to EndCapture, work given to `stream` is noted, not done.
   virtual Status BeginCapture(Stream stream) = 0;

@@ -31,6 +31,12 @@ void DeviceQueue::MatMul(const MatMulCall& call) {
                            : device_.Prepare(call, stream_));
 }
 
+bool DeviceQueue::Takes(const MatMulCall& call) {
+  if (!status_.ok()) return true;
+  return mode_ == Mode::kRun ? device_.IsPrepared(call)
+                             : device_.Prepare(call, stream_).ok();
+}
+
 void DeviceQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {
   if (!status_.ok() || mode_ != Mode::kRun) return;
   Note(device_.Fill(to, value, bytes, stream_));

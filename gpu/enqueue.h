@@ -35,6 +35,7 @@ class DeviceQueue final : public Queue {
 
   void Launch(const KernelCall& call) override;
   void MatMul(const MatMulCall& call) override;
+  bool Takes(const MatMulCall& call) override;
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
   int rank() const override { return device_.rank(); }

@@ -39,9 +39,10 @@ Status GpuSupports(const Graph& graph) {
 }
 
 Fusions GpuFusions() {
-  return {.elementwise = gpu::FusesOp, .updates = [](OpKind op) {
-            return gpu::GetKernel(op).enqueue_many != nullptr;
-          }};
+  return {
+      .elementwise = gpu::FusesOp, .epilogues = true, .updates = [](OpKind op) {
+        return gpu::GetKernel(op).enqueue_many != nullptr;
+      }};
 }
 
 DeviceNeeds GpuNeeds() {

@@ -32,8 +32,8 @@
 
 namespace stowage::gpu {
 
-/// What the choice depends on: types, sizes, strides, alignments and scratch.
-using ProductKey = std::array<int64_t, 19>;
+/// What the choice depends on: types, sizes, strides, epilogue, alignments and scratch.
+using ProductKey = std::array<int64_t, 22>;
 /// An algorithm as the library describes it to itself.
 using ProductAlgorithm = std::array<uint64_t, 8>;
 

@@ -58,8 +58,17 @@ struct MatrixOperand {
   bool transposed = false;
 };
 
+/// What is done to a product's sums before they are rounded; of several, in this order.
+/// What is null is not there. Elements are of the product's type.
+struct MatMulEpilogue {
+  const std::byte* bias = nullptr;    // n elements, added to every row
+  const std::byte* addend = nullptr;  // a matrix that lies as c does
+  const std::byte* gelu_x =
+      nullptr;  // such a one: times gelu_tanh's derivative there
+};
+
 /// c (m, n) = a (m, k) b (k, n), or c += it, `batch` times; products of f16 and
-/// bf16 are summed in f32 and rounded once.
+/// bf16 are summed in f32 and rounded once, behind the epilogue.
 struct MatMulCall {
   DType dtype = DType::kF32;  // of a, b and c: f32, f16 or bf16
   int64_t m = 0, n = 0, k = 0;
@@ -68,7 +77,8 @@ struct MatMulCall {
   std::byte* c = nullptr;
   int64_t c_stride = 0;
   int64_t c_batch_stride = 0;
-  bool accumulate = false;
+  bool accumulate = false;  // goes with no addend
+  MatMulEpilogue epilogue = {};
   std::byte* workspace = nullptr;
   Bytes workspace_bytes = 0;
 };
@@ -100,6 +110,11 @@ class Queue {
   // What fails is kept: the first error is returned when the program is bound.
   virtual void Launch(const KernelCall& call) = 0;
   virtual void MatMul(const MatMulCall& call) = 0;
+  /// Whether MatMul takes the call: not every library has every epilogue. An addend by
+  /// itself is always taken. Whoever asks for a step asks before, in the same order.
+  virtual bool Takes(const MatMulCall& call) {
+    return call.epilogue.bias == nullptr && call.epilogue.gelu_x == nullptr;
+  }
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
 

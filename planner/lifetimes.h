@@ -62,6 +62,9 @@ struct Fusions {
   bool (*elementwise)(OpKind op) = nullptr;
   /// Whether such parts may follow a product in its node.
   bool products = false;
+  /// Whether a product takes a bias, an addend, or gelu's derivative before its sums are
+  /// rounded (planner/fit/epilogues).
+  bool epilogues = false;
   /// Whether updates by an op that follow one another run as one. Null: none do.
   bool (*updates)(OpKind op) = nullptr;
 };

@@ -29,6 +29,7 @@ std::string_view FamilyOf(OpKind op) {
   switch (op) {
     case OpKind::kMatMul:
     case OpKind::kFusedMatMul:
+    case OpKind::kEpilogueMatMul:
     case OpKind::kQuantizedMatMul:
     case OpKind::kConv:
     case OpKind::kConvTranspose:

@@ -34,6 +34,7 @@ void WriteNeeds(const Graph& graph, const PlanOptions& options,
   WriteScratch(graph, device, out);
   const Fusions& fusions = device.fusions;
   out->Unsigned(fusions.products ? 1 : 0);
+  out->Unsigned(fusions.epilogues ? 1 : 0);
   for (const Node& node : graph.nodes()) {
     const bool fuses =
         fusions.elementwise != nullptr && fusions.elementwise(node.op);

@@ -47,4 +47,8 @@ constinit const Vjp MatMulVjp = Differentiable([](VjpContext& v) {
   }
 });
 
+STOWAGE_NON_DIFFERENTIABLE(EpilogueMatMul,
+                           "epilogues are formed when steps are complete; "
+                           "differentiate the graph of the parts");
+
 }  // namespace stowage

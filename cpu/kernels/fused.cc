@@ -190,6 +190,7 @@ template <typename T>
 class PartsTail {
  public:
   static constexpr bool kTakesRows = true;
+  static constexpr bool kTakesSums = false;
 
   PartsTail(const Launch& launch, const Parts& parts, const Folded& folded)
       : launch_(launch),

@@ -1,7 +1,14 @@
 #include "cpu/kernels/matmul.h"
 
+#include <cstddef>
+#include <cstdint>
+
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
+#include "cpu/kernels/gemm.h"
+#include "cpu/kernels/half_floats.h"
+#include "cpu/kernels/product.h"
+#include "ir/op_kind.h"
 
 namespace stowage::cpu {
 namespace {
@@ -14,12 +21,108 @@ StepCode RunMatMul(const Launch& launch, ThreadPool& pool) noexcept {
   return StepCode::kOk;
 }
 
+// --- epilogue_matmul ---
+
+// What is done to the sums, of f32 or f64: a bias is added, then the addend, each sum
+// rounded; times the derivative of gelu at x.
+template <typename T, bool kGeluGrad>
+class EpilogueTail {
+ public:
+  static constexpr bool kTakesRows = kGeluGrad;
+  static constexpr bool kTakesSums = true;
+
+  explicit EpilogueTail(const Launch& launch)
+      : y_(launch.outputs[0]),
+        columns_(y_.shape().back()),
+        attrs_(*launch.attrs),
+        gelu_grad_(GetKernel(OpKind::kGeluTanhGrad).block) {
+    size_t next = 2;  // behind a and b
+    for (const auto& [name, data] :
+         {std::pair("bias", &bias_), std::pair("addend", &addend_),
+          std::pair("gelu_grad", &x_)}) {
+      if (attrs_.Int(name) == 1) *data = launch.inputs[next++].data;
+    }
+  }
+
+  Finish<T> FinishOf(int64_t row, int64_t column) const {
+    Finish<T> finish;
+    if (bias_ != nullptr) {
+      finish.row = reinterpret_cast<const T*>(bias_) + column;
+    }
+    if (addend_ != nullptr) {
+      finish.matrix = {
+          reinterpret_cast<const T*>(addend_) + row * columns_ + column,
+          columns_};
+    }
+    return finish;
+  }
+
+  auto For(int64_t row, int64_t column, int64_t n, int64_t /*m*/) const {
+    return [this, row, column, n](int64_t i, int64_t rows) {
+      for (int64_t r = row + i; r < row + i + rows; ++r) {
+        const int64_t at =
+            (r * columns_ + column) * static_cast<int64_t>(sizeof(T));
+        GeluGrad(n, x_ + at, y_.data + at);
+      }
+    };
+  }
+
+  // Of f16 and bf16.
+  void FinishRow(int64_t row, int64_t column, int64_t n, float* sums) const {
+    const Bytes size = SizeOf(y_.dtype());
+    const Bytes at = (row * columns_ + column) * size;
+    alignas(64) float wide[kStripColumns<float>];
+    const auto add = [&](const std::byte* from) {
+      Widen(y_.dtype(), n, from, 1, wide);
+      for (int64_t j = 0; j < n; ++j) sums[j] += wide[j];
+    };
+    if (bias_ != nullptr) add(bias_ + column * size);
+    if (addend_ != nullptr) add(addend_ + at);
+    if constexpr (kGeluGrad) {
+      Widen(y_.dtype(), n, x_ + at, 1, wide);
+      GeluGrad(n, reinterpret_cast<const std::byte*>(wide),
+               reinterpret_cast<std::byte*>(sums));
+    }
+  }
+
+ private:
+  // dy becomes the derivative at x, times dy.
+  void GeluGrad(int64_t n, const std::byte* x, std::byte* dy) const {
+    const std::byte* const operands[] = {x, dy};
+    gelu_grad_(attrs_, DTypeOf<T>(), n, dy, operands);
+  }
+
+  const TensorView& y_;
+  const int64_t columns_;
+  const Attrs& attrs_;
+  const CpuKernel::BlockFn gelu_grad_;
+  const std::byte* bias_ = nullptr;
+  const std::byte* addend_ = nullptr;
+  const std::byte* x_ = nullptr;
+};
+
+StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool) noexcept {
+  const TensorView& y = launch.outputs[0];
+  OnFloat(ComputedIn(y.dtype()), [&](auto zero) {
+    using T = decltype(zero);
+    if (launch.attrs->Int("gelu_grad") == 1) {
+      RunProduct<T>(launch, pool, y, EpilogueTail<T, true>(launch));
+    } else {
+      RunProduct<T>(launch, pool, y, EpilogueTail<T, false>(launch));
+    }
+  });
+  return StepCode::kOk;
+}
+
 }  // namespace
 
 namespace kernels {
 
 constinit const CpuKernel MatMul = {
     .run = RunMatMul, .workspace = MatMulWorkspace, .supports = SupportsAll};
+constinit const CpuKernel EpilogueMatMul = {.run = RunEpilogueMatMul,
+                                            .workspace = MatMulWorkspace,
+                                            .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -123,10 +123,12 @@ inline int64_t HalfTaskElements(int64_t rows, int64_t depth) {
 }
 
 // ProductTask of f16 or bf16. `to` is the first of the task's elements of the result,
-// whose rows are `to_row` elements apart.
-inline void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
-                     const HalfMatrix& b, std::byte* to, int64_t to_row,
-                     float* scratch) {
+// whose rows are `to_row` elements apart. finish(i, sums) works on the n sums of row i
+// before they are rounded.
+template <typename FinishRow>
+void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
+              const HalfMatrix& b, std::byte* to, int64_t to_row,
+              float* scratch, const FinishRow& finish) {
   constexpr int64_t kStrip = kStripColumns<float>;
   float* packed = scratch;
   float* wide = packed + StripElements<float>(k);
@@ -143,6 +145,7 @@ inline void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
     }
   }
   for (int64_t i = 0; i < m; ++i) {
+    finish(i, sums.At(i, 0).data);
     Narrow(a.dtype, n, sums.At(i, 0).data, to + i * to_row * SizeOf(a.dtype));
   }
 }
@@ -153,6 +156,7 @@ inline void HalfTask(int64_t m, int64_t n, int64_t k, const HalfMatrix& a,
 template <typename T>
 struct NoTail {
   static constexpr bool kTakesRows = false;
+  static constexpr bool kTakesSums = false;
   Finish<T> FinishOf(int64_t, int64_t) const { return {}; }
 };
 
@@ -160,7 +164,8 @@ struct NoTail {
 /// it: FinishOf(row, column) is added to what begins there, rows being those of all
 /// matrices, one after the other. Then, if it kTakesRows, For(row, column, n, m) is
 /// asked for what is called with (i, rows) when these rows of a task of m rows and n
-/// columns are there.
+/// columns are there. If it kTakesSums, then of f16 and bf16 neither is asked for, but
+/// FinishRow(row, column, n, sums) is called with what is rounded next.
 template <typename T, typename Tail>
 void RunProduct(const Launch& launch, ThreadPool& pool, const TensorView& y,
                 const Tail& tail) {
@@ -203,8 +208,13 @@ void RunProduct(const Launch& launch, ThreadPool& pool, const TensorView& y,
                  {y.dtype(), launch.inputs[1].data + from_b * size,
                   b.matrix.row, b.matrix.column},
                  y.data + to * size, columns,
-                 scratch + thread * HalfTaskElements(all_rows, depth));
-        if constexpr (Tail::kTakesRows) {
+                 scratch + thread * HalfTaskElements(all_rows, depth),
+                 [&]([[maybe_unused]] int64_t i, [[maybe_unused]] float* sums) {
+                   if constexpr (Tail::kTakesSums) {
+                     tail.FinishRow(matrix * rows + row + i, column, n, sums);
+                   }
+                 });
+        if constexpr (Tail::kTakesRows && !Tail::kTakesSums) {
           const auto after = tail.For(matrix * rows + row, column, n, m);
           for (int64_t i = 0; i < m; i += kTileRows) {
             after(i, std::min(kTileRows, m - i));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "math/activations.h"
 #include "math/small_floats.h"
 
 namespace stowage::gpu {
@@ -50,6 +51,19 @@ std::vector<double> Read(const MatrixOperand& x, DType dtype, int64_t index,
   return matrix;
 }
 
+// What the epilogue makes of the sum at (i, j) of product `index`.
+double Finish(const MatMulCall& call, int64_t index, int64_t i, int64_t j,
+              double sum) {
+  const MatMulEpilogue& epilogue = call.epilogue;
+  const int64_t at = index * call.c_batch_stride + i * call.c_stride + j;
+  if (epilogue.bias != nullptr) sum += Load(call.dtype, epilogue.bias, j);
+  if (epilogue.addend != nullptr) sum += Load(call.dtype, epilogue.addend, at);
+  if (epilogue.gelu_x != nullptr) {
+    sum *= math::GeluTanhDerivative(Load(call.dtype, epilogue.gelu_x, at));
+  }
+  return sum;
+}
+
 }  // namespace
 
 void EmulatedQueue::Launch(const KernelCall& call) {
@@ -76,7 +90,8 @@ void EmulatedQueue::MatMul(const MatMulCall& call) {
         for (size_t j = 0; j < row.size(); ++j) row[j] += factor * from[j];
       }
       for (int64_t j = 0; j < call.n; ++j) {
-        Store(call.dtype, row[static_cast<size_t>(j)], c, first + j);
+        const double y = Finish(call, index, i, j, row[static_cast<size_t>(j)]);
+        Store(call.dtype, y, c, first + j);
       }
     }
   }

@@ -25,12 +25,19 @@ class EmulatedQueue : public Queue {
   void Launch(const KernelCall& call) override;
   /// m x n x k x batch operations.
   void MatMul(const MatMulCall& call) override;
+  bool Takes(const MatMulCall& call) override {
+    return takes_epilogues_ || Queue::Takes(call);
+  }
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
   FaultSlot fault() const override { return {&word_, launch_}; }
 
   /// Says which launch is enqueued from here on; 0 at first.
   void set_launch(uint32_t launch) { launch_ = launch; }
+
+  /// From now on products with a bias or gelu's derivative are not taken: what a kernel
+  /// does then is tested so.
+  void refuse_epilogues() { takes_epilogues_ = false; }
 
   bool has_fault() const { return word_ != kNoFault; }
   /// The first launch that had a fault.
@@ -43,6 +50,7 @@ class EmulatedQueue : public Queue {
   EmulatorOptions options_;
   mutable uint32_t word_ = kNoFault;
   uint32_t launch_ = 0;
+  bool takes_epilogues_ = true;
   int64_t kernels_ = 0;
   int64_t products_ = 0;
 };

@@ -1,11 +1,13 @@
-// matmul: the queue computes products; this says which. Leading dimensions become
-// rows of `a` where b is the same matrix along them, else one batch, else a
-// product each.
+// matmul and epilogue_matmul: the queue computes products; this says which. Leading
+// dimensions become rows of `a` where b is the same matrix along them, else one batch,
+// else a product each. An epilogue that the device's library lacks is made of kernels
+// behind the product.
 
 #include "gpu/kernels/matmul.h"
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "gpu/kernel.h"
@@ -82,26 +84,41 @@ void FoldIntoRows(Levels* levels, MatMulCall* call) {
   --levels->count;
 }
 
-// The product `call`, once for each index of `levels[from..)`.
-void Enqueue(MatMulCall call, const Levels& levels, int from, Bytes element,
-             Queue& queue) {
-  if (from == levels.count) return queue.MatMul(call);
-  const Level& level = levels.level[static_cast<size_t>(from)];
-  for (int64_t i = 0; i < level.size; ++i) {
-    Enqueue(call, levels, from + 1, element, queue);
-    call.a.data += level.a * element;
-    call.b.data += level.b * element;
-    call.c += level.c * element;
+// The products of a launch.
+struct Products {
+  MatMulCall call;  // the first
+  Levels levels;
+  int from = 0;  // of the levels, those that are products of their own
+  Bytes element = 0;
+
+  // Calls fn(call) for each.
+  template <typename Fn>
+  void ForEach(const Fn& fn) const {
+    ForEach(call, from, fn);
   }
-}
+  template <typename Fn>
+  void ForEach(MatMulCall at, int next, const Fn& fn) const {
+    if (next == levels.count) return fn(at);
+    const Level& level = levels.level[static_cast<size_t>(next)];
+    const auto advance = [](const auto** data, int64_t bytes) {
+      if (*data != nullptr) *data += bytes;
+    };
+    for (int64_t i = 0; i < level.size; ++i) {
+      ForEach(at, next + 1, fn);
+      at.a.data += level.a * element;
+      at.b.data += level.b * element;
+      at.c += level.c * element;
+      advance(&at.epilogue.addend, level.c * element);
+      advance(&at.epilogue.gelu_x, level.c * element);
+    }
+  }
+};
 
 Bytes Workspace(const OpArgs&, std::span<const TensorType> results) {
   return MatMulWorkspace(results[0].shape.num_elements());
 }
 
-}  // namespace
-
-void EnqueueProduct(const Launch& launch, Queue& queue) {
+Products ProductsOf(const Launch& launch) {
   const TensorView& a = launch.inputs[0];
   const TensorView& b = launch.inputs[1];
   const TensorView& c = launch.outputs[0];
@@ -132,13 +149,74 @@ void EnqueueProduct(const Launch& launch, Queue& queue) {
     call.b.batch_stride = begin->b;
     call.c_batch_stride = begin->c;
   }
-  Enqueue(call, levels, std::min(levels.count, 1), SizeOf(c.dtype()), queue);
+  return {.call = call,
+          .levels = levels,
+          .from = std::min(levels.count, 1),
+          .element = SizeOf(c.dtype())};
+}
+
+// y = op(x0, x1), elementwise.
+void EnqueueElementwise(OpKind op, const TensorView& x0, const TensorView& x1,
+                        const TensorView& y, Queue& queue) {
+  const Attrs attrs;
+  const TensorView inputs[] = {x0, x1};
+  Launch launch;
+  launch.op = op;
+  launch.attrs = &attrs;
+  launch.inputs = inputs;
+  launch.outputs = std::span(&y, 1);
+  GetKernel(op).enqueue(launch, queue);
+}
+
+void EnqueueEpilogueProduct(const Launch& launch, Queue& queue) {
+  Products products = ProductsOf(launch);
+  MatMulEpilogue& epilogue = products.call.epilogue;
+  const TensorView* bias = nullptr;
+  const TensorView* x = nullptr;
+  size_t next = 2;  // behind a and b
+  if (launch.attrs->Int("bias") == 1) {
+    bias = &launch.inputs[next++];
+    epilogue.bias = bias->data;
+  }
+  if (launch.attrs->Int("addend") == 1) {
+    epilogue.addend = launch.inputs[next++].data;
+  }
+  if (launch.attrs->Int("gelu_grad") == 1) {
+    x = &launch.inputs[next++];
+    epilogue.gelu_x = x->data;
+  }
+  bool takes = true;
+  products.ForEach(
+      [&](const MatMulCall& call) { takes = takes && queue.Takes(call); });
+  if (!takes) epilogue.bias = epilogue.gelu_x = nullptr;
+  products.ForEach([&](const MatMulCall& call) { queue.MatMul(call); });
+  if (takes) return;
+  const TensorView& y = launch.outputs[0];
+  if (bias != nullptr) {
+    TensorView rows = {
+        .data = bias->data, .type = y.type, .strides = y.strides};
+    const int last = y.shape().rank() - 1;
+    for (int axis = 0; axis < last; ++axis) rows.strides[axis] = 0;
+    EnqueueElementwise(OpKind::kAdd, y, rows, y, queue);
+  }
+  if (x != nullptr) {
+    EnqueueElementwise(OpKind::kGeluTanhGrad, *x, y, y, queue);
+  }
+}
+
+}  // namespace
+
+void EnqueueProduct(const Launch& launch, Queue& queue) {
+  ProductsOf(launch).ForEach(
+      [&](const MatMulCall& call) { queue.MatMul(call); });
 }
 
 namespace kernels {
 
 constinit const GpuKernel MatMul = {.enqueue = EnqueueProduct,
                                     .workspace = Workspace};
+constinit const GpuKernel EpilogueMatMul = {.enqueue = EnqueueEpilogueProduct,
+                                            .workspace = Workspace};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

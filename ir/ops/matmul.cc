@@ -1,4 +1,9 @@
-// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all.
+// matmul: (..., M, K) times (..., K, N), or times one (K, N) for all; and the same with
+// what is done to its sums.
+
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "base/strings.h"
 #include "ir/op_def.h"
@@ -25,9 +30,8 @@ Shape Batch(const Shape& shape) {
   return Shape(shape.span().first(static_cast<size_t>(shape.rank() - 2)));
 }
 
-TypesResult InferMatMul(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_a", AttrKind::kFlag},
-                                            {"transpose_b", AttrKind::kFlag}}));
+// Of the product of the first two operands.
+TypesResult InferProduct(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckDType(args, 0, "a", DTypes::kFloat));
   STOWAGE_RETURN_IF_ERROR(CheckSameDType(args, 0, "a", 1, "b"));
   STOWAGE_RETURN_IF_ERROR(CheckRankAtLeast(args, 0, "a", 2));
@@ -53,6 +57,12 @@ TypesResult InferMatMul(const OpArgs& args) {
   return Typed(args, {result});
 }
 
+TypesResult InferMatMul(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_a", AttrKind::kFlag},
+                                            {"transpose_b", AttrKind::kFlag}}));
+  return InferProduct(args);
+}
+
 double MatMulFlops(const OpArgs& args, std::span<const TensorType> results) {
   return 2 * Elements(results[0]) * static_cast<double>(Columns(args, 0));
 }
@@ -70,8 +80,69 @@ bool AcceptsMatMul(const OpArgs& args, int i, const Strides& strides) {
   return row_major || column_major;
 }
 
+// --- epilogue_matmul ---
+
+constexpr int kFactors = 2;
+
+TypesResult InferEpilogueMatMul(const OpArgs& args) {
+  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_a", AttrKind::kFlag},
+                                            {"transpose_b", AttrKind::kFlag},
+                                            {"bias", AttrKind::kFlag},
+                                            {"addend", AttrKind::kFlag},
+                                            {"gelu_grad", AttrKind::kFlag}}));
+  const bool has_bias = args.attrs.Int("bias") == 1;
+  const bool has_addend = args.attrs.Int("addend") == 1;
+  const bool has_x = args.attrs.Int("gelu_grad") == 1;
+  const int operands = kFactors + has_bias + has_addend + has_x;
+  if (operands == kFactors) {
+    return args.Fail(
+        "does nothing to its product; expected bias, addend or "
+        "gelu_grad to be 1, or a matmul");
+  }
+  if (args.count() != operands) {
+    return args.Fail(StrCat("has ", args.count(), " operands; expected ",
+                            operands, ", as bias, addend and gelu_grad say"));
+  }
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<TensorType> product,
+                           InferProduct(args));
+  int next = kFactors;
+  if (has_bias) {
+    STOWAGE_RETURN_IF_ERROR(
+        CheckType(args, next++, "bias",
+                  {product[0].dtype, Shape{product[0].shape.back()}},
+                  "since that is the type of the product's rows"));
+  }
+  for (const auto& [is_there, label] :
+       {std::pair(has_addend, "addend"), std::pair(has_x, "x")}) {
+    if (!is_there) continue;
+    STOWAGE_RETURN_IF_ERROR(CheckType(args, next++, label, product[0],
+                                      "since that is the product's type"));
+  }
+  return product;
+}
+
+double EpilogueMatMulFlops(const OpArgs& args,
+                           std::span<const TensorType> results) {
+  const int64_t sums = args.attrs.Int("bias") + args.attrs.Int("addend");
+  double flops = MatMulFlops(args, results) +
+                 static_cast<double>(sums) * Elements(results[0]);
+  if (args.attrs.Int("gelu_grad") == 1) {
+    flops += GetOpDef(OpKind::kGeluTanhGrad).flops(args, results);
+  }
+  return flops;
+}
+
+bool AcceptsEpilogueMatMul(const OpArgs& args, int i, const Strides& strides) {
+  return i < kFactors ? AcceptsMatMul(args, i, strides)
+                      : IsContiguous(args.shape(i), strides);
+}
+
 }  // namespace
 
+constinit const OpDef EpilogueMatMul = {.num_inputs = kAnyNumber,
+                                        .infer = InferEpilogueMatMul,
+                                        .flops = EpilogueMatMulFlops,
+                                        .accepts = AcceptsEpilogueMatMul};
 constinit const OpDef MatMul = {.num_inputs = 2,
                                 .infer = InferMatMul,
                                 .flops = MatMulFlops,

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "planner/fit/epilogues/epilogues.h"
 #include "planner/fit/fuse/fuse.h"
 #include "planner/fit/grid.h"
 #include "planner/fit/order/order.h"
@@ -50,6 +51,21 @@ StepBuilder OfNotTooMany(StepBuilder build) {
   };
 }
 
+// The same builder, what follows products done by them.
+StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
+  if (!options.plan.device.fusions.epilogues) return build;
+  std::vector<std::string> kept = options.levers.always_kept;
+  kept.insert(kept.end(), options.levers.always_remade.begin(),
+              options.levers.always_remade.end());
+  return [build = std::move(build), kept = std::move(kept)](
+             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
+    STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(pieces, sampling));
+    const std::vector<std::string> names =
+        fit::NamesInPieces(step.graph, kept, pieces);
+    return fit::FormEpilogues(std::move(step), names);
+  };
+}
+
 // Of a graph by itself.
 Levers InOnePiece(Levers levers) {
   levers.pieces = {1};
@@ -83,7 +99,8 @@ struct StepFitter::Ordered {
 };
 
 StepFitter::StepFitter(StepBuilder build, FitOptions options)
-    : build_(OfNotTooMany(std::move(build))), options_(std::move(options)) {
+    : build_(WithEpilogues(OfNotTooMany(std::move(build)), options)),
+      options_(std::move(options)) {
   STOWAGE_CHECK(!options_.levers.pieces.empty());
   options_.plan.budget.reset();
   if (options_.plan.weights &&

@@ -54,6 +54,9 @@ std::vector<int64_t> ShapeOf(const MatMulCall& call) {
           call.c_stride,
           call.c_batch_stride,
           call.accumulate,
+          call.epilogue.bias != nullptr,
+          call.epilogue.addend != nullptr,
+          call.epilogue.gelu_x != nullptr,
           call.workspace_bytes};
 }
 
@@ -329,6 +332,12 @@ void FakeDevice::CheckProduct(const MatMulCall& call) const {
   check(call.b.data, bt ? call.n : call.k, bt ? call.k : call.n, call.b.stride,
         call.b.batch_stride);
   check(call.c, call.m, call.n, call.c_stride, call.c_batch_stride);
+  for (const std::byte* matrix : {call.epilogue.addend, call.epilogue.gelu_x}) {
+    if (matrix == nullptr) continue;
+    check(matrix, call.m, call.n, call.c_stride, call.c_batch_stride);
+  }
+  if (call.epilogue.bias != nullptr)
+    check(call.epilogue.bias, 1, call.n, call.n, 0);
   if (call.workspace_bytes == 0) return;
   STOWAGE_CHECK(call.workspace_bytes <= kWorkspaceCap);
   STOWAGE_CHECK(IsInArena(call.workspace, call.workspace_bytes));
@@ -382,10 +391,19 @@ Status FakeDevice::Prepare(const KernelCall& call) {
 Status FakeDevice::Prepare(const MatMulCall& call, Stream stream) {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("PrepareMatMul"));
   CheckProduct(call);
+  const bool has_epilogue =
+      call.epilogue.bias != nullptr || call.epilogue.gelu_x != nullptr;
+  if (options_.refuses_epilogues && has_epilogue) {
+    return Error{ErrorCode::kDevice, "[fake] no such epilogue"};
+  }
   if (prepared_products_.insert(ShapeOf(call)).second) {
     Give(stream, [this, call] { Multiply(call); });
   }
   return {};
+}
+
+bool FakeDevice::IsPrepared(const MatMulCall& call) const {
+  return prepared_products_.contains(ShapeOf(call));
 }
 
 Status FakeDevice::BeginCapture(Stream stream) {

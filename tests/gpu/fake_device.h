@@ -41,9 +41,10 @@ struct FakeOptions {
   uint64_t seed = 0;  // of the order in which threads run
   bool warp_by_warp = false;
   Bytes total = int64_t{1} << 30;
-  bool lazy_compute = false;   // the stream that is created first
-  bool lazy_copy = false;      // the second
-  bool lazy_exchange = false;  // the third, of several ranks
+  bool lazy_compute = false;       // the stream that is created first
+  bool lazy_copy = false;          // the second
+  bool lazy_exchange = false;      // the third, of several ranks
+  bool refuses_epilogues = false;  // but an addend
   /// What joins this rank's device to those of others, each with a fake of its own; null:
   /// there is one rank. Used by whoever waits for the work of a stream.
   cluster::Link* link = nullptr;
@@ -112,6 +113,7 @@ class FakeDevice final : public gpu::Device {
                   gpu::Stream stream) override;
   Status Prepare(const gpu::KernelCall& call) override;
   Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override;
+  bool IsPrepared(const gpu::MatMulCall& call) const override;
   Status BeginCapture(gpu::Stream stream) override;
   Result<gpu::DeviceGraph> EndCapture(gpu::Stream stream) override;
   Status LaunchGraph(gpu::DeviceGraph graph, gpu::Stream stream) override;

@@ -39,6 +39,7 @@ class Runner {
         queue_({.seed = options.seed,
                 .warp_by_warp = options.warp_by_warp,
                 .report = &run_.wrong}) {
+    if (options.refuse_epilogues) queue_.refuse_epilogues();
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       holder_[static_cast<size_t>(id)] = layout(id).root;
     }
@@ -332,6 +333,22 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
         CHECK(run.wrong == "");
         CHECK(run.bytes == plain.bytes);
       }
+    }
+  }
+  const bool has_epilogue =
+      std::ranges::any_of(graph.nodes(), [](const Node& node) {
+        return node.op == OpKind::kEpilogueMatMul &&
+               (node.attrs.Int("bias") == 1 ||
+                node.attrs.Int("gelu_grad") == 1);
+      });
+  if (has_epilogue) {
+    const GpuRun apart =
+        RunInEmulator(graph, leaves, {.seed = 5, .refuse_epilogues = true});
+    ++runs;
+    CHECK(apart.wrong == "");
+    CHECK(apart.grids > plain.grids);
+    for (const auto& output : apart.values) {
+      CHECK(LargestError(output.second, expected[output.first]) <= tolerance);
     }
   }
   const GpuRun ahead =

@@ -30,6 +30,8 @@ struct GpuRunOptions {
   bool misaligned = false;
   /// Lets result 0 lie over an operand wherever its op allows that.
   bool overwrite = false;
+  /// The queue takes no epilogue of a product but an addend.
+  bool refuse_epilogues = false;
 };
 
 struct GpuRun {

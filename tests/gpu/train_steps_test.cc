@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +21,9 @@
 #include "nn/gpt.h"
 #include "nn/mlp.h"
 #include "nn/models.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/fit/pieces/pieces.h"
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
@@ -61,17 +65,17 @@ Graph ScaledMlp(DType dtype) {
 }
 
 // gpt-nano in small: its ops, its dropout, a length that no tile divides.
-Graph Gpt(DType dtype) {
-  return StepOf(
-      BuildGpt({.name = "gpt",
-                .layers = 2,
-                .heads = 2,
-                .width = 64,
-                .vocabulary = 96,
-                .max_seq = 40},
-               ModelPurpose::kTrain,
-               {.batch = 2, .seq = 37, .dtype = dtype, .dropout = 0.1}));
+Result<Graph> SmallGpt(DType dtype) {
+  return BuildGpt({.name = "gpt",
+                   .layers = 2,
+                   .heads = 2,
+                   .width = 64,
+                   .vocabulary = 96,
+                   .max_seq = 40},
+                  ModelPurpose::kTrain,
+                  {.batch = 2, .seq = 37, .dtype = dtype, .dropout = 0.1});
 }
+Graph Gpt(DType dtype) { return StepOf(SmallGpt(dtype)); }
 
 // Inputs are functions of the step: integers below what the model takes, floats
 // in [0, 1).
@@ -311,6 +315,54 @@ TEST_CASE(
     "bits" *
     doctest::skip(!TakesAllInstances())) {
   CheckSameBits(Gpt, DType::kBF16);
+}
+
+int CountOf(const Graph& graph, OpKind op) {
+  return static_cast<int>(std::ranges::count(graph.nodes(), op, &Node::op));
+}
+
+TEST_CASE("with epilogues: the losses of the parts, the same in every budget") {
+  for (const DType dtype : Instances<DType>({DType::kBF16, DType::kF32})) {
+    const Result<Graph> forward = SmallGpt(dtype);
+    REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+    // Without a norm of all gradients, which would be the peak.
+    const Graph step =
+        *BuildTrainStep(*forward, "loss", {.optimizer = AdamW{}});
+    StepFitter fitter(
+        OfGraph(step),
+        {.plan = GpuPlanning(), .levers = {.recompute = Recompute::kAuto}});
+    const Result<FittedStep> free = fitter.Fit(std::nullopt);
+    REQUIRE_MESSAGE(free.ok(), free.error().message);
+    // Of two layers, four sums each, two of them with a residual; and gelu's gradients.
+    CHECK(CountOf(free->graph, OpKind::kEpilogueMatMul) == 10);
+    CHECK(CountOf(free->graph, OpKind::kGeluTanhGrad) == 0);
+    const Outcome once = RunOnFake(free->graph);
+    const Outcome parts = RunOnFake(step);
+    const double rounding = dtype == DType::kF32 ? 2e-5 : 0x1p-7;
+    for (size_t i = 0; i < kSteps; ++i) {
+      CHECK(once.losses[i] ==
+            doctest::Approx(parts.losses[i]).epsilon(rounding));
+    }
+    if (dtype == DType::kBF16) CHECK(once.persistent != parts.persistent);
+    // A library without them: each part is rounded.
+    const Outcome refused = RunOnFake(free->graph, {.refuses_epilogues = true});
+    for (size_t i = 0; i < kSteps; ++i) {
+      CHECK(refused.losses[i] ==
+            doctest::Approx(parts.losses[i]).epsilon(rounding));
+    }
+    const Result<Bytes> smallest = fitter.SmallestBudget();
+    REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
+    for (const Bytes budget :
+         {*smallest, (*smallest + free->plan.arena_bytes()) / 2}) {
+      const Result<FittedStep> fitted = fitter.Fit(budget);
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      CHECK(fitted->price.recomputed_nodes > 0);
+      CHECK(RunOnFake(fitted->graph, {.seed = 7}) == once);
+      CHECK(RunOnFake(fitted->graph, {}, AnotherLayout()) == once);
+      CHECK(RunOnFake(fitted->graph, {.refuses_epilogues = true}, GpuPlanning(),
+                      {.poison = true}) == refused);
+    }
+  }
 }
 
 TEST_CASE("the updates of all params go in few grids") {

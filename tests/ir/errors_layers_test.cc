@@ -20,6 +20,46 @@ namespace {
 using Values = std::vector<Value>;
 using L = std::vector<int64_t>;
 
+// An epilogue_matmul of a (2, 3) and b (3, 5), on operands of these shapes.
+void Epilogue(GraphBuilder& g, const std::vector<Shape>& operands, int64_t bias,
+              int64_t addend, int64_t gelu_grad) {
+  Values x = {F32(g, "a", {2, 3}), F32(g, "b", {3, 5})};
+  const char* const names[] = {"x0", "x1", "x2"};
+  for (const Shape& shape : operands) {
+    x.push_back(F32(g, names[x.size() - 2], shape));
+  }
+  g.Emit(OpKind::kEpilogueMatMul, x,
+         {{"transpose_a", int64_t{0}},
+          {"transpose_b", int64_t{0}},
+          {"bias", bias},
+          {"addend", addend},
+          {"gelu_grad", gelu_grad}});
+}
+
+TEST_CASE("epilogues") {
+  CheckRows({
+      {[](GraphBuilder& g) { Epilogue(g, {}, 0, 0, 0); },
+       "[epilogue_matmul] does nothing to its product; expected bias, addend "
+       "or gelu_grad to be 1, or a matmul"},
+      {[](GraphBuilder& g) { Epilogue(g, {{5}}, 1, 1, 0); },
+       "[epilogue_matmul] has 3 operands; expected 4, as bias, addend and "
+       "gelu_grad say"},
+      {[](GraphBuilder& g) {
+         Epilogue(g, {{2, 5}}, 1, 0, 0);
+       },
+       "[epilogue_matmul] bias \"x0\" is f32(2, 5); expected f32(5), since "
+       "that is the type of the product's rows"},
+      {[](GraphBuilder& g) { Epilogue(g, {{5}}, 0, 1, 0); },
+       "[epilogue_matmul] addend \"x0\" is f32(5); expected f32(2, 5), since "
+       "that is the product's type"},
+      {[](GraphBuilder& g) {
+         Epilogue(g, {{2, 4}}, 0, 0, 1);
+       },
+       "[epilogue_matmul] x \"x0\" is f32(2, 4); expected f32(2, 5), since "
+       "that is the product's type"},
+  });
+}
+
 TEST_CASE("elementwise") {
   CheckRows({
       {[](GraphBuilder& g) { Exp(I32(g, "x", {4})); },

@@ -391,8 +391,9 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
   for (const OpKind op :
        {OpKind::kMatMul, OpKind::kGather, OpKind::kConcat, OpKind::kReduceSum,
         OpKind::kAttention, OpKind::kAttentionGrad, OpKind::kAttentionBiasGrad,
-        OpKind::kAttentionQkvGrad, OpKind::kFusedMatMul, OpKind::kCopy,
-        OpKind::kReshape, OpKind::kCrossEntropy}) {
+        OpKind::kAttentionQkvGrad, OpKind::kFusedMatMul,
+        OpKind::kEpilogueMatMul, OpKind::kCopy, OpKind::kReshape,
+        OpKind::kCrossEntropy}) {
     INFO(std::string(OpName(op)));
     CHECK(mask(op) == 0);
   }

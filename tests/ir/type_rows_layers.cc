@@ -55,6 +55,28 @@ const std::vector<TypeRow>& LayerTypeRows() {
                        MatMul(F32(g, "e", {2, 3}), F32(g, "f", {7, 6, 3, 5}))};
        },
        std::vector<std::string>(4, "f32(7, 6, 2, 5)")},
+      {"matmul with epilogues",
+       [](GraphBuilder& g) {
+         const Value a = BF16(g, "a", {2, 4, 3});
+         const Value y = BF16(g, "y", {2, 4, 5});
+         const auto flags = [](int64_t bias, int64_t addend, int64_t gelu) {
+           return Attrs{{"transpose_a", int64_t{0}},
+                        {"transpose_b", int64_t{1}},
+                        {"bias", bias},
+                        {"addend", addend},
+                        {"gelu_grad", gelu}};
+         };
+         const Value b = BF16(g, "b", {5, 3});
+         const Value bias = BF16(g, "bias", {5});
+         const auto product = [&](const Values& operands, const Attrs& attrs) {
+           return g.Emit(OpKind::kEpilogueMatMul, operands, attrs)[0];
+         };
+         return Values{product({a, b, bias}, flags(1, 0, 0)),
+                       product({a, b, y}, flags(0, 1, 0)),
+                       product({a, b, bias, y}, flags(1, 1, 0)),
+                       product({a, b, y}, flags(0, 0, 1))};
+       },
+       std::vector<std::string>(4, "bf16(2, 4, 5)")},
       {"softmax and log_softmax along any axis",
        [](GraphBuilder& g) {
          const Value x = F32(g, "x", {2, 3, 4});

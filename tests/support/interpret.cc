@@ -44,11 +44,6 @@ double GeluTanh(double x) {
   return x / 2 *
          (1 + std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x)));
 }
-double GeluTanhSlope(double x) {
-  const double t = std::tanh(std::sqrt(2 / kPi) * (x + 0.044715 * x * x * x));
-  const double du = std::sqrt(2 / kPi) * (1 + 3 * 0.044715 * x * x);
-  return (1 + t) / 2 + x / 2 * (1 - t * t) * du;
-}
 
 double NormalCdf(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
 double GeluErfSlope(double x) {
@@ -349,32 +344,6 @@ void ArgMax(Call& c) {
 }
 
 // --- Products and layers ---
-
-void MatMul(Call& c) {
-  const Array& a = c.input(0);
-  const Array& b = c.input(1);
-  Array& y = c.out[0];
-  const bool ta = c.Int("transpose_a") != 0;
-  const bool tb = c.Int("transpose_b") != 0;
-  const int64_t m = y.shape[y.shape.rank() - 2];
-  const int64_t n = y.shape.back();
-  const int64_t k = a.shape[a.shape.rank() - (ta ? 2 : 1)];
-  const bool shares_b = b.shape.rank() == 2;
-  for (int64_t batch = 0; batch < y.size() / (m * n); ++batch) {
-    const int64_t a0 = batch * m * k;
-    const int64_t b0 = shares_b ? 0 : batch * k * n;
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (int64_t l = 0; l < k; ++l) {
-          sum += a[a0 + (ta ? l * m + i : i * k + l)] *
-                 b[b0 + (tb ? j * k + l : l * n + j)];
-        }
-        y[(batch * m + i) * n + j] = sum;
-      }
-    }
-  }
-}
 
 double LogSumExp(const Array& x, int64_t begin) {
   const auto first = x.data.begin() + begin;
@@ -802,7 +771,9 @@ void Run(Call& c) {
     case OpKind::kSiluGrad:
       return Map2(c, [](double x, double dy) { return dy * SiluSlope(x); });
     case OpKind::kGeluTanhGrad:
-      return Map2(c, [](double x, double dy) { return dy * GeluTanhSlope(x); });
+      return Map2(c, [](double x, double dy) {
+        return dy * interpret::GeluTanhSlope(x);
+      });
     case OpKind::kGeluErfGrad:
       return Map2(c, [](double x, double dy) { return dy * GeluErfSlope(x); });
     case OpKind::kWhere:
@@ -821,7 +792,9 @@ void Run(Call& c) {
     case OpKind::kArgMax:
       return ArgMax(c);
     case OpKind::kMatMul:
-      return MatMul(c);
+      return interpret::MatMul(c);
+    case OpKind::kEpilogueMatMul:
+      return interpret::EpilogueMatMul(c);
     case OpKind::kSoftmax:
       return Softmax(c, /*takes_log=*/false);
     case OpKind::kSoftmaxGrad:
@@ -871,7 +844,7 @@ void Run(Call& c) {
     case OpKind::kFusedMatMul: {
       Call product{c.node, {c.in[0], c.in[1]}, {}, c.graph, c.rounding};
       product.out.emplace_back(c.out[0].shape);
-      MatMul(product);
+      interpret::MatMul(product);
       return interpret::FusedAfter(c, product.out[0]);
     }
     case OpKind::kAttention:

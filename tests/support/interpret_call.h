@@ -73,6 +73,9 @@ struct Call {
   }
 };
 
+/// The derivative of gelu_tanh.
+double GeluTanhSlope(double x);
+
 /// The words of Philox for elements 4 * `quad` and on, of an op with that id; its
 /// `stream` tells it from others of the same id.
 std::array<uint32_t, 4> RandomWords(uint64_t seed, uint64_t step, uint32_t id,
@@ -90,6 +93,7 @@ void CompactUpdate(Call& c);  // adamw_split_update and on
 void Cond(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
 void CumSum(Call& c);
+void EpilogueMatMul(Call& c);
 void FusedElementwise(Call& c);
 void FusedAfter(Call& c,
                 const Array& product);  // what a fused_matmul makes of it
@@ -103,6 +107,7 @@ void LocalResponseNormGrad(Call& c);
 void Lstm(Call& c);
 void LstmGrad(Call& c);
 void LstmWeightGrad(Call& c);
+void MatMul(Call& c);
 void Padding(Call& c);  // pad and its gradient
 void Pooling(Call& c);  // max_pool, avg_pool and their gradients
 void Loop(Call& c);

@@ -50,6 +50,8 @@ inline double Tolerance(DType real, OpKind op) {
     // Every part is rounded.
     case OpKind::kFusedElementwise:
     case OpKind::kFusedMatMul:
+    // Where a device's library lacks the epilogue.
+    case OpKind::kEpilogueMatMul:
       return 4 * last_bit;
     // Nor are a position's states better known to the next one.
     case OpKind::kLstm:
@@ -167,6 +169,7 @@ void AddIndexing(OpCaseTable& t);
 void AddLocalResponseNorm(OpCaseTable& t);
 void AddLstm(OpCaseTable& t);
 void AddPad(OpCaseTable& t);
+void AddMatMul(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 void AddQuantized(OpCaseTable& t);
 void AddResize(OpCaseTable& t);

@@ -37,20 +37,11 @@ class Table : public OpCaseTable {
     });
   }
 
-  void AddMatMul(const std::string& variant, const Shape& a, const Shape& b,
-                 bool transpose_a, bool transpose_b) {
-    Add(OpKind::kMatMul, variant, {Real("a", a), Real("b", b)},
-        [=](GraphBuilder&, In in) {
-          return Out{MatMul(in[0], in[1], transpose_a, transpose_b)};
-        });
-  }
-
   void AddCreation();
   void AddMovement();
   void AddViews();
   void AddElementwise();
   void AddReductions();
-  void AddProducts();
   void AddSoftmaxes();
   void AddCrossEntropy();
   void AddLayerNorm();
@@ -364,38 +355,6 @@ void Table::AddReductions() {
       [](GraphBuilder&, In in) { return Out{ArgMax(in[0])}; });
 }
 
-void Table::AddProducts() {
-  AddMatMul("", {3, 4}, {4, 5}, false, false);
-  AddMatMul(" with a transposed", {4, 3}, {4, 5}, true, false);
-  AddMatMul(" with b transposed", {3, 4}, {5, 4}, false, true);
-  AddMatMul(" with both transposed", {4, 3}, {5, 4}, true, true);
-  AddMatMul(" of a row and a column", {1, 7}, {7, 1}, false, false);
-  AddMatMul(" larger than a tile", {37, 65}, {65, 33}, false, false);
-  AddMatMul(" of many by one", {2, 3, 4}, {4, 5}, false, false);
-  AddMatMul(" of many by one transposed", {2, 2, 3, 4}, {5, 4}, false, true);
-  AddMatMul(" of many transposed by one", {2, 4, 3}, {4, 5}, true, false);
-  AddMatMul(" of many transposed by one transposed", {2, 4, 3}, {5, 4}, true,
-            true);
-  AddMatMul(" of many by many", {2, 3, 4}, {2, 4, 5}, false, false);
-  AddMatMul(" of many by many, a transposed", {2, 4, 3}, {2, 4, 5}, true,
-            false);
-  AddMatMul(" of many by many, b transposed", {2, 3, 4}, {2, 5, 4}, false,
-            true);
-  AddMatMul(" of many by many, both transposed", {2, 4, 3}, {2, 5, 4}, true,
-            true);
-  AddMatMul(" with broadcasting", {3, 1, 2, 4}, {2, 4, 5}, false, false);
-  AddMatMul(" of one by many", {3, 4}, {2, 4, 5}, false, false);
-  Add(OpKind::kMatMul, " of views", {Real("a", {4, 3}), Real("b", {9, 5})},
-      [](GraphBuilder&, In in) {
-        return Out{MatMul(Transpose(in[0]), Slice(in[1], 0, 3, 7))};
-      });
-  Add(OpKind::kMatMul, " of heads", {Real("x", {2, 5, 3, 4})},
-      [](GraphBuilder&, In in) {
-        const Value heads = Permute(in[0], {0, 2, 1, 3});
-        return Out{MatMul(heads, heads, false, true)};
-      });
-}
-
 void Table::AddSoftmaxes() {
   AddUnaryGrad(OpKind::kSoftmaxGrad, SoftmaxGrad, Real("y", {}, 0, 1));
   AddUnaryGrad(OpKind::kLogSoftmaxGrad, LogSoftmaxGrad, Real("y", {}, -3, 0));
@@ -633,7 +592,7 @@ std::vector<OpCase> OpCases(DType real) {
   table.AddViews();
   table.AddElementwise();
   table.AddReductions();
-  table.AddProducts();
+  testing::AddMatMul(table);
   table.AddSoftmaxes();
   table.AddCrossEntropy();
   table.AddLayerNorm();

@@ -1,0 +1,231 @@
+#include "planner/fit/epilogues/epilogues.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/index.h"
+#include "ir/attrs.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/graph_copy.h"
+#include "ir/layout.h"
+#include "ir/op_kind.h"
+#include "ir/shape.h"
+
+namespace stowage::fit {
+namespace {
+
+constexpr ValueId kNone = -1;
+
+// A product, and what becomes part of it.
+struct Epilogue {
+  std::vector<NodeId> parts = {};  // in order, behind the product
+  ValueId bias = kNone;
+  ValueId addend = kNone;
+  ValueId gelu_x = kNone;
+  ValueId result = kNone;
+};
+
+class Former {
+ public:
+  Former(const PiecedStep& step, std::span<const std::string> kept)
+      : step_(step),
+        graph_(step.graph),
+        layouts_(ComputeLayouts(graph_)),
+        readers_(Index(graph_.num_values())),
+        stays_(Index(graph_.num_values()), false),
+        epilogues_(Index(graph_.num_nodes())),
+        absorbed_(Index(graph_.num_nodes()), false) {
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+      for (const ValueId input : graph_.node(n).inputs) {
+        readers_[Index(input)].push_back(n);
+      }
+    }
+    for (const GraphOutput& output : graph_.outputs()) {
+      stays_[Index(output.value)] = true;
+    }
+    for (const std::string& name : kept) {
+      if (const auto id = graph_.Find(name)) stays_[Index(*id)] = true;
+    }
+  }
+
+  Result<PiecedStep> Form() {
+    bool any = false;
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+      any = Find(n, &epilogues_[Index(n)]) || any;
+    }
+    if (!any) return step_;
+    DropViews();
+    return Write();
+  }
+
+ private:
+  const TensorType& TypeOf(ValueId id) const { return graph_.value(id).type; }
+
+  // One product of two matrices, the leading dimensions of a being rows, too.
+  bool IsOneProduct(const Node& node) const {
+    if (node.op != OpKind::kMatMul) return false;
+    const TensorType& y = TypeOf(node.results[0]);
+    return IsFloat(y.dtype) && y.dtype != DType::kF64 &&
+           TypeOf(node.inputs[1]).shape.rank() == 2 &&
+           (y.shape.rank() == 2 || node.attrs.Int("transpose_a") == 0);
+  }
+
+  // The node that alone reads `id`, once; kNoNode for any other value.
+  NodeId OnlyReader(ValueId id) const {
+    const std::vector<NodeId>& readers = readers_[Index(id)];
+    return readers.size() == 1 && !stays_[Index(id)] ? readers[0] : kNoNode;
+  }
+
+  // The vector that `id` repeats in all rows.
+  ValueId RowOf(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    if (producer == kNoNode) return kNone;
+    const Node& view = graph_.node(producer);
+    if (view.op != OpKind::kBroadcast) return kNone;
+    const ValueId row = view.inputs[0];
+    const Shape& shape = TypeOf(row).shape;
+    const bool is_row =
+        shape.rank() == 1 && shape[0] == TypeOf(id).shape.back();
+    return is_row && IsStored(row) ? row : kNone;
+  }
+  bool IsStored(ValueId id) const {
+    return IsContiguous(TypeOf(id).shape, layouts_[Index(id)].strides);
+  }
+
+  bool Find(NodeId n, Epilogue* epilogue) {
+    const Node& product = graph_.node(n);
+    if (!IsOneProduct(product)) return false;
+    epilogue->result = product.results[0];
+    if (product.phase == Phase::kForward) FindSums(n, epilogue);
+    if (epilogue->parts.empty()) FindGeluGrad(n, epilogue);
+    for (const NodeId part : epilogue->parts) absorbed_[Index(part)] = true;
+    for (const ValueId read : {epilogue->addend, epilogue->gelu_x}) {
+      if (read != kNone) stays_[Index(read)] = true;
+    }
+    return !epilogue->parts.empty();
+  }
+
+  void FindSums(NodeId head, Epilogue* epilogue) const {
+    for (;;) {
+      const NodeId n = OnlyReader(epilogue->result);
+      if (n == kNoNode) return;
+      const Node& add = graph_.node(n);
+      if (add.op != OpKind::kAdd || add.phase != Phase::kForward) return;
+      const bool is_first = add.inputs[0] == epilogue->result;
+      const ValueId other = add.inputs[is_first ? 1 : 0];
+      const ValueId row = RowOf(other);
+      if (row != kNone && graph_.value(row).producer < head &&
+          epilogue->bias == kNone && epilogue->addend == kNone) {
+        epilogue->bias = row;
+      } else if (graph_.value(other).producer < head && IsStored(other) &&
+                 epilogue->addend == kNone) {
+        epilogue->addend = other;
+      } else {
+        return;
+      }
+      epilogue->parts.push_back(n);
+      epilogue->result = add.results[0];
+    }
+  }
+
+  void FindGeluGrad(NodeId head, Epilogue* epilogue) const {
+    const NodeId n = OnlyReader(epilogue->result);
+    if (n == kNoNode) return;
+    const Node& grad = graph_.node(n);
+    if (grad.op != OpKind::kGeluTanhGrad ||
+        grad.inputs[1] != epilogue->result ||
+        grad.phase != graph_.node(head).phase) {
+      return;
+    }
+    const ValueId x = grad.inputs[0];
+    if (graph_.value(x).producer >= head || !IsStored(x)) return;
+    epilogue->gelu_x = x;
+    epilogue->parts.push_back(n);
+    epilogue->result = grad.results[0];
+  }
+
+  // Broadcasts of biases that nothing reads any more.
+  void DropViews() {
+    for (NodeId n = graph_.num_nodes() - 1; n >= 0; --n) {
+      const Node& node = graph_.node(n);
+      if (node.op != OpKind::kBroadcast || stays_[Index(node.results[0])]) {
+        continue;
+      }
+      const std::vector<NodeId>& readers = readers_[Index(node.results[0])];
+      absorbed_[Index(n)] =
+          !readers.empty() && std::ranges::all_of(readers, [&](NodeId reader) {
+            return absorbed_[Index(reader)];
+          });
+    }
+  }
+
+  Result<PiecedStep> Write() const {
+    GraphBuilder g(graph_.name());
+    GraphCopy copy(graph_, &g);
+    copy.DeclareLeaves();
+    PiecedStep formed = step_;
+    size_t piece = 0;
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+      for (; piece < step_.begins.size() && step_.begins[piece] == n; ++piece) {
+        formed.begins[piece] = g.graph().num_nodes();
+      }
+      if (absorbed_[Index(n)]) continue;
+      const Epilogue& epilogue = epilogues_[Index(n)];
+      if (epilogue.parts.empty()) {
+        copy.CopyNode(n);
+      } else {
+        STOWAGE_RETURN_IF_ERROR(WriteProduct(n, epilogue, &copy, &g));
+      }
+    }
+    copy.DeclareOutputs();
+    STOWAGE_ASSIGN_OR_RETURN(formed.graph, g.Finish());
+    return formed;
+  }
+
+  Status WriteProduct(NodeId n, const Epilogue& epilogue, GraphCopy* copy,
+                      GraphBuilder* g) const {
+    const Node& product = graph_.node(n);
+    std::vector<Value> operands = {(*copy)[product.inputs[0]],
+                                   (*copy)[product.inputs[1]]};
+    Attrs attrs = product.attrs;
+    for (const auto& [name, operand] :
+         {std::pair("bias", epilogue.bias),
+          std::pair("addend", epilogue.addend),
+          std::pair("gelu_grad", epilogue.gelu_x)}) {
+      attrs.Set(name, int64_t{operand == kNone ? 0 : 1});
+      if (operand != kNone) operands.push_back((*copy)[operand]);
+    }
+    copy->SetOrigin(epilogue.parts.back());
+    const ValueInfo& result = graph_.value(epilogue.result);
+    const std::vector<Value> made =
+        g->EmitNamed(OpKind::kEpilogueMatMul, operands, std::move(attrs),
+                     std::span(&result.name, 1));
+    if (g->error()) return *g->error();
+    g->SetRole(made[0],
+               result.role == Role::kOutput ? Role::kActivation : result.role);
+    copy->Map(epilogue.result, made[0]);
+    return {};
+  }
+
+  const PiecedStep& step_;
+  const Graph& graph_;
+  const Layouts layouts_;
+  std::vector<std::vector<NodeId>> readers_;  // per value, with each use
+  std::vector<bool> stays_;                   // per value: it must be there
+  std::vector<Epilogue> epilogues_;           // per node
+  std::vector<bool> absorbed_;                // per node
+};
+
+}  // namespace
+
+Result<PiecedStep> FormEpilogues(PiecedStep step,
+                                 std::span<const std::string> kept) {
+  return Former(step, kept).Form();
+}
+
+}  // namespace stowage::fit

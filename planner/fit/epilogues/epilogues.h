@@ -1,0 +1,38 @@
+#ifndef STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_
+#define STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_
+
+// What follows a product, done to its sums before they are rounded and stored, where a
+// device's library of products can (Fusions::epilogues):
+//
+//   before                              after
+//   m = matmul(x, w)                    h = epilogue_matmul(x, w, b, residual)
+//   p = add(m, b)                         {bias, addend}
+//   h = add(residual, p)
+//   dy = matmul(dz, w)                  dx = epilogue_matmul(dz, w, x) {gelu_grad}
+//   dx = gelu_tanh_grad(x, dy)
+//
+// Sums and residuals are taken in the forward pass alone: gradients add up as they do in
+// the loop over pieces, each rounded. Unlike a fused node (planner/fit/fuse), this one
+// rounds once where its parts round each; so it is formed before any lever is looked at,
+// from the graph alone, and every budget has the same bits. An op that is cheap to run
+// again, as gelu is, stays a node of its own.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), {}));
+
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "planner/fit/pieces/pieces.h"
+
+namespace stowage::fit {
+
+/// `step` with epilogues in the place of what follows its products, but for values that
+/// are outputs or whose names are `kept`. A node stands where its product stood, and has
+/// the name of the last part. Bodies stay as they are. Linear.
+Result<PiecedStep> FormEpilogues(PiecedStep step,
+                                 std::span<const std::string> kept);
+
+}  // namespace stowage::fit
+
+#endif  // STOWAGE_PLANNER_FIT_EPILOGUES_EPILOGUES_H_

@@ -1,0 +1,217 @@
+#include "planner/fit/epilogues/epilogues.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "autodiff/train_step.h"
+#include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/op_def.h"
+#include "ir/ops.h"
+
+namespace stowage {
+namespace {
+
+using fit::FormEpilogues;
+
+// "matmul(a, b) -> y", "epilogue_matmul[bias addend](a, b, c, d) -> y [output]".
+std::string Lines(const Graph& graph) {
+  std::string lines;
+  for (const Node& node : graph.nodes()) {
+    std::string line(OpName(node.op));
+    if (node.op == OpKind::kEpilogueMatMul) {
+      for (const char* flag : {"bias", "addend", "gelu_grad"}) {
+        if (node.attrs.Int(flag) == 1) line += StrCat(" ", flag);
+      }
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      line += (i == 0 ? "(" : ", ") + graph.value(node.inputs[i]).name;
+    }
+    lines += StrCat(line, ") -> ", graph.value(node.results[0]).name, "\n");
+  }
+  return lines;
+}
+
+PiecedStep MustForm(const Graph& graph,
+                    const std::vector<std::string>& kept = {}) {
+  Result<PiecedStep> formed = FormEpilogues({.graph = graph}, kept);
+  REQUIRE_MESSAGE(formed.ok(), formed.error().message);
+  return *std::move(formed);
+}
+
+std::string Formed(GraphBuilder& g, const std::vector<std::string>& kept = {}) {
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return Lines(MustForm(*graph, kept).graph);
+}
+
+Value Input(GraphBuilder& g, const char* name, const Shape& shape,
+            DType dtype = DType::kBF16) {
+  return g.Input(name, dtype, shape);
+}
+
+// m = x w, p = m + b, h = r + p.
+struct Layer {
+  Value m, p, h;
+};
+Layer AddLayer(GraphBuilder& g, DType dtype = DType::kBF16) {
+  Layer layer;
+  const Value r = Input(g, "r", {2, 6, 8}, dtype);
+  layer.m = g.Name("m", MatMul(Input(g, "x", {2, 6, 4}, dtype),
+                               Input(g, "w", {4, 8}, dtype)));
+  const Value row =
+      g.Name("row", BroadcastTo(Input(g, "b", {8}, dtype), {2, 6, 8}));
+  layer.p = g.Name("p", Add(layer.m, row));
+  layer.h = g.Name("h", Add(r, layer.p));
+  return layer;
+}
+
+TEST_CASE("a bias and a residual are added before sums are rounded") {
+  GraphBuilder g("g");
+  const Layer layer = AddLayer(g);
+  g.Output("y", GeluTanh(layer.h));
+  g.Output("sum", ReduceSum(layer.h));
+  CHECK(Formed(g) ==
+        "epilogue_matmul bias addend(x, w, b, r) -> h\n"
+        "gelu_tanh(h) -> y\n"
+        "reduce_sum(h) -> sum\n");
+}
+
+TEST_CASE("what is an output, kept by name, or read twice stays a value") {
+  struct Row {
+    bool output, sum, reads_m;
+    std::vector<std::string> kept;
+    std::string lines;
+  };
+  const std::string bias = "epilogue_matmul bias(x, w, b) -> p\n";
+  const std::string apart =
+      "matmul(x, w) -> m\nbroadcast(b) -> row\nadd(m, row) -> p\n";
+  const std::vector<Row> rows = {
+      {true, false, false, {}, bias + "add(r, p) -> h\n"},
+      {false, true, false, {}, bias + "add(r, p) -> h\nreduce_sum(p) -> s\n"},
+      {false, false, false, {"p"}, bias + "add(r, p) -> h\n"},
+      {false, false, false, {"m"}, apart + "add(r, p) -> h\n"},
+      {false, false, true, {}, apart + "add(r, p) -> h\nneg(m) -> n\n"},
+      {false,
+       false,
+       false,
+       {"nobody"},
+       "epilogue_matmul bias addend(x, w, b, r) -> h\n"},
+  };
+  for (const Row& row : rows) {
+    GraphBuilder g("g");
+    const Layer layer = AddLayer(g);
+    if (row.output) g.Output("p", layer.p);
+    g.Output("h", layer.h);
+    if (row.sum) g.Output("s", ReduceSum(layer.p));
+    if (row.reads_m) g.Output("n", Neg(layer.m));
+    CHECK(Formed(g, row.kept) == row.lines);
+  }
+}
+
+TEST_CASE("a row that others read, too, stays") {
+  GraphBuilder g("g");
+  const Value row = g.Name("row", BroadcastTo(Input(g, "b", {8}), {6, 8}));
+  g.Output("y",
+           g.Name("y", Add(MatMul(Input(g, "x", {6, 4}), Input(g, "w", {4, 8})),
+                           row)));
+  g.Output("z", g.Name("z", Neg(row)));
+  CHECK(Formed(g) ==
+        "broadcast(b) -> row\n"
+        "epilogue_matmul bias(x, w, b) -> y\n"
+        "neg(row) -> z\n");
+}
+
+TEST_CASE("what comes later than the product, or lies otherwise, stays") {
+  GraphBuilder g("g");
+  const Value w = Input(g, "w", {4, 8});
+  const Value first = g.Name("first", MatMul(Input(g, "x", {6, 4}), w));
+  const Value later = g.Name("later", Exp(Input(g, "z", {6, 8})));
+  g.Output("y", g.Name("y", Add(first, later)));
+  const Value second = g.Name("second", MatMul(Input(g, "x2", {6, 4}), w));
+  const Value turned = g.Name("turned", Transpose(Input(g, "t", {8, 6})));
+  g.Output("y2", g.Name("y2", Add(second, turned)));
+  // One column for all is no bias.
+  const Value third = g.Name("third", MatMul(Input(g, "x3", {6, 4}), w));
+  const Value column =
+      g.Name("column", BroadcastTo(Input(g, "c", {6, 1}), {6, 8}));
+  g.Output("y3", g.Name("y3", Add(third, column)));
+  CHECK(Formed(g) ==
+        "matmul(x, w) -> first\nexp(z) -> later\nadd(first, later) -> y\n"
+        "matmul(x2, w) -> second\npermute(t) -> turned\n"
+        "add(second, turned) -> y2\n"
+        "matmul(x3, w) -> third\nbroadcast(c) -> column\n"
+        "add(third, column) -> y3\n");
+}
+
+TEST_CASE("products of several matrices, and of f64, stay") {
+  GraphBuilder g("g");
+  const Value many = g.Name(
+      "many", MatMul(Input(g, "a", {3, 6, 4}), Input(g, "b", {3, 4, 8})));
+  g.Output("y", g.Name("y", Add(many, Input(g, "r", {3, 6, 8}))));
+  CHECK(Formed(g) == "matmul(a, b) -> many\nadd(many, r) -> y\n");
+  GraphBuilder wide("wide");
+  wide.Output("h", AddLayer(wide, DType::kF64).h);
+  CHECK(Formed(wide).starts_with("matmul(x, w) -> m\n"));
+}
+
+TEST_CASE("gelu's gradient is taken of the sums, in the backward pass") {
+  GraphBuilder g("g");
+  const Value x = g.Param("x", DType::kBF16, {6, 4});
+  const Value h = g.Name("h", MatMul(x, g.Param("w", DType::kBF16, {4, 8})));
+  const Value y = g.Name("y", GeluTanh(h));
+  const Value z = g.Name("z", MatMul(y, g.Param("v", DType::kBF16, {8, 3})));
+  g.Output("loss", ReduceSum(Cast(Square(z), DType::kF32)));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  const Result<Graph> step = BuildTrainStep(*graph, "loss", {});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  const Graph formed = MustForm(*step).graph;
+  int epilogues = 0;
+  for (const Node& node : formed.nodes()) {
+    CHECK(node.op != OpKind::kGeluTanhGrad);
+    if (node.op != OpKind::kEpilogueMatMul) continue;
+    ++epilogues;
+    CHECK(node.phase == Phase::kBackward);
+    CHECK(node.attrs.Int("gelu_grad") == 1);
+    CHECK(formed.value(node.inputs[2]).name == "h");
+  }
+  CHECK(epilogues == 1);
+  CHECK(formed.num_nodes() == step->num_nodes() - 1);
+}
+
+TEST_CASE("gradients add up as before") {
+  GraphBuilder g("g");
+  const Value x = g.Param("x", DType::kBF16, {6, 6});
+  const Value w = g.Param("w", DType::kBF16, {6, 6});
+  g.Output("loss", ReduceSum(Cast(MatMul(Tanh(MatMul(x, w)), w), DType::kF32)));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  const Result<Graph> step = BuildTrainStep(*graph, "loss", {});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  CHECK(Lines(MustForm(*step).graph) == Lines(*step));
+}
+
+TEST_CASE("pieces begin where they began") {
+  GraphBuilder g("g");
+  const Value w = Input(g, "w", {4, 8});
+  for (const char* name : {"x1", "x2"}) {
+    const Value row =
+        BroadcastTo(Input(g, name[1] == '1' ? "b1" : "b2", {8}), {6, 8});
+    g.Output(StrCat("y", name), Add(MatMul(Input(g, name, {6, 4}), w), row));
+  }
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  REQUIRE(graph->num_nodes() == 6);
+  const Result<PiecedStep> formed =
+      FormEpilogues({.graph = *graph, .begins = {0, 3}, .counts = {2, 1}}, {});
+  REQUIRE(formed.ok());
+  CHECK(formed->graph.num_nodes() == 2);
+  CHECK(formed->begins == std::vector<NodeId>{0, 1});
+  CHECK(formed->counts == std::vector<int64_t>{2, 1});
+}
+
+}  // namespace
+}  // namespace stowage

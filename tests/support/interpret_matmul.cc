@@ -1,0 +1,63 @@
+// The definitions of products, and of what is done to their sums.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/support/interpret_call.h"
+
+namespace stowage::interpret {
+
+void MatMul(Call& c) {
+  const Array& a = c.input(0);
+  const Array& b = c.input(1);
+  Array& y = c.out[0];
+  const bool ta = c.Int("transpose_a") != 0;
+  const bool tb = c.Int("transpose_b") != 0;
+  const int64_t m = y.shape[y.shape.rank() - 2];
+  const int64_t n = y.shape.back();
+  const int64_t k = a.shape[a.shape.rank() - (ta ? 2 : 1)];
+  const bool shares_b = b.shape.rank() == 2;
+  for (int64_t batch = 0; batch < y.size() / (m * n); ++batch) {
+    const int64_t a0 = batch * m * k;
+    const int64_t b0 = shares_b ? 0 : batch * k * n;
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t l = 0; l < k; ++l) {
+          sum += a[a0 + (ta ? l * m + i : i * k + l)] *
+                 b[b0 + (tb ? j * k + l : l * n + j)];
+        }
+        y[(batch * m + i) * n + j] = sum;
+      }
+    }
+  }
+}
+
+void EpilogueMatMul(Call& c) {
+  MatMul(c);
+  Array& y = c.out[0];
+  const int64_t n = y.shape.back();
+  size_t next = 2;
+  if (c.Int("bias") == 1) {
+    const Array& bias = c.input(next++);
+    for (int64_t i = 0; i < y.size(); ++i) y[i] += bias[i % n];
+  }
+  if (c.Int("addend") == 1) {
+    const Array& addend = c.input(next++);
+    for (int64_t i = 0; i < y.size(); ++i) y[i] += addend[i];
+  }
+  if (c.Int("gelu_grad") == 1) {
+    const Array& x = c.input(next++);
+    for (int64_t i = 0; i < y.size(); ++i) y[i] *= GeluTanhSlope(x[i]);
+  }
+}
+
+double GeluTanhSlope(double x) {
+  const double root = std::sqrt(8 / std::acos(-1.0)) / 2;  // of 2 / pi
+  const double t = std::tanh(root * (x + 0.044715 * x * x * x));
+  const double du = root * (1 + 3 * 0.044715 * x * x);
+  return (1 + t) / 2 + x / 2 * (1 - t * t) * du;
+}
+
+}  // namespace stowage::interpret

@@ -1,0 +1,109 @@
+// Rows of the op test table for products, and for those with an epilogue.
+
+#include <cstdint>
+#include <string>
+
+#include "ir/attrs.h"
+#include "tests/support/op_case_table.h"
+
+namespace stowage::testing {
+namespace {
+
+struct Flags {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool bias = false;
+  bool addend = false;
+  bool gelu_grad = false;
+};
+
+Out Product(GraphBuilder& g, In operands, const Flags& flags) {
+  return g.Emit(OpKind::kEpilogueMatMul, operands,
+                {{"transpose_a", int64_t{flags.transpose_a}},
+                 {"transpose_b", int64_t{flags.transpose_b}},
+                 {"bias", int64_t{flags.bias}},
+                 {"addend", int64_t{flags.addend}},
+                 {"gelu_grad", int64_t{flags.gelu_grad}}});
+}
+
+}  // namespace
+
+void AddMatMul(OpCaseTable& t) {
+  const auto add = [&t](const std::string& variant, const Shape& a,
+                        const Shape& b, bool transpose_a, bool transpose_b) {
+    t.Add(OpKind::kMatMul, variant, {t.Real("a", a), t.Real("b", b)},
+          [=](GraphBuilder&, In in) {
+            return Out{MatMul(in[0], in[1], transpose_a, transpose_b)};
+          });
+  };
+  add("", {3, 4}, {4, 5}, false, false);
+  add(" with a transposed", {4, 3}, {4, 5}, true, false);
+  add(" with b transposed", {3, 4}, {5, 4}, false, true);
+  add(" with both transposed", {4, 3}, {5, 4}, true, true);
+  add(" of a row and a column", {1, 7}, {7, 1}, false, false);
+  add(" larger than a tile", {37, 65}, {65, 33}, false, false);
+  add(" of many by one", {2, 3, 4}, {4, 5}, false, false);
+  add(" of many by one transposed", {2, 2, 3, 4}, {5, 4}, false, true);
+  add(" of many transposed by one", {2, 4, 3}, {4, 5}, true, false);
+  add(" of many transposed by one transposed", {2, 4, 3}, {5, 4}, true, true);
+  add(" of many by many", {2, 3, 4}, {2, 4, 5}, false, false);
+  add(" of many by many, a transposed", {2, 4, 3}, {2, 4, 5}, true, false);
+  add(" of many by many, b transposed", {2, 3, 4}, {2, 5, 4}, false, true);
+  add(" of many by many, both transposed", {2, 4, 3}, {2, 5, 4}, true, true);
+  add(" with broadcasting", {3, 1, 2, 4}, {2, 4, 5}, false, false);
+  add(" of one by many", {3, 4}, {2, 4, 5}, false, false);
+  t.Add(OpKind::kMatMul, " of views",
+        {t.Real("a", {4, 3}), t.Real("b", {9, 5})}, [](GraphBuilder&, In in) {
+          return Out{MatMul(Transpose(in[0]), Slice(in[1], 0, 3, 7))};
+        });
+  t.Add(OpKind::kMatMul, " of heads", {t.Real("x", {2, 5, 3, 4})},
+        [](GraphBuilder&, In in) {
+          const Value heads = Permute(in[0], {0, 2, 1, 3});
+          return Out{MatMul(heads, heads, false, true)};
+        });
+
+  t.Add(OpKind::kEpilogueMatMul, ", bias",
+        {t.Real("a", {5, 7}), t.Real("b", {7, 53}), t.Real("bias", {53})},
+        [](GraphBuilder& g, In in) { return Product(g, in, {.bias = true}); });
+  t.Add(OpKind::kEpilogueMatMul, ", addend, of sequences",
+        {t.Real("a", {2, 19, 8}), t.Real("b", {50, 8}),
+         t.Real("addend", {2, 19, 50})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_b = true, .addend = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", bias and addend, of a long sum",
+        {t.Real("a", {9, 600}, -0.1, 0.1), t.Real("b", {600, 17}),
+         t.Real("bias", {17}), t.Real("addend", {9, 17})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.bias = true, .addend = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", gradient of gelu",
+        {t.Real("a", {21, 530}, -0.1, 0.1), t.Real("b", {49, 530}),
+         t.Real("x", {21, 49}, -3, 3)},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_b = true, .gelu_grad = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", bias and addend, of many by many",
+        {t.Real("a", {3, 1, 4, 10}), t.Real("b", {3, 2, 4, 18}),
+         t.Real("bias", {18}), t.Real("addend", {3, 2, 10, 18})},
+        [](GraphBuilder& g, In in) {
+          const Value heads = BroadcastTo(in[0], {3, 2, 4, 10});
+          return Product(g, Out{heads, in[1], in[2], in[3]},
+                         {.transpose_a = true, .bias = true, .addend = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", all of it",
+        {t.Real("a", {6, 7}), t.Real("b", {7, 9}), t.Real("bias", {9}),
+         t.Real("addend", {6, 9}), t.Real("x", {6, 9}, -3, 3)},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in,
+                         {.bias = true, .addend = true, .gelu_grad = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", gradient of gelu, of views",
+        {t.Real("a", {4, 3}), t.Real("b", {9, 5}), t.Real("x", {3, 5}, -3, 3)},
+        [](GraphBuilder& g, In in) {
+          return Product(g, Out{Transpose(in[0]), Slice(in[1], 0, 3, 7), in[2]},
+                         {.gelu_grad = true});
+        });
+}
+
+}  // namespace stowage::testing
