@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/index.h"
 #include "base/parallel.h"
 #include "planner/fit/recompute/trips.h"
 
@@ -55,13 +56,23 @@ Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
   return sorted;
 }
 
-std::vector<Way> Ways(std::span<const int64_t> pieces, bool may_remake) {
+std::vector<Way> Ways(std::span<const int64_t> pieces,
+                      std::span<const Trips> all_trips) {
   std::vector<Way> ways;
-  for (const bool remakes : {false, true}) {
-    if (remakes && !may_remake) continue;
-    for (const int64_t each : pieces) ways.emplace_back(remakes, each);
+  for (const Trips trips : all_trips) {
+    for (const int64_t each : pieces) ways.emplace_back(trips, each);
   }
   return ways;
+}
+
+// `graph` with its trips made again in a way that is not to keep them.
+Result<RemadeTrips> Remake(const Graph& graph, Trips trips,
+                           const std::vector<std::string>& kept,
+                           int64_t pieces) {
+  const std::vector<std::string> names = NamesInPieces(graph, kept, pieces);
+  TripOptions options = {.kept = names};
+  if (trips == Trips::kInSegments) options.segment.reset();
+  return RemakeTrips(graph, options);
 }
 
 // As many as are searched at once, from `first`.
@@ -85,7 +96,7 @@ Result<const Grid::Sample*> Grid::GetSample(int64_t pieces, bool in_loop) {
 }
 
 Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
-                                                   bool remakes_trips) {
+                                                   Trips trips) {
   if (options_.recompute.on_choice) options_.recompute.on_choice();
   // A loop's body keeps nothing on the host.
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
@@ -93,12 +104,14 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
   const std::vector<std::string>& kept = options_.recompute.always_kept;
   const auto change = [=](PiecedStep& step) -> Result<Variant::Loops> {
     Variant::Loops loops;
-    if (remakes_trips) {
-      STOWAGE_ASSIGN_OR_RETURN(
-          RemadeTrips made,
-          RemakeTrips(step.graph, NamesInPieces(step.graph, kept, pieces)));
+    if (trips != Trips::kKept) {
+      STOWAGE_ASSIGN_OR_RETURN(RemadeTrips made,
+                               Remake(step.graph, trips, kept, pieces));
       step.graph = std::move(made.graph);
       loops = std::move(made.loops);
+      if (!loops.empty()) {
+        for (NodeId& node : step.begins) node = made.begins[Index(node)];
+      }
     }
     if (share == Share{}) return loops;
     const std::vector<Offloadable> all = FindOffloadable(step.graph);
@@ -110,31 +123,36 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
   return Variant::Make(pieces, sample->step, build_, change, options_);
 }
 
-Result<Variant*> Grid::Get(int64_t pieces, Share share, bool remakes_trips) {
+Result<Variant*> Grid::Get(int64_t pieces, Share share, Trips trips) {
   // All pieces are alike: one half is as good as two.
   if (pieces > 1 && share.halves > 0) share.halves = 2;
-  std::unique_ptr<Variant>& variant = variants_[{pieces, share, remakes_trips}];
+  std::unique_ptr<Variant>& variant = variants_[{pieces, share, trips}];
   if (!variant) {
-    STOWAGE_ASSIGN_OR_RETURN(variant,
-                             MakeVariant(pieces, share, remakes_trips));
+    STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share, trips));
   }
   return variant.get();
 }
 
-// Whether there is a choice: anything may run again, and there are loops for it.
-Result<bool> Grid::MayRemakeTrips(const Levers& levers) {
-  if (levers.recompute != Recompute::kAuto) return false;
-  if (!has_trips_) {
-    STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
-                             GetSample(levers.pieces.front()));
-    const Graph& graph = sample->step.graph;
-    STOWAGE_ASSIGN_OR_RETURN(
-        const RemadeTrips made,
-        RemakeTrips(graph, NamesInPieces(graph, options_.recompute.always_kept,
-                                         levers.pieces.front())));
-    has_trips_ = !made.loops.empty();
+// Those between which there is a choice: where anything may run again, and there are
+// loops for it.
+Result<std::vector<Trips>> Grid::TripsToTry(const Levers& levers) {
+  if (levers.recompute != Recompute::kAuto) return std::vector{Trips::kKept};
+  if (trips_.empty()) {
+    const int64_t pieces = levers.pieces.front();
+    STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+    trips_.push_back(Trips::kKept);
+    for (const Trips trips : {Trips::kEach, Trips::kInSegments}) {
+      STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made,
+                               Remake(sample->step.graph, trips,
+                                      options_.recompute.always_kept, pieces));
+      const bool is_new =
+          std::ranges::any_of(made.loops, [&](const RemadeLoop& loop) {
+            return trips == Trips::kEach || loop.segment > 1;
+          });
+      if (is_new) trips_.push_back(trips);
+    }
   }
-  return *has_trips_;
+  return trips_;
 }
 
 Result<std::vector<Share>> Grid::Shares(const Levers& levers) {
@@ -221,12 +239,13 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
 
   // Where nothing runs again but trips, the first that fits its share is the cheapest.
   std::vector<Variant*> variants;
-  STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
+                           TripsToTry(levers));
   for (const Share share : shares) {
-    for (const auto& [remakes, pieces] : Ways(levers.pieces, may_remake)) {
+    for (const auto& [trips, pieces] : Ways(levers.pieces, all_trips)) {
       if (cost_of_copies(share) >= limit()) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, remakes));
+                               Get(pieces, share, trips));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
       STOWAGE_ASSIGN_OR_RETURN(
@@ -266,7 +285,8 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
       take(std::move(step), variant);
     }
   }
-  if (may_remake && of_best != nullptr && best->price.extra_cost > 0) {
+  if (all_trips.size() > 1 && of_best != nullptr &&
+      best->price.extra_cost > 0) {
     STOWAGE_ASSIGN_OR_RETURN(best->price.least_extra_cost,
                              LeastExtraCost(of_best, budget));
   }
@@ -280,8 +300,8 @@ Result<double> Grid::LeastExtraCost(const Variant* variant, Bytes budget) {
   });
   const auto [pieces, share, _] = same->first;
   double least = kAnyCost;
-  for (const bool remakes : {false, true}) {
-    STOWAGE_ASSIGN_OR_RETURN(Variant* const way, Get(pieces, share, remakes));
+  for (const Trips trips : trips_) {
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const way, Get(pieces, share, trips));
     STOWAGE_ASSIGN_OR_RETURN(const double extra, way->LeastExtraCost(budget));
     least = std::min(least, way->trips_cost() + extra);
   }
@@ -293,8 +313,8 @@ Result<double> Grid::LeastExtraCost(const Variant* variant, Bytes budget) {
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
   if (share.halves > 0 || share.states == 0) return false;
-  const auto& [remakes, pieces] = way;
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, remakes));
+  const auto& [trips, pieces] = way;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, trips));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes least, unmoved->LeastArena(recompute));
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   return least - SlotsOf(std::span(sample->movable).first(share.states),
@@ -333,16 +353,17 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
   // The more is moved, the less is needed, mostly; of a share, what may need the
   // least comes first.
-  STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
+                           TripsToTry(levers));
   for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
     std::vector<Variant*> variants;
-    for (const auto& [remakes, pieces] : Ways(levers.pieces, may_remake)) {
+    for (const auto& [trips, pieces] : Ways(levers.pieces, all_trips)) {
       STOWAGE_ASSIGN_OR_RETURN(
           const bool skip,
-          CannotNeedLess({remakes, pieces}, *share, levers.recompute, most()));
+          CannotNeedLess({trips, pieces}, *share, levers.recompute, most()));
       if (skip) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, *share, remakes));
+                               Get(pieces, *share, trips));
       variants.push_back(variant);
     }
     STOWAGE_ASSIGN_OR_RETURN(
@@ -390,12 +411,13 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     all.push_back({share, std::move(bargain)});
   };
   std::vector<Variant*> variants;
-  STOWAGE_ASSIGN_OR_RETURN(const bool may_remake, MayRemakeTrips(levers));
-  const std::vector<Way> ways = Ways(levers.pieces, may_remake);
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
+                           TripsToTry(levers));
+  const std::vector<Way> ways = Ways(levers.pieces, all_trips);
   for (const Share share : shares) {
-    for (const auto& [remakes, pieces] : ways) {
+    for (const auto& [trips, pieces] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, remakes));
+                               Get(pieces, share, trips));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
     }
@@ -405,9 +427,9 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareChoices));
   }
   for (const Share share : shares) {
-    for (const auto& [remakes, pieces] : ways) {
+    for (const auto& [trips, pieces] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, remakes));
+                               Get(pieces, share, trips));
       STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
                                variant->Frontier(levers.recompute));
       for (Bargain& bargain : bargains) add(share, *variant, bargain);
@@ -438,9 +460,9 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     STOWAGE_ASSIGN_OR_RETURN(Variant* const fewest,
                              Get(levers.pieces.front(), share));
     double least = kAnyCost;
-    for (const auto& [remakes, pieces] : ways) {
+    for (const auto& [trips, pieces] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, remakes));
+                               Get(pieces, share, trips));
       STOWAGE_ASSIGN_OR_RETURN(const double extra,
                                variant->LeastExtraCost(bargain.arena));
       least = std::min(least, variant->cost() - fewest->cost() + extra);

@@ -1,8 +1,8 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// All ways to take a training step: numbers of pieces by shares on the host, and whether
-// the trips of its loops are made again (planner/fit/recompute/trips.h). Each
+// All ways to take a training step: numbers of pieces by shares on the host, and how the
+// trips of its loops are made again, if they are (planner/fit/recompute/trips.h). Each
 // is made when it is first looked at, and kept; those aside of which a bound
 // says that they cannot win are never searched.
 //
@@ -27,8 +27,13 @@
 
 namespace stowage::fit {
 
-/// Whether trips are made again, and the number of pieces.
-using Way = std::pair<bool, int64_t>;
+/// Which trips of loops are made again: none, each by itself, or as many at a time as
+/// take the least bytes, where these are several. Of a trip that is not the last of
+/// several more may run again.
+enum class Trips : uint8_t { kKept, kEach, kInSegments };
+
+/// The trips made again, and the number of pieces.
+using Way = std::pair<Trips, int64_t>;
 
 class Grid {
  public:
@@ -37,9 +42,9 @@ class Grid {
   Grid(const Grid&) = delete;  // variants call back
   Grid& operator=(const Grid&) = delete;
 
-  /// The step in so many pieces, with so much of it on the host, and its trips made
-  /// again or not. Errors: the builder's, and the planner's.
-  Result<Variant*> Get(int64_t pieces, Share share, bool remakes_trips = false);
+  /// The step in so many pieces, with so much of it on the host, and these trips made
+  /// again. Errors: the builder's, and the planner's.
+  Result<Variant*> Get(int64_t pieces, Share share, Trips trips = Trips::kKept);
 
   /// The cheapest step that fits, with these levers; absent where none is found.
   /// Of a larger set of levers, or a larger budget, it never costs more.
@@ -65,9 +70,9 @@ class Grid {
 
   Result<const Sample*> GetSample(int64_t pieces, bool in_loop = true);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
-                                               bool remakes_trips = false);
+                                               Trips trips = Trips::kKept);
   Result<std::vector<Share>> Shares(const Levers& levers);
-  Result<bool> MayRemakeTrips(const Levers& levers);
+  Result<std::vector<Trips>> TripsToTry(const Levers& levers);
   Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t pieces, Bytes budget,
                                                 double limit);
@@ -78,10 +83,11 @@ class Grid {
   const StepBuilder build_;
   const Variant::Options options_;
   std::map<std::pair<int64_t, bool>, Sample> samples_;  // by pieces, in a loop
-  // By pieces, share, and whether trips are made again.
-  std::map<std::tuple<int64_t, Share, bool>, std::unique_ptr<Variant>>
+  // By pieces, share, and trips made again.
+  std::map<std::tuple<int64_t, Share, Trips>, std::unique_ptr<Variant>>
       variants_;
-  std::optional<bool> has_trips_;  // that can be made again
+  std::vector<Trips>
+      trips_;  // ways to make them again, kKept first, once known
   std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
 };
 

@@ -89,9 +89,9 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       const double of_forward = costs[Index(MakerOf(given, loop.told.name))];
       const double of_back = costs[Index(MakerOf(given, loop.backward))];
       const double again = loop.part * of_forward;
-      of_loops[loop.told.name] = of_forward;
-      of_loops[loop.backward] = of_back + again;
-      const NodeId node = MakerOf(step.graph, loop.told.name);
+      of_loops[loop.forward_now] = of_forward;
+      of_loops[loop.backward_now] = of_back + again;
+      const NodeId node = MakerOf(step.graph, loop.forward_now);
       variant->trips_cost_ += static_cast<double>(CountOf(step, node)) * again;
     }
   }
@@ -188,7 +188,7 @@ Recomputed Variant::OfTrips() const {
   Recomputed trips;
   for (const RemadeLoop& loop : loops_) {
     const auto count = static_cast<int>(
-        CountOf(sample_, MakerOf(sample_.graph, loop.told.name)));
+        CountOf(sample_, MakerOf(sample_.graph, loop.forward_now)));
     trips.nodes_again += count * loop.nodes_again;
     trips.flops_again += count * loop.told.flops;
     trips.remade.push_back(loop.told);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -263,26 +265,46 @@ TEST_CASE("training steps with loops and branches run alike however planned") {
 
 TEST_CASE("training steps run alike where the trips of loops are made again") {
   const auto cpu = MakeCpuBackend({.threads = 1});
-  size_t loops = 0;
-  for (uint64_t seed = 0; seed < Instances(150u); ++seed) {
+  // So many at a time, and as many as take the least bytes, of 1 to 4 trips and of 6,
+  // 12, 18 and 24.
+  const std::vector<std::optional<int64_t>> segments = {1, 2, 3, 4, 6, {}};
+  std::map<int64_t, size_t> loops;  // by trips in a segment
+  for (uint64_t seed = 0; seed < Instances(250u); ++seed) {
     INFO("seed ", seed);
-    const Result<Graph> step = BuildTrainStep(MakeRandomControlFlow(seed),
-                                              "loss", {.optimizer = Sgd{}});
+    const Result<Graph> step =
+        BuildTrainStep(MakeRandomControlFlow(seed, /*branches=*/true,
+                                             /*trips_of=*/1 + seed % 2 * 5),
+                       "loss", {.optimizer = Sgd{}});
     REQUIRE_MESSAGE(step.ok(), step.error().message);
-    const Result<fit::RemadeTrips> made = fit::RemakeTrips(*step);
-    REQUIRE_MESSAGE(made.ok(), made.error().message);
-    loops += made->loops.size();
-    if (made->loops.empty()) {
-      CHECK(ToText(made->graph) == ToText(*step));
-      continue;
-    }
     const Visible kept = RunSteps(*step, *cpu, {.seed = seed});
-    CHECK(Differences(RunSteps(made->graph, *cpu, {.seed = seed}), kept) == "");
-    CHECK(
-        Differences(RunSteps(made->graph, *cpu, {.seed = seed, .poison = true}),
-                    kept) == "");
+    for (const std::optional<int64_t> segment : segments) {
+      CAPTURE(segment.value_or(0));
+      const Result<fit::RemadeTrips> made =
+          fit::RemakeTrips(*step, {.segment = segment});
+      REQUIRE_MESSAGE(made.ok(), made.error().message);
+      size_t of_several = 0;
+      for (const fit::RemadeLoop& loop : made->loops) {
+        CHECK((loop.segment == 1 || !segment || loop.segment == *segment));
+        of_several += loop.segment > 1 ? 1 : 0;
+        ++loops[loop.segment];
+      }
+      if (made->loops.empty()) CHECK(ToText(made->graph) == ToText(*step));
+      // Where none is in segments, the graph is that of one trip at a time.
+      if (of_several == 0 && segment != 1) continue;
+      const Visible planned = RunSteps(made->graph, *cpu, {.seed = seed});
+      CHECK(Differences(planned, kept) == "");
+      for (const testing::RunOptions& options :
+           {testing::RunOptions{.seed = seed, .poison = true},
+            testing::RunOptions{.seed = seed, .planned = false}}) {
+        CHECK(Differences(RunSteps(made->graph, *cpu, options), kept) == "");
+      }
+    }
   }
-  CHECK(loops >= Instances(150u) / 4);
+  CHECK(loops[1] >= Instances(250u) / 4);
+  for (const int64_t segment : {2, 3, 4, 6}) {
+    CAPTURE(segment);
+    CHECK(loops[segment] >= Instances(250u) / 25);
+  }
 }
 
 }  // namespace

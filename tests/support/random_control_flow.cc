@@ -21,8 +21,12 @@ constexpr int64_t kSize = 4;  // vectors of 4 and matrices of 4 by 4
 // Grows one builder's graph; bodies have makers of their own on the same numbers.
 class Maker {
  public:
-  Maker(Rng& rng, bool branches, int depth, GraphBuilder& g)
-      : rng_(rng), branches_(branches), depth_(depth), g_(g) {}
+  Maker(Rng& rng, bool branches, int64_t trips_of, int depth, GraphBuilder& g)
+      : rng_(rng),
+        branches_(branches),
+        trips_of_(trips_of),
+        depth_(depth),
+        g_(g) {}
 
   void Add(Value value) {
     STOWAGE_CHECK(value.ok());
@@ -104,7 +108,7 @@ class Maker {
   }
 
   void AddLoop() {
-    const int64_t trips = 1 + rng_.Below(4);
+    const int64_t trips = trips_of_ * (1 + rng_.Below(4));
     LoopOperands operands;
     for (int64_t i = rng_.Below(3); i > 0; --i) {
       operands.carried.push_back(Any());
@@ -117,7 +121,7 @@ class Maker {
     }
     operands.whole.push_back(Vector());
     const auto build = [&](LoopBody& body) {
-      Maker inner(rng_, branches_, depth_ + 1, body.builder());
+      Maker inner(rng_, branches_, trips_of_, depth_ + 1, body.builder());
       for (size_t i = 0; i < operands.carried.size(); ++i) {
         inner.Add(body.carried(i));
       }
@@ -171,7 +175,7 @@ class Maker {
     const std::vector<Value> parts = {Matrix(), Matrix()};
     operands.push_back(Concat(parts, 0));
     const auto build = [&](CondBody& body) {
-      Maker inner(rng_, branches_, depth_ + 1, body.builder());
+      Maker inner(rng_, branches_, trips_of_, depth_ + 1, body.builder());
       for (size_t i = 0; i < handed; ++i) inner.Add(body.operand(i));
       if (rng_.Below(2) == 0) {
         inner.Add(Tanh(ReduceSum(body.operand(handed), {0})));
@@ -189,6 +193,7 @@ class Maker {
 
   Rng& rng_;
   const bool branches_;
+  const int64_t trips_of_;
   const int depth_;
   GraphBuilder& g_;
   std::vector<Value> vectors_;
@@ -284,10 +289,10 @@ void CopyUnrolled(const Graph& graph, GraphCopy& copy, GraphBuilder& g) {
 
 }  // namespace
 
-Graph MakeRandomControlFlow(uint64_t seed, bool branches) {
+Graph MakeRandomControlFlow(uint64_t seed, bool branches, int64_t trips_of) {
   Rng rng(seed);
   GraphBuilder g(StrCat("control_flow_", seed));
-  Maker maker(rng, branches, 0, g);
+  Maker maker(rng, branches, trips_of, 0, g);
   maker.Add(g.Input("x", DType::kF32, Shape{kSize}));
   maker.Add(g.Input("m", DType::kF32, Shape{kSize, kSize}));
   maker.Add(g.Param("w", DType::kF32, Shape{kSize, kSize}, Init::Uniform(0.8)));

@@ -14,75 +14,17 @@
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
+#include "planner/fit/recompute/trip_segments.h"
 
 namespace stowage::fit {
 namespace {
 
-ValueId OutputOf(const Graph& body, size_t r) {
-  return body.outputs()[r].value;
-}
-
-// A loop, the one that goes back, and which of the first one's stacked results that
-// makes again.
-struct Pair {
-  NodeId forward = kNoNode;
-  NodeId backward = kNoNode;
-  std::vector<size_t> remade = {};  // results of `forward`
-  std::vector<bool> needed =
-      {};  // by value of its body: it must be there for these
-};
-
-// The value of its body that a loop copies to hand it back, if it is a leaf: what was
-// carried into the trip.
-std::optional<ValueId> CopiedLeaf(const Graph& body, ValueId output) {
-  const ValueInfo& info = body.value(output);
-  if (info.is_leaf()) return output;
-  const Node& maker = body.node(info.producer);
-  if (maker.op != OpKind::kCopy || !body.value(maker.inputs[0]).is_leaf()) {
-    return std::nullopt;
-  }
-  return maker.inputs[0];
-}
-
-// What must be there for `wanted`, by value.
-std::vector<bool> NeededFor(const Graph& body,
-                            const std::vector<ValueId>& wanted) {
-  std::vector<bool> needed(Index(body.num_values()), false);
-  for (const ValueId id : wanted) needed[Index(id)] = true;
-  for (NodeId n = body.num_nodes() - 1; n >= 0; --n) {
-    const Node& node = body.node(n);
-    const bool runs = std::ranges::any_of(
-        node.results, [&](ValueId result) { return needed[Index(result)]; });
-    if (!runs) continue;
-    for (const ValueId input : node.inputs) needed[Index(input)] = true;
-  }
-  return needed;
-}
-
-bool HasCollectives(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
-    return GetOpDef(node.op).collective ||
-           std::ranges::any_of(BodiesOf(node), [](const auto& body) {
-             return HasCollectives(*body);
-           });
-  });
-}
-
 class TripRemaker {
  public:
-  TripRemaker(const Graph& graph, std::span<const std::string> kept)
-      : graph_(graph), kept_(kept), layouts_(ComputeLayouts(graph)) {}
+  TripRemaker(const Graph& graph, const TripOptions& options)
+      : graph_(graph), pairs_(FindTripPairs(graph, options)) {}
 
   Result<RemadeTrips> Run() {
-    FindReaders();
-    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
-      if (graph_.node(id).op != OpKind::kLoop) continue;
-      if (const auto pair = FindPair(id)) {
-        by_backward_[pair->backward] = pairs_.size();
-        by_forward_[id] = pairs_.size();
-        pairs_.push_back(*pair);
-      }
-    }
     RemadeTrips made;
     if (pairs_.empty()) {
       made.graph = graph_;
@@ -91,16 +33,40 @@ class TripRemaker {
     GraphBuilder g(graph_.name());
     GraphCopy copy(graph_, &g);
     copy.DeclareLeaves();
+    std::map<NodeId, size_t> by_loop;
+    std::vector<std::unique_ptr<TripSegments>> segments(pairs_.size());
+    for (size_t k = 0; k < pairs_.size(); ++k) {
+      by_loop[pairs_[k].forward] = k;
+      by_loop[pairs_[k].backward] = k;
+      made.loops.push_back(Tell(pairs_[k]));
+      if (pairs_[k].segment == 1) continue;
+      segments[k] =
+          std::make_unique<TripSegments>(graph_, pairs_[k], &copy, &g);
+    }
     for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
-      if (const auto pair = by_forward_.find(id); pair != by_forward_.end()) {
-        STOWAGE_RETURN_IF_ERROR(CopyForward(pairs_[pair->second], &copy, &g));
-      } else if (const auto back = by_backward_.find(id);
-                 back != by_backward_.end()) {
-        STOWAGE_RETURN_IF_ERROR(
-            CopyBackward(pairs_[back->second], &copy, &g, &made));
-      } else {
+      made.begins.push_back(g.graph().num_nodes());
+      const auto at = by_loop.find(id);
+      if (at == by_loop.end()) {
         copy.CopyNode(id);
+        continue;
       }
+      const TripPair& pair = pairs_[at->second];
+      TripSegments* const in_segments = segments[at->second].get();
+      RemadeLoop& loop = made.loops[at->second];
+      const bool is_forward = id == pair.forward;
+      if (in_segments != nullptr) {
+        STOWAGE_RETURN_IF_ERROR(is_forward ? in_segments->CopyForward()
+                                           : in_segments->CopyBackward());
+      } else {
+        STOWAGE_RETURN_IF_ERROR(is_forward ? CopyForward(pair, &copy, &g)
+                                           : CopyBackward(pair, &copy, &g));
+      }
+      // The views of what a segment stacks follow it.
+      NodeId emitted = g.graph().num_nodes() - 1;
+      while (g.graph().node(emitted).op != OpKind::kLoop) --emitted;
+      const Node& node = g.graph().node(emitted);
+      (is_forward ? loop.forward_now : loop.backward_now) =
+          g.graph().value(node.results[0]).name;
     }
     copy.DeclareOutputs();
     STOWAGE_ASSIGN_OR_RETURN(made.graph, g.Finish());
@@ -108,90 +74,33 @@ class TripRemaker {
   }
 
  private:
-  // Of each value: its one reader, kNoNode for none, -2 for several, or an output.
-  static constexpr NodeId kMany = -2;
-
-  void FindReaders() {
-    reader_.assign(Index(graph_.num_values()), kNoNode);
-    for (NodeId id = 0; id < graph_.num_nodes(); ++id) {
-      for (const ValueId input : graph_.node(id).inputs) {
-        NodeId& reader = reader_[Index(input)];
-        reader = reader == kNoNode || reader == id ? id : kMany;
-      }
-    }
-    for (const GraphOutput& output : graph_.outputs()) {
-      reader_[Index(output.value)] = kMany;
-    }
-  }
-
-  // What the loop `id` hands to one loop that goes back, and to nothing else.
-  std::optional<Pair> FindPair(NodeId id) const {
-    const Node& node = graph_.node(id);
-    const LoopParts loop = PartsOfLoop(node);
-    if (HasCollectives(loop.body) || IsKept(node)) return std::nullopt;
-    Pair pair = {.forward = id};
-    std::vector<ValueId> wanted;
-    for (size_t r = loop.handed_on(); r < loop.outputs(); ++r) {
-      if (CopiedLeaf(loop.body, OutputOf(loop.body, r))) continue;
-      const NodeId reader = reader_[Index(node.results[r])];
-      if (!GoesBack(loop, node, reader, node.results[r])) continue;
-      if (pair.backward != kNoNode && pair.backward != reader) continue;
-      pair.backward = reader;
-      pair.remade.push_back(r);
-      wanted.push_back(OutputOf(loop.body, r));
-    }
-    if (wanted.empty() || by_backward_.contains(pair.backward)) {
-      return std::nullopt;
-    }
-    pair.needed = NeededFor(loop.body, wanted);
-    if (IsOverwritten(pair, loop)) return std::nullopt;
-    return pair;
-  }
-
-  bool IsKept(const Node& node) const {
-    return std::ranges::any_of(node.results, [&](ValueId result) {
-      return std::ranges::count(kept_, graph_.value(result).name) > 0;
-    });
-  }
-
-  // Whether `reader` is a loop of a later phase that takes the slices of `value`, in
-  // whichever order, and reads it as nothing else.
-  bool GoesBack(const LoopParts& loop, const Node& node, NodeId reader,
-                ValueId value) const {
-    if (reader < 0) return false;
-    const Node& back = graph_.node(reader);
-    if (back.op != OpKind::kLoop || back.phase <= node.phase) return false;
-    const LoopParts parts = PartsOfLoop(back);
-    if (parts.trips != loop.trips) return false;
-    for (size_t i = 0; i < parts.operands(); ++i) {
-      if (back.inputs[i] == value && !parts.is_sliced(i)) return false;
-    }
-    return !HasCollectives(parts.body);
-  }
-
-  // Whether what the trips read from outside is another before they run again.
-  bool IsOverwritten(const Pair& pair, const LoopParts& loop) const {
+  // What is told of a pair.
+  RemadeLoop Tell(const TripPair& pair) const {
     const Node& node = graph_.node(pair.forward);
-    const std::vector<ValueId> leaves = LeavesOf(loop.body);
-    std::vector<ValueId> roots;
-    for (size_t i = loop.carried; i < loop.operands(); ++i) {
-      if (pair.needed[Index(leaves[i])]) {
-        roots.push_back(layouts_[Index(node.inputs[i])].root);
+    const LoopParts forward = PartsOfLoop(node);
+    const Node& back = graph_.node(pair.backward);
+    RemadeLoop again = {.segment = pair.segment};
+    again.backward = graph_.value(back.results[0]).name;
+    Remade& told = again.told;
+    told.name = graph_.value(node.results[0]).name;
+    told.times = static_cast<int>(forward.trips);
+    const auto trips = static_cast<double>(forward.trips);
+    for (const Node& each : forward.body.nodes()) {
+      if (!IsNeeded(each, pair.needed) || GetOpDef(each.op).is_view()) continue;
+      told.flops += trips * NodeFlops(forward.body, each);
+      again.nodes_again += static_cast<int>(forward.trips);
+    }
+    for (const auto* results : {&pair.made, &pair.carried_in}) {
+      for (const size_t r : *results) {
+        told.freed += graph_.value(node.results[r]).type.bytes();
       }
     }
-    for (NodeId id = pair.forward; id < pair.backward; ++id) {
-      const Node& between = graph_.node(id);
-      for (int r = 0; r < GetOpDef(between.op).updates; ++r) {
-        const ValueId target = between.inputs[static_cast<size_t>(r)];
-        if (std::ranges::count(roots, layouts_[Index(target)].root) > 0) {
-          return true;
-        }
-      }
-    }
-    return false;
+    const double of_loop = NodeFlops(graph_, node);
+    again.part = of_loop > 0 ? told.flops / of_loop : 0;
+    return again;
   }
 
-  std::string StackName(const Pair& pair, ValueId leaf) const {
+  std::string StackName(const TripPair& pair, ValueId leaf) const {
     const Node& node = graph_.node(pair.forward);
     return StrCat(BodiesOf(node).front()->value(leaf).name, "@",
                   graph_.value(node.results[0]).name);
@@ -214,7 +123,7 @@ class TripRemaker {
   }
 
   // The loop without what is made again, but with what that takes from trip to trip.
-  Status CopyForward(Pair& pair, GraphCopy* copy, GraphBuilder* g) {
+  Status CopyForward(const TripPair& pair, GraphCopy* copy, GraphBuilder* g) {
     const Node& node = graph_.node(pair.forward);
     const LoopParts loop = PartsOfLoop(node);
     const std::vector<ValueId> leaves = LeavesOf(loop.body);
@@ -222,7 +131,7 @@ class TripRemaker {
     std::vector<size_t> kept;  // results
     std::vector<std::string> names;
     for (size_t r = 0; r < loop.outputs(); ++r) {
-      if (std::ranges::count(pair.remade, r) > 0) continue;
+      if (std::ranges::count(pair.made, r) > 0) continue;
       outputs.push_back(OutputOf(loop.body, r));
       kept.push_back(r);
       names.push_back(graph_.value(node.results[r]).name);
@@ -254,17 +163,8 @@ class TripRemaker {
     return {};
   }
 
-  // The result that is `leaf` of every trip already, if there is one.
-  static std::optional<size_t> StackOf(const LoopParts& loop, ValueId leaf) {
-    for (size_t r = loop.handed_on(); r < loop.outputs(); ++r) {
-      if (CopiedLeaf(loop.body, OutputOf(loop.body, r)) == leaf) return r;
-    }
-    return std::nullopt;
-  }
-
   // The loop that goes back, in whose trips what was handed to it is made again.
-  Status CopyBackward(const Pair& pair, GraphCopy* copy, GraphBuilder* g,
-                      RemadeTrips* made) {
+  Status CopyBackward(const TripPair& pair, GraphCopy* copy, GraphBuilder* g) {
     const Node& node = graph_.node(pair.forward);
     const Node& back = graph_.node(pair.backward);
     const LoopParts forward = PartsOfLoop(node);
@@ -279,7 +179,7 @@ class TripRemaker {
     std::vector<ValueId> leaves;           // of the body, in their order
     std::map<ValueId, ValueId> of_remade;  // a leaf of `rest`: of `trip`
     const auto is_remade = [&](ValueId operand) -> std::optional<size_t> {
-      for (const size_t r : pair.remade) {
+      for (const size_t r : pair.made) {
         if (node.results[r] == operand) return r;
       }
       return std::nullopt;
@@ -358,29 +258,9 @@ class TripRemaker {
       leaves.push_back(leaf.id());
     }
 
-    RemadeLoop again;
-    again.backward = graph_.value(back.results[0]).name;
-    Remade& told = again.told;
-    told.name = graph_.value(node.results[0]).name;
-    told.times = static_cast<int>(forward.trips);
-    const auto trips = static_cast<double>(forward.trips);
     for (NodeId n = 0; n < forward.body.num_nodes(); ++n) {
-      const Node& each = forward.body.node(n);
-      const bool runs = std::ranges::any_of(each.results, [&](ValueId result) {
-        return pair.needed[Index(result)];
-      });
-      if (!runs) continue;
-      trip.CopyNode(n);
-      if (GetOpDef(each.op).is_view()) continue;
-      told.flops += trips * NodeFlops(forward.body, each);
-      again.nodes_again += static_cast<int>(forward.trips);
+      if (IsNeeded(forward.body.node(n), pair.needed)) trip.CopyNode(n);
     }
-    for (const size_t r : pair.remade) {
-      told.freed += graph_.value(node.results[r]).type.bytes();
-    }
-    const double of_loop = NodeFlops(graph_, node);
-    again.part = of_loop > 0 ? told.flops / of_loop : 0;
-    made->loops.push_back(std::move(again));
     for (const auto& [leaf, of_trip] : of_remade) rest.Map(leaf, trip[of_trip]);
     for (NodeId n = 0; n < backward.body.num_nodes(); ++n) rest.CopyNode(n);
     std::vector<ValueId> outputs;
@@ -410,11 +290,7 @@ class TripRemaker {
   }
 
   const Graph& graph_;
-  const std::span<const std::string> kept_;
-  const Layouts layouts_;
-  std::vector<NodeId> reader_;  // by value
-  std::vector<Pair> pairs_;
-  std::map<NodeId, size_t> by_forward_, by_backward_;  // in pairs_
+  const std::vector<TripPair> pairs_;
   // What a loop carries into each trip and stacks for it: by loop and leaf of its body.
   std::map<std::pair<NodeId, ValueId>, Value> carried_stacks_;
 };
@@ -422,8 +298,8 @@ class TripRemaker {
 }  // namespace
 
 Result<RemadeTrips> RemakeTrips(const Graph& graph,
-                                std::span<const std::string> kept) {
-  return TripRemaker(graph, kept).Run();
+                                const TripOptions& options) {
+  return TripRemaker(graph, options).Run();
 }
 
 }  // namespace stowage::fit

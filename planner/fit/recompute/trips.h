@@ -15,20 +15,22 @@
 //     { dgates = ... gates, dys }                 { gates = ... hs, xs, w
 //                                                   dgates = ... gates, dys }
 //
-// Every trip runs twice then, in the same way, so that no bit changes (the scheme of
-// Chen et al. 2016, "Training deep nets with sublinear memory cost", with a trip for a
-// segment).
+// Every trip runs twice then, in the same way, so that no bit changes. Where what is
+// carried is large beside what a trip makes, or there are many trips, several run again
+// at a time: only what is carried into each such segment is stacked then
+// (planner/fit/recompute/trip_pairs.h says how many, trip_segments.h how).
 //
-//   STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made, RemakeTrips(step));
+//   STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made, RemakeTrips(step, {}));
 //   if (!made.loops.empty()) ... made.graph
 
-#include <span>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "ir/graph.h"
 #include "planner/fit/fitted_step.h"
+#include "planner/fit/recompute/trip_pairs.h"
 
 namespace stowage::fit {
 
@@ -37,23 +39,27 @@ struct RemadeLoop {
   /// Of the loop: its first result, the bytes that it stacked for backward alone, and
   /// what runs again.
   Remade told = {};
+  int64_t segment = 1;        // trips that are made again at a time
   int nodes_again = 0;        // of all trips; views not counted
   double part = 0;            // of the loop's operations that run again
   std::string backward = {};  // the first result of the loop that goes back
+  /// The first results of both as they are now.
+  std::string forward_now = {};
+  std::string backward_now = {};
 };
 
 struct RemadeTrips {
   Graph graph;  // as it was, where `loops` is empty
   std::vector<RemadeLoop> loops = {};
+  /// By node of the graph as it was: its place now, or that of the first view that was
+  /// put before it. Empty where `loops` is.
+  std::vector<NodeId> begins = {};
 };
 
-/// `graph` with the trips of its loops made again, wherever a loop of a later phase reads,
-/// slice by slice, what nothing else does. Loops stay where the trip holds collectives or
-/// what it reads from outside is overwritten in between, and where one of its results is
-/// named in `kept`; of several loops that read it in this way the first is served. Nodes
-/// keep their places; values that stay keep their names. Linear.
-Result<RemadeTrips> RemakeTrips(const Graph& graph,
-                                std::span<const std::string> kept = {});
+/// `graph` with the trips of its loops made again, of all FindTripPairs. Values that stay
+/// keep their names. Nodes keep their order, and their places where each trip is made
+/// again by itself. Linear, but for finding divisors.
+Result<RemadeTrips> RemakeTrips(const Graph& graph, const TripOptions& options);
 
 }  // namespace stowage::fit
 

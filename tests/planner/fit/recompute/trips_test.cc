@@ -5,31 +5,35 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
+#include "base/check.h"
 #include "base/result.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/text.h"
 
 namespace stowage {
 namespace {
 
 enum class Also { kNothing, kWritesWhatTripsRead, kGivesOutWhatTheyMake };
 
-// Five trips of h = a * a for a = tanh(h * w + x).
-Graph Step(Also also) {
+// Trips of h = a * a for a = tanh(h * w + x).
+Graph Step(Also also, int64_t trips = 5) {
   GraphBuilder g("net");
   const Value h = g.Input("h", DType::kF32, {4});
-  const Value xs = g.Input("xs", DType::kF32, {5, 4});
+  const Value xs = g.Input("xs", DType::kF32, {trips, 4});
   const Value scale = g.State("scale", DType::kF32, {4}, Init::Ones());
   const Value w = Mul(g.Param("w", DType::kF32, {4}, Init::Ones()), scale);
   const LoopResults run =
-      Loop(g, 5, {.carried = {h}, .sliced = {xs}, .whole = {w, scale}},
+      Loop(g, trips, {.carried = {h}, .sliced = {xs}, .whole = {w, scale}},
            [&](LoopBody& body) {
              const Value in = Mul(body.sliced(0), body.whole(1));
              const Value a = Tanh(Add(Mul(body.carried(0), body.whole(0)), in));
@@ -47,8 +51,8 @@ Graph Step(Also also) {
   return *step;
 }
 
-fit::RemadeTrips Remake(const Graph& step) {
-  Result<fit::RemadeTrips> made = fit::RemakeTrips(step);
+fit::RemadeTrips Remake(const Graph& step, std::optional<int64_t> segment = 1) {
+  Result<fit::RemadeTrips> made = fit::RemakeTrips(step, {.segment = segment});
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   return *std::move(made);
 }
@@ -79,6 +83,64 @@ TEST_CASE("a trip is made again from what it carries, and its slices") {
   CHECK(loops == 2);
   // There is nothing left to be made again.
   CHECK(Remake(made.graph).loops.empty());
+}
+
+// The loops of `graph` by their phase, of which each has one.
+LoopParts LoopOf(const Graph& graph, Phase phase) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op == OpKind::kLoop && node.phase == phase) {
+      return PartsOfLoop(node);
+    }
+  }
+  FAIL("no loop");
+  STOWAGE_CHECK(false);
+}
+
+TEST_CASE("a segment is made again from what it begins with, and its slices") {
+  const Graph step = Step(Also::kNothing, 6);
+  const fit::RemadeTrips made = Remake(step, 3);
+  REQUIRE(made.loops.size() == 1);
+  CHECK(made.loops[0].segment == 3);
+  // Neither a nor h of every trip is stacked. The product that is the next h runs again
+  // as well, and a copy of h.
+  CHECK(made.loops[0].told.freed == 2 * 6 * 4 * 4);
+  CHECK(made.loops[0].told.times == 6);
+  CHECK(made.loops[0].nodes_again == 6 * (4 + 2));
+  // Two segments of three trips: forward stacks h of both.
+  const LoopParts forward = LoopOf(made.graph, Phase::kForward);
+  CHECK(forward.trips == 2);
+  CHECK(forward.stacked == 1);
+  CHECK(forward.body.num_nodes() == 2);
+  CHECK(LoopOf(forward.body, Phase::kForward).trips == 3);
+  CHECK(LoopOf(forward.body, Phase::kForward).stacked == 0);
+  // Backward takes that and xs by slices; in it are the trips, and those that go back.
+  const LoopParts backward = LoopOf(made.graph, Phase::kBackward);
+  CHECK(backward.trips == 2);
+  CHECK(backward.reverse);
+  CHECK(backward.sliced == 2);
+  CHECK(backward.whole == 2);
+  const LoopParts again = LoopOf(backward.body, Phase::kForward);
+  CHECK(again.trips == 3);
+  CHECK(!again.reverse);
+  CHECK(again.stacked == 2);
+  const LoopParts back = LoopOf(backward.body, Phase::kBackward);
+  CHECK(back.trips == 3);
+  CHECK(back.reverse);
+  // Sums go on from one segment to the next.
+  CHECK(back.carried == backward.carried + backward.summed);
+  CHECK(backward.summed == 1);
+  CHECK(Remake(made.graph, 3).loops.empty());
+}
+
+TEST_CASE("trips that segments do not divide are made again one by one") {
+  for (const auto& [trips, segment] : {std::pair{5, 2}, {6, 4}, {1, 2}}) {
+    CAPTURE(trips);
+    const Graph step = Step(Also::kNothing, trips);
+    const fit::RemadeTrips made = Remake(step, segment);
+    REQUIRE(made.loops.size() == 1);
+    CHECK(made.loops[0].segment == 1);
+    CHECK(ToText(made.graph) == ToText(Remake(step).graph));
+  }
 }
 
 TEST_CASE("a trip is kept whose operands are others by then") {
