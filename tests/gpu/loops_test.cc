@@ -19,6 +19,7 @@
 #include "planner/fit/fit.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/pieces/repeat.h"
+#include "planner/fit/recompute/trips.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
 #include "tests/gpu/fake_device.h"
@@ -76,6 +77,53 @@ TEST_CASE("loops in loops give the CPU's bits") {
     const auto gpu = MakeFakeBackend({.seed = 3}, nullptr);
     for (const bool poison : {false, true}) {  // as one graph, and op by op
       const Visible run = RunSteps(graph, *gpu, {.poison = poison});
+      CHECK(Differences(run, expected) == "");
+    }
+  }
+}
+
+// A step of a loop from the back, with a loop in it, that carries, sums and stacks.
+Graph NestedStep(int64_t trips) {
+  GraphBuilder g("nested");
+  const Value w = g.Param("w", DType::kF32, {5}, Init::Uniform(0.8));
+  const Value h = g.Input("h", DType::kF32, {5});
+  const Value xs = g.Input("xs", DType::kF32, {trips, 5});
+  const LoopResults run = Loop(
+      g, trips, {.carried = {h}, .sliced = {xs}, .whole = {w}},
+      [&](LoopBody& body) {
+        const LoopResults inner = Loop(
+            body.builder(), 3,
+            {.carried = {body.carried(0)},
+             .whole = {body.sliced(0), body.whole(0)}},
+            [](LoopBody& in) {
+              in.Next(0,
+                      Tanh(Add(Mul(in.carried(0), in.whole(1)), in.whole(0))));
+            });
+        body.Next(0, inner.carried[0]);
+        body.Sum(Mul(inner.carried[0], body.whole(0)));
+        body.Stack(Mul(inner.carried[0], body.sliced(0)));
+      },
+      {.reverse = true});
+  const Value sum = ReduceSum(Add(run.carried[0], run.summed[0]), {0});
+  g.Output("loss", g.Name("loss", Add(sum, ReduceSum(run.stacked[0], {0, 1}))));
+  const Result<Graph> step = BuildTrainStep(Finished(g), "loss");
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *step;
+}
+
+TEST_CASE("trips made again in segments give the bits of trips kept") {
+  const Graph step = NestedStep(6);
+  const auto gpu = MakeFakeBackend({.seed = 3}, nullptr);
+  const Visible expected = RunSteps(step, *gpu, {.steps = 2});
+  for (const int64_t segment : {1, 2, 3, 6}) {
+    CAPTURE(segment);
+    const Result<fit::RemadeTrips> made =
+        fit::RemakeTrips(step, {.segment = segment});
+    REQUIRE_MESSAGE(made.ok(), made.error().message);
+    REQUIRE(made->loops.size() == 1);
+    CHECK(made->loops[0].segment == segment);
+    for (const bool poison : {false, true}) {  // as one graph, and op by op
+      const Visible run = RunSteps(made->graph, *gpu, {.poison = poison});
       CHECK(Differences(run, expected) == "");
     }
   }

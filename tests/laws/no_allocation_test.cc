@@ -9,6 +9,7 @@
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
 #include "planner/fit/offload/offload.h"
+#include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/support/random_control_flow.h"
@@ -106,6 +107,23 @@ TEST_CASE("steps with loops and branches in one another allocate nothing") {
     const Graph graph = testing::MakeRandomControlFlow(seed);
     CHECK(AllocationsInSteps(graph, 2, 2).value_or(0) == 0);
   }
+}
+
+TEST_CASE("steps that make trips again in segments allocate nothing") {
+  size_t loops = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    INFO("seed ", seed);
+    const Graph step =
+        *BuildTrainStep(testing::MakeRandomControlFlow(seed, /*branches=*/true,
+                                                       /*trips_of=*/6),
+                        "loss");
+    const fit::RemadeTrips made = *fit::RemakeTrips(step, {.segment = 3});
+    for (const fit::RemadeLoop& loop : made.loops) {
+      loops += loop.segment == 3 ? 1 : 0;
+    }
+    CHECK(AllocationsInSteps(made.graph, 2, 2).value_or(0) == 0);
+  }
+  CHECK(loops > 0);
 }
 
 TEST_CASE(
