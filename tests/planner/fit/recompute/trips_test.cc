@@ -18,18 +18,27 @@
 #include "ir/control_flow.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
+#include "ir/shape.h"
 #include "ir/text.h"
 
 namespace stowage {
 namespace {
 
-enum class Also { kNothing, kWritesWhatTripsRead, kGivesOutWhatTheyMake };
+enum class Also {
+  kNothing,
+  kWritesWhatTripsRead,
+  kGivesOutWhatTheyMake,
+  kHasEqualSlices,
+};
 
 // Trips of h = a * a for a = tanh(h * w + x).
 Graph Step(Also also, int64_t trips = 5) {
   GraphBuilder g("net");
   const Value h = g.Input("h", DType::kF32, {4});
-  const Value xs = g.Input("xs", DType::kF32, {trips, 4});
+  const Value xs =
+      also == Also::kHasEqualSlices
+          ? BroadcastTo(g.Input("xs", DType::kF32, {1, 4}), {trips, 4})
+          : g.Input("xs", DType::kF32, {trips, 4});
   const Value scale = g.State("scale", DType::kF32, {4}, Init::Ones());
   const Value w = Mul(g.Param("w", DType::kF32, {4}, Init::Ones()), scale);
   const LoopResults run =
@@ -143,12 +152,24 @@ TEST_CASE("trips that segments do not divide are made again one by one") {
   }
 }
 
+TEST_CASE("slices that do not lie one behind the other are not cut") {
+  const fit::RemadeTrips made = Remake(Step(Also::kHasEqualSlices, 6), 3);
+  REQUIRE(made.loops.size() == 1);
+  CHECK(made.loops[0].segment == 1);
+}
+
 TEST_CASE("a trip is kept whose operands are others by then") {
   CHECK(Remake(Step(Also::kWritesWhatTripsRead)).loops.empty());
+  CHECK(Remake(Step(Also::kWritesWhatTripsRead, 6), 3).loops.empty());
 }
 
 TEST_CASE("what is given out is kept, and so read where it is") {
   CHECK(Remake(Step(Also::kGivesOutWhatTheyMake)).loops.empty());
+  // In segments there is h left to be made again.
+  const fit::RemadeTrips made = Remake(Step(Also::kGivesOutWhatTheyMake, 6), 3);
+  REQUIRE(made.loops.size() == 1);
+  CHECK(made.loops[0].told.freed == 6 * 4 * 4);
+  CHECK(made.graph.value(*made.graph.Find("as")).type.shape == Shape{6, 4});
 }
 
 }  // namespace
