@@ -160,8 +160,7 @@ class PairFinder {
     if (pair.made.empty()) return std::nullopt;
     pair.carried_in.clear();
     pair.needed = NeededFor(loop.body, Wanted(pair, loop));
-    if (IsOverwritten(pair, loop)) return std::nullopt;
-    return pair;
+    return CanRunAgain(pair, loop) ? std::optional(pair) : std::nullopt;
   }
 
   // Likewise in segments of several, in which trips also make what the next ones need.
@@ -182,8 +181,7 @@ class PairFinder {
         grew = true;
       }
     }
-    if (IsOverwritten(pair, loop)) return std::nullopt;
-    return pair;
+    return CanRunAgain(pair, loop) ? std::optional(pair) : std::nullopt;
   }
 
   static std::vector<ValueId> Wanted(const TripPair& pair,
@@ -195,6 +193,18 @@ class PairFinder {
       }
     }
     return wanted;
+  }
+
+  // Whether what the trips read is there when they run again: what is carried can be
+  // stacked, and all else is as it was.
+  bool CanRunAgain(const TripPair& pair, const LoopParts& loop) const {
+    const std::vector<ValueId> leaves = LeavesOf(loop.body);
+    for (size_t handed = 0; handed < loop.handed_on(); ++handed) {
+      const ValueId leaf = leaves[loop.leaf_of(handed)];
+      const int rank = loop.body.value(leaf).type.shape.rank();
+      if (pair.needed[Index(leaf)] && rank == kMaxRank) return false;
+    }
+    return !IsOverwritten(pair, loop);
   }
 
   // Whether what the trips read from outside is another before they run again.

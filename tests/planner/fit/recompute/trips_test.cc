@@ -163,6 +163,29 @@ TEST_CASE("a trip is kept whose operands are others by then") {
   CHECK(Remake(Step(Also::kWritesWhatTripsRead, 6), 3).loops.empty());
 }
 
+TEST_CASE("a trip is kept that carries what has too many axes to be stacked") {
+  GraphBuilder g("net");
+  const Shape shape = {1, 1, 1, 1, 1, 1, 1, 4};
+  const Value h = g.Input("h", DType::kF32, shape);
+  const Value w = g.Param("w", DType::kF32, {4}, Init::Ones());
+  const LoopResults run =
+      Loop(g, 6, {.carried = {h}, .whole = {w}}, [&](LoopBody& body) {
+        const Value row = Reshape(Neg(body.carried(0)), {4});
+        const Value a = Tanh(Add(row, body.whole(0)));
+        body.Next(0, Add(body.carried(0), Reshape(a, shape)));
+      });
+  g.Output("loss", g.Name("loss", ReduceSum(run.carried[0])));
+  const Result<Graph> forward = g.Finish();
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  const Result<Graph> step =
+      BuildTrainStep(*forward, "loss", {.optimizer = Sgd{}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  for (const std::optional<int64_t> segment :
+       {std::optional<int64_t>(1), std::optional<int64_t>(3)}) {
+    CHECK(Remake(*step, segment).loops.empty());
+  }
+}
+
 TEST_CASE("what is given out is kept, and so read where it is") {
   CHECK(Remake(Step(Also::kGivesOutWhatTheyMake)).loops.empty());
   // In segments there is h left to be made again.
