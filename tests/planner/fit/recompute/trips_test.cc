@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
@@ -156,6 +157,41 @@ TEST_CASE("slices that do not lie one behind the other are not cut") {
   const fit::RemadeTrips made = Remake(Step(Also::kHasEqualSlices, 6), 3);
   REQUIRE(made.loops.size() == 1);
   CHECK(made.loops[0].segment == 1);
+}
+
+// tanh(h * w), in so many branches in one another.
+Value InBranches(Value h, Value w, int depth) {
+  if (depth == 0) return Tanh(Mul(h, w));
+  return Cond(*h.builder(), Greater(ReduceSum(h), ReduceSum(w)), {h, w},
+              {[=](CondBody& body) {
+                 return std::vector{
+                     InBranches(body.operand(0), body.operand(1), depth - 1)};
+               },
+               [](CondBody& body) { return std::vector{body.operand(0)}; }})[0];
+}
+
+TEST_CASE("there is one more body in a segment, and in a loop over pieces") {
+  for (const int depth : {kMaxBodyDepth - 2, kMaxBodyDepth - 1}) {
+    CAPTURE(depth);
+    GraphBuilder g("net");
+    const Value h = g.Input("h", DType::kF32, {4});
+    const Value w = g.Param("w", DType::kF32, {4}, Init::Ones());
+    const LoopResults run =
+        Loop(g, 6, {.carried = {h}, .whole = {w}}, [&](LoopBody& body) {
+          const Value a = Tanh(Mul(body.carried(0), body.whole(0)));
+          body.Next(0, InBranches(a, body.whole(0), depth - 1));
+        });
+    g.Output("loss", g.Name("loss", ReduceSum(run.carried[0])));
+    const Result<Graph> forward = g.Finish();
+    REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+    const Result<Graph> step =
+        BuildTrainStep(*forward, "loss", {.optimizer = Sgd{}});
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    const fit::RemadeTrips made = Remake(*step, 3);
+    REQUIRE(made.loops.size() == 1);
+    CHECK(made.loops[0].segment == (depth < kMaxBodyDepth - 1 ? 3 : 1));
+    CHECK(ParseGraph(ToText(made.graph)).ok());
+  }
 }
 
 TEST_CASE("a trip is kept whose operands are others by then") {
