@@ -27,9 +27,8 @@
 
 namespace stowage::fit {
 
-/// Which trips of loops are made again: none, each by itself, or as many at a time as
-/// take the least bytes, where these are several. Of a trip that is not the last of
-/// several more may run again.
+/// Which trips of loops are made again: none; each by itself; or as many at a time as take
+/// the least bytes, where these are several, of which a little more runs again.
 enum class Trips : uint8_t { kKept, kEach, kInSegments };
 
 /// The trips made again, and the number of pieces.

@@ -82,7 +82,8 @@ TEST_CASE("loops in loops give the CPU's bits") {
   }
 }
 
-// A step of a loop from the back, with a loop in it, that carries, sums and stacks.
+// A step of a loop from the back, with a loop in it, that carries, sums and stacks what
+// is given out.
 Graph NestedStep(int64_t trips) {
   GraphBuilder g("nested");
   const Value w = g.Param("w", DType::kF32, {5}, Init::Uniform(0.8));
@@ -106,6 +107,7 @@ Graph NestedStep(int64_t trips) {
       {.reverse = true});
   const Value sum = ReduceSum(Add(run.carried[0], run.summed[0]), {0});
   g.Output("loss", g.Name("loss", Add(sum, ReduceSum(run.stacked[0], {0, 1}))));
+  g.Output("all", run.stacked[0]);
   const Result<Graph> step = BuildTrainStep(Finished(g), "loss");
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   return *step;

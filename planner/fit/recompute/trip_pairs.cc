@@ -276,15 +276,16 @@ class PairFinder {
     return best;
   }
 
-  // What trips carry that is needed, but where `in_stacks` is false and it is stacked
-  // anyway.
+  // What a trip carries that is needed; of what is stacked for other reasons nothing,
+  // unless `stacked_too`.
   Bytes Carried(const LoopParts& loop, const std::vector<bool>& needed,
-                bool in_stacks) const {
+                bool stacked_too) const {
     const std::vector<ValueId> leaves = LeavesOf(loop.body);
     Bytes bytes = 0;
     for (size_t handed = 0; handed < loop.handed_on(); ++handed) {
       const ValueId leaf = leaves[loop.leaf_of(handed)];
-      if (!needed[Index(leaf)] || (!in_stacks && StackOf(loop, leaf))) continue;
+      if (!needed[Index(leaf)] || (!stacked_too && StackOf(loop, leaf)))
+        continue;
       bytes += loop.body.value(leaf).type.bytes();
     }
     return bytes;
@@ -306,7 +307,8 @@ class PairFinder {
     const Bytes made = BytesOf(loop, pair.made);
     const Bytes carried_in = BytesOf(loop, pair.carried_in);
     if (!by_trips) return loop.trips * (made + carried_in);
-    const Bytes carried = Carried(loop, by_trips->needed, /*in_stacks=*/false);
+    const Bytes carried =
+        Carried(loop, by_trips->needed, /*stacked_too=*/false);
     return loop.trips * (carried + carried_in) + made;
   }
 
@@ -314,7 +316,7 @@ class PairFinder {
                         const LoopParts& loop, int64_t segment) const {
     const LoopParts back = PartsOfLoop(graph_.node(pair.backward));
     Bytes bytes =
-        loop.trips / segment * Carried(loop, needed, /*in_stacks=*/true);
+        loop.trips / segment * Carried(loop, needed, /*stacked_too=*/true);
     bytes +=
         segment * (BytesOf(loop, pair.made) + BytesOf(loop, pair.carried_in));
     for (size_t r = 0; r < back.handed_on(); ++r) {
