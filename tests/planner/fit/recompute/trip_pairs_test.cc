@@ -113,7 +113,9 @@ TEST_CASE("no other segments of equal trips need a smaller arena") {
     }
     const Planned best = Plan(step, {});
     CHECK(best.arena == arenas.at(best.segment));
-    for (const auto& [k, arena] : arenas) {
+    for (const auto& each : arenas) {
+      const int64_t k = each.first;
+      const Bytes arena = each.second;
       CAPTURE(k);
       // All trips in one segment are kept, but made twice.
       if (k == net.trips) continue;

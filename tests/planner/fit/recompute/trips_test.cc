@@ -143,10 +143,10 @@ TEST_CASE("a segment is made again from what it begins with, and its slices") {
 }
 
 TEST_CASE("trips that segments do not divide are made again one by one") {
-  for (const auto& [trips, segment] : {std::pair{5, 2}, {6, 4}, {1, 2}}) {
-    CAPTURE(trips);
-    const Graph step = Step(Also::kNothing, trips);
-    const fit::RemadeTrips made = Remake(step, segment);
+  for (const auto& each : {std::pair{5, 2}, {6, 4}, {1, 2}}) {
+    CAPTURE(each.first);
+    const Graph step = Step(Also::kNothing, each.first);
+    const fit::RemadeTrips made = Remake(step, each.second);
     REQUIRE(made.loops.size() == 1);
     CHECK(made.loops[0].segment == 1);
     CHECK(ToText(made.graph) == ToText(Remake(step).graph));
