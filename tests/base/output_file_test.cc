@@ -18,9 +18,12 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
+
+using testing::ReadAll;
 
 namespace fs = std::filesystem;
 
@@ -33,10 +36,6 @@ fs::path Folder(std::string_view name) {
   return folder;
 }
 
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 void WriteAll(const fs::path& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }

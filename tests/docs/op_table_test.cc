@@ -4,21 +4,14 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "base/strings.h"
 #include "ir/op_kind.h"
+#include "tests/support/files.h"
 
 namespace stowage::testing {
 namespace {
-
-std::string ReadAll(const char* path) {
-  std::ifstream file(path);
-  REQUIRE_MESSAGE(file.good(), std::string(path));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The line of the table that is about `op`.
 std::string RowOf(const std::string& table, std::string_view op) {

@@ -2,18 +2,14 @@
 
 #include <doctest/doctest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
+#include "tests/support/files.h"
+
 namespace {
 
-std::string ReadAll(const char* path) {
-  std::ifstream file(path);
-  REQUIRE_MESSAGE(file.good(), std::string(path));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+using stowage::testing::ReadAll;
 
 // The blocks of C++ in a page, in their order.
 std::vector<std::string> CodeIn(const std::string& page) {

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -20,9 +19,12 @@
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "tests/support/files.h"
 
 namespace stowage::gpu {
 namespace {
+
+using testing::ReadAll;
 
 namespace fs = std::filesystem;
 
@@ -64,11 +66,6 @@ ProductAlgorithm Kept(ProductAlgorithms& algorithms, int64_t m,
   const auto kept = algorithms.Keep(KeyOf(m), AlgorithmOf(number));
   REQUIRE_MESSAGE(kept.ok(), kept.error().message);
   return *kept;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 TEST_CASE("what is kept is found, by this process and the next") {

@@ -27,6 +27,7 @@
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/formats/gguf_bytes.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
@@ -40,12 +41,6 @@ PretrainedModel Open(const std::string& path) {
   auto model = PretrainedModel::Open(path);
   REQUIRE_MESSAGE(model.ok(), model.error().message);
   return *std::move(model);
-}
-
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE_MESSAGE(file.good(), "cannot read ", path.string());
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 std::vector<float> Logits(const PretrainedModel& model) {
@@ -313,6 +308,7 @@ TEST_CASE("a head beside an embedding that is tied to it is left alone") {
 
 TEST_CASE("a GGUF file's family is checked key by key") {
   using testing::GgufBytes;
+  using testing::ReadAll;
   const char* const root = std::getenv("TEST_TMPDIR");
   const std::string path = StrCat(root == nullptr ? "/tmp" : root, "/x.gguf");
   const auto refusal = [&](const GgufBytes& file) {

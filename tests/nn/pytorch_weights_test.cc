@@ -23,9 +23,12 @@
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "runtime/weights.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
+
+using testing::ReadAll;
 
 // --- The formula of make_goldens.py ----------------------------------------
 
@@ -53,12 +56,6 @@ std::vector<int32_t> Integers(const std::string& name, int64_t count) {
 }
 
 // --- The file ---------------------------------------------------------------
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  REQUIRE_MESSAGE(file.good(), "cannot read ", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // What gpt_nano_torch.csv says, by kind and index.
 std::map<std::string, std::string> Goldens() {

@@ -22,11 +22,14 @@
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
 #include "runtime/parts.h"
+#include "tests/support/files.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/wrapped_backend.h"
 
 namespace stowage {
 namespace {
+
+using testing::ReadAll;
 
 using fit::FindOffloadable;
 using fit::Offload;
@@ -36,10 +39,6 @@ std::string TemporaryPath(std::string_view name) {
   return StrCat(folder == nullptr ? "/tmp" : folder, "/", name);
 }
 
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 void WriteAll(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }

@@ -23,9 +23,12 @@
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "runtime/checkpoint.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
+
+using testing::ReadAll;
 
 std::string TemporaryPath(std::string_view name) {
   const char* const folder = std::getenv("TEST_TMPDIR");
@@ -70,11 +73,6 @@ std::string Write(const std::vector<Tensor>& tensors,
   const std::string path = TemporaryPath(name);
   std::ofstream(path, std::ios::binary) << file << text << data;
   return path;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // Params "a" (2, 3) and "b" (2), of a type.

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/strings.h"
+#include "tests/support/files.h"
 
 namespace stowage::testing {
 namespace {
@@ -42,13 +43,6 @@ shift
 echo "python $*" >>ran
 echo '{"median_step_seconds": 0.05, "tokens_per_second": 327680.0,' \
   '"max_memory_allocated_bytes": 2e10, "max_memory_reserved_bytes": 21000000000}')";
-
-std::string ReadAll(const fs::path& path) {
-  std::ifstream in(path);
-  std::ostringstream contents;
-  contents << in.rdbuf();
-  return contents.str();
-}
 
 // The project's folder, as far as the script looks at it, in a folder that is
 // gone afterwards.

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -105,13 +104,6 @@ std::string WriteTemp(const std::string& name, const std::string& contents) {
   out.close();
   STOWAGE_CHECK(!out.fail());
   return path;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << in.rdbuf();
-  return contents.str();
 }
 
 std::string SomeDigits() {

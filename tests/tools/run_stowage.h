@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/files.h"  // for those who read what a run wrote
+
 namespace stowage::testing {
 
 struct Outcome {
@@ -41,7 +43,6 @@ Outcome RunAndSignal(const std::vector<std::string>& arguments,
 std::string TempPath(const std::string& name);
 /// Writes a file there; returns its path.
 std::string WriteTemp(const std::string& name, const std::string& contents);
-std::string ReadAll(const std::string& path);
 
 /// 60 rows of digits that `train --model mlp` takes, each class its own
 /// pattern.

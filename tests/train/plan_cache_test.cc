@@ -6,16 +6,18 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
+
+using testing::ReadAll;
 
 namespace fs = std::filesystem;
 
@@ -35,11 +37,6 @@ std::vector<std::string> FilesOf(const std::string& folder) {
     paths.push_back(entry.path().string());
   }
   return paths;
-}
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void WriteAll(const std::string& path, const std::string& bytes) {
