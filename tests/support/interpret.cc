@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <utility>
 
 #include "base/check.h"
 #include "ir/op_def.h"
@@ -151,78 +148,13 @@ void RandomNormal(Call& c) {
 
 // --- Creation and movement ---
 
-template <typename T>
-double Decode(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));
-  return static_cast<double>(value);
-}
-
-double DecodeHalf(const char* bytes) {
-  uint16_t bits;
-  std::memcpy(&bits, bytes, 2);
-  const int exponent = bits >> 10 & 31;
-  const int fraction = bits & 1023;
-  double value = exponent == 0 ? std::ldexp(fraction, -24)
-                               : std::ldexp(1024 + fraction, exponent - 25);
-  if (exponent == 31) {
-    value = fraction == 0 ? std::numeric_limits<double>::infinity()
-                          : std::numeric_limits<double>::quiet_NaN();
-  }
-  return bits >> 15 ? -value : value;
-}
-
-double DecodeBFloat(const char* bytes) {
-  uint16_t high;
-  std::memcpy(&high, bytes, 2);
-  const uint32_t bits = uint32_t{high} << 16;
-  return Decode<float>(reinterpret_cast<const char*>(&bits));
-}
-
-double DecodeAs(DType dtype, const char* bytes) {
-  switch (dtype) {
-    case DType::kF32:
-      return Decode<float>(bytes);
-    case DType::kF64:
-      return Decode<double>(bytes);
-    case DType::kF16:
-      return DecodeHalf(bytes);
-    case DType::kBF16:
-      return DecodeBFloat(bytes);
-    case DType::kI16:
-      return Decode<int16_t>(bytes);
-    case DType::kI32:
-      return Decode<int32_t>(bytes);
-    case DType::kI64:
-      return Decode<int64_t>(bytes);
-    case DType::kU8:
-    case DType::kBool:
-      return Decode<uint8_t>(bytes);
-  }
-  STOWAGE_CHECK(false);
-}
-
-void Constant(Call& c) {
-  const DType dtype = c.node.attrs.Type("dtype");
-  const std::string& bytes = c.node.attrs.Data("data");
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    c.out[0][i] = DecodeAs(dtype, bytes.data() + i * SizeOf(dtype));
-  }
-}
-
-// An index operand's element, checked.
-int64_t IndexAt(const Array& indices, int64_t i, int64_t limit) {
-  const auto index = static_cast<int64_t>(indices[i]);
-  STOWAGE_CHECK(index >= 0 && index < limit);
-  return index;
-}
-
 void Gather(Call& c) {
   const Array& table = c.input(0);
   const int64_t row = table.size() / table.shape[0];
   for (int64_t i = 0; i < c.out[0].size(); ++i) {
     c.out[0][i] =
-        table[IndexAt(c.input(1), i / row, table.shape[0]) * row + i % row];
+        table[interpret::IndexAt(c.input(1), i / row, table.shape[0]) * row +
+              i % row];
   }
 }
 
@@ -231,7 +163,8 @@ void ScatterAdd(Call& c) {
   const Array& updates = c.input(2);
   const int64_t row = c.out[0].size() / c.out[0].shape[0];
   for (int64_t i = 0; i < updates.size(); ++i) {
-    const int64_t index = IndexAt(c.input(1), i / row, c.out[0].shape[0]);
+    const int64_t index =
+        interpret::IndexAt(c.input(1), i / row, c.out[0].shape[0]);
     c.out[0][index * row + i % row] += updates[i];
   }
 }
@@ -247,60 +180,6 @@ void Concat(Call& c) {
     }
     start += part->shape[axis];
   }
-}
-
-// --- Views ---
-
-// out[r][index] = in[source(index)]
-void View(Call& c, size_t r, const std::function<Dims(const Dims&)>& source) {
-  Array& out = c.out[r];
-  for (int64_t i = 0; i < out.size(); ++i) {
-    out[i] = c.input(
-        0)[Position(c.input(0).shape, source(Coordinates(out.shape, i)))];
-  }
-}
-
-void Permute(Call& c) {
-  const std::vector<int64_t>& order = c.Ints("order");
-  View(c, 0, [&](const Dims& index) {
-    Dims source = index;
-    for (int i = 0; i < index.rank(); ++i) {
-      source[static_cast<int>(order[static_cast<size_t>(i)])] = index[i];
-    }
-    return source;
-  });
-}
-
-void Slice(Call& c) {
-  const int axis = static_cast<int>(c.Int("axis"));
-  View(c, 0, [&](Dims index) {
-    index[axis] = c.Int("start") + index[axis] * c.Int("step");
-    return index;
-  });
-}
-
-void Split(Call& c) {
-  const int axis = static_cast<int>(c.Int("axis"));
-  int64_t start = 0;
-  for (size_t r = 0; r < c.out.size(); ++r) {
-    View(c, r, [&](Dims index) {
-      index[axis] += start;
-      return index;
-    });
-    start += c.out[r].shape[axis];
-  }
-}
-
-void Broadcast(Call& c) {
-  const Shape& from = c.input(0).shape;
-  View(c, 0, [&](const Dims& index) {
-    Dims source = Dims::Filled(from.rank(), 0);
-    const int added = index.rank() - from.rank();
-    for (int i = 0; i < from.rank(); ++i) {
-      if (from[i] != 1) source[i] = index[added + i];
-    }
-    return source;
-  });
 }
 
 // --- Reductions ---
@@ -327,141 +206,16 @@ void ReduceMean(Call& c) {
   for (double& y : c.out[0].data) y /= count;
 }
 
-// Calls visit(row number, position of the row's first element).
-void ForRows(const Array& x,
-             const std::function<void(int64_t, int64_t)>& visit) {
-  const int64_t n = x.shape.back();
-  for (int64_t row = 0; row < x.size() / n; ++row) visit(row, row * n);
-}
-
 void ArgMax(Call& c) {
   const Array& x = c.input(0);
-  ForRows(x, [&](int64_t row, int64_t begin) {
+  interpret::ForRows(x, [&](int64_t row, int64_t begin) {
     const auto first = x.data.begin() + begin;
     c.out[0][row] = static_cast<double>(
         std::max_element(first, first + x.shape.back()) - first);
   });
 }
 
-// --- Products and layers ---
-
-double LogSumExp(const Array& x, int64_t begin) {
-  const auto first = x.data.begin() + begin;
-  const double max = *std::max_element(first, first + x.shape.back());
-  double sum = 0;
-  for (int64_t j = 0; j < x.shape.back(); ++j) {
-    sum += std::exp(x[begin + j] - max);
-  }
-  return max + std::log(sum);
-}
-
-void Softmax(Call& c, bool takes_log) {
-  const Array& x = c.input(0);
-  ForRows(x, [&](int64_t, int64_t begin) {
-    const double lse = LogSumExp(x, begin);
-    for (int64_t i = begin; i < begin + x.shape.back(); ++i) {
-      c.out[0][i] = takes_log ? x[i] - lse : std::exp(x[i] - lse);
-    }
-  });
-}
-
-void SoftmaxGrad(Call& c, bool took_log) {
-  const Array& y = c.input(0);
-  const Array& dy = c.input(1);
-  ForRows(y, [&](int64_t, int64_t begin) {
-    double sum = 0;
-    for (int64_t i = begin; i < begin + y.shape.back(); ++i) {
-      sum += took_log ? dy[i] : dy[i] * y[i];
-    }
-    for (int64_t i = begin; i < begin + y.shape.back(); ++i) {
-      c.out[0][i] =
-          took_log ? dy[i] - std::exp(y[i]) * sum : y[i] * (dy[i] - sum);
-    }
-  });
-}
-
-void CrossEntropy(Call& c) {
-  const Array& x = c.input(0);
-  const auto rows = static_cast<double>(x.size() / x.shape.back());
-  ForRows(x, [&](int64_t row, int64_t begin) {
-    c.out[1][row] = LogSumExp(x, begin);
-    const int64_t label = IndexAt(c.input(1), row, x.shape.back());
-    c.out[0][0] += (c.out[1][row] - x[begin + label]) / rows;
-  });
-}
-
-void CrossEntropyGrad(Call& c) {
-  const Array& x = c.input(0);
-  const auto rows = static_cast<double>(x.size() / x.shape.back());
-  ForRows(x, [&](int64_t row, int64_t begin) {
-    const int64_t label = IndexAt(c.input(1), row, x.shape.back());
-    for (int64_t j = 0; j < x.shape.back(); ++j) {
-      const double p = std::exp(x[begin + j] - c.input(2)[row]);
-      c.out[0][begin + j] = c.input(3)[0] * (p - (j == label)) / rows;
-    }
-  });
-}
-
-void LayerNorm(Call& c) {
-  const Array& x = c.input(0);
-  const int64_t n = x.shape.back();
-  const auto count = static_cast<double>(n);
-  ForRows(x, [&](int64_t row, int64_t begin) {
-    double mean = 0;
-    for (int64_t j = 0; j < n; ++j) mean += x[begin + j] / count;
-    double variance = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      variance += (x[begin + j] - mean) * (x[begin + j] - mean) / count;
-    }
-    const double rstd = 1 / std::sqrt(variance + c.Float("eps"));
-    c.out[1][row] = mean;
-    c.out[2][row] = rstd;
-    for (int64_t j = 0; j < n; ++j) {
-      c.out[0][begin + j] =
-          (x[begin + j] - mean) * rstd * c.input(1)[j] + c.input(2)[j];
-    }
-  });
-}
-
-void LayerNormGrad(Call& c) {
-  const Array& x = c.input(0);
-  const Array& gamma = c.input(1);
-  const Array& dy = c.input(4);
-  const int64_t n = x.shape.back();
-  ForRows(x, [&](int64_t row, int64_t begin) {
-    const double rstd = c.input(3)[row];
-    const auto normal = [&](int64_t j) {
-      return (x[begin + j] - c.input(2)[row]) * rstd;
-    };
-    double mean_g = 0;   // of g = dy gamma
-    double mean_gn = 0;  // of g times the normalized x
-    for (int64_t j = 0; j < n; ++j) {
-      const double g = dy[begin + j] * gamma[j];
-      mean_g += g / static_cast<double>(n);
-      mean_gn += g * normal(j) / static_cast<double>(n);
-      c.out[1][j] += dy[begin + j] * normal(j);
-      c.out[2][j] += dy[begin + j];
-    }
-    for (int64_t j = 0; j < n; ++j) {
-      c.out[0][begin + j] =
-          rstd * (dy[begin + j] * gamma[j] - mean_g - normal(j) * mean_gn);
-    }
-  });
-}
-
 // --- Updates ---
-
-// The clip factor, operand `i`, if there is one.
-double ScaleAt(const Call& c, size_t i) {
-  return c.in.size() > i ? c.input(i)[0] : 1;
-}
-
-// Leaves all as it is if that factor is infinite.
-bool Skipped(Call& c, size_t scale) {
-  if (!std::isinf(ScaleAt(c, scale))) return false;
-  for (size_t i = 0; i < c.out.size(); ++i) c.out[i].data = c.input(i).data;
-  return true;
-}
 
 void SliceUpdate(Call& c) {
   c.out[0].data = c.input(0).data;
@@ -471,97 +225,6 @@ void SliceUpdate(Call& c) {
         c.Int("start") +
         (c.in.size() == 3 ? static_cast<int64_t>(c.input(2)[0]) : 0);
     c.out[0][Position(c.out[0].shape, index)] = c.input(1)[i];
-  }
-}
-
-void SgdUpdate(Call& c) {
-  if (Skipped(c, 3)) return;
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double w = c.input(0)[i];
-    const double g = c.input(1)[i] * ScaleAt(c, 3);
-    c.out[0][i] = w - c.input(2)[0] * (g + c.Float("decay") * w);
-  }
-}
-
-void MomentumUpdate(Call& c) {
-  if (Skipped(c, 4)) return;
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double w = c.input(0)[i];
-    const double g = c.input(2)[i] * ScaleAt(c, 4);
-    c.out[1][i] =
-        c.Float("momentum") * c.input(1)[i] + g + c.Float("decay") * w;
-    c.out[0][i] = w - c.input(3)[0] * c.out[1][i];
-  }
-}
-
-void NesterovUpdate(Call& c) {
-  if (Skipped(c, 4)) return;
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double w = c.input(0)[i];
-    const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
-    c.out[1][i] = c.Float("momentum") * c.input(1)[i] + d;
-    c.out[0][i] = w - c.input(3)[0] * (d + c.Float("momentum") * c.out[1][i]);
-  }
-}
-
-void RmsPropUpdate(Call& c) {
-  if (Skipped(c, 4)) return;
-  const double alpha = c.Float("alpha");
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double w = c.input(0)[i];
-    const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
-    const double v = alpha * c.input(1)[i] + (1 - alpha) * d * d;
-    c.out[0][i] = w - c.input(3)[0] * d / (std::sqrt(v) + c.Float("eps"));
-    c.out[1][i] = v;
-  }
-}
-
-void AdagradUpdate(Call& c) {
-  if (Skipped(c, 4)) return;
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double w = c.input(0)[i];
-    const double d = c.input(2)[i] * ScaleAt(c, 4) + c.Float("decay") * w;
-    const double v = c.input(1)[i] + d * d;
-    c.out[0][i] = w - c.input(3)[0] * d / (std::sqrt(v) + c.Float("eps"));
-    c.out[1][i] = v;
-  }
-}
-
-void AdamUpdate(Call& c) {
-  if (Skipped(c, 6)) return;
-  const double lr = c.input(4)[0];
-  const double step = c.input(5)[0];
-  const double b1 = c.Float("beta1");
-  const double b2 = c.Float("beta2");
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double w = c.input(0)[i];
-    const double d = c.input(3)[i] * ScaleAt(c, 6) + c.Float("decay") * w;
-    const double m = b1 * c.input(1)[i] + (1 - b1) * d;
-    const double v = b2 * c.input(2)[i] + (1 - b2) * d * d;
-    const double m_hat = m / (1 - std::pow(b1, step));
-    const double v_hat = v / (1 - std::pow(b2, step));
-    c.out[0][i] = w - lr * m_hat / (std::sqrt(v_hat) + c.Float("eps"));
-    c.out[1][i] = m;
-    c.out[2][i] = v;
-  }
-}
-
-void AdamWUpdate(Call& c) {
-  if (Skipped(c, 6)) return;
-  const double lr = c.input(4)[0];
-  const double step = c.input(5)[0];
-  const double b1 = c.Float("beta1");
-  const double b2 = c.Float("beta2");
-  for (int64_t i = 0; i < c.out[0].size(); ++i) {
-    const double g = c.input(3)[i] * ScaleAt(c, 6);
-    const double m = b1 * c.input(1)[i] + (1 - b1) * g;
-    const double v = b2 * c.input(2)[i] + (1 - b2) * g * g;
-    const double decayed = c.input(0)[i] * (1 - lr * c.Float("decay"));
-    const double m_hat = m / (1 - std::pow(b1, step));
-    const double v_hat = v / (1 - std::pow(b2, step));
-    c.out[0][i] = decayed - lr * m_hat / (std::sqrt(v_hat) + c.Float("eps"));
-    c.out[1][i] = m;
-    c.out[2][i] = v;
   }
 }
 
@@ -590,7 +253,7 @@ void RoundAll(DType dtype, Numbers* numbers) {
 void Run(Call& c) {
   switch (c.node.op) {
     case OpKind::kConstant:
-      return Constant(c);
+      return interpret::Constant(c);
     case OpKind::kFill:
       std::ranges::fill(c.out[0].data, c.Float("value"));
       return;
@@ -637,13 +300,13 @@ void Run(Call& c) {
     case OpKind::kScatterAdd:
       return ScatterAdd(c);
     case OpKind::kPermute:
-      return Permute(c);
+      return interpret::Permute(c);
     case OpKind::kSlice:
-      return Slice(c);
+      return interpret::Slice(c);
     case OpKind::kSplit:
-      return Split(c);
+      return interpret::Split(c);
     case OpKind::kBroadcast:
-      return Broadcast(c);
+      return interpret::Broadcast(c);
     case OpKind::kStopGradient:
       return Map(c, [](double x) { return x; });
     case OpKind::kNeg:
@@ -796,17 +459,17 @@ void Run(Call& c) {
     case OpKind::kEpilogueMatMul:
       return interpret::EpilogueMatMul(c);
     case OpKind::kSoftmax:
-      return Softmax(c, /*takes_log=*/false);
+      return interpret::Softmax(c, /*takes_log=*/false);
     case OpKind::kSoftmaxGrad:
-      return SoftmaxGrad(c, /*took_log=*/false);
+      return interpret::SoftmaxGrad(c, /*took_log=*/false);
     case OpKind::kLogSoftmax:
-      return Softmax(c, /*takes_log=*/true);
+      return interpret::Softmax(c, /*takes_log=*/true);
     case OpKind::kLogSoftmaxGrad:
-      return SoftmaxGrad(c, /*took_log=*/true);
+      return interpret::SoftmaxGrad(c, /*took_log=*/true);
     case OpKind::kCrossEntropy:
-      return CrossEntropy(c);
+      return interpret::CrossEntropy(c);
     case OpKind::kCrossEntropyGrad:
-      return CrossEntropyGrad(c);
+      return interpret::CrossEntropyGrad(c);
     case OpKind::kLinearCrossEntropy:
       return interpret::LinearCrossEntropy(c);
     case OpKind::kLinearCrossEntropyGrad:
@@ -830,11 +493,11 @@ void Run(Call& c) {
     case OpKind::kLstmWeightGrad:
       return interpret::LstmWeightGrad(c);
     case OpKind::kLayerNorm:
-      return LayerNorm(c);
+      return interpret::LayerNorm(c);
     case OpKind::kLayerNormGrad:
-      return LayerNormGrad(c);
+      return interpret::LayerNormGrad(c);
     case OpKind::kLayerNormGradAdd:
-      LayerNormGrad(c);
+      interpret::LayerNormGrad(c);
       for (int64_t i = 0; i < c.out[0].size(); ++i) {
         c.out[0][i] += c.input(5)[i];
       }
@@ -881,19 +544,19 @@ void Run(Call& c) {
     case OpKind::kResizeGrad:
       return interpret::Resizing(c);
     case OpKind::kSgdUpdate:
-      return SgdUpdate(c);
+      return interpret::SgdUpdate(c);
     case OpKind::kMomentumUpdate:
-      return MomentumUpdate(c);
+      return interpret::MomentumUpdate(c);
     case OpKind::kNesterovUpdate:
-      return NesterovUpdate(c);
+      return interpret::NesterovUpdate(c);
     case OpKind::kRmsPropUpdate:
-      return RmsPropUpdate(c);
+      return interpret::RmsPropUpdate(c);
     case OpKind::kAdagradUpdate:
-      return AdagradUpdate(c);
+      return interpret::AdagradUpdate(c);
     case OpKind::kAdamUpdate:
-      return AdamUpdate(c);
+      return interpret::AdamUpdate(c);
     case OpKind::kAdamWUpdate:
-      return AdamWUpdate(c);
+      return interpret::AdamWUpdate(c);
     case OpKind::kAdamWSplitUpdate:
     case OpKind::kAdamWBf16Update:
     case OpKind::kAdamWBf16SplitUpdate:

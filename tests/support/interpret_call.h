@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/check.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
 #include "ir/shape.h"
@@ -54,6 +55,20 @@ inline Dims Coordinates(const Shape& shape, int64_t position) {
   return index;
 }
 
+/// Element i of an index operand, which is in [0, limit).
+inline int64_t IndexAt(const Array& indices, int64_t i, int64_t limit) {
+  const auto index = static_cast<int64_t>(indices[i]);
+  STOWAGE_CHECK(index >= 0 && index < limit);
+  return index;
+}
+
+/// Calls visit(row number, position of the row's first element).
+template <typename Visit>
+void ForRows(const Array& x, const Visit& visit) {
+  const int64_t n = x.shape.back();
+  for (int64_t row = 0; row < x.size() / n; ++row) visit(row, row * n);
+}
+
 /// One node with its operands, and the results to fill.
 struct Call {
   const Node& node;
@@ -83,41 +98,59 @@ std::array<uint32_t, 4> RandomWords(uint64_t seed, uint64_t step, uint32_t id,
 
 // --- Definitions in files of their own ---
 
+void AdagradUpdate(Call& c);
+void AdamUpdate(Call& c);
+void AdamWUpdate(Call& c);
 void Attention(Call& c);
-void AttentionGrad(Call& c);
 void AttentionBiasGrad(Call& c);
+void AttentionGrad(Call& c);
 void AttentionQkvGrad(Call& c);
 void BatchNorm(Call& c);
 void BatchNormGrad(Call& c);
+void Broadcast(Call& c);
 void CompactUpdate(Call& c);  // adamw_split_update and on
 void Cond(Call& c);
+void Constant(Call& c);
 void Convolution(Call& c);  // conv, conv_transpose, conv_weight_grad
+void CrossEntropy(Call& c);
+void CrossEntropyGrad(Call& c);
 void CumSum(Call& c);
 void EpilogueMatMul(Call& c);
-void FusedElementwise(Call& c);
 void FusedAfter(Call& c,
                 const Array& product);  // what a fused_matmul makes of it
+void FusedElementwise(Call& c);
 void Glu(Call& c);
 void GluGrad(Call& c);
 void Iota(Call& c);
+void LayerNorm(Call& c);
+void LayerNormGrad(Call& c);
 void LinearCrossEntropy(Call& c);
 void LinearCrossEntropyGrad(Call& c);
 void LocalResponseNorm(Call& c);
 void LocalResponseNormGrad(Call& c);
+void Loop(Call& c);
 void Lstm(Call& c);
 void LstmGrad(Call& c);
 void LstmWeightGrad(Call& c);
 void MatMul(Call& c);
+void MomentumUpdate(Call& c);
+void NesterovUpdate(Call& c);
 void Padding(Call& c);  // pad and its gradient
+void Permute(Call& c);
 void Pooling(Call& c);  // max_pool, avg_pool and their gradients
-void Loop(Call& c);
 void PutAdd(Call& c);
 void QuantizedGather(Call& c);
 void QuantizedMatMul(Call& c);
 void Resizing(Call& c);  // resize and its gradient
 void RmsNorm(Call& c);
 void RmsNormGrad(Call& c);
+void RmsPropUpdate(Call& c);
 void Rope(Call& c);
+void SgdUpdate(Call& c);
+void Slice(Call& c);
+void Softmax(Call& c, bool takes_log);
+void SoftmaxGrad(Call& c, bool took_log);
+void Split(Call& c);
 void TakeAlongAxis(Call& c);
 void TopK(Call& c);
 

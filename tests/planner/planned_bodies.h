@@ -1,0 +1,44 @@
+#ifndef STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_
+#define STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_
+
+// Small graphs with bodies, finished and planned, in slots of four f32 (doctest checks).
+//
+//   const Graph graph = Finish(g);
+//   CHECK(PlanOf(graph).arena_bytes() == 3 * kSlot);
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/graph.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
+#include "planner/validate_plan.h"
+
+namespace stowage {
+
+inline constexpr Bytes kSlot = 16;  // of a value of four f32
+
+inline Graph Finish(GraphBuilder& g) {
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
+/// A plan that the judge finds nothing wrong with.
+inline Plan PlanOf(const Graph& graph) {
+  Result<Plan> plan = PlanMemory(graph, {.alignment = kSlot});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  const std::vector<std::string> wrong = ValidatePlan(graph, *plan);
+  CHECK_MESSAGE(wrong.empty(), wrong.front());
+  return *std::move(plan);
+}
+
+}  // namespace stowage
+
+#endif  // STOWAGE_TESTS_PLANNER_PLANNED_BODIES_H_

@@ -1,0 +1,429 @@
+// How `stowage plan` meets budgets: by order, pieces, recomputation and the host's memory,
+// and what it says where they are not met.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/strings.h"
+#include "tests/support/instances.h"
+#include "tests/tools/plan_as_json.h"
+#include "tests/tools/run_stowage.h"
+
+namespace stowage::testing {
+namespace {
+
+TEST_CASE("the order for memory needs less, and a plan of it is valid") {
+  const Json given = PlanAsJson({"--model", "mlp"});
+  const std::string file = TempPath("ordered.plan");
+  const Json plan =
+      PlanAsJson({"--model", "mlp", "--order", "memory", "-o", file});
+  CHECK(given["order_bound_bytes"].is_null());
+  CHECK(plan["order"] == "memory");
+  CHECK(plan["valid"] == true);
+  CHECK(plan["nodes"] == given["nodes"]);
+  CHECK(plan["arena_bytes"] < given["arena_bytes"]);
+  CHECK(plan["order_bound_bytes"] <= plan["arena_bytes"]);
+  CHECK(RunStowage({"check", file}).exit_code == 0);
+}
+
+TEST_CASE("the order for memory moves what fits" *
+          doctest::skip(!TakesAllInstances())) {
+  // No more pieces than without the order.
+  CHECK(PlanAsJson({"--model", "mlp", "--order", "memory", "--micro-batches",
+                    "auto"})["micro_batches"] == 1);
+
+  const Json plan = PlanAsJson({"--model", "mlp", "--order", "memory"});
+  const std::string budget = StrCat(plan["arena_bytes"].get<int64_t>());
+  CHECK(PlanAsJson({"--model", "mlp", "--order", "memory", "--budget",
+                    budget})["fits"] == true);
+}
+
+TEST_CASE("the smallest budget works, and one byte less does not") {
+  const int64_t need = PlanAsJson({"--model", "mlp"})["minimum_budget_bytes"];
+  const Json plan = PlanAsJson({"--model", "mlp", "--budget", StrCat(need)});
+  CHECK(plan["budget_bytes"] == need);
+  CHECK(plan["fits"] == true);
+
+  const Outcome refused = RunStowage(
+      {"plan", "--model", "mlp", "--budget", StrCat(need - 1), "--json"});
+  CHECK(refused.exit_code == 1);
+  CHECK(Json::parse(refused.out)["minimum_budget_bytes"] == need);
+  CHECK(refused.err.find("largest live: ") != std::string::npos);
+}
+
+TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
+  const Outcome outcome =
+      RunStowage({"plan", "--model", "mlp", "--budget", "100KiB", "--json"});
+  CHECK(outcome.exit_code == 1);
+  const Json json = Json::parse(outcome.out);
+  CHECK(json["budget_bytes"] == 102400);
+  CHECK(json["fits"] == false);
+  CHECK(json["minimum_budget_bytes"] > 102400);
+  CHECK(json["minimum_budgets"]["none"] == json["minimum_budget_bytes"]);
+  CHECK(json["minimum_budgets"]["recompute"] <= json["minimum_budget_bytes"]);
+  CHECK(json["minimum_budgets"]["micro_batches"] <=
+        json["minimum_budget_bytes"]);
+  CHECK(json["peak_node"].is_string());
+  CHECK(json["peak_live"].size() > 0);
+  const std::string error = json["error"];
+  CHECK(error.starts_with("[plan] budget 100.0 KiB is below the "));
+  CHECK(outcome.err == StrCat("stowage: ", error, "\n"));
+}
+
+TEST_CASE("a batch in pieces fits a budget that the whole batch misses") {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"plan",    "--model", "gpt-nano",
+                                          "--batch", "12",      "--seq",
+                                          "64",      "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(arguments);
+    INFO(outcome.err);
+    CHECK(outcome.exit_code == 0);
+    return Json::parse(outcome.out);
+  };
+  const Json whole = with({});
+  CHECK(whole["micro_batches"] == 1);
+  const Json three = with({"--micro-batches", "3"});
+  CHECK(three["micro_batches"] == 3);
+  CHECK(three["valid"] == true);
+  CHECK(three["arena_bytes"] < whole["arena_bytes"]);
+  // 1, 2, 4, 8 and 12 pieces are tried; the fewest that fit are taken.
+  const Json two = with({"--micro-batches", "2"});
+  CHECK(two["arena_bytes"] < whole["arena_bytes"]);
+  const Json chosen =
+      with({"--micro-batches", "auto", "--budget", two["arena_bytes"].dump()});
+  CHECK(chosen["micro_batches"] == 2);
+  CHECK(chosen["arena_bytes"] == two["arena_bytes"]);
+  const Json unneeded = with(
+      {"--micro-batches", "auto", "--budget", whole["arena_bytes"].dump()});
+  CHECK(unneeded["micro_batches"] == 1);
+}
+
+TEST_CASE("pieces and the host's memory work together" *
+          doctest::skip(!TakesAllInstances())) {
+  for (const char* pieces : {"4", "auto"}) {
+    CAPTURE(pieces);
+    // Less than the weights, the states and the sums of gradients.
+    const Json plan = PlanAsJson(
+        {"--model", "gpt-nano", "--batch", "8", "--seq", "32", "--offload",
+         "auto", "--micro-batches", pieces, "--budget", "9MB"});
+    CHECK(plan["fits"] == true);
+    CHECK(plan["arena_bytes"] <= 9'000'000);
+    CHECK(plan["offloaded_values"] > 0);
+    CHECK(plan["micro_batches"] > 1);
+    CHECK(plan["valid"] == true);
+  }
+}
+
+TEST_CASE("recomputation fits a budget that keeping everything misses") {
+  const std::vector<std::string> nano = {"--model", "gpt-nano", "--batch",
+                                         "4",       "--seq",    "32"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), nano.begin(), nano.end());
+    return more;
+  };
+  const Json given = PlanAsJson(nano);
+  const int64_t need = given["arena_bytes"];
+  const Json any = PlanAsJson(with({"--recompute", "auto"}));
+  CHECK(any["recompute"] == "auto");
+  CHECK(any["arena_bytes"] == need);  // no budget, nothing to gain
+  CHECK(any["recomputed_nodes"] == 0);
+  const int64_t smallest = any["minimum_budget_bytes"];
+  CHECK(smallest < need);
+
+  const std::string file = TempPath("recomputed.plan");
+  const Json least = PlanAsJson(
+      with({"--recompute", "auto", "--budget", StrCat(smallest), "-o", file}));
+  CHECK(least["fits"] == true);
+  CHECK(least["arena_bytes"] == smallest);
+  CHECK(least["valid"] == true);
+  CHECK(least["recomputed_nodes"] > 0);
+  CHECK(least["recompute_flops_percent"] > 0);
+  CHECK(least["recompute_least_flops_percent"] <=
+        least["recompute_flops_percent"]);
+  CHECK(least["nodes"] > given["nodes"]);
+  double percent = 0;
+  int64_t times = 0;
+  for (const Json& remade : least["remade"]) {
+    CHECK(remade["bytes_freed"] >= 0);
+    percent += remade["flops_percent"].get<double>();
+    times += remade["times"].get<int64_t>();
+  }
+  CHECK(percent ==
+        doctest::Approx(least["recompute_flops_percent"].get<double>()));
+  CHECK(times <= least["recomputed_nodes"]);
+  CHECK(RunStowage({"check", file}).exit_code == 0);
+
+  if (!TakesAllInstances()) return;  // the same search with another limit
+  // Cheap stays under 1 %, and so needs more bytes.
+  const Json cheap = PlanAsJson(with({"--recompute", "cheap"}));
+  CHECK(cheap["minimum_budget_bytes"] > smallest);
+  CHECK(cheap["minimum_budget_bytes"] < need);
+  const Json fits =
+      PlanAsJson(with({"--recompute", "cheap", "--budget",
+                       StrCat(cheap["minimum_budget_bytes"].get<int64_t>())}));
+  CHECK(fits["recompute_flops_percent"] <= 1);
+  CHECK(fits["fits"] == true);
+}
+
+TEST_CASE("a refusal names the smallest budget with recomputation" *
+          doctest::skip(!TakesAllInstances())) {
+  const Json any = PlanAsJson({"--model", "gpt-nano", "--batch", "4", "--seq",
+                               "32", "--recompute", "auto"});
+  const int64_t smallest = any["minimum_budget_bytes"];
+  for (const char* recompute : {"none", "auto"}) {
+    const Outcome refused = RunStowage(
+        {"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",
+         "--recompute", recompute, "--budget", StrCat(smallest - 1), "--json"});
+    CHECK(refused.exit_code == 1);
+    const Json json = Json::parse(refused.out);
+    CHECK(json["minimum_budgets"]["none"] == any["arena_bytes"]);
+    CHECK(json["minimum_budgets"]["recompute"] == smallest);
+    CHECK(json["minimum_budget_bytes"] ==
+          json["minimum_budgets"]
+              [std::string(recompute) == "none" ? "none" : "recompute"]);
+    CHECK(refused.err.find(StrCat(" (", smallest, " bytes) with recompute")) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("values named on the command line are kept or recomputed" *
+          doctest::skip(!TakesAllInstances())) {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--model", "gpt-nano", "--batch",
+                                          "4",       "--seq",    "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const auto remade = [](const Json& plan) {
+    std::vector<std::string> names;
+    for (const Json& entry : plan["remade"]) names.push_back(entry["name"]);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  // Without a budget nothing runs again but what is named.
+  const Json named =
+      PlanAsJson(with({"--recompute", "auto", "--remake", "h.0.mlp.gelu",
+                       "--remake", "h.2.mlp.gelu"}));
+  CHECK(remade(named) == Names{"h.0.mlp.gelu", "h.2.mlp.gelu"});
+  CHECK(named["recomputed_nodes"] == 2);
+
+  const int64_t smallest =
+      PlanAsJson(with({"--recompute", "auto"}))["minimum_budget_bytes"];
+  const Json keeping =
+      PlanAsJson(with({"--recompute", "auto", "--keep", "h.0.mlp.gelu"}));
+  const int64_t with_it = keeping["minimum_budget_bytes"];
+  CHECK(with_it >= smallest);
+  const Names kept =
+      remade(PlanAsJson(with({"--recompute", "auto", "--keep", "h.0.mlp.gelu",
+                              "--budget", StrCat(with_it)})));
+  CHECK(std::ranges::count(kept, "h.0.mlp.gelu") == 0);
+  CHECK(std::ranges::count(kept, "h.1.mlp.gelu") == 1);
+
+  // In every piece of a batch.
+  const Names pieces =
+      remade(PlanAsJson(with({"--recompute", "cheap", "--micro-batches", "2",
+                              "--remake", "h.1.mlp.gelu"})));
+  CHECK(pieces == Names{"h.1.mlp.gelu/1", "h.1.mlp.gelu/2"});
+}
+
+TEST_CASE("--offload fits a budget that the arena alone misses" *
+          doctest::skip(!TakesAllInstances())) {
+  const auto with = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"--model", "gpt-nano", "--batch",
+                                          "2",       "--seq",    "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const Json any = PlanAsJson(with({"--offload", "auto"}));
+  CHECK(any["offload"] == "auto");
+  CHECK(any["host_bytes"] == 0);
+  CHECK(any["offloaded_values"] == 0);
+  CHECK(any["offload_bytes_per_step"] == 0);
+  const int64_t need = any["arena_bytes"];
+  const int64_t smallest = any["minimum_budget_bytes"];
+  // Of weights and two states as large, the states can go.
+  CHECK(smallest < need / 2);
+
+  const std::string file = TempPath("offloaded.plan");
+  const Json least = PlanAsJson(
+      with({"--offload", "auto", "--budget", StrCat(smallest), "-o", file}));
+  CHECK(least["arena_bytes"] <= smallest);
+  CHECK(least["valid"] == true);
+  CHECK(least["recomputed_nodes"] == 0);
+  CHECK(least["regions"]["state"] == 0);
+  CHECK(least["host_bytes"] > any["regions"]["state"]);
+  CHECK(least["offloaded_values"] > 0);
+  // Each state is fetched and stashed, padding not copied.
+  CHECK(least["offload_bytes_per_step"] > 0);
+  const Outcome checked = RunStowage({"check", file});
+  CHECK(checked.exit_code == 0);
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = with(std::move(more));
+    arguments.insert(arguments.begin(), "plan");
+    return RunStowage(arguments);
+  };
+  const Outcome text = run({"--offload", "auto", "--budget", StrCat(smallest)});
+  CHECK(text.out.find("| host memory ") != std::string::npos);
+  CHECK(text.out.find("of the host's memory, ") != std::string::npos);
+
+  const Outcome refused =
+      run({"--offload", "auto", "--budget", StrCat(smallest - 1), "--json"});
+  CHECK(refused.exit_code == 1);
+  const Json json = Json::parse(refused.out);
+  CHECK(json["minimum_budget_bytes"] == smallest);
+  CHECK(json["minimum_budgets"]["none"] == need);
+  CHECK(json["minimum_budgets"]["offload"] == smallest);
+  CHECK(json["minimum_budgets"]["all"] <= smallest);
+  CHECK(refused.err.find(StrCat(" (", smallest, " bytes) with offload")) !=
+        std::string::npos);
+}
+
+TEST_CASE("a refusal tells what each lever alone would do, and all together" *
+          doctest::skip(!TakesAllInstances())) {
+  const std::vector<std::string> pieces = {"--micro-batches", "auto"};
+  const std::vector<std::string> recompute = {"--recompute", "auto"};
+  const std::vector<std::string> offload = {"--offload", "auto"};
+  const auto with = [](const std::vector<std::vector<std::string>>& levers) {
+    std::vector<std::string> all = {"--model", "mlp", "--batch", "512"};
+    for (const auto& flags : levers) {
+      all.insert(all.end(), flags.begin(), flags.end());
+    }
+    return all;
+  };
+  const auto smallest = [&](const std::vector<std::vector<std::string>>& of) {
+    return PlanAsJson(with(of))["minimum_budget_bytes"].get<int64_t>();
+  };
+  const Json expected = {{"none", smallest({})},
+                         {"recompute", smallest({recompute})},
+                         {"micro_batches", smallest({pieces})},
+                         {"offload", smallest({offload})},
+                         {"all", smallest({recompute, pieces, offload})}};
+  std::set<int64_t> different;
+  for (const auto& [lever, bytes] : expected.items())
+    different.insert(bytes.get<int64_t>());
+  CHECK(different.size() == 5);
+  // Whatever is allowed.
+  for (const auto& levers : {std::vector<std::vector<std::string>>{},
+                             {pieces},
+                             {recompute, offload}}) {
+    std::vector<std::string> arguments = with(levers);
+    arguments.insert(arguments.begin(), "plan");
+    arguments.insert(arguments.end(), {"--budget", "10000", "--json"});
+    const Outcome refused = RunStowage(arguments);
+    CHECK(refused.exit_code == 1);
+    CHECK(Json::parse(refused.out)["minimum_budgets"] == expected);
+  }
+}
+
+TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
+  const Outcome outcome =
+      RunStowage({"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",
+                  "--recompute", "auto", "--pareto", "--json"});
+  REQUIRE(outcome.exit_code == 0);
+  const Json frontier = Json::parse(outcome.out)["frontier"];
+  REQUIRE(frontier.size() > 2);
+  CHECK(frontier[0]["recompute_flops_percent"] == 0);
+  for (size_t k = 1; k < frontier.size(); ++k) {
+    CHECK(frontier[k]["budget_bytes"] < frontier[k - 1]["budget_bytes"]);
+    CHECK(frontier[k]["recompute_flops_percent"] >
+          frontier[k - 1]["recompute_flops_percent"]);
+    CHECK(frontier[k]["recompute_least_flops_percent"] <=
+          frontier[k]["recompute_flops_percent"]);
+  }
+  const Json smallest = PlanAsJson({"--model", "gpt-nano", "--batch", "4",
+                                    "--seq", "32", "--recompute", "auto"});
+  CHECK(frontier.back()["budget_bytes"] == smallest["minimum_budget_bytes"]);
+}
+
+TEST_CASE("--fit-optimizer tells what the step takes with each optimizer") {
+  const std::vector<std::string> of_nano = {"--model", "gpt-nano", "--batch",
+                                            "2",       "--dtype",  "bf16"};
+  std::vector<std::string> arguments = of_nano;
+  arguments.insert(arguments.end(), {"--budget", "10MB", "--fit-optimizer"});
+  const Json told = PlanAsJson(arguments);
+  CHECK(told["budget_bytes"] == 10000000);
+  std::map<std::string, Json> lines;
+  for (const Json& line : told["optimizers"]) {
+    const std::string name = line["optimizer"];
+    lines[name] = line;
+    CAPTURE(name);
+    CHECK(line["fits"] == (line["arena_bytes"] <= 10000000));
+    if (name != "adamw8bit" && name != "adamw") continue;
+    // What is told is what a plan with that optimizer has.
+    std::vector<std::string> chosen = of_nano;
+    chosen.insert(chosen.end(), {"--optimizer", name});
+    const Json plan = PlanAsJson(chosen);
+    CHECK(line["arena_bytes"] == plan["arena_bytes"]);
+    CHECK(line["bytes_per_param"] == plan["bytes_per_param"]);
+  }
+  CHECK(lines.size() == 14);
+  CHECK(lines["adamw8bit"]["fits"] == true);
+  CHECK(lines["adamw"]["fits"] == false);
+  const Json& bytes = lines["adamw8bit"]["bytes_per_param"];
+  CHECK(bytes["weights"] == doctest::Approx(2).epsilon(0.01));
+  // A byte of the weight, two of moments, and 1/32 of scales; some params are small.
+  CHECK(bytes["states"] > 3.03);
+  CHECK(bytes["states"] < 3.2);
+  CHECK(bytes["gradients"] > 0);
+  CHECK(bytes["total"] < 7);
+  CHECK(lines["adamw"]["bytes_per_param"]["states"] ==
+        doctest::Approx(10).epsilon(0.01));
+  // What a bf16 weight lacks of an f32, and little more; and a whole moment.
+  CHECK(lines["adafactor"]["bytes_per_param"]["states"] ==
+        doctest::Approx(2.05).epsilon(0.02));
+  CHECK(lines["lion"]["bytes_per_param"]["states"] ==
+        doctest::Approx(6).epsilon(0.01));
+}
+
+TEST_CASE("--pareto lists what is kept on the host, where that is allowed" *
+          doctest::skip(!TakesAllInstances())) {
+  std::vector<std::string> arguments = {
+      "plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32", "--pareto"};
+  const Outcome without = RunStowage(arguments);
+  REQUIRE(without.exit_code == 0);
+  CHECK(without.out.find("bytes copied") == std::string::npos);
+  const std::string svg = TempPath("copies.svg");
+  arguments.insert(arguments.end(), {"--offload", "auto", "--svg", svg});
+  const Outcome table = RunStowage(arguments);
+  REQUIRE(table.exit_code == 0);
+  CHECK(table.out.find("pieces    bytes copied\n") != std::string::npos);
+  CHECK(ReadAll(svg).find(" values on the host, ") != std::string::npos);
+  // Nothing runs again, and copies are no operations.
+  const auto count = [&](const std::string& text) {
+    const std::string picture = ReadAll(svg);
+    int found = 0;
+    for (size_t at = 0; (at = picture.find(text, at)) != std::string::npos;) {
+      ++found;
+      at += text.size();
+    }
+    return found;
+  };
+  CHECK(count(" % more operations, at least ") > 10);
+  CHECK(count("\n0.000 % more operations, at least 0.000 %\n") ==
+        count(" % more operations, at least "));
+  arguments.push_back("--json");
+  const Json frontier = Json::parse(RunStowage(arguments).out)["frontier"];
+  CHECK(frontier.front()["offloaded_values"] == 0);
+  const Json& last = frontier.back();
+  CHECK(last["offloaded_values"] > 0);
+  const Json plan = PlanAsJson({"--model", "gpt-nano", "--batch", "4", "--seq",
+                                "32", "--offload", "auto", "--budget",
+                                StrCat(last["budget_bytes"].get<int64_t>())});
+  for (const char* field :
+       {"offloaded_values", "offload_bytes_per_step", "recomputed_nodes"}) {
+    CHECK(plan[field] == last[field]);
+  }
+  // One line for each, and the heading.
+  CHECK(std::ranges::count(table.out, '\n') ==
+        static_cast<std::ptrdiff_t>(frontier.size()) + 1);
+}
+
+}  // namespace
+}  // namespace stowage::testing
