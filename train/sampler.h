@@ -29,7 +29,8 @@ Status CheckSampler(const Sampler& sampler);
 /// A token drawn from the softmax of `logits`, one for each, over the temperature; of
 /// tokens that are equally likely the first counts as the likeliest. The same on every
 /// platform for the same state of `random`. Preconditions: there are logits, none of
-/// them NaN; the sampler is valid. Sorts the logits where top_k or top_p ask for it.
+/// them NaN; the sampler is valid. Linear, and with the logarithm of the number of logits for
+/// each that top_k and top_p leave.
 int32_t DrawToken(std::span<const float> logits, const Sampler& sampler,
                   std::mt19937_64& random);
 

@@ -2,10 +2,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <random>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -66,6 +70,53 @@ TEST_CASE("top-k and top-p leave the rest out") {
   // Of the two likeliest, the first has two thirds.
   CheckDrawn(Counts(kLogits, {.temperature = 1, .top_k = 2, .top_p = 0.6}),
              {1, 0, 0, 0});
+}
+
+// Of all tokens in order, the likeliest first, those that a sampler leaves.
+std::vector<int32_t> Left(const std::vector<float>& logits,
+                          const Sampler& sampler) {
+  std::vector<int32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::ranges::stable_sort(ids, std::greater(), [&](int32_t id) {
+    return logits[static_cast<size_t>(id)];
+  });
+  if (sampler.top_k > 0) {
+    ids.resize(std::min(ids.size(), static_cast<size_t>(sampler.top_k)));
+  }
+  double all = 0, kept = 0;
+  const auto weight = [&](int32_t id) {
+    return std::exp(double{logits[static_cast<size_t>(id)]} /
+                    sampler.temperature);
+  };
+  for (const int32_t id : ids) all += weight(id);
+  size_t count = 0;
+  while (count < ids.size() && kept < sampler.top_p * all * (1 - 1e-9)) {
+    kept += weight(ids[count++]);
+  }
+  ids.resize(count);
+  return ids;
+}
+
+TEST_CASE("of many tokens, what a sort leaves is drawn, and nothing else") {
+  std::mt19937_64 random(7);
+  std::vector<float> logits(500);
+  for (float& logit : logits) {
+    logit = static_cast<float>(random() % 64) / 16;  // with many equals
+  }
+  for (const int64_t top_k : {0, 1, 7, 60, 500, 900}) {
+    for (const double top_p : {0.05, 0.31, 0.9, 1.0}) {
+      CAPTURE(top_k);
+      CAPTURE(top_p);
+      const Sampler sampler{.temperature = 0.5, .top_k = top_k, .top_p = top_p};
+      const std::vector<int32_t> left = Left(logits, sampler);
+      std::set<int32_t> drawn;
+      for (int i = 0; i < 20000; ++i) {
+        drawn.insert(DrawToken(logits, sampler, random));
+      }
+      CHECK(std::ranges::includes(std::set(left.begin(), left.end()), drawn));
+      if (left.size() <= 100) CHECK(drawn.size() == left.size());
+    }
+  }
 }
 
 TEST_CASE("a token that has no probability is never drawn") {
