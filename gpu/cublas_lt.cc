@@ -43,8 +43,13 @@ constexpr int kProposals = 8;
 // half microsecond or so.
 constexpr int kRunsTimed = 3;
 
-Error Fail(std::string_view message) {
-  return {ErrorCode::kDevice, StrCat("[gpu] ", message)};
+Error Fail(std::string_view message, ErrorCode code = ErrorCode::kDevice) {
+  return {code, StrCat("[gpu] ", message)};
+}
+
+// Whether the call wants what the library need not have.
+bool HasEpilogue(const MatMulCall& call) {
+  return call.epilogue.bias != nullptr || call.epilogue.gelu_x != nullptr;
 }
 
 std::string NameOf(const MatMulCall& call) {
@@ -55,8 +60,12 @@ std::string NameOf(const MatMulCall& call) {
 Status Check(cublasStatus_t status, std::string_view what,
              const MatMulCall& call) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
+  const bool lacks = status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                     status == CUBLAS_STATUS_INVALID_VALUE;
   return Fail(StrCat("cuBLASLt, status ", static_cast<int>(status), " from ",
-                     what, ", ", NameOf(call)));
+                     what, ", ", NameOf(call)),
+              lacks && HasEpilogue(call) ? ErrorCode::kUnsupported
+                                         : ErrorCode::kDevice);
 }
 
 cudaDataType_t TypeOf(DType dtype) {
@@ -85,9 +94,19 @@ const std::byte* AddendOf(const MatMulCall& call) {
   return call.epilogue.addend != nullptr ? call.epilogue.addend : call.c;
 }
 
-// 0 for what is not there.
-int64_t AlignmentOfGiven(const void* address) {
-  return address == nullptr ? 0 : AlignmentOf(address);
+// What is done to sums, as a number: whether they go on from c, and of each operand of
+// the epilogue whether it is there, and its alignment. 0 or 1 without an epilogue.
+int64_t EpilogueKeyOf(const MatMulCall& call) {
+  constexpr int kBits = 4;  // alignments are at most 2^8
+  static_assert(kSlotAlignment <= 256);
+  int64_t key = 0;
+  for (const std::byte* operand :
+       {call.epilogue.bias, call.epilogue.addend, call.epilogue.gelu_x}) {
+    key <<= kBits;
+    if (operand == nullptr) continue;
+    key += 1 + std::countr_zero(static_cast<uint64_t>(AlignmentOf(operand)));
+  }
+  return 2 * key + (call.accumulate ? 1 : 0);
 }
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
@@ -208,10 +227,7 @@ ProductKey CublasLt::KeyOf(const MatMulCall& call) {
           call.b.transposed,
           call.c_stride,
           call.c_batch_stride,
-          call.accumulate,
-          AlignmentOfGiven(call.epilogue.bias),
-          AlignmentOfGiven(call.epilogue.addend),
-          AlignmentOfGiven(call.epilogue.gelu_x),
+          EpilogueKeyOf(call),
           call.workspace_bytes,
           AlignmentOf(call.a.data),
           AlignmentOf(call.b.data),
@@ -278,12 +294,12 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
 Status CublasLt::DescribeEpilogue(const Product& product,
                                   const MatMulCall& call) const {
   const MatMulEpilogue& epilogue = call.epilogue;
-  if (epilogue.bias == nullptr && epilogue.gelu_x == nullptr) return {};
+  if (!HasEpilogue(call)) return {};
   if (epilogue.bias != nullptr && epilogue.gelu_x != nullptr) {
-    return Fail(
-        StrCat("cuBLASLt has no epilogue that adds a bias and takes "
-               "gelu's derivative, for the ",
-               NameOf(call)));
+    return Fail(StrCat("cuBLASLt has no epilogue that adds a bias and takes "
+                       "gelu's derivative, for the ",
+                       NameOf(call)),
+                ErrorCode::kUnsupported);
   }
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
                        const auto& value) {
@@ -376,7 +392,8 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
   }
   if (!algorithms.empty()) return algorithms;
   return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
-                     " bytes of scratch for the ", NameOf(call)));
+                     " bytes of scratch for the ", NameOf(call)),
+              HasEpilogue(call) ? ErrorCode::kUnsupported : ErrorCode::kDevice);
 }
 
 Status CublasLt::KeepAlgorithms(const std::string& folder,
@@ -452,26 +469,40 @@ Result<cublasLtMatmulAlgo_t> CublasLt::ChooseFirst(Product& product,
 }
 
 Status CublasLt::Prepare(const MatMulCall& call, cudaStream_t stream) {
-  std::unique_ptr<Product>& known = products_[KeyOf(call)];
-  if (known != nullptr) return {};
+  const ProductKey key = KeyOf(call);
+  if (products_.contains(key)) return {};
+  if (const auto refused = refused_.find(key); refused != refused_.end()) {
+    return refused->second;
+  }
+  Result<std::unique_ptr<Product>> product = Choose(call, stream);
+  if (!product.ok()) {
+    if (product.error().code == ErrorCode::kUnsupported) {
+      refused_.emplace(key, product.error());
+    }
+    return product.error();
+  }
+  products_.emplace(key, *std::move(product));
+  return {};
+}
+
+Result<std::unique_ptr<CublasLt::Product>> CublasLt::Choose(
+    const MatMulCall& call, cudaStream_t stream) {
   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<Product> product, Describe(call));
   STOWAGE_ASSIGN_OR_RETURN(product->algorithm,
                            algorithms_ ? ChooseByTime(*product, call, stream)
                                        : ChooseFirst(*product, call, stream));
   // What was kept has not run here yet, and to load it may allocate.
   STOWAGE_RETURN_IF_ERROR(Multiply(*product, call, stream));
-  known = std::move(product);
-  return {};
+  return product;
 }
 
 bool CublasLt::IsPrepared(const MatMulCall& call) const {
-  const auto found = products_.find(KeyOf(call));
-  return found != products_.end() && found->second != nullptr;
+  return products_.contains(KeyOf(call));
 }
 
 Status CublasLt::Run(const MatMulCall& call, cudaStream_t stream) {
   const auto found = products_.find(KeyOf(call));
-  STOWAGE_CHECK(found != products_.end() && found->second != nullptr);
+  STOWAGE_CHECK(found != products_.end());
   return Multiply(*found->second, call, stream);
 }
 

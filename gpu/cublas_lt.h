@@ -47,8 +47,9 @@ class CublasLt {
 
   /// Chooses an algorithm for the call's shape, strides and alignment within its
   /// workspace, among those that the library also runs, and runs it; nothing when
-  /// that was done. Errors: kDevice; those of ProductAlgorithms::Keep;
-  /// kInvalidArgument for an algorithm that was kept and cannot be run.
+  /// that was done. Errors: kUnsupported for an epilogue that the library lacks;
+  /// kDevice; those of ProductAlgorithms::Keep; kInvalidArgument for an algorithm that
+  /// was kept and cannot be run.
   Status Prepare(const MatMulCall& call, cudaStream_t stream);
   bool IsPrepared(const MatMulCall& call) const;
   /// Precondition: prepared.
@@ -80,6 +81,9 @@ class CublasLt {
   Result<cublasLtMatmulAlgo_t> ChooseFirst(Product& product,
                                            const MatMulCall& call,
                                            cudaStream_t stream) const;
+  // The product with its algorithm, which has run once.
+  Result<std::unique_ptr<Product>> Choose(const MatMulCall& call,
+                                          cudaStream_t stream);
   Status Multiply(const Product& product, const MatMulCall& call,
                   cudaStream_t stream) const;
 
@@ -88,6 +92,7 @@ class CublasLt {
   int version_ = 0;
   cublasLtHandle_t handle_ = nullptr;
   std::map<ProductKey, std::unique_ptr<Product>> products_;
+  std::map<ProductKey, Error> refused_;          // what the library lacks
   std::optional<ProductAlgorithms> algorithms_;  // where they are kept
 };
 

@@ -112,7 +112,8 @@ class Device {
   virtual Status Prepare(const KernelCall& call) = 0;
   /// Chooses an algorithm for the shape, strides and alignment of the call that
   /// needs no more than its workspace, keeps it, and runs it once on `stream`,
-  /// for the same reason: always the same one.
+  /// for the same reason: always the same one. Error kUnsupported: the library lacks
+  /// the epilogue.
   virtual Status Prepare(const MatMulCall& call, Stream stream) = 0;
   /// Whether a product of that shape, with such an epilogue, was prepared.
   virtual bool IsPrepared(const MatMulCall& call) const = 0;

@@ -33,8 +33,12 @@ void DeviceQueue::MatMul(const MatMulCall& call) {
 
 bool DeviceQueue::Takes(const MatMulCall& call) {
   if (!status_.ok()) return true;
-  return mode_ == Mode::kRun ? device_.IsPrepared(call)
-                             : device_.Prepare(call, stream_).ok();
+  if (mode_ == Mode::kRun) return device_.IsPrepared(call);
+  const Status prepared = device_.Prepare(call, stream_);
+  if (prepared.ok()) return true;
+  if (prepared.error().code == ErrorCode::kUnsupported) return false;
+  Note(prepared);
+  return true;
 }
 
 void DeviceQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kHeader = "stowage products 2\n";
+constexpr std::string_view kHeader = "stowage products 1\n";
 
 constexpr int kRounds = 5;
 constexpr double kGain = 0.98;  // of the best time before, for a later one
@@ -147,7 +147,7 @@ Result<ProductAlgorithms> ProductAlgorithms::Open(const std::string& folder,
                                                   std::string_view library) {
   ProductAlgorithms algorithms;
   algorithms.path_ = (fs::path(folder) / StrCat("products-", NamePart(device),
-                                                "-", NamePart(library), "-v2.txt"))
+                                                "-", NamePart(library), ".txt"))
                          .string();
   std::error_code ignored;
   if (!fs::exists(algorithms.path_, ignored)) return algorithms;

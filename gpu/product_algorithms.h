@@ -33,7 +33,7 @@
 namespace stowage::gpu {
 
 /// What the choice depends on: types, sizes, strides, epilogue, alignments and scratch.
-using ProductKey = std::array<int64_t, 22>;
+using ProductKey = std::array<int64_t, 19>;
 /// An algorithm as the library describes it to itself.
 using ProductAlgorithm = std::array<uint64_t, 8>;
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"

@@ -51,18 +51,33 @@ StepBuilder OfNotTooMany(StepBuilder build) {
   };
 }
 
-// The same builder, what follows products done by them.
+// What a value is called in all pieces, of one that has a name in a piece: "x" of "x/2".
+std::string WithoutPiece(const std::string& name) {
+  const size_t slash = name.rfind('/');
+  const bool is_piece =
+      slash != std::string::npos && slash + 1 < name.size() &&
+      name.find_first_not_of("0123456789", slash + 1) == std::string::npos;
+  return is_piece ? name.substr(0, slash) : name;
+}
+
+// The same builder, what follows products done by them. All pieces are to be alike: what
+// is named in one is named in all.
 StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
   if (!options.plan.device.fusions.epilogues) return build;
-  std::vector<std::string> kept = options.levers.always_kept;
-  kept.insert(kept.end(), options.levers.always_remade.begin(),
-              options.levers.always_remade.end());
-  return [build = std::move(build), kept = std::move(kept)](
+  std::vector<std::string> named;
+  for (const auto* names :
+       {&options.levers.always_kept, &options.levers.always_remade}) {
+    for (const std::string& name : *names) {
+      named.push_back(name);
+      named.push_back(WithoutPiece(name));
+    }
+  }
+  return [build = std::move(build), named = std::move(named)](
              int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
     STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(pieces, sampling));
-    const std::vector<std::string> names =
-        fit::NamesInPieces(step.graph, kept, pieces);
-    return fit::FormEpilogues(std::move(step), names);
+    const std::vector<std::string> in_pieces =
+        fit::NamesInPieces(step.graph, named, pieces);
+    return fit::FormEpilogues(std::move(step), in_pieces);
   };
 }
 

@@ -394,7 +394,7 @@ Status FakeDevice::Prepare(const MatMulCall& call, Stream stream) {
   const bool has_epilogue =
       call.epilogue.bias != nullptr || call.epilogue.gelu_x != nullptr;
   if (options_.refuses_epilogues && has_epilogue) {
-    return Error{ErrorCode::kDevice, "[fake] no such epilogue"};
+    return Error{ErrorCode::kUnsupported, "[fake] no such epilogue"};
   }
   if (prepared_products_.insert(ShapeOf(call)).second) {
     Give(stream, [this, call] { Multiply(call); });

@@ -90,7 +90,7 @@ TEST_CASE("an algorithm is of one device and one version of the library") {
   CHECK_FALSE(Opened(folder, "NVIDIA H100 80GB HBM3", "cuBLASLt 130200")
                   .Find(KeyOf(7)));
   CHECK(fs::path(algorithms.path()).filename() ==
-        "products-NVIDIA-H100-80GB-HBM3-cuBLASLt-130100-v2.txt");
+        "products-NVIDIA-H100-80GB-HBM3-cuBLASLt-130100.txt");
 }
 
 TEST_CASE("of two that choose at once, both take what the first wrote") {

@@ -365,6 +365,21 @@ TEST_CASE("with epilogues: the losses of the parts, the same in every budget") {
   }
 }
 
+TEST_CASE("an epilogue that fails for another reason is an error") {
+  const Graph step = Mlp(DType::kBF16);
+  StepFitter fitter(OfGraph(step), {.plan = GpuPlanning()});
+  const Result<FittedStep> fitted = fitter.Fit(std::nullopt);
+  REQUIRE(fitted.ok());
+  REQUIRE(fitted->graph.node(0).op == OpKind::kEpilogueMatMul);
+  FakeDevice* fake = nullptr;
+  const auto backend = MakeFakeBackend({}, &fake);
+  fake->Fail("PrepareMatMul");
+  const auto session =
+      Session::Create({{"train", fitted->graph, fitted->plan}}, *backend);
+  REQUIRE(!session.ok());
+  CHECK(session.error().code == ErrorCode::kDevice);
+}
+
 TEST_CASE("the updates of all params go in few grids") {
   const Graph step = Mlp(DType::kBF16);
   FakeDevice* fake = nullptr;

@@ -33,6 +33,7 @@ namespace stowage {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ReadAll;
 
 constexpr int64_t kSeq = 12;
 const std::string kGoldens = "tests/goldens/pretrained/";
@@ -308,7 +309,6 @@ TEST_CASE("a head beside an embedding that is tied to it is left alone") {
 
 TEST_CASE("a GGUF file's family is checked key by key") {
   using testing::GgufBytes;
-  using testing::ReadAll;
   const char* const root = std::getenv("TEST_TMPDIR");
   const std::string path = StrCat(root == nullptr ? "/tmp" : root, "/x.gguf");
   const auto refusal = [&](const GgufBytes& file) {

@@ -425,5 +425,20 @@ TEST_CASE("--pareto lists what is kept on the host, where that is allowed" *
         static_cast<std::ptrdiff_t>(frontier.size()) + 1);
 }
 
+TEST_CASE("names mean on GPUs what they mean elsewhere") {
+  // Of a bias that is named the sum alone runs again, not its product.
+  const Json remade =
+      PlanAsJson({"--model", "gpt-nano", "--dtype", "bf16", "--recompute",
+                  "auto", "--remake", "h.0.mlp.c_fc"});
+  CHECK(remade["recomputed_nodes"] > 0);
+  CHECK(remade["recompute_flops_percent"] < 0.1);
+  // What is named in one piece of several kinds changes no other piece.
+  const Json pieces =
+      PlanAsJson({"--model", "gpt-nano", "--dtype", "bf16", "--batch", "9",
+                  "--micro-batches", "4", "--recompute", "auto", "--budget",
+                  "16MiB", "--keep", "h.0.mlp.c_fc.matmul/2"});
+  CHECK(pieces["arena_bytes"] <= 16 << 20);
+}
+
 }  // namespace
 }  // namespace stowage::testing

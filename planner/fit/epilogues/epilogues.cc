@@ -32,12 +32,13 @@ struct Epilogue {
 
 class Former {
  public:
-  Former(const PiecedStep& step, std::span<const std::string> kept)
+  Former(const PiecedStep& step, std::span<const std::string> named)
       : step_(step),
         graph_(step.graph),
         layouts_(ComputeLayouts(graph_)),
         readers_(Index(graph_.num_values())),
         stays_(Index(graph_.num_values()), false),
+        is_named_(Index(graph_.num_values()), false),
         epilogues_(Index(graph_.num_nodes())),
         absorbed_(Index(graph_.num_nodes()), false) {
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
@@ -48,8 +49,8 @@ class Former {
     for (const GraphOutput& output : graph_.outputs()) {
       stays_[Index(output.value)] = true;
     }
-    for (const std::string& name : kept) {
-      if (const auto id = graph_.Find(name)) stays_[Index(*id)] = true;
+    for (const std::string& name : named) {
+      if (const auto id = graph_.Find(name)) is_named_[Index(*id)] = true;
     }
   }
 
@@ -75,10 +76,14 @@ class Former {
            (y.shape.rank() == 2 || node.attrs.Int("transpose_a") == 0);
   }
 
-  // The node that alone reads `id`, once; kNoNode for any other value.
-  NodeId OnlyReader(ValueId id) const {
+  // The node that may become a part with what makes `id`: it alone reads that, once.
+  NodeId NextPart(ValueId id) const {
     const std::vector<NodeId>& readers = readers_[Index(id)];
-    return readers.size() == 1 && !stays_[Index(id)] ? readers[0] : kNoNode;
+    if (readers.size() != 1 || stays_[Index(id)] || is_named_[Index(id)]) {
+      return kNoNode;
+    }
+    const ValueId next = graph_.node(readers[0]).results[0];
+    return is_named_[Index(next)] ? kNoNode : readers[0];
   }
 
   // The vector that `id` repeats in all rows.
@@ -104,7 +109,8 @@ class Former {
     if (product.phase == Phase::kForward) FindSums(n, epilogue);
     if (epilogue->parts.empty()) FindGeluGrad(n, epilogue);
     for (const NodeId part : epilogue->parts) absorbed_[Index(part)] = true;
-    for (const ValueId read : {epilogue->addend, epilogue->gelu_x}) {
+    for (const ValueId read :
+         {epilogue->bias, epilogue->addend, epilogue->gelu_x}) {
       if (read != kNone) stays_[Index(read)] = true;
     }
     return !epilogue->parts.empty();
@@ -112,7 +118,7 @@ class Former {
 
   void FindSums(NodeId head, Epilogue* epilogue) const {
     for (;;) {
-      const NodeId n = OnlyReader(epilogue->result);
+      const NodeId n = NextPart(epilogue->result);
       if (n == kNoNode) return;
       const Node& add = graph_.node(n);
       if (add.op != OpKind::kAdd || add.phase != Phase::kForward) return;
@@ -134,7 +140,7 @@ class Former {
   }
 
   void FindGeluGrad(NodeId head, Epilogue* epilogue) const {
-    const NodeId n = OnlyReader(epilogue->result);
+    const NodeId n = NextPart(epilogue->result);
     if (n == kNoNode) return;
     const Node& grad = graph_.node(n);
     if (grad.op != OpKind::kGeluTanhGrad ||
@@ -217,6 +223,7 @@ class Former {
   const Layouts layouts_;
   std::vector<std::vector<NodeId>> readers_;  // per value, with each use
   std::vector<bool> stays_;                   // per value: it must be there
+  std::vector<bool> is_named_;                // per value: by a node of its own
   std::vector<Epilogue> epilogues_;           // per node
   std::vector<bool> absorbed_;                // per node
 };
@@ -224,8 +231,8 @@ class Former {
 }  // namespace
 
 Result<PiecedStep> FormEpilogues(PiecedStep step,
-                                 std::span<const std::string> kept) {
-  return Former(step, kept).Form();
+                                 std::span<const std::string> named) {
+  return Former(step, named).Form();
 }
 
 }  // namespace stowage::fit

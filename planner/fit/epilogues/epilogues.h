@@ -27,11 +27,12 @@
 
 namespace stowage::fit {
 
-/// `step` with epilogues in the place of what follows its products, but for values that
-/// are outputs or whose names are `kept`. A node stands where its product stood, and has
-/// the name of the last part. Bodies stay as they are. Linear.
+/// `step` with epilogues in the place of what follows its products. A value that is an
+/// output is no part but the last, and one that is `named` is made by a node of its own.
+/// A node stands where its product stood, and has the name of the last part. Bodies stay
+/// as they are. Linear.
 Result<PiecedStep> FormEpilogues(PiecedStep step,
-                                 std::span<const std::string> kept);
+                                 std::span<const std::string> named);
 
 }  // namespace stowage::fit
 

@@ -91,7 +91,9 @@ TEST_CASE("what is an output, kept by name, or read twice stays a value") {
   const std::vector<Row> rows = {
       {true, false, false, {}, bias + "add(r, p) -> h\n"},
       {false, true, false, {}, bias + "add(r, p) -> h\nreduce_sum(p) -> s\n"},
-      {false, false, false, {"p"}, bias + "add(r, p) -> h\n"},
+      // Named ends are made again by themselves, too.
+      {false, false, false, {"p"}, apart + "add(r, p) -> h\n"},
+      {false, false, false, {"h"}, bias + "add(r, p) -> h\n"},
       {false, false, false, {"m"}, apart + "add(r, p) -> h\n"},
       {false, false, true, {}, apart + "add(r, p) -> h\nneg(m) -> n\n"},
       {false,
@@ -122,6 +124,43 @@ TEST_CASE("a row that others read, too, stays") {
         "broadcast(b) -> row\n"
         "epilogue_matmul bias(x, w, b) -> y\n"
         "neg(row) -> z\n");
+}
+
+TEST_CASE("a bias that is a view itself stays a value") {
+  GraphBuilder g("g");
+  const Value x = Input(g, "x", {8, 16});
+  const Value one = g.Name("one", BroadcastTo(Input(g, "b", {}), {32}));
+  const Value rows = g.Name("rows", BroadcastTo(one, {8, 32}));
+  g.Output("y", g.Name("y", Add(MatMul(x, Input(g, "w", {16, 32})), rows)));
+  // Of one column: the row is one element, which lies contiguously.
+  const Value single = g.Name("single", BroadcastTo(Input(g, "c", {}), {1}));
+  const Value column = g.Name("column", BroadcastTo(single, {8, 1}));
+  g.Output("z", g.Name("z", Add(MatMul(x, Input(g, "v", {16, 1})), column)));
+  const std::string lines = Formed(g);
+  CHECK(lines.find("-> one\n") != std::string::npos);
+  CHECK(lines.find("epilogue_matmul bias(x, v, single) -> z\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("of one row, a bias is the matrix that is added") {
+  GraphBuilder g("g");
+  const Value row = g.Name("row", BroadcastTo(Input(g, "b", {8}), {1, 8}));
+  g.Output("y",
+           g.Name("y", Add(MatMul(Input(g, "x", {1, 4}), Input(g, "w", {4, 8})),
+                           row)));
+  CHECK(Formed(g) == "epilogue_matmul bias(x, w, b) -> y\n");
+}
+
+TEST_CASE(
+    "an operand may be added to its product, and a product not to itself") {
+  GraphBuilder g("g");
+  const Value x = Input(g, "x", {8, 8});
+  g.Output("y", g.Name("y", Add(x, MatMul(x, Input(g, "w", {8, 8})))));
+  const Value m = g.Name("m", MatMul(x, Input(g, "v", {8, 8})));
+  g.Output("z", g.Name("z", Add(m, m)));
+  CHECK(Formed(g) ==
+        "epilogue_matmul addend(x, w, x) -> y\n"
+        "matmul(x, v) -> m\nadd(m, m) -> z\n");
 }
 
 TEST_CASE("what comes later than the product, or lies otherwise, stays") {
