@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -12,6 +13,7 @@
 #include "autodiff/optimizer.h"
 #include "base/result.h"
 #include "ir/builder.h"
+#include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/verify.h"
