@@ -106,7 +106,7 @@ class Former {
     const Node& product = graph_.node(n);
     if (!IsOneProduct(product)) return false;
     epilogue->result = product.results[0];
-    if (product.phase == Phase::kForward) FindSums(n, epilogue);
+    FindSums(n, epilogue);
     if (epilogue->parts.empty()) FindGeluGrad(n, epilogue);
     for (const NodeId part : epilogue->parts) absorbed_[Index(part)] = true;
     for (const ValueId read :
