@@ -10,6 +10,7 @@
 #include "planner/fit/epilogues/epilogues.h"
 #include "planner/fit/fuse/fuse.h"
 #include "planner/fit/grid.h"
+#include "planner/fit/order/bodies.h"
 #include "planner/fit/order/order.h"
 #include "planner/fit/passes.h"
 #include "planner/fit/prefetch/prefetch.h"
@@ -27,6 +28,8 @@ namespace {
 
 // Of costs that are sums of the same numbers in another order.
 constexpr double kRounding = 1e-9;
+// Of each body whose nodes are ordered.
+constexpr int64_t kOrderEffortInBody = fit::kOrderEffort / 10;
 
 Variant::Options VariantOptionsOf(const FitOptions& options) {
   return {.plan = options.plan,
@@ -218,8 +221,11 @@ Result<StepFitter::Ordered*> StepFitter::InMemoryOrder(int64_t pieces) {
   if (ordered) return ordered.get();
   STOWAGE_ASSIGN_OR_RETURN(const PiecedStep step,
                            build_(pieces, Sampling::kAll));
+  STOWAGE_ASSIGN_OR_RETURN(
+      const Graph graph,
+      fit::OrderBodies(step.graph, options_.plan, kOrderEffortInBody));
   STOWAGE_ASSIGN_OR_RETURN(fit::OrderedPlan found,
-                           fit::PlanInMemoryOrder(step.graph, options_.plan));
+                           fit::PlanInMemoryOrder(graph, options_.plan));
   Variant::Options options = VariantOptionsOf(options_);
   // A new order may have taken the best packer to be smaller.
   if (found.plan.packer.starts_with("best")) {
