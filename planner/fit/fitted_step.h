@@ -17,7 +17,8 @@ namespace stowage {
 
 /// A node that runs again, and why.
 struct Remade {
-  std::string name;  // of its first dropped result
+  /// Of its first dropped result; in a body, "<value>@<first result of its node>".
+  std::string name;
   Bytes freed = 0;   // bytes of its results that would be kept otherwise
   double flops =
       0;          // of its further runs, and of what runs again for them only
@@ -43,7 +44,8 @@ struct Price {
   double extra_cost = 0;     // of what runs again, by FitOptions::cost
   /// No recomputation that fits the budget costs less, whatever is dropped and
   /// when, if the nodes of the step keep their order and the same is on the
-  /// host. 0 without a budget.
+  /// host. Bodies are taken to be as low as they get for nothing
+  /// (planner/fit/recompute/bodies.h). 0 without a budget.
   double least_extra_cost = 0;
 };
 
@@ -62,8 +64,8 @@ struct FittedStep {
   double flops = 0;  // of the step in so many pieces, before recomputation
   double cost = 0;   // likewise, by FitOptions::cost, copies included
   std::vector<Remade> remade = {};  // most bytes freed first
-  /// No order of the nodes takes a smaller arena; absent when none was looked
-  /// for.
+  /// No order of the nodes that are in no body takes a smaller arena; absent when
+  /// none was looked for.
   std::optional<Bytes> order_bound = {};
   std::vector<PassReport> passes = {};  // in the order in which they ran
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/index.h"
 #include "base/parallel.h"
-#include "planner/fit/recompute/trips.h"
+#include "ir/bodies.h"
 
 namespace stowage::fit {
 namespace {
@@ -56,23 +56,15 @@ Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
   return sorted;
 }
 
-std::vector<Way> Ways(std::span<const int64_t> pieces,
-                      std::span<const Trips> all_trips) {
-  std::vector<Way> ways;
-  for (const Trips trips : all_trips) {
-    for (const int64_t each : pieces) ways.emplace_back(trips, each);
+// The same way with bodies as low as they get.
+InsideWay Lowest(std::span<const Way> ways, const Way& way) {
+  InsideWay lowest = way.first;
+  for (const auto& [inside, pieces] : ways) {
+    if (pieces == way.second && inside.trips == lowest.trips) {
+      lowest = std::max(lowest, inside);
+    }
   }
-  return ways;
-}
-
-// `graph` with its trips made again in a way that is not to keep them.
-Result<RemadeTrips> Remake(const Graph& graph, Trips trips,
-                           const std::vector<std::string>& kept,
-                           int64_t pieces) {
-  const std::vector<std::string> names = NamesInPieces(graph, kept, pieces);
-  TripOptions options = {.kept = names};
-  if (trips == Trips::kInSegments) options.segment.reset();
-  return RemakeTrips(graph, options);
+  return lowest;
 }
 
 // As many as are searched at once, from `first`.
@@ -95,64 +87,132 @@ Result<const Grid::Sample*> Grid::GetSample(int64_t pieces, bool in_loop) {
   return &samples_.emplace(key, std::move(sample)).first->second;
 }
 
+// `graph` with its trips made again in a way that is not to keep them.
+Result<RemadeTrips> Grid::WithTripsAgain(int64_t pieces, const Graph& graph,
+                                         Trips trips) const {
+  const std::vector<std::string> kept = WithNodesThatMake(
+      graph, NamesInPieces(graph, options_.recompute.always_kept, pieces));
+  TripOptions options = {.kept = kept};
+  if (trips == Trips::kInSegments) options.segment.reset();
+  return RemakeTrips(graph, options);
+}
+
 Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
-                                                   Trips trips) {
+                                                   InsideWay inside) {
   if (options_.recompute.on_choice) options_.recompute.on_choice();
   // A loop's body keeps nothing on the host.
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(pieces, /*in_loop=*/share.halves == 0));
-  const std::vector<std::string>& kept = options_.recompute.always_kept;
-  const auto change = [=](PiecedStep& step) -> Result<Variant::Loops> {
-    Variant::Loops loops;
-    if (trips != Trips::kKept) {
-      STOWAGE_ASSIGN_OR_RETURN(RemadeTrips made,
-                               Remake(step.graph, trips, kept, pieces));
+  const BodyLevel* level = nullptr;
+  if (inside.level > 0) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel>* const levels,
+                             Levels(pieces, inside.trips));
+    level = &levels->at(inside.level - 1);
+  }
+  const auto change = [=, this](PiecedStep& step) -> Result<Variant::InBodies> {
+    Variant::InBodies in_bodies;
+    if (inside.trips != Trips::kKept) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          RemadeTrips made, WithTripsAgain(pieces, step.graph, inside.trips));
       step.graph = std::move(made.graph);
-      loops = std::move(made.loops);
-      if (!loops.empty()) {
+      in_bodies.loops = std::move(made.loops);
+      if (!in_bodies.loops.empty()) {
         for (NodeId& node : step.begins) node = made.begins[Index(node)];
       }
     }
-    if (share == Share{}) return loops;
+    if (level != nullptr) {
+      STOWAGE_ASSIGN_OR_RETURN(
+          LoweredBodies lowered,
+          LowerBodies(step.graph, *level, options_.recompute.cost));
+      step.graph = std::move(lowered.graph);
+      in_bodies.nodes = std::move(lowered.nodes);
+    }
+    if (share == Share{}) return in_bodies;
     const std::vector<Offloadable> all = FindOffloadable(step.graph);
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph,
         Offload(step.graph, Select(all, share, pieces), step.begins));
-    return loops;
+    return in_bodies;
   };
   return Variant::Make(pieces, sample->step, build_, change, options_);
 }
 
-Result<Variant*> Grid::Get(int64_t pieces, Share share, Trips trips) {
+Result<Variant*> Grid::Get(int64_t pieces, Share share, InsideWay inside) {
   // All pieces are alike: one half is as good as two.
   if (pieces > 1 && share.halves > 0) share.halves = 2;
-  std::unique_ptr<Variant>& variant = variants_[{pieces, share, trips}];
+  std::unique_ptr<Variant>& variant = variants_[{pieces, share, inside}];
   if (!variant) {
-    STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share, trips));
+    STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share, inside));
   }
   return variant.get();
 }
 
-// Those between which there is a choice: where anything may run again, and there are
-// loops for it.
-Result<std::vector<Trips>> Grid::TripsToTry(const Levers& levers) {
-  if (levers.recompute != Recompute::kAuto) return std::vector{Trips::kKept};
-  if (trips_.empty()) {
-    const int64_t pieces = levers.pieces.front();
-    STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
-    trips_.push_back(Trips::kKept);
-    for (const Trips trips : {Trips::kEach, Trips::kInSegments}) {
-      STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made,
-                               Remake(sample->step.graph, trips,
-                                      options_.recompute.always_kept, pieces));
-      const bool is_new =
-          std::ranges::any_of(made.loops, [&](const RemadeLoop& loop) {
-            return trips == Trips::kEach || loop.segment > 1;
-          });
-      if (is_new) trips_.push_back(trips);
+// Those that differ: there are loops for them.
+Result<std::vector<Trips>> Grid::TripsToTry(int64_t pieces) {
+  if (!trips_.empty()) return trips_;
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  std::vector<Trips> all = {Trips::kKept};
+  for (const Trips trips : {Trips::kEach, Trips::kInSegments}) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        const RemadeTrips made,
+        WithTripsAgain(pieces, sample->step.graph, trips));
+    const bool is_new =
+        std::ranges::any_of(made.loops, [&](const RemadeLoop& loop) {
+          return trips == Trips::kEach || loop.segment > 1;
+        });
+    if (is_new) all.push_back(trips);
+  }
+  return trips_ = std::move(all);
+}
+
+// Found in the sample where nothing is on the host, which bodies do not see.
+Result<const std::vector<BodyLevel>*> Grid::Levels(int64_t pieces,
+                                                   Trips trips) {
+  const std::pair key(pieces, trips);
+  const auto at = levels_.find(key);
+  if (at != levels_.end()) return &at->second;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
+                           Get(pieces, {}, {.trips = trips}));
+  STOWAGE_ASSIGN_OR_RETURN(
+      std::vector<BodyLevel> levels,
+      FindBodyLevels(
+          as_they_are->sample(),
+          {.plan = options_.plan,
+           .always_kept = NamesInPieces(as_they_are->sample(),
+                                        options_.recompute.always_kept, pieces),
+           .cost = options_.recompute.cost,
+           .effort = options_.recompute.effort,
+           .on_choice = options_.recompute.on_choice}));
+  return &levels_.emplace(key, std::move(levels)).first->second;
+}
+
+// Where anything may run again, trips may, and what bodies make.
+Result<std::vector<Way>> Grid::Ways(const Levers& levers) {
+  std::vector<Way> ways;
+  for (const int64_t pieces : levers.pieces) ways.push_back({{}, pieces});
+  if (levers.recompute != Recompute::kAuto) return ways;
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
+                           GetSample(levers.pieces.front()));
+  const bool has_bodies = std::ranges::any_of(
+      sample->step.graph.nodes(),
+      [](const Node& node) { return !BodiesOf(node).empty(); });
+  if (!has_bodies) return ways;
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
+                           TripsToTry(levers.pieces.front()));
+  for (const Trips trips : all_trips) {
+    if (trips == Trips::kKept) continue;
+    for (const int64_t pieces : levers.pieces) {
+      ways.push_back({{.trips = trips}, pieces});
     }
   }
-  return trips_;
+  for (const auto& [inside, pieces] : std::vector(ways)) {
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel>* const levels,
+                             Levels(pieces, inside.trips));
+    for (size_t level = 1; level <= levels->size(); ++level) {
+      ways.push_back({{inside.trips, level}, pieces});
+    }
+  }
+  return ways;
 }
 
 Result<std::vector<Share>> Grid::Shares(const Levers& levers) {
@@ -237,15 +297,15 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
     return first->cost() + options_.cost_per_byte * bytes;
   };
 
-  // Where nothing runs again but trips, the first that fits its share is the cheapest.
+  // Where nothing runs again but in loops and branches, the first that fits its share is
+  // the cheapest.
   std::vector<Variant*> variants;
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
-                           TripsToTry(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(levers));
   for (const Share share : shares) {
-    for (const auto& [trips, pieces] : Ways(levers.pieces, all_trips)) {
+    for (const auto& [inside, pieces] : ways) {
       if (cost_of_copies(share) >= limit()) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, trips));
+                               Get(pieces, share, inside));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
       STOWAGE_ASSIGN_OR_RETURN(
@@ -285,25 +345,33 @@ Result<std::optional<FittedStep>> Grid::Cheapest(Bytes budget,
       take(std::move(step), variant);
     }
   }
-  if (all_trips.size() > 1 && of_best != nullptr &&
-      best->price.extra_cost > 0) {
+  const bool has_choice = ways.size() > levers.pieces.size();
+  if (has_choice && of_best != nullptr && best->price.extra_cost > 0) {
     STOWAGE_ASSIGN_OR_RETURN(best->price.least_extra_cost,
-                             LeastExtraCost(of_best, budget));
+                             LeastExtraCost(of_best, ways, budget));
   }
   return best;
 }
 
-// The least that runs again in so many pieces with so much on the host, trips or not.
-Result<double> Grid::LeastExtraCost(const Variant* variant, Bytes budget) {
+// The least that runs again in so many pieces with so much on the host, trips or not, if
+// bodies were as low as they get for nothing.
+Result<double> Grid::LeastExtraCost(const Variant* variant,
+                                    std::span<const Way> ways, Bytes budget) {
   const auto same = std::ranges::find_if(variants_, [&](const auto& each) {
     return each.second.get() == variant;
   });
   const auto [pieces, share, _] = same->first;
   double least = kAnyCost;
-  for (const Trips trips : trips_) {
-    STOWAGE_ASSIGN_OR_RETURN(Variant* const way, Get(pieces, share, trips));
-    STOWAGE_ASSIGN_OR_RETURN(const double extra, way->LeastExtraCost(budget));
-    least = std::min(least, way->trips_cost() + extra);
+  for (const Way& way : ways) {
+    const auto& [inside, in_pieces] = way;
+    if (inside.level > 0 || in_pieces != pieces) continue;
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
+                             Get(pieces, share, inside));
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const lowest,
+                             Get(pieces, share, Lowest(ways, way)));
+    STOWAGE_ASSIGN_OR_RETURN(const double extra,
+                             lowest->LeastExtraCost(budget));
+    least = std::min(least, as_they_are->in_bodies_cost() + extra);
   }
   return least;
 }
@@ -313,8 +381,8 @@ Result<double> Grid::LeastExtraCost(const Variant* variant, Bytes budget) {
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
   if (share.halves > 0 || share.states == 0) return false;
-  const auto& [trips, pieces] = way;
-  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, trips));
+  const auto& [inside, pieces] = way;
+  STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, inside));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes least, unmoved->LeastArena(recompute));
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   return least - SlotsOf(std::span(sample->movable).first(share.states),
@@ -353,17 +421,16 @@ Result<Grid::Need> Grid::Smallest(const Levers& levers) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Share> shares, Shares(levers));
   // The more is moved, the less is needed, mostly; of a share, what may need the
   // least comes first.
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
-                           TripsToTry(levers));
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(levers));
   for (auto share = shares.rbegin(); share != shares.rend(); ++share) {
     std::vector<Variant*> variants;
-    for (const auto& [trips, pieces] : Ways(levers.pieces, all_trips)) {
+    for (const auto& [inside, pieces] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(
           const bool skip,
-          CannotNeedLess({trips, pieces}, *share, levers.recompute, most()));
+          CannotNeedLess({inside, pieces}, *share, levers.recompute, most()));
       if (skip) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, *share, trips));
+                               Get(pieces, *share, inside));
       variants.push_back(variant);
     }
     STOWAGE_ASSIGN_OR_RETURN(
@@ -411,13 +478,11 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     all.push_back({share, std::move(bargain)});
   };
   std::vector<Variant*> variants;
-  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
-                           TripsToTry(levers));
-  const std::vector<Way> ways = Ways(levers.pieces, all_trips);
+  STOWAGE_ASSIGN_OR_RETURN(const std::vector<Way> ways, Ways(levers));
   for (const Share share : shares) {
-    for (const auto& [trips, pieces] : ways) {
+    for (const auto& [inside, pieces] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, trips));
+                               Get(pieces, share, inside));
       if (std::ranges::count(variants, variant) > 0) continue;
       variants.push_back(variant);
     }
@@ -427,9 +492,9 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     STOWAGE_RETURN_IF_ERROR(InParallel(variants, &Variant::PrepareChoices));
   }
   for (const Share share : shares) {
-    for (const auto& [trips, pieces] : ways) {
+    for (const auto& [inside, pieces] : ways) {
       STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, trips));
+                               Get(pieces, share, inside));
       STOWAGE_ASSIGN_OR_RETURN(std::vector<Bargain> bargains,
                                variant->Frontier(levers.recompute));
       for (Bargain& bargain : bargains) add(share, *variant, bargain);
@@ -460,12 +525,16 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     STOWAGE_ASSIGN_OR_RETURN(Variant* const fewest,
                              Get(levers.pieces.front(), share));
     double least = kAnyCost;
-    for (const auto& [trips, pieces] : ways) {
-      STOWAGE_ASSIGN_OR_RETURN(Variant* const variant,
-                               Get(pieces, share, trips));
+    for (const Way& way : ways) {
+      const auto& [inside, pieces] = way;
+      if (inside.level > 0) continue;
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
+                               Get(pieces, share, inside));
+      STOWAGE_ASSIGN_OR_RETURN(Variant* const lowest,
+                               Get(pieces, share, Lowest(ways, way)));
       STOWAGE_ASSIGN_OR_RETURN(const double extra,
-                               variant->LeastExtraCost(bargain.arena));
-      least = std::min(least, variant->cost() - fewest->cost() + extra);
+                               lowest->LeastExtraCost(bargain.arena));
+      least = std::min(least, as_they_are->cost() - fewest->cost() + extra);
     }
     bargain.price.least_extra_cost = share == each.share ? least : 0;
     kept.push_back(std::move(bargain));

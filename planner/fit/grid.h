@@ -1,18 +1,22 @@
 #ifndef STOWAGE_PLANNER_FIT_GRID_H_
 #define STOWAGE_PLANNER_FIT_GRID_H_
 
-// All ways to take a training step: numbers of pieces by shares on the host, and how the
-// trips of its loops are made again, if they are (planner/fit/recompute/trips.h). Each
-// is made when it is first looked at, and kept; those aside of which a bound
-// says that they cannot win are never searched.
+// All ways to take a training step: numbers of pieces by shares on the host, how the
+// trips of its loops are made again, if they are (planner/fit/recompute/trips.h), and how far
+// its bodies are lowered (planner/fit/recompute/bodies.h). Each is made when it is
+// first looked at, and kept; those aside of which a bound says that they cannot win
+// are never searched.
 //
 //   Grid grid(build, options);
 //   Result<std::optional<FittedStep>> step = grid.Cheapest(64 << 20, levers);
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -23,6 +27,8 @@
 #include "planner/fit/levers.h"
 #include "planner/fit/offload/share.h"
 #include "planner/fit/pieces/pieces.h"
+#include "planner/fit/recompute/bodies.h"
+#include "planner/fit/recompute/trips.h"
 #include "planner/fit/variant.h"
 
 namespace stowage::fit {
@@ -31,8 +37,16 @@ namespace stowage::fit {
 /// the least bytes, where these are several, of which a little more runs again.
 enum class Trips : uint8_t { kKept, kEach, kInSegments };
 
-/// The trips made again, and the number of pieces.
-using Way = std::pair<Trips, int64_t>;
+/// What is done to loops and branches: which trips are made again, and at which of the
+/// levels found then bodies are, of which 0 leaves them as they are.
+struct InsideWay {
+  Trips trips = Trips::kKept;
+  size_t level = 0;
+  friend auto operator<=>(const InsideWay&, const InsideWay&) = default;
+};
+
+/// That, and the number of pieces.
+using Way = std::pair<InsideWay, int64_t>;
 
 class Grid {
  public:
@@ -41,9 +55,9 @@ class Grid {
   Grid(const Grid&) = delete;  // variants call back
   Grid& operator=(const Grid&) = delete;
 
-  /// The step in so many pieces, with so much of it on the host, and these trips made
-  /// again. Errors: the builder's, and the planner's.
-  Result<Variant*> Get(int64_t pieces, Share share, Trips trips = Trips::kKept);
+  /// The step in so many pieces, with so much of it on the host, and this done to its
+  /// loops and branches. Errors: the builder's, and the planner's.
+  Result<Variant*> Get(int64_t pieces, Share share, InsideWay inside = {});
 
   /// The cheapest step that fits, with these levers; absent where none is found.
   /// Of a larger set of levers, or a larger budget, it never costs more.
@@ -69,24 +83,30 @@ class Grid {
 
   Result<const Sample*> GetSample(int64_t pieces, bool in_loop = true);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
-                                               Trips trips = Trips::kKept);
+                                               InsideWay inside = {});
   Result<std::vector<Share>> Shares(const Levers& levers);
-  Result<std::vector<Trips>> TripsToTry(const Levers& levers);
+  Result<RemadeTrips> WithTripsAgain(int64_t pieces, const Graph& graph,
+                                     Trips trips) const;
+  Result<std::vector<Trips>> TripsToTry(int64_t pieces);
+  Result<const std::vector<BodyLevel>*> Levels(int64_t pieces, Trips trips);
+  Result<std::vector<Way>> Ways(const Levers& levers);
   Result<Bytes> ArenaAsItIs(int64_t pieces, size_t states);
   Result<std::optional<FittedStep>> FitByStates(int64_t pieces, Bytes budget,
                                                 double limit);
-  Result<double> LeastExtraCost(const Variant* variant, Bytes budget);
+  Result<double> LeastExtraCost(const Variant* variant,
+                                std::span<const Way> ways, Bytes budget);
   Result<bool> CannotNeedLess(Way way, Share share, Recompute recompute,
                               Bytes most);
 
   const StepBuilder build_;
   const Variant::Options options_;
   std::map<std::pair<int64_t, bool>, Sample> samples_;  // by pieces, in a loop
-  // By pieces, share, and trips made again.
-  std::map<std::tuple<int64_t, Share, Trips>, std::unique_ptr<Variant>>
+  std::map<std::tuple<int64_t, Share, InsideWay>, std::unique_ptr<Variant>>
       variants_;
-  std::vector<Trips>
-      trips_;  // ways to make them again, kKept first, once known
+  // Ways to make trips again, kKept first, once known.
+  std::vector<Trips> trips_;
+  // By pieces, and trips made again.
+  std::map<std::pair<int64_t, Trips>, std::vector<BodyLevel>> levels_;
   std::map<std::pair<int64_t, size_t>, Bytes> by_states_;  // their arenas
 };
 

@@ -22,6 +22,8 @@ namespace {
 // piece, which is a third of one of three.
 constexpr double kEffortInPieces = 0.5;
 constexpr double kEffortInLoop = 0.17;
+// Where something runs again in bodies, of which there are several levels.
+constexpr double kEffortOfLevel = 0.1;
 
 // Of the whole step that is planned by a sample.
 HostUse HostUseOf(const PiecedStep& sample) {
@@ -60,7 +62,8 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
   variant->options_ = options;
   variant->flops_ = FlopsOf(variant->sample_);
   const Graph given = variant->sample_.graph;
-  STOWAGE_ASSIGN_OR_RETURN(variant->loops_, variant->change_(variant->sample_));
+  STOWAGE_ASSIGN_OR_RETURN(variant->in_bodies_,
+                           variant->change_(variant->sample_));
   const PiecedStep& step = variant->sample_;
 
   RecomputeOptions recompute = options.recompute;
@@ -70,8 +73,12 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       NamesInPieces(step.graph, recompute.always_remade, pieces);
   // What trips made again do not hand back has no name any more.
   std::erase_if(recompute.always_remade, [&](const std::string& name) {
-    return !variant->loops_.empty() && given.Find(name) &&
+    return !variant->in_bodies_.loops.empty() && given.Find(name) &&
            !step.graph.Find(name);
+  });
+  // What is made in a body is kept there.
+  std::erase_if(recompute.always_kept, [&](const std::string& name) {
+    return !given.Find(name) && IsMadeInBody(given, name);
   });
   // A sum of gradients is not the same in all pieces that one stands for.
   recompute.gradients = IsWhole(step);
@@ -80,28 +87,42 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
   } else if (pieces > 1) {
     recompute.effort *= kEffortInPieces;
   }
-  // Loops cost what they did, and what runs again its part of the loop that ran it first.
-  std::map<std::string, double> of_loops;  // by their first results
-  if (!variant->loops_.empty()) {
+  if (!variant->in_bodies_.nodes.empty()) recompute.effort *= kEffortOfLevel;
+  // Nodes with bodies cost what they did, and what runs again in them: of trips, its part
+  // of the loop that ran it first.
+  std::map<std::string, double> of_nodes;  // by their first results
+  const InBodies& in_bodies = variant->in_bodies_;
+  if (!in_bodies.loops.empty() || !in_bodies.nodes.empty()) {
     const std::vector<double> costs =
         CostsOfNodes(given, options.recompute.cost, options.cost_per_byte);
-    for (const RemadeLoop& loop : variant->loops_) {
-      const double of_forward = costs[Index(MakerOf(given, loop.told.name))];
-      const double of_back = costs[Index(MakerOf(given, loop.backward))];
-      const double again = loop.part * of_forward;
-      of_loops[loop.forward_now] = of_forward;
-      of_loops[loop.backward_now] = of_back + again;
-      const NodeId node = MakerOf(step.graph, loop.forward_now);
-      variant->trips_cost_ += static_cast<double>(CountOf(step, node)) * again;
+    const auto of_given = [&](const std::string& name) {
+      return costs[Index(MakerOf(given, name))];
+    };
+    // What is `now` a node's first result cost so much, and `again` runs besides.
+    const auto add = [&](const std::string& now, double before, double again) {
+      of_nodes.try_emplace(now, before).first->second += again;
+      const NodeId node = MakerOf(step.graph, now);
+      variant->in_bodies_cost_ +=
+          static_cast<double>(CountOf(step, node)) * again;
+    };
+    for (const RemadeLoop& loop : in_bodies.loops) {
+      const double of_forward = of_given(loop.told.name);
+      of_nodes.try_emplace(loop.forward_now, of_forward);
+      add(loop.backward_now, of_given(loop.backward), loop.part * of_forward);
+    }
+    for (const LoweredNode& each : in_bodies.nodes) {
+      // Of a loop whose trips are made again it is known already what it cost.
+      const bool is_known = of_nodes.contains(each.node);
+      add(each.node, is_known ? 0 : of_given(each.node), each.extra_cost);
     }
   }
   // A node of the sample costs what all that it stands for cost.
-  recompute.cost = [&step, of_loops = std::move(of_loops),
+  recompute.cost = [&step, of_nodes = std::move(of_nodes),
                     cost = options.recompute.cost,
                     per_byte = options.cost_per_byte](const Graph& graph) {
     std::vector<double> costs = CostsOfNodes(graph, cost, per_byte);
-    for (const auto& [name, of_loop] : of_loops) {
-      if (graph.Find(name)) costs[Index(MakerOf(graph, name))] = of_loop;
+    for (const auto& [name, of_node] : of_nodes) {
+      if (graph.Find(name)) costs[Index(MakerOf(graph, name))] = of_node;
     }
     for (NodeId id = 0; id < graph.num_nodes(); ++id) {
       costs[static_cast<size_t>(id)] *= static_cast<double>(CountOf(step, id));
@@ -183,27 +204,35 @@ Result<Recomputed> Variant::InLoop(RecomputeChoice& choice) {
   return made;
 }
 
-// What trips made again run, of the whole step.
-Recomputed Variant::OfTrips() const {
-  Recomputed trips;
-  for (const RemadeLoop& loop : loops_) {
-    const auto count = static_cast<int>(
-        CountOf(sample_, MakerOf(sample_.graph, loop.forward_now)));
-    trips.nodes_again += count * loop.nodes_again;
-    trips.flops_again += count * loop.told.flops;
-    trips.remade.push_back(loop.told);
-    trips.remade.back().times *= count;
-    trips.remade.back().flops *= count;
+// What trips made again run, and what runs again in bodies, of the whole step.
+Recomputed Variant::InBodiesAgain() const {
+  Recomputed again;
+  const auto add = [&](const std::string& node, int nodes, double flops,
+                       std::span<const Remade> told) {
+    const int64_t count = CountOf(sample_, MakerOf(sample_.graph, node));
+    again.nodes_again += static_cast<int>(count) * nodes;
+    again.flops_again += static_cast<double>(count) * flops;
+    for (Remade remade : told) {
+      remade.times *= static_cast<int>(count);
+      remade.flops *= static_cast<double>(count);
+      again.remade.push_back(std::move(remade));
+    }
+  };
+  for (const RemadeLoop& loop : in_bodies_.loops) {
+    add(loop.forward_now, loop.nodes_again, loop.told.flops, {&loop.told, 1});
   }
-  return trips;
+  for (const LoweredNode& each : in_bodies_.nodes) {
+    add(each.node, each.nodes_again, each.flops_again, each.told);
+  }
+  return again;
 }
 
 // The whole step, with what was chosen for its sample done in all its pieces.
 Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   FittedStep step;
-  step.price = {.pieces = pieces_, .extra_cost = choice.cost + trips_cost_};
+  step.price = {.pieces = pieces_, .extra_cost = choice.cost + in_bodies_cost_};
   step.flops = flops_;
-  step.cost = cost_ - trips_cost_;
+  step.cost = cost_ - in_bodies_cost_;
   PassClock clock;
   const auto tell = [&](std::string_view name, bool changed, Bytes arena) {
     step.passes.push_back({.name = std::string(name),
@@ -237,10 +266,10 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
     made.remade = InAllPieces(std::move(made.remade));
   }
   choice.whole_arena = made.plan.arena_bytes();
-  Recomputed trips = OfTrips();
-  made.nodes_again += trips.nodes_again;
-  made.flops_again += trips.flops_again;
-  std::ranges::move(trips.remade, std::back_inserter(made.remade));
+  Recomputed in_bodies = InBodiesAgain();
+  made.nodes_again += in_bodies.nodes_again;
+  made.flops_again += in_bodies.flops_again;
+  std::ranges::move(in_bodies.remade, std::back_inserter(made.remade));
   if (!IsWhole(sample_)) made.remade = InAllPieces(std::move(made.remade));
   std::ranges::stable_sort(made.remade, std::greater<>(), &Remade::freed);
   tell("recompute", made.nodes_again > 0, *choice.whole_arena);
@@ -296,7 +325,8 @@ Result<std::optional<FittedStep>> Variant::Fit(Bytes budget,
     STOWAGE_ASSIGN_OR_RETURN(std::optional<FittedStep> step,
                              FitChoice(choice, budget));
     if (!step) continue;
-    if (budget < kNoLimit) step->price.least_extra_cost = trips_cost_ + least;
+    if (budget < kNoLimit)
+      step->price.least_extra_cost = in_bodies_cost_ + least;
     return step;
   }
   return none;
@@ -357,15 +387,15 @@ Result<std::vector<Bargain>> Variant::Frontier(Recompute recompute) {
   STOWAGE_ASSIGN_OR_RETURN(const std::span<RecomputeChoice> choices,
                            Choices(recompute));
   const HostUse host = HostUseOf(sample_);
-  const Recomputed trips = OfTrips();
+  const Recomputed in_bodies = InBodiesAgain();
   std::vector<Bargain> bargains;
   for (RecomputeChoice& choice : choices) {
     STOWAGE_ASSIGN_OR_RETURN(const Bytes arena, SampleArena(choice));
     if (!bargains.empty() && arena >= bargains.back().arena) continue;
     Price price{.pieces = pieces_,
                 .host = host,
-                .recomputed_nodes = trips.nodes_again,
-                .extra_flops = trips.flops_again,
+                .recomputed_nodes = in_bodies.nodes_again,
+                .extra_flops = in_bodies.flops_again,
                 .extra_cost = choice.cost};
     for (const Rerun& rerun : choice.script) {
       const int64_t count = CountOf(sample_, rerun.node);

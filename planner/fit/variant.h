@@ -2,8 +2,8 @@
 #define STOWAGE_PLANNER_FIT_VARIANT_H_
 
 // One way to take a training step: in so many pieces, with so much of it on the
-// host, the trips of its loops made again or not. What is left to decide is what else
-// runs again in it.
+// host, the trips of its loops made again or not, and so much run again inside its
+// bodies. What is left to decide is what else runs again in it.
 //
 // What a variant answers depends on nothing but itself: not on which other
 // variants are looked at beside it. That is why more levers never cost more.
@@ -23,6 +23,7 @@
 #include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
 #include "planner/fit/pieces/pieces.h"
+#include "planner/fit/recompute/bodies.h"
 #include "planner/fit/recompute/recompute.h"
 #include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
@@ -40,10 +41,15 @@ class Variant {
     double cost_per_byte = 0;    // of copies
   };
 
+  /// The loops whose trips are made again, and the nodes in whose bodies something runs
+  /// again.
+  struct InBodies {
+    std::vector<RemadeLoop> loops = {};
+    std::vector<LoweredNode> nodes = {};
+  };
   /// What a variant does to a step before it is known what runs again besides; returned
-  /// are the loops whose trips are made again.
-  using Loops = std::vector<RemadeLoop>;
-  using Change = std::function<Result<Loops>(PiecedStep& step)>;
+  /// is what is done to its loops and branches.
+  using Change = std::function<Result<InBodies>(PiecedStep& step)>;
 
   /// Of `sample`, what `build` makes of one piece of each kind, which is changed
   /// here. Errors: those of `change`, PlanMemory's, and those of names.
@@ -56,11 +62,11 @@ class Variant {
   const Graph& sample() const { return sample_.graph; }
   /// Of the sample as it is.
   Bytes arena() const { return arena_; }
-  /// Of the whole step before anything runs again: operations; and the cost, that of
-  /// trips made again, the next one, included.
+  /// Of the whole step before anything runs again: operations; and the cost, that of what
+  /// runs again in loops and branches, the next one, included.
   double flops() const { return flops_; }
   double cost() const { return cost_; }
-  double trips_cost() const { return trips_cost_; }
+  double in_bodies_cost() const { return in_bodies_cost_; }
 
   /// The whole step, with the least run again that fits it into the budget, if
   /// it then costs less than `limit`.
@@ -107,7 +113,7 @@ class Variant {
   Result<std::span<RecomputeChoice>> Choices(Recompute recompute);
   Result<Bytes> SampleArena(RecomputeChoice& choice);
   Result<Recomputed> InLoop(RecomputeChoice& choice);
-  Recomputed OfTrips() const;
+  Recomputed InBodiesAgain() const;
   Result<FittedStep> Whole(RecomputeChoice& choice);
   Result<std::optional<FittedStep>> FitChoice(RecomputeChoice& choice,
                                               Bytes budget);
@@ -121,10 +127,10 @@ class Variant {
   std::unique_ptr<RecomputeChoices> choices_;
   RecomputeChoice given_;  // nothing runs again
   Bytes arena_ = 0;
-  Loops loops_;  // of the sample, whose trips are made again
+  InBodies in_bodies_;  // of the sample
   double flops_ = 0;
   double cost_ = 0;
-  double trips_cost_ = 0;
+  double in_bodies_cost_ = 0;
 };
 
 }  // namespace stowage::fit

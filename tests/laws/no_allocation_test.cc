@@ -8,10 +8,12 @@
 #include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "planner/fit/fit.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "tests/support/looped_blocks.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
 #include "tools/heap_counter.h"
@@ -124,6 +126,25 @@ TEST_CASE("steps that make trips again in segments allocate nothing") {
     CHECK(AllocationsInSteps(made.graph, 2, 2).value_or(0) == 0);
   }
   CHECK(loops > 0);
+}
+
+TEST_CASE("steps in whose bodies much runs again allocate nothing") {
+  for (const bool branch : {false, true}) {
+    INFO("branch ", branch);
+    const auto step = BuildTrainStep(
+        testing::MakeLoopedBlocks({.rows = 128, .branch = branch}), "loss");
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    const auto cpu = MakeCpuBackend({.threads = 2});
+    StepFitter fitter(OfGraph(*step),
+                      {.plan = {.device = cpu->Needs()},
+                       .levers = {.offload = OffloadChoice::kNone}});
+    const auto smallest = fitter.SmallestBudget();
+    REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
+    const auto fitted = fitter.Fit(*smallest);
+    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+    CHECK(fitted->price.recomputed_nodes > 0);
+    CHECK(AllocationsInSteps(fitted->graph, 2, 2).value_or(0) == 0);
+  }
 }
 
 TEST_CASE(

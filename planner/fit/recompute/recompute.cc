@@ -47,6 +47,54 @@ Status Mark(const Graph& graph, const Rehearsal& rehearsal,
 
 }  // namespace
 
+std::vector<Remade> ExplainRun(const Graph& graph, const Rehearsal& rehearsal) {
+  const auto items = rehearsal.items();
+  const auto is_freed = [&](ValueId id) {  // or a gradient
+    return rehearsal.is_saved(id) ||
+           graph.node(graph.value(id).producer).phase != Phase::kForward;
+  };
+  const auto freed = [&](NodeId n) {
+    Bytes sum = 0;
+    for (const ValueId id : graph.node(n).results) {
+      if (is_freed(id)) sum += graph.value(id).type.bytes();
+    }
+    return sum;
+  };
+  std::map<int32_t, NodeId> for_whom;  // by instance
+  std::map<NodeId, Remade> by_node;
+  for (auto item = items.rbegin(); item != items.rend(); ++item) {
+    if (!item->again) continue;
+    const Node& node = graph.node(item->node);
+    NodeId whom = item->node;
+    if (freed(item->node) == 0) {
+      for (size_t r = 0; r < node.results.size(); ++r) {
+        const auto entry =
+            for_whom.find(item->first_result + static_cast<int32_t>(r));
+        if (entry != for_whom.end()) whom = entry->second;
+      }
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      for_whom[rehearsal.operands()[Index(item->operands) + i]] = whom;
+    }
+    if (rehearsal.is_view(item->node)) continue;
+    Remade& remade = by_node[whom];
+    remade.flops += NodeFlops(graph, node);
+    if (whom == item->node) ++remade.times;
+  }
+  std::vector<Remade> all;
+  for (auto& [n, remade] : by_node) {
+    const std::vector<ValueId>& results = graph.node(n).results;
+    const auto dropped = std::ranges::find_if(results, is_freed);
+    remade.name =
+        graph.value(dropped == results.end() ? results[0] : *dropped).name;
+    remade.freed = freed(n);
+    all.push_back(std::move(remade));
+  }
+  std::ranges::stable_sort(
+      all, [](const Remade& a, const Remade& b) { return a.freed > b.freed; });
+  return all;
+}
+
 RecomputeChoices::RecomputeChoices(const Graph& graph, PlanOptions options,
                                    RecomputeOptions recompute)
     : graph_(graph),
@@ -165,56 +213,6 @@ Result<Bytes> RecomputeChoices::LeastArena() {
   return *(least_arena_ = reserved_ + least);
 }
 
-// Of the latest run of the rehearsal. What runs again only for another's sake
-// is part of the other's cost.
-std::vector<Remade> RecomputeChoices::Explain() const {
-  const auto items = rehearsal_->items();
-  const auto is_freed = [&](ValueId id) {  // or a gradient
-    return rehearsal_->is_saved(id) ||
-           graph_.node(graph_.value(id).producer).phase != Phase::kForward;
-  };
-  const auto freed = [&](NodeId n) {
-    Bytes sum = 0;
-    for (const ValueId id : graph_.node(n).results) {
-      if (is_freed(id)) sum += graph_.value(id).type.bytes();
-    }
-    return sum;
-  };
-  std::map<int32_t, NodeId> for_whom;  // by instance
-  std::map<NodeId, Remade> by_node;
-  for (auto item = items.rbegin(); item != items.rend(); ++item) {
-    if (!item->again) continue;
-    const Node& node = graph_.node(item->node);
-    NodeId whom = item->node;
-    if (freed(item->node) == 0) {
-      for (size_t r = 0; r < node.results.size(); ++r) {
-        const auto entry =
-            for_whom.find(item->first_result + static_cast<int32_t>(r));
-        if (entry != for_whom.end()) whom = entry->second;
-      }
-    }
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      for_whom[rehearsal_->operands()[Index(item->operands) + i]] = whom;
-    }
-    if (rehearsal_->is_view(item->node)) continue;
-    Remade& remade = by_node[whom];
-    remade.flops += NodeFlops(graph_, node);
-    if (whom == item->node) ++remade.times;
-  }
-  std::vector<Remade> all;
-  for (auto& [n, remade] : by_node) {
-    const std::vector<ValueId>& results = graph_.node(n).results;
-    const auto dropped = std::ranges::find_if(results, is_freed);
-    remade.name =
-        graph_.value(dropped == results.end() ? results[0] : *dropped).name;
-    remade.freed = freed(n);
-    all.push_back(std::move(remade));
-  }
-  std::ranges::stable_sort(
-      all, [](const Remade& a, const Remade& b) { return a.freed > b.freed; });
-  return all;
-}
-
 Result<Recomputed> RecomputeChoices::Make(const Script& script) {
   Recomputed made;
   if (script.empty()) {
@@ -245,7 +243,7 @@ Result<Recomputed> RecomputeChoices::Make(const Script& script) {
     }
   }
   made.extra_cost = rehearsal_->extra_cost();
-  made.remade = Explain();
+  made.remade = ExplainRun(graph_, *rehearsal_);
   return made;
 }
 

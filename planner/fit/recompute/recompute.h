@@ -75,6 +75,10 @@ struct Recomputed {
   std::vector<Remade> remade;  // most bytes freed first
 };
 
+/// What runs again in the latest run of `rehearsal` on `graph`, most bytes freed first.
+/// What runs again only for another's sake is part of the other's cost.
+std::vector<Remade> ExplainRun(const Graph& graph, const Rehearsal& rehearsal);
+
 class RecomputeChoices {
  public:
   /// `graph` and the backend of `options` must outlive this. The budget of
@@ -110,7 +114,6 @@ class RecomputeChoices {
  private:
   Rehearsal& GetRehearsal();
   Status Prepare();
-  std::vector<Remade> Explain() const;
 
   // A moment at which bytes are dear: what must be there, what may be.
   struct FullTime {

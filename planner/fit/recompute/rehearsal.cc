@@ -28,7 +28,12 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
     info.num_inputs = static_cast<int32_t>(node.inputs.size());
     info.first_result = node.results[0];
     info.num_results = static_cast<int32_t>(node.results.size());
-    if (options.in_place) info.in_place = InPlace(graph, layouts_, node);
+    // What lies outside is written over nothing that is packed.
+    const bool is_outside =
+        options.outputs_outside && uses_.is_output(node.results[0]);
+    if (options.in_place && !is_outside) {
+      info.in_place = InPlace(graph, layouts_, node);
+    }
     info.updates = def.updates;
     info.is_view = def.is_view();
     info.is_exchange = IsExchange(node.op);
@@ -39,8 +44,9 @@ Rehearsal::Rehearsal(const Graph& graph, const RehearsalOptions& options)
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     const ValueInfo& info = graph.value(id);
     ValueFacts facts;
-    facts.slot =
-        info.on_host ? 0 : AlignUp(info.type.bytes(), options.alignment);
+    const bool is_packed =
+        !info.on_host && !(options.outputs_outside && uses_.is_output(id));
+    facts.slot = is_packed ? AlignUp(info.type.bytes(), options.alignment) : 0;
     facts.root = layouts_[Index(id)].root;
     if (info.is_leaf()) leaves_.push_back({id, info.role == Role::kSaved});
     const bool is_view =

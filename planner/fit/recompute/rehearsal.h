@@ -46,6 +46,9 @@ struct RehearsalOptions {
   bool in_place = true;
   WorkspaceFn workspace = {};
   CostFn cost = {};  // empty: the ops' own counts of operations
+  /// Of a body (ir/bodies.h): its outputs lie where the results of its node do, and
+  /// count nothing.
+  bool outputs_outside = false;
 };
 
 /// A forward value waiting. `begin` and `end` are the nodes that read it before

@@ -24,10 +24,12 @@ using testing::TinyGpt;
 
 std::unique_ptr<Variant> MakeVariant(int64_t pieces) {
   const StepBuilder build = StepsOf(TinyGpt, 8);
-  auto variant = Variant::Make(
-      pieces, build(pieces, Sampling::kOneOfAKind).value(), build,
-      [](PiecedStep&) -> Result<Variant::Loops> { return Variant::Loops(); },
-      {});
+  auto variant =
+      Variant::Make(pieces, build(pieces, Sampling::kOneOfAKind).value(), build,
+                    [](PiecedStep&) -> Result<Variant::InBodies> {
+                      return Variant::InBodies();
+                    },
+                    {});
   REQUIRE_MESSAGE(variant.ok(), variant.error().message);
   return *std::move(variant);
 }
@@ -101,7 +103,9 @@ graph "step" {
   };
   const auto made = Variant::Make(
       1, {.graph = *step}, OfGraph(*step),
-      [](PiecedStep&) -> Result<Variant::Loops> { return Variant::Loops(); },
+      [](PiecedStep&) -> Result<Variant::InBodies> {
+        return Variant::InBodies();
+      },
       options);
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   Variant& variant = **made;

@@ -1,0 +1,127 @@
+// Law 12: training steps with loops and branches, fitted to any budget, run alike to the
+// bit: with trips made again, values made again inside bodies, and nodes of bodies in
+// another order.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "cpu/cpu_backend.h"
+#include "ir/graph.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
+#include "planner/validate_plan.h"
+#include "runtime/session.h"
+#include "tests/support/instances.h"
+#include "tests/support/looped_blocks.h"
+#include "tests/support/random_control_flow.h"
+#include "tests/support/run_steps.h"
+
+namespace stowage {
+namespace {
+
+using testing::Differences;
+using testing::Instances;
+using testing::MakeLoopedBlocks;
+using testing::MakeRandomControlFlow;
+using testing::RunSteps;
+using testing::Visible;
+
+Graph StepOf(const Graph& forward) {
+  Result<Graph> step = BuildTrainStep(forward, "loss", {.optimizer = Sgd{}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *std::move(step);
+}
+
+// How much of what runs again is in a body, and no whole trip.
+size_t CountInBodies(const FittedStep& step) {
+  return static_cast<size_t>(
+      std::ranges::count_if(step.remade, [](const Remade& remade) {
+        return remade.name.find('@') != std::string::npos;
+      }));
+}
+
+// Budgets from what the step takes as it is down to the least, each lower.
+std::vector<Bytes> FallingBudgets(StepFitter& fitter) {
+  const Result<Bytes> least = fitter.SmallestBudget();
+  REQUIRE_MESSAGE(least.ok(), least.error().message);
+  // Nodes run as one may take less than what is fitted.
+  const Bytes most = std::max(*least, fitter.AsGiven()->plan.arena_bytes());
+  std::vector<Bytes> budgets;
+  for (int k = 0; k < 4; ++k) {
+    const Bytes budget = *least + (most - *least) * (4 - k) / 4;
+    if (budgets.empty() || budget < budgets.back()) budgets.push_back(budget);
+  }
+  if (*least < budgets.back()) budgets.push_back(*least);
+  return budgets;
+}
+
+// Runs the step fitted to falling budgets, planned and poisoned; returns how much runs
+// again in bodies, over all budgets.
+size_t CheckInAllBudgets(const Graph& step, uint64_t seed, NodeOrder order) {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const Visible alone = RunSteps(step, *cpu, {.seed = seed, .planned = false});
+  StepFitter fitter(
+      OfGraph(step),
+      {.plan = {.alignment = 64, .device = cpu->Needs()},
+       .levers = {.offload = OffloadChoice::kNone, .order = order},
+       .effort = 0.05});
+  size_t in_bodies = 0;
+  double cost = 0;
+  for (const Bytes budget : FallingBudgets(fitter)) {
+    CAPTURE(budget);
+    const Result<FittedStep> fitted = fitter.Fit(budget);
+    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+    CHECK(fitted->plan.arena_bytes() <= budget);
+    CHECK(fitted->total_cost() >= cost);
+    cost = fitted->total_cost();
+    in_bodies += CountInBodies(*fitted);
+    const std::vector<std::string> wrong =
+        ValidatePlan(fitted->graph, fitted->plan);
+    CHECK_MESSAGE(wrong.empty(), wrong.front());
+    for (const bool poison : {false, true}) {
+      Result<Session> session = Session::Create(
+          {{"step", fitted->graph, fitted->plan}}, *cpu, {.poison = poison});
+      REQUIRE_MESSAGE(session.ok(), session.error().message);
+      CHECK(Differences(RunSteps(*session, {.seed = seed}), alone) == "");
+    }
+  }
+  return in_bodies;
+}
+
+TEST_CASE("steps with bodies run alike in every budget down to the smallest") {
+  size_t in_bodies = 0;
+  for (uint64_t seed = 0; seed < Instances(60u); ++seed) {
+    INFO("seed ", seed);
+    const Graph step = StepOf(MakeRandomControlFlow(seed));
+    for (const NodeOrder order : {NodeOrder::kGiven, NodeOrder::kMemory}) {
+      CAPTURE(NodeOrderName(order));
+      in_bodies += CheckInAllBudgets(step, seed, order);
+    }
+  }
+  CHECK(in_bodies >= Instances(60u) / 4);
+}
+
+TEST_CASE("blocks in a loop, and in a branch, run alike in every budget") {
+  for (const bool branch : {false, true}) {
+    CAPTURE(branch);
+    const Graph step = StepOf(MakeLoopedBlocks(
+        {.rows = 256, .blocks = 4, .width = 8, .inner = 32, .branch = branch}));
+    for (const NodeOrder order : {NodeOrder::kGiven, NodeOrder::kMemory}) {
+      CHECK(CheckInAllBudgets(step, 1, order) > 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stowage

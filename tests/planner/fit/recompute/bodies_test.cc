@@ -1,0 +1,283 @@
+// What runs again inside the bodies of loops and branches: what that frees, what it costs,
+// and what is told of it. That no bit changes is a law: tests/laws/levers_in_bodies_test.cc.
+
+#include "planner/fit/recompute/bodies.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/strings.h"
+#include "ir/bodies.h"
+#include "ir/graph.h"
+#include "ir/layout.h"
+#include "ir/op_def.h"
+#include "ir/text.h"
+#include "planner/fit/cost.h"
+#include "planner/fit/fit.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/recompute/recompute.h"
+#include "planner/fit/recompute/trips.h"
+#include "planner/plan_memory.h"
+#include "tests/planner/fit/steps.h"
+#include "tests/support/looped_blocks.h"
+
+namespace stowage::fit {
+namespace {
+
+using testing::LoopedBlocks;
+using testing::MakeLoopedBlocks;
+using testing::StepsOf;
+
+Graph StepOfBlocks(const LoopedBlocks& options = {}) {
+  Result<Graph> step =
+      BuildTrainStep(MakeLoopedBlocks(options), "loss", {.optimizer = Sgd{}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  return *std::move(step);
+}
+
+Graph WithTripsAgain(const Graph& step) {
+  Result<RemadeTrips> made = RemakeTrips(step);
+  REQUIRE_MESSAGE(made.ok(), made.error().message);
+  return std::move(made->graph);
+}
+
+StepFitter FitterOf(const Graph& step, std::vector<std::string> kept = {}) {
+  return StepFitter(OfGraph(step),
+                    {.levers = {.always_kept = std::move(kept),
+                                .offload = OffloadChoice::kNone}});
+}
+
+FittedStep Fit(StepFitter& fitter, std::optional<Bytes> budget) {
+  Result<FittedStep> fitted = fitter.Fit(budget);
+  REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+  return *std::move(fitted);
+}
+
+Bytes SmallestOf(StepFitter& fitter) {
+  const Result<Bytes> smallest = fitter.SmallestBudget();
+  REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
+  return *smallest;
+}
+
+// The smallest arena where what runs again are nodes of the graph.
+Bytes SmallestAround(const Graph& graph) {
+  RecomputeChoices choices(graph, {}, {});
+  const auto all = choices.All();
+  REQUIRE_MESSAGE(all.ok(), all.error().message);
+  Bytes least = choices.PlanAsGiven()->arena_bytes();
+  for (const RecomputeChoice& choice : *all) {
+    least = std::min(least, choices.Make(choice.script)->plan.arena_bytes());
+  }
+  return least;
+}
+
+// How many nodes run in a step, views aside; of a branch, the most.
+int64_t RunsOf(const Graph& graph) {
+  int64_t runs = 0;
+  for (const Node& node : graph.nodes()) {
+    int64_t inside = 0;
+    for (const auto& body : BodiesOf(node)) {
+      inside = std::max(inside, RunsOf(*body));
+    }
+    runs += TripsOf(node) * inside + (GetOpDef(node.op).is_view() ? 0 : 1);
+  }
+  return runs;
+}
+
+// Whether a value that is called so runs again in a body.
+bool RunsAgain(const Graph& graph, const std::string& name) {
+  return IsMadeInBody(graph, StrCat(name, "~recomputed"));
+}
+
+bool IsToldInBodies(const FittedStep& step) {
+  return std::ranges::any_of(step.remade, [](const Remade& remade) {
+    return remade.name.find('@') != std::string::npos;
+  });
+}
+
+TEST_CASE("a step fits a third less than where whole trips alone run again") {
+  const Graph step = StepOfBlocks();
+  const Bytes by_trips = SmallestAround(WithTripsAgain(step));
+  StepFitter fitter = FitterOf(step);
+  const Bytes smallest = SmallestOf(fitter);
+  // Of six values of 256 KiB that wait in a trip, three do.
+  CHECK(smallest <= by_trips - 3 * (256 << 10));
+  CHECK(4 * smallest <= 3 * by_trips);
+  const FittedStep fitted = Fit(fitter, smallest);
+  CHECK(fitted.plan.arena_bytes() == smallest);
+  CHECK(IsToldInBodies(fitted));
+  const Result<FittedStep> refused = fitter.Fit(smallest - 1);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+}
+
+TEST_CASE("every budget between is met, and a larger one costs no more") {
+  const Graph step = StepOfBlocks();
+  StepFitter fitter = FitterOf(step);
+  const Bytes least = SmallestOf(fitter);
+  const Bytes by_trips = PlanMemory(WithTripsAgain(step))->arena_bytes();
+  double cost = 0;
+  int different = 0;
+  for (int k = 8; k >= 0; --k) {
+    const Bytes budget = least + (by_trips - least) * k / 8;
+    CAPTURE(budget);
+    const FittedStep fitted = Fit(fitter, budget);
+    CHECK(fitted.plan.arena_bytes() <= budget);
+    CHECK(fitted.total_cost() >= cost);
+    different += fitted.total_cost() > cost ? 1 : 0;
+    cost = fitted.total_cost();
+    CHECK(fitted.price.least_extra_cost <= fitted.price.extra_cost);
+  }
+  CHECK(different >= 4);
+}
+
+TEST_CASE("what is told to run again in bodies is what more the step runs") {
+  for (const bool branch : {false, true}) {
+    CAPTURE(branch);
+    const Graph step = StepOfBlocks({.branch = branch});
+    StepFitter fitter = FitterOf(step);
+    const FittedStep fitted = Fit(fitter, SmallestOf(fitter));
+    REQUIRE(IsToldInBodies(fitted));
+    const double more = GraphFlops(fitted.graph) - GraphFlops(step);
+    CHECK(fitted.price.extra_flops == doctest::Approx(more));
+    CHECK(fitted.price.extra_cost == doctest::Approx(more));
+    CHECK(fitted.price.recomputed_nodes == RunsOf(fitted.graph) - RunsOf(step));
+    double told = 0;
+    for (const Remade& remade : fitted.remade) told += remade.flops;
+    CHECK(told == doctest::Approx(more));
+  }
+}
+
+TEST_CASE("what runs again in the pieces of a batch is counted in all") {
+  const LoopedBlocks options = {.rows = 4096};
+  for (const int64_t pieces : {2, 4}) {
+    CAPTURE(pieces);
+    const auto model = [&](int64_t rows) {
+      LoopedBlocks of = options;
+      of.rows = rows;
+      return MakeLoopedBlocks(of);
+    };
+    StepFitter fitter(
+        StepsOf(model, options.rows, {.optimizer = Sgd{}}),
+        {.levers = {.pieces = {pieces}, .offload = OffloadChoice::kNone}});
+    const FittedStep whole = Fit(fitter, {});
+    const FittedStep fitted = Fit(fitter, SmallestOf(fitter));
+    CHECK(fitted.price.pieces == pieces);
+    REQUIRE(IsToldInBodies(fitted));
+    const double more = GraphFlops(fitted.graph) - GraphFlops(whole.graph);
+    CHECK(fitted.price.extra_flops == doctest::Approx(more));
+    for (const Remade& remade : fitted.remade) {
+      if (remade.name.find('@') == std::string::npos) continue;
+      CHECK(remade.times % options.blocks == 0);
+    }
+  }
+}
+
+TEST_CASE("measured costs of what runs again in bodies are told as well") {
+  const Graph step = StepOfBlocks();
+  // A node costs one, and what is in its bodies, for each trip.
+  const std::function<double(const Node&)> of_node = [&](const Node& node) {
+    double most = GetOpDef(node.op).is_view() ? 0 : 1;
+    for (const auto& body : BodiesOf(node)) {
+      double inside = 0;
+      for (const Node& each : body->nodes()) inside += of_node(each);
+      most = static_cast<double>(TripsOf(node)) * inside;
+    }
+    return most;
+  };
+  const CostFn cost = [&](const Graph& graph) {
+    std::vector<double> costs;
+    for (const Node& node : graph.nodes()) costs.push_back(of_node(node));
+    return costs;
+  };
+  const Graph remade = WithTripsAgain(step);
+  const auto levels = FindBodyLevels(remade, {.cost = cost});
+  REQUIRE_MESSAGE(levels.ok(), levels.error().message);
+  REQUIRE(!levels->empty());
+  for (const BodyLevel& level : *levels) {
+    const auto lowered = LowerBodies(remade, level, cost);
+    REQUIRE_MESSAGE(lowered.ok(), lowered.error().message);
+    REQUIRE(lowered->nodes.size() == 1);
+    CHECK(lowered->nodes[0].extra_cost ==
+          RunsOf(lowered->graph) - RunsOf(remade));
+    CHECK(lowered->nodes[0].nodes_again ==
+          RunsOf(lowered->graph) - RunsOf(remade));
+  }
+}
+
+TEST_CASE("levels fall in arena, and leave names and places as they are") {
+  const Graph step = WithTripsAgain(StepOfBlocks());
+  const auto levels = FindBodyLevels(step, {});
+  REQUIRE_MESSAGE(levels.ok(), levels.error().message);
+  REQUIRE(levels->size() >= 2);
+  CHECK(levels->size() <= kMostBodyLevels);
+  Bytes arena = PlanMemory(step)->arena_bytes();
+  double cost = 0;
+  for (const BodyLevel& level : *levels) {
+    const auto lowered = LowerBodies(step, level, {});
+    REQUIRE_MESSAGE(lowered.ok(), lowered.error().message);
+    const Bytes next = PlanMemory(lowered->graph)->arena_bytes();
+    CHECK(next < arena);
+    arena = next;
+    REQUIRE(lowered->nodes.size() == 1);
+    CHECK(lowered->nodes[0].extra_cost > cost);
+    cost = lowered->nodes[0].extra_cost;
+    REQUIRE(lowered->graph.num_nodes() == step.num_nodes());
+    for (ValueId id = 0; id < step.num_values(); ++id) {
+      CHECK(lowered->graph.value(id).name == step.value(id).name);
+    }
+  }
+}
+
+TEST_CASE("a body in which nothing waits has no levels, nor has no body") {
+  // Of what each trip makes nothing waits for another pass.
+  const auto forward = FindBodyLevels(MakeLoopedBlocks({}), {});
+  REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+  CHECK(forward->empty());
+  const auto plain = FindBodyLevels(testing::TinyGpt(2), {});
+  REQUIRE_MESSAGE(plain.ok(), plain.error().message);
+  CHECK(plain->empty());
+  const Graph step = StepOfBlocks();
+  CHECK(ToText(LowerBodies(step, {}, {})->graph) == ToText(step));
+}
+
+TEST_CASE("a value of a body that is always kept runs again nowhere") {
+  const Graph step = WithTripsAgain(StepOfBlocks());
+  const auto lowest = [&](std::vector<std::string> kept) {
+    const auto levels = FindBodyLevels(step, {.always_kept = std::move(kept)});
+    REQUIRE_MESSAGE(levels.ok(), levels.error().message);
+    REQUIRE(!levels->empty());
+    return LowerBodies(step, levels->back(), {})->graph;
+  };
+  CHECK(RunsAgain(lowest({}), "a0"));
+  CHECK_FALSE(RunsAgain(lowest({"a0"}), "a0"));
+  CHECK(RunsAgain(lowest({"a0"}), "a2"));
+
+  // So its trips do not, either: only then would there be anything to gain.
+  StepFitter free = FitterOf(StepOfBlocks());
+  StepFitter keeping = FitterOf(StepOfBlocks(), {"a0"});
+  const Bytes by_trips = PlanMemory(step)->arena_bytes();
+  CHECK(SmallestOf(free) < by_trips);
+  CHECK(SmallestOf(keeping) > by_trips);
+  CHECK_FALSE(RunsAgain(Fit(keeping, SmallestOf(keeping)).graph, "a0"));
+  // What has the name outside of bodies is what is meant.
+  StepFitter outside = FitterOf(StepOfBlocks(), {"a5"});
+  CHECK(SmallestOf(outside) == SmallestOf(free));
+  StepFitter misnamed = FitterOf(StepOfBlocks(), {"a9"});
+  CHECK(misnamed.Fit({}).error().code == ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace stowage::fit

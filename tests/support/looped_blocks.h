@@ -1,0 +1,32 @@
+#ifndef STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
+#define STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
+
+// A net of equal blocks, written as one loop over stacked weights.
+//
+//   const Graph forward = MakeLoopedBlocks({.rows = 1024});
+
+#include <cstdint>
+
+#include "ir/graph.h"
+
+namespace stowage::testing {
+
+struct LoopedBlocks {
+  int64_t rows = 1024;
+  int64_t blocks = 8;
+  int64_t width = 16;  // of what is carried from block to block
+  int64_t inner = 64;  // of what a block makes in between
+  int layers = 6;      // of a block
+  bool branch = false;
+};
+
+/// The forward graph, with the scalar output "loss": each block carries on h plus what
+/// `layers` times tanh(a W), of the width `inner`, and one more product make of it. What
+/// layer i makes is called "a<i>" in the body; what the loss is the mean of is "a5", too.
+/// With `branch` there is one block, in the second body of a cond, which is the one that
+/// runs; its first has one layer less.
+Graph MakeLoopedBlocks(const LoopedBlocks& options);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
