@@ -30,6 +30,7 @@
 namespace stowage {
 namespace {
 
+using testing::BlocksIn;
 using testing::Differences;
 using testing::Instances;
 using testing::MakeLoopedBlocks;
@@ -113,10 +114,11 @@ TEST_CASE("steps with bodies run alike in every budget down to the smallest") {
 }
 
 TEST_CASE("blocks in a loop, and in a branch, run alike in every budget") {
-  for (const bool branch : {false, true}) {
-    CAPTURE(branch);
+  for (const BlocksIn in :
+       {BlocksIn::kLoop, BlocksIn::kBranch, BlocksIn::kBranchInLoop}) {
+    CAPTURE(static_cast<int>(in));
     const Graph step = StepOf(MakeLoopedBlocks(
-        {.rows = 256, .blocks = 4, .width = 8, .inner = 32, .branch = branch}));
+        {.rows = 256, .blocks = 4, .width = 8, .inner = 32, .in = in}));
     for (const NodeOrder order : {NodeOrder::kGiven, NodeOrder::kMemory}) {
       CHECK(CheckInAllBudgets(step, 1, order) > 0);
     }

@@ -129,10 +129,12 @@ TEST_CASE("steps that make trips again in segments allocate nothing") {
 }
 
 TEST_CASE("steps in whose bodies much runs again allocate nothing") {
-  for (const bool branch : {false, true}) {
-    INFO("branch ", branch);
+  using testing::BlocksIn;
+  for (const BlocksIn in :
+       {BlocksIn::kLoop, BlocksIn::kBranch, BlocksIn::kBranchInLoop}) {
+    INFO("in ", static_cast<int>(in));
     const auto step = BuildTrainStep(
-        testing::MakeLoopedBlocks({.rows = 128, .branch = branch}), "loss");
+        testing::MakeLoopedBlocks({.rows = 128, .in = in}), "loss");
     REQUIRE_MESSAGE(step.ok(), step.error().message);
     const auto cpu = MakeCpuBackend({.threads = 2});
     StepFitter fitter(OfGraph(*step),

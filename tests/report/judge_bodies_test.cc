@@ -171,10 +171,11 @@ TEST_CASE(
   std::vector<std::string> ours;
   size_t in_bodies = 0;
   for (uint64_t seed = 0; seed < Instances(30u); ++seed) {
-    const bool is_random = seed >= 2;
+    const bool is_random = seed >= 3;
     const Result<Graph> step = BuildTrainStep(
-        is_random ? MakeRandomControlFlow(seed)
-                  : MakeLoopedBlocks({.rows = 16, .branch = seed == 1}),
+        is_random
+            ? MakeRandomControlFlow(seed)
+            : MakeLoopedBlocks({.rows = 16, .in = static_cast<BlocksIn>(seed)}),
         "loss", {.optimizer = Sgd{}});
     REQUIRE_MESSAGE(step.ok(), step.error().message);
     StepFitter fitter(OfGraph(*step),

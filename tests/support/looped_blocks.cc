@@ -25,39 +25,44 @@ Value Block(GraphBuilder& g, Value h, const std::vector<Value>& weights,
   return Add(h, MatMul(a, weights.back()));
 }
 
+// The block with so many layers, or, in another body, with one less.
+Value BlockInBranch(GraphBuilder& g, Value h, const std::vector<Value>& weights,
+                    int layers) {
+  std::vector<Value> operands = {h};
+  operands.insert(operands.end(), weights.begin(), weights.end());
+  std::vector<std::function<std::vector<Value>(CondBody&)>> bodies;
+  for (const int of_body : {layers - 1, layers}) {
+    bodies.push_back([&weights, of_body](CondBody& body) {
+      std::vector<Value> inside;
+      for (size_t i = 0; i < weights.size(); ++i) {
+        inside.push_back(body.operand(1 + i));
+      }
+      return std::vector{
+          Block(body.builder(), body.operand(0), inside, of_body)};
+    });
+  }
+  const Value low = Fill(g, -1e9, DType::kF32, {});
+  return Cond(g, Greater(ReduceMean(h, {0, 1}), low), operands, bodies)[0];
+}
+
 }  // namespace
 
 Graph MakeLoopedBlocks(const LoopedBlocks& options) {
   GraphBuilder g("blocks");
   const Value h = g.Input("h", DType::kF32, {options.rows, options.width});
+  const bool in_loop = options.in != BlocksIn::kBranch;
   std::vector<Value> weights;
   for (int i = 0; i <= options.layers; ++i) {
     const int64_t rows = i == 0 ? options.width : options.inner;
     const int64_t columns = i == options.layers ? options.width : options.inner;
-    const Shape shape = options.branch ? Shape{rows, columns}
-                                       : Shape{options.blocks, rows, columns};
+    const Shape shape =
+        in_loop ? Shape{options.blocks, rows, columns} : Shape{rows, columns};
     weights.push_back(
         g.Param(StrCat("w", i), DType::kF32, shape, Init::Normal(0.2)));
   }
   Value y;
-  if (options.branch) {
-    std::vector<Value> operands = {h};
-    operands.insert(operands.end(), weights.begin(), weights.end());
-    std::vector<std::function<std::vector<Value>(CondBody&)>> bodies;
-    for (const int layers : {options.layers - 1, options.layers}) {
-      bodies.push_back([&weights, layers](CondBody& body) {
-        std::vector<Value> inside;
-        for (size_t i = 0; i < weights.size(); ++i) {
-          inside.push_back(body.operand(1 + i));
-        }
-        return std::vector{
-            Block(body.builder(), body.operand(0), inside, layers)};
-      });
-    }
-    const Value low = Fill(g, -1e9, DType::kF32, {});
-    const Value is_deep = Greater(ReduceMean(h, {0, 1}), low);
-    y = Cond(g, is_deep, operands, bodies)[0];
-  } else {
+  if (in_loop) {
+    const auto block = options.in == BlocksIn::kLoop ? Block : BlockInBranch;
     const LoopResults run =
         Loop(g, options.blocks, {.carried = {h}, .sliced = weights},
              [&](LoopBody& body) {
@@ -65,10 +70,12 @@ Graph MakeLoopedBlocks(const LoopedBlocks& options) {
                for (size_t i = 0; i < weights.size(); ++i) {
                  inside.push_back(body.sliced(i));
                }
-               body.Next(0, Block(body.builder(), body.carried(0), inside,
+               body.Next(0, block(body.builder(), body.carried(0), inside,
                                   options.layers));
              });
     y = run.carried[0];
+  } else {
+    y = BlockInBranch(g, h, weights, options.layers);
   }
   g.Output("loss", g.Name("loss", ReduceMean(g.Name("a5", Mul(y, y)), {0, 1})));
   Result<Graph> forward = g.Finish();

@@ -1,7 +1,7 @@
 #ifndef STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
 #define STOWAGE_TESTS_SUPPORT_LOOPED_BLOCKS_H_
 
-// A net of equal blocks, written as one loop over stacked weights.
+// A net of equal blocks, written as one loop over stacked weights, or behind a flag.
 //
 //   const Graph forward = MakeLoopedBlocks({.rows = 1024});
 
@@ -11,20 +11,23 @@
 
 namespace stowage::testing {
 
+/// Where the blocks are: one after the other in a loop; a single one in the second body of
+/// a cond, which is the one that runs, and whose first has one layer less; or such conds
+/// in a loop.
+enum class BlocksIn : uint8_t { kLoop, kBranch, kBranchInLoop };
+
 struct LoopedBlocks {
   int64_t rows = 1024;
   int64_t blocks = 8;
   int64_t width = 16;  // of what is carried from block to block
   int64_t inner = 64;  // of what a block makes in between
   int layers = 6;      // of a block
-  bool branch = false;
+  BlocksIn in = BlocksIn::kLoop;
 };
 
 /// The forward graph, with the scalar output "loss": each block carries on h plus what
 /// `layers` times tanh(a W), of the width `inner`, and one more product make of it. What
 /// layer i makes is called "a<i>" in the body; what the loss is the mean of is "a5", too.
-/// With `branch` there is one block, in the second body of a cond, which is the one that
-/// runs; its first has one layer less.
 Graph MakeLoopedBlocks(const LoopedBlocks& options);
 
 }  // namespace stowage::testing

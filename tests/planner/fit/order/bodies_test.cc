@@ -15,6 +15,7 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/text.h"
+#include "planner/fit/collectives.h"
 #include "planner/fit/fit.h"
 #include "planner/fit/fitted_step.h"
 #include "planner/fit/levers.h"
@@ -36,7 +37,7 @@ Value TwoWide(Value x, bool in_turn) {
   return Add(of_a, ReduceSum(b, {0}));
 }
 
-enum class In { kLoop, kBranch, kBranchInLoop };
+enum class In { kLoop, kBranch, kBranchInLoop, kLoopOfRanks };
 
 Graph Net(In in, bool in_turn = false) {
   GraphBuilder g("net");
@@ -54,9 +55,12 @@ Graph Net(In in, bool in_turn = false) {
   } else {
     const LoopResults run =
         Loop(g, 3, {.carried = {x}, .whole = {flag}}, [&](LoopBody& body) {
-          body.Next(0, in == In::kLoop ? TwoWide(body.carried(0), in_turn)
-                                       : branch(body.builder(), body.whole(0),
-                                                Tanh(body.carried(0))));
+          const Value h = body.carried(0);
+          Value next = in == In::kBranchInLoop
+                           ? branch(body.builder(), body.whole(0), Tanh(h))
+                           : TwoWide(h, in_turn);
+          if (in == In::kLoopOfRanks) next = AllReduce(next, 2);
+          body.Next(0, next);
         });
     g.Output("y", run.carried[0]);
   }
@@ -86,6 +90,13 @@ TEST_CASE("of two wide values in a body one is there at a time") {
     CHECK(ArenaOf(ordered) <= ArenaOf(Net(in, /*in_turn=*/true)));
     CHECK(ordered.num_nodes() == given.num_nodes());
   }
+}
+
+TEST_CASE("bodies in which ranks meet stay as they are") {
+  const Graph given = Net(In::kLoopOfRanks);
+  CHECK(HoldsCollectives(given));
+  CHECK_FALSE(HoldsCollectives(Net(In::kLoop)));
+  CHECK(ToText(Ordered(given)) == ToText(given));
 }
 
 TEST_CASE("bodies in a good order stay as they are, as graphs without do") {

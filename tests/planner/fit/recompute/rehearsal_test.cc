@@ -95,6 +95,27 @@ TEST_CASE("a chain is made again in order, right before it is wanted") {
   CHECK(Rewrite(graph, rehearsal)->Find("a~recomputed2").has_value());
 }
 
+TEST_CASE(
+    "outputs that lie outside count nothing, nor keep what they replace") {
+  GraphBuilder g("body");
+  const Value x = g.Input("x", DType::kF32, {64});
+  const Value a = Exp(x);
+  const Value b = Exp(a);  // an output, alive to the end
+  g.Output("b", b);
+  g.Output("c", Exp(Exp(Concat(std::vector<Value>{b, x}, 0))));
+  const Result<Graph> body = g.Finish();
+  REQUIRE_MESSAGE(body.ok(), body.error().message);
+  Rehearsal within(*body, {});
+  Rehearsal outside(*body, {.outputs_outside = true});
+  for (Rehearsal* const each : {&within, &outside}) {
+    REQUIRE(each->Run(each->AsGiven()));
+  }
+  // b in the place of a, the concat of two slots, which the rest is written over.
+  CHECK(within.peak() == 3 * 256);
+  CHECK(outside.peak() == 2 * 256);
+  CHECK(outside.live().back() == 0);
+}
+
 TEST_CASE("a script plays as the fates it came from") {
   const Graph graph = Chain();
   Rehearsal rehearsal(graph, {});
