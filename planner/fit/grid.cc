@@ -153,9 +153,8 @@ Result<std::vector<Trips>> Grid::TripsToTry(int64_t pieces) {
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   std::vector<Trips> all = {Trips::kKept};
   for (const Trips trips : {Trips::kEach, Trips::kInSegments}) {
-    STOWAGE_ASSIGN_OR_RETURN(
-        const RemadeTrips made,
-        WithTripsAgain(pieces, sample->step.graph, trips));
+    STOWAGE_ASSIGN_OR_RETURN(const RemadeTrips made,
+                             WithTripsAgain(pieces, sample->step.graph, trips));
     const bool is_new =
         std::ranges::any_of(made.loops, [&](const RemadeLoop& loop) {
           return trips == Trips::kEach || loop.segment > 1;

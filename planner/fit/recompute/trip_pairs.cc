@@ -8,6 +8,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/shape.h"
+#include "planner/fit/collectives.h"
 
 namespace stowage::fit {
 namespace {
@@ -35,15 +36,6 @@ std::vector<bool> NeededFor(const Graph& body,
     for (const ValueId input : node.inputs) needed[Index(input)] = true;
   }
   return needed;
-}
-
-bool HasCollectives(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& node) {
-    return GetOpDef(node.op).collective ||
-           std::ranges::any_of(BodiesOf(node), [](const auto& body) {
-             return HasCollectives(*body);
-           });
-  });
 }
 
 // How many bodies stand in one another in `node`.
@@ -98,7 +90,7 @@ class PairFinder {
   std::optional<TripPair> FindPair(NodeId id) const {
     const Node& node = graph_.node(id);
     const LoopParts loop = PartsOfLoop(node);
-    if (HasCollectives(loop.body) || IsKept(node)) return std::nullopt;
+    if (HoldsCollectives(loop.body) || IsKept(node)) return std::nullopt;
     const std::vector<ValueId> leaves = LeavesOf(loop.body);
     TripPair pair = {.forward = id};
     for (const bool is_copy : {false, true}) {
@@ -152,7 +144,7 @@ class PairFinder {
     for (size_t i = 0; i < parts.operands(); ++i) {
       if (back.inputs[i] == value && !parts.is_sliced(i)) return false;
     }
-    return !HasCollectives(parts.body);
+    return !HoldsCollectives(parts.body);
   }
 
   // The pair with every trip made again by itself, if it can be.

@@ -52,7 +52,7 @@ Graph StepOfBlocks(const LoopedBlocks& options = {}) {
 }
 
 Graph WithTripsAgain(const Graph& step) {
-  Result<RemadeTrips> made = RemakeTrips(step);
+  Result<RemadeTrips> made = RemakeTrips(step, {});
   REQUIRE_MESSAGE(made.ok(), made.error().message);
   return std::move(made->graph);
 }
@@ -172,7 +172,14 @@ TEST_CASE("what is told to run again in bodies is what more the step runs") {
     const double more = GraphFlops(fitted.graph) - GraphFlops(step);
     CHECK(fitted.price.extra_flops == doctest::Approx(more));
     CHECK(fitted.price.extra_cost == doctest::Approx(more));
-    CHECK(fitted.price.recomputed_nodes == RunsOf(fitted.graph) - RunsOf(step));
+    const int64_t more_runs = RunsOf(fitted.graph) - RunsOf(step);
+    if (in == BlocksIn::kBranchInLoop) {
+      // A branch that runs again in a trip counts as one node, with all in its body.
+      CHECK(fitted.price.recomputed_nodes > 0);
+      CHECK(fitted.price.recomputed_nodes < more_runs);
+    } else {
+      CHECK(fitted.price.recomputed_nodes == more_runs);
+    }
     double told = 0;
     for (const Remade& remade : fitted.remade) told += remade.flops;
     CHECK(told == doctest::Approx(more));
