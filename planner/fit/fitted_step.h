@@ -19,7 +19,7 @@ namespace stowage {
 struct Remade {
   /// Of its first dropped result; in a body, "<value>@<first result of its node>".
   std::string name;
-  Bytes freed = 0;   // bytes of its results that would be kept otherwise
+  Bytes freed = 0;  // bytes of its results that would be kept otherwise
   double flops =
       0;          // of its further runs, and of what runs again for them only
   int times = 0;  // how often it runs again
