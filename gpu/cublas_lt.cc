@@ -47,11 +47,6 @@ Error Fail(std::string_view message, ErrorCode code = ErrorCode::kDevice) {
   return {code, StrCat("[gpu] ", message)};
 }
 
-// Whether the call wants what the library need not have.
-bool HasEpilogue(const MatMulCall& call) {
-  return call.epilogue.bias != nullptr || call.epilogue.gelu_x != nullptr;
-}
-
 std::string NameOf(const MatMulCall& call) {
   return StrCat("product of ", call.batch, " x (", call.m, ", ", call.k,
                 ") by (", call.k, ", ", call.n, ") in ", DTypeName(call.dtype));
@@ -64,8 +59,8 @@ Status Check(cublasStatus_t status, std::string_view what,
                      status == CUBLAS_STATUS_INVALID_VALUE;
   return Fail(StrCat("cuBLASLt, status ", static_cast<int>(status), " from ",
                      what, ", ", NameOf(call)),
-              lacks && HasEpilogue(call) ? ErrorCode::kUnsupported
-                                         : ErrorCode::kDevice);
+              lacks && call.epilogue.beyond_addend() ? ErrorCode::kUnsupported
+                                                     : ErrorCode::kDevice);
 }
 
 cudaDataType_t TypeOf(DType dtype) {
@@ -294,7 +289,7 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
 Status CublasLt::DescribeEpilogue(const Product& product,
                                   const MatMulCall& call) const {
   const MatMulEpilogue& epilogue = call.epilogue;
-  if (!HasEpilogue(call)) return {};
+  if (!call.epilogue.beyond_addend()) return {};
   if (epilogue.bias != nullptr && epilogue.gelu_x != nullptr) {
     return Fail(StrCat("cuBLASLt has no epilogue that adds a bias and takes "
                        "gelu's derivative, for the ",
@@ -393,7 +388,8 @@ Result<std::vector<cublasLtMatmulAlgo_t>> CublasLt::Propose(
   if (!algorithms.empty()) return algorithms;
   return Fail(StrCat("cuBLASLt has no algorithm within ", call.workspace_bytes,
                      " bytes of scratch for the ", NameOf(call)),
-              HasEpilogue(call) ? ErrorCode::kUnsupported : ErrorCode::kDevice);
+              call.epilogue.beyond_addend() ? ErrorCode::kUnsupported
+                                            : ErrorCode::kDevice);
 }
 
 Status CublasLt::KeepAlgorithms(const std::string& folder,

@@ -65,6 +65,10 @@ struct MatMulEpilogue {
   const std::byte* addend = nullptr;  // a matrix that lies as c does
   const std::byte* gelu_x =
       nullptr;  // such a one: times gelu_tanh's derivative there
+
+  /// Whether there is more than an addend, which every library takes: the rest one may
+  /// lack.
+  bool beyond_addend() const { return bias != nullptr || gelu_x != nullptr; }
 };
 
 /// c (m, n) = a (m, k) b (k, n), or c += it, `batch` times; products of f16 and
@@ -113,7 +117,7 @@ class Queue {
   /// Whether MatMul takes the call: not every library has every epilogue. An addend by
   /// itself is always taken. Whoever asks for a step asks before, in the same order.
   virtual bool Takes(const MatMulCall& call) {
-    return call.epilogue.bias == nullptr && call.epilogue.gelu_x == nullptr;
+    return !call.epilogue.beyond_addend();
   }
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;

@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/product.h"
+#include "ir/epilogue_operands.h"
 #include "ir/op_kind.h"
 
 namespace stowage::cpu {
@@ -37,12 +37,10 @@ class EpilogueTail {
         columns_(y_.shape().back()),
         attrs_(*launch.attrs),
         gelu_grad_(GetKernel(OpKind::kGeluTanhGrad).block) {
-    size_t next = 2;  // behind a and b
-    for (const auto& [name, data] :
-         {std::pair("bias", &bias_), std::pair("addend", &addend_),
-          std::pair("gelu_grad", &x_)}) {
-      if (attrs_.Int(name) == 1) *data = launch.inputs[next++].data;
-    }
+    const EpilogueOperands at = EpilogueOperandsOf(attrs_);
+    if (at.bias != 0) bias_ = launch.inputs[at.bias].data;
+    if (at.addend != 0) addend_ = launch.inputs[at.addend].data;
+    if (at.x != 0) x_ = launch.inputs[at.x].data;
   }
 
   Finish<T> FinishOf(int64_t row, int64_t column) const {
@@ -106,7 +104,7 @@ StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool) noexcept {
   const TensorView& y = launch.outputs[0];
   OnFloat(ComputedIn(y.dtype()), [&](auto zero) {
     using T = decltype(zero);
-    if (launch.attrs->Int("gelu_grad") == 1) {
+    if (EpilogueOperandsOf(*launch.attrs).x != 0) {
       RunProduct<T>(launch, pool, y, EpilogueTail<T, true>(launch));
     } else {
       RunProduct<T>(launch, pool, y, EpilogueTail<T, false>(launch));

@@ -12,6 +12,7 @@
 
 #include "gpu/kernel.h"
 #include "gpu/queue.h"
+#include "ir/epilogue_operands.h"
 
 namespace stowage::gpu {
 namespace {
@@ -171,20 +172,13 @@ void EnqueueElementwise(OpKind op, const TensorView& x0, const TensorView& x1,
 void EnqueueEpilogueProduct(const Launch& launch, Queue& queue) {
   Products products = ProductsOf(launch);
   MatMulEpilogue& epilogue = products.call.epilogue;
-  const TensorView* bias = nullptr;
-  const TensorView* x = nullptr;
-  size_t next = 2;  // behind a and b
-  if (launch.attrs->Int("bias") == 1) {
-    bias = &launch.inputs[next++];
-    epilogue.bias = bias->data;
-  }
-  if (launch.attrs->Int("addend") == 1) {
-    epilogue.addend = launch.inputs[next++].data;
-  }
-  if (launch.attrs->Int("gelu_grad") == 1) {
-    x = &launch.inputs[next++];
-    epilogue.gelu_x = x->data;
-  }
+  const EpilogueOperands at = EpilogueOperandsOf(*launch.attrs);
+  const auto data_of = [&](size_t place) -> const std::byte* {
+    return place == 0 ? nullptr : launch.inputs[place].data;
+  };
+  epilogue = {.bias = data_of(at.bias),
+              .addend = data_of(at.addend),
+              .gelu_x = data_of(at.x)};
   bool takes = true;
   products.ForEach(
       [&](const MatMulCall& call) { takes = takes && queue.Takes(call); });
@@ -192,15 +186,16 @@ void EnqueueEpilogueProduct(const Launch& launch, Queue& queue) {
   products.ForEach([&](const MatMulCall& call) { queue.MatMul(call); });
   if (takes) return;
   const TensorView& y = launch.outputs[0];
-  if (bias != nullptr) {
-    TensorView rows = {
-        .data = bias->data, .type = y.type, .strides = y.strides};
+  if (at.bias != 0) {
+    TensorView rows = {.data = launch.inputs[at.bias].data,
+                       .type = y.type,
+                       .strides = y.strides};
     const int last = y.shape().rank() - 1;
     for (int axis = 0; axis < last; ++axis) rows.strides[axis] = 0;
     EnqueueElementwise(OpKind::kAdd, y, rows, y, queue);
   }
-  if (x != nullptr) {
-    EnqueueElementwise(OpKind::kGeluTanhGrad, *x, y, y, queue);
+  if (at.x != 0) {
+    EnqueueElementwise(OpKind::kGeluTanhGrad, launch.inputs[at.x], y, y, queue);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "ir/epilogue_operands.h"
 #include "ir/op_def.h"
 #include "ir/ops/shape_rules.h"
 
@@ -82,40 +83,35 @@ bool AcceptsMatMul(const OpArgs& args, int i, const Strides& strides) {
 
 // --- epilogue_matmul ---
 
-constexpr int kFactors = 2;
-
 TypesResult InferEpilogueMatMul(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_a", AttrKind::kFlag},
                                             {"transpose_b", AttrKind::kFlag},
                                             {"bias", AttrKind::kFlag},
                                             {"addend", AttrKind::kFlag},
                                             {"gelu_grad", AttrKind::kFlag}}));
-  const bool has_bias = args.attrs.Int("bias") == 1;
-  const bool has_addend = args.attrs.Int("addend") == 1;
-  const bool has_x = args.attrs.Int("gelu_grad") == 1;
-  const int operands = kFactors + has_bias + has_addend + has_x;
-  if (operands == kFactors) {
+  const EpilogueOperands at = EpilogueOperandsOf(args.attrs);
+  if (at.count == kProductOperands) {
     return args.Fail(
         "does nothing to its product; expected bias, addend or "
         "gelu_grad to be 1, or a matmul");
   }
-  if (args.count() != operands) {
+  if (args.types.size() != at.count) {
     return args.Fail(StrCat("has ", args.count(), " operands; expected ",
-                            operands, ", as bias, addend and gelu_grad say"));
+                            at.count, ", as bias, addend and gelu_grad say"));
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<TensorType> product,
                            InferProduct(args));
-  int next = kFactors;
-  if (has_bias) {
+  if (at.bias != 0) {
     STOWAGE_RETURN_IF_ERROR(
-        CheckType(args, next++, "bias",
+        CheckType(args, static_cast<int>(at.bias), "bias",
                   {product[0].dtype, Shape{product[0].shape.back()}},
                   "since that is the type of the product's rows"));
   }
-  for (const auto& [is_there, label] :
-       {std::pair(has_addend, "addend"), std::pair(has_x, "x")}) {
-    if (!is_there) continue;
-    STOWAGE_RETURN_IF_ERROR(CheckType(args, next++, label, product[0],
+  for (const auto& [place, label] :
+       {std::pair(at.addend, "addend"), std::pair(at.x, "x")}) {
+    if (place == 0) continue;
+    STOWAGE_RETURN_IF_ERROR(CheckType(args, static_cast<int>(place), label,
+                                      product[0],
                                       "since that is the product's type"));
   }
   return product;
@@ -133,8 +129,9 @@ double EpilogueMatMulFlops(const OpArgs& args,
 }
 
 bool AcceptsEpilogueMatMul(const OpArgs& args, int i, const Strides& strides) {
-  return i < kFactors ? AcceptsMatMul(args, i, strides)
-                      : IsContiguous(args.shape(i), strides);
+  return i < static_cast<int>(kProductOperands)
+             ? AcceptsMatMul(args, i, strides)
+             : IsContiguous(args.shape(i), strides);
 }
 
 }  // namespace

@@ -391,9 +391,7 @@ Status FakeDevice::Prepare(const KernelCall& call) {
 Status FakeDevice::Prepare(const MatMulCall& call, Stream stream) {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("PrepareMatMul"));
   CheckProduct(call);
-  const bool has_epilogue =
-      call.epilogue.bias != nullptr || call.epilogue.gelu_x != nullptr;
-  if (options_.refuses_epilogues && has_epilogue) {
+  if (options_.refuses_epilogues && call.epilogue.beyond_addend()) {
     return Error{ErrorCode::kUnsupported, "[fake] no such epilogue"};
   }
   if (prepared_products_.insert(ShapeOf(call)).second) {
