@@ -14,6 +14,7 @@
 #include "ir/ops.h"
 #include "ir/shape.h"
 #include "tests/cpu/op_goldens.h"
+#include "tests/support/golden_rows.h"
 
 namespace stowage {
 namespace {

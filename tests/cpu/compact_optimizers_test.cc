@@ -20,8 +20,8 @@
 #include "ir/shape.h"
 #include "math/small_floats.h"
 #include "tests/cpu/check_graph.h"
-#include "tests/cpu/op_goldens.h"
 #include "tests/cpu/run_graph.h"
+#include "tests/support/golden_rows.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -24,8 +24,8 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
-#include "tests/cpu/op_goldens.h"
 #include "tests/cpu/run_graph.h"
+#include "tests/support/golden_rows.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {

@@ -16,16 +16,10 @@
 
 #include "ir/builder.h"
 #include "ir/shape.h"
+#include "tests/support/golden_rows.h"
 #include "tests/support/interpret.h"
 
 namespace stowage {
-
-struct OpGolden {
-  std::string name, what, index;
-  double value;
-};
-
-std::vector<OpGolden> ReadOpGoldens(const std::string& path);
 
 /// An op of f64 operands with one result, y.
 struct GoldenCase {
