@@ -9,7 +9,8 @@ Usage: tools/gpu_check.sh [OPTION...]
 
 Checks what the GPU of this machine computes, op by op and over whole training
 steps, against the CPU; measures training steps; looks for memory that grows; then
-lets PyTorch run beside, and compute-sanitizer look on, where they are installed.
+lets Nsight Compute look at kernels, PyTorch run beside, and compute-sanitizer look
+on, where they are installed.
 The JSON is written anew after every row, and that of the checks while they run lies
 beside it, in a file that ends in .checks.json: a run that is cut off leaves both.
 
@@ -21,8 +22,9 @@ beside it, in a file that ends in .checks.json: a run that is cut off leaves bot
   --quick         fewer steps
   --resume        go on where a run with the same -o was cut off: rows that are ok
                   there are kept, the others run
-  --only PARTS    these alone, divided by commas: checks, pytorch, sanitizer. The
-                  first two take some six minutes, the last a quarter of an hour
+  --only PARTS    these alone, divided by commas: checks, ncu, pytorch, sanitizer.
+                  The first three are meant for ten minutes together, the last for
+                  a quarter of an hour
   --help          this text
 
 Environment:
@@ -41,7 +43,7 @@ fail() {  # CODE MESSAGE
 invoked_from=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 resume=()
-binary='' build='' json=gpu_check.json size=full only=checks,pytorch,sanitizer
+binary='' build='' json=gpu_check.json size=full only=checks,ncu,pytorch,sanitizer
 while [[ $# -gt 0 ]]; do
   case $1 in
     --binary | --build | --only | -o)
@@ -66,8 +68,8 @@ while [[ $# -gt 0 ]]; do
 done
 python=${PYTHON:-python3}
 for part in ${only//,/ }; do
-  [[ $part =~ ^(checks|pytorch|sanitizer)$ ]] ||
-    fail 2 "there is no part $part; parts are checks, pytorch and sanitizer"
+  [[ $part =~ ^(checks|ncu|pytorch|sanitizer)$ ]] ||
+    fail 2 "there is no part $part; parts are checks, ncu, pytorch and sanitizer"
 done
 
 wants() {  # PART
@@ -202,6 +204,88 @@ run_checks() {
 
 if wants checks; then run_checks; fi
 
+# --- Nsight Compute -----------------------------------------------------------
+
+# The first of some programs that can be run.
+first_program() {  # FILE...
+  local program
+  for program in "$@"; do
+    if [[ -x $program ]]; then
+      echo "$program"
+      return
+    fi
+  done
+  return 1
+}
+
+# Of the profiler's CSV, which has a line for each metric of each launch: for each kernel
+# its launches, nanoseconds and bytes in all, and the mean of its active warps; those that
+# took longest first.
+by_kernel() {
+  awk -F '","' '
+    /^"ID"/ {
+      gsub(/^"|"$/, "")
+      for (i = 1; i <= NF; ++i) column[$i] = i
+      next
+    }
+    /^"[0-9]/ {
+      gsub(/"$/, "")
+      kernel = $column["Kernel Name"]
+      value = $column["Metric Value"]
+      gsub(",", "", value)
+      if ($column["Metric Name"] ~ /^gpu__time/) { ++launches[kernel]; time[kernel] += value }
+      if ($column["Metric Name"] ~ /^dram__bytes/) bytes[kernel] += value
+      if ($column["Metric Name"] ~ /^sm__warps/) warps[kernel] += value
+    }
+    END {
+      for (kernel in launches) {
+        printf "%.0f\t%d\t%.0f\t%.1f\t%s\n", time[kernel], launches[kernel], bytes[kernel],
+          warps[kernel] / launches[kernel], kernel
+      }
+    }' "$1" | sort -rn
+}
+
+# Launches that are looked at: those of a few steps, op by op.
+profiled=2000
+
+profile() {  # PROGRAM
+  local status=0 kernels='' time launches bytes warps name first=''
+  started=$SECONDS
+  echo "== $1" >>"$log"
+  timeout 240 "$1" --csv --log-file "$work/ncu" --print-units base --launch-count "$profiled" \
+    --metrics gpu__time_duration.sum,dram__bytes.sum,sm__warps_active.avg.pct_of_peak_sustained_active \
+    "$binary" --size quick --only times >>"$log" 2>&1 || status=$?
+  if [[ ! -f $work/ncu ]]; then
+    row ncu skipped "ended with status $status; see $log"
+    return
+  fi
+  by_kernel "$work/ncu" >"$work/kernels"
+  while IFS=$'\t' read -r time launches bytes warps name; do
+    [[ -n $first ]] || first=$(awk "BEGIN {
+      printf \"%s first: %d launches, %.3f ms, %.2f TB/s, %.0f %% of warps active\", \"${name//\"/}\",
+        $launches, 1e-6 * $time, 1e-3 * $bytes / ($time + 1e-9), $warps}")
+    kernels+="${kernels:+, }{\"name\": $(quoted "$name"), \"launches\": $launches, \"nanoseconds\": $time, \"bytes\": $bytes, \"active_warps_percent\": $warps}"
+  done <"$work/kernels"
+  if [[ -z $kernels ]]; then
+    # It may not be allowed to count: that is the machine's, and no failure of ours.
+    cat "$work/ncu" >>"$log"
+    row ncu skipped "it counted nothing: $(tail -n 1 "$work/ncu")"
+  else
+    row ncu ok "$(wc -l <"$work/kernels") kernels; $first" "[$kernels]"
+  fi
+}
+
+if wants ncu && ! is_known ncu; then
+  started=$SECONDS
+  toolkit=${CUDA_HOME:-/usr/local/cuda}
+  if program=$(first_program "$(command -v ncu || true)" {"$toolkit",/usr/local/cuda}/bin/ncu \
+    /opt/nvidia/nsight-compute/*/ncu); then
+    profile "$program"
+  else
+    row ncu skipped "there is no ncu"
+  fi
+fi
+
 # --- PyTorch ------------------------------------------------------------------
 
 # number NAME FILE: of a JSON object in one line.
@@ -244,22 +328,12 @@ else
     beside "torch eager $dtype" --dtype "$dtype" --steps "$steps"
     beside "torch compiled $dtype" --dtype "$dtype" --steps "$steps" --compile
   done
+  # What llm.c trains: a vocabulary that tensor cores like, 47 words more.
+  beside "torch compiled, 50304 words" --dtype autocast --steps "$steps" --compile \
+    --vocabulary 50304
 fi
 
 # --- compute-sanitizer --------------------------------------------------------
-
-find_sanitizer() {
-  local toolkit=${CUDA_HOME:-/usr/local/cuda} program
-  for program in "$(command -v compute-sanitizer || true)" \
-    "$toolkit"/{bin,compute-sanitizer}/compute-sanitizer \
-    /usr/local/cuda/{bin,compute-sanitizer}/compute-sanitizer; do
-    if [[ -x $program ]]; then
-      echo "$program"
-      return
-    fi
-  done
-  return 1
-}
 
 sanitize() {  # PROGRAM TOOL GROUPS
   local status=0 found ours
@@ -284,7 +358,9 @@ for tool in memcheck racecheck initcheck; do
   wants sanitizer || break
   is_known "sanitizer $tool" && continue
   started=$SECONDS
-  if program=$(find_sanitizer); then
+  toolkit=${CUDA_HOME:-/usr/local/cuda}
+  if program=$(first_program "$(command -v compute-sanitizer || true)" \
+    {"$toolkit",/usr/local/cuda}/{bin,compute-sanitizer}/compute-sanitizer); then
     # initcheck does not see what cuBLASLt stores by the tensor memory accelerator:
     # after a product in 16 bits all that reads its result would seem at fault.
     groups=ops,models

@@ -37,6 +37,29 @@ while [[ $1 == --* ]]; do shift 2; done
 "$@" >/dev/null
 echo '========= ERROR SUMMARY: 0 errors')";
 
+// Nsight Compute, of three launches by two kernels.
+constexpr char kNcu[] = R"(echo "ncu $*" >>ran
+while [[ $1 == --* ]]; do
+  [[ $1 != --log-file ]] || file=$2
+  if [[ $1 == --csv ]]; then shift; else shift 2; fi
+done
+"$@" >/dev/null
+head='"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+{
+  echo '==PROF== Connected to process 7'
+  echo "$head"
+  for launch in '0 add(float, int) 2,000 8,000 50' '1 gemm 9,000 1,000,000 25.5' \
+    '2 add(float, int) 4,000 4,000 100'; do
+    warps=${launch##* } launch=${launch% *}
+    bytes=${launch##* } launch=${launch% *}
+    time=${launch##* } launch=${launch% *}
+    name="\"${launch%% *}\",\"${launch#* }\""
+    echo "$name,\"gpu__time_duration.sum\",\"ns\",\"$time\""
+    echo "$name,\"dram__bytes.sum\",\"byte\",\"$bytes\""
+    echo "$name,\"sm__warps_active.avg.pct_of_peak_sustained_active\",\"%\",\"$warps\""
+  done
+} >"$file")";
+
 // A Python with PyTorch.
 constexpr char kPython[] = R"([[ $1 != -c ]] || exit 0
 shift
@@ -123,8 +146,9 @@ TEST_CASE("the checks run alone, then under every sanitizer") {
   CHECK(json["failed"] == false);
   CHECK(json["complete"] == true);
   CHECK(json["checks"]["rows"].empty());
-  CHECK(json["beside"].size() == 4);
-  CHECK(json["beside"][2]["name"] == "sanitizer racecheck");
+  CHECK(json["beside"].size() == 5);
+  CHECK(json["beside"][0]["name"] == "ncu");
+  CHECK(json["beside"][3]["name"] == "sanitizer racecheck");
 }
 
 TEST_CASE("parts can be left out, and the file be another") {
@@ -153,7 +177,7 @@ TEST_CASE("a run that is cut off leaves the rows that it has found") {
   const auto json = machine.Json();
   CHECK(json["complete"] == false);
   CHECK(json["checks"]["rows"].empty());
-  CHECK(json["beside"].size() == 1);
+  CHECK(json["beside"].size() == 2);
 }
 
 TEST_CASE("a run goes on where another was cut off") {
@@ -166,28 +190,28 @@ TEST_CASE("a run goes on where another was cut off") {
   REQUIRE(machine.Run("--binary bin/checks --only pytorch --resume") == 0);
   CHECK(machine.Count("ran", "checks") == 0);
   CHECK(machine.Json()["checks"]["rows"].size() == 1);
-  CHECK(machine.Json()["beside"].size() == 4);
+  CHECK(machine.Json()["beside"].size() == 5);
   // All that is there: it is not run again, save what can tell itself.
   REQUIRE(machine.Run("--binary bin/checks --only checks,pytorch --resume") ==
           0);
   CHECK(machine.Count("ran",
                       "checks --size full -o gpu_check.checks.json "
                       "--resume") == 1);
-  CHECK(machine.Count("ran", "python") == 4);
-  CHECK(machine.Json()["beside"].size() == 4);
+  CHECK(machine.Count("ran", "python") == 5);
+  CHECK(machine.Json()["beside"].size() == 5);
   CHECK(machine.Count("out", "torch eager bf16              ok") == 1);
   // What failed runs again.
   CHECK(machine.Run("--binary bin/checks --only sanitizer --resume",
                     "BAD_TOOL=racecheck") == 1);
-  CHECK(machine.Json()["beside"].size() == 7);
+  CHECK(machine.Json()["beside"].size() == 8);
   CHECK(machine.Run("--binary bin/checks --only sanitizer --resume") == 0);
-  CHECK(machine.Json()["beside"].size() == 7);
+  CHECK(machine.Json()["beside"].size() == 8);
   CHECK(machine.Count("ran", "sanitizer racecheck") == 2);
   CHECK(machine.Count("ran", "sanitizer memcheck") == 1);
   // Without the word everything is made anew.
   REQUIRE(machine.Run("--binary bin/checks --only pytorch") == 0);
   CHECK(machine.Json()["checks"].is_null());
-  CHECK(machine.Json()["beside"].size() == 4);
+  CHECK(machine.Json()["beside"].size() == 5);
 }
 
 TEST_CASE("what a sanitizer finds is a failure") {
@@ -229,11 +253,48 @@ TEST_CASE("no device ends the script with the reason and 3") {
   CHECK(machine.Count("ran", "") == 1);
 }
 
+TEST_CASE("a profiler's launches are added up by kernel") {
+  Machine machine;
+  machine.Add("ncu", kNcu);
+  REQUIRE(machine.Run("--binary bin/checks --only checks,ncu") == 0);
+  CHECK(machine.Count("ran", "checks --size quick --only times") == 1);
+  CHECK(
+      machine.Prints("2 kernels; gemm first: 1 launches, 0.009 ms, 0.11 TB/s, "
+                     "26 % of warps active"));
+  const auto row = machine.Json()["beside"][0];
+  CHECK(row["status"] == "ok");
+  CHECK(row["data"].size() == 2);
+  CHECK(row["data"][1] == nlohmann::json{{"name", "add(float, int)"},
+                                         {"launches", 2},
+                                         {"nanoseconds", 6000},
+                                         {"bytes", 12000},
+                                         {"active_warps_percent", 75.0}});
+  // It is kept, as other rows are.
+  REQUIRE(machine.Run("--binary bin/checks --only ncu --resume") == 0);
+  CHECK(machine.Count("ran", "ncu") == 1);
+  CHECK(machine.Json()["beside"].size() == 1);
+}
+
+TEST_CASE("a profiler that may not count is told, and no failure") {
+  Machine machine;
+  machine.Add("ncu", R"(while [[ $1 != --log-file ]]; do shift; done
+echo '==ERROR== ERR_NVGPUCTRPERM' >"$2"; exit 1)");
+  REQUIRE(machine.Run("--binary bin/checks --only ncu") == 0);
+  CHECK(machine.Json()["beside"][0]["status"] == "skipped");
+  CHECK(machine.Prints("it counted nothing: ==ERROR== ERR_NVGPUCTRPERM"));
+  machine.Add("ncu", "exit 7");
+  REQUIRE(machine.Run("--binary bin/checks --only ncu") == 0);
+  CHECK(machine.Prints("ended with status 7"));
+}
+
 TEST_CASE("PyTorch runs beside, eager and compiled, in two types") {
   Machine machine;
   machine.Add("python", kPython);
   REQUIRE(machine.Run("--binary bin/checks --only checks,pytorch") == 0);
-  CHECK(machine.Count("ran", "python --dtype autocast") == 2);
+  CHECK(machine.Count("ran", "python --dtype autocast") == 3);
+  CHECK(machine.Count("ran",
+                      "python --dtype autocast --steps 50 --compile "
+                      "--vocabulary 50304") == 1);
   CHECK(machine.Count("ran", "python --dtype bf16 --steps 50 --compile") == 1);
   CHECK(
       machine.Prints("50.000 ms a step, 327680 tokens/s, allocated 20.00 GB, "
