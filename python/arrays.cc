@@ -47,6 +47,25 @@ std::optional<DType> DTypeOfFormat(std::string_view format, Py_ssize_t size) {
   }
 }
 
+struct Misfit {
+  size_t place;
+  int64_t number;
+};
+
+// Integers of one type as those of another; the first that does not fit, if one does not.
+template <typename From, typename To>
+std::optional<Misfit> Convert(std::span<const std::byte> from,
+                              std::span<std::byte> to) {
+  for (size_t i = 0; i < from.size() / sizeof(From); ++i) {
+    From number;
+    std::memcpy(&number, &from[i * sizeof(From)], sizeof(From));
+    if (!std::in_range<To>(number)) return Misfit{i, number};
+    const auto fitting = static_cast<To>(number);
+    std::memcpy(&to[i * sizeof(To)], &fitting, sizeof(To));
+  }
+  return {};
+}
+
 std::optional<DType> DTypeOfDlpack(dlpack::DataType type) {
   if (type.lanes != 1) return {};
   switch (type.code << 8 | type.bits) {
@@ -237,6 +256,29 @@ void ArrayView::CheckIs(const TensorType& expected) const {
     Raise("WrongDType", StrCat(words, "; convert it first (.astype, .to)"));
   }
   Raise("InvalidArgument", words);
+}
+
+std::span<const std::byte> ArrayView::As(
+    const TensorType& wanted, std::vector<std::byte>* converted) const {
+  const bool narrows =
+      type_.dtype == DType::kI64 && wanted.dtype == DType::kI32;
+  const bool widens = type_.dtype == DType::kI32 && wanted.dtype == DType::kI64;
+  if (!narrows && !widens) {
+    CheckIs(wanted);
+    return data_;
+  }
+  CheckIs({type_.dtype, wanted.shape});
+  converted->resize(static_cast<size_t>(wanted.bytes()));
+  const std::optional<Misfit> misfit =
+      widens ? Convert<int32_t, int64_t>(data_, *converted)
+             : Convert<int64_t, int32_t>(data_, *converted);
+  if (misfit) {
+    Raise("InvalidArgument",
+          StrCat("[array] ", Quoted(what_), " is ", type_.ToString(),
+                 "; expected ", wanted.ToString(), ", where element ",
+                 misfit->place, ", ", misfit->number, ", does not fit"));
+  }
+  return *converted;
 }
 
 char FormatOf(DType dtype) {

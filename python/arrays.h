@@ -2,8 +2,9 @@
 #define STOWAGE_PYTHON_ARRAYS_H_
 
 // Arrays of the caller's, in and out. What comes in is looked at where it lies, by the
-// buffer protocol (NumPy, array, bytes) or by DLPack (PyTorch, JAX), and never copied
-// here; what goes out is an array of NumPy's.
+// buffer protocol (NumPy, array, bytes) or by DLPack (PyTorch, JAX), and not copied
+// here, unless i32 is wanted where NumPy and PyTorch make integers i64, or the other way;
+// what goes out is an array of NumPy's.
 //
 //   const ArrayView x(object, "x");
 //   x.CheckIs(TensorType{DType::kF32, {64, 10}});
@@ -39,6 +40,11 @@ class ArrayView {
 
   /// Raises WrongDType or InvalidArgument unless the array is of that type.
   void CheckIs(const TensorType& expected) const;
+  /// The elements in the type that is wanted: where they lie, or, of i32 where i64 is
+  /// wanted and the other way, in `converted`. Raises as CheckIs does, and
+  /// InvalidArgument for a number that does not fit, with its place.
+  std::span<const std::byte> As(const TensorType& wanted,
+                                std::vector<std::byte>* converted) const;
 
  private:
   /// Fills buffer_; false where the object refuses, as for elements that no buffer can

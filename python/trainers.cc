@@ -186,6 +186,8 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
   }
   std::vector<ArrayView> views;
   views.reserve(wanted.size());
+  std::vector<std::vector<std::byte>> converted(wanted.size());
+  std::vector<std::span<const std::byte>> data;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const Input& input = wanted[i];
     py::handle array;
@@ -198,15 +200,15 @@ float Trainer::Step(const py::args& inputs, const py::kwargs& named) {
             StrCat("[step] no array is given for the input ",
                    Quoted(input.name), " ", input.type.ToString()));
     }
-    views.emplace_back(array, input.name);
-    views.back().CheckIs(input.type);
+    data.push_back(
+        views.emplace_back(array, input.name).As(input.type, &converted[i]));
   }
   return InTurn([&, rate = rate_]() -> Result<float> {
     Runner& runner = training_->step();
     const auto lr = static_cast<float>(rate.At(steps_ + 1));
     for (size_t i = 0; i < wanted.size(); ++i) {
-      STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
-          wanted[i].name, wanted[i].type.dtype, views[i].data()));
+      STOWAGE_RETURN_IF_ERROR(
+          runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
     }
     STOWAGE_RETURN_IF_ERROR(
         WriteOwn(step_inputs_, runner, steps_ + 1, seed_, lr));
@@ -235,14 +237,16 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   }
   std::vector<ArrayView> views;
   views.reserve(wanted.size());
+  std::vector<std::vector<std::byte>> converted(wanted.size());
+  std::vector<std::span<const std::byte>> data;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    views.emplace_back(inputs[i], wanted[i].name);
-    views.back().CheckIs(wanted[i].type);
+    data.push_back(views.emplace_back(inputs[i], wanted[i].name)
+                       .As(wanted[i].type, &converted[i]));
   }
   InTurn([&]() -> Status {
     for (size_t i = 0; i < wanted.size(); ++i) {
-      STOWAGE_RETURN_IF_ERROR(runner.WriteBytes(
-          wanted[i].name, wanted[i].type.dtype, views[i].data()));
+      STOWAGE_RETURN_IF_ERROR(
+          runner.WriteBytes(wanted[i].name, wanted[i].type.dtype, data[i]));
     }
     STOWAGE_RETURN_IF_ERROR(
         WriteOwn(evaluation_inputs_, runner, steps_ + 1, seed_, 0));

@@ -25,12 +25,44 @@ class ArraysTest(support.TestCase):
     def test_other_dtypes_are_refused(self):
         self.refuses(stowage.WrongDType,
                      '[array] "x" is f64(8, 5); expected f32(8, 5)', self.x.astype(np.float64))
-        self.refuses(stowage.WrongDType, '[array] "y" is i64(8); expected i32(8)', self.x,
-                     self.y.astype(np.int64))
+        self.refuses(stowage.WrongDType, '[array] "y" is i16(8); expected i32(8)', self.x,
+                     self.y.astype(np.int16))
+        self.refuses(stowage.WrongDType, '[array] "y" is f64(8); expected i32(8)', self.x,
+                     self.y.astype(np.float64))
         self.refuses(stowage.WrongDType, 'elements of the format "Zf"',
                      self.x.astype(np.complex64))
         self.refuses(stowage.WrongDType, 'elements of the format ">f"',
                      self.x.astype(">f4"))
+
+    def test_integers_of_64_bits_are_taken_where_they_fit(self):
+        wide = self.y.astype(np.int64)
+        for given in (wide, support.Tensor(wide)):
+            with support.trainer() as trainer:
+                self.assertEqual(trainer.step(self.x, given), self.trainer.step(self.x, self.y))
+            self.trainer = support.trainer()
+        with support.trainer(evaluate=support.softmax_net) as trainer:
+            self.assertEqual(trainer.evaluate(self.x, wide)["loss"],
+                             trainer.evaluate(self.x, self.y)["loss"])
+        for number in (2**31, -2**31 - 1):
+            wide[5] = number
+            self.refuses(stowage.InvalidArgument,
+                         f'[array] "y" is i64(8); expected i32(8), where element 5, {number}, '
+                         "does not fit", self.x, wide)
+        self.refuses(stowage.InvalidArgument, '"y" is i64(7); expected i64(8)', self.x,
+                     wide[:7])
+
+    def test_integers_of_32_bits_are_taken_for_those_of_64(self):
+        def net(g, batch):
+            x = g.input("x", "f32", (batch, 3))
+            y = g.input("y", "i64", (batch,))
+            w = g.param("w", "f32", (3, 4), init="normal")
+            g.output("loss", stowage.ops.cross_entropy(stowage.ops.matmul(x, w), y)[0])
+        x, y = np.ones((2, 3), np.float32), np.array([3, 1], np.int64)
+        losses = []
+        for labels in (y, y.astype(np.int32)):
+            with stowage.Trainer(net, batch=2, device="cpu") as trainer:
+                losses.append(trainer.step(x, labels))
+        self.assertEqual(*losses)
 
     def test_a_wrong_dtype_is_a_type_error_and_a_value_error(self):
         for kind in (TypeError, ValueError, stowage.InvalidArgument):
