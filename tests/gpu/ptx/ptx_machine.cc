@@ -177,7 +177,7 @@ void Machine::MeetBarrier(const Kernel& kernel) {
     }
     state.at_barrier = false;
   }
-  memory_.Barrier();
+  memory_.order().Barrier();
 }
 
 // The lanes that are furthest behind and can go on; lanes that meet are joined.

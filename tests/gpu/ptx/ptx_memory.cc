@@ -10,15 +10,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// A stamp is 64 times its segment, and one of these.
-constexpr uint32_t kManyLanes = 32, kAtomicLane = 33;
 constexpr uint32_t kUnderWay = 0xFFFFFFFF;  // an asynchronous copy
-constexpr uint32_t kLastSegment = (uint32_t{1} << 26) - 4096;
-
-constexpr uint32_t SegmentOf(uint32_t stamp) { return stamp >> 6; }
-constexpr uint32_t LaneOf(uint32_t stamp) { return stamp & 63; }
-
-constexpr int kSeveral = -1;
 
 }  // namespace
 
@@ -30,20 +22,15 @@ struct Memory::Page {
 Memory::Memory() = default;
 Memory::~Memory() = default;
 
-uint32_t Memory::NewSegment(int owner) {
-  owners_.push_back(owner);
-  return next_++;
-}
-
 void Memory::ForgetAll() {
   for (const auto& page : pages_) *page = Page{};
   std::ranges::fill(shared_writer_, 0u);
   std::ranges::fill(shared_reader_, 0u);
-  next_ = 1;
+  order_.StartAnew();
 }
 
 void Memory::BeginGrid(std::span<const std::span<std::byte>> allocations) {
-  if (next_ > kLastSegment / 2) ForgetAll();
+  if (order_.IsWornOut()) ForgetAll();
   allocations_.clear();
   page_at_.clear();
   anywhere_ = allocations.empty();
@@ -56,11 +43,9 @@ void Memory::BeginGrid(std::span<const std::span<std::byte>> allocations) {
          std::vector<Page*>((end - 1) / kPageBytes - begin / kPageBytes + 1)});
   }
   last_ = 0;
-  // Stamps of earlier grids are below grid_: pages are used again as they are.
+  // Stamps of earlier grids are below this one's: pages are used again as they are.
   pages_used_ = 0;
-  owners_.clear();
-  grid_ = next_;
-  NewSegment(kSeveral);
+  order_.BeginGrid();
   error_.clear();
 }
 
@@ -77,22 +62,7 @@ void Memory::BeginBlock(size_t shared_bytes, int warps) {
     std::replace(shared_writer_.begin(), shared_writer_.end(), kUnderWay, 0u);
     has_copies_ = false;
   }
-  block_ = next_;
-  segments_.assign(static_cast<size_t>(warps), 0);
-  Barrier();
-}
-
-void Memory::Barrier() {
-  owners_.clear();
-  epoch_ = next_;
-  NewSegment(kSeveral);
-  for (size_t warp = 0; warp < segments_.size(); ++warp) {
-    segments_[warp] = NewSegment(static_cast<int>(warp));
-  }
-}
-
-void Memory::SyncWarp(int warp) {
-  segments_[static_cast<size_t>(warp)] = NewSegment(warp);
+  order_.BeginBlock(warps);
 }
 
 std::byte* Memory::Locate(Space space, uint64_t address, uint32_t bytes) {
@@ -153,40 +123,18 @@ Memory::Page* Memory::NewPage() {
   return pages_[pages_used_++].get();
 }
 
-// Whether a stamp and an access of `mine` are unordered.
-bool Memory::Conflicts(Space space, uint32_t stamp, uint32_t mine,
-                       int warp) const {
-  const uint32_t segment = SegmentOf(stamp);
-  if (segment < (space == Space::kShared ? block_ : grid_)) return false;
-  if (segment < block_) return true;  // another block
-  if (segment < epoch_) return false;
-  const int owner = owners_[segment - epoch_];
-  if (owner != warp) return true;  // another warp, or several
-  return segment == SegmentOf(mine) && LaneOf(stamp) != LaneOf(mine);
-}
-
-std::string Memory::Who(uint32_t stamp) const {
-  const uint32_t segment = SegmentOf(stamp);
-  if (segment < block_) return "another block";
-  const int owner = owners_[segment - epoch_];
-  if (owner == kSeveral) return "other warps";
-  const uint32_t lane = LaneOf(stamp);
-  return StrCat("warp ", owner,
-                lane < kManyLanes ? StrCat(" lane ", lane) : std::string());
-}
-
 bool Memory::Note(Space space, Access access, uint64_t address, uint32_t bytes,
                   int warp, int lane) {
   const Stamps stamps = StampsOf(space, address);
-  const uint32_t mine =
-      segments_[static_cast<size_t>(warp)] * 64 + static_cast<uint32_t>(lane);
+  const uint32_t mine = order_.Stamp(warp, static_cast<uint32_t>(lane));
   // Usually, nobody has touched the bytes since the grid began, or the last barrier
   // of the block.
   if (access != Access::kAtomic) {
     // Shared bytes must have been written, so there the lower bound is the block.
-    const uint32_t low = (space == Space::kShared ? block_ : 0u) * 64;
+    const uint32_t low = (space == Space::kShared ? order_.block() : 0u) * 64;
     const uint32_t high =
-        (space == Space::kShared ? epoch_ : grid_) * 64;  // ordered before
+        (space == Space::kShared ? order_.epoch() : order_.grid()) *
+        64;  // ordered before
     uint32_t unusual = 0;
     if (access == Access::kRead) {
       for (uint32_t i = 0; i < bytes; ++i) {
@@ -215,8 +163,7 @@ bool Memory::Note(Space space, Access access, uint64_t address, uint32_t bytes,
 
 bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
                         uint32_t bytes, int warp, int lane, Stamps stamps) {
-  const uint32_t segment = segments_[static_cast<size_t>(warp)];
-  const uint32_t mine = segment * 64 + static_cast<uint32_t>(lane);
+  const auto mine_lane = static_cast<uint32_t>(lane);
   const auto where = [&] {
     return StrCat(space == Space::kShared ? "shared" : "global", " byte ",
                   address);
@@ -229,37 +176,33 @@ bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
       return false;
     }
     if (space == Space::kShared && access != Access::kWrite &&
-        SegmentOf(writer) < block_) {
+        Order::SegmentOf(writer) < order_.block()) {
       error_ = StrCat(where(), " was never written");
       return false;
     }
-    const bool both_atomic =
-        access == Access::kAtomic && LaneOf(writer) == kAtomicLane;
-    if (!both_atomic && Conflicts(space, writer, mine, warp)) {
-      error_ = StrCat("a race: ", where(), " was written by ", Who(writer),
-                      " and is ", access == Access::kRead ? "read" : "written",
+    const bool both_atomic = access == Access::kAtomic &&
+                             Order::LaneOf(writer) == Order::kAtomicLane;
+    if (!both_atomic && order_.Conflicts(space, writer, warp, mine_lane)) {
+      error_ = StrCat("a race: ", where(), " was written by ",
+                      order_.Who(writer, warp, mine_lane), " and is ",
+                      access == Access::kRead ? "read" : "written",
                       " without a barrier in between");
       return false;
     }
     if (access == Access::kRead) {
-      // One reader is kept, or a stamp that stands for several.
-      if (!Conflicts(space, reader, mine, warp)) {
-        reader = mine;
-      } else if (SegmentOf(reader) < block_) {
-        reader = grid_ * 64;
-      } else if (owners_[SegmentOf(reader) - epoch_] == warp) {
-        reader = segment * 64 + kManyLanes;
-      } else {
-        reader = epoch_ * 64;
-      }
+      reader = order_.Join(space, reader, warp, mine_lane);
       continue;
     }
-    if (Conflicts(space, reader, mine, warp)) {
-      error_ = StrCat("a race: ", where(), " was read by ", Who(reader),
+    if (order_.Conflicts(space, reader, warp, mine_lane)) {
+      error_ = StrCat("a race: ", where(), " was read by ",
+                      order_.Who(reader, warp, mine_lane),
                       " and is written without a barrier in between");
       return false;
     }
-    writer = access == Access::kAtomic ? segment * 64 + kAtomicLane : mine;
+    // What comes after a write comes after those who read before it.
+    if (access == Access::kWrite) reader = 0;
+    writer = order_.Stamp(
+        warp, access == Access::kAtomic ? Order::kAtomicLane : mine_lane);
   }
   return true;
 }
@@ -277,9 +220,55 @@ bool Memory::Expect(uint64_t address, int warp, int lane) {
 void Memory::Arrive(uint64_t address, const std::byte* bytes, int warp,
                     int lane) {
   std::memcpy(shared_.data() + address, bytes, 16);
-  std::fill_n(
-      shared_writer_.data() + address, 16,
-      segments_[static_cast<size_t>(warp)] * 64 + static_cast<uint32_t>(lane));
+  std::fill_n(shared_writer_.data() + address, 16,
+              order_.Stamp(warp, static_cast<uint32_t>(lane)));
+}
+
+// Why a product of the warps may not read a byte that was written so, or nothing.
+std::string Memory::CannotReach(const std::string& byte, uint32_t writer,
+                                int first_warp) const {
+  if (writer == kUnderWay) {
+    return byte + " is being copied and was not waited for";
+  }
+  if (Order::SegmentOf(writer) < order_.block()) {
+    return byte + " was never written";
+  }
+  const std::string product = StrCat("a product of warps ", first_warp, " to ",
+                                     first_warp + kWarpgroupWarps - 1);
+  for (int warp = first_warp; warp < first_warp + kWarpgroupWarps; ++warp) {
+    const auto who = [&] {
+      return order_.Who(writer, warp, Order::kManyLanes);
+    };
+    if (order_.Conflicts(Space::kShared, writer, warp, Order::kManyLanes)) {
+      return StrCat("a race: ", byte, " was written by ", who(),
+                    " and is read by ", product,
+                    " without a barrier in between that warp ", warp,
+                    " took part in");
+    }
+    if (!order_.IsFenced(writer, warp)) {
+      return StrCat(byte, " was written by ", order_.NameOf(writer),
+                    " and is read by ", product,
+                    " without a fence.proxy.async of that lane between the "
+                    "write and the barrier");
+    }
+  }
+  return {};
+}
+
+const std::byte* Memory::ReadForProduct(uint64_t address, int first_warp,
+                                        uint32_t reads) {
+  const std::byte* const from = Locate(Space::kShared, address, 16);
+  if (from == nullptr) return nullptr;
+  const Stamps stamps = StampsOf(Space::kShared, address);
+  for (uint64_t i = 0; i < 16; ++i) {
+    if (i == 0 || stamps.writer[i] != stamps.writer[i - 1]) {
+      error_ = CannotReach(StrCat("shared byte ", address + i),
+                           stamps.writer[i], first_warp);
+      if (!error_.empty()) return nullptr;
+    }
+    stamps.reader[i] = order_.JoinReads(stamps.reader[i], reads);
+  }
+  return from;
 }
 
 }  // namespace stowage::testing::ptx

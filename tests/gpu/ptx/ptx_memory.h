@@ -2,23 +2,22 @@
 #define STOWAGE_TESTS_GPU_PTX_PTX_MEMORY_H_
 
 // The memory that a grid sees, and who touched it when: every byte remembers the
-// access that wrote it last and one that read it. Two accesses by different
-// threads of which one writes are a race, unless a barrier that both took part in
-// lies between them:
+// access that wrote it last and those that have read it since. Two accesses by different
+// threads of which one writes are a race, unless an order lies between them
+// (ptx_order.h):
 //
 //  - lanes of one warp: bar.warp.sync or bar.sync;
-//  - warps of one block: bar.sync;
+//  - warps of one block: a barrier that both took part in;
 //  - blocks: nothing, within a grid; but atomics are no race with each other.
 //
-// An access is stamped with its segment, which is what a warp does between two
-// barriers, and its lane. Segments are numbered as they begin, and blocks run one
-// after the other; so comparing numbers tells what is ordered.
+// What a product of a warpgroup reads it reads through another proxy: the thread that
+// wrote the byte must have fenced it, before the barrier.
 //
 //   Memory memory;
 //   memory.BeginGrid(allocations);
 //   memory.BeginBlock(shared_bytes, warps);
 //   std::string wrong = memory.Touch({.space = Space::kShared, ...});
-//   memory.Barrier();
+//   memory.order().Barrier();
 
 #include <cstddef>
 #include <cstdint>
@@ -28,9 +27,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tests/gpu/ptx/ptx_order.h"
+
 namespace stowage::testing::ptx {
 
-enum class Space : uint8_t { kGlobal, kShared };
 enum class Access : uint8_t { kRead, kWrite, kAtomic };
 
 class Memory {
@@ -42,10 +42,7 @@ class Memory {
   void BeginGrid(std::span<const std::span<std::byte>> allocations);
   /// Shared memory is NaN, and belongs to nobody.
   void BeginBlock(size_t shared_bytes, int warps);
-  /// All warps have met.
-  void Barrier();
-  /// The lanes of a warp have met.
-  void SyncWarp(int warp);
+  Order& order() { return order_; }
 
   /// Notes an access of `bytes`, a power of two up to 16, by one lane. Returns where
   /// the bytes are, or null: error() then says what is wrong.
@@ -60,6 +57,11 @@ class Memory {
   /// until Arrive.
   bool Expect(uint64_t address, int warp, int lane);
   void Arrive(uint64_t address, const std::byte* bytes, int warp, int lane);
+
+  /// 16 bytes of shared memory, aligned, that a product reads, of this number
+  /// (Order::BeginReads). Null: error() says what is wrong.
+  const std::byte* ReadForProduct(uint64_t address, int first_warp,
+                                  uint32_t reads);
 
   const std::string& error() const { return error_; }
 
@@ -81,9 +83,8 @@ class Memory {
             int warp, int lane);
   bool NoteSlowly(Space space, Access access, uint64_t address, uint32_t bytes,
                   int warp, int lane, Stamps stamps);
-  bool Conflicts(Space space, uint32_t stamp, uint32_t mine, int warp) const;
-  std::string Who(uint32_t stamp) const;
-  uint32_t NewSegment(int owner);
+  std::string CannotReach(const std::string& byte, uint32_t writer,
+                          int first_warp) const;
   void ForgetAll();
 
   Page* NewPage();
@@ -100,12 +101,7 @@ class Memory {
   bool has_copies_ = false;  // that may still be under way
   std::vector<uint32_t> shared_writer_, shared_reader_;
 
-  // Segments; the first of a grid, of a block, and of what lies between two of its
-  // barriers. The first of each belongs to nobody, and stands for several.
-  uint32_t next_ = 1;
-  uint32_t grid_ = 1, block_ = 1, epoch_ = 1;
-  std::vector<int> owners_;         // of segments from epoch_ on: their warp
-  std::vector<uint32_t> segments_;  // by warp: the current one
+  Order order_;
   std::string error_;
 };
 

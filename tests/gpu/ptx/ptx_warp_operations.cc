@@ -58,7 +58,7 @@ void Ballot(Warp& warp, const Instruction& in) {
 
 void SyncWarp(Warp& warp, const Instruction& in) {
   if (WantsAllLanes(warp, in.slots[0])) {
-    warp.block->memory->SyncWarp(warp.number);
+    warp.block->memory->order().SyncWarp(warp.number);
   }
 }
 

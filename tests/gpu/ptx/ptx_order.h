@@ -1,0 +1,134 @@
+#ifndef STOWAGE_TESTS_GPU_PTX_PTX_ORDER_H_
+#define STOWAGE_TESTS_GPU_PTX_PTX_ORDER_H_
+
+// What comes before what in a grid. An access is stamped with its segment, which is what
+// a warp does from one point of order to the next, and its lane. Segments are numbered as
+// they begin, and blocks run one after the other. Each warp knows up to which segment it
+// comes after each other warp:
+//
+//  - after all that was before a barrier of the whole block, by the numbers alone;
+//  - after what a warp did before it came to a barrier that both took part in (Release),
+//    and what that had seen by then (Acquire).
+//
+// The bytes of shared memory that a product of a warpgroup reads are read at any time from
+// its issue until each of the warps has waited for it. Several who have read a byte since
+// it was written share one stamp, a set.
+//
+//   order.BeginGrid();
+//   order.BeginBlock(warps);
+//   const uint32_t stamp = order.Stamp(warp, lane);
+//   order.Acquire(other, order.Release(warp));
+//   order.Conflicts(Space::kShared, stamp, other, lane)  // false
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace stowage::testing::ptx {
+
+enum class Space : uint8_t { kGlobal, kShared };
+
+/// The warps that issue a product together.
+inline constexpr int kWarpgroupWarps = 4;
+
+class Order {
+ public:
+  /// By warp: the last of its segments that is over.
+  using Clock = std::vector<uint32_t>;
+
+  // A stamp is 64 times its segment, and a lane or one of these.
+  static constexpr uint32_t kManyLanes = 32, kAtomicLane = 33;
+  static constexpr uint32_t SegmentOf(uint32_t stamp) { return stamp >> 6; }
+  static constexpr uint32_t LaneOf(uint32_t stamp) { return stamp & 63; }
+
+  /// Whether numbers run out: all stamps must then be forgotten before BeginGrid.
+  bool IsWornOut() const;
+  void StartAnew();
+
+  void BeginGrid();
+  void BeginBlock(int warps);
+  /// All warps have met.
+  void Barrier();
+  /// The lanes of a warp have met.
+  void SyncWarp(int warp);
+  /// What the warp did so far ends here; its lanes have not met.
+  Clock Release(int warp);
+  void Acquire(int warp, const Clock& clock);
+  /// These lanes executed a fence between the generic proxy and the asynchronous one.
+  void FenceProxy(int warp, uint32_t lanes);
+
+  uint32_t Stamp(int warp, uint32_t lane) const {
+    return segments_[static_cast<size_t>(warp)] * 64 + lane;
+  }
+  /// The first segments of the grid, of the block, and of what lies behind its last
+  /// barrier. Those before are ordered before all of it.
+  uint32_t grid() const { return grid_; }
+  uint32_t block() const { return block_; }
+  uint32_t epoch() const { return epoch_; }
+
+  /// Whether what has this stamp and an access by the lane now are unordered.
+  bool Conflicts(Space space, uint32_t stamp, int warp, uint32_t lane) const;
+  /// Whether each lane that wrote with this stamp has fenced the write before `warp` came
+  /// after it.
+  bool IsFenced(uint32_t stamp, int warp) const;
+  /// Who wrote with a stamp of this block.
+  std::string NameOf(uint32_t stamp) const;
+  /// Who it was, of those that an access by the lane conflicts with.
+  std::string Who(uint32_t stamp, int warp, uint32_t lane) const;
+
+  /// The stamp of both: those who have read a byte, and a lane that now does.
+  uint32_t Join(Space space, uint32_t readers, int warp, uint32_t lane);
+
+  /// A product of this warpgroup, named by its first warp, begins to read. Returns its
+  /// number.
+  uint32_t BeginReads(int first_warp);
+  /// The stamp of both: those who have read a byte, and the product.
+  uint32_t JoinReads(uint32_t readers, uint32_t reads);
+  /// The warp has waited for the product.
+  void EndReads(uint32_t reads, int warp);
+
+ private:
+  struct Set {
+    std::vector<uint32_t> stamps;  // each of another warp
+    std::vector<uint32_t> reads;   // of products
+  };
+  struct Reads {
+    int first_warp = 0;
+    std::array<uint32_t, kWarpgroupWarps> ended =
+        {};  // by warp: when; 0: not yet
+  };
+  struct Fence {
+    uint32_t segment, lanes;
+  };
+
+  uint32_t NewSegment(int owner);
+  int OwnerOf(uint32_t segment) const { return owners_[segment - block_]; }
+  uint32_t Seen(int warp, int other) const;
+  bool StampConflicts(uint32_t stamp, int warp, uint32_t lane) const;
+  bool ReadsConflict(const Reads& reads, int warp) const;
+  bool IsBeforeAll(uint32_t stamp, int first_warp) const;
+  Set MembersOf(uint32_t readers) const;
+  uint32_t Keep(Set set);
+
+  uint32_t next_ = 1;
+  uint32_t grid_ = 1, block_ = 1, epoch_ = 1;
+  std::vector<int> owners_;         // of segments from block_ on: their warp
+  std::vector<uint32_t> segments_;  // by warp: the current one
+  std::vector<uint32_t> met_;  // by warp: the first since its lanes have met
+  std::vector<Clock> seen_;    // by warp
+  std::vector<std::vector<Fence>> fences_;  // by warp, in their order
+
+  // Sets are numbered like segments, from kFirstSet on.
+  static constexpr uint32_t kFirstSet = uint32_t{1} << 25;
+  uint32_t next_set_ = kFirstSet, grid_set_ = kFirstSet, block_set_ = kFirstSet;
+  std::unordered_map<uint32_t, Set> sets_;  // of the block, that still matter
+  std::unordered_map<uint64_t, uint32_t> joined_;  // since the last barrier
+  std::vector<Reads> reads_;
+};
+
+}  // namespace stowage::testing::ptx
+
+#endif  // STOWAGE_TESTS_GPU_PTX_PTX_ORDER_H_
