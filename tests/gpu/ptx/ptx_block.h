@@ -13,6 +13,7 @@
 
 #include "tests/gpu/ptx/ptx_memory.h"
 #include "tests/gpu/ptx/ptx_module.h"
+#include "tests/gpu/ptx/ptx_warpgroups.h"
 
 namespace stowage::testing::ptx {
 
@@ -34,6 +35,7 @@ struct Block {
   Memory* memory = nullptr;
   std::span<const std::byte> params;
   std::vector<AsyncCopies> copies;  // by warp
+  std::vector<Products> products;   // by warp, if the kernel has any
   std::string wrong;
 };
 

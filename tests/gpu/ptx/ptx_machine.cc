@@ -1,11 +1,14 @@
 #include "tests/gpu/ptx/ptx_machine.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "base/strings.h"
+#include "tests/gpu/ptx/ptx_order.h"
+#include "tests/gpu/ptx/ptx_warpgroups.h"
 
 namespace stowage::testing::ptx {
 namespace {
@@ -36,7 +39,11 @@ void Warp::Report(const std::string& what) {
   if (block->wrong.empty()) block->wrong = what;
 }
 
-void Warp::ReportUnwritten(const Slot& slot) {
+void Warp::CheckUnwritten(const Slot& slot) {
+  if (products != nullptr && products->registers[slot.number].is_under_way()) {
+    return Report("a register of a product that was not waited for is read");
+  }
+  if (lane_wise) return;
   Report(StrCat("lanes ", LanesOf(mask & ~written[slot.number]),
                 " read a register that they never wrote"));
 }
@@ -94,11 +101,12 @@ void Machine::Start(const GridCall& call, uint32_t x, uint32_t y, size_t warp) {
       .written = written_.data() + warp * kernel.registers,
       .constants = kernel.constants.data(),
       .block = &block_,
-      .number = static_cast<int>(warp)};
+      .number = static_cast<int>(warp),
+      .products = kernel.has_products ? &block_.products[warp] : nullptr};
   state.groups[0] = {.at = 0, .lanes = kAllLanes};
   state.count = 1;
   state.executed = 0;
-  state.at_barrier = false;
+  state.waits = Waits::kNot;
   const auto set = [&](Special special, auto value) {
     auto* const to = reinterpret_cast<uint32_t*>(state.warp.registers +
                                                  SpecialOffset(special));
@@ -118,16 +126,17 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
                        const MachineOptions& options, uint64_t* random) {
   const Kernel& kernel = *call.kernel;
   const size_t warps = call.threads / kLanes;
-  const size_t dynamic_at =
-      (kernel.static_shared + kDynamicSharedAlignment - 1) /
-      kDynamicSharedAlignment * kDynamicSharedAlignment;
   memory_.BeginBlock(call.dynamic_shared == 0
                          ? kernel.static_shared
-                         : dynamic_at + call.dynamic_shared,
+                         : kernel.dynamic_at + call.dynamic_shared,
                      static_cast<int>(warps));
   block_.memory = &memory_;
   block_.params = call.params;
   block_.copies.assign(warps, {});
+  Products none;
+  none.registers.resize(kernel.has_products ? kernel.registers : 0);
+  block_.products.assign(kernel.has_products ? warps : 0, none);
+  barriers_ = {};
   block_.wrong.clear();
   warps_.resize(warps);
   const size_t bytes =
@@ -139,7 +148,7 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
   while (wrong_.empty()) {
     ready.clear();
     for (size_t warp = 0; warp < warps; ++warp) {
-      if (warps_[warp].count > 0 && !warps_[warp].at_barrier) {
+      if (warps_[warp].count > 0 && warps_[warp].waits == Waits::kNot) {
         ready.push_back(warp);
       }
     }
@@ -164,20 +173,149 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
   }
 }
 
+void Machine::ComeToBarrier(const Kernel& kernel, WarpState* state,
+                            uint32_t at) {
+  Warp& warp = state->warp;
+  const Instruction& in = kernel.code[at];
+  const uint32_t id = *warp.Read<uint32_t>(in.slots[0]);
+  const uint32_t threads = in.count > 1 ? *warp.Read<uint32_t>(in.slots[1]) : 0;
+  for (uint32_t i = 0; i < in.count; ++i) {
+    const auto* lanes = warp.Read<uint32_t>(in.slots[i]);
+    if (std::ranges::any_of(std::span(lanes, kLanes),
+                            [&](uint32_t lane) { return lane != lanes[0]; })) {
+      return Blame(kernel, at, "a barrier that the lanes do not agree in");
+    }
+  }
+  const auto all = static_cast<uint32_t>(warps_.size() * kLanes);
+  if (id >= barriers_.size() ||
+      (in.count > 1 &&
+       (threads == 0 || threads % kLanes != 0 || threads > all))) {
+    return Blame(
+        kernel, at,
+        StrCat("barrier ", id, " for ", threads, " threads, in a block of ",
+               all, "; expected one below ", barriers_.size(),
+               ", and a multiple of ", kLanes));
+  }
+  Barrier& barrier = barriers_[id];
+  if (barrier.arrivals.empty()) {
+    barrier.threads = threads;
+    barrier.at = at;
+  } else if (barrier.threads != threads) {
+    return Blame(
+        kernel, at,
+        StrCat("barrier ", id, " for ", threads, " threads (0: all), and for ",
+               barrier.threads, " at line ", kernel.code[barrier.at].line));
+  }
+  for (const Barrier::Arrival& arrival : barrier.arrivals) {
+    if (arrival.warp != warp.number) continue;
+    return Blame(kernel, at,
+                 StrCat("warp ", warp.number, " comes to barrier ", id,
+                        " again before it has opened"));
+  }
+  const bool waits = in.operation->flow == Flow::kBarrier;
+  if (waits) {
+    state->waits = Waits::kBarrier;
+    state->at = at;
+  }
+  // Who comes to one for all only waits: Open orders all at once.
+  barrier.arrivals.push_back(
+      {warp.number, waits,
+       threads == 0 ? Order::Clock() : memory_.order().Release(warp.number)});
+  if (barrier.arrivals.size() * kLanes == threads) Open(&barrier);
+}
+
+void Machine::Open(Barrier* barrier) {
+  Order& order = memory_.order();
+  const auto waits = [](const Barrier::Arrival& arrival) {
+    return arrival.waits;
+  };
+  if (barrier->threads == 0) {
+    order.Barrier();
+  } else {
+    for (const auto& one : barrier->arrivals | std::views::filter(waits)) {
+      for (const auto& other : barrier->arrivals) {
+        order.Acquire(one.warp, other.clock);
+      }
+      order.SyncWarp(one.warp);
+    }
+  }
+  for (const auto& one : barrier->arrivals | std::views::filter(waits)) {
+    warps_[static_cast<size_t>(one.warp)].waits = Waits::kNot;
+  }
+  barrier->arrivals.clear();
+}
+
 // Those that have ended need not come.
 void Machine::MeetBarrier(const Kernel& kernel) {
-  const WarpState* first = nullptr;
-  for (WarpState& state : warps_) {
-    if (state.count == 0) continue;
-    if (first == nullptr) first = &state;
-    if (state.barrier != first->barrier) {
-      Blame(kernel, state.barrier,
-            StrCat("warps wait in different places; others at line ",
-                   kernel.code[first->barrier].line));
+  const auto has_not_ended = [](const WarpState& state) {
+    return state.count != 0;
+  };
+  const WarpState& first = *std::ranges::find_if(warps_, has_not_ended);
+  for (const WarpState& state : warps_ | std::views::filter(has_not_ended)) {
+    const Instruction& in = kernel.code[state.at];
+    if (state.waits != Waits::kBarrier || in.count > 1) {
+      return BlameStuck(kernel);
     }
-    state.at_barrier = false;
+    if (state.at != first.at) {
+      return Blame(kernel, state.at,
+                   StrCat("warps wait in different places; others at line ",
+                          kernel.code[first.at].line));
+    }
   }
-  memory_.order().Barrier();
+  for (Barrier& barrier : barriers_) {
+    if (!barrier.arrivals.empty() && barrier.threads == 0) Open(&barrier);
+  }
+}
+
+void Machine::BlameStuck(const Kernel& kernel) {
+  std::string who;
+  const WarpState* first = nullptr;
+  for (const WarpState& state : warps_) {
+    const bool has_ended = state.count == 0;
+    if (!has_ended && first == nullptr) first = &state;
+    who += StrCat(who.empty() ? "" : ", ", state.warp.number,
+                  has_ended ? " has ended"
+                            : StrCat(" at line ", kernel.code[state.at].line));
+  }
+  Blame(
+      kernel, first->at,
+      StrCat("warps wait for ever, for a barrier or the rest of a warpgroup: ",
+             who));
+}
+
+void Machine::ComeToProduct(const Kernel& kernel, WarpState* state,
+                            uint32_t at) {
+  state->waits = Waits::kWarpgroup;
+  state->at = at;
+  const size_t warp = static_cast<size_t>(state->warp.number);
+  const size_t first = warp / kWarpgroupWarps * kWarpgroupWarps;
+  if (first + kWarpgroupWarps > warps_.size()) {
+    return Blame(kernel, at,
+                 StrCat("a product of warps ", first, " to ",
+                        first + kWarpgroupWarps - 1, " in a block of ",
+                        warps_.size(), " warps"));
+  }
+  std::array<Warp*, kWarpgroupWarps> warps;
+  bool have_all_come = true;
+  for (size_t i = 0; i < kWarpgroupWarps; ++i) {
+    WarpState& other = warps_[first + i];
+    warps[i] = &other.warp;
+    have_all_come &= other.waits == Waits::kWarpgroup;
+    if (other.waits == Waits::kWarpgroup && other.at != at) {
+      return Blame(kernel, at,
+                   StrCat("warp ", warp, " comes to this product, and warp ",
+                          first + i, " of its warpgroup to that at line ",
+                          kernel.code[other.at].line));
+    }
+  }
+  if (!have_all_come) return;
+  for (Warp* const one : warps) {
+    one->lane_wise = false;
+    one->unwritten = 0;
+    warps_[static_cast<size_t>(one->number)].waits = Waits::kNot;
+  }
+  RunProduct(warps, kernel.code[at]);
+  if (!block_.wrong.empty()) Blame(kernel, at, block_.wrong);
 }
 
 // The lanes that are furthest behind and can go on; lanes that meet are joined.
@@ -239,10 +377,15 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
     }
     warp.mask = active;
     switch (in.operation->flow) {
+      case Flow::kWarpgroup:
       case Flow::kWhole:
         if (active != 0 && active != kAllLanes) {
           group->waits = true;
           continue;
+        }
+        if (in.operation->flow == Flow::kWarpgroup && active != 0) {
+          ++group->at;
+          return ComeToProduct(kernel, state, at);
         }
         [[fallthrough]];
       case Flow::kNext:
@@ -269,7 +412,15 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
         ++group->at;
         if (group->lanes == 0) {
           *group = state->groups[--state->count];
-          if (state->count == 0) return;
+          if (state->count == 0) {
+            if (warp.products != nullptr && !warp.products->under_way.empty()) {
+              Blame(kernel, at,
+                    StrCat("warp ", warp.number, " ends with ",
+                           warp.products->under_way.size(),
+                           " products that were not waited for"));
+            }
+            return;
+          }
           // What waited may now have all there are.
           for (int i = 0; i < state->count; ++i) {
             state->groups[i].waits = false;
@@ -277,6 +428,11 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
         }
         break;
       case Flow::kBarrier:
+      case Flow::kArrive:
+        if (active == 0) {
+          ++group->at;
+          break;
+        }
         if (active != group->lanes) {
           return Blame(kernel, at, "a barrier that is not for all lanes");
         }
@@ -285,9 +441,11 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
           continue;
         }
         ++group->at;
-        state->at_barrier = true;
-        state->barrier = at;
-        return;
+        warp.lane_wise = false;
+        warp.unwritten = 0;
+        ComeToBarrier(kernel, state, at);
+        if (state->waits != Waits::kNot) return;
+        break;
     }
     if (!block_.wrong.empty()) return Blame(kernel, at, block_.wrong);
   }

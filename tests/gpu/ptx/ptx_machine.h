@@ -9,7 +9,8 @@
 // Reported, with the instruction: registers and shared bytes read before they are
 // written; accesses outside of what the kernel was given, or unaligned; copies that
 // were not waited for; races (ptx_memory.h); warps that are not whole where they
-// must be; barriers that some never reach; division by zero.
+// must be; what is wrong with products of warpgroups (ptx_warpgroups.h); barriers that
+// some never reach; division by zero.
 //
 //   Machine machine;
 //   std::string wrong = machine.Run({.kernel = kernel, .params = params,
@@ -17,9 +18,9 @@
 //                                    .memory = buffers},
 //                                   {.seed = 3});
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,13 +66,25 @@ class Machine {
     uint32_t lanes = 0;
     bool waits = false;  // for the rest of its warp
   };
+  enum class Waits : uint8_t { kNot, kBarrier, kWarpgroup };
   struct WarpState {
     Warp warp;
     Group groups[kLanes];
     int count = 0;
     int64_t executed = 0;  // in this block
-    bool at_barrier = false;
-    uint32_t barrier = 0;  // where
+    Waits waits = Waits::kNot;
+    uint32_t at = 0;  // where it does, or last did
+  };
+  // One of the 16 of a block, and who has come to it since it last opened.
+  struct Barrier {
+    struct Arrival {
+      int warp;
+      bool waits;
+      Order::Clock clock;
+    };
+    uint32_t threads = 0;  // that open it; 0: all that have not ended
+    uint32_t at = 0;       // where the first came to it
+    std::vector<Arrival> arrivals;
   };
 
   void RunBlock(const GridCall& call, uint32_t x, uint32_t y,
@@ -80,12 +93,20 @@ class Machine {
   // Until the barrier, the end, or so many instructions.
   void RunWarp(const Kernel& kernel, WarpState* state, int64_t instructions);
   Group* Choose(WarpState* state);
+  // A warp comes to the barrier of an instruction, which opens with the last.
+  void ComeToBarrier(const Kernel& kernel, WarpState* state, uint32_t at);
+  void Open(Barrier* barrier);
+  // When no warp can go on: opens the barrier that all wait at.
   void MeetBarrier(const Kernel& kernel);
+  void BlameStuck(const Kernel& kernel);
+  // A warp comes to a product, which begins with the last of its warpgroup.
+  void ComeToProduct(const Kernel& kernel, WarpState* state, uint32_t at);
   void Blame(const Kernel& kernel, uint32_t at, const std::string& what);
 
   Memory memory_;
   Block block_;
   std::vector<WarpState> warps_;
+  std::array<Barrier, 16> barriers_;
   std::vector<std::byte> registers_;
   std::vector<uint32_t> written_;
   int64_t executed_ = 0;

@@ -65,6 +65,28 @@ std::optional<uint64_t> Literal(std::string_view s) {
 
 uint32_t RoundUp(uint32_t x, uint32_t to) { return (x + to - 1) / to * to; }
 
+// The array of a file that the launch gives its size.
+bool IsDynamicShared(std::string_view name) {
+  return name.ends_with("stowage_dynamic_sharedE") ||
+         name == "stowage_dynamic_shared";
+}
+
+// .extern .shared .align 128 .b8 NAME[], before the entries of a file.
+uint32_t DynamicAlignment(std::string_view file) {
+  uint32_t most = 1;
+  constexpr std::string_view kDeclared = ".extern .shared .align ";
+  for (size_t at = file.find(kDeclared); at != std::string_view::npos;
+       at = file.find(kDeclared, at + 1)) {
+    std::string_view rest = file.substr(at + kDeclared.size());
+    const auto alignment = Number<uint32_t>(Word(&rest));
+    Word(&rest);  // the type
+    if (alignment && IsDynamicShared(rest.substr(0, rest.find('[')))) {
+      most = std::max(most, *alignment);
+    }
+  }
+  return most;
+}
+
 uint8_t TypeBytes(std::string_view type) {
   if (type == ".pred") return kPredicate;
   const auto bits = Number<int>(type.size() > 2 ? type.substr(2) : "");
@@ -73,7 +95,8 @@ uint8_t TypeBytes(std::string_view type) {
 
 class Reader {
  public:
-  explicit Reader(Kernel* kernel) : kernel_(*kernel) {
+  Reader(Kernel* kernel, uint32_t dynamic_alignment)
+      : kernel_(*kernel), dynamic_alignment_(dynamic_alignment) {
     scopes_.emplace_back();
     const char* const names[] = {"%tid.x", "%ntid.x", "%ctaid.x", "%ctaid.y",
                                  "%nctaid.x"};
@@ -147,6 +170,9 @@ class Reader {
         continue;
       }
       size_t end = text.find_first_of(";:");
+      while (end != std::string_view::npos && text.substr(end, 2) == "::") {
+        end = text.find_first_of(";:", end + 2);  // as in .shared::cta
+      }
       if (end == std::string_view::npos) return Unknown("no ; after", text);
       const std::string_view statement = Trim(text.substr(0, end));
       if (text[end] == ':') {
@@ -303,11 +329,8 @@ class Reader {
   std::optional<uint64_t> Symbol(std::string_view s) {
     const auto found = symbols_.find(std::string(s));
     if (found != symbols_.end()) return found->second;
-    // The array of the file that the launch gives its size; it follows the others.
-    if (s.ends_with("stowage_dynamic_sharedE") ||
-        s == "stowage_dynamic_shared") {
-      return kDynamicShared;
-    }
+    // It follows the others.
+    if (IsDynamicShared(s)) return kDynamicShared;
     return {};
   }
 
@@ -351,6 +374,7 @@ class Reader {
     const std::string_view name = Word(&s);
     in.operation = FindOperation(name);
     if (in.operation == nullptr) return Unknown("no such instruction", text);
+    kernel_.has_products |= name.starts_with("wgmma.");
     const size_t first = kernel_.slots.size();
     if (in.operation->flow == Flow::kBranch) {
       branches_.emplace_back(kernel_.code.size(), s);
@@ -379,7 +403,8 @@ class Reader {
   }
 
   void PlaceDynamicShared() {
-    const uint64_t at = RoundUp(kernel_.static_shared, kDynamicSharedAlignment);
+    kernel_.dynamic_at = RoundUp(kernel_.static_shared, dynamic_alignment_);
+    const uint64_t at = kernel_.dynamic_at;
     for (const auto& [key, offset] : constants_) {
       if (key.first != kDynamicShared) continue;
       for (size_t lane = 0; lane < kLanes; ++lane) {
@@ -399,6 +424,7 @@ class Reader {
   };
 
   Kernel& kernel_;
+  uint32_t dynamic_alignment_;
   int32_t line_ = 0;
   uint32_t used_bytes_ = kAllLanes;
   std::vector<std::unordered_map<std::string, Slot>> scopes_;
@@ -413,6 +439,7 @@ class Reader {
 Status Module::Add(std::string text) {
   texts_.push_back(std::make_unique<std::string>(std::move(text)));
   const std::string_view all = *texts_.back();
+  const uint32_t dynamic_alignment = DynamicAlignment(all);
   constexpr std::string_view kEntry = ".entry ";
   for (size_t at = all.find(kEntry); at != std::string_view::npos;) {
     const size_t begin = at + kEntry.size();
@@ -422,7 +449,8 @@ Status Module::Add(std::string text) {
     }
     const std::string name{Trim(all.substr(begin, open - begin))};
     const std::string_view body = all.substr(begin, end + 2 - begin);
-    if (!entries_.try_emplace(name, Entry{body, nullptr}).second) {
+    if (!entries_.try_emplace(name, Entry{body, dynamic_alignment, nullptr})
+             .second) {
       return Unknown("a second entry", name);
     }
     at = all.find(kEntry, end);
@@ -442,7 +470,8 @@ Result<const Kernel*> Module::Find(const std::string& name) {
   Entry& entry = found->second;
   if (entry.kernel == nullptr) {
     auto kernel = std::make_unique<Kernel>();
-    STOWAGE_RETURN_IF_ERROR(Reader(kernel.get()).Read(entry.text));
+    STOWAGE_RETURN_IF_ERROR(
+        Reader(kernel.get(), entry.dynamic_alignment).Read(entry.text));
     for (std::string_view rest = entry.text; !rest.empty();) {
       const size_t end = std::min(rest.find('\n'), rest.size());
       kernel->lines.emplace_back(Trim(rest.substr(0, end)));

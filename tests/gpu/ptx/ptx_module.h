@@ -40,7 +40,9 @@ enum class Flow : uint8_t {
   kWhole,    // goes on, and wants all 32 lanes
   kBranch,   // to a label
   kReturn,   // ends the lanes that execute it
-  kBarrier,  // waits for the block
+  kBarrier,  // waits at a barrier of the block
+  kArrive,   // comes to one, and goes on
+  kWarpgroup,  // goes on with the other warps of its warpgroup, all 32 lanes of each
 };
 
 /// One kind of instruction.
@@ -99,6 +101,8 @@ struct Kernel {
   uint32_t registers = 0;
   uint32_t param_bytes = 0;
   uint32_t static_shared = 0;  // bytes of the block, without the dynamic
+  uint32_t dynamic_at = 0;     // where that begins
+  bool has_products = false;   // of warpgroups (ptx_warpgroups.h)
   uint32_t max_threads = 0;
 };
 
@@ -106,9 +110,6 @@ struct Kernel {
 constexpr uint32_t SpecialOffset(Special special) {
   return static_cast<uint32_t>(special) * 4 * kLanes;
 }
-
-/// Dynamic shared memory starts at a multiple of this.
-inline constexpr uint32_t kDynamicSharedAlignment = 128;
 
 class Module {
  public:
@@ -123,6 +124,7 @@ class Module {
  private:
   struct Entry {
     std::string_view text;  // from its name to the brace that closes it
+    uint32_t dynamic_alignment = 1;  // of the file's array
     std::unique_ptr<Kernel> kernel;
   };
   std::vector<std::unique_ptr<std::string>> texts_;

@@ -10,8 +10,8 @@ namespace stowage::testing::ptx {
 const std::vector<Operation>& Operations() {
   static const std::vector<Operation> all = [] {
     std::vector<Operation> joined = ArithmeticOperations();
-    for (auto table :
-         {ConversionOperations(), WarpOperations(), MemoryOperations()}) {
+    for (auto table : {ConversionOperations(), WarpOperations(),
+                       WarpgroupOperations(), MemoryOperations()}) {
       std::ranges::move(table, std::back_inserter(joined));
     }
     return joined;

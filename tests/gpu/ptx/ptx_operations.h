@@ -1,9 +1,9 @@
 #ifndef STOWAGE_TESTS_GPU_PTX_PTX_OPERATIONS_H_
 #define STOWAGE_TESTS_GPU_PTX_PTX_OPERATIONS_H_
 
-// What the instructions do, by the PTX ISA. Four tables: arithmetic of a lane on its
-// own, and its moves and conversions; what lanes of a warp do together; memory. Each is
-// written in the file of its name.
+// What the instructions do, by the PTX ISA. Five tables: arithmetic of a lane on its
+// own, and its moves and conversions; what lanes of a warp do together, and warps of a
+// warpgroup; memory. Each is written in the file of its name.
 //
 // Where the ISA leaves a result open, it is another than the exact one: an
 // approximation is off by up to its bound, by a hash of its argument; so that
@@ -18,6 +18,7 @@ namespace stowage::testing::ptx {
 std::vector<Operation> ArithmeticOperations();  // ptx_arithmetic.cc
 std::vector<Operation> ConversionOperations();  // ptx_conversions.cc
 std::vector<Operation> WarpOperations();        // ptx_warp_operations.cc
+std::vector<Operation> WarpgroupOperations();   // ptx_warpgroups.cc
 std::vector<Operation> MemoryOperations();      // ptx_memory_operations.cc
 
 /// All of them, by name.

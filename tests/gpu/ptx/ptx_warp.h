@@ -20,6 +20,7 @@
 namespace stowage::testing::ptx {
 
 struct Block;
+struct Products;
 
 struct Warp {
   uint32_t mask = 0;       // of the lanes that execute the instruction
@@ -29,8 +30,9 @@ struct Warp {
   uint32_t* written = nullptr;  // by number of a register: lanes that wrote it
   const std::byte* constants = nullptr;
   Block* block = nullptr;
-  int number = 0;        // of the warp, in its block
-  uint32_t segment = 0;  // of its accesses (ptx_memory.h)
+  int number = 0;  // of the warp, in its block
+  /// Of its warpgroup (ptx_warpgroups.h). Null: the kernel has none.
+  Products* products = nullptr;
 
   /// The 32 elements of an operand.
   template <typename T>
@@ -40,7 +42,7 @@ struct Warp {
     }
     const uint32_t missing = Unwritten(slot);
     unwritten |= missing;
-    if (missing != 0 && !lane_wise) ReportUnwritten(slot);
+    if (missing != 0) CheckUnwritten(slot);
     return reinterpret_cast<const T*>(registers + slot.offset);
   }
 
@@ -68,6 +70,7 @@ struct Warp {
   void MarkWritten(const Slot& slot) {
     uint32_t& lanes = written[slot.number];
     lanes = (lanes & ~mask) | (mask & ~unwritten);
+    if (products != nullptr) NoteChange(slot);
   }
 
   /// Of the lanes that execute the instruction, those that never wrote it.
@@ -77,7 +80,10 @@ struct Warp {
 
   /// What is wrong with the instruction; the first that is said ends the grid.
   void Report(const std::string& what);
-  void ReportUnwritten(const Slot& slot);
+  /// Reports a read of a register that was never written, unless it may be harmless.
+  void CheckUnwritten(const Slot& slot);
+  /// Notes, where there are products, that a register was written (ptx_warpgroups.cc).
+  void NoteChange(const Slot& slot);
 };
 
 }  // namespace stowage::testing::ptx

@@ -170,6 +170,7 @@ std::vector<Operation> WarpOperations() {
       {"ret", nullptr, Flow::kReturn, {}},
       {"exit", nullptr, Flow::kReturn, {}},
       {"bar.sync", nullptr, Flow::kBarrier, {4}},
+      {"bar.arrive", nullptr, Flow::kArrive, {4, 4}},
   };
 }
 

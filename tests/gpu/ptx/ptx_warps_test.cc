@@ -226,6 +226,94 @@ TEST_CASE("warps that are not whole are reported") {
             .wrong == "");
 }
 
+// A block of 4 warps, of which those from 2 on read what 0 and 1 wrote.
+std::string Producers(const std::string& written, const std::string& awaited,
+                      const std::string& then = "") {
+  return StrCat(
+      "\tmov.u32 %r1, stowage_dynamic_shared;\n"
+      "\tand.b32 %r2, %r0, 63;\n\tshl.b32 %r2, %r2, 2;\n"
+      "\tadd.s32 %r3, %r1, %r2;\n"
+      "\tsetp.ge.u32 %p1, %r0, 64;\n\t@%p1 bra $L_read;\n"
+      "\tst.shared.u32 [%r3], %r0;\n",
+      written, "\tret;\n$L_read:\n", awaited,
+      "\tld.shared.u32 %r4, [%r3];\n\tst.global.u32 [%rd4], %r4;\n", then);
+}
+
+TEST_CASE("a barrier with a number of threads orders those who come to it") {
+  for (const uint64_t seed : {0, 1, 2, 3, 4, 5}) {
+    CAPTURE(seed);
+    const Launch launch{.threads = 128, .dynamic_shared = 256, .seed = seed};
+    const auto run = [&](const std::string& body) {
+      return Run(body, {}, launch);
+    };
+    for (const char* const written :
+         {"\tbar.arrive 3, 128;\n", "\tbar.sync 3, 128;\n"}) {
+      const Outcome outcome = run(Producers(written, "\tbar.sync 3, 128;\n"));
+      REQUIRE(outcome.wrong == "");
+      for (size_t i = 64; i < 128; ++i) CHECK(outcome.out[8 * i] == i - 64);
+    }
+    // In registers.
+    CHECK(run("\tmov.u32 %r8, 3;\n\tmov.u32 %r9, 128;\n" +
+              Producers("\tbar.arrive %r8, %r9;\n", "\tbar.sync %r8, %r9;\n"))
+              .wrong == "");
+    // Two barriers, one after the other: what a warp has seen it passes on.
+    CHECK(run(Producers("\tbar.sync 1, 64;\n\tsetp.lt.u32 %p2, %r0, 32;\n"
+                        "\t@%p2 bar.arrive 2, 96;\n",
+                        "\tbar.sync 2, 96;\n"))
+              .wrong == "");
+    // Written before the barrier, but not by those who came.
+    Says(run(Producers("\tsetp.lt.u32 %p2, %r0, 32;\n"
+                       "\t@%p2 bar.arrive 2, 96;\n",
+                       "\tbar.sync 2, 96;\n")),
+         "shared byte 1");
+    // Written behind it.
+    Says(run(Producers("\tbar.arrive 3, 128;\n\tst.shared.u32 [%r3], %r0;\n",
+                       "\tbar.sync 3, 128;\n")),
+         "a race: shared");
+    // Read by two warps, which one of them tells the writers.
+    const std::string back =
+        "\tbar.sync 3, 128;\n\tbar.sync 4, 96;\n"
+        "\tst.shared.u32 [%r3], %r0;\n";
+    Says(run(Producers(back, "\tbar.sync 3, 128;\n",
+                       "\tsetp.lt.u32 %p2, %r0, 96;\n"
+                       "\t@%p2 bar.arrive 4, 96;\n")),
+         "a race: shared");
+    CHECK(run(Producers(back, "\tbar.sync 3, 128;\n",
+                        "\tbar.sync 5, 64;\n\tsetp.lt.u32 %p2, %r0, 96;\n"
+                        "\t@%p2 bar.arrive 4, 96;\n"))
+              .wrong == "");
+  }
+}
+
+TEST_CASE("barriers that cannot open, or do not fit, are reported") {
+  const Launch launch{.threads = 128, .dynamic_shared = 256};
+  const auto says = [&](const std::string& body, const char* what) {
+    for (const uint64_t seed : {0, 1, 2}) {
+      Launch with = launch;
+      with.seed = seed;
+      Says(Run(body, {}, with), what);
+    }
+  };
+  says("\tsetp.lt.u32 %p1, %r0, 64;\n\t@%p1 bar.sync 1, 96;",
+       "warps wait for ever");
+  says("\tsetp.lt.u32 %p1, %r0, 32;\n\t@%p1 bar.sync 1, 64;\n\tbar.sync 0;",
+       "warps wait for ever");
+  says("\tbar.sync 1, 100;", "barrier 1 for 100 threads, in a block of 128");
+  says("\tbar.sync 1, 160;", "barrier 1 for 160 threads");
+  says("\tbar.sync 16;", "barrier 16 for 0 threads");
+  says(
+      "\tsetp.lt.u32 %p1, %r0, 64;\n\t@%p1 bar.sync 1, 96;\n"
+      "\t@!%p1 bar.sync 1, 128;",
+      "barrier 1 for");
+  says("\tbar.arrive 1, 128;\n\tbar.arrive 1, 128;\n\tbar.sync 1, 128;",
+       "again before it has opened");
+  says("\tbar.sync %r0, 128;", "a barrier that the lanes do not agree in");
+  // One that nobody waits at need not open.
+  CHECK(
+      Run("\tsetp.lt.u32 %p1, %r0, 32;\n\t@%p1 bar.arrive 1, 128;", {}, launch)
+          .wrong == "");
+}
+
 TEST_CASE("what is not understood is an error that quotes it") {
   const auto error = [](const std::string& body) {
     Module module;

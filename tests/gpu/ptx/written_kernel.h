@@ -13,6 +13,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -26,9 +27,9 @@ namespace stowage::testing::ptx {
 // apart from those of the next lane; %r0 is the thread's number.
 inline std::string Text(const std::string& body) {
   return StrCat(R"(.version 9.0
-.target sm_80
+.target sm_90a
 .address_size 64
-.extern .shared .align 128 .b8 stowage_dynamic_shared[];
+.extern .shared .align 1024 .b8 stowage_dynamic_shared[];
 .visible .entry test(
 	.param .align 8 .b8 test_param_0[16]
 )
@@ -61,24 +62,19 @@ struct Launch {
   uint64_t seed = 0;
 };
 
-// Each thread has 8 words of `in`, its own or the same for all.
-inline Outcome Run(const std::string& body,
-                   const std::vector<uint64_t>& in = {},
-                   const Launch& launch = {}) {
+// Runs a kernel that may touch these words, and so many behind `out`.
+inline Outcome RunOn(const std::string& body, std::vector<uint64_t> in,
+                     size_t out_words, const Launch& launch) {
   Module module;
   REQUIRE(module.Add(Text(body)).ok());
   const Result<const Kernel*> kernel = module.Find("test");
   REQUIRE_MESSAGE(kernel.ok(), (kernel.ok() ? "" : kernel.error().message));
-  std::vector<uint64_t> from(8 * launch.threads * launch.grid);
-  for (size_t i = 0; i < from.size() && !in.empty(); ++i) {
-    from[i] = in[i % in.size()];
-  }
   Outcome outcome;
-  outcome.out.resize(8 * launch.threads * launch.grid);
-  const uint64_t params[] = {reinterpret_cast<uint64_t>(from.data()),
+  outcome.out.resize(out_words);
+  const uint64_t params[] = {reinterpret_cast<uint64_t>(in.data()),
                              reinterpret_cast<uint64_t>(outcome.out.data())};
   const std::span<std::byte> memory[] = {
-      std::as_writable_bytes(std::span(from)),
+      std::as_writable_bytes(std::span(in)),
       std::as_writable_bytes(std::span(outcome.out))};
   Machine machine;
   outcome.wrong = machine.Run({.kernel = *kernel,
@@ -89,6 +85,18 @@ inline Outcome Run(const std::string& body,
                                .memory = memory},
                               {.seed = launch.seed});
   return outcome;
+}
+
+// Each thread has 8 words of `in`, its own or the same for all.
+inline Outcome Run(const std::string& body,
+                   const std::vector<uint64_t>& in = {},
+                   const Launch& launch = {}) {
+  std::vector<uint64_t> from(8 * launch.threads * launch.grid);
+  for (size_t i = 0; i < from.size() && !in.empty(); ++i) {
+    from[i] = in[i % in.size()];
+  }
+  const size_t words = from.size();
+  return RunOn(body, std::move(from), words, launch);
 }
 
 inline bool Says(const Outcome& outcome, const char* what) {
