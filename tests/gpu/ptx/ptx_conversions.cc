@@ -27,7 +27,13 @@ struct Copy {
 // mov.b32 d, a   mov.b32 d, {a, b}   mov.b32 {d, e}, a
 template <typename T, typename Half>
 void MoveBits(Warp& warp, const Instruction& in) {
-  if (in.count == 2) return Map1<T, T, Copy>(warp, in);
+  if (in.count == 2) {
+    // A constant of any size has 64 bits.
+    const bool is_wide =
+        in.slots[1].number == kConstant && in.slots[1].bytes == 8;
+    return is_wide ? Map1<T, uint64_t, Copy>(warp, in)
+                   : Map1<T, T, Copy>(warp, in);
+  }
   if (in.slots[0].bytes == sizeof(T)) {
     const Half* low = warp.Read<Half>(in.slots[1]);
     const Half* high = warp.Read<Half>(in.slots[2]);

@@ -87,6 +87,20 @@ uint32_t DynamicAlignment(std::string_view file) {
   return most;
 }
 
+// Behind the brace that closes the first one from `at` on, or npos.
+size_t EndOfBraces(std::string_view text, size_t at) {
+  int depth = 0;
+  for (; at < text.size(); ++at) {
+    if (text.substr(at, 2) == "//")
+      at = std::min(text.find('\n', at), text.size());
+    else if (text[at] == '{')
+      ++depth;
+    else if (text[at] == '}' && --depth == 0)
+      return at + 1;
+  }
+  return std::string_view::npos;
+}
+
 uint8_t TypeBytes(std::string_view type) {
   if (type == ".pred") return kPredicate;
   const auto bits = Number<int>(type.size() > 2 ? type.substr(2) : "");
@@ -443,12 +457,13 @@ Status Module::Add(std::string text) {
   constexpr std::string_view kEntry = ".entry ";
   for (size_t at = all.find(kEntry); at != std::string_view::npos;) {
     const size_t begin = at + kEntry.size();
-    const size_t open = all.find('(', begin), end = all.find("\n}\n", begin);
+    const size_t open = all.find('(', begin);
+    const size_t end = EndOfBraces(all, all.find("\n{", begin));
     if (open == std::string_view::npos || end == std::string_view::npos) {
       return Unknown("no end of", all.substr(begin, 80));
     }
     const std::string name{Trim(all.substr(begin, open - begin))};
-    const std::string_view body = all.substr(begin, end + 2 - begin);
+    const std::string_view body = all.substr(begin, end - begin);
     if (!entries_.try_emplace(name, Entry{body, dynamic_alignment, nullptr})
              .second) {
       return Unknown("a second entry", name);

@@ -314,6 +314,19 @@ TEST_CASE("barriers that cannot open, or do not fit, are reported") {
           .wrong == "");
 }
 
+TEST_CASE("inline assembly has scopes of its own") {
+  const Outcome outcome =
+      Run("\tmov.u32 %r1, 1;\n"
+          "\t// begin inline asm {\n\t{\n.reg .b32 %r1, t;\n.reg .pred p;\n"
+          "setp.ne.b32 p, %r0, 3;\nmov.b32 %r1, 5;\nselp.b32 t, %r1, 7, p;\n"
+          "mov.b32 %r2, t;\n}\n\n\t// end inline asm\n"
+          "\tst.global.v2.u32 [%rd4], {%r1, %r2};");
+  REQUIRE(outcome.wrong == "");
+  for (size_t i = 0; i < 32; ++i) {
+    CHECK(outcome.out[8 * i] == (uint64_t{i == 3 ? 7u : 5u} << 32 | 1));
+  }
+}
+
 TEST_CASE("what is not understood is an error that quotes it") {
   const auto error = [](const std::string& body) {
     Module module;
