@@ -168,9 +168,15 @@ bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
     return StrCat(space == Space::kShared ? "shared" : "global", " byte ",
                   address);
   };
+  uint32_t read_before = 0;
   for (uint32_t i = 0; i < bytes; ++i) {
     uint32_t& writer = stamps.writer[i];
     uint32_t& reader = stamps.reader[i];
+    if (access == Access::kRead && i > 0 && writer == stamps.writer[i - 1] &&
+        reader == read_before) {
+      reader = stamps.reader[i - 1];  // as the byte before
+      continue;
+    }
     if (writer == kUnderWay) {
       error_ = StrCat(where(), " is being copied and was not waited for");
       return false;
@@ -190,6 +196,7 @@ bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
       return false;
     }
     if (access == Access::kRead) {
+      read_before = reader;
       reader = order_.Join(space, reader, warp, mine_lane);
       continue;
     }

@@ -56,6 +56,7 @@ void Order::Barrier() {
   }
   // All readers were before, but for products that were not waited for.
   joined_.clear();
+  last_join_ = 0;
   std::erase_if(sets_, [&](const auto& entry) {
     return std::ranges::none_of(entry.second.reads, [&](uint32_t reads) {
       return ReadsConflict(reads_[reads], 0);
@@ -187,19 +188,23 @@ uint32_t Order::Keep(Set set) {
 }
 
 uint32_t Order::Join(Space space, uint32_t readers, int warp, uint32_t lane) {
-  const uint32_t mine = Stamp(warp, lane);
-  if (!Conflicts(space, readers, warp, lane)) return mine;
+  const uint32_t many = Stamp(warp, kManyLanes);
+  const uint64_t both = uint64_t{readers} << 32 | many;
+  if (both == last_join_) return last_joined_;
+  if (!Conflicts(space, readers, warp, lane)) return Stamp(warp, lane);
   const uint32_t segment = SegmentOf(readers);
   if (segment < block_ || (segment >= kFirstSet && segment < block_set_)) {
     return grid_ * 64;  // several blocks
   }
-  if (segment < kFirstSet && OwnerOf(segment) == warp) {
-    return Stamp(warp, kManyLanes);
-  }
-  uint32_t& joined = joined_[uint64_t{readers} << 32 | Stamp(warp, kManyLanes)];
-  if (joined != 0) return joined;
-  // Those that are before this access are before whatever comes after it.
+  if (segment < kFirstSet && OwnerOf(segment) == warp) return many;
+  last_join_ = both;
+  uint32_t& joined = joined_[both];
+  if (joined != 0) return last_joined_ = joined;
   Set set = MembersOf(readers);
+  if (std::ranges::find(set.stamps, many) != set.stamps.end()) {
+    return last_joined_ = joined = readers;
+  }
+  // Those that are before this access are before whatever comes after it.
   std::erase_if(set.stamps, [&](uint32_t member) {
     return OwnerOf(SegmentOf(member)) == warp ||
            !StampConflicts(member, warp, kManyLanes);
@@ -207,8 +212,8 @@ uint32_t Order::Join(Space space, uint32_t readers, int warp, uint32_t lane) {
   std::erase_if(set.reads, [&](uint32_t reads) {
     return !ReadsConflict(reads_[reads], warp);
   });
-  set.stamps.push_back(Stamp(warp, kManyLanes));
-  return joined = Keep(std::move(set));
+  set.stamps.push_back(many);
+  return last_joined_ = joined = Keep(std::move(set));
 }
 
 uint32_t Order::BeginReads(int first_warp) {

@@ -126,6 +126,8 @@ class Order {
   uint32_t next_set_ = kFirstSet, grid_set_ = kFirstSet, block_set_ = kFirstSet;
   std::unordered_map<uint32_t, Set> sets_;  // of the block, that still matter
   std::unordered_map<uint64_t, uint32_t> joined_;  // since the last barrier
+  uint64_t last_join_ = 0;                         // of joined_; 0: none
+  uint32_t last_joined_ = 0;
   std::vector<Reads> reads_;
 };
 
