@@ -285,6 +285,39 @@ TEST_CASE("a barrier with a number of threads orders those who come to it") {
   }
 }
 
+TEST_CASE("each reader of a byte counts, and who arrives learns of none") {
+  // Warp 0 writes 32 words, warps 1 and 2 read all of them, and warp 0 writes again.
+  const auto body = [](const std::string& writer, const std::string& reader) {
+    return StrCat(
+        "\tmov.u32 %r1, stowage_dynamic_shared;\n"
+        "\tand.b32 %r2, %r0, 31;\n\tshl.b32 %r2, %r2, 2;\n"
+        "\tadd.s32 %r3, %r1, %r2;\n\tsetp.lt.u32 %p2, %r0, 64;\n"
+        "\tsetp.ge.u32 %p1, %r0, 32;\n\t@!%p1 st.shared.u32 [%r3], %r0;\n"
+        "\tbar.sync 0;\n\t@%p1 bra $L_read;\n",
+        writer,
+        "\tst.shared.u32 [%r3], %r0;\n\tret;\n$L_read:\n"
+        "\tld.shared.u32 %r4, [%r3];\n\tst.global.u32 [%rd4], %r4;\n",
+        reader);
+  };
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    const Launch launch{.threads = 96, .dynamic_shared = 128, .seed = seed};
+    CHECK(Run(body("\tbar.sync 1, 96;\n", "\tbar.sync 1, 96;\n"), {}, launch)
+              .wrong == "");
+    CHECK(Run(body("\tbar.sync 1, 96;\n", "\tbar.arrive 1, 96;\n"), {}, launch)
+              .wrong == "");
+    // One of the two tells that it has read.
+    Says(Run(body("\tbar.sync 1, 64;\n", "\t@%p2 bar.arrive 1, 64;\n"), {},
+             launch),
+         "a race: shared");
+    Says(Run(body("\tbar.sync 1, 64;\n", "\t@!%p2 bar.arrive 1, 64;\n"), {},
+             launch),
+         "a race: shared");
+    Says(Run(body("\tbar.arrive 1, 96;\n", "\tbar.sync 1, 96;\n"), {}, launch),
+         "a race: shared");
+  }
+}
+
 TEST_CASE("barriers that cannot open, or do not fit, are reported") {
   const Launch launch{.threads = 128, .dynamic_shared = 256};
   const auto says = [&](const std::string& body, const char* what) {
