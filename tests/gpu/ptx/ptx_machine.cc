@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 #include <ranges>
 #include <utility>
@@ -177,14 +178,19 @@ void Machine::ComeToBarrier(const Kernel& kernel, WarpState* state,
                             uint32_t at) {
   Warp& warp = state->warp;
   const Instruction& in = kernel.code[at];
-  const uint32_t id = *warp.Read<uint32_t>(in.slots[0]);
-  const uint32_t threads = in.count > 1 ? *warp.Read<uint32_t>(in.slots[1]) : 0;
-  for (uint32_t i = 0; i < in.count; ++i) {
-    const auto* lanes = warp.Read<uint32_t>(in.slots[i]);
-    if (std::ranges::any_of(std::span(lanes, kLanes),
-                            [&](uint32_t lane) { return lane != lanes[0]; })) {
-      return Blame(kernel, at, "a barrier that the lanes do not agree in");
+  bool agree = true;
+  const auto read = [&](const Slot& slot) {
+    const auto* lanes = warp.Read<uint32_t>(slot);
+    const uint32_t value = lanes[std::countr_zero(warp.mask)];
+    for (int i = 0; i < kLanes; ++i) {
+      agree &= (warp.mask >> i & 1) == 0 || lanes[i] == value;
     }
+    return value;
+  };
+  const uint32_t id = read(in.slots[0]);
+  const uint32_t threads = in.count > 1 ? read(in.slots[1]) : 0;
+  if (!agree) {
+    return Blame(kernel, at, "a barrier that the lanes do not agree in");
   }
   const auto all = static_cast<uint32_t>(warps_.size() * kLanes);
   if (id >= barriers_.size() ||

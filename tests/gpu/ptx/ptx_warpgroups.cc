@@ -287,8 +287,7 @@ void ReadFragmentsOfA(const Warps& warps, const Slot* a, Rows<uint16_t>* to) {
 void MultiplyAdd(const Warps& warps, const Operands& o, const Rows<double>& a,
                  const Rows<double>& b) {
   const auto n = static_cast<size_t>(o.columns);
-  // Of a row of D, what the lane lane / 4 = g has of it.
-  std::array<double, kMostColumns> sums;
+  std::array<double, kMostColumns> sums;  // of a row
   std::array<std::array<double, kMostColumns>, kDepth> b_by_depth;
   for (size_t k = 0; k < kDepth; ++k) {
     for (size_t j = 0; j < n; ++j) b_by_depth[k][j] = b[j][k];

@@ -84,15 +84,11 @@ std::vector<Layout> Layouts() {
     for (const auto& [swizzle, cells] :
          {std::pair(0, 1), std::pair(1, 8), std::pair(2, 4), std::pair(3, 2)}) {
       const int atom = 128 * cells;
-      all.push_back({swizzle, is_k_major, cells, 0, 0});
-      Layout& l = all.back();
-      if (is_k_major) {
-        l.next_k = swizzle == 0 ? 64 * atom + 16 : 0;
-        l.next_i = 2 * atom;
-      } else {
-        l.next_i = 2 * atom;
-        l.next_k = swizzle == 0 ? 64 * atom + 16 : 64 * atom;
-      }
+      const int next = 2 * atom;
+      // Behind the atoms of 256 rows or columns.
+      const int next_k = 32 / cells * next + (swizzle == 0 ? 16 : atom);
+      all.push_back({swizzle, is_k_major, cells, next,
+                     is_k_major && swizzle != 0 ? 0 : next_k});
     }
   }
   return all;
@@ -137,7 +133,7 @@ struct Case {
 // begin with `first`, 0 or 100, which the first product may add to.
 std::vector<float> Compute(const Case& c, const Elements& a, const Elements& b,
                            float first = 0) {
-  std::vector<uint64_t> in(16384);  // 128 KiB
+  std::vector<uint64_t> in(8192);  // 64 KiB
   const size_t shared_bytes = 8 * in.size();
   if (!c.a_in_registers) Place(c.a, a, &in);
   Place(c.b, b, &in);

@@ -341,6 +341,11 @@ TEST_CASE("barriers that cannot open, or do not fit, are reported") {
   says("\tbar.arrive 1, 128;\n\tbar.arrive 1, 128;\n\tbar.sync 1, 128;",
        "again before it has opened");
   says("\tbar.sync %r0, 128;", "a barrier that the lanes do not agree in");
+  // Lanes that have ended are not asked.
+  CHECK(Run("\tsetp.ge.u32 %p1, %r0, 120;\n\t@%p1 ret;\n\tmov.u32 %r1, 1;\n"
+            "\tbar.sync %r1, 128;",
+            {}, launch)
+            .wrong == "");
   // One that nobody waits at need not open.
   CHECK(
       Run("\tsetp.lt.u32 %p1, %r0, 32;\n\t@%p1 bar.arrive 1, 128;", {}, launch)
