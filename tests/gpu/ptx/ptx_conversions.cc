@@ -24,26 +24,34 @@ struct Copy {
   }
 };
 
+// The elements of an operand of any size; constants of these have 64 bits.
+template <typename T>
+void ReadAnySize(Warp& warp, const Slot& slot, T (&to)[kLanes]) {
+  const bool is_wide = slot.number == kConstant && slot.bytes == 8;
+  const uint64_t constant = is_wide ? *warp.Read<uint64_t>(slot) : 0;
+  const T* from = warp.Read<T>(slot);
+  for (int i = 0; i < kLanes; ++i) {
+    to[i] = is_wide ? static_cast<T>(constant) : from[i];
+  }
+}
+
 // mov.b32 d, a   mov.b32 d, {a, b}   mov.b32 {d, e}, a
 template <typename T, typename Half>
 void MoveBits(Warp& warp, const Instruction& in) {
+  alignas(64) T d[kLanes];
   if (in.count == 2) {
-    // A constant of any size has 64 bits.
-    const bool is_wide =
-        in.slots[1].number == kConstant && in.slots[1].bytes == 8;
-    return is_wide ? Map1<T, uint64_t, Copy>(warp, in)
-                   : Map1<T, T, Copy>(warp, in);
+    ReadAnySize(warp, in.slots[1], d);
+    return warp.Write(in.slots[0], d);
   }
   if (in.slots[0].bytes == sizeof(T)) {
-    const Half* low = warp.Read<Half>(in.slots[1]);
-    const Half* high = warp.Read<Half>(in.slots[2]);
-    alignas(64) T d[kLanes];
+    alignas(64) Half low[kLanes], high[kLanes];
+    ReadAnySize(warp, in.slots[1], low);
+    ReadAnySize(warp, in.slots[2], high);
     for (int i = 0; i < kLanes; ++i) {
       d[i] = static_cast<T>(static_cast<T>(low[i]) | static_cast<T>(high[i])
                                                          << (8 * sizeof(Half)));
     }
-    warp.Write(in.slots[0], d);
-    return;
+    return warp.Write(in.slots[0], d);
   }
   const T* from = warp.Read<T>(in.slots[2]);
   alignas(64) Half low[kLanes], high[kLanes];

@@ -289,6 +289,22 @@ TEST_CASE("floating point") {
   }
 }
 
+TEST_CASE("immediates have the size that they are moved in") {
+  const Outcome outcome = Run(R"(
+	mov.b32 	%r1, -5;
+	mov.b64 	%rd6, {%r0, 1073741824};
+	mov.b64 	%rd7, {7, %r0};
+	st.global.u32 	[%rd4], %r1;
+	st.global.u64 	[%rd4+8], %rd6;
+	st.global.u64 	[%rd4+16], %rd7;)");
+  REQUIRE(outcome.wrong == "");
+  for (uint64_t lane = 0; lane < 32; ++lane) {
+    CHECK(outcome.out[8 * lane] == 0xFFFFFFFB);
+    CHECK(outcome.out[8 * lane + 1] == (uint64_t{1} << 62 | lane));
+    CHECK(outcome.out[8 * lane + 2] == (lane << 32 | 7));
+  }
+}
+
 TEST_CASE("16-bit numbers: all that there are go to f32 and back") {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
