@@ -17,6 +17,9 @@
 //    (ptx_memory.h);
 //  - warps, descriptors, predicates and starts of matrices that do not fit.
 //
+// A kernel that sets an accumulator in front of the fence must hold it there, by an empty
+// asm volatile("" : "+f"(d)): else nvcc moves what sets it right before the product.
+//
 // Reading an accumulator and having a product write to it without a fence in between is
 // against the ISA too, but not reported: compilers move reads over the fence.
 //
