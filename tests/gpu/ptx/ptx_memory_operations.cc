@@ -1,5 +1,5 @@
-// Loads, stores, atomics and asynchronous copies. PTX ISA 9.0, sections 9.7.9.8 to
-// 9.7.9.11, 9.7.9.25 and 9.7.13.
+// Loads, stores, atomics and asynchronous copies, and what a kernel tells the graph around
+// it. PTX ISA 9.0, sections 9.7.9.8 to 9.7.9.11, 9.7.9.25 and 9.7.13.
 
 #include <algorithm>
 #include <cstdint>
@@ -258,6 +258,30 @@ void SharedToGeneric(Warp& warp, const Instruction& in) {
   warp.Write(in.slots[0], d);
 }
 
+// st.param.type [param], a: what a call will be handed, which is a register here.
+template <typename T>
+void StoreParam(Warp& warp, const Instruction& in) {
+  if (in.slots[0].plus != 0) return warp.Report("a part of a call's param");
+  alignas(64) T values[kLanes];
+  std::memcpy(values, warp.Read<T>(in.slots[1]), sizeof(values));
+  warp.Write(in.slots[0], values);
+}
+
+// call.uni cudaGraphSetConditional, (handle, value): the handle is the address where the
+// device looks for the value. Two threads that set one are a race, as CUDA says.
+void SetConditional(Warp& warp, const Instruction& in) {
+  const auto* handles = warp.Read<uint64_t>(in.slots[0]);
+  const auto* values = warp.Read<uint32_t>(in.slots[1]);
+  Memory& memory = *warp.block->memory;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((warp.mask >> lane & 1) == 0) continue;
+    std::byte* const to = memory.Touch(Space::kGlobal, Access::kWrite,
+                                       handles[lane], 4, warp.number, lane);
+    if (to == nullptr) return warp.Report(memory.error());
+    std::memcpy(to, &values[lane], 4);
+  }
+}
+
 void Fence(Warp&, const Instruction&) {}  // blocks run one after the other
 
 template <typename T>
@@ -318,6 +342,9 @@ std::vector<Operation> MemoryOperations() {
   add("cvta.to.global.u64", GlobalAddress, {8, 8});
   add("cvta.shared.u64", SharedToGeneric, {8, 8});
   add("membar.sys", Fence, {});
+  add("st.param.b32", StoreParam<uint32_t>, {kAddress, 4});
+  add("st.param.b64", StoreParam<uint64_t>, {kAddress, 8});
+  add("call.uni cudaGraphSetConditional", SetConditional, {8, 4});
   return table;
 }
 

@@ -217,6 +217,7 @@ class Reader {
   Status ReadStatement(std::string_view s) {
     if (s.starts_with(".reg")) return ReadRegisters(s);
     if (s.starts_with(".shared")) return ReadShared(s);
+    if (s.starts_with(".param")) return ReadCallParam(s);
     if (s.starts_with(".pragma")) return ReadPragma(s);
     return ReadInstruction(s);
   }
@@ -283,6 +284,15 @@ class Reader {
     kernel_.static_shared = RoundUp(kernel_.static_shared, *align);
     symbols_[std::string(Trim(rest.substr(0, left)))] = kernel_.static_shared;
     kernel_.static_shared += *n * bytes;
+    return {};
+  }
+
+  // .param .b64 param0: what a call is handed, which is kept as a register.
+  Status ReadCallParam(std::string_view s) {
+    std::string_view rest = s.substr(6);
+    const uint8_t bytes = TypeBytes(Word(&rest));
+    if (bytes == 0) return Unknown("no such type", s);
+    Declare(std::string(rest), bytes);
     return {};
   }
 
@@ -385,7 +395,15 @@ class Reader {
       in.guard = guard->offset;
       in.guard_number = guard->number;
     }
-    const std::string_view name = Word(&s);
+    std::string name(Word(&s));
+    if (name == "call.uni") {
+      // call.uni FUNCTION, (a, b): an instruction of its own for each function.
+      const size_t comma = std::min(s.find(','), s.size());
+      name += StrCat(" ", Trim(s.substr(0, comma)));
+      const size_t open = s.find('('), close = s.rfind(')');
+      if (close == std::string_view::npos) return Unknown("no call", text);
+      s = Trim(s.substr(open + 1, close - open - 1));
+    }
     in.operation = FindOperation(name);
     if (in.operation == nullptr) return Unknown("no such instruction", text);
     kernel_.has_products |= name.starts_with("wgmma.");

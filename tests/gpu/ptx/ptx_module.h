@@ -5,7 +5,8 @@
 // immediates become places in two blocks of bytes, names of instructions become
 // functions, labels become indices. What is read is what kernels of ours contain:
 // entries with one param, .reg and .shared declarations, labels, guards, vectors
-// of operands, scopes. Anything else is an error that quotes it.
+// of operands, scopes, calls of the one function that a driver gives and our kernels call.
+// Anything else is an error that quotes it.
 //
 //   Module module;
 //   STOWAGE_RETURN_IF_ERROR(module.Add(text));     // finds the entries

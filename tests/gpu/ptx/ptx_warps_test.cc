@@ -365,6 +365,21 @@ TEST_CASE("inline assembly has scopes of its own") {
   }
 }
 
+// Has each lane call the function, with the address in %rd6 and its own number.
+std::string Calling(const std::string& function) {
+  return StrCat(
+      "\t{ // callseq 0, 0\n"
+      "\t.reg .b32 temp_param_reg;\n"
+      "\t.param .b64 param0;\n"
+      "\tst.param.b64 \t[param0+0], %rd6;\n"
+      "\t.param .b32 param1;\n"
+      "\tst.param.b32 \t[param1+0], %r0;\n"
+      "\tcall.uni \n\t",
+      function,
+      ", \n\t(\n\tparam0, \n\tparam1\n\t);\n"
+      "\t} // callseq 0\n");
+}
+
 TEST_CASE("what is not understood is an error that quotes it") {
   const auto error = [](const std::string& body) {
     Module module;
@@ -379,6 +394,9 @@ TEST_CASE("what is not understood is an error that quotes it") {
         std::string::npos);
   CHECK(error("\tadd.s32 %r1, %rd2, %r3;").find("of another size") !=
         std::string::npos);
+  CHECK(error(Calling("cudaMalloc"))
+            .find("no such instruction: call.uni \n\tcudaMalloc") !=
+        std::string::npos);
   CHECK(error("\tbra $L_nowhere;").find("no such label") != std::string::npos);
   CHECK(error("\tadd.s32 %r1, %r2, %q3;").find("no such operand") !=
         std::string::npos);
@@ -386,6 +404,25 @@ TEST_CASE("what is not understood is an error that quotes it") {
   CHECK(!module.Find("test").ok());
   REQUIRE(module.Add(Text("")).ok());
   CHECK(!module.Add(Text("")).ok());
+}
+
+TEST_CASE("what a kernel tells the graph around it is written to its handle") {
+  const std::string call = Calling("cudaGraphSetConditional");
+  const Outcome outcome = Run("\tadd.s64 %rd6, %rd4, 8;\n" + call);
+  REQUIRE(outcome.wrong == "");
+  for (size_t lane = 0; lane < 32; ++lane) {
+    CHECK(outcome.out[8 * lane] == 0);
+    CHECK(outcome.out[8 * lane + 1] == lane);
+    CHECK(outcome.out[8 * lane + 2] == 0);
+  }
+  Says(Run("\tmov.b64 %rd6, %rd2;\n" + call), "race");
+  Says(Run("\tmov.b64 %rd6, 64;\n" + call), "at address 64 is outside");
+  const Outcome one =
+      Run("\tmov.b64 %rd6, %rd2;\n\tsetp.ne.s32 %p1, %r0, 5;\n"
+          "\t@%p1 bra $L_end;\n" +
+          call + "$L_end:\n");
+  CHECK(one.wrong == "");
+  CHECK(one.out[0] == 5);
 }
 
 TEST_CASE("a launch must suit its kernel") {
