@@ -9,6 +9,8 @@
 
 #include "base/strings.h"
 #include "gpu/cublas_lt.h"
+#include "gpu/cuda_capture.h"
+#include "gpu/cuda_error.h"
 #include "gpu/device_checks.h"
 #include "gpu/nccl.h"
 
@@ -19,37 +21,30 @@ cudaStream_t Cuda(Stream stream) {
   return static_cast<cudaStream_t>(stream.handle);
 }
 cudaEvent_t Cuda(Event event) { return static_cast<cudaEvent_t>(event.handle); }
-cudaGraphExec_t Cuda(DeviceGraph graph) {
-  return static_cast<cudaGraphExec_t>(graph.handle);
-}
-
-Status Check(cudaError_t error, std::string_view what) {
-  if (error == cudaSuccess) return {};
-  cudaGetLastError();  // what is not the context's end is not told again
-  return Error{ErrorCode::kDevice,
-               StrCat("[gpu] ", what, ": ", cudaGetErrorString(error), " (",
-                      cudaGetErrorName(error), ")")};
+CudaGraph* Cuda(DeviceGraph graph) {
+  return static_cast<CudaGraph*>(graph.handle);
 }
 
 class CudaDevice final : public Device {
  public:
   Status Open(const CudaOptions& options) {
-    int driver = 0, runtime = 0, count = 0;
+    int runtime = 0, count = 0;
     STOWAGE_RETURN_IF_ERROR(
-        Check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion"));
+        CheckCuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion"));
     STOWAGE_RETURN_IF_ERROR(
-        Check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion"));
-    STOWAGE_RETURN_IF_ERROR(CheckDriver(driver, runtime));
+        CheckCuda(cudaDriverGetVersion(&driver_), "cudaDriverGetVersion"));
+    STOWAGE_RETURN_IF_ERROR(CheckDriver(driver_, runtime));
     const cudaError_t counted = cudaGetDeviceCount(&count);
     if (counted != cudaErrorNoDevice) {
-      STOWAGE_RETURN_IF_ERROR(Check(counted, "cudaGetDeviceCount"));
+      STOWAGE_RETURN_IF_ERROR(CheckCuda(counted, "cudaGetDeviceCount"));
     }
     const bool is_shared = options.collectives != nullptr && count > 0;
     const int device = is_shared ? options.device % count : options.device;
     STOWAGE_RETURN_IF_ERROR(CheckDeviceNumber(device, count));
     cudaDeviceProp properties;
-    STOWAGE_RETURN_IF_ERROR(Check(cudaGetDeviceProperties(&properties, device),
-                                  "cudaGetDeviceProperties"));
+    STOWAGE_RETURN_IF_ERROR(
+        CheckCuda(cudaGetDeviceProperties(&properties, device),
+                  "cudaGetDeviceProperties"));
     traits_.name = properties.name;
     traits_.major = properties.major;
     traits_.minor = properties.minor;
@@ -58,8 +53,8 @@ class CudaDevice final : public Device {
         CheckArchitecture(traits_.name, traits_.major, traits_.minor));
     STOWAGE_RETURN_IF_ERROR(
         CheckFullFloats(std::getenv("NVIDIA_TF32_OVERRIDE")));
-    STOWAGE_RETURN_IF_ERROR(Check(cudaSetDevice(device), "cudaSetDevice"));
-    STOWAGE_RETURN_IF_ERROR(Check(cudaFree(nullptr), "making a context"));
+    STOWAGE_RETURN_IF_ERROR(CheckCuda(cudaSetDevice(device), "cudaSetDevice"));
+    STOWAGE_RETURN_IF_ERROR(CheckCuda(cudaFree(nullptr), "making a context"));
     STOWAGE_ASSIGN_OR_RETURN(matmul_, CublasLt::Load(options.matmul_library));
     if (!options.algorithm_folder.empty()) {
       STOWAGE_RETURN_IF_ERROR(
@@ -67,7 +62,7 @@ class CudaDevice final : public Device {
     }
     traits_.matmul_library = matmul_->path();
     traits_.software =
-        StrCat("driver for CUDA ", CudaVersionName(driver), ", runtime ",
+        StrCat("driver for CUDA ", CudaVersionName(driver_), ", runtime ",
                CudaVersionName(runtime), ", cuBLASLt ", matmul_->version());
     if (options.collectives == nullptr) return {};
     STOWAGE_ASSIGN_OR_RETURN(
@@ -83,7 +78,7 @@ class CudaDevice final : public Device {
   Result<DeviceMemory> Memory() override {
     size_t free = 0, total = 0;
     STOWAGE_RETURN_IF_ERROR(
-        Check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
+        CheckCuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo"));
     return DeviceMemory{static_cast<Bytes>(free), static_cast<Bytes>(total)};
   }
 
@@ -96,7 +91,7 @@ class CudaDevice final : public Device {
       return OutOfMemory(traits_.name, bytes, memory);
     }
     STOWAGE_RETURN_IF_ERROR(
-        Check(error, StrCat("allocating ", bytes, " bytes")));
+        CheckCuda(error, StrCat("allocating ", bytes, " bytes")));
     return static_cast<std::byte*>(block);
   }
   void Free(std::byte* block) noexcept override { cudaFree(block); }
@@ -105,11 +100,12 @@ class CudaDevice final : public Device {
     void* host = nullptr;
     void* device = nullptr;
     STOWAGE_RETURN_IF_ERROR(
-        Check(cudaHostAlloc(&host, static_cast<size_t>(bytes),
-                            cudaHostAllocMapped | cudaHostAllocPortable),
-              StrCat("allocating ", bytes, " bytes of pinned memory")));
-    if (const Status mapped = Check(cudaHostGetDevicePointer(&device, host, 0),
-                                    "mapping pinned memory");
+        CheckCuda(cudaHostAlloc(&host, static_cast<size_t>(bytes),
+                                cudaHostAllocMapped | cudaHostAllocPortable),
+                  StrCat("allocating ", bytes, " bytes of pinned memory")));
+    if (const Status mapped =
+            CheckCuda(cudaHostGetDevicePointer(&device, host, 0),
+                      "mapping pinned memory");
         !mapped.ok()) {
       cudaFreeHost(host);
       return mapped.error();
@@ -124,8 +120,8 @@ class CudaDevice final : public Device {
   Result<Stream> CreateStream() override {
     cudaStream_t stream = nullptr;
     STOWAGE_RETURN_IF_ERROR(
-        Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-              "making a stream"));
+        CheckCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                  "making a stream"));
     return Stream{stream};
   }
   void Destroy(Stream stream) noexcept override {
@@ -134,45 +130,48 @@ class CudaDevice final : public Device {
   Result<Event> CreateEvent() override {
     cudaEvent_t event = nullptr;
     STOWAGE_RETURN_IF_ERROR(
-        Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-              "making an event"));
+        CheckCuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                  "making an event"));
     return Event{event};
   }
   void Destroy(Event event) noexcept override { cudaEventDestroy(Cuda(event)); }
 
   Status Record(Event event, Stream stream) override {
-    return Check(cudaEventRecord(Cuda(event), Cuda(stream)),
-                 "recording an event");
+    return CheckCuda(cudaEventRecord(Cuda(event), Cuda(stream)),
+                     "recording an event");
   }
   Status Await(Stream stream, Event event) override {
-    return Check(cudaStreamWaitEvent(Cuda(stream), Cuda(event), 0),
-                 "waiting for an event on a stream");
+    return CheckCuda(cudaStreamWaitEvent(Cuda(stream), Cuda(event), 0),
+                     "waiting for an event on a stream");
   }
   Status Synchronize(Event event) override {
-    return Check(cudaEventSynchronize(Cuda(event)), "waiting for the device");
+    return CheckCuda(cudaEventSynchronize(Cuda(event)),
+                     "waiting for the device");
   }
   Status Synchronize(Stream stream) override {
-    return Check(cudaStreamSynchronize(Cuda(stream)), "waiting for the device");
+    return CheckCuda(cudaStreamSynchronize(Cuda(stream)),
+                     "waiting for the device");
   }
 
   Status Copy(void* to, const void* from, Bytes bytes, Stream stream) override {
-    return Check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes),
-                                 cudaMemcpyDefault, Cuda(stream)),
-                 "copying");
+    return CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes),
+                                     cudaMemcpyDefault, Cuda(stream)),
+                     "copying");
   }
   Status Fill(std::byte* to, uint8_t value, Bytes bytes,
               Stream stream) override {
-    return Check(
+    return CheckCuda(
         cudaMemsetAsync(to, value, static_cast<size_t>(bytes), Cuda(stream)),
         "filling");
   }
 
   Status Launch(const KernelCall& call, Stream stream) override {
     void* arguments[] = {const_cast<void*>(call.params)};
-    return Check(cudaLaunchKernel(call.function, dim3(call.grid.x, call.grid.y),
-                                  dim3(call.threads), arguments,
-                                  call.dynamic_shared, Cuda(stream)),
-                 call.name);
+    return CheckCuda(
+        cudaLaunchKernel(call.function, dim3(call.grid.x, call.grid.y),
+                         dim3(call.threads), arguments, call.dynamic_shared,
+                         Cuda(stream)),
+        call.name);
   }
   Status MatMul(const MatMulCall& call, Stream stream) override {
     return matmul_->Run(call, Cuda(stream));
@@ -185,19 +184,19 @@ class CudaDevice final : public Device {
 
   Status Prepare(const KernelCall& call) override {
     cudaFuncAttributes attributes;
-    STOWAGE_RETURN_IF_ERROR(
-        Check(cudaFuncGetAttributes(&attributes, call.function), call.name));
+    STOWAGE_RETURN_IF_ERROR(CheckCuda(
+        cudaFuncGetAttributes(&attributes, call.function), call.name));
     STOWAGE_ASSIGN_OR_RETURN(
         const bool must_ask,
         MustAskForShared(call.name, attributes.sharedSizeBytes,
                          call.dynamic_shared, shared_bytes_, traits_.name));
     uint32_t& most = shared_of_[call.function];
     if (!must_ask || call.dynamic_shared <= most) return {};
-    STOWAGE_RETURN_IF_ERROR(
-        Check(cudaFuncSetAttribute(call.function,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(call.dynamic_shared)),
-              call.name));
+    STOWAGE_RETURN_IF_ERROR(CheckCuda(
+        cudaFuncSetAttribute(call.function,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(call.dynamic_shared)),
+        call.name));
     most = call.dynamic_shared;
     return {};
   }
@@ -209,34 +208,28 @@ class CudaDevice final : public Device {
   }
 
   Status BeginCapture(Stream stream) override {
-    return Check(
-        cudaStreamBeginCapture(Cuda(stream), cudaStreamCaptureModeThreadLocal),
-        "beginning a capture");
+    return capture_.Begin(Cuda(stream));
   }
-  Result<DeviceGraph> EndCapture(Stream stream) override {
-    cudaGraph_t graph = nullptr;
-    STOWAGE_RETURN_IF_ERROR(
-        Check(cudaStreamEndCapture(Cuda(stream), &graph), "ending a capture"));
-    cudaGraphExec_t executable = nullptr;
-    const Status made =
-        Check(cudaGraphInstantiate(&executable, graph, 0), "making a graph");
-    cudaGraphDestroy(graph);
-    STOWAGE_RETURN_IF_ERROR(made);
-    if (const Status uploaded = Check(cudaGraphUpload(executable, Cuda(stream)),
-                                      "uploading a graph");
-        !uploaded.ok()) {
-      cudaGraphExecDestroy(executable);
-      return uploaded.error();
-    }
-    return DeviceGraph{executable};
+  Result<DeviceGraph> EndCapture(Stream) override {
+    STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<CudaGraph> graph, capture_.End());
+    return DeviceGraph{graph.release()};
   }
   Status LaunchGraph(DeviceGraph graph, Stream stream) override {
-    return Check(cudaGraphLaunch(Cuda(graph), Cuda(stream)),
-                 "launching a graph");
+    return CheckCuda(cudaGraphLaunch(Cuda(graph)->executable, Cuda(stream)),
+                     "launching a graph");
   }
-  void Destroy(DeviceGraph graph) noexcept override {
-    cudaGraphExecDestroy(Cuda(graph));
+  void Destroy(DeviceGraph graph) noexcept override { delete Cuda(graph); }
+
+  Status HasBranches() const override {
+    return CudaCapture::HasBranches(driver_);
   }
+  Result<GraphChoice> NewChoice(Stream) override {
+    return capture_.NewChoice();
+  }
+  Status BeginBranch(GraphChoice choice, size_t bodies, Stream) override {
+    return capture_.BeginBranch(choice, bodies);
+  }
+  Status NextBody(Stream) override { return capture_.NextBody(); }
 
  private:
   // NCCL connects two ranks when they first send to each other, and allocates for it:
@@ -259,8 +252,10 @@ class CudaDevice final : public Device {
   }
 
   DeviceTraits traits_;
+  int driver_ = 0;           // the CUDA version that it is for
   size_t shared_bytes_ = 0;  // that a block may have
   std::unordered_map<const void*, uint32_t> shared_of_;  // allowed by Prepare
+  CudaCapture capture_;                                  // one at a time
   std::unique_ptr<CublasLt> matmul_;
   std::unique_ptr<Nccl> nccl_;  // of several ranks
 };

@@ -41,6 +41,12 @@ struct DeviceGraph {
   void* handle = nullptr;
 };
 
+/// Which body of a branch in a graph runs. Kernels of the graph set it (SetChoice in
+/// gpu/simt_choice.h).
+struct GraphChoice {
+  uint64_t handle = 0;
+};
+
 /// Memory of the host that the device can read and write, too.
 struct PinnedBlock {
   std::byte* host = nullptr;    // its address here
@@ -124,6 +130,34 @@ class Device {
   virtual Result<DeviceGraph> EndCapture(Stream stream) = 0;
   virtual Status LaunchGraph(DeviceGraph graph, Stream stream) = 0;
   virtual void Destroy(DeviceGraph graph) noexcept = 0;
+
+  // Branches that a graph takes by itself:
+  //
+  //   STOWAGE_ASSIGN_OR_RETURN(const GraphChoice choice, device->NewChoice(stream));
+  //   ...                                      // among it a kernel that sets the choice
+  //   device->BeginBranch(choice, 2, stream);
+  //   ...                                      // the first body
+  //   device->NextBody(stream);
+  //   ...                                      // the second, perhaps with branches in it
+  //   device->NextBody(stream);
+  //   ...                                      // what follows the branch
+  //
+  // Where a part of the graph begins or ends, other streams that have joined the capture
+  // have been waited for. After an error EndCapture drops what was noted, and returns an
+  // error as well.
+
+  /// Error kUnsupported: graphs of this device hold no branches; why.
+  virtual Status HasBranches() const = 0;
+  /// In a capture: a choice for one branch.
+  virtual Result<GraphChoice> NewChoice(Stream stream) = 0;
+  /// In a capture: behind what `stream` was given, one of so many bodies runs, the first
+  /// being 0, or none where `choice` is none of them. What is given to `stream` from here
+  /// on is the first body.
+  virtual Status BeginBranch(GraphChoice choice, size_t bodies,
+                             Stream stream) = 0;
+  /// In a body: what is given to `stream` from here on is the next one; behind the last,
+  /// what follows the branch.
+  virtual Status NextBody(Stream stream) = 0;
 };
 
 }  // namespace stowage::gpu

@@ -31,6 +31,16 @@ Status CheckDriver(int driver, int runtime) {
                      " or later; install a newer driver"));
 }
 
+Status CheckBranches(int driver, int runtime) {
+  constexpr int kFirst = 12080;
+  if (driver >= kFirst && runtime >= kFirst) return {};
+  return Error{
+      ErrorCode::kUnsupported,
+      StrCat("[gpu] graphs hold branches since CUDA ", CudaVersionName(kFirst),
+             "; the driver is for CUDA ", CudaVersionName(driver),
+             ", and this program is built with ", CudaVersionName(runtime))};
+}
+
 Status CheckDeviceNumber(int ordinal, int count) {
   if (count == 0) {
     return Fail(

@@ -2,7 +2,7 @@
 #define STOWAGE_GPU_DEVICE_CHECKS_H_
 
 // What must be so for a machine to run the GPU backend, as rules over what was
-// found on it. All errors are kDevice, and say what was found and what would do.
+// found on it. Errors are kDevice, and say what was found and what would do.
 //
 //   STOWAGE_RETURN_IF_ERROR(CheckDriver(12040, CUDART_VERSION));
 
@@ -26,6 +26,9 @@ std::string CudaVersionName(int version);
 /// `driver`: the CUDA version that the driver is for, 0 when there is none;
 /// `runtime`: the one that this program is built with.
 Status CheckDriver(int driver, int runtime);
+
+/// Whether graphs hold branches, with a driver and a program as above. Error kUnsupported.
+Status CheckBranches(int driver, int runtime);
 
 /// Whether device `ordinal` is among `count`.
 Status CheckDeviceNumber(int ordinal, int count);

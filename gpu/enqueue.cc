@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/strings.h"
+#include "gpu/graph_choice.h"
 #include "gpu/kernel.h"
 #include "gpu/step_record.h"
 #include "ir/attrs.h"
 #include "ir/exchanges.h"
+#include "ir/op_def.h"
 #include "runtime/control_flow.h"
 
 namespace stowage::gpu {
@@ -57,8 +59,34 @@ void DeviceQueue::Exchange(std::span<const PeerMessages> messages) {
   Note(device_.Exchange(messages, stream_));
 }
 
+void DeviceQueue::BranchInGraph(const std::function<void(GraphChoice)>& choose,
+                                size_t bodies,
+                                const std::function<void(size_t)>& give) {
+  if (!status_.ok()) return;
+  const Result<GraphChoice> choice = capture_->NewChoice();
+  if (!choice.ok()) return Note(choice.error());
+  choose(*choice);
+  if (!status_.ok()) return;
+  Note(capture_->Branch(*choice, bodies, give));
+}
+
+void DeviceQueue::UnlessFault(const std::function<void()>& give) {
+  if (!BranchesInGraph()) return give();
+  BranchInGraph(
+      [this](GraphChoice choice) { EnqueueSoundChoice(choice, *this); },
+      /*bodies=*/1, [&give](size_t) { give(); });
+}
+
 void DeviceQueue::Branch(const TensorView& index, size_t bodies,
                          const std::function<void(size_t)>& give) {
+  if (BranchesInGraph()) {
+    goes_on_ = true;
+    return BranchInGraph(
+        [&](GraphChoice choice) {
+          EnqueueGraphChoice(index.dtype(), index.data, bodies, choice, *this);
+        },
+        bodies, give);
+  }
   EnqueueChoice(index.dtype(), index.data, bodies, chosen_on_device_, *this);
   if (mode_ == Mode::kPrepare) {
     for (size_t body = 0; body < bodies; ++body) give(body);
@@ -66,7 +94,7 @@ void DeviceQueue::Branch(const TensorView& index, size_t bodies,
   }
   if (!status_.ok()) return;
   if (capture_ != nullptr) {
-    Note(capture_->Branch(bodies, give));
+    Note(capture_->Branch({}, bodies, give));
     return;
   }
   Note(device_.Synchronize(stream_));
@@ -114,11 +142,19 @@ void EnqueueCond(const Launch& launch, DeviceQueue& queue) {
   });
 }
 
-// Whether a branch is among what `launch` is.
-bool Branches(const Launch& launch) {
-  if (launch.control == nullptr) return false;
-  return !launch.control->is_loop() ||
-         std::ranges::any_of(launch.control->launches(0), Branches);
+bool IsOrHasBranch(const Launch& launch) {
+  return launch.control != nullptr &&
+         (!launch.control->is_loop() ||
+          HasBranches(launch.control->launches(0)));
+}
+
+// Whether `launch` writes what outlives a step whatever the fault word says. Kernels that
+// take many launches are those of optimizers, which look at it. Exchanges are every
+// rank's, and bring what optimizers have left.
+bool WritesInAnyCase(const Launch& launch) {
+  const OpDef& def = GetOpDef(launch.op);
+  return def.updates > 0 && !def.collective &&
+         GetKernel(launch.op).enqueue_many == nullptr;
 }
 
 bool IsHostCopy(const Launch& launch) {
@@ -136,6 +172,10 @@ void EnqueueBeside(const Launch& launch, SideStream& side, DeviceQueue& queue) {
 }
 
 }  // namespace
+
+bool HasBranches(std::span<const Launch> launches) {
+  return std::ranges::any_of(launches, IsOrHasBranch);
+}
 
 size_t SideStreams::CountCopies(std::span<const Launch> launches) {
   return static_cast<size_t>(std::ranges::count_if(launches, IsHostCopy));
@@ -182,20 +222,31 @@ void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
     SideStream* const side =
         beside == nullptr ? nullptr : beside->Of(launches[i]);
     const GpuKernel& kernel = GetKernel(launches[i].op);
+    const bool is_guarded =
+        queue.goes_on_behind_branches() && WritesInAnyCase(launches[i]);
     size_t count = 1;
-    while (kernel.enqueue_many != nullptr && i + count < launches.size() &&
-           launches[i + count].op == launches[i].op) {
+    while (i + count < launches.size() &&
+           (is_guarded ? WritesInAnyCase(launches[i + count])
+                       : kernel.enqueue_many != nullptr &&
+                             launches[i + count].op == launches[i].op)) {
       ++count;
     }
     const auto now = launches.subspan(i, count);
     for (const Launch& launch : now) {
       if (beside != nullptr) queue.Note(beside->WaitBefore(launch));
     }
-    // A graph ends there, and what runs beside it ends with it.
-    if (beside != nullptr && Branches(now[0])) {
+    // A graph or a part of one ends there, and what runs beside it ends with it.
+    if (beside != nullptr && (is_guarded || IsOrHasBranch(now[0]))) {
       queue.Note(beside->WaitForAll());
     }
-    if (side != nullptr) {
+    if (is_guarded) {
+      queue.UnlessFault([&] {
+        for (size_t k = 0; k < count; ++k) {
+          queue.set_launch(i + k);
+          EnqueueLaunch(now[k], queue);
+        }
+      });
+    } else if (side != nullptr) {
       EnqueueBeside(now[0], *side, queue);
     } else if (kernel.enqueue_many != nullptr) {
       kernel.enqueue_many(now, queue);

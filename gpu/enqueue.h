@@ -55,6 +55,11 @@ class DeviceQueue final : public Queue {
   /// `index` chooses.
   void Branch(const TensorView& index, size_t bodies,
               const std::function<void(size_t)>& give);
+  /// What `give` gives to this queue, in a step that comes here without a bad index. Where
+  /// branches are in the graph; elsewhere a step with a bad choice does not come here.
+  void UnlessFault(const std::function<void()>& give);
+  /// Whether a branch in the graph was given before.
+  bool goes_on_behind_branches() const { return goes_on_; }
 
   /// The stream that what follows is given to.
   Stream stream() const { return stream_; }
@@ -64,10 +69,20 @@ class DeviceQueue final : public Queue {
 
   /// Keeps the first error, and that it befell the launch.
   void Note(const Status& status);
+  /// The first error, as it was noted.
+  const Status& status() const { return status_; }
   /// The first error, with the node that it befell.
   Status Finish(const Program& program) const;
 
  private:
+  bool BranchesInGraph() const {
+    return capture_ != nullptr &&
+           capture_->branches() == StepGraphs::Branches::kInGraph;
+  }
+  // `choose` gives what sets the choice.
+  void BranchInGraph(const std::function<void(GraphChoice)>& choose,
+                     size_t bodies, const std::function<void(size_t)>& give);
+
   Device& device_;
   Stream stream_;
   uint32_t* const word_;
@@ -76,6 +91,7 @@ class DeviceQueue final : public Queue {
   uint32_t* chosen_on_device_ = nullptr;
   const uint32_t* chosen_ = nullptr;
   StepGraphs* capture_ = nullptr;
+  bool goes_on_ = false;
   Status status_;
   uint32_t failed_ = 0;
 };
@@ -84,6 +100,9 @@ class DeviceQueue final : public Queue {
 /// trip, with the addresses of that trip; that of a cond as a branch, to the launches of
 /// one body.
 void EnqueueLaunch(const Launch& launch, DeviceQueue& queue);
+
+/// Whether a branch is among the launches, or in what they repeat.
+bool HasBranches(std::span<const Launch> launches);
 
 /// The streams beside a queue's own, and what runs on each.
 struct SideStreams {
@@ -102,7 +121,8 @@ struct SideStreams {
 
 /// Enqueues all launches in order; consecutive ones of an op whose kernel takes
 /// many in one call. Copies between arena and host, and exchanges, go beside the others
-/// where `beside` is not null, and are waited for by whatever must come after them.
+/// where `beside` is not null, and are waited for by whatever must come after them. Behind
+/// branches in the graph, what outlives a step is not written in one with a fault.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside = nullptr);
 

@@ -26,6 +26,9 @@ class GpuBackend final : public Backend {
   Status Open(std::unique_ptr<Device> device, const BackendOptions& options) {
     state_.device = std::move(device);
     state_.check = options.check;
+    if (options.branches_by_host) {
+      state_.branches = Error{ErrorCode::kUnsupported, "[gpu] it was told to"};
+    }
     STOWAGE_ASSIGN_OR_RETURN(state_.compute, this->device().CreateStream());
     STOWAGE_ASSIGN_OR_RETURN(state_.copy, this->device().CreateStream());
     if (this->device().ranks() > 1) {
@@ -40,7 +43,7 @@ class GpuBackend final : public Backend {
     const DeviceTraits& traits = device().traits();
     return StrCat("cuda, ", traits.name, " (sm_", traits.major, traits.minor,
                   ", ", FormatBytes(at_open_.free), " free), ", traits.software,
-                  " of ", traits.matmul_library);
+                  " of ", traits.matmul_library, BranchesNote());
   }
 
   bool works_on_its_own() const override { return !state_.check; }
@@ -136,6 +139,12 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  // Where it is known that the host takes branches.
+  std::string BranchesNote() const {
+    if (!state_.branches.has_value() || state_.branches->ok()) return {};
+    return StrCat("; ", kBranchesByHost, state_.branches->error().message);
+  }
+
   Device& device() const { return *state_.device; }
 
   // Waits for what has just been given to the stream.

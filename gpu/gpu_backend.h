@@ -2,8 +2,8 @@
 #define STOWAGE_GPU_GPU_BACKEND_H_
 
 // The backend of a GPU: a session's arena is one allocation on the device, of
-// exactly the planned bytes, and each of its programs one graph, or a few
-// (gpu/gpu_executable.h).
+// exactly the planned bytes, and each of its programs one graph, or, where the host takes
+// branches, a few (gpu/gpu_executable.h).
 //
 //   auto device = OpenCudaDevice({});
 //   auto gpu = MakeGpuBackend(*std::move(device), {});
@@ -11,6 +11,7 @@
 // Programs include gpu/gpu.h, which does both.
 
 #include <memory>
+#include <string_view>
 
 #include "base/result.h"
 #include "gpu/device.h"
@@ -18,10 +19,17 @@
 
 namespace stowage::gpu {
 
+/// In the backend's description, before the reason, where that is so for steps with
+/// branches.
+inline constexpr std::string_view kBranchesByHost = "the host takes branches: ";
+
 struct BackendOptions {
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
+  /// The host takes the branches of steps, also where graphs of the device could hold them
+  /// (gpu/step_graphs.h): to compare the two.
+  bool branches_by_host = false;
 };
 
 /// A backend on `device`. Error kDevice when it cannot give two streams, and a third

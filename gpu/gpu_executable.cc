@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/branch_trial.h"
 #include "gpu/enqueue.h"
 #include "gpu/kernel.h"
 #include "gpu/side_stream.h"
@@ -21,6 +22,10 @@ namespace stowage::gpu {
 namespace {
 
 constexpr Bytes kChoiceBytes = 64;
+// In the record's bytes, what a trial of branches uses.
+constexpr size_t kTrialAt = 64;
+static_assert(sizeof(StepRecord) <= kTrialAt &&
+              kTrialAt + kBranchTrialBytes <= kRecordBytes);
 
 class GpuExecutable final : public Executable {
  public:
@@ -66,8 +71,10 @@ class GpuExecutable final : public Executable {
 
   Status EnqueueStep(DeviceQueue& queue, SideStreams* beside);
   void EnqueueOne(size_t index, DeviceQueue& queue);
+  bool PutsBranchesInGraph();
   Status Capture();
-  Status CaptureStep(std::span<const Event> events);
+  Status CaptureStep(std::span<const Event> events,
+                     StepGraphs::Branches branches);
   Status Enter(uint64_t step);
   Status TryStart(uint64_t step);
   StepCode RunOne(size_t launch, size_t* failed) noexcept;
@@ -174,6 +181,23 @@ void GpuExecutable::EnqueueOne(size_t index, DeviceQueue& queue) {
   }
 }
 
+// Tries it with the first program that has branches.
+bool GpuExecutable::PutsBranchesInGraph() {
+  if (!HasBranches(program_.launches())) return false;
+  if (!state_.branches.has_value()) {
+    // Beside the record.
+    const auto scratch =
+        program_.reserve().subspan<kTrialAt, kBranchTrialBytes>();
+    state_.branches =
+        device_.ranks() > 1
+            ? Error{ErrorCode::kUnsupported,
+                    "[gpu] NCCL's exchanges are not made for graphs with "
+                    "branches"}
+            : TryGraphBranches(device_, state_.compute, scratch);
+  }
+  return state_.branches->ok();
+}
+
 Status GpuExecutable::Capture() {
   const size_t beside = SideStreams::CountCopies(program_.launches()) +
                         SideStreams::CountExchanges(program_.launches());
@@ -184,15 +208,23 @@ Status GpuExecutable::Capture() {
     if (made.ok()) event = *made;
     if (!made.ok() && captured.ok()) captured = made.error();
   }
-  if (captured.ok()) captured = CaptureStep(events);
+  bool is_captured = false;
+  if (captured.ok() && PutsBranchesInGraph()) {
+    state_.branches = CaptureStep(events, StepGraphs::Branches::kInGraph);
+    is_captured = state_.branches->ok();
+  }
+  if (captured.ok() && !is_captured) {
+    captured = CaptureStep(events, StepGraphs::Branches::kByHost);
+  }
   for (const Event event : events) {
     if (event.handle != nullptr) device_.Destroy(event);
   }
   return captured;
 }
 
-Status GpuExecutable::CaptureStep(std::span<const Event> events) {
-  graphs_.emplace(device_, state_.compute);
+Status GpuExecutable::CaptureStep(std::span<const Event> events,
+                                  StepGraphs::Branches branches) {
+  graphs_.emplace(device_, state_.compute, branches);
   DeviceQueue queue = MakeQueue(DeviceQueue::Mode::kRun, &*graphs_);
   const size_t of_copies = SideStream::kEventsOfALaunch *
                            SideStreams::CountCopies(program_.launches());

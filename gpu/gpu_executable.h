@@ -2,8 +2,8 @@
 #define STOWAGE_GPU_GPU_EXECUTABLE_H_
 
 // A program on a device: one graph that was captured once and is launched for
-// every step; several where there are branches (gpu/step_graphs.h), and then to start
-// a step takes until its last branch is chosen.
+// every step. Where the host takes branches there are several (gpu/step_graphs.h), and to
+// start a step takes until its last branch is chosen.
 //
 //   copy stream      [inputs of step 2]          [inputs of step 3]
 //   compute stream   [graph: step 1      ] [graph: step 2      ] ...
@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
@@ -37,6 +38,9 @@ struct DeviceState {
   const Executable* current = nullptr;
   /// What the device said when it failed first; it is not used again.
   std::string fault;
+  /// Whether graphs hold branches, once it was tried (gpu/branch_trial.h) and as long as
+  /// every program's could be made: else why the host takes them, from then on.
+  std::optional<Status> branches = {};
   Bytes pinned_bytes = 0;
 
   /// Notes what failed, if it did.

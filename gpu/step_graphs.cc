@@ -36,8 +36,28 @@ Status StepGraphs::Capture(const std::function<Status()>& give) {
   return given.ok() ? ended : given;
 }
 
-Status StepGraphs::Branch(size_t bodies,
+Result<GraphChoice> StepGraphs::NewChoice() {
+  return device_.NewChoice(stream_);
+}
+
+Status StepGraphs::Branch(GraphChoice choice, size_t bodies,
                           const std::function<void(size_t)>& body) {
+  return branches_ == Branches::kInGraph ? BranchInGraph(choice, bodies, body)
+                                         : BranchByHost(bodies, body);
+}
+
+Status StepGraphs::BranchInGraph(GraphChoice choice, size_t bodies,
+                                 const std::function<void(size_t)>& body) {
+  in_graph_ = device_.BeginBranch(choice, bodies, stream_);
+  for (size_t b = 0; b < bodies && in_graph_.ok(); ++b) {
+    body(b);  // in which a branch may fail
+    if (in_graph_.ok()) in_graph_ = device_.NextBody(stream_);
+  }
+  return in_graph_;
+}
+
+Status StepGraphs::BranchByHost(size_t bodies,
+                                const std::function<void(size_t)>& body) {
   graphs_ += 1 + bodies;
   if (graphs_ > kMostGraphs) {
     return Error{ErrorCode::kUnsupported,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "gpu/chosen_body.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
@@ -69,28 +70,13 @@ STOWAGE_KERNEL(kScalarsPerGrid) EndStep(STOWAGE_PARAMS(EndParams) p) {
 }
 
 struct ChoiceParams {
-  const std::byte* index;
-  DType dtype;
-  int64_t bodies;
+  BodyIndex index;
   uint32_t* chosen;
-  FaultSlot fault;
 };
 
 STOWAGE_KERNEL(kWarpSize) Choose(STOWAGE_PARAMS(ChoiceParams) p) {
   if (ThreadId() != 0) return;
-  int64_t body = 0;
-  if (p.dtype == DType::kI64) {
-    body = *reinterpret_cast<const int64_t*>(p.index);
-  } else if (p.dtype == DType::kI32) {
-    body = *reinterpret_cast<const int32_t*>(p.index);
-  } else {
-    body = *reinterpret_cast<const uint8_t*>(p.index) != 0 ? 1 : 0;
-  }
-  if (body < 0 || body >= p.bodies) {
-    ReportFault(p.fault);
-    body = p.bodies;
-  }
-  *reinterpret_cast<volatile uint32_t*>(p.chosen) = static_cast<uint32_t>(body);
+  *reinterpret_cast<volatile uint32_t*>(p.chosen) = ChosenBody(p.index);
   SystemFence();
 }
 
@@ -149,7 +135,7 @@ void EnqueueChoice(DType dtype, const std::byte* index, size_t bodies,
                    uint32_t* chosen, Queue& queue) {
   LaunchKernel(
       queue, "choose", Choose,
-      {index, dtype, static_cast<int64_t>(bodies), chosen, queue.fault()}, {},
+      {{index, dtype, static_cast<int64_t>(bodies), queue.fault()}, chosen}, {},
       kWarpSize);
 }
 

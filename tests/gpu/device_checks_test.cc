@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -28,6 +29,22 @@ TEST_CASE("no driver, and one that is too old, are told with their versions") {
   // A driver runs what was built for a later minor version of its own.
   CHECK(CheckDriver(13000, 13010).ok());
   CHECK(CheckDriver(14000, 13010).ok());
+}
+
+TEST_CASE("branches in graphs want a driver and a toolkit that have them") {
+  CHECK(CheckBranches(12080, 12080).ok());
+  CHECK(CheckBranches(13000, 12090).ok());
+  for (const auto& [driver, runtime] :
+       {std::pair{12060, 12080}, {13000, 12000}}) {
+    const Status status = CheckBranches(driver, runtime);
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == ErrorCode::kUnsupported);
+    CHECK(status.error().message ==
+          StrCat("[gpu] graphs hold branches since CUDA 12.8; the driver is "
+                 "for CUDA ",
+                 CudaVersionName(driver), ", and this program is built with ",
+                 CudaVersionName(runtime)));
+  }
 }
 
 TEST_CASE("a device that is not there is told with how many are") {

@@ -112,6 +112,17 @@ class FaultyDevice final : public gpu::Device {
   void Destroy(gpu::DeviceGraph graph) noexcept override {
     fake_.Destroy(graph);
   }
+  Status HasBranches() const override { return fake_.HasBranches(); }
+  Result<gpu::GraphChoice> NewChoice(gpu::Stream stream) override {
+    return fake_.NewChoice(stream);
+  }
+  Status BeginBranch(gpu::GraphChoice choice, size_t bodies,
+                     gpu::Stream stream) override {
+    return fake_.BeginBranch(choice, bodies, stream);
+  }
+  Status NextBody(gpu::Stream stream) override {
+    return fake_.NextBody(stream);
+  }
 
  private:
   const Faults faults_;

@@ -17,6 +17,7 @@ namespace stowage::testing {
 using gpu::DeviceGraph;
 using gpu::DeviceMemory;
 using gpu::Event;
+using gpu::GraphChoice;
 using gpu::KernelCall;
 using gpu::MatMulCall;
 using gpu::PeerMessages;
@@ -26,6 +27,7 @@ using gpu::Stream;
 namespace {
 
 constexpr std::align_val_t kBlockAlignment{256};
+constexpr uint32_t kUnset = 0xDEAD'BEEF;          // a choice
 constexpr Bytes kWorkspaceCap = Bytes{32} << 20;  // of a matrix product
 
 std::byte* NewBlock(Bytes bytes) {
@@ -306,6 +308,9 @@ Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
     with_params.params = params.data();
     std::vector<std::span<std::byte>> memory = pinned_;
     memory.push_back(arena_);
+    for (const auto& choices : choices_) {
+      memory.push_back(std::as_writable_bytes(std::span(*choices)));
+    }
     RunTestGrid(with_params, {.seed = options_.seed,
                               .warp_by_warp = options_.warp_by_warp,
                               .report = nullptr,
@@ -412,20 +417,30 @@ Status FakeDevice::BeginCapture(Stream stream) {
   return {};
 }
 
-Result<DeviceGraph> FakeDevice::EndCapture(Stream handle) {
-  STOWAGE_CHECK(capturing_);
-  capturing_ = false;
-  auto& stream = *static_cast<FakeStream*>(handle.handle);
+// Where a capture ends, or a part of it, nothing of other streams is left out.
+void FakeDevice::LeaveCapture() {
   for (FakeStream* const joined : joined_) {
     STOWAGE_CHECK(joined->awaited == joined->captured);  // or it is no graph
     joined->joined = nullptr;
     joined->captured = joined->awaited = 0;
   }
   joined_.clear();
-  const DeviceGraph graph{std::exchange(stream.capture, nullptr)};
-  if (const Status status = Call("EndCapture"); !status.ok()) {
+}
+
+Result<DeviceGraph> FakeDevice::EndCapture(Stream handle) {
+  STOWAGE_CHECK(capturing_);
+  capturing_ = false;
+  LeaveCapture();
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  DeviceGraph graph{std::exchange(stream.capture, nullptr)};
+  const bool is_whole = open_.empty();
+  if (!is_whole) graph.handle = root_;
+  open_.clear();
+  const Status status = Call("EndCapture");
+  if (!status.ok() || !is_whole) {
     Destroy(graph);
-    return status.error();
+    return status.ok() ? Error{ErrorCode::kDevice, "[gpu] not all bodies"}
+                       : status.error();
   }
   return graph;
 }
@@ -437,6 +452,7 @@ Status FakeDevice::LaunchGraph(DeviceGraph graph, Stream stream) {
     for (const Work& piece : *work) {
       if (!broken_) piece();
     }
+    for (const Work& piece : std::exchange(late_, {})) piece();
   });
   return {};
 }
@@ -444,6 +460,70 @@ Status FakeDevice::LaunchGraph(DeviceGraph graph, Stream stream) {
 void FakeDevice::Destroy(DeviceGraph graph) noexcept {
   --live_;
   delete static_cast<std::vector<Work>*>(graph.handle);
+}
+
+Status FakeDevice::HasBranches() const {
+  if (options_.branches != FakeBranches::kNone) return {};
+  return Error{ErrorCode::kUnsupported, "[fake] no branches in graphs"};
+}
+
+Result<GraphChoice> FakeDevice::NewChoice(Stream) {
+  STOWAGE_CHECK(capturing_);
+  STOWAGE_RETURN_IF_ERROR(Call("NewChoice"));
+  if (choices_left_ == 0) {
+    choices_.push_back(std::make_unique<std::array<uint32_t, 4096>>());
+    choices_.back()->fill(kUnset);
+    choices_left_ = choices_.back()->size();
+  }
+  uint32_t& choice = (*choices_.back())[--choices_left_];
+  return GraphChoice{reinterpret_cast<uint64_t>(&choice)};
+}
+
+Status FakeDevice::BeginBranch(GraphChoice choice, size_t bodies,
+                               Stream handle) {
+  STOWAGE_CHECK(capturing_ && bodies > 0);
+  STOWAGE_RETURN_IF_ERROR(Call("BeginBranch"));
+  LeaveCapture();
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  const auto branch = std::make_shared<FakeBranch>();
+  branch->choice = reinterpret_cast<uint32_t*>(choice.handle);
+  branch->bodies.resize(bodies);
+  stream.capture->push_back([this, branch] { RunBranch(*branch); });
+  if (open_.empty()) root_ = stream.capture;
+  open_.push_back({branch, stream.capture});
+  stream.capture = &branch->bodies[0];
+  return {};
+}
+
+Status FakeDevice::NextBody(Stream handle) {
+  STOWAGE_CHECK(capturing_ && !open_.empty());
+  STOWAGE_RETURN_IF_ERROR(Call("NextBody"));
+  LeaveCapture();
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  OpenBranch& open = open_.back();
+  if (++open.body < open.branch->bodies.size()) {
+    stream.capture = &open.branch->bodies[open.body];
+    return {};
+  }
+  stream.capture = open.around;
+  open_.pop_back();
+  return {};
+}
+
+void FakeDevice::RunBranch(const FakeBranch& branch) {
+  size_t chosen = std::exchange(*branch.choice, kUnset);
+  STOWAGE_CHECK(chosen != kUnset);  // in this launch
+  if (options_.branches == FakeBranches::kFirst) chosen = 0;
+  if (options_.branches == FakeBranches::kNever) return;
+  if (chosen >= branch.bodies.size()) return;
+  const std::vector<Work>& body = branch.bodies[chosen];
+  if (options_.branches == FakeBranches::kLate) {
+    late_.insert(late_.end(), body.begin(), body.end());
+    return;
+  }
+  for (const Work& piece : body) {
+    if (!broken_) piece();
+  }
 }
 
 std::unique_ptr<Backend> MakeFakeBackend(const FakeOptions& options,

@@ -17,6 +17,7 @@
 //   auto backend = MakeFakeBackend({.lazy_compute = true}, &fake);
 //   ... CHECK(fake->calls("Allocate") == 1);
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -37,6 +38,15 @@
 
 namespace stowage::testing {
 
+/// Branches in graphs.
+enum class FakeBranches {
+  kNone,   // there are none
+  kRight,  // what was chosen runs
+  kNever,  // no body runs
+  kFirst,  // the first body runs, whatever was chosen
+  kLate,   // the body runs behind what follows the branch
+};
+
 struct FakeOptions {
   uint64_t seed = 0;  // of the order in which threads run
   bool warp_by_warp = false;
@@ -45,6 +55,7 @@ struct FakeOptions {
   bool lazy_copy = false;          // the second
   bool lazy_exchange = false;      // the third, of several ranks
   bool refuses_epilogues = false;  // but an addend
+  FakeBranches branches = FakeBranches::kRight;
   /// What joins this rank's device to those of others, each with a fake of its own; null:
   /// there is one rank. Used by whoever waits for the work of a stream.
   cluster::Link* link = nullptr;
@@ -118,9 +129,25 @@ class FakeDevice final : public gpu::Device {
   Result<gpu::DeviceGraph> EndCapture(gpu::Stream stream) override;
   Status LaunchGraph(gpu::DeviceGraph graph, gpu::Stream stream) override;
   void Destroy(gpu::DeviceGraph graph) noexcept override;
+  Status HasBranches() const override;
+  Result<gpu::GraphChoice> NewChoice(gpu::Stream stream) override;
+  Status BeginBranch(gpu::GraphChoice choice, size_t bodies,
+                     gpu::Stream stream) override;
+  Status NextBody(gpu::Stream stream) override;
 
  private:
   using Work = std::function<void()>;
+  // A branch in a graph.
+  struct FakeBranch {
+    uint32_t* choice = nullptr;
+    std::vector<std::vector<Work>> bodies;
+  };
+  // One whose bodies are captured.
+  struct OpenBranch {
+    std::shared_ptr<FakeBranch> branch;
+    std::vector<Work>* around = nullptr;  // what goes on behind it
+    size_t body = 0;
+  };
   struct FakeStream {
     bool lazy = false;
     std::deque<Work> work;  // what is not done
@@ -144,6 +171,8 @@ class FakeDevice final : public gpu::Device {
   void Give(gpu::Stream stream, Work work);
   Status RecordInCapture(FakeEvent& event, FakeStream& of);
   Status AwaitInCapture(FakeStream& stream, FakeEvent& event);
+  void LeaveCapture();
+  void RunBranch(const FakeBranch& branch);
   void RunUntil(FakeStream& stream, uint64_t position);
   void Multiply(const gpu::MatMulCall& call);
   bool IsInArena(const void* at, Bytes bytes) const;
@@ -156,7 +185,13 @@ class FakeDevice final : public gpu::Device {
   std::string faulty_kernel_;
   bool broken_ = false;
   bool capturing_ = false;
-  std::vector<FakeStream*> joined_;  // the capture
+  std::vector<FakeStream*> joined_;    // the capture
+  std::vector<Work>* root_ = nullptr;  // of a capture that is in a branch
+  std::vector<OpenBranch> open_;
+  // What choices are addresses of; those that are not used yet are at the end.
+  std::vector<std::unique_ptr<std::array<uint32_t, 4096>>> choices_;
+  size_t choices_left_ = 0;
+  std::vector<Work> late_;  // of kLate
   std::vector<std::string> executed_;
   std::vector<CapturedKernel> captured_;
   std::span<std::byte> arena_;
