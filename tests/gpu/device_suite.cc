@@ -11,6 +11,7 @@
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
 #include "planner/packing/packer.h"
+#include "tests/gpu/branch_cost.h"
 #include "tests/gpu/op_check.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/run_steps.h"
@@ -41,6 +42,10 @@ PlanOptions AnotherLayout(const Backend& backend) {
     return reserve(graph, alignment) + 3 * alignment;
   };
   return {.packer = Packer::kLinear, .in_place = false, .device = needs};
+}
+
+std::string Micros(const BranchCost& cost) {
+  return StrCat(Fixed(1e6 * cost.seconds, 1), " us");
 }
 
 class Suite {
@@ -117,9 +122,12 @@ class Suite {
     return {};
   }
 
-  // Random loops and branches, beside the CPU.
+  // Random loops and branches, beside the CPU, taken by graphs where the device has them
+  // there, and by the host; and what one costs.
   Status CheckBranches(CheckRow* row) {
     const auto cpu = MakeCpuBackend({});
+    STOWAGE_ASSIGN_OR_RETURN(const OpenedDevice by_host,
+                             open_({.branches_by_host = true}));
     double largest = 0;
     for (uint64_t seed = 0; seed < kBranchingGraphs; ++seed) {
       const Graph graph = MakeRandomControlFlow(seed);
@@ -127,14 +135,38 @@ class Suite {
       largest = std::max(
           largest,
           LargestDifference(run, RunSteps(graph, *cpu, {.seed = seed})));
+      const std::string differs =
+          Differences(run, RunSteps(graph, *by_host.backend, {.seed = seed}));
+      if (!differs.empty()) {
+        row->Fail(StrCat("graph ", seed, " by the host differs: ", differs));
+      }
     }
-    row->figure = StrCat(kBranchingGraphs,
-                         " graphs, relative to the CPU: values ", largest);
-    row->data = {{"graphs", kBranchingGraphs}, {"difference", largest}};
     if (!(largest <= kBranchesTolerance)) {
       row->Fail(StrCat("values differ by ", largest, ", more than ",
                        kBranchesTolerance));
     }
+    STOWAGE_ASSIGN_OR_RETURN(
+        const BranchCost host,
+        MeasureBranches(options_.branches, *by_host.backend));
+    STOWAGE_ASSIGN_OR_RETURN(
+        const BranchCost own,
+        MeasureBranches(options_.branches, *opened_.backend));
+    row->figure += StrCat(row->figure.empty() ? "" : "; ", kBranchingGraphs,
+                          " graphs, relative to the CPU: values ", largest,
+                          "; a branch ", Micros(host), " by the host, ");
+    row->data = {{"graphs", kBranchingGraphs},
+                 {"difference", largest},
+                 {"seconds_by_host", host.seconds},
+                 {"held_seconds_by_host", host.held}};
+    const std::string description = opened_.backend->description();
+    const size_t why = description.find(gpu::kBranchesByHost);
+    if (why != std::string::npos) {
+      row->figure += StrCat("for ", description.substr(why));
+      return {};
+    }
+    row->figure += StrCat(Micros(own), " in the graph");
+    row->data["seconds_in_graph"] = own.seconds;
+    row->data["held_seconds_in_graph"] = own.held;
     return {};
   }
 
@@ -242,6 +274,7 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
     small_nano.options.seq = 24;
     return {.models = {{small_mlp, 2}, {small_nano, 2}},
             .growth = {.step = small_nano, .warm_up = 2, .steps = 10},
+            .branches = {.trips = 4, .warm_up = 1, .steps = 2},
             .bench = {{.step = small_mlp, .warm_up = 1, .steps = 2}},
             .times = {{.step = small_mlp, .warm_up = 1, .steps = 2}}};
   }

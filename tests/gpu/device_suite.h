@@ -13,6 +13,8 @@
 //   models  losses and params of training steps against the CPU's
 //   bits    the same steps in other ways give the same bytes: again, in another
 //           layout, op by op, poisoned, started ahead
+//   branches  random loops and branches, taken by graphs and by the host, against the CPU
+//           and each other; what a branch costs either way
 //
 // They run in this order, so that a short time on a device yields the most.
 //
@@ -29,6 +31,7 @@
 #include "gpu/device.h"
 #include "gpu/gpu_backend.h"
 #include "runtime/backend.h"
+#include "tests/gpu/branch_cost.h"
 #include "tests/gpu/check_rows.h"
 #include "tests/gpu/device_bench.h"
 #include "tests/gpu/synthetic_run.h"
@@ -52,6 +55,7 @@ struct SuiteOptions {
   std::set<std::string> only = {};  // groups; empty: all
   std::vector<ModelCase> models;
   GrowthCase growth;
+  BranchCostCase branches = {};
   std::vector<BenchCase> bench;
   std::vector<BenchCase> times;
   /// Rows that are there already, by name, as "bits mlp f32": not run again.

@@ -27,11 +27,15 @@ struct Faults {
   std::string forgotten = {};  // and one that is not in every second session
   Bytes leak_per_step = 0;     // of its memory
   std::string failing = {};    // a function of Device that fails once
+  FakeBranches branches = FakeBranches::kRight;
+  std::string lost_in_bodies =
+      {};  // and one in the first of branches in graphs
 };
 
 class FaultyDevice final : public gpu::Device {
  public:
-  explicit FaultyDevice(const Faults& faults) : faults_(faults), fake_({}) {
+  explicit FaultyDevice(const Faults& faults)
+      : faults_(faults), fake_({.branches = faults.branches}) {
     if (!faults.failing.empty()) fake_.Fail(faults.failing);
   }
 
@@ -84,6 +88,7 @@ class FaultyDevice final : public gpu::Device {
   }
   Status Launch(const gpu::KernelCall& call, gpu::Stream stream) override {
     if (call.name == faults_.lost) return {};
+    if (in_first_body_ && call.name == faults_.lost_in_bodies) return {};
     if (call.name == faults_.forgotten && sessions_ % 2 == 0) return {};
     return fake_.Launch(call, stream);
   }
@@ -118,9 +123,11 @@ class FaultyDevice final : public gpu::Device {
   }
   Status BeginBranch(gpu::GraphChoice choice, size_t bodies,
                      gpu::Stream stream) override {
+    in_first_body_ = true;
     return fake_.BeginBranch(choice, bodies, stream);
   }
   Status NextBody(gpu::Stream stream) override {
+    in_first_body_ = false;
     return fake_.NextBody(stream);
   }
 
@@ -129,6 +136,7 @@ class FaultyDevice final : public gpu::Device {
   FakeDevice fake_;
   int64_t steps_ = 0;
   int64_t sessions_ = 0;
+  bool in_first_body_ = false;
 };
 
 OpenDevice OpenFaulty(const Faults& faults) {
@@ -217,6 +225,33 @@ TEST_CASE("the times of ops add up, the largest first") {
   CHECK(sum == doctest::Approx(row->data["seconds_by_op"].get<double>()));
   // Three layers: forward, by the weights, and by the inputs of all but the first.
   CHECK(products == 8);
+}
+
+TEST_CASE(
+    "the row of branches tells what one costs, in the graph and by the host") {
+  const auto row = std::ranges::find(AllRows(), "branches", &CheckRow::name);
+  REQUIRE(row != AllRows().end());
+  CHECK(row->data["difference"] <= 1e-5);
+  for (const char* key : {"seconds_in_graph", "seconds_by_host",
+                          "held_seconds_in_graph", "held_seconds_by_host"}) {
+    CHECK(row->data[key].is_number());
+  }
+  CHECK(row->figure.find(" us in the graph") != std::string::npos);
+}
+
+TEST_CASE("a device without branches in graphs tells why the host takes them") {
+  const auto rows = RunOn({.branches = FakeBranches::kNone}, {"branches"});
+  CHECK(Failed(rows) == "");
+  CHECK(
+      rows[0].figure.find("for the host takes branches: [fake] no branches") !=
+      std::string::npos);
+  CHECK_FALSE(rows[0].data.contains("seconds_in_graph"));
+}
+
+TEST_CASE("a device that loses a kernel in bodies fails the branches") {
+  const auto rows = RunOn({.lost_in_bodies = "tanh"}, {"branches"});
+  CHECK(Failed(rows) == "branches");
+  CHECK(rows[0].figure.find("by the host differs: ") != std::string::npos);
 }
 
 TEST_CASE("rows that are known are not run again") {
