@@ -415,6 +415,26 @@ TEST_CASE("a bad choice leaves all that outlives a step as it was") {
   });
 }
 
+TEST_CASE("a bad index behind a branch is told with its own node") {
+  GraphBuilder g("behind");
+  const Value x = g.Input("x", DType::kF32, {3});
+  const Value which = g.Input("which", DType::kI32, {});
+  const Value y = OneOfTwo(g, x, Fill(g, 1, DType::kI32, {}));
+  g.Output("a", Assign(g.State("assigned", DType::kF32, {3}), y));
+  g.Output("p", g.Name("placed", SliceUpdate(g.State("part", DType::kF32, {5}),
+                                             y, 0, which)));
+  const Graph graph = Finished(g);
+  ForBoth([&](FakeBranches way) {
+    const auto gpu = MakeFakeBackend({.branches = way}, nullptr);
+    Session session = Open(graph, *gpu);
+    CHECK(StepWith(session.front(), int32_t{2}) == StepCode::kOk);
+    const StepCode code = StepWith(session.front(), int32_t{3});
+    CHECK(code == StepCode::kIndexOutOfRange);
+    CHECK(session.front().Explain(code).message.find("\"placed\"") !=
+          std::string::npos);
+  });
+}
+
 TEST_CASE(
     "a branch in a loop of very many trips is one graph, or refused by their "
     "number") {
