@@ -287,7 +287,9 @@ TEST_CASE("copies to and from the host are done where a branch begins") {
   });
 }
 
-TEST_CASE("a copy from the host that is under way at a branch ends before it") {
+TEST_CASE(
+    "copies from the host that are under way at a branch, or at what a fault "
+    "forbids behind it, end before it") {
   ForBoth([](FakeBranches way) {
     GraphBuilder g("fetched");
     const Value x = g.Input("x", DType::kF32, {3});
@@ -296,7 +298,9 @@ TEST_CASE("a copy from the host that is under way at a branch ends before it") {
         g, g.Input("which", DType::kI32, {}), {x},
         {[](CondBody& body) { return std::vector{body.operand(0)}; },
          [](CondBody& body) { return std::vector{Neg(body.operand(0))}; }})[0];
-    g.Output("y", Add(y, fetched));
+    const Value later = Fetch(g.HostState("t", DType::kF32, {3}));
+    g.Output("a", Assign(g.State("assigned", DType::kF32, {3}), y));
+    g.Output("y", Add(Add(y, fetched), later));
     const Graph graph = Finished(g);
     for (const bool lazy : {false, true}) {
       const auto gpu =
@@ -304,10 +308,12 @@ TEST_CASE("a copy from the host that is under way at a branch ends before it") {
       Session session = Open(graph, *gpu);
       Runner& p = session.front();
       REQUIRE(p.Write("s", std::vector<float>{5, 6, 7}).ok());
+      REQUIRE(p.Write("t", std::vector<float>{10, 20, 30}).ok());
       CHECK(StepWith(p, int32_t{1}) == StepCode::kOk);
-      CHECK(FirstOf(p, "y") == 4);
+      CHECK(FirstOf(p, "y") == 14);
       CHECK(StepWith(p, int32_t{0}) == StepCode::kOk);
-      CHECK(FirstOf(p, "y") == 6);
+      CHECK(FirstOf(p, "y") == 16);
+      CHECK(FirstOf(p, "assigned") == 1);
     }
   });
 }
