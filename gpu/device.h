@@ -143,8 +143,8 @@ class Device {
   //   ...                                      // what follows the branch
   //
   // Where a part of the graph begins or ends, other streams that have joined the capture
-  // have been waited for. After an error EndCapture drops what was noted, and returns an
-  // error as well.
+  // have been waited for. After an error nothing more is given, and what EndCapture returns
+  // then, if no error, is not whole.
 
   /// Error kUnsupported: graphs of this device hold no branches; why.
   virtual Status HasBranches() const = 0;

@@ -377,7 +377,11 @@ std::vector<float> StatesOf(const Runner& p) {
 }
 
 TEST_CASE("a bad choice leaves all that outlives a step as it was") {
-  const std::pair<const char*, Graph> graphs[] = {
+  struct Case {
+    const char* where;
+    Graph graph;
+  };
+  const Case cases[] = {
       {"in the step", Writing(OneOfTwo)},
       {"in a loop", Writing([](GraphBuilder& g, Value x, Value which) {
          return Loop(g, 3, {.carried = {x}, .whole = {which}},
@@ -397,13 +401,13 @@ TEST_CASE("a bad choice leaves all that outlives a step as it was") {
               }})[0];
        })}};
   ForBoth([&](FakeBranches way) {
-    for (const auto& [where, graph] : graphs) {
+    for (const Case& each : cases) {
       for (const bool lazy : {false, true}) {
-        INFO(where, ", lazy: ", lazy);
+        INFO(each.where, ", lazy: ", lazy);
         const auto gpu = MakeFakeBackend(
             {.lazy_compute = lazy, .lazy_copy = lazy, .branches = way},
             nullptr);
-        Session session = Open(graph, *gpu);
+        Session session = Open(each.graph, *gpu);
         Runner& p = session.front();
         CHECK(StepWith(p, int32_t{0}) == StepCode::kOk);
         // -1, thrice or once; half the way there; twice that, in the middle.
