@@ -121,25 +121,73 @@ void EnqueueFirstSum(TensorView first, DeviceQueue& queue) {
   GetKernel(OpKind::kFill).enqueue(fill, queue);
 }
 
-void EnqueueLoop(const Launch& launch, DeviceQueue& queue) {
+bool IsHostCopy(const Launch& launch) {
+  return launch.op == OpKind::kFetch || launch.op == OpKind::kStash ||
+         launch.op == OpKind::kStashUpdate;
+}
+
+bool IsOfExchange(const Launch& launch) { return IsExchange(launch.op); }
+
+// How many such there are among `launches` and those in their bodies, each of these once.
+size_t CountIn(std::span<const Launch> launches,
+               bool (*is_such)(const Launch&)) {
+  size_t count = 0;
+  for (const Launch& launch : launches) {
+    count += is_such(launch) ? 1 : 0;
+    if (launch.control == nullptr) continue;
+    for (size_t b = 0; b < launch.control->num_bodies(); ++b) {
+      count += CountIn(launch.control->launches(b), is_such);
+    }
+  }
+  return count;
+}
+
+// Those of a step are numbered, and guarded behind branches; those of a body are not.
+enum class Launches { kOfStep, kOfBody };
+void EnqueueInOrder(std::span<const Launch> launches, DeviceQueue& queue,
+                    SideStreams* beside, Launches of);
+
+// A body, whose copies end with it: what comes next may overwrite what they touch.
+void EnqueueBody(std::span<const Launch> launches, DeviceQueue& queue,
+                 SideStreams* beside) {
+  EnqueueInOrder(launches, queue, beside, Launches::kOfBody);
+  if (beside != nullptr) queue.Note(beside->WaitForAll());
+}
+
+void EnqueueLoop(const Launch& launch, DeviceQueue& queue,
+                 SideStreams* beside) {
   ControlFlow& loop = *launch.control;
   for (size_t s = 0; s < loop.num_sums(); ++s) {
     EnqueueFirstSum(loop.FirstSum(launch, s), queue);
   }
   for (int64_t i = 0; i < loop.trips(); ++i) {
     loop.Place(launch, 0, i);
-    for (const Launch& inner : loop.launches(0)) EnqueueLaunch(inner, queue);
+    EnqueueBody(loop.launches(0), queue, beside);
   }
 }
 
-void EnqueueCond(const Launch& launch, DeviceQueue& queue) {
+void EnqueueCond(const Launch& launch, DeviceQueue& queue,
+                 SideStreams* beside) {
   ControlFlow& cond = *launch.control;
   queue.Branch(launch.inputs[0], cond.num_bodies(), [&](size_t body) {
     cond.Place(launch, body, 0);
-    for (const Launch& inner : cond.launches(body)) {
-      EnqueueLaunch(inner, queue);
-    }
+    EnqueueBody(cond.launches(body), queue, beside);
   });
+}
+
+// With what is beside it only where copies are in it: all else may go on beside the whole.
+void EnqueueOne(const Launch& launch, DeviceQueue& queue, SideStreams* beside) {
+  if (launch.control == nullptr) {
+    GetKernel(launch.op).enqueue(launch, queue);
+    return;
+  }
+  const bool copies = CountIn({&launch, 1}, IsHostCopy) > 0;
+  SideStreams* const inside = copies ? beside : nullptr;
+  if (launch.control->is_loop()) {
+    EnqueueLoop(launch, queue, inside);
+  } else {
+    EnqueueCond(launch, queue, inside);
+  }
 }
 
 bool IsOrHasBranch(const Launch& launch) {
@@ -157,11 +205,6 @@ bool WritesInAnyCase(const Launch& launch) {
          GetKernel(launch.op).enqueue_many == nullptr;
 }
 
-bool IsHostCopy(const Launch& launch) {
-  return launch.op == OpKind::kFetch || launch.op == OpKind::kStash ||
-         launch.op == OpKind::kStashUpdate;
-}
-
 void EnqueueBeside(const Launch& launch, SideStream& side, DeviceQueue& queue) {
   const Stream own = queue.stream();
   queue.Note(side.Begin());
@@ -171,59 +214,16 @@ void EnqueueBeside(const Launch& launch, SideStream& side, DeviceQueue& queue) {
   queue.Note(side.End(launch));
 }
 
-}  // namespace
-
-bool HasBranches(std::span<const Launch> launches) {
-  return std::ranges::any_of(launches, IsOrHasBranch);
-}
-
-size_t SideStreams::CountCopies(std::span<const Launch> launches) {
-  return static_cast<size_t>(std::ranges::count_if(launches, IsHostCopy));
-}
-
-size_t SideStreams::CountExchanges(std::span<const Launch> launches) {
-  return static_cast<size_t>(
-      std::ranges::count_if(launches, IsExchange, &Launch::op));
-}
-
-SideStream* SideStreams::Of(const Launch& launch) {
-  if (IsHostCopy(launch)) return &copies;
-  return IsExchange(launch.op) ? &exchanges : nullptr;
-}
-
-Status SideStreams::WaitBefore(const Launch& launch) {
-  // Those of one stream follow one another anyhow.
-  const SideStream* const own = Of(launch);
-  for (SideStream* const side : {&copies, &exchanges}) {
-    if (side != own) STOWAGE_RETURN_IF_ERROR(side->WaitBefore(launch));
-  }
-  return {};
-}
-
-Status SideStreams::WaitForAll() {
-  STOWAGE_RETURN_IF_ERROR(copies.WaitForAll());
-  return exchanges.WaitForAll();
-}
-
-void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
-  if (launch.control == nullptr) {
-    GetKernel(launch.op).enqueue(launch, queue);
-  } else if (launch.control->is_loop()) {
-    EnqueueLoop(launch, queue);
-  } else {
-    EnqueueCond(launch, queue);
-  }
-}
-
-void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
-                     SideStreams* beside) {
+void EnqueueInOrder(std::span<const Launch> launches, DeviceQueue& queue,
+                    SideStreams* beside, Launches of) {
+  const bool is_step = of == Launches::kOfStep;
   for (size_t i = 0; i < launches.size();) {
-    queue.set_launch(i);
+    if (is_step) queue.set_launch(i);
     SideStream* const side =
         beside == nullptr ? nullptr : beside->Of(launches[i]);
     const GpuKernel& kernel = GetKernel(launches[i].op);
-    const bool is_guarded =
-        queue.goes_on_behind_branches() && WritesInAnyCase(launches[i]);
+    const bool is_guarded = is_step && queue.goes_on_behind_branches() &&
+                            WritesInAnyCase(launches[i]);
     size_t count = 1;
     while (i + count < launches.size() &&
            (is_guarded ? WritesInAnyCase(launches[i + count])
@@ -251,10 +251,52 @@ void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
     } else if (kernel.enqueue_many != nullptr) {
       kernel.enqueue_many(now, queue);
     } else {
-      EnqueueLaunch(now[0], queue);
+      EnqueueOne(now[0], queue, beside);
     }
     i += count;
   }
+}
+
+}  // namespace
+
+bool HasBranches(std::span<const Launch> launches) {
+  return std::ranges::any_of(launches, IsOrHasBranch);
+}
+
+size_t SideStreams::CountCopies(std::span<const Launch> launches) {
+  return CountIn(launches, IsHostCopy);
+}
+
+size_t SideStreams::CountExchanges(std::span<const Launch> launches) {
+  return CountIn(launches, IsOfExchange);
+}
+
+SideStream* SideStreams::Of(const Launch& launch) {
+  if (IsHostCopy(launch)) return &copies;
+  return IsExchange(launch.op) ? &exchanges : nullptr;
+}
+
+Status SideStreams::WaitBefore(const Launch& launch) {
+  // Those of one stream follow one another anyhow.
+  const SideStream* const own = Of(launch);
+  for (SideStream* const side : {&copies, &exchanges}) {
+    if (side != own) STOWAGE_RETURN_IF_ERROR(side->WaitBefore(launch));
+  }
+  return {};
+}
+
+Status SideStreams::WaitForAll() {
+  STOWAGE_RETURN_IF_ERROR(copies.WaitForAll());
+  return exchanges.WaitForAll();
+}
+
+void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
+  EnqueueOne(launch, queue, nullptr);
+}
+
+void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
+                     SideStreams* beside) {
+  EnqueueInOrder(launches, queue, beside, Launches::kOfStep);
   if (beside != nullptr) queue.Note(beside->WaitForAll());
 }
 

@@ -109,7 +109,8 @@ struct SideStreams {
   SideStream copies;     // between arena and host
   SideStream exchanges;  // between ranks
 
-  /// How many launches run on either.
+  /// How many launches run on either; those in bodies once, since those of a trip have
+  /// been waited for when the next one begins.
   static size_t CountCopies(std::span<const Launch> launches);
   static size_t CountExchanges(std::span<const Launch> launches);
 
@@ -120,8 +121,9 @@ struct SideStreams {
 };
 
 /// Enqueues all launches in order; consecutive ones of an op whose kernel takes
-/// many in one call. Copies between arena and host, and exchanges, go beside the others
-/// where `beside` is not null, and are waited for by whatever must come after them. Behind
+/// many in one call. Copies between arena and host, those in bodies too, and exchanges, go
+/// beside the others where `beside` is not null, and are waited for by whatever must come
+/// after them; those of a body by its end, which is that of each trip. Behind
 /// branches in the graph, what outlives a step is not written in one with a fault.
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside = nullptr);

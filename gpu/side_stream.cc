@@ -25,6 +25,7 @@ Status SideStream::WaitFor(size_t count) {
   STOWAGE_RETURN_IF_ERROR(device_.Await(compute_, pending_[count - 1].done));
   pending_.erase(pending_.begin(),
                  pending_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (pending_.empty()) used_ = 0;
   return {};
 }
 

@@ -35,7 +35,8 @@ class SideStream {
   /// Where a launch begins, and where it ends.
   static constexpr size_t kEventsOfALaunch = 2;
 
-  /// `events`: kEventsOfALaunch for each launch that will be begun.
+  /// `events`: kEventsOfALaunch for each launch that will be begun before all have been
+  /// waited for, which leaves them to those that follow.
   SideStream(Device& device, Stream compute, Stream side,
              std::span<const Event> events)
       : device_(device), compute_(compute), side_(side), events_(events) {}

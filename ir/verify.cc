@@ -186,8 +186,7 @@ Status VerifyNode(const Graph& graph, NodeId id, ValueId* next) {
   return {};
 }
 
-// What a body must be beyond a graph: each of its outputs has bytes of its own, and
-// all lies in the arena.
+// What a body must be beyond a graph: each of its outputs has bytes of its own.
 Status VerifyBodies(const Graph& graph, NodeId id) {
   for (const auto& body : BodiesOf(graph.node(id))) {
     const auto fail = [&](ValueId value, std::string_view what) {
@@ -205,10 +204,6 @@ Status VerifyBodies(const Graph& graph, NodeId id) {
       if (!seen.insert(output.value).second) {
         return fail(output.value, "as two outputs; output a copy");
       }
-    }
-    for (ValueId value = 0; value < body->num_values(); ++value) {
-      if (!body->value(value).on_host) continue;
-      return fail(value, "in the host's memory; move values there outside");
     }
   }
   return {};

@@ -56,7 +56,8 @@ namespace {
 
 bool Fits(const Plan& plan, const Graph& graph) {
   return plan.buffer_of.size() == static_cast<size_t>(graph.num_values()) &&
-         plan.workspace_of.size() == static_cast<size_t>(graph.num_nodes());
+         plan.workspace_of.size() == static_cast<size_t>(graph.num_nodes()) &&
+         plan.host_workspace_of.size() == plan.workspace_of.size();
 }
 
 Error ForAnother(const Plan& plan, const Graph& graph) {

@@ -31,7 +31,9 @@
 //
 // What it is handed, and what it hands back, lies outside, where the operands and the
 // results of the node are: nothing is copied in or out. Bodies of one cond start at the
-// same base, since only one of them runs.
+// same base, since only one of them runs. What a body keeps in the host's memory lies in
+// the node's part of that: a buffer among the host's stash, which is there for the time of
+// the node, and in which each iteration stashes over what the one before has.
 //
 // An operand of a cond that nothing reads behind it dies in its bodies, in each where
 // that one has read it for the last time: the slot of its leaf lives until then, and
@@ -88,6 +90,9 @@ struct Plan {
   std::vector<PlannedBuffer> buffers;
   std::vector<int32_t> buffer_of;     // per value; a view has its root's
   std::vector<int32_t> workspace_of;  // per node; -1 where there is none
+  /// Per node: the buffer, of the host's stash, in which its bodies keep what they do on
+  /// the host; -1 where they keep nothing there.
+  std::vector<int32_t> host_workspace_of;
   int32_t reserve = -1;  // the buffer of Backend::Reserve; -1: none
   RegionBytes regions;
   std::vector<BodyPlan> bodies;  // of all nodes that have some, in their order
@@ -120,7 +125,8 @@ struct Plan {
 /// Where not, the two places alternate, so that the last iteration writes the result.
 struct BodyPlan {
   NodeId node = kNoNode;
-  Plan plan;  // from the base of the node's workspace on
+  Plan
+      plan;  // from the bases of the node's workspace, and of that on the host, on
   /// Of a loop, by carried and then summed value: the buffer, in the io region of
   /// `plan`, that is the other place beside the result's; -1 where it needs none.
   std::vector<int32_t> second_of;

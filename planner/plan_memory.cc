@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -57,8 +58,9 @@ Result<Bytes> LayOutLeaves(
 
 // Everything that the figures are sums of must fit 64 bits with room to spare:
 // what is reserved by `weights`, if given, every value that is no view, though
-// several may take turns in one buffer, and scratch.
+// several may take turns in one buffer, scratch, and what `bodies` keep on the host.
 Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
+                 std::span<const BodyPlan> bodies,
                  const std::optional<WeightLayout>& weights, Bytes alignment) {
   std::optional<Bytes> sum = 0;
   const auto add = [&](std::string_view name, Bytes bytes) -> Status {
@@ -82,6 +84,9 @@ Status CheckSums(const Graph& graph, const Lifetimes& lifetimes,
   for (const LiveBuffer& buffer : lifetimes.buffers) {
     if (buffer.region != Region::kWorkspace) continue;
     STOWAGE_RETURN_IF_ERROR(add(buffer.name, buffer.size));
+  }
+  for (const BodyPlan& body : bodies) {
+    STOWAGE_RETURN_IF_ERROR(add(body.plan.graph_name, body.plan.host_bytes()));
   }
   if (lifetimes.reserve >= 0) {
     const LiveBuffer& reserve =
@@ -198,6 +203,26 @@ Bytes LargestArena(const std::vector<BodyPlan>& bodies) {
   return most;
 }
 
+// Room on the host for what the bodies in `graph` keep there, while their nodes run.
+void AddHostWorkspaces(const Graph& graph, Plan* plan) {
+  plan->host_workspace_of.assign(static_cast<size_t>(graph.num_nodes()), -1);
+  for (const BodyPlan& body : plan->bodies) {
+    const Bytes bytes = body.plan.host_bytes();
+    if (bytes == 0) continue;
+    int32_t& index = plan->host_workspace_of[static_cast<size_t>(body.node)];
+    if (index < 0) {
+      index = static_cast<int32_t>(plan->buffers.size());
+      plan->buffers.push_back(
+          {.name = StrCat("host workspace of ", graph.Describe(body.node)),
+           .region = Region::kHostStash,
+           .lower = body.node,
+           .upper = body.node + 1});
+    }
+    Bytes& size = plan->buffers[static_cast<size_t>(index)].size;
+    size = std::max(size, bytes);  // only one of several bodies runs
+  }
+}
+
 // The problem of the span with what bodies need at least in place of what they take, so
 // that its lower bound is one whatever way they are packed.
 packing::Problem WithBoundsOfBodies(const Plan& plan, const Span& span) {
@@ -295,7 +320,8 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
     body->second_of =
         MoveOutside(graph, body->node, options.in_place, &lifetimes);
   }
-  STOWAGE_RETURN_IF_ERROR(CheckSums(graph, lifetimes, weights, alignment));
+  STOWAGE_RETURN_IF_ERROR(
+      CheckSums(graph, lifetimes, plan.bodies, weights, alignment));
 
   plan.graph_name = graph.name();
   plan.fingerprint = Fingerprint(graph);
@@ -313,6 +339,7 @@ Result<Plan> PlanGraph(const Graph& graph, const PlanOptions& options,
                             .lower = buffer.lower,
                             .upper = buffer.upper});
   }
+  AddHostWorkspaces(graph, &plan);
 
   // Reserve first: weights and states where every other program has them.
   STOWAGE_ASSIGN_OR_RETURN(

@@ -25,10 +25,11 @@ bool IsReserved(Region region) {
 class StreamWriter {
  public:
   StreamWriter(const Graph& graph, const Plan& plan, Bytes base = 0,
-               int depth = 0)
+               Bytes host_base = 0, int depth = 0)
       : graph_(graph),
         plan_(plan),
         base_(base),
+        host_base_(host_base),
         depth_(depth),
         layouts_(ComputeLayouts(graph)),
         end_(graph.num_nodes() + 1),
@@ -73,8 +74,9 @@ class StreamWriter {
               .bytes = slot.size,
               .outside = outside_[Position(at)]};
     }
-    return {.on_host = IsOnHost(slot.region),
-            .address = base_ + plan_.AddressOf(slot),
+    const bool on_host = IsOnHost(slot.region);
+    return {.on_host = on_host,
+            .address = (on_host ? host_base_ : base_) + plan_.AddressOf(slot),
             .bytes = slot.size};
   }
 
@@ -151,10 +153,15 @@ class StreamWriter {
     }
     const int32_t scratch = plan_.workspace_of[static_cast<size_t>(id)];
     if (scratch >= 0) event.scratch = PlaceOf(scratch);
+    const int32_t on_host = plan_.host_workspace_of[static_cast<size_t>(id)];
+    if (on_host >= 0) event.host_scratch = PlaceOf(on_host);
     const Bytes workspace = event.scratch.address;
+    const Bytes host_workspace = event.host_scratch.address;
     events_.push_back(std::move(event));
     if (node.op == OpKind::kCond) KillIndex(id);
-    for (const auto& body : BodiesOf(node)) AddBody(id, *body, workspace);
+    for (const auto& body : BodiesOf(node)) {
+      AddBody(id, *body, workspace, host_workspace);
+    }
   }
 
   // Of a cond: the index has been read when the first body begins.
@@ -169,7 +176,8 @@ class StreamWriter {
     Add(StreamEventKind::kKill, index, id);
   }
 
-  void AddBody(NodeId id, const Graph& body, Bytes workspace) {
+  void AddBody(NodeId id, const Graph& body, Bytes workspace,
+               Bytes host_workspace) {
     const Node& node = graph_.node(id);
     const BodyPlan& planned = plan_.bodies[next_body_++];
     StreamEvent event;
@@ -203,7 +211,8 @@ class StreamWriter {
       }
     }
     events_.push_back(event);
-    StreamWriter writer(body, planned.plan, workspace, depth_ + 1);
+    StreamWriter writer(body, planned.plan, workspace, host_workspace,
+                        depth_ + 1);
     std::ranges::move(writer.Write(), std::back_inserter(events_));
     event.kind = StreamEventKind::kLeave;
     event.handed.clear();
@@ -231,7 +240,8 @@ class StreamWriter {
 
   const Graph& graph_;
   const Plan& plan_;
-  const Bytes base_;  // where the arena of the plan begins
+  const Bytes base_;       // where the arena of the plan begins
+  const Bytes host_base_;  // and what it has of the host's memory
   const int depth_;
   const Layouts layouts_;
   const Time end_;

@@ -22,9 +22,10 @@
 // Behind the launch of a loop or a cond stand its bodies, each between an enter and a
 // leave, with times of its own: what is allocated, launched and killed in it, once for
 // each trip of a loop, of which the enter says how many there are. All of it lies in
-// the scratch of the launch, save what lies outside, where operands and results of the
-// launch do: such a place tells whose it is, by the name of the leaf or output, and
-// counts from there. The enter says of what a loop hands on where it lies.
+// the scratch of the launch, in the arena or on the host, save what lies outside, where
+// operands and results of the launch do: such a place tells whose it is, by the name of
+// the leaf or output, and counts from there. The enter says of what a loop hands on where
+// it lies.
 //
 // An operand of a cond that nothing reads behind it is killed in each of the bodies, one
 // of which runs: right after what reads it last there, or before all else. What the body
@@ -107,7 +108,8 @@ struct StreamEvent {
   OpKind op = OpKind::kCopy;
   std::vector<StreamValue> operands = {};
   std::vector<StreamValue> results = {};
-  StreamPlace scratch = {};  // of the kernel; no bytes: none
+  StreamPlace scratch = {};       // of the kernel; no bytes: none
+  StreamPlace host_scratch = {};  // likewise, of bodies, in the host's memory
 
   // What is entered or left.
   std::string body = {};

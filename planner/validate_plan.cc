@@ -74,15 +74,17 @@ class PlanJudge {
   PlanJudge(const Graph& graph, const Plan& plan, size_t limit)
       : graph_(graph), plan_(plan), limit_(limit) {}
 
-  // For the plan of a body of `node`, which has no more than `workspace` bytes.
+  // For the plan of a body of `node`, which has no more than `workspace` bytes, and
+  // `host_workspace` on the host.
   PlanJudge(const Graph& graph, const BodyPlan& body, const Node& node,
-            Bytes workspace, size_t limit)
+            Bytes workspace, Bytes host_workspace, size_t limit)
       : graph_(graph),
         plan_(body.plan),
         limit_(limit),
         node_(&node),
         second_of_(body.second_of),
-        workspace_(workspace) {}
+        workspace_(workspace),
+        host_workspace_(host_workspace) {}
 
   std::vector<std::string> Judge() {
     layouts_ = ComputeLayouts(graph_);
@@ -185,10 +187,11 @@ class PlanJudge {
   // What a plan of a body must be beyond one of a graph.
   void CheckBody() {
     const std::vector<ValueId> leaves = LeavesOf(graph_);
-    if (plan_.host_bytes() > 0 || plan_.arena_bytes() > workspace_) {
+    if (plan_.host_bytes() > host_workspace_ ||
+        plan_.arena_bytes() > workspace_) {
       Complain("it takes ", plan_.arena_bytes(), " bytes, and ",
                plan_.host_bytes(), " on the host; its node has ", workspace_,
-               " of workspace");
+               " of workspace, and ", host_workspace_, " on the host");
     }
     std::vector<int> outputs_in(plan_.buffers.size(), 0);
     std::vector<int> leaves_in(plan_.buffers.size(), 0);
@@ -335,9 +338,13 @@ class PlanJudge {
     size_t next = 0;
     for (NodeId n = 0; n < graph_.num_nodes() && !Full(); ++n) {
       const Node& node = graph_.node(n);
-      const int32_t scratch = plan_.workspace_of[static_cast<size_t>(n)];
-      const Bytes bytes =
-          scratch < 0 ? 0 : plan_.buffers[static_cast<size_t>(scratch)].size;
+      const auto size_of = [&](int32_t scratch) {
+        return scratch < 0 ? 0
+                           : plan_.buffers[static_cast<size_t>(scratch)].size;
+      };
+      const Bytes bytes = size_of(plan_.workspace_of[static_cast<size_t>(n)]);
+      const Bytes on_host =
+          size_of(plan_.host_workspace_of[static_cast<size_t>(n)]);
       for (const auto& body : BodiesOf(node)) {
         if (next == plan_.bodies.size() || plan_.bodies[next].node != n) {
           Complain("body ", Quoted(body->name()), " of ", graph_.Describe(n),
@@ -352,7 +359,7 @@ class PlanJudge {
           return;
         }
         for (const std::string& text :
-             PlanJudge(*body, plan, node, bytes, limit_).Judge()) {
+             PlanJudge(*body, plan, node, bytes, on_host, limit_).Judge()) {
           Complain("body ", Quoted(body->name()), " of ", graph_.Describe(n),
                    ": ", text);
         }
@@ -425,14 +432,20 @@ class PlanJudge {
       Complain("the backend's reserve is no io slot");
     }
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
-      const int32_t index = plan_.workspace_of[static_cast<size_t>(n)];
-      if (index == -1) continue;
-      if (!IsBuffer(index) ||
-          plan_.buffers[static_cast<size_t>(index)].region !=
-              Region::kWorkspace) {
-        Complain("the scratch of ", graph_.Describe(n),
-                 " is no workspace slot");
-      }
+      CheckScratch(n, plan_.workspace_of, Region::kWorkspace);
+      CheckScratch(n, plan_.host_workspace_of, Region::kHostStash);
+    }
+  }
+
+  // Of node `n`, where `scratch_of` says that it has some.
+  void CheckScratch(NodeId n, std::span<const int32_t> scratch_of,
+                    Region region) {
+    const int32_t index = scratch_of[static_cast<size_t>(n)];
+    if (index == -1) return;
+    if (!IsBuffer(index) ||
+        plan_.buffers[static_cast<size_t>(index)].region != region) {
+      Complain("the scratch of ", graph_.Describe(n), " is no ",
+               RegionName(region), " slot");
     }
   }
 
@@ -466,10 +479,10 @@ class PlanJudge {
     const ValueInfo& value = graph_.value(id);
     const PlannedBuffer& slot = buffer(id);
     Region expected = Region::kActivations;
-    if (node_ != nullptr && slot.region == Region::kOutside) {
-      expected = Region::kOutside;  // CheckBody knows what may be there
-    } else if (value.on_host) {
+    if (value.on_host) {
       expected = value.is_leaf() ? Region::kHostState : Region::kHostStash;
+    } else if (node_ != nullptr && slot.region == Region::kOutside) {
+      expected = Region::kOutside;  // CheckBody knows what may be there
     } else if (value.is_leaf() && value.role == Role::kParam) {
       expected = Region::kWeights;
     } else if (value.is_leaf() && value.role == Role::kState) {
@@ -561,8 +574,10 @@ class PlanJudge {
     for (const ValueId result : node.results) {
       written.push_back(Extent(result));
     }
-    const int32_t scratch = plan_.workspace_of[static_cast<size_t>(n)];
-    if (scratch >= 0) {
+    for (const auto* scratch_of :
+         {&plan_.workspace_of, &plan_.host_workspace_of}) {
+      const int32_t scratch = (*scratch_of)[static_cast<size_t>(n)];
+      if (scratch < 0) continue;
       written.push_back(RangeOf(plan_.buffers[static_cast<size_t>(scratch)]));
     }
     for (size_t w = 0; w < written.size(); ++w) {
@@ -641,6 +656,7 @@ class PlanJudge {
   const Node* const node_ = nullptr;
   const std::vector<int32_t> second_of_ = {};
   const Bytes workspace_ = 0;
+  const Bytes host_workspace_ = 0;
   std::vector<Bytes> outside_;  // by buffer: where it begins, if it is outside
   Bytes end_ = 0;               // of all memory
   std::set<ValueId> shared_;    // leaves that their outputs overwrite

@@ -128,9 +128,10 @@ std::vector<BufferDetails> MakeDetails(const Graph& graph, const Plan& plan) {
     std::ranges::sort(readers);
     readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   }
-  for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    const int32_t scratch = plan.workspace_of[static_cast<size_t>(id)];
-    if (scratch >= 0) {
+  for (const auto* scratch_of : {&plan.workspace_of, &plan.host_workspace_of}) {
+    for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+      const int32_t scratch = (*scratch_of)[static_cast<size_t>(id)];
+      if (scratch < 0) continue;
       details[static_cast<size_t>(scratch)].readers.push_back(id);
     }
   }

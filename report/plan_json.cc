@@ -1,5 +1,6 @@
 #include "report/plan_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -56,6 +57,8 @@ class Reader {
     return Fail(
         StrCat(where_, " is ", object_.type_name(), "; expected an object"));
   }
+
+  bool Has(std::string_view name) const { return object_.contains(name); }
 
   Result<const Json*> Field(std::string_view name) const {
     const auto found = object_.find(name);
@@ -428,6 +431,13 @@ Result<Plan> ReadPlan(const Reader& file, const Graph& graph) {
       plan.workspace_of,
       file.Indices("workspace_of", static_cast<size_t>(graph.num_nodes()), -1,
                    plan.buffers.size()));
+  plan.host_workspace_of.assign(Index(graph.num_nodes()), -1);
+  if (file.Has("host_workspace_of")) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        plan.host_workspace_of,
+        file.Indices("host_workspace_of", Index(graph.num_nodes()), -1,
+                     plan.buffers.size()));
+  }
   STOWAGE_ASSIGN_OR_RETURN(
       const int64_t reserve,
       file.Int("reserve", -1, static_cast<int64_t>(plan.buffers.size()) - 1));
@@ -494,6 +504,10 @@ void WritePlan(const Plan& plan, const Graph& graph, Json* to) {
   json["buffers"] = std::move(buffers);
   json["buffer_of"] = plan.buffer_of;
   json["workspace_of"] = plan.workspace_of;
+  if (std::ranges::any_of(plan.host_workspace_of,
+                          [](int32_t index) { return index >= 0; })) {
+    json["host_workspace_of"] = plan.host_workspace_of;
+  }
   json["reserve"] = plan.reserve;
   Facts facts = FactsOf(graph);
   json["values"] = std::move(facts.values);

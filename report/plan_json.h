@@ -33,7 +33,9 @@
 // these, with the same fields, in the order of nodes and, of one node, of its bodies. A
 // node that has some says how many, and a loop what it hands to its body (ir/bodies.h):
 // {"op": "loop", ..., "bodies": 1, "loop": {"trips": 3, "carried": 1, "sliced": 1,
-// "summed": 0, "reverse": false}}.
+// "summed": 0, "reverse": false}}. "workspace_of" says per node in which buffer its scratch
+// is, and "host_workspace_of", which only plans have whose bodies keep something in the
+// host's memory, in which that is.
 // "sources" says per value which line of the user's program made it; a file need
 // not have it.
 

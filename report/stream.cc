@@ -40,8 +40,11 @@ std::string ListText(const std::vector<StreamValue>& values) {
 std::string LaunchText(const StreamEvent& event) {
   std::string out = StrCat(OpName(event.op), " ", ListText(event.results));
   if (!event.operands.empty()) out += StrCat(" <- ", ListText(event.operands));
-  if (event.scratch.bytes > 0) {
-    out += StrCat(" with scratch ", At(event.scratch));
+  std::string_view with = " with scratch ";
+  for (const StreamPlace& scratch : {event.scratch, event.host_scratch}) {
+    if (scratch.bytes == 0) continue;
+    out += StrCat(with, At(scratch));
+    with = " and ";
   }
   return out;
 }

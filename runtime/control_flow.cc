@@ -60,8 +60,13 @@ void ResolveLaunches(const Graph& graph, const Plan& plan, std::byte* arena,
     if (const size_t count = BodiesOf(node).size(); count > 0) {
       const std::span plans(bodies, count);
       bodies += static_cast<std::ptrdiff_t>(count);
-      to->controls.push_back(
-          std::make_unique<ControlFlow>(node, plans, launch.workspace.data()));
+      std::span<std::byte> on_host;
+      if (const int32_t part = plan.host_workspace_of[Index(n)]; part >= 0) {
+        const Bytes size = plan.buffers[Index(part)].size;
+        on_host = {address(part), static_cast<size_t>(size)};
+      }
+      to->controls.push_back(std::make_unique<ControlFlow>(
+          node, plans, launch.workspace.data(), on_host));
       launch.control = to->controls.back().get();
     }
     to->launches.push_back(launch);
@@ -91,11 +96,13 @@ std::vector<std::vector<int32_t>> DeathsAfterLaunches(
 }
 
 ControlFlow::ControlFlow(const Node& node, std::span<const BodyPlan> plans,
-                         std::byte* workspace)
+                         std::byte* workspace,
+                         std::span<std::byte> host_workspace)
     : loop_(node.op == OpKind::kLoop
                 ? std::optional<LoopParts>(PartsOfLoop(node))
                 : std::nullopt),
-      workspace_(workspace) {
+      workspace_(workspace),
+      host_workspace_(host_workspace) {
   const auto bodies = BodiesOf(node);
   for (size_t b = 0; b < bodies.size(); ++b) {
     AddBody(*bodies[b], plans[b].plan);
@@ -116,7 +123,7 @@ void ControlFlow::AddBody(const Graph& graph, const Plan& plan) {
   auto body = std::make_unique<Body>();
   body->graph = &graph;
   ResolvedLaunches& resolved = body->resolved;
-  ResolveLaunches(graph, plan, workspace_, nullptr, &resolved);
+  ResolveLaunches(graph, plan, workspace_, host_workspace_.data(), &resolved);
   // Values in an outside buffer lie with the output in it, or else with the leaf, save
   // leaves, and views of these, which lie with the leaf.
   const Layouts layouts = ComputeLayouts(graph);
@@ -154,9 +161,10 @@ void ControlFlow::AddBody(const Graph& graph, const Plan& plan) {
     for (const int32_t index : deaths) {
       const PlannedBuffer& buffer = plan.buffers[Index(index)];
       const bool is_outside = buffer.region == Region::kOutside;
-      dead.emplace_back(
-          is_outside ? nullptr : workspace_ + plan.AddressOf(buffer),
-          static_cast<size_t>(buffer.size));
+      std::byte* const base =
+          IsOnHost(buffer.region) ? host_workspace_.data() : workspace_;
+      dead.emplace_back(is_outside ? nullptr : base + plan.AddressOf(buffer),
+                        static_cast<size_t>(buffer.size));
       if (!is_outside) continue;
       body->dead_outside.push_back(
           {&dead.back(), slot_of[Index(index)], buffer.offset});

@@ -2,7 +2,7 @@
 #define STOWAGE_RUNTIME_CONTROL_FLOW_H_
 
 // The bodies of a loop or a cond, resolved once: launches whose scratch and own values
-// lie in the workspace of the node, at final addresses. What a body is handed and what
+// lie in the workspace of the node, or in that on the host, at final addresses. What a body is handed and what
 // it hands back lies outside, elsewhere in each iteration, and is placed before each:
 // a few additions for each operand of a launch that lies there, and no copy. So is what a
 // body makes in the bytes of an operand that has died in it, or of a result that is not
@@ -61,9 +61,12 @@ inline constexpr double kNoSum = -0.0;
 
 class ControlFlow {
  public:
-  /// For a node and the plans of its bodies, over its workspace.
+  /// For a node and the plans of its bodies, over its workspace, and that on the host.
   ControlFlow(const Node& node, std::span<const BodyPlan> plans,
-              std::byte* workspace);
+              std::byte* workspace, std::span<std::byte> host_workspace);
+
+  /// What the bodies have of the host's memory.
+  std::span<std::byte> host_workspace() const { return host_workspace_; }
 
   size_t num_bodies() const { return bodies_.size(); }
   /// How often each body runs; 1 of a cond.
@@ -74,8 +77,8 @@ class ControlFlow {
   std::span<const Launch> launches(size_t body) const {
     return bodies_[body]->resolved.launches;
   }
-  /// What of the arena of `body`, and of its operands, is dead once its launch `launch`
-  /// has run.
+  /// What of the arena of `body`, of what it has on the host, and of its operands, is
+  /// dead once its launch `launch` has run.
   std::span<const std::span<std::byte>> DeadAfter(size_t body,
                                                   size_t launch) const {
     return bodies_[body]->dead[launch];
@@ -130,6 +133,7 @@ class ControlFlow {
 
   const std::optional<LoopParts> loop_;  // nothing: a cond
   std::byte* const workspace_;
+  const std::span<std::byte> host_workspace_;
   std::vector<Handed> handed_;
   std::vector<std::unique_ptr<Body>> bodies_;
   std::vector<std::byte*> places_;  // by slot, of the iteration at hand

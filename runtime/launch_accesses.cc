@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "base/bytes.h"
 #include "ir/op_kind.h"
+#include "runtime/control_flow.h"
 
 namespace stowage {
 
@@ -17,8 +19,12 @@ LaunchAccesses::LaunchAccesses(const Launch& launch) {
   for (const TensorView& output : launch.outputs) {
     writes_.push_back(RangeOf(output));
   }
-  const auto scratch = reinterpret_cast<uintptr_t>(launch.workspace.data());
-  writes_.push_back({scratch, scratch + launch.workspace.size()});
+  const auto writes = [this](std::span<std::byte> scratch) {
+    const auto begin = reinterpret_cast<uintptr_t>(scratch.data());
+    writes_.push_back({begin, begin + scratch.size()});
+  };
+  writes(launch.workspace);
+  if (launch.control != nullptr) writes(launch.control->host_workspace());
 }
 
 bool LaunchAccesses::MayRunBeside(const LaunchAccesses& other) const {

@@ -17,10 +17,10 @@ last, and prints a line for each thing that is wrong:
 - an arena that is not what its regions sum to, or above the budget.
 
 Loops and branches are run as a program would run them, their bodies in the scratch of
-their nodes, at the addresses of each trip: all trips of short loops, the first ones and
-the last two of long ones. Then it is also wrong
+their nodes, in the arena and on the host, at the addresses of each trip: all trips of
+short loops, the first ones and the last two of long ones. Then it is also wrong
 
-- that a body has no plan, or more arena than its node has scratch;
+- that a body has no plan, or more arena, or bytes on the host, than its node has scratch;
 - that what is handed in or out lies elsewhere than outside, or not by itself;
 - that what a loop carries has not the places it needs;
 - that an operand dies in some bodies of a cond alone, or is needed behind it;
@@ -91,15 +91,18 @@ class Memory:
 class Judge:
     """Of a plan, or of the plan of a body that lies in the scratch of its node."""
 
-    def __init__(self, plan, base=0, within=None, is_branch=False):
+    def __init__(self, plan, base=0, within=None, on_host=None, is_branch=False):
         self.plan = plan
         self.base = base
         self.within = within  # bytes of scratch; None: this is no body
+        # Where its part of the host's memory begins and ends; of all, behind the arena.
+        self.on_host = on_host
         self.is_branch = is_branch  # of a cond
         self.values = plan["values"]
         self.nodes = plan["nodes"]
         self.buffers = plan["buffers"]
         self.regions = plan["regions"]
+        self.host_workspace_of = plan.get("host_workspace_of", [-1] * len(self.nodes))
         self.complaints = []
         made = {v for node in self.nodes for v in node["results"]}
         self.leaves = [v for v in range(len(self.values)) if v not in made]
@@ -121,7 +124,10 @@ class Judge:
         at = REGIONS.index(name)
         if name == "workspace":
             at -= 1
-        begin = self.base + sum(self.regions[r] for r in REGIONS[:at])
+        first, base = 0, self.base
+        if name.startswith("host") and self.on_host is not None:
+            first, base = REGIONS.index("host_state"), self.on_host[0]
+        begin = base + sum(self.regions[r] for r in REGIONS[first:at])
         size = self.regions[REGIONS[at]]
         if name in ("activations", "workspace"):
             size = self.regions["activations"] + self.regions["workspace"]
@@ -192,9 +198,10 @@ class Judge:
         if self.within is None:
             return
         host = self.regions["host_state"] + self.regions["host_stash"]
-        if arena > self.within or host > 0:
+        host_scratch = self.on_host[1] - self.on_host[0]
+        if arena > self.within or host > host_scratch:
             self.complain(f"it takes {arena} bytes, and {host} on the host; its node "
-                          f"has {self.within} of scratch")
+                          f"has {self.within} of scratch, and {host_scratch} there")
 
     def check_slots(self):
         host = self.region_range("host_state")[0]
@@ -231,9 +238,11 @@ class Judge:
         reserve = self.plan["reserve"]
         if reserve >= 0 and self.buffers[reserve]["region"] != "io":
             self.complain("the backend's reserve is no io slot")
-        for time, slot in enumerate(self.plan["workspace_of"]):
-            if slot >= 0 and self.buffers[slot]["region"] != "workspace":
-                self.complain(f"the scratch of node {time} is no workspace slot")
+        for region, scratch_of in (("workspace", self.plan["workspace_of"]),
+                                   ("host_stash", self.host_workspace_of)):
+            for time, slot in enumerate(scratch_of):
+                if slot >= 0 and self.buffers[slot]["region"] != region:
+                    self.complain(f"the scratch of node {time} is no {region} slot")
 
     def check_within(self, slot):
         around = self.buffers[slot["within"]]
@@ -255,10 +264,10 @@ class Judge:
         leaf = self.is_leaf[value]
         expected = "activations"
         slot = self.slot_of(value)
-        if slot["region"] == OUTSIDE:
-            expected = OUTSIDE  # check_handed knows what may be there
-        elif info["on_host"]:
+        if info["on_host"]:
             expected = "host_state" if leaf else "host_stash"
+        elif slot["region"] == OUTSIDE:
+            expected = OUTSIDE  # check_handed knows what may be there
         elif leaf:
             expected = {"param": "weights", "state": "state",
                         "input": "io", "cache": "io"}.get(info["role"], "activations")
@@ -281,15 +290,17 @@ class Judge:
         """Gives every body its plan, and looks at each as at a plan of its own."""
         plans = iter(self.plan.get("bodies", []))
         for time, node in enumerate(self.nodes):
-            scratch = self.plan["workspace_of"][time]
-            base, end = (self.slot_range(self.buffers[scratch]) if scratch >= 0 else
-                         (0, 0))
+            (base, end), on_host = (
+                self.slot_range(self.buffers[scratch]) if scratch >= 0 else (0, 0)
+                for scratch in (self.plan["workspace_of"][time],
+                                self.host_workspace_of[time]))
             for _ in range(node.get("bodies", 0)):
                 entry = next(plans, None)
                 if entry is None or entry["node"] != time:
                     self.complain(f"a body of node {time} has no plan in its place")
                     return
-                judge = Judge(entry["plan"], base, end - base, "loop" not in node)
+                judge = Judge(entry["plan"], base, end - base, on_host,
+                              "loop" not in node)
                 if entry["plan"]["alignment"] != self.plan["alignment"]:
                     judge.complain("it is for another alignment")
                 judge.look(lambda judge=judge, node=node, entry=entry:
@@ -348,6 +359,7 @@ class Judge:
             self.complain(f"there are second places for {len(second_of)} values; "
                           f"{len(handed)} are handed on")
             return
+        places = []
         for k, ((leaf, output), second) in enumerate(zip(handed, second_of)):
             name = self.values[leaf]["name"]
             if self.has_one_place(leaf, output):
@@ -359,6 +371,11 @@ class Judge:
             elif (second == -1 or self.buffers[second]["region"] != "io" or
                   self.buffers[second]["size"] < self.values[leaf]["bytes"]):
                 self.complain(f"{name!r} has no second place")
+            else:
+                place = self.slot_range(self.buffers[second])
+                if any(overlap(place, other) for other in places):
+                    self.complain(f"the second place of {name!r} overlaps another")
+                places.append(place)
         for value in self.leaves + outputs:
             if holds[self.plan["buffer_of"][value]] > 1:
                 self.complain(f"{self.values[value]['name']!r} lies where another "
@@ -515,9 +532,9 @@ class Judge:
         for value in node["inputs"]:
             self.check_read(memory, value, f"time {time}")
         written = [self.extent(value) for value in node["results"]]
-        scratch = self.plan["workspace_of"][time]
-        if scratch >= 0:
-            written.append(self.slot_range(self.buffers[scratch]))
+        for scratch in (self.plan["workspace_of"][time], self.host_workspace_of[time]):
+            if scratch >= 0:
+                written.append(self.slot_range(self.buffers[scratch]))
         for w, here in enumerate(written):
             for other in written[:w]:
                 if overlap(here, other):

@@ -63,7 +63,8 @@ void WritePlan(const Plan& plan, const Graph& graph, ByteWriter* out) {
     if (buffer.region == Region::kOutside) out->Signed(buffer.within);
   }
   out->Signed(plan.reserve);
-  for (const auto* indices : {&plan.buffer_of, &plan.workspace_of}) {
+  for (const auto* indices :
+       {&plan.buffer_of, &plan.workspace_of, &plan.host_workspace_of}) {
     out->Count(indices->size());
     for (const int32_t index : *indices) out->Signed(index);
   }
@@ -176,8 +177,10 @@ Plan ReadPlan(const Graph& graph, ByteReader* in) {
               "the buffer of the reserve"));
   plan.buffer_of =
       ReadIndices(Index(graph.num_values()), 0, plan.buffers.size(), in);
-  plan.workspace_of =
-      ReadIndices(Index(graph.num_nodes()), -1, plan.buffers.size(), in);
+  for (auto* indices : {&plan.workspace_of, &plan.host_workspace_of}) {
+    *indices =
+        ReadIndices(Index(graph.num_nodes()), -1, plan.buffers.size(), in);
+  }
   for (NodeId n = 0; n < graph.num_nodes() && in->ok(); ++n) {
     const Node& node = graph.node(n);
     for (const auto& body : BodiesOf(node)) {

@@ -28,17 +28,12 @@ constexpr double kEffortOfLevel = 0.1;
 // Of the whole step that is planned by a sample.
 HostUse HostUseOf(const PiecedStep& sample) {
   const Graph& graph = sample.graph;
-  const Layouts layouts = ComputeLayouts(graph);
-  HostUse use;
-  for (ValueId id = 0; id < graph.num_values(); ++id) {
-    const ValueInfo& value = graph.value(id);
-    if (!value.on_host || layouts[static_cast<size_t>(id)].root != id) continue;
-    use.values +=
-        value.is_leaf() ? 1 : static_cast<int>(CountOf(sample, value.producer));
-  }
+  HostUse use = FindHostUse(graph);
   for (NodeId id = 0; id < graph.num_nodes(); ++id) {
-    use.bytes_per_step +=
-        CountOf(sample, id) * BytesCopied(graph, graph.node(id));
+    const int64_t more = CountOf(sample, id) - 1;
+    const Node& node = graph.node(id);
+    use.values += static_cast<int>(more) * ValuesStashed(node);
+    use.bytes_per_step += more * BytesCopied(graph, node);
   }
   return use;
 }

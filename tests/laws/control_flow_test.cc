@@ -20,6 +20,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/graph_bytes.h"
 #include "ir/text.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/fit/recompute/trips.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
@@ -29,6 +30,7 @@
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/run_steps.h"
+#include "tests/support/stash_in_bodies.h"
 
 namespace stowage {
 namespace {
@@ -37,6 +39,7 @@ using testing::Differences;
 using testing::Instances;
 using testing::MakeRandomControlFlow;
 using testing::RunSteps;
+using testing::StashInBodies;
 using testing::Unrolled;
 using testing::Visible;
 
@@ -87,6 +90,33 @@ TEST_CASE("300 random graphs run alike planned, poisoned, alone and unrolled") {
   CHECK(dead.values_within > 0);
 }
 
+TEST_CASE("300 random graphs run alike whose bodies keep values on the host") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  int values = 0;
+  for (uint64_t seed = 0; seed < Instances(300u); ++seed) {
+    INFO("seed ", seed);
+    const Graph kept = MakeRandomControlFlow(seed);
+    const Graph stashed = StashInBodies(kept, seed);
+    const int moved = fit::FindHostUse(stashed).values;
+    values += moved;
+    const Result<Plan> plan = PlanMemory(stashed, {.device = cpu->Needs()});
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    CHECK((plan->host_bytes() > 0) == (moved > 0));
+    const std::vector<std::string> wrong = ValidatePlan(stashed, *plan);
+    CHECK_MESSAGE(wrong.empty(), wrong.front());
+
+    const Visible expected =
+        RunSteps(kept, *cpu, {.seed = seed, .planned = false});
+    for (const testing::RunOptions& options :
+         {testing::RunOptions{.seed = seed},
+          testing::RunOptions{.seed = seed, .poison = true},
+          testing::RunOptions{.seed = seed, .planned = false}}) {
+      CHECK(Differences(RunSteps(stashed, *cpu, options), expected) == "");
+    }
+  }
+  CHECK(values > Instances(1000));
+}
+
 // The plan of some body in `plan`, at any depth, or null where there is none.
 BodyPlan* SomeBody(Plan* plan, testing::Rng* rng) {
   BodyPlan* body = nullptr;
@@ -134,7 +164,8 @@ TEST_CASE("what the judge lets pass runs right, of 1,000 corrupted plans") {
   int passed = 0;
   for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
     INFO("seed ", seed);
-    const Graph graph = MakeRandomControlFlow(seed);
+    Graph graph = MakeRandomControlFlow(seed);
+    if (seed % 2 == 1) graph = StashInBodies(graph, seed);
     const Result<Plan> good = PlanMemory(graph, {.device = cpu->Needs()});
     REQUIRE(good.ok());
     const Visible alone =

@@ -16,6 +16,7 @@
 #include "tests/support/looped_blocks.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stash_in_bodies.h"
 #include "tools/heap_counter.h"
 
 namespace stowage {
@@ -108,6 +109,8 @@ TEST_CASE("steps with loops and branches in one another allocate nothing") {
     INFO("seed ", seed);
     const Graph graph = testing::MakeRandomControlFlow(seed);
     CHECK(AllocationsInSteps(graph, 2, 2).value_or(0) == 0);
+    const Graph stashed = testing::StashInBodies(graph, seed);
+    CHECK(AllocationsInSteps(stashed, 2, 2).value_or(0) == 0);
   }
 }
 

@@ -93,6 +93,7 @@ Example MakeExample() {
                   buffer("S", Region::kWorkspace, 32, 8, 6, 7)};
   plan.buffer_of = {0, 1, 0, 0, 2, 2, 1, 3, 4};  // w c t s r e k m loss
   plan.workspace_of = {-1, -1, -1, -1, -1, -1, 5};
+  plan.host_workspace_of.assign(7, -1);
   return {Finished(g), plan};
 }
 

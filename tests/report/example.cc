@@ -63,6 +63,7 @@ Plan ExamplePlan() {
   };
   plan.buffer_of = {0, 1, 2, 3, 4};
   plan.workspace_of = {-1, -1, 5};
+  plan.host_workspace_of = {-1, -1, -1};
   plan.regions = {.weights = 16, .io = 16, .activations = 32, .workspace = 16};
   plan.lower_bound = 80;         // 32 reserved + r, loss and scratch of 16 each
   plan.no_reuse = 96;            // six slots of 16

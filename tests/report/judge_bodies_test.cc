@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@
 #include "tests/support/looped_blocks.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stash_in_bodies.h"
 
 namespace stowage::testing {
 namespace {
@@ -89,7 +91,7 @@ void Corrupt(const Place& place, Rng* rng) {
   if (plan.buffers.empty()) return;
   PlannedBuffer& slot = plan.buffers[below(plan.buffers.size())];
   const PlannedBuffer& other = plan.buffers[below(plan.buffers.size())];
-  switch (rng->Below(10)) {
+  switch (rng->Below(11)) {
     case 0:
       slot.offset += plan.alignment;
       break;
@@ -121,6 +123,13 @@ void Corrupt(const Place& place, Rng* rng) {
       slot.upper = other.upper;
       slot.lower = std::min(slot.lower, slot.upper);
       break;
+    case 9: {
+      if (plan.host_workspace_of.empty()) break;
+      int32_t& on_host =
+          plan.host_workspace_of[below(plan.host_workspace_of.size())];
+      on_host = static_cast<int32_t>(below(plan.buffers.size() + 1)) - 1;
+      break;
+    }
     default:
       if (place.second_of == nullptr || place.second_of->empty()) break;
       (*place.second_of)[below(place.second_of->size())] =
@@ -133,7 +142,8 @@ TEST_CASE(
   constexpr int kChanges = 10;
   std::vector<std::string> ours;  // what the validator says first
   for (uint64_t seed = 0; seed < Instances(100u); ++seed) {
-    const Graph graph = MakeRandomControlFlow(seed);
+    Graph graph = MakeRandomControlFlow(seed);
+    if (seed % 2 == 1) graph = StashInBodies(graph, seed);
     // Small slots, lest all that is wrong be padding.
     const Result<Plan> good = PlanMemory(graph, {.alignment = 16});
     REQUIRE_MESSAGE(good.ok(), good.error().message);
@@ -256,9 +266,28 @@ Graph LoopSample() {
   return *std::move(graph);
 }
 
+// A loop that keeps a value on the host in each trip, and one that is there across it.
+Graph HostSample() {
+  GraphBuilder g("net");
+  const Value x = g.Input("x", DType::kF32, {4});
+  const Value xs = g.Input("xs", DType::kF32, {3, 4});
+  const Value outer = g.Name("outer", Stash(x));
+  const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
+    const Value a = Tanh(body.sliced(0));
+    const Value kept = Stash(a);
+    const Value b = Sin(a);
+    body.Sum(Add(b, Fetch(kept)));
+  });
+  g.Output("y", Add(run.summed[0], Fetch(outer)));
+  Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return *std::move(graph);
+}
+
 TEST_CASE("both judges know what may die in a branch, and what may lie there") {
   const Graph branches = BranchSample();
   const Graph loop = LoopSample();
+  const Graph host = HostSample();
   const auto is_cond = [](const Node& node) {
     return node.op == OpKind::kCond;
   };
@@ -277,6 +306,13 @@ TEST_CASE("both judges know what may die in a branch, and what may lie there") {
   const auto in_loop = [&](Plan& plan, const char* name) -> PlannedBuffer& {
     return slot(plan.bodies[0].plan, *BodiesOf(loop.node(0))[0]->Find(name));
   };
+  // Of the node with the body that keeps something on the host.
+  const auto room = [](Plan& plan) -> int32_t& {
+    return plan.host_workspace_of[static_cast<size_t>(plan.bodies[0].node)];
+  };
+  const auto room_slot = [&](Plan& plan) -> PlannedBuffer& {
+    return plan.buffers[static_cast<size_t>(room(plan))];
+  };
   const auto end_of = [&](size_t body) {
     return Time{BodiesOf(cond)[body]->num_nodes()} + 1;
   };
@@ -286,7 +322,7 @@ TEST_CASE("both judges know what may die in a branch, and what may lie there") {
     std::function<void(Plan&)> change;
     bool is_sound = false;
   };
-  const Row rows[] = {
+  const Row body_rows[] = {
       {"as it is planned", &branches, [](Plan&) {}, true},
       {"in an unread operand", &branches,
        [&](Plan& p) {
@@ -363,6 +399,24 @@ TEST_CASE("both judges know what may die in a branch, and what may lie there") {
          a.offset = 0;
        }},
   };
+  const Row host_rows[] = {
+      {"the host's part as it is planned", &host, [](Plan&) {}, true},
+      {"too little of the host", &host,
+       [&](Plan& p) { room_slot(p).size -= 16; }},
+      {"none of the host", &host, [&](Plan& p) { room(p) = -1; }},
+      {"a part of the host where a value is", &host,
+       [&](Plan& p) {
+         room_slot(p).offset = slot(p, *host.Find("outer")).offset;
+       }},
+      {"a part of the host in the arena", &host,
+       [&](Plan& p) {
+         room(p) = p.buffer_of[static_cast<size_t>(*host.Find("y"))];
+       }},
+      {"more of the host than there is", &host,
+       [&](Plan& p) { room_slot(p).offset += 16; }},
+  };
+  std::vector<Row> rows(std::begin(body_rows), std::end(body_rows));
+  rows.insert(rows.end(), std::begin(host_rows), std::end(host_rows));
   std::vector<std::string> ours;
   for (const Row& row : rows) {
     INFO(std::string(row.what));

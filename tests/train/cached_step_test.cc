@@ -20,6 +20,7 @@
 #include "tests/support/instances.h"
 #include "tests/support/random_control_flow.h"
 #include "tests/support/random_graph.h"
+#include "tests/support/stash_in_bodies.h"
 
 namespace stowage {
 namespace {
@@ -28,6 +29,7 @@ using testing::Instances;
 using testing::MakeRandomControlFlow;
 using testing::MakeRandomStep;
 using testing::Rng;
+using testing::StashInBodies;
 using testing::StepsOf;
 using testing::TinyGpt;
 
@@ -65,12 +67,13 @@ auto FieldsOf(const PlannedBuffer& buffer) {
 }
 auto FieldsOf(const Plan& plan) {
   const auto& [graph_name, fingerprint, alignment, buffers, buffer_of,
-               workspace_of, reserve, regions, bodies, lower_bound, no_reuse,
-               caching_allocator, peak_time, views, in_place, packer, order,
-               optimal] = plan;
+               workspace_of, host_workspace_of, reserve, regions, bodies,
+               lower_bound, no_reuse, caching_allocator, peak_time, views,
+               in_place, packer, order, optimal] = plan;
   return std::tie(graph_name, fingerprint, alignment, buffer_of, workspace_of,
-                  reserve, regions, lower_bound, no_reuse, caching_allocator,
-                  peak_time, views, in_place, packer, order, optimal);
+                  host_workspace_of, reserve, regions, lower_bound, no_reuse,
+                  caching_allocator, peak_time, views, in_place, packer, order,
+                  optimal);
 }
 auto FieldsOf(const Price& price) {
   const auto& [pieces, host, recomputed_nodes, extra_flops, extra_percent,
@@ -159,6 +162,9 @@ TEST_CASE("steps with loops and branches read back equal, bodies and all") {
     INFO("seed ", seed);
     FittedStep step;
     step.graph = MakeRandomControlFlow(seed);
+    step.plan = *PlanMemory(step.graph, {.alignment = 16});
+    CheckReadsBack(step);
+    step.graph = StashInBodies(step.graph, seed);
     step.plan = *PlanMemory(step.graph, {.alignment = 16});
     CheckReadsBack(step);
   }

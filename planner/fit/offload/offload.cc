@@ -7,6 +7,7 @@
 
 #include "base/index.h"
 #include "base/strings.h"
+#include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
@@ -37,6 +38,19 @@ std::vector<NodeId> FarApart(const Graph& graph,
     }
   }
   return far;
+}
+
+// What `count` says of the nodes in a body of `node`, in all its trips; of several bodies,
+// where it says most.
+template <typename CountFn>
+auto InBodies(const Node& node, const CountFn& count) {
+  decltype(count(Graph(), node)) most = 0;
+  for (const auto& body : BodiesOf(node)) {
+    decltype(most) sum = 0;
+    for (const Node& inner : body->nodes()) sum += count(*body, inner);
+    most = std::max(most, sum);
+  }
+  return static_cast<decltype(most)>(TripsOf(node)) * most;
 }
 
 class Mover {
@@ -257,19 +271,27 @@ Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
 }
 
 Bytes BytesCopied(const Graph& graph, const Node& node) {
-  const bool copies = node.op == OpKind::kFetch || node.op == OpKind::kStash ||
-                      node.op == OpKind::kStashUpdate;
-  return copies ? graph.value(node.results[0]).type.bytes() : 0;
+  if (node.op == OpKind::kFetch || node.op == OpKind::kStash ||
+      node.op == OpKind::kStashUpdate) {
+    return graph.value(node.results[0]).type.bytes();
+  }
+  return InBodies(node, BytesCopied);
+}
+
+int ValuesStashed(const Node& node) {
+  if (node.op == OpKind::kStash) return 1;
+  return InBodies(node, [](const Graph&, const Node& inner) {
+    return ValuesStashed(inner);
+  });
 }
 
 HostUse FindHostUse(const Graph& graph) {
   HostUse use;
-  const Layouts layouts = ComputeLayouts(graph);
-  for (ValueId id = 0; id < graph.num_values(); ++id) {
-    const bool owns = layouts[Index(id)].root == id;
-    use.values += graph.value(id).on_host && owns;
+  for (const ValueInfo& value : graph.values()) {
+    use.values += value.is_leaf() && value.on_host;
   }
   for (const Node& node : graph.nodes()) {
+    use.values += ValuesStashed(node);
     use.bytes_per_step += BytesCopied(graph, node);
   }
   return use;

@@ -57,16 +57,19 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph);
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,
                       std::span<NodeId> places = {});
 
-/// Bytes between arena and host that `node` copies; 0 for other ops than fetch,
-/// stash and stash_update.
+/// Bytes between arena and host that `node` copies: a fetch, stash or stash_update; or
+/// what its bodies do in all trips, of a branch the one in which they do most.
 Bytes BytesCopied(const Graph& graph, const Node& node);
 
-/// What a graph keeps on the host.
+/// What a graph keeps on the host. Values of a loop's body count once for each trip.
 struct HostUse {
   int values = 0;            // that lie there, states and others
   Bytes bytes_per_step = 0;  // copied, there and back
 };
 HostUse FindHostUse(const Graph& graph);
+
+/// The values that `node`, or its bodies, put there, counted in the same way.
+int ValuesStashed(const Node& node);
 
 }  // namespace stowage::fit
 

@@ -1,0 +1,21 @@
+#ifndef STOWAGE_TESTS_SUPPORT_STASH_IN_BODIES_H_
+#define STOWAGE_TESTS_SUPPORT_STASH_IN_BODIES_H_
+
+// Graphs whose bodies keep something in the host's memory.
+//
+//   const Graph graph = StashInBodies(MakeRandomControlFlow(seed), seed);
+//   CHECK(fit::FindHostUse(graph).values > 0);  // of most seeds
+
+#include <cstdint>
+
+#include "ir/graph.h"
+
+namespace stowage::testing {
+
+/// `graph` with about half of what its bodies make, at any depth, and read later there, in
+/// the host's memory from one that reads it to another. It computes the same.
+Graph StashInBodies(const Graph& graph, uint64_t seed);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_SUPPORT_STASH_IN_BODIES_H_
