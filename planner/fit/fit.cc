@@ -296,12 +296,15 @@ Result<bool> StepFitter::FuseNodes(FittedStep* step) const {
 // Moves fetches up where the budget leaves room. Whether any was.
 Result<bool> StepFitter::FetchEarly(Bytes budget, FittedStep* step) const {
   if (step->price.host.values == 0 || budget == kNoLimit) return false;
-  STOWAGE_ASSIGN_OR_RETURN(
-      fit::Prefetched early,
-      fit::Prefetch(
-          step->graph, step->plan, budget,
-          fit::CostsOfNodes(step->graph, options_.cost, options_.cost_per_byte),
-          options_.plan));
+  STOWAGE_ASSIGN_OR_RETURN(fit::Prefetched early,
+                           fit::Prefetch(
+                               step->graph, step->plan, budget,
+                               [this](const Graph& graph) {
+                                 return fit::CostsOfNodes(
+                                     graph, options_.cost,
+                                     options_.cost_per_byte);
+                               },
+                               options_.plan));
   early.plan.order = step->plan.order;
   step->graph = std::move(early.graph);
   step->plan = std::move(early.plan);

@@ -75,16 +75,13 @@ std::span<T> Part(std::span<T> all, size_t first) {
 
 }  // namespace
 
-Result<const Grid::Sample*> Grid::GetSample(int64_t pieces, bool in_loop) {
-  const std::pair key(pieces, in_loop);
-  const auto at = samples_.find(key);
+Result<const Grid::Sample*> Grid::GetSample(int64_t pieces) {
+  const auto at = samples_.find(pieces);
   if (at != samples_.end()) return &at->second;
   Sample sample;
-  STOWAGE_ASSIGN_OR_RETURN(
-      sample.step,
-      build_(pieces, in_loop ? Sampling::kOneForAll : Sampling::kOneOfAKind));
+  STOWAGE_ASSIGN_OR_RETURN(sample.step, build_(pieces, Sampling::kOneForAll));
   sample.movable = FindOffloadable(sample.step.graph);
-  return &samples_.emplace(key, std::move(sample)).first->second;
+  return &samples_.emplace(pieces, std::move(sample)).first->second;
 }
 
 // `graph` with its trips made again in a way that is not to keep them.
@@ -100,9 +97,7 @@ Result<RemadeTrips> Grid::WithTripsAgain(int64_t pieces, const Graph& graph,
 Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
                                                    InsideWay inside) {
   if (options_.recompute.on_choice) options_.recompute.on_choice();
-  // A loop's body keeps nothing on the host.
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
-                           GetSample(pieces, /*in_loop=*/share.halves == 0));
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   const BodyLevel* level = nullptr;
   if (inside.level > 0) {
     STOWAGE_ASSIGN_OR_RETURN(const std::vector<BodyLevel>* const levels,

@@ -81,7 +81,7 @@ class Grid {
     std::vector<Offloadable> movable;
   };
 
-  Result<const Sample*> GetSample(int64_t pieces, bool in_loop = true);
+  Result<const Sample*> GetSample(int64_t pieces);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
                                                InsideWay inside = {});
   Result<std::vector<Share>> Shares(const Levers& levers);
@@ -100,7 +100,7 @@ class Grid {
 
   const StepBuilder build_;
   const Variant::Options options_;
-  std::map<std::pair<int64_t, bool>, Sample> samples_;  // by pieces, in a loop
+  std::map<int64_t, Sample> samples_;  // by pieces
   std::map<std::tuple<int64_t, Share, InsideWay>, std::unique_ptr<Variant>>
       variants_;
   // Ways to make trips again, kKept first, once known.

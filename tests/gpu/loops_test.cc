@@ -16,10 +16,15 @@
 #include "ir/graph.h"
 #include "ir/ops.h"
 #include "nn/models.h"
+#include "planner/fit/cost.h"
 #include "planner/fit/fit.h"
+#include "planner/fit/offload/offload.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/pieces/repeat.h"
+#include "planner/fit/prefetch/prefetch.h"
 #include "planner/fit/recompute/trips.h"
+#include "planner/plan.h"
+#include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/session.h"
 #include "tests/gpu/fake_device.h"
@@ -146,6 +151,88 @@ TEST_CASE("a step whose pieces a loop runs gives the bits of one without") {
   CHECK(Differences(RunSteps(*in_loop, *gpu, {}), expected) == "");
   CHECK(Differences(RunSteps(*in_loop, *gpu, {.poison = true}), expected) ==
         "");
+}
+
+// Between arena and host, those of bodies once for each trip.
+int64_t CopiesOf(const Graph& graph) {
+  int64_t copies = 0;
+  for (const Node& node : graph.nodes()) {
+    copies += BodiesOf(node).empty() && fit::BytesCopied(graph, node) > 0;
+    for (const auto& body : BodiesOf(node)) {
+      copies += TripsOf(node) * CopiesOf(*body);
+    }
+  }
+  return copies;
+}
+
+TEST_CASE("copies of a trip run beside its kernels, and end with it") {
+  const StepBuilder build = StepsOf(TinyGpt, 6);
+  const Result<PiecedStep> all = build(3, Sampling::kAll);
+  REQUIRE_MESSAGE(all.ok(), all.error().message);
+  const Result<PiecedStep> one = build(3, Sampling::kOneForAll);
+  REQUIRE_MESSAGE(one.ok(), one.error().message);
+  REQUIRE(one->loop);
+  const auto plain = MakeFakeBackend({}, nullptr);
+  const Visible expected = RunSteps(all->graph, *plain, {});
+  const Result<Graph> moved =
+      fit::Offload(one->graph, fit::FindOffloadable(one->graph));
+  REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+  const Result<Graph> in_loop =
+      fit::RepeatPiece(*moved, *one->loop, /*times=*/3);
+  REQUIRE_MESSAGE(in_loop.ok(), in_loop.error().message);
+  // As late as it gets, and as early as in three times the arena.
+  const PlanOptions options = {.device = plain->Needs()};
+  const Result<Plan> plan = PlanMemory(*in_loop, options);
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  const Result<fit::Prefetched> early = fit::Prefetch(
+      *in_loop, *plan, 3 * plan->arena_bytes(),
+      [](const Graph& graph) { return fit::CostsOfNodes(graph, {}, 1e6); },
+      options);
+  REQUIRE_MESSAGE(early.ok(), early.error().message);
+  CHECK(early->moved > 10);
+  const int64_t copies = CopiesOf(*in_loop);
+  CHECK(copies > 3 * 10);
+  for (const Graph* graph : {&*in_loop, &early->graph}) {
+    for (const bool lazy_compute : {false, true}) {
+      for (const bool lazy_copy : {false, true}) {
+        CAPTURE(lazy_compute);
+        CAPTURE(lazy_copy);
+        FakeDevice* device = nullptr;
+        const auto gpu = MakeFakeBackend(
+            {.lazy_compute = lazy_compute, .lazy_copy = lazy_copy}, &device);
+        CHECK(Differences(RunSteps(*graph, *gpu, {}), expected) == "");
+        // Where each begins, and where it ends.
+        CHECK(device->calls("Record") >= 2 * copies);
+      }
+    }
+    const auto gpu = MakeFakeBackend({}, nullptr);
+    CHECK(Differences(RunSteps(*graph, *gpu, {.poison = true}), expected) ==
+          "");
+  }
+}
+
+TEST_CASE("a copy that nothing waits for ends with its trip, or its branch") {
+  GraphBuilder g("g");
+  const Value xs = g.Input("xs", DType::kF32, {5, 4});
+  const Value flag = Greater(ReduceSum(xs, {0, 1}), ReduceMax(xs, {0, 1}));
+  const LoopResults run = Loop(g, 5, {.sliced = {xs}}, [](LoopBody& body) {
+    const Value a = Neg(body.sliced(0));
+    Stash(a);  // which nothing fetches
+    body.Sum(a);
+  });
+  const auto branch = [](CondBody& body) {
+    const Value a = Neg(body.operand(0));
+    Stash(a);
+    return std::vector{ReduceSum(a, {0})};
+  };
+  g.Output("sum", run.summed[0]);
+  g.Output("y", Cond(g, flag, {xs}, {branch, branch})[0]);
+  const Graph graph = Finished(g);
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  const Visible expected = RunSteps(graph, *cpu, {.steps = 2});
+  const auto gpu = MakeFakeBackend({.lazy_copy = true}, nullptr);
+  CHECK(LargestDifference(RunSteps(graph, *gpu, {.steps = 2}), expected) <
+        1e-6);
 }
 
 int64_t NodesOf(const Graph& graph) {

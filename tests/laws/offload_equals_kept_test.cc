@@ -70,14 +70,15 @@ TEST_CASE("moving anything changes no bit of 300 random training steps") {
       CHECK(Differences(poisoned, unplanned) == "");
 
       // As early as a quarter more, or twice the memory, allows.
-      std::vector<double> costs(static_cast<size_t>(graph->num_nodes()), 1);
-      for (NodeId n = 0; n < graph->num_nodes(); ++n) {
-        if (BytesCopied(*graph, graph->node(n)) > 0) {
-          costs[static_cast<size_t>(n)] = 1e6;
+      const CostFn cost = [](const Graph& of) {
+        std::vector<double> costs;
+        for (const Node& node : of.nodes()) {
+          costs.push_back(BytesCopied(of, node) > 0 ? 1e6 : 1);
         }
-      }
+        return costs;
+      };
       const Bytes budget = plan->arena_bytes() * (seed % 2 == 0 ? 5 : 8) / 4;
-      const auto early = Prefetch(*graph, *plan, budget, costs,
+      const auto early = Prefetch(*graph, *plan, budget, cost,
                                   {.device = {.workspace = workspace}});
       REQUIRE_MESSAGE(early.ok(), early.error().message);
       moved_up += early->moved;

@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +14,7 @@
 #include "autodiff/train_options.h"
 #include "base/bytes.h"
 #include "cpu/cpu_backend.h"
+#include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/control_flow.h"
 #include "ir/graph.h"
@@ -18,12 +22,18 @@
 #include "ir/ops.h"
 #include "nn/layers.h"
 #include "planner/fit/fit.h"
+#include "planner/fit/fitted_step.h"
+#include "planner/fit/levers.h"
+#include "planner/fit/offload/offload.h"
+#include "planner/fit/offload/share.h"
 #include "planner/fit/pieces/pieces.h"
 #include "planner/fit/pieces/repeat.h"
+#include "planner/plan.h"
 #include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 #include "runtime/session.h"
 #include "tests/planner/fit/steps.h"
+#include "tests/support/instances.h"
 #include "tests/support/run_steps.h"
 
 namespace stowage {
@@ -31,6 +41,8 @@ namespace {
 
 using fit::RepeatPiece;
 using testing::Differences;
+using testing::Instances;
+using testing::RandomNet;
 using testing::RunSteps;
 using testing::StepsOf;
 using testing::TinyGpt;
@@ -108,9 +120,19 @@ std::vector<Case> Cases() {
   };
 }
 
-Graph Built(const StepBuilder& build, int64_t pieces, Sampling sampling) {
+// With so much of it on the host.
+Graph Built(const StepBuilder& build, int64_t pieces, Sampling sampling,
+            fit::Share share = {}) {
   Result<PiecedStep> step = build(pieces, sampling);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
+  if (share != fit::Share{}) {
+    Result<Graph> moved = fit::Offload(
+        step->graph,
+        fit::Select(fit::FindOffloadable(step->graph), share, pieces),
+        step->begins);
+    REQUIRE_MESSAGE(moved.ok(), moved.error().message);
+    step->graph = *std::move(moved);
+  }
   if (!step->loop) return std::move(step->graph);
   const int64_t times = step->counts.front();
   Result<Graph> graph = RepeatPiece(step->graph, *step->loop, times);
@@ -140,6 +162,103 @@ TEST_CASE("a loop over pieces gives the bits of pieces one after the other") {
       CHECK(plan_of(in_loop).arena_bytes() <= plan_of(unrolled).arena_bytes());
     }
   }
+}
+
+// Of what bodies of `graph` put there.
+int StashedInBodies(const Graph& graph) {
+  int values = 0;
+  for (const Node& node : graph.nodes()) {
+    if (!BodiesOf(node).empty()) values += fit::ValuesStashed(node);
+  }
+  return values;
+}
+
+TEST_CASE("values on the host in a loop over pieces change no bit") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const fit::Share shares[] = {
+      {.halves = 2},
+      {.states = 1000, .halves = 2},
+      {.states = 1000, .halves = 2, .again = true},
+  };
+  for (const Case& c : Cases()) {
+    CAPTURE(c.name);
+    const StepBuilder build = StepsOf(c.model, 12, c.options);
+    for (const int64_t pieces : {3, 12}) {
+      CAPTURE(pieces);
+      const Visible given =
+          RunSteps(Built(build, pieces, Sampling::kAll), *cpu, {.steps = 3});
+      for (const fit::Share& share :
+           std::span(shares).subspan(pieces == 3 ? 0 : 2)) {
+        CAPTURE(share.states);
+        CAPTURE(share.again);
+        const Graph unrolled = Built(build, pieces, Sampling::kAll, share);
+        const Graph in_loop = Built(build, pieces, Sampling::kOneForAll, share);
+        CHECK(StashedInBodies(in_loop) > 0);
+        CHECK(in_loop.num_nodes() * 2 < unrolled.num_nodes());
+        for (const bool poison : {false, true}) {
+          const Visible run =
+              RunSteps(in_loop, *cpu, {.steps = 3, .poison = poison});
+          CHECK(Differences(run, given) == "");
+        }
+        const auto plan_of = [&](const Graph& graph) {
+          return PlanMemory(graph, {.device = cpu->Needs()}).value();
+        };
+        const Plan looped = plan_of(in_loop), plain = plan_of(unrolled);
+        CHECK(looped.arena_bytes() <= plain.arena_bytes());
+        CHECK(looped.host_bytes() <= plain.host_bytes());
+        CHECK(fit::FindHostUse(in_loop).bytes_per_step ==
+              fit::FindHostUse(unrolled).bytes_per_step);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "random steps in pieces are the same in every budget, by copies too") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  int in_bodies = 0;
+  for (uint64_t seed = 0; seed < Instances(12u); ++seed) {
+    INFO("seed ", seed);
+    const int64_t pieces = seed % 2 == 0 ? 3 : 4;
+    const StepBuilder build =
+        StepsOf([seed](int64_t batch) { return RandomNet(seed, batch); }, 12,
+                {.optimizer = AdamW{}});
+    const Visible given = RunSteps(Built(build, pieces, Sampling::kAll), *cpu,
+                                   {.steps = 2, .seed = seed});
+    const Recompute recompute =
+        seed % 3 == 0 ? Recompute::kNone : Recompute::kAuto;
+    StepFitter fitter(build,
+                      {.plan = {.alignment = 64, .device = cpu->Needs()},
+                       .levers = {.pieces = {pieces}, .recompute = recompute},
+                       .effort = 0.1});
+    const Result<std::vector<Bargain>> frontier = fitter.Frontier();
+    REQUIRE_MESSAGE(frontier.ok(), frontier.error().message);
+    const Result<Bytes> smallest = fitter.SmallestBudget();
+    REQUIRE_MESSAGE(smallest.ok(), smallest.error().message);
+    CHECK_FALSE(fitter.Fit(*smallest - 1).ok());
+    std::vector<Bytes> budgets = {*smallest};
+    const size_t apart = 1 + frontier->size() / 4;
+    for (size_t i = 0; i < frontier->size(); i += apart) {
+      // The whole step may take a little more than its sample.
+      budgets.push_back(std::max(*smallest, (*frontier)[i].arena + 4096));
+    }
+    for (const Bytes budget : budgets) {
+      CAPTURE(budget);
+      const Result<FittedStep> step = fitter.Fit(budget);
+      REQUIRE_MESSAGE(step.ok(), step.error().message);
+      CHECK(step->plan.arena_bytes() <= budget);
+      CHECK(ValidatePlan(step->graph, step->plan).empty());
+      CHECK(step->price.host.bytes_per_step ==
+            fit::FindHostUse(step->graph).bytes_per_step);
+      in_bodies += StashedInBodies(step->graph) > 0;
+      auto session = Session::Create({{"run", step->graph, step->plan}}, *cpu,
+                                     {.poison = true});
+      REQUIRE_MESSAGE(session.ok(), session.error().message);
+      CHECK(Differences(RunSteps(*session, {.steps = 2, .seed = seed}),
+                        given) == "");
+    }
+  }
+  CHECK(in_bodies > Instances(6));
 }
 
 TEST_CASE("what runs again in a loop's body changes no bit") {

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/index.h"
+#include "ir/attrs.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/graph_copy.h"
 #include "ir/reorder.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/lifetimes.h"
@@ -47,7 +53,8 @@ std::vector<NodeId> Places(const Graph& graph, std::span<const double> costs,
   std::vector<double> work(1, 0);  // before each node, of all but copies
   std::vector<NodeId> places;
   for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-    const bool copies = BytesCopied(graph, graph.node(n)) > 0;
+    const Node& node = graph.node(n);
+    const bool copies = BodiesOf(node).empty() && BytesCopied(graph, node) > 0;
     work.push_back(work.back() + (copies ? 0 : costs[Index(n)]));
     places.push_back(n);
   }
@@ -84,30 +91,88 @@ std::vector<NodeId> OrderOf(const std::vector<NodeId>& places) {
   return order;
 }
 
+struct Moved {
+  Graph graph;
+  int fetches = 0;
+};
+
+// Moves fetches up, those in bodies aside.
+Result<Moved> MoveUp(const Graph& graph, const Plan& plan, Bytes budget,
+                     const CostFn& cost) {
+  const std::vector<NodeId> places =
+      Places(graph, cost(graph), plan.alignment, RoomOf(graph, plan, budget));
+  Moved moved;
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    moved.fetches += places[Index(n)] < n;
+  }
+  if (moved.fetches == 0) return Moved{.graph = graph};
+  STOWAGE_ASSIGN_OR_RETURN(moved.graph, Reorder(graph, OrderOf(places)));
+  return moved;
+}
+
+// Moves those in bodies up, and no others.
+Result<Moved> MoveUpInBodies(const Graph& graph, const Plan& plan, Bytes budget,
+                             const CostFn& cost) {
+  const std::vector<Bytes> room = RoomOf(graph, plan, budget);
+  Moved moved;
+  GraphBuilder g(graph.name());
+  GraphCopy copy(graph, &g);
+  copy.DeclareLeaves();
+  auto planned = plan.bodies.begin();
+  for (NodeId n = 0; n < graph.num_nodes(); ++n) {
+    const Node& node = graph.node(n);
+    const int32_t scratch = plan.workspace_of[Index(n)];
+    SubGraphs bodies;
+    const int before = moved.fetches;
+    for (const auto& body : BodiesOf(node)) {
+      const Plan& of_body = (planned++)->plan;
+      bodies.push_back(body);
+      if (scratch < 0 || BytesCopied(graph, node) == 0) continue;
+      // All that is not taken by what is around the body.
+      const Bytes most = room[Index(n)] + plan.buffers[Index(scratch)].size;
+      STOWAGE_ASSIGN_OR_RETURN(const Moved inside,
+                               MoveUpInBodies(*body, of_body, most, cost));
+      STOWAGE_ASSIGN_OR_RETURN(Moved all,
+                               MoveUp(inside.graph, of_body, most, cost));
+      bodies.back() = std::make_shared<const Graph>(std::move(all.graph));
+      moved.fetches += inside.fetches + all.fetches;
+    }
+    Attrs attrs = node.attrs;
+    if (moved.fetches > before) attrs.Set("bodies", std::move(bodies));
+    copy.CopyNode(n, attrs);
+  }
+  if (moved.fetches == 0) return Moved{.graph = graph};
+  copy.DeclareOutputs();
+  STOWAGE_ASSIGN_OR_RETURN(moved.graph, g.Finish());
+  return moved;
+}
+
 }  // namespace
 
 Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
-                            std::span<const double> costs,
-                            PlanOptions options) {
+                            const CostFn& cost, PlanOptions options) {
   STOWAGE_CHECK(plan.arena_bytes() <= budget);
-  STOWAGE_CHECK(costs.size() == Index(graph.num_nodes()));
   options.budget.reset();
-  // What is alive fits; what is packed may not, and is then given less.
-  Bytes most = budget;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::vector<NodeId> places =
-        Places(graph, costs, plan.alignment, RoomOf(graph, plan, most));
-    Prefetched made;
-    for (NodeId n = 0; n < graph.num_nodes(); ++n) {
-      made.moved += places[Index(n)] < n;
+  Prefetched early{.graph = graph, .plan = plan};
+  for (const auto move : {MoveUpInBodies, MoveUp}) {
+    // What is alive fits; what is packed may not, and is then given less.
+    Bytes most = budget;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      STOWAGE_ASSIGN_OR_RETURN(Moved moved,
+                               move(early.graph, early.plan, most, cost));
+      if (moved.fetches == 0) break;
+      STOWAGE_ASSIGN_OR_RETURN(Plan anew, PlanMemory(moved.graph, options));
+      if (anew.arena_bytes() > budget) {
+        most -= anew.arena_bytes() - budget;
+        continue;
+      }
+      early = {.graph = std::move(moved.graph),
+               .plan = std::move(anew),
+               .moved = early.moved + moved.fetches};
+      break;
     }
-    if (made.moved == 0) break;
-    STOWAGE_ASSIGN_OR_RETURN(made.graph, Reorder(graph, OrderOf(places)));
-    STOWAGE_ASSIGN_OR_RETURN(made.plan, PlanMemory(made.graph, options));
-    if (made.plan.arena_bytes() <= budget) return made;
-    most -= made.plan.arena_bytes() - budget;
   }
-  return Prefetched{.graph = graph, .plan = plan};
+  return early;
 }
 
 }  // namespace stowage::fit

@@ -16,21 +16,19 @@
 //   w, m' = momentum_update(w, m~fetched, dw)
 //
 // What is fetched early takes bytes for longer: only room that the budget leaves
-// is used. Nothing is computed otherwise.
+// is used. Nothing is computed otherwise. What a body of a loop or a branch fetches is moved
+// up within the body, into room that is there in each trip.
 //
-//   std::vector<double> costs = FlopsOfNodes(made.graph);  // 0 for copies
-//   for (NodeId id = 0; id < made.graph.num_nodes(); ++id) {
-//     costs[id] += kOffloadFlopsPerByte *
-//                  BytesCopied(made.graph, made.graph.node(id));
-//   }
+//   const CostFn cost = [](const Graph& graph) {
+//     return CostsOfNodes(graph, /*cost=*/{}, kOffloadFlopsPerByte);
+//   };
 //   Result<Prefetched> early =
-//       Prefetch(made.graph, made.plan, budget, costs, options);
-
-#include <span>
+//       Prefetch(made.graph, made.plan, budget, cost, options);
 
 #include "base/bytes.h"
 #include "base/result.h"
 #include "ir/graph.h"
+#include "planner/fit/cost.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
 
@@ -43,13 +41,13 @@ struct Prefetched {
 };
 
 /// `graph` with its fetches moved up, and a plan for it that fits `budget`, which
-/// `plan`, of `graph` by `options`, has to fit. `costs`: of every node, in one
-/// unit; of copies, what they take of the link. The graph and plan themselves
-/// where nothing can move, or nothing that moved was packed into the budget in a
-/// few attempts. Errors: those of PlanMemory. Linear, but for planning, and for
-/// the nodes that a fetch moves past.
+/// `plan`, of `graph` by `options`, has to fit. `cost`: of every node, in one
+/// unit; of copies, what they take of the link. What bodies fetch moves first, then
+/// the rest; of either, nothing where nothing can move, or nothing that moved was packed
+/// into the budget in a few attempts. Errors: those of PlanMemory. Linear, but for
+/// planning, and for the nodes that a fetch moves past.
 Result<Prefetched> Prefetch(const Graph& graph, const Plan& plan, Bytes budget,
-                            std::span<const double> costs, PlanOptions options);
+                            const CostFn& cost, PlanOptions options);
 
 }  // namespace stowage::fit
 

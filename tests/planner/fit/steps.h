@@ -23,6 +23,10 @@ Graph StepOf(std::string_view model, const ModelOptions& options);
 /// A GPT of two layers of width 16, for training on sequences of 64.
 Graph TinyGpt(int64_t batch);
 
+/// A net of some random layers, whose examples have nothing to do with one another: wide
+/// and narrow ones, norms, sums with what was there before.
+Graph RandomNet(uint64_t seed, int64_t batch);
+
 /// Steps of a model on `batch` examples, of pieces as equal as can be.
 StepBuilder StepsOf(std::function<Graph(int64_t batch)> model, int64_t batch,
                     const TrainOptions& options = {});

@@ -8,7 +8,11 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "ir/bodies.h"
+#include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/graph.h"
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "planner/fit/offload/offload.h"
 #include "planner/plan_memory.h"
@@ -47,7 +51,9 @@ std::string OrderOf(const Graph& graph) {
 Prefetched Move(const Graph& graph, Bytes budget, double copy,
                 const PlanOptions& options) {
   const Plan plan = *PlanMemory(graph, options);
-  auto moved = Prefetch(graph, plan, budget, Costs(graph, copy), options);
+  auto moved = Prefetch(
+      graph, plan, budget, [copy](const Graph& of) { return Costs(of, copy); },
+      options);
   REQUIRE_MESSAGE(moved.ok(), moved.error().message);
   CHECK(moved->plan.arena_bytes() <= budget);
   CHECK(ValidatePlan(moved->graph, moved->plan).empty());
@@ -100,6 +106,44 @@ TEST_CASE("where the budget leaves no room, a fetch moves no further up") {
         "a kept b c again d e f loss");
   CHECK(OrderOf(Move(graph, arena + 256, 1000, options).graph) ==
         "a kept again b c d e f loss");
+}
+
+// The chain in each trip of a loop, in which two of these live at a time.
+Graph ChainInLoop() {
+  GraphBuilder g("g");
+  const Value xs = g.Input("xs", DType::kF32, {3, 64});
+  const LoopResults run = Loop(g, 3, {.sliced = {xs}}, [](LoopBody& body) {
+    GraphBuilder& b = body.builder();
+    const Value a = b.Name("a", Tanh(body.sliced(0)));
+    const Value kept = b.Name("kept", Stash(a));
+    Value x = a;
+    for (const char* const name : {"b", "c", "d", "e"}) {
+      x = b.Name(name, Tanh(x));
+    }
+    body.Stack(b.Name("f", Mul(x, b.Name("again", Fetch(kept)))));
+  });
+  g.Output("y", run.stacked[0]);
+  auto graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  return std::move(*graph);
+}
+
+TEST_CASE("a fetch in a body moves up in it, as far as a trip has room") {
+  const Graph graph = ChainInLoop();
+  const PlanOptions options{.in_place = false};
+  const Bytes arena = PlanMemory(graph, options)->arena_bytes();
+  const auto order = [&](Bytes budget, double copy) {
+    const Prefetched moved = Move(graph, budget, copy, options);
+    const std::string names = OrderOf(*BodiesOf(moved.graph.node(0)).front());
+    CHECK(moved.moved ==
+          (names == OrderOf(*BodiesOf(graph.node(0)).front()) ? 0 : 1));
+    return names;
+  };
+  CHECK(order(arena, 1000) == "a kept b c d e again f");
+  CHECK(order(arena + 255, 1000) == "a kept b c d e again f");
+  CHECK(order(arena + 256, 1000) == "a kept again b c d e f");
+  CHECK(order(arena + 256, 25) == "a kept b again c d e f");
+  CHECK(order(kEnough, 1) == "a kept b c d again e f");
 }
 
 constexpr std::string_view kTwo = R"(stowage-ir 1
