@@ -9,6 +9,7 @@
 #include "base/index.h"
 #include "base/parallel.h"
 #include "ir/bodies.h"
+#include "planner/fit/offload/bodies.h"
 
 namespace stowage::fit {
 namespace {
@@ -56,9 +57,11 @@ Result<ByBound<T>> SortByBound(const std::vector<Variant*>& variants,
   return sorted;
 }
 
-// The same way with bodies as low as they get.
-InsideWay Lowest(std::span<const Way> ways, const Way& way) {
+// The same way with bodies as low as they get; of which nothing is known where they keep
+// something on the host: what runs again does not wait.
+InsideWay Lowest(std::span<const Way> ways, const Way& way, Share share) {
   InsideWay lowest = way.first;
+  if (share.inside) return lowest;
   for (const auto& [inside, pieces] : ways) {
     if (pieces == way.second && inside.trips == lowest.trips) {
       lowest = std::max(lowest, inside);
@@ -122,7 +125,10 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
       step.graph = std::move(lowered.graph);
       in_bodies.nodes = std::move(lowered.nodes);
     }
-    if (share == Share{}) return in_bodies;
+    if (share.inside) {
+      STOWAGE_ASSIGN_OR_RETURN(step.graph, OffloadInBodies(step.graph));
+    }
+    if (share.states == 0 && share.halves == 0) return in_bodies;
     const std::vector<Offloadable> all = FindOffloadable(step.graph);
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph,
@@ -135,6 +141,10 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
 Result<Variant*> Grid::Get(int64_t pieces, Share share, InsideWay inside) {
   // All pieces are alike: one half is as good as two.
   if (pieces > 1 && share.halves > 0) share.halves = 2;
+  if (share.inside) {
+    STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, inside));
+    share.inside = WaitsInBodies(unmoved->sample());
+  }
   std::unique_ptr<Variant>& variant = variants_[{pieces, share, inside}];
   if (!variant) {
     STOWAGE_ASSIGN_OR_RETURN(variant, MakeVariant(pieces, share, inside));
@@ -180,16 +190,20 @@ Result<const std::vector<BodyLevel>*> Grid::Levels(int64_t pieces,
   return &levels_.emplace(key, std::move(levels)).first->second;
 }
 
+Result<bool> Grid::HasBodies(int64_t pieces) {
+  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
+  return std::ranges::any_of(sample->step.graph.nodes(), [](const Node& node) {
+    return !BodiesOf(node).empty();
+  });
+}
+
 // Where anything may run again, trips may, and what bodies make.
 Result<std::vector<Way>> Grid::Ways(const Levers& levers) {
   std::vector<Way> ways;
   for (const int64_t pieces : levers.pieces) ways.push_back({{}, pieces});
   if (levers.recompute != Recompute::kAuto) return ways;
-  STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
-                           GetSample(levers.pieces.front()));
-  const bool has_bodies = std::ranges::any_of(
-      sample->step.graph.nodes(),
-      [](const Node& node) { return !BodiesOf(node).empty(); });
+  STOWAGE_ASSIGN_OR_RETURN(const bool has_bodies,
+                           HasBodies(levers.pieces.front()));
   if (!has_bodies) return ways;
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<Trips> all_trips,
                            TripsToTry(levers.pieces.front()));
@@ -213,7 +227,9 @@ Result<std::vector<Share>> Grid::Shares(const Levers& levers) {
   if (levers.offload == OffloadChoice::kNone) return std::vector<Share>(1);
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample,
                            GetSample(levers.pieces.front()));
-  return SharesToTry(sample->movable);
+  STOWAGE_ASSIGN_OR_RETURN(const bool has_bodies,
+                           HasBodies(levers.pieces.front()));
+  return SharesToTry(sample->movable, has_bodies);
 }
 
 Result<Bytes> Grid::ArenaAsItIs(int64_t pieces, size_t states) {
@@ -358,11 +374,11 @@ Result<double> Grid::LeastExtraCost(const Variant* variant,
   double least = kAnyCost;
   for (const Way& way : ways) {
     const auto& [inside, in_pieces] = way;
-    if (inside.level > 0 || in_pieces != pieces) continue;
+    if (in_pieces != pieces || (inside.level > 0 && !share.inside)) continue;
     STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
                              Get(pieces, share, inside));
     STOWAGE_ASSIGN_OR_RETURN(Variant* const lowest,
-                             Get(pieces, share, Lowest(ways, way)));
+                             Get(pieces, share, Lowest(ways, way, share)));
     STOWAGE_ASSIGN_OR_RETURN(const double extra,
                              lowest->LeastExtraCost(budget));
     least = std::min(least, as_they_are->in_bodies_cost() + extra);
@@ -374,7 +390,7 @@ Result<double> Grid::LeastExtraCost(const Variant* variant,
 // of a step without building it.
 Result<bool> Grid::CannotNeedLess(Way way, Share share, Recompute recompute,
                                   Bytes most) {
-  if (share.halves > 0 || share.states == 0) return false;
+  if (share.halves > 0 || share.states == 0 || share.inside) return false;
   const auto& [inside, pieces] = way;
   STOWAGE_ASSIGN_OR_RETURN(Variant* const unmoved, Get(pieces, {}, inside));
   STOWAGE_ASSIGN_OR_RETURN(const Bytes least, unmoved->LeastArena(recompute));
@@ -521,11 +537,11 @@ Result<std::vector<Bargain>> Grid::Frontier(const Levers& levers) {
     double least = kAnyCost;
     for (const Way& way : ways) {
       const auto& [inside, pieces] = way;
-      if (inside.level > 0) continue;
+      if (inside.level > 0 && !share.inside) continue;
       STOWAGE_ASSIGN_OR_RETURN(Variant* const as_they_are,
                                Get(pieces, share, inside));
       STOWAGE_ASSIGN_OR_RETURN(Variant* const lowest,
-                               Get(pieces, share, Lowest(ways, way)));
+                               Get(pieces, share, Lowest(ways, way, share)));
       STOWAGE_ASSIGN_OR_RETURN(const double extra,
                                lowest->LeastExtraCost(bargain.arena));
       least = std::min(least, as_they_are->cost() - fewest->cost() + extra);

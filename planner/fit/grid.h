@@ -84,6 +84,7 @@ class Grid {
   Result<const Sample*> GetSample(int64_t pieces);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
                                                InsideWay inside = {});
+  Result<bool> HasBodies(int64_t pieces);
   Result<std::vector<Share>> Shares(const Levers& levers);
   Result<RemadeTrips> WithTripsAgain(int64_t pieces, const Graph& graph,
                                      Trips trips) const;

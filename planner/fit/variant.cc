@@ -83,13 +83,13 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
     recompute.effort *= kEffortInPieces;
   }
   if (!variant->in_bodies_.nodes.empty()) recompute.effort *= kEffortOfLevel;
-  // Nodes with bodies cost what they did, and what runs again in them: of trips, its part
-  // of the loop that ran it first.
+  // Nodes with bodies cost what they did, copies aside, and what runs again in them: of
+  // trips, its part of the loop that ran it first.
   std::map<std::string, double> of_nodes;  // by their first results
   const InBodies& in_bodies = variant->in_bodies_;
   if (!in_bodies.loops.empty() || !in_bodies.nodes.empty()) {
     const std::vector<double> costs =
-        CostsOfNodes(given, options.recompute.cost, options.cost_per_byte);
+        CostsOfNodes(given, options.recompute.cost, /*per_byte=*/0);
     const auto of_given = [&](const std::string& name) {
       return costs[Index(MakerOf(given, name))];
     };
@@ -117,7 +117,11 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
                     per_byte = options.cost_per_byte](const Graph& graph) {
     std::vector<double> costs = CostsOfNodes(graph, cost, per_byte);
     for (const auto& [name, of_node] : of_nodes) {
-      if (graph.Find(name)) costs[Index(MakerOf(graph, name))] = of_node;
+      if (!graph.Find(name)) continue;
+      const NodeId node = MakerOf(graph, name);
+      const auto copied =
+          static_cast<double>(BytesCopied(graph, graph.node(node)));
+      costs[Index(node)] = of_node + per_byte * copied;
     }
     for (NodeId id = 0; id < graph.num_nodes(); ++id) {
       costs[static_cast<size_t>(id)] *= static_cast<double>(CountOf(step, id));

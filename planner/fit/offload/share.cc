@@ -27,7 +27,7 @@ size_t CountStates(std::span<const Offloadable> all) {
       std::ranges::count_if(all, &Offloadable::is_state));
 }
 
-std::vector<Share> SharesToTry(std::span<const Offloadable> all) {
+std::vector<Share> SharesToTry(std::span<const Offloadable> all, bool bodies) {
   const size_t states = CountStates(all);
   std::vector<Share> shares = {
       {},
@@ -42,6 +42,12 @@ std::vector<Share> SharesToTry(std::span<const Offloadable> all) {
   }
   if (states == all.size()) shares.resize(3);  // no forward value may move
   shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
+  if (!bodies) return shares;
+  const Share most = shares.back();
+  for (Share share : {Share{}, Share{.states = states}, most}) {
+    share.inside = true;
+    if (share != shares.back()) shares.push_back(share);
+  }
   return shares;
 }
 

@@ -29,12 +29,16 @@ namespace stowage::fit {
 struct Share {
   size_t states = 0;
   int halves = 0;
-  bool again = false;  // forward values are fetched anew (Offloadable::again)
+  bool again = false;   // forward values are fetched anew (Offloadable::again)
+  bool inside = false;  // and so is all that waits in bodies (offload/bodies.h)
   friend auto operator<=>(const Share&, const Share&) = default;
 };
 
-/// From nothing to everything, and to everything fetched anew, each once; `all` as FindOffloadable lists it.
-std::vector<Share> SharesToTry(std::span<const Offloadable> all);
+/// From nothing to everything, and to everything fetched anew, each once; `all` as
+/// FindOffloadable lists it. With `bodies`, nothing, all states and everything are also
+/// tried with what waits in bodies.
+std::vector<Share> SharesToTry(std::span<const Offloadable> all,
+                               bool bodies = false);
 
 /// What is moved of `all` in a step of so many pieces.
 std::vector<Offloadable> Select(std::span<const Offloadable> all, Share share,

@@ -66,6 +66,19 @@ TEST_CASE(
   CHECK(Select(all, {.states = 1, .halves = 2}, 1)[1].again.empty());
 }
 
+TEST_CASE("nothing, all states and everything are tried with bodies as well") {
+  const std::vector<Offloadable> all = {State(1, 8), Forward(2, 8)};
+  Shares expected = SharesToTry(all);
+  for (const Share& share :
+       {Share{.inside = true}, Share{.states = 1, .inside = true},
+        Share{.states = 1, .halves = 2, .inside = true}}) {
+    expected.push_back(share);
+  }
+  CHECK(SharesToTry(all, /*bodies=*/true) == expected);
+  // Where there is nothing else to move, bodies are.
+  CHECK(SharesToTry({}, /*bodies=*/true) == Shares{{}, {.inside = true}});
+}
+
 TEST_CASE("each share is tried once, however little there is to move") {
   // Half of one state's bytes is the state.
   const std::vector<Offloadable> two = {State(1, 8), Forward(2, 8)};
