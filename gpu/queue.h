@@ -122,6 +122,10 @@ class Queue {
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
 
+  /// Whether grids may hold products of warpgroups (gpu/warpgroup.h): there are some on
+  /// devices of compute capability 9.0 alone, and they must have been asked for.
+  virtual bool has_warpgroups() const { return false; }
+
   /// This rank, of those whose step the queue is for.
   virtual int rank() const { return 0; }
   /// Sends and receives all of it, at once: at most one entry for each other rank. All

@@ -30,6 +30,7 @@ class EmulatedQueue : public Queue {
   }
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
+  bool has_warpgroups() const override { return has_warpgroups_; }
   FaultSlot fault() const override { return {&word_, launch_}; }
 
   /// Says which launch is enqueued from here on; 0 at first.
@@ -38,6 +39,9 @@ class EmulatedQueue : public Queue {
   /// From now on products with a bias or gelu's derivative are not taken: what a kernel
   /// does then is tested so.
   void refuse_epilogues() { takes_epilogues_ = false; }
+
+  /// From now on grids may hold products of warpgroups.
+  void allow_warpgroups() { has_warpgroups_ = true; }
 
   bool has_fault() const { return word_ != kNoFault; }
   /// The first launch that had a fault.
@@ -51,6 +55,7 @@ class EmulatedQueue : public Queue {
   mutable uint32_t word_ = kNoFault;
   uint32_t launch_ = 0;
   bool takes_epilogues_ = true;
+  bool has_warpgroups_ = false;
   int64_t kernels_ = 0;
   int64_t products_ = 0;
 };
