@@ -4,11 +4,13 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/emulator/block.h"
 #include "gpu/emulator/context.h"
 #include "gpu/emulator/fiber.h"
 
@@ -23,6 +25,7 @@ constexpr int kLanes = 32;
 constexpr uint32_t kMostThreads = 1024;
 constexpr size_t kMostShared = 227 * 1024;  // of a block, on sm_90
 constexpr size_t kMostStatic = 48 * 1024;
+constexpr size_t kDynamicAlignment = 1024;
 constexpr std::byte kNan{0xFF};  // so filled, every float type holds NaN
 constexpr std::byte kGuard{0xA5};
 
@@ -57,16 +60,18 @@ struct Copy {
 struct Thread {
   Fiber* fiber = nullptr;  // null before it starts
   bool returned = false;
-  const Site* waits = nullptr;  // null: it does not
-  std::vector<Copy> copies;     // under way, oldest first
-  int group = 0;                // that the next copy will belong to
+  const Site* waits = nullptr;   // null: it does not
+  std::vector<Copy> copies;      // under way, oldest first
+  int group = 0;                 // that the next copy will belong to
+  std::vector<size_t> unfenced;  // of dynamic memory, what its copies wrote
 };
 
-struct WarpState {
+// Threads that meet: a warp or a warpgroup.
+struct Meeting {
   int arrived = 0;
   CompleteFn complete = nullptr;
   const Site* site = nullptr;  // of those who have arrived
-  void* arguments[kLanes] = {};
+  void* arguments[kWarpgroupThreads] = {};
 };
 
 struct SharedRange {
@@ -93,10 +98,16 @@ class Machine {
 
   void AwaitBlock(const Site& site);
   void AwaitWarp(CompleteFn complete, void* arguments, const Site& site);
+  void AwaitWarpgroup(CompleteFn complete, void* arguments, const Site& site);
   void OpenShared(const char* name, std::byte* bytes, size_t size);
   bool IsShared16(const void* address) const;
   void CopyAsync(void* shared, const void* global);
   void AwaitCopies(int groups_left);
+  std::span<std::byte> dynamic() const {
+    return {context.dynamic_shared, call_->dynamic_shared};
+  }
+  void FenceCopies();
+  bool IsFenced(size_t byte) const { return unfenced_[byte / 16] == 0; }
   Thread& me() { return threads_[static_cast<size_t>(context.thread)]; }
   /// Says what is wrong, here and with this thread. Then Leave.
   void Complain(const std::string& what);
@@ -122,6 +133,9 @@ class Machine {
   void Suspend(const Site& site);
   void Return();
   void ReleaseBlock();
+  void Meet(Meeting& meeting, int first, int size, CompleteFn complete,
+            void* arguments, const Site& site);
+  void Arrive(const Copy& copy);
   void Release(int thread) {
     threads_[static_cast<size_t>(thread)].waits = nullptr;
     (options_->warp_by_warp ? ready_[static_cast<size_t>(thread / kLanes)]
@@ -137,10 +151,11 @@ class Machine {
 
   // Of the block.
   std::vector<Thread> threads_;
-  std::vector<WarpState> warps_;
-  std::vector<int> unstarted_;           // the last one is next
-  std::vector<int> runnable_;            // have waited, need not any more
-  size_t first_runnable_ = 0;            // in the natural order
+  std::vector<Meeting> warps_, warpgroups_;
+  std::vector<uint8_t> unfenced_;  // by 16 bytes of dynamic memory: 0 or 1
+  std::vector<int> unstarted_;     // the last one is next
+  std::vector<int> runnable_;      // have waited, need not any more
+  size_t first_runnable_ = 0;      // in the natural order
   std::vector<std::vector<int>> ready_;  // both, by warp: warp by warp
   int live_ = 0;
   int arrived_ = 0;  // in SyncThreads
@@ -183,11 +198,13 @@ void Machine::Run(const KernelCall& call, const EmulatorOptions& options) {
   lots_ = Lots(options.seed);
   threads_.resize(call.threads);
   warps_.resize(call.threads / kLanes);
-  dynamic_.resize(call.dynamic_shared + 2 * kGuardBytes + 128);
+  warpgroups_.resize(call.threads / kWarpgroupThreads);
+  dynamic_.resize(call.dynamic_shared + 2 * kGuardBytes + kDynamicAlignment);
   const auto address = reinterpret_cast<uintptr_t>(dynamic_.data());
   context.block_size = static_cast<int>(call.threads);
   context.dynamic_shared =
-      dynamic_.data() + kGuardBytes + (128 - (address + kGuardBytes) % 128);
+      dynamic_.data() + kGuardBytes +
+      (kDynamicAlignment - (address + kGuardBytes) % kDynamicAlignment);
   context.grid_size = static_cast<int>(call.grid.x);
 
   const uint64_t blocks = uint64_t{call.grid.x} * call.grid.y;
@@ -221,8 +238,11 @@ bool Machine::RunBlock() {
     thread.waits = nullptr;
     thread.copies.clear();
     thread.group = 0;
+    thread.unfenced.clear();
   }
-  for (WarpState& warp : warps_) warp.arrived = 0;
+  for (Meeting& warp : warps_) warp.arrived = 0;
+  for (Meeting& warpgroup : warpgroups_) warpgroup.arrived = 0;
+  unfenced_.assign((call_->dynamic_shared + 15) / 16, 0);
   runnable_.clear();
   first_runnable_ = 0;
   live_ = static_cast<int>(threads_.size());
@@ -432,35 +452,62 @@ void Machine::AwaitBlock(const Site& site) {
 
 void Machine::AwaitWarp(CompleteFn complete, void* arguments,
                         const Site& site) {
-  const int lane = context.thread % kLanes;
-  const int first = context.thread - lane;
-  WarpState& warp = warps_[static_cast<size_t>(context.thread / kLanes)];
-  if (warp.arrived > 0 &&
-      (warp.complete != complete || !Same(*warp.site, site))) {
-    Complain(StrCat("it is in ", Describe(site),
-                    " while others of its warp wait in ",
-                    Describe(*warp.site)));
+  const int first = context.thread / kLanes * kLanes;
+  Meet(warps_[static_cast<size_t>(first / kLanes)], first, kLanes, complete,
+       arguments, site);
+}
+
+void Machine::AwaitWarpgroup(CompleteFn complete, void* arguments,
+                             const Site& site) {
+  const int first = context.thread / kWarpgroupThreads * kWarpgroupThreads;
+  if (first + kWarpgroupThreads > context.block_size) {
+    Complain(StrCat("it is in ", Describe(site), ", and its warpgroup has ",
+                    context.block_size - first, " threads"));
     Leave();
   }
-  warp.complete = complete;
-  warp.site = &site;
-  warp.arguments[lane] = arguments;
-  if (++warp.arrived < kLanes) return Suspend(site);
-  complete(warp.arguments);
-  warp.arrived = 0;
-  for (int i = 0; i < kLanes; ++i) {
-    if (i != lane) Release(first + i);
+  Meet(warpgroups_[static_cast<size_t>(first / kWarpgroupThreads)], first,
+       kWarpgroupThreads, complete, arguments, site);
+}
+
+// Of the threads [first, first + size).
+void Machine::Meet(Meeting& meeting, int first, int size, CompleteFn complete,
+                   void* arguments, const Site& site) {
+  if (meeting.arrived > 0 &&
+      (meeting.complete != complete || !Same(*meeting.site, site))) {
+    Complain(StrCat("it is in ", Describe(site), " while others of its ",
+                    size == kLanes ? "warp" : "warpgroup", " wait in ",
+                    Describe(*meeting.site)));
+    Leave();
+  }
+  meeting.complete = complete;
+  meeting.site = &site;
+  meeting.arguments[context.thread - first] = arguments;
+  if (++meeting.arrived < size) return Suspend(site);
+  complete(meeting.arguments);
+  meeting.arrived = 0;
+  for (int i = first; i < first + size; ++i) {
+    if (i != context.thread) Release(i);
   }
 }
 
 // --- Copies to shared memory ---
 
-void Arrive(const Copy& copy) {
+void Machine::Arrive(const Copy& copy) {
   if (copy.from == nullptr) {
     std::memset(copy.to, 0, 16);
   } else {
     std::memcpy(copy.to, copy.from, 16);
   }
+  if (dynamic().empty() || copy.to < dynamic().data()) return;
+  const auto chunk = static_cast<size_t>(copy.to - dynamic().data()) / 16;
+  if (chunk >= unfenced_.size()) return;
+  unfenced_[chunk] = 1;
+  me().unfenced.push_back(chunk);
+}
+
+void Machine::FenceCopies() {
+  for (const size_t chunk : me().unfenced) unfenced_[chunk] = 0;
+  me().unfenced.clear();
 }
 
 void Machine::CopyAsync(void* shared, const void* global) {
@@ -502,6 +549,18 @@ void ReportMisaligned(const char* word, const void* address) {
 void AwaitBlock(const Site& site) { TheMachine().AwaitBlock(site); }
 void AwaitWarp(CompleteFn complete, void* arguments, const Site& site) {
   TheMachine().AwaitWarp(complete, arguments, site);
+}
+void AwaitWarpgroup(CompleteFn complete, void* arguments, const Site& site) {
+  TheMachine().AwaitWarpgroup(complete, arguments, site);
+}
+
+void Complain(const std::string& what) { TheMachine().Complain(what); }
+void Leave() { TheMachine().Leave(); }
+
+std::span<std::byte> DynamicBytes() { return TheMachine().dynamic(); }
+void FenceCopies() { TheMachine().FenceCopies(); }
+bool IsFenced(size_t byte_of_dynamic) {
+  return TheMachine().IsFenced(byte_of_dynamic);
 }
 
 void OpenShared(const char* name, std::byte* bytes, size_t size) {
