@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "base/check.h"
 #include "gpu/kernels/attention_params.h"
+#include "gpu/kernels/attention_softmax.h"
 #include "gpu/kernels/attention_tiles.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
@@ -22,7 +22,6 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr float kLog2E = 1.4426950408889634f;
 
 // Sizes of tiles, such that accumulators fit the 255 registers of a thread.
 template <int kDepth>
@@ -47,30 +46,14 @@ struct QueryGradTiles {
   static constexpr int kElements = (2 * kQueries + 2 * 2 * kKeys) * kDepth;
 };
 
-STOWAGE_DEVICE int TilesOf(int length, int rows) {
-  return (length + rows - 1) / rows;
-}
-
 // --- Forward ---
-
-// What a block works on. The tiles with most keys come first.
-struct QueryTile {
-  int first_query, head, batch;
-};
-template <int kQueries>
-STOWAGE_DEVICE QueryTile QueryTileOf(const AttentionParams& p, int block) {
-  const int tiles = TilesOf(p.queries, kQueries);
-  return {(tiles - 1 - block % tiles) * kQueries, block / tiles % p.heads,
-          block / tiles / p.heads};
-}
 
 // What a thread keeps for its queries: rows lane / 4 and lane / 4 + 8 of every
 // strip.
 template <int kM, int kDepth>
 struct OnlineSoftmax {
   float o[kM][kDepth / 8][4];
-  float largest[kM][2];  // of the raw scores so far, the same in four lanes
-  float total[kM][2];    // of this lane's weights
+  OnlineRow rows[kM][2];
 };
 
 // Takes one tile of keys into account. With kMasked some scores may be masked.
@@ -98,50 +81,14 @@ STOWAGE_DEVICE void AddKeys(OnlineSoftmax<kM, kDepth>& state, const T* shared,
   for (int i = 0; i < kM; ++i) {
     if (!strips.Has(i)) continue;
     if (kMasked) {
-      const int query = first_query + StripRow<kWarps>(i) + Lane() / 4;
-      const int key = first_key + Lane() % 4 * 2;
-      STOWAGE_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const AttentionReach reach =
-            KeysOfQuery(p, keys, query + half * 8, key);
-        STOWAGE_UNROLL
-        for (int n = 0; n < kKeys / 8; ++n) {
-          STOWAGE_UNROLL
-          for (int e = 0; e < 2; ++e) {
-            if (!reach.Has(n * 8 + e)) s[i][n][2 * half + e] = -INFINITY;
-          }
-        }
-      }
+      MaskScores(s[i], p, keys, first_query + StripRow<kWarps>(i) + Lane() / 4,
+                 first_key + Lane() % 4 * 2);
     }
     STOWAGE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      float top = state.largest[i][half];
-      STOWAGE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        top = fmaxf(top, fmaxf(s[i][n][2 * half], s[i][n][2 * half + 1]));
-      }
-      top = fmaxf(top, ShuffleXor(top, 1));
-      top = fmaxf(top, ShuffleXor(top, 2));
-      // Of a row that has read no key so far, everything is 0.
-      const float base = kMasked && top == -INFINITY ? 0 : top;
-      const float correction = Exp2((state.largest[i][half] - base) * scale2);
-      state.largest[i][half] = top;
-      const float shift = base * scale2;
-      float sum = state.total[i][half] * correction;
-      STOWAGE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        STOWAGE_UNROLL
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          s[i][n][e] = Exp2(s[i][n][e] * scale2 - shift);
-          sum += s[i][n][e];
-        }
-      }
-      state.total[i][half] = sum;
-      STOWAGE_UNROLL
-      for (int n = 0; n < kDepth / 8; ++n) {
-        state.o[i][n][2 * half] *= correction;
-        state.o[i][n][2 * half + 1] *= correction;
-      }
+      const float correction =
+          TakeScores<kMasked>(s[i], half, scale2, state.rows[i][half]);
+      ScaleRows(state.o[i], half, correction);
     }
   }
   AddWeighted<kDepth, kM, kKeys>(state.o, s, shared, v_tile, strips);
@@ -183,18 +130,7 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
 
   OnlineSoftmax<kM, kDepth> state;
   STOWAGE_UNROLL
-  for (int i = 0; i < kM; ++i) {
-    STOWAGE_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      state.largest[i][half] = -INFINITY;
-      state.total[i][half] = 0;
-      STOWAGE_UNROLL
-      for (int n = 0; n < kDepth / 8; ++n) {
-        state.o[i][n][2 * half] = 0;
-        state.o[i][n][2 * half + 1] = 0;
-      }
-    }
-  }
+  for (int i = 0; i < kM; ++i) SetZero(state.o[i]);
 
   for (int first_key = read.begin; first_key < read.end;
        first_key += Tiles::kKeys) {
@@ -230,14 +166,9 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
     float factor[2];
     STOWAGE_UNROLL
     for (int half = 0; half < 2; ++half) {
-      float total = state.total[i][half];
-      total += ShuffleXor(total, 1);
-      total += ShuffleXor(total, 2);
-      factor[half] = total == 0 ? 0 : 1 / total;
-      const int query = done.first_query + strip_row + Lane() / 4 + half * 8;
-      if (Lane() % 4 == 0 && query < p.queries) {
-        log_sum_exp[query] = state.largest[i][half] * p.scale + logf(total);
-      }
+      factor[half] =
+          FinishRow(state.rows[i][half], p, log_sum_exp,
+                    done.first_query + strip_row + Lane() / 4 + half * 8);
     }
     StoreStrip<kDepth>(state.o[i], factor, shared + q_tile, strip_row, o,
                        p.out_row[0], done.first_query + strip_row, p.queries,
@@ -247,20 +178,6 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
 
 // --- Gradient ---
 
-// What a probability is computed with: its query's log-sum-exp in powers of 2,
-// and o . d_o. Queries beyond the sequence get what makes everything 0.
-struct QueryStatistics {
-  float log2_sum;
-  float delta;
-};
-
-STOWAGE_DEVICE QueryStatistics LoadStatistics(const AttentionParams& p,
-                                              int batch, int head, int query) {
-  if (query >= p.queries) return {INFINITY, 0};
-  const int64_t at = StatisticsOf(p, batch, head) + query;
-  return {p.log_sum_exp[at] * kLog2E, p.delta[at]};
-}
-
 // Takes one tile of queries into account, for the keys of this block.
 template <bool kMasked, int kDepth, int kQueries, int kM, typename T>
 STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
@@ -269,7 +186,6 @@ STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
                                const QueryStatistics* statistics, int first_key,
                                int first_query, int keys,
                                const AttentionParams& params) {
-  const float scale2 = params.scale * kLog2E;
   Strips strips{0, kM};
   if (kMasked) {  // these queries see none of the strips right of the diagonal
     STOWAGE_UNROLL
@@ -288,21 +204,9 @@ STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
     if (!strips.Has(i)) continue;
-    const int key = first_key + StripRow<kWarps>(i) + Lane() / 4;
-    STOWAGE_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const AttentionReach reach = QueriesOfKey(params, keys, key + half * 8);
-      STOWAGE_UNROLL
-      for (int n = 0; n < kQueries / 8; ++n) {
-        STOWAGE_UNROLL
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          const int query = n * 8 + column + e % 2;
-          const float power = p[i][n][e] * scale2 - statistics[query].log2_sum;
-          p[i][n][e] =
-              kMasked && !reach.Has(first_query + query) ? 0 : Exp2(power);
-        }
-      }
-    }
+    ToProbabilitiesOfKeys<kMasked>(p[i], statistics + column, params, keys,
+                                   first_key + StripRow<kWarps>(i) + Lane() / 4,
+                                   first_query + column);
   }
   AddWeighted<kDepth, kM, kQueries>(dv, p, shared, d_o_tile, strips);
   float ds[kM][kQueries / 8][4];
@@ -310,14 +214,7 @@ STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
                                               strips);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
-    STOWAGE_UNROLL
-    for (int n = 0; n < kQueries / 8; ++n) {
-      STOWAGE_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        ds[i][n][e] = p[i][n][e] *
-                      (ds[i][n][e] - statistics[n * 8 + column + e % 2].delta);
-      }
-    }
+    ToScoreGradsOfKeys(ds[i], p[i], statistics + column);
   }
   AddWeighted<kDepth, kM, kQueries>(dk, ds, shared, q_tile, strips);
 }
@@ -378,11 +275,8 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   float dv[kM][kDepth / 8][4];
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
-    STOWAGE_UNROLL
-    for (int n = 0; n < kDepth / 8; ++n) {
-      STOWAGE_UNROLL
-      for (int e = 0; e < 4; ++e) dk[i][n][e] = dv[i][n][e] = 0;
-    }
+    SetZero(dk[i]);
+    SetZero(dv[i]);
   }
 
   for (int stage = 0; next_head < end_head; stage = 1 - stage) {
@@ -442,7 +336,6 @@ STOWAGE_DEVICE void AddKeysToGrad(float (&dq)[kM][kDepth / 8][4],
                                   const QueryStatistics (&statistics)[kM][2],
                                   int first_query, int first_key, int keys,
                                   const AttentionParams& params) {
-  const float scale2 = params.scale * kLog2E;
   Strips strips{0, kM};
   if (kMasked) {
     STOWAGE_UNROLL
@@ -460,25 +353,10 @@ STOWAGE_DEVICE void AddKeysToGrad(float (&dq)[kM][kDepth / 8][4],
                                            strips);
   STOWAGE_UNROLL
   for (int i = 0; i < kM; ++i) {
-    const int query = first_query + StripRow<kWarps>(i) + Lane() / 4;
-    const int key = first_key + Lane() % 4 * 2;
-    STOWAGE_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      const QueryStatistics& its = statistics[i][half];
-      const AttentionReach reach =
-          KeysOfQuery(params, keys, query + half * 8, key);
-      STOWAGE_UNROLL
-      for (int n = 0; n < kKeys / 8; ++n) {
-        STOWAGE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          const float power = p[i][n][2 * half + e] * scale2 - its.log2_sum;
-          const float weight =
-              kMasked && !reach.Has(n * 8 + e) ? 0 : Exp2(power);
-          ds[i][n][2 * half + e] =
-              weight * (ds[i][n][2 * half + e] - its.delta);
-        }
-      }
-    }
+    ToProbabilities<kMasked>(p[i], statistics[i], params, keys,
+                             first_query + StripRow<kWarps>(i) + Lane() / 4,
+                             first_key + Lane() % 4 * 2);
+    ToScoreGrads(ds[i], p[i], statistics[i]);
   }
   AddWeighted<kDepth, kM, kKeys>(dq, ds, shared, k_tile, strips);
 }
@@ -532,11 +410,7 @@ AttentionGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
           p, batch, head,
           first_query + StripRow<kWarps>(i) + Lane() / 4 + half * 8);
     }
-    STOWAGE_UNROLL
-    for (int n = 0; n < kDepth / 8; ++n) {
-      STOWAGE_UNROLL
-      for (int e = 0; e < 4; ++e) dq[i][n][e] = 0;
-    }
+    SetZero(dq[i]);
   }
 
   for (int first_key = read.begin; first_key < read.end;
@@ -597,24 +471,6 @@ void EnqueueGrad(const AttentionParams& p, Queue& queue) {
                AttentionGradQueries<T, kDepth>, p,
                {.x = BlocksFor(p.queries, Queries::kQueries) * heads}, kThreads,
                Queries::kElements * sizeof(T));
-}
-
-// f(T(), depth) with the depth, a constant, that rows are padded to.
-template <int kDepth>
-struct DepthConstant {
-  static constexpr int value = kDepth;
-};
-template <typename F>
-void OnTypeAndDepth(DType dtype, int depth, F&& f) {
-  STOWAGE_CHECK(depth <= kTensorDepth);
-  const auto with = [&](auto zero) {
-    if (depth <= 32) return f(zero, DepthConstant<32>());
-    if (depth <= 64) return f(zero, DepthConstant<64>());
-    return f(zero, DepthConstant<128>());
-  };
-  if (dtype == DType::kBF16) return with(BF16{});
-  STOWAGE_CHECK(dtype == DType::kF16);
-  with(F16{});
 }
 
 }  // namespace

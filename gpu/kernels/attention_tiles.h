@@ -178,15 +178,15 @@ STOWAGE_DEVICE void AddWeighted(float (&sum)[kM][kDepth / 8][4],
   }
 }
 
-/// Writes a strip's rows to global memory, rows lane / 4 times `factor[0]` and
+/// Writes a strip's rows, kDepth / 8 times float[4], to global memory, rows lane / 4 times `factor[0]` and
 /// the others times `factor[1]`. On the way it uses the strip's rows of a tile,
 /// which no other warp may be using. `first` is the strip's first row of the
 /// sequence, `head` row 0.
 template <int kDepth, typename T>
-STOWAGE_DEVICE void StoreStrip(const float (&sum)[kDepth / 8][4],
-                               const float (&factor)[2], T* tile, int strip_row,
-                               T* head, int64_t row_stride, int first,
-                               int length, int depth) {
+STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
+                               T* tile, int strip_row, T* head,
+                               int64_t row_stride, int first, int length,
+                               int depth) {
   constexpr int kChunks = kDepth / 8;
   const int lane = Lane();
   SyncWarp();  // what lay here has been read
