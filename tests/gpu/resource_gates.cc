@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -126,6 +127,16 @@ bool Fits(std::string_view name, std::string_view pattern) {
   return false;
 }
 
+// Whether PTX for a target becomes machine code for an architecture: with a letter
+// behind its number either is for that one alone.
+bool IsCompiledFor(std::string_view target, std::string_view architecture) {
+  const auto is_alone = [](std::string_view name) {
+    return !name.empty() && name.back() >= 'a' && name.back() <= 'z';
+  };
+  return target == architecture ||
+         !(is_alone(target) || is_alone(architecture));
+}
+
 const KernelRule* RuleFor(const std::string& name,
                           std::span<const KernelRule> rules) {
   const KernelRule* found = nullptr;
@@ -174,7 +185,8 @@ Status AddPtxasLog(std::string_view log, Compiled* compiled) {
         return NotALog(line);
       }
       of_kernel->registers = *registers;
-    } else if (Contains(line, "warning")) {
+    } else if (Contains(line, "warning") ||
+               Contains(line, "Potential Performance Loss")) {
       compiled->warnings.emplace_back(line);
     }
     return {};
@@ -186,18 +198,21 @@ Status AddPtx(std::string_view ptx, Compiled* compiled) {
     return Error{ErrorCode::kInvalidArgument,
                  "[gates] no .target in the PTX; expected what nvcc writes"};
   }
+  const auto target = Between(ptx, "\n.target sm_", "\n").value_or("");
   PtxFunction* function = nullptr;
   return ForEachLine(ptx, [&](std::string_view line) -> Status {
     const bool is_kernel = Contains(line, ".entry ");
     if (is_kernel || line.starts_with(".func ") || Contains(line, " .func ")) {
       function = &compiled->ptx.emplace_back();
       function->function = LastIdentifier(line);
+      function->target = target;
       function->is_kernel = is_kernel;
     }
     if (function == nullptr) return {};
     const std::string_view opcode = Opcode(line);
     function->bounded |= opcode == ".maxntid";
     function->tensor_cores |= opcode.starts_with("mma.sync.");
+    function->warpgroups |= opcode.starts_with("wgmma.mma_async.");
     function->wide_loads |= LoadsSixteenBytes(opcode, line);
     function->local_memory |=
         opcode.starts_with("ld.local") || opcode.starts_with("st.local");
@@ -238,7 +253,8 @@ std::string ShortName(const std::string& mangled) {
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules) {
   std::vector<std::string> faults = compiled.warnings;
-  std::set<std::string> kernels, others, architectures;
+  std::map<std::string, std::string> kernels;  // the target of each
+  std::set<std::string> others, architectures;
   std::set<std::pair<std::string, std::string>> in_log;
   std::set<const KernelRule*> used;
 
@@ -247,8 +263,10 @@ std::vector<std::string> Faults(const Compiled& compiled,
     const auto fault = [&](const auto&... what) {
       faults.push_back(StrCat(name, ": ", what...));
     };
-    (ptx.is_kernel ? kernels : others).insert(ptx.function);
-    if (!ptx.is_kernel) {
+    if (ptx.is_kernel) {
+      kernels.emplace(ptx.function, ptx.target);
+    } else {
+      others.insert(ptx.function);
       if (!name.starts_with(kCudaFunction)) {
         fault("is called by kernels; mark it STOWAGE_DEVICE to inline it");
       }
@@ -264,6 +282,7 @@ std::vector<std::string> Faults(const Compiled& compiled,
       fault("no bound on the threads of a block; use STOWAGE_KERNEL");
     }
     if (rule->tensor_cores && !ptx.tensor_cores) fault("no mma.sync");
+    if (rule->warpgroups && !ptx.warpgroups) fault("no wgmma.mma_async");
     if (rule->wide_loads && !ptx.wide_loads) {
       fault("no load of 16 bytes from global memory");
     }
@@ -294,7 +313,8 @@ std::vector<std::string> Faults(const Compiled& compiled,
   }
 
   for (const std::string& architecture : architectures) {
-    for (const std::string& function : kernels) {
+    for (const auto& [function, target] : kernels) {
+      if (!IsCompiledFor(target, architecture)) continue;
       if (!in_log.contains({function, architecture})) {
         faults.push_back(StrCat(ShortName(function), " for ", architecture,
                                 ": in the PTX and not in a log"));

@@ -33,10 +33,12 @@ struct Resources {
 
 /// What a function does, as PTX.
 struct PtxFunction {
-  std::string function;  // mangled
+  std::string function;     // mangled
+  std::string target = {};  // "80", or "90a": for that architecture alone
   bool is_kernel = false;
   bool bounded = false;        // it says how many threads a block has at most
   bool tensor_cores = false;   // mma.sync
+  bool warpgroups = false;     // wgmma.mma_async
   bool wide_loads = false;     // 16 bytes from global memory in one instruction
   bool local_memory = false;   // ld.local, st.local
   bool float_atomics = false;  // sums in whatever order
@@ -65,7 +67,8 @@ std::string ShortName(const std::string& mangled);
 struct KernelRule {
   std::string_view kernels;
   int registers = 0;          // at most
-  bool tensor_cores = false;  // uses them
+  bool tensor_cores = false;  // uses them, by mma.sync
+  bool warpgroups = false;    // by wgmma.mma_async
   bool wide_loads = false;    // has some
 };
 
@@ -73,8 +76,10 @@ struct KernelRule {
 /// stack, keeps values in local memory or adds floats atomically; that takes more
 /// registers than its rule allows, lacks what the rule wants or STOWAGE_KERNEL's
 /// bound on its threads, or is in the PTX and not in the log of each architecture,
-/// or the reverse; a function that is called, not inlined, unless it is CUDA's own;
-/// a warning; a rule without a kernel. No kernels at all are a fault too.
+/// or the reverse; PTX for one architecture alone ("90a") is wanted in the log of that
+/// one; a function that is called, not inlined, unless it is CUDA's own; a warning, or
+/// that products of warpgroups must wait for each other; a rule without a kernel. No
+/// kernels at all are a fault too.
 std::vector<std::string> Faults(const Compiled& compiled,
                                 std::span<const KernelRule> rules);
 

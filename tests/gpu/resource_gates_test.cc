@@ -249,6 +249,53 @@ TEST_CASE("a kernel must be in the log for each architecture") {
         Lines{"Product for 100: takes 130 registers, over 128"});
 }
 
+TEST_CASE("PTX for one architecture alone is wanted in the log of that one") {
+  Compiled compiled;
+  std::string ptx = GoodPtx();
+  ptx.replace(ptx.find("sm_90"), 5, "sm_90a");
+  REQUIRE(AddPtx(ptx, &compiled).ok());
+  REQUIRE(AddPtxasLog(Log(kScale, kNoStack, 64, "90a") +
+                          Log(kProduct, kNoStack, 128, "90a"),
+                      &compiled)
+              .ok());
+  // Another file, for all.
+  REQUIRE(AddPtx("\n.target sm_80\n.visible .entry Other(\n.maxntid 32\n",
+                 &compiled)
+              .ok());
+  REQUIRE(AddPtxasLog(
+              Log("Other", kNoStack, 9, "80") + Log("Other", kNoStack, 9, "90"),
+              &compiled)
+              .ok());
+  CHECK(Faults(compiled, kRules) == Lines{});
+  compiled.resources.erase(compiled.resources.begin());  // of Scale, for 90a
+  CHECK(Faults(compiled, kRules) ==
+        Lines{"Scale<float> for 90a: in the PTX and not in a log"});
+}
+
+TEST_CASE("a product of warps where one of warpgroups is wanted is a fault") {
+  Compiled compiled;
+  REQUIRE(AddPtx(GoodPtx(), &compiled).ok());
+  REQUIRE(AddPtxasLog(GoodLog(), &compiled).ok());
+  const KernelRule rules[] = {
+      {.kernels = "*", .registers = 255},
+      {.kernels = "Product", .registers = 255, .warpgroups = true}};
+  CHECK(Faults(compiled, rules) == Lines{"Product: no wgmma.mma_async"});
+  compiled.ptx.clear();
+  REQUIRE(AddPtx(Ptx("",
+                     "\twgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                     "{%f1,%f2,%f3,%f4}, %rd1, %rd2, add, 1, 1, 0, 0;\n"),
+                 &compiled)
+              .ok());
+  CHECK(Faults(compiled, rules) == Lines{});
+}
+
+TEST_CASE("products of warpgroups that wait for each other are a fault") {
+  const std::string line =
+      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "
+      "instructions are serialized due to insufficient register resources";
+  CHECK(FaultsOf(line + "\n" + GoodLog(), GoodPtx()) == Lines{line});
+}
+
 TEST_CASE("warnings are faults") {
   CHECK(FaultsOf(GoodLog() + "a.cu.cc(3): warning #177-D: never referenced\n",
                  GoodPtx()) ==
