@@ -14,7 +14,9 @@ does not exist; depend on it through if_cuda([...]) of @cuda//:defs.bzl.
 One action compiles one source: to PTX of the oldest architecture of @cuda, once,
 and from that to machine code for each. (PTX for each of them would be the same,
 since kernels use nothing that the oldest lacks, and would take twice the time.)
-GPUs to come compile the PTX when the program starts.
+GPUs to come compile the PTX when the program starts. What only one architecture has is
+compiled for that alone, by `architectures = ["90a"]`: in a library of its own, and other
+GPUs run a program that holds it, as long as they launch none of its kernels.
 
 The output group `reports` has what ptxas said of every kernel (NAME.ptxas.txt:
 registers, spills, shared memory) and the PTX (NAME.ptx), from the same action;
@@ -34,12 +36,15 @@ _OPTIONS = [
     "-Xcompiler=-fPIC,-Wall,-Wextra",
     # A comparison that is pointless for unsigned types, in a template for all.
     "-diag-suppress=186",
-    "-gencode=arch=compute_%s,code=[%s,compute_%s]" % (
-        CUDA_ARCHITECTURES[0],
-        ",".join(["sm_" + name for name in CUDA_ARCHITECTURES]),
-        CUDA_ARCHITECTURES[0],
-    ) if CUDA_FOUND else "",
 ]
+
+def _gencode(architectures):
+    """The option to compile PTX for the first, and from it machine code for each."""
+    return "-gencode=arch=compute_%s,code=[%s,compute_%s]" % (
+        architectures[0],
+        ",".join(["sm_" + name for name in architectures]),
+        architectures[0],
+    )
 
 def _host_options(flag, values):
     """Options that nvcc hands to g++, which preprocesses for it."""
@@ -63,6 +68,7 @@ def _compile(ctx, src, context):
     arguments = ctx.actions.args()
     arguments.add_all([CUDA_NVCC, src, object, log, ptx, unused])
     arguments.add_all(_OPTIONS)
+    arguments.add(_gencode(ctx.attr.architectures or CUDA_ARCHITECTURES))
     arguments.add_all(ctx.attr.ptxasopts, format_each = "-Xptxas=%s")
     arguments.add_all(ctx.attr.copts)
     arguments.add_all(context.defines, format_each = "-D%s")
@@ -146,6 +152,9 @@ def _cuda_library_impl(ctx):
 _cuda_library = rule(
     implementation = _cuda_library_impl,
     attrs = {
+        "architectures": attr.string_list(
+            doc = "What to compile for, oldest first, in place of those of @cuda.",
+        ),
         "alwayslink": attr.bool(doc = "Whether to link objects that nothing refers to."),
         "copts": attr.string_list(doc = "Options for nvcc."),
         "defines": attr.string_list(doc = "Macros, for dependents too."),

@@ -114,7 +114,9 @@ void EnqueueAttention(const Launch& launch, Queue& queue) {
   p.out[0] = launch.outputs[0].data;
   p.out_row[0] = q.shape()[2] * q.shape()[3];
   p.log_sum_exp = launch.outputs[1].as<float>();
-  if (OnTensorCores(q.dtype(), p)) {
+  if (OnTensorCores(q.dtype(), p) && queue.has_warpgroups()) {
+    EnqueueWarpgroupAttention(q.dtype(), p, queue);
+  } else if (OnTensorCores(q.dtype(), p)) {
     EnqueueTensorAttention(q.dtype(), p, queue);
   } else {
     EnqueueSimtAttention(q.dtype(), p, queue);
@@ -162,7 +164,9 @@ AttentionParams GradParams(const Launch& launch, Queue& queue) {
 void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
   const DType dtype = launch.inputs[0].dtype();
   const AttentionParams p = GradParams(launch, queue);
-  if (OnTensorCores(dtype, p)) {
+  if (OnTensorCores(dtype, p) && queue.has_warpgroups()) {
+    EnqueueWarpgroupAttentionGrad(dtype, p, queue);
+  } else if (OnTensorCores(dtype, p)) {
     EnqueueTensorAttentionGrad(dtype, p, queue);
   } else {
     EnqueueSimtAttentionGrad(dtype, p, queue);

@@ -131,6 +131,11 @@ void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
+/// The same by products of warpgroups, where the queue has them.
+void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
+                               Queue& queue);
+void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,
+                                   Queue& queue);
 /// The same in f32, for f32 operands, for those with a bias and for rows of more
 /// elements, up to kSimtDepth.
 void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue);

@@ -1,6 +1,7 @@
 // Attention and its gradient on the GPU kernels, in the emulator: lengths around
 // the sizes of tiles, masks whose edges go through tiles anywhere, head depths for
-// every kernel, shared key heads, packed operands, three orders of threads.
+// every kernel, shared key heads, packed operands, three orders of threads; 16 bits by
+// products of warps and by products of warpgroups.
 
 #include <doctest/doctest.h>
 
@@ -119,19 +120,16 @@ constexpr Tolerance kBF16 = {4e-3, 1e-5, 8e-3};
 constexpr Tolerance kF16 = {5e-4, 1e-5, 1e-3};
 constexpr Tolerance kF32 = {1e-5, 1e-5, 1e-5};
 
-void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
-           Operands operands = Operands::kSeparate, const Mask& mask = {},
-           const std::vector<uint64_t>& seeds = {1, 2, 3}) {
-  const Graph graph = AttentionGraph(sizes, dtype, operands, mask);
-  CAPTURE(graph.name());
-  Tensors leaves = NormalLeaves(graph);
-  if (!mask.lengths.empty()) leaves["lengths"] = mask.lengths;
-  Tensors expected = Interpret(graph, leaves);
+void CheckPath(const Graph& graph, const Tensors& leaves, Tensors expected,
+               const Tolerance& tolerance, const std::vector<uint64_t>& seeds,
+               bool warpgroups) {
+  CAPTURE(warpgroups);
   GpuRun first;
   for (const uint64_t seed : seeds) {
     CAPTURE(seed);
-    const GpuRun run =
-        RunInEmulator(graph, leaves, {.seed = seed, .misaligned = seed == 3});
+    const GpuRun run = RunInEmulator(
+        graph, leaves,
+        {.seed = seed, .misaligned = seed == 3, .warpgroups = warpgroups});
     REQUIRE(run.wrong == "");
     if (seed == seeds[0]) {
       first = run;
@@ -147,7 +145,24 @@ void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
   CHECK(error("dq") <= tolerance.gradients);
   CHECK(error("dk") <= tolerance.gradients);
   CHECK(error("dv") <= tolerance.gradients);
-  if (mask.bias.rank() > 0) CHECK(error("dbias") <= tolerance.gradients);
+  if (expected.contains("dbias")) {
+    CHECK(error("dbias") <= tolerance.gradients);
+  }
+}
+
+// On both paths, where there are two.
+void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
+           Operands operands = Operands::kSeparate, const Mask& mask = {},
+           const std::vector<uint64_t>& seeds = {1, 2, 3}) {
+  const Graph graph = AttentionGraph(sizes, dtype, operands, mask);
+  CAPTURE(graph.name());
+  Tensors leaves = NormalLeaves(graph);
+  if (!mask.lengths.empty()) leaves["lengths"] = mask.lengths;
+  const Tensors expected = Interpret(graph, leaves);
+  CheckPath(graph, leaves, expected, tolerance, seeds, false);
+  if (SizeOf(dtype) == 2 && sizes.depth <= 128 && mask.bias.rank() == 0) {
+    CheckPath(graph, leaves, expected, tolerance, seeds, true);
+  }
 }
 
 TEST_CASE("bf16 attention agrees with the interpreter") {
@@ -285,19 +300,27 @@ TEST_CASE("a bias of -inf for all keys gives zeros, in value and gradient") {
 }
 
 TEST_CASE("keys beyond a length are not read, and lengths are checked") {
-  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+  struct Path {
+    DType dtype;
+    bool warpgroups;
+  };
+  for (const Path& path : {Path{DType::kBF16, false}, Path{DType::kBF16, true},
+                           Path{DType::kF32, false}}) {
+    CAPTURE(path.warpgroups);
+    const DType dtype = path.dtype;
+    const GpuRunOptions options{.warpgroups = path.warpgroups};
     const Graph graph =
         AttentionGraph({2, 90, 1, 1, 8}, dtype, Operands::kSeparate,
                        {.causal = false, .window = 80, .lengths = {70, 3}});
     Tensors leaves = NormalLeaves(graph);
     leaves["lengths"] = {70, 3};
-    const GpuRun before = RunInEmulator(graph, leaves);
+    const GpuRun before = RunInEmulator(graph, leaves, options);
     for (const char* name : {"k", "v"}) {
       std::vector<double>& x = leaves[name];
       std::fill(x.begin() + 70 * 8, x.begin() + 90 * 8, NAN);
       std::fill(x.begin() + (90 + 3) * 8, x.end(), NAN);
     }
-    const GpuRun after = RunInEmulator(graph, leaves);
+    const GpuRun after = RunInEmulator(graph, leaves, options);
     CHECK(after.wrong == "");
     CHECK(before.values == after.values);  // no NaN among them, then
     // Of the window of query 89, from key 10 on, a length of 3 leaves nothing.
@@ -306,7 +329,7 @@ TEST_CASE("keys beyond a length are not read, and lengths are checked") {
     CHECK(after.values.at("dk").back() == 0);
     for (const double length : {0.0, 91.0, -1.0}) {
       leaves["lengths"] = {70, length};
-      CHECK(RunInEmulator(graph, leaves).fault);
+      CHECK(RunInEmulator(graph, leaves, options).fault);
     }
   }
 }
@@ -316,11 +339,14 @@ TEST_CASE("a NaN reaches the queries that see it and no others") {
       AttentionGraph({1, 70, 1, 1, 64}, DType::kBF16, Operands::kSeparate);
   Tensors leaves = NormalLeaves(graph);
   leaves["k"][65 * 64 + 3] = NAN;
-  const GpuRun run = RunInEmulator(graph, leaves);
-  REQUIRE(run.wrong == "");
-  for (size_t t = 0; t < 70; ++t) {
-    CHECK(std::isnan(run.values.at("o")[t * 64]) == (t >= 65));
-    CHECK(std::isnan(run.values.at("dq")[t * 64]) == (t >= 65));
+  for (const bool warpgroups : {false, true}) {
+    CAPTURE(warpgroups);
+    const GpuRun run = RunInEmulator(graph, leaves, {.warpgroups = warpgroups});
+    REQUIRE(run.wrong == "");
+    for (size_t t = 0; t < 70; ++t) {
+      CHECK(std::isnan(run.values.at("o")[t * 64]) == (t >= 65));
+      CHECK(std::isnan(run.values.at("dq")[t * 64]) == (t >= 65));
+    }
   }
 }
 

@@ -29,6 +29,14 @@ constexpr KernelRule Tensor(std::string_view kernels) {
   return {.kernels = kernels, .registers = 255, .tensor_cores = true};
 }
 
+// A warpgroup's accumulators take more still.
+constexpr KernelRule Warpgroups(std::string_view kernels, int registers) {
+  return {.kernels = kernels,
+          .registers = registers,
+          .warpgroups = true,
+          .wide_loads = true};
+}
+
 // The last that fits counts. Numbers in names are elements taken at a time; true
 // says that rows start at multiples of 16 bytes.
 constexpr KernelRule kRules[] = {
@@ -47,6 +55,10 @@ constexpr KernelRule kRules[] = {
     Plain("UpdateKernel<Bf16*<SplitWeights<*>"),
     Tensor("Attention*<*>"),
     Plain("AttentionDelta<*>"),
+    Warpgroups("AttentionWarpgroup*<*>", 255),
+    // Two blocks of two warpgroups to a multiprocessor.
+    Warpgroups("AttentionWarpgroupForward<*, 32>", kRegisters),
+    Warpgroups("AttentionWarpgroupForward<*, 64>", kRegisters),
     {.kernels = "SimtAttentionGrad*<*>", .registers = 168},
 };
 

@@ -13,8 +13,10 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/kernel.h"
+#include "ir/dtype.h"
 #include "ir/layout.h"
 #include "ir/op_def.h"
+#include "ir/op_kind.h"
 #include "runtime/kernel.h"
 #include "tests/gpu/grid_queue.h"
 #include "tests/gpu/grid_runner.h"
@@ -40,6 +42,7 @@ class Runner {
                 .warp_by_warp = options.warp_by_warp,
                 .report = &run_.wrong}) {
     if (options.refuse_epilogues) queue_.refuse_epilogues();
+    if (options.warpgroups) queue_.allow_warpgroups();
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       holder_[static_cast<size_t>(id)] = layout(id).root;
     }
@@ -301,11 +304,21 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
   return Runner(graph, options).Run(leaves);
 }
 
-int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
-                            double tolerance) {
-  CAPTURE(graph.name());
-  Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
-  const GpuRun plain = RunInEmulator(graph, leaves);
+namespace {
+
+bool HasAttentionOf16Bits(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    return (node.op == OpKind::kAttention ||
+            node.op == OpKind::kAttentionGrad ||
+            node.op == OpKind::kAttentionQkvGrad) &&
+           SizeOf(graph.value(node.inputs[0]).type.dtype) == 2;
+  });
+}
+
+int CheckOrders(const Graph& graph, const Tensors& leaves, double tolerance,
+                Tensors expected, bool warpgroups) {
+  CAPTURE(warpgroups);
+  const GpuRun plain = RunInEmulator(graph, leaves, {.warpgroups = warpgroups});
   REQUIRE(plain.wrong == "");
   CHECK(!plain.fault);
   for (const auto& output : plain.values) {
@@ -326,9 +339,11 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
         CAPTURE(seed);
         CAPTURE(misaligned);
         CAPTURE(overwrite);
-        const GpuRun run = RunInEmulator(
-            graph, leaves,
-            {.seed = seed, .misaligned = misaligned, .overwrite = overwrite});
+        const GpuRun run = RunInEmulator(graph, leaves,
+                                         {.seed = seed,
+                                          .misaligned = misaligned,
+                                          .overwrite = overwrite,
+                                          .warpgroups = warpgroups});
         ++runs;
         CHECK(run.wrong == "");
         CHECK(run.bytes == plain.bytes);
@@ -351,11 +366,25 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
       CHECK(LargestError(output.second, expected[output.first]) <= tolerance);
     }
   }
-  const GpuRun ahead =
-      RunInEmulator(graph, leaves, {.seed = 4, .warp_by_warp = true});
+  const GpuRun ahead = RunInEmulator(
+      graph, leaves,
+      {.seed = 4, .warp_by_warp = true, .warpgroups = warpgroups});
   CHECK(ahead.wrong == "");
   CHECK(ahead.bytes == plain.bytes);
   return runs + 1;
+}
+
+}  // namespace
+
+int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
+                            double tolerance) {
+  CAPTURE(graph.name());
+  const Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
+  int runs = CheckOrders(graph, leaves, tolerance, expected, false);
+  if (HasAttentionOf16Bits(graph)) {
+    runs += CheckOrders(graph, leaves, tolerance, expected, true);
+  }
+  return runs;
 }
 
 }  // namespace stowage

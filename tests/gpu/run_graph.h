@@ -32,6 +32,8 @@ struct GpuRunOptions {
   bool overwrite = false;
   /// The queue takes no epilogue of a product but an addend.
   bool refuse_epilogues = false;
+  /// The queue has products of warpgroups.
+  bool warpgroups = false;
 };
 
 struct GpuRun {
@@ -57,7 +59,8 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// leaves anywhere, and over their operands; nothing is written outside. Under the
 /// address sanitizer the first of the shuffled orders alone
 /// (tests/support/instances.h), and where TakesAllOrders is false that one with leaves
-/// anywhere and over operands. Returns how many runs that took.
+/// anywhere and over operands. Attention of 16 bits is held to them twice, the second
+/// time by products of warpgroups. Returns how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 
