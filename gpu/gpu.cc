@@ -14,7 +14,9 @@ Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options) {
                            .matmul_library = options.matmul_library,
                            .algorithm_folder = options.algorithm_folder,
                            .collectives = options.collectives}));
-  return gpu::MakeGpuBackend(std::move(device), {.check = options.check});
+  return gpu::MakeGpuBackend(
+      std::move(device),
+      {.check = options.check, .warpgroups = options.warpgroups});
 }
 
 }  // namespace stowage

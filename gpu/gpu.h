@@ -37,6 +37,10 @@ struct GpuOptions {
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
+  /// Computes attention of 16 bits by products of warpgroups (docs/gpu.md) on devices of
+  /// compute capability 9.0; others go on as without. Off until a device has shown that it
+  /// is right and faster.
+  bool warpgroups = false;
   /// What has joined this rank to the others of a step, of whom each makes a backend at
   /// the same time; null where there is one. Their GPUs are joined by NCCL, by which a
   /// step's exchanges go from GPU to GPU; this is not used again.

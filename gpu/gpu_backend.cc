@@ -29,6 +29,9 @@ class GpuBackend final : public Backend {
     if (options.branches_by_host) {
       state_.branches = Error{ErrorCode::kUnsupported, "[gpu] it was told to"};
     }
+    const DeviceTraits& traits = this->device().traits();
+    state_.warpgroups =
+        options.warpgroups && traits.major == 9 && traits.minor == 0;
     STOWAGE_ASSIGN_OR_RETURN(state_.compute, this->device().CreateStream());
     STOWAGE_ASSIGN_OR_RETURN(state_.copy, this->device().CreateStream());
     if (this->device().ranks() > 1) {

@@ -30,6 +30,8 @@ struct BackendOptions {
   /// The host takes the branches of steps, also where graphs of the device could hold them
   /// (gpu/step_graphs.h): to compare the two.
   bool branches_by_host = false;
+  /// Attention by products of warpgroups, where the device has compute capability 9.0.
+  bool warpgroups = false;
 };
 
 /// A backend on `device`. Error kDevice when it cannot give two streams, and a third

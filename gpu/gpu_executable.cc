@@ -142,6 +142,7 @@ Status GpuExecutable::Open() {
 DeviceQueue GpuExecutable::MakeQueue(DeviceQueue::Mode mode,
                                      StepGraphs* capture) {
   DeviceQueue queue(device_, state_.compute, &record()->fault, mode);
+  queue.set_warpgroups(state_.warpgroups);
   queue.set_choice(reinterpret_cast<uint32_t*>(pinned_.device + ChoiceAt()),
                    chosen(), capture);
   return queue;

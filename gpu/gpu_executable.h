@@ -34,6 +34,8 @@ struct DeviceState {
   Stream exchange;  // where there are several ranks
   /// Runs op by op, and looks for faults and non-finite results after each.
   bool check = false;
+  /// Whether kernels may use products of warpgroups.
+  bool warpgroups = false;
   /// The program whose record and input slots the arena holds.
   const Executable* current = nullptr;
   /// What the device said when it failed first; it is not used again.

@@ -70,8 +70,8 @@ Error Failure(const std::string& function) {
 
 FakeDevice::FakeDevice(const FakeOptions& options) : options_(options) {
   traits_ = {.name = "Fake GPU",
-             .major = 9,
-             .minor = 0,
+             .major = options.major,
+             .minor = options.minor,
              .software = "an emulator",
              .matmul_library = "plain loops"};
 }

@@ -51,6 +51,7 @@ struct FakeOptions {
   uint64_t seed = 0;  // of the order in which threads run
   bool warp_by_warp = false;
   Bytes total = int64_t{1} << 30;
+  int major = 9, minor = 0;        // of its compute capability
   bool lazy_compute = false;       // the stream that is created first
   bool lazy_copy = false;          // the second
   bool lazy_exchange = false;      // the third, of several ranks

@@ -1,0 +1,71 @@
+// Which kernels compute attention: by products of warpgroups where these were asked for
+// and the device has them.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "ir/builder.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
+#include "tests/gpu/fake_device.h"
+#include "tests/gpu/op_check.h"
+#include "tests/support/interpret.h"
+
+namespace stowage::testing {
+namespace {
+
+// The name of the kernel that computed attention.
+std::string KernelOf(const FakeOptions& options, DType dtype, int64_t depth) {
+  GraphBuilder g("attention");
+  const Shape shape{1, 2, 1, depth};
+  const Value q = g.Input("q", dtype, shape);
+  g.Output("o", Attention(q, q, q, {.causal = true}));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  FakeDevice* device = nullptr;
+  const auto backend = MakeFakeBackend(options, &device);
+  const Tensors leaves = {
+      {"q", std::vector<double>(static_cast<size_t>(2 * depth), 0.5)}};
+  const auto run = RunOnce(*graph, leaves, *backend);
+  REQUIRE_MESSAGE(run.ok(), run.error().message);
+  const auto found = std::ranges::find_if(
+      device->executed(),
+      [](const std::string& name) { return name.starts_with("attention"); });
+  REQUIRE(found != device->executed().end());
+  return *found;
+}
+
+TEST_CASE("products of warpgroups are used if asked for, on 9.0 alone") {
+  const FakeOptions asked{.backend = {.warpgroups = true}};
+  CHECK(KernelOf(asked, DType::kBF16, 16) == "attention, warpgroups");
+  CHECK(KernelOf(asked, DType::kF16, 128) == "attention, warpgroups");
+  CHECK(KernelOf({}, DType::kBF16, 16) == "attention");
+  for (const auto& [major, minor] :
+       {std::pair(8, 0), std::pair(8, 9), std::pair(10, 0)}) {
+    CHECK(KernelOf(
+              {.major = major, .minor = minor, .backend = {.warpgroups = true}},
+              DType::kBF16, 16) == "attention");
+  }
+}
+
+TEST_CASE("what products of warpgroups do not take goes on as without") {
+  const FakeOptions asked{.backend = {.warpgroups = true}};
+  for (const auto& [dtype, depth] :
+       {std::pair(DType::kF32, 16), std::pair(DType::kBF16, 160)}) {
+    const std::string kernel = KernelOf(asked, dtype, depth);
+    CHECK(kernel == KernelOf({}, dtype, depth));
+    CHECK(kernel != "attention, warpgroups");
+  }
+}
+
+}  // namespace
+}  // namespace stowage::testing
