@@ -63,6 +63,14 @@ class Suite {
         return {};
       });
     }
+    for (const AttentionCheck& attention : options_.attention) {
+      Add("attention", AttentionName(attention), [&](CheckRow* row) -> Status {
+        STOWAGE_ASSIGN_OR_RETURN(const OpenedDevice warpgroups,
+                                 open_({.warpgroups = true}));
+        return CheckAttention(attention, *opened_.backend, *warpgroups.backend,
+                              row);
+      });
+    }
     for (const BenchCase& bench : options_.bench) {
       Add("bench", BenchName(bench), [&](CheckRow* row) {
         return RunBench(bench, *opened_.backend, *opened_.device, row);
@@ -258,8 +266,8 @@ class Suite {
 
 const std::vector<std::string>& SuiteGroups() {
   static const std::vector<std::string> kGroups = {
-      "device", "ops",    "bench", "times",
-      "growth", "models", "bits",  "branches"};
+      "device", "ops",    "attention", "bench",   "times",
+      "growth", "models", "bits",      "branches"};
   return kGroups;
 }
 
@@ -275,6 +283,12 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
     return {.models = {{small_mlp, 2}, {small_nano, 2}},
             .growth = {.step = small_nano, .warm_up = 2, .steps = 10},
             .branches = {.trips = 4, .warm_up = 1, .steps = 2},
+            .attention = {{.batch = 1,
+                           .length = 130,
+                           .heads = 1,
+                           .depth = 64,
+                           .warm_up = 0,
+                           .steps = 1}},
             .bench = {{.step = small_mlp, .warm_up = 1, .steps = 2}},
             .times = {{.step = small_mlp, .warm_up = 1, .steps = 2}}};
   }
@@ -307,6 +321,9 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
   return {
       .models = {{mlp, 20}, {nano, 20}, {gpt2, 3}},
       .growth = {.steps = quick ? 1000 : 10'000},
+      // GPT-2's, and as much of heads twice as wide.
+      .attention = {{.batch = 16, .length = 1024, .heads = 12, .depth = 64},
+                    {.batch = 16, .length = 1024, .heads = 6, .depth = 128}},
       .bench = {bench("mlp", DType::kF32), bench("mlp", DType::kBF16),
                 bench("gpt-nano", DType::kF32), bench("gpt-nano", DType::kBF16),
                 bench_gpt2(16, {}), bench_gpt2(16, Bytes{6'000'000'000}),

@@ -7,6 +7,9 @@
 //   device  what it is
 //   ops     every row of the op test table, as a program of its own, against
 //           the interpreter; replayed and op by op
+//   attention
+//           by products of warps and of warpgroups: how they differ, and how long
+//           either takes
 //   bench   step times, and memory beside the arena
 //   times   how long each kind of op takes in a step that runs op by op
 //   growth  many steps take no memory of the device or the host
@@ -31,6 +34,7 @@
 #include "gpu/device.h"
 #include "gpu/gpu_backend.h"
 #include "runtime/backend.h"
+#include "tests/gpu/attention_check.h"
 #include "tests/gpu/branch_cost.h"
 #include "tests/gpu/check_rows.h"
 #include "tests/gpu/device_bench.h"
@@ -56,6 +60,7 @@ struct SuiteOptions {
   std::vector<ModelCase> models;
   GrowthCase growth;
   BranchCostCase branches = {};
+  std::vector<AttentionCheck> attention;
   std::vector<BenchCase> bench;
   std::vector<BenchCase> times;
   /// Rows that are there already, by name, as "bits mlp f32": not run again.

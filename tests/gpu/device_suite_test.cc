@@ -182,10 +182,10 @@ TEST_CASE("a device that works passes every check") {
   for (const CheckRow& row : rows) names.push_back(row.name);
   CHECK(names == std::vector<std::string>{
                      "device", "ops f32", "ops bf16", "ops f16",
-                     "bench mlp f32", "times mlp f32", "growth gpt-nano",
-                     "models mlp", "models gpt-nano", "bits mlp f32",
-                     "bits mlp bf16", "bits gpt-nano f32", "bits gpt-nano bf16",
-                     "branches"});
+                     "attention 1 x 130, 1 heads of 64", "bench mlp f32",
+                     "times mlp f32", "growth gpt-nano", "models mlp",
+                     "models gpt-nano", "bits mlp f32", "bits mlp bf16",
+                     "bits gpt-nano f32", "bits gpt-nano bf16", "branches"});
 }
 
 TEST_CASE("the rows say what they counted") {
@@ -198,6 +198,9 @@ TEST_CASE("the rows say what they counted") {
   CHECK(ops["rows"] > 150);
   CHECK(ops["failures"].empty());
   CHECK(ops["worst_error_of_tolerance"] <= 1.0);
+  const auto attention = data("attention 1 x 130, 1 heads of 64");
+  CHECK(attention["gradient_seconds_by_warpgroups"] > 0.0);
+  CHECK(attention["dq_difference"] <= 1.0 / 128);
   const auto bench = data("bench mlp f32");
   CHECK(bench["arena_bytes"] == bench["plan_bytes"]);
   // What the fake takes for the rest of a session.
@@ -270,6 +273,17 @@ TEST_CASE("a kernel that does not work fails the ops and the models") {
   CHECK(Failed(rows) == "ops f32, ops bf16, ops f16, models gpt-nano");
   CHECK(rows[1].figure.find("layer_norm") != std::string::npos);
   CHECK(rows[1].data["failures"].size() < 20);  // only what uses it
+}
+
+TEST_CASE("attention by warpgroups that is wrong fails its row") {
+  const auto rows = RunOn({.lost = "attention, warpgroups"}, {"attention"});
+  CHECK(Failed(rows) == "attention 1 x 130, 1 heads of 64");
+  CHECK(rows[0].figure.starts_with("o differs by "));
+  // The gradient is enqueued by another name, from what the first has written.
+  const auto keys =
+      RunOn({.lost = "attention grad, keys, warpgroups"}, {"attention"});
+  CHECK(Failed(keys) == "attention 1 x 130, 1 heads of 64");
+  CHECK(keys[0].figure.starts_with("dk differs by "));
 }
 
 TEST_CASE("a device that computes differently another time fails the bits") {
