@@ -3,10 +3,8 @@
 
 // Tiles in shared memory and products of them by tensor cores, for attention.
 //
-// A tile has some rows of kDepth 16-bit elements; rows have kDepth / 8 chunks of
-// 16 bytes. Chunks are stored where Swizzled says, so that the eight rows that
-// one matrix load reads lie in different banks. What lies beyond the sequence
-// or beyond a row's real elements is zero.
+// Tiles lie as gpu/kernels/fragments.h says. What lies beyond the sequence or beyond a
+// row's real elements is zero.
 //
 // A block of kWarps warps works on tiles of 16 kM kWarps rows. Each warp has kM
 // strips of 16 rows, a warp's strips lying kWarps strips apart: below a diagonal
@@ -16,18 +14,10 @@
 
 #include <cstdint>
 
+#include "gpu/kernels/fragments.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
-
-/// Where chunk `chunk` of row `row` begins, in elements.
-template <int kDepth>
-STOWAGE_DEVICE int Swizzled(int row, int chunk) {
-  static_assert(kDepth == 32 || kDepth == 64 || kDepth == 128);
-  // 128 bytes are all banks: one row, part of one, or two rows.
-  const int turn = kDepth == 32 ? row / 2 % 4 : row % 8;
-  return row * kDepth + (chunk ^ turn) * 8;
-}
 
 /// Starts to copy rows [first, first + kRows) of a head, `row_stride` apart, of
 /// which those below `length` exist, with `depth` elements each.
@@ -60,32 +50,6 @@ STOWAGE_DEVICE void LoadTile(T* tile, const T* head, int64_t row_stride,
     StorePack(to + i * kDepth, pack);
     from += kRowsAtOnce * row_stride;
   }
-}
-
-template <typename T>
-STOWAGE_DEVICE uint32_t PackTwo(float low, float high);
-template <>
-STOWAGE_DEVICE uint32_t PackTwo<BF16>(float low, float high) {
-  return PackBF16(low, high);
-}
-template <>
-STOWAGE_DEVICE uint32_t PackTwo<F16>(float low, float high) {
-  return uint32_t{FromFloat<F16>(low).bits} |
-         uint32_t{FromFloat<F16>(high).bits} << 16;
-}
-
-template <typename T>
-STOWAGE_DEVICE void MultiplyAdd(float d[4], const uint32_t a[4],
-                                const uint32_t b[2]);
-template <>
-STOWAGE_DEVICE void MultiplyAdd<BF16>(float d[4], const uint32_t a[4],
-                                      const uint32_t b[2]) {
-  MultiplyAddBF16(d, a, b);
-}
-template <>
-STOWAGE_DEVICE void MultiplyAdd<F16>(float d[4], const uint32_t a[4],
-                                     const uint32_t b[2]) {
-  MultiplyAddF16(d, a, b);
 }
 
 /// Strips of 16 rows: which of a warp's kM have something to do.

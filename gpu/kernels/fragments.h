@@ -1,0 +1,59 @@
+#ifndef STOWAGE_GPU_KERNELS_FRAGMENTS_H_
+#define STOWAGE_GPU_KERNELS_FRAGMENTS_H_
+
+// Tiles of 16-bit elements in shared memory, laid out for matrix loads, and the
+// tensor cores' products by element type.
+//
+// A tile has some rows of kDepth elements; rows have kDepth / 8 chunks of 16 bytes.
+// Chunks are stored where Swizzled says, so that the eight rows that one matrix load
+// reads lie in different banks:
+//
+//   LoadMatrix4(a, tile + Swizzled<32>(row, chunk));
+//   MultiplyAdd<BF16>(sum, a, b);
+
+#include <cstdint>
+
+#include "gpu/simt.h"
+
+namespace stowage::gpu {
+
+/// Where chunk `chunk` of row `row` begins, in elements.
+template <int kDepth>
+STOWAGE_DEVICE int Swizzled(int row, int chunk) {
+  static_assert(kDepth == 32 || kDepth == 64 || kDepth == 128);
+  // 128 bytes are all banks: one row, part of one, or two rows.
+  const int turn = kDepth == 32 ? row / 2 % 4 : row % 8;
+  return row * kDepth + (chunk ^ turn) * 8;
+}
+
+/// Both rounded to T, low in bits 0-15.
+template <typename T>
+STOWAGE_DEVICE uint32_t PackTwo(float low, float high);
+template <>
+STOWAGE_DEVICE uint32_t PackTwo<BF16>(float low, float high) {
+  return PackBF16(low, high);
+}
+template <>
+STOWAGE_DEVICE uint32_t PackTwo<F16>(float low, float high) {
+  return uint32_t{FromFloat<F16>(low).bits} |
+         uint32_t{FromFloat<F16>(high).bits} << 16;
+}
+
+/// d += a b, of fragments of T (gpu/simt.h); a warp together.
+template <typename T>
+STOWAGE_DEVICE void MultiplyAdd(float d[4], const uint32_t a[4],
+                                const uint32_t b[2]);
+template <>
+STOWAGE_DEVICE void MultiplyAdd<BF16>(float d[4], const uint32_t a[4],
+                                      const uint32_t b[2]) {
+  MultiplyAddBF16(d, a, b);
+}
+template <>
+STOWAGE_DEVICE void MultiplyAdd<F16>(float d[4], const uint32_t a[4],
+                                     const uint32_t b[2]) {
+  MultiplyAddF16(d, a, b);
+}
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KERNELS_FRAGMENTS_H_
