@@ -60,6 +60,13 @@ constexpr KernelRule kRules[] = {
     Warpgroups("AttentionWarpgroupForward<*, 32>", kRegisters),
     Warpgroups("AttentionWarpgroupForward<*, 64>", kRegisters),
     {.kernels = "SimtAttentionGrad*<*>", .registers = 168},
+    // Two blocks of 256 threads, but for the largest tiles in f32.
+    {.kernels = "ConvProduct<*F16*>", .registers = 128, .tensor_cores = true},
+    {.kernels = "WeightGradProduct<*F16*>",
+     .registers = 128,
+     .tensor_cores = true},
+    {.kernels = "ConvProduct<float, *, 128, 128>", .registers = 168},
+    {.kernels = "WeightGradProduct<float, 128, 128>", .registers = 168},
 };
 
 TEST_CASE("kernels spill nothing and use what the hardware has") {

@@ -1,0 +1,261 @@
+#ifndef STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
+#define STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_
+
+// Products of tiles in shared memory, for convolutions: f32 by FMAs, 16-bit types by
+// tensor cores; sums are f32 in both.
+//
+// A block makes kRows x kColumns sums, of tiles a and b that have kDepth numbers for
+// each row and each column. Threads fill tiles in one of two ways, by what lies side by
+// side in memory: by depth (GatherByDepth: lanes run over the depth) or by columns
+// (GatherByColumns). A gather holds what it has loaded until it is stored, so that
+// loads are under way while a product is made:
+//
+//   GatherByDepth<T, kRows> gather;
+//   gather.Load([&](int i, int e) { return ...; });
+//   sums.AddProduct(a, b);
+//   gather.Store(next_a);
+
+#include <cstdint>
+
+#include "gpu/kernels/fragments.h"
+#include "gpu/simt.h"
+
+namespace stowage::gpu {
+
+inline constexpr int kConvThreads = 256;
+inline constexpr int kConvWarps = kConvThreads / kWarpSize;
+/// Steps whose tables there is room for: what warps look up, and what they work out.
+inline constexpr int kConvTables = 2 * kConvWarps;
+
+/// Blocks of a multiprocessor at once: of the largest tiles in f32 a thread keeps more
+/// than 128 registers.
+template <typename T, int kRows>
+inline constexpr int kConvBlocks = sizeof(T) == 4 && kRows == 128 ? 1 : 2;
+
+/// Of a tile: what is in shared memory at a time.
+template <typename T>
+inline constexpr int kConvDepth = sizeof(T) == 2 ? 32 : 16;
+
+/// How a tile of kRows rows (or columns) lies in shared memory.
+template <typename T, int kRows>
+struct ConvTile {
+  static constexpr bool kTensor = sizeof(T) == 2;
+  static constexpr int kPitch = kRows + 4;
+  static constexpr int kElements =
+      kTensor ? kRows * kConvDepth<T> : kPitch * kConvDepth<T>;
+
+  static STOWAGE_DEVICE int At(int row, int depth) {
+    if constexpr (kTensor) {
+      return Swizzled<kConvDepth<T>>(row, depth / 8) + depth % 8;
+    } else {
+      return depth * kPitch + row;
+    }
+  }
+};
+
+// Where a thread's part lies is worked out anew each time (NotInAdvance): registers are
+// for the sums.
+
+/// Fills a tile whose rows lie along the depth in memory. A thread has kPer adjacent
+/// depths, the same for all of its rows.
+template <typename T, int kRows>
+struct GatherByDepth {
+  static constexpr int kPer = kConvDepth<T> / 16;
+  static constexpr int kCount = kRows * 16 / kConvThreads;  // rows of a thread
+  static constexpr int kApart = kConvThreads / 16;
+
+  static STOWAGE_DEVICE int FirstRow() { return NotInAdvance(ThreadId()) / 16; }
+  static STOWAGE_DEVICE int FirstDepth() {
+    return NotInAdvance(ThreadId()) % 16 * kPer;
+  }
+
+  /// value(i, e) is what row FirstRow() + i kApart has at depth FirstDepth() + e.
+  template <typename Fn>
+  STOWAGE_DEVICE void Load(const Fn& value) {
+    STOWAGE_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      STOWAGE_UNROLL
+      for (int e = 0; e < kPer; ++e) held[i][e] = value(i, e);
+    }
+  }
+  STOWAGE_DEVICE void Store(T* tile) const {
+    using Tile = ConvTile<T, kRows>;
+    T* to = tile + Tile::At(FirstRow(), FirstDepth());
+    STOWAGE_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (Tile::kTensor) {  // rows 16 apart are turned alike
+        *reinterpret_cast<uint32_t*>(to + i * kApart * kConvDepth<T>) =
+            uint32_t{held[i][0].bits} | uint32_t{held[i][1].bits} << 16;
+      } else {
+        to[i * kApart] = held[i][0];
+      }
+    }
+  }
+
+  T held[kCount][kPer];
+};
+
+/// Fills a tile whose columns are neighbours in memory. A thread has kCount adjacent
+/// depths of one column.
+template <typename T, int kColumns>
+struct GatherByColumns {
+  static constexpr int kCount = kConvDepth<T> * kColumns / kConvThreads;
+
+  static STOWAGE_DEVICE int Column() {
+    return NotInAdvance(ThreadId()) % kColumns;
+  }
+  static STOWAGE_DEVICE int FirstDepth() {
+    return NotInAdvance(ThreadId()) / kColumns * kCount;
+  }
+
+  STOWAGE_DEVICE void Store(T* tile) const {
+    using Tile = ConvTile<T, kColumns>;
+    const int column = Column();
+    const int depth = FirstDepth();
+    if constexpr (Tile::kTensor) {
+      STOWAGE_UNROLL
+      for (int chunk = 0; chunk < kCount / 8; ++chunk) {
+        Pack<T> pack;
+        STOWAGE_UNROLL
+        for (int e = 0; e < 8; ++e) pack.value[e] = held[chunk * 8 + e];
+        StorePack(tile + Tile::At(column, depth + chunk * 8), pack);
+      }
+    } else {
+      STOWAGE_UNROLL
+      for (int i = 0; i < kCount; ++i) {
+        tile[Tile::At(column, depth + i)] = held[i];
+      }
+    }
+  }
+
+  T held[kCount];
+};
+
+/// A thread's part of kRows x kColumns sums: kOwnRows rows of 2 kPairs columns, which
+/// are neighbours by twos.
+template <typename T, int kRows, int kColumns>
+struct ConvSums;
+
+/// By FMAs. A warp has kRows / 4 rows and kColumns / 2 columns; its threads have rows
+/// and columns by fours.
+template <int kRows, int kColumns>
+struct ConvSums<float, kRows, kColumns> {
+  static constexpr int kOwnRows = kRows / 16;
+  static constexpr int kOwnColumns = kColumns / 16;
+  static constexpr int kPairs = kOwnColumns / 2;
+
+  static STOWAGE_DEVICE int Row(int i) {
+    return Warp() / 2 * (kRows / 4) + i / 4 * 16 + Lane() / 8 * 4 + i % 4;
+  }
+  static STOWAGE_DEVICE int Column(int pair) {
+    return Warp() % 2 * (kColumns / 2) + pair / 2 * 32 + Lane() % 8 * 4 +
+           pair % 2 * 2;
+  }
+  STOWAGE_DEVICE float Value(int i, int pair, int e) const {
+    return at[i][pair * 2 + e];
+  }
+
+  STOWAGE_DEVICE void Clear() {
+    STOWAGE_UNROLL
+    for (int i = 0; i < kOwnRows; ++i) {
+      STOWAGE_UNROLL
+      for (int j = 0; j < kOwnColumns; ++j) at[i][j] = 0;
+    }
+  }
+
+  template <int kHalf>
+  STOWAGE_DEVICE void AddHalf(const float* a, const float* b) {
+    constexpr int kDepth = kConvDepth<float>;
+    const float* rows = a + Row(0);
+    const float* columns = b + Column(0);
+    STOWAGE_UNROLL
+    for (int k = kHalf * kDepth / 2; k < (kHalf + 1) * kDepth / 2; ++k) {
+      Pack<float> x[kOwnRows / 4];
+      STOWAGE_UNROLL
+      for (int i = 0; i < kOwnRows / 4; ++i) {
+        x[i] = LoadPack(rows + k * ConvTile<float, kRows>::kPitch + i * 16);
+      }
+      Pack<float> y[kOwnColumns / 4];
+      STOWAGE_UNROLL
+      for (int j = 0; j < kOwnColumns / 4; ++j) {
+        y[j] =
+            LoadPack(columns + k * ConvTile<float, kColumns>::kPitch + j * 32);
+      }
+      STOWAGE_UNROLL
+      for (int i = 0; i < kOwnRows; ++i) {
+        STOWAGE_UNROLL
+        for (int j = 0; j < kOwnColumns; ++j) {
+          at[i][j] =
+              fmaf(x[i / 4].value[i % 4], y[j / 4].value[j % 4], at[i][j]);
+        }
+      }
+    }
+  }
+
+  float at[kOwnRows][kOwnColumns];
+};
+
+/// By tensor cores. A warp has kRows / 2 rows and kColumns / 4 columns.
+template <typename T, int kRows, int kColumns>
+struct ConvSums {
+  static constexpr int kM = kRows / 32;     // strips of 16 rows
+  static constexpr int kN = kColumns / 32;  // of 8 columns
+  static constexpr int kOwnRows = 2 * kM;
+  static constexpr int kPairs = kN;
+
+  static STOWAGE_DEVICE int WarpRow() { return Warp() / 4 * (kRows / 2); }
+  static STOWAGE_DEVICE int WarpColumn() { return Warp() % 4 * (kColumns / 4); }
+
+  static STOWAGE_DEVICE int Row(int i) {
+    return WarpRow() + i * 8 + Lane() / 4;
+  }
+  static STOWAGE_DEVICE int Column(int pair) {
+    return WarpColumn() + pair * 8 + Lane() % 4 * 2;
+  }
+  STOWAGE_DEVICE float Value(int i, int pair, int e) const {
+    return at[i / 2][pair][i % 2 * 2 + e];
+  }
+
+  STOWAGE_DEVICE void Clear() {
+    STOWAGE_UNROLL
+    for (int i = 0; i < kM; ++i) {
+      STOWAGE_UNROLL
+      for (int n = 0; n < kN; ++n) {
+        STOWAGE_UNROLL
+        for (int e = 0; e < 4; ++e) at[i][n][e] = 0;
+      }
+    }
+  }
+
+  /// The chunks of one row differ by an exclusive or of their numbers' bits.
+  template <int kHalf>
+  STOWAGE_DEVICE void AddHalf(const T* a, const T* b) {
+    constexpr int kDepth = kConvDepth<T>;
+    constexpr int k = kHalf * 2;  // the first of two chunks
+    const int lane = Lane();
+    const int a_at = Swizzled<kDepth>(WarpRow() + lane % 16, lane / 16);
+    const int b_at =
+        Swizzled<kDepth>(WarpColumn() + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    uint32_t x[kM][4];
+    STOWAGE_UNROLL
+    for (int i = 0; i < kM; ++i) {
+      LoadMatrix4(x[i], a + (a_at ^ k * 8) + i * 16 * kDepth);
+    }
+    STOWAGE_UNROLL
+    for (int n = 0; n < kN / 2; ++n) {
+      uint32_t y[4];
+      LoadMatrix4(y, b + (b_at ^ k * 8) + n * 16 * kDepth);
+      STOWAGE_UNROLL
+      for (int i = 0; i < kM; ++i) {
+        MultiplyAdd<T>(at[i][2 * n], x[i], y);
+        MultiplyAdd<T>(at[i][2 * n + 1], x[i], y + 2);
+      }
+    }
+  }
+
+  float at[kM][kN][4];
+};
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KERNELS_CONV_PRODUCTS_H_

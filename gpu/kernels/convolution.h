@@ -1,0 +1,118 @@
+#ifndef STOWAGE_GPU_KERNELS_CONVOLUTION_H_
+#define STOWAGE_GPU_KERNELS_CONVOLUTION_H_
+
+// The ways to compute a convolution, from which gpu/kernels/convolution.cu.cc chooses
+// by shapes alone. All are matrix products whose operands are gathered into tiles in
+// shared memory, with sums in f32 in an order that shapes alone decide.
+//
+// In conv_weight_grad the sums run over the elements of dy of all images, and are cut
+// into pieces, whose sums in the workspace a second grid adds up in order.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gpu/kernels/conv_walks.h"
+#include "gpu/queue.h"
+#include "ir/conv_geometry.h"
+#include "ir/dtype.h"
+
+namespace stowage::gpu {
+
+constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Rows and columns of the sums of one block.
+struct ConvTileSize {
+  int rows, columns;
+};
+
+/// Of a matrix of sums, the tiles that waste least and still keep a large GPU busy.
+/// `count` such matrices are made at once.
+constexpr ConvTileSize ChooseConvTile(int64_t rows, int64_t columns,
+                                      int64_t count) {
+  // Blocks. A large GPU has more multiprocessors, but larger tiles take fewer
+  // instructions for a product, which outweighs some that are idle.
+  constexpr int64_t kBusy = 96;
+  const auto blocks = [&](int64_t of_rows, int64_t of_columns) {
+    return CeilDiv(rows, of_rows) * CeilDiv(columns, of_columns) * count;
+  };
+  // An eighth of the rows may be beyond the last.
+  const bool fills =
+      rows > 64 && CeilDiv(rows, 128) * 128 * 8 <= CeilDiv(rows, 64) * 64 * 9;
+  if (fills && blocks(128, 128) >= kBusy) return {128, 128};
+  if (blocks(64, 128) >= kBusy) return {64, 128};
+  return {64, 64};
+}
+
+/// conv or conv_transpose. A block makes some of the result's channels at as many
+/// elements of all images in one run.
+struct ConvParams {
+  const void* source;
+  const void* filters;
+  void* to;
+  ConvShapes shapes;
+  int64_t column_blocks, row_blocks;  // of one phase and group
+  bool packed = false;                // the filters of a row, by 16 bytes
+  bool paired = false;                // the result, by two elements
+};
+
+/// How the sums of a conv_weight_grad are cut, whatever the tiles.
+struct ConvPieces {
+  static constexpr int kUnit = 32;  // elements of dy
+  int64_t count;
+  int64_t units;  // of one
+
+  explicit ConvPieces(const ConvGeometry& g) {
+    constexpr int64_t kTile = 64;
+    // At most so many blocks, a quarter of them of the largest tiles: one wave of a GPU
+    // that they keep busy.
+    constexpr int64_t kBlocks = 512;
+    constexpr int64_t kLeastUnits = 8;  // of a piece
+    const int64_t all = CeilDiv(g.images * g.out_size(), kUnit);
+    const int64_t blocks = g.groups * CeilDiv(g.filters, kTile) *
+                           CeilDiv(g.channels * g.kernel_size(), kTile);
+    const int64_t wanted =
+        std::clamp<int64_t>(kBlocks / blocks, 1, CeilDiv(all, kLeastUnits));
+    units = CeilDiv(all, wanted);
+    count = CeilDiv(all, units);
+  }
+};
+
+struct ConvWeightGradParams {
+  const void* x;
+  const void* dy;
+  void* dw;     // where there is one piece
+  float* sums;  // of each piece, where there are several
+  ConvShapes shapes;
+  int64_t column_blocks, row_blocks, pieces;
+  int64_t piece_units;  // of ConvPieces::kUnit elements of dy
+  int64_t size;         // of dw
+  bool packed = false;  // dy, by 16 bytes
+};
+
+/// Phases of a result, and elements of the largest.
+struct ConvPhases {
+  int64_t count = 1, elements = 1;
+};
+
+/// Large tiles, 16-bit types by tensor cores; HasPlaces(the geometry).
+template <bool kTransposed>
+void EnqueueConvProduct(Queue& queue, const char* name, DType dtype,
+                        ConvParams params, ConvPhases phases);
+void EnqueueWeightGradProduct(Queue& queue, DType dtype,
+                              ConvWeightGradParams params);
+
+/// Small tiles and plain loops, for all the others.
+template <bool kTransposed>
+void EnqueuePlainConv(Queue& queue, const char* name, DType dtype,
+                      ConvParams params, ConvPhases phases);
+void EnqueuePlainWeightGrad(Queue& queue, DType dtype,
+                            ConvWeightGradParams params);
+
+/// One element of the result a thread, for few channels.
+template <bool kTransposed>
+void EnqueueConvElements(Queue& queue, const char* name, DType dtype,
+                         ConvParams params);
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KERNELS_CONVOLUTION_H_
