@@ -2,19 +2,18 @@
 // by FMAs.
 //
 // A depth of the product is a channel of the source and a tap. What it says of source
-// and filters is worked out once for a block, in a table for each step, by a warp
-// each for as many steps; the columns that threads gather stay the same. Filters lie by channels and
-// then by taps, so steps do, too: those of a conv come by 16 bytes where they can.
+// and filters is worked out once for a block, in a table for each step, by a warp each for
+// as many steps; the columns that threads gather stay the same. Filters lie by channels
+// and then by taps, so steps do, too: those of a conv come by 16 bytes where they can.
 
 #include <cstdint>
-#include <type_traits>
 
-#include "gpu/kernel.h"
 #include "gpu/kernels/conv_meetings.h"
 #include "gpu/kernels/conv_products.h"
 #include "gpu/kernels/conv_walks.h"
 #include "gpu/kernels/convolution.h"
 #include "gpu/kernels/dispatch.h"
+#include "gpu/queue.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {

@@ -9,12 +9,12 @@
 
 #include <cstdint>
 
-#include "gpu/kernel.h"
 #include "gpu/kernels/conv_meetings.h"
 #include "gpu/kernels/conv_products.h"
 #include "gpu/kernels/conv_walks.h"
 #include "gpu/kernels/convolution.h"
 #include "gpu/kernels/dispatch.h"
+#include "gpu/queue.h"
 #include "gpu/simt.h"
 
 namespace stowage::gpu {
