@@ -2,10 +2,10 @@
 // FMAs.
 //
 // A row is a filter, a column a channel of x and an element of the kernel; the sums run
-// over the elements of dy of all images, which are the depth. Of these what they say of
-// x and dy is worked out once for a block, in a table for each step, by a warp each for
-// as many steps; what the columns say, once. Where images of dy have whole chunks of 16 bytes, those
-// come asynchronously.
+// over the elements of dy of all images, which are the depth. What these say of x and dy
+// is worked out once for a block, in a table for each step, by a warp each for as many
+// steps; what the columns say, once. Where images of dy have whole chunks of 16 bytes,
+// those come asynchronously.
 
 #include <cstdint>
 
