@@ -20,7 +20,7 @@
 //   ...
 //   capture.NextBody();
 //   ...
-//   STOWAGE_ASSIGN_OR_RETURN(CudaGraph* const graph, capture.End());
+//   STOWAGE_ASSIGN_OR_RETURN(std::unique_ptr<CudaGraph> graph, capture.End());
 
 #include <cuda_runtime_api.h>
 

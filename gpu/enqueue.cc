@@ -151,7 +151,9 @@ void EnqueueInOrder(std::span<const Launch> launches, DeviceQueue& queue,
 void EnqueueBody(std::span<const Launch> launches, DeviceQueue& queue,
                  SideStreams* beside) {
   EnqueueInOrder(launches, queue, beside, Launches::kOfBody);
-  if (beside != nullptr) queue.Note(beside->WaitForAll());
+  if (beside != nullptr && queue.status().ok()) {
+    queue.Note(beside->WaitForAll());
+  }
 }
 
 void EnqueueLoop(const Launch& launch, DeviceQueue& queue,
@@ -208,6 +210,7 @@ bool WritesInAnyCase(const Launch& launch) {
 void EnqueueBeside(const Launch& launch, SideStream& side, DeviceQueue& queue) {
   const Stream own = queue.stream();
   queue.Note(side.Begin());
+  if (!queue.status().ok()) return;
   queue.set_stream(side.stream());
   EnqueueLaunch(launch, queue);
   queue.set_stream(own);
@@ -218,6 +221,7 @@ void EnqueueInOrder(std::span<const Launch> launches, DeviceQueue& queue,
                     SideStreams* beside, Launches of) {
   const bool is_step = of == Launches::kOfStep;
   for (size_t i = 0; i < launches.size();) {
+    if (!queue.status().ok()) return;
     if (is_step) queue.set_launch(i);
     SideStream* const side =
         beside == nullptr ? nullptr : beside->Of(launches[i]);
@@ -297,7 +301,9 @@ void EnqueueLaunch(const Launch& launch, DeviceQueue& queue) {
 void EnqueueLaunches(std::span<const Launch> launches, DeviceQueue& queue,
                      SideStreams* beside) {
   EnqueueInOrder(launches, queue, beside, Launches::kOfStep);
-  if (beside != nullptr) queue.Note(beside->WaitForAll());
+  if (beside != nullptr && queue.status().ok()) {
+    queue.Note(beside->WaitForAll());
+  }
 }
 
 }  // namespace stowage::gpu

@@ -20,7 +20,7 @@
 // may touch its registers or write what it reads.
 //
 // A panel is rows of kRowBytes, 64 or 128, one behind the other, the 16-byte chunks of
-// each row exchanged as Swizzled (gpu/kernels/attention_tiles.h) says, which is what the
+// each row exchanged as Swizzled (gpu/kernels/fragments.h) says, which is what the
 // ISA calls a swizzle of so many bytes; it begins at a multiple of 8 rows. A tile is a
 // panel, or, where its rows are longer than 128 bytes, several of equal size.
 

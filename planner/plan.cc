@@ -61,6 +61,14 @@ bool Fits(const Plan& plan, const Graph& graph) {
 }
 
 Error ForAnother(const Plan& plan, const Graph& graph) {
+  if (plan.host_workspace_of.size() != plan.workspace_of.size()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[plan] the plan says of ", plan.host_workspace_of.size(),
+               " nodes what their bodies keep on the host, and of ",
+               plan.workspace_of.size(),
+               " what scratch they have; plan the graph again")};
+  }
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[plan] the plan was made for another graph: it is for ",

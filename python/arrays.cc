@@ -247,11 +247,14 @@ void ArrayView::CheckIsPacked(std::span<const int64_t> strides,
   }
 }
 
+std::string ArrayView::MessageOfOther(const TensorType& expected) const {
+  return StrCat("[array] ", Quoted(what_), " is ", type_.ToString(),
+                "; expected ", expected.ToString());
+}
+
 void ArrayView::CheckIs(const TensorType& expected) const {
   if (type_ == expected) return;
-  const std::string words =
-      StrCat("[array] ", Quoted(what_), " is ", type_.ToString(), "; expected ",
-             expected.ToString());
+  const std::string words = MessageOfOther(expected);
   if (type_.dtype != expected.dtype) {
     Raise("WrongDType", StrCat(words, "; convert it first (.astype, .to)"));
   }
@@ -267,7 +270,9 @@ std::span<const std::byte> ArrayView::As(
     CheckIs(wanted);
     return data_;
   }
-  CheckIs({type_.dtype, wanted.shape});
+  if (type_.shape != wanted.shape) {
+    Raise("InvalidArgument", MessageOfOther(wanted));
+  }
   converted->resize(static_cast<size_t>(wanted.bytes()));
   const std::optional<Misfit> misfit =
       widens ? Convert<int32_t, int64_t>(data_, *converted)

@@ -56,6 +56,7 @@ class ArrayView {
   /// words in which that library refuses.
   template <typename F>
   auto Given(F&& f) const;
+  std::string MessageOfOther(const TensorType& expected) const;
   void CheckIsPacked(std::span<const int64_t> strides, int64_t unit) const;
 
   std::string what_;

@@ -17,7 +17,7 @@
 namespace stowage {
 namespace {
 
-constexpr std::string_view kMagic = "stowage-step 2";
+constexpr std::string_view kMagic = "stowage-step 3";
 constexpr size_t kNumRegions = static_cast<size_t>(Region::kOutside) + 1;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();

@@ -169,7 +169,7 @@ Result<std::vector<Trips>> Grid::TripsToTry(int64_t pieces) {
   return trips_ = std::move(all);
 }
 
-// Found in the sample where nothing is on the host, which bodies do not see.
+// Found in the sample where nothing is on the host yet.
 Result<const std::vector<BodyLevel>*> Grid::Levels(int64_t pieces,
                                                    Trips trips) {
   const std::pair key(pieces, trips);

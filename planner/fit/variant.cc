@@ -7,9 +7,11 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/index.h"
+#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/passes.h"
@@ -24,6 +26,27 @@ constexpr double kEffortInPieces = 0.5;
 constexpr double kEffortInLoop = 0.17;
 // Where something runs again in bodies, of which there are several levels.
 constexpr double kEffortOfLevel = 0.1;
+
+// What copies in the bodies of `node` cost by `cost`, in all trips; of several bodies, of
+// the one in which they cost most. Operations are none.
+double CostOfCopies(const Node& node, const CostFn& cost) {
+  double most = 0;
+  if (!cost) return most;
+  for (const auto& body : BodiesOf(node)) {
+    const std::vector<double> costs = cost(*body);
+    double sum = 0;
+    for (NodeId id = 0; id < body->num_nodes(); ++id) {
+      const Node& inner = body->node(id);
+      if (!BodiesOf(inner).empty()) {
+        sum += CostOfCopies(inner, cost);
+      } else if (BytesCopied(*body, inner) > 0) {
+        sum += costs[Index(id)];
+      }
+    }
+    most = std::max(most, sum);
+  }
+  return static_cast<double>(TripsOf(node)) * most;
+}
 
 // Of the whole step that is planned by a sample.
 HostUse HostUseOf(const PiecedStep& sample) {
@@ -121,7 +144,8 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       const NodeId node = MakerOf(graph, name);
       const auto copied =
           static_cast<double>(BytesCopied(graph, graph.node(node)));
-      costs[Index(node)] = of_node + per_byte * copied;
+      costs[Index(node)] =
+          of_node + per_byte * copied + CostOfCopies(graph.node(node), cost);
     }
     for (NodeId id = 0; id < graph.num_nodes(); ++id) {
       costs[static_cast<size_t>(id)] *= static_cast<double>(CountOf(step, id));

@@ -244,6 +244,7 @@ Status FakeDevice::Await(Stream stream, Event handle) {
   }
   STOWAGE_RETURN_IF_ERROR(CallInCapture("Await"));
   const FakeEvent event = *static_cast<FakeEvent*>(handle.handle);
+  STOWAGE_CHECK(!event.in_capture);  // a captured event stands for nothing else
   if (event.stream == nullptr) return {};
   Give(stream, [this, event] { RunUntil(*event.stream, event.position); });
   return {};
@@ -417,26 +418,31 @@ Status FakeDevice::BeginCapture(Stream stream) {
   return {};
 }
 
-// Where a capture ends, or a part of it, nothing of other streams is left out.
-void FakeDevice::LeaveCapture() {
+// Where a capture ends, or a part of it, nothing of other streams may be left out.
+Status FakeDevice::LeaveCapture() {
+  bool is_whole = true;
   for (FakeStream* const joined : joined_) {
-    STOWAGE_CHECK(joined->awaited == joined->captured);  // or it is no graph
+    is_whole = is_whole && joined->awaited == joined->captured;
     joined->joined = nullptr;
     joined->captured = joined->awaited = 0;
   }
   joined_.clear();
+  if (is_whole) return {};
+  return Error{ErrorCode::kDevice,
+               "[gpu] a stream that has joined the capture is not waited for"};
 }
 
 Result<DeviceGraph> FakeDevice::EndCapture(Stream handle) {
   STOWAGE_CHECK(capturing_);
   capturing_ = false;
-  LeaveCapture();
+  const Status left = LeaveCapture();
   auto& stream = *static_cast<FakeStream*>(handle.handle);
   DeviceGraph graph{std::exchange(stream.capture, nullptr)};
   const bool is_whole = open_.empty();
   if (!is_whole) graph.handle = root_;
   open_.clear();
-  const Status status = Call("EndCapture");
+  const Status called = Call("EndCapture");
+  const Status status = called.ok() ? left : called;
   if (!status.ok() || !is_whole) {
     Destroy(graph);
     return status.ok() ? Error{ErrorCode::kDevice, "[gpu] not all bodies"}
@@ -483,7 +489,7 @@ Status FakeDevice::BeginBranch(GraphChoice choice, size_t bodies,
                                Stream handle) {
   STOWAGE_CHECK(capturing_ && bodies > 0);
   STOWAGE_RETURN_IF_ERROR(Call("BeginBranch"));
-  LeaveCapture();
+  STOWAGE_RETURN_IF_ERROR(LeaveCapture());
   auto& stream = *static_cast<FakeStream*>(handle.handle);
   const auto branch = std::make_shared<FakeBranch>();
   branch->choice = reinterpret_cast<uint32_t*>(choice.handle);
@@ -498,7 +504,7 @@ Status FakeDevice::BeginBranch(GraphChoice choice, size_t bodies,
 Status FakeDevice::NextBody(Stream handle) {
   STOWAGE_CHECK(capturing_ && !open_.empty());
   STOWAGE_RETURN_IF_ERROR(Call("NextBody"));
-  LeaveCapture();
+  STOWAGE_RETURN_IF_ERROR(LeaveCapture());
   auto& stream = *static_cast<FakeStream*>(handle.handle);
   OpenBranch& open = open_.back();
   if (++open.body < open.branch->bodies.size()) {

@@ -172,7 +172,7 @@ class FakeDevice final : public gpu::Device {
   void Give(gpu::Stream stream, Work work);
   Status RecordInCapture(FakeEvent& event, FakeStream& of);
   Status AwaitInCapture(FakeStream& stream, FakeEvent& event);
-  void LeaveCapture();
+  Status LeaveCapture();
   void RunBranch(const FakeBranch& branch);
   void RunUntil(FakeStream& stream, uint64_t position);
   void Multiply(const gpu::MatMulCall& call);

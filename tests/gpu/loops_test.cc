@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autodiff/train_step.h"
+#include "base/result.h"
 #include "cpu/cpu_backend.h"
 #include "gpu/gpu_needs.h"
 #include "ir/bodies.h"
@@ -211,7 +212,8 @@ TEST_CASE("copies of a trip run beside its kernels, and end with it") {
   }
 }
 
-TEST_CASE("a copy that nothing waits for ends with its trip, or its branch") {
+// Copies in each trip of a loop, and in a branch, that nothing waits for.
+Graph Stashing() {
   GraphBuilder g("g");
   const Value xs = g.Input("xs", DType::kF32, {5, 4});
   const Value flag = Greater(ReduceSum(xs, {0, 1}), ReduceMax(xs, {0, 1}));
@@ -227,12 +229,40 @@ TEST_CASE("a copy that nothing waits for ends with its trip, or its branch") {
   };
   g.Output("sum", run.summed[0]);
   g.Output("y", Cond(g, flag, {xs}, {branch, branch})[0]);
-  const Graph graph = Finished(g);
+  return Finished(g);
+}
+
+TEST_CASE("a copy that nothing waits for ends with its trip, or its branch") {
+  const Graph graph = Stashing();
   const auto cpu = MakeCpuBackend({.threads = 1});
   const Visible expected = RunSteps(graph, *cpu, {.steps = 2});
   const auto gpu = MakeFakeBackend({.lazy_copy = true}, nullptr);
   CHECK(LargestDifference(RunSteps(graph, *gpu, {.steps = 2}), expected) <
         1e-6);
+}
+
+TEST_CASE("whatever fails in the capture of copies in trips is told") {
+  const Graph graph = Stashing();
+  for (const char* function : {"Record", "Await", "Copy"}) {
+    bool fails = true;
+    for (int64_t nth = 1; fails; ++nth) {
+      CAPTURE(function);
+      CAPTURE(nth);
+      FakeDevice* fake = nullptr;
+      const auto gpu =
+          MakeFakeBackend({.branches = FakeBranches::kNone}, &fake);
+      const Result<Plan> plan = PlanMemory(graph, {.device = gpu->Needs()});
+      REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+      fake->Fail(function, nth);
+      const auto session = Session::Create({{"p", graph, *plan}}, *gpu);
+      fails = !session.ok();
+      CHECK((nth > 1 || fails));
+      if (!fails) continue;
+      CHECK(session.error().code == ErrorCode::kDevice);
+      CHECK(session.error().message.find("was told to fail") !=
+            std::string::npos);
+    }
+  }
 }
 
 int64_t NodesOf(const Graph& graph) {

@@ -48,7 +48,7 @@ class ArraysTest(support.TestCase):
             self.refuses(stowage.InvalidArgument,
                          f'[array] "y" is i64(8); expected i32(8), where element 5, {number}, '
                          "does not fit", self.x, wide)
-        self.refuses(stowage.InvalidArgument, '"y" is i64(7); expected i64(8)', self.x,
+        self.refuses(stowage.InvalidArgument, '"y" is i64(7); expected i32(8)', self.x,
                      wide[:7])
 
     def test_integers_of_32_bits_are_taken_for_those_of_64(self):

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "autodiff/optimizer.h"
 #include "autodiff/train_step.h"
 #include "base/bytes.h"
 #include "base/result.h"
+#include "ir/bodies.h"
 #include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/text.h"
@@ -104,6 +106,34 @@ TEST_CASE("the gradient of a branch keeps what it makes again on the host") {
   const Plan after = PlanOf(*moved);
   CHECK(after.host_bytes() == (kLayers - 1) * kValue);
   CHECK(after.arena_bytes() < PlanOf(step).arena_bytes());
+}
+
+TEST_CASE("copies in bodies cost the time that they are measured to take") {
+  const Result<Graph> step = BuildTrainStep(
+      MakeLoopedBlocks({.in = BlocksIn::kLoop}), "loss", {.optimizer = Sgd{}});
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  // A copy takes so long, whatever its bytes; all else as many operations.
+  for (const double copy : {0.0, 1e12}) {
+    CAPTURE(copy);
+    const CostFn cost = [copy](const Graph& graph) {
+      std::vector<double> costs = FlopsOfNodes(graph);
+      for (NodeId id = 0; id < graph.num_nodes(); ++id) {
+        const Node& node = graph.node(id);
+        const bool copies =
+            BodiesOf(node).empty() && BytesCopied(graph, node) > 0;
+        if (copies) costs[static_cast<size_t>(id)] = copy;
+      }
+      return costs;
+    };
+    StepFitter fitter(OfGraph(*step), {.cost = cost, .cost_per_byte = 0});
+    const Result<Bytes> near =
+        fitter.SmallestBudget({.offload = OffloadChoice::kNone});
+    REQUIRE(near.ok());
+    const Result<FittedStep> fitted = fitter.Fit(*near);
+    REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+    CHECK((fitted->price.host.values > 0) == (copy == 0));
+    CHECK(fitted->price.least_extra_cost <= fitted->price.extra_cost);
+  }
 }
 
 TEST_CASE("copies in bodies fit steps into budgets that nothing else does") {
