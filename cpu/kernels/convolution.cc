@@ -237,7 +237,8 @@ void RunGathered(const GatheredProduct<T>& product, std::byte* scratch,
   const Bands bands = GatherBands<T>(g, product.walks, product.channels);
   const Bytes of_thread =
       GatherScratch<T>::BytesOf(g, product.walks, product.channels);
-  const int64_t task_rows = RowsPerTask(product.rows, g.groups * bands.count());
+  const int64_t task_rows =
+      RowsPerTask(product.rows, g.groups * bands.count(), pool.threads());
   const int64_t row_chunks = CeilDiv(product.rows, task_rows);
   pool.ParallelFor(g.groups * row_chunks * bands.count(), [&](int64_t task,
                                                               int thread) {

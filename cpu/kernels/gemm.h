@@ -2,13 +2,12 @@
 #define STOWAGE_CPU_KERNELS_GEMM_H_
 
 // The inner loops of every matrix product: a block of up to kBlockRows rows by
-// one strip of up to 3 registers of columns, held in registers while k runs.
+// one strip of a few registers of columns, held in registers while k runs.
 //
 // Eigen's own product is not used. It wants its packing blocks from the heap
-// (or, with its internals bent, from us), and on AVX-512 it reached 150 to 180
-// Gflop/s a core on the shapes of a small transformer where these loops reach
-// 210 to 245: rows of a need no packing, for they are read one number at a time
-// by broadcast, and strips of three registers need half the loads.
+// (or, with its internals bent, from us), and on the shapes of a small transformer it is
+// slower than these loops (docs/measurements/2026-11-26-cpu-products.md): rows of a need
+// no packing, for they are read one number at a time by broadcast.
 //
 // Every element of c is a chain of multiply-adds with k rising, whatever the strip or
 // block it falls in: one that begins at 0, one that goes on from c, or one of its own
@@ -77,18 +76,29 @@ struct Finish {
   }
 };
 
-/// Columns of a strip, at most: three registers.
-template <typename T>
-inline constexpr int64_t kStripColumns = 3 * Vec<T>::kLanes;
-
 namespace internal {
 
-// 8 x 3 sums, 3 registers of b and one of a fill 32 registers; 4 x 3 fill 16.
-#if defined(__AVX512F__) || defined(__aarch64__)
+// Of 32 registers 8 x 3 sums, 3 of b and one of a would be the most, of 16, 4 x 3. With
+// AVX-512, 8 x 2 are as many as keep the multipliers busy, and few enough that one block
+// is begun while the last one ends; rows of a power of 2 are whole strips more often.
+#if defined(__AVX512F__)
 inline constexpr int kBlockRows = 8;
+inline constexpr int kStripVecs = 2;
+#elif defined(__aarch64__)
+inline constexpr int kBlockRows = 8;
+inline constexpr int kStripVecs = 3;
 #else
 inline constexpr int kBlockRows = 4;
+inline constexpr int kStripVecs = 3;
 #endif
+
+}  // namespace internal
+
+/// Columns of a strip, at most.
+template <typename T>
+inline constexpr int64_t kStripColumns = internal::kStripVecs* Vec<T>::kLanes;
+
+namespace internal {
 
 enum class Tail {
   kNone,    // the strip is whole registers
@@ -103,7 +113,9 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
   constexpr int kLast = kVecs - 1;
   const int64_t last_count = n - kLast * V::kLanes;
   V sum[kM][kVecs];
+#pragma GCC unroll 8
   for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 3
     for (int j = 0; j < kVecs; ++j) {
       const T* from = c.data + i * c.row + j * V::kLanes;
       if (into != Into::kChain) {
@@ -115,9 +127,20 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
       }
     }
   }
+  // What is written at the end is on its way meanwhile.
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < kVecs; ++j) {
+      __builtin_prefetch(c.data + i * c.row + j * V::kLanes, 1);
+    }
+  }
+  // So is what is read of a, which may lie in another row of memory, and so in another
+  // line of the caches, at every turn: few, for the same few places of the first cache
+  // are all that they can take.
+  constexpr int kAhead = 6;
   const T* b_row = b.data;
   const T* a_column = a.data;
   for (int64_t p = 0; p < k; ++p) {
+    __builtin_prefetch(a_column + kAhead * a.column);
     V b_vec[kVecs];
     for (int j = 0; j < kVecs; ++j) {
       const T* from = b_row + j * V::kLanes;
@@ -138,29 +161,30 @@ void MultiplyBlock(int64_t n, int64_t k, Strided<T> a, Rows<const T> b,
     b_row += b.row;
     a_column += a.column;
   }
+  // Loops over sums are unrolled, or these would not stay in registers.
+  const auto add = [&](const T* from, int64_t row) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 3
+      for (int j = 0; j < kVecs; ++j) {
+        const T* at = from + i * row + j * V::kLanes;
+        sum[i][j] += j == kLast && kTail != Tail::kNone
+                         ? V::LoadFirst(at, last_count, T(0))
+                         : V::Load(at);
+      }
+    }
+  };
+  if (into == Into::kSum) add(c.data, c.row);
+  if (finish.row != nullptr) add(finish.row, 0);
+  if (finish.matrix.data != nullptr) add(finish.matrix.data, finish.matrix.row);
+#pragma GCC unroll 8
   for (int i = 0; i < kM; ++i) {
+#pragma GCC unroll 3
     for (int j = 0; j < kVecs; ++j) {
       T* to = c.data + i * c.row + j * V::kLanes;
-      const T* matrix =
-          finish.matrix.data == nullptr
-              ? nullptr
-              : finish.matrix.data + i * finish.matrix.row + j * V::kLanes;
       if (j == kLast && kTail != Tail::kNone) {
-        const auto load = [&](const T* from) {
-          return V::LoadFirst(from, last_count, T(0));
-        };
-        if (into == Into::kSum) sum[i][j] += load(to);
-        if (finish.row != nullptr) {
-          sum[i][j] += load(finish.row + j * V::kLanes);
-        }
-        if (matrix != nullptr) sum[i][j] += load(matrix);
         sum[i][j].StoreFirst(to, last_count);
       } else {
-        if (into == Into::kSum) sum[i][j] += V::Load(to);
-        if (finish.row != nullptr) {
-          sum[i][j] += V::Load(finish.row + j * V::kLanes);
-        }
-        if (matrix != nullptr) sum[i][j] += V::Load(matrix);
         sum[i][j].Store(to);
       }
     }
@@ -207,9 +231,12 @@ void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
                    Rows<const T> b, Rows<T> c, Into into,
                    Finish<T> finish = {}) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
-  if (n > 2 * kLanes) {
-    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into, finish);
-  } else if (n > kLanes) {
+  if constexpr (internal::kStripVecs > 2) {
+    if (n > 2 * kLanes) {
+      return internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into, finish);
+    }
+  }
+  if (n > kLanes) {
     internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, into, finish);
   } else {
     internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, into, finish);

@@ -406,7 +406,7 @@ void RunWeightGradTyped(const Launch& launch, ThreadPool& pool) {
   const int64_t hidden = cells.hidden, width = kGates * hidden;
   const int64_t depth = cells.batch * cells.time;
   const int64_t strips = CeilDiv(hidden, kStripColumns<T>);
-  const int64_t task_rows = RowsPerTask(width, strips);
+  const int64_t task_rows = RowsPerTask(width, strips, pool.threads());
   pool.ParallelFor(
       CeilDiv(width, task_rows) * strips, [&](int64_t task, int thread) {
         T* const packed = reinterpret_cast<T*>(launch.workspace.data()) +

@@ -186,7 +186,8 @@ void RunProduct(const Launch& launch, ThreadPool& pool, const TensorView& y,
   const int64_t matrices = a.batch.num_elements();
 
   const int64_t strips = CeilDiv(columns, kStripColumns<T>);
-  const int64_t task_rows = RowsPerTask(rows, matrices * strips);
+  const int64_t task_rows =
+      RowsPerTask(rows, matrices * strips, pool.threads());
   const int64_t row_chunks = CeilDiv(rows, task_rows);
   pool.ParallelFor(matrices * row_chunks * strips, [&](int64_t task,
                                                        int thread) {

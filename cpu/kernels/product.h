@@ -20,7 +20,7 @@
 
 namespace stowage::cpu {
 
-/// Depth of a packed strip: 48 KiB of it on AVX-512.
+/// Depth of a packed strip: 32 KiB of it on AVX-512.
 template <typename T>
 inline constexpr int64_t kBlockDepth = 1024 / static_cast<int64_t>(sizeof(T));
 
@@ -36,12 +36,14 @@ inline constexpr int64_t kMostTaskRows = 256;
 inline constexpr int64_t kTileRows = 8;
 
 /// Rows of a task: many, so that a packed strip is used often, but enough tasks
-/// to go round.
-inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk) {
+/// to go round among the threads.
+inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk,
+                           int threads) {
   constexpr int64_t kFewest = 32;
-  constexpr int64_t kTasks = 16;
+  // Of 8 tasks, one that begins late leaves little to wait for.
+  const int64_t tasks = std::max(8, 2 * threads);
   int64_t chunk = kMostTaskRows;
-  while (chunk > kFewest && CeilDiv(rows, chunk) * tasks_per_row_chunk < kTasks)
+  while (chunk > kFewest && CeilDiv(rows, chunk) * tasks_per_row_chunk < tasks)
     chunk /= 2;
   return chunk;
 }
@@ -86,7 +88,7 @@ template <typename T>
 void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
              Strided<T> b, Rows<T> c, bool accumulate, T* scratch) {
   const int64_t strips = CeilDiv(n, kStripColumns<T>);
-  const int64_t task_rows = RowsPerTask(m, strips);
+  const int64_t task_rows = RowsPerTask(m, strips, pool.threads());
   pool.ParallelFor(
       CeilDiv(m, task_rows) * strips, [&](int64_t task, int thread) {
         const int64_t column = task % strips * kStripColumns<T>;

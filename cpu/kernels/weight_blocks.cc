@@ -100,7 +100,7 @@ void QuantizedProduct(ThreadPool& pool, int64_t m, Strided<T> x,
   const int64_t columns =
       transposed ? kStripColumns<T> : GroupColumns<T>(w.type);
   const int64_t groups = CeilDiv(n, columns);
-  const int64_t task_rows = RowsPerTask(m, groups);
+  const int64_t task_rows = RowsPerTask(m, groups, pool.threads());
   pool.ParallelFor(
       CeilDiv(m, task_rows) * groups, [&](int64_t task, int thread) {
         const int64_t column = task % groups * columns;
