@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <set>
@@ -19,6 +18,7 @@
 #include "ir/ops.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "tests/support/golden_rows.h"
 
 namespace stowage {
 namespace {
@@ -257,31 +257,10 @@ Outcome Run(const Case& make, const Operands& operands) {
   return outcome;
 }
 
-struct Golden {
-  std::string what;
-  size_t index = 0;
-  double value = 0;
-};
-
-std::map<std::string, std::vector<Golden>> ReadGoldens() {
-  std::ifstream in("tests/goldens/losses.csv");
-  REQUIRE(in.good());
-  std::string line;
-  std::getline(in, line);
-  REQUIRE(line == "case,what,index,value");
-  std::map<std::string, std::vector<Golden>> goldens;
-  while (std::getline(in, line)) {
-    std::vector<std::string> fields(1);
-    for (const char c : line) {
-      if (c == ',') {
-        fields.emplace_back();
-      } else {
-        fields.back() += c;
-      }
-    }
-    REQUIRE(fields.size() == 4);
-    goldens[fields[0]].push_back(
-        {fields[1], std::stoul(fields[2]), std::stod(fields[3])});
+std::map<std::string, std::vector<OpGolden>> ReadGoldens() {
+  std::map<std::string, std::vector<OpGolden>> goldens;
+  for (const OpGolden& row : ReadOpGoldens("tests/goldens/losses.csv")) {
+    goldens[row.name].push_back(row);
   }
   return goldens;
 }
@@ -297,9 +276,10 @@ void CompareAll(double tolerance) {
     const Outcome outcome = Run<T>(Cases().at(name), AllOperands());
     REQUIRE(outcome.code == StepCode::kOk);
     REQUIRE(golden.second.size() == 1 + kRows * kWidth);
-    for (const Golden& row : golden.second) {
-      const double value =
-          row.what == "loss" ? outcome.loss : outcome.gradient.at(row.index);
+    for (const OpGolden& row : golden.second) {
+      const double value = row.what == "loss"
+                               ? outcome.loss
+                               : outcome.gradient.at(std::stoul(row.index));
       CAPTURE(row.what);
       CAPTURE(row.index);
       CAPTURE(value);

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,6 +38,7 @@
 #include "nn/vit.h"
 #include "planner/plan_memory.h"
 #include "runtime/session.h"
+#include "tests/support/golden_rows.h"
 #include "tests/support/instances.h"
 #include "tests/support/interpret.h"
 
@@ -95,24 +95,10 @@ struct GoldenRow {
 };
 
 std::vector<GoldenRow> ReadGoldens(const std::string& file) {
-  std::ifstream in("tests/goldens/" + file + ".csv");
-  REQUIRE_MESSAGE(in.good(), "cannot read goldens ", file);
-  std::string line;
-  std::getline(in, line);
-  REQUIRE(line == "kind,name,index,value");
   std::vector<GoldenRow> rows;
-  while (std::getline(in, line)) {
-    std::vector<std::string> fields(1);
-    for (const char c : line) {
-      if (c == ',') {
-        fields.emplace_back();
-      } else {
-        fields.back() += c;
-      }
-    }
-    REQUIRE(fields.size() == 4);
-    rows.push_back(
-        {fields[0], fields[1], std::stoll(fields[2]), std::stod(fields[3])});
+  for (const std::vector<std::string>& row : ReadGoldenRows(
+           "tests/goldens/" + file + ".csv", "kind,name,index,value")) {
+    rows.push_back({row[0], row[1], std::stoll(row[2]), std::stod(row[3])});
   }
   REQUIRE(rows.size() >= kSteps);
   return rows;

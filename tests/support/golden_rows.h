@@ -1,19 +1,27 @@
 #ifndef STOWAGE_TESTS_SUPPORT_GOLDEN_ROWS_H_
 #define STOWAGE_TESTS_SUPPORT_GOLDEN_ROWS_H_
 
-// Files of tests/goldens/ with rows case,what,index,value.
+// Files of tests/goldens/: rows of a few fields between commas, below a line that names
+// them.
+//
+//   for (const OpGolden& golden : ReadOpGoldens("tests/goldens/lstm.csv")) { ... }
 
 #include <string>
 #include <vector>
 
 namespace stowage {
 
+/// The fields of each row. Requires (doctest) that the file is there, that `header` is its
+/// first line, and that every row has as many fields.
+std::vector<std::vector<std::string>> ReadGoldenRows(const std::string& path,
+                                                     const std::string& header);
+
 struct OpGolden {
   std::string name, what, index;
   double value;
 };
 
-/// The rows; requires (doctest) that the file is there and has this form.
+/// Of a file whose rows are case,what,index,value.
 std::vector<OpGolden> ReadOpGoldens(const std::string& path);
 
 }  // namespace stowage
