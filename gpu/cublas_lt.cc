@@ -10,6 +10,8 @@
 #include "base/check.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
+#include "gpu/choose_fastest.h"
+#include "gpu/cuda_stopwatch.h"
 #include "gpu/device_checks.h"
 #include "gpu/kernel.h"
 #include "gpu/nvidia_libraries.h"
@@ -105,50 +107,6 @@ int64_t EpilogueKeyOf(const MatMulCall& call) {
 }
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(ProductAlgorithm));
-
-Status Check(cudaError_t error, std::string_view what) {
-  if (error == cudaSuccess) return {};
-  return Fail(StrCat(what, ": ", cudaGetErrorString(error)));
-}
-
-// Two moments of a stream, and the time between them.
-class Stopwatch {
- public:
-  explicit Stopwatch(cudaStream_t stream) : stream_(stream) {
-    made_ = Check(cudaEventCreate(&begin_), "making an event to time by");
-    if (made_.ok()) {
-      made_ = Check(cudaEventCreate(&end_), "making an event to time by");
-    }
-  }
-  ~Stopwatch() {
-    for (const cudaEvent_t event : {begin_, end_}) {
-      if (event != nullptr) cudaEventDestroy(event);
-    }
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  Status Begin() {
-    STOWAGE_RETURN_IF_ERROR(made_);
-    return Check(cudaEventRecord(begin_, stream_), "recording an event");
-  }
-  // Seconds since Begin, once all work of the stream is done.
-  Result<double> End() {
-    STOWAGE_RETURN_IF_ERROR(
-        Check(cudaEventRecord(end_, stream_), "recording an event"));
-    STOWAGE_RETURN_IF_ERROR(
-        Check(cudaEventSynchronize(end_), "waiting for a product"));
-    float milliseconds = 0;
-    STOWAGE_RETURN_IF_ERROR(Check(
-        cudaEventElapsedTime(&milliseconds, begin_, end_), "timing a product"));
-    return static_cast<double>(milliseconds) / 1e3;
-  }
-
- private:
-  const cudaStream_t stream_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-  Status made_;
-};
 
 }  // namespace
 
@@ -432,7 +390,7 @@ Result<cublasLtMatmulAlgo_t> CublasLt::ChooseByTime(Product& product,
   }
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> proposed,
                            Propose(product, call));
-  Stopwatch stopwatch(stream);
+  CudaStopwatch stopwatch(stream);
   STOWAGE_ASSIGN_OR_RETURN(
       const size_t fastest,
       ChooseFastest(proposed.size(), [&](size_t i) -> Result<double> {

@@ -2,8 +2,8 @@
 #define STOWAGE_GPU_PRODUCT_ALGORITHMS_H_
 
 // By which of the matrix library's algorithms each product is computed, once the
-// proposals were timed: kept in a file, so that the next process computes the same
-// product in the same way, to the bit, and need not time it again.
+// proposals were timed: kept in a file of one device and one version of the library
+// (gpu/kept_choices.h), since an algorithm means nothing to others.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       ProductAlgorithms algorithms,
@@ -13,22 +13,16 @@
 //     STOWAGE_ASSIGN_OR_RETURN(ProductAlgorithm kept,
 //                              algorithms.Keep(key, proposals[fastest]));
 //   }
-//
-// The file is text, a product a line, of one device and one version of the library,
-// which are in its name: an algorithm means nothing to others. Many processes may add
-// to it at once; of two that timed one product at the same time, both take what the
-// first wrote. A line that a killed process left half written is cut off.
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/result.h"
+#include "gpu/kept_choices.h"
 
 namespace stowage::gpu {
 
@@ -39,37 +33,24 @@ using ProductAlgorithm = std::array<uint64_t, 8>;
 
 class ProductAlgorithms {
  public:
-  /// Reads what is kept of this device and library in `folder`, which need not be
-  /// there. Errors: kIo; kInvalidArgument for a file that is damaged, which is never
-  /// taken for an empty one, since other algorithms give other bits.
+  /// Errors: those of KeptChoices::Open.
   static Result<ProductAlgorithms> Open(const std::string& folder,
                                         std::string_view device,
                                         std::string_view library);
 
   std::optional<ProductAlgorithm> Find(const ProductKey& key) const;
 
-  /// Adds a product to the file, and returns what is kept of it there: `algorithm`,
-  /// or what another process kept before. Errors: kIo; those of Open.
+  /// Keeps an algorithm, and returns what is kept: see KeptChoices::Keep.
   Result<ProductAlgorithm> Keep(const ProductKey& key,
                                 const ProductAlgorithm& algorithm);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return kept_.path(); }
 
  private:
-  // Takes in the file's lines; returns the bytes that whole lines take.
-  Result<size_t> Read(std::string_view text);
+  explicit ProductAlgorithms(KeptChoices kept) : kept_(std::move(kept)) {}
 
-  std::string path_;
-  std::map<ProductKey, ProductAlgorithm> kept_;
+  KeptChoices kept_;
 };
-
-/// The index of the fastest of `count` candidates. `seconds(i)` runs the i-th and says
-/// how long it took: once for nothing, then all in turn for a few rounds, of which the
-/// shortest time of each counts. One that fails is left out. Earlier candidates are
-/// preferred by 2 %, which is more than the same work differs by. Error: that of the
-/// first candidate, when all fail. Precondition: count > 0.
-Result<size_t> ChooseFastest(
-    size_t count, const std::function<Result<double>(size_t)>& seconds);
 
 }  // namespace stowage::gpu
 

@@ -1,0 +1,79 @@
+#ifndef STOWAGE_GPU_KEPT_CHOICES_H_
+#define STOWAGE_GPU_KEPT_CHOICES_H_
+
+// Choices that depend on times, kept in a file: so that the next process computes the same
+// thing in the same way, to the bit, and need not time it again.
+//
+//   constexpr ChoicesKind kProducts = {.name = "products",
+//                                      .key_numbers = 19,
+//                                      .choice_words = 8,
+//                                      .says = "by which algorithms products are computed"};
+//   STOWAGE_ASSIGN_OR_RETURN(
+//       KeptChoices choices,
+//       KeptChoices::Open(folder, kProducts, {"NVIDIA H100 80GB HBM3", "cuBLASLt 130100"}));
+//   if (choices.Find(key) == nullptr) {
+//     ...
+//     STOWAGE_ASSIGN_OR_RETURN(const KeptChoices::Choice kept, choices.Keep(key, choice));
+//   }
+//
+// The file is text, a choice a line. What choices mean nothing without, a device and the
+// versions of its software, is in the file's name. Many processes may add to it at once; of
+// two that chose for one key at the same time, both take what the first wrote. A line that
+// a killed process left half written is cut off.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace stowage::gpu {
+
+/// What a file of choices is about. Its texts are literals.
+struct ChoicesKind {
+  std::string_view name;    // the first word of the file's name
+  size_t key_numbers = 0;   // of a key
+  size_t choice_words = 0;  // of a choice
+  std::string_view says;    // "it says ...", for whoever finds the file damaged
+};
+
+class KeptChoices {
+ public:
+  using Key = std::vector<int64_t>;
+  using Choice = std::vector<uint64_t>;
+
+  /// Reads what is kept in `folder`, which need not be there, for whatever `of` names.
+  /// Errors: kIo; kInvalidArgument for a file that is damaged, which is never taken for an
+  /// empty one, since other choices give other bits.
+  static Result<KeptChoices> Open(const std::string& folder,
+                                  const ChoicesKind& kind,
+                                  std::initializer_list<std::string_view> of);
+
+  /// Null: none is kept.
+  const Choice* Find(const Key& key) const;
+
+  /// Adds a choice to the file, and returns what is kept of the key there: `choice`, or
+  /// what another process kept before. Errors: kIo; those of Open.
+  Result<Choice> Keep(const Key& key, const Choice& choice);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit KeptChoices(const ChoicesKind& kind) : kind_(kind) {}
+
+  std::string Header() const;
+  // Takes in the file's lines; returns the bytes that whole lines take.
+  Result<size_t> Read(std::string_view text);
+
+  ChoicesKind kind_;
+  std::string path_;
+  std::map<Key, Choice> kept_;
+};
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KEPT_CHOICES_H_
