@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "gpu/cublas_lt.h"
 #include "gpu/cuda_capture.h"
 #include "gpu/cuda_error.h"
+#include "gpu/cuda_stopwatch.h"
 #include "gpu/device_checks.h"
 #include "gpu/nccl.h"
 
@@ -61,9 +63,10 @@ class CudaDevice final : public Device {
           matmul_->KeepAlgorithms(options.algorithm_folder, traits_.name));
     }
     traits_.matmul_library = matmul_->path();
+    traits_.runtime = StrCat("driver for CUDA ", CudaVersionName(driver_),
+                             ", runtime ", CudaVersionName(runtime));
     traits_.software =
-        StrCat("driver for CUDA ", CudaVersionName(driver_), ", runtime ",
-               CudaVersionName(runtime), ", cuBLASLt ", matmul_->version());
+        StrCat(traits_.runtime, ", cuBLASLt ", matmul_->version());
     if (options.collectives == nullptr) return {};
     STOWAGE_ASSIGN_OR_RETURN(
         nccl_, Nccl::Join(*options.collectives, CUDART_VERSION / 1000));
@@ -205,6 +208,13 @@ class CudaDevice final : public Device {
   }
   bool IsPrepared(const MatMulCall& call) const override {
     return matmul_->IsPrepared(call);
+  }
+  Result<double> Time(Stream stream,
+                      const std::function<Status()>& give) override {
+    CudaStopwatch stopwatch(Cuda(stream));
+    STOWAGE_RETURN_IF_ERROR(stopwatch.Begin());
+    STOWAGE_RETURN_IF_ERROR(give());
+    return stopwatch.End();
   }
 
   Status BeginCapture(Stream stream) override {

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -57,7 +58,8 @@ struct DeviceTraits {
   std::string name;  // "NVIDIA H200"
   int major = 0;     // of its compute capability
   int minor = 0;
-  std::string software;        // "driver 13.0, runtime 13.0, cuBLASLt 13.1.0"
+  std::string runtime;         // "driver for CUDA 13.0, runtime 13.0"
+  std::string software;        // that, and "cuBLASLt 130100"
   std::string matmul_library;  // the file that was loaded
 };
 
@@ -123,6 +125,10 @@ class Device {
   virtual Status Prepare(const MatMulCall& call, Stream stream) = 0;
   /// Whether a product of that shape, with such an epilogue, was prepared.
   virtual bool IsPrepared(const MatMulCall& call) const = 0;
+  /// How many seconds what `give` gives to the stream takes there, by the device's clock;
+  /// waits for it. Not in a capture. Errors: those of `give`, and of its work.
+  virtual Result<double> Time(Stream stream,
+                              const std::function<Status()>& give) = 0;
 
   /// From here to EndCapture, work given to `stream` is noted, not done.
   virtual Status BeginCapture(Stream stream) = 0;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,7 +36,7 @@ struct Faults {
 class FaultyDevice final : public gpu::Device {
  public:
   explicit FaultyDevice(const Faults& faults)
-      : faults_(faults), fake_({.branches = faults.branches}) {
+      : faults_(faults), fake_({.blocks = 2, .branches = faults.branches}) {
     if (!faults.failing.empty()) fake_.Fail(faults.failing);
   }
 
@@ -103,6 +104,10 @@ class FaultyDevice final : public gpu::Device {
   }
   bool IsPrepared(const gpu::MatMulCall& call) const override {
     return fake_.IsPrepared(call);
+  }
+  Result<double> Time(gpu::Stream stream,
+                      const std::function<Status()>& give) override {
+    return fake_.Time(stream, give);
   }
   Status BeginCapture(gpu::Stream stream) override {
     return fake_.BeginCapture(stream);

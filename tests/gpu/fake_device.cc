@@ -1,5 +1,6 @@
 #include "tests/gpu/fake_device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -72,6 +73,7 @@ FakeDevice::FakeDevice(const FakeOptions& options) : options_(options) {
   traits_ = {.name = "Fake GPU",
              .major = options.major,
              .minor = options.minor,
+             .runtime = "none",
              .software = "an emulator",
              .matmul_library = "plain loops"};
 }
@@ -103,27 +105,30 @@ Status FakeDevice::CallInCapture(const std::string& function) {
 Result<DeviceMemory> FakeDevice::Memory() {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("Memory"));
   // A context of 100 MB, and 1 MB for the rest.
-  const Bytes context = 100'000'000 + (arena_.empty() ? 0 : 1'000'000);
-  return DeviceMemory{
-      .free = options_.total - context - static_cast<Bytes>(arena_.size()),
-      .total = options_.total};
+  Bytes taken = 100'000'000 + (blocks_.empty() ? 0 : 1'000'000);
+  for (const std::span<std::byte> block : blocks_) {
+    taken += static_cast<Bytes>(block.size());
+  }
+  return DeviceMemory{.free = options_.total - taken, .total = options_.total};
 }
 
 Result<std::byte*> FakeDevice::Allocate(Bytes bytes) {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("Allocate"));
   STOWAGE_ASSIGN_OR_RETURN(const DeviceMemory memory, Memory());
   if (bytes > memory.free) return OutOfMemory(traits_.name, bytes, memory);
-  STOWAGE_CHECK(arena_.empty());  // one block is all there is
+  STOWAGE_CHECK(blocks_.size() < options_.blocks);
   ++live_;
-  arena_ = {NewBlock(bytes), static_cast<size_t>(bytes)};
-  return arena_.data();
+  blocks_.emplace_back(NewBlock(bytes), static_cast<size_t>(bytes));
+  return blocks_.back().data();
 }
 
 void FakeDevice::Free(std::byte* block) noexcept {
-  STOWAGE_CHECK(block == arena_.data());
+  const auto found = std::ranges::find(
+      blocks_, block, [](std::span<std::byte> each) { return each.data(); });
+  STOWAGE_CHECK(found != blocks_.end());
   --live_;
   DeleteBlock(block);
-  arena_ = {};
+  blocks_.erase(found);
 }
 
 Result<PinnedBlock> FakeDevice::AllocatePinned(Bytes bytes) {
@@ -268,16 +273,18 @@ Status FakeDevice::Synchronize(Stream handle) {
   return Call("Blocked");
 }
 
-bool FakeDevice::IsInArena(const void* at, Bytes bytes) const {
+bool FakeDevice::IsInBlock(const void* at, Bytes bytes) const {
   const auto* const begin = static_cast<const std::byte*>(at);
-  return begin >= arena_.data() &&
-         begin + bytes <= arena_.data() + arena_.size();
+  return std::ranges::any_of(blocks_, [&](std::span<std::byte> block) {
+    return begin >= block.data() &&
+           begin + bytes <= block.data() + block.size();
+  });
 }
 
 Status FakeDevice::Copy(void* to, const void* from, Bytes bytes,
                         Stream stream) {
   STOWAGE_RETURN_IF_ERROR(Call("Copy"));
-  STOWAGE_CHECK(IsInArena(to, bytes) || IsInArena(from, bytes));
+  STOWAGE_CHECK(IsInBlock(to, bytes) || IsInBlock(from, bytes));
   Give(stream, [=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   return {};
 }
@@ -285,7 +292,7 @@ Status FakeDevice::Copy(void* to, const void* from, Bytes bytes,
 Status FakeDevice::Fill(std::byte* to, uint8_t value, Bytes bytes,
                         Stream stream) {
   STOWAGE_RETURN_IF_ERROR(Call("Fill"));
-  STOWAGE_CHECK(IsInArena(to, bytes));
+  STOWAGE_CHECK(IsInBlock(to, bytes));
   Give(stream, [=] { std::memset(to, value, static_cast<size_t>(bytes)); });
   return {};
 }
@@ -307,8 +314,13 @@ Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
     }
     KernelCall with_params = call;
     with_params.params = params.data();
+    if (const auto other = replaced_.find(call.name);
+        other != replaced_.end()) {
+      other->second(with_params);
+      return;
+    }
     std::vector<std::span<std::byte>> memory = pinned_;
-    memory.push_back(arena_);
+    memory.insert(memory.end(), blocks_.begin(), blocks_.end());
     for (const auto& choices : choices_) {
       memory.push_back(std::as_writable_bytes(std::span(*choices)));
     }
@@ -326,7 +338,7 @@ void FakeDevice::CheckProduct(const MatMulCall& call) const {
                          int64_t stride, int64_t batch_stride) {
     const int64_t last =
         (call.batch - 1) * batch_stride + (rows - 1) * stride + columns - 1;
-    STOWAGE_CHECK(IsInArena(data, (last + 1) * element));
+    STOWAGE_CHECK(IsInBlock(data, (last + 1) * element));
     STOWAGE_CHECK(reinterpret_cast<uintptr_t>(data) %
                       static_cast<uintptr_t>(element) ==
                   0);
@@ -346,7 +358,7 @@ void FakeDevice::CheckProduct(const MatMulCall& call) const {
     check(call.epilogue.bias, 1, call.n, call.n, 0);
   if (call.workspace_bytes == 0) return;
   STOWAGE_CHECK(call.workspace_bytes <= kWorkspaceCap);
-  STOWAGE_CHECK(IsInArena(call.workspace, call.workspace_bytes));
+  STOWAGE_CHECK(IsInBlock(call.workspace, call.workspace_bytes));
   STOWAGE_CHECK(reinterpret_cast<uintptr_t>(call.workspace) % 256 == 0);
 }
 
@@ -377,7 +389,7 @@ Status FakeDevice::Exchange(std::span<const PeerMessages> messages,
     for (const std::span<const std::byte> bytes :
          {each.sent, std::span<const std::byte>(each.received)}) {
       STOWAGE_CHECK(bytes.empty() ||
-                    IsInArena(bytes.data(), static_cast<Bytes>(bytes.size())));
+                    IsInBlock(bytes.data(), static_cast<Bytes>(bytes.size())));
     }
   }
   Give(stream, [this, all = std::vector(messages.begin(), messages.end())] {
@@ -389,6 +401,7 @@ Status FakeDevice::Exchange(std::span<const PeerMessages> messages,
 
 Status FakeDevice::Prepare(const KernelCall& call) {
   STOWAGE_RETURN_IF_ERROR(CallInCapture("PrepareKernel"));
+  if (call.name == refused_kernel_) return Failure(call.name);
   uint32_t& shared = prepared_[call.function];
   shared = std::max(shared, call.dynamic_shared);
   return {};
@@ -408,6 +421,23 @@ Status FakeDevice::Prepare(const MatMulCall& call, Stream stream) {
 
 bool FakeDevice::IsPrepared(const MatMulCall& call) const {
   return prepared_products_.contains(ShapeOf(call));
+}
+
+Result<double> FakeDevice::Time(Stream handle,
+                                const std::function<Status()>& give) {
+  STOWAGE_RETURN_IF_ERROR(CallInCapture("Time"));
+  auto& stream = *static_cast<FakeStream*>(handle.handle);
+  RunUntil(stream, stream.given);
+  const size_t before = executed_.size();
+  STOWAGE_RETURN_IF_ERROR(give());
+  RunUntil(stream, stream.given);
+  STOWAGE_RETURN_IF_ERROR(Call("Blocked"));
+  double seconds = 0;
+  for (size_t i = before; i < executed_.size(); ++i) {
+    const auto known = seconds_.find(executed_[i]);
+    seconds += known == seconds_.end() ? 1e-3 : known->second;
+  }
+  return seconds;
 }
 
 Status FakeDevice::BeginCapture(Stream stream) {

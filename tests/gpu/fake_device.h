@@ -27,6 +27,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
@@ -51,6 +52,7 @@ struct FakeOptions {
   uint64_t seed = 0;  // of the order in which threads run
   bool warp_by_warp = false;
   Bytes total = int64_t{1} << 30;
+  size_t blocks = 1;               // of its memory, at most
   int major = 9, minor = 0;        // of its compute capability
   bool lazy_compute = false;       // the stream that is created first
   bool lazy_copy = false;          // the second
@@ -77,9 +79,11 @@ class FakeDevice final : public gpu::Device {
   /// How often a function of Device was called: "Allocate", "LaunchGraph". What
   /// was waited for in vain counts as "Blocked".
   int64_t calls(const std::string& function) const;
-  /// The one allocation.
-  std::span<std::byte> arena() const { return arena_; }
-  Bytes arena_bytes() const { return static_cast<Bytes>(arena_.size()); }
+  /// The one allocation; of several, the first that is there.
+  std::span<std::byte> arena() const {
+    return blocks_.empty() ? std::span<std::byte>() : blocks_.front();
+  }
+  Bytes arena_bytes() const { return static_cast<Bytes>(arena().size()); }
   /// The pinned blocks that are there, the oldest first.
   const std::vector<std::span<std::byte>>& pinned() const { return pinned_; }
   /// The kernels of all graphs, in the order of their capture.
@@ -94,6 +98,17 @@ class FakeDevice final : public gpu::Device {
   /// The device fails when the kernel of this name runs next: whoever waits for
   /// it is told, and from then on everybody.
   void FailInKernel(const std::string& name) { faulty_kernel_ = name; }
+  /// The kernel of this name cannot be prepared.
+  void Refuse(const std::string& name) { refused_kernel_ = name; }
+  /// What runs in place of the kernel of this name. The params are those of the call.
+  void Replace(const std::string& name,
+               std::function<void(const gpu::KernelCall&)> run) {
+    replaced_[name] = std::move(run);
+  }
+  /// How long it takes by the device's clock; at first, every kernel takes a millisecond.
+  void SetSeconds(const std::string& name, double seconds) {
+    seconds_[name] = seconds;
+  }
 
   const gpu::DeviceTraits& traits() const override { return traits_; }
   int rank() const override {
@@ -126,6 +141,8 @@ class FakeDevice final : public gpu::Device {
   Status Prepare(const gpu::KernelCall& call) override;
   Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override;
   bool IsPrepared(const gpu::MatMulCall& call) const override;
+  Result<double> Time(gpu::Stream stream,
+                      const std::function<Status()>& give) override;
   Status BeginCapture(gpu::Stream stream) override;
   Result<gpu::DeviceGraph> EndCapture(gpu::Stream stream) override;
   Status LaunchGraph(gpu::DeviceGraph graph, gpu::Stream stream) override;
@@ -176,7 +193,7 @@ class FakeDevice final : public gpu::Device {
   void RunBranch(const FakeBranch& branch);
   void RunUntil(FakeStream& stream, uint64_t position);
   void Multiply(const gpu::MatMulCall& call);
-  bool IsInArena(const void* at, Bytes bytes) const;
+  bool IsInBlock(const void* at, Bytes bytes) const;
   void CheckProduct(const gpu::MatMulCall& call) const;
 
   const FakeOptions options_;
@@ -184,6 +201,9 @@ class FakeDevice final : public gpu::Device {
   std::map<std::string, int64_t> calls_;
   std::map<std::string, int64_t> failing_;  // in so many calls
   std::string faulty_kernel_;
+  std::string refused_kernel_;
+  std::map<std::string, std::function<void(const gpu::KernelCall&)>> replaced_;
+  std::map<std::string, double> seconds_;
   bool broken_ = false;
   bool capturing_ = false;
   std::vector<FakeStream*> joined_;    // the capture
@@ -195,7 +215,7 @@ class FakeDevice final : public gpu::Device {
   std::vector<Work> late_;  // of kLate
   std::vector<std::string> executed_;
   std::vector<CapturedKernel> captured_;
-  std::span<std::byte> arena_;
+  std::vector<std::span<std::byte>> blocks_;
   std::vector<std::span<std::byte>> pinned_;
   std::map<const void*, uint32_t> prepared_;  // kernels, and shared bytes
   std::set<std::vector<int64_t>> prepared_products_;
