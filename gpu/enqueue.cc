@@ -43,6 +43,15 @@ bool DeviceQueue::Takes(const MatMulCall& call) {
   return true;
 }
 
+AttentionWay DeviceQueue::ChooseAttention(const stowage::Launch& launch,
+                                          AttentionWays ways) {
+  if (!status_.ok() || !attention_) return ways.first();
+  const Result<AttentionWay> way = attention_(launch, ways);
+  if (way.ok()) return *way;
+  Note(way.error());
+  return ways.first();
+}
+
 void DeviceQueue::Fill(std::byte* to, uint8_t value, Bytes bytes) {
   if (!status_.ok() || mode_ != Mode::kRun) return;
   Note(device_.Fill(to, value, bytes, stream_));

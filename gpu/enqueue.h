@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <utility>
 
 #include "base/result.h"
+#include "gpu/attention_ways.h"
 #include "gpu/device.h"
 #include "gpu/queue.h"
 #include "gpu/side_stream.h"
@@ -40,11 +42,14 @@ class DeviceQueue final : public Queue {
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
   int rank() const override { return device_.rank(); }
   void Exchange(std::span<const PeerMessages> messages) override;
-  bool has_warpgroups() const override { return warpgroups_; }
+  AttentionWay ChooseAttention(const stowage::Launch& launch,
+                               AttentionWays ways) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
-  /// Whether kernels may use products of warpgroups; not, at first.
-  void set_warpgroups(bool warpgroups) { warpgroups_ = warpgroups; }
+  /// Who chooses the ways of attention; at first, nobody: the first is taken.
+  using AttentionChoice = std::function<Result<AttentionWay>(
+      const stowage::Launch&, AttentionWays)>;
+  void set_attention(AttentionChoice choice) { attention_ = std::move(choice); }
 
   /// Where a branch tells which body it has come to, in memory of the host as the device
   /// sees it and as the host does; and, while a step is captured, what of: without it
@@ -91,7 +96,7 @@ class DeviceQueue final : public Queue {
   Stream stream_;
   uint32_t* const word_;
   const Mode mode_;
-  bool warpgroups_ = false;
+  AttentionChoice attention_;
   uint32_t launch_ = 0;
   uint32_t* chosen_on_device_ = nullptr;
   const uint32_t* chosen_ = nullptr;

@@ -14,9 +14,10 @@ Result<std::unique_ptr<Backend>> MakeGpuBackend(const GpuOptions& options) {
                            .matmul_library = options.matmul_library,
                            .algorithm_folder = options.algorithm_folder,
                            .collectives = options.collectives}));
-  return gpu::MakeGpuBackend(
-      std::move(device),
-      {.check = options.check, .warpgroups = options.warpgroups});
+  return gpu::MakeGpuBackend(std::move(device),
+                             {.check = options.check,
+                              .attention = options.attention,
+                              .algorithm_folder = options.algorithm_folder});
 }
 
 }  // namespace stowage

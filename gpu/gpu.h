@@ -16,8 +16,9 @@
 #include <string>
 
 #include "base/result.h"
-#include "gpu/gpu_needs.h"  // IWYU pragma: export
-#include "gpu/kernel.h"     // IWYU pragma: export
+#include "gpu/attention_ways.h"  // IWYU pragma: export
+#include "gpu/gpu_needs.h"       // IWYU pragma: export
+#include "gpu/kernel.h"          // IWYU pragma: export
 #include "runtime/backend.h"
 #include "runtime/collectives.h"
 
@@ -31,16 +32,19 @@ struct GpuOptions {
   /// docs/gpu.md.
   std::string matmul_library;
   /// Where the algorithms of matrix products are kept, once the library's proposals were
-  /// timed, so that other processes compute the same bits; empty: the first proposals
-  /// are taken (docs/gpu.md).
+  /// timed, and the ways of attention, so that other processes compute the same bits;
+  /// empty: the first proposals and ways are taken (docs/gpu.md).
   std::string algorithm_folder;
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
   bool check = false;
-  /// Computes attention of 16 bits by products of warpgroups (docs/gpu.md) on devices of
-  /// compute capability 9.0; others go on as without. Off until a device has shown that it
-  /// is right and faster.
-  bool warpgroups = false;
+  /// The ways in which attention of 16 bits may be computed (docs/gpu.md), as far as the
+  /// device has them. Several, to which products of warps are added, are compared with
+  /// these where a program is bound, and the fastest that agrees is kept for each shape;
+  /// one alone is taken untried; of none, products of warps. Empty: those that a device of
+  /// this kind was seen to compute rightly. A way that no device has run may break the
+  /// device for this process.
+  gpu::AttentionWays attention = {};
   /// What has joined this rank to the others of a step, of whom each makes a backend at
   /// the same time; null where there is one. Their GPUs are joined by NCCL, by which a
   /// step's exchanges go from GPU to GPU; this is not used again.

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/attention_chooser.h"
 #include "gpu/gpu_executable.h"
 #include "gpu/gpu_needs.h"
 #include "gpu/kernel.h"
@@ -29,9 +30,10 @@ class GpuBackend final : public Backend {
     if (options.branches_by_host) {
       state_.branches = Error{ErrorCode::kUnsupported, "[gpu] it was told to"};
     }
-    const DeviceTraits& traits = this->device().traits();
-    state_.warpgroups =
-        options.warpgroups && traits.major == 9 && traits.minor == 0;
+    STOWAGE_ASSIGN_OR_RETURN(
+        state_.attention,
+        AttentionChooser::Open(options.attention, options.algorithm_folder,
+                               this->device().traits()));
     STOWAGE_ASSIGN_OR_RETURN(state_.compute, this->device().CreateStream());
     STOWAGE_ASSIGN_OR_RETURN(state_.copy, this->device().CreateStream());
     if (this->device().ranks() > 1) {
@@ -46,7 +48,8 @@ class GpuBackend final : public Backend {
     const DeviceTraits& traits = device().traits();
     return StrCat("cuda, ", traits.name, " (sm_", traits.major, traits.minor,
                   ", ", FormatBytes(at_open_.free), " free), ", traits.software,
-                  " of ", traits.matmul_library, BranchesNote());
+                  " of ", traits.matmul_library, BranchesNote(),
+                  AttentionNote());
   }
 
   bool works_on_its_own() const override { return !state_.check; }
@@ -146,6 +149,15 @@ class GpuBackend final : public Backend {
   std::string BranchesNote() const {
     if (!state_.branches.has_value() || state_.branches->ok()) return {};
     return StrCat("; ", kBranchesByHost, state_.branches->error().message);
+  }
+
+  // Where ways of attention were tried.
+  std::string AttentionNote() const {
+    std::string note;
+    for (const std::string& found : state_.attention.found()) {
+      note += StrCat("; ", note.empty() ? kAttentionTried : "", found);
+    }
+    return note;
   }
 
   Device& device() const { return *state_.device; }

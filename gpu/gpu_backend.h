@@ -11,9 +11,11 @@
 // Programs include gpu/gpu.h, which does both.
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "gpu/attention_ways.h"
 #include "gpu/device.h"
 #include "runtime/backend.h"
 
@@ -23,6 +25,10 @@ namespace stowage::gpu {
 /// branches.
 inline constexpr std::string_view kBranchesByHost = "the host takes branches: ";
 
+/// There, before what trials of the ways of attention have found, each behind a "; "
+/// (gpu/attention_trial.h).
+inline constexpr std::string_view kAttentionTried = "attention was tried: ";
+
 struct BackendOptions {
   /// Runs every step op by op, waits after each, and names the op at which the
   /// device failed or the first result that is not finite. Slow.
@@ -30,12 +36,14 @@ struct BackendOptions {
   /// The host takes the branches of steps, also where graphs of the device could hold them
   /// (gpu/step_graphs.h): to compare the two.
   bool branches_by_host = false;
-  /// Attention by products of warpgroups, where the device has compute capability 9.0.
-  bool warpgroups = false;
+  /// The ways of attention among which is chosen (GpuOptions::attention).
+  AttentionWays attention = {};
+  /// Where what was chosen is kept; empty: nothing is tried.
+  std::string algorithm_folder = {};
 };
 
 /// A backend on `device`. Error kDevice when it cannot give two streams, and a third
-/// where it is one of several ranks'.
+/// where it is one of several ranks'; those of KeptChoices::Open.
 Result<std::unique_ptr<Backend>> MakeGpuBackend(std::unique_ptr<Device> device,
                                                 const BackendOptions& options);
 

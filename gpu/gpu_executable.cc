@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/attention_ways.h"
 #include "gpu/branch_trial.h"
 #include "gpu/enqueue.h"
 #include "gpu/kernel.h"
@@ -142,7 +143,9 @@ Status GpuExecutable::Open() {
 DeviceQueue GpuExecutable::MakeQueue(DeviceQueue::Mode mode,
                                      StepGraphs* capture) {
   DeviceQueue queue(device_, state_.compute, &record()->fault, mode);
-  queue.set_warpgroups(state_.warpgroups);
+  queue.set_attention([this](const Launch& launch, AttentionWays ways) {
+    return state_.attention.Choose(launch, ways, device_, state_.compute);
+  });
   queue.set_choice(reinterpret_cast<uint32_t*>(pinned_.device + ChoiceAt()),
                    chosen(), capture);
   return queue;

@@ -22,7 +22,12 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "gpu/attention_ways.h"
 #include "ir/dtype.h"
+
+namespace stowage {
+struct Launch;  // runtime/kernel.h
+}  // namespace stowage
 
 namespace stowage::gpu {
 
@@ -122,9 +127,12 @@ class Queue {
   virtual void Fill(std::byte* to, uint8_t value, Bytes bytes) = 0;
   virtual void Copy(std::byte* to, const std::byte* from, Bytes bytes) = 0;
 
-  /// Whether grids may hold products of warpgroups (gpu/warpgroup.h): there are some on
-  /// devices of compute capability 9.0 alone, and they must have been asked for.
-  virtual bool has_warpgroups() const { return false; }
+  /// By which of `ways`, each of which takes it, a launch of attention is computed: for one
+  /// launch always by the same. Precondition: some way.
+  virtual AttentionWay ChooseAttention(const stowage::Launch&,
+                                       AttentionWays ways) {
+    return ways.first();
+  }
 
   /// This rank, of those whose step the queue is for.
   virtual int rank() const { return 0; }

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "gpu/attention_ways.h"
 #include "gpu/emulator/emulator.h"
 #include "gpu/queue.h"
 
@@ -30,7 +31,10 @@ class EmulatedQueue : public Queue {
   }
   void Fill(std::byte* to, uint8_t value, Bytes bytes) override;
   void Copy(std::byte* to, const std::byte* from, Bytes bytes) override;
-  bool has_warpgroups() const override { return has_warpgroups_; }
+  AttentionWay ChooseAttention(const stowage::Launch&,
+                               AttentionWays ways) override {
+    return ways.Has(attention_) ? attention_ : ways.first();
+  }
   FaultSlot fault() const override { return {&word_, launch_}; }
 
   /// Says which launch is enqueued from here on; 0 at first.
@@ -40,8 +44,8 @@ class EmulatedQueue : public Queue {
   /// does then is tested so.
   void refuse_epilogues() { takes_epilogues_ = false; }
 
-  /// From now on grids may hold products of warpgroups.
-  void allow_warpgroups() { has_warpgroups_ = true; }
+  /// From now on attention is computed in this way, where it takes a launch.
+  void set_attention(AttentionWay way) { attention_ = way; }
 
   bool has_fault() const { return word_ != kNoFault; }
   /// The first launch that had a fault.
@@ -55,7 +59,7 @@ class EmulatedQueue : public Queue {
   mutable uint32_t word_ = kNoFault;
   uint32_t launch_ = 0;
   bool takes_epilogues_ = true;
-  bool has_warpgroups_ = false;
+  AttentionWay attention_ = AttentionWay::kWarps;
   int64_t kernels_ = 0;
   int64_t products_ = 0;
 };

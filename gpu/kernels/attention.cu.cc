@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/strings.h"
+#include "gpu/attention_ways.h"
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
 #include "gpu/kernels/attention_params.h"
@@ -103,9 +105,40 @@ AttentionParams CommonParams(const Launch& launch, size_t always,
   return p;
 }
 
-bool OnTensorCores(DType dtype, const AttentionParams& p) {
-  return SizeOf(dtype) == 2 && p.depth <= kTensorDepth &&
+bool OnTensorCores(const Launch& launch, const AttentionParams& p) {
+  return SizeOf(launch.inputs[0].dtype()) == 2 && p.depth <= kTensorDepth &&
          p.bias.data == nullptr;
+}
+
+// Who enqueues a pass in a way, and what that takes.
+struct TensorPass {
+  AttentionWay way;
+  bool (*takes)(const Launch&, const AttentionParams&);
+  void (*enqueue)(DType, const AttentionParams&, Queue&);
+};
+constexpr TensorPass kForward[] = {
+    {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttention},
+    {AttentionWay::kWarpgroups, OnTensorCores, EnqueueWarpgroupAttention},
+};
+constexpr TensorPass kGrad[] = {
+    {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttentionGrad},
+    {AttentionWay::kWarpgroups, OnTensorCores, EnqueueWarpgroupAttentionGrad},
+};
+
+// Enqueues the launch in the way that the queue chooses. False: none takes it.
+bool EnqueueOnTensorCores(const Launch& launch,
+                          std::span<const TensorPass> passes,
+                          const AttentionParams& p, Queue& queue) {
+  AttentionWays ways;
+  for (const TensorPass& pass : passes) {
+    if (pass.takes(launch, p)) ways.Add(pass.way);
+  }
+  if (ways.empty()) return false;
+  const AttentionWay way = queue.ChooseAttention(launch, ways);
+  for (const TensorPass& pass : passes) {
+    if (pass.way == way) pass.enqueue(launch.inputs[0].dtype(), p, queue);
+  }
+  return true;
 }
 
 void EnqueueAttention(const Launch& launch, Queue& queue) {
@@ -114,13 +147,8 @@ void EnqueueAttention(const Launch& launch, Queue& queue) {
   p.out[0] = launch.outputs[0].data;
   p.out_row[0] = q.shape()[2] * q.shape()[3];
   p.log_sum_exp = launch.outputs[1].as<float>();
-  if (OnTensorCores(q.dtype(), p) && queue.has_warpgroups()) {
-    EnqueueWarpgroupAttention(q.dtype(), p, queue);
-  } else if (OnTensorCores(q.dtype(), p)) {
-    EnqueueTensorAttention(q.dtype(), p, queue);
-  } else {
-    EnqueueSimtAttention(q.dtype(), p, queue);
-  }
+  if (EnqueueOnTensorCores(launch, kForward, p, queue)) return;
+  EnqueueSimtAttention(q.dtype(), p, queue);
 }
 
 // dq, dk and dv, results of their own or side by side in one. That of the bias lies
@@ -162,15 +190,9 @@ AttentionParams GradParams(const Launch& launch, Queue& queue) {
 }
 
 void EnqueueAttentionGrad(const Launch& launch, Queue& queue) {
-  const DType dtype = launch.inputs[0].dtype();
   const AttentionParams p = GradParams(launch, queue);
-  if (OnTensorCores(dtype, p) && queue.has_warpgroups()) {
-    EnqueueWarpgroupAttentionGrad(dtype, p, queue);
-  } else if (OnTensorCores(dtype, p)) {
-    EnqueueTensorAttentionGrad(dtype, p, queue);
-  } else {
-    EnqueueSimtAttentionGrad(dtype, p, queue);
-  }
+  if (EnqueueOnTensorCores(launch, kGrad, p, queue)) return;
+  EnqueueSimtAttentionGrad(launch.inputs[0].dtype(), p, queue);
 }
 
 void EnqueueAttentionBiasGrad(const Launch& launch, Queue& queue) {

@@ -131,7 +131,7 @@ void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// The same by products of warpgroups, where the queue has them.
+/// The same by products of warpgroups, which devices of compute capability 9.0 have.
 void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,

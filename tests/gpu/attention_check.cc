@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/strings.h"
+#include "gpu/gpu_backend.h"
+#include "gpu/known_attention_ways.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -119,43 +121,56 @@ std::string AttentionName(const AttentionCheck& check) {
                 " heads of ", check.depth);
 }
 
-Status CheckAttention(const AttentionCheck& check, Backend& warps,
-                      Backend& warpgroups, CheckRow* row) {
+Status CheckAttention(const AttentionCheck& check,
+                      const std::vector<AttentionBackend>& ways,
+                      Backend* trying, CheckRow* row) {
   STOWAGE_ASSIGN_OR_RETURN(const Graph graph, BuildAttention(check));
   const Bytes16 inputs = NormalInputs(graph);
-  STOWAGE_ASSIGN_OR_RETURN(Found before,
-                           RunAttention(check, graph, inputs, warps));
-  STOWAGE_ASSIGN_OR_RETURN(Found after,
-                           RunAttention(check, graph, inputs, warpgroups));
-  const auto milliseconds = [&](OpKind op) {
-    return StrCat(Fixed(1e3 * before.seconds[op], 3), " and ",
-                  Fixed(1e3 * after.seconds[op], 3));
-  };
-  row->figure =
-      StrCat("by warps and by warpgroups: ", milliseconds(OpKind::kAttention),
-             " ms, gradient ", milliseconds(OpKind::kAttentionGrad),
-             " ms; relative differences");
-  row->data = {
-      {"timed_steps", check.steps},
-      {"seconds_by_warps", before.seconds[OpKind::kAttention]},
-      {"seconds_by_warpgroups", after.seconds[OpKind::kAttention]},
-      {"gradient_seconds_by_warps", before.seconds[OpKind::kAttentionGrad]},
-      {"gradient_seconds_by_warpgroups",
-       after.seconds[OpKind::kAttentionGrad]}};
-  for (const GraphOutput& output : graph.outputs()) {
-    const DType dtype = graph.value(output.value).type.dtype;
-    const double tolerance =
-        dtype == DType::kF32 ? kStatisticsTolerance : kTolerance;
-    const double difference =
-        LargestError(DecodeElements(dtype, after.outputs.at(output.name)),
-                     DecodeElements(dtype, before.outputs.at(output.name)));
-    row->figure += StrCat(" ", output.name, " ", difference);
-    row->data[StrCat(output.name, "_difference")] = difference;
-    if (difference <= tolerance) continue;  // which NaN is not
-    row->Fail(StrCat(output.name, " differs by ", difference, ", more than ",
-                     tolerance));
+  row->data = {{"timed_steps", check.steps}};
+  Found first;
+  for (const AttentionBackend& each : ways) {
+    STOWAGE_ASSIGN_OR_RETURN(Found found,
+                             RunAttention(check, graph, inputs, *each.backend));
+    const std::string by = StrCat("by ", gpu::AttentionWayName(each.way));
+    const double seconds = found.seconds[OpKind::kAttention];
+    const double of_grad = found.seconds[OpKind::kAttentionGrad];
+    row->figure += StrCat(row->figure.empty() ? "" : "; ", by, " ",
+                          Fixed(1e3 * seconds, 3), " ms, gradient ",
+                          Fixed(1e3 * of_grad, 3), " ms");
+    std::string key = by;
+    std::ranges::replace(key, ' ', '_');
+    row->data[StrCat("seconds_", key)] = seconds;
+    row->data[StrCat("gradient_seconds_", key)] = of_grad;
+    if (first.outputs.empty()) {
+      first = std::move(found);
+      continue;
+    }
+    row->figure += ", relative differences";
+    for (const GraphOutput& output : graph.outputs()) {
+      const DType dtype = graph.value(output.value).type.dtype;
+      const double tolerance =
+          dtype == DType::kF32 ? kStatisticsTolerance : kTolerance;
+      const double difference =
+          LargestError(DecodeElements(dtype, found.outputs.at(output.name)),
+                       DecodeElements(dtype, first.outputs.at(output.name)));
+      row->figure += StrCat(" ", output.name, " ", difference);
+      row->data[StrCat(output.name, "_difference_", key)] = difference;
+      if (difference <= tolerance) continue;  // which NaN is not
+      row->Fail(StrCat(output.name, " ", by, " differs by ", difference,
+                       ", more than ", tolerance));
+    }
   }
-  return {};
+  if (trying == nullptr) return {};
+  const auto tried = RunAttention(check, graph, inputs, *trying);
+  const std::string description = trying->description();
+  const size_t at = description.find(gpu::kAttentionTried);
+  if (at != std::string::npos) {
+    const std::string found = description.substr(at);
+    row->figure += StrCat("; ", found);
+    row->data["tried"] = found;
+    if (found.find("left out") != std::string::npos) row->Fail(found);
+  }
+  return tried.ok() ? Status() : tried.error();
 }
 
 }  // namespace stowage::testing

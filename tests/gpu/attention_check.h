@@ -1,17 +1,21 @@
 #ifndef STOWAGE_TESTS_GPU_ATTENTION_CHECK_H_
 #define STOWAGE_TESTS_GPU_ATTENTION_CHECK_H_
 
-// Attention and its gradient on a device in both ways that there are on tensor cores: by
-// products of warps and by products of warpgroups (docs/gpu.md), beside one another.
+// Attention and its gradient on a device in each way that it has on tensor cores
+// (docs/gpu.md), beside one another, and what a trial of them chooses.
 //
 //   const AttentionCheck check = {.batch = 16, .length = 1024, .heads = 12, .depth = 64};
 //   CheckRow row{.name = StrCat("attention ", AttentionName(check))};
-//   Status status = CheckAttention(check, *without, *with, &row);
+//   Status status = CheckAttention(check, {{AttentionWay::kWarps, warps.get()},
+//                                          {AttentionWay::kWarpgroups, warpgroups.get()}},
+//                                  trying.get(), &row);
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "gpu/attention_ways.h"
 #include "runtime/backend.h"
 #include "tests/gpu/check_rows.h"
 
@@ -27,13 +31,20 @@ struct AttentionCheck {
 /// "16 x 1024, 12 heads of 64".
 std::string AttentionName(const AttentionCheck& check);
 
-/// The largest differences of o, log_sum_exp, dq, dk and dv, each relative to its largest
-/// element or 1, which fail the row above what the op table allows; and the median time of
-/// either op both ways. `warps` and `warpgroups` are backends without and with products of
-/// warpgroups; where the device has none, both compute the same. Errors are those of
-/// planning, of Session::Create and of the device.
-Status CheckAttention(const AttentionCheck& check, Backend& warps,
-                      Backend& warpgroups, CheckRow* row);
+/// A backend that computes attention in this way alone.
+struct AttentionBackend {
+  gpu::AttentionWay way = gpu::AttentionWay::kWarps;
+  Backend* backend = nullptr;
+};
+
+/// The median time of either op in each way, and how o, log_sum_exp, dq, dk and dv differ
+/// from those of the first: at most by so much, relative to the largest element or 1, which
+/// fails the row above what the op table allows. `trying` is a backend that may choose
+/// among all of them, whose trials are told of; one that leaves a way out fails the row;
+/// null: there is none. Errors are those of planning, of Session::Create and of the device.
+Status CheckAttention(const AttentionCheck& check,
+                      const std::vector<AttentionBackend>& ways,
+                      Backend* trying, CheckRow* row);
 
 }  // namespace stowage::testing
 

@@ -1,14 +1,19 @@
 #include "tests/gpu/device_suite.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
+#include "gpu/attention_ways.h"
+#include "gpu/known_attention_ways.h"
 #include "nn/models.h"
 #include "planner/packing/packer.h"
 #include "tests/gpu/branch_cost.h"
@@ -64,12 +69,8 @@ class Suite {
       });
     }
     for (const AttentionCheck& attention : options_.attention) {
-      Add("attention", AttentionName(attention), [&](CheckRow* row) -> Status {
-        STOWAGE_ASSIGN_OR_RETURN(const OpenedDevice warpgroups,
-                                 open_({.warpgroups = true}));
-        return CheckAttention(attention, *opened_.backend, *warpgroups.backend,
-                              row);
-      });
+      Add("attention", AttentionName(attention),
+          [&](CheckRow* row) { return CheckWaysOfAttention(attention, row); });
     }
     for (const BenchCase& bench : options_.bench) {
       Add("bench", BenchName(bench), [&](CheckRow* row) {
@@ -128,6 +129,33 @@ class Suite {
     row->data["free_bytes"] = memory.free;
     row->data["total_bytes"] = memory.total;
     return {};
+  }
+
+  Status CheckWaysOfAttention(const AttentionCheck& check, CheckRow* row) {
+    const gpu::DeviceTraits& traits = opened_.device->traits();
+    const gpu::AttentionWays there =
+        gpu::AttentionWaysOf(traits, gpu::kAllAttentionWays);
+    std::vector<OpenedDevice> opened;
+    std::vector<AttentionBackend> ways;
+    for (int i = 0; i < gpu::kNumAttentionWays; ++i) {
+      const auto way = static_cast<gpu::AttentionWay>(i);
+      if (!there.Has(way)) continue;
+      STOWAGE_ASSIGN_OR_RETURN(OpenedDevice alone, open_({.attention = {way}}));
+      ways.push_back({way, alone.backend.get()});
+      opened.push_back(std::move(alone));
+    }
+    if (ways.size() < 2) return CheckAttention(check, ways, nullptr, row);
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() /
+        StrCat("stowage-attention-", getpid());
+    std::filesystem::remove_all(folder);  // of an earlier row
+    STOWAGE_ASSIGN_OR_RETURN(
+        const OpenedDevice trying,
+        open_({.attention = there, .algorithm_folder = folder.string()}));
+    const Status checked =
+        CheckAttention(check, ways, trying.backend.get(), row);
+    std::filesystem::remove_all(folder);
+    return checked;
   }
 
   // Random loops and branches, beside the CPU, taken by graphs where the device has them

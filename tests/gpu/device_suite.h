@@ -8,8 +8,8 @@
 //   ops     every row of the op test table, as a program of its own, against
 //           the interpreter; replayed and op by op
 //   attention
-//           by products of warps and of warpgroups: how they differ, and how long
-//           either takes
+//           in each way that the device has: how they differ, how long they take, and
+//           what a trial of them chooses
 //   bench   step times, and memory beside the arena
 //   times   how long each kind of op takes in a step that runs op by op
 //   growth  many steps take no memory of the device or the host

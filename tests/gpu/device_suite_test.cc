@@ -205,7 +205,13 @@ TEST_CASE("the rows say what they counted") {
   CHECK(ops["worst_error_of_tolerance"] <= 1.0);
   const auto attention = data("attention 1 x 130, 1 heads of 64");
   CHECK(attention["gradient_seconds_by_warpgroups"] > 0.0);
-  CHECK(attention["dq_difference"] <= 1.0 / 128);
+  CHECK(attention["dq_difference_by_warpgroups"] <= 1.0 / 128);
+  // Every kernel of the fake takes a millisecond: the first of two ways as fast.
+  const std::string tried = attention["tried"];
+  CHECK(tried.find("attention bf16(1, 130, 1, 64): by warps 1.000 ms, by "
+                   "warpgroups 1.000 ms; attention_grad bf16(1, 130, 1, 64): "
+                   "by warps 3.000 ms, by warpgroups 3.000 ms") !=
+        std::string::npos);
   const auto bench = data("bench mlp f32");
   CHECK(bench["arena_bytes"] == bench["plan_bytes"]);
   // What the fake takes for the rest of a session.
@@ -283,12 +289,22 @@ TEST_CASE("a kernel that does not work fails the ops and the models") {
 TEST_CASE("attention by warpgroups that is wrong fails its row") {
   const auto rows = RunOn({.lost = "attention, warpgroups"}, {"attention"});
   CHECK(Failed(rows) == "attention 1 x 130, 1 heads of 64");
-  CHECK(rows[0].figure.starts_with("o differs by "));
+  CHECK(rows[0].figure.starts_with("o by warpgroups differs by "));
   // The gradient is enqueued by another name, from what the first has written.
   const auto keys =
       RunOn({.lost = "attention grad, keys, warpgroups"}, {"attention"});
   CHECK(Failed(keys) == "attention 1 x 130, 1 heads of 64");
-  CHECK(keys[0].figure.starts_with("dk differs by "));
+  CHECK(keys[0].figure.starts_with("dk by warpgroups differs by "));
+}
+
+TEST_CASE("a way of attention that a trial leaves out fails its row") {
+  // The memory of a trial is the second that a device is asked for.
+  const auto rows =
+      RunOn({.forgotten = "attention, warpgroups"}, {"attention"});
+  CHECK(Failed(rows) == "attention 1 x 130, 1 heads of 64");
+  CHECK(rows[0].figure.starts_with("attention was tried: "));
+  CHECK(rows[0].figure.find("by warpgroups left out: o was not written") !=
+        std::string::npos);
 }
 
 TEST_CASE("a device that computes differently another time fails the bits") {

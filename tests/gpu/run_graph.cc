@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/attention_ways.h"
 #include "gpu/kernel.h"
 #include "ir/dtype.h"
 #include "ir/layout.h"
@@ -42,7 +43,9 @@ class Runner {
                 .warp_by_warp = options.warp_by_warp,
                 .report = &run_.wrong}) {
     if (options.refuse_epilogues) queue_.refuse_epilogues();
-    if (options.warpgroups) queue_.allow_warpgroups();
+    if (options.warpgroups) {
+      queue_.set_attention(gpu::AttentionWay::kWarpgroups);
+    }
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       holder_[static_cast<size_t>(id)] = layout(id).root;
     }

@@ -32,7 +32,7 @@ struct GpuRunOptions {
   bool overwrite = false;
   /// The queue takes no epilogue of a product but an addend.
   bool refuse_epilogues = false;
-  /// The queue has products of warpgroups.
+  /// Attention is computed by products of warpgroups.
   bool warpgroups = false;
 };
 

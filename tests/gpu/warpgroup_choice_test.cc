@@ -1,5 +1,5 @@
-// Which kernels compute attention: by products of warpgroups where these were asked for
-// and the device has them.
+// Which kernels compute attention where one way was asked for: by products of warpgroups
+// where the device has them.
 
 #include <doctest/doctest.h>
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "gpu/attention_ways.h"
 #include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -45,20 +46,23 @@ std::string KernelOf(const FakeOptions& options, DType dtype, int64_t depth) {
 }
 
 TEST_CASE("products of warpgroups are used if asked for, on 9.0 alone") {
-  const FakeOptions asked{.backend = {.warpgroups = true}};
+  const FakeOptions asked{
+      .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}};
   CHECK(KernelOf(asked, DType::kBF16, 16) == "attention, warpgroups");
   CHECK(KernelOf(asked, DType::kF16, 128) == "attention, warpgroups");
   CHECK(KernelOf({}, DType::kBF16, 16) == "attention");
   for (const auto& [major, minor] :
        {std::pair(8, 0), std::pair(8, 9), std::pair(10, 0)}) {
-    CHECK(KernelOf(
-              {.major = major, .minor = minor, .backend = {.warpgroups = true}},
-              DType::kBF16, 16) == "attention");
+    CHECK(KernelOf({.major = major,
+                    .minor = minor,
+                    .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}},
+                   DType::kBF16, 16) == "attention");
   }
 }
 
 TEST_CASE("what products of warpgroups do not take goes on as without") {
-  const FakeOptions asked{.backend = {.warpgroups = true}};
+  const FakeOptions asked{
+      .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}};
   for (const auto& [dtype, depth] :
        {std::pair(DType::kF32, 16), std::pair(DType::kBF16, 160)}) {
     const std::string kernel = KernelOf(asked, dtype, depth);

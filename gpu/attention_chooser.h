@@ -1,0 +1,69 @@
+#ifndef STOWAGE_GPU_ATTENTION_CHOOSER_H_
+#define STOWAGE_GPU_ATTENTION_CHOOSER_H_
+
+// By which way each launch of attention is computed. Of several that may be taken, a trial
+// (gpu/attention_trial.h) chooses when a program is bound: once for each type, shape, mask,
+// layout and alignment, and for attention and its gradient apart. What it chose is kept in
+// a file (gpu/kept_choices.h), of one device, its driver, and the very sources of the
+// kernels: whether a way is right is known of these alone.
+//
+//   STOWAGE_ASSIGN_OR_RETURN(AttentionChooser attention,
+//                            AttentionChooser::Open({}, folder, device->traits()));
+//   STOWAGE_ASSIGN_OR_RETURN(const AttentionWay way,
+//                            attention.Choose(launch, ways, *device, stream));
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "gpu/attention_ways.h"
+#include "gpu/device.h"
+#include "gpu/kept_choices.h"
+#include "runtime/kernel.h"
+
+namespace stowage::gpu {
+
+/// What the choice depends on; see attention_chooser.cc.
+using AttentionKey = std::array<int64_t, 36>;
+
+class AttentionChooser {
+ public:
+  /// Takes products of warps.
+  AttentionChooser() = default;
+
+  /// Chooses among those of `asked` that the device has, or, where none is asked for, those
+  /// that one of its kind has shown right; of several, products of warps are always one.
+  /// Keeps what was chosen in `folder`; without a folder nothing is tried. Errors:
+  /// kInvalidArgument where several are asked for and there is no folder; those of
+  /// KeptChoices::Open.
+  static Result<AttentionChooser> Open(AttentionWays asked,
+                                       const std::string& folder,
+                                       const DeviceTraits& traits);
+
+  /// One of `ways`, each of which takes the launch. What is not known yet is tried: on
+  /// `stream`, outside of a capture. Errors: that of a device that a trial broke, for which
+  /// the first way is kept then; those of KeptChoices::Keep.
+  Result<AttentionWay> Choose(const Launch& launch, AttentionWays ways,
+                              Device& device, Stream stream);
+
+  /// What trials have found, a phrase each.
+  const std::vector<std::string>& found() const { return found_; }
+
+ private:
+  Result<AttentionWay> Try(const Launch& launch, AttentionWays ways,
+                           const KeptChoices::Key& key, Device& device,
+                           Stream stream);
+
+  AttentionWays allowed_ = {AttentionWay::kWarps};
+  std::optional<KeptChoices> kept_;
+  std::map<AttentionKey, AttentionWay> chosen_;  // by this process
+  std::vector<std::string> found_;
+};
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_ATTENTION_CHOOSER_H_

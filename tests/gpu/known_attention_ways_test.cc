@@ -1,0 +1,47 @@
+#include "gpu/known_attention_ways.h"
+
+#include <doctest/doctest.h>
+
+#include <utility>
+
+#include "gpu/attention_ways.h"
+#include "gpu/device.h"
+
+namespace stowage::gpu {
+namespace {
+
+constexpr AttentionWays kWarps = {AttentionWay::kWarps};
+constexpr AttentionWays kWarpgroups = {AttentionWay::kWarpgroups};
+
+DeviceTraits Of(int major, int minor) {
+  DeviceTraits traits;
+  traits.major = major;
+  traits.minor = minor;
+  return traits;
+}
+
+TEST_CASE("a device has the ways of its compute capability") {
+  const DeviceTraits hopper = Of(9, 0);
+  CHECK(AttentionWaysOf(hopper, kAllAttentionWays) == kAllAttentionWays);
+  CHECK(AttentionWaysOf(hopper, kWarpgroups) == kWarpgroups);
+  for (const auto& [major, minor] :
+       {std::pair(8, 0), std::pair(8, 9), std::pair(10, 0), std::pair(12, 0)}) {
+    const DeviceTraits other = Of(major, minor);
+    CHECK(AttentionWaysOf(other, kAllAttentionWays) == kWarps);
+    CHECK(AttentionWaysOf(other, kWarpgroups).empty());
+  }
+}
+
+TEST_CASE("unasked, a way is taken that a device has shown right") {
+  for (const int major : {8, 9, 10, 12}) {
+    CHECK(AttentionWaysOf(Of(major, 0), {}) == kWarps);
+  }
+}
+
+TEST_CASE("a way is called by what computes it") {
+  CHECK(AttentionWayName(AttentionWay::kWarps) == "warps");
+  CHECK(AttentionWayName(AttentionWay::kWarpgroups) == "warpgroups");
+}
+
+}  // namespace
+}  // namespace stowage::gpu
