@@ -13,8 +13,10 @@
 #include "gpu/cuda_capture.h"
 #include "gpu/cuda_error.h"
 #include "gpu/cuda_stopwatch.h"
+#include "gpu/cuda_tensor_map.h"
 #include "gpu/device_checks.h"
 #include "gpu/nccl.h"
+#include "gpu/tensor_map.h"
 
 namespace stowage::gpu {
 namespace {
@@ -51,6 +53,8 @@ class CudaDevice final : public Device {
     traits_.major = properties.major;
     traits_.minor = properties.minor;
     shared_bytes_ = properties.sharedMemPerBlockOptin;
+    tensor_maps_ = TensorMapEncoder::Find();
+    traits_.tensor_maps = tensor_maps_.is_there();
     STOWAGE_RETURN_IF_ERROR(
         CheckArchitecture(traits_.name, traits_.major, traits_.minor));
     STOWAGE_RETURN_IF_ERROR(
@@ -185,6 +189,10 @@ class CudaDevice final : public Device {
     return nccl_->Exchange(messages, stream.handle);
   }
 
+  Result<TensorMap> Encode(const TensorMapSpec& spec) override {
+    return tensor_maps_.Encode(spec);
+  }
+
   Status Prepare(const KernelCall& call) override {
     cudaFuncAttributes attributes;
     STOWAGE_RETURN_IF_ERROR(CheckCuda(
@@ -265,7 +273,8 @@ class CudaDevice final : public Device {
   int driver_ = 0;           // the CUDA version that it is for
   size_t shared_bytes_ = 0;  // that a block may have
   std::unordered_map<const void*, uint32_t> shared_of_;  // allowed by Prepare
-  CudaCapture capture_;                                  // one at a time
+  TensorMapEncoder tensor_maps_;
+  CudaCapture capture_;  // one at a time
   std::unique_ptr<CublasLt> matmul_;
   std::unique_ptr<Nccl> nccl_;  // of several ranks
 };

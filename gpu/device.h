@@ -28,6 +28,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "gpu/queue.h"
+#include "gpu/tensor_map.h"
 
 namespace stowage::gpu {
 
@@ -61,6 +62,7 @@ struct DeviceTraits {
   std::string runtime;         // "driver for CUDA 13.0, runtime 13.0"
   std::string software;        // that, and "cuBLASLt 130100"
   std::string matmul_library;  // the file that was loaded
+  bool tensor_maps = false;    // its driver encodes some
 };
 
 struct DeviceMemory {
@@ -114,6 +116,10 @@ class Device {
   /// come to an end.
   virtual Status Exchange(std::span<const PeerMessages> messages,
                           Stream stream) = 0;
+
+  /// What kernels are given of an array (gpu/tensor_map.h). Errors: there are no tensor
+  /// maps, see traits(), or none of such an array.
+  virtual Result<TensorMap> Encode(const TensorMapSpec& spec) = 0;
 
   /// Loads the kernel, and allows it the shared memory that the call wants:
   /// before a capture, for loading may allocate.

@@ -27,6 +27,14 @@ void DeviceQueue::Launch(const KernelCall& call) {
                            : device_.Prepare(call));
 }
 
+TensorMap DeviceQueue::Encode(const TensorMapSpec& spec) {
+  if (!status_.ok()) return {};
+  const Result<TensorMap> map = device_.Encode(spec);
+  if (map.ok()) return *map;
+  Note(map.error());
+  return {};
+}
+
 void DeviceQueue::MatMul(const MatMulCall& call) {
   if (!status_.ok()) return;
   Note(mode_ == Mode::kRun ? device_.MatMul(call, stream_)

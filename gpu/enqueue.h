@@ -19,6 +19,7 @@
 #include "gpu/queue.h"
 #include "gpu/side_stream.h"
 #include "gpu/step_graphs.h"
+#include "gpu/tensor_map.h"
 #include "runtime/kernel.h"
 #include "runtime/program.h"
 
@@ -44,6 +45,7 @@ class DeviceQueue final : public Queue {
   void Exchange(std::span<const PeerMessages> messages) override;
   AttentionWay ChooseAttention(const stowage::Launch& launch,
                                AttentionWays ways) override;
+  TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {word_, launch_}; }
 
   /// Who chooses the ways of attention; at first, nobody: the first is taken.

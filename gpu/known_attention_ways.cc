@@ -9,7 +9,7 @@ namespace {
 bool Anywhere(const DeviceTraits&) { return true; }
 bool Nowhere(const DeviceTraits&) { return false; }
 bool OnHopper(const DeviceTraits& device) {
-  return device.major == 9 && device.minor == 0;
+  return device.major == 9 && device.minor == 0 && device.tensor_maps;
 }
 
 struct KnownWay {

@@ -23,6 +23,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "gpu/attention_ways.h"
+#include "gpu/tensor_map.h"
 #include "ir/dtype.h"
 
 namespace stowage {
@@ -46,7 +47,8 @@ struct KernelCall {
   const void* function = nullptr;
   const void* params = nullptr;  // copied by the queue
   size_t params_bytes = 0;
-  /// Calls `function` with the params, for devices that are emulated.
+  /// Calls `function` with the params, for devices that are emulated; they lie at a
+  /// multiple of 64 then, as a tensor map wants it.
   void (*invoke)(const void* function, const void* params) = nullptr;
   Grid grid;
   uint32_t threads = 0;         // a block, a multiple of 32
@@ -132,6 +134,13 @@ class Queue {
   virtual AttentionWay ChooseAttention(const stowage::Launch&,
                                        AttentionWays ways) {
     return ways.first();
+  }
+  /// An array as bulk copies are told of it (gpu/bulk_copy.h), for the params of a kernel;
+  /// what it is after an error does not matter, since nothing is launched then. Only where
+  /// the device has tensor maps.
+  virtual TensorMap Encode(const TensorMapSpec&) {
+    STOWAGE_CHECK(false);
+    return {};
   }
 
   /// This rank, of those whose step the queue is for.

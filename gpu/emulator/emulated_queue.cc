@@ -1,9 +1,11 @@
 #include "gpu/emulator/emulated_queue.h"
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
+#include "gpu/emulator/tensor_map_codec.h"
 #include "math/activations.h"
 #include "math/small_floats.h"
 
@@ -69,6 +71,12 @@ double Finish(const MatMulCall& call, int64_t index, int64_t i, int64_t j,
 void EmulatedQueue::Launch(const KernelCall& call) {
   ++kernels_;
   RunGrid(call, options_);
+}
+
+TensorMap EmulatedQueue::Encode(const TensorMapSpec& spec) {
+  const std::optional<TensorMap> map = emulator::EncodeTensorMap(spec);
+  STOWAGE_CHECK(map.has_value());
+  return *map;
 }
 
 void EmulatedQueue::MatMul(const MatMulCall& call) {

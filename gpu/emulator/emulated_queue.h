@@ -15,6 +15,7 @@
 #include "gpu/attention_ways.h"
 #include "gpu/emulator/emulator.h"
 #include "gpu/queue.h"
+#include "gpu/tensor_map.h"
 
 namespace stowage::gpu {
 
@@ -35,6 +36,7 @@ class EmulatedQueue : public Queue {
                                AttentionWays ways) override {
     return ways.Has(attention_) ? attention_ : ways.first();
   }
+  TensorMap Encode(const TensorMapSpec& spec) override;
   FaultSlot fault() const override { return {&word_, launch_}; }
 
   /// Says which launch is enqueued from here on; 0 at first.

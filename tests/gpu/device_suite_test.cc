@@ -79,6 +79,9 @@ class FaultyDevice final : public gpu::Device {
                   gpu::Stream stream) override {
     return fake_.Exchange(messages, stream);
   }
+  Result<gpu::TensorMap> Encode(const gpu::TensorMapSpec& spec) override {
+    return fake_.Encode(spec);
+  }
   Status Copy(void* to, const void* from, Bytes bytes,
               gpu::Stream stream) override {
     return fake_.Copy(to, from, bytes, stream);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/device_checks.h"
 #include "gpu/emulator/emulated_queue.h"
+#include "gpu/emulator/tensor_map_codec.h"
 #include "gpu/kernel.h"
 #include "tests/gpu/exchange_over.h"
 #include "tests/gpu/grid_runner.h"
@@ -24,6 +26,8 @@ using gpu::MatMulCall;
 using gpu::PeerMessages;
 using gpu::PinnedBlock;
 using gpu::Stream;
+using gpu::TensorMap;
+using gpu::TensorMapSpec;
 
 namespace {
 
@@ -75,7 +79,8 @@ FakeDevice::FakeDevice(const FakeOptions& options) : options_(options) {
              .minor = options.minor,
              .runtime = "none",
              .software = "an emulator",
-             .matmul_library = "plain loops"};
+             .matmul_library = "plain loops",
+             .tensor_maps = options.tensor_maps};
 }
 
 FakeDevice::~FakeDevice() { STOWAGE_CHECK(live_ == 0); }
@@ -312,8 +317,10 @@ Status FakeDevice::Launch(const KernelCall& call, Stream stream) {
       broken_ = true;
       return;
     }
+    alignas(gpu::TensorMap) std::array<std::byte, gpu::kMaxParamBytes> aligned;
+    std::memcpy(aligned.data(), params.data(), params.size());
     KernelCall with_params = call;
-    with_params.params = params.data();
+    with_params.params = aligned.data();
     if (const auto other = replaced_.find(call.name);
         other != replaced_.end()) {
       other->second(with_params);
@@ -397,6 +404,15 @@ Status FakeDevice::Exchange(std::span<const PeerMessages> messages,
     if (!ExchangeOver(*options_.link, all)) broken_ = true;
   });
   return {};
+}
+
+// Anywhere, also in a capture: it is the host's work.
+Result<TensorMap> FakeDevice::Encode(const TensorMapSpec& spec) {
+  STOWAGE_RETURN_IF_ERROR(Call("Encode"));
+  STOWAGE_CHECK(options_.tensor_maps && IsInBlock(spec.data, 1));
+  const std::optional<TensorMap> map = gpu::emulator::EncodeTensorMap(spec);
+  if (map.has_value()) return *map;
+  return Error{ErrorCode::kDevice, "[fake] no tensor map of such an array"};
 }
 
 Status FakeDevice::Prepare(const KernelCall& call) {

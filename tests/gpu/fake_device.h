@@ -35,6 +35,7 @@
 #include "cluster/link.h"
 #include "gpu/device.h"
 #include "gpu/gpu_backend.h"
+#include "gpu/tensor_map.h"
 #include "runtime/backend.h"
 
 namespace stowage::testing {
@@ -54,6 +55,7 @@ struct FakeOptions {
   Bytes total = int64_t{1} << 30;
   size_t blocks = 1;               // of its memory, at most
   int major = 9, minor = 0;        // of its compute capability
+  bool tensor_maps = true;         // its driver encodes them
   bool lazy_compute = false;       // the stream that is created first
   bool lazy_copy = false;          // the second
   bool lazy_exchange = false;      // the third, of several ranks
@@ -138,6 +140,7 @@ class FakeDevice final : public gpu::Device {
   Status MatMul(const gpu::MatMulCall& call, gpu::Stream stream) override;
   Status Exchange(std::span<const gpu::PeerMessages> messages,
                   gpu::Stream stream) override;
+  Result<gpu::TensorMap> Encode(const gpu::TensorMapSpec& spec) override;
   Status Prepare(const gpu::KernelCall& call) override;
   Status Prepare(const gpu::MatMulCall& call, gpu::Stream stream) override;
   bool IsPrepared(const gpu::MatMulCall& call) const override;
