@@ -30,11 +30,19 @@ template <typename... Parts>
 /// As AwaitWarp, for the 128 threads of the warpgroup.
 void AwaitWarpgroup(CompleteFn complete, void* arguments, const Site& site);
 
+/// Until somebody wakes this thread.
+void Sleep(const Site& site);
+void Wake(int thread);
+/// How often the block has met in SyncThreads.
+uint64_t SyncsPassed();
+
 /// The bytes that the launch asked for.
 std::span<std::byte> DynamicBytes();
+/// Whether copies arrive when they are waited for, and not at once.
+bool DefersCopies();
 
-/// Copies that have arrived in dynamic memory, 16 bytes each, are not seen by products
-/// until the thread that made them says so.
+/// What threads have copied or stored to dynamic memory, 16 bytes each, is not seen by
+/// products and bulk copies until the thread that did it says so.
 void FenceCopies();
 bool IsFenced(size_t byte_of_dynamic);
 

@@ -44,8 +44,12 @@ void AwaitWarp(CompleteFn complete, void* arguments, const Site& site);
 void OpenShared(const char* name, std::byte* bytes, size_t size);
 inline constexpr size_t kGuardBytes = 64;
 
-/// Reports unless 16 bytes at `address` are aligned and in shared memory.
+/// Reports unless 16 bytes at `address` are aligned and in shared memory, and this thread
+/// sees what bulk copies have written there.
 void CheckShared16(const char* word, const void* address);
+
+/// That 16 bytes at `address` were stored, perhaps in shared memory.
+void NoteStore(const void* address);
 
 /// 16 bytes, zeros where `global` is null; CopyAsyncCommit and CopyAsyncWait.
 void CopyAsync(void* shared, const void* global);

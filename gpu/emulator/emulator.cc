@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/strings.h"
 #include "gpu/emulator/block.h"
+#include "gpu/emulator/bulk_copies.h"
 #include "gpu/emulator/context.h"
 #include "gpu/emulator/fiber.h"
 
@@ -63,7 +64,7 @@ struct Thread {
   const Site* waits = nullptr;   // null: it does not
   std::vector<Copy> copies;      // under way, oldest first
   int group = 0;                 // that the next copy will belong to
-  std::vector<size_t> unfenced;  // of dynamic memory, what its copies wrote
+  std::vector<size_t> unfenced;  // of dynamic memory, what it has written
 };
 
 // Threads that meet: a warp or a warpgroup.
@@ -106,8 +107,13 @@ class Machine {
   std::span<std::byte> dynamic() const {
     return {context.dynamic_shared, call_->dynamic_shared};
   }
+  void NoteStore(const void* address);
   void FenceCopies();
   bool IsFenced(size_t byte) const { return unfenced_[byte / 16] == 0; }
+  bool DefersCopies() const { return options_->seed != 0; }
+  uint64_t syncs_passed() const { return syncs_passed_; }
+  void Suspend(const Site& site);
+  void Release(int thread);
   Thread& me() { return threads_[static_cast<size_t>(context.thread)]; }
   /// Says what is wrong, here and with this thread. Then Leave.
   void Complain(const std::string& what);
@@ -130,18 +136,11 @@ class Machine {
   int TakeOfWarp();
   static int Take(std::vector<int>* threads, size_t i);
   void Resume(Fiber& from, int thread);
-  void Suspend(const Site& site);
   void Return();
   void ReleaseBlock();
   void Meet(Meeting& meeting, int first, int size, CompleteFn complete,
             void* arguments, const Site& site);
   void Arrive(const Copy& copy);
-  void Release(int thread) {
-    threads_[static_cast<size_t>(thread)].waits = nullptr;
-    (options_->warp_by_warp ? ready_[static_cast<size_t>(thread / kLanes)]
-                            : runnable_)
-        .push_back(thread);
-  }
 
   // Of the grid.
   const KernelCall* call_ = nullptr;
@@ -159,6 +158,7 @@ class Machine {
   std::vector<std::vector<int>> ready_;  // both, by warp: warp by warp
   int live_ = 0;
   int arrived_ = 0;  // in SyncThreads
+  uint64_t syncs_passed_ = 0;
   const Site* block_site_ = nullptr;
   std::vector<SharedRange> shared_;
   std::string complaint_;
@@ -247,6 +247,7 @@ bool Machine::RunBlock() {
   first_runnable_ = 0;
   live_ = static_cast<int>(threads_.size());
   arrived_ = 0;
+  syncs_passed_ = 0;
   unstarted_.resize(threads_.size());
   for (int i = 0; i < live_; ++i) {
     unstarted_[static_cast<size_t>(live_ - 1 - i)] = i;
@@ -263,9 +264,8 @@ bool Machine::RunBlock() {
 
   Resume(main_, TakeNext());
   if (complaint_.empty() && live_ > 0) ComplainOfBlock(WhoWaits());
-  if (complaint_.empty()) {
-    const std::string broken = BrokenGuard();
-    if (!broken.empty()) ComplainOfBlock(broken);
+  for (const std::string& wrong : {BrokenGuard(), WhatCopiesLeave()}) {
+    if (complaint_.empty() && !wrong.empty()) ComplainOfBlock(wrong);
   }
   if (complaint_.empty()) return true;
   // Threads stand in the middle of the kernel; their fibers start anew.
@@ -292,7 +292,7 @@ std::string Machine::WhoWaits() const {
     text += StrCat(who.size(), " in ", where, ", the first is thread ", who[0],
                    "; ");
   }
-  return text + StrCat(returned, " have returned");
+  return text + StrCat(returned, " have returned", WhatBarriersLack());
 }
 
 void Machine::AddRange(const SharedRange& range) {
@@ -404,6 +404,13 @@ void Machine::Suspend(const Site& site) {
   Resume(*me().fiber, TakeNext());
 }
 
+void Machine::Release(int thread) {
+  threads_[static_cast<size_t>(thread)].waits = nullptr;
+  (options_->warp_by_warp ? ready_[static_cast<size_t>(thread / kLanes)]
+                          : runnable_)
+      .push_back(thread);
+}
+
 void Machine::FiberBody() {
   Machine& machine = TheMachine();
   while (true) {
@@ -432,6 +439,7 @@ void Machine::Return() {
 
 void Machine::ReleaseBlock() {
   arrived_ = 0;
+  ++syncs_passed_;
   for (size_t i = 0; i < threads_.size(); ++i) {
     if (!threads_[i].returned && threads_[i].waits != nullptr) {
       Release(static_cast<int>(i));
@@ -498,9 +506,13 @@ void Machine::Arrive(const Copy& copy) {
   } else {
     std::memcpy(copy.to, copy.from, 16);
   }
-  if (dynamic().empty() || copy.to < dynamic().data()) return;
-  const auto chunk = static_cast<size_t>(copy.to - dynamic().data()) / 16;
-  if (chunk >= unfenced_.size()) return;
+  NoteStore(copy.to);
+}
+
+void Machine::NoteStore(const void* address) {
+  const auto* const at = static_cast<const std::byte*>(address);
+  const auto chunk = static_cast<size_t>(at - context.dynamic_shared) / 16;
+  if (at < context.dynamic_shared || chunk >= unfenced_.size()) return;
   unfenced_[chunk] = 1;
   me().unfenced.push_back(chunk);
 }
@@ -562,6 +574,12 @@ void FenceCopies() { TheMachine().FenceCopies(); }
 bool IsFenced(size_t byte_of_dynamic) {
   return TheMachine().IsFenced(byte_of_dynamic);
 }
+bool DefersCopies() { return TheMachine().DefersCopies(); }
+uint64_t SyncsPassed() { return TheMachine().syncs_passed(); }
+void Sleep(const Site& site) { TheMachine().Suspend(site); }
+void Wake(int thread) { TheMachine().Release(thread); }
+
+void NoteStore(const void* address) { TheMachine().NoteStore(address); }
 
 void OpenShared(const char* name, std::byte* bytes, size_t size) {
   TheMachine().OpenShared(name, bytes, size);
@@ -574,6 +592,14 @@ void CheckShared16(const char* word, const void* address) {
   if (!TheMachine().IsShared16(address)) {
     TheMachine().Complain(StrCat(word, " of an address outside shared memory"));
     TheMachine().Leave();
+  }
+  const std::span<const std::byte> dynamic = TheMachine().dynamic();
+  const auto byte = static_cast<size_t>(static_cast<const std::byte*>(address) -
+                                        context.dynamic_shared);
+  if (byte < dynamic.size() && !HasArrived(byte, context.thread, 1)) {
+    Report(word, " of byte ", byte,
+           " of shared memory, which a copy writes that this thread has not "
+           "waited for");
   }
 }
 

@@ -25,8 +25,8 @@ namespace stowage::gpu {
 
 struct EmulatorOptions {
   /// 0: blocks and threads in their natural order, and copies to shared memory
-  /// (CopyAsyncZero16) at once. Others: shuffled, and the bytes of such copies are
-  /// NaN from the call to the CopyAsyncWait that waits for them.
+  /// (CopyAsyncZero16, CopyBox) at once. Others: shuffled, and the bytes of such copies
+  /// are NaN from the call to the CopyAsyncWait or AwaitBytes that waits for them.
   uint64_t seed = 0;
   /// Lots are drawn for warps: one runs until all of its lanes wait for the block
   /// or have returned.

@@ -221,6 +221,7 @@ template <typename T>
 void StorePack(T* to, const Pack<T>& pack) {
   emulator::CheckAligned("StorePack", to);
   std::memcpy(to, &pack, sizeof(pack));
+  emulator::NoteStore(to);
 }
 template <typename T>
 Pack<T> LoadPackOnce(const T* from) {

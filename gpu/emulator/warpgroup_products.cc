@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "gpu/emulator/block.h"
+#include "gpu/emulator/bulk_copies.h"
 
 namespace stowage::gpu::emulator {
 namespace {
@@ -42,6 +43,7 @@ struct Product {
   std::array<const uint32_t*, kWarpgroupThreads> a;
   // When it was issued, as GatherLeft and GatherRight have it.
   std::vector<uint16_t> a_bits, b_bits;
+  bool is_issued = false;
   std::array<bool, kWarps> done = {};  // by warp
 };
 
@@ -130,7 +132,7 @@ struct Tile {
 constexpr size_t kChunk = 8;  // elements
 
 // 16 bytes, which no swizzle parts.
-void ReadChunk(size_t byte, uint16_t* bits) {
+void ReadChunk(const Product& product, size_t byte, uint16_t* bits) {
   const std::span<std::byte> dynamic = DynamicBytes();
   if (byte + 2 * kChunk > dynamic.size()) {
     Report("a product reads byte ", byte, " of the ", dynamic.size(),
@@ -138,8 +140,14 @@ void ReadChunk(size_t byte, uint16_t* bits) {
   }
   if (!IsFenced(byte)) {
     Report("a product reads byte ", byte,
-           " of shared memory, which a copy has written without a "
+           " of shared memory, which a thread has written without a "
            "ProxyFence since");
+  }
+  const int first = context.thread / kWarpgroupThreads * kWarpgroupThreads;
+  if (!product.is_issued && !HasArrived(byte, first, kWarpgroupThreads)) {
+    Report("a product reads byte ", byte,
+           " of shared memory, which a copy writes that not all of its threads "
+           "have waited for");
   }
   std::memcpy(bits, dynamic.data() + byte, 2 * kChunk);
 }
@@ -150,7 +158,7 @@ void GatherLeft(const Product& product, size_t warp, uint16_t* bits) {
     const Tile tile(product.call.a_tile);
     for (size_t i = 0; i < kStripRows; ++i) {
       for (size_t k = 0; k < kDepth; k += kChunk) {
-        ReadChunk(tile.OfRows(warp * kStripRows + i, k), bits);
+        ReadChunk(product, tile.OfRows(warp * kStripRows + i, k), bits);
         bits += kChunk;
       }
     }
@@ -175,6 +183,7 @@ void GatherRight(const Product& product, uint16_t* bits) {
   for (size_t i = 0; i < rows; ++i) {
     for (size_t j = 0; j < row; j += kChunk) {
       ReadChunk(
+          product,
           product.call.rows_of_b ? tile.OfRows(i, j) : tile.OfColumns(j, i),
           bits);
       bits += kChunk;
@@ -233,6 +242,7 @@ void CompleteIssue(void* const* arguments) {
     GatherLeft(product, warp, product.a_bits.data() + warp * kStrip);
   }
   GatherRight(product, product.b_bits.data());
+  product.is_issued = true;
 }
 
 // --- Completion ---
@@ -300,7 +310,10 @@ uint32_t SharedByteOf(const void* shared) {
                                DynamicBytes().data());
 }
 
-void FenceProxies() { FenceCopies(); }
+void FenceProxies() {
+  FenceCopies();
+  FenceBarriers();
+}
 
 void FenceProduct(const ProductArray& array) {
   STOWAGE_CHECK(array.bytes <= kMostBytes);

@@ -174,6 +174,7 @@ enum class Broken {
   kChangedFactor,
   kOverwritten,
   kNoProxyFence,
+  kStoredSince,
   kAnotherTile,
   kAnotherGroup,
   kFenceUnderWay,
@@ -200,6 +201,9 @@ STOWAGE_KERNEL(kWarpgroupSize) KeepRules(STOWAGE_PARAMS(Rules) p) {
   load();
   if (!is(Broken::kNoProxyFence)) ProxyFence();
   SyncThreads();
+  if (is(Broken::kStoredSince) && ThreadId() == 9) {
+    StorePack(shared, Pack<uint16_t>{});
+  }
   TileDescriptor tile = DescribeTile<128>(SharedByte(shared), 0);
   if (is(Broken::kAnotherTile) && Warp() == 2) tile = tile.Plus(32);
   if (is(Broken::kBaseOffset)) tile.bits |= uint64_t{1} << 49;
@@ -253,7 +257,9 @@ TEST_CASE("a kernel that breaks a rule of products is reported") {
   finds(Broken::kOverwritten,
         "what a product reads was changed while it was under way");
   finds(Broken::kNoProxyFence,
-        "which a copy has written without a ProxyFence since");
+        "which a thread has written without a ProxyFence since");
+  finds(Broken::kStoredSince,
+        "which a thread has written without a ProxyFence since");
   finds(Broken::kAnotherTile,
         "threads of a warpgroup issue a product of different tiles");
   finds(Broken::kAnotherGroup,
