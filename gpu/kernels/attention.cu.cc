@@ -110,6 +110,11 @@ bool OnTensorCores(const Launch& launch, const AttentionParams& p) {
          p.bias.data == nullptr;
 }
 
+// Whose rows tensor maps tell of. That no step is 0 is what `accepts` of the op says.
+bool OnWarpgroups(const Launch& launch, const AttentionParams& p) {
+  return OnTensorCores(launch, p) && p.packed != 0;
+}
+
 // Who enqueues a pass in a way, and what that takes.
 struct TensorPass {
   AttentionWay way;
@@ -118,11 +123,11 @@ struct TensorPass {
 };
 constexpr TensorPass kForward[] = {
     {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttention},
-    {AttentionWay::kWarpgroups, OnTensorCores, EnqueueWarpgroupAttention},
+    {AttentionWay::kWarpgroups, OnWarpgroups, EnqueueWarpgroupAttention},
 };
 constexpr TensorPass kGrad[] = {
     {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttentionGrad},
-    {AttentionWay::kWarpgroups, OnTensorCores, EnqueueWarpgroupAttentionGrad},
+    {AttentionWay::kWarpgroups, OnWarpgroups, EnqueueWarpgroupAttentionGrad},
 };
 
 // Enqueues the launch in the way that the queue chooses. False: none takes it.

@@ -131,7 +131,8 @@ void EnqueueTensorAttention(DType dtype, const AttentionParams& p,
                             Queue& queue);
 void EnqueueTensorAttentionGrad(DType dtype, const AttentionParams& p,
                                 Queue& queue);
-/// The same by products of warpgroups, which devices of compute capability 9.0 have.
+/// The same by products of warpgroups, which devices of compute capability 9.0 have, of
+/// packed operands.
 void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,

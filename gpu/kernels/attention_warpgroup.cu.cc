@@ -4,138 +4,32 @@
 //
 // A block is two warpgroups with 64 rows each, which share the tiles of the other side.
 // A warpgroup issues its next products before it computes with what the last ones
-// found: so the tensor cores work while exponentials are taken, and one barrier a tile
-// says both that the next tiles have arrived and that older ones may be written over.
+// found: so the tensor cores work while exponentials are taken. Tiles come by bulk copies
+// (gpu/bulk_copy.h), which thread 0 starts a tile ahead; one SyncThreads a tile says that
+// older ones may be written over.
 
 #include <cmath>
 #include <cstdint>
 
+#include "gpu/bulk_copy.h"
+#include "gpu/kernels/attention_panels.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/attention_softmax.h"
-#include "gpu/kernels/attention_tiles.h"
 #include "gpu/queue.h"
 #include "gpu/simt.h"
+#include "gpu/tensor_map.h"
 #include "gpu/warpgroup.h"
 
 namespace stowage::gpu {
 namespace {
 
-constexpr int kWarpgroups = 2;
-constexpr int kThreads = kWarpgroups * kWarpgroupSize;
-constexpr int kOwnRows = 64;  // queries or keys of a warpgroup
-constexpr int kBlockRows = kWarpgroups * kOwnRows;
-
-// --- Tiles of panels ---
-
-// Rows of kDepth elements: panels of so many columns, one behind the other.
-template <int kDepth>
-struct Panels {
-  static constexpr int kWidth = kDepth < 64 ? kDepth : 64;
-  static constexpr int kCount = kDepth / kWidth;
-  static constexpr int kRowBytes = 2 * kWidth;
+// The operands as bulk copies are told of them.
+struct MappedParams {
+  TensorMap q, k, v, d_o;
+  AttentionParams attention;
 };
-
-// Starts to load a tile; as LoadTile.
-template <int kRows, int kDepth, typename T>
-STOWAGE_DEVICE void LoadPanels(T* tile, const T* head, int64_t row_stride,
-                               int first, int length, int depth, bool packed) {
-  constexpr int kWidth = Panels<kDepth>::kWidth;
-  STOWAGE_UNROLL
-  for (int i = 0; i < Panels<kDepth>::kCount; ++i) {
-    LoadTile<kRows, kWidth, kThreads>(tile + i * kRows * kWidth,
-                                      head + i * kWidth, row_stride, first,
-                                      length, depth - i * kWidth, packed);
-  }
-}
-
-// Writes this warp's strip of sums to global memory; as StoreStrip.
-template <int kRows, int kDepth, typename T>
-STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
-                                const float (&factor)[2], T* tile, T* head,
-                                int64_t row_stride, int first, int length,
-                                int depth) {
-  constexpr int kWidth = Panels<kDepth>::kWidth;
-  const int strip_row = Warp() * 16;
-  STOWAGE_UNROLL
-  for (int i = 0; i < Panels<kDepth>::kCount; ++i) {
-    StoreStrip<kWidth>(sum + i * kWidth / 8, factor, tile + i * kRows * kWidth,
-                       strip_row, head + i * kWidth, row_stride,
-                       first + strip_row, length, depth - i * kWidth);
-  }
-}
-
-// The rows of this warp in a tile of the block's own, as left factors.
-template <int kDepth, typename T>
-STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
-  constexpr int kWidth = Panels<kDepth>::kWidth;
-  STOWAGE_UNROLL
-  for (int k = 0; k < kDepth / 16; ++k) {
-    const int panel = k * 16 / kWidth;
-    const int chunk = k * 2 % (kWidth / 8) + Lane() / 16;
-    LoadMatrix4(a[k], tile + panel * kBlockRows * kWidth +
-                          Swizzled<kWidth>(Warp() * 16 + Lane() % 16, chunk));
-  }
-}
-
-// Where columns 16 k and on of a tile of kRows rows begin, in bytes.
-template <int kRows, int kDepth>
-STOWAGE_DEVICE constexpr int ColumnsAt(int k) {
-  constexpr int kWidth = Panels<kDepth>::kWidth;
-  return k * 16 / kWidth * kRows * 2 * kWidth + k * 32 % (2 * kWidth);
-}
-
-template <int kRows, int kDepth>
-STOWAGE_DEVICE TileDescriptor Describe(uint32_t at) {
-  return DescribeTile<Panels<kDepth>::kRowBytes>(
-      at, kRows * Panels<kDepth>::kRowBytes);
-}
-
-// Issues s = a b^T, of own rows a and a tile b of 8 n rows.
-template <typename T, int kDepth, int n>
-STOWAGE_DEVICE void Multiply(float (&s)[n][4],
-                             const uint32_t (&a)[kDepth / 16][4],
-                             TileDescriptor b) {
-  STOWAGE_UNROLL
-  for (int k = 0; k < kDepth / 16; ++k) {
-    WarpgroupMultiply<T, kRowsOfB>(s, a[k], b.Plus(ColumnsAt<8 * n, kDepth>(k)),
-                                   k > 0);
-  }
-}
-template <typename T, int kDepth, int n>
-STOWAGE_DEVICE void Multiply(float (&s)[n][4], TileDescriptor a,
-                             TileDescriptor b) {
-  STOWAGE_UNROLL
-  for (int k = 0; k < kDepth / 16; ++k) {
-    WarpgroupMultiply<T, kRowsOfB>(s, a.Plus(ColumnsAt<kBlockRows, kDepth>(k)),
-                                   b.Plus(ColumnsAt<8 * n, kDepth>(k)), k > 0);
-  }
-}
-
-// Issues sum += weights b, of a tile b of 16 n rows.
-template <typename T, int kDepth, int n>
-STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
-                               const uint32_t (&weights)[n][4],
-                               TileDescriptor b) {
-  STOWAGE_UNROLL
-  for (int k = 0; k < n; ++k) {
-    WarpgroupMultiply<T, kColumnsOfB>(
-        sum, weights[k], b.Plus(k * 16 * Panels<kDepth>::kRowBytes), true);
-  }
-}
-
-// Sums, rounded, as left factors of the next product.
-template <typename T, int n>
-STOWAGE_DEVICE void PackSums(uint32_t (&a)[n][4],
-                             const float (&sums)[2 * n][4]) {
-  STOWAGE_UNROLL
-  for (int k = 0; k < n; ++k) {
-    STOWAGE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float* two = &sums[2 * k + i / 2][i % 2 * 2];
-      a[k][i] = PackTwo<T>(two[0], two[1]);
-    }
-  }
-}
+// There would be stale bytes behind it.
+static_assert(sizeof(AttentionParams) % alignof(TensorMap) == 0);
 
 // --- Forward ---
 
@@ -144,19 +38,22 @@ struct ForwardTiles {
   static constexpr int kKeys = 64;
   static constexpr int kOwn = kBlockRows * kDepth;  // elements
   static constexpr int kStage = kKeys * kDepth;
-  static constexpr int kBytes = 2 * (kOwn + 2 * 2 * kStage);
+  static constexpr int kElements = kOwn + 2 * 2 * kStage;
+  static constexpr int kBytes = 2 * kElements + kBarriers * sizeof(CopyBarrier);
   static constexpr int kBlocks = kDepth == 128 ? 1 : 2;  // of a multiprocessor
 };
 
 template <typename T, int kDepth>
-STOWAGE_KERNEL(kThreads, ForwardTiles<kDepth>::kBlocks)
-AttentionWarpgroupForward(STOWAGE_PARAMS(AttentionParams) p) {
+STOWAGE_KERNEL(kPanelThreads, ForwardTiles<kDepth>::kBlocks)
+AttentionWarpgroupForward(STOWAGE_PARAMS(MappedParams) maps) {
   using Tiles = ForwardTiles<kDepth>;
   constexpr int kKeys = Tiles::kKeys;
+  const AttentionParams& p = maps.attention;
   T* shared = SwizzledShared<T>();
   constexpr int q_tile = 0;
   constexpr int k_tiles = Tiles::kOwn;  // two, and two of v
   constexpr int v_tiles = k_tiles + 2 * Tiles::kStage;
+  auto* barriers = reinterpret_cast<CopyBarrier*>(shared + Tiles::kElements);
 
   const QueryTile its = QueryTileOf<kBlockRows>(p, BlockId());
   const int first_query = its.first_query;
@@ -164,37 +61,45 @@ AttentionWarpgroupForward(STOWAGE_PARAMS(AttentionParams) p) {
       KeysRead(p, KeysOf(p, its.batch), first_query, kBlockRows, kKeys);
   const int tiles = TilesOf(read.end - read.begin, kKeys);
   const int key_head = its.head / (p.heads / p.key_heads);
-  const auto load = [&](int at, const AttentionOperand& x, int tile) {
-    LoadPanels<kKeys, kDepth>(
-        shared + at + tile % 2 * Tiles::kStage,
-        HeadOf<T>(x, NotInAdvance(its.batch), NotInAdvance(key_head)), x.row,
-        read.begin + tile * kKeys, read.end, p.depth, p.packed);
+  const auto stage = [](int tile) { return tile % 2 * Tiles::kStage; };
+  // By thread 0, the n-th load: k of tile n, and v of the one before it.
+  const auto load = [&](int n) {
+    CopyBarrier* arrival = BarrierOf(barriers, n);
+    const auto panels = [&](int at, const TensorMap& map, int tile) {
+      LoadPanels<kKeys, kDepth>(shared + at + stage(tile), map,
+                                NotInAdvance(its.batch), NotInAdvance(key_head),
+                                read.begin + tile * kKeys, arrival);
+    };
+    ExpectBytes(arrival, (n > 0 && n < tiles ? 2 : 1) * 2 * Tiles::kStage);
+    if (n < tiles) panels(k_tiles, maps.k, n);
+    if (n > 0) panels(v_tiles, maps.v, n - 1);
   };
-  LoadPanels<kBlockRows, kDepth>(shared + q_tile,
-                                 HeadOf<T>(p.q, its.batch, its.head), p.q.row,
-                                 first_query, p.queries, p.depth, p.packed);
-  if (tiles > 0) load(k_tiles, p.k, 0);
-  CopyAsyncCommit();
 
   float o[kDepth / 8][4];
   SetZero(o);
   OnlineRow rows[2];
   const int row = Warp() * 16 + Lane() / 4;  // of the tile, of half 0
-  CopyAsyncWait<0>();
-  ProxyFence();
-  SyncThreads();
   if (tiles > 0) {
+    if (ThreadId() == 0) {
+      InitBarriers(barriers);
+      ExpectBytes(OwnBarrier(barriers), 2 * Tiles::kOwn);
+      LoadPanels<kBlockRows, kDepth>(shared + q_tile, maps.q, its.batch,
+                                     its.head, first_query,
+                                     OwnBarrier(barriers));
+      load(0);
+      load(1);
+    }
+    SyncThreads();
     const TileDescriptor k_at =
         Describe<kKeys, kDepth>(SharedByte(shared + k_tiles));
     const TileDescriptor v_at =
         Describe<kKeys, kDepth>(SharedByte(shared + v_tiles));
     uint32_t q[kDepth / 16][4];
+    AwaitBytes(OwnBarrier(barriers), 0);
     LoadOwnRows<kDepth>(q, shared + q_tile);
     float s[kKeys / 8][4];
     uint32_t weights[kKeys / 16][4];
-    load(v_tiles, p.v, 0);
-    if (tiles > 1) load(k_tiles, p.k, 1);
-    CopyAsyncCommit();
+    AwaitLoad(barriers, 0);
     WarpgroupFence(q, s);
     Multiply<T, kDepth>(s, q, k_at);
     WarpgroupCommit();
@@ -205,21 +110,22 @@ AttentionWarpgroupForward(STOWAGE_PARAMS(AttentionParams) p) {
     PackSums<T>(weights, s);
     // Weights of tile - 1 are there; its k and the v before it have been read.
     for (int tile = 1;; ++tile) {
-      CopyAsyncWait<0>();
-      ProxyFence();
+      AwaitLoad(barriers, tile);
+      if (tile == tiles && read.end < p.keys) {
+        ClearRows<kKeys, kDepth>(shared + v_tiles + stage(tile - 1),
+                                 read.end - read.begin - (tile - 1) * kKeys);
+      }
       SyncThreads();
-      const TileDescriptor v = v_at.Plus((tile - 1) % 2 * 2 * Tiles::kStage);
+      const TileDescriptor v = v_at.Plus(2 * stage(tile - 1));
       if (tile == tiles) {
         WarpgroupFence(o, weights);
         AddProduct<T, kDepth>(o, weights, v);
         WarpgroupCommit();
         break;
       }
-      if (tile + 1 < tiles) load(k_tiles, p.k, tile + 1);
-      load(v_tiles, p.v, tile);
-      CopyAsyncCommit();
+      if (ThreadId() == 0) load(tile + 1);
       WarpgroupFence(s, o, weights);
-      Multiply<T, kDepth>(s, q, k_at.Plus(tile % 2 * 2 * Tiles::kStage));
+      Multiply<T, kDepth>(s, q, k_at.Plus(2 * stage(tile)));
       WarpgroupCommit();
       AddProduct<T, kDepth>(o, weights, v);
       WarpgroupCommit();
@@ -272,6 +178,8 @@ struct GradTiles {
   static constexpr int kOwn = kBlockRows * kDepth;
   static constexpr int kStage = kTileRows * kDepth;
   static constexpr int kElements = 2 * kOwn + kStages * 2 * kStage;
+  static constexpr int kOwnBytes = 2 * 2 * kOwn;
+  static constexpr int kStageBytes = 2 * 2 * kStage;
 };
 // As many rows as accumulators fit the 255 registers of a thread.
 template <int kDepth>
@@ -303,10 +211,11 @@ struct OwnRows<kDepth, false> {
 
 // dk and dv of one tile of keys, summed over the query heads that share them.
 template <typename T, int kDepth>
-STOWAGE_KERNEL(kThreads, 1)
-AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
+STOWAGE_KERNEL(kPanelThreads, 1)
+AttentionWarpgroupGradKeys(STOWAGE_PARAMS(MappedParams) maps) {
   using Tiles = KeyGradTiles<kDepth>;
   constexpr int kTileRows = Tiles::kTileRows;
+  const AttentionParams& p = maps.attention;
   T* shared = SwizzledShared<T>();
   constexpr int k_tile = 0;
   constexpr int v_tile = Tiles::kOwn;
@@ -314,6 +223,8 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   constexpr int d_o_tiles = q_tiles + kStages * Tiles::kStage;
   auto* statistics =
       reinterpret_cast<QueryStatistics*>(shared + Tiles::kElements);
+  auto* barriers =
+      reinterpret_cast<CopyBarrier*>(statistics + kStages * kTileRows);
 
   // The tiles that most queries see come first.
   const int tiles = TilesOf(p.keys, kBlockRows);
@@ -327,28 +238,24 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
   const int tiles_of_head = TilesOf(readers.end - readers.begin, kTileRows);
   const int steps = tiles_of_head > 0 ? tiles_of_head * group : 0;
 
-  LoadPanels<kBlockRows, kDepth>(shared + k_tile,
-                                 HeadOf<T>(p.k, batch, key_head), p.k.row,
-                                 first_key, keys, p.depth, p.packed);
-  LoadPanels<kBlockRows, kDepth>(shared + v_tile,
-                                 HeadOf<T>(p.v, batch, key_head), p.v.row,
-                                 first_key, keys, p.depth, p.packed);
   // The tile that is loaded next: of which head, from which query on, where to.
   int next_head = key_head * group;
   int next_query = readers.begin;
   int next_stage = 0;
-  const auto load = [&] {
+  const auto load = [&](int step) {
     QueryStatistics loaded{};
     if (ThreadId() < kTileRows) {
       loaded = LoadStatistics(p, batch, next_head, next_query + ThreadId());
     }
-    LoadPanels<kTileRows, kDepth>(shared + q_tiles + next_stage * Tiles::kStage,
-                                  HeadOf<T>(p.q, batch, next_head), p.q.row,
-                                  next_query, p.queries, p.depth, p.packed);
-    LoadPanels<kTileRows, kDepth>(
-        shared + d_o_tiles + next_stage * Tiles::kStage,
-        HeadOf<T>(p.d_o, batch, next_head), p.d_o.row, next_query, p.queries,
-        p.depth, p.packed);
+    if (ThreadId() == 0) {
+      CopyBarrier* arrival = BarrierOf(barriers, step);
+      T* to = shared + next_stage * Tiles::kStage;
+      ExpectBytes(arrival, Tiles::kStageBytes);
+      LoadPanels<kTileRows, kDepth>(to + q_tiles, maps.q, batch, next_head,
+                                    next_query, arrival);
+      LoadPanels<kTileRows, kDepth>(to + d_o_tiles, maps.d_o, batch, next_head,
+                                    next_query, arrival);
+    }
     next_stage = next_stage == kStages - 1 ? 0 : next_stage + 1;
     next_query += kTileRows;
     if (next_query >= readers.end) {
@@ -362,16 +269,29 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
       statistics[stage * kTileRows + ThreadId()] = loaded;
     }
   };
-  if (steps > 0) keep(0, load());
-  CopyAsyncCommit();
 
   float dk[kDepth / 8][4], dv[kDepth / 8][4];
   SetZero(dk);
   SetZero(dv);
-  CopyAsyncWait<0>();
-  ProxyFence();
-  SyncThreads();
   if (steps > 0) {
+    if (ThreadId() == 0) {
+      InitBarriers(barriers);
+      CopyBarrier* arrival = OwnBarrier(barriers);
+      ExpectBytes(arrival, Tiles::kOwnBytes);
+      LoadPanels<kBlockRows, kDepth>(shared + k_tile, maps.k, batch, key_head,
+                                     first_key, arrival);
+      LoadPanels<kBlockRows, kDepth>(shared + v_tile, maps.v, batch, key_head,
+                                     first_key, arrival);
+    }
+    keep(0, load(0));
+    if (steps > 1) keep(1, load(1));
+    SyncThreads();
+    AwaitBytes(OwnBarrier(barriers), 0);
+    if (keys < p.keys) {
+      ClearRows<kBlockRows, kDepth>(shared + v_tile, keys - first_key);
+      SyncThreads();
+    }
+    AwaitLoad(barriers, 0);
     const TileDescriptor q_at =
         Describe<kTileRows, kDepth>(SharedByte(shared + q_tiles));
     const TileDescriptor d_o_at =
@@ -395,8 +315,6 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
         ToProbabilitiesOfKeys<true>(s, its, p, keys, key, query);
       }
     };
-    if (steps > 1) keep(1, load());
-    CopyAsyncCommit();
     WarpgroupFence(s, ds, dk, dv);
     Multiply<T, kDepth>(s, k.value, q_at);
     Multiply<T, kDepth>(ds, v.value, d_o_at);
@@ -410,8 +328,7 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
     PackSums<T>(grads, ds);
     // Weights and gradients of scores of a tile are there; the one before has been read.
     for (int step = 1;; ++step) {
-      CopyAsyncWait<0>();
-      ProxyFence();
+      if (step < steps) AwaitLoad(barriers, step);
       SyncThreads();
       const TileDescriptor q = q_at.Plus(stage * 2 * Tiles::kStage);
       const TileDescriptor d_o = d_o_at.Plus(stage * 2 * Tiles::kStage);
@@ -426,8 +343,7 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
       first_query += kTileRows;
       if (first_query >= readers.end) first_query = readers.begin;
       QueryStatistics loaded{};
-      if (step + 1 < steps) loaded = load();
-      CopyAsyncCommit();
+      if (step + 1 < steps) loaded = load(step + 1);
       WarpgroupFence(s, ds, dk, dv, weights, grads);
       Multiply<T, kDepth>(s, k.value, q_at.Plus(stage * 2 * Tiles::kStage));
       WarpgroupCommit();
@@ -460,15 +376,17 @@ AttentionWarpgroupGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
 
 // dq of one tile of queries.
 template <typename T, int kDepth>
-STOWAGE_KERNEL(kThreads, 1)
-AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
+STOWAGE_KERNEL(kPanelThreads, 1)
+AttentionWarpgroupGradQueries(STOWAGE_PARAMS(MappedParams) maps) {
   using Tiles = QueryGradTiles<kDepth>;
   constexpr int kTileRows = Tiles::kTileRows;
+  const AttentionParams& p = maps.attention;
   T* shared = SwizzledShared<T>();
   constexpr int q_tile = 0;
   constexpr int d_o_tile = Tiles::kOwn;
   constexpr int k_tiles = 2 * Tiles::kOwn;  // three, and three of v
   constexpr int v_tiles = k_tiles + kStages * Tiles::kStage;
+  auto* barriers = reinterpret_cast<CopyBarrier*>(shared + Tiles::kElements);
 
   const QueryTile its = QueryTileOf<kBlockRows>(p, BlockId());
   const int first_query = its.first_query, head = its.head, batch = its.batch;
@@ -476,30 +394,42 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
   const AttentionRange read =
       KeysRead(p, KeysOf(p, batch), first_query, kBlockRows, kTileRows);
   const int tiles = TilesOf(read.end - read.begin, kTileRows);
-  const auto load = [&](int tile, int stage, bool packed) {
+  // By thread 0.
+  const auto load = [&](int tile, int stage) {
+    CopyBarrier* arrival = BarrierOf(barriers, tile);
+    T* to = shared + stage * Tiles::kStage;
     const int first = read.begin + tile * kTileRows;
-    LoadPanels<kTileRows, kDepth>(shared + k_tiles + stage * Tiles::kStage,
-                                  HeadOf<T>(p.k, batch, key_head), p.k.row,
-                                  first, read.end, p.depth, packed);
-    LoadPanels<kTileRows, kDepth>(shared + v_tiles + stage * Tiles::kStage,
-                                  HeadOf<T>(p.v, batch, key_head), p.v.row,
-                                  first, read.end, p.depth, packed);
+    ExpectBytes(arrival, Tiles::kStageBytes);
+    LoadPanels<kTileRows, kDepth>(to + k_tiles, maps.k, batch, key_head, first,
+                                  arrival);
+    LoadPanels<kTileRows, kDepth>(to + v_tiles, maps.v, batch, key_head, first,
+                                  arrival);
   };
-  LoadPanels<kBlockRows, kDepth>(shared + q_tile, HeadOf<T>(p.q, batch, head),
-                                 p.q.row, first_query, p.queries, p.depth,
-                                 p.packed);
-  LoadPanels<kBlockRows, kDepth>(shared + d_o_tile,
-                                 HeadOf<T>(p.d_o, batch, head), p.d_o.row,
-                                 first_query, p.queries, p.depth, p.packed);
-  if (tiles > 0) load(0, 0, p.packed);
-  CopyAsyncCommit();
+  const auto await = [&](int tile, int stage) {
+    AwaitLoad(barriers, tile);
+    if (tile + 1 == tiles && read.end < p.keys) {
+      T* at = shared + stage * Tiles::kStage;
+      const int rows = read.end - read.begin - tile * kTileRows;
+      ClearRows<kTileRows, kDepth>(at + k_tiles, rows);
+      ClearRows<kTileRows, kDepth>(at + v_tiles, rows);
+    }
+  };
 
   float dq[kDepth / 8][4];
   SetZero(dq);
-  CopyAsyncWait<0>();
-  ProxyFence();
-  SyncThreads();
   if (tiles > 0) {
+    if (ThreadId() == 0) {
+      InitBarriers(barriers);
+      CopyBarrier* arrival = OwnBarrier(barriers);
+      ExpectBytes(arrival, Tiles::kOwnBytes);
+      LoadPanels<kBlockRows, kDepth>(shared + q_tile, maps.q, batch, head,
+                                     first_query, arrival);
+      LoadPanels<kBlockRows, kDepth>(shared + d_o_tile, maps.d_o, batch, head,
+                                     first_query, arrival);
+      load(0, 0);
+      if (tiles > 1) load(1, 1);
+    }
+    SyncThreads();
     const TileDescriptor k_at =
         Describe<kTileRows, kDepth>(SharedByte(shared + k_tiles));
     const TileDescriptor v_at =
@@ -510,6 +440,7 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
         LoadStatistics(p, batch, head, query),
         LoadStatistics(p, batch, head, query + 8)};
     OwnRows<kDepth, kDepth <= 64> q, d_o;
+    AwaitBytes(OwnBarrier(barriers), 0);
     q.Load(shared + q_tile);
     d_o.Load(shared + d_o_tile);
     float s[kTileRows / 8][4], ds[kTileRows / 8][4];
@@ -524,8 +455,8 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
         ToProbabilities<true>(s, statistics, p, read.end, query, key);
       }
     };
-    if (tiles > 1) load(1, 1, p.packed);
-    CopyAsyncCommit();
+    await(0, 0);
+    SyncThreads();
     WarpgroupFence(s, ds, dq);
     Multiply<T, kDepth>(s, q.value, k_at);
     Multiply<T, kDepth>(ds, d_o.value, v_at);
@@ -537,23 +468,22 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
     int stage = 0;
     // The gradients of a tile's scores are there; the tile before it has been read.
     for (int tile = 1;; ++tile) {
-      CopyAsyncWait<0>();
-      ProxyFence();
+      const int last_stage = stage;
+      if (tile < tiles) {
+        stage = stage == kStages - 1 ? 0 : stage + 1;
+        await(tile, stage);
+      }
       SyncThreads();
-      const TileDescriptor k = k_at.Plus(stage * 2 * Tiles::kStage);
+      const TileDescriptor k = k_at.Plus(last_stage * 2 * Tiles::kStage);
       if (tile == tiles) {
         WarpgroupFence(dq, grads);
         AddProduct<T, kDepth>(dq, grads, k);
         WarpgroupCommit();
         break;
       }
-      const int last_stage = stage;
-      stage = stage == kStages - 1 ? 0 : stage + 1;
-      const bool more = tile + 1 < tiles;
-      const int next_stage = kStages - last_stage - stage;  // the third one
-      // A load by elements is a loop, which ptxas suffers in front of products, but not
-      // between them and their wait.
-      if (more && !p.packed) load(tile + 1, next_stage, false);
+      if (tile + 1 < tiles && ThreadId() == 0) {
+        load(tile + 1, kStages - last_stage - stage);  // the third one
+      }
       WarpgroupFence(s, ds, dq, grads);
       Multiply<T, kDepth>(s, q.value, k_at.Plus(stage * 2 * Tiles::kStage));
       WarpgroupCommit();
@@ -561,8 +491,6 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
       WarpgroupCommit();
       AddProduct<T, kDepth>(dq, grads, k);
       WarpgroupCommit();
-      if (more && p.packed) load(tile + 1, next_stage, true);
-      CopyAsyncCommit();
       WarpgroupWait<2>(s);
       to_probabilities(tile);
       WarpgroupWait<1>(ds);
@@ -581,13 +509,52 @@ AttentionWarpgroupGradQueries(STOWAGE_PARAMS(AttentionParams) p) {
 
 // --- Launches ---
 
+// Of an operand with `heads` heads of so many rows, of which one copy takes kRows of a
+// head. What it says of a dimension of one does not matter, save that it must be said.
+template <int kRows, int kDepth>
+TensorMap MapOf(const AttentionOperand& x, int rows, int heads,
+                const AttentionParams& p, Queue& queue) {
+  TensorMapSpec spec = {
+      .data = x.data,
+      .element_bytes = 2,
+      .rank = 4,
+      .sizes = {p.depth, heads, rows, p.batch},
+      .steps = {2, 2 * x.head, 2 * x.row, 2 * x.batch},
+      .box = {Panels<kDepth>::kWidth, 1, kRows, 1},
+      .swizzle = Panels<kDepth>::kRowBytes,
+  };
+  for (size_t i = 1; i < 4; ++i) {
+    if (spec.sizes[i] == 1)
+      spec.steps[i] = spec.steps[i - 1] * spec.sizes[i - 1];
+  }
+  return queue.Encode(spec);
+}
+
+template <int kQueryRows, int kKeyRows, int kDepth>
+MappedParams Mapped(const AttentionParams& p, Queue& queue) {
+  const auto queries = [&](const AttentionOperand& x) {
+    return MapOf<kQueryRows, kDepth>(x, p.queries, p.heads, p, queue);
+  };
+  const auto keys = [&](const AttentionOperand& x) {
+    return MapOf<kKeyRows, kDepth>(x, p.keys, p.key_heads, p, queue);
+  };
+  const bool is_gradient = p.d_o.data != nullptr;
+  return {.q = queries(p.q),
+          .k = keys(p.k),
+          .v = keys(p.v),
+          .d_o = is_gradient ? queries(p.d_o) : TensorMap{},
+          .attention = p};
+}
+
 template <typename T, int kDepth>
 void EnqueueForward(const AttentionParams& p, Queue& queue) {
+  using Tiles = ForwardTiles<kDepth>;
   const auto heads = static_cast<uint32_t>(p.batch * p.heads);
   LaunchKernel(queue, "attention, warpgroups",
-               AttentionWarpgroupForward<T, kDepth>, p,
-               {.x = BlocksFor(p.queries, kBlockRows) * heads}, kThreads,
-               ForwardTiles<kDepth>::kBytes);
+               AttentionWarpgroupForward<T, kDepth>,
+               Mapped<kBlockRows, Tiles::kKeys, kDepth>(p, queue),
+               {.x = BlocksFor(p.queries, kBlockRows) * heads}, kPanelThreads,
+               Tiles::kBytes);
 }
 
 template <typename T, int kDepth>
@@ -596,15 +563,19 @@ void EnqueueGrad(const AttentionParams& p, Queue& queue) {
   using Queries = QueryGradTiles<kDepth>;
   const auto heads = static_cast<uint32_t>(p.batch * p.heads);
   const auto key_heads = static_cast<uint32_t>(p.batch * p.key_heads);
+  constexpr uint32_t kBarrierBytes = kBarriers * sizeof(CopyBarrier);
   LaunchKernel(queue, "attention grad, keys, warpgroups",
-               AttentionWarpgroupGradKeys<T, kDepth>, p,
-               {.x = BlocksFor(p.keys, kBlockRows) * key_heads}, kThreads,
+               AttentionWarpgroupGradKeys<T, kDepth>,
+               Mapped<Keys::kTileRows, kBlockRows, kDepth>(p, queue),
+               {.x = BlocksFor(p.keys, kBlockRows) * key_heads}, kPanelThreads,
                2 * Keys::kElements +
-                   kStages * Keys::kTileRows * sizeof(QueryStatistics));
+                   kStages * Keys::kTileRows * sizeof(QueryStatistics) +
+                   kBarrierBytes);
   LaunchKernel(queue, "attention grad, queries, warpgroups",
-               AttentionWarpgroupGradQueries<T, kDepth>, p,
-               {.x = BlocksFor(p.queries, kBlockRows) * heads}, kThreads,
-               2 * Queries::kElements);
+               AttentionWarpgroupGradQueries<T, kDepth>,
+               Mapped<kBlockRows, Queries::kTileRows, kDepth>(p, queue),
+               {.x = BlocksFor(p.queries, kBlockRows) * heads}, kPanelThreads,
+               2 * Queries::kElements + kBarrierBytes);
 }
 
 }  // namespace

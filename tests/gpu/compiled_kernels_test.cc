@@ -29,12 +29,12 @@ constexpr KernelRule Tensor(std::string_view kernels) {
   return {.kernels = kernels, .registers = 255, .tensor_cores = true};
 }
 
-// A warpgroup's accumulators take more still.
+// A warpgroup's accumulators take more still, and its tiles no registers.
 constexpr KernelRule Warpgroups(std::string_view kernels, int registers) {
   return {.kernels = kernels,
           .registers = registers,
           .warpgroups = true,
-          .wide_loads = true};
+          .bulk_copies = true};
 }
 
 // The last that fits counts. Numbers in names are elements taken at a time; true

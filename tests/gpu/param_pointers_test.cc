@@ -15,12 +15,17 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/result.h"
 #include "gpu/device.h"
 #include "gpu/enqueue.h"
 #include "gpu/gpu_needs.h"
 #include "gpu/kernel.h"
+#include "ir/builder.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
+#include "ir/op_kind.h"
+#include "ir/ops.h"
+#include "ir/shape.h"
 #include "nn/model_options.h"
 #include "planner/plan.h"
 #include "planner/plan_memory.h"
@@ -247,7 +252,8 @@ TEST_CASE("all that a step's kernels are given lies in the arena") {
 // The launches of a program as a graph, each kernel with those it is for.
 class CapturedLaunches {
  public:
-  explicit CapturedLaunches(const Graph& graph) : device_({}) {
+  CapturedLaunches(const Graph& graph, bool warpgroups)
+      : device_({}), warpgroups_(warpgroups) {
     const Plan plan = PlanOf(graph);
     arena_ = *device_.Allocate(plan.arena_bytes());
     stream_ = *device_.CreateStream();
@@ -278,6 +284,15 @@ class CapturedLaunches {
   void Enqueue(gpu::DeviceQueue::Mode mode) {
     auto* const fault = reinterpret_cast<uint32_t*>(program_->reserve().data());
     gpu::DeviceQueue queue(device_, stream_, fault, mode);
+    if (warpgroups_) {
+      queue.set_attention(
+          [](const Launch&,
+             gpu::AttentionWays ways) -> Result<gpu::AttentionWay> {
+            return ways.Has(gpu::AttentionWay::kWarpgroups)
+                       ? gpu::AttentionWay::kWarpgroups
+                       : ways.first();
+          });
+    }
     const std::span<const Launch> all = program_->launches();
     for (size_t i = 0; i < all.size();) {
       size_t count = 1;
@@ -293,6 +308,7 @@ class CapturedLaunches {
   }
 
   FakeDevice device_;
+  const bool warpgroups_;
   std::byte* arena_ = nullptr;
   gpu::PinnedBlock host_;  // of values that lie there: no kernel reads them
   gpu::Stream stream_;
@@ -334,8 +350,8 @@ struct Count {
   size_t kernels = 0, pointers = 0;
 };
 
-Count CheckOwnElements(const Graph& graph) {
-  const CapturedLaunches first(graph), second(graph);
+Count CheckOwnElements(const Graph& graph, bool warpgroups = false) {
+  const CapturedLaunches first(graph, warpgroups), second(graph, warpgroups);
   const auto& captured = first.device().captured();
   const ParamPointers found =
       FindPointers(captured, second.device().captured(),
@@ -382,6 +398,32 @@ TEST_CASE("so is every kernel of the op table") {
   MESSAGE("checked ", all.pointers, " pointers in the params of ", all.kernels,
           " kernels of the op table");
   CHECK(all.kernels > 600);
+}
+
+// A tensor map holds an address: one of each operand, in each of three kernels' params
+// beside that in AttentionParams. What lies behind it is not an address.
+TEST_CASE("tensor maps are of a kernel's own operands") {
+  GraphBuilder g("attention");
+  const Shape shape{2, 70, 3, 16};
+  std::vector<Value> leaves;
+  for (const char* name : {"q", "k", "v", "d_o"}) {
+    leaves.push_back(g.Input(name, DType::kBF16, shape));
+  }
+  const std::vector<Value> forward =
+      g.Emit(OpKind::kAttention, std::span(leaves).first(3),
+             {{"scale", 0.25}, {"causal", int64_t{1}}, {"window", int64_t{0}}});
+  const AttentionGrads grads =
+      AttentionGrad(leaves[0], leaves[1], leaves[2], forward[0], forward[1],
+                    leaves[3], {.scale = 0.25, .causal = true});
+  g.Output("o", forward[0]);
+  g.Output("dq", grads.dq);
+  g.Output("dk", grads.dk);
+  g.Output("dv", grads.dv);
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  const size_t plain = CheckOwnElements(*graph, false).pointers;
+  const size_t mapped = CheckOwnElements(*graph, true).pointers;
+  CHECK(mapped == plain + 3 + 4 + 4);
 }
 
 }  // namespace

@@ -213,6 +213,9 @@ Status AddPtx(std::string_view ptx, Compiled* compiled) {
     function->bounded |= opcode == ".maxntid";
     function->tensor_cores |= opcode.starts_with("mma.sync.");
     function->warpgroups |= opcode.starts_with("wgmma.mma_async.");
+    function->bulk_copies |= opcode.starts_with("cp.async.bulk.tensor.");
+    function->async_copies |= opcode.starts_with("cp.async.ca.") ||
+                              opcode.starts_with("cp.async.cg.");
     function->wide_loads |= LoadsSixteenBytes(opcode, line);
     function->local_memory |=
         opcode.starts_with("ld.local") || opcode.starts_with("st.local");
@@ -283,6 +286,10 @@ std::vector<std::string> Faults(const Compiled& compiled,
     }
     if (rule->tensor_cores && !ptx.tensor_cores) fault("no mma.sync");
     if (rule->warpgroups && !ptx.warpgroups) fault("no wgmma.mma_async");
+    if (rule->bulk_copies && !ptx.bulk_copies) fault("no cp.async.bulk.tensor");
+    if (rule->bulk_copies && ptx.async_copies) {
+      fault("copies by cp.async, beside cp.async.bulk.tensor");
+    }
     if (rule->wide_loads && !ptx.wide_loads) {
       fault("no load of 16 bytes from global memory");
     }

@@ -39,6 +39,8 @@ struct PtxFunction {
   bool bounded = false;        // it says how many threads a block has at most
   bool tensor_cores = false;   // mma.sync
   bool warpgroups = false;     // wgmma.mma_async
+  bool bulk_copies = false;    // cp.async.bulk.tensor
+  bool async_copies = false;   // cp.async of some bytes
   bool wide_loads = false;     // 16 bytes from global memory in one instruction
   bool local_memory = false;   // ld.local, st.local
   bool float_atomics = false;  // sums in whatever order
@@ -69,6 +71,7 @@ struct KernelRule {
   int registers = 0;          // at most
   bool tensor_cores = false;  // uses them, by mma.sync
   bool warpgroups = false;    // by wgmma.mma_async
+  bool bulk_copies = false;   // has some, and no other asynchronous ones
   bool wide_loads = false;    // has some
 };
 

@@ -289,6 +289,28 @@ TEST_CASE("a product of warps where one of warpgroups is wanted is a fault") {
   CHECK(Faults(compiled, rules) == Lines{});
 }
 
+TEST_CASE("other copies where bulk copies are wanted are a fault") {
+  const KernelRule rules[] = {
+      {.kernels = "*", .registers = 255},
+      {.kernels = "Product", .registers = 255, .bulk_copies = true}};
+  const auto faults_of = [&](const std::string& text) {
+    Compiled compiled;
+    REQUIRE(AddPtx(Ptx("", text), &compiled).ok());
+    REQUIRE(AddPtxasLog(GoodLog(), &compiled).ok());
+    return Faults(compiled, rules);
+  };
+  const std::string bulk =
+      "\tcp.async.bulk.tensor.4d.shared::cluster.global.tile"
+      ".mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3, %r4, %r5}], "
+      "[%r6];\n";
+  const std::string small =
+      "\tcp.async.cg.shared.global [%r1], [%rd1], 16, %r2;\n";
+  CHECK(faults_of(bulk) == Lines{});
+  CHECK(faults_of("") == Lines{"Product: no cp.async.bulk.tensor"});
+  CHECK(faults_of(bulk + small) ==
+        Lines{"Product: copies by cp.async, beside cp.async.bulk.tensor"});
+}
+
 TEST_CASE("products of warpgroups that wait for each other are a fault") {
   const std::string line =
       "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "

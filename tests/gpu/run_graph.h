@@ -60,7 +60,8 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// address sanitizer the first of the shuffled orders alone
 /// (tests/support/instances.h), and where TakesAllOrders is false that one with leaves
 /// anywhere and over operands. Attention of 16 bits is held to them twice, the second
-/// time by products of warpgroups. Returns how many runs that took.
+/// time by products of warpgroups, save where leaves lie anywhere: the bytes are then those
+/// of the first time. Returns how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 

@@ -60,15 +60,39 @@ TEST_CASE("products of warpgroups are used if asked for, on 9.0 alone") {
   }
 }
 
+TEST_CASE("a driver without tensor maps has no products of warpgroups") {
+  CHECK(KernelOf({.tensor_maps = false,
+                  .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}},
+                 DType::kBF16, 16) == "attention");
+}
+
 TEST_CASE("what products of warpgroups do not take goes on as without") {
   const FakeOptions asked{
       .backend = {.attention = {gpu::AttentionWay::kWarpgroups}}};
+  // Rows of 24 bytes start anywhere.
   for (const auto& [dtype, depth] :
-       {std::pair(DType::kF32, 16), std::pair(DType::kBF16, 160)}) {
+       {std::pair(DType::kF32, 16), std::pair(DType::kBF16, 160),
+        std::pair(DType::kBF16, 12)}) {
     const std::string kernel = KernelOf(asked, dtype, depth);
     CHECK(kernel == KernelOf({}, dtype, depth));
     CHECK(kernel != "attention, warpgroups");
   }
+}
+
+TEST_CASE("an array that the device refuses is an error of the program") {
+  GraphBuilder g("attention");
+  const Value q = g.Input("q", DType::kBF16, {1, 2, 1, 16});
+  g.Output("o", Attention(q, q, q, {.causal = true}));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  FakeDevice* device = nullptr;
+  const auto backend = MakeFakeBackend(
+      {.backend = {.attention = {gpu::AttentionWay::kWarpgroups}}}, &device);
+  device->Fail("Encode", 2);
+  const auto run =
+      RunOnce(*graph, {{"q", std::vector<double>(32, 0.5)}}, *backend);
+  REQUIRE(!run.ok());
+  CHECK(run.error().message.find("[gpu] Encode was told to fail (at ") == 0);
 }
 
 }  // namespace

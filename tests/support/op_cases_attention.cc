@@ -62,6 +62,14 @@ std::vector<AttentionCase> AttentionCases() {
       {" of key lengths", {3, 4, 4, 3}, 6, 2, {}, true},
       {", causal, of key lengths", {3, 5, 2, 4}, 6, 1, causal, true},
       {" of key lengths longer than a block", {2, 7, 1, 4}, 150, 1, {}, true},
+      // Rows of 16 bytes in 16 bits.
+      {", causal, of rows of 8 elements", {1, 70, 2, 8}, 80, 1, causal},
+      {" of key lengths and rows of 8 elements",
+       {2, 7, 1, 8},
+       150,
+       1,
+       {},
+       true},
       {" of wide heads", {1, 3, 2, 256}, 5, 1, causal},
       {" of rows of 81 elements", {1, 20, 1, 81}, 33, 1},
   };

@@ -1,0 +1,181 @@
+#ifndef STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
+#define STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
+
+// Tiles for attention by products of warpgroups (gpu/warpgroup.h): how they come, and the
+// products of them.
+//
+// A block is two warpgroups. A tile of its own has 64 rows for each of them, and is a left
+// factor, or lies in registers as one; tiles of the other side are right factors of both.
+// They come by bulk copies (gpu/bulk_copy.h), which thread 0 starts, and are awaited at
+// barriers behind the tiles.
+//
+//   if (ThreadId() == 0) {
+//     InitBarriers(barriers);
+//     ExpectBytes(BarrierOf(barriers, 0), 2 * kRows * kDepth);
+//     LoadPanels<kRows, kDepth>(tile, maps.k, batch, head, 0, BarrierOf(barriers, 0));
+//   }
+//   SyncThreads();
+//   AwaitLoad(barriers, 0);
+
+#include <cstdint>
+
+#include "gpu/bulk_copy.h"
+#include "gpu/kernels/attention_tiles.h"
+#include "gpu/kernels/fragments.h"
+#include "gpu/simt.h"
+#include "gpu/tensor_map.h"
+#include "gpu/warpgroup.h"
+
+namespace stowage::gpu {
+
+inline constexpr int kPanelThreads = 2 * kWarpgroupSize;  // of a block
+inline constexpr int kOwnRows = 64;  // queries or keys of a warpgroup
+inline constexpr int kBlockRows = 2 * kOwnRows;
+
+/// Rows of kDepth elements: panels of so many columns, one behind the other.
+template <int kDepth>
+struct Panels {
+  static constexpr int kWidth = kDepth < 64 ? kDepth : 64;
+  static constexpr int kCount = kDepth / kWidth;
+  static constexpr int kRowBytes = 2 * kWidth;
+};
+
+/// Starts to load rows of a head, from `first` on, by one thread; those beyond the operand
+/// and elements beyond its depth arrive as zeros.
+template <int kRows, int kDepth, typename T>
+STOWAGE_DEVICE void LoadPanels(T* tile, const TensorMap& map, int batch,
+                               int head, int first, CopyBarrier* arrival) {
+  constexpr int kWidth = Panels<kDepth>::kWidth;
+  STOWAGE_UNROLL
+  for (int i = 0; i < Panels<kDepth>::kCount; ++i) {
+    CopyBox(tile + i * kRows * kWidth, map, {{i * kWidth, head, first, batch}},
+            arrival);
+  }
+}
+
+/// Zeros for the rows of a tile from `first` on, which this thread has awaited; seen by
+/// products behind a SyncThreads. Such are keys that nobody reads: their weights are zero,
+/// but what is multiplied by these may be infinite or no number.
+template <int kRows, int kDepth, typename T>
+STOWAGE_DEVICE void ClearRows(T* tile, int first) {
+  constexpr int kWidth = Panels<kDepth>::kWidth;
+  for (int at = first * kWidth + ThreadId() * 8; at < kRows * kWidth;
+       at += kPanelThreads * 8) {
+    STOWAGE_UNROLL
+    for (int i = 0; i < Panels<kDepth>::kCount; ++i) {
+      StorePack(tile + i * kRows * kWidth + at, Pack<T>{});
+    }
+  }
+  ProxyFence();
+}
+
+/// Behind the tiles: two barriers that the loads of tiles take in turn, and one for the
+/// block's own tiles.
+inline constexpr int kBarriers = 3;
+STOWAGE_DEVICE void InitBarriers(CopyBarrier* barriers) {
+  STOWAGE_UNROLL
+  for (int i = 0; i < kBarriers; ++i) InitBarrier(barriers + i);
+  ProxyFence();
+}
+STOWAGE_DEVICE CopyBarrier* OwnBarrier(CopyBarrier* barriers) {
+  return barriers + 2;
+}
+STOWAGE_DEVICE CopyBarrier* BarrierOf(CopyBarrier* barriers, int load) {
+  return barriers + load % 2;
+}
+STOWAGE_DEVICE void AwaitLoad(CopyBarrier* barriers, int load) {
+  AwaitBytes(BarrierOf(barriers, load), load / 2 % 2);
+}
+
+/// Writes this warp's strip of sums to global memory; as StoreStrip.
+template <int kRows, int kDepth, typename T>
+STOWAGE_DEVICE void StorePanels(const float (&sum)[kDepth / 8][4],
+                                const float (&factor)[2], T* tile, T* head,
+                                int64_t row_stride, int first, int length,
+                                int depth) {
+  constexpr int kWidth = Panels<kDepth>::kWidth;
+  const int strip_row = Warp() * 16;
+  STOWAGE_UNROLL
+  for (int i = 0; i < Panels<kDepth>::kCount; ++i) {
+    StoreStrip<kWidth>(sum + i * kWidth / 8, factor, tile + i * kRows * kWidth,
+                       strip_row, head + i * kWidth, row_stride,
+                       first + strip_row, length, depth - i * kWidth);
+  }
+}
+
+/// The rows of this warp in a tile of the block's own, as left factors.
+template <int kDepth, typename T>
+STOWAGE_DEVICE void LoadOwnRows(uint32_t (&a)[kDepth / 16][4], const T* tile) {
+  constexpr int kWidth = Panels<kDepth>::kWidth;
+  STOWAGE_UNROLL
+  for (int k = 0; k < kDepth / 16; ++k) {
+    const int panel = k * 16 / kWidth;
+    const int chunk = k * 2 % (kWidth / 8) + Lane() / 16;
+    LoadMatrix4(a[k], tile + panel * kBlockRows * kWidth +
+                          Swizzled<kWidth>(Warp() * 16 + Lane() % 16, chunk));
+  }
+}
+
+/// Where columns 16 k and on of a tile of kRows rows begin, in bytes.
+template <int kRows, int kDepth>
+STOWAGE_DEVICE constexpr int ColumnsAt(int k) {
+  constexpr int kWidth = Panels<kDepth>::kWidth;
+  return k * 16 / kWidth * kRows * 2 * kWidth + k * 32 % (2 * kWidth);
+}
+
+template <int kRows, int kDepth>
+STOWAGE_DEVICE TileDescriptor Describe(uint32_t at) {
+  return DescribeTile<Panels<kDepth>::kRowBytes>(
+      at, kRows * Panels<kDepth>::kRowBytes);
+}
+
+/// Issues s = a b^T, of own rows a and a tile b of 8 n rows.
+template <typename T, int kDepth, int n>
+STOWAGE_DEVICE void Multiply(float (&s)[n][4],
+                             const uint32_t (&a)[kDepth / 16][4],
+                             TileDescriptor b) {
+  STOWAGE_UNROLL
+  for (int k = 0; k < kDepth / 16; ++k) {
+    WarpgroupMultiply<T, kRowsOfB>(s, a[k], b.Plus(ColumnsAt<8 * n, kDepth>(k)),
+                                   k > 0);
+  }
+}
+template <typename T, int kDepth, int n>
+STOWAGE_DEVICE void Multiply(float (&s)[n][4], TileDescriptor a,
+                             TileDescriptor b) {
+  STOWAGE_UNROLL
+  for (int k = 0; k < kDepth / 16; ++k) {
+    WarpgroupMultiply<T, kRowsOfB>(s, a.Plus(ColumnsAt<kBlockRows, kDepth>(k)),
+                                   b.Plus(ColumnsAt<8 * n, kDepth>(k)), k > 0);
+  }
+}
+
+/// Issues sum += weights b, of a tile b of 16 n rows.
+template <typename T, int kDepth, int n>
+STOWAGE_DEVICE void AddProduct(float (&sum)[kDepth / 8][4],
+                               const uint32_t (&weights)[n][4],
+                               TileDescriptor b) {
+  STOWAGE_UNROLL
+  for (int k = 0; k < n; ++k) {
+    WarpgroupMultiply<T, kColumnsOfB>(
+        sum, weights[k], b.Plus(k * 16 * Panels<kDepth>::kRowBytes), true);
+  }
+}
+
+/// Sums, rounded, as left factors of the next product.
+template <typename T, int n>
+STOWAGE_DEVICE void PackSums(uint32_t (&a)[n][4],
+                             const float (&sums)[2 * n][4]) {
+  STOWAGE_UNROLL
+  for (int k = 0; k < n; ++k) {
+    STOWAGE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float* two = &sums[2 * k + i / 2][i % 2 * 2];
+      a[k][i] = PackTwo<T>(two[0], two[1]);
+    }
+  }
+}
+
+}  // namespace stowage::gpu
+
+#endif  // STOWAGE_GPU_KERNELS_ATTENTION_PANELS_H_
