@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "gpu/attention_ways.h"
 #include "gpu/device.h"
 #include "gpu/enqueue.h"
 #include "gpu/gpu_needs.h"
