@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "gpu/kernels/attention_key_sums.h"
 #include "gpu/kernels/attention_params.h"
 #include "gpu/kernels/attention_softmax.h"
 #include "gpu/kernels/attention_tiles.h"
@@ -178,47 +179,6 @@ AttentionForward(STOWAGE_PARAMS(AttentionParams) p) {
 
 // --- Gradient ---
 
-// Takes one tile of queries into account, for the keys of this block.
-template <bool kMasked, int kDepth, int kQueries, int kM, typename T>
-STOWAGE_DEVICE void AddQueries(float (&dk)[kM][kDepth / 8][4],
-                               float (&dv)[kM][kDepth / 8][4], const T* shared,
-                               int k_tile, int v_tile, int q_tile, int d_o_tile,
-                               const QueryStatistics* statistics, int first_key,
-                               int first_query, int keys,
-                               const AttentionParams& params) {
-  Strips strips{0, kM};
-  if (kMasked) {  // these queries see none of the strips right of the diagonal
-    STOWAGE_UNROLL
-    for (int i = kM - 1; i >= 0; --i) {
-      if (first_key + StripRow<kWarps>(i) >
-          first_query + kQueries - 1 + params.high) {
-        strips.end = i;
-      }
-    }
-    if (strips.end == 0) return;
-  }
-  float p[kM][kQueries / 8][4];  // transposed: a row is a key
-  MultiplyTiles<kWarps, kDepth, kM, kQueries>(p, shared, k_tile, q_tile,
-                                              strips);
-  const int column = Lane() % 4 * 2;
-  STOWAGE_UNROLL
-  for (int i = 0; i < kM; ++i) {
-    if (!strips.Has(i)) continue;
-    ToProbabilitiesOfKeys<kMasked>(p[i], statistics + column, params, keys,
-                                   first_key + StripRow<kWarps>(i) + Lane() / 4,
-                                   first_query + column);
-  }
-  AddWeighted<kDepth, kM, kQueries>(dv, p, shared, d_o_tile, strips);
-  float ds[kM][kQueries / 8][4];
-  MultiplyTiles<kWarps, kDepth, kM, kQueries>(ds, shared, v_tile, d_o_tile,
-                                              strips);
-  STOWAGE_UNROLL
-  for (int i = 0; i < kM; ++i) {
-    ToScoreGradsOfKeys(ds[i], p[i], statistics + column);
-  }
-  AddWeighted<kDepth, kM, kQueries>(dk, ds, shared, q_tile, strips);
-}
-
 // dk and dv of one tile of keys, summed over the query heads that share them.
 template <typename T, int kDepth>
 STOWAGE_KERNEL(kThreads)
@@ -299,13 +259,13 @@ AttentionGradKeys(STOWAGE_PARAMS(AttentionParams) p) {
     const QueryStatistics* its = &statistics[stage * Tiles::kQueries];
     if (!ReadAll(p, keys, first_query, Tiles::kQueries, first_key,
                  Tiles::kKeys)) {
-      AddQueries<true, kDepth, Tiles::kQueries>(
+      AddQueries<kWarps, true, kDepth, Tiles::kQueries>(
           dk, dv, shared, k_tile, v_tile, q_tile, d_o_tile, its, first_key,
-          first_query, keys, p);
+          first_query, keys, p, [](const auto&, Strips) {});
     } else {
-      AddQueries<false, kDepth, Tiles::kQueries>(
+      AddQueries<kWarps, false, kDepth, Tiles::kQueries>(
           dk, dv, shared, k_tile, v_tile, q_tile, d_o_tile, its, first_key,
-          first_query, keys, p);
+          first_query, keys, p, [](const auto&, Strips) {});
     }
     if (more && ThreadId() < Tiles::kQueries) {
       statistics[(1 - stage) * Tiles::kQueries + ThreadId()] = next;
