@@ -20,10 +20,11 @@ namespace stowage::gpu {
 
 /// In this order the earlier one is taken of two that are as fast.
 enum class AttentionWay : uint8_t {
-  kWarps,       // products of warps (mma.sync), which any device has
-  kWarpgroups,  // products of warpgroups (wgmma)
+  kWarps,         // products of warps (mma.sync), which any device has
+  kWarpgroups,    // products of warpgroups (wgmma)
+  kFiveProducts,  // of the gradient alone: products of warps, each made once
 };
-inline constexpr int kNumAttentionWays = 2;
+inline constexpr int kNumAttentionWays = 3;
 
 /// A set of ways.
 class AttentionWays {
@@ -58,8 +59,9 @@ class AttentionWays {
 };
 
 /// All that there are.
-inline constexpr AttentionWays kAllAttentionWays = {AttentionWay::kWarps,
-                                                    AttentionWay::kWarpgroups};
+inline constexpr AttentionWays kAllAttentionWays = {
+    AttentionWay::kWarps, AttentionWay::kWarpgroups,
+    AttentionWay::kFiveProducts};
 static_assert(kAllAttentionWays.size() == kNumAttentionWays);
 
 }  // namespace stowage::gpu

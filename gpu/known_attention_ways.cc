@@ -28,6 +28,8 @@ constexpr KnownWay kKnownWays[] = {
     {"warps", Anywhere, Anywhere},
     // Its products no device has run (docs/measurements/PENDING.md).
     {"warpgroups", OnHopper, Nowhere},
+    // Nor these.
+    {"five products", Anywhere, Nowhere},
 };
 static_assert(std::size(kKnownWays) == kNumAttentionWays);
 

@@ -115,6 +115,10 @@ bool OnWarpgroups(const Launch& launch, const AttentionParams& p) {
   return OnTensorCores(launch, p) && p.packed != 0;
 }
 
+bool TakesFive(const Launch& launch, const AttentionParams& p) {
+  return TakesFiveProducts(launch.inputs[0].dtype(), p);
+}
+
 // Who enqueues a pass in a way, and what that takes.
 struct TensorPass {
   AttentionWay way;
@@ -128,6 +132,7 @@ constexpr TensorPass kForward[] = {
 constexpr TensorPass kGrad[] = {
     {AttentionWay::kWarps, OnTensorCores, EnqueueTensorAttentionGrad},
     {AttentionWay::kWarpgroups, OnWarpgroups, EnqueueWarpgroupAttentionGrad},
+    {AttentionWay::kFiveProducts, TakesFive, EnqueueFiveProductAttentionGrad},
 };
 
 // Enqueues the launch in the way that the queue chooses. False: none takes it.

@@ -137,6 +137,15 @@ void EnqueueWarpgroupAttention(DType dtype, const AttentionParams& p,
                                Queue& queue);
 void EnqueueWarpgroupAttentionGrad(DType dtype, const AttentionParams& p,
                                    Queue& queue);
+/// Whether the gradient can be made by five products: where no query reads a key behind
+/// itself, with a head of keys for each of queries and rows of 16, 32, ... elements, of 16
+/// bits, without a bias and without key lengths, for up to kMaxGridY entries. Where
+/// operands lie decides nothing.
+bool TakesFiveProducts(DType dtype, const AttentionParams& p);
+/// The gradient of what TakesFiveProducts takes, in one pass, with a block for each head of
+/// an entry.
+void EnqueueFiveProductAttentionGrad(DType dtype, const AttentionParams& p,
+                                     Queue& queue);
 /// The same in f32, for f32 operands, for those with a bias and for rows of more
 /// elements, up to kSimtDepth.
 void EnqueueSimtAttention(DType dtype, const AttentionParams& p, Queue& queue);

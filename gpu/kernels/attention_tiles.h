@@ -152,7 +152,7 @@ STOWAGE_DEVICE void StoreStrip(const float (*sum)[4], const float (&factor)[2],
                                int64_t row_stride, int first, int length,
                                int depth) {
   constexpr int kChunks = kDepth / 8;
-  const int lane = Lane();
+  const int lane = NotInAdvance(Lane());
   SyncWarp();  // what lay here has been read
   STOWAGE_UNROLL
   for (int n = 0; n < kChunks; ++n) {

@@ -1,7 +1,7 @@
 // Attention and its gradient on the GPU kernels, in the emulator: lengths around
 // the sizes of tiles, masks whose edges go through tiles anywhere, head depths for
 // every kernel, shared key heads, packed operands, three orders of threads; 16 bits by
-// products of warps and by products of warpgroups.
+// products of warps and by products of warpgroups, and gradients by five products.
 
 #include <doctest/doctest.h>
 
@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/kernels/attention_params.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "tests/gpu/run_graph.h"
@@ -120,25 +121,23 @@ constexpr Tolerance kBF16 = {4e-3, 1e-5, 8e-3};
 constexpr Tolerance kF16 = {5e-4, 1e-5, 1e-3};
 constexpr Tolerance kF32 = {1e-5, 1e-5, 1e-5};
 
-// By products of warpgroups where `by_warps` is what came of it without them. Returns the
-// first run.
-GpuRun CheckPath(const Graph& graph, const Tensors& leaves, Tensors expected,
-                 const Tolerance& tolerance, const std::vector<uint64_t>& seeds,
-                 const GpuRun* by_warps) {
-  const bool warpgroups = by_warps != nullptr;
-  CAPTURE(warpgroups);
+// Attention is computed in that way. `if_misaligned` is what comes of misaligned operands,
+// where that is not what comes of others. Returns the first run.
+GpuRun CheckWay(const Graph& graph, const Tensors& leaves, Tensors expected,
+                const Tolerance& tolerance, const std::vector<uint64_t>& seeds,
+                gpu::AttentionWay way, const GpuRun* if_misaligned = nullptr) {
+  CAPTURE(way);
   GpuRun first;
   for (const uint64_t seed : seeds) {
     CAPTURE(seed);
     const GpuRun run = RunInEmulator(
         graph, leaves,
-        {.seed = seed, .misaligned = seed == 3, .warpgroups = warpgroups});
+        {.seed = seed, .misaligned = seed == 3, .attention = way});
     REQUIRE(run.wrong == "");
     if (seed == seeds[0]) {
       first = run;
-    } else if (seed == 3 && warpgroups) {
-      // Bulk copies take aligned rows alone.
-      CHECK(run.bytes == by_warps->bytes);
+    } else if (seed == 3 && if_misaligned != nullptr) {
+      CHECK(run.bytes == if_misaligned->bytes);
     } else {
       CHECK(run.bytes == first.bytes);
     }
@@ -157,7 +156,15 @@ GpuRun CheckPath(const Graph& graph, const Tensors& leaves, Tensors expected,
   return first;
 }
 
-// On both paths, where there are two.
+// What five products are for: no query reads a key behind its own place.
+bool TakesFiveProducts(const Sizes& s, DType dtype, const Mask& mask) {
+  return SizeOf(dtype) == 2 && s.depth <= 128 && s.depth % 16 == 0 &&
+         s.heads == s.key_heads && mask.more_keys == 0 &&
+         (mask.causal || mask.window == 1 || s.length == 1) &&
+         mask.lengths.empty() && mask.bias.rank() == 0;
+}
+
+// On all paths that there are.
 void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
            Operands operands = Operands::kSeparate, const Mask& mask = {},
            const std::vector<uint64_t>& seeds = {1, 2, 3}) {
@@ -166,10 +173,17 @@ void Check(const Sizes& sizes, DType dtype, const Tolerance& tolerance,
   Tensors leaves = NormalLeaves(graph);
   if (!mask.lengths.empty()) leaves["lengths"] = mask.lengths;
   const Tensors expected = Interpret(graph, leaves);
-  const GpuRun by_warps =
-      CheckPath(graph, leaves, expected, tolerance, seeds, nullptr);
+  const GpuRun by_warps = CheckWay(graph, leaves, expected, tolerance, seeds,
+                                   gpu::AttentionWay::kWarps);
   if (SizeOf(dtype) == 2 && sizes.depth <= 128 && mask.bias.rank() == 0) {
-    CheckPath(graph, leaves, expected, tolerance, seeds, &by_warps);
+    // Bulk copies take aligned rows alone.
+    CheckWay(graph, leaves, expected, tolerance, seeds,
+             gpu::AttentionWay::kWarpgroups, &by_warps);
+  }
+  if (TakesFiveProducts(sizes, dtype, mask)) {
+    CHECK(CheckWay(graph, leaves, expected, tolerance, seeds,
+                   gpu::AttentionWay::kFiveProducts)
+              .grids == by_warps.grids - 1);
   }
 }
 
@@ -310,13 +324,14 @@ TEST_CASE("a bias of -inf for all keys gives zeros, in value and gradient") {
 TEST_CASE("keys beyond a length are not read, and lengths are checked") {
   struct Path {
     DType dtype;
-    bool warpgroups;
+    gpu::AttentionWay way;
   };
-  for (const Path& path : {Path{DType::kBF16, false}, Path{DType::kBF16, true},
-                           Path{DType::kF32, false}}) {
-    CAPTURE(path.warpgroups);
+  for (const Path& path : {Path{DType::kBF16, gpu::AttentionWay::kWarps},
+                           Path{DType::kBF16, gpu::AttentionWay::kWarpgroups},
+                           Path{DType::kF32, gpu::AttentionWay::kWarps}}) {
+    CAPTURE(path.way);
     const DType dtype = path.dtype;
-    const GpuRunOptions options{.warpgroups = path.warpgroups};
+    const GpuRunOptions options{.attention = path.way};
     const Graph graph =
         AttentionGraph({2, 90, 1, 1, 8}, dtype, Operands::kSeparate,
                        {.causal = false, .window = 80, .lengths = {70, 3}});
@@ -333,10 +348,9 @@ TEST_CASE("keys beyond a length are not read, and lengths are checked") {
     CHECK(before.values == after.values);  // no NaN among them, then
     for (const uint64_t seed : {1, 2}) {
       CAPTURE(seed);
-      CHECK(RunInEmulator(graph, leaves,
-                          {.seed = seed,
-                           .warp_by_warp = true,
-                           .warpgroups = path.warpgroups})
+      CHECK(RunInEmulator(
+                graph, leaves,
+                {.seed = seed, .warp_by_warp = true, .attention = path.way})
                 .bytes == before.bytes);
     }
     // Of the window of query 89, from key 10 on, a length of 3 leaves nothing.
@@ -359,9 +373,10 @@ TEST_CASE("keys behind those of a block of queries are not read") {
   Tensors leaves = NormalLeaves(graph);
   leaves["v"][135 * 64 + 3] = NAN;
   leaves["k"][136 * 64 + 3] = INFINITY;
-  for (const bool warpgroups : {false, true}) {
-    CAPTURE(warpgroups);
-    const GpuRun run = RunInEmulator(graph, leaves, {.warpgroups = warpgroups});
+  for (const gpu::AttentionWay way :
+       {gpu::AttentionWay::kWarps, gpu::AttentionWay::kWarpgroups}) {
+    CAPTURE(way);
+    const GpuRun run = RunInEmulator(graph, leaves, {.attention = way});
     REQUIRE(run.wrong == "");
     for (const char* name : {"o", "dq"}) {
       for (size_t i = 0; i < 128 * 64; ++i) {
@@ -372,14 +387,133 @@ TEST_CASE("keys behind those of a block of queries are not read") {
   }
 }
 
+TEST_CASE("gradients by five products go through many tiles") {
+  // Tiles of 128 keys: dq of the last queries adds up over up to four of them.
+  const auto check = [](const Sizes& sizes, DType dtype,
+                        const Tolerance& tolerance, Operands operands,
+                        const Mask& mask, const std::vector<uint64_t>& seeds) {
+    const Graph graph = AttentionGraph(sizes, dtype, operands, mask);
+    CAPTURE(graph.name());
+    const Tensors leaves = NormalLeaves(graph);
+    // One forward, one for o . d_o, one for all the rest.
+    CHECK(CheckWay(graph, leaves, Interpret(graph, leaves), tolerance, seeds,
+                   gpu::AttentionWay::kFiveProducts)
+              .grids == 3);
+  };
+  check({2, 300, 2, 2, 64}, DType::kBF16, kBF16, Operands::kPacked, {}, {1, 3});
+  check({1, 449, 1, 1, 16}, DType::kBF16, kBF16, Operands::kSeparate, {},
+        {1, 2});
+  check({1, 300, 1, 1, 48}, DType::kF16, kF16, Operands::kSeparate, {}, {2, 3});
+  check({1, 200, 1, 1, 112}, DType::kBF16, kBF16, Operands::kSeparate, {},
+        {1, 2});
+  for (const int64_t depth : {32, 64, 128}) {
+    // Windows of less than a tile, and of one and a half or three.
+    for (const int64_t window : {2, 190}) {
+      check({1, 320, 1, 1, depth}, DType::kF16, kF16, Operands::kSeparate,
+            {.window = window}, {2});
+    }
+  }
+}
+
+TEST_CASE("what five products do not take is as if they were not wanted") {
+  struct Case {
+    Sizes sizes;
+    DType dtype = DType::kBF16;
+    Mask mask = {};
+  };
+  for (const Case& c : {
+           Case{{1, 20, 1, 1, 32}, DType::kF32},
+           Case{{1, 20, 1, 1, 24}},
+           Case{{1, 20, 1, 1, 144}},
+           Case{{1, 20, 2, 1, 32}},
+           Case{{1, 20, 1, 1, 32}, DType::kBF16, {.more_keys = 1}},
+           // Fewer keys than queries, none of which reads one behind itself.
+           Case{{1, 20, 1, 1, 32},
+                DType::kBF16,
+                {.more_keys = -1, .causal = false, .window = 2}},
+           Case{{1, 20, 1, 1, 32}, DType::kBF16, {.causal = false}},
+           Case{
+               {1, 20, 1, 1, 32}, DType::kBF16, {.causal = false, .window = 2}},
+           Case{{1, 20, 1, 1, 32}, DType::kBF16, {.lengths = {20}}},
+           Case{{1, 20, 1, 1, 32}, DType::kBF16, {.bias = {1, 1, 1, 20}}},
+       }) {
+    REQUIRE(!TakesFiveProducts(c.sizes, c.dtype, c.mask));
+    const Graph graph =
+        AttentionGraph(c.sizes, c.dtype, Operands::kSeparate, c.mask);
+    CAPTURE(graph.name());
+    Tensors leaves = NormalLeaves(graph);
+    if (!c.mask.lengths.empty()) leaves["lengths"] = c.mask.lengths;
+    const GpuRun as_ever = RunInEmulator(graph, leaves);
+    const GpuRun run = RunInEmulator(
+        graph, leaves, {.attention = gpu::AttentionWay::kFiveProducts});
+    CHECK(run.wrong == "");
+    CHECK(run.grids == as_ever.grids);
+    CHECK(run.bytes == as_ever.bytes);
+  }
+}
+
+TEST_CASE("five products are taken up to the edges of what they are for") {
+  gpu::AttentionParams causal;
+  causal.batch = 2;
+  causal.queries = causal.keys = 40;
+  causal.heads = causal.key_heads = 3;
+  causal.depth = 64;
+  causal.low = -40;
+  const auto takes = [&](auto change) {
+    gpu::AttentionParams p = causal;
+    change(p);
+    return gpu::TakesFiveProducts(DType::kBF16, p);
+  };
+  using Params = gpu::AttentionParams;
+  CHECK(gpu::TakesFiveProducts(DType::kF16, causal));
+  CHECK(!gpu::TakesFiveProducts(DType::kF32, causal));
+  CHECK(takes([](Params& p) { p.depth = 16; }));
+  CHECK(takes([](Params& p) { p.depth = 128; }));
+  CHECK(!takes([](Params& p) { p.depth = 8; }));
+  CHECK(!takes([](Params& p) { p.depth = 56; }));
+  CHECK(!takes([](Params& p) { p.depth = 144; }));
+  CHECK(takes([](Params& p) { p.low = 0; }));
+  CHECK(!takes([](Params& p) { p.high = 1; }));
+  CHECK(!takes([](Params& p) { p.high = -1; }));
+  CHECK(!takes([](Params& p) { p.keys = 41; }));
+  CHECK(!takes([](Params& p) { p.key_heads = 1; }));
+  CHECK(takes([](Params& p) { p.batch = 65535; }));
+  CHECK(!takes([](Params& p) { p.batch = 65536; }));
+  const int32_t length = 0;
+  CHECK(!takes([&](Params& p) { p.key_lengths = &length; }));
+  CHECK(!takes([&](Params& p) { p.bias.data = &length; }));
+}
+
+TEST_CASE("dq adds up in f32 over the tiles of a long sequence") {
+  // Seven tiles of keys. Sums rounded in between would add a fifth to the error.
+  const Graph graph =
+      AttentionGraph({1, 800, 1, 1, 16}, DType::kBF16, Operands::kSeparate);
+  const Tensors leaves = NormalLeaves(graph);
+  const std::vector<double> expected = Interpret(graph, leaves)["dq"];
+  const auto error = [&](const GpuRunOptions& path) {
+    const GpuRun run = RunInEmulator(graph, leaves, path);
+    REQUIRE(run.wrong == "");
+    const std::vector<double>& dq = run.values.at("dq");
+    double squares = 0;
+    for (size_t i = 0; i < dq.size(); ++i) {
+      squares += (dq[i] - expected[i]) * (dq[i] - expected[i]);
+    }
+    return std::sqrt(squares / static_cast<double>(dq.size()));
+  };
+  CHECK(error({.attention = gpu::AttentionWay::kFiveProducts}) <=
+        1.02 * error({}));
+}
+
 TEST_CASE("a NaN reaches the queries that see it and no others") {
   const Graph graph =
       AttentionGraph({1, 70, 1, 1, 64}, DType::kBF16, Operands::kSeparate);
   Tensors leaves = NormalLeaves(graph);
   leaves["k"][65 * 64 + 3] = NAN;
-  for (const bool warpgroups : {false, true}) {
-    CAPTURE(warpgroups);
-    const GpuRun run = RunInEmulator(graph, leaves, {.warpgroups = warpgroups});
+  for (const gpu::AttentionWay way :
+       {gpu::AttentionWay::kWarps, gpu::AttentionWay::kWarpgroups,
+        gpu::AttentionWay::kFiveProducts}) {
+    CAPTURE(way);
+    const GpuRun run = RunInEmulator(graph, leaves, {.attention = way});
     REQUIRE(run.wrong == "");
     for (size_t t = 0; t < 70; ++t) {
       CHECK(std::isnan(run.values.at("o")[t * 64]) == (t >= 65));

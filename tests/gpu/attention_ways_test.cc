@@ -16,6 +16,8 @@ TEST_CASE("a set of ways knows its members, the earliest first") {
   ways.Add(AttentionWay::kWarps);
   CHECK(ways.size() == 2);
   CHECK(ways.first() == AttentionWay::kWarps);
+  CHECK(ways != kAllAttentionWays);
+  ways.Add(AttentionWay::kFiveProducts);
   CHECK(ways == kAllAttentionWays);
   CHECK((ways & AttentionWays{AttentionWay::kWarpgroups}) ==
         AttentionWays{AttentionWay::kWarpgroups});

@@ -55,6 +55,11 @@ constexpr KernelRule kRules[] = {
     Plain("UpdateKernel<Bf16*<SplitWeights<*>"),
     Tensor("Attention*<*>"),
     Plain("AttentionDelta<*>"),
+    // Sums of dq come back from memory.
+    {.kernels = "AttentionGradFiveProducts<*>",
+     .registers = 255,
+     .tensor_cores = true,
+     .wide_loads = true},
     Warpgroups("AttentionWarpgroup*<*>", 255),
     // Two blocks of two warpgroups to a multiprocessor.
     Warpgroups("AttentionWarpgroupForward<*, 32>", kRegisters),

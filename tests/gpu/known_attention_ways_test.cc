@@ -12,11 +12,14 @@ namespace {
 
 constexpr AttentionWays kWarps = {AttentionWay::kWarps};
 constexpr AttentionWays kWarpgroups = {AttentionWay::kWarpgroups};
+constexpr AttentionWays kOfAny = {AttentionWay::kWarps,
+                                  AttentionWay::kFiveProducts};
 
 DeviceTraits Of(int major, int minor) {
   DeviceTraits traits;
   traits.major = major;
   traits.minor = minor;
+  traits.tensor_maps = true;
   return traits;
 }
 
@@ -27,9 +30,12 @@ TEST_CASE("a device has the ways of its compute capability") {
   for (const auto& [major, minor] :
        {std::pair(8, 0), std::pair(8, 9), std::pair(10, 0), std::pair(12, 0)}) {
     const DeviceTraits other = Of(major, minor);
-    CHECK(AttentionWaysOf(other, kAllAttentionWays) == kWarps);
+    CHECK(AttentionWaysOf(other, kAllAttentionWays) == kOfAny);
     CHECK(AttentionWaysOf(other, kWarpgroups).empty());
   }
+  DeviceTraits old = hopper;
+  old.tensor_maps = false;
+  CHECK(AttentionWaysOf(old, kAllAttentionWays) == kOfAny);
 }
 
 TEST_CASE("unasked, a way is taken that a device has shown right") {
@@ -41,6 +47,7 @@ TEST_CASE("unasked, a way is taken that a device has shown right") {
 TEST_CASE("a way is called by what computes it") {
   CHECK(AttentionWayName(AttentionWay::kWarps) == "warps");
   CHECK(AttentionWayName(AttentionWay::kWarpgroups) == "warpgroups");
+  CHECK(AttentionWayName(AttentionWay::kFiveProducts) == "five products");
 }
 
 }  // namespace

@@ -43,9 +43,7 @@ class Runner {
                 .warp_by_warp = options.warp_by_warp,
                 .report = &run_.wrong}) {
     if (options.refuse_epilogues) queue_.refuse_epilogues();
-    if (options.warpgroups) {
-      queue_.set_attention(gpu::AttentionWay::kWarpgroups);
-    }
+    queue_.set_attention(options.attention);
     for (ValueId id = 0; id < graph.num_values(); ++id) {
       holder_[static_cast<size_t>(id)] = layout(id).root;
     }
@@ -318,18 +316,25 @@ bool HasAttentionOf16Bits(const Graph& graph) {
   });
 }
 
+// Whether a gradient of attention takes a grid less where five products are wanted.
+bool TakesFiveProducts(const Graph& graph, const Tensors& leaves) {
+  return RunInEmulator(graph, leaves,
+                       {.attention = gpu::AttentionWay::kFiveProducts})
+             .grids < RunInEmulator(graph, leaves).grids;
+}
+
 struct Checked {
   GpuRun plain;
   int runs = 0;
 };
 
-// By products of warpgroups where `by_warps` is what came of it without them: misaligned
-// operands have no such products.
+// Attention is computed in that way. `if_misaligned` is what comes of misaligned operands,
+// where that is not what comes of others.
 Checked CheckOrders(const Graph& graph, const Tensors& leaves, double tolerance,
-                    Tensors expected, const GpuRun* by_warps) {
-  const bool warpgroups = by_warps != nullptr;
-  CAPTURE(warpgroups);
-  const GpuRun plain = RunInEmulator(graph, leaves, {.warpgroups = warpgroups});
+                    Tensors expected, gpu::AttentionWay way,
+                    const GpuRun* if_misaligned = nullptr) {
+  CAPTURE(way);
+  const GpuRun plain = RunInEmulator(graph, leaves, {.attention = way});
   REQUIRE(plain.wrong == "");
   CHECK(!plain.fault);
   for (const auto& output : plain.values) {
@@ -354,11 +359,12 @@ Checked CheckOrders(const Graph& graph, const Tensors& leaves, double tolerance,
                                          {.seed = seed,
                                           .misaligned = misaligned,
                                           .overwrite = overwrite,
-                                          .warpgroups = warpgroups});
+                                          .attention = way});
         ++runs;
         CHECK(run.wrong == "");
         CHECK(run.bytes ==
-              (warpgroups && misaligned ? *by_warps : plain).bytes);
+              (misaligned && if_misaligned != nullptr ? *if_misaligned : plain)
+                  .bytes);
       }
     }
   }
@@ -379,8 +385,7 @@ Checked CheckOrders(const Graph& graph, const Tensors& leaves, double tolerance,
     }
   }
   const GpuRun ahead = RunInEmulator(
-      graph, leaves,
-      {.seed = 4, .warp_by_warp = true, .warpgroups = warpgroups});
+      graph, leaves, {.seed = 4, .warp_by_warp = true, .attention = way});
   CHECK(ahead.wrong == "");
   CHECK(ahead.bytes == plain.bytes);
   return {plain, runs + 1};
@@ -392,11 +397,21 @@ int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance) {
   CAPTURE(graph.name());
   const Tensors expected = Interpret(graph, leaves, Rounding::kTo16Bits);
-  const Checked by_warps =
-      CheckOrders(graph, leaves, tolerance, expected, nullptr);
-  if (!HasAttentionOf16Bits(graph)) return by_warps.runs;
-  return by_warps.runs +
-         CheckOrders(graph, leaves, tolerance, expected, &by_warps.plain).runs;
+  const Checked by_warps = CheckOrders(graph, leaves, tolerance, expected,
+                                       gpu::AttentionWay::kWarps);
+  int runs = by_warps.runs;
+  if (HasAttentionOf16Bits(graph)) {
+    // Bulk copies take aligned rows alone.
+    runs += CheckOrders(graph, leaves, tolerance, expected,
+                        gpu::AttentionWay::kWarpgroups, &by_warps.plain)
+                .runs;
+    if (TakesFiveProducts(graph, leaves)) {
+      runs += CheckOrders(graph, leaves, tolerance, expected,
+                          gpu::AttentionWay::kFiveProducts)
+                  .runs;
+    }
+  }
+  return runs;
 }
 
 }  // namespace stowage

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/attention_ways.h"
 #include "ir/graph.h"
 #include "tests/support/interpret.h"
 
@@ -32,8 +33,8 @@ struct GpuRunOptions {
   bool overwrite = false;
   /// The queue takes no epilogue of a product but an addend.
   bool refuse_epilogues = false;
-  /// Attention is computed by products of warpgroups.
-  bool warpgroups = false;
+  /// The way of attention, where it takes a launch.
+  gpu::AttentionWay attention = gpu::AttentionWay::kWarps;
 };
 
 struct GpuRun {
@@ -61,7 +62,8 @@ GpuRun RunInEmulator(const Graph& graph, const Tensors& leaves,
 /// (tests/support/instances.h), and where TakesAllOrders is false that one with leaves
 /// anywhere and over operands. Attention of 16 bits is held to them twice, the second
 /// time by products of warpgroups, save where leaves lie anywhere: the bytes are then those
-/// of the first time. Returns how many runs that took.
+/// of the first time; and a third time where its gradient can take five products. Returns
+/// how many runs that took.
 int CheckAgainstInterpreter(const Graph& graph, const Tensors& leaves,
                             double tolerance);
 
