@@ -1,9 +1,11 @@
 #include "tests/gpu/ptx/ptx_module.h"
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <charconv>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -63,6 +65,14 @@ std::optional<uint64_t> Literal(std::string_view s) {
   return Number<uint64_t>(s);
 }
 
+// "1.0", of 32 bits.
+std::optional<uint64_t> Decimal(std::string_view s) {
+  float x = 0;
+  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), x);
+  if (error != std::errc() || end != s.data() + s.size()) return {};
+  return std::bit_cast<uint32_t>(x);
+}
+
 uint32_t RoundUp(uint32_t x, uint32_t to) { return (x + to - 1) / to * to; }
 
 // The array of a file that the launch gives its size.
@@ -107,11 +117,29 @@ uint8_t TypeBytes(std::string_view type) {
   return bits ? static_cast<uint8_t>(*bits / 8) : uint8_t{0};
 }
 
+// A tensor and its coordinates are operands of their own: of [%rd1, {%r1, %r2}] that is
+// [%rd1], %r1, %r2.
+std::string WithoutTensors(std::string_view operands) {
+  std::string flat;
+  bool in_address = false, in_tensor = false;
+  for (const char c : operands) {
+    if (c == '[') in_address = true;
+    if (c == ',' && in_address && !in_tensor) {
+      flat += ']';
+      in_tensor = true;
+    }
+    const bool ends_tensor = c == ']' && in_tensor;
+    if (c == ']') in_address = in_tensor = false;
+    if (!ends_tensor) flat += c;
+  }
+  return flat;
+}
+
 class Reader {
  public:
   Reader(Kernel* kernel, uint32_t dynamic_alignment)
       : kernel_(*kernel), dynamic_alignment_(dynamic_alignment) {
-    scopes_.emplace_back();
+    OpenScope();
     const char* const names[] = {"%tid.x", "%ntid.x", "%ctaid.x", "%ctaid.y",
                                  "%nctaid.x"};
     static_assert(std::size(names) == static_cast<size_t>(Special::kCount));
@@ -121,10 +149,10 @@ class Reader {
   Status Read(std::string_view text) {
     STOWAGE_RETURN_IF_ERROR(ReadHead(&text));
     STOWAGE_RETURN_IF_ERROR(ReadBody(text));
-    for (const auto& [at, label] : branches_) {
-      const auto found = labels_.find(std::string(label));
-      if (found == labels_.end()) return Unknown("no such label", label);
-      kernel_.code[at].target = found->second;
+    for (const Branch& branch : branches_) {
+      const auto target = Target(branch);
+      if (!target) return Unknown("no such label", branch.label);
+      kernel_.code[branch.at].target = *target;
     }
     PlaceDynamicShared();
     size_t next = 0;
@@ -136,6 +164,12 @@ class Reader {
   }
 
  private:
+  struct Branch {
+    size_t at;
+    std::string_view label;
+    size_t scope;
+  };
+
   // NAME( .param .align 8 .b8 NAME_param_0[64] ) .maxntid 256, 1, 1 ... {
   Status ReadHead(std::string_view* text) {
     const size_t open = text->find('('), brace = text->find("\n{");
@@ -155,6 +189,12 @@ class Reader {
         return Unknown("not one param of bytes", kernel_.name);
       }
       kernel_.param_bytes = *bytes;
+      constexpr std::string_view kAlign = ".align ";
+      const size_t align = head.find(kAlign, param);
+      if (align < left) {
+        std::string_view rest = head.substr(align + kAlign.size());
+        kernel_.param_alignment = Number<uint32_t>(Word(&rest)).value_or(1);
+      }
       symbols_[std::string(head.substr(name + 1, left - name - 1))] = 0;
     }
     const size_t bound = head.find(".maxntid ");
@@ -173,7 +213,7 @@ class Reader {
       SkipBlank(&text);
       if (text.empty()) return Unknown("no end of", kernel_.name);
       if (text[0] == '{') {
-        scopes_.emplace_back();
+        OpenScope();
         text.remove_prefix(1);
         continue;
       }
@@ -190,8 +230,12 @@ class Reader {
       if (end == std::string_view::npos) return Unknown("no ; after", text);
       const std::string_view statement = Trim(text.substr(0, end));
       if (text[end] == ':') {
-        labels_[std::string(statement)] =
-            static_cast<uint32_t>(kernel_.code.size());
+        if (!labels_
+                 .try_emplace({scopes_.back().number, std::string(statement)},
+                              static_cast<uint32_t>(kernel_.code.size()))
+                 .second) {
+          return Unknown("a second label", statement);
+        }
       } else {
         STOWAGE_RETURN_IF_ERROR(ReadStatement(statement));
       }
@@ -235,12 +279,30 @@ class Reader {
     return {};
   }
 
+  void OpenScope() {
+    scopes_.push_back({parents_.size(), {}});
+    parents_.push_back(scopes_.size() < 2 ? kOutermost
+                                          : scopes_[scopes_.size() - 2].number);
+  }
+
+  // What is between braces has labels of its own, as it has registers: inline assembly
+  // that was inlined twice has each twice.
+  std::optional<uint32_t> Target(const Branch& branch) const {
+    for (size_t scope = branch.scope; scope != kOutermost;
+         scope = parents_[scope]) {
+      const auto found = labels_.find({scope, std::string(branch.label)});
+      if (found != labels_.end()) return found->second;
+    }
+    return {};
+  }
+
   void Declare(const std::string& name, uint8_t bytes) {
     const uint32_t size = bytes == kPredicate ? 4 : bytes * kLanes;
     if (bytes != kPredicate) {
       kernel_.register_bytes = RoundUp(kernel_.register_bytes, 64);
     }
-    scopes_.back()[name] = {kernel_.register_bytes, kernel_.registers, bytes};
+    scopes_.back().registers[name] = {kernel_.register_bytes, kernel_.registers,
+                                      bytes};
     kernel_.register_bytes += size;
     ++kernel_.registers;
   }
@@ -298,8 +360,8 @@ class Reader {
 
   const Slot* Register(std::string_view name) const {
     for (size_t i = scopes_.size(); i-- > 0;) {
-      const auto found = scopes_[i].find(std::string(name));
-      if (found != scopes_[i].end()) return &found->second;
+      const auto found = scopes_[i].registers.find(std::string(name));
+      if (found != scopes_[i].registers.end()) return &found->second;
     }
     return nullptr;
   }
@@ -373,6 +435,8 @@ class Reader {
     }
     auto value = Literal(s);
     if (!value) value = Symbol(s);
+    if (!value && width == 4) value = Decimal(s);
+    if (s == "%globaltimer") value = 0;  // time stands still
     if (!value) return Unknown("no such operand", s);
     if (width == kAnySize) width = 8;
     kernel_.slots.push_back(Constant(*value, width));
@@ -409,9 +473,11 @@ class Reader {
     kernel_.has_products |= name.starts_with("wgmma.");
     const size_t first = kernel_.slots.size();
     if (in.operation->flow == Flow::kBranch) {
-      branches_.emplace_back(kernel_.code.size(), s);
+      branches_.push_back({kernel_.code.size(), s, scopes_.back().number});
       s = "";
     }
+    const std::string flat = WithoutTensors(s);
+    s = flat;
     // Braces and bars only group.
     const std::vector<uint8_t>& widths = in.operation->widths;
     for (size_t i = 0; !s.empty(); ++i) {
@@ -429,7 +495,9 @@ class Reader {
       if (!read.ok()) return Unknown(read.error().message, text);
     }
     in.count = static_cast<uint32_t>(kernel_.slots.size() - first);
-    if (in.count < widths.size()) return Unknown("operands missing", text);
+    if (in.count + in.operation->optional < widths.size()) {
+      return Unknown("operands missing", text);
+    }
     kernel_.code.push_back(in);
     return {};
   }
@@ -455,14 +523,21 @@ class Reader {
     }
   };
 
+  static constexpr size_t kOutermost = ~size_t{0};
+  struct Scope {
+    size_t number;
+    std::unordered_map<std::string, Slot> registers;
+  };
+
   Kernel& kernel_;
   uint32_t dynamic_alignment_;
   int32_t line_ = 0;
   uint32_t used_bytes_ = kAllLanes;
-  std::vector<std::unordered_map<std::string, Slot>> scopes_;
+  std::vector<Scope> scopes_;    // that are open
+  std::vector<size_t> parents_;  // by number of a scope
   std::unordered_map<std::string, uint64_t> symbols_;
-  std::unordered_map<std::string, uint32_t> labels_;
-  std::vector<std::pair<size_t, std::string_view>> branches_;
+  std::map<std::pair<size_t, std::string>, uint32_t> labels_;  // by scope
+  std::vector<Branch> branches_;
   std::unordered_map<std::pair<uint64_t, uint8_t>, size_t, PairHash> constants_;
 };
 

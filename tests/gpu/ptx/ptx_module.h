@@ -5,7 +5,7 @@
 // immediates become places in two blocks of bytes, names of instructions become
 // functions, labels become indices. What is read is what kernels of ours contain:
 // entries with one param, .reg and .shared declarations, labels, guards, vectors
-// of operands, scopes, calls of the one function that a driver gives and our kernels call.
+// of operands, tensors with their coordinates, scopes, calls of the one function that a driver gives and our kernels call.
 // Anything else is an error that quotes it.
 //
 //   Module module;
@@ -58,6 +58,8 @@ struct Operation {
   /// is the result: compilers compute what is not used in the end. All others report
   /// such an operand.
   bool lane_wise = false;
+  /// So many of the operands that `widths` ends with may be left out.
+  uint8_t optional = 0;
 };
 inline constexpr uint8_t kPredicate = 1, kAddress = 100, kAnySize = 101;
 
@@ -101,6 +103,7 @@ struct Kernel {
   uint32_t register_bytes = 0;
   uint32_t registers = 0;
   uint32_t param_bytes = 0;
+  uint32_t param_alignment = 1;
   uint32_t static_shared = 0;  // bytes of the block, without the dynamic
   uint32_t dynamic_at = 0;     // where that begins
   bool has_products = false;   // of warpgroups (ptx_warpgroups.h)

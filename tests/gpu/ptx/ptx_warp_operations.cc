@@ -62,6 +62,16 @@ void SyncWarp(Warp& warp, const Instruction& in) {
   }
 }
 
+// elect.sync d|p, members: one lane, of which the ISA says no more than that it is the same
+// each time. It is the last, so that nothing comes to depend on the first.
+void Elect(Warp& warp, const Instruction& in) {
+  if (!WantsAllLanes(warp, in.slots[2])) return;
+  alignas(64) uint32_t d[kLanes];
+  for (uint32_t& lane : d) lane = kLanes - 1;
+  warp.Write(in.slots[0], d);
+  warp.WritePredicate(in.slots[1], uint32_t{1} << (kLanes - 1));
+}
+
 // ldmatrix.x4: lanes 8 i to 8 i + 7 have the addresses of the 8 rows of matrix i.
 // A lane receives, of each matrix, elements 2 (lane % 4) and the next of row
 // lane / 4; transposed, of column lane / 4.
@@ -151,6 +161,7 @@ std::vector<Operation> WarpOperations() {
        Flow::kWhole,
        {4, kPredicate, 4, 4, 4, 4}},
       {"vote.sync.ballot.b32", Ballot, Flow::kWhole, {4, kPredicate, 4}},
+      {"elect.sync", Elect, Flow::kWhole, {4, kPredicate, 4}},
       {"bar.warp.sync", SyncWarp, Flow::kWhole, {4}},
       {"ldmatrix.sync.aligned.m8n8.x4.shared.b16",
        LoadMatrices<false>,

@@ -406,6 +406,41 @@ TEST_CASE("what is not understood is an error that quotes it") {
   CHECK(!module.Add(Text("")).ok());
 }
 
+TEST_CASE("labels between braces are known there alone") {
+  // Twice the same piece, as inline assembly that was inlined twice.
+  const std::string turns =
+      "\t{\n\t.reg .pred \tdone;\nAGAIN:\n\tadd.s32 \t%r1, %r1, 1;\n"
+      "\tadd.s32 \t%r2, %r2, 1;\n\tsetp.ge.u32 \tdone, %r2, 5;\n"
+      "\t@!done bra \tAGAIN;\n\t}\n\tmov.u32 \t%r2, 0;\n";
+  const Outcome outcome =
+      Run("\tmov.u32 \t%r1, 0;\n\tmov.u32 \t%r2, 0;\n" + turns + turns +
+          "\tst.global.u32 \t[%rd4], %r1;\n");
+  REQUIRE(outcome.wrong == "");
+  CHECK(outcome.out[0] == 10);
+  // From within a brace to a label outside of it, but not the other way.
+  CHECK(Run("\t{\n\tbra \t$L_out;\n\t}\n$L_out:\n").wrong == "");
+  const auto error = [](const std::string& body) {
+    Module module;
+    REQUIRE(module.Add(Text(body)).ok());
+    const Result<const Kernel*> kernel = module.Find("test");
+    return kernel.ok() ? "" : kernel.error().message;
+  };
+  CHECK(error("\tbra \tIN;\n\t{\nIN:\n\t}\n").find("no such label: IN") !=
+        std::string::npos);
+  CHECK(error("TWO:\nTWO:\n").find("a second label: TWO") != std::string::npos);
+}
+
+TEST_CASE("one lane is elected, and not the first") {
+  const Outcome outcome =
+      Run("\telect.sync \t%r1|%p1, -1;\n\tselp.u32 \t%r2, 1, 0, %p1;\n"
+          "\tst.global.v2.u32 \t[%rd4], {%r1, %r2};\n");
+  REQUIRE(outcome.wrong == "");
+  for (uint64_t lane = 0; lane < 32; ++lane) {
+    CHECK(outcome.out[8 * lane] == (31 | (lane == 31 ? uint64_t{1} << 32 : 0)));
+  }
+  Says(Run("\telect.sync \t_|%p1, 7;\n"), "a mask of members");
+}
+
 TEST_CASE("what a kernel tells the graph around it is written to its handle") {
   const std::string call = Calling("cudaGraphSetConditional");
   const Outcome outcome = Run("\tadd.s64 %rd6, %rd4, 8;\n" + call);
