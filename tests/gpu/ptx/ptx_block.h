@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/gpu/ptx/ptx_bulk_copies.h"
+#include "tests/gpu/ptx/ptx_mbarriers.h"
 #include "tests/gpu/ptx/ptx_memory.h"
 #include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_warpgroups.h"
@@ -34,13 +36,17 @@ struct AsyncCopies {
 struct Block {
   Memory* memory = nullptr;
   std::span<const std::byte> params;
+  uint32_t param_alignment = 1;
   std::vector<AsyncCopies> copies;  // by warp
   std::vector<Products> products;   // by warp, if the kernel has any
+  Mbarriers mbarriers;
+  std::vector<BulkCopy> bulk_copies;  // that are under way
   std::string wrong;
 };
 
-/// Where shared memory is in the space of all addresses.
+/// Where shared memory and the params are in the space of all addresses.
 inline constexpr uint64_t kSharedWindow = uint64_t{0x5A} << 56;
+inline constexpr uint64_t kParamWindow = uint64_t{0x5B} << 56;
 
 }  // namespace stowage::testing::ptx
 

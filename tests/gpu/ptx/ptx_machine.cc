@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <numeric>
 #include <ranges>
 #include <utility>
 
 #include "base/strings.h"
+#include "tests/gpu/ptx/ptx_bulk_copies.h"
+#include "tests/gpu/ptx/ptx_mbarriers.h"
 #include "tests/gpu/ptx/ptx_order.h"
 #include "tests/gpu/ptx/ptx_warpgroups.h"
 
@@ -16,6 +19,9 @@ namespace {
 
 // A warp that executes more in a block does not end.
 constexpr int64_t kMostInstructions = int64_t{1} << 28;
+
+// All warps wait, and have looked so often at mbarriers that do not change.
+constexpr int kMostRoundsInVain = 256;
 
 uint64_t Draw(uint64_t* state) {  // splitmix64
   uint64_t x = *state += 0x9E3779B97F4A7C15;
@@ -133,6 +139,10 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
                      static_cast<int>(warps));
   block_.memory = &memory_;
   block_.params = call.params;
+  block_.param_alignment = kernel.param_alignment;
+  block_.mbarriers = {};
+  block_.bulk_copies.clear();
+  phases_ended_ = changes_ = rounds_in_vain_ = 0;
   block_.copies.assign(warps, {});
   Products none;
   none.registers.resize(kernel.has_products ? kernel.registers : 0);
@@ -147,6 +157,12 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
   for (size_t warp = 0; warp < warps; ++warp) Start(call, x, y, warp);
   std::vector<size_t> ready;
   while (wrong_.empty()) {
+    if (!block_.bulk_copies.empty() && options.seed != 0 &&
+        Draw(random) % 4 == 0) {
+      RunCopy(kernel, options, random);
+      continue;
+    }
+    WakeWaiting(options, random);
     ready.clear();
     for (size_t warp = 0; warp < warps; ++warp) {
       if (warps_[warp].count > 0 && warps_[warp].waits == Waits::kNot) {
@@ -157,20 +173,73 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
       if (std::ranges::all_of(warps_, [](const WarpState& state) {
             return state.count == 0;
           })) {
-        return;
+        return BlameCopies(kernel);
       }
-      MeetBarrier(kernel);
+      if (std::ranges::any_of(warps_, [](const WarpState& state) {
+            return state.waits == Waits::kMbarrier;
+          })) {
+        MeetMbarriers(kernel, options, random);
+      } else {
+        MeetBarrier(kernel);
+      }
       continue;
     }
     size_t warp = ready[0];
     int64_t turns = kMostInstructions + 1;
     if (options.seed != 0) {
       warp = ready[Draw(random) % ready.size()];
-      if (!options.warp_by_warp && ready.size() > 1) {
+      if (!options.warp_by_warp &&
+          (ready.size() > 1 || !block_.mbarriers.at.empty())) {
         turns = static_cast<int64_t>(1 + Draw(random) % 64);
       }
     }
     RunWarp(kernel, &warps_[warp], turns);
+  }
+}
+
+void Machine::WakeWaiting(const MachineOptions& options, uint64_t* random) {
+  const int64_t ended = block_.mbarriers.ended;
+  const bool has_changed = std::exchange(phases_ended_, ended) != ended;
+  for (WarpState& state : warps_) {
+    if (state.waits != Waits::kMbarrier) continue;
+    if (has_changed || (options.seed != 0 && Draw(random) % 16 == 0)) {
+      state.waits = Waits::kNot;
+    }
+  }
+}
+
+void Machine::RunCopy(const Kernel& kernel, const MachineOptions& options,
+                      uint64_t* random) {
+  auto& copies = block_.bulk_copies;
+  const size_t drawn = options.seed == 0 ? 0 : Draw(random) % copies.size();
+  const BulkCopy copy = copies[drawn];
+  copies.erase(copies.begin() + static_cast<std::ptrdiff_t>(drawn));
+  const std::string wrong = RunBulkCopy(block_, copy);
+  if (wrong.empty()) return;
+  Blame(kernel, static_cast<uint32_t>(copy.in - kernel.code.data()), wrong);
+}
+
+void Machine::MeetMbarriers(const Kernel& kernel, const MachineOptions& options,
+                            uint64_t* random) {
+  if (!block_.bulk_copies.empty()) return RunCopy(kernel, options, random);
+  const int64_t changes = block_.mbarriers.changes;
+  if (std::exchange(changes_, changes) != changes) rounds_in_vain_ = 0;
+  if (++rounds_in_vain_ > kMostRoundsInVain) return BlameStuck(kernel);
+  for (WarpState& state : warps_) {
+    if (state.waits == Waits::kMbarrier) state.waits = Waits::kNot;
+  }
+}
+
+void Machine::BlameCopies(const Kernel& kernel) {
+  if (!block_.bulk_copies.empty()) {
+    const BulkCopy& copy = block_.bulk_copies[0];
+    return Blame(kernel, static_cast<uint32_t>(copy.in - kernel.code.data()),
+                 StrCat("the block ends while this copy is under way, of ",
+                        copy.bytes, " bytes to ", copy.to));
+  }
+  const std::string wrong = CopiesNotWaitedFor(block_.mbarriers);
+  if (!wrong.empty()) {
+    Blame(kernel, static_cast<uint32_t>(kernel.code.size() - 1), wrong);
   }
 }
 
@@ -226,11 +295,13 @@ void Machine::ComeToBarrier(const Kernel& kernel, WarpState* state,
   // Who comes to one for all only waits: Open orders all at once.
   barrier.arrivals.push_back(
       {warp.number, waits,
-       threads == 0 ? Order::Clock() : memory_.order().Release(warp.number)});
+       threads == 0 ? Clock()
+                    : memory_.order().Release(warp.number, kAllLanes)});
   if (barrier.arrivals.size() * kLanes == threads) Open(&barrier);
 }
 
 void Machine::Open(Barrier* barrier) {
+  rounds_in_vain_ = 0;
   Order& order = memory_.order();
   const auto waits = [](const Barrier::Arrival& arrival) {
     return arrival.waits;
@@ -240,7 +311,7 @@ void Machine::Open(Barrier* barrier) {
   } else {
     for (const auto& one : barrier->arrivals | std::views::filter(waits)) {
       for (const auto& other : barrier->arrivals) {
-        order.Acquire(one.warp, other.clock);
+        order.Acquire(one.warp, kAllLanes, other.clock);
       }
       order.SyncWarp(one.warp);
     }
@@ -282,11 +353,14 @@ void Machine::BlameStuck(const Kernel& kernel) {
     who += StrCat(who.empty() ? "" : ", ", state.warp.number,
                   has_ended ? " has ended"
                             : StrCat(" at line ", kernel.code[state.at].line));
+    if (!has_ended && state.waits == Waits::kMbarrier) {
+      who += StrCat(" for ", NameOf(block_.mbarriers, state.mbarrier));
+    }
   }
-  Blame(
-      kernel, first->at,
-      StrCat("warps wait for ever, for a barrier or the rest of a warpgroup: ",
-             who));
+  Blame(kernel, first->at,
+        StrCat("warps wait for ever, for a barrier, an mbarrier or the rest of "
+               "a warpgroup: ",
+               who));
 }
 
 void Machine::ComeToProduct(const Kernel& kernel, WarpState* state,
@@ -327,7 +401,8 @@ void Machine::ComeToProduct(const Kernel& kernel, WarpState* state,
 // The lanes that are furthest behind and can go on; lanes that meet are joined.
 Machine::Group* Machine::Choose(WarpState* state) {
   if (state->count == 1) {
-    return state->groups[0].waits ? nullptr : &state->groups[0];
+    Group& only = state->groups[0];
+    return only.waits || only.polled ? nullptr : &only;
   }
   for (int i = 0; i < state->count; ++i) {
     for (int j = i + 1; j < state->count;) {
@@ -338,17 +413,26 @@ Machine::Group* Machine::Choose(WarpState* state) {
         continue;
       }
       a.lanes |= b.lanes;
-      a.waits = false;
+      a.waits = a.polled = false;
       b = state->groups[--state->count];
     }
   }
   Group* chosen = nullptr;
   for (int i = 0; i < state->count; ++i) {
     Group& group = state->groups[i];
-    if (group.waits) continue;
+    if (group.waits || group.polled) continue;
     if (chosen == nullptr || group.at < chosen->at) chosen = &group;
   }
   return chosen;
+}
+
+bool Machine::WaitsForMbarrier(WarpState* state) {
+  bool polled = false;
+  for (int i = 0; i < state->count; ++i) {
+    polled |= std::exchange(state->groups[i].polled, false);
+  }
+  if (polled) state->waits = Waits::kMbarrier;
+  return polled;
 }
 
 void Machine::RunWarp(const Kernel& kernel, WarpState* state,
@@ -357,6 +441,7 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
   for (; instructions > 0; --instructions) {
     Group* const group = Choose(state);
     if (group == nullptr) {
+      if (WaitsForMbarrier(state)) return;
       const Group& a = state->groups[0];
       return Blame(kernel, a.at,
                    state->count == 1
@@ -399,6 +484,11 @@ void Machine::RunWarp(const Kernel& kernel, WarpState* state,
         warp.lane_wise = in.operation->lane_wise;
         warp.unwritten = 0;
         if (active != 0) in.operation->run(warp, in);
+        if (warp.polled) {
+          group->polled = true;
+          state->at = at;
+          state->mbarrier = *std::exchange(warp.polled, {});
+        }
         break;
       case Flow::kBranch: {
         const uint32_t rest = group->lanes & ~active;

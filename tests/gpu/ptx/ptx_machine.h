@@ -10,7 +10,8 @@
 // written; accesses outside of what the kernel was given, or unaligned; copies that
 // were not waited for; races (ptx_memory.h); warps that are not whole where they
 // must be; what is wrong with products of warpgroups (ptx_warpgroups.h); barriers that
-// some never reach; division by zero.
+// some never reach; what is wrong with mbarriers and bulk copies (ptx_mbarriers.h,
+// ptx_bulk_copies.h); division by zero.
 //
 //   Machine machine;
 //   std::string wrong = machine.Run({.kernel = kernel, .params = params,
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include "tests/gpu/ptx/ptx_block.h"
+#include "tests/gpu/ptx/ptx_clock.h"
 #include "tests/gpu/ptx/ptx_memory.h"
 #include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_warp.h"
@@ -64,9 +66,10 @@ class Machine {
   struct Group {
     uint32_t at = 0;
     uint32_t lanes = 0;
-    bool waits = false;  // for the rest of its warp
+    bool waits = false;   // for the rest of its warp
+    bool polled = false;  // an mbarrier in vain, since its warp was last woken
   };
-  enum class Waits : uint8_t { kNot, kBarrier, kWarpgroup };
+  enum class Waits : uint8_t { kNot, kBarrier, kWarpgroup, kMbarrier };
   struct WarpState {
     Warp warp;
     Group groups[kLanes];
@@ -74,13 +77,14 @@ class Machine {
     int64_t executed = 0;  // in this block
     Waits waits = Waits::kNot;
     uint32_t at = 0;  // where it does, or last did
+    uint64_t mbarrier = 0;
   };
   // One of the 16 of a block, and who has come to it since it last opened.
   struct Barrier {
     struct Arrival {
       int warp;
       bool waits;
-      Order::Clock clock;
+      Clock clock;
     };
     uint32_t threads = 0;  // that open it; 0: all that have not ended
     uint32_t at = 0;       // where the first came to it
@@ -93,12 +97,24 @@ class Machine {
   // Until the barrier, the end, or so many instructions.
   void RunWarp(const Kernel& kernel, WarpState* state, int64_t instructions);
   Group* Choose(WarpState* state);
+  // Whether those of its lanes that could go on wait for an mbarrier: then so does it.
+  bool WaitsForMbarrier(WarpState* state);
   // A warp comes to the barrier of an instruction, which opens with the last.
   void ComeToBarrier(const Kernel& kernel, WarpState* state, uint32_t at);
   void Open(Barrier* barrier);
+  // Wakes warps that wait for an mbarrier: if phases have ended, all; else by lot.
+  void WakeWaiting(const MachineOptions& options, uint64_t* random);
+  // When no warp can go on: runs a copy, or lets those that wait for mbarriers look again,
+  // until that is in vain.
+  void MeetMbarriers(const Kernel& kernel, const MachineOptions& options,
+                     uint64_t* random);
+  void RunCopy(const Kernel& kernel, const MachineOptions& options,
+               uint64_t* random);
   // When no warp can go on: opens the barrier that all wait at.
   void MeetBarrier(const Kernel& kernel);
   void BlameStuck(const Kernel& kernel);
+  // When all have ended: copies for which nobody has waited.
+  void BlameCopies(const Kernel& kernel);
   // A warp comes to a product, which begins with the last of its warpgroup.
   void ComeToProduct(const Kernel& kernel, WarpState* state, uint32_t at);
   void Blame(const Kernel& kernel, uint32_t at, const std::string& what);
@@ -107,6 +123,9 @@ class Machine {
   Block block_;
   std::vector<WarpState> warps_;
   std::array<Barrier, 16> barriers_;
+  int64_t phases_ended_ = 0;  // when waiting warps were last woken
+  int64_t changes_ = 0;       // when all last waited
+  int rounds_in_vain_ = 0;
   std::vector<std::byte> registers_;
   std::vector<uint32_t> written_;
   int64_t executed_ = 0;

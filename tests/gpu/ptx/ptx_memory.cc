@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/strings.h"
 
@@ -11,6 +12,13 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 
 constexpr uint32_t kUnderWay = 0xFFFFFFFF;  // an asynchronous copy
+constexpr uint32_t kMbarrier = 0xFFFFFFFE;  // no data
+constexpr uint32_t kMbarrierBytes = 8;
+
+std::string NameOfByte(Space space, uint64_t address) {
+  return StrCat(space == Space::kShared ? "shared" : "global", " byte ",
+                address);
+}
 
 }  // namespace
 
@@ -57,9 +65,14 @@ void Memory::BeginBlock(size_t shared_bytes, int warps) {
   }
   shared_bytes_ = shared_bytes;
   std::fill_n(shared_.begin(), shared_bytes, std::byte{0xFF});
-  // What a copy of the block before was still to fill is free again.
+  // What copies and mbarriers of the block before had is free again.
   if (has_copies_) {
-    std::replace(shared_writer_.begin(), shared_writer_.end(), kUnderWay, 0u);
+    std::ranges::replace_if(
+        shared_writer_,
+        [](uint32_t writer) {
+          return Order::SegmentOf(writer) >= Order::kFirstSet;
+        },
+        0u);
     has_copies_ = false;
   }
   order_.BeginBlock(warps);
@@ -164,10 +177,7 @@ bool Memory::Note(Space space, Access access, uint64_t address, uint32_t bytes,
 bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
                         uint32_t bytes, int warp, int lane, Stamps stamps) {
   const auto mine_lane = static_cast<uint32_t>(lane);
-  const auto where = [&] {
-    return StrCat(space == Space::kShared ? "shared" : "global", " byte ",
-                  address);
-  };
+  const auto where = [&] { return NameOfByte(space, address); };
   uint32_t read_before = 0;
   for (uint32_t i = 0; i < bytes; ++i) {
     uint32_t& writer = stamps.writer[i];
@@ -177,8 +187,18 @@ bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
       reader = stamps.reader[i - 1];  // as the byte before
       continue;
     }
-    if (writer == kUnderWay) {
-      error_ = StrCat(where(), " is being copied and was not waited for");
+    if (writer == kUnderWay || writer == kMbarrier) {
+      error_ = StrCat(where(), writer == kMbarrier
+                                   ? " is part of an mbarrier, and no data"
+                                   : " is being copied and was not waited for");
+      return false;
+    }
+    if (order_.IsOfCopies(writer) &&
+        order_.Conflicts(space, writer, warp, mine_lane)) {
+      error_ = StrCat("a race: ", where(), " is written by a bulk copy and is ",
+                      access == Access::kRead ? "read" : "written", " by warp ",
+                      warp, " lane ", lane,
+                      ", which has not waited for its mbarrier");
       return false;
     }
     if (space == Space::kShared && access != Access::kWrite &&
@@ -240,6 +260,7 @@ std::string Memory::CannotReach(const std::string& byte, uint32_t writer,
   if (Order::SegmentOf(writer) < order_.block()) {
     return byte + " was never written";
   }
+  if (writer == kMbarrier) return byte + " is part of an mbarrier, and no data";
   const std::string product = StrCat("a product of warps ", first_warp, " to ",
                                      first_warp + kWarpgroupWarps - 1);
   for (int warp = first_warp; warp < first_warp + kWarpgroupWarps; ++warp) {
@@ -247,12 +268,19 @@ std::string Memory::CannotReach(const std::string& byte, uint32_t writer,
       return order_.Who(writer, warp, Order::kManyLanes);
     };
     if (order_.Conflicts(Space::kShared, writer, warp, Order::kManyLanes)) {
+      if (order_.IsOfCopies(writer)) {
+        return StrCat("a race: ", byte,
+                      " is written by a bulk copy and is read by ", product,
+                      "; not all lanes of warp ", warp,
+                      " have waited for its mbarrier");
+      }
       return StrCat("a race: ", byte, " was written by ", who(),
                     " and is read by ", product,
                     " without a barrier in between that warp ", warp,
                     " took part in");
     }
-    if (!order_.IsFenced(writer, warp)) {
+    if (!order_.IsOfCopies(writer) &&
+        !order_.IsFenced(writer, warp, Order::kManyLanes, kFencesShared)) {
       return StrCat(byte, " was written by ", order_.NameOf(writer),
                     " and is read by ", product,
                     " without a fence.proxy.async of that lane between the "
@@ -276,6 +304,105 @@ const std::byte* Memory::ReadForProduct(uint64_t address, int first_warp,
     stamps.reader[i] = order_.JoinReads(stamps.reader[i], reads);
   }
   return from;
+}
+
+// Why a bulk copy that the lane issues may not write a shared byte, or nothing.
+std::string Memory::CannotOverwrite(uint64_t address, int warp, int lane) {
+  const uint32_t writer = shared_writer_[address];
+  const uint32_t reader = shared_reader_[address];
+  const auto mine = static_cast<uint32_t>(lane);
+  const std::string copy =
+      StrCat(" by a bulk copy of warp ", warp, " lane ", lane);
+  const std::string byte = NameOfByte(Space::kShared, address);
+  if (writer == kMbarrier) {
+    return StrCat(byte, " is part of an mbarrier, and written", copy);
+  }
+  if (writer == kUnderWay) {
+    return StrCat(byte, " is being copied, and written", copy);
+  }
+  const bool is_of_copies = order_.IsOfCopies(writer);
+  if (order_.Conflicts(Space::kShared, writer, warp, mine)) {
+    return StrCat("a race: ", byte, " is written", copy, " and was written by ",
+                  is_of_copies ? "another, for which that lane has not waited"
+                               : order_.Who(writer, warp, mine) +
+                                     " without a barrier in between");
+  }
+  if (order_.Conflicts(Space::kShared, reader, warp, mine)) {
+    return StrCat("a race: ", byte, " is written", copy, " and was read by ",
+                  order_.Who(reader, warp, mine),
+                  " without a barrier in between");
+  }
+  const auto unfenced = [&](const char* was, uint32_t who) {
+    return StrCat(byte, " is written", copy, " and was ", was, " by ",
+                  order_.NameOf(who),
+                  " without a fence.proxy.async of that lane in between");
+  };
+  if (!is_of_copies && Order::SegmentOf(writer) >= order_.block() &&
+      !order_.IsFenced(writer, warp, mine, kFencesShared)) {
+    return unfenced("written", writer);
+  }
+  const uint32_t who = order_.UnfencedReader(reader, warp, mine);
+  return who == 0 ? std::string() : unfenced("read", who);
+}
+
+bool Memory::ExpectCopy(uint64_t address, uint32_t bytes, uint32_t stamp,
+                        int warp, int lane) {
+  if (address > shared_bytes_ || shared_bytes_ - address < bytes) {
+    error_ = StrCat("a copy of ", bytes, " bytes to ", address, " of ",
+                    shared_bytes_, " bytes of shared memory");
+    return false;
+  }
+  uint32_t writer = 0, reader = 0;  // of the byte before
+  for (uint64_t at = address; at < address + bytes; ++at) {
+    if (at == address || writer != shared_writer_[at] ||
+        reader != shared_reader_[at]) {
+      error_ = CannotOverwrite(at, warp, lane);
+      if (!error_.empty()) return false;
+    }
+    writer = std::exchange(shared_writer_[at], stamp);
+    reader = std::exchange(shared_reader_[at], 0u);
+  }
+  std::fill_n(shared_.begin() + static_cast<int64_t>(address), bytes,
+              std::byte{0xFF});
+  has_copies_ = true;
+  return true;
+}
+
+const std::byte* Memory::ReadForCopy(uint64_t address, uint32_t bytes, int warp,
+                                     int lane) {
+  const std::byte* const from =
+      Touch(Space::kGlobal, Access::kRead, address, bytes, warp, lane);
+  if (from == nullptr) return nullptr;
+  const Stamps stamps = StampsOf(Space::kGlobal, address);
+  for (uint32_t i = 0; i < bytes; ++i) {
+    if (Order::SegmentOf(stamps.writer[i]) < order_.grid()) continue;
+    if (order_.IsFenced(stamps.writer[i], warp, static_cast<uint32_t>(lane),
+                        kFencesGlobal)) {
+      continue;
+    }
+    error_ = StrCat(NameOfByte(Space::kGlobal, address + i),
+                    " is read by a bulk copy and was written by ",
+                    order_.NameOf(stamps.writer[i]),
+                    " without a fence.proxy.async of that lane in between");
+    return nullptr;
+  }
+  return from;
+}
+
+bool Memory::TakeForMbarrier(uint64_t address, int warp, int lane) {
+  if (Touch(Space::kShared, Access::kWrite, address, kMbarrierBytes, warp,
+            lane) == nullptr) {
+    return false;
+  }
+  std::fill_n(shared_writer_.data() + address, kMbarrierBytes, kMbarrier);
+  has_copies_ = true;
+  return true;
+}
+
+void Memory::GiveBack(uint64_t address, int warp, int lane) {
+  std::fill_n(shared_writer_.data() + address, kMbarrierBytes, 0u);
+  std::fill_n(shared_reader_.data() + address, kMbarrierBytes,
+              order_.Stamp(warp, static_cast<uint32_t>(lane)));
 }
 
 }  // namespace stowage::testing::ptx

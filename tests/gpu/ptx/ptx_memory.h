@@ -8,10 +8,12 @@
 //
 //  - lanes of one warp: bar.warp.sync or bar.sync;
 //  - warps of one block: a barrier that both took part in;
+//  - lanes of one block: an mbarrier at which one arrived and for which the other waited;
 //  - blocks: nothing, within a grid; but atomics are no race with each other.
 //
-// What a product of a warpgroup reads it reads through another proxy: the thread that
-// wrote the byte must have fenced it, before the barrier.
+// What a product of a warpgroup reads it reads through another proxy, through which bulk
+// copies write: the thread that wrote the byte, or read what a copy then writes, must
+// have fenced that, before the barrier.
 //
 //   Memory memory;
 //   memory.BeginGrid(allocations);
@@ -63,6 +65,21 @@ class Memory {
   const std::byte* ReadForProduct(uint64_t address, int first_warp,
                                   uint32_t reads);
 
+  /// Shared bytes that a bulk copy, issued by the lane, will write at any time until
+  /// those who know of the end of its phase: NaN, with the stamp of Order::BeginCopies.
+  bool ExpectCopy(uint64_t address, uint32_t bytes, uint32_t stamp, int warp,
+                  int lane);
+  /// Where the copy's bytes are: `bytes` from `address` on, which it expected.
+  std::byte* ShareOfCopy(uint64_t address) { return shared_.data() + address; }
+  /// Notes a read of global memory by a bulk copy that the lane has issued; like Touch.
+  const std::byte* ReadForCopy(uint64_t address, uint32_t bytes, int warp,
+                               int lane);
+
+  /// 8 bytes of shared memory become an mbarrier: no thread may touch them until they
+  /// are given back, and are then as if never written.
+  bool TakeForMbarrier(uint64_t address, int warp, int lane);
+  void GiveBack(uint64_t address, int warp, int lane);
+
   const std::string& error() const { return error_; }
 
  private:
@@ -83,6 +100,7 @@ class Memory {
             int warp, int lane);
   bool NoteSlowly(Space space, Access access, uint64_t address, uint32_t bytes,
                   int warp, int lane, Stamps stamps);
+  std::string CannotOverwrite(uint64_t address, int warp, int lane);
   std::string CannotReach(const std::string& byte, uint32_t writer,
                           int first_warp) const;
   void ForgetAll();

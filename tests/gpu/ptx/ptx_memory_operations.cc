@@ -17,19 +17,6 @@ namespace {
 
 enum class From : uint8_t { kGlobal, kShared, kParam };
 
-void ReadAddresses(Warp& warp, const Slot& slot, uint64_t (&to)[kLanes]) {
-  const auto plus = static_cast<uint64_t>(slot.plus);
-  if (slot.bytes == 4) {
-    const auto* base = warp.Read<uint32_t>(slot);
-    for (int i = 0; i < kLanes; ++i) {
-      to[i] = static_cast<uint32_t>(base[i] + plus);
-    }
-  } else {
-    const auto* base = warp.Read<uint64_t>(slot);
-    for (int i = 0; i < kLanes; ++i) to[i] = base[i] + plus;
-  }
-}
-
 // Into a register that may be wider: by its sign, or by zeros.
 template <typename T>
 void WriteWidened(Warp& warp, const Slot& slot, const T (&values)[kLanes]) {
@@ -95,7 +82,7 @@ void Load(Warp& warp, const Instruction& in) {
   const uint32_t n = std::min(in.count - 1, 4u);  // elements of a vector
   const auto bytes = static_cast<uint32_t>(n * sizeof(T));
   uint64_t addresses[kLanes];
-  ReadAddresses(warp, in.slots[n], addresses);
+  warp.ReadAddresses(in.slots[n], addresses);
   alignas(64) T values[4][kLanes] = {};
   Block& block = *warp.block;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -141,7 +128,7 @@ void Store(Warp& warp, const Instruction& in) {
   const uint32_t n = std::min(in.count - 1, 4u);
   const auto bytes = static_cast<uint32_t>(n * sizeof(T));
   uint64_t addresses[kLanes];
-  ReadAddresses(warp, in.slots[0], addresses);
+  warp.ReadAddresses(in.slots[0], addresses);
   alignas(64) T values[4][kLanes];
   for (uint32_t i = 0; i < n; ++i) {
     ReadNarrowed(warp, in.slots[i + 1], values[i]);
@@ -172,7 +159,7 @@ struct MinTo {
 template <Space space, typename F>
 void Atomic(Warp& warp, const Instruction& in) {
   uint64_t addresses[kLanes];
-  ReadAddresses(warp, in.slots[1], addresses);
+  warp.ReadAddresses(in.slots[1], addresses);
   const auto* b = warp.Read<uint32_t>(in.slots[2]);
   alignas(64) uint32_t d[kLanes] = {};
   Memory& memory = *warp.block->memory;
@@ -196,8 +183,8 @@ void Atomic(Warp& warp, const Instruction& in) {
 // cp.async.cg.shared.global [to], [from], 16, n: n bytes, then zeros.
 void CopyAsync(Warp& warp, const Instruction& in) {
   uint64_t to[kLanes], from[kLanes];
-  ReadAddresses(warp, in.slots[0], to);
-  ReadAddresses(warp, in.slots[1], from);
+  warp.ReadAddresses(in.slots[0], to);
+  warp.ReadAddresses(in.slots[1], from);
   const auto* size = warp.Read<uint32_t>(in.slots[2]);
   const auto* n = warp.Read<uint32_t>(in.slots[3]);
   Memory& memory = *warp.block->memory;
@@ -251,10 +238,12 @@ void GlobalAddress(Warp& warp, const Instruction& in) {
   std::memcpy(d, warp.Read<uint64_t>(in.slots[1]), sizeof(d));
   warp.Write(in.slots[0], d);
 }
-void SharedToGeneric(Warp& warp, const Instruction& in) {
+// From the addresses of a space to those of all, or back.
+template <uint64_t plus>
+void MoveAddress(Warp& warp, const Instruction& in) {
   const auto* a = warp.Read<uint64_t>(in.slots[1]);
   alignas(64) uint64_t d[kLanes];
-  for (int i = 0; i < kLanes; ++i) d[i] = a[i] + kSharedWindow;
+  for (int i = 0; i < kLanes; ++i) d[i] = a[i] + plus;
   warp.Write(in.slots[0], d);
 }
 
@@ -340,7 +329,9 @@ std::vector<Operation> MemoryOperations() {
   add("cp.async.commit_group", CommitGroup, {});
   add("cp.async.wait_group", WaitGroup, {4});
   add("cvta.to.global.u64", GlobalAddress, {8, 8});
-  add("cvta.shared.u64", SharedToGeneric, {8, 8});
+  add("cvta.shared.u64", MoveAddress<kSharedWindow>, {8, 8});
+  add("cvta.to.shared.u64", MoveAddress<0 - kSharedWindow>, {8, 8});
+  add("cvta.param.u64", MoveAddress<kParamWindow>, {8, 8});
   add("membar.sys", Fence, {});
   add("st.param.b32", StoreParam<uint32_t>, {kAddress, 4});
   add("st.param.b64", StoreParam<uint64_t>, {kAddress, 8});

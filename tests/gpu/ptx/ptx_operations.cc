@@ -10,8 +10,9 @@ namespace stowage::testing::ptx {
 const std::vector<Operation>& Operations() {
   static const std::vector<Operation> all = [] {
     std::vector<Operation> joined = ArithmeticOperations();
-    for (auto table : {ConversionOperations(), WarpOperations(),
-                       WarpgroupOperations(), MemoryOperations()}) {
+    for (auto table :
+         {ConversionOperations(), WarpOperations(), WarpgroupOperations(),
+          MemoryOperations(), MbarrierOperations(), BulkCopyOperations()}) {
       std::ranges::move(table, std::back_inserter(joined));
     }
     return joined;

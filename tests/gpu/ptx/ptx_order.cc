@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kSeveral = -1;  // blocks
 
+constexpr uint32_t kEvery = 0xFFFFFFFF;  // lane
+
 size_t At(int warp) { return static_cast<size_t>(warp); }
 
 }  // namespace
@@ -42,56 +44,104 @@ void Order::BeginBlock(int warps) {
   block_set_ = next_set_;
   segments_.assign(At(warps), 0);
   met_.assign(At(warps), 0);
-  seen_.assign(At(warps), Clock(At(warps), 0));
+  seen_.assign(At(warps), {});
+  lanes_seen_.assign(At(warps), {});
   fences_.assign(At(warps), {});
   sets_.clear();
   reads_.clear();
+  copies_.clear();
+  next_agent_ = At(warps);
   Barrier();
 }
 
 void Order::Barrier() {
   epoch_ = next_;
+  if (!copies_.empty()) {
+    Clock all;
+    for (size_t warp = 0; warp < segments_.size(); ++warp) {
+      all.Join(seen_[warp]);
+      for (const auto& [lanes, clock] : lanes_seen_[warp]) all.Join(clock);
+    }
+    std::ranges::fill(seen_, all);
+  }
   for (size_t warp = 0; warp < segments_.size(); ++warp) {
     met_[warp] = segments_[warp] = NewSegment(static_cast<int>(warp));
+    lanes_seen_[warp].clear();
   }
-  // All readers were before, but for products that were not waited for.
+  // All readers were before, but for products that were not waited for. Whether they
+  // have fenced their reads matters where there may be bulk copies.
   joined_.clear();
   last_join_ = 0;
+  if (next_agent_ > segments_.size()) return;
   std::erase_if(sets_, [&](const auto& entry) {
     return std::ranges::none_of(entry.second.reads, [&](uint32_t reads) {
-      return ReadsConflict(reads_[reads], 0);
+      return ReadsConflict(reads_[reads], 0, 0);
     });
   });
 }
 
 void Order::SyncWarp(int warp) {
+  for (const auto& [lanes, clock] : lanes_seen_[At(warp)]) {
+    seen_[At(warp)].Join(clock);
+  }
+  lanes_seen_[At(warp)].clear();
   met_[At(warp)] = segments_[At(warp)] = NewSegment(warp);
 }
 
-Order::Clock Order::Release(int warp) {
-  Clock clock(segments_.size());
-  for (size_t other = 0; other < clock.size(); ++other) {
-    clock[other] = Seen(warp, static_cast<int>(other));
+Clock Order::Release(int warp, uint32_t lanes) {
+  Clock clock = seen_[At(warp)];
+  for (const auto& [others, more] : lanes_seen_[At(warp)]) {
+    if ((others & lanes) != 0) clock.Join(more);
+  }
+  for (size_t other = 0; other < segments_.size(); ++other) {
+    clock.AddAll(other, epoch_ - 1);
+  }
+  if (lanes == kEvery) {
+    clock.AddAll(At(warp), segments_[At(warp)]);
+  } else {
+    clock.AddAll(At(warp), met_[At(warp)] - 1);
+    for (uint32_t lane = 0; lane < kManyLanes; ++lane) {
+      if ((lanes >> lane & 1) == 0) continue;
+      clock.AddLane(At(warp), lane, segments_[At(warp)]);
+    }
   }
   segments_[At(warp)] = NewSegment(warp);
   return clock;
 }
 
-void Order::Acquire(int warp, const Clock& clock) {
-  for (size_t other = 0; other < clock.size(); ++other) {
-    uint32_t& seen = seen_[At(warp)][other];
-    seen = std::max(seen, clock[other]);
+void Order::Acquire(int warp, uint32_t lanes, const Clock& clock) {
+  if (lanes == kEvery) {
+    seen_[At(warp)].Join(clock);
+  } else {
+    auto& seen = lanes_seen_[At(warp)];
+    auto same = std::ranges::find(
+        seen, lanes, [](const auto& entry) { return entry.first; });
+    if (same == seen.end()) same = seen.insert(same, {lanes, Clock()});
+    same->second.Join(clock);
   }
-}
-
-void Order::FenceProxy(int warp, uint32_t lanes) {
+  // What was joined is not what it would be now.
   segments_[At(warp)] = NewSegment(warp);
-  fences_[At(warp)].push_back({segments_[At(warp)], lanes});
 }
 
-uint32_t Order::Seen(int warp, int other) const {
-  if (warp == other) return segments_[At(warp)];
-  return std::max(seen_[At(warp)][At(other)], epoch_ - 1);
+uint32_t Order::BeginCopies(size_t mbarrier) {
+  copies_[next_set_] = mbarrier;
+  return next_set_++ * 64;
+}
+
+void Order::FenceProxy(int warp, uint32_t lanes, uint8_t of) {
+  segments_[At(warp)] = NewSegment(warp);
+  fences_[At(warp)].push_back({segments_[At(warp)], lanes, of});
+}
+
+bool Order::Knows(int warp, uint32_t lane, size_t agent, uint32_t agent_lane,
+                  uint32_t segment) const {
+  if (seen_[At(warp)].Covers(agent, agent_lane, segment)) return true;
+  const uint32_t wanted = lane < kManyLanes ? uint32_t{1} << lane : kEvery;
+  uint32_t know = 0;
+  for (const auto& [lanes, clock] : lanes_seen_[At(warp)]) {
+    if (clock.Covers(agent, agent_lane, segment)) know |= lanes;
+  }
+  return (know & wanted) == wanted;
 }
 
 // Of a segment of this block that is no set.
@@ -99,14 +149,24 @@ bool Order::StampConflicts(uint32_t stamp, int warp, uint32_t lane) const {
   const uint32_t segment = SegmentOf(stamp);
   if (segment < epoch_) return false;
   const int owner = OwnerOf(segment);
-  if (owner != warp) return segment > Seen(warp, owner);
-  return segment >= met_[At(warp)] && LaneOf(stamp) != lane;
+  if (owner == warp && (segment < met_[At(warp)] || LaneOf(stamp) == lane)) {
+    return false;
+  }
+  return !Knows(warp, lane, At(owner), LaneOf(stamp), segment);
 }
 
-bool Order::ReadsConflict(const Reads& reads, int warp) const {
+// Who knows of one lane behind the wait of its warp knows of the wait.
+bool Order::ReadsConflict(const Reads& reads, int warp, uint32_t lane) const {
   for (int i = 0; i < kWarpgroupWarps; ++i) {
     const uint32_t ended = reads.ended[At(i)];
-    if (ended == 0 || ended > Seen(warp, reads.first_warp + i)) return true;
+    const int owner = reads.first_warp + i;
+    if (ended == 0) return true;
+    if (ended < epoch_ || owner == warp) continue;
+    bool is_known = false;
+    for (uint32_t one = 0; one < kManyLanes && !is_known; ++one) {
+      is_known = Knows(warp, lane, At(owner), one, ended);
+    }
+    if (!is_known) return true;
   }
   return false;
 }
@@ -120,6 +180,10 @@ bool Order::Conflicts(Space space, uint32_t stamp, int warp,
   if (segment < (space == Space::kShared ? block : grid)) return false;
   if (segment < block) return true;  // another block
   if (!is_set) return StampConflicts(stamp, warp, lane);
+  const auto copies = copies_.find(segment);
+  if (copies != copies_.end()) {
+    return !Knows(warp, lane, copies->second, 0, segment);
+  }
   const auto found = sets_.find(segment);
   if (found == sets_.end()) return false;  // before a barrier
   return std::ranges::any_of(found->second.stamps,
@@ -127,22 +191,44 @@ bool Order::Conflicts(Space space, uint32_t stamp, int warp,
                                return StampConflicts(member, warp, lane);
                              }) ||
          std::ranges::any_of(found->second.reads, [&](uint32_t reads) {
-           return ReadsConflict(reads_[reads], warp);
+           return ReadsConflict(reads_[reads], warp, lane);
          });
 }
 
-bool Order::IsFenced(uint32_t stamp, int warp) const {
-  const uint32_t segment = SegmentOf(stamp), lane = LaneOf(stamp);
+bool Order::IsFenced(uint32_t stamp, int warp, uint32_t lane,
+                     uint8_t of) const {
+  const uint32_t segment = SegmentOf(stamp);
   const int owner = OwnerOf(segment);
-  const uint32_t lanes = lane < kManyLanes ? uint32_t{1} << lane : ~uint32_t{0};
   const std::vector<Fence>& fences = fences_[At(owner)];
-  const uint32_t last = Seen(warp, owner);
-  for (auto fence =
-           std::ranges::upper_bound(fences, segment, {}, &Fence::segment);
-       fence != fences.end() && fence->segment <= last; ++fence) {
-    if ((fence->lanes & lanes) == lanes) return true;
+  const auto first =
+      std::ranges::upper_bound(fences, segment, {}, &Fence::segment);
+  const auto is_fenced = [&](uint32_t one) {
+    return std::any_of(first, fences.end(), [&](const Fence& fence) {
+      return (fence.lanes >> one & 1) != 0 && (fence.of & of) != 0 &&
+             (owner == warp || fence.segment < epoch_ ||
+              Knows(warp, lane, At(owner), one, fence.segment));
+    });
+  };
+  if (LaneOf(stamp) < kManyLanes) return is_fenced(LaneOf(stamp));
+  for (uint32_t one = 0; one < kManyLanes; ++one) {
+    if (!is_fenced(one)) return false;
   }
-  return false;
+  return true;
+}
+
+uint32_t Order::UnfencedReader(uint32_t readers, int warp,
+                               uint32_t lane) const {
+  const uint32_t segment = SegmentOf(readers);
+  const auto is_unfenced = [&](uint32_t stamp) {
+    return !IsFenced(stamp, warp, lane, kFencesShared);
+  };
+  if (segment < kFirstSet) {
+    return segment >= block_ && is_unfenced(readers) ? readers : 0;
+  }
+  const auto set = sets_.find(segment);
+  if (set == sets_.end()) return 0;
+  const auto found = std::ranges::find_if(set->second.stamps, is_unfenced);
+  return found == set->second.stamps.end() ? 0 : *found;
 }
 
 std::string Order::NameOf(uint32_t stamp) const {
@@ -158,7 +244,7 @@ std::string Order::Who(uint32_t stamp, int warp, uint32_t lane) const {
   }
   for (const uint32_t number : MembersOf(stamp).reads) {
     const Reads& reads = reads_[number];
-    if (!ReadsConflict(reads, warp)) continue;
+    if (!ReadsConflict(reads, warp, lane)) continue;
     const bool is_over =
         std::ranges::find(reads.ended, 0u) == reads.ended.end();
     return StrCat("a product of warps ", reads.first_warp, " to ",
@@ -210,7 +296,7 @@ uint32_t Order::Join(Space space, uint32_t readers, int warp, uint32_t lane) {
            !StampConflicts(member, warp, kManyLanes);
   });
   std::erase_if(set.reads, [&](uint32_t reads) {
-    return !ReadsConflict(reads_[reads], warp);
+    return !ReadsConflict(reads_[reads], warp, kManyLanes);
   });
   set.stamps.push_back(many);
   return last_joined_ = joined = Keep(std::move(set));

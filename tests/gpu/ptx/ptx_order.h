@@ -10,6 +10,14 @@
 //  - after what a warp did before it came to a barrier that both took part in (Release),
 //    and what that had seen by then (Acquire).
 //
+// Lanes come to an mbarrier one by one: who arrives releases what these lanes did, and
+// what others of their warp did before a bar.warp.sync; who waits acquires for its own
+// lanes alone, until they meet the others.
+//
+// What bulk copies write has one stamp for all that signal one phase of an mbarrier. It
+// comes before those who know of the end of that phase; a barrier of the block hands on
+// what its warps know.
+//
 // The bytes of shared memory that a product of a warpgroup reads are read at any time from
 // its issue until each of the warps has waited for it. Several who have read a byte since
 // it was written share one stamp, a set.
@@ -17,7 +25,7 @@
 //   order.BeginGrid();
 //   order.BeginBlock(warps);
 //   const uint32_t stamp = order.Stamp(warp, lane);
-//   order.Acquire(other, order.Release(warp));
+//   order.Acquire(other, kAllLanes, order.Release(warp, kAllLanes));
 //   order.Conflicts(Space::kShared, stamp, other, lane)  // false
 
 #include <array>
@@ -25,7 +33,10 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "tests/gpu/ptx/ptx_clock.h"
 
 namespace stowage::testing::ptx {
 
@@ -34,13 +45,19 @@ enum class Space : uint8_t { kGlobal, kShared };
 /// The warps that issue a product together.
 inline constexpr int kWarpgroupWarps = 4;
 
+/// What a fence orders for the asynchronous proxy, as bits.
+enum FenceOf : uint8_t {
+  kFencesShared = 1,
+  kFencesGlobal = 2,
+  kFencesInit = 4
+};
+
 class Order {
  public:
-  /// By warp: the last of its segments that is over.
-  using Clock = std::vector<uint32_t>;
-
   // A stamp is 64 times its segment, and a lane or one of these.
   static constexpr uint32_t kManyLanes = 32, kAtomicLane = 33;
+  // Segments from here on are sets of readers, or what bulk copies do.
+  static constexpr uint32_t kFirstSet = uint32_t{1} << 25;
   static constexpr uint32_t SegmentOf(uint32_t stamp) { return stamp >> 6; }
   static constexpr uint32_t LaneOf(uint32_t stamp) { return stamp & 63; }
 
@@ -54,11 +71,20 @@ class Order {
   void Barrier();
   /// The lanes of a warp have met.
   void SyncWarp(int warp);
-  /// What the warp did so far ends here; its lanes have not met.
-  Clock Release(int warp);
-  void Acquire(int warp, const Clock& clock);
-  /// These lanes executed a fence between the generic proxy and the asynchronous one.
-  void FenceProxy(int warp, uint32_t lanes);
+  /// What these lanes did so far ends here, and comes before who acquires it.
+  Clock Release(int warp, uint32_t lanes);
+  void Acquire(int warp, uint32_t lanes, const Clock& clock);
+  /// These lanes executed a fence between the generic proxy and the asynchronous one,
+  /// of these bits of FenceOf.
+  void FenceProxy(int warp, uint32_t lanes, uint8_t of);
+
+  /// A number for an mbarrier in clocks.
+  size_t NewMbarrier() { return next_agent_++; }
+  /// The stamp of what bulk copies write that signal a phase of it.
+  uint32_t BeginCopies(size_t mbarrier);
+  bool IsOfCopies(uint32_t stamp) const {
+    return copies_.contains(SegmentOf(stamp));
+  }
 
   uint32_t Stamp(int warp, uint32_t lane) const {
     return segments_[static_cast<size_t>(warp)] * 64 + lane;
@@ -71,9 +97,11 @@ class Order {
 
   /// Whether what has this stamp and an access by the lane now are unordered.
   bool Conflicts(Space space, uint32_t stamp, int warp, uint32_t lane) const;
-  /// Whether each lane that wrote with this stamp has fenced the write before `warp` came
-  /// after it.
-  bool IsFenced(uint32_t stamp, int warp) const;
+  /// Whether each lane that has this stamp, of this block, has fenced what it did before
+  /// the lane came after it, by a fence that has one of these bits of FenceOf.
+  bool IsFenced(uint32_t stamp, int warp, uint32_t lane, uint8_t of) const;
+  /// Of those who have read a byte, one whose read is not fenced; 0: there is none.
+  uint32_t UnfencedReader(uint32_t readers, int warp, uint32_t lane) const;
   /// Who wrote with a stamp of this block.
   std::string NameOf(uint32_t stamp) const;
   /// Who it was, of those that an access by the lane conflicts with.
@@ -102,13 +130,16 @@ class Order {
   };
   struct Fence {
     uint32_t segment, lanes;
+    uint8_t of;
   };
 
   uint32_t NewSegment(int owner);
   int OwnerOf(uint32_t segment) const { return owners_[segment - block_]; }
-  uint32_t Seen(int warp, int other) const;
+  // Whether a lane, or each of kManyLanes, comes after what that lane did.
+  bool Knows(int warp, uint32_t lane, size_t agent, uint32_t agent_lane,
+             uint32_t segment) const;
   bool StampConflicts(uint32_t stamp, int warp, uint32_t lane) const;
-  bool ReadsConflict(const Reads& reads, int warp) const;
+  bool ReadsConflict(const Reads& reads, int warp, uint32_t lane) const;
   bool IsBeforeAll(uint32_t stamp, int first_warp) const;
   Set MembersOf(uint32_t readers) const;
   uint32_t Keep(Set set);
@@ -118,17 +149,20 @@ class Order {
   std::vector<int> owners_;         // of segments from block_ on: their warp
   std::vector<uint32_t> segments_;  // by warp: the current one
   std::vector<uint32_t> met_;  // by warp: the first since its lanes have met
-  std::vector<Clock> seen_;    // by warp
+  std::vector<Clock> seen_;    // by warp: what all its lanes know
+  // By warp: what these lanes know beyond that, since they last met.
+  std::vector<std::vector<std::pair<uint32_t, Clock>>> lanes_seen_;
   std::vector<std::vector<Fence>> fences_;  // by warp, in their order
 
-  // Sets are numbered like segments, from kFirstSet on.
-  static constexpr uint32_t kFirstSet = uint32_t{1} << 25;
+  // Sets and copies are numbered like segments, from kFirstSet on.
   uint32_t next_set_ = kFirstSet, grid_set_ = kFirstSet, block_set_ = kFirstSet;
   std::unordered_map<uint32_t, Set> sets_;  // of the block, that still matter
   std::unordered_map<uint64_t, uint32_t> joined_;  // since the last barrier
   uint64_t last_join_ = 0;                         // of joined_; 0: none
   uint32_t last_joined_ = 0;
   std::vector<Reads> reads_;
+  std::unordered_map<uint32_t, size_t> copies_;  // of the block: their mbarrier
+  size_t next_agent_ = 0;
 };
 
 }  // namespace stowage::testing::ptx

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "tests/gpu/ptx/ptx_module.h"
@@ -33,6 +34,8 @@ struct Warp {
   int number = 0;  // of the warp, in its block
   /// Of its warpgroup (ptx_warpgroups.h). Null: the kernel has none.
   Products* products = nullptr;
+  /// The mbarrier that the instruction found in a phase that lanes still wait for.
+  std::optional<uint64_t> polled = {};
 
   /// The 32 elements of an operand.
   template <typename T>
@@ -71,6 +74,20 @@ struct Warp {
     uint32_t& lanes = written[slot.number];
     lanes = (lanes & ~mask) | (mask & ~unwritten);
     if (products != nullptr) NoteChange(slot);
+  }
+
+  /// The addresses of an operand in brackets.
+  void ReadAddresses(const Slot& slot, uint64_t (&to)[kLanes]) {
+    const auto plus = static_cast<uint64_t>(slot.plus);
+    if (slot.bytes == 4) {
+      const auto* base = Read<uint32_t>(slot);
+      for (int i = 0; i < kLanes; ++i) {
+        to[i] = static_cast<uint32_t>(base[i] + plus);
+      }
+    } else {
+      const auto* base = Read<uint64_t>(slot);
+      for (int i = 0; i < kLanes; ++i) to[i] = base[i] + plus;
+    }
   }
 
   /// Of the lanes that execute the instruction, those that never wrote it.

@@ -355,10 +355,10 @@ void SetMostRegisters(Warp& warp, const Instruction& in) {
   }
 }
 
+template <uint8_t of>
 void FenceProxies(Warp& warp, const Instruction&) {
-  warp.block->memory->order().FenceProxy(warp.number, warp.mask);
+  warp.block->memory->order().FenceProxy(warp.number, warp.mask, of);
 }
-void FenceGlobalProxies(Warp&, const Instruction&) {}  // none is read so
 
 }  // namespace
 
@@ -415,16 +415,26 @@ void RunProduct(const Warps& warps, const Instruction& in) {
 }
 
 std::vector<Operation> WarpgroupOperations() {
+  constexpr uint8_t kShared = kFencesShared | kFencesInit;
   std::vector<Operation> table = {
       {"wgmma.fence.sync.aligned", FenceRegisters, Flow::kWhole, {}},
       {"wgmma.commit_group.sync.aligned", CommitProducts, Flow::kWhole, {}},
       {"wgmma.wait_group.sync.aligned", WaitForProducts, Flow::kWhole, {4}},
       {"setmaxnreg.inc.sync.aligned.u32", SetMostRegisters, Flow::kWhole, {4}},
       {"setmaxnreg.dec.sync.aligned.u32", SetMostRegisters, Flow::kWhole, {4}},
-      {"fence.proxy.async", FenceProxies, Flow::kNext, {}},
-      {"fence.proxy.async.shared::cta", FenceProxies, Flow::kNext, {}},
-      {"fence.proxy.async.shared::cluster", FenceProxies, Flow::kNext, {}},
-      {"fence.proxy.async.global", FenceGlobalProxies, Flow::kNext, {}},
+      {"fence.proxy.async",
+       FenceProxies<kShared | kFencesGlobal>,
+       Flow::kNext,
+       {}},
+      {"fence.proxy.async.global",
+       FenceProxies<kFencesGlobal>,
+       Flow::kNext,
+       {}},
+      {"fence.proxy.async.shared::cta", FenceProxies<kShared>, Flow::kNext, {}},
+      {"fence.proxy.async.shared::cluster",
+       FenceProxies<kShared>,
+       Flow::kNext,
+       {}},
   };
   for (int columns = 8; columns <= kMostColumns; columns += 8) {
     std::vector<uint8_t> widths(static_cast<size_t>(columns / 2), 4);

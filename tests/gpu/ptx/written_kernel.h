@@ -18,20 +18,24 @@
 
 #include "base/result.h"
 #include "base/strings.h"
+#include "gpu/tensor_map.h"
 #include "tests/gpu/ptx/ptx_machine.h"
 #include "tests/gpu/ptx/ptx_module.h"
 
 namespace stowage::testing::ptx {
 
 // A kernel with params {in, out}, whose lane's addresses are %rd3 and %rd4, 64 bytes
-// apart from those of the next lane; %r0 is the thread's number.
-inline std::string Text(const std::string& body) {
+// apart from those of the next lane; %r0 is the thread's number. Tensor maps follow from
+// byte 64 on.
+inline std::string Text(const std::string& body, size_t maps = 0) {
   return StrCat(R"(.version 9.0
 .target sm_90a
 .address_size 64
 .extern .shared .align 1024 .b8 stowage_dynamic_shared[];
 .visible .entry test(
-	.param .align 8 .b8 test_param_0[16]
+	.param .align )",
+                maps == 0 ? "8" : "64", " .b8 test_param_0[",
+                maps == 0 ? 16 : 64 + maps * sizeof(gpu::TensorMap), R"(]
 )
 .maxntid 1024, 1, 1
 {
@@ -60,21 +64,27 @@ struct Outcome {
 struct Launch {
   uint32_t threads = 32, dynamic_shared = 0, grid = 1;
   uint64_t seed = 0;
+  std::vector<gpu::TensorMap> maps = {};
 };
 
 // Runs a kernel that may touch these words, and so many behind `out`.
-inline Outcome RunOn(const std::string& body, std::vector<uint64_t> in,
+inline Outcome RunIn(std::span<uint64_t> in, const std::string& body,
                      size_t out_words, const Launch& launch) {
   Module module;
-  REQUIRE(module.Add(Text(body)).ok());
+  REQUIRE(module.Add(Text(body, launch.maps.size())).ok());
   const Result<const Kernel*> kernel = module.Find("test");
   REQUIRE_MESSAGE(kernel.ok(), (kernel.ok() ? "" : kernel.error().message));
   Outcome outcome;
   outcome.out.resize(out_words);
-  const uint64_t params[] = {reinterpret_cast<uint64_t>(in.data()),
-                             reinterpret_cast<uint64_t>(outcome.out.data())};
+  std::vector<uint64_t> params = {
+      reinterpret_cast<uint64_t>(in.data()),
+      reinterpret_cast<uint64_t>(outcome.out.data())};
+  if (!launch.maps.empty()) params.resize(8);
+  for (const gpu::TensorMap& map : launch.maps) {
+    params.insert(params.end(), map.words.begin(), map.words.end());
+  }
   const std::span<std::byte> memory[] = {
-      std::as_writable_bytes(std::span(in)),
+      std::as_writable_bytes(in),
       std::as_writable_bytes(std::span(outcome.out))};
   Machine machine;
   outcome.wrong = machine.Run({.kernel = *kernel,
@@ -85,6 +95,11 @@ inline Outcome RunOn(const std::string& body, std::vector<uint64_t> in,
                                .memory = memory},
                               {.seed = launch.seed});
   return outcome;
+}
+
+inline Outcome RunOn(const std::string& body, std::vector<uint64_t> in,
+                     size_t out_words, const Launch& launch) {
+  return RunIn(in, body, out_words, launch);
 }
 
 // Each thread has 8 words of `in`, its own or the same for all.
