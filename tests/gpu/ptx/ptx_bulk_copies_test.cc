@@ -155,6 +155,7 @@ TEST_CASE("boxes of every rank and swizzle lie where the ISA draws them") {
       check({8, 1, 1, 1, 0});
       check({3, 1, 0, 1, 0});  // not at 16 bytes
       check({-3, -1, -2, -1, -1});
+      check({16, 0, 0, 0, 0});             // a chunk over the end
       check({side - 4, 4, 3, 2, 1});       // over the ends
       check({0, 0, 0, 0, 7});              // beyond, or not
       check({-70000, 0, 0, 0, 0});         // nothing of it

@@ -142,7 +142,7 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
   block_.param_alignment = kernel.param_alignment;
   block_.mbarriers = {};
   block_.bulk_copies.clear();
-  phases_ended_ = changes_ = rounds_in_vain_ = 0;
+  changes_ = rounds_in_vain_ = 0;
   block_.copies.assign(warps, {});
   Products none;
   none.registers.resize(kernel.has_products ? kernel.registers : 0);
@@ -162,7 +162,13 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
       RunCopy(kernel, options, random);
       continue;
     }
-    WakeWaiting(options, random);
+    for (WarpState& state : warps_) {
+      // Who waits for an mbarrier may look again at any time.
+      if (state.waits == Waits::kMbarrier && options.seed != 0 &&
+          Draw(random) % 8 == 0) {
+        state.waits = Waits::kNot;
+      }
+    }
     ready.clear();
     for (size_t warp = 0; warp < warps; ++warp) {
       if (warps_[warp].count > 0 && warps_[warp].waits == Waits::kNot) {
@@ -194,17 +200,6 @@ void Machine::RunBlock(const GridCall& call, uint32_t x, uint32_t y,
       }
     }
     RunWarp(kernel, &warps_[warp], turns);
-  }
-}
-
-void Machine::WakeWaiting(const MachineOptions& options, uint64_t* random) {
-  const int64_t ended = block_.mbarriers.ended;
-  const bool has_changed = std::exchange(phases_ended_, ended) != ended;
-  for (WarpState& state : warps_) {
-    if (state.waits != Waits::kMbarrier) continue;
-    if (has_changed || (options.seed != 0 && Draw(random) % 16 == 0)) {
-      state.waits = Waits::kNot;
-    }
   }
 }
 

@@ -102,8 +102,6 @@ class Machine {
   // A warp comes to the barrier of an instruction, which opens with the last.
   void ComeToBarrier(const Kernel& kernel, WarpState* state, uint32_t at);
   void Open(Barrier* barrier);
-  // Wakes warps that wait for an mbarrier: if phases have ended, all; else by lot.
-  void WakeWaiting(const MachineOptions& options, uint64_t* random);
   // When no warp can go on: runs a copy, or lets those that wait for mbarriers look again,
   // until that is in vain.
   void MeetMbarriers(const Kernel& kernel, const MachineOptions& options,
@@ -123,8 +121,7 @@ class Machine {
   Block block_;
   std::vector<WarpState> warps_;
   std::array<Barrier, 16> barriers_;
-  int64_t phases_ended_ = 0;  // when waiting warps were last woken
-  int64_t changes_ = 0;       // when all last waited
+  int64_t changes_ = 0;  // of mbarriers, when all warps last waited
   int rounds_in_vain_ = 0;
   std::vector<std::byte> registers_;
   std::vector<uint32_t> written_;

@@ -71,7 +71,6 @@ std::string EndPhase(Mbarriers& mbarriers, uint64_t address) {
   barrier.copies = 0;
   barrier.pending = barrier.expected;
   ++barrier.phase;
-  ++mbarriers.ended;
   return {};
 }
 

@@ -48,7 +48,6 @@ struct Mbarrier {
 struct Mbarriers {
   std::map<uint64_t, Mbarrier> at;  // by address
   int64_t changes = 0;              // of any of them
-  int64_t ended = 0;                // phases of all
 };
 
 /// The mbarrier that a lane uses, at an address of shared memory. Null: something is wrong,

@@ -141,6 +141,16 @@ TEST_CASE("who waits comes after who arrived, and no others") {
   Gives(two(write + Arrive(0), one + read), "shared byte 64", 64);
   Gives(two(write + Arrive(0), one + "\tbar.warp.sync \t-1;\n" + read),
         kNothing, 64);
+  // One that has waited arrives elsewhere.
+  const std::string chain =
+      kSetUp + Init(0, 1) + Init(8, 1) + kMeet +
+      "\tsetp.ge.u32 \t%p2, %r0, 32;\n\t@!%p2 bra \t$L_write;\n"
+      "\tsetp.ge.u32 \t%p3, %r0, 64;\n\t@%p3 bra \t$L_last;\n"
+      "\tsetp.ne.u32 \t%p3, %r0, 40;\n\t@%p3 bra \t$L_end;\n" +
+      Await(0, 0) + Arrive(8) + "\tbra.uni \t$L_end;\n$L_last:\n" +
+      Await(8, 0) + read + "\tbra.uni \t$L_end;\n$L_write:\n" +
+      "\t@!%p8 bra \t$L_end;\n" + write + Arrive(0) + "$L_end:\n";
+  Gives(chain, kNothing, 96);
   // A named barrier hands on what one of its warps knows.
   const std::string three =
       kSetUp + Init(0, 1) + kMeet +
