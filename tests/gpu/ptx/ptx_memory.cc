@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
+// The last stamps.
 constexpr uint32_t kUnderWay = 0xFFFFFFFF;  // an asynchronous copy
 constexpr uint32_t kMbarrier = 0xFFFFFFFE;  // no data
 constexpr uint32_t kMbarrierBytes = 8;
@@ -187,18 +188,10 @@ bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
       reader = stamps.reader[i - 1];  // as the byte before
       continue;
     }
-    if (writer == kUnderWay || writer == kMbarrier) {
+    if (writer >= kMbarrier) {
       error_ = StrCat(where(), writer == kMbarrier
                                    ? " is part of an mbarrier, and no data"
                                    : " is being copied and was not waited for");
-      return false;
-    }
-    if (order_.IsOfCopies(writer) &&
-        order_.Conflicts(space, writer, warp, mine_lane)) {
-      error_ = StrCat("a race: ", where(), " is written by a bulk copy and is ",
-                      access == Access::kRead ? "read" : "written", " by warp ",
-                      warp, " lane ", lane,
-                      ", which has not waited for its mbarrier");
       return false;
     }
     if (space == Space::kShared && access != Access::kWrite &&
@@ -209,10 +202,15 @@ bool Memory::NoteSlowly(Space space, Access access, uint64_t address,
     const bool both_atomic = access == Access::kAtomic &&
                              Order::LaneOf(writer) == Order::kAtomicLane;
     if (!both_atomic && order_.Conflicts(space, writer, warp, mine_lane)) {
-      error_ = StrCat("a race: ", where(), " was written by ",
-                      order_.Who(writer, warp, mine_lane), " and is ",
-                      access == Access::kRead ? "read" : "written",
-                      " without a barrier in between");
+      const char* const is = access == Access::kRead ? "read" : "written";
+      error_ = order_.IsOfCopies(writer)
+                   ? StrCat("a race: ", where(),
+                            " is written by a bulk copy and is ", is,
+                            " by warp ", warp, " lane ", lane,
+                            ", which has not waited for its mbarrier")
+                   : StrCat("a race: ", where(), " was written by ",
+                            order_.Who(writer, warp, mine_lane), " and is ", is,
+                            " without a barrier in between");
       return false;
     }
     if (access == Access::kRead) {

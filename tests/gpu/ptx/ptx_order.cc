@@ -180,12 +180,12 @@ bool Order::Conflicts(Space space, uint32_t stamp, int warp,
   if (segment < (space == Space::kShared ? block : grid)) return false;
   if (segment < block) return true;  // another block
   if (!is_set) return StampConflicts(stamp, warp, lane);
-  const auto copies = copies_.find(segment);
-  if (copies != copies_.end()) {
-    return !Knows(warp, lane, copies->second, 0, segment);
-  }
   const auto found = sets_.find(segment);
-  if (found == sets_.end()) return false;  // before a barrier
+  if (found == sets_.end()) {
+    const auto copies = copies_.find(segment);
+    return copies != copies_.end() &&  // else before a barrier
+           !Knows(warp, lane, copies->second, 0, segment);
+  }
   return std::ranges::any_of(found->second.stamps,
                              [&](uint32_t member) {
                                return StampConflicts(member, warp, lane);
