@@ -7,7 +7,7 @@
 //
 // A copy runs at any time after its issue, and then signals its bytes to an mbarrier
 // (ptx_mbarriers.h). Only who has waited for that phase, or comes after one that has, may
-// touch what it writes; until the copy has run, that is NaN. Reported:
+// touch what it writes. Reported:
 //
 //  - bytes that others still use, or that were written or read without a fence of proxies
 //    and a barrier before the issue (ptx_memory.h);

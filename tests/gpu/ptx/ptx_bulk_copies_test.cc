@@ -320,6 +320,29 @@ $L_end:
 )");
 }
 
+TEST_CASE("a copy runs between its issue and the wait, by lot") {
+  // Whether its phase is over after a while in which nobody waits.
+  std::vector<uint64_t> in = Numbers(4096);
+  const std::string body =
+      kSetUp + Init(0, 1) + kFenceInit + kMeet + Expect(0, 64) +
+      CopyBytes(64, 0, 64, 0) +
+      "\tmov.u32 \t%r1, 0;\n$L_while:\n\tadd.s32 \t%r1, %r1, 1;\n"
+      "\tsetp.lt.u32 \t%p1, %r1, 40;\n\t@%p1 bra \t$L_while;\n"
+      "\tmbarrier.test_wait.parity.shared::cta.b64 \t%p2, [%r30], 0;\n"
+      "\tselp.u32 \t%r2, 1, 0, %p2;\n\tst.global.u32 \t[%rd4], %r2;\n" +
+      Await(0, 0);
+  int over = 0;
+  for (uint64_t seed = 0; seed < 32; ++seed) {
+    const Outcome outcome = RunIn(
+        in, body, 512, {.threads = 64, .dynamic_shared = 128, .seed = seed});
+    REQUIRE(outcome.wrong == "");
+    if (seed == 0) CHECK(outcome.out[0] == 0);
+    over += outcome.out[0] == 1 ? 1 : 0;
+  }
+  CHECK(over > 0);
+  CHECK(over < 31);
+}
+
 TEST_CASE("tiles go through stages in any order of warps and copies") {
   constexpr int kTiles = 7;
   std::vector<uint64_t> in = Numbers(kTiles * 1024);

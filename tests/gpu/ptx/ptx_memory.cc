@@ -360,8 +360,6 @@ bool Memory::ExpectCopy(uint64_t address, uint32_t bytes, uint32_t stamp,
     writer = std::exchange(shared_writer_[at], stamp);
     reader = std::exchange(shared_reader_[at], 0u);
   }
-  std::fill_n(shared_.begin() + static_cast<int64_t>(address), bytes,
-              std::byte{0xFF});
   has_copies_ = true;
   return true;
 }

@@ -66,7 +66,7 @@ class Memory {
                                   uint32_t reads);
 
   /// Shared bytes that a bulk copy, issued by the lane, will write at any time until
-  /// those who know of the end of its phase: NaN, with the stamp of Order::BeginCopies.
+  /// those who know of the end of its phase, with the stamp of Order::BeginCopies.
   bool ExpectCopy(uint64_t address, uint32_t bytes, uint32_t stamp, int warp,
                   int lane);
   /// Where the copy's bytes are: `bytes` from `address` on, which it expected.
