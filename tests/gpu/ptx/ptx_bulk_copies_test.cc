@@ -15,6 +15,8 @@
 #include "base/strings.h"
 #include "gpu/emulator/tensor_map_codec.h"
 #include "gpu/tensor_map.h"
+#include "tests/gpu/ptx/ptx_machine.h"
+#include "tests/gpu/ptx/ptx_module.h"
 #include "tests/gpu/ptx/ptx_numbers.h"
 #include "tests/gpu/ptx/written_copy.h"
 #include "tests/gpu/ptx/written_kernel.h"
@@ -341,6 +343,23 @@ TEST_CASE("a copy runs between its issue and the wait, by lot") {
   }
   CHECK(over > 0);
   CHECK(over < 31);
+}
+
+TEST_CASE("params that hold a tensor map are aligned as it is") {
+  std::string text = Text(
+      kSetUp + "\tcp.async.bulk.prefetch.tensor.1d.L2.global \t[%rd15, {0}];\n",
+      1);
+  text.replace(text.find(".param .align 64"), 16, ".param .align 32");
+  Module module;
+  REQUIRE(module.Add(text).ok());
+  const std::vector<std::byte> params(192);
+  Machine machine;
+  const std::string wrong = machine.Run(
+      {.kernel = *module.Find("test"), .params = params, .memory = {}});
+  INFO(wrong);
+  CHECK(
+      wrong.find("of the params, which are aligned to 32 bytes; expected 64") !=
+      std::string::npos);
 }
 
 TEST_CASE("tiles go through stages in any order of warps and copies") {
