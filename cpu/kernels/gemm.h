@@ -6,7 +6,7 @@
 //
 // Eigen's own product is not used. It wants its packing blocks from the heap
 // (or, with its internals bent, from us), and on the shapes of a small transformer it is
-// slower than these loops (docs/measurements/2026-11-26-cpu-products.md): rows of a need
+// slower than these loops (docs/measurements/2026-11-27-cpu-products.md): rows of a need
 // no packing, for they are read one number at a time by broadcast.
 //
 // Every element of c is a chain of multiply-adds with k rising, whatever the strip or

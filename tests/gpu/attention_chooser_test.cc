@@ -126,8 +126,10 @@ struct Opened {
   FakeDevice* device = nullptr;
 };
 
-Opened Open(const std::string& folder,
-            AttentionWays ways = gpu::kAllAttentionWays,
+constexpr AttentionWays kTwoWays = {AttentionWay::kWarps,
+                                    AttentionWay::kWarpgroups};
+
+Opened Open(const std::string& folder, AttentionWays ways = kTwoWays,
             FakeOptions options = {}) {
   options.blocks = 2;  // the arena, and that of a trial
   options.backend.attention = ways;
@@ -250,6 +252,35 @@ TEST_CASE("attention and its gradient choose apart") {
   CHECK(Tried(gradient).ends_with(
       "; attention_grad bf16(1, 5, 2, 16): by warps 3.000 ms, by warpgroups "
       "2.500 ms"));
+}
+
+TEST_CASE("a way of the gradient alone is tried for the gradient alone") {
+  constexpr const char* kFive = "attention grad, five products";
+  const Net net{.grad = true};
+  const Opened faster = Open(EmptyFolder("five"), gpu::kAllAttentionWays);
+  faster.device->SetSeconds(kFive, 0.25e-3);
+  Outputs(faster, net);
+  CHECK(IsInGraph(faster, "attention"));
+  CHECK(IsInGraph(faster, kFive));
+  CHECK_FALSE(IsInGraph(faster, "attention grad, keys"));
+  CHECK(Tried(faster) ==
+        "attention was tried: attention bf16(1, 5, 2, 16): by warps 1.000 ms, "
+        "by warpgroups 1.000 ms; attention_grad bf16(1, 5, 2, 16): by warps "
+        "3.000 ms, by warpgroups 3.000 ms, by five products 1.250 ms");
+
+  // What a mask keeps it from is not tried.
+  const Opened open_mask = Open(EmptyFolder("five"), gpu::kAllAttentionWays);
+  Outputs(open_mask, {.causal = false, .grad = true});
+  CHECK(Tried(open_mask).find("five products") == std::string::npos);
+}
+
+TEST_CASE("ways are compared with products of warps, also unasked") {
+  const Opened opened =
+      Open(EmptyFolder("unasked"),
+           {AttentionWay::kWarpgroups, AttentionWay::kFiveProducts});
+  Outputs(opened, {.grad = true});
+  CHECK(Tried(opened).find("attention_grad bf16(1, 5, 2, 16): by warps") !=
+        std::string::npos);
 }
 
 TEST_CASE("results side by side are tried, too") {
@@ -483,7 +514,7 @@ TEST_CASE(
   check({}, {}, "attention");
   check({AttentionWay::kWarps}, {}, "attention");
   check({AttentionWay::kWarpgroups}, {}, kForward);
-  check(gpu::kAllAttentionWays, {.major = 8}, "attention");
+  check(kTwoWays, {.major = 8}, "attention");
   check({AttentionWay::kWarpgroups}, {.major = 8}, "attention");
 }
 
@@ -500,7 +531,7 @@ TEST_CASE(
     CHECK(chooser->found().empty());
     return *way;
   };
-  const AttentionWays all = gpu::kAllAttentionWays;
+  const AttentionWays all = kTwoWays;
   CHECK(choose(all, {AttentionWay::kWarps}) == AttentionWay::kWarps);
   CHECK(choose(all, {AttentionWay::kWarpgroups}) == AttentionWay::kWarpgroups);
   CHECK(choose({AttentionWay::kWarpgroups}, all) == AttentionWay::kWarpgroups);
@@ -524,7 +555,7 @@ TEST_CASE("a damaged file, or none to keep in, is an error") {
   const std::string path = FileIn(folder);
   const std::string whole = ReadAll(path);
   std::ofstream(path, std::ios::trunc) << whole << "words\n";
-  const Error damaged = OpeningError(gpu::kAllAttentionWays, folder);
+  const Error damaged = OpeningError(kTwoWays, folder);
   CHECK(damaged.code == ErrorCode::kInvalidArgument);
   CHECK(damaged.message.find(
             StrCat("\"", path,
@@ -541,7 +572,7 @@ TEST_CASE("a damaged file, or none to keep in, is an error") {
                                  "7") != std::string::npos);
   // Nobody looks at it where nothing is chosen.
   Outputs(Open(folder, {AttentionWay::kWarps}));
-  CHECK(OpeningError(gpu::kAllAttentionWays, "")
+  CHECK(OpeningError(kTwoWays, "")
             .message.find(
                 "[gpu] attention may be computed in 2 ways, and there is no "
                 "folder to keep in which") == 0);
@@ -634,8 +665,7 @@ TEST_CASE("of a large batch a part is tried, and nothing where none fits") {
   });
   Outputs(ample, net);
   const auto with_free = [&](Bytes free, const std::string& folder) {
-    return Open(folder, gpu::kAllAttentionWays,
-                {.total = 101'000'000 + arena + free});
+    return Open(folder, kTwoWays, {.total = 101'000'000 + arena + free});
   };
   const Opened narrow = with_free(40'000, EmptyFolder("narrow"));
   std::vector<int> batches;
@@ -662,8 +692,7 @@ TEST_CASE("of a large batch a part is tried, and nothing where none fits") {
 TEST_CASE("a run op by op takes the way that was chosen") {
   FakeOptions options;
   options.backend.check = true;
-  const Opened opened =
-      Open(EmptyFolder("checked"), gpu::kAllAttentionWays, options);
+  const Opened opened = Open(EmptyFolder("checked"), kTwoWays, options);
   opened.device->SetSeconds(kForward, 0.5e-3);
   const OutputBytes outputs = Outputs(opened);
   std::string last;
