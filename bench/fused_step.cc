@@ -1,7 +1,11 @@
-// A training step as its ops stand and with ops fused, in turn: what both move to and
-// from memory, how long their ops take, and the medians of both.
+// A training step, or a program that only goes forward, as its ops stand and with ops
+// fused, in turn: what both move to and from memory, how long their ops take, and the
+// medians of both.
 //
-//   fused_step MODEL BATCH SEQ STEPS THREADS
+//   fused_step MODEL BATCH SEQ STEPS THREADS [evaluate|generate]
+//
+// What generates reads SEQ tokens behind those in its caches, which hold as many as the
+// model takes.
 
 #include <algorithm>
 #include <chrono>
@@ -15,8 +19,8 @@
 #include "base/check.h"
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
-#include "planner/fit/fuse/fuse.h"
 #include "planner/fit/op_times.h"
+#include "planner/fit/plan_program.h"
 #include "planner/plan_memory.h"
 #include "report/traffic.h"
 #include "runtime/session.h"
@@ -48,7 +52,10 @@ stowage::Session Open(Graph graph, Plan plan, stowage::Backend& cpu) {
     const std::vector<std::byte> zeros(static_cast<size_t>(value.type.bytes()));
     STOWAGE_CHECK(runner.WriteBytes(value.name, value.type.dtype, zeros).ok());
   }
-  STOWAGE_CHECK(runner.Write("step", int64_t{1}).ok());
+  if (runner.graph().Find("step")) {
+    STOWAGE_CHECK(runner.Write("step", int64_t{1}).ok());
+  }
+  STOWAGE_CHECK(runner.ClearCaches().ok());
   return session;
 }
 
@@ -60,21 +67,33 @@ double Median(std::vector<double> of) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: fused_step MODEL BATCH SEQ STEPS THREADS\n");
+  const std::string purpose = argc == 7 ? argv[6] : "train";
+  const bool generates = purpose == "generate";
+  if (argc < 6 || argc > 7 ||
+      (purpose != "train" && purpose != "evaluate" && !generates)) {
+    std::fprintf(stderr,
+                 "usage: fused_step MODEL BATCH SEQ STEPS THREADS "
+                 "[evaluate|generate]\n");
     return 2;
   }
   stowage::ModelOptions options;
   options.batch = std::atoll(argv[2]);
   options.seq = std::atoll(argv[3]);
+  if (generates) options.cache = Must(stowage::FindModel(argv[1])).max_seq;
   const int steps = std::atoi(argv[4]);
   const auto cpu = stowage::MakeCpuBackend({.threads = std::atoi(argv[5])});
-  const Graph forward = Must(
-      stowage::BuildModel(argv[1], stowage::ModelPurpose::kTrain, options));
-  const Graph step = Must(stowage::BuildTrainStep(forward, "loss"));
+  const Graph forward = Must(stowage::BuildModel(
+      argv[1],
+      generates               ? stowage::ModelPurpose::kGenerate
+      : purpose == "evaluate" ? stowage::ModelPurpose::kEvaluate
+                              : stowage::ModelPurpose::kTrain,
+      options));
+  const Graph step = purpose == "train"
+                         ? Must(stowage::BuildTrainStep(forward, "loss"))
+                         : forward;
   const stowage::PlanOptions planning = {.device = cpu->Needs()};
   const Plan plan = Must(stowage::PlanMemory(step, planning));
-  stowage::fit::Fused fused = Must(stowage::fit::Fuse(step, plan, planning));
+  stowage::PlannedGraph fused = Must(stowage::PlanProgram(step, planning));
   std::printf("%s", ToText(stowage::CountTraffic(step)).c_str());
   std::printf("%s", ToText(stowage::CountTraffic(fused.graph)).c_str());
   std::printf("arena %lld, fused %lld\n",
@@ -103,7 +122,7 @@ int main(int argc, char** argv) {
     stowage::Runner& runner = session.front();
     stowage::OpTimes times;
     std::vector<double> of(static_cast<size_t>(runner.graph().num_nodes()));
-    for (int i = 0; i < 50; ++i) {
+    for (int i = 0; i < std::min(steps, 50); ++i) {
       STOWAGE_CHECK(runner.StepTimed(of) == stowage::StepCode::kOk);
       times.Add(runner.graph(), 1, of);
     }

@@ -22,7 +22,7 @@
 #include "cpu/cpu_backend.h"
 #include "ir/graph.h"
 #include "nn/model_options.h"
-#include "planner/plan_memory.h"
+#include "planner/fit/plan_program.h"
 #include "runtime/session.h"
 #include "train/adapter_files.h"
 #include "train/fine_tuning.h"
@@ -67,8 +67,10 @@ int main(int argc, char** argv) {
   const double opened = Seconds();
   const Graph graph = Must(model.ModelOf(ModelPurpose::kGenerate, seq)(1));
   const auto cpu = MakeCpuBackend({.threads = 2});
-  const Plan plan = Must(PlanMemory(graph, {.device = cpu->Needs()}));
-  Session session = Must(Session::Create({{"logits", graph, plan}}, *cpu));
+  const PlannedGraph program =
+      Must(PlanProgram(graph, {.device = cpu->Needs()}));
+  Session session =
+      Must(Session::Create({{"logits", program.graph, program.plan}}, *cpu));
   Runner& runner = session.front();
   const double built = Seconds();
   Must(model.LoadBase(runner));
@@ -104,7 +106,7 @@ int main(int argc, char** argv) {
       "\"step_seconds\":%.4f,\"arena_bytes\":%lld,\"peak_rss_bytes\":%lld,"
       "\"greedy\":[",
       opened - start, built - opened, loaded - built, step,
-      static_cast<long long>(plan.arena_bytes()),
+      static_cast<long long>(program.plan.arena_bytes()),
       static_cast<long long>(usage.ru_maxrss) * 1024);
   for (int64_t i = given; i < seq; ++i) {
     std::printf("%s%d", i == given ? "" : ",", tokens[static_cast<size_t>(i)]);

@@ -31,13 +31,13 @@ int main() {
   auto cpu = MakeCpuBackend();
   // Forward, backward and update on one timeline, every byte placed for good;
   // then a second program over the same weights, for the held-out images.
-  Graph step = Must(BuildTrainStep(Model(64), "loss"));
-  Graph eval = Model(test.size());
+  Graph graph = Must(BuildTrainStep(Model(64), "loss"));
   PlanOptions options{.budget = 1 << 20, .device = cpu->Needs()};
-  Plan plan = Must(PlanMemory(step, options));
-  options.weights = WeightLayout::FromForward(step, plan);
+  PlannedGraph step = Must(PlanProgram(graph, options));
+  options.weights = WeightLayout::FromForward(step.graph, step.plan);
+  PlannedGraph eval = Must(PlanProgram(Model(test.size()), options));
   Session session = Must(Session::Create(
-      {{"train", step, plan}, {"eval", eval, Must(PlanMemory(eval, options))}},
+      {{"train", step.graph, step.plan}, {"eval", eval.graph, eval.plan}},
       *cpu));
   session.Initialize(/*seed=*/1);
 
@@ -54,6 +54,6 @@ int main() {
   Must(tester.Write("x", test.x)), Must(tester.Write("y", test.y));
   if (tester.Step() != StepCode::kOk) return 1;
   std::printf("%s\nright on %.1f %% of %d images it has not seen\n",
-              ToText(MakeReport(step, plan)).c_str(),
+              ToText(MakeReport(step.graph, step.plan)).c_str(),
               100 * Must(tester.ReadScalar("right")), int(test.size()));
 }

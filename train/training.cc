@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
 #include "ir/ops.h"
+#include "planner/fit/plan_program.h"
 #include "runtime/initial_values.h"
 
 namespace stowage {
@@ -308,21 +309,24 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     STOWAGE_ASSIGN_OR_RETURN(Graph model, program.model(batch));
     STOWAGE_ASSIGN_OR_RETURN(const Graph built,
                              OverOwnWeights(std::move(model), spec_.ranks));
-    STOWAGE_ASSIGN_OR_RETURN(Graph graph, WithStatesOnHost(built, step.graph));
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
+                             WithStatesOnHost(built, step.graph));
     if (batch == 1 && !spec_.budget) options.budget.reset();
-    Result<stowage::Plan> plan = PlanMemory(graph, options);
-    if (plan.ok()) {
+    Result<PlannedGraph> planned = PlanProgram(graph, options);
+    if (planned.ok()) {
       return PlannedProgram{.name = program.name,
                             .batch = batch,
-                            .graph = std::move(graph),
-                            .plan = *std::move(plan)};
+                            .graph = std::move(planned->graph),
+                            .plan = std::move(planned->plan)};
     }
-    if (plan.error().code != ErrorCode::kBudgetTooSmall) return plan.error();
+    if (planned.error().code != ErrorCode::kBudgetTooSmall) {
+      return planned.error();
+    }
     if (batch > 1) continue;
-    return Error{
-        ErrorCode::kBudgetTooSmall,
-        StrCat(plan.error().message, "; this is program ", Quoted(program.name),
-               ", at 1 example of ", program.batch, " at a time")};
+    return Error{ErrorCode::kBudgetTooSmall,
+                 StrCat(planned.error().message, "; this is program ",
+                        Quoted(program.name), ", at 1 example of ",
+                        program.batch, " at a time")};
   }
 }
 

@@ -23,7 +23,7 @@
 //
 // Everything is planned before the first byte of the arena is taken. To plan
 // without a device, for frontiers and smallest budgets, there is TrainingPlanner;
-// to place graphs of one's own, PlanMemory (planner/plan_memory.h) and StepFitter
+// to place graphs of one's own, PlanProgram (planner/fit/plan_program.h) and StepFitter
 // (planner/fit/fit.h).
 
 #include <cstdint>

@@ -66,7 +66,6 @@ std::string WithoutPiece(const std::string& name) {
 // The same builder, what follows products done by them. All pieces are to be alike: what
 // is named in one is named in all.
 StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
-  if (!options.plan.device.fusions.epilogues) return build;
   std::vector<std::string> named;
   for (const auto* names :
        {&options.levers.always_kept, &options.levers.always_remade}) {
@@ -75,12 +74,13 @@ StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
       named.push_back(WithoutPiece(name));
     }
   }
-  return [build = std::move(build), named = std::move(named)](
+  return [build = std::move(build), named = std::move(named),
+          fusions = options.plan.device.fusions](
              int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
     STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(pieces, sampling));
     const std::vector<std::string> in_pieces =
         fit::NamesInPieces(step.graph, named, pieces);
-    return fit::FormEpilogues(std::move(step), in_pieces);
+    return fit::FormEpilogues(std::move(step), fusions, in_pieces);
   };
 }
 

@@ -18,6 +18,8 @@
 #include "formats/npz.h"
 #include "onnx/onnx.h"
 #include "planner/fit/levers.h"
+#include "planner/fit/plan_program.h"
+#include "planner/plan_memory.h"
 #include "runtime/session.h"
 #include "tests/onnx/run_onnx.h"
 #include "train/training.h"
@@ -115,6 +117,36 @@ TEST_CASE("an exported net gives what PyTorch gives") {
     }
     CHECK(apart < 1e-4);
   }
+}
+
+TEST_CASE("an exported net gives the same bits fused, in no more bytes") {
+  int fewer = 0;
+  for (const Net& net : Nets()) {
+    CAPTURE(net.name);
+    CAPTURE(net.exporter);
+    const OnnxModel model = ModelOf(net);
+    const Array x = Golden(net, "x");
+    const auto graph = model.Build(OptionsOf(net, x.type.shape[0]));
+    REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+    const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
+    const PlanOptions options{.device = cpu->Needs()};
+    const auto apart = PlanMemory(*graph, options);
+    const auto fused = PlanProgram(*graph, options);
+    REQUIRE_MESSAGE(apart.ok(), apart.error().message);
+    REQUIRE_MESSAGE(fused.ok(), fused.error().message);
+    CHECK(fused->plan.arena_bytes() <= apart->arena_bytes());
+    fewer += graph->num_nodes() - fused->graph.num_nodes();
+    const std::vector<NamedArray> inputs = {{model.inputs()[0].name, x}};
+    const auto before = RunOnnx(model, {*graph, *apart}, *cpu, inputs);
+    const auto after = RunOnnx(model, *fused, *cpu, inputs);
+    REQUIRE_MESSAGE(before.ok(), before.error().message);
+    REQUIRE_MESSAGE(after.ok(), after.error().message);
+    REQUIRE(after->size() == before->size());
+    for (size_t i = 0; i < before->size(); ++i) {
+      CHECK((*after)[i].bytes == (*before)[i].bytes);
+    }
+  }
+  CHECK(fewer > 60);
 }
 
 TEST_CASE("five steps of an exported net are PyTorch's") {

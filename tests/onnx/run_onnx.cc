@@ -5,7 +5,6 @@
 
 #include "base/strings.h"
 #include "cpu/cpu_backend.h"
-#include "planner/plan_memory.h"
 #include "runtime/session.h"
 
 namespace stowage {
@@ -21,10 +20,19 @@ Status Write(Runner& runner, const NamedArray& array) {
 Result<std::vector<Array>> RunOnnx(const OnnxModel& model, const Graph& graph,
                                    const std::vector<NamedArray>& inputs) {
   const std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
-  STOWAGE_ASSIGN_OR_RETURN(const Plan plan,
-                           PlanMemory(graph, {.device = cpu->Needs()}));
-  STOWAGE_ASSIGN_OR_RETURN(Session session,
-                           Session::Create({{"run", graph, plan}}, *cpu));
+  STOWAGE_ASSIGN_OR_RETURN(const PlannedGraph program,
+                           PlanProgram(graph, {.device = cpu->Needs()}));
+  return RunOnnx(model, program, *cpu, inputs);
+}
+
+Result<std::vector<Array>> RunOnnx(const OnnxModel& model,
+                                   const PlannedGraph& program,
+                                   Backend& backend,
+                                   const std::vector<NamedArray>& inputs) {
+  const Graph& graph = program.graph;
+  STOWAGE_ASSIGN_OR_RETURN(
+      Session session,
+      Session::Create({{"run", graph, program.plan}}, backend));
   session.Initialize(/*seed=*/1);
   Runner& runner = session.front();
   STOWAGE_RETURN_IF_ERROR(model.ForEachWeight(

@@ -13,11 +13,18 @@
 #include "formats/array.h"
 #include "ir/graph.h"
 #include "onnx/onnx.h"
+#include "planner/fit/plan_program.h"
+#include "runtime/backend.h"
 
 namespace stowage {
 
 /// What the graph's outputs hold after a step with those inputs, in their order.
 Result<std::vector<Array>> RunOnnx(const OnnxModel& model, const Graph& graph,
+                                   const std::vector<NamedArray>& inputs);
+/// The same of a graph that is planned already, for `backend`.
+Result<std::vector<Array>> RunOnnx(const OnnxModel& model,
+                                   const PlannedGraph& program,
+                                   Backend& backend,
                                    const std::vector<NamedArray>& inputs);
 
 }  // namespace stowage

@@ -14,6 +14,7 @@
 
 #include "cpu/cpu_backend.h"
 #include "nn/models.h"
+#include "planner/plan_memory.h"
 #include "runtime/floats.h"
 #include "runtime/session.h"
 #include "train/training.h"
@@ -30,9 +31,10 @@ struct Writer {
   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
   Training training;
 
-  // A model whose caches hold `positions` tokens; with a program that has none.
-  Writer(std::string_view name, int64_t positions)
-      : training(Open(name, positions)) {
+  // A model whose caches hold `positions` tokens; with a program that has none. If it is
+  // not `fused`, every op of the programs is a node.
+  Writer(std::string_view name, int64_t positions, bool fused = true)
+      : training(Open(name, positions, fused)) {
     training.Initialize(/*seed=*/11);
     // Larger than a training begins with: else what comes last decides alone.
     Runner& step = training.step();
@@ -46,7 +48,7 @@ struct Writer {
     }
   }
 
-  Training Open(std::string_view name, int64_t positions) {
+  Training Open(std::string_view name, int64_t positions, bool fused) {
     const auto model = [name = std::string(name)](ModelPurpose purpose,
                                                   ModelOptions options) {
       return ModelFn([=](int64_t batch) mutable {
@@ -66,7 +68,21 @@ struct Writer {
         {.name = "whole",
          .model = model(ModelPurpose::kGenerate, {.seq = kWhole}),
          .batch = 1});
-    auto opened = Train(std::move(spec), *cpu);
+    auto planner = TrainingPlanner::Make(spec, cpu->Needs());
+    REQUIRE_MESSAGE(planner.ok(), planner.error().message);
+    auto plan = planner->Plan();
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    for (size_t i = 0; !fused && i < plan->programs.size(); ++i) {
+      PlannedProgram& program = plan->programs[i];
+      program.graph = *spec.programs[i].model(program.batch);
+      const auto apart =
+          PlanMemory(program.graph, {.weights = WeightLayout::FromForward(
+                                         plan->step.graph, plan->step.plan),
+                                     .device = cpu->Needs()});
+      REQUIRE_MESSAGE(apart.ok(), apart.error().message);
+      program.plan = *apart;
+    }
+    auto opened = Training::Open(*std::move(plan), *cpu);
     REQUIRE_MESSAGE(opened.ok(), opened.error().message);
     return std::move(*opened);
   }
@@ -236,6 +252,25 @@ TEST_CASE("generators of the same programs do not take each other's caches") {
     // Nor those that a run which failed has left.
     CHECK_FALSE(fresh.Continue(Tokens{3, 4, 96}, Greedy(1)).ok());
     check(fresh);
+  }
+}
+
+TEST_CASE("texts are those of programs whose ops are apart") {
+  for (const std::string_view name : {"gpt-nano", "llama-nano", "lstm-char"}) {
+    CAPTURE(name);
+    Writer fused(name, kWhole), apart(name, kWhole, /*fused=*/false);
+    for (const char* program : {"generate", "prefill"}) {
+      CHECK(fused.training.Find(program)->graph().num_nodes() <
+            apart.training.Find(program)->graph().num_nodes());
+    }
+    Generator one = fused.MakeGenerator(), other = apart.MakeGenerator();
+    // A prompt that is read at once and then token by token, beyond what caches hold.
+    const GenerationOptions options{.length = 40,
+                                    .sampler = {.temperature = 1}};
+    CHECK(Continue(one, Prompt(35), options) ==
+          Continue(other, Prompt(35), options));
+    const Tokens text = Prompt(9);
+    CHECK(fused.LogitsBehind(text) == apart.LogitsBehind(text));
   }
 }
 

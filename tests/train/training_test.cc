@@ -51,8 +51,10 @@ TrainingSpec Nano() {
   return {.model = ModelOf("gpt-nano", ModelPurpose::kTrain), .batch = 8};
 }
 
-// The losses of `steps` steps of a gpt-nano, by a rate of 1e-3.
-std::vector<float> NanoLosses(Training& training, int64_t steps) {
+// The losses of `steps` steps of a gpt-nano, by a rate of 1e-3, and where it is wanted
+// that of evaluating the same text behind each.
+std::vector<float> NanoLosses(Training& training, int64_t steps,
+                              std::vector<float>* evaluated = nullptr) {
   std::vector<int32_t> text;
   for (int64_t i = 0; i < 5000; ++i) {
     text.push_back(static_cast<int32_t>(i * i % 89 + i % 7));
@@ -75,7 +77,9 @@ std::vector<float> NanoLosses(Training& training, int64_t steps) {
       REQUIRE(evaluate->Write("tokens", tokens).ok());
       REQUIRE(evaluate->Write("targets", targets).ok());
       REQUIRE(evaluate->Step() == StepCode::kOk);
-      CHECK(std::isfinite(*evaluate->ReadScalar("loss")));
+      const float loss = *evaluate->ReadScalar("loss");
+      CHECK(std::isfinite(loss));
+      if (evaluated != nullptr) evaluated->push_back(loss);
     }
   }
   return losses;
@@ -134,6 +138,40 @@ TEST_CASE(
   CHECK(tight->plan().step.price.host.values > 0);
   const int64_t steps = TakesAllInstances() ? 20 : 3;
   CHECK(NanoLosses(*tight, steps) == NanoLosses(*whole, steps));
+}
+
+TEST_CASE("evaluation runs fused, and its loss has the bits of its ops apart") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  TrainingSpec spec = Nano();
+  const ModelFn evaluation = ModelOf("gpt-nano", ModelPurpose::kEvaluate);
+  spec.programs = {{.name = "evaluate", .model = evaluation, .batch = 8}};
+  auto planner = TrainingPlanner::Make(spec, cpu->Needs());
+  REQUIRE_MESSAGE(planner.ok(), planner.error().message);
+  const auto fused = planner->Plan();
+  REQUIRE_MESSAGE(fused.ok(), fused.error().message);
+  TrainingPlan apart = *fused;
+  PlannedProgram& program = apart.programs[0];
+  program.graph = *evaluation(8);
+  const auto plan = PlanMemory(
+      program.graph,
+      {.weights = WeightLayout::FromForward(apart.step.graph, apart.step.plan),
+       .device = cpu->Needs()});
+  REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+  program.plan = *plan;
+  const PlannedProgram& together = fused->programs[0];
+  CHECK(together.plan.arena_bytes() <= program.plan.arena_bytes());
+  // Of each of four layers four biases and two residuals are in their products.
+  CHECK(together.graph.num_nodes() <= program.graph.num_nodes() - 4 * 6);
+  std::vector<float> losses[2];
+  for (const bool is_fused : {false, true}) {
+    auto training = Training::Open(is_fused ? *fused : apart, *cpu);
+    REQUIRE_MESSAGE(training.ok(), training.error().message);
+    NanoLosses(*training, 3, &losses[is_fused]);
+  }
+  CHECK(losses[0].size() == 3);
+  // What knows nothing of 96 characters has the logarithm of that.
+  CHECK(losses[0][2] < std::log(96.0f));
+  CHECK(losses[1] == losses[0]);
 }
 
 TEST_CASE("in pieces, gpt-nano's losses are the same but for rounding") {

@@ -230,8 +230,9 @@ class Former {
 
 }  // namespace
 
-Result<PiecedStep> FormEpilogues(PiecedStep step,
+Result<PiecedStep> FormEpilogues(PiecedStep step, const Fusions& fusions,
                                  std::span<const std::string> named) {
+  if (!fusions.epilogues) return step;
   return Former(step, named).Form();
 }
 

@@ -17,21 +17,22 @@
 // from the graph alone, and every budget has the same bits. An op that is cheap to run
 // again, as gelu is, stays a node of its own.
 //
-//   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), {}));
+//   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), device.fusions, {}));
 
 #include <span>
 #include <string>
 
 #include "base/result.h"
 #include "planner/fit/pieces/pieces.h"
+#include "planner/lifetimes.h"
 
 namespace stowage::fit {
 
-/// `step` with epilogues in the place of what follows its products. A value that is an
-/// output is no part but the last, and one that is `named` is made by a node of its own.
-/// A node stands where its product stood, and has the name of the last part. Bodies stay
-/// as they are. Linear.
-Result<PiecedStep> FormEpilogues(PiecedStep step,
+/// `step` with epilogues in the place of what follows its products; as it is, where
+/// `fusions` has none. A value that is an output is no part but the last, and one that is
+/// `named` is made by a node of its own. A node stands where its product stood, and has
+/// the name of the last part. Bodies stay as they are. Linear.
+Result<PiecedStep> FormEpilogues(PiecedStep step, const Fusions& fusions,
                                  std::span<const std::string> named);
 
 }  // namespace stowage::fit

@@ -16,6 +16,8 @@ namespace {
 
 using fit::FormEpilogues;
 
+constexpr Fusions kEpilogues = {.epilogues = true};
+
 // "matmul(a, b) -> y", "epilogue_matmul[bias addend](a, b, c, d) -> y [output]".
 std::string Lines(const Graph& graph) {
   std::string lines;
@@ -36,7 +38,7 @@ std::string Lines(const Graph& graph) {
 
 PiecedStep MustForm(const Graph& graph,
                     const std::vector<std::string>& kept = {}) {
-  Result<PiecedStep> formed = FormEpilogues({.graph = graph}, kept);
+  Result<PiecedStep> formed = FormEpilogues({.graph = graph}, kEpilogues, kept);
   REQUIRE_MESSAGE(formed.ok(), formed.error().message);
   return *std::move(formed);
 }
@@ -244,8 +246,8 @@ TEST_CASE("pieces begin where they began") {
   const Result<Graph> graph = g.Finish();
   REQUIRE(graph.ok());
   REQUIRE(graph->num_nodes() == 6);
-  const Result<PiecedStep> formed =
-      FormEpilogues({.graph = *graph, .begins = {0, 3}, .counts = {2, 1}}, {});
+  const Result<PiecedStep> formed = FormEpilogues(
+      {.graph = *graph, .begins = {0, 3}, .counts = {2, 1}}, kEpilogues, {});
   REQUIRE(formed.ok());
   CHECK(formed->graph.num_nodes() == 2);
   CHECK(formed->begins == std::vector<NodeId>{0, 1});
