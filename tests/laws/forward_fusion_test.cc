@@ -154,7 +154,8 @@ TEST_CASE("no forward program of a model takes more bytes for it") {
         for (const bool on_gpu : {false, true}) {
           INFO(info.name, " ", DTypeName(dtype), ", purpose ",
                static_cast<int>(purpose), ", ", options.seq.value_or(0),
-               on_gpu ? " tokens on a GPU" : " tokens on the CPU");
+               on_gpu ? std::string(" tokens on a GPU")
+                      : std::string(" tokens on the CPU"));
           CheckProgram(*graph, {.device = on_gpu ? GpuNeeds() : cpu->Needs()});
         }
       }
