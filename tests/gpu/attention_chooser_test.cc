@@ -180,10 +180,14 @@ int64_t ChoicesIn(const std::string& folder) {
          1;  // the first is a title
 }
 
+// Kernels that load by bulk copies have tensor maps before them.
 AttentionParams ParamsOf(const KernelCall& call) {
   AttentionParams params;
-  REQUIRE(call.params_bytes == sizeof(params));
-  std::memcpy(&params, call.params, sizeof(params));
+  REQUIRE(call.params_bytes >= sizeof(params));
+  std::memcpy(&params,
+              static_cast<const std::byte*>(call.params) + call.params_bytes -
+                  sizeof(params),
+              sizeof(params));
   return params;
 }
 

@@ -265,7 +265,7 @@ TEST_CASE(
     return found;
   };
   CHECK(losses({"--offload", "auto", "--recompute", "auto", "--budget",
-                "340000"}) == losses({}));
+                "317000"}) == losses({}));
   const Outcome given = RunStowage(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
                                "8,24", "--steps", "1", "--json"}));
