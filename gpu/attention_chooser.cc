@@ -14,6 +14,7 @@
 #include "ir/attention_band.h"
 #include "ir/attention_operands.h"
 #include "ir/dtype.h"
+#include "ir/op_kind.h"
 #include "ir/shape.h"
 
 namespace stowage::gpu {
@@ -74,8 +75,9 @@ Result<AttentionChooser> AttentionChooser::Open(AttentionWays asked,
                                                 const DeviceTraits& traits) {
   AttentionChooser chooser;
   chooser.allowed_ = AttentionWaysOf(traits, asked);
+  // What others are compared with, also where the device has one alone of those asked for.
+  if (asked.size() > 1) chooser.allowed_.Add(AttentionWay::kWarps);
   if (chooser.allowed_.size() < 2) return chooser;
-  chooser.allowed_.Add(AttentionWay::kWarps);  // what others are compared with
   if (folder.empty()) {
     if (asked.empty()) return chooser;
     return Error{

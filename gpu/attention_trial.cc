@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <span>
 #include <string_view>
@@ -403,20 +404,28 @@ Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
   }
   std::vector<double> best(sound.size(),
                            std::numeric_limits<double>::infinity());
+  // The first that fails: behind it a broken device fails the others, too.
+  std::optional<AttentionWay> failed;
   const Result<size_t> fastest =
       ChooseFastest(sound.size(), [&](size_t i) -> Result<double> {
         const Result<double> seconds = trial.Seconds(sound[i]);
-        if (seconds.ok()) best[i] = std::min(best[i], *seconds);
+        if (seconds.ok()) {
+          best[i] = std::min(best[i], *seconds);
+        } else if (!failed) {
+          failed = sound[i];
+        }
         return seconds;
       });
+  if (failed) STOWAGE_RETURN_IF_ERROR(outlive(*failed));
   if (!fastest.ok()) {
-    STOWAGE_RETURN_IF_ERROR(outlive(sound.back()));
     tell(ways.first(), StrCat("untimed: ", fastest.error().message));
     return tried;
   }
   tried.way = sound[*fastest];
   for (size_t i = 0; i < sound.size(); ++i) {
-    tell(sound[i], StrCat(Fixed(1e3 * best[i], 3), " ms"));
+    tell(sound[i], std::isinf(best[i])
+                       ? std::string("untimed")
+                       : StrCat(Fixed(1e3 * best[i], 3), " ms"));
   }
   return tried;
 }

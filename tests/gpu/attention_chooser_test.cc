@@ -285,6 +285,14 @@ TEST_CASE("ways are compared with products of warps, also unasked") {
   Outputs(opened, {.grad = true});
   CHECK(Tried(opened).find("attention_grad bf16(1, 5, 2, 16): by warps") !=
         std::string::npos);
+  // Also where the device has one alone of those that were asked for.
+  const Opened other = Open(
+      EmptyFolder("unasked"),
+      {AttentionWay::kWarpgroups, AttentionWay::kFiveProducts}, {.major = 8});
+  Outputs(other, {.grad = true});
+  CHECK(Tried(other) ==
+        "attention was tried: attention_grad bf16(1, 5, 2, 16): by warps 3.000 "
+        "ms, by five products 2.000 ms");
 }
 
 TEST_CASE("results side by side are tried, too") {
