@@ -26,6 +26,7 @@ namespace {
 struct Faults {
   std::string lost = {};       // a kernel that is never run
   std::string forgotten = {};  // and one that is not in every second session
+  int64_t every = 2;           // or every so many
   Bytes leak_per_step = 0;     // of its memory
   std::string failing = {};    // a function of Device that fails once
   FakeBranches branches = FakeBranches::kRight;
@@ -93,7 +94,8 @@ class FaultyDevice final : public gpu::Device {
   Status Launch(const gpu::KernelCall& call, gpu::Stream stream) override {
     if (call.name == faults_.lost) return {};
     if (in_first_body_ && call.name == faults_.lost_in_bodies) return {};
-    if (call.name == faults_.forgotten && sessions_ % 2 == 0) return {};
+    if (call.name == faults_.forgotten && sessions_ % faults_.every == 0)
+      return {};
     return fake_.Launch(call, stream);
   }
   Status MatMul(const gpu::MatMulCall& call, gpu::Stream stream) override {
@@ -287,6 +289,15 @@ TEST_CASE("a kernel that does not work fails the ops and the models") {
   CHECK(Failed(rows) == "ops f32, ops bf16, ops f16, models gpt-nano");
   CHECK(rows[1].figure.find("layer_norm") != std::string::npos);
   CHECK(rows[1].data["failures"].size() < 20);  // only what uses it
+}
+
+TEST_CASE(
+    "a kernel that fails where operands are off alignment fails the ops") {
+  // Of the three sessions of a row the last has operands off their alignment.
+  const auto rows = RunOn({.forgotten = "layer_norm", .every = 3}, {"ops"});
+  CHECK(Failed(rows) == "ops f32, ops bf16, ops f16");
+  CHECK(rows[0].figure.starts_with(
+      "layer_norm: operands off their alignment give other bits"));
 }
 
 TEST_CASE("attention by warpgroups that is wrong fails its row") {

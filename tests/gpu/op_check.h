@@ -32,8 +32,10 @@ std::vector<double> DecodeElements(DType dtype,
                                    const std::vector<std::byte>& bytes);
 
 /// All rows with `real` as the type of real operands. A row agrees with the
-/// interpreter within its tolerance, and gives the same bytes as a replay and op
-/// by op in a poisoned arena.
+/// interpreter within its tolerance, and gives the same bytes as a replay, op by op in a
+/// poisoned arena, and with operands off their alignment (tests/gpu/off_alignment.h): but
+/// for products of a library and attention, which may be computed in another way there
+/// and have to agree within the tolerance alone.
 void CheckOps(DType real, Backend& backend, CheckRow* row);
 
 }  // namespace stowage::testing

@@ -117,6 +117,9 @@ void Table::AddMovement() {
       });
   Add(OpKind::kGather, "", {Real("table", {7, 3}), Index("indices", {2, 5}, 7)},
       [](GraphBuilder&, In in) { return Out{Gather(in[0], in[1])}; });
+  Add(OpKind::kGather, " of rows of 16",
+      {Real("table", {7, 16}), Index("indices", {5}, 7)},
+      [](GraphBuilder&, In in) { return Out{Gather(in[0], in[1])}; });
   Add(OpKind::kGather, " of scalars by i64",
       {Real("table", {4}), Index("indices", {6}, 4, DType::kI64)},
       [](GraphBuilder&, In in) { return Out{Gather(in[0], in[1])}; });
@@ -128,6 +131,12 @@ void Table::AddMovement() {
   Add(OpKind::kScatterAdd, "",
       {Real("base", {4, 3}), Index("indices", {2, 5}, 4),
        Real("updates", {2, 5, 3})},
+      [](GraphBuilder&, In in) {
+        return Out{ScatterAdd(in[0], in[1], in[2])};
+      });
+  Add(OpKind::kScatterAdd, " of rows of 16",
+      {Real("base", {4, 16}), Index("indices", {5}, 4),
+       Real("updates", {5, 16})},
       [](GraphBuilder&, In in) {
         return Out{ScatterAdd(in[0], in[1], in[2])};
       });
@@ -405,20 +414,26 @@ void Table::AddLayerNorm() {
   };
   Add(OpKind::kLayerNorm, "", leaves({4, 7}), build);
   Add(OpKind::kLayerNorm, " of sequences", leaves({2, 3, 5}), build);
-  std::vector<LeafSpec> with_dy = leaves({4, 7});
-  with_dy.push_back(Real("dy", {4, 7}));
-  Add(OpKind::kLayerNormGrad, "", with_dy, [=](GraphBuilder& g, In in) {
-    const std::vector<Value> forward = build(g, in.first(3));
-    const LayerNormGrads grads =
-        LayerNormGrad(in[0], in[1], forward[1], forward[2], in[3]);
-    return Out{grads.dx, grads.dgamma, grads.dbeta};
-  });
-  with_dy.push_back(Real("residual", {4, 7}));
-  Add(OpKind::kLayerNormGradAdd, "", with_dy, [=](GraphBuilder& g, In in) {
-    const std::vector<Value> forward = build(g, in.first(3));
-    return g.Emit(OpKind::kLayerNormGradAdd,
-                  Out{in[0], in[1], forward[1], forward[2], in[3], in[4]}, {});
-  });
+  Add(OpKind::kLayerNorm, " of rows of 16", leaves({3, 16}), build);
+  for (const Shape& x : {Shape{4, 7}, Shape{3, 16}}) {
+    const std::string suffix = x.back() == 16 ? " of rows of 16" : "";
+    std::vector<LeafSpec> with_dy = leaves(x);
+    with_dy.push_back(Real("dy", x));
+    Add(OpKind::kLayerNormGrad, suffix, with_dy, [=](GraphBuilder& g, In in) {
+      const std::vector<Value> forward = build(g, in.first(3));
+      const LayerNormGrads grads =
+          LayerNormGrad(in[0], in[1], forward[1], forward[2], in[3]);
+      return Out{grads.dx, grads.dgamma, grads.dbeta};
+    });
+    with_dy.push_back(Real("residual", x));
+    Add(OpKind::kLayerNormGradAdd, suffix, with_dy,
+        [=](GraphBuilder& g, In in) {
+          const std::vector<Value> forward = build(g, in.first(3));
+          return g.Emit(OpKind::kLayerNormGradAdd,
+                        Out{in[0], in[1], forward[1], forward[2], in[3], in[4]},
+                        {});
+        });
+  }
 }
 
 void Table::AddUpdates() {

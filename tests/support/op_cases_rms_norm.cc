@@ -14,6 +14,7 @@ void AddRmsNorm(OpCaseTable& t) {
   };
   t.Add(OpKind::kRmsNorm, "", leaves({4, 7}), build);
   t.Add(OpKind::kRmsNorm, " of sequences", leaves({2, 3, 5}), build);
+  t.Add(OpKind::kRmsNorm, " of rows of 16", leaves({3, 16}), build);
   t.Add(OpKind::kRmsNorm, " of a vector", leaves({19}), build);
   for (const Shape& x : {Shape{4, 7}, Shape{2, 3, 16}}) {
     std::vector<LeafSpec> with_dy = leaves(x);
