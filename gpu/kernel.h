@@ -74,6 +74,10 @@ Status Supports(const Graph& graph, const Node& node);
 /// and whose code is short.
 bool FusesOp(OpKind op);
 
+/// Into how many partial sums the gradient of a norm adds up its rows (Fusions::sum_parts);
+/// 0 for other ops.
+int64_t SumPartsOf(const OpArgs& args);
+
 namespace kernels {
 #define STOWAGE_OP(kind, name) extern const GpuKernel kind;
 #include "ir/ops.def"

@@ -66,16 +66,24 @@ struct MatrixOperand {
 };
 
 /// What is done to a product's sums before they are rounded; of several, in this order.
-/// What is null is not there. Elements are of the product's type.
+/// Last, sums of the operands, which are no part of the product. What is null is not
+/// there. Elements are of the product's type.
 struct MatMulEpilogue {
   const std::byte* bias = nullptr;    // n elements, added to every row
   const std::byte* addend = nullptr;  // a matrix that lies as c does
   const std::byte* gelu_x =
       nullptr;  // such a one: times gelu_tanh's derivative there
+  /// Sums over k of the operands as the product reads them, rounded to the product's type:
+  /// of a's rows, m elements, and of b's columns, n elements. Results, not operands.
+  std::byte* a_sums = nullptr;
+  std::byte* b_sums = nullptr;
 
   /// Whether there is more than an addend, which every library takes: the rest one may
   /// lack.
-  bool beyond_addend() const { return bias != nullptr || gelu_x != nullptr; }
+  bool beyond_addend() const {
+    return bias != nullptr || gelu_x != nullptr || a_sums != nullptr ||
+           b_sums != nullptr;
+  }
 };
 
 /// c (m, n) = a (m, k) b (k, n), or c += it, `batch` times; products of f16 and

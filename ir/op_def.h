@@ -23,8 +23,8 @@
 
 namespace stowage {
 
-/// No op but `split` has more results; an Emit that fails returns so many inert
-/// ones.
+/// No op but `split` and `sum_partials` has more results; an Emit that fails returns so
+/// many inert ones.
 inline constexpr int kMaxResults = 8;
 inline constexpr int kAnyNumber = -1;
 

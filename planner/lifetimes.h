@@ -22,6 +22,7 @@
 
 #include "ir/graph.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 #include "planner/packing/problem.h"
 
 namespace stowage {
@@ -67,6 +68,10 @@ struct Fusions {
   bool epilogues = false;
   /// Whether updates by an op that follow one another run as one. Null: none do.
   bool (*updates)(OpKind op) = nullptr;
+  /// Into how many partial sums the gradient of a norm adds up its rows for its params,
+  /// where these sums may be added up later, for many norms at once; 0 for other ops.
+  /// Null: none are.
+  int64_t (*sum_parts)(const OpArgs& args) = nullptr;
 };
 
 /// What a device's kernels take beside the values, and what they fuse: of

@@ -18,7 +18,7 @@ SIGNATURE = re.compile(r"^(.*?)\s*->\s*(.*?)(?:\s*\((.*)\))?\s*(?:\{(.*)\})?$")
 HAS_BODIES = {"loop", "cond"}
 MADE_BY_STOWAGE = re.compile(
     r"_(grad|grad_add|update)$|^(assign|stand_in|fetch|stash|constant|fused_\w+|epilogue_matmul|"
-    r"all_reduce|reduce_scatter|all_gather|own_block|join_weight)$")
+    r"all_reduce|reduce_scatter|all_gather|own_block|join_weight|sum_partials)$")
 
 # What the attributes of every op so called are, for Python's signatures.
 LISTS = {"shape", "order", "sizes", "size", "before", "after"}

@@ -53,6 +53,7 @@ std::string_view FamilyOf(OpKind op) {
     case OpKind::kLayerNormGradAdd:
     case OpKind::kRmsNorm:
     case OpKind::kRmsNormGrad:
+    case OpKind::kSumPartials:
     case OpKind::kBatchNorm:
     case OpKind::kBatchNormGrad:
     case OpKind::kLocalResponseNorm:

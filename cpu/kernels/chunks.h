@@ -39,6 +39,11 @@ struct RowSumChunks {
   int64_t count;
 };
 
+/// The first of the rows of a part, where `parts` share them evenly.
+constexpr int64_t FirstRowOfPart(int64_t part, int64_t parts, int64_t rows) {
+  return rows / parts * part + std::min(part, rows % parts);
+}
+
 /// f(begin, end) over [0, size) in pieces of `piece`, the last one shorter.
 template <typename F>
 void ParallelRanges(ThreadPool& pool, int64_t size, int64_t piece, F&& f) {

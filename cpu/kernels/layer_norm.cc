@@ -11,6 +11,7 @@
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/rows.h"
 #include "cpu/kernels/vec.h"
+#include "ir/partial_sums.h"
 
 namespace stowage::cpu {
 namespace {
@@ -104,8 +105,24 @@ void GradRows(const Launch& launch, int64_t n, int64_t begin, int64_t end,
   }
 }
 
+// The partial sums as results: the rows in even runs, one a part.
+template <typename T>
+void RunGradInParts(const Launch& launch, int64_t parts, ThreadPool& pool) {
+  const int64_t n = launch.inputs[0].shape().back();
+  const int64_t rows = launch.inputs[0].size() / n;
+  ParallelRanges(pool, parts, 1, [&](int64_t part, int64_t) {
+    GradRows<T>(launch, n, FirstRowOfPart(part, parts, rows),
+                FirstRowOfPart(part + 1, parts, rows),
+                launch.outputs[1].as<T>() + part * n,
+                launch.outputs[2].as<T>() + part * n);
+  });
+}
+
 template <typename T>
 void RunGrad(const Launch& launch, ThreadPool& pool) {
+  if (const auto parts = PartsOf(*launch.attrs)) {
+    return RunGradInParts<T>(launch, *parts, pool);
+  }
   const RowSumChunks chunks = GradChunks(launch.inputs[0].shape());
   const int64_t n = chunks.columns;
   T* partial = reinterpret_cast<T*>(launch.workspace.data());
@@ -141,6 +158,7 @@ StepCode RunLayerNormGrad(const Launch& launch, ThreadPool& pool) noexcept {
 
 Bytes LayerNormGradWorkspace(const OpArgs& args, std::span<const TensorType>,
                              int) {
+  if (PartsOf(args.attrs)) return 0;
   const RowSumChunks chunks = GradChunks(args.shape(0));
   return chunks.count * 2 * chunks.columns * SizeOf(args.type(0).dtype);
 }

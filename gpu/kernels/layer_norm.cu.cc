@@ -8,6 +8,7 @@
 // blocks in order.
 
 #include <cmath>
+#include <optional>
 
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
@@ -15,6 +16,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
+#include "ir/partial_sums.h"
 
 namespace stowage::gpu {
 namespace {
@@ -207,7 +209,8 @@ struct GradParams {
   const void* dy;
   const void* residual;  // added to dx; null: nothing
   void* dx;
-  float* partial;  // (blocks, 2, n): for dgamma, for dbeta
+  float* dgamma;  // (blocks, n), partial sums
+  float* dbeta;   // likewise
   int64_t rows;
   int64_t n;
   float inverse_n;
@@ -337,7 +340,8 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
     }
   }
 
-  float* partial = p.partial + int64_t{BlockId()} * 2 * p.n;
+  float* to_dgamma = p.dgamma + int64_t{BlockId()} * p.n;
+  float* to_dbeta = p.dbeta + int64_t{BlockId()} * p.n;
   if constexpr (kWarp) {  // the warps add up, in turn
     constexpr int kColumns = kWarpSize * kPacks * kWidth;
     STOWAGE_SHARED(float, sums, 2 * kColumns);
@@ -352,15 +356,15 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
       SyncThreads();
     }
     for (int i = ThreadId(); i < n; i += kGradWarps * kWarpSize) {
-      partial[i] = sums[i];
-      partial[p.n + i] = sums[kColumns + i];
+      to_dgamma[i] = sums[i];
+      to_dbeta[i] = sums[kColumns + i];
     }
   } else {
     for (int c = 0; c < kPacks * kWidth; ++c) {
       const int column = (c / kWidth * kThreads + thread) * kWidth + c % kWidth;
       if (column >= n) continue;
-      partial[column] = dgamma[c];
-      partial[p.n + column] = dbeta[c];
+      to_dgamma[column] = dgamma[c];
+      to_dbeta[column] = dbeta[c];
     }
   }
 }
@@ -375,8 +379,8 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
   const int64_t first = ThreadId() * kWidth;
   constexpr int64_t kStep = kLongThreads * kWidth;
   const T* gamma = static_cast<const T*>(p.gamma);
-  float* dgamma = p.partial + int64_t{BlockId()} * 2 * p.n;
-  float* dbeta = dgamma + p.n;
+  float* dgamma = p.dgamma + int64_t{BlockId()} * p.n;
+  float* dbeta = p.dbeta + int64_t{BlockId()} * p.n;
   for (int64_t i = first; i < p.n; i += kStep) {
     for (int64_t c = i; c < i + kWidth && c < p.n; ++c) {
       dgamma[c] = dbeta[c] = 0;
@@ -419,8 +423,8 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
 }
 
 template <typename T, bool kPacked>
-void LaunchGrad(const GradParams& params, Queue& queue) {
-  const Grid grid = {.x = static_cast<uint32_t>(SumBlocks(params.rows))};
+void LaunchGrad(const GradParams& params, int64_t blocks, Queue& queue) {
+  const Grid grid = {.x = static_cast<uint32_t>(blocks)};
   // Kernels for rows of up to 8, 16, 24 and 32 elements a thread; for those that
   // are not packed the last alone.
   constexpr int kEight = 8 / kPackSize<T>;
@@ -459,38 +463,46 @@ void EnqueueGrad(const Launch& launch, Queue& queue) {
   const int64_t n = x.shape().back();
   const void* residual =
       launch.op == OpKind::kLayerNormGradAdd ? launch.inputs[5].data : nullptr;
-  const GradParams params = {
-      .x = x.data,
-      .gamma = launch.inputs[1].data,
-      .mean = launch.inputs[2].as<const float>(),
-      .rstd = launch.inputs[3].as<const float>(),
-      .dy = launch.inputs[4].data,
-      .residual = residual,
-      .dx = launch.outputs[0].data,
-      .partial = reinterpret_cast<float*>(launch.workspace.data()),
-      .rows = x.size() / n,
-      .n = n,
-      .inverse_n = 1.0f / static_cast<float>(n)};
-  const ColumnSumsParams<2> sums = {
-      .partial = params.partial,
-      .to = {launch.outputs[1].data, launch.outputs[2].data},
-      .n = n,
-      .blocks = SumBlocks(params.rows)};
+  const int64_t rows = x.size() / n;
+  const std::optional<int64_t> parts = PartsOf(*launch.attrs);
+  const int64_t blocks = parts.value_or(SumBlocks(rows));
+  const auto partial = [&](size_t r) {
+    return parts ? launch.outputs[r].as<float>()
+                 : reinterpret_cast<float*>(launch.workspace.data()) +
+                       static_cast<int64_t>(r - 1) * blocks * n;
+  };
+  const GradParams params = {.x = x.data,
+                             .gamma = launch.inputs[1].data,
+                             .mean = launch.inputs[2].as<const float>(),
+                             .rstd = launch.inputs[3].as<const float>(),
+                             .dy = launch.inputs[4].data,
+                             .residual = residual,
+                             .dx = launch.outputs[0].data,
+                             .dgamma = partial(1),
+                             .dbeta = partial(2),
+                             .rows = rows,
+                             .n = n,
+                             .inverse_n = 1.0f / static_cast<float>(n)};
   OnFloat(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     // Without a residual, an address that is as good as any.
     const void* const added = residual == nullptr ? params.dx : residual;
     if (PacksAreWhole<T>(n, params.x, params.gamma, params.dy, added,
                          params.dx)) {
-      LaunchGrad<T, true>(params, queue);
+      LaunchGrad<T, true>(params, blocks, queue);
     } else {
-      LaunchGrad<T, false>(params, queue);
+      LaunchGrad<T, false>(params, blocks, queue);
     }
-    EnqueueColumnSums<T>("layer_norm_grad of params", sums, queue);
+    if (parts) return;  // to a sum_partials
+    const ColumnSum sums[] = {
+        {params.dgamma, launch.outputs[1].data, n, blocks},
+        {params.dbeta, launch.outputs[2].data, n, blocks}};
+    EnqueueColumnSums<T, 2>("layer_norm_grad of params", sums, queue);
   });
 }
 
 Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
+  if (PartsOf(args.attrs)) return 0;
   const int64_t n = args.shape(0).back();
   const int64_t blocks = SumBlocks(args.shape(0).num_elements() / n);
   return blocks * 2 * n * SizeOf(DType::kF32);

@@ -8,6 +8,7 @@
 // order.
 
 #include <cmath>
+#include <optional>
 
 #include "gpu/block_reduce.h"
 #include "gpu/kernel.h"
@@ -15,6 +16,7 @@
 #include "gpu/kernels/dispatch.h"
 #include "gpu/kernels/rows.h"
 #include "gpu/simt.h"
+#include "ir/partial_sums.h"
 
 namespace stowage::gpu {
 namespace {
@@ -172,7 +174,7 @@ struct GradParams {
   const float* rstd;
   const void* dy;
   void* dx;
-  float* partial;  // (blocks, n): for dgamma
+  float* dgamma;  // (blocks, n), partial sums
   int64_t rows;
   int64_t n;
   float inverse_n;
@@ -258,7 +260,7 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
     }
   }
 
-  float* partial = p.partial + BlockId() * p.n;
+  float* to_dgamma = p.dgamma + BlockId() * p.n;
   if constexpr (kWarp) {  // the warps add up, in turn
     constexpr int kColumns = kWarpSize * kPacks * kWidth;
     STOWAGE_SHARED(float, sums, kColumns);
@@ -271,12 +273,12 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
       SyncThreads();
     }
     for (int i = ThreadId(); i < n; i += kGradWarps * kWarpSize) {
-      partial[i] = sums[i];
+      to_dgamma[i] = sums[i];
     }
   } else {
     for (int c = 0; c < kPacks * kWidth; ++c) {
       const int column = (c / kWidth * kThreads + thread) * kWidth + c % kWidth;
-      if (column < n) partial[column] = dgamma[c];
+      if (column < n) to_dgamma[column] = dgamma[c];
     }
   }
 }
@@ -291,7 +293,7 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
   const int64_t first = ThreadId() * kWidth;
   constexpr int64_t kStep = kLongThreads * kWidth;
   const T* gamma = static_cast<const T*>(p.gamma);
-  float* dgamma = p.partial + BlockId() * p.n;
+  float* dgamma = p.dgamma + BlockId() * p.n;
   for (int64_t i = first; i < p.n; i += kStep) {
     for (int64_t c = i; c < i + kWidth && c < p.n; ++c) dgamma[c] = 0;
   }
@@ -324,8 +326,8 @@ GradLongRows(STOWAGE_PARAMS(GradParams) p) {
 }
 
 template <typename T, bool kPacked>
-void LaunchGrad(const GradParams& params, Queue& queue) {
-  const Grid grid = {.x = static_cast<uint32_t>(SumBlocks(params.rows))};
+void LaunchGrad(const GradParams& params, int64_t blocks, Queue& queue) {
+  const Grid grid = {.x = static_cast<uint32_t>(blocks)};
   // Kernels for rows of up to 8, 16, 24 and 32 elements a thread; for those that
   // are not packed the last alone.
   constexpr int kEight = 8 / kPackSize<T>;
@@ -362,32 +364,36 @@ void LaunchGrad(const GradParams& params, Queue& queue) {
 void EnqueueGrad(const Launch& launch, Queue& queue) {
   const TensorView& x = launch.inputs[0];
   const int64_t n = x.shape().back();
+  const int64_t rows = x.size() / n;
+  const std::optional<int64_t> parts = PartsOf(*launch.attrs);
+  const int64_t blocks = parts.value_or(SumBlocks(rows));
   const GradParams params = {
       .x = x.data,
       .gamma = launch.inputs[1].data,
       .rstd = launch.inputs[2].as<const float>(),
       .dy = launch.inputs[3].data,
       .dx = launch.outputs[0].data,
-      .partial = reinterpret_cast<float*>(launch.workspace.data()),
-      .rows = x.size() / n,
+      .dgamma = parts ? launch.outputs[1].as<float>()
+                      : reinterpret_cast<float*>(launch.workspace.data()),
+      .rows = rows,
       .n = n,
       .inverse_n = 1.0f / static_cast<float>(n)};
-  const ColumnSumsParams<1> sums = {.partial = params.partial,
-                                    .to = {launch.outputs[1].data},
-                                    .n = n,
-                                    .blocks = SumBlocks(params.rows)};
   OnFloat(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     if (PacksAreWhole<T>(n, params.x, params.gamma, params.dy, params.dx)) {
-      LaunchGrad<T, true>(params, queue);
+      LaunchGrad<T, true>(params, blocks, queue);
     } else {
-      LaunchGrad<T, false>(params, queue);
+      LaunchGrad<T, false>(params, blocks, queue);
     }
-    EnqueueColumnSums<T>("rms_norm_grad of gamma", sums, queue);
+    if (parts) return;  // to a sum_partials
+    const ColumnSum sums[] = {
+        {params.dgamma, launch.outputs[1].data, n, blocks}};
+    EnqueueColumnSums<T, 2>("rms_norm_grad of gamma", sums, queue);
   });
 }
 
 Bytes GradWorkspace(const OpArgs& args, std::span<const TensorType>) {
+  if (PartsOf(args.attrs)) return 0;
   const int64_t n = args.shape(0).back();
   const int64_t blocks = SumBlocks(args.shape(0).num_elements() / n);
   return blocks * n * SizeOf(DType::kF32);

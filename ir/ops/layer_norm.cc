@@ -36,7 +36,7 @@ TypesResult InferLayerNorm(const OpArgs& args) {
 }
 
 TypesResult InferLayerNormGrad(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckPartsAttr(args));
   STOWAGE_RETURN_IF_ERROR(CheckX(args));
   STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 1, "gamma", ParamType(args)));
   STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 2, "mean", RowType(args)));
@@ -45,7 +45,8 @@ TypesResult InferLayerNormGrad(const OpArgs& args) {
   if (args.op == OpKind::kLayerNormGradAdd) {
     STOWAGE_RETURN_IF_ERROR(CheckFollows(args, 5, "residual", args.type(0)));
   }
-  return Typed(args, {args.type(0), ParamType(args), ParamType(args)});
+  STOWAGE_ASSIGN_OR_RETURN(const TensorType sums, ParamSumsType(args));
+  return Typed(args, {args.type(0), sums, sums});
 }
 
 }  // namespace

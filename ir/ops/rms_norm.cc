@@ -28,12 +28,13 @@ TypesResult InferRmsNorm(const OpArgs& args) {
 }
 
 TypesResult InferRmsNormGrad(const OpArgs& args) {
-  STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {}));
+  STOWAGE_RETURN_IF_ERROR(CheckPartsAttr(args));
   STOWAGE_RETURN_IF_ERROR(CheckOperands(args));
   const std::string since = "since " + Operand(args, 0, "x");
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 2, "rstd", RowType(args), since));
   STOWAGE_RETURN_IF_ERROR(CheckType(args, 3, "dy", args.type(0), since));
-  return Typed(args, {args.type(0), args.type(1)});
+  STOWAGE_ASSIGN_OR_RETURN(const TensorType sums, ParamSumsType(args));
+  return Typed(args, {args.type(0), sums});
 }
 
 }  // namespace

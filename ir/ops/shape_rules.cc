@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/strings.h"
 #include "ir/attrs.h"
+#include "ir/partial_sums.h"
 #include "ir/weight_type.h"
 
 namespace stowage::op_defs {
@@ -245,6 +246,23 @@ TypesResult Typed(const OpArgs& args, std::vector<TensorType> types) {
 
 DType StatisticsType(DType dtype) {
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+Status CheckPartsAttr(const OpArgs& args) {
+  if (args.attrs.entries().empty()) return {};
+  return CheckAttrs(args, {{"parts", AttrKind::kInt}});
+}
+
+Result<TensorType> ParamSumsType(const OpArgs& args) {
+  const int64_t n = args.shape(0).back();
+  const std::optional<int64_t> parts = PartsOf(args.attrs);
+  if (!parts) return TensorType{args.type(0).dtype, {n}};
+  const int64_t rows = args.shape(0).num_elements() / n;
+  if (*parts < 1 || *parts > rows) {
+    return args.Fail(StrCat("parts is ", *parts, "; expected 1 to ", rows,
+                            ", the rows of ", Operand(args, 0, "x")));
+  }
+  return TensorType{StatisticsType(args.type(0).dtype), {*parts, n}};
 }
 
 Shape LeadingDims(const Shape& shape) {

@@ -86,6 +86,13 @@ TypesResult Typed(const OpArgs& args, std::vector<TensorType> types);
 /// f64 for f64, else f32: what sums and statistics of an operand are kept in.
 DType StatisticsType(DType dtype);
 
+/// Of the gradient of a norm: no attribute but "parts", which may be there
+/// (ir/partial_sums.h).
+Status CheckPartsAttr(const OpArgs& args);
+/// What it gives for a param along the last axis of operand 0, x, whose rank is at least 1:
+/// the sum over rows, or partial sums, at most one a row. CheckPartsAttr must have passed.
+Result<TensorType> ParamSumsType(const OpArgs& args);
+
 /// All dimensions but the last. Precondition: rank >= 1.
 Shape LeadingDims(const Shape& shape);
 

@@ -32,7 +32,8 @@ it stands in a row, out of the set in the column T: *float* is f32, f64, f16 or 
 *numeric* all but bool, *index* i32 or i64, *any* all there are. S is f64 where T is
 f64, else f32: what statistics are kept in. *dtype* is the attribute of that name.
 These are the types that a graph may have; README.md says in which of them a backend
-computes. An operand with a question mark may be left out; dots stand for any number.
+computes. An operand or attribute with a question mark may be left out; dots stand for
+any number.
 
 In memory, a *view* owns no bytes, a result *over* operands may be written over one
 of them that has as many bytes and dies there, and an *update* is the new content of
@@ -101,7 +102,7 @@ struct Label {
 struct Signature {
   std::vector<Label> operands;
   std::vector<Label> results;
-  std::vector<std::string> attrs;
+  std::vector<Label> attrs;
 };
 
 struct Entry {
@@ -157,7 +158,7 @@ Signature ParseSignature(std::string text) {
   const size_t brace = text.find('{');
   if (brace != std::string::npos) {
     const size_t end = text.find('}', brace);
-    signature.attrs = SplitAtCommas(text.substr(brace + 1, end - brace - 1));
+    signature.attrs = ParseLabels(text.substr(brace + 1, end - brace - 1));
     text.erase(brace);
   }
   const size_t word = text.find('(');
@@ -482,6 +483,14 @@ std::string ValuesText(const std::vector<Label>& labels, bool operands,
   return Join(texts);
 }
 
+std::string AttrsText(const Signature& signature) {
+  std::vector<std::string> texts;
+  for (const Label& attr : signature.attrs) {
+    texts.push_back(StrCat(attr.name, attr.optional ? "?" : ""));
+  }
+  return Join(texts);
+}
+
 std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
   const OpDef& def = GetOpDef(op);
   LabelOf(signature.results, sample.results.size() - 1);
@@ -490,12 +499,13 @@ std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
   if (!sample.operands.empty()) {
     LabelOf(signature.operands, sample.operands.size() - 1);
   }
-  std::vector<std::string> attrs;
-  for (const auto& [name, value] : sample.attrs.entries()) {
-    attrs.push_back(name);
+  size_t listed = 0;  // of the sample's attributes
+  for (const Label& attr : signature.attrs) {
+    const bool is_there = sample.attrs.Find(attr.name) != nullptr;
+    STOWAGE_CHECK(is_there || attr.optional);
+    listed += is_there ? 1 : 0;
   }
-  STOWAGE_CHECK(std::set(attrs.begin(), attrs.end()) ==
-                std::set(signature.attrs.begin(), signature.attrs.end()));
+  STOWAGE_CHECK(listed == sample.attrs.entries().size());
   const TypeWords words(TypingsOf(op, sample));
   const std::string operands =
       ValuesText(signature.operands, true, def.host_inputs, words);
@@ -503,7 +513,7 @@ std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
       signature.results, false, def.results_on_host ? ~uint32_t{0} : 0, words);
   return StrCat("| `", OpName(op), "` | ", operands,
                 operands.empty() ? "→ " : " → ", results, " | ", words.OfT(),
-                " | ", Join(signature.attrs), " | ", MemoryText(op, signature),
+                " | ", AttrsText(signature), " | ", MemoryText(op, signature),
                 " | ", GradientText(op, sample, signature), " |\n");
 }
 
@@ -524,7 +534,7 @@ std::string RowOfGraphs(OpKind op, const Signature& signature) {
   const Vjp& vjp = GetVjp(op);
   return StrCat(
       "| `", OpName(op), "` | ", names(signature.operands), " → ",
-      names(signature.results), " |  | ", Join(signature.attrs), " |  | ",
+      names(signature.results), " |  | ", AttrsText(signature), " |  | ",
       vjp.refusal != nullptr ? StrCat("none: ", vjp.refusal)
                              : std::string("what the bodies let through"),
       " |\n");

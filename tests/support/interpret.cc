@@ -502,6 +502,13 @@ void Run(Call& c) {
         c.out[0][i] += c.input(5)[i];
       }
       return;
+    case OpKind::kSumPartials:
+      for (size_t i = 0; i < c.in.size(); ++i) {
+        for (int64_t j = 0; j < c.input(i).size(); ++j) {
+          c.out[i][j % c.out[i].size()] += c.input(i)[j];
+        }
+      }
+      return;
     case OpKind::kFusedElementwise:
       return interpret::FusedElementwise(c);
     case OpKind::kFusedMatMul: {
