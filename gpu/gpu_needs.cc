@@ -40,9 +40,11 @@ Status GpuSupports(const Graph& graph) {
 
 Fusions GpuFusions() {
   return {
-      .elementwise = gpu::FusesOp, .epilogues = true, .updates = [](OpKind op) {
-        return gpu::GetKernel(op).enqueue_many != nullptr;
-      }};
+      .elementwise = gpu::FusesOp,
+      .epilogues = true,
+      .updates =
+          [](OpKind op) { return gpu::GetKernel(op).enqueue_many != nullptr; },
+      .sum_parts = gpu::SumPartsOf};
 }
 
 DeviceNeeds GpuNeeds() {

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <variant>
 
 #include "ir/attrs.h"
 
@@ -21,9 +20,8 @@ namespace stowage {
 
 /// The attribute "parts" of a norm's gradient; nothing where it gives the sums themselves.
 inline std::optional<int64_t> PartsOf(const Attrs& attrs) {
-  const AttrValue* const parts = attrs.Find("parts");
-  if (parts == nullptr) return std::nullopt;
-  return std::get<int64_t>(*parts);
+  if (attrs.Find("parts") == nullptr) return std::nullopt;
+  return attrs.Int("parts");
 }
 
 }  // namespace stowage

@@ -9,13 +9,14 @@
 #include "base/version.h"
 #include "ir/bodies.h"
 #include "ir/graph_bytes.h"
+#include "ir/layout.h"
 #include "train/cached_step.h"
 
 namespace stowage {
 namespace {
 
 // Raised whenever the same question is answered with another plan.
-constexpr int kPlanningVersion = 6;
+constexpr int kPlanningVersion = 7;
 
 // The scratch of a device's kernels for `graph`, node by node, those in bodies too.
 void WriteScratch(const Graph& graph, const DeviceNeeds& device,
@@ -39,6 +40,10 @@ void WriteNeeds(const Graph& graph, const PlanOptions& options,
     const bool fuses =
         fusions.elementwise != nullptr && fusions.elementwise(node.op);
     out->Unsigned(fuses ? 1 : 0);
+    OpArgsStorage storage;
+    out->Signed(fusions.sum_parts == nullptr
+                    ? 0
+                    : fusions.sum_parts(MakeOpArgs(graph, node, &storage)));
   }
 }
 

@@ -249,7 +249,7 @@ DType StatisticsType(DType dtype) {
 }
 
 Status CheckPartsAttr(const OpArgs& args) {
-  if (args.attrs.entries().empty()) return {};
+  if (args.attrs.Find("parts") == nullptr) return CheckAttrs(args, {});
   return CheckAttrs(args, {{"parts", AttrKind::kInt}});
 }
 

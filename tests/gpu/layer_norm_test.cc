@@ -107,5 +107,57 @@ TEST_CASE("gradients of many rows are those of the interpreter") {
   CheckGrad(DType::kF32, 70, 1100);
 }
 
+// dx and the sums of the parts, of one norm.
+Graph GradInParts(DType dtype, int64_t rows, int64_t n, int64_t parts) {
+  return MakeGraph(
+      StrCat("gradient of ", rows, " rows of ", n, " ", DTypeName(dtype),
+             " in ", parts, " parts"),
+      [&](GraphBuilder& g) {
+        const std::vector<Value> operands = {
+            g.Input("x", dtype, {rows, n}), g.Input("gamma", dtype, {n}),
+            g.Input("mean", DType::kF32, {rows}),
+            g.Input("rstd", DType::kF32, {rows}),
+            g.Input("dy", dtype, {rows, n})};
+        const std::vector<Value> results =
+            g.Emit(OpKind::kLayerNormGrad, operands, {{"parts", parts}});
+        const std::vector<Value> sums =
+            g.Emit(OpKind::kSumPartials, std::vector{results[1], results[2]},
+                   {{"dtype", dtype}});
+        g.Output("dx", results[0]);
+        g.Output("dgamma", sums[0]);
+        g.Output("dbeta", sums[1]);
+      });
+}
+
+TEST_CASE("partial sums of any number of parts add up to the sums") {
+  for (const int64_t n : {37, 768, 1100, 8200}) {  // a kernel each
+    for (const int64_t parts : {1, 2, 9}) {
+      const Graph graph = GradInParts(DType::kBF16, 9, n, parts);
+      CheckAgainstInterpreter(graph,
+                              RandomLeaves(graph, {.low = -1, .high = 2}),
+                              ToleranceOf(DType::kBF16));
+    }
+  }
+}
+
+TEST_CASE("more sums than a grid has params for go in several") {
+  constexpr int kSums = 130;
+  const Graph graph = MakeGraph("sums", [&](GraphBuilder& g) {
+    std::vector<Value> partials;
+    for (int i = 0; i < kSums; ++i) {
+      partials.push_back(
+          g.Input(StrCat("p", i), DType::kF32, {1 + i % 19, 1 + i}));
+    }
+    const std::vector<Value> sums =
+        g.Emit(OpKind::kSumPartials, partials, {{"dtype", DType::kF16}});
+    for (int i = 0; i < kSums; ++i) {
+      g.Output(StrCat("y", i), sums[static_cast<size_t>(i)]);
+    }
+  });
+  const Tensors leaves = RandomLeaves(graph);
+  CHECK(RunInEmulator(graph, leaves).grids == 2);
+  CheckAgainstInterpreter(graph, leaves, ToleranceOf(DType::kF16));
+}
+
 }  // namespace
 }  // namespace stowage

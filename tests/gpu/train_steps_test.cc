@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -361,6 +362,58 @@ TEST_CASE("with epilogues: the losses of the parts, the same in every budget") {
       CHECK(RunOnFake(fitted->graph, {}, AnotherLayout()) == once);
       CHECK(RunOnFake(fitted->graph, {.refuses_epilogues = true}, GpuPlanning(),
                       {.poison = true}) == refused);
+    }
+  }
+}
+
+// Grids of a step whose names hold `part`.
+int64_t GridsOfStep(const Graph& step, std::string_view part) {
+  FakeDevice* fake = nullptr;
+  const auto backend = MakeFakeBackend({}, &fake);
+  Run(step, *backend, GpuPlanning());
+  int64_t grids = 0;
+  for (const std::string& name : fake->executed()) {
+    grids += name.find(part) != std::string::npos ? 1 : 0;
+  }
+  CHECK(grids % kSteps == 0);
+  return grids / kSteps;
+}
+
+TEST_CASE("the sums of norms' gradients go in one grid, with the same bits") {
+  for (const DType dtype : Instances<DType>({DType::kBF16, DType::kF32})) {
+    const Result<Graph> forward = SmallGpt(dtype);
+    REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+    for (const double clip : {0.0, 1.0}) {
+      CAPTURE(clip);
+      const Graph step = *BuildTrainStep(
+          *forward, "loss",
+          {.optimizer = AdamW{},
+           .clip_norm = clip > 0 ? std::optional(clip) : std::nullopt});
+      const FitOptions options = {.plan = GpuPlanning(),
+                                  .levers = {.recompute = Recompute::kAuto}};
+      FitOptions each = options;
+      each.plan.device.fusions.sum_parts = nullptr;
+      StepFitter fitter(OfGraph(step), options);
+      const Result<FittedStep> together = fitter.Fit(std::nullopt);
+      const Result<FittedStep> apart =
+          StepFitter(OfGraph(step), each).Fit(std::nullopt);
+      REQUIRE(together.ok());
+      REQUIRE(apart.ok());
+      CHECK(together->plan.arena_bytes() <= apart->plan.arena_bytes());
+      // Of two layers, and the last norm, whose gradient is made first: at the peak, where
+      // its parts find no room.
+      CHECK(GridsOfStep(apart->graph, "layer_norm_grad of params") == 5);
+      CHECK(GridsOfStep(together->graph, "layer_norm_grad of params") == 1);
+      CHECK(GridsOfStep(together->graph, "sum_partials") == 1);
+      const Outcome once = RunOnFake(apart->graph);
+      CHECK(RunOnFake(together->graph) == once);
+      CHECK(RunOnFake(together->graph, {.seed = 7}, AnotherLayout(),
+                      {.poison = true}) == once);
+      const Result<Bytes> smallest = fitter.SmallestBudget();
+      REQUIRE(smallest.ok());
+      const Result<FittedStep> small = fitter.Fit(*smallest);
+      REQUIRE(small.ok());
+      CHECK(RunOnFake(small->graph) == once);
     }
   }
 }

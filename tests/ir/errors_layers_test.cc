@@ -420,6 +420,52 @@ TEST_CASE("layers") {
        "[layer_norm_grad] dy \"dy\" is f32(8); expected f32(4, 8), since x "
        "\"x\" is f32(4, 8)"},
       {[](GraphBuilder& g) {
+         const Value x = F32(g, "x", {4, 8});
+         const Value rows = F32(g, "rows", {4});
+         g.Emit(OpKind::kLayerNormGrad,
+                std::vector{x, F32(g, "gamma", {8}), rows, rows, x},
+                {{"parts", int64_t{5}}});
+       },
+       "[layer_norm_grad] parts is 5; expected 1 to 4, the rows of x \"x\" is "
+       "f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value x = F32(g, "x", {4, 8});
+         g.Emit(OpKind::kRmsNormGrad,
+                std::vector{x, F32(g, "gamma", {8}), F32(g, "rows", {4}), x},
+                {{"parts", int64_t{0}}});
+       },
+       "[rms_norm_grad] parts is 0; expected 1 to 4, the rows of x \"x\" is "
+       "f32(4, 8)"},
+      {[](GraphBuilder& g) {
+         const Value x = F32(g, "x", {4, 8});
+         g.Emit(OpKind::kRmsNormGrad,
+                std::vector{x, F32(g, "gamma", {8}), F32(g, "rows", {4}), x},
+                {{"blocks", int64_t{2}}});
+       },
+       "[rms_norm_grad] takes no attribute \"blocks\""},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kSumPartials, {}, {{"dtype", DType::kF32}});
+       },
+       "[sum_partials] has no partials; expected at least 1"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kSumPartials, std::vector{F32(g, "p", {4, 8})},
+                {{"dtype", DType::kI32}});
+       },
+       "[sum_partials] dtype is i32; expected a float type"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kSumPartials,
+                std::vector{F32(g, "p", {4, 8}), F64(g, "q", {4, 8})},
+                {{"dtype", DType::kBF16}});
+       },
+       "[sum_partials] partial 1 \"q\" is f64(4, 8); expected f32 of rank 2, "
+       "whose sums are bf16"},
+      {[](GraphBuilder& g) {
+         g.Emit(OpKind::kSumPartials, std::vector{F32(g, "p", {8})},
+                {{"dtype", DType::kF32}});
+       },
+       "[sum_partials] partial 0 \"p\" is f32(8); expected f32 of rank 2, "
+       "whose sums are f32"},
+      {[](GraphBuilder& g) {
          const Value q = F32(g, "q", {2, 5, 4, 8});
          const Value k = F32(g, "k", {2, 5, 3, 8});
          CausalAttention(q, k, k);

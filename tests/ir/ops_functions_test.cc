@@ -348,6 +348,10 @@ TEST_CASE("operation counts of products and reductions are the textbook's") {
   CHECK(flops() == 420 * 2 * 5);
   ReduceSum(a, {0});
   CHECK(flops() == 42);
+  g.Emit(OpKind::kSumPartials,
+         Values{F32(g, "partial 0", {14, 3}), F32(g, "partial 1", {5, 2})},
+         {{"dtype", DType::kF32}});
+  CHECK(flops() == 42 + 10);
   Add(a, a);
   CHECK(flops() == 42);
   ScatterAdd(F32(g, "base", {9, 4}), I32(g, "i", {6}), F32(g, "u", {6, 4}));
@@ -393,7 +397,7 @@ TEST_CASE("what results may lie over, and what updates write, is as said") {
         OpKind::kAttention, OpKind::kAttentionGrad, OpKind::kAttentionBiasGrad,
         OpKind::kAttentionQkvGrad, OpKind::kFusedMatMul,
         OpKind::kEpilogueMatMul, OpKind::kCopy, OpKind::kReshape,
-        OpKind::kCrossEntropy}) {
+        OpKind::kCrossEntropy, OpKind::kSumPartials}) {
     INFO(std::string(OpName(op)));
     CHECK(mask(op) == 0);
   }

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/builder.h"
@@ -285,6 +286,42 @@ const std::vector<TypeRow>& LayerTypeRows() {
                        Values{x, gamma, rows, rows, x, x}, {});
        },
        {"f32(4, 8)", "f32(8)", "f32(8)"}},
+      {"layer_norm_grad in parts, and their sums",
+       [](GraphBuilder& g) {
+         const Value x = BF16(g, "x", {4, 6, 8});
+         const Value rows = F32(g, "mean", {4, 6});
+         Values results =
+             g.Emit(OpKind::kLayerNormGrad,
+                    Values{x, BF16(g, "gamma", {8}), rows, rows, x},
+                    {{"parts", int64_t{24}}});
+         const Values sums =
+             g.Emit(OpKind::kSumPartials, std::span(results).subspan(1),
+                    {{"dtype", DType::kBF16}});
+         results.insert(results.end(), sums.begin(), sums.end());
+         return results;
+       },
+       {"bf16(4, 6, 8)", "f32(24, 8)", "f32(24, 8)", "bf16(8)", "bf16(8)"}},
+      {"rms_norm_grad in one part",
+       [](GraphBuilder& g) {
+         const Value x = F64(g, "x", {8});
+         return g.Emit(OpKind::kRmsNormGrad,
+                       Values{x, F64(g, "gamma", {8}), F64(g, "rstd", {}), x},
+                       {{"parts", int64_t{1}}});
+       },
+       {"f64(8)", "f64(1, 8)"}},
+      {"sum_partials of many, more than other ops have results",
+       [](GraphBuilder& g) {
+         Values partials;
+         for (const char* name :
+              {"a", "b", "c", "d", "e", "f", "g", "h", "i"}) {
+           const auto columns = static_cast<int64_t>(partials.size()) + 1;
+           partials.push_back(F32(g, name, {3, columns}));
+         }
+         return g.Emit(OpKind::kSumPartials, partials,
+                       {{"dtype", DType::kF32}});
+       },
+       {"f32(1)", "f32(2)", "f32(3)", "f32(4)", "f32(5)", "f32(6)", "f32(7)",
+        "f32(8)", "f32(9)"}},
       {"attention_qkv_grad",
        [](GraphBuilder& g) {
          const Value q = BF16(g, "q", {2, 5, 6, 8});

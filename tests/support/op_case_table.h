@@ -173,6 +173,8 @@ void AddMatMul(OpCaseTable& t);
 void AddPooling(OpCaseTable& t);
 void AddQuantized(OpCaseTable& t);
 void AddResize(OpCaseTable& t);
+void AddLayerNorm(OpCaseTable& t);
+void AddPartialSums(OpCaseTable& t);
 void AddRmsNorm(OpCaseTable& t);
 void AddRope(OpCaseTable& t);
 

@@ -44,7 +44,6 @@ class Table : public OpCaseTable {
   void AddReductions();
   void AddSoftmaxes();
   void AddCrossEntropy();
-  void AddLayerNorm();
   void AddUpdates();
   void AddSkippedUpdates();
 };
@@ -401,41 +400,6 @@ void Table::AddCrossEntropy() {
       });
 }
 
-void Table::AddLayerNorm() {
-  const auto build = [](GraphBuilder& g, In in) {
-    std::vector<Value> results =
-        g.Emit(OpKind::kLayerNorm, in, {{"eps", 1e-5}});
-    results.resize(3);  // y, mean, rstd
-    return results;
-  };
-  const auto leaves = [this](const Shape& x) {
-    return std::vector{Real("x", x, -2, 3), Real("gamma", {x.back()}, 0.5, 2),
-                       Real("beta", {x.back()})};
-  };
-  Add(OpKind::kLayerNorm, "", leaves({4, 7}), build);
-  Add(OpKind::kLayerNorm, " of sequences", leaves({2, 3, 5}), build);
-  Add(OpKind::kLayerNorm, " of rows of 16", leaves({3, 16}), build);
-  for (const Shape& x : {Shape{4, 7}, Shape{3, 16}}) {
-    const std::string suffix = x.back() == 16 ? " of rows of 16" : "";
-    std::vector<LeafSpec> with_dy = leaves(x);
-    with_dy.push_back(Real("dy", x));
-    Add(OpKind::kLayerNormGrad, suffix, with_dy, [=](GraphBuilder& g, In in) {
-      const std::vector<Value> forward = build(g, in.first(3));
-      const LayerNormGrads grads =
-          LayerNormGrad(in[0], in[1], forward[1], forward[2], in[3]);
-      return Out{grads.dx, grads.dgamma, grads.dbeta};
-    });
-    with_dy.push_back(Real("residual", x));
-    Add(OpKind::kLayerNormGradAdd, suffix, with_dy,
-        [=](GraphBuilder& g, In in) {
-          const std::vector<Value> forward = build(g, in.first(3));
-          return g.Emit(OpKind::kLayerNormGradAdd,
-                        Out{in[0], in[1], forward[1], forward[2], in[3], in[4]},
-                        {});
-        });
-  }
-}
-
 void Table::AddUpdates() {
   const LeafSpec w = Real("w", {3, 5}, -1, 1, Role::kParam);
   const LeafSpec velocity = Real("velocity", {3, 5}, -1, 1, Role::kState);
@@ -610,11 +574,12 @@ std::vector<OpCase> OpCases(DType real) {
   testing::AddMatMul(table);
   table.AddSoftmaxes();
   table.AddCrossEntropy();
-  table.AddLayerNorm();
   testing::AddAttention(table);
   testing::AddBatchNorm(table);
   testing::AddLocalResponseNorm(table);
   testing::AddLstm(table);
+  testing::AddLayerNorm(table);
+  testing::AddPartialSums(table);
   testing::AddRmsNorm(table);
   testing::AddRope(table);
   testing::AddFused(table);

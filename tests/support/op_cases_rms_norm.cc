@@ -26,6 +26,17 @@ void AddRmsNorm(OpCaseTable& t) {
                 RmsNormGrad(in[0], in[1], forward[1], in[2]);
             return Out{grads.dx, grads.dgamma};
           });
+    // Which rows a part has is the kernel's to say: their sums are looked at.
+    t.Add(OpKind::kRmsNormGrad,
+          x.rank() == 3 ? " of sequences, in parts" : " in parts", with_dy,
+          [=, dtype = t.real()](GraphBuilder& g, In in) {
+            const Out forward = build(g, in.first(2));
+            const Out grads = g.Emit(OpKind::kRmsNormGrad,
+                                     Out{in[0], in[1], forward[1], in[2]},
+                                     {{"parts", int64_t{3}}});
+            return Out{grads[0], g.Emit(OpKind::kSumPartials, Out{grads[1]},
+                                        {{"dtype", dtype}})[0]};
+          });
   }
 }
 

@@ -20,6 +20,8 @@
 #include "ir/op_kind.h"
 #include "ir/reorder.h"
 #include "ir/shape.h"
+#include "planner/fit/fuse/late_sums.h"
+#include "planner/fit/fuse/room.h"
 #include "planner/lifetimes.h"
 
 namespace stowage::fit {
@@ -32,40 +34,6 @@ struct Group {
   std::vector<ValueId> leaves = {};   // of the program, but for a product
   std::vector<ValueId> inputs = {};   // of the new node
   std::vector<ValueId> results = {};  // of it: the old ones that it makes
-};
-
-// Where new results may begin to live earlier than they did.
-class Room {
- public:
-  Room(const Graph& graph, const Plan& plan)
-      : alignment_(plan.alignment), live_(Index(graph.num_nodes()) + 2, 0) {
-    for (const PlannedBuffer& buffer : plan.buffers) {
-      if (buffer.region != Region::kActivations &&
-          buffer.region != Region::kWorkspace) {
-        continue;
-      }
-      const Bytes slot = AlignUp(buffer.size, alignment_);
-      live_[static_cast<size_t>(buffer.lower)] += slot;
-      live_[static_cast<size_t>(buffer.upper)] -= slot;
-    }
-    std::partial_sum(live_.begin(), live_.end(), live_.begin());
-    peak_ = *std::max_element(live_.begin(), live_.end());
-  }
-
-  // Takes `bytes` in [begin, end), if they fit below the peak.
-  bool Take(NodeId begin, NodeId end, Bytes bytes) {
-    bytes = AlignUp(bytes, alignment_);
-    for (NodeId t = begin; t < end; ++t) {
-      if (live_[Index(t)] + bytes > peak_) return false;
-    }
-    for (NodeId t = begin; t < end; ++t) live_[Index(t)] += bytes;
-    return true;
-  }
-
- private:
-  Bytes alignment_;
-  std::vector<Bytes> live_;  // by time
-  Bytes peak_ = 0;
 };
 
 // What is taken: all, or less where all of it needs a larger arena.
@@ -491,30 +459,48 @@ Result<Fused> WithUpdatesLast(Fused fused, const PlanOptions& options,
   return Fused{std::move(graph), std::move(plan), fused.nodes};
 }
 
-}  // namespace
+// The last sums of norms' gradients by one node, if the arena is no larger for it.
+Result<Fused> WithLateSums(Fused fused, const PlanOptions& options) {
+  STOWAGE_ASSIGN_OR_RETURN(std::optional<LateSums> late,
+                           SumLate(fused.graph, fused.plan, options));
+  if (!late) return fused;
+  const int more = late->graph.num_nodes() - fused.graph.num_nodes();
+  return Fused{std::move(late->graph), std::move(late->plan),
+               fused.nodes - more};
+}
 
-Result<Fused> Fuse(const Graph& graph, const Plan& plan,
-                   const PlanOptions& options) {
-  const Fusions& fusions = options.device.fusions;
-  if (fusions.elementwise == nullptr) return Fused{graph, plan};
-  PlanOptions unbounded = options;
-  unbounded.budget.reset();
-  const Bytes most = plan.arena_bytes();
+// With several ops as one node, if the arena stays within that of `plan`.
+Result<Fused> WithFusedNodes(const Graph& graph, const Plan& plan,
+                             const PlanOptions& options) {
   constexpr Taken kTaken[] = {
       {}, {.kept = false}, {.gradients = false}, {false, false}};
   for (const Taken& taken : kTaken) {
-    std::vector<Group> groups = Finder(graph, plan, fusions, taken).Find();
+    std::vector<Group> groups =
+        Finder(graph, plan, options.device.fusions, taken).Find();
     if (groups.empty()) break;
     Fused fused;
     STOWAGE_ASSIGN_OR_RETURN(fused.graph,
                              Writer(graph, std::move(groups)).Write());
     fused.nodes = graph.num_nodes() - fused.graph.num_nodes();
-    STOWAGE_ASSIGN_OR_RETURN(fused.plan, PlanMemory(fused.graph, unbounded));
-    if (fused.plan.arena_bytes() > most) continue;
+    STOWAGE_ASSIGN_OR_RETURN(fused.plan, PlanMemory(fused.graph, options));
+    if (fused.plan.arena_bytes() > plan.arena_bytes()) continue;
     fused.plan.order = plan.order;
-    return WithUpdatesLast(std::move(fused), unbounded, most);
+    return fused;
   }
-  return WithUpdatesLast({graph, plan}, unbounded, most);
+  return Fused{graph, plan};
+}
+
+}  // namespace
+
+Result<Fused> Fuse(const Graph& graph, const Plan& plan,
+                   const PlanOptions& options) {
+  if (options.device.fusions.elementwise == nullptr) return Fused{graph, plan};
+  PlanOptions unbounded = options;
+  unbounded.budget.reset();
+  STOWAGE_ASSIGN_OR_RETURN(Fused fused, WithFusedNodes(graph, plan, unbounded));
+  STOWAGE_ASSIGN_OR_RETURN(
+      fused, WithUpdatesLast(std::move(fused), unbounded, plan.arena_bytes()));
+  return WithLateSums(std::move(fused), unbounded);
 }
 
 }  // namespace stowage::fit

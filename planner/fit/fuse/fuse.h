@@ -14,7 +14,8 @@
 //
 // and chains of elementwise ops as one fused_elementwise (ir/fused.h). Updates of small
 // params, biases and norms, move to the end of the step, where a device may run those that
-// stand side by side as one (Fusions::updates). The last of the
+// stand side by side as one (Fusions::updates); and what norms' gradients leave to be summed
+// up is summed up in front of them (planner/fit/fuse/late_sums.h). The last of the
 // levers leaves a step that fits; its nodes are fused then, so that all levers see, move
 // and run again single ops, and no bit depends on what was fused: the results of fused
 // ops are those of their parts. A fused node stands where the first of its parts stood.
@@ -35,8 +36,8 @@ struct Fused {
   int nodes = 0;  // fewer than before
 };
 
-/// `graph` with nodes fused and updates of small params at its end, and a plan for it by
-/// `options` whose arena is no larger than that of `plan`, which is for `graph` and by the
+/// `graph` with nodes fused, updates of small params at its end, and norms' sums in front of
+/// these, and a plan for it by `options` whose arena is no larger than that of `plan`, which is for `graph` and by the
 /// same options. The graph and plan themselves where there is nothing of the kind, or no
 /// such plan was found. What is read
 /// besides the chain must be there when its first part runs; what is kept besides its
