@@ -8,9 +8,7 @@
 #include "autodiff/shard_weights.h"
 #include "base/index.h"
 #include "base/strings.h"
-#include "ir/builder.h"
-#include "ir/graph_copy.h"
-#include "ir/ops.h"
+#include "planner/fit/offload/given_states.h"
 #include "planner/fit/plan_program.h"
 #include "runtime/initial_values.h"
 
@@ -161,29 +159,6 @@ std::string SettingsOf(const TrainingSpec& spec) {
                 ShardingName(ranks.shard), " bucket ", ranks.bucket_bytes);
 }
 
-// A program beside `step`, which fetches the states that the step keeps in the host's
-// memory from there. It may read them; only the step updates what lies there.
-Result<Graph> WithStatesOnHost(const Graph& program, const Graph& step) {
-  std::vector<ValueId> moved;
-  for (const ValueId id : program.Leaves(Role::kState)) {
-    const std::optional<ValueId> found = step.Find(program.value(id).name);
-    if (found && step.value(*found).on_host) moved.push_back(id);
-  }
-  if (moved.empty()) return program;
-  GraphBuilder g(program.name());
-  GraphCopy copy(program, &g);
-  for (const ValueId id : moved) {
-    ValueInfo leaf = program.value(id);
-    leaf.on_host = true;
-    copy.Map(id, g.LeafLike(leaf));
-  }
-  copy.DeclareLeaves();
-  for (const ValueId id : moved) copy.Map(id, Fetch(copy[id]));
-  for (NodeId node = 0; node < program.num_nodes(); ++node) copy.CopyNode(node);
-  copy.DeclareOutputs();
-  return g.Finish();
-}
-
 }  // namespace
 
 Bytes TrainingPlan::arena_bytes() const {
@@ -270,7 +245,7 @@ Result<TrainingPlan> TrainingPlanner::Plan() {
   return plan;
 }
 
-// Around the params and states as the step has placed them.
+// Around the params and states as the step has placed them, in the arena or on the host.
 Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
                                                 const FittedStep& step) const {
   TrainingSpec spec = spec_;
@@ -291,9 +266,13 @@ Result<PlannedShape> TrainingPlanner::PlanShape(const ShapeSpec& shape,
   question.budget = spec_.budget.value_or(step.plan.arena_bytes());
   Result<PlannedStep> planned = StepPlanner(std::move(question)).Plan();
   if (!planned.ok()) {
-    return Error{planned.error().code,
-                 StrCat(planned.error().message, "; this is shape ",
-                        Quoted(shape.name))};
+    const RegionBytes& regions = step.plan.regions;
+    return Error{
+        planned.error().code,
+        StrCat(planned.error().message, "; this is shape ", Quoted(shape.name),
+               ", beside ", regions.weights, " bytes of weights, ",
+               regions.state, " of state and ", regions.host_state,
+               " of state on the host, as the first step has them")};
   }
   return PlannedShape{.name = shape.name, .step = std::move(planned->step)};
 }
@@ -309,8 +288,9 @@ Result<PlannedProgram> TrainingPlanner::PlanBeside(
     STOWAGE_ASSIGN_OR_RETURN(Graph model, program.model(batch));
     STOWAGE_ASSIGN_OR_RETURN(const Graph built,
                              OverOwnWeights(std::move(model), spec_.ranks));
+    // What it uses of the states that the step keeps on the host, it fetches from there.
     STOWAGE_ASSIGN_OR_RETURN(const Graph graph,
-                             WithStatesOnHost(built, step.graph));
+                             fit::MoveGivenStates(built, *options.weights));
     if (batch == 1 && !spec_.budget) options.budget.reset();
     Result<PlannedGraph> planned = PlanProgram(graph, options);
     if (planned.ok()) {

@@ -145,7 +145,7 @@ class TrainingPlanner {
   /// until it does; without a budget, until it fits into what the step takes, or
   /// is one. Errors: kBudgetTooSmall, naming the program and the smallest budgets
   /// that work; those of StepFitter::Fit. Other shapes have the same budget, or without
-  /// one what the step takes.
+  /// one what the step takes, and keep the states on the host that the step keeps there.
   Result<TrainingPlan> Plan();
 
   /// Of the step alone: what other budgets cost, and the smallest that work.

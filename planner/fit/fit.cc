@@ -10,6 +10,7 @@
 #include "planner/fit/epilogues/epilogues.h"
 #include "planner/fit/fuse/fuse.h"
 #include "planner/fit/grid.h"
+#include "planner/fit/offload/given_states.h"
 #include "planner/fit/order/bodies.h"
 #include "planner/fit/order/order.h"
 #include "planner/fit/passes.h"
@@ -84,6 +85,18 @@ StepBuilder WithEpilogues(StepBuilder build, const FitOptions& options) {
   };
 }
 
+// The same builder, with those states on the host that are there by the layout given.
+StepBuilder WithGivenStates(StepBuilder build, const PlanOptions& options) {
+  if (!options.weights) return build;
+  return [build = std::move(build), layout = *options.weights](
+             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
+    STOWAGE_ASSIGN_OR_RETURN(PiecedStep step, build(pieces, sampling));
+    STOWAGE_ASSIGN_OR_RETURN(
+        step.graph, fit::MoveGivenStates(step.graph, layout, step.begins));
+    return step;
+  };
+}
+
 // Of a graph by itself.
 Levers InOnePiece(Levers levers) {
   levers.pieces = {1};
@@ -117,14 +130,12 @@ struct StepFitter::Ordered {
 };
 
 StepFitter::StepFitter(StepBuilder build, FitOptions options)
-    : build_(WithEpilogues(OfNotTooMany(std::move(build)), options)),
+    : build_(WithGivenStates(
+          WithEpilogues(OfNotTooMany(std::move(build)), options),
+          options.plan)),
       options_(std::move(options)) {
   STOWAGE_CHECK(!options_.levers.pieces.empty());
   options_.plan.budget.reset();
-  if (options_.plan.weights &&
-      options_.levers.offload != OffloadChoice::kNone) {
-    options_.plan.weights = options_.plan.weights->WithoutStates();
-  }
   grid_ = std::make_unique<Grid>(build_, VariantOptionsOf(options_));
 }
 StepFitter::StepFitter(StepFitter&&) noexcept = default;

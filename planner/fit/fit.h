@@ -42,7 +42,10 @@ class Grid;
 }
 
 struct FitOptions {
-  PlanOptions plan = {};  // its budget is not looked at
+  /// Its budget is not looked at. Where its weight layout has states, no lever moves any:
+  /// those on the host there are on the host, the others are not, as a step over an arena
+  /// that another has planned must have them (else WeightLayout::WithoutStates).
+  PlanOptions plan = {};
   Levers levers = {};
   /// What levers are priced in; empty: operations.
   CostFn cost = {};

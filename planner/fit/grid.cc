@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "ir/bodies.h"
 #include "planner/fit/offload/bodies.h"
+#include "planner/weight_layout.h"
 
 namespace stowage::fit {
 namespace {
@@ -78,12 +79,22 @@ std::span<T> Part(std::span<T> all, size_t first) {
 
 }  // namespace
 
+// Where states are given, they stay where they are.
+std::vector<Offloadable> Grid::Movable(const Graph& graph) const {
+  std::vector<Offloadable> all = FindOffloadable(graph);
+  const std::optional<WeightLayout>& given = options_.plan.weights;
+  if (given && given->state_bytes() + given->host_state_bytes() > 0) {
+    std::erase_if(all, &Offloadable::is_state);
+  }
+  return all;
+}
+
 Result<const Grid::Sample*> Grid::GetSample(int64_t pieces) {
   const auto at = samples_.find(pieces);
   if (at != samples_.end()) return &at->second;
   Sample sample;
   STOWAGE_ASSIGN_OR_RETURN(sample.step, build_(pieces, Sampling::kOneForAll));
-  sample.movable = FindOffloadable(sample.step.graph);
+  sample.movable = Movable(sample.step.graph);
   return &samples_.emplace(pieces, std::move(sample)).first->second;
 }
 
@@ -129,7 +140,7 @@ Result<std::unique_ptr<Variant>> Grid::MakeVariant(int64_t pieces, Share share,
       STOWAGE_ASSIGN_OR_RETURN(step.graph, OffloadInBodies(step.graph));
     }
     if (share.states == 0 && share.halves == 0) return in_bodies;
-    const std::vector<Offloadable> all = FindOffloadable(step.graph);
+    const std::vector<Offloadable> all = Movable(step.graph);
     STOWAGE_ASSIGN_OR_RETURN(
         step.graph,
         Offload(step.graph, Select(all, share, pieces), step.begins));
@@ -250,6 +261,7 @@ Result<std::optional<FittedStep>> Grid::FitByStates(int64_t pieces,
   STOWAGE_ASSIGN_OR_RETURN(const Sample* const sample, GetSample(pieces));
   const auto states =
       std::span(sample->movable).first(CountStates(sample->movable));
+  if (states.empty()) return none;
   // Too few: their bytes alone are less than what is missing.
   size_t least = 0;
   double copied = 0;

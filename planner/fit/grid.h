@@ -81,6 +81,7 @@ class Grid {
     std::vector<Offloadable> movable;
   };
 
+  std::vector<Offloadable> Movable(const Graph& graph) const;
   Result<const Sample*> GetSample(int64_t pieces);
   Result<std::unique_ptr<Variant>> MakeVariant(int64_t pieces, Share share,
                                                InsideWay inside = {});

@@ -150,6 +150,40 @@ TEST_CASE("within a budget, too, and a change of shape allocates nothing") {
   CHECK(*tools::HeapAllocations() == *before);
 }
 
+// Nothing runs again, which is quick to plan.
+TEST_CASE("in every budget all shapes keep the same states on the host") {
+  const auto cpu = MakeCpuBackend({.threads = 2});
+  const ModelFn mlp = [](int64_t batch) {
+    return BuildModel("mlp", ModelPurpose::kTrain, {.batch = batch});
+  };
+  int in_part = 0;
+  for (const std::vector<int64_t>& pieces :
+       {std::vector<int64_t>{1}, {2}, {1, 2, 4}}) {
+    CAPTURE(pieces.size());
+    TrainingSpec spec = {
+        .model = mlp,
+        .shapes = {{.name = "half", .model = mlp, .batch = 256},
+                   {.name = "one", .model = mlp, .batch = 1}},
+        .batch = 512,
+        .training = {.optimizer = AdamW{}},
+        .levers = Levers{.pieces = pieces, .recompute = Recompute::kNone}};
+    const Bytes least =
+        *TrainingPlanner::Make(spec, cpu->Needs())->step().SmallestBudget();
+    for (Bytes budget = least; budget < least * 3 / 2; budget += least / 14) {
+      CAPTURE(budget);
+      spec.budget = budget;
+      const Result<Training> training = Train(spec, *cpu);
+      if (!training.ok()) FAIL(training.error().message);
+      const RegionBytes& of_step = training->plan().step.plan.regions;
+      for (const PlannedShape& shape : training->plan().shapes) {
+        CHECK(shape.step.plan.regions.host_state == of_step.host_state);
+      }
+      in_part += of_step.host_state > 0 && of_step.state > 0;
+    }
+  }
+  CHECK(in_part > 0);
+}
+
 TEST_CASE("the short batch that an epoch ends with is a shape") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   const Shape whole{32, 6};
@@ -177,6 +211,24 @@ TEST_CASE("a shape in pieces has no more of them than examples") {
   CHECK(training->plan().step.price.pieces == 4);
   CHECK(training->plan().shapes[0].step.price.pieces == 2);
   CHECK(training->plan().shapes[1].step.price.pieces == 4);
+}
+
+TEST_CASE("a shape that does not fit is told beside what the step reserves") {
+  const auto cpu = MakeCpuBackend({.threads = 1});
+  TrainingSpec spec = {.model = Nano(16),
+                       .batch = 2,
+                       .training = {.optimizer = AdamW{}},
+                       .levers = NoLevers()};
+  const RegionBytes first = Train(spec, *cpu)->plan().step.plan.regions;
+  REQUIRE(first.state > 0);
+  spec.shapes = {{.name = "longer", .model = Nano(32)}};
+  const Result<Training> refused = Train(spec, *cpu);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().code == ErrorCode::kBudgetTooSmall);
+  CHECK(refused.error().message.ends_with(StrCat(
+      "; this is shape \"longer\", beside ", first.weights,
+      " bytes of weights, ", first.state,
+      " of state and 0 of state on the host, as the first step has them")));
 }
 
 TEST_CASE("a shape of no example is refused by its name") {

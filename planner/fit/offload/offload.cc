@@ -75,7 +75,7 @@ class Mover {
     return from_.value(node.results.front()).source;
   }
   void Run(NodeId id);
-  void RunUpdate(NodeId id, std::span<const Offloadable* const> states);
+  ValueId ContentOf(ValueId state, const Node& update) const;
 
   const Graph& from_;
   const std::span<const Offloadable> moved_;
@@ -132,24 +132,11 @@ void Mover::Run(NodeId id) {
   }
 }
 
-// An update of which some states lie on the host.
-void Mover::RunUpdate(NodeId id, std::span<const Offloadable* const> states) {
-  const Node& node = from_.node(id);
-  to_.SetOrigin(node.phase, node.origin, SourceOf(node));
-  for (const Offloadable* state : states) {
-    now_[Index(state->value)] =
-        Copy(OpKind::kFetch, {stashed_[Index(state->value)]},
-             from_.value(state->value).name, "~fetched");
-  }
-  Run(id);
-  for (const Offloadable* state : states) {
-    const auto r = std::ranges::find(node.inputs, state->value);
-    const ValueId updated =
-        node.results[static_cast<size_t>(r - node.inputs.begin())];
-    Copy(OpKind::kStashUpdate,
-         {stashed_[Index(state->value)], now_[Index(updated)]},
-         from_.value(state->value).name, "~stashed");
-  }
+// What `update` has made of the state.
+ValueId Mover::ContentOf(ValueId state, const Node& update) const {
+  return *std::ranges::find_if(update.results, [&](ValueId result) {
+    return layouts_[Index(result)].root == state;
+  });
 }
 
 Result<Graph> Mover::Move(std::span<NodeId> places) {
@@ -162,7 +149,8 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
     for (const NodeId reader : moved.again) {
       before[Index(reader)].push_back(&moved);
     }
-    if (!moved.is_state()) after[Index(moved.from)].push_back(&moved);
+    const NodeId last = moved.is_state() ? moved.updated : moved.from;
+    if (last != kNoNode) after[Index(last)].push_back(&moved);
     on_host[Index(moved.value)] = moved.is_state();
   }
   for (ValueId id = 0; id < from_.num_values(); ++id) {
@@ -181,12 +169,7 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
   for (NodeId n = 0; n < from_.num_nodes(); ++n) {
     begins[Index(n)] = to_.graph().num_nodes();
     const Node& node = from_.node(n);
-    std::vector<const Offloadable*> states;
     for (const Offloadable* moved : before[Index(n)]) {
-      if (moved->is_state()) {
-        states.push_back(moved);
-        continue;
-      }
       to_.SetOrigin(node.phase, node.origin, SourceOf(node));
       now_[Index(moved->value)] =
           Copy(OpKind::kFetch, {stashed_[Index(moved->value)]},
@@ -199,16 +182,17 @@ Result<Graph> Mover::Move(std::span<NodeId> places) {
                        std::ranges::none_of(node.results, [&](ValueId result) {
                          return is_output[Index(result)] != 0;
                        });
-    if (!states.empty()) {
-      RunUpdate(n, states);
-    } else if (!waits) {
-      Run(n);
-    }
+    if (!waits) Run(n);
     for (const Offloadable* moved : after[Index(n)]) {
       to_.SetOrigin(node.phase, node.origin, SourceOf(node));
-      stashed_[Index(moved->value)] =
-          Copy(OpKind::kStash, {Read(moved->value)},
-               from_.value(moved->value).name, "~stashed");
+      Value& stashed = stashed_[Index(moved->value)];
+      const std::string& name = from_.value(moved->value).name;
+      stashed =
+          moved->is_state()
+              ? Copy(OpKind::kStashUpdate,
+                     {stashed, Read(ContentOf(moved->value, node))}, name,
+                     "~stashed")
+              : Copy(OpKind::kStash, {Read(moved->value)}, name, "~stashed");
     }
   }
   for (const GraphOutput& output : from_.outputs()) {
@@ -236,8 +220,10 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
           uses.uses(id).size() != 1) {
         continue;
       }
-      states.push_back(
-          {.value = id, .bytes = value.type.bytes(), .to = update});
+      states.push_back({.value = id,
+                        .bytes = value.type.bytes(),
+                        .to = update,
+                        .updated = update});
       continue;
     }
     const std::span<const NodeId> forward = uses.forward_readers(id);

@@ -33,10 +33,12 @@ namespace stowage::fit {
 struct Offloadable {
   ValueId value = 0;
   Bytes bytes = 0;  // copied there, and back, in every step
-  // Of a forward value: the nodes that read it before and after. A state is
-  // fetched before `to`, its update, and stashed right after it.
+  // Of a forward value: the nodes that read it before and after. A state is fetched
+  // before `to`, and stashed after `updated`, its last update: of those that
+  // FindOffloadable lists, the same node.
   NodeId from = kNoNode;
   NodeId to = kNoNode;
+  NodeId updated = kNoNode;
   /// Of a forward value: later nodes that it is fetched for anew. FindOffloadable lists
   /// those since whose last reader something at least as large was made.
   std::vector<NodeId> again = {};
@@ -51,7 +53,7 @@ struct Offloadable {
 /// Linear, but for sorting.
 std::vector<Offloadable> FindOffloadable(const Graph& graph);
 
-/// `graph` with `moved`, of FindOffloadable(graph), in the host's memory: the
+/// `graph` with `moved`, as FindOffloadable(graph) has them, in the host's memory: the
 /// verified graph. `places` are nodes of `graph`, and become the places where
 /// they stand in the new one, what is fetched for them included. Linear.
 Result<Graph> Offload(const Graph& graph, std::span<const Offloadable> moved,

@@ -369,10 +369,10 @@ TEST_CASE("a batch in pieces is moved alike in all of them") {
   CHECK(FindHostUse(fitted->graph).values > 0);
 }
 
-TEST_CASE("a layout given to a step that may move states binds its params") {
+TEST_CASE("a layout of params alone leaves states to the levers") {
   const Graph step = StepOf("mlp", {.batch = 8});
   const WeightLayout layout =
-      WeightLayout::FromForward(step, *PlanMemory(step));
+      WeightLayout::FromForward(step, *PlanMemory(step)).WithoutStates();
   StepFitter fitter(OfGraph(step), {.plan = {.weights = layout}});
   const auto fitted = fitter.Fit(*fitter.SmallestBudget());
   REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
@@ -382,6 +382,47 @@ TEST_CASE("a layout given to a step that may move states binds its params") {
   REQUIRE(made.weights().size() == layout.weights().size());
   for (const auto& [name, slot] : layout.weights()) {
     CHECK(made.weights().at(name).offset == slot.offset);
+  }
+}
+
+TEST_CASE("states that a layout has are moved by no lever, values still are") {
+  const int64_t batch = 4;
+  const Graph step = TinyGptStep(batch);
+  std::vector<Offloadable> states = FindOffloadable(step);
+  std::erase_if(states, [](const Offloadable& o) { return !o.is_state(); });
+  const Bytes all_states = PlanMemory(step)->regions.state;
+  struct Case {
+    size_t count;  // of states on the host
+    NodeOrder order = NodeOrder::kGiven;
+  };
+  for (const auto& [count, order] :
+       {Case{0}, Case{2}, Case{states.size()}, Case{2, NodeOrder::kMemory}}) {
+    CAPTURE(count);
+    const Graph moved = *Offload(step, std::span(states).first(count));
+    const WeightLayout layout =
+        WeightLayout::FromForward(moved, *PlanMemory(moved));
+    Levers levers = {.recompute = Recompute::kNone, .order = order};
+    if (order == NodeOrder::kGiven) levers.pieces = {1, 2};
+    StepFitter fitter(
+        StepsOf(TinyGpt, batch),
+        {.plan = {.weights = layout}, .levers = levers, .effort = kEffort});
+    const Bytes least = *fitter.SmallestBudget();
+    Bytes stashed = 0;
+    for (const std::optional<Bytes> budget :
+         {std::optional<Bytes>(), std::optional(least)}) {
+      const auto fitted = fitter.Fit(budget);
+      REQUIRE_MESSAGE(fitted.ok(), fitted.error().message);
+      const RegionBytes& regions = fitted->plan.regions;
+      CHECK(regions.host_state == layout.host_state_bytes());
+      CHECK(regions.state == all_states - layout.host_state_bytes());
+      for (const ValueId id : fitted->graph.Leaves(Role::kState)) {
+        const ValueInfo& state = fitted->graph.value(id);
+        CHECK(state.on_host == layout.host_states().contains(state.name));
+      }
+      stashed += regions.host_stash;
+    }
+    CHECK(stashed > 0);
+    CHECK_FALSE(fitter.Fit(least - 1).ok());
   }
 }
 
