@@ -220,9 +220,7 @@ TEST_CASE(
                  "finetune: 21 examples, 0 cut and 1 dropped at 16 tokens"));
 }
 
-TEST_CASE(
-    "lengths are chosen by the data, and a batch takes the shortest that holds "
-    "it") {
+std::string ManyLengths() {
   std::string lines;
   for (int i = 0; i < 30; ++i) {
     // Of 22, 17 and 8 tokens, the last of which is never read.
@@ -231,7 +229,13 @@ TEST_CASE(
                                           : "He reads";
     lines += StrCat("{\"text\": \"", text, "\"}\n");
   }
-  const std::string data = WriteTemp("lengths.jsonl", lines);
+  return WriteTemp("lengths.jsonl", lines);
+}
+
+TEST_CASE(
+    "lengths are chosen by the data, and a batch takes the shortest that holds "
+    "it") {
+  const std::string data = ManyLengths();
   const Outcome run = RunStowage(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
                                "auto", "--steps", "27", "--json"}));
@@ -246,26 +250,6 @@ TEST_CASE(
   CHECK(done["lengths"] == Json({21, 16}));
   CHECK(done["positions_computed"] == 6 * 21 + 21 * 16);
   CHECK(done["positions_if_padded"] == 27 * 21);
-  // States that one length keeps on the host, all do; and no loss changes by a bit.
-  const auto losses = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all = {"--data",      data,   "--seq",   "32",
-                                    "--lengths",   "auto", "--batch", "2",
-                                    "--lora-rank", "16",   "--steps", "6",
-                                    "--json"};
-    all.insert(all.end(), more.begin(), more.end());
-    const Outcome outcome = RunStowage(Arguments("qwen2.gguf", all));
-    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
-    std::vector<double> found;
-    for (const Json& line : JsonLines(outcome.out)) {
-      if (line.contains("loss")) found.push_back(line["loss"]);
-      if (line.contains("host_bytes") && !more.empty()) {
-        CHECK(line["host_bytes"] > 0);
-      }
-    }
-    return found;
-  };
-  CHECK(losses({"--offload", "auto", "--recompute", "auto", "--budget",
-                "317000"}) == losses({}));
   const Outcome given = RunStowage(
       Arguments("qwen2.gguf", {"--data", data, "--seq", "32", "--lengths",
                                "8,24", "--steps", "1", "--json"}));
@@ -278,6 +262,44 @@ TEST_CASE(
     CHECK(Contains(refused.err, StrCat("lengths \"", wrong,
                                        "\" are neither auto nor numbers from "
                                        "1 to 32")));
+  }
+}
+
+TEST_CASE(
+    "states that one length keeps on the host all do, and no loss changes") {
+  const auto run = [data =
+                        ManyLengths()](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"--data",      data,   "--seq",   "32",
+                                    "--lengths",   "auto", "--batch", "2",
+                                    "--lora-rank", "16",   "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = RunStowage(Arguments("qwen2.gguf", all));
+    REQUIRE_MESSAGE(outcome.exit_code == 0, outcome.err);
+    return JsonLines(outcome.out);
+  };
+  const auto losses = [](const std::vector<Json>& lines) {
+    std::vector<double> found;
+    for (const Json& line : lines) {
+      if (line.contains("loss")) found.push_back(line["loss"]);
+    }
+    return found;
+  };
+  const auto smallest = [&](const std::string& offload) -> int64_t {
+    return run({"--dry-run", "--recompute", "auto", "--offload", offload})
+        .back()["minimum_budget_bytes"];
+  };
+  const std::vector<double> expected = losses(run({"--steps", "6"}));
+  CHECK(expected.size() == 6);
+  // Below what recomputing reaches, the longest has something on the host.
+  const int64_t unmoved = smallest("none");
+  const int64_t moved = smallest("auto");
+  for (const int64_t budget : {unmoved - 1, moved + (unmoved - moved) / 2}) {
+    CAPTURE(budget);
+    const std::vector<Json> lines =
+        run({"--steps", "6", "--recompute", "auto", "--offload", "auto",
+             "--budget", StrCat(budget)});
+    CHECK(lines.back()["host_bytes"] > 0);
+    CHECK(losses(lines) == expected);
   }
 }
 
