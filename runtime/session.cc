@@ -1,28 +1,21 @@
 #include "runtime/session.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
 #include "base/strings.h"
 #include "runtime/check_programs.h"
 #include "runtime/control_flow.h"
 #include "runtime/initial_values.h"
+#include "runtime/session_state.h"
 
 namespace stowage {
 namespace {
-
-Error Fail(std::string_view message) {
-  return {ErrorCode::kInvalidArgument, StrCat("[session] ", message)};
-}
-
-constexpr uint8_t kPoison = 0xFF;  // NaN in every float type, -1 in integers
 
 // Copies a strided view to contiguous, row-major `host`, by way of a copy of all
 // bytes between its first and its last element.
@@ -58,139 +51,61 @@ bool IsCache(const ValueInfo& value) { return value.role == Role::kCache; }
 
 }  // namespace
 
-// What a step needs written before it runs.
-struct RequiredInput {
-  ValueId value;
-  bool written = false;
-};
+Session::State::~State() {
+  for (Runner& runner : runners) runner.state_->executable.reset();
+  if (owned) backend->Free(arena, arena_bytes, alignment);
+  if (host != nullptr) backend->FreeHost(host, host_bytes, alignment);
+}
 
-// What is known of a step, and kept for the last kStepsInFlight of them.
-struct KeptStep {
-  StepCode code = StepCode::kOk;
-  NodeId failed_node = kNoNode;
-  std::vector<float> scalars;  // Program::scalars()
-};
+void Session::State::Settle() {
+  if (occupant != nullptr) occupant->Settle(occupant->started);
+}
 
-struct Runner::State {
-  std::string name;
-  Program program;
-  std::unique_ptr<Executable> executable;
-  Session::State* session = nullptr;
-  std::vector<RequiredInput> inputs;
-  std::vector<ValueId> caches;
-  // Params and states that have never been given values, by name.
-  std::set<std::string_view> unset;
-  uint64_t started = 0;  // steps
-  uint64_t settled = 0;  // of them, those of which `kept` knows how they ended
-  std::array<KeptStep, kStepsInFlight> kept;
-  // Whether the arena holds what the last step left.
-  bool stepped = false;
-  // Poisoning: which buffers die after each launch, by the launch's index.
-  std::vector<std::vector<int32_t>> deaths;
-  NodeId failed_node = kNoNode;
-  std::span<double> seconds = {};  // by node, while a step is timed
+Status Session::State::CopyIn(const ValueInfo& value, std::byte* to,
+                              std::span<const std::byte> data) {
+  if (!value.on_host) return backend->CopyIn(to, data);
+  Settle();
+  std::memcpy(to, data.data(), data.size());
+  return {};
+}
 
-  KeptStep& Kept(uint64_t step) { return kept[step % kStepsInFlight]; }
-  // Whether a step can be waited for.
-  bool Knows(uint64_t step) const {
-    return step >= 1 && step <= started && started - step < kStepsInFlight;
+Status Session::State::CopyOut(const ValueInfo& value, std::span<std::byte> to,
+                               const std::byte* from) {
+  if (!value.on_host) return backend->CopyOut(to, from);
+  Settle();
+  std::memcpy(to.data(), from, to.size());
+  return {};
+}
+
+void Session::State::MarkSet(std::string_view name) {
+  caches.clear();
+  for (Runner& runner : runners) runner.state_->unset.erase(name);
+}
+
+void Session::State::MarkUnset(std::string_view name) {
+  caches.clear();
+  for (Runner& runner : runners) {
+    const Graph& graph = runner.graph();
+    const std::optional<ValueId> id = graph.Find(name);
+    if (!id || !IsPersistent(graph.value(*id))) continue;
+    runner.state_->unset.insert(graph.value(*id).name);
   }
-  Status Poison(const PlannedBuffer& buffer);
-  // That a param or state that is to be read was ever given values.
-  Status CheckSet(const ValueInfo& value) const;
-  // The param or state called `name`, if `bytes` bytes of it from `begin` on are there.
-  Result<ValueId> FindPart(std::string_view name, DType dtype, Bytes begin,
-                           size_t bytes, std::string_view asked) const;
-  void RunNow(KeptStep* step) noexcept;
-  StepCode RunPoisoned(size_t* failed) noexcept;
-  StepCode RunTimed(size_t* failed) noexcept;
-  void NoteFailure(StepCode code, size_t failed, KeptStep* step) noexcept;
-  // Waits for all steps up to `last`.
-  void Settle(uint64_t last) noexcept;
-  // Whether the arena holds what runs before left in the cache.
-  bool Keeps(ValueId cache) const;
-};
+}
 
-struct Session::State {
-  Backend* backend = nullptr;
-  std::byte* arena = nullptr;
-  Bytes arena_bytes = 0;
-  std::byte* host =
-      nullptr;  // the host's memory beside it; null: none is wanted
-  Bytes host_bytes = 0;
-  Bytes alignment = 1;
-  bool owned = false;
-  bool poison = false;
-  std::vector<Runner> runners;
-  // Whose inputs, activations and outputs the unshared part of the arena holds.
-  Runner::State* occupant = nullptr;
-  // Names of its caches that hold something.
-  std::set<std::string_view> caches;
-
-  ~State() {
-    for (Runner& runner : runners) runner.state_->executable.reset();
-    if (owned) backend->Free(arena, arena_bytes, alignment);
-    if (host != nullptr) backend->FreeHost(host, host_bytes, alignment);
+void Session::State::Occupy(Runner::State* runner) {
+  if (occupant == runner) return;
+  if (occupant != nullptr) {
+    occupant->Settle(occupant->started);
+    for (RequiredInput& input : occupant->inputs) input.written = false;
+    occupant->stepped = false;
   }
-
-  // Waits until the host's memory can be looked at.
-  void Settle() {
-    if (occupant != nullptr) occupant->Settle(occupant->started);
-  }
-
-  // Writes what persists to its place, which steps no longer use.
-  Status CopyIn(const ValueInfo& value, std::byte* to,
-                std::span<const std::byte> data) {
-    if (!value.on_host) return backend->CopyIn(to, data);
-    Settle();
-    std::memcpy(to, data.data(), data.size());
-    return {};
-  }
-
-  // Reads what lies in one piece at `from`, once no step uses it.
-  Status CopyOut(const ValueInfo& value, std::span<std::byte> to,
-                 const std::byte* from) {
-    if (!value.on_host) return backend->CopyOut(to, from);
-    Settle();
-    std::memcpy(to.data(), from, to.size());
-    return {};
-  }
-
-  // Notes that the param or state called `name` has values, in all programs. What
-  // caches hold was made with others.
-  void MarkSet(std::string_view name) {
-    caches.clear();
-    for (Runner& runner : runners) runner.state_->unset.erase(name);
-  }
-
-  // Notes that it has none.
-  void MarkUnset(std::string_view name) {
-    caches.clear();
-    for (Runner& runner : runners) {
-      const Graph& graph = runner.graph();
-      const std::optional<ValueId> id = graph.Find(name);
-      if (!id || !IsPersistent(graph.value(*id))) continue;
-      runner.state_->unset.insert(graph.value(*id).name);
-    }
-  }
-
-  // Hands the unshared part of the arena to `runner`; whoever had it loses it, save
-  // the caches that `runner` has, too.
-  void Occupy(Runner::State* runner) {
-    if (occupant == runner) return;
-    if (occupant != nullptr) {
-      occupant->Settle(occupant->started);
-      for (RequiredInput& input : occupant->inputs) input.written = false;
-      occupant->stepped = false;
-    }
-    occupant = runner;
-    const Graph& graph = runner->program.graph();
-    std::erase_if(caches, [&](std::string_view name) {
-      const std::optional<ValueId> id = graph.Find(name);
-      return !id || !IsCache(graph.value(*id));
-    });
-  }
-};
+  occupant = runner;
+  const Graph& graph = runner->program.graph();
+  std::erase_if(caches, [&](std::string_view name) {
+    const std::optional<ValueId> id = graph.Find(name);
+    return !id || !IsCache(graph.value(*id));
+  });
+}
 
 bool Runner::State::Keeps(ValueId cache) const {
   return session->caches.contains(program.graph().value(cache).name);
@@ -208,33 +123,22 @@ const std::string& Runner::name() const { return state_->name; }
 const Graph& Runner::graph() const { return state_->program.graph(); }
 const Plan& Runner::plan() const { return state_->program.plan(); }
 
-Status Runner::State::Poison(const PlannedBuffer& buffer) {
-  const Bytes address = program.plan().AddressOf(buffer);
-  if (!IsOnHost(buffer.region)) {
-    return session->backend->FillBytes(session->arena + address, buffer.size,
-                                       kPoison);
-  }
-  std::memset(session->host + address, kPoison,
-              static_cast<size_t>(buffer.size));
-  return {};
-}
-
 Status Runner::WriteBytes(std::string_view name, DType dtype,
                           std::span<const std::byte> data) {
   const auto id = graph().Find(name);
   if (!id || !graph().value(*id).is_leaf()) {
-    return Fail(StrCat("program ", Quoted(state_->name), " has no leaf ",
-                       Quoted(name),
-                       "; only inputs, saved values, params, states and caches "
-                       "can be written"));
+    return SessionError(
+        StrCat("program ", Quoted(state_->name), " has no leaf ", Quoted(name),
+               "; only inputs, saved values, params, states and caches "
+               "can be written"));
   }
   const ValueInfo& value = graph().value(*id);
   if (value.type.dtype != dtype ||
       value.type.bytes() != static_cast<Bytes>(data.size())) {
-    return Fail(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
-                       value.type.ToString(), ", ", value.type.bytes(),
-                       " bytes; was given ", data.size(), " bytes of ",
-                       DTypeName(dtype)));
+    return SessionError(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
+                               value.type.ToString(), ", ", value.type.bytes(),
+                               " bytes; was given ", data.size(), " bytes of ",
+                               DTypeName(dtype)));
   }
   if (!IsPersistent(value)) state_->session->Occupy(state_.get());
   if (value.role == Role::kInput) {
@@ -260,17 +164,17 @@ Result<ValueId> Runner::State::FindPart(std::string_view name, DType dtype,
   const Graph& graph = program.graph();
   const auto id = graph.Find(name);
   if (!id || !IsPersistent(graph.value(*id))) {
-    return Fail(StrCat("program ", Quoted(this->name),
-                       " has no param or state ", Quoted(name)));
+    return SessionError(StrCat("program ", Quoted(this->name),
+                               " has no param or state ", Quoted(name)));
   }
   const ValueInfo& value = graph.value(*id);
   const Bytes all = value.type.bytes();
   const auto size = static_cast<Bytes>(bytes);
   if (value.type.dtype != dtype || begin < 0 || size > all - begin) {
-    return Fail(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
-                       value.type.ToString(), ", ", all, " bytes; was ", asked,
-                       " ", size, " bytes of ", DTypeName(dtype), " from byte ",
-                       begin, " on"));
+    return SessionError(StrCat(RoleName(value.role), " ", Quoted(name), " is ",
+                               value.type.ToString(), ", ", all, " bytes; was ",
+                               asked, " ", size, " bytes of ", DTypeName(dtype),
+                               " from byte ", begin, " on"));
   }
   return *id;
 }
@@ -298,10 +202,11 @@ void Runner::Forget(std::string_view name) {
 
 Status Runner::State::CheckSet(const ValueInfo& value) const {
   if (!unset.contains(value.name)) return {};
-  return Fail(StrCat("the ", RoleName(value.role), " ", Quoted(value.name),
-                     " of program ", Quoted(name),
-                     " has no values yet; call Session::Initialize, or write "
-                     "or load it"));
+  return SessionError(
+      StrCat("the ", RoleName(value.role), " ", Quoted(value.name),
+             " of program ", Quoted(name),
+             " has no values yet; call Session::Initialize, or write "
+             "or load it"));
 }
 
 Status Runner::ReadPart(std::string_view name, DType dtype, Bytes begin,
@@ -334,191 +239,12 @@ bool Runner::keeps_caches() const {
                              [&](ValueId id) { return state_->Keeps(id); });
 }
 
-StepCode Runner::Step() noexcept { return Wait(Start()); }
-
-StepCode Runner::StepTimed(std::span<double> seconds) noexcept {
-  STOWAGE_CHECK(seconds.size() == static_cast<size_t>(graph().num_nodes()));
-  STOWAGE_CHECK(!state_->session->poison);
-  std::ranges::fill(seconds, 0);
-  state_->seconds = seconds;
-  const StepCode code = Step();
-  state_->seconds = {};
-  return code;
-}
-
-uint64_t Runner::Start() noexcept {
-  State& s = *state_;
-  if (s.started >= kStepsInFlight) s.Settle(s.started + 1 - kStepsInFlight);
-  const uint64_t step = ++s.started;
-  KeptStep& kept = s.Kept(step);
-  kept.code = StepCode::kOk;
-  kept.failed_node = kNoNode;
-  const bool lacks_input = std::ranges::any_of(
-      s.inputs, [](const RequiredInput& input) { return !input.written; });
-  if (lacks_input || !s.unset.empty() || !keeps_caches()) {
-    s.Settle(step - 1);
-    kept.code = StepCode::kInputsMissing;
-    s.settled = step;
-    return step;
-  }
-  s.session->Occupy(&s);
-  if (s.session->poison || !s.seconds.empty() || !s.executable->Start(step)) {
-    s.Settle(step - 1);
-    s.RunNow(&kept);
-    s.settled = step;
-  }
-  for (RequiredInput& input : s.inputs) {
-    // Saved values die at their last use; the next step needs them anew.
-    if (graph().value(input.value).role == Role::kSaved) input.written = false;
-  }
-  return step;
-}
-
-StepCode Runner::Wait(uint64_t step) noexcept {
-  State& s = *state_;
-  if (!s.Knows(step)) return StepCode::kStepUnknown;
-  s.Settle(step);
-  s.failed_node = s.Kept(step).failed_node;
-  return s.Kept(step).code;
-}
-
-void Runner::State::Settle(uint64_t last) noexcept {
-  while (settled < last) {
-    KeptStep& step = Kept(++settled);
-    size_t failed = 0;
-    const StepCode code = executable->Wait(settled, step.scalars, &failed);
-    NoteFailure(code, failed, &step);
-    stepped = code == StepCode::kOk;
-  }
-}
-
-void Runner::State::NoteFailure(StepCode code, size_t failed,
-                                KeptStep* step) noexcept {
-  step->code = code;
-  if (code != StepCode::kOk && failed < program.launches().size()) {
-    step->failed_node = program.launches()[failed].node;
-  }
-}
-
-void Runner::State::RunNow(KeptStep* step) noexcept {
-  size_t failed = 0;
-  StepCode code = session->poison ? RunPoisoned(&failed)
-                  : !seconds.empty()
-                      ? RunTimed(&failed)
-                      : executable->Run(0, program.launches().size(), &failed);
-  for (size_t i = 0; code == StepCode::kOk && i < step->scalars.size(); ++i) {
-    const Status copied = session->backend->CopyOut(
-        std::as_writable_bytes(std::span(&step->scalars[i], 1)),
-        program.view(program.scalars()[i]).data);
-    if (!copied.ok()) {
-      code = StepCode::kDeviceFault;
-      failed = program.launches().size();
-    }
-  }
-  NoteFailure(code, failed, step);
-  stepped = code == StepCode::kOk;
-}
-
-StepCode Runner::State::RunPoisoned(size_t* failed) noexcept {
-  const Plan& plan = program.plan();
-  // Where all is views nothing is launched, yet inputs take their places.
-  if (program.launches().empty()) return executable->Run(0, 0, failed);
-  for (size_t i = 0; i < program.launches().size(); ++i) {
-    const StepCode code = executable->RunPoisoned(i, kPoison, failed);
-    if (code != StepCode::kOk) return code;
-    for (const int32_t index : deaths[i]) {
-      if (Poison(plan.buffers[static_cast<size_t>(index)]).ok()) continue;
-      *failed = i;
-      return StepCode::kDeviceFault;
-    }
-  }
-  return StepCode::kOk;
-}
-
-StepCode Runner::State::RunTimed(size_t* failed) noexcept {
-  using Clock = std::chrono::steady_clock;
-  // Where all is views nothing is launched, yet inputs take their places.
-  if (program.launches().empty()) return executable->Run(0, 0, failed);
-  Clock::time_point before = Clock::now();
-  for (size_t i = 0; i < program.launches().size(); ++i) {
-    const StepCode code = executable->Run(i, i + 1, failed);
-    if (code != StepCode::kOk) return code;
-    const Clock::time_point now = Clock::now();
-    seconds[static_cast<size_t>(program.launches()[i].node)] =
-        std::chrono::duration<double>(now - before).count();
-    before = now;
-  }
-  return StepCode::kOk;
-}
-
-Error Runner::Explain(StepCode code) const {
-  const State& s = *state_;
-  const std::string program = StrCat("program ", Quoted(s.name));
-  const std::string node = s.failed_node == kNoNode
-                               ? std::string()
-                               : " at " + graph().Describe(s.failed_node);
-  switch (code) {
-    case StepCode::kOk:
-      return Fail(StrCat(program, " has nothing to explain: the step was ok"));
-    case StepCode::kIndexOutOfRange:
-      return Fail(StrCat(program, " failed", node,
-                         ": an index or label is outside its range; check the "
-                         "integer inputs"));
-    case StepCode::kNonFinite:
-      return {ErrorCode::kNotFinite,
-              StrCat("[session] ", program, " failed", node,
-                     ": the result holds NaN or infinity, and is the first "
-                     "that does")};
-    case StepCode::kDeviceFault:
-      return {
-          ErrorCode::kDevice,
-          StrCat("[session] ", program, " failed on the device", node, ": ",
-                 s.executable->fault(),
-                 node.empty() ? "; a run that checks every op names it" : "")};
-    case StepCode::kRankLost:
-      return {ErrorCode::kDevice,
-              StrCat("[session] ", program, " failed", node,
-                     ": a rank of the step was lost, or the link to it")};
-    case StepCode::kStepUnknown:
-      return Fail(StrCat(program, " has started ", s.started,
-                         " steps and was asked for another, or for one that "
-                         "is not among the last ",
-                         kStepsInFlight));
-    case StepCode::kInputsMissing:
-      for (const std::string_view name : s.unset) {
-        return Fail(StrCat(program, " was stepped and its ",
-                           RoleName(graph().value(*graph().Find(name)).role),
-                           " ", Quoted(name),
-                           " has no values yet; call Session::Initialize, or "
-                           "write or load all params and states"));
-      }
-      for (const RequiredInput& input : s.inputs) {
-        if (input.written) continue;
-        return Fail(StrCat(program, " was stepped without ",
-                           RoleName(graph().value(input.value).role), " ",
-                           Quoted(graph().value(input.value).name),
-                           ": it was never written, or another program has "
-                           "been used since; write it before the step"));
-      }
-      for (const ValueId id : s.caches) {
-        if (s.Keeps(id)) continue;
-        return Fail(StrCat(program, " was stepped without what it keeps in ",
-                           Quoted(graph().value(id).name),
-                           ": it was never cleared, or a program without that "
-                           "cache has been used since; call ClearCaches and "
-                           "begin anew"));
-      }
-      return Fail(StrCat(program, " has all of its inputs now"));
-  }
-  STOWAGE_CHECK(false);
-}
-
 Status Runner::ReadBytes(std::string_view name, DType dtype,
                          std::span<std::byte> data) const {
   State& s = *state_;
   const auto id = graph().Find(name);
   if (!id) {
-    return Fail(
+    return SessionError(
         StrCat("program ", Quoted(s.name), " has no value ", Quoted(name)));
   }
   s.Settle(s.started);
@@ -531,14 +257,15 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
         return output.value == *id;
       });
   if (!survives) {
-    return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
-                       " does not survive the step; make it an output"));
+    return SessionError(
+        StrCat(Quoted(name), " of program ", Quoted(s.name),
+               " does not survive the step; make it an output"));
   }
   if (value.type.dtype != dtype ||
       value.type.bytes() != static_cast<Bytes>(data.size())) {
-    return Fail(StrCat(Quoted(name), " is ", value.type.ToString(), ", ",
-                       value.type.bytes(), " bytes; was asked for ",
-                       data.size(), " bytes of ", DTypeName(dtype)));
+    return SessionError(StrCat(
+        Quoted(name), " is ", value.type.ToString(), ", ", value.type.bytes(),
+        " bytes; was asked for ", data.size(), " bytes of ", DTypeName(dtype)));
   }
   STOWAGE_RETURN_IF_ERROR(s.CheckSet(value));
   const bool is_written =
@@ -547,9 +274,10 @@ Status Runner::ReadBytes(std::string_view name, DType dtype,
       });
   const bool is_kept = IsCache(value) && s.Keeps(*id);
   if (!IsPersistent(value) && !s.stepped && !is_written && !is_kept) {
-    return Fail(StrCat(Quoted(name), " of program ", Quoted(s.name),
-                       " is gone: the program has not stepped, or another has "
-                       "been used since"));
+    return SessionError(
+        StrCat(Quoted(name), " of program ", Quoted(s.name),
+               " is gone: the program has not stepped, or another has "
+               "been used since"));
   }
   if (value.is_leaf() && value.role == Role::kInput) {
     s.executable->ReadInput(*id, data);
@@ -574,8 +302,8 @@ Result<float> Runner::ReadScalar(std::string_view name, uint64_t step) const {
   const auto found =
       id ? std::ranges::find(scalars, *id) : std::ranges::end(scalars);
   if (found == scalars.end()) {
-    return Fail(StrCat("program ", Quoted(s.name), " has no output ",
-                       Quoted(name), " that is one f32 element"));
+    return SessionError(StrCat("program ", Quoted(s.name), " has no output ",
+                               Quoted(name), " that is one f32 element"));
   }
   if (!s.Knows(step)) return Explain(StepCode::kStepUnknown);
   s.Settle(step);
@@ -626,12 +354,12 @@ Result<Session> Session::Create(std::vector<SessionProgram> programs,
     const auto address = reinterpret_cast<uintptr_t>(options.arena.data());
     if (static_cast<Bytes>(options.arena.size()) < state->arena_bytes ||
         address % static_cast<uintptr_t>(state->alignment) != 0) {
-      return Fail(StrCat("the arena given has ", options.arena.size(),
-                         " bytes at an address that is ",
-                         address % static_cast<uintptr_t>(state->alignment),
-                         " modulo ", state->alignment, "; the plans need ",
-                         state->arena_bytes, " bytes at a multiple of ",
-                         state->alignment));
+      return SessionError(
+          StrCat("the arena given has ", options.arena.size(),
+                 " bytes at an address that is ",
+                 address % static_cast<uintptr_t>(state->alignment), " modulo ",
+                 state->alignment, "; the plans need ", state->arena_bytes,
+                 " bytes at a multiple of ", state->alignment));
     }
     STOWAGE_RETURN_IF_ERROR(backend.CheckArena(options.arena));
     state->arena = options.arena.data();

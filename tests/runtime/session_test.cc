@@ -19,7 +19,7 @@
 #include "planner/plan_memory.h"
 #include "runtime/backend.h"
 #include "runtime/floats.h"
-#include "tests/support/wrapped_backend.h"
+#include "tests/runtime/session_fixture.h"
 
 namespace stowage {
 namespace {
@@ -27,42 +27,7 @@ namespace {
 using fit::FindOffloadable;
 using fit::Offload;
 
-// mean((x w - y)^2) with x (batch, 2), w (2, 1).
-Graph Regression(int64_t batch) {
-  GraphBuilder g("regression");
-  Value x = g.Input("x", DType::kF32, {batch, 2});
-  Value y = g.Input("y", DType::kF32, {batch, 1});
-  Value w = g.Param("w", DType::kF32, {2, 1}, Init::Ones());
-  g.Output("loss", MeanSquaredError(MatMul(x, w), y));
-  auto graph = g.Finish();
-  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
-  return std::move(*graph);
-}
-
-struct Fixture {
-  std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 1});
-
-  Plan PlanOf(const Graph& graph, std::optional<WeightLayout> weights = {}) {
-    auto plan = PlanMemory(
-        graph, {.weights = std::move(weights), .device = cpu->Needs()});
-    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
-    return std::move(*plan);
-  }
-  Session Open(std::vector<SessionProgram> programs,
-               const SessionOptions& options = {}) {
-    auto session = Session::Create(std::move(programs), *cpu, options);
-    REQUIRE_MESSAGE(session.ok(), session.error().message);
-    return std::move(*session);
-  }
-  std::string Refusal(std::vector<SessionProgram> programs,
-                      const SessionOptions& options = {}) {
-    auto session = Session::Create(std::move(programs), *cpu, options);
-    REQUIRE_FALSE(session.ok());
-    return session.error().message;
-  }
-};
-
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SessionFixture,
                   "a step of gradient descent is the one done by hand") {
   const Graph step =
       *BuildTrainStep(Regression(1), "loss", {.optimizer = Sgd{}});
@@ -84,7 +49,8 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(*train.ReadScalar("loss") == 0.25f);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a timed step is a step, with a time for each op") {
+TEST_CASE_FIXTURE(SessionFixture,
+                  "a timed step is a step, with a time for each op") {
   const Graph step =
       *BuildTrainStep(Regression(4), "loss", {.optimizer = Sgd{}});
   const auto run = [&](auto&& go) {
@@ -108,7 +74,8 @@ TEST_CASE_FIXTURE(Fixture, "a timed step is a step, with a time for each op") {
   for (const double each : seconds) CHECK(each >= 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "a step whose params were never set is refused") {
+TEST_CASE_FIXTURE(SessionFixture,
+                  "a step whose params were never set is refused") {
   const Graph step =
       *BuildTrainStep(Regression(1), "loss", {.optimizer = Momentum{}});
   const Graph eval = Regression(1);
@@ -146,7 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "a step whose params were never set is refused") {
 }
 
 TEST_CASE_FIXTURE(
-    Fixture,
+    SessionFixture,
     "a param may be written in parts, the last of which makes it whole") {
   GraphBuilder g("parts");
   const Value x = g.Input("x", DType::kF32, {2});
@@ -230,13 +197,13 @@ TEST_CASE("a checked CPU names the first result that is not finite") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture, "the arena is exactly the largest plan") {
+TEST_CASE_FIXTURE(SessionFixture, "the arena is exactly the largest plan") {
   const Graph step = *BuildTrainStep(Regression(8), "loss");
   const Plan plan = PlanOf(step);
   CHECK(Open({{"train", step, plan}}).arena_bytes() == plan.arena_bytes());
 }
 
-TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
+TEST_CASE_FIXTURE(SessionFixture, "programs share weights and nothing else") {
   const Graph step =
       *BuildTrainStep(Regression(1), "loss", {.optimizer = Momentum{}});
   const Graph eval = Regression(4);
@@ -291,7 +258,7 @@ TEST_CASE_FIXTURE(Fixture, "programs share weights and nothing else") {
   }
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SessionFixture,
                   "programs that disagree on the weights are refused") {
   const Graph step = *BuildTrainStep(Regression(1), "loss");
   const Graph eval = Regression(4);
@@ -304,7 +271,7 @@ TEST_CASE_FIXTURE(Fixture,
       "taken from the plan that has the states");
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SessionFixture,
                   "programs that lay different weights over each other are "
                   "refused") {
   const auto model = [](const char* name) {
@@ -320,7 +287,8 @@ TEST_CASE_FIXTURE(Fixture,
         "WeightLayout that has both");
 }
 
-TEST_CASE_FIXTURE(Fixture, "results can be read after a step, and not before") {
+TEST_CASE_FIXTURE(SessionFixture,
+                  "results can be read after a step, and not before") {
   GraphBuilder g("classifier");
   Value logits = g.Input("logits", DType::kF32, {2, 3});
   g.Output("loss", CrossEntropy(logits, g.Input("labels", DType::kI32, {2})));
@@ -344,7 +312,7 @@ TEST_CASE_FIXTURE(Fixture, "results can be read after a step, and not before") {
   CHECK_FALSE(p.ReadScalar("loss").ok());
 }
 
-TEST_CASE_FIXTURE(Fixture, "sessions that cannot work are refused") {
+TEST_CASE_FIXTURE(SessionFixture, "sessions that cannot work are refused") {
   const Graph a = Regression(1);
   const Graph b = Regression(2);
   CHECK(Refusal({}) == "[session] there are no programs; give at least one");
@@ -358,19 +326,7 @@ TEST_CASE_FIXTURE(Fixture, "sessions that cannot work are refused") {
         std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "an arena beyond the machine's memory is refused") {
-  // More than there is anywhere: the kernel would end the process later.
-  const auto block = cpu->Allocate(Bytes{1} << 50, 64);
-  REQUIRE_FALSE(block.ok());
-  CHECK(block.error().code == ErrorCode::kDevice);
-  CHECK(block.error().message.starts_with("[memory] "));
-  CHECK(block.error().message.find("takes 1.0 PiB (1125899906842624 bytes) "
-                                   "and ") != std::string::npos);
-  CHECK(block.error().message.find("the process would be killed") !=
-        std::string::npos);
-}
-
-TEST_CASE_FIXTURE(Fixture, "the caller's bytes serve as the arena") {
+TEST_CASE_FIXTURE(SessionFixture, "the caller's bytes serve as the arena") {
   const Graph graph = Regression(2);
   const Plan plan = PlanOf(graph);
   const auto bytes = static_cast<size_t>(plan.arena_bytes());
@@ -394,7 +350,7 @@ TEST_CASE_FIXTURE(Fixture, "the caller's bytes serve as the arena") {
             .find("is 8 modulo 256") != std::string::npos);
 }
 
-TEST_CASE_FIXTURE(Fixture, "reading and writing name what is wrong") {
+TEST_CASE_FIXTURE(SessionFixture, "reading and writing name what is wrong") {
   const Graph graph = Regression(2);
   Session session = Open({{"p", graph, PlanOf(graph)}});
   Runner& p = session.front();
@@ -422,7 +378,7 @@ TEST_CASE_FIXTURE(Fixture, "reading and writing name what is wrong") {
       "it an output");
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SessionFixture,
                   "an output that is a view is read in its own order") {
   GraphBuilder g("views");
   Value x = g.Input("x", DType::kF32, {2, 3});
@@ -441,7 +397,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(every_other == std::vector<float>{2, 6, 8, 12});
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SessionFixture,
                   "a label out of range stops the step and is explained") {
   GraphBuilder g("classifier");
   Value logits = g.Input("logits", DType::kF32, {2, 3});
@@ -462,7 +418,8 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(
-    Fixture, "steps are started, waited for, and kept while four more are") {
+    SessionFixture,
+    "steps are started, waited for, and kept while four more are") {
   const Graph step =
       *BuildTrainStep(Regression(1), "loss", {.optimizer = Sgd{}});
   Session session = Open({{"train", step, PlanOf(step)}});
@@ -504,7 +461,7 @@ TEST_CASE_FIXTURE(
   CHECK(train.Wait(7) == StepCode::kStepUnknown);
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SessionFixture,
                   "the host's memory is exactly what the plans ask for") {
   const Graph step = *BuildTrainStep(Regression(8), "loss");
   const Graph moved = *Offload(step, FindOffloadable(step));
@@ -544,7 +501,8 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(m[1] == doctest::Approx(-0.45f));
 }
 
-TEST_CASE_FIXTURE(Fixture, "programs must agree on what is on the host") {
+TEST_CASE_FIXTURE(SessionFixture,
+                  "programs must agree on what is on the host") {
   const Graph step = *BuildTrainStep(Regression(8), "loss");
   const Graph moved = *Offload(step, FindOffloadable(step));
   const Plan plan = PlanOf(moved);
@@ -566,111 +524,8 @@ TEST_CASE_FIXTURE(Fixture, "programs must agree on what is on the host") {
       "with one WeightLayout");
 }
 
-// A backend that keeps something of its own in the arena, and takes no other.
-class KeepingBackend final : public testing::WrappedBackend {
- public:
-  explicit KeepingBackend(Backend& cpu) : WrappedBackend(cpu) {}
-  std::string_view name() const override { return "keeping"; }
-  Bytes Reserve(const Graph&, Bytes alignment) const override {
-    return 2 * alignment;
-  }
-  Status CheckArena(std::span<std::byte>) const override {
-    return Error{ErrorCode::kInvalidArgument, "[keeping] not these bytes"};
-  }
-  Status CopyOut(std::span<std::byte>, const std::byte*) override {
-    return Error{ErrorCode::kDevice, "[keeping] the wire is cut"};
-  }
-  Result<std::unique_ptr<Executable>> Bind(const Program& program) override {
-    kept = program.reserve();
-    return WrappedBackend::Bind(program);
-  }
-  std::span<std::byte> kept;
-};
-
-TEST_CASE_FIXTURE(Fixture, "a backend finds in the arena what it asked for") {
-  const Graph graph = Regression(1);
-  KeepingBackend backend(*cpu);
-  auto refused = Session::Create({{"p", graph, PlanOf(graph)}}, backend);
-  REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message ==
-        "[session] backend \"keeping\" keeps 512 bytes beside the values of "
-        "program \"p\", the plan has 0; plan with PlanOptions::reserve of this "
-        "backend");
-
-  const auto plan = PlanMemory(graph, {.device = backend.Needs()});
-  REQUIRE(plan.ok());
-  auto session = Session::Create({{"p", graph, *plan}}, backend);
-  REQUIRE(session.ok());
-  CHECK(backend.kept.size() == 512);
-  CHECK(session->arena_bytes() == plan->arena_bytes());
-
-  SUBCASE("an arena that it does not take is refused") {
-    std::vector<std::byte> block(static_cast<size_t>(plan->arena_bytes()) +
-                                 256);
-    void* at = block.data();
-    size_t room = block.size();
-    auto* const base =
-        static_cast<std::byte*>(std::align(256, block.size() - 256, at, room));
-    const auto other = Session::Create({{"p", graph, *plan}}, backend,
-                                       {.arena = {base, block.size() - 256}});
-    REQUIRE_FALSE(other.ok());
-    CHECK(other.error().message == "[keeping] not these bytes");
-  }
-  SUBCASE("a copy that fails is the error of the step and of the read") {
-    session->Initialize(1);
-    Runner& p = session->front();
-    REQUIRE(p.Write("x", std::vector<float>{1, 2}).ok());
-    REQUIRE(p.Write("y", std::vector<float>{1}).ok());
-    const StepCode code = p.Step();
-    CHECK(code == StepCode::kDeviceFault);
-    CHECK(p.Explain(code).code == ErrorCode::kDevice);
-    std::vector<float> w(2);
-    CHECK(p.Read("w", &w).error().message == "[keeping] the wire is cut");
-  }
-}
-
-TEST_CASE_FIXTURE(Fixture, "a plan without the backend's scratch is refused") {
-  GraphBuilder g("norm");
-  Value x = g.Param("x", DType::kF32, {64, 256});
-  Value c = g.Param("c", DType::kF32, {256}, Init::Ones());
-  g.Output("loss", ReduceSum(LayerNorm(x, c, c)));
-  const Graph graph = *g.Finish();
-  const Graph step = *BuildTrainStep(graph, "loss");
-  bool needs = false;
-  for (const Node& node : step.nodes()) {
-    needs = needs || cpu->Workspace(step, node) > 0;
-  }
-  REQUIRE(needs);
-  CHECK(Refusal({{"p", step, *PlanMemory(step)}})
-            .find("plan with PlanOptions::workspace of this backend") !=
-        std::string::npos);
-}
-
-TEST_CASE_FIXTURE(Fixture,
-                  "what the backend cannot compute is planned, and refused") {
-  GraphBuilder g("foreign");
-  Value x = g.Input("x", DType::kF32, {4, 8});
-  const std::vector<Shape> shapes = {{4, 2}};
-  g.Output("y", StandIn(std::vector{x}, DType::kF32, shapes, 100)[0]);
-  const Graph graph = *g.Finish();
-  CHECK(
-      Refusal({{"p", graph, PlanOf(graph)}})
-          .find("[cpu] stand_in of \"y\" has no kernel; a graph that holds it "
-                "can be planned, not run") == 0);
-}
-
-TEST_CASE_FIXTURE(Fixture, "scratch beyond 64 bits is an error of the plan") {
-  GraphBuilder g("deep");
-  Value x = g.Input("x", DType::kF32, {1, 1, 1, int64_t{1} << 56});
-  g.Output("y", CausalAttention(x, x, x));
-  const auto plan = PlanMemory(*g.Finish(), {.device = cpu->Needs()});
-  REQUIRE_FALSE(plan.ok());
-  CHECK(plan.error().message ==
-        "[plan] the sum of all buffers does not fit 64 bits at \"workspace of "
-        "\"y\"\" of 9223372036854775807 bytes");
-}
-
-TEST_CASE_FIXTURE(Fixture, "a saved value must be written for every step") {
+TEST_CASE_FIXTURE(SessionFixture,
+                  "a saved value must be written for every step") {
   const Graph forward = Regression(2);
   const Graph backward = *BuildBackward(forward, "loss");
   REQUIRE_FALSE(backward.Leaves(Role::kSaved).empty());
