@@ -290,6 +290,8 @@ Result<FittedStep> Variant::Whole(RecomputeChoice& choice) {
   }
   choice.whole_arena = made.plan.arena_bytes();
   Recomputed in_bodies = InBodiesAgain();
+  // What is done to bodies is done in all pieces, even where the sample has each of them.
+  if (pieces_ > 1) in_bodies.remade = InAllPieces(std::move(in_bodies.remade));
   made.nodes_again += in_bodies.nodes_again;
   made.flops_again += in_bodies.flops_again;
   std::ranges::move(in_bodies.remade, std::back_inserter(made.remade));

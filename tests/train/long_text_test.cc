@@ -117,6 +117,23 @@ TEST_CASE("trips made again are counted once for each piece, and priced") {
   CHECK(step.price.extra_cost < 0.35 * step.cost);
 }
 
+TEST_CASE("trips made again in two pieces are told once") {
+  Levers levers = RecomputeAlone();
+  levers.pieces = {2};
+  for (const int64_t batch : {7, 8}) {
+    CAPTURE(batch);
+    const auto whole = TryPlan(batch, 512, {}, levers);
+    REQUIRE_MESSAGE(whole.ok(), whole.error().message);
+    const auto plan = TryPlan(batch, 512, whole->arena_bytes() / 2, levers);
+    REQUIRE_MESSAGE(plan.ok(), plan.error().message);
+    const FittedStep& step = plan->step;
+    REQUIRE(step.remade.size() == 1);
+    CHECK(step.remade[0].name == "loop_1");
+    CHECK(step.remade[0].times == 2 * 8);
+    CHECK(step.remade[0].flops == doctest::Approx(step.price.extra_flops));
+  }
+}
+
 TEST_CASE("a loop of which something is always kept keeps its trips") {
   const Bytes whole = PlanOf(1024, {}).arena_bytes();
   for (const char* const name : {"loop_1", "lstm_1@loop_1"}) {
