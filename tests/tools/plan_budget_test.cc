@@ -110,9 +110,10 @@ TEST_CASE("pieces and the host's memory work together" *
   for (const char* pieces : {"4", "auto"}) {
     CAPTURE(pieces);
     // Less than the weights, the states and the sums of gradients.
-    const Json plan = PlanAsJson(
-        {"--model", "gpt-nano", "--batch", "8", "--seq", "32", "--offload",
-         "auto", "--micro-batches", pieces, "--budget", "9MB"});
+    const Json plan =
+        PlanAsJson({"--model", "gpt-nano", "--batch", "8", "--seq", "32",
+                    "--offload", "auto", "--micro-batches", pieces, "--budget",
+                    "9MB", "--threads", "2"});
     CHECK(plan["fits"] == true);
     CHECK(plan["arena_bytes"] <= 9'000'000);
     CHECK(plan["offloaded_values"] > 0);
@@ -343,8 +344,9 @@ TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
 }
 
 TEST_CASE("--fit-optimizer tells what the step takes with each optimizer") {
-  const std::vector<std::string> of_nano = {"--model", "gpt-nano", "--batch",
-                                            "2",       "--dtype",  "bf16"};
+  const std::vector<std::string> of_nano = {"--model",   "gpt-nano", "--batch",
+                                            "2",         "--dtype",  "bf16",
+                                            "--threads", "2"};
   std::vector<std::string> arguments = of_nano;
   arguments.insert(arguments.end(), {"--budget", "10MB", "--fit-optimizer"});
   const Json told = PlanAsJson(arguments);
@@ -433,10 +435,10 @@ TEST_CASE("names mean on GPUs what they mean elsewhere") {
   CHECK(remade["recomputed_nodes"] > 0);
   CHECK(remade["recompute_flops_percent"] < 0.1);
   // What is named in one piece of several kinds changes no other piece.
-  const Json pieces =
-      PlanAsJson({"--model", "gpt-nano", "--dtype", "bf16", "--batch", "9",
-                  "--micro-batches", "4", "--recompute", "auto", "--budget",
-                  "16MiB", "--keep", "h.0.mlp.c_fc.matmul/2"});
+  const Json pieces = PlanAsJson(
+      {"--model", "gpt-nano", "--dtype", "bf16", "--batch", "9",
+       "--micro-batches", "4", "--recompute", "auto", "--budget", "16MiB",
+       "--threads", "2", "--keep", "h.0.mlp.c_fc.matmul/2"});
   CHECK(pieces["arena_bytes"] <= 16 << 20);
 }
 

@@ -142,8 +142,8 @@ std::vector<std::string> PassNames(const Json& plan) {
 
 TEST_CASE("--explain lists the passes in order, with the arena after each") {
   const std::vector<std::string> mlp = {
-      "plan",      "--model", "mlp",      "--recompute", "auto",
-      "--offload", "auto",    "--budget", "400000",      "--explain"};
+      "plan", "--model",  "mlp",    "--recompute", "auto",      "--offload",
+      "auto", "--budget", "400000", "--explain",   "--threads", "2"};
   const std::vector<std::string> order = {"given",    "choose",    "pieces",
                                           "offload",  "recompute", "fuse",
                                           "prefetch", "validate"};
@@ -195,8 +195,8 @@ TEST_CASE("a plan is found again where one cache is named, and is the same") {
   std::filesystem::remove_all(folder);
   const auto run = [&](std::vector<std::string> more) {
     std::vector<std::string> arguments = {
-        "plan",      "--model", "mlp",      "--recompute", "auto",
-        "--offload", "auto",    "--budget", "400000",      "--explain"};
+        "plan", "--model",  "mlp",    "--recompute", "auto",      "--offload",
+        "auto", "--budget", "400000", "--explain",   "--threads", "2"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Outcome outcome = RunStowage(arguments);
     INFO(outcome.err);
@@ -495,8 +495,9 @@ TEST_CASE("two plans are compared as text and as JSON") {
   const std::string kept = TempPath("kept.plan");
   const std::string remade = TempPath("remade.plan");
   const Json a = PlanAsJson({"--model", "gpt-nano", "-o", kept});
-  const Json b = PlanAsJson({"--model", "gpt-nano", "--budget", "16MiB",
-                             "--recompute", "auto", "-o", remade});
+  const Json b =
+      PlanAsJson({"--model", "gpt-nano", "--budget", "16MiB", "--recompute",
+                  "auto", "--threads", "2", "-o", remade});
   const Outcome text = RunStowage({"report", kept, remade});
   CHECK(text.exit_code == 0);
   CHECK(text.out.find("  kept.plan |     remade.plan | ") != text.out.npos);
@@ -537,9 +538,10 @@ TEST_CASE("values keep their lines through every lever, and in the cache") {
   const std::string path = TempPath("levers.plan");
   for (const char* const cache : {"miss", "hit"}) {
     INFO(cache);
-    const Json plan = PlanAsJson({"--model", "gpt-nano", "--budget", "10MiB",
-                                  "--recompute", "auto", "--offload", "auto",
-                                  "--micro-batches", "2", "-o", path});
+    const Json plan =
+        PlanAsJson({"--model", "gpt-nano", "--budget", "10MiB", "--threads",
+                    "2", "--recompute", "auto", "--offload", "auto",
+                    "--micro-batches", "2", "-o", path});
     CHECK(plan["cache"] == cache);
     CHECK(plan["host_bytes"].get<int64_t>() > 0);
     CHECK(plan["recomputed_nodes"].get<int>() > 0);
