@@ -95,34 +95,41 @@ Result<AttentionChooser> AttentionChooser::Open(AttentionWays asked,
 
 Result<AttentionWay> AttentionChooser::Choose(const Launch& launch,
                                               AttentionWays ways,
-                                              Device& device, Stream stream) {
+                                              Device& device, Stream stream,
+                                              Untried* untried) {
   const AttentionWays allowed = allowed_ & ways;
   if (allowed.empty()) return ways.first();
   if (allowed.size() == 1 || !kept_) return allowed.first();
   const AttentionKey key = KeyOf(launch, allowed);
+  if (untried->contains(key)) return allowed.first();
   if (const auto known = chosen_.find(key); known != chosen_.end()) {
     return known->second;
   }
   STOWAGE_ASSIGN_OR_RETURN(
-      const AttentionWay way,
+      const std::optional<AttentionWay> way,
       Try(launch, allowed, {key.begin(), key.end()}, device, stream));
-  chosen_.emplace(key, way);
-  return way;
+  if (!way) {
+    untried->insert(key);
+    return allowed.first();
+  }
+  chosen_.emplace(key, *way);
+  return *way;
 }
 
-Result<AttentionWay> AttentionChooser::Try(const Launch& launch,
-                                           AttentionWays ways,
-                                           const KeptChoices::Key& key,
-                                           Device& device, Stream stream) {
+Result<std::optional<AttentionWay>> AttentionChooser::Try(
+    const Launch& launch, AttentionWays ways, const KeptChoices::Key& key,
+    Device& device, Stream stream) {
   KeptChoices::Choice kept;
   if (const KeptChoices::Choice* const found = kept_->Find(key)) {
     kept = *found;
   } else {
     const Result<AttentionTrial> tried =
         TryAttention(launch, ways, device, stream);
+    if (tried.ok()) found_.push_back(tried->found);
+    if (tried.ok() && !tried->way) return std::optional<AttentionWay>();
     // Whatever it found, so that the next process computes the same, and does not break
     // its device again.
-    const AttentionWay way = tried.ok() ? tried->way : ways.first();
+    const AttentionWay way = tried.ok() ? *tried->way : ways.first();
     auto written = kept_->Keep(key, {static_cast<uint64_t>(way)});
     if (!tried.ok()) {
       return Error{
@@ -134,10 +141,11 @@ Result<AttentionWay> AttentionChooser::Try(const Launch& launch,
                               : written.error().message)};
     }
     STOWAGE_ASSIGN_OR_RETURN(kept, std::move(written));
-    found_.push_back(tried->found);
   }
   const auto way = static_cast<AttentionWay>(kept[0]);
-  if (kept[0] < kNumAttentionWays && ways.Has(way)) return way;
+  if (kept[0] < kNumAttentionWays && ways.Has(way)) {
+    return std::optional(way);
+  }
   return Error{
       ErrorCode::kInvalidArgument,
       StrCat("[gpu] ", Quoted(kept_->path()), " is damaged: it has attention ",

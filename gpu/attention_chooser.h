@@ -5,17 +5,20 @@
 // (gpu/attention_trial.h) chooses when a program is bound: once for each type, shape, mask,
 // layout and alignment, and for attention and its gradient apart. What it chose is kept in
 // a file (gpu/kept_choices.h), of one device, its driver, and the very sources of the
-// kernels: whether a way is right is known of these alone.
+// kernels: whether a way is right is known of these alone. Where there was no memory for a
+// trial, a program takes products of warps, and the next one tries again.
 //
+//   AttentionChooser::Untried untried;  // of one program
 //   STOWAGE_ASSIGN_OR_RETURN(AttentionChooser attention,
 //                            AttentionChooser::Open({}, folder, device->traits()));
 //   STOWAGE_ASSIGN_OR_RETURN(const AttentionWay way,
-//                            attention.Choose(launch, ways, *device, stream));
+//                            attention.Choose(launch, ways, *device, stream, &untried));
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,10 @@ using AttentionKey = std::array<int64_t, 36>;
 
 class AttentionChooser {
  public:
+  /// What a program computes by products of warps as long as it lives, since a trial found
+  /// nothing when it was bound.
+  using Untried = std::set<AttentionKey>;
+
   /// Takes products of warps.
   AttentionChooser() = default;
 
@@ -45,18 +52,21 @@ class AttentionChooser {
                                        const DeviceTraits& traits);
 
   /// One of `ways`, each of which takes the launch. What is not known yet is tried: on
-  /// `stream`, outside of a capture. Errors: that of a device that a trial broke, for which
-  /// the first way is kept then; those of KeptChoices::Keep.
+  /// `stream`, outside of a capture; where that finds nothing, it is noted in `untried`.
+  /// Errors: that of a device that a trial broke, for which the first way is kept then;
+  /// those of KeptChoices::Keep.
   Result<AttentionWay> Choose(const Launch& launch, AttentionWays ways,
-                              Device& device, Stream stream);
+                              Device& device, Stream stream, Untried* untried);
 
   /// What trials have found, a phrase each.
   const std::vector<std::string>& found() const { return found_; }
 
  private:
-  Result<AttentionWay> Try(const Launch& launch, AttentionWays ways,
-                           const KeptChoices::Key& key, Device& device,
-                           Stream stream);
+  // None: a trial found nothing.
+  Result<std::optional<AttentionWay>> Try(const Launch& launch,
+                                          AttentionWays ways,
+                                          const KeptChoices::Key& key,
+                                          Device& device, Stream stream);
 
   AttentionWays allowed_ = {AttentionWay::kWarps};
   std::optional<KeptChoices> kept_;

@@ -33,6 +33,8 @@ constexpr Bytes kMostBytes = Bytes{2} << 30;
 constexpr size_t kStatistics = 4;  // of a gradient's operands, log_sum_exp
 // Numbers that operands repeat: a prime, so that no two heads have the same.
 constexpr Bytes kMostNumbers = 1'000'003;
+// What an address is a multiple of, and a step, as far as a kernel cares.
+constexpr Bytes kMatters = 16;
 // In a row, between two looks at the clock.
 constexpr int kRunsTimed = 3;
 
@@ -52,6 +54,19 @@ struct Operand {
     return (last + 1) * SizeOf(view.dtype());
   }
 };
+
+// The axis of heads, or of columns of all heads. Negative: of key lengths, which have none.
+int HeadsAxis(const TensorView& view) {
+  if (view.shape().rank() == 4) return 2;  // (B, T, H, D)
+  if (view.shape().rank() != 3) return -1;
+  // log_sum_exp (B, H, T), or gradients side by side.
+  return view.dtype() == DType::kF32 ? 1 : 2;
+}
+
+// Whether a row holds all heads: with fewer of them it is shorter.
+bool HasRowsOfHeads(const TensorView& view) {
+  return HeadsAxis(view) == 2 && view.strides[1] > view.strides[2];
+}
 
 // A result, or the columns of one that hold it.
 struct Part {
@@ -145,7 +160,8 @@ class Trial {
   Result<double> Seconds(AttentionWay way);
 
  private:
-  void Place(int64_t entries);
+  bool CanTake(int64_t key_heads) const;
+  void Place(int64_t entries, int64_t key_heads);
   Status FillOperands();
   Status MakeStatistics();
   Status Enqueue(const Launch& launch, AttentionWay way,
@@ -166,17 +182,41 @@ class Trial {
   Launch launch_;
 };
 
-// With so many entries of the batch, which is the first axis of every operand.
-void Trial::Place(int64_t entries) {
+// Whether rows of so many heads of keys, and of the queries that share them, are as well
+// aligned as those of all.
+bool Trial::CanTake(int64_t key_heads) const {
+  const int64_t all = like_.inputs[1].shape()[2];
+  const auto can = [&](const TensorView& view) {
+    if (!HasRowsOfHeads(view)) return true;
+    const int64_t row = view.strides[1];
+    const int64_t left_out = row - row * key_heads / all;
+    return row * key_heads % all == 0 &&
+           left_out * SizeOf(view.dtype()) % kMatters == 0;
+  };
+  return std::ranges::all_of(like_.inputs, can) &&
+         std::ranges::all_of(like_.outputs, can);
+}
+
+// With so many entries of the batch, which is the first axis of every operand, and so many
+// heads of keys.
+void Trial::Place(int64_t entries, int64_t key_heads) {
+  const int64_t all = like_.inputs[1].shape()[2];
   bytes_ = kSlotAlignment;
   const auto place = [&](std::span<const TensorView> views,
                          std::vector<Operand>* operands) {
     operands->clear();
     for (const TensorView& view : views) {
-      constexpr uintptr_t kMatters = 16;
-      const auto shift = reinterpret_cast<uintptr_t>(view.data) % kMatters;
-      Operand operand{.view = view, .at = bytes_ + static_cast<Bytes>(shift)};
+      const auto address = reinterpret_cast<uintptr_t>(view.data);
+      Operand operand{.view = view,
+                      .at = bytes_ + static_cast<Bytes>(address % kMatters)};
       operand.view.type.shape[0] = entries;
+      if (const int axis = HeadsAxis(view); axis >= 0) {
+        int64_t& heads = operand.view.type.shape[axis];
+        heads = heads * key_heads / all;
+      }
+      if (HasRowsOfHeads(view)) {
+        operand.view.strides[1] = view.strides[1] * key_heads / all;
+      }
       bytes_ = AlignUp(operand.at + operand.bytes(), kSlotAlignment);
       operands->push_back(operand);
     }
@@ -191,8 +231,18 @@ Status Trial::Open() {
   STOWAGE_ASSIGN_OR_RETURN(const DeviceMemory memory, device_.Memory());
   const Bytes most = std::min(kMostBytes, memory.free / 2);
   int64_t entries = like_.inputs[0].shape()[0];
-  for (Place(entries); bytes_ > most && entries > 1; Place(entries)) {
-    entries = (entries + 1) / 2;
+  int64_t key_heads = like_.inputs[1].shape()[2];
+  Place(entries, key_heads);
+  while (bytes_ > most) {
+    const int64_t fewer = (key_heads + 1) / 2;
+    if (entries > 1) {
+      entries = (entries + 1) / 2;
+    } else if (fewer < key_heads && CanTake(fewer)) {
+      key_heads = fewer;
+    } else {
+      break;
+    }
+    Place(entries, key_heads);
   }
   if (bytes_ > memory.free) {
     return Left(StrCat("a trial needs ", FormatBytes(bytes_),
@@ -362,7 +412,7 @@ std::string NameOf(const Launch& launch) {
 
 Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
                                     Device& device, Stream stream) {
-  AttentionTrial tried{.way = ways.first(), .found = NameOf(launch)};
+  AttentionTrial tried{.way = {}, .found = NameOf(launch)};
   const char* divider = ": ";
   const auto tell = [&](AttentionWay way, std::string_view what) {
     tried.found += StrCat(divider, "by ", AttentionWayName(way), " ", what);
@@ -400,7 +450,10 @@ Result<AttentionTrial> TryAttention(const Launch& launch, AttentionWays ways,
     }
     STOWAGE_RETURN_IF_ERROR(outlive(way));
     tell(way, StrCat("left out: ", agrees.error().message));
-    if (way == ways.first()) return tried;  // there is nothing to compare with
+    if (way == ways.first()) {  // there is nothing to compare with
+      tried.way = way;
+      return tried;
+    }
   }
   std::vector<double> best(sound.size(),
                            std::numeric_limits<double>::infinity());

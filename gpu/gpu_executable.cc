@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/strings.h"
+#include "gpu/attention_chooser.h"
 #include "gpu/attention_ways.h"
 #include "gpu/branch_trial.h"
 #include "gpu/enqueue.h"
@@ -90,6 +91,7 @@ class GpuExecutable final : public Executable {
   std::unique_ptr<InputStaging> staging_;
   std::array<Event, kStepsInFlight> done_ = {};
   std::optional<StepGraphs> graphs_;
+  AttentionChooser::Untried untried_;
   uint64_t next_ = 1;  // the step that the record and the slots are ready for
 };
 
@@ -144,7 +146,8 @@ DeviceQueue GpuExecutable::MakeQueue(DeviceQueue::Mode mode,
                                      StepGraphs* capture) {
   DeviceQueue queue(device_, state_.compute, &record()->fault, mode);
   queue.set_attention([this](const Launch& launch, AttentionWays ways) {
-    return state_.attention.Choose(launch, ways, device_, state_.compute);
+    return state_.attention.Choose(launch, ways, device_, state_.compute,
+                                   &untried_);
   });
   queue.set_choice(reinterpret_cast<uint32_t*>(pinned_.device + ChoiceAt()),
                    chosen(), capture);

@@ -1,0 +1,89 @@
+#ifndef STOWAGE_TESTS_GPU_ATTENTION_NET_H_
+#define STOWAGE_TESTS_GPU_ATTENTION_NET_H_
+
+// A graph of attention, and its run on a fake device that has several ways to compute it:
+// which way was taken, and what is kept of that.
+//
+//   const Opened opened = Open(EmptyFolder("faster"));
+//   opened.device->SetSeconds(kForward, 0.5e-3);
+//   Outputs(opened, {.length = 6, .grad = true});
+//   CHECK(IsInGraph(opened, kForward));
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "gpu/attention_ways.h"
+#include "gpu/kernels/attention_params.h"
+#include "gpu/queue.h"
+#include "ir/dtype.h"
+#include "ir/graph.h"
+#include "runtime/backend.h"
+#include "tests/gpu/fake_device.h"
+#include "tests/gpu/op_check.h"
+#include "tests/support/interpret.h"
+
+namespace stowage::testing {
+
+/// Kernels by products of warpgroups.
+inline constexpr const char* kForward = "attention, warpgroups";
+inline constexpr const char* kGradKeys = "attention grad, keys, warpgroups";
+inline constexpr const char* kGradQueries =
+    "attention grad, queries, warpgroups";
+
+/// A graph of attention, and of its gradient.
+struct Net {
+  DType dtype = DType::kBF16;
+  int64_t batch = 1, length = 5, heads = 2, depth = 16;
+  int64_t sharing = 1;  // heads of queries that share one of keys
+  bool causal = true;
+  int64_t window = 0;
+  bool lengths = false;
+  bool packed = false;  // q, k and v are slices of one tensor
+  int64_t more = 0;     // columns that it has behind them
+  int64_t offset = 0;   // of q in a longer tensor, in elements
+  bool grad = false;
+};
+
+Graph GraphOf(const Net& net);
+
+/// Numbers for the leaves of such a graph; key lengths are 3.
+Tensors NumbersFor(const Graph& graph);
+
+struct Opened {
+  std::unique_ptr<Backend> backend;
+  FakeDevice* device = nullptr;
+};
+
+inline constexpr gpu::AttentionWays kTwoWays = {gpu::AttentionWay::kWarps,
+                                                gpu::AttentionWay::kWarpgroups};
+
+/// A backend that chooses among these ways and keeps its choices in the folder.
+Opened Open(const std::string& folder, gpu::AttentionWays ways = kTwoWays,
+            FakeOptions options = {});
+
+/// Binds the graph and runs it once.
+Result<OutputBytes> Run(const Opened& opened, const Net& net);
+OutputBytes Outputs(const Opened& opened, const Net& net = {});
+
+/// Whether the graphs that the device was given hold the kernel.
+bool IsInGraph(const Opened& opened, std::string_view kernel);
+
+/// The kernel of attention that ran last.
+std::string LastAttention(const Opened& opened);
+
+/// What the backend says of trials; empty: nothing.
+std::string Tried(const Opened& opened);
+
+/// The file of choices in the folder; empty: there is none.
+std::string FileIn(const std::string& folder);
+int64_t ChoicesIn(const std::string& folder);
+
+/// Those of a kernel's params that are of attention.
+gpu::AttentionParams ParamsOf(const gpu::KernelCall& call);
+
+}  // namespace stowage::testing
+
+#endif  // STOWAGE_TESTS_GPU_ATTENTION_NET_H_
