@@ -68,10 +68,6 @@ class Suite {
         return {};
       });
     }
-    for (const AttentionCheck& attention : options_.attention) {
-      Add("attention", AttentionName(attention),
-          [&](CheckRow* row) { return CheckWaysOfAttention(attention, row); });
-    }
     for (const BenchCase& bench : options_.bench) {
       Add("bench", BenchName(bench), [&](CheckRow* row) {
         return RunBench(bench, *opened_.backend, *opened_.device, row);
@@ -97,6 +93,10 @@ class Suite {
       }
     }
     Add("branches", "", [&](CheckRow* row) { return CheckBranches(row); });
+    for (const AttentionCheck& attention : options_.attention) {
+      Add("attention", AttentionName(attention),
+          [&](CheckRow* row) { return CheckWaysOfAttention(attention, row); });
+    }
     return std::move(rows_);
   }
 
@@ -294,8 +294,8 @@ class Suite {
 
 const std::vector<std::string>& SuiteGroups() {
   static const std::vector<std::string> kGroups = {
-      "device", "ops",    "attention", "bench",   "times",
-      "growth", "models", "bits",      "branches"};
+      "device", "ops",  "bench",    "times",    "growth",
+      "models", "bits", "branches", "attention"};
   return kGroups;
 }
 

@@ -7,9 +7,6 @@
 //   device  what it is
 //   ops     every row of the op test table, as a program of its own, against
 //           the interpreter; replayed and op by op
-//   attention
-//           in each way that the device has: how they differ, how long they take, and
-//           what a trial of them chooses
 //   bench   step times, and memory beside the arena
 //   times   how long each kind of op takes in a step that runs op by op
 //   growth  many steps take no memory of the device or the host
@@ -18,8 +15,13 @@
 //           layout, op by op, poisoned, started ahead
 //   branches  random loops and branches, taken by graphs and by the host, against the CPU
 //           and each other; what a branch costs either way
+//   attention
+//           in each way that the device has: how they differ, how long they take, and
+//           what a trial of them chooses
 //
-// They run in this order, so that a short time on a device yields the most.
+// They run in this order, so that a short time on a device yields the most, and what no
+// device has run comes last: a kernel that never ends, or that breaks the device, takes no
+// row of the others.
 //
 //   for (const CheckRow& row : RunDeviceSuite(open, SuiteOptionsFor(size)))
 

@@ -166,11 +166,12 @@ TEST_CASE("parts can be left out, and the file be another") {
 TEST_CASE("a run that is cut off leaves the rows that it has found") {
   Machine machine;
   machine.Add("checks",
-              "echo '{\"rows\": [1]}' >\"$4\"; kill -9 $PPID; sleep 1");
+              "echo '{\"rows\": [1]}' >\"$4\"; "
+              "read -r _ _ _ script _ </proc/$PPID/stat; kill -9 $script; "
+              "sleep 1");
   CHECK(machine.Run("--binary bin/checks") != 0);
   CHECK(machine.Json("gpu_check.checks.json")["rows"].size() == 1);
   machine.Add("checks", kChecks);
-  // Its parent is timeout, and the script timeout's.
   machine.Add("compute-sanitizer",
               "read -r _ _ _ script _ </proc/$PPID/stat; kill -9 $script");
   CHECK(machine.Run("--binary bin/checks") != 0);
@@ -178,6 +179,26 @@ TEST_CASE("a run that is cut off leaves the rows that it has found") {
   CHECK(json["complete"] == false);
   CHECK(json["checks"]["rows"].empty());
   CHECK(json["beside"].size() == 2);
+}
+
+TEST_CASE("checks that do not end are stopped, and the rest runs") {
+  Machine machine;
+  // As it is told: a second after its time it is killed, if it has not ended by then.
+  machine.Add("timeout",
+              R"([[ $1 == --kill-after=* ]] || exec /usr/bin/timeout "$@"
+echo "limit $2" >>ran
+shift 2
+exec /usr/bin/timeout --kill-after=1 1 "$@")");
+  machine.Add("checks", R"([[ $4 == *.checks.json ]] || exit 0
+echo '{"rows": [1]}' >"$4"
+trap '' TERM
+while :; do sleep 0.1; done)");
+  CHECK(machine.Run("--binary bin/checks --only checks,sanitizer") == 1);
+  CHECK(machine.Count("ran", "limit 1200") == 1);
+  CHECK(machine.Count("out", "device_check                  FAIL") == 1);
+  CHECK(machine.Prints("was stopped after 1200 seconds"));
+  CHECK(machine.Count("out", "sanitizer memcheck            ok") == 1);
+  CHECK(machine.Json()["checks"]["rows"].size() == 1);
 }
 
 TEST_CASE("a run goes on where another was cut off") {
