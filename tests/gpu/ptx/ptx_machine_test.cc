@@ -533,5 +533,25 @@ TEST_CASE("each element of matrices comes to the lane that the ISA says") {
   }
 }
 
+TEST_CASE("dynamic shared memory is aligned as declared, and to no more") {
+  const char* const kBody =
+      "\tmov.u32 %r1, stowage_dynamic_shared;\n"
+      "\tst.global.u32 [%rd4], %r1;";
+  // Alone, and behind another array.
+  for (const std::string& before :
+       {std::string(), std::string("\t.shared .align 4 .b8 one[1020];\n")}) {
+    for (const uint32_t alignment : {4u, 16u, 128u, 512u, 1024u}) {
+      CAPTURE(before);
+      CAPTURE(alignment);
+      const Outcome outcome = Run(
+          before + kBody, {}, {.dynamic_shared = 64, .alignment = alignment});
+      REQUIRE(outcome.wrong == "");
+      CHECK(outcome.out[0] % alignment == 0);
+      // No pattern of chunks that are exchanged is wider than 1,024 bytes.
+      if (alignment < 1024) CHECK(outcome.out[0] % (2 * alignment) != 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stowage::testing::ptx

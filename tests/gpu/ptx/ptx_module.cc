@@ -502,8 +502,15 @@ class Reader {
     return {};
   }
 
+  // Behind the other arrays, and where it is aligned to what was declared and to no more,
+  // so that a kernel which relies on more is found out.
   void PlaceDynamicShared() {
     kernel_.dynamic_at = RoundUp(kernel_.static_shared, dynamic_alignment_);
+    constexpr uint32_t kMostWanted = 1024;  // a swizzle's pattern
+    if (dynamic_alignment_ < kMostWanted &&
+        kernel_.dynamic_at % (2 * dynamic_alignment_) == 0) {
+      kernel_.dynamic_at += dynamic_alignment_;
+    }
     const uint64_t at = kernel_.dynamic_at;
     for (const auto& [key, offset] : constants_) {
       if (key.first != kDynamicShared) continue;

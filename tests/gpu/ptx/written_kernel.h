@@ -27,11 +27,13 @@ namespace stowage::testing::ptx {
 // A kernel with params {in, out}, whose lane's addresses are %rd3 and %rd4, 64 bytes
 // apart from those of the next lane; %r0 is the thread's number. Tensor maps follow from
 // byte 64 on.
-inline std::string Text(const std::string& body, size_t maps = 0) {
+inline std::string Text(const std::string& body, size_t maps = 0,
+                        uint32_t alignment = 1024) {
   return StrCat(R"(.version 9.0
 .target sm_90a
 .address_size 64
-.extern .shared .align 1024 .b8 stowage_dynamic_shared[];
+.extern .shared .align )",
+                alignment, R"( .b8 stowage_dynamic_shared[];
 .visible .entry test(
 	.param .align )",
                 maps == 0 ? "8" : "64", " .b8 test_param_0[",
@@ -65,13 +67,14 @@ struct Launch {
   uint32_t threads = 32, dynamic_shared = 0, grid = 1;
   uint64_t seed = 0;
   std::vector<gpu::TensorMap> maps = {};
+  uint32_t alignment = 1024;  // of dynamic shared memory
 };
 
 // Runs a kernel that may touch these words, and so many behind `out`.
 inline Outcome RunIn(std::span<uint64_t> in, const std::string& body,
                      size_t out_words, const Launch& launch) {
   Module module;
-  REQUIRE(module.Add(Text(body, launch.maps.size())).ok());
+  REQUIRE(module.Add(Text(body, launch.maps.size(), launch.alignment)).ok());
   const Result<const Kernel*> kernel = module.Find("test");
   REQUIRE_MESSAGE(kernel.ok(), (kernel.ok() ? "" : kernel.error().message));
   Outcome outcome;
