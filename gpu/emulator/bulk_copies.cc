@@ -44,6 +44,10 @@ struct Barrier {
   std::vector<uint64_t> seen = {};  // by thread: the phases that it knows of
   /// Of each phase that some thread has waited for: how many SyncThreads had passed.
   std::vector<uint64_t> awaited = {};
+  /// By thread: how many had when it last waited, and 1; 0: it has not.
+  std::vector<uint64_t> waited = {};
+  int opener = 0;       // who has expected bytes last
+  uint64_t opened = 0;  // how many SyncThreads had passed then
 };
 
 // What a copy has written last to 16 bytes.
@@ -94,6 +98,15 @@ Barrier& Use(const char* word, const uint64_t* at) {
     Report(word, ": the barrier at byte ", ByteOf(at), " was written over");
   }
   return *barrier;
+}
+
+// Those who wait know the phase by its parity alone: one that comes when the next has begun
+// may find that over, too, and wait for ever.
+void ReportLate(const Barrier& barrier, int waits, int expects) {
+  Report("thread ", waits, " waits for phase ", barrier.phases - 1,
+         " of the barrier at byte ", ByteOf(barrier.at), ", and thread ",
+         expects,
+         " expects bytes of the next one without a SyncThreads in between");
 }
 
 // --- Copies ---
@@ -234,7 +247,9 @@ void InitBarrier(uint64_t* barrier) {
   *barrier = kMark;
   Block().barriers.push_back(
       {.at = barrier, .maker = context.thread, .made = SyncsPassed()});
-  Block().barriers.back().seen.resize(static_cast<size_t>(context.block_size));
+  const auto threads = static_cast<size_t>(context.block_size);
+  Block().barriers.back().seen.resize(threads);
+  Block().barriers.back().waited.resize(threads);
 }
 
 void FenceBarriers() {
@@ -251,6 +266,15 @@ void ExpectBytes(uint64_t* at, int bytes) {
   if (bytes < 0 || bytes >= kBytesEnd) {
     Report("ExpectBytes of ", bytes, "; expected fewer than ", kBytesEnd);
   }
+  const uint64_t now = SyncsPassed();
+  for (int thread = 0; thread < context.block_size; ++thread) {
+    if (barrier.phases > 0 && thread != context.thread &&
+        barrier.waited[static_cast<size_t>(thread)] == now + 1) {
+      ReportLate(barrier, thread, context.thread);
+    }
+  }
+  barrier.opener = context.thread;
+  barrier.opened = now;
   barrier.expected = bytes;
   CheckCount(barrier);
   EndForThoseWhoWait(barrier);
@@ -296,6 +320,11 @@ void AwaitBytes(uint64_t* at, int parity, const Site& site) {
       Sleep(site);
     }
   }
+  if (barrier.phases > 0 && barrier.expected != kNotSaid &&
+      barrier.opener != context.thread && barrier.opened == SyncsPassed()) {
+    ReportLate(barrier, context.thread, barrier.opener);
+  }
+  barrier.waited[static_cast<size_t>(context.thread)] = SyncsPassed() + 1;
   barrier.seen[static_cast<size_t>(context.thread)] = barrier.phases;
   while (barrier.awaited.size() < barrier.phases) {
     barrier.awaited.push_back(SyncsPassed());

@@ -237,6 +237,8 @@ enum class Broken {
   kTwice,
   kStoredBefore,
   kTooEarly,
+  kLate,
+  kLateWait,
 };
 struct Rules {
   TensorMap map, of_rank_two;
@@ -295,6 +297,10 @@ STOWAGE_KERNEL(kThreads) KeepRules(STOWAGE_PARAMS(Rules) p) {
                         : is(Broken::kNoParity)  ? 2
                                                  : 0);
   }
+  // In the natural order the last to come to a SyncThreads goes on first.
+  if (is(Broken::kLateWait) && ThreadId() == kThreads - 1) {
+    ExpectBytes(barrier, kBytes);
+  }
   if (is(Broken::kSeenBehindSync)) SyncThreads();
   const auto tile = DescribeTile<128>(SharedByte(shared), 0);
   float d[8][4] = {};
@@ -305,7 +311,8 @@ STOWAGE_KERNEL(kThreads) KeepRules(STOWAGE_PARAMS(Rules) p) {
   WarpgroupFence(d, left);
   WarpgroupMultiply<BF16, kRowsOfB>(d, left[0], tile, false);
   WarpgroupCommit();
-  if (is(Broken::kTooEarly) && ThreadId() == 0) {
+  if (is(Broken::kTooEarly)) SyncThreads();
+  if ((is(Broken::kTooEarly) || is(Broken::kLate)) && ThreadId() == 0) {
     ExpectBytes(barrier, kBytes);
     copy(0);
   }
@@ -387,6 +394,11 @@ TEST_CASE("a kernel that breaks a rule of bulk copies is reported") {
     finds(Broken::kNoMap, "CopyBox of what is no tensor map");
     finds(Broken::kAnotherRank, "CopyBox of an array of rank 2; expected 4");
     finds(Broken::kTwice, "which another copy under way writes");
+    for (const Broken late : {Broken::kLate, Broken::kLateWait}) {
+      finds(late, "waits for phase 0 of the barrier at byte 9216, and thread ");
+      finds(late,
+            " expects bytes of the next one without a SyncThreads in between");
+    }
     finds(Broken::kStoredBefore,
           "CopyBox to byte 16 of shared memory, which a thread has written "
           "without a ProxyFence since");
