@@ -239,6 +239,8 @@ std::vector<MaskedCase> MaskedCases() {
       {150, 2, 1, {.more_keys = -83, .causal = false}},
       {200, 1, 1, {.window = 1}},
       {200, 1, 1, {.window = 33}},
+      // Tiles that the first 64 of 128 queries read whole, and the others in part.
+      {260, 1, 1, {.window = 190}},
       {70, 1, 1, {.more_keys = 170, .window = 50}},
       {140, 1, 1, {.more_keys = 20, .causal = false, .window = 9}},
       {150, 1, 1, {.more_keys = -20, .causal = false, .window = 90}},
