@@ -20,7 +20,8 @@
 namespace stowage::gpu {
 namespace {
 
-constexpr ChoicesKind kKind = {.name = "attention",
+constexpr ChoicesKind kKind = {.room = "gpu",
+                               .name = "attention",
                                .key_numbers = std::tuple_size_v<AttentionKey>,
                                .choice_words = 1,
                                .says = "in which ways attention is computed"};

@@ -4,7 +4,7 @@
 // By which way each launch of attention is computed. Of several that may be taken, a trial
 // (gpu/attention_trial.h) chooses when a program is bound: once for each type, shape, mask,
 // layout and alignment, and for attention and its gradient apart. What it chose is kept in
-// a file (gpu/kept_choices.h), of one device, its driver, and the very sources of the
+// a file (runtime/kept_choices.h), of one device, its driver, and the very sources of the
 // kernels: whether a way is right is known of these alone. Where there was no memory for a
 // trial, a program takes products of warps, and the next one tries again.
 //
@@ -25,7 +25,7 @@
 #include "base/result.h"
 #include "gpu/attention_ways.h"
 #include "gpu/device.h"
-#include "gpu/kept_choices.h"
+#include "runtime/kept_choices.h"
 #include "runtime/kernel.h"
 
 namespace stowage::gpu {

@@ -15,7 +15,6 @@
 
 #include "base/bytes.h"
 #include "base/strings.h"
-#include "gpu/choose_fastest.h"
 #include "gpu/enqueue.h"
 #include "gpu/kernel.h"
 #include "gpu/known_attention_ways.h"
@@ -25,6 +24,7 @@
 #include "ir/op_kind.h"
 #include "ir/shape.h"
 #include "math/small_floats.h"
+#include "runtime/choose_fastest.h"
 
 namespace stowage::gpu {
 namespace {

@@ -10,11 +10,11 @@
 #include "base/check.h"
 #include "base/shared_library.h"
 #include "base/strings.h"
-#include "gpu/choose_fastest.h"
 #include "gpu/cuda_stopwatch.h"
 #include "gpu/device_checks.h"
 #include "gpu/kernel.h"
 #include "gpu/nvidia_libraries.h"
+#include "runtime/choose_fastest.h"
 
 // The functions that are used; each is looked up by its name.
 #define STOWAGE_CUBLAS_LT(F)              \

@@ -7,6 +7,7 @@ namespace stowage::gpu {
 namespace {
 
 constexpr ChoicesKind kKind = {
+    .room = "gpu",
     .name = "products",
     .key_numbers = std::tuple_size_v<ProductKey>,
     .choice_words = std::tuple_size_v<ProductAlgorithm>,

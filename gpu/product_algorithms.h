@@ -3,7 +3,7 @@
 
 // By which of the matrix library's algorithms each product is computed, once the
 // proposals were timed: kept in a file of one device and one version of the library
-// (gpu/kept_choices.h), since an algorithm means nothing to others.
+// (runtime/kept_choices.h), since an algorithm means nothing to others.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       ProductAlgorithms algorithms,
@@ -22,7 +22,7 @@
 #include <utility>
 
 #include "base/result.h"
-#include "gpu/kept_choices.h"
+#include "runtime/kept_choices.h"
 
 namespace stowage::gpu {
 

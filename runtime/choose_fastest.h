@@ -1,5 +1,5 @@
-#ifndef STOWAGE_GPU_CHOOSE_FASTEST_H_
-#define STOWAGE_GPU_CHOOSE_FASTEST_H_
+#ifndef STOWAGE_RUNTIME_CHOOSE_FASTEST_H_
+#define STOWAGE_RUNTIME_CHOOSE_FASTEST_H_
 
 // The fastest of some ways to do the same.
 //
@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace stowage::gpu {
+namespace stowage {
 
 /// The index of the fastest of `count` candidates. `seconds(i)` runs the i-th and says
 /// how long it took: once for nothing, then all in turn for a few rounds, of which the
@@ -20,6 +20,6 @@ namespace stowage::gpu {
 Result<size_t> ChooseFastest(
     size_t count, const std::function<Result<double>(size_t)>& seconds);
 
-}  // namespace stowage::gpu
+}  // namespace stowage
 
-#endif  // STOWAGE_GPU_CHOOSE_FASTEST_H_
+#endif  // STOWAGE_RUNTIME_CHOOSE_FASTEST_H_

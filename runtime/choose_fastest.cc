@@ -1,4 +1,4 @@
-#include "gpu/choose_fastest.h"
+#include "runtime/choose_fastest.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace stowage::gpu {
+namespace stowage {
 namespace {
 
 constexpr int kRounds = 5;
@@ -40,4 +40,4 @@ Result<size_t> ChooseFastest(
   return fastest;
 }
 
-}  // namespace stowage::gpu
+}  // namespace stowage

@@ -1,4 +1,4 @@
-#include "gpu/choose_fastest.h"
+#include "runtime/choose_fastest.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include "base/result.h"
 #include "base/strings.h"
 
-namespace stowage::gpu {
+namespace stowage {
 namespace {
 
 TEST_CASE("the fastest by its shortest time is chosen, an earlier one by 2 %") {
@@ -52,4 +52,4 @@ TEST_CASE("the fastest by its shortest time is chosen, an earlier one by 2 %") {
 }
 
 }  // namespace
-}  // namespace stowage::gpu
+}  // namespace stowage

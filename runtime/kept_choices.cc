@@ -1,4 +1,4 @@
-#include "gpu/kept_choices.h"
+#include "runtime/kept_choices.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,7 +17,7 @@
 #include "base/read_file.h"
 #include "base/strings.h"
 
-namespace stowage::gpu {
+namespace stowage {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,11 +67,6 @@ std::string LineOf(const KeptChoices::Key& key,
   return line + ";\n";
 }
 
-Error Io(std::string_view what, const std::string& path) {
-  return {ErrorCode::kIo, StrCat("[gpu] cannot ", what, " ", Quoted(path), ": ",
-                                 std::strerror(errno))};
-}
-
 // A file that is open and locked, for as long as this lives.
 class LockedFile {
  public:
@@ -116,15 +111,22 @@ std::string KeptChoices::Header() const {
   return StrCat("stowage ", kind_.name, " 1\n");
 }
 
+Error KeptChoices::Io(std::string_view what) const {
+  return {ErrorCode::kIo, StrCat("[", kind_.room, "] cannot ", what, " ",
+                                 Quoted(path_), ": ", std::strerror(errno))};
+}
+
 Result<size_t> KeptChoices::Read(std::string_view text) {
   const size_t whole = text.rfind('\n') + 1;  // 0 where there is none
   const auto damaged = [&](size_t line) {
     return Error{
         ErrorCode::kInvalidArgument,
-        StrCat("[gpu] ", Quoted(path_), " is damaged at line ", line,
-               "; it says ", kind_.says,
+        StrCat("[", kind_.room, "] ", Quoted(path_), " is damaged at line ",
+               line, "; it says ", kind_.says,
                ": put it back from a copy, or remove it to have them timed "
-               "again, which may change the last bits of results")};
+               "again, which ",
+               kind_.shows_in_bits ? "may change the last bits of results"
+                                   : "changes no bit of a result")};
   };
   if (whole == 0) return size_t{0};
   std::string_view rest = text.substr(0, whole);
@@ -168,16 +170,16 @@ Result<KeptChoices::Choice> KeptChoices::Keep(const Key& key,
   std::error_code made;
   fs::create_directories(fs::path(path_).parent_path(), made);
   const LockedFile file(path_);
-  if (!file.ok()) return Io("open and lock", path_);
+  if (!file.ok()) return Io("open and lock");
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path_));
   STOWAGE_ASSIGN_OR_RETURN(const size_t whole, Read(text));
   const auto [kept, added] = kept_.emplace(key, choice);
   if (!added) return kept->second;
   const std::string line = LineOf(key, choice);
   if (!file.EndWith(whole, whole == 0 ? StrCat(Header(), line) : line)) {
-    return Io("write", path_);
+    return Io("write");
   }
   return choice;
 }
 
-}  // namespace stowage::gpu
+}  // namespace stowage

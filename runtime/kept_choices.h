@@ -1,10 +1,11 @@
-#ifndef STOWAGE_GPU_KEPT_CHOICES_H_
-#define STOWAGE_GPU_KEPT_CHOICES_H_
+#ifndef STOWAGE_RUNTIME_KEPT_CHOICES_H_
+#define STOWAGE_RUNTIME_KEPT_CHOICES_H_
 
 // Choices that depend on times, kept in a file: so that the next process computes the same
-// thing in the same way, to the bit, and need not time it again.
+// thing in the same way, and need not time it again.
 //
-//   constexpr ChoicesKind kProducts = {.name = "products",
+//   constexpr ChoicesKind kProducts = {.room = "gpu",
+//                                      .name = "products",
 //                                      .key_numbers = 19,
 //                                      .choice_words = 8,
 //                                      .says = "by which algorithms products are computed"};
@@ -31,14 +32,16 @@
 
 #include "base/result.h"
 
-namespace stowage::gpu {
+namespace stowage {
 
 /// What a file of choices is about. Its texts are literals.
 struct ChoicesKind {
+  std::string_view room;    // whose errors they are
   std::string_view name;    // the first word of the file's name
   size_t key_numbers = 0;   // of a key
   size_t choice_words = 0;  // of a choice
   std::string_view says;    // "it says ...", for whoever finds the file damaged
+  bool shows_in_bits = true;  // whether results depend on which way is taken
 };
 
 class KeptChoices {
@@ -48,7 +51,7 @@ class KeptChoices {
 
   /// Reads what is kept in `folder`, which need not be there, for whatever `of` names.
   /// Errors: kIo; kInvalidArgument for a file that is damaged, which is never taken for an
-  /// empty one, since other choices give other bits.
+  /// empty one, since other choices may give other bits.
   static Result<KeptChoices> Open(const std::string& folder,
                                   const ChoicesKind& kind,
                                   std::initializer_list<std::string_view> of);
@@ -66,6 +69,7 @@ class KeptChoices {
   explicit KeptChoices(const ChoicesKind& kind) : kind_(kind) {}
 
   std::string Header() const;
+  Error Io(std::string_view what) const;
   // Takes in the file's lines; returns the bytes that whole lines take.
   Result<size_t> Read(std::string_view text);
 
@@ -74,6 +78,6 @@ class KeptChoices {
   std::map<Key, Choice> kept_;
 };
 
-}  // namespace stowage::gpu
+}  // namespace stowage
 
-#endif  // STOWAGE_GPU_KEPT_CHOICES_H_
+#endif  // STOWAGE_RUNTIME_KEPT_CHOICES_H_
