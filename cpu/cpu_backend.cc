@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/memory.h"
 #include "base/strings.h"
+#include "cpu/blocking_chooser.h"
 #include "cpu/exchange_thread.h"
 #include "cpu/kernel.h"
 #include "cpu/launch_list.h"
@@ -27,6 +30,10 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const Program& program, const cpu::RunsWith& with)
       : program_(program), list_(program.graph(), program.launches(), with) {}
 
+  Status ChooseBlockings(cpu::BlockingChooser& chooser) {
+    return list_.ChooseBlockings(chooser);
+  }
+
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
     return list_.Run(first, last, failed);
   }
@@ -44,7 +51,7 @@ class CpuExecutable final : public Executable {
 
  private:
   const Program& program_;
-  const cpu::LaunchList list_;
+  cpu::LaunchList list_;
 };
 
 class CpuBackend final : public Backend {
@@ -53,7 +60,8 @@ class CpuBackend final : public Backend {
       : pool_(options.threads),
         ranks_(options.collectives != nullptr ? options.collectives
                                               : &one_rank_),
-        check_(options.check) {
+        check_(options.check),
+        blocking_folder_(options.blocking_folder) {
     // What is looked at op by op runs op by op.
     if (ranks_->ranks() > 1 && !check_) {
       exchanges_ = std::make_unique<cpu::ExchangeThread>(*ranks_);
@@ -126,11 +134,19 @@ class CpuBackend final : public Backend {
                           program.plan().alignment, " bytes; the kernels need ",
                           cpu::kWorkspaceAlignment, " or a multiple of it")};
     }
-    return std::unique_ptr<Executable>(std::make_unique<CpuExecutable>(
+    auto executable = std::make_unique<CpuExecutable>(
         program, cpu::RunsWith{.pool = &pool_,
                                .ranks = ranks_,
                                .exchanges = exchanges_.get(),
-                               .check = check_}));
+                               .check = check_});
+    if (!blocking_folder_.empty()) {
+      if (!blockings_) {
+        STOWAGE_ASSIGN_OR_RETURN(blockings_,
+                                 cpu::BlockingChooser::Open(blocking_folder_));
+      }
+      STOWAGE_RETURN_IF_ERROR(executable->ChooseBlockings(*blockings_));
+    }
+    return std::unique_ptr<Executable>(std::move(executable));
   }
 
  private:
@@ -153,6 +169,8 @@ class CpuBackend final : public Backend {
   OneRank one_rank_;
   Collectives* const ranks_;
   const bool check_;
+  const std::string blocking_folder_;
+  std::optional<cpu::BlockingChooser> blockings_;   // once a program is bound
   std::unique_ptr<cpu::ExchangeThread> exchanges_;  // of several ranks
 };
 

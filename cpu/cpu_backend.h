@@ -10,6 +10,7 @@
 //   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 
 #include <memory>
+#include <string>
 
 #include "runtime/backend.h"
 #include "runtime/collectives.h"
@@ -24,6 +25,11 @@ struct CpuOptions {
   /// What joins this rank to the others of a step; null: there is one rank. Must
   /// outlive the backend.
   Collectives* collectives = nullptr;
+  /// The folder where blockings of products are kept. The first time that a shape is
+  /// bound, the ways to cut it are timed, in up to 16 MiB that are freed before the first
+  /// step; bits are the same with any. Empty: no time is taken, and nothing kept. Errors,
+  /// of Bind: kIo; kInvalidArgument for a file that is damaged.
+  std::string blocking_folder = {};
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options = {});

@@ -19,10 +19,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "cpu/blocking.h"
 #include "cpu/thread_pool.h"
 #include "ir/attrs.h"
 #include "ir/dtype.h"
@@ -38,6 +40,17 @@ struct CpuKernel {
   /// Runs one launch. Null for views, and for what can be planned only.
   using RunFn = StepCode (*)(const Launch&, ThreadPool&) noexcept;
   RunFn run = nullptr;
+
+  /// Of what multiplies: runs one launch, cut by that blocking, one of its trial's; `run`
+  /// does by the default, to the same bits. Null: nothing may be chosen.
+  using RunBlockedFn = StepCode (*)(const Launch&, ThreadPool&,
+                                    const Blocking&) noexcept;
+  RunBlockedFn run_blocked = nullptr;
+
+  /// What to time to find the blocking of a launch, of which no element is read, for a pool
+  /// of `threads`; none where the default is kept. Null: none ever.
+  using TrialFn = std::optional<BlockingTrial> (*)(const Launch&, int threads);
+  TrialFn trial = nullptr;
 
   /// Runs, instead, what the ranks of a step do together.
   using AmongRanksFn = StepCode (*)(const Launch&, Collectives&) noexcept;
@@ -64,6 +77,12 @@ struct CpuKernel {
                            const std::byte* const* x);
   BlockFn block = nullptr;
 };
+
+/// `run` of a kernel that has `run_blocked`.
+template <CpuKernel::RunBlockedFn kRunBlocked>
+StepCode RunByDefault(const Launch& launch, ThreadPool& pool) noexcept {
+  return kRunBlocked(launch, pool, {});
+}
 
 /// Where workspaces must start: a cache line.
 inline constexpr Bytes kWorkspaceAlignment = 64;

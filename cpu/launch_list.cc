@@ -62,7 +62,10 @@ int64_t IndexIn(const TensorView& index) {
 
 LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
                        const RunsWith& with)
-    : launches_(launches), bodies_(launches.size()), with_(with) {
+    : launches_(launches),
+      blockings_(launches.size()),
+      bodies_(launches.size()),
+      with_(with) {
   RunsWith in_bodies = with;
   in_bodies.exchanges = nullptr;
   kernels_.reserve(launches.size());
@@ -82,6 +85,21 @@ LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
     if (IsExchange(launch.op)) ++exchanges;
   }
   to_land_ = ExchangesToLand(graph, launches);
+}
+
+Status LaunchList::ChooseBlockings(BlockingChooser& chooser) {
+  for (size_t i = 0; i < launches_.size(); ++i) {
+    for (LaunchList& body : bodies_[i]) {
+      STOWAGE_RETURN_IF_ERROR(body.ChooseBlockings(chooser));
+    }
+    if (kernels_[i].trial == nullptr) continue;
+    const std::optional<BlockingTrial> trial =
+        kernels_[i].trial(launches_[i], with_.pool->threads());
+    if (!trial) continue;
+    STOWAGE_ASSIGN_OR_RETURN(blockings_[i],
+                             chooser.Choose(*trial, *with_.pool));
+  }
+  return {};
 }
 
 StepCode LaunchList::Run(size_t first, size_t last,
@@ -148,9 +166,12 @@ StepCode LaunchList::RunOne(size_t index, Poison poison) const noexcept {
                                      : RunCond(index, poison);
   }
   const CpuKernel& kernel = kernels_[index];
-  const StepCode code = kernel.run_among_ranks != nullptr
-                            ? kernel.run_among_ranks(launch, *with_.ranks)
-                            : kernel.run(launch, *with_.pool);
+  const StepCode code =
+      kernel.run_among_ranks != nullptr
+          ? kernel.run_among_ranks(launch, *with_.ranks)
+      : kernel.run_blocked != nullptr
+          ? kernel.run_blocked(launch, *with_.pool, blockings_[index])
+          : kernel.run(launch, *with_.pool);
   if (with_.check && code == StepCode::kOk && !AreFinite(launch.outputs)) {
     return StepCode::kNonFinite;
   }

@@ -16,6 +16,9 @@
 #include <span>
 #include <vector>
 
+#include "base/result.h"
+#include "cpu/blocking.h"
+#include "cpu/blocking_chooser.h"
 #include "cpu/exchange_thread.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
@@ -39,6 +42,10 @@ class LaunchList {
  public:
   LaunchList(const Graph& graph, std::span<const Launch> launches,
              const RunsWith& with);
+
+  /// Has the blockings of all launches chosen that have a choice, those in bodies, too;
+  /// until then they are the default. Errors: those of BlockingChooser::Choose.
+  Status ChooseBlockings(BlockingChooser& chooser);
 
   /// Runs launches [first, last) in order, and waits for all exchanges among them. On
   /// failure *failed is the launch's index in this list, also where one in a body of it
@@ -64,6 +71,7 @@ class LaunchList {
 
   std::span<const Launch> launches_;
   std::vector<CpuKernel> kernels_;
+  std::vector<Blocking> blockings_;              // by launch
   std::vector<std::vector<LaunchList>> bodies_;  // by launch
   RunsWith with_;
   // By launch, if there is a thread for exchanges.

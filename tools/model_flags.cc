@@ -72,7 +72,8 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
                   "Take a model that normalizes by its batch in pieces, too, "
                   "each with statistics of its own, which changes the losses");
   options.Add("--plan-cache", &flags->plan_cache,
-              "Keep plans that were found in this folder, and find them there; "
+              "Keep plans that were found in this folder, and find them there, "
+              "and how products are computed the fastest; "
               "default: stowage/ in the user's cache folder");
   options.AddFlag("--no-plan-cache", &flags->no_plan_cache,
                   "Plan anew, and keep nothing");

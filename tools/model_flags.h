@@ -90,7 +90,7 @@ Result<std::optional<OpTimes>> ReadOpTimes(const ModelFlags& flags);
 
 /// The cache that the flags mean; absent where they want none.
 std::optional<PlanCache> ReadPlanCache(const ModelFlags& flags);
-/// The folder of a cache, where a GPU's choices are kept, too; empty without a cache.
+/// The folder of a cache, where choices by measurement are kept, too; empty without a cache.
 std::string FolderOf(const std::optional<PlanCache>& cache);
 
 /// A step as the flags say, checked.

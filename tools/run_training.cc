@@ -439,7 +439,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                     .dtype = spec.options.dtype,
                     .threads = ranks.Threads(flags.model.threads),
                     .check = flags.check,
-                    .algorithm_folder = FolderOf(spec.training.cache),
+                    .choice_folder = FolderOf(spec.training.cache),
                     .collectives = ranks.collectives(),
                     .local_rank = ranks.local_rank()});
   if (!device.ok()) return Fail(device.error());

@@ -153,7 +153,7 @@ int Run(const Flags& flags) {
       ChooseDevice({.name = flags.device,
                     .dtype = spec->options.dtype,
                     .threads = flags.model.threads,
-                    .algorithm_folder = FolderOf(spec->training.cache)});
+                    .choice_folder = FolderOf(spec->training.cache)});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
   TrainingSpec training = spec->training;

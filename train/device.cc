@@ -45,7 +45,7 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
     // Each rank would time for itself, and the last to write would have the next run's
     // bits.
     const bool alone = flags.collectives == nullptr;
-    const std::string folder = alone ? flags.algorithm_folder : "";
+    const std::string folder = alone ? flags.choice_folder : "";
     Result<std::unique_ptr<Backend>> gpu =
         MakeGpuBackend({.device = flags.local_rank,
                         .matmul_library = "",
@@ -65,7 +65,8 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   }
   chosen.backend = MakeCpuBackend({.threads = flags.threads,
                                    .check = flags.check,
-                                   .collectives = flags.collectives});
+                                   .collectives = flags.collectives,
+                                   .blocking_folder = flags.choice_folder});
   if (automatic) chosen.why = StrCat("device: cpu, since ", reason);
   return chosen;
 }

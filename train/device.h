@@ -22,8 +22,9 @@ struct DeviceFlags {
   DType dtype = DType::kF32;  // that is to be trained in
   int threads = 0;            // of the CPU
   bool check = false;         // op by op, for NaN and infinity: slow
-  /// Where a GPU's choices of algorithms are kept (GpuOptions::algorithm_folder).
-  std::string algorithm_folder = {};
+  /// Where choices by measurement are kept (GpuOptions::algorithm_folder,
+  /// CpuOptions::blocking_folder).
+  std::string choice_folder = {};
   /// What joins this rank to the others of a step (CpuOptions, GpuOptions).
   Collectives* collectives = nullptr;
   /// Of this rank among those of its host, which tells it its GPU.

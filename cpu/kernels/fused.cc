@@ -13,6 +13,7 @@
 #include <span>
 #include <type_traits>
 
+#include "cpu/blocking.h"
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/elementwise.h"
@@ -278,7 +279,7 @@ class PartsTail {
     }
 
    private:
-    static constexpr int64_t kElements = kTileRows * kStripColumns<T>;
+    static constexpr int64_t kElements = kTileRows * kMostStripColumns<T>;
     static_assert(kElements <= kBlockElements);
 
     T* Repeated(int leaf) { return repeated_[static_cast<size_t>(leaf)]; }
@@ -347,7 +348,8 @@ struct FoldedTail : PartsTail<T> {
 };
 
 template <typename T>
-void RunAfterProduct(const Launch& launch, ThreadPool& pool) {
+void RunAfterProduct(const Launch& launch, ThreadPool& pool,
+                     const Blocking& blocking) {
   const Parts parts(*launch.attrs);
   Folded folded;
   if (!IsHalf(launch.outputs[0].dtype())) {
@@ -357,15 +359,17 @@ void RunAfterProduct(const Launch& launch, ThreadPool& pool) {
       launch.outputs[static_cast<size_t>(folded.result)];
   const PartsTail<T> tail(launch, parts, folded);
   if (folded.parts == parts.steps().size()) {
-    RunProduct<T>(launch, pool, product, FoldedTail<T>{tail});
+    RunProduct<T>(launch, pool, blocking, product, FoldedTail<T>{tail});
   } else {
-    RunProduct<T>(launch, pool, product, tail);
+    RunProduct<T>(launch, pool, blocking, product, tail);
   }
 }
 
-StepCode RunFusedMatMul(const Launch& launch, ThreadPool& pool) noexcept {
-  OnFloat(ComputedIn(launch.outputs[0].dtype()),
-          [&](auto zero) { RunAfterProduct<decltype(zero)>(launch, pool); });
+StepCode RunFusedMatMul(const Launch& launch, ThreadPool& pool,
+                        const Blocking& blocking) noexcept {
+  OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
+    RunAfterProduct<decltype(zero)>(launch, pool, blocking);
+  });
   return StepCode::kOk;
 }
 
@@ -375,7 +379,9 @@ namespace kernels {
 
 constinit const CpuKernel FusedElementwise = {.run = RunFusedElementwise,
                                               .supports = SupportsAll};
-constinit const CpuKernel FusedMatMul = {.run = RunFusedMatMul,
+constinit const CpuKernel FusedMatMul = {.run = RunByDefault<RunFusedMatMul>,
+                                         .run_blocked = RunFusedMatMul,
+                                         .trial = MatMulTrial,
                                          .workspace = MatMulWorkspace,
                                          .supports = SupportsAll};
 

@@ -91,12 +91,17 @@ inline constexpr int kStripVecs = 3;
 inline constexpr int kBlockRows = 4;
 inline constexpr int kStripVecs = 3;
 #endif
+inline constexpr int kMostStripVecs = 3;
 
 }  // namespace internal
 
-/// Columns of a strip, at most.
+/// Columns of a strip, as they are where nothing else is chosen (cpu/blocking.h).
 template <typename T>
 inline constexpr int64_t kStripColumns = internal::kStripVecs* Vec<T>::kLanes;
+/// Columns of a strip, at most.
+template <typename T>
+inline constexpr int64_t kMostStripColumns =
+    internal::kMostStripVecs* Vec<T>::kLanes;
 
 namespace internal {
 
@@ -225,18 +230,15 @@ void MultiplyVecs(int64_t m, int64_t n, int64_t k, Strided<T> a,
 
 }  // namespace internal
 
-/// a (m, k) b (k, n) into c (m, n), and `finish`; 1 <= n <= kStripColumns, m >= 1.
+/// a (m, k) b (k, n) into c (m, n), and `finish`; 1 <= n <= kMostStripColumns, m >= 1.
 template <typename T>
 void MultiplyStrip(int64_t m, int64_t n, int64_t k, Strided<T> a,
                    Rows<const T> b, Rows<T> c, Into into,
                    Finish<T> finish = {}) {
   constexpr int64_t kLanes = Vec<T>::kLanes;
-  if constexpr (internal::kStripVecs > 2) {
-    if (n > 2 * kLanes) {
-      return internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into, finish);
-    }
-  }
-  if (n > kLanes) {
+  if (n > 2 * kLanes) {
+    internal::MultiplyVecs<T, 3>(m, n, k, a, b, c, into, finish);
+  } else if (n > kLanes) {
     internal::MultiplyVecs<T, 2>(m, n, k, a, b, c, into, finish);
   } else {
     internal::MultiplyVecs<T, 1>(m, n, k, a, b, c, into, finish);

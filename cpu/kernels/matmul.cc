@@ -2,22 +2,25 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "cpu/kernel.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/half_floats.h"
 #include "cpu/kernels/product.h"
+#include "cpu/kernels/product_trial.h"
 #include "ir/epilogue_operands.h"
 #include "ir/op_kind.h"
 
 namespace stowage::cpu {
 namespace {
 
-StepCode RunMatMul(const Launch& launch, ThreadPool& pool) noexcept {
+StepCode RunMatMul(const Launch& launch, ThreadPool& pool,
+                   const Blocking& blocking) noexcept {
   OnFloat(ComputedIn(launch.outputs[0].dtype()), [&](auto zero) {
     using T = decltype(zero);
-    RunProduct<T>(launch, pool, launch.outputs[0], NoTail<T>());
+    RunProduct<T>(launch, pool, blocking, launch.outputs[0], NoTail<T>());
   });
   return StepCode::kOk;
 }
@@ -100,14 +103,15 @@ class EpilogueTail {
   const std::byte* x_ = nullptr;
 };
 
-StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool) noexcept {
+StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool,
+                           const Blocking& blocking) noexcept {
   const TensorView& y = launch.outputs[0];
   OnFloat(ComputedIn(y.dtype()), [&](auto zero) {
     using T = decltype(zero);
     if (EpilogueOperandsOf(*launch.attrs).x != 0) {
-      RunProduct<T>(launch, pool, y, EpilogueTail<T, true>(launch));
+      RunProduct<T>(launch, pool, blocking, y, EpilogueTail<T, true>(launch));
     } else {
-      RunProduct<T>(launch, pool, y, EpilogueTail<T, false>(launch));
+      RunProduct<T>(launch, pool, blocking, y, EpilogueTail<T, false>(launch));
     }
   });
   return StepCode::kOk;
@@ -115,13 +119,30 @@ StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool) noexcept {
 
 }  // namespace
 
+std::optional<BlockingTrial> MatMulTrial(const Launch& launch, int threads) {
+  const DType dtype = launch.outputs[0].dtype();
+  if (IsHalf(dtype)) return std::nullopt;
+  return OnFloat(dtype, [&](auto zero) -> std::optional<BlockingTrial> {
+    const internal::ProductOf<decltype(zero)> product(launch);
+    if (product.matrices != 1) return std::nullopt;
+    return ProductTrial(product.rows, product.columns, product.depth,
+                        product.a.matrix, product.b.matrix, threads);
+  });
+}
+
 namespace kernels {
 
-constinit const CpuKernel MatMul = {
-    .run = RunMatMul, .workspace = MatMulWorkspace, .supports = SupportsAll};
-constinit const CpuKernel EpilogueMatMul = {.run = RunEpilogueMatMul,
-                                            .workspace = MatMulWorkspace,
-                                            .supports = SupportsAll};
+constinit const CpuKernel MatMul = {.run = RunByDefault<RunMatMul>,
+                                    .run_blocked = RunMatMul,
+                                    .trial = MatMulTrial,
+                                    .workspace = MatMulWorkspace,
+                                    .supports = SupportsAll};
+constinit const CpuKernel EpilogueMatMul = {
+    .run = RunByDefault<RunEpilogueMatMul>,
+    .run_blocked = RunEpilogueMatMul,
+    .trial = MatMulTrial,
+    .workspace = MatMulWorkspace,
+    .supports = SupportsAll};
 
 }  // namespace kernels
 }  // namespace stowage::cpu

@@ -9,16 +9,18 @@
 // What a node does to its product is done to a few rows of a task at a time, when they
 // have just been made.
 //
-//   RunProduct<float>(launch, pool, launch.outputs[0], NoTail<float>());
+//   RunProduct<float>(launch, pool, blocking, launch.outputs[0], NoTail<float>());
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 
 #include "base/bytes.h"
+#include "cpu/blocking.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
@@ -90,6 +92,27 @@ void FoldBatchIntoRows(Operand<T>* a, Operand<T>* b, int64_t* rows) {
   if (b->batch.rank() > 0) b->KeepBatch(kept);
 }
 
+// What a launch multiplies: `matrices` of (rows, depth) by (depth, columns).
+template <typename T>
+struct ProductOf {
+  Operand<T> a, b;
+  int64_t matrices, rows, columns, depth;
+
+  explicit ProductOf(const Launch& launch) {
+    const bool a_transposed = launch.attrs->Int("transpose_a") == 1;
+    const bool b_transposed = launch.attrs->Int("transpose_b") == 1;
+    a = MakeOperand<T>(launch.inputs[0], a_transposed);
+    b = MakeOperand<T>(launch.inputs[1], b_transposed);
+    const Shape& a_shape = launch.inputs[0].shape();
+    const Shape& b_shape = launch.inputs[1].shape();
+    rows = a_shape[a_shape.rank() - (a_transposed ? 1 : 2)];
+    depth = a_shape[a_shape.rank() - (a_transposed ? 2 : 1)];
+    columns = b_shape[b_shape.rank() - (b_transposed ? 2 : 1)];
+    FoldBatchIntoRows(&a, &b, &rows);
+    matrices = a.batch.num_elements();
+  }
+};
+
 // A matrix of f16 or bf16: element (i, j) is i * row + j * column elements behind the
 // first.
 struct HalfMatrix {
@@ -160,42 +183,36 @@ struct NoTail {
   Finish<T> FinishOf(int64_t, int64_t) const { return {}; }
 };
 
-/// The product of the first two operands of `launch` into y, and what `tail` does to
+/// The product of the first two operands of `launch` into y, cut by `blocking`, which of
+/// f16 and bf16 is the default, and what `tail` does to
 /// it: FinishOf(row, column) is added to what begins there, rows being those of all
 /// matrices, one after the other. Then, if it kTakesRows, For(row, column, n, m) is
 /// asked for what is called with (i, rows) when these rows of a task of m rows and n
 /// columns are there. If it kTakesSums, then of f16 and bf16 neither is asked for, but
 /// FinishRow(row, column, n, sums) is called with what is rounded next.
 template <typename T, typename Tail>
-void RunProduct(const Launch& launch, ThreadPool& pool, const TensorView& y,
+void RunProduct(const Launch& launch, ThreadPool& pool,
+                const Blocking& blocking, const TensorView& y,
                 const Tail& tail) {
   using internal::HalfTask;
   using internal::HalfTaskElements;
-  using internal::MakeOperand;
-  internal::Operand<T> a =
-      MakeOperand<T>(launch.inputs[0], launch.attrs->Int("transpose_a") == 1);
-  internal::Operand<T> b =
-      MakeOperand<T>(launch.inputs[1], launch.attrs->Int("transpose_b") == 1);
-  const bool a_transposed = launch.attrs->Int("transpose_a") == 1;
-  const Shape& a_shape = launch.inputs[0].shape();
-  const int64_t depth = a_shape[a_shape.rank() - (a_transposed ? 2 : 1)];
-  const int64_t columns = y.shape().back();
-  int64_t rows = y.shape()[y.shape().rank() - 2];
-  const int64_t all_rows = y.size() / columns;
-  internal::FoldBatchIntoRows(&a, &b, &rows);
-  const int64_t matrices = a.batch.num_elements();
+  const internal::ProductOf<T> product(launch);
+  const auto& [a, b, matrices, rows, columns, depth] = product;
+  const int64_t all_rows = matrices * rows;
 
-  const int64_t strips = CeilDiv(columns, kStripColumns<T>);
+  const int64_t width = StripColumns<T>(blocking);
+  const int64_t strips = CeilDiv(columns, width);
   const int64_t task_rows =
-      RowsPerTask(rows, matrices * strips, pool.threads());
+      RowsPerTask(blocking, rows, matrices * strips, pool.threads());
   const int64_t row_chunks = CeilDiv(rows, task_rows);
   pool.ParallelFor(matrices * row_chunks * strips, [&](int64_t task,
                                                        int thread) {
-    const int64_t column = task % strips * kStripColumns<T>;
+    const auto& [a, b, matrices, rows, columns, depth] = product;
+    const int64_t column = task % strips * width;
     const int64_t row = task / strips % row_chunks * task_rows;
     const int64_t matrix = task / strips / row_chunks;
     const int64_t m = std::min(task_rows, rows - row);
-    const int64_t n = std::min(kStripColumns<T>, columns - column);
+    const int64_t n = std::min(width, columns - column);
     const int64_t from_a = a.BatchOffset(matrix) + row * a.matrix.row;
     const int64_t from_b = b.BatchOffset(matrix) + column * b.matrix.column;
     const int64_t to = (matrix * rows + row) * columns + column;
@@ -229,7 +246,7 @@ void RunProduct(const Launch& launch, ThreadPool& pool, const TensorView& y,
                      {a.matrix.data + from_a, a.matrix.row, a.matrix.column},
                      {b.matrix.data + from_b, b.matrix.row, b.matrix.column},
                      {y.as<T>() + to, columns}, /*accumulate=*/false,
-                     scratch + thread * StripElements<T>(depth),
+                     scratch + thread * StripElements<T>(depth), blocking.packs,
                      tail.FinishOf(matrix * rows + row, column), after);
     };
     if constexpr (Tail::kTakesRows) {
@@ -257,6 +274,10 @@ inline Bytes MatMulWorkspace(const OpArgs& args,
     return threads * StripElements<T>(depth) * SizeOf(DTypeOf<T>());
   });
 }
+
+/// What finds such a product's blocking; none of f16 or bf16, or for stacks of both
+/// operands, or where ProductTrial has none.
+std::optional<BlockingTrial> MatMulTrial(const Launch& launch, int threads);
 
 }  // namespace stowage::cpu
 

@@ -8,12 +8,16 @@
 //
 //   const int64_t strip = StripElements<T>(k);  // scratch: strip * threads
 //   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch);
+//
+// A Blocking says how else it is cut. What is packed is never wider than kStripColumns, so
+// that scratch is the same for all of them.
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "cpu/blocking.h"
 #include "cpu/kernels/chunks.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/thread_pool.h"
@@ -32,6 +36,13 @@ constexpr int64_t StripElements(int64_t depth) {
 
 inline constexpr int64_t kMostTaskRows = 256;
 
+/// Columns of a strip.
+template <typename T>
+int64_t StripColumns(const Blocking& blocking) {
+  return blocking.strip == 0 ? kStripColumns<T>
+                             : blocking.strip * Vec<T>::kLanes;
+}
+
 /// Rows of c that are made at once.
 inline constexpr int64_t kTileRows = 8;
 
@@ -48,17 +59,25 @@ inline int64_t RowsPerTask(int64_t rows, int64_t tasks_per_row_chunk,
   return chunk;
 }
 
+inline int64_t RowsPerTask(const Blocking& blocking, int64_t rows,
+                           int64_t tasks_per_row_chunk, int threads) {
+  return blocking.task_rows == 0
+             ? RowsPerTask(rows, tasks_per_row_chunk, threads)
+             : blocking.task_rows;
+}
+
 /// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <=
-/// kStripColumns. Each kBlockDepth of k is a sum of its own, but that the first goes on
+/// kStripColumns, or where nothing is packed kMostStripColumns: `packs` is a Blocking's,
+/// and what is not contiguous is packed whatever it says. Each kBlockDepth of k is a sum of its own, but that the first goes on
 /// from c. `packed` has StripElements(k) elements. What is done behind, `finish` and
 /// then after(i, rows) for kTileRows rows of c at a time, finds them in the cache.
 template <typename T, typename After = std::nullptr_t>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
-                 Rows<T> c, bool accumulate, T* packed,
+                 Rows<T> c, bool accumulate, T* packed, bool packs = true,
                  const Finish<T>& finish = {}, const After& after = nullptr) {
   // With fewer rows than this, packing a strip costs more than it gains.
   constexpr int64_t kPackRows = 16;
-  const bool pack = b.column != 1 || m >= kPackRows;
+  const bool pack = b.column != 1 || (packs && m >= kPackRows);
   for (int64_t p = 0; p < k; p += kBlockDepth<T>) {
     const int64_t depth = std::min(kBlockDepth<T>, k - p);
     Rows<const T> strip = {b.At(p, 0).data, b.row};
@@ -86,18 +105,19 @@ void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,
 /// StripElements(k) elements for each thread of the pool.
 template <typename T>
 void Product(ThreadPool& pool, int64_t m, int64_t n, int64_t k, Strided<T> a,
-             Strided<T> b, Rows<T> c, bool accumulate, T* scratch) {
-  const int64_t strips = CeilDiv(n, kStripColumns<T>);
-  const int64_t task_rows = RowsPerTask(m, strips, pool.threads());
-  pool.ParallelFor(
-      CeilDiv(m, task_rows) * strips, [&](int64_t task, int thread) {
-        const int64_t column = task % strips * kStripColumns<T>;
-        const int64_t row = task / strips * task_rows;
-        ProductTask<T>(std::min(task_rows, m - row),
-                       std::min(kStripColumns<T>, n - column), k, a.At(row, 0),
-                       b.At(0, column), c.At(row, column), accumulate,
-                       scratch + thread * StripElements<T>(k));
-      });
+             Strided<T> b, Rows<T> c, bool accumulate, T* scratch,
+             const Blocking& blocking = {}) {
+  const int64_t width = StripColumns<T>(blocking);
+  const int64_t strips = CeilDiv(n, width);
+  const int64_t task_rows = RowsPerTask(blocking, m, strips, pool.threads());
+  pool.ParallelFor(CeilDiv(m, task_rows) * strips, [&](int64_t task,
+                                                       int thread) {
+    const int64_t column = task % strips * width;
+    const int64_t row = task / strips * task_rows;
+    ProductTask<T>(std::min(task_rows, m - row), std::min(width, n - column), k,
+                   a.At(row, 0), b.At(0, column), c.At(row, column), accumulate,
+                   scratch + thread * StripElements<T>(k), blocking.packs);
+  });
 }
 
 }  // namespace stowage::cpu

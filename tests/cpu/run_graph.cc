@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
+#include <optional>
 
 #include "base/check.h"
 #include "base/sanitizers.h"
+#include "cpu/blocking.h"
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/layout.h"
@@ -209,13 +212,32 @@ class Runner {
     const Launch launch = {node.op,     id,
                            &node.attrs, inputs,
                            outputs,     {workspace.data(), workspace.size()}};
+    const std::optional<cpu::Blocking> blocking = BlockingOf(kernel, launch);
     g_heap_calls = 0;
     g_counting = true;
-    const StepCode code = kernel.run(launch, pool);
+    const StepCode code = blocking ? kernel.run_blocked(launch, pool, *blocking)
+                                   : kernel.run(launch, pool);
     g_counting = false;
     run_.heap_calls += g_heap_calls;
     run_.guards_intact &= workspace.intact();
     return code;
+  }
+
+  // The candidate asked for, once its trial has run in the memory it names.
+  std::optional<cpu::Blocking> BlockingOf(const CpuKernel& kernel,
+                                          const Launch& launch) {
+    if (!options_.candidate || kernel.trial == nullptr) return std::nullopt;
+    const std::optional<cpu::BlockingTrial> trial =
+        kernel.trial(launch, options_.threads);
+    if (!trial) return std::nullopt;
+    const std::vector<cpu::Blocking>& all = trial->candidates;
+    run_.candidates = std::max(run_.candidates, all.size());
+    const cpu::Blocking chosen = all[*options_.candidate % all.size()];
+    GuardedBuffer memory(trial->bytes, kAlignment);
+    std::memset(memory.data(), 0x3c, static_cast<size_t>(trial->bytes));
+    trial->run(memory.data(), chosen, Pool(options_.threads));
+    run_.guards_intact &= memory.intact();
+    return chosen;
   }
 
   static ThreadPool& Pool(int threads) {

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct CpuRunOptions {
   bool misaligned = false;
   /// Lets result 0 lie over an operand wherever its op allows that.
   bool overwrite = false;
+  /// Of what has a trial of blockings (cpu/blocking.h), which of its candidates to run by;
+  /// of fewer, the first ones again.
+  std::optional<size_t> candidate = {};
 };
 
 struct CpuRun {
@@ -37,6 +41,7 @@ struct CpuRun {
   bool guards_intact = true;
   int64_t heap_calls = 0;  // to malloc and operator new, within kernels
   int overwritten = 0;     // results that lay over an operand
+  size_t candidates = 0;   // the most of a trial, where one was asked for
 };
 
 /// Runs every node in order, up to the first that fails.

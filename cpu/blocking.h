@@ -1,0 +1,57 @@
+#ifndef STOWAGE_CPU_BLOCKING_H_
+#define STOWAGE_CPU_BLOCKING_H_
+
+// How a matrix product is cut: into strips of columns, tasks of rows, and whether a strip
+// of the second operand is copied to where its rows follow each other. Every element is
+// the same chain of multiply-adds however that is done, so no choice here shows in a bit;
+// where the chain itself is cut, every so many of k, is no part of it.
+//
+// Which is the fastest depends on the processor and on the shape, and can be measured: a
+// kernel that multiplies says by a BlockingTrial what to time.
+//
+//   Product<T>(pool, m, n, k, a, b, c, /*accumulate=*/false, scratch, {.packs = false});
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/bytes.h"
+#include "cpu/thread_pool.h"
+
+namespace stowage::cpu {
+
+/// What is left at its default is done as it is where nothing was measured.
+struct Blocking {
+  int strip = 0;          // registers of a strip of columns; 0: kStripVecs
+  int64_t task_rows = 0;  // of a task, at most; 0: RowsPerTask
+  bool packs = true;      // copies a strip of rows that lie contiguously, too
+
+  friend bool operator==(const Blocking&, const Blocking&) = default;
+};
+
+/// What the choice of a blocking depends on: the size of an element, threads, sizes,
+/// strides.
+inline constexpr size_t kBlockingKeyNumbers = 9;
+using BlockingKey = std::array<int64_t, kBlockingKeyNumbers>;
+
+/// A product, or a part of one that is large, on memory of its own.
+struct BlockingTrial {
+  BlockingKey key = {};
+  std::vector<Blocking> candidates;  // the default first, and one more at least
+  Bytes bytes = 0;                   // of memory, aligned to a cache line
+  std::function<void(std::byte* memory, const Blocking&, ThreadPool&)> run;
+};
+
+/// The most that a trial may take: what needs more keeps the default.
+inline constexpr Bytes kMostTrialBytes = Bytes{16} << 20;
+/// Multiply-adds of one run of a trial, at most, for each thread: two thirds of a
+/// millisecond where a core makes 50 of them in a nanosecond.
+inline constexpr int64_t kTrialWork = int64_t{1} << 25;
+/// With fewer, the differences are those of one run from the next.
+inline constexpr int64_t kLeastTrialWork = int64_t{1} << 20;
+
+}  // namespace stowage::cpu
+
+#endif  // STOWAGE_CPU_BLOCKING_H_
