@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -86,22 +87,45 @@ int64_t AlignmentOf(const void* address) {
   return static_cast<int64_t>(bits % most == 0 ? most : bits & (~bits + 1));
 }
 
+// What an epilogue that reads or writes one vector does with it: to the library, whose
+// matrices are the transposes of ours, our b is A and our a is B.
+struct VectorEpilogue {
+  cublasLtEpilogue_t kind;
+  const std::byte* vector;
+};
+std::optional<VectorEpilogue> VectorEpilogueOf(const MatMulEpilogue& epilogue) {
+  if (epilogue.bias != nullptr) {
+    return VectorEpilogue{CUBLASLT_EPILOGUE_BIAS, epilogue.bias};
+  }
+  if (epilogue.b_sums != nullptr) {
+    return VectorEpilogue{CUBLASLT_EPILOGUE_BGRADA, epilogue.b_sums};
+  }
+  if (epilogue.a_sums != nullptr) {
+    return VectorEpilogue{CUBLASLT_EPILOGUE_BGRADB, epilogue.a_sums};
+  }
+  return std::nullopt;
+}
+
 // What is added to the product, where anything is.
 const std::byte* AddendOf(const MatMulCall& call) {
   return call.epilogue.addend != nullptr ? call.epilogue.addend : call.c;
 }
 
-// What is done to sums, as a number: whether they go on from c, and of each operand of
-// the epilogue whether it is there, and its alignment. 0 or 1 without an epilogue.
+// What is done to sums and beside them, as a number: whether they go on from c, and of
+// each operand and result of the epilogue whether it is there, and its alignment. 0 or 1
+// without an epilogue.
 int64_t EpilogueKeyOf(const MatMulCall& call) {
   constexpr int kBits = 4;  // alignments are at most 2^8
   static_assert(kSlotAlignment <= 256);
+  const MatMulEpilogue& epilogue = call.epilogue;
   int64_t key = 0;
-  for (const std::byte* operand :
-       {call.epilogue.bias, call.epilogue.addend, call.epilogue.gelu_x}) {
+  for (const std::byte* each :
+       {const_cast<const std::byte*>(epilogue.a_sums),
+        const_cast<const std::byte*>(epilogue.b_sums), epilogue.bias,
+        epilogue.addend, epilogue.gelu_x}) {
     key <<= kBits;
-    if (operand == nullptr) continue;
-    key += 1 + std::countr_zero(static_cast<uint64_t>(AlignmentOf(operand)));
+    if (each == nullptr) continue;
+    key += 1 + std::countr_zero(static_cast<uint64_t>(AlignmentOf(each)));
   }
   return 2 * key + (call.accumulate ? 1 : 0);
 }
@@ -243,16 +267,21 @@ Result<std::unique_ptr<CublasLt::Product>> CublasLt::Describe(
 }
 
 // To the library, whose matrices are the transposes of ours, a bias goes down the
-// columns: it is as long as a column, a row of ours.
+// columns: it is as long as a column, a row of ours. Of vectors it takes one.
 Status CublasLt::DescribeEpilogue(const Product& product,
                                   const MatMulCall& call) const {
   const MatMulEpilogue& epilogue = call.epilogue;
   if (!call.epilogue.beyond_addend()) return {};
-  if (epilogue.bias != nullptr && epilogue.gelu_x != nullptr) {
-    return Fail(StrCat("cuBLASLt has no epilogue that adds a bias and takes "
-                       "gelu's derivative, for the ",
-                       NameOf(call)),
-                ErrorCode::kUnsupported);
+  const int kinds = (epilogue.bias != nullptr ? 1 : 0) +
+                    (epilogue.gelu_x != nullptr ? 1 : 0) +
+                    (epilogue.a_sums != nullptr ? 1 : 0) +
+                    (epilogue.b_sums != nullptr ? 1 : 0);
+  if (kinds > 1) {
+    return Fail(
+        StrCat("cuBLASLt has no epilogue that does two of these: adds a "
+               "bias, takes gelu's derivative, sums a, sums b; for the ",
+               NameOf(call)),
+        ErrorCode::kUnsupported);
   }
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
                        const auto& value) {
@@ -260,11 +289,11 @@ Status CublasLt::DescribeEpilogue(const Product& product,
                      product.operation, attribute, &value, sizeof(value)),
                  "cublasLtMatmulDescSetAttribute", call);
   };
-  const cublasLtEpilogue_t kind = epilogue.bias != nullptr
-                                      ? CUBLASLT_EPILOGUE_BIAS
-                                      : CUBLASLT_EPILOGUE_DGELU;
+  const std::optional<VectorEpilogue> of_vector = VectorEpilogueOf(epilogue);
+  const cublasLtEpilogue_t kind =
+      of_vector ? of_vector->kind : CUBLASLT_EPILOGUE_DGELU;
   STOWAGE_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, kind));
-  if (epilogue.bias != nullptr) {
+  if (of_vector) {
     STOWAGE_RETURN_IF_ERROR(
         set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(call.dtype)));
   } else {
@@ -280,9 +309,12 @@ Status CublasLt::DescribeEpilogue(const Product& product,
 
 Status CublasLt::SetEpilogueAddresses(const Product& product,
                                       const MatMulCall& call) const {
+  const std::optional<VectorEpilogue> of_vector =
+      VectorEpilogueOf(call.epilogue);
   const std::pair<cublasLtMatmulDescAttributes_t, const std::byte*>
       addresses[] = {
-          {CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.epilogue.bias},
+          {CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+           of_vector ? of_vector->vector : nullptr},
           {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.epilogue.gelu_x}};
   for (const auto& [attribute, address] : addresses) {
     if (address == nullptr) continue;

@@ -63,7 +63,7 @@ class CublasLt {
   CublasLt();
   Result<std::unique_ptr<Product>> Describe(const MatMulCall& call) const;
   Status DescribeEpilogue(const Product& product, const MatMulCall& call) const;
-  // Tells the product where the call's epilogue finds what it reads.
+  // Tells the product where the call's epilogue finds what it reads, and puts sums.
   Status SetEpilogueAddresses(const Product& product,
                               const MatMulCall& call) const;
   // What the library proposes, its best guess first; at least one.

@@ -1,10 +1,13 @@
 #include "cpu/kernels/matmul.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "cpu/kernel.h"
+#include "cpu/kernels/chunks.h"
 #include "cpu/kernels/dispatch.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/half_floats.h"
@@ -103,6 +106,49 @@ class EpilogueTail {
   const std::byte* x_ = nullptr;
 };
 
+// --- Sums of an operand, which a device's library makes beside a product. On the CPU no
+// step has such a node (Fusions::epilogues). ---
+
+// The sum of n elements that lie `step` apart from `x` on: of f16 and bf16, or of T.
+template <typename T>
+T SumOf(DType dtype, int64_t n, const std::byte* x, int64_t step) {
+  double sum = 0;
+  if (!IsHalf(dtype)) {
+    const T* from = reinterpret_cast<const T*>(x);
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(from[i * step]);
+    return static_cast<T>(sum);
+  }
+  constexpr int64_t kRun = 512;
+  float wide[kRun];
+  for (int64_t i = 0; i < n; i += kRun) {
+    const int64_t count = std::min(kRun, n - i);
+    Widen(dtype, count, x + i * step * SizeOf(dtype), step, wide);
+    for (int64_t j = 0; j < count; ++j) sum += static_cast<double>(wide[j]);
+  }
+  return static_cast<T>(sum);
+}
+
+template <typename T>
+void RunSums(const TensorView& x, int axis, const TensorView& sums,
+             ThreadPool& pool) {
+  const int64_t n = x.shape()[axis];
+  const Bytes size = SizeOf(x.dtype());
+  const Bytes across = x.strides[1 - axis] * size;
+  const auto sum_to = [&](int64_t i) {
+    const T sum = SumOf<T>(x.dtype(), n, x.data + i * across, x.strides[axis]);
+    if constexpr (std::is_same_v<T, float>) {
+      if (IsHalf(x.dtype())) {
+        return Narrow(x.dtype(), 1, &sum, sums.data + i * size);
+      }
+    }
+    sums.as<T>()[i] = sum;
+  };
+  ParallelRanges(pool, sums.size(), RowsPerChunk(n),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) sum_to(i);
+                 });
+}
+
 StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool,
                            const Blocking& blocking) noexcept {
   const TensorView& y = launch.outputs[0];
@@ -112,6 +158,10 @@ StepCode RunEpilogueMatMul(const Launch& launch, ThreadPool& pool,
       RunProduct<T>(launch, pool, blocking, y, EpilogueTail<T, true>(launch));
     } else {
       RunProduct<T>(launch, pool, blocking, y, EpilogueTail<T, false>(launch));
+    }
+    if (const auto summed = SummedOperandOf(*launch.attrs)) {
+      RunSums<T>(launch.inputs[summed->place], summed->axis, launch.outputs[1],
+                 pool);
     }
   });
   return StepCode::kOk;

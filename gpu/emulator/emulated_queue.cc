@@ -66,6 +66,18 @@ double Finish(const MatMulCall& call, int64_t index, int64_t i, int64_t j,
   return sum;
 }
 
+// The sums of each of `lines` rows, or columns, of `count` elements.
+void SumLines(DType dtype, const std::vector<double>& matrix, int64_t lines,
+              int64_t count, int64_t line_step, int64_t step, std::byte* sums) {
+  for (int64_t line = 0; line < lines; ++line) {
+    double sum = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      sum += matrix[static_cast<size_t>(line * line_step + k * step)];
+    }
+    Store(dtype, sum, sums, line);
+  }
+}
+
 }  // namespace
 
 void EmulatedQueue::Launch(const KernelCall& call) {
@@ -85,6 +97,12 @@ void EmulatedQueue::MatMul(const MatMulCall& call) {
   for (int64_t index = 0; index < call.batch; ++index) {
     const auto a = Read(call.a, call.dtype, index, call.m, call.k);
     const auto b = Read(call.b, call.dtype, index, call.k, call.n);
+    if (call.epilogue.a_sums != nullptr) {
+      SumLines(call.dtype, a, call.m, call.k, call.k, 1, call.epilogue.a_sums);
+    }
+    if (call.epilogue.b_sums != nullptr) {
+      SumLines(call.dtype, b, call.n, call.k, 1, call.n, call.epilogue.b_sums);
+    }
     std::byte* c = call.c + index * call.c_batch_stride * SizeOf(call.dtype);
     for (int64_t i = 0; i < call.m; ++i) {
       const int64_t first = i * call.c_stride;

@@ -42,7 +42,7 @@ class EmulatedQueue : public Queue {
   /// Says which launch is enqueued from here on; 0 at first.
   void set_launch(uint32_t launch) { launch_ = launch; }
 
-  /// From now on products with a bias or gelu's derivative are not taken: what a kernel
+  /// From now on products with an epilogue are not taken, but for an addend: what a kernel
   /// does then is tested so.
   void refuse_epilogues() { takes_epilogues_ = false; }
 

@@ -7,12 +7,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "gpu/kernel.h"
 #include "gpu/queue.h"
+#include "ir/attrs.h"
 #include "ir/epilogue_operands.h"
+#include "ir/op_def.h"
 
 namespace stowage::gpu {
 namespace {
@@ -119,6 +125,27 @@ Bytes Workspace(const OpArgs&, std::span<const TensorType> results) {
   return MatMulWorkspace(results[0].shape.num_elements());
 }
 
+// An operand's sums where the library lacks them: its reduce_sum, behind the product and
+// in its scratch.
+Attrs SumOver(int axis) {
+  return {{"axes", std::vector<int64_t>{axis}}, {"keep", int64_t{0}}};
+}
+
+// What the sums take is taken off: with them a product needs no more than without.
+Bytes EpilogueWorkspace(const OpArgs& args,
+                        std::span<const TensorType> results) {
+  const Bytes product = Workspace(args, results);
+  const std::optional<SummedOperand> summed = SummedOperandOf(args.attrs);
+  if (!summed) return product;
+  const Attrs attrs = SumOver(summed->axis);
+  const OpArgs sum = {.op = OpKind::kReduceSum,
+                      .types = args.types.subspan(summed->place, 1),
+                      .names = {},
+                      .attrs = attrs};
+  return std::max(product - AlignUp(results[1].bytes(), kSlotAlignment),
+                  GetKernel(sum.op).workspace(sum, results.subspan(1)));
+}
+
 Products ProductsOf(const Launch& launch) {
   const TensorView& a = launch.inputs[0];
   const TensorView& b = launch.inputs[1];
@@ -169,6 +196,17 @@ void EnqueueElementwise(OpKind op, const TensorView& x0, const TensorView& x1,
   GetKernel(op).enqueue(launch, queue);
 }
 
+void EnqueueSums(const Launch& product, const SummedOperand& summed,
+                 Queue& queue) {
+  const Attrs attrs = SumOver(summed.axis);
+  Launch launch = product;
+  launch.op = OpKind::kReduceSum;
+  launch.attrs = &attrs;
+  launch.inputs = product.inputs.subspan(summed.place, 1);
+  launch.outputs = product.outputs.subspan(1, 1);
+  GetKernel(launch.op).enqueue(launch, queue);
+}
+
 void EnqueueEpilogueProduct(const Launch& launch, Queue& queue) {
   Products products = ProductsOf(launch);
   MatMulEpilogue& epilogue = products.call.epilogue;
@@ -179,10 +217,15 @@ void EnqueueEpilogueProduct(const Launch& launch, Queue& queue) {
   epilogue = {.bias = data_of(at.bias),
               .addend = data_of(at.addend),
               .gelu_x = data_of(at.x)};
+  const std::optional<SummedOperand> summed = SummedOperandOf(*launch.attrs);
+  if (summed) {
+    (summed->place == 0 ? epilogue.a_sums : epilogue.b_sums) =
+        launch.outputs[1].data;
+  }
   bool takes = true;
   products.ForEach(
       [&](const MatMulCall& call) { takes = takes && queue.Takes(call); });
-  if (!takes) epilogue.bias = epilogue.gelu_x = nullptr;
+  if (!takes) epilogue = {.addend = epilogue.addend};
   products.ForEach([&](const MatMulCall& call) { queue.MatMul(call); });
   if (takes) return;
   const TensorView& y = launch.outputs[0];
@@ -197,6 +240,7 @@ void EnqueueEpilogueProduct(const Launch& launch, Queue& queue) {
   if (at.x != 0) {
     EnqueueElementwise(OpKind::kGeluTanhGrad, launch.inputs[at.x], y, y, queue);
   }
+  if (summed) EnqueueSums(launch, *summed, queue);
 }
 
 }  // namespace
@@ -211,7 +255,7 @@ namespace kernels {
 constinit const GpuKernel MatMul = {.enqueue = EnqueueProduct,
                                     .workspace = Workspace};
 constinit const GpuKernel EpilogueMatMul = {.enqueue = EnqueueEpilogueProduct,
-                                            .workspace = Workspace};
+                                            .workspace = EpilogueWorkspace};
 
 }  // namespace kernels
 }  // namespace stowage::gpu

@@ -1,7 +1,9 @@
 // matmul: (..., M, K) times (..., K, N), or times one (K, N) for all; and the same with
 // what is done to its sums.
 
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -83,18 +85,41 @@ bool AcceptsMatMul(const OpArgs& args, int i, const Strides& strides) {
 
 // --- epilogue_matmul ---
 
+// Sums of an operand go with nothing else, of two matrices.
+Status CheckSumsAlone(const OpArgs& args) {
+  std::string flags;
+  for (const char* flag : {"bias", "addend", "gelu_grad", "a_sums", "b_sums"}) {
+    if (args.attrs.Int(flag) == 0) continue;
+    flags += StrCat(flags.empty() ? "" : ", ", flag);
+  }
+  if (flags != "a_sums" && flags != "b_sums") {
+    return args.Fail(
+        StrCat("has ", flags, "; expected a_sums or b_sums by themselves"));
+  }
+  for (const auto& [i, label] : {std::pair(0, "a"), std::pair(1, "b")}) {
+    if (i >= args.count() || args.shape(i).rank() == 2) continue;
+    return args.Fail(
+        StrCat(Operand(args, i, label), "; ", flags, " wants two matrices"));
+  }
+  return {};
+}
+
 TypesResult InferEpilogueMatMul(const OpArgs& args) {
   STOWAGE_RETURN_IF_ERROR(CheckAttrs(args, {{"transpose_a", AttrKind::kFlag},
                                             {"transpose_b", AttrKind::kFlag},
                                             {"bias", AttrKind::kFlag},
                                             {"addend", AttrKind::kFlag},
-                                            {"gelu_grad", AttrKind::kFlag}}));
+                                            {"gelu_grad", AttrKind::kFlag},
+                                            {"a_sums", AttrKind::kFlag},
+                                            {"b_sums", AttrKind::kFlag}}));
   const EpilogueOperands at = EpilogueOperandsOf(args.attrs);
-  if (at.count == kProductOperands) {
+  const std::optional<SummedOperand> summed = SummedOperandOf(args.attrs);
+  if (at.count == kProductOperands && !summed) {
     return args.Fail(
-        "does nothing to its product; expected bias, addend or "
-        "gelu_grad to be 1, or a matmul");
+        "does nothing beside its product; expected bias, addend, gelu_grad, "
+        "a_sums or b_sums to be 1, or a matmul");
   }
+  if (summed) STOWAGE_RETURN_IF_ERROR(CheckSumsAlone(args));
   if (args.types.size() != at.count) {
     return args.Fail(StrCat("has ", args.count(), " operands; expected ",
                             at.count, ", as bias, addend and gelu_grad say"));
@@ -114,7 +139,10 @@ TypesResult InferEpilogueMatMul(const OpArgs& args) {
                                       product[0],
                                       "since that is the product's type"));
   }
-  return product;
+  if (!summed) return product;
+  const Shape& shape = args.shape(static_cast<int>(summed->place));
+  return Typed(
+      args, {product[0], {product[0].dtype, Shape{shape[1 - summed->axis]}}});
 }
 
 double EpilogueMatMulFlops(const OpArgs& args,
@@ -125,11 +153,18 @@ double EpilogueMatMulFlops(const OpArgs& args,
   if (args.attrs.Int("gelu_grad") == 1) {
     flops += GetOpDef(OpKind::kGeluTanhGrad).flops(args, results);
   }
+  if (const auto summed = SummedOperandOf(args.attrs)) {
+    flops += Elements(args.type(static_cast<int>(summed->place)));
+  }
   return flops;
 }
 
+// An operand that is summed is contiguous, as it is where a reduce_sum reads it.
 bool AcceptsEpilogueMatMul(const OpArgs& args, int i, const Strides& strides) {
-  return i < static_cast<int>(kProductOperands)
+  const auto place = static_cast<size_t>(i);
+  const std::optional<SummedOperand> summed = SummedOperandOf(args.attrs);
+  const bool is_summed = summed && summed->place == place;
+  return place < kProductOperands && !is_summed
              ? AcceptsMatMul(args, i, strides)
              : IsContiguous(args.shape(i), strides);
 }

@@ -228,15 +228,24 @@ Sample SampleFrom(const Graph& graph, const Node& node) {
   return sample;
 }
 
-// Of each op, the node of the op test table with the most operands.
-std::map<OpKind, Sample> MakeSamples() {
-  std::map<OpKind, Sample> samples;
+struct Samples {
+  Sample whole;       // with the most operands
+  Sample of_results;  // with the most results
+};
+
+// Of each op, from the nodes of the op test table.
+std::map<OpKind, Samples> MakeSamples() {
+  std::map<OpKind, Samples> samples;
   const auto add = [&](const Graph& graph) {
     for (const Node& node : graph.nodes()) {
-      const auto known = samples.find(node.op);
-      if (known == samples.end() ||
-          known->second.operands.size() < node.inputs.size()) {
-        samples[node.op] = SampleFrom(graph, node);
+      const Sample sample = SampleFrom(graph, node);
+      Samples& known =
+          samples.try_emplace(node.op, sample, sample).first->second;
+      if (known.whole.operands.size() < sample.operands.size()) {
+        known.whole = sample;
+      }
+      if (known.of_results.results.size() < sample.results.size()) {
+        known.of_results = sample;
       }
     }
   };
@@ -252,7 +261,8 @@ std::map<OpKind, Sample> MakeSamples() {
   AllGather(block, 2, {6});
   AllGatherUpdate(whole, OwnBlock(whole, 2), 2);
   add(*among.Finish());
-  samples[OpKind::kFill].attrs.Set("value", 1.0);  // of which any type has one
+  // Of which any type has one.
+  samples[OpKind::kFill].whole.attrs.Set("value", 1.0);
   return samples;
 }
 
@@ -377,6 +387,8 @@ class TypeWords {
     return SetName(set);
   }
 
+  size_t results() const { return typings_.front().results.size(); }
+
   std::string OfT() const { return t_ ? SetName(SetOf(typings_, t_)) : ""; }
 
  private:
@@ -470,12 +482,16 @@ std::string MemoryText(OpKind op, const Signature& signature) {
   return StrCat(def.updates > 0 ? "update of " : "over ", Join(names));
 }
 
+// `of_results` has the words for results that `words` has none for.
 std::string ValuesText(const std::vector<Label>& labels, bool operands,
-                       uint32_t on_host, const TypeWords& words) {
+                       uint32_t on_host, const TypeWords& words,
+                       const TypeWords& of_results) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < labels.size(); ++i) {
-    const std::string type =
-        words.Of(operands ? TypeWords::Operand(i) : TypeWords::Result(i));
+    const std::string type = operands
+                                 ? words.Of(TypeWords::Operand(i))
+                                 : (i < words.results() ? words : of_results)
+                                       .Of(TypeWords::Result(i));
     texts.push_back(StrCat(labels[i].name, labels[i].optional ? "?" : "",
                            labels[i].repeated ? "..." : "", ": ", type,
                            (on_host >> i & 1) != 0 ? " on the host" : ""));
@@ -491,11 +507,13 @@ std::string AttrsText(const Signature& signature) {
   return Join(texts);
 }
 
-std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
+std::string Row(OpKind op, const Samples& samples, const Signature& signature) {
   const OpDef& def = GetOpDef(op);
-  LabelOf(signature.results, sample.results.size() - 1);
+  const Sample& sample = samples.whole;
+  const size_t most_results = samples.of_results.results.size();
+  LabelOf(signature.results, most_results - 1);
   STOWAGE_CHECK(sample.operands.size() >= signature.operands.size());
-  STOWAGE_CHECK(sample.results.size() >= signature.results.size());
+  STOWAGE_CHECK(most_results >= signature.results.size());
   if (!sample.operands.empty()) {
     LabelOf(signature.operands, sample.operands.size() - 1);
   }
@@ -507,10 +525,14 @@ std::string Row(OpKind op, const Sample& sample, const Signature& signature) {
   }
   STOWAGE_CHECK(listed == sample.attrs.entries().size());
   const TypeWords words(TypingsOf(op, sample));
+  const bool has_all = sample.results.size() >= signature.results.size();
+  const TypeWords of_results(
+      TypingsOf(op, has_all ? sample : samples.of_results));
   const std::string operands =
-      ValuesText(signature.operands, true, def.host_inputs, words);
-  const std::string results = ValuesText(
-      signature.results, false, def.results_on_host ? ~uint32_t{0} : 0, words);
+      ValuesText(signature.operands, true, def.host_inputs, words, words);
+  const std::string results =
+      ValuesText(signature.results, false,
+                 def.results_on_host ? ~uint32_t{0} : 0, words, of_results);
   return StrCat("| `", OpName(op), "` | ", operands,
                 operands.empty() ? "→ " : " → ", results, " | ", words.OfT(),
                 " | ", AttrsText(signature), " | ", MemoryText(op, signature),
@@ -544,7 +566,7 @@ std::string RowOfGraphs(OpKind op, const Signature& signature) {
 
 std::string MakeOpTable(std::string_view ops_def) {
   const std::map<std::string, Entry> entries = ParseOpsDef(ops_def);
-  const std::map<OpKind, Sample> samples = MakeSamples();
+  const std::map<OpKind, Samples> samples = MakeSamples();
   std::string out(kIntroduction);
   std::string section;
   for (int i = 0; i < kNumOps; ++i) {

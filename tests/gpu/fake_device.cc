@@ -64,6 +64,8 @@ std::vector<int64_t> ShapeOf(const MatMulCall& call) {
           call.epilogue.bias != nullptr,
           call.epilogue.addend != nullptr,
           call.epilogue.gelu_x != nullptr,
+          call.epilogue.a_sums != nullptr,
+          call.epilogue.b_sums != nullptr,
           call.workspace_bytes};
 }
 
@@ -363,6 +365,10 @@ void FakeDevice::CheckProduct(const MatMulCall& call) const {
   }
   if (call.epilogue.bias != nullptr)
     check(call.epilogue.bias, 1, call.n, call.n, 0);
+  if (call.epilogue.a_sums != nullptr)
+    check(call.epilogue.a_sums, 1, call.m, call.m, 0);
+  if (call.epilogue.b_sums != nullptr)
+    check(call.epilogue.b_sums, 1, call.n, call.n, 0);
   if (call.workspace_bytes == 0) return;
   STOWAGE_CHECK(call.workspace_bytes <= kWorkspaceCap);
   STOWAGE_CHECK(IsInBlock(call.workspace, call.workspace_bytes));

@@ -214,5 +214,37 @@ TEST_CASE("scratch is eight times an f32 result, and at most 32 MiB") {
   CHECK(WorkspaceOf({4096, 5}, {5, 4096}) == Bytes{32} << 20);
 }
 
+// Of x^T dy, (m, n), with the sums of dy's columns.
+Bytes WorkspaceWithSums(int64_t k, int64_t m, int64_t n) {
+  GraphBuilder g("g");
+  const std::vector<Value> operands = {g.Input("x", DType::kF32, {k, m}),
+                                       g.Input("dy", DType::kF32, {k, n})};
+  g.Output("dw", g.Emit(OpKind::kEpilogueMatMul, operands,
+                        {{"transpose_a", int64_t{1}},
+                         {"transpose_b", int64_t{0}},
+                         {"bias", int64_t{0}},
+                         {"addend", int64_t{0}},
+                         {"gelu_grad", int64_t{0}},
+                         {"a_sums", int64_t{0}},
+                         {"b_sums", int64_t{1}}})[0]);
+  const Graph graph = *g.Finish();
+  const Node& node = graph.node(0);
+  std::vector<TensorType> results;
+  for (const ValueId id : node.results) {
+    results.push_back(graph.value(id).type);
+  }
+  OpArgsStorage storage;
+  return gpu::GetKernel(node.op).workspace(MakeOpArgs(graph, node, &storage),
+                                           results);
+}
+
+TEST_CASE("sums of an operand take their bytes from the product's scratch") {
+  CHECK(WorkspaceWithSums(64, 128, 130) == 8 * 128 * 130 * 4 - 768);
+  CHECK(WorkspaceWithSums(64, 1024, 1024) == (Bytes{32} << 20) - 4096);
+  CHECK(WorkspaceWithSums(5, 1, 5) == 0);
+  // Where the library lacks them, 1015 pieces of 69 rows are summed by themselves.
+  CHECK(WorkspaceWithSums(70000, 1, 4) == 1015 * 4 * 4);
+}
+
 }  // namespace
 }  // namespace stowage

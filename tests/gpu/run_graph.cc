@@ -372,7 +372,8 @@ Checked CheckOrders(const Graph& graph, const Tensors& leaves, double tolerance,
       std::ranges::any_of(graph.nodes(), [](const Node& node) {
         return node.op == OpKind::kEpilogueMatMul &&
                (node.attrs.Int("bias") == 1 ||
-                node.attrs.Int("gelu_grad") == 1);
+                node.attrs.Int("gelu_grad") == 1 ||
+                node.attrs.Int("a_sums") == 1 || node.attrs.Int("b_sums") == 1);
       });
   if (has_epilogue) {
     const GpuRun apart =

@@ -334,9 +334,11 @@ TEST_CASE("with epilogues: the losses of the parts, the same in every budget") {
         {.plan = GpuPlanning(), .levers = {.recompute = Recompute::kAuto}});
     const Result<FittedStep> free = fitter.Fit(std::nullopt);
     REQUIRE_MESSAGE(free.ok(), free.error().message);
-    // Of two layers, four sums each, two of them with a residual; and gelu's gradients.
-    CHECK(CountOf(free->graph, OpKind::kEpilogueMatMul) == 10);
+    // Of two layers, four sums each, two of them with a residual; gelu's gradients; and
+    // four gradients of biases each, which leaves that of the positions.
+    CHECK(CountOf(free->graph, OpKind::kEpilogueMatMul) == 18);
     CHECK(CountOf(free->graph, OpKind::kGeluTanhGrad) == 0);
+    CHECK(CountOf(free->graph, OpKind::kReduceSum) == 1);
     const Outcome once = RunOnFake(free->graph);
     const Outcome parts = RunOnFake(step);
     const double rounding = dtype == DType::kF32 ? 2e-5 : 0x1p-7;

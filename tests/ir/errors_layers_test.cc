@@ -22,7 +22,8 @@ using L = std::vector<int64_t>;
 
 // An epilogue_matmul of a (2, 3) and b (3, 5), on operands of these shapes.
 void Epilogue(GraphBuilder& g, const std::vector<Shape>& operands, int64_t bias,
-              int64_t addend, int64_t gelu_grad) {
+              int64_t addend, int64_t gelu_grad, int64_t a_sums = 0,
+              int64_t b_sums = 0) {
   Values x = {F32(g, "a", {2, 3}), F32(g, "b", {3, 5})};
   const char* const names[] = {"x0", "x1", "x2"};
   for (const Shape& shape : operands) {
@@ -33,14 +34,29 @@ void Epilogue(GraphBuilder& g, const std::vector<Shape>& operands, int64_t bias,
           {"transpose_b", int64_t{0}},
           {"bias", bias},
           {"addend", addend},
-          {"gelu_grad", gelu_grad}});
+          {"gelu_grad", gelu_grad},
+          {"a_sums", a_sums},
+          {"b_sums", b_sums}});
+}
+
+// The product of (2, 3, 4) by (4, 5) with sums of one of them.
+void Sums(GraphBuilder& g, int64_t of_a) {
+  g.Emit(OpKind::kEpilogueMatMul,
+         Values{F32(g, "a", {2, 3, 4}), F32(g, "b", {4, 5})},
+         {{"transpose_a", int64_t{0}},
+          {"transpose_b", int64_t{0}},
+          {"bias", int64_t{0}},
+          {"addend", int64_t{0}},
+          {"gelu_grad", int64_t{0}},
+          {"a_sums", of_a},
+          {"b_sums", 1 - of_a}});
 }
 
 TEST_CASE("epilogues") {
   CheckRows({
       {[](GraphBuilder& g) { Epilogue(g, {}, 0, 0, 0); },
-       "[epilogue_matmul] does nothing to its product; expected bias, addend "
-       "or gelu_grad to be 1, or a matmul"},
+       "[epilogue_matmul] does nothing beside its product; expected bias, "
+       "addend, gelu_grad, a_sums or b_sums to be 1, or a matmul"},
       {[](GraphBuilder& g) { Epilogue(g, {{5}}, 1, 1, 0); },
        "[epilogue_matmul] has 3 operands; expected 4, as bias, addend and "
        "gelu_grad say"},
@@ -57,6 +73,19 @@ TEST_CASE("epilogues") {
        },
        "[epilogue_matmul] x \"x0\" is f32(2, 4); expected f32(2, 5), since "
        "that is the product's type"},
+      {[](GraphBuilder& g) { Epilogue(g, {{5}}, 1, 0, 0, 0, 1); },
+       "[epilogue_matmul] has bias, b_sums; expected a_sums or b_sums by "
+       "themselves"},
+      {[](GraphBuilder& g) { Epilogue(g, {}, 0, 0, 0, 1, 1); },
+       "[epilogue_matmul] has a_sums, b_sums; expected a_sums or b_sums by "
+       "themselves"},
+      {[](GraphBuilder& g) { Epilogue(g, {{5}}, 0, 0, 0, 1, 0); },
+       "[epilogue_matmul] has 3 operands; expected 2, as bias, addend and "
+       "gelu_grad say"},
+      {[](GraphBuilder& g) { Sums(g, 1); },
+       "[epilogue_matmul] a \"a\" is f32(2, 3, 4); a_sums wants two matrices"},
+      {[](GraphBuilder& g) { Sums(g, 0); },
+       "[epilogue_matmul] a \"a\" is f32(2, 3, 4); b_sums wants two matrices"},
   });
 }
 

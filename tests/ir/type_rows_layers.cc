@@ -65,7 +65,9 @@ const std::vector<TypeRow>& LayerTypeRows() {
                         {"transpose_b", int64_t{1}},
                         {"bias", bias},
                         {"addend", addend},
-                        {"gelu_grad", gelu}};
+                        {"gelu_grad", gelu},
+                        {"a_sums", int64_t{0}},
+                        {"b_sums", int64_t{0}}};
          };
          const Value b = BF16(g, "b", {5, 3});
          const Value bias = BF16(g, "bias", {5});
@@ -78,6 +80,35 @@ const std::vector<TypeRow>& LayerTypeRows() {
                        product({a, b, y}, flags(0, 0, 1))};
        },
        std::vector<std::string>(4, "bf16(2, 4, 5)")},
+      {"matmul and the sums of an operand, all four ways",
+       [](GraphBuilder& g) {
+         const Value a = BF16(g, "a", {4, 3});
+         const Value b = BF16(g, "b", {4, 5});
+         const Value at = BF16(g, "at", {3, 4});
+         const Value bt = BF16(g, "bt", {5, 4});
+         Values values;
+         const auto add = [&](Value x, Value y, int64_t transposed,
+                              int64_t a_sums) {
+           for (const Value result :
+                g.Emit(OpKind::kEpilogueMatMul, Values{x, y},
+                       {{"transpose_a", int64_t{1 - transposed}},
+                        {"transpose_b", transposed},
+                        {"bias", int64_t{0}},
+                        {"addend", int64_t{0}},
+                        {"gelu_grad", int64_t{0}},
+                        {"a_sums", a_sums},
+                        {"b_sums", 1 - a_sums}})) {
+             values.push_back(result);
+           }
+         };
+         add(a, b, 0, 1);
+         add(a, b, 0, 0);
+         add(at, bt, 1, 1);
+         add(at, bt, 1, 0);
+         return values;
+       },
+       {"bf16(3, 5)", "bf16(3)", "bf16(3, 5)", "bf16(5)", "bf16(3, 5)",
+        "bf16(3)", "bf16(3, 5)", "bf16(5)"}},
       {"softmax and log_softmax along any axis",
        [](GraphBuilder& g) {
          const Value x = F32(g, "x", {2, 3, 4});

@@ -1,4 +1,4 @@
-// The definitions of products, and of what is done to their sums.
+// The definitions of products, and of what is done to their sums and beside them.
 
 #include <cmath>
 #include <cstddef>
@@ -50,6 +50,20 @@ void EpilogueMatMul(Call& c) {
   if (c.Int("gelu_grad") == 1) {
     const Array& x = c.input(next++);
     for (int64_t i = 0; i < y.size(); ++i) y[i] *= GeluTanhSlope(x[i]);
+  }
+  if (c.Int("a_sums") == 1) {  // of the rows of a, which may lie as columns
+    const Array& a = c.input(0);
+    for (int64_t i = 0; i < a.size(); ++i) {
+      const Dims at = Coordinates(a.shape, i);
+      c.out[1][at[c.Int("transpose_a") == 1 ? 1 : 0]] += a[i];
+    }
+  }
+  if (c.Int("b_sums") == 1) {  // of the columns of b, which may lie as rows
+    const Array& b = c.input(1);
+    for (int64_t i = 0; i < b.size(); ++i) {
+      const Dims at = Coordinates(b.shape, i);
+      c.out[1][at[c.Int("transpose_b") == 1 ? 0 : 1]] += b[i];
+    }
   }
 }
 

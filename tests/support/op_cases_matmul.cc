@@ -15,6 +15,8 @@ struct Flags {
   bool bias = false;
   bool addend = false;
   bool gelu_grad = false;
+  bool a_sums = false;
+  bool b_sums = false;
 };
 
 Out Product(GraphBuilder& g, In operands, const Flags& flags) {
@@ -23,7 +25,9 @@ Out Product(GraphBuilder& g, In operands, const Flags& flags) {
                  {"transpose_b", int64_t{flags.transpose_b}},
                  {"bias", int64_t{flags.bias}},
                  {"addend", int64_t{flags.addend}},
-                 {"gelu_grad", int64_t{flags.gelu_grad}}});
+                 {"gelu_grad", int64_t{flags.gelu_grad}},
+                 {"a_sums", int64_t{flags.a_sums}},
+                 {"b_sums", int64_t{flags.b_sums}}});
 }
 
 }  // namespace
@@ -103,6 +107,51 @@ void AddMatMul(OpCaseTable& t) {
         [](GraphBuilder& g, In in) {
           return Product(g, Out{Transpose(in[0]), Slice(in[1], 0, 3, 7), in[2]},
                          {.gelu_grad = true});
+        });
+
+  // A weight's gradient, of either layout, and its bias's.
+  t.Add(OpKind::kEpilogueMatMul, ", sums of b",
+        {t.Real("x", {37, 12}), t.Real("dy", {37, 65})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_a = true, .b_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of a",
+        {t.Real("dy", {37, 65}), t.Real("x", {37, 12})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_a = true, .a_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of a, of rows",
+        {t.Real("a", {9, 41}), t.Real("b", {6, 41})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_b = true, .a_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of b, of rows",
+        {t.Real("a", {9, 41}), t.Real("b", {6, 41})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_b = true, .b_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of b, of long columns",
+        {t.Real("x", {700, 3}, -0.1, 0.1), t.Real("dy", {700, 16}, -0.1, 0.1)},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_a = true, .b_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of b, of views",
+        {t.Real("x", {5, 12}), t.Real("dy", {2, 3, 8})},
+        [](GraphBuilder& g, In in) {
+          // Of rows that lie apart, and of a reshape.
+          return Product(
+              g, Out{Slice(Transpose(in[0]), 0, 3, 9), Reshape(in[1], {6, 8})},
+              {.transpose_a = true, .b_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of a, which is copied to be summed",
+        {t.Real("dy", {4, 7}), t.Real("x", {4, 5})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, Out{Transpose(in[0]), in[1]}, {.a_sums = true});
+        });
+  t.Add(OpKind::kEpilogueMatMul, ", sums of b, of one row",
+        {t.Real("x", {1, 4}), t.Real("dy", {1, 5})},
+        [](GraphBuilder& g, In in) {
+          return Product(g, in, {.transpose_a = true, .b_sums = true});
         });
 }
 

@@ -15,6 +15,7 @@
 #include "ir/layout.h"
 #include "ir/op_kind.h"
 #include "ir/shape.h"
+#include "planner/fit/epilogues/operand_sums.h"
 
 namespace stowage::fit {
 namespace {
@@ -28,6 +29,8 @@ struct Epilogue {
   ValueId addend = kNone;
   ValueId gelu_x = kNone;
   ValueId result = kNone;
+  ValueId sums = kNone;  // of a, or else of b
+  bool sums_a = false;
 };
 
 class Former {
@@ -40,6 +43,7 @@ class Former {
         stays_(Index(graph_.num_values()), false),
         is_named_(Index(graph_.num_values()), false),
         epilogues_(Index(graph_.num_nodes())),
+        product_at_(Index(graph_.num_nodes()), kNoNode),
         absorbed_(Index(graph_.num_nodes()), false) {
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
       for (const ValueId input : graph_.node(n).inputs) {
@@ -59,6 +63,7 @@ class Former {
     for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
       any = Find(n, &epilogues_[Index(n)]) || any;
     }
+    any = FindOperandSums() || any;
     if (!any) return step_;
     DropViews();
     return Write();
@@ -108,12 +113,14 @@ class Former {
     epilogue->result = product.results[0];
     FindSums(n, epilogue);
     if (epilogue->parts.empty()) FindGeluGrad(n, epilogue);
+    if (epilogue->parts.empty()) return false;
+    product_at_[Index(n)] = n;
     for (const NodeId part : epilogue->parts) absorbed_[Index(part)] = true;
     for (const ValueId read :
          {epilogue->bias, epilogue->addend, epilogue->gelu_x}) {
       if (read != kNone) stays_[Index(read)] = true;
     }
-    return !epilogue->parts.empty();
+    return true;
   }
 
   void FindSums(NodeId head, Epilogue* epilogue) const {
@@ -155,6 +162,28 @@ class Former {
     epilogue->result = grad.results[0];
   }
 
+  // Of products that have no epilogue yet.
+  bool FindOperandSums() {
+    std::vector<bool> taken(Index(graph_.num_nodes()));
+    for (NodeId n = 0; n < graph_.num_nodes(); ++n) {
+      taken[Index(n)] = product_at_[Index(n)] != kNoNode ||
+                        absorbed_[Index(n)] ||
+                        is_named_[Index(graph_.node(n).results[0])];
+    }
+    const std::vector<OperandSums> all =
+        fit::FindOperandSums(graph_, layouts_, std::move(taken));
+    for (const OperandSums& found : all) {
+      Epilogue& epilogue = epilogues_[Index(found.product)];
+      epilogue.parts = {found.sum};
+      epilogue.result = graph_.node(found.product).results[0];
+      epilogue.sums = graph_.node(found.sum).results[0];
+      epilogue.sums_a = found.of_a;
+      absorbed_[Index(found.product)] = absorbed_[Index(found.sum)] = true;
+      product_at_[Index(std::min(found.product, found.sum))] = found.product;
+    }
+    return !all.empty();
+  }
+
   // Broadcasts of biases that nothing reads any more.
   void DropViews() {
     for (NodeId n = graph_.num_nodes() - 1; n >= 0; --n) {
@@ -180,12 +209,11 @@ class Former {
       for (; piece < step_.begins.size() && step_.begins[piece] == n; ++piece) {
         formed.begins[piece] = g.graph().num_nodes();
       }
-      if (absorbed_[Index(n)]) continue;
-      const Epilogue& epilogue = epilogues_[Index(n)];
-      if (epilogue.parts.empty()) {
+      if (const NodeId product = product_at_[Index(n)]; product != kNoNode) {
+        STOWAGE_RETURN_IF_ERROR(WriteProduct(product, &copy, &g));
+      } else if (!absorbed_[Index(n)] &&
+                 !copy[graph_.node(n).results[0]].ok()) {
         copy.CopyNode(n);
-      } else {
-        STOWAGE_RETURN_IF_ERROR(WriteProduct(n, epilogue, &copy, &g));
       }
     }
     copy.DeclareOutputs();
@@ -193,9 +221,18 @@ class Former {
     return formed;
   }
 
-  Status WriteProduct(NodeId n, const Epilogue& epilogue, GraphCopy* copy,
-                      GraphBuilder* g) const {
+  // Views that a product reads before they have their turn.
+  void WriteViews(ValueId id, GraphCopy* copy) const {
+    if ((*copy)[id].ok()) return;
+    const NodeId producer = graph_.value(id).producer;
+    WriteViews(graph_.node(producer).inputs[0], copy);
+    copy->CopyNode(producer);
+  }
+
+  Status WriteProduct(NodeId n, GraphCopy* copy, GraphBuilder* g) const {
     const Node& product = graph_.node(n);
+    const Epilogue& epilogue = epilogues_[Index(n)];
+    for (const ValueId operand : product.inputs) WriteViews(operand, copy);
     std::vector<Value> operands = {(*copy)[product.inputs[0]],
                                    (*copy)[product.inputs[1]]};
     Attrs attrs = product.attrs;
@@ -206,15 +243,22 @@ class Former {
       attrs.Set(name, int64_t{operand == kNone ? 0 : 1});
       if (operand != kNone) operands.push_back((*copy)[operand]);
     }
-    copy->SetOrigin(epilogue.parts.back());
-    const ValueInfo& result = graph_.value(epilogue.result);
-    const std::vector<Value> made =
-        g->EmitNamed(OpKind::kEpilogueMatMul, operands, std::move(attrs),
-                     std::span(&result.name, 1));
+    const bool has_sums = epilogue.sums != kNone;
+    attrs.Set("a_sums", int64_t{has_sums && epilogue.sums_a ? 1 : 0});
+    attrs.Set("b_sums", int64_t{has_sums && !epilogue.sums_a ? 1 : 0});
+    copy->SetOrigin(has_sums ? n : epilogue.parts.back());
+    std::vector<ValueId> results = {epilogue.result};
+    if (has_sums) results.push_back(epilogue.sums);
+    std::vector<std::string> names;
+    for (const ValueId id : results) names.push_back(graph_.value(id).name);
+    const std::vector<Value> made = g->EmitNamed(
+        OpKind::kEpilogueMatMul, operands, std::move(attrs), names);
     if (g->error()) return *g->error();
-    g->SetRole(made[0],
-               result.role == Role::kOutput ? Role::kActivation : result.role);
-    copy->Map(epilogue.result, made[0]);
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Role role = graph_.value(results[i]).role;
+      g->SetRole(made[i], role == Role::kOutput ? Role::kActivation : role);
+      copy->Map(results[i], made[i]);
+    }
     return {};
   }
 
@@ -224,7 +268,8 @@ class Former {
   std::vector<std::vector<NodeId>> readers_;  // per value, with each use
   std::vector<bool> stays_;                   // per value: it must be there
   std::vector<bool> is_named_;                // per value: by a node of its own
-  std::vector<Epilogue> epilogues_;           // per node
+  std::vector<Epilogue> epilogues_;           // per node: of a product
+  std::vector<NodeId> product_at_;            // per node: what stands there
   std::vector<bool> absorbed_;                // per node
 };
 

@@ -2,9 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "autodiff/loss_scaling.h"
+#include "autodiff/train_options.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 #include "ir/builder.h"
@@ -24,14 +28,19 @@ std::string Lines(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     std::string line(OpName(node.op));
     if (node.op == OpKind::kEpilogueMatMul) {
-      for (const char* flag : {"bias", "addend", "gelu_grad"}) {
+      for (const char* flag :
+           {"bias", "addend", "gelu_grad", "a_sums", "b_sums"}) {
         if (node.attrs.Int(flag) == 1) line += StrCat(" ", flag);
       }
     }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       line += (i == 0 ? "(" : ", ") + graph.value(node.inputs[i]).name;
     }
-    lines += StrCat(line, ") -> ", graph.value(node.results[0]).name, "\n");
+    line += ") -> " + graph.value(node.results[0]).name;
+    if (node.op == OpKind::kEpilogueMatMul && node.results.size() == 2) {
+      line += ", " + graph.value(node.results[1]).name;
+    }
+    lines += line + "\n";
   }
   return lines;
 }
@@ -221,6 +230,193 @@ TEST_CASE("gelu's gradient is taken of the sums, in the backward pass") {
   }
   CHECK(epilogues == 1);
   CHECK(formed.num_nodes() == step->num_nodes() - 1);
+}
+
+// The backward pass of y = x w + b, by hand: dy is made, then db and dw of it.
+struct Gradients {
+  explicit Gradients(GraphBuilder& builder, DType dtype = DType::kBF16)
+      : g(builder),
+        x(Input(g, "x", {2, 3, 4}, dtype)),
+        seed(Input(g, "seed", {2, 3, 8}, dtype)) {
+    g.SetOrigin(Phase::kBackward, "y");
+    dy = g.Name("dy", Neg(seed));
+  }
+  Value Sum(const char* name = "db") const {
+    const std::vector<int64_t> rows = {0, 1};
+    return g.Name(name, ReduceSum(dy, rows));
+  }
+  // (4, 8), or turned.
+  Value Product(const char* name = "dw", bool turned = false) const {
+    const Value x2 = g.Name(StrCat(name, ".x"), Reshape(x, {6, 4}));
+    const Value dy2 = g.Name(StrCat(name, ".dy"), Reshape(dy, {6, 8}));
+    return g.Name(name, turned ? MatMul(dy2, x2, true) : MatMul(x2, dy2, true));
+  }
+
+  GraphBuilder& g;
+  Value x, seed, dy;
+};
+
+TEST_CASE("a bias's gradient is made beside its weight's, of either layout") {
+  const std::string of_x = "reshape(x) -> dw.x\n";
+  const std::string of_dy = "reshape(dy) -> dw.dy\n";
+  for (const bool turned : {false, true}) {
+    GraphBuilder g("g");
+    const Gradients grads(g);
+    const Value db = grads.Sum();
+    // What reads the one follows on the node that makes both.
+    g.Output("nb", g.Name("nb", Neg(db)));
+    g.Output("dw", grads.Product("dw", turned));
+    CHECK(Formed(g) ==
+          "neg(seed) -> dy\n" +
+              (turned ? of_dy + of_x +
+                            "epilogue_matmul a_sums(dw.dy, dw.x) -> dw, db\n"
+                      : of_x + of_dy +
+                            "epilogue_matmul b_sums(dw.x, dw.dy) -> dw, db\n") +
+              "neg(db) -> nb\n");
+  }
+}
+
+TEST_CASE("it is where the product stood, if that was first") {
+  GraphBuilder g("g");
+  const Gradients grads(g);
+  g.Output("nw", g.Name("nw", Neg(grads.Product())));
+  g.Output("db", grads.Sum());
+  CHECK(Formed(g) ==
+        "neg(seed) -> dy\n"
+        "reshape(x) -> dw.x\nreshape(dy) -> dw.dy\n"
+        "epilogue_matmul b_sums(dw.x, dw.dy) -> dw, db\n"
+        "neg(dw) -> nw\n");
+}
+
+TEST_CASE("a bias's gradient stays by itself where the two cannot be one") {
+  const auto check = [](const std::function<void(Gradients&)>& build,
+                        DType dtype = DType::kBF16,
+                        const std::vector<std::string>& kept = {}) {
+    GraphBuilder g("g");
+    Gradients grads(g, dtype);
+    build(grads);
+    const std::string lines = Formed(g, kept);
+    CHECK(lines.find("epilogue_matmul") == std::string::npos);
+    CHECK(lines.find("-> db\n") != std::string::npos);
+  };
+  const auto both = [](Gradients& grads) {
+    grads.g.Output("db", grads.Sum());
+    grads.g.Output("dw", grads.Product());
+  };
+  // No gradient of the weight.
+  check([](Gradients& grads) { grads.g.Output("db", grads.Sum()); });
+  check(both, DType::kF64);
+  check(both, DType::kBF16, {"db"});
+  check(both, DType::kBF16, {"dw"});
+  // Something else is made between them, of which dw would be there, too.
+  check([](Gradients& grads) {
+    grads.g.Output("db", grads.Sum());
+    grads.g.Output("dx", Exp(grads.dy));
+    grads.g.Output("dw", grads.Product());
+  });
+  // What the product reads comes after the sum's reader, or of it.
+  check([](Gradients& grads) {
+    const Value db = grads.Sum();
+    grads.g.Output("db", db);
+    grads.x = Add(grads.x, BroadcastTo(Slice(db, 0, 0, 4), {2, 3, 4}));
+    grads.g.Output("dw", grads.Product());
+  });
+  // Of other rows, other axes, or in another shape.
+  check([](Gradients& grads) {
+    const std::vector<int64_t> first = {0};
+    grads.g.Output("db", grads.g.Name("db", ReduceSum(grads.dy, first)));
+    grads.g.Output("dw", grads.Product());
+  });
+  check([](Gradients& grads) {
+    const std::vector<int64_t> rows = {0, 1};
+    grads.g.Output("db", grads.g.Name("db", ReduceSum(grads.dy, rows, true)));
+    grads.g.Output("dw", grads.Product());
+  });
+  check([](Gradients& grads) {
+    const std::vector<int64_t> rows = {0, 1};
+    const Value lower = Slice(grads.dy, 0, 0, 1);
+    const Value upper = Slice(grads.dy, 0, 1, 2);
+    grads.g.Output("db", grads.g.Name("db", ReduceSum(lower, rows)));
+    grads.g.Output("dw", MatMul(Reshape(Slice(grads.x, 0, 1, 2), {3, 4}),
+                                Reshape(upper, {3, 8}), true));
+  });
+  check([](Gradients& grads) {
+    const std::vector<int64_t> rows = {0};
+    grads.g.Output(
+        "db", grads.g.Name("db", ReduceSum(Reshape(grads.dy, {12, 4}), rows)));
+    grads.g.Output("dw", grads.Product());
+  });
+  // A product that adds up along the other axis.
+  check([](Gradients& grads) {
+    grads.g.Output("db", grads.Sum());
+    grads.g.Output("dx", MatMul(Reshape(grads.dy, {6, 8}),
+                                Input(grads.g, "w", {4, 8}), false, true));
+  });
+}
+
+TEST_CASE("of two products of one operand, the first makes its sums") {
+  GraphBuilder g("g");
+  const Gradients grads(g);
+  g.Output("db", grads.Sum());
+  g.Output("dw", grads.Product());
+  g.Output("dv", grads.Product("dv"));
+  const std::string lines = Formed(g);
+  CHECK(lines.find("epilogue_matmul b_sums(dw.x, dw.dy) -> dw, db\n") !=
+        std::string::npos);
+  CHECK(lines.find("matmul(dv.x, dv.dy) -> dv\n") != std::string::npos);
+}
+
+TEST_CASE("in the forward pass a sum stays by itself") {
+  GraphBuilder g("g");
+  const std::vector<int64_t> rows = {0};
+  const Value x = Input(g, "x", {6, 4});
+  const Value y = Input(g, "y", {6, 8});
+  g.Output("sum", g.Name("sum", ReduceSum(y, rows)));
+  g.Output("xy", g.Name("xy", MatMul(x, y, true)));
+  CHECK(Formed(g) == "reduce_sum(y) -> sum\nmatmul(x, y) -> xy\n");
+}
+
+// Nodes of the step of an mlp of two layers that make sums, by what they are.
+std::string SumsOf(const TrainOptions& options) {
+  GraphBuilder g("g");
+  Value h = g.Input("x", DType::kBF16, {6, 4});
+  int64_t width = 4;
+  for (const char* layer : {"1", "2"}) {
+    const Value w = g.Param(StrCat("w", layer), DType::kBF16, {width, 8});
+    const Value b = g.Param(StrCat("b", layer), DType::kBF16, {8});
+    h = Relu(Add(MatMul(h, w), b));
+    width = 8;
+  }
+  g.Output("loss", ReduceSum(Cast(Square(h), DType::kF32)));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+  const Result<Graph> step = BuildTrainStep(*graph, "loss", options);
+  REQUIRE_MESSAGE(step.ok(), step.error().message);
+  const Graph formed = MustForm(*step).graph;
+  std::string names;
+  for (const Node& node : formed.nodes()) {
+    if (node.phase != Phase::kBackward) continue;
+    const bool makes_both = node.op == OpKind::kEpilogueMatMul;
+    if (node.op != OpKind::kReduceSum && !makes_both) continue;
+    if (makes_both) CHECK(node.attrs.Int("b_sums") == 1);
+    names += makes_both ? "both" : "sum";
+    for (const ValueId id : node.results) {
+      names += " " + formed.value(id).name;
+    }
+    names += "; ";
+  }
+  return names;
+}
+
+TEST_CASE("in a step, with clipping or without, by what is trained") {
+  const std::string all = "both grad:w2 grad:b2; both grad:w1 grad:b1; ";
+  CHECK(SumsOf({}) == all);
+  CHECK(SumsOf({.clip_norm = 1.0}) == all);
+  CHECK(SumsOf({.loss_scaling = LossScaling{}}) == all);
+  CHECK(SumsOf({.groups = {{.pattern = "w2", .frozen = true}}}) ==
+        "sum grad:b2; both grad:w1 grad:b1; ");
+  CHECK(SumsOf({.groups = {{.pattern = "b1", .frozen = true}}}) ==
+        "both grad:w2 grad:b2; ");
 }
 
 TEST_CASE("gradients add up as before") {
