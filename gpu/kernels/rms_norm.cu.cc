@@ -388,7 +388,7 @@ void EnqueueGrad(const Launch& launch, Queue& queue) {
     if (parts) return;  // to a sum_partials
     const ColumnSum sums[] = {
         {params.dgamma, launch.outputs[1].data, n, blocks}};
-    EnqueueColumnSums<T, 2>("rms_norm_grad of gamma", sums, queue);
+    EnqueueColumnSums<T, 1>("rms_norm_grad of gamma", sums, queue);
   });
 }
 
