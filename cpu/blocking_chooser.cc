@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/strings.h"
 #include "runtime/choose_fastest.h"
 
 namespace stowage::cpu {
@@ -54,6 +53,10 @@ KeptChoices::Choice WordsOf(const Blocking& blocking) {
           static_cast<uint64_t>(blocking.task_rows), blocking.packs ? 1U : 0U};
 }
 
+KeptChoices::Key KeyOf(const BlockingTrial& trial) {
+  return {trial.key.begin(), trial.key.end()};
+}
+
 struct Freed {
   void operator()(std::byte* block) const {
     ::operator delete(block, kAlignment);
@@ -70,49 +73,68 @@ double BlockingChooser::Seconds(const std::function<void()>& run) {
       .count();
 }
 
-Result<BlockingChooser> BlockingChooser::Open(const std::string& folder,
-                                              Stopwatch stopwatch) {
-  STOWAGE_ASSIGN_OR_RETURN(
-      KeptChoices kept,
-      KeptChoices::Open(folder, kKind, {ProcessorName(), kVectors, kLoops}));
-  return BlockingChooser(std::move(kept), std::move(stopwatch));
+BlockingChooser BlockingChooser::Open(const std::string& folder,
+                                      Stopwatch stopwatch) {
+  BlockingChooser chooser(std::move(stopwatch));
+  Result<KeptChoices> kept =
+      KeptChoices::Open(folder, kKind, {ProcessorName(), kVectors, kLoops});
+  if (kept.ok()) {
+    chooser.kept_ = *std::move(kept);
+  } else {
+    chooser.note_ = kept.error().message;
+  }
+  return chooser;
 }
 
-Result<Blocking> BlockingChooser::Choose(const BlockingTrial& trial,
-                                         ThreadPool& pool) {
+Blocking BlockingChooser::Choose(const BlockingTrial& trial, ThreadPool& pool) {
   STOWAGE_CHECK(trial.candidates.size() > 1);
-  const KeptChoices::Key key(trial.key.begin(), trial.key.end());
-  KeptChoices::Choice words;
-  if (const KeptChoices::Choice* const found = kept_.Find(key)) {
-    words = *found;
-  } else {
-    const std::unique_ptr<std::byte[], Freed> memory(static_cast<std::byte*>(
-        ::operator new(static_cast<size_t>(trial.bytes), Freed::kAlignment,
-                       std::nothrow)));
-    // Steps take none of it, and may have enough.
-    if (memory == nullptr) return trial.candidates.front();
-    // Of small numbers, none of which slows a product down.
-    std::fill_n(memory.get(), trial.bytes, std::byte{0x3c});
-    STOWAGE_ASSIGN_OR_RETURN(
-        const size_t fastest,
-        ChooseFastest(trial.candidates.size(), [&](size_t i) -> Result<double> {
-          return stopwatch_(
-              [&] { trial.run(memory.get(), trial.candidates[i], pool); });
-        }));
-    STOWAGE_ASSIGN_OR_RETURN(
-        words, kept_.Keep(key, WordsOf(trial.candidates[fastest])));
+  const auto known = chosen_.find(trial.key);
+  if (known != chosen_.end()) return known->second;
+  std::optional<Blocking> blocking = Kept(trial);
+  if (!blocking) {
+    blocking = Fastest(trial, pool);
+    if (!blocking) return trial.candidates.front();
+    Keep(trial, *blocking);
+    // Another process may have kept another one meanwhile.
+    blocking = Kept(trial).value_or(*blocking);
   }
-  const auto is_kept = [&](const Blocking& candidate) {
-    return WordsOf(candidate) == words;
-  };
-  const auto chosen = std::ranges::find_if(trial.candidates, is_kept);
-  if (chosen != trial.candidates.end()) return *chosen;
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat("[cpu] ", Quoted(path()), " keeps a blocking of ", words[0],
-             " registers, ", words[1], " rows and ", words[2] == 0 ? "un" : "",
-             "packed strips where there is no such one to choose; remove the "
-             "file to have blockings timed again, which changes no bit")};
+  return chosen_[trial.key] = *blocking;
+}
+
+std::optional<Blocking> BlockingChooser::Kept(
+    const BlockingTrial& trial) const {
+  if (!kept_) return std::nullopt;
+  const KeptChoices::Choice* const words = kept_->Find(KeyOf(trial));
+  if (words == nullptr) return std::nullopt;
+  const auto kept = std::ranges::find(trial.candidates, *words, WordsOf);
+  if (kept == trial.candidates.end()) return std::nullopt;
+  return *kept;
+}
+
+std::optional<Blocking> BlockingChooser::Fastest(const BlockingTrial& trial,
+                                                 ThreadPool& pool) const {
+  const std::unique_ptr<std::byte[], Freed> memory(
+      static_cast<std::byte*>(::operator new(static_cast<size_t>(trial.bytes),
+                                             Freed::kAlignment, std::nothrow)));
+  if (memory == nullptr) return std::nullopt;
+  // Of small numbers, none of which slows a product down.
+  std::fill_n(memory.get(), trial.bytes, std::byte{0x3c});
+  const Result<size_t> fastest =
+      ChooseFastest(trial.candidates.size(), [&](size_t i) -> Result<double> {
+        return stopwatch_(
+            [&] { trial.run(memory.get(), trial.candidates[i], pool); });
+      });
+  return trial.candidates[*fastest];  // no run fails
+}
+
+void BlockingChooser::Keep(const BlockingTrial& trial,
+                           const Blocking& blocking) {
+  if (!kept_) return;
+  const Result<KeptChoices::Choice> kept =
+      kept_->Keep(KeyOf(trial), WordsOf(blocking));
+  if (kept.ok()) return;
+  note_ = kept.error().message;
+  kept_.reset();
 }
 
 }  // namespace stowage::cpu

@@ -4,12 +4,16 @@
 // Which blocking each product of a program has: the fastest of a trial's candidates, timed
 // when a shape is bound for the first time, and then kept in a file of one processor, one
 // vector extension and one version of our loops (runtime/kept_choices.h), since it means
-// nothing to others.
+// nothing to others. Since no choice shows in a bit, a file that cannot be read or written
+// is no reason to stop: shapes are timed for this chooser alone then.
 //
-//   STOWAGE_ASSIGN_OR_RETURN(BlockingChooser chooser, BlockingChooser::Open(folder));
-//   STOWAGE_ASSIGN_OR_RETURN(const Blocking blocking, chooser.Choose(trial, pool));
+//   BlockingChooser chooser = BlockingChooser::Open(folder);
+//   const Blocking blocking = chooser.Choose(trial, pool);
+//   if (!chooser.note().empty()) std::cerr << chooser.note() << '\n';
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,22 +31,32 @@ class BlockingChooser {
   /// By the system's clock.
   static double Seconds(const std::function<void()>& run);
 
-  /// Errors: those of KeptChoices::Open.
-  static Result<BlockingChooser> Open(const std::string& folder,
-                                      Stopwatch stopwatch = Seconds);
+  /// Reads what is kept in `folder`, which need not be there.
+  static BlockingChooser Open(const std::string& folder,
+                              Stopwatch stopwatch = Seconds);
 
-  /// What is kept for the trial's key, or what is the fastest, which is kept then. It
-  /// allocates the trial's memory, and frees it. Errors: kInvalidArgument where what is kept
-  /// is no candidate; that of CheckMemory; those of KeptChoices::Keep.
-  Result<Blocking> Choose(const BlockingTrial& trial, ThreadPool& pool);
+  /// What was chosen for the trial's key, is kept for it, or is the fastest, which is kept
+  /// then. A kept one that is no candidate, as of a program from before the candidates
+  /// changed, counts as none. It allocates the trial's memory, and frees it; where there is
+  /// none, the default is taken. Time: that of some runs of the trial for each candidate.
+  Blocking Choose(const BlockingTrial& trial, ThreadPool& pool);
 
-  const std::string& path() const { return kept_.path(); }
+  /// Why choices are not kept, a line for people; empty: they are.
+  const std::string& note() const { return note_; }
 
  private:
-  BlockingChooser(KeptChoices kept, Stopwatch stopwatch)
-      : kept_(std::move(kept)), stopwatch_(std::move(stopwatch)) {}
+  explicit BlockingChooser(Stopwatch stopwatch)
+      : stopwatch_(std::move(stopwatch)) {}
 
-  KeptChoices kept_;
+  std::optional<Blocking> Kept(const BlockingTrial& trial) const;
+  // None where there is no memory for it.
+  std::optional<Blocking> Fastest(const BlockingTrial& trial,
+                                  ThreadPool& pool) const;
+  void Keep(const BlockingTrial& trial, const Blocking& blocking);
+
+  std::optional<KeptChoices> kept_;  // none where it cannot be read or written
+  std::map<BlockingKey, Blocking> chosen_;
+  std::string note_;
   Stopwatch stopwatch_;
 };
 

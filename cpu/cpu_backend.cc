@@ -30,8 +30,8 @@ class CpuExecutable final : public Executable {
   CpuExecutable(const Program& program, const cpu::RunsWith& with)
       : program_(program), list_(program.graph(), program.launches(), with) {}
 
-  Status ChooseBlockings(cpu::BlockingChooser& chooser) {
-    return list_.ChooseBlockings(chooser);
+  void ChooseBlockings(cpu::BlockingChooser& chooser) {
+    list_.ChooseBlockings(chooser);
   }
 
   StepCode Run(size_t first, size_t last, size_t* failed) noexcept override {
@@ -61,7 +61,8 @@ class CpuBackend final : public Backend {
         ranks_(options.collectives != nullptr ? options.collectives
                                               : &one_rank_),
         check_(options.check),
-        blocking_folder_(options.blocking_folder) {
+        blocking_folder_(options.blocking_folder),
+        note_(options.note) {
     // What is looked at op by op runs op by op.
     if (ranks_->ranks() > 1 && !check_) {
       exchanges_ = std::make_unique<cpu::ExchangeThread>(*ranks_);
@@ -139,17 +140,22 @@ class CpuBackend final : public Backend {
                                .ranks = ranks_,
                                .exchanges = exchanges_.get(),
                                .check = check_});
-    if (!blocking_folder_.empty()) {
-      if (!blockings_) {
-        STOWAGE_ASSIGN_OR_RETURN(blockings_,
-                                 cpu::BlockingChooser::Open(blocking_folder_));
-      }
-      STOWAGE_RETURN_IF_ERROR(executable->ChooseBlockings(*blockings_));
-    }
+    if (!blocking_folder_.empty()) ChooseBlockings(*executable);
     return std::unique_ptr<Executable>(std::move(executable));
   }
 
  private:
+  void ChooseBlockings(CpuExecutable& executable) {
+    if (!blockings_) {
+      blockings_ = cpu::BlockingChooser::Open(blocking_folder_);
+    }
+    executable.ChooseBlockings(*blockings_);
+    ReturnFreeMemory();  // of trials
+    if (blockings_->note() == noted_) return;
+    noted_ = blockings_->note();
+    if (note_) note_(noted_);
+  }
+
   static Result<std::byte*> NewBlock(std::string_view what, Bytes bytes,
                                      Bytes alignment) {
     STOWAGE_RETURN_IF_ERROR(CheckMemory(what, bytes));
@@ -170,6 +176,8 @@ class CpuBackend final : public Backend {
   Collectives* const ranks_;
   const bool check_;
   const std::string blocking_folder_;
+  const std::function<void(const std::string&)> note_;
+  std::string noted_;                               // what it was told last
   std::optional<cpu::BlockingChooser> blockings_;   // once a program is bound
   std::unique_ptr<cpu::ExchangeThread> exchanges_;  // of several ranks
 };

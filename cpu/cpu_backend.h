@@ -9,6 +9,7 @@
 //
 //   std::unique_ptr<Backend> cpu = MakeCpuBackend({.threads = 2});
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,9 +28,11 @@ struct CpuOptions {
   Collectives* collectives = nullptr;
   /// The folder where blockings of products are kept. The first time that a shape is
   /// bound, the ways to cut it are timed, in up to 16 MiB that are freed before the first
-  /// step; bits are the same with any. Empty: no time is taken, and nothing kept. Errors,
-  /// of Bind: kIo; kInvalidArgument for a file that is damaged.
+  /// step; bits are the same with any. Empty: no time is taken, and nothing kept.
   std::string blocking_folder = {};
+  /// Told, a line for people, why nothing is kept there: a folder that cannot be written, a
+  /// file that is damaged. Then shapes are timed for this backend alone. Null: nobody is.
+  std::function<void(const std::string&)> note = {};
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(const CpuOptions& options = {});

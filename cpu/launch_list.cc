@@ -87,19 +87,14 @@ LaunchList::LaunchList(const Graph& graph, std::span<const Launch> launches,
   to_land_ = ExchangesToLand(graph, launches);
 }
 
-Status LaunchList::ChooseBlockings(BlockingChooser& chooser) {
+void LaunchList::ChooseBlockings(BlockingChooser& chooser) {
   for (size_t i = 0; i < launches_.size(); ++i) {
-    for (LaunchList& body : bodies_[i]) {
-      STOWAGE_RETURN_IF_ERROR(body.ChooseBlockings(chooser));
-    }
+    for (LaunchList& body : bodies_[i]) body.ChooseBlockings(chooser);
     if (kernels_[i].trial == nullptr) continue;
     const std::optional<BlockingTrial> trial =
         kernels_[i].trial(launches_[i], with_.pool->threads());
-    if (!trial) continue;
-    STOWAGE_ASSIGN_OR_RETURN(blockings_[i],
-                             chooser.Choose(*trial, *with_.pool));
+    if (trial) blockings_[i] = chooser.Choose(*trial, *with_.pool);
   }
-  return {};
 }
 
 StepCode LaunchList::Run(size_t first, size_t last,

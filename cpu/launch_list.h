@@ -44,8 +44,8 @@ class LaunchList {
              const RunsWith& with);
 
   /// Has the blockings of all launches chosen that have a choice, those in bodies, too;
-  /// until then they are the default. Errors: those of BlockingChooser::Choose.
-  Status ChooseBlockings(BlockingChooser& chooser);
+  /// until then they are the default.
+  void ChooseBlockings(BlockingChooser& chooser);
 
   /// Runs launches [first, last) in order, and waits for all exchanges among them. On
   /// failure *failed is the launch's index in this list, also where one in a body of it

@@ -71,10 +71,11 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.AddFlag("--allow-batch-statistics", &flags->allow_batch_statistics,
                   "Take a model that normalizes by its batch in pieces, too, "
                   "each with statistics of its own, which changes the losses");
-  options.Add("--plan-cache", &flags->plan_cache,
-              "Keep plans that were found in this folder, and find them there, "
-              "and how products are computed the fastest; "
-              "default: stowage/ in the user's cache folder");
+  options.Add(
+      "--plan-cache", &flags->plan_cache,
+      "Keep plans that were found in this folder, and what runs find to be "
+      "the fastest, and find them there; "
+      "default: stowage/ in the user's cache folder");
   options.AddFlag("--no-plan-cache", &flags->no_plan_cache,
                   "Plan anew, and keep nothing");
   options.Exclude("--no-plan-cache", "--plan-cache");

@@ -434,14 +434,15 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run, ranks);
   if (!files.ok()) return Fail(files.error());
 
-  const Result<ChosenDevice> device =
-      ChooseDevice({.name = flags.device,
-                    .dtype = spec.options.dtype,
-                    .threads = ranks.Threads(flags.model.threads),
-                    .check = flags.check,
-                    .choice_folder = FolderOf(spec.training.cache),
-                    .collectives = ranks.collectives(),
-                    .local_rank = ranks.local_rank()});
+  const Result<ChosenDevice> device = ChooseDevice(
+      {.name = flags.device,
+       .dtype = spec.options.dtype,
+       .threads = ranks.Threads(flags.model.threads),
+       .check = flags.check,
+       .choice_folder = FolderOf(spec.training.cache),
+       .note = [](const std::string& line) { std::cerr << line << std::endl; },
+       .collectives = ranks.collectives(),
+       .local_rank = ranks.local_rank()});
   if (!device.ok()) return Fail(device.error());
   if (!device->why.empty()) std::cerr << device->why << std::endl;
   Backend* const backend = device->backend.get();

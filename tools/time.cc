@@ -153,7 +153,10 @@ int Run(const Flags& flags) {
       ChooseDevice({.name = flags.device,
                     .dtype = spec->options.dtype,
                     .threads = flags.model.threads,
-                    .choice_folder = FolderOf(spec->training.cache)});
+                    .choice_folder = FolderOf(spec->training.cache),
+                    .note = [](const std::string& line) {
+                      std::cerr << line << std::endl;
+                    }});
   if (!device.ok()) return Fail(device.error());
   Backend* const backend = device->backend.get();
   TrainingSpec training = spec->training;

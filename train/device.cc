@@ -38,14 +38,14 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   }
   STOWAGE_RETURN_IF_ERROR(CheckTrainsIn(flags.dtype));
   ChosenDevice chosen;
+  // Ranks would time beside one another, each for itself: on GPUs the last to write would
+  // have the next run's bits, and on CPUs of one host all would be slowed down.
+  const std::string folder =
+      flags.collectives == nullptr ? flags.choice_folder : "";
   std::string reason;
   if (automatic && flags.collectives != nullptr) {
     reason = "there are several ranks; --device cuda takes a GPU for each";
   } else if (flags.name != "cpu") {
-    // Each rank would time for itself, and the last to write would have the next run's
-    // bits.
-    const bool alone = flags.collectives == nullptr;
-    const std::string folder = alone ? flags.choice_folder : "";
     Result<std::unique_ptr<Backend>> gpu =
         MakeGpuBackend({.device = flags.local_rank,
                         .matmul_library = "",
@@ -66,7 +66,8 @@ Result<ChosenDevice> ChooseDevice(const DeviceFlags& flags) {
   chosen.backend = MakeCpuBackend({.threads = flags.threads,
                                    .check = flags.check,
                                    .collectives = flags.collectives,
-                                   .blocking_folder = flags.choice_folder});
+                                   .blocking_folder = folder,
+                                   .note = flags.note});
   if (automatic) chosen.why = StrCat("device: cpu, since ", reason);
   return chosen;
 }

@@ -6,6 +6,7 @@
 //   Result<ChosenDevice> device = ChooseDevice({.name = "auto"});
 //   if (!device->why.empty()) std::cerr << device->why << '\n';
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,8 @@ struct DeviceFlags {
   /// Where choices by measurement are kept (GpuOptions::algorithm_folder,
   /// CpuOptions::blocking_folder).
   std::string choice_folder = {};
+  /// Told why nothing is kept there where that is no error (CpuOptions::note).
+  std::function<void(const std::string&)> note = {};
   /// What joins this rank to the others of a step (CpuOptions, GpuOptions).
   Collectives* collectives = nullptr;
   /// Of this rank among those of its host, which tells it its GPU.

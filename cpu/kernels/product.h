@@ -36,11 +36,12 @@ constexpr int64_t StripElements(int64_t depth) {
 
 inline constexpr int64_t kMostTaskRows = 256;
 
-/// Columns of a strip.
+/// Columns of a strip. Where strips are packed, at most those that scratch is planned for.
 template <typename T>
 int64_t StripColumns(const Blocking& blocking) {
-  return blocking.strip == 0 ? kStripColumns<T>
-                             : blocking.strip * Vec<T>::kLanes;
+  if (blocking.strip == 0) return kStripColumns<T>;
+  const int64_t columns = blocking.strip * Vec<T>::kLanes;
+  return blocking.packs ? std::min(columns, kStripColumns<T>) : columns;
 }
 
 /// Rows of c that are made at once.
@@ -66,10 +67,10 @@ inline int64_t RowsPerTask(const Blocking& blocking, int64_t rows,
              : blocking.task_rows;
 }
 
-/// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <=
-/// kStripColumns, or where nothing is packed kMostStripColumns: `packs` is a Blocking's,
-/// and what is not contiguous is packed whatever it says. Each kBlockDepth of k is a sum of its own, but that the first goes on
-/// from c. `packed` has StripElements(k) elements. What is done behind, `finish` and
+/// One task: c (m, n) = a (m, k) b (k, n), or c += with `accumulate`; n <= kStripColumns,
+/// or where nothing is packed kMostStripColumns. `packs` is a Blocking's; what is not
+/// contiguous is packed whatever it says. Each kBlockDepth of k is a sum of its own, but
+/// that the first goes on from c. `packed` has StripElements(k) elements. What is done behind, `finish` and
 /// then after(i, rows) for kTileRows rows of c at a time, finds them in the cache.
 template <typename T, typename After = std::nullptr_t>
 void ProductTask(int64_t m, int64_t n, int64_t k, Strided<T> a, Strided<T> b,

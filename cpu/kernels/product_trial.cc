@@ -65,17 +65,22 @@ std::optional<BlockingTrial> ProductTrial(int64_t m, int64_t n, int64_t k,
                                           const Strided<T>& a,
                                           const Strided<T>& b, int threads) {
   if (m * n * k < kLeastTrialWork) return std::nullopt;
-  const Sizes<T> sizes(m, n, k, kTrialWork * threads);
+  Sizes<T> sizes(m, n, k, kTrialWork * threads);
   BlockingTrial trial;
   trial.key = {sizeof(T), threads, m, n, k, a.row, a.column, b.row, b.column};
-  trial.candidates = Candidates(sizes, b, threads);
-  const Bytes of_a = Span(a, sizes.m, sizes.k);
   const Bytes of_b = Span(b, sizes.k, sizes.n);
-  const Bytes of_c =
-      AlignUp(sizes.m * n * static_cast<Bytes>(sizeof(T)), kWorkspaceAlignment);
-  trial.bytes =
-      of_a + of_b + of_c +
+  const Bytes scratch =
       threads * StripElements<T>(sizes.k) * static_cast<Bytes>(sizeof(T));
+  // Work grows with threads, and memory does not: fewer rows, then.
+  Bytes of_a = 0, of_c = 0;
+  for (;; sizes.m = Part(sizes.m, kMostTaskRows, sizes.m / 2)) {
+    of_a = Span(a, sizes.m, sizes.k);
+    of_c = AlignUp(sizes.m * n * static_cast<Bytes>(sizeof(T)),
+                   kWorkspaceAlignment);
+    trial.bytes = of_a + of_b + of_c + scratch;
+    if (trial.bytes <= kMostTrialBytes || sizes.m <= kMostTaskRows) break;
+  }
+  trial.candidates = Candidates(sizes, b, threads);
   if (trial.candidates.size() < 2 || trial.bytes > kMostTrialBytes) {
     return std::nullopt;
   }

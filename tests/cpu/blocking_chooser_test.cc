@@ -25,6 +25,7 @@
 #include "cpu/kernel.h"
 #include "cpu/thread_pool.h"
 #include "ir/builder.h"
+#include "ir/control_flow.h"
 #include "ir/custom_op.h"
 #include "ir/graph.h"
 #include "ir/ops.h"
@@ -78,20 +79,26 @@ struct Runs {
 // By a stopwatch for which candidate i takes times[i].
 BlockingChooser Opened(const std::string& folder, Runs& runs,
                        std::vector<double> times) {
-  auto chooser = BlockingChooser::Open(
+  return BlockingChooser::Open(
       folder, [&runs, times](const std::function<void()>& run) {
         run();
         return times[runs.last];
       });
-  REQUIRE_MESSAGE(chooser.ok(), chooser.error().message);
-  return *std::move(chooser);
 }
 
 Blocking Chosen(BlockingChooser& chooser, const BlockingTrial& trial) {
   ThreadPool pool(1);
-  const auto chosen = chooser.Choose(trial, pool);
-  REQUIRE_MESSAGE(chosen.ok(), chosen.error().message);
-  return *chosen;
+  return chooser.Choose(trial, pool);
+}
+
+// The one file in the folder.
+std::string FileIn(const std::string& folder) {
+  std::string path;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    CHECK(path == "");
+    path = entry.path();
+  }
+  return path;
 }
 
 TEST_CASE("the fastest is chosen, the default by 2 %, and is timed once") {
@@ -122,9 +129,9 @@ TEST_CASE("what is kept is of a processor, its vectors and these loops") {
   Chosen(chooser, runs.Trial(7));
   std::string line = "7 ";
   for (size_t i = 1; i < kBlockingKeyNumbers; ++i) line += "0 ";
-  CHECK(ReadAll(chooser.path()) ==
+  CHECK(ReadAll(FileIn(folder)) ==
         StrCat("stowage blockings 1\n", line, "3 0 0 ;\n"));
-  const std::string name = fs::path(chooser.path()).filename();
+  const std::string name = fs::path(FileIn(folder)).filename();
   CHECK(name.starts_with("blockings-"));
   CHECK(name.ends_with("-loops-1.txt"));
   std::ifstream info("/proc/cpuinfo");
@@ -157,7 +164,7 @@ TEST_CASE("of two processes that choose at once, both take what one wrote") {
         run();
         return times[runs.last];
       };
-      BlockingChooser own = *BlockingChooser::Open(folder, last);
+      BlockingChooser own = BlockingChooser::Open(folder, last);
       ThreadPool pool(1);
       for (int64_t key = 100; key < 120; ++key) {
         (void)own.Choose(runs.Trial(key), pool);
@@ -165,58 +172,80 @@ TEST_CASE("of two processes that choose at once, both take what one wrote") {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const std::string text = ReadAll(one.path());
+  const std::string text = ReadAll(FileIn(folder));
   CHECK(std::count(text.begin(), text.end(), '\n') == 1 + 1 + 20);
 }
 
-TEST_CASE("a damaged file, another's choice and no folder are errors") {
-  const std::string folder = NewFolder();
-  Runs runs;
-  BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
-  Chosen(chooser, runs.Trial(7));
-  const std::string path = chooser.path();
-  std::string text = ReadAll(path);
-  const auto write = [&](const std::string& what) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << what;
-  };
-  write(text + "words\n");
-  const auto damaged = BlockingChooser::Open(folder);
-  REQUIRE_FALSE(damaged.ok());
-  CHECK(damaged.error().code == ErrorCode::kInvalidArgument);
-  CHECK(damaged.error().message ==
-        StrCat("[cpu] \"", path,
-               "\" is damaged at line 3; it says how products are cut: put it "
-               "back from a copy, or remove it to have them timed again, which "
-               "changes no bit of a result"));
-  // So it is where a backend finds it.
+// What a backend that keeps choices in `folder` tells when a product is bound twice.
+std::vector<std::string> NotesOfBackend(const std::string& folder) {
   GraphBuilder g("product");
   g.Output("y", MatMul(g.Input("a", DType::kF32, {128, 128}),
                        g.Input("b", DType::kF32, {128, 128})));
   const Graph graph = *g.Finish();
-  const auto cpu = MakeCpuBackend({.threads = 1, .blocking_folder = folder});
-  const auto session = Session::Create(
-      {{"product", graph, *PlanMemory(graph, {.device = cpu->Needs()})}}, *cpu);
-  REQUIRE_FALSE(session.ok());
-  CHECK(session.error().message == damaged.error().message);
+  std::vector<std::string> notes;
+  const auto cpu = MakeCpuBackend(
+      {.threads = 1,
+       .blocking_folder = folder,
+       .note = [&notes](const std::string& note) { notes.push_back(note); }});
+  for (int i = 0; i < 2; ++i) {
+    const auto session = Session::Create(
+        {{"product", graph, *PlanMemory(graph, {.device = cpu->Needs()})}},
+        *cpu);
+    CHECK(session.ok());
+  }
+  return notes;
+}
 
-  text.replace(text.find("3 0 0 ;"), 7, "5 0 1 ;");
-  write(text);
-  BlockingChooser strange = Opened(folder, runs, {1, 1, 1, 1});
-  ThreadPool pool(1);
-  const auto chosen = strange.Choose(runs.Trial(7), pool);
-  REQUIRE_FALSE(chosen.ok());
-  CHECK(chosen.error().code == ErrorCode::kInvalidArgument);
-  CHECK(chosen.error().message.find(
-            "keeps a blocking of 5 registers, 0 rows and packed strips") !=
-        std::string::npos);
+TEST_CASE("without a file to keep them, choices are made for the process") {
+  const std::string folder = NewFolder();
+  CHECK(NotesOfBackend(folder).empty());
+  Runs runs;
+  BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
+  Chosen(chooser, runs.Trial(7));
+  const std::string path = FileIn(folder);
+  const std::string text = ReadAll(path);
 
+  // The file is damaged.
+  const std::string words = text + "words\n";
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << words;
+  Runs again;
+  BlockingChooser damaged = Opened(folder, again, {3, 2, 4, 4});
+  const auto lines = std::count(words.begin(), words.end(), '\n');
+  CHECK(damaged.note() ==
+        StrCat("[cpu] \"", path, "\" is damaged at line ", lines,
+               "; it says how products are cut: put it back from a copy, or "
+               "remove it to have them timed again, which changes no bit of a "
+               "result"));
+  CHECK(Chosen(damaged, again.Trial(7)) == kCandidates[1]);
+  CHECK(Chosen(damaged, again.Trial(7)) == kCandidates[1]);
+  CHECK(again.of == std::vector<int>{6, 6, 6, 6});
+  CHECK(ReadAll(path) == words);
+  CHECK(NotesOfBackend(folder) == std::vector<std::string>{damaged.note()});
+
+  // The folder is a file, as one is that cannot be written.
   const std::string file = NewFolder();
   std::ofstream(file) << "a file";
-  BlockingChooser nowhere = Opened(file, runs, {1, 1, 1, 1});
-  const auto kept = nowhere.Choose(runs.Trial(7), pool);
-  REQUIRE_FALSE(kept.ok());
-  CHECK(kept.error().code == ErrorCode::kIo);
-  CHECK(kept.error().message.find(file) != std::string::npos);
+  Runs nowhere_runs;
+  BlockingChooser nowhere = Opened(file, nowhere_runs, {3, 2, 4, 4});
+  CHECK(Chosen(nowhere, nowhere_runs.Trial(7)) == kCandidates[1]);
+  CHECK(Chosen(nowhere, nowhere_runs.Trial(7)) == kCandidates[1]);
+  CHECK(nowhere_runs.of == std::vector<int>{6, 6, 6, 6});
+  CHECK(nowhere.note().find(file) != std::string::npos);
+  CHECK(NotesOfBackend(file) == std::vector<std::string>{nowhere.note()});
+}
+
+TEST_CASE("a kept choice that is no candidate any more is made anew") {
+  const std::string folder = NewFolder();
+  Runs runs;
+  BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
+  Chosen(chooser, runs.Trial(7));
+  std::string text = ReadAll(FileIn(folder));
+  text.replace(text.find("3 0 0 ;"), 7, "5 0 1 ;");
+  std::ofstream(FileIn(folder), std::ios::binary | std::ios::trunc) << text;
+  BlockingChooser strange = Opened(folder, runs, {3, 2, 4, 4});
+  CHECK(Chosen(strange, runs.Trial(7)) == kCandidates[1]);
+  CHECK(strange.note() == "");
+  CHECK(ReadAll(FileIn(folder)) == text);
 }
 
 // --- Steps ---------------------------------------------------------------------
@@ -280,12 +309,12 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   Chosen(chooser, of_copies.Trial(31));
   BlockingChooser other = Opened(folder, of_copies, {4, 1, 2, 3});
   Chosen(other, of_copies.Trial(51));
-  const std::string text = ReadAll(chooser.path());
+  const std::string text = ReadAll(FileIn(folder));
   of_copies.of.assign(4, 0);
   std::vector<Blocking> want = {kCandidates[1], kCandidates[2], kCandidates[2]};
   CHECK(Step(graph, folder) == want);
   CHECK(of_copies.of == std::vector<int>(4));  // none is timed again
-  CHECK(ReadAll(chooser.path()) == text);
+  CHECK(ReadAll(FileIn(folder)) == text);
 
   // By the clock, whatever it says: each shape once, for all launches of it.
   const std::string fresh = NewFolder();
@@ -293,6 +322,21 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   CHECK(of_copies.of == std::vector<int>{12, 12, 12, 12});
   Step(graph, fresh);
   CHECK(of_copies.of == std::vector<int>{12, 12, 12, 12});
+}
+
+TEST_CASE("what a loop's trips multiply runs by what was chosen, too") {
+  GraphBuilder g("copies");
+  const Value x = g.Input("x", DType::kF32, {3});
+  g.Output("of_y", g.Input("y", DType::kF32, {5}));
+  const LoopResults run = Loop(g, 2, {.carried = {x}}, [](LoopBody& body) {
+    body.Next(0, Apply(kNotedCopy, {body.carried(0)}));
+  });
+  g.Output("of_x", run.carried[0]);
+  const Graph graph = *g.Finish();
+  const std::string folder = NewFolder();
+  BlockingChooser chooser = Opened(folder, of_copies, {4, 2, 1, 3});
+  Chosen(chooser, of_copies.Trial(31));
+  CHECK(Step(graph, folder) == std::vector<Blocking>(2, kCandidates[2]));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,11 +15,13 @@
 #include "cpu/blocking.h"
 #include "cpu/kernels/gemm.h"
 #include "cpu/kernels/product_trial.h"
+#include "cpu/thread_pool.h"
 #include "ir/attrs.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
 #include "tests/cpu/check_graph.h"
 #include "tests/cpu/run_graph.h"
+#include "tests/support/elements.h"
 
 namespace stowage {
 namespace {
@@ -100,7 +103,9 @@ TEST_CASE("no blocking of a product shows in a bit") {
                                         {"transpose_b", int64_t{tb}},
                                         {"bias", int64_t{1}},
                                         {"addend", int64_t{1}},
-                                        {"gelu_grad", int64_t{0}}})[0]);
+                                        {"gelu_grad", int64_t{0}},
+                                        {"a_sums", int64_t{0}},
+                                        {"b_sums", int64_t{0}}})[0]);
               });
           const size_t candidates = CheckBits(graph);
           if (!tb) CHECK(candidates >= 3);
@@ -145,10 +150,15 @@ TEST_CASE("a trial takes a part of what is large, and nothing of what is not") {
   // 511 * 2048 are fewer than 2^20.
   CHECK_FALSE(TrialOf(511, 64, 32));
   CHECK(TrialOf(512, 64, 32));
-  // In whole this is 1.3 GB, and 240 seconds.
+  // In whole this is 1.5 GB, and 24 runs of 236 billion multiply-adds.
   const auto part = TrialOf(100'000, 3072, 768);
   REQUIRE(part);
-  CHECK(part->bytes <= cpu::kMostTrialBytes);
+  // The more threads, the more work, but for what that many rows of c would span.
+  for (const int threads : {1, 2, 4, 8, 16, 32}) {
+    CAPTURE(threads);
+    CHECK(TrialOf(1024, 3072, 768, threads));
+    CHECK(TrialOf(1024, 768, 3072, threads));
+  }
   // At least a block of k, whose rows are 200 kB apart, spans 51 MB.
   CHECK_FALSE(TrialOf(256, 50'257, 768));
   // Each of these is another choice.
@@ -169,6 +179,28 @@ TEST_CASE("a trial takes a part of what is large, and nothing of what is not") {
           ->key};
   for (const cpu::BlockingKey& key : keys) {
     CHECK(std::ranges::count(keys, key) == 1);
+  }
+}
+
+TEST_CASE("a trial of a part stays within its memory") {
+  cpu::ThreadPool one(1), three(3);
+  for (const bool transposed : {false, true}) {
+    for (cpu::ThreadPool* const pool : {&one, &three}) {
+      CAPTURE(transposed);
+      CAPTURE(pool->threads());
+      // Cut in all three sizes by one thread: 2048, 800 and 700.
+      const auto trial = cpu::ProductTrial<float>(
+          2048, 800, 700,
+          {nullptr, transposed ? 1 : 700, transposed ? 2048 : 1},
+          {nullptr, 800, 1}, pool->threads());
+      REQUIRE(trial);
+      GuardedBuffer memory(trial->bytes, 64);
+      std::memset(memory.data(), 0x3c, static_cast<size_t>(trial->bytes));
+      for (const cpu::Blocking& blocking : trial->candidates) {
+        trial->run(memory.data(), blocking, *pool);
+        CHECK(memory.intact());
+      }
+    }
   }
 }
 
