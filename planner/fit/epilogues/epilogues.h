@@ -15,10 +15,10 @@
 //
 // Sums and residuals are taken in the forward pass alone: gradients add up as they do in
 // the loop over pieces, each rounded. The gradient of a bias is made beside that of the
-// weight (planner/fit/epilogues/operand_sums.h). Unlike a fused node (planner/fit/fuse), this one
-// rounds once where its parts round each; so it is formed before any lever is looked at,
-// from the graph alone, and every budget has the same bits. An op that is cheap to run
-// again, as gelu is, stays a node of its own.
+// weight (planner/fit/epilogues/operand_sums.h). Unlike a fused node (planner/fit/fuse),
+// this one rounds once where its parts round each; so it is formed before any lever is
+// looked at, from the graph alone, and every budget has the same bits. An op that is cheap
+// to run again, as gelu is, stays a node of its own.
 //
 //   STOWAGE_ASSIGN_OR_RETURN(step, FormEpilogues(std::move(step), device.fusions, {}));
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "base/index.h"
@@ -106,23 +105,13 @@ class Finder {
   }
 
   // Whether the later of the two may stand where the earlier stands: what it reads is
-  // there, and nothing between them makes anything but of the earlier's result.
+  // there.
   bool MayBeOne(NodeId product, NodeId sum) const {
     const auto [first, last] = std::minmax(product, sum);
-    const auto is_there = [&, first = first](ValueId id) {
-      return graph_.value(source_[Index(id)]).producer < first;
-    };
-    if (!std::ranges::all_of(graph_.node(last).inputs, is_there)) return false;
-    std::set<ValueId> made(graph_.node(first).results.begin(),
-                           graph_.node(first).results.end());
-    for (NodeId n = first + 1; n < last; ++n) {
-      const Node& node = graph_.node(n);
-      const bool follows = std::ranges::any_of(
-          node.inputs, [&](ValueId id) { return made.contains(id); });
-      if (follows) made.insert(node.results.begin(), node.results.end());
-      if (!follows && !GetOpDef(node.op).is_view()) return false;
-    }
-    return true;
+    return std::ranges::all_of(
+        graph_.node(last).inputs, [&, first = first](ValueId id) {
+          return graph_.value(source_[Index(id)]).producer < first;
+        });
   }
 
   const Graph& graph_;

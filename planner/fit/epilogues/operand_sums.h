@@ -11,8 +11,9 @@
 //   x2 = reshape(x)
 //   dw = matmul(x2, dy2) {transpose_a}
 //
-// The one node stands where the first of the two stood. So between them nothing else may
-// be made: dw would be there for longer.
+// The one node stands where the first of the two stood, whatever lies between them: an
+// exchange among ranks does, or a sum of gradients' squares, where one device that takes the
+// batch in pieces has nothing, and the bits of both are the same.
 //
 //   for (const OperandSums& found : FindOperandSums(graph, layouts, taken)) ...
 
@@ -32,8 +33,7 @@ struct OperandSums {
 };
 
 /// All of `graph`, in the order of the products; none in two of them. Nodes that are
-/// `taken`, which has an entry for each, are no parts. Linear, but for what lies between a
-/// product and its sum.
+/// `taken`, which has an entry for each, are no parts. Linear.
 std::vector<OperandSums> FindOperandSums(const Graph& graph,
                                          const Layouts& layouts,
                                          std::vector<bool> taken);
