@@ -228,8 +228,12 @@ std::vector<Offloadable> FindOffloadable(const Graph& graph) {
     }
     const std::span<const NodeId> forward = uses.forward_readers(id);
     const std::span<const NodeId> later = uses.later_readers(id);
-    if (graph.node(value.producer).phase != Phase::kForward || later.empty() ||
-        value.role == Role::kConstant) {
+    // Nor what is fetched already, as a state is, or written anew: a copy of it would be of
+    // what it was.
+    const Node& producer = graph.node(value.producer);
+    if (producer.phase != Phase::kForward || later.empty() ||
+        value.role == Role::kConstant || producer.op == OpKind::kFetch ||
+        uses.overwriter(id) != kNoNode) {
       continue;
     }
     const NodeId from = forward.empty() ? value.producer : forward.back();
