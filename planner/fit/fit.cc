@@ -298,10 +298,9 @@ Result<FittedStep> StepFitter::TakeOrder(Result<FittedStep> step,
 Result<bool> StepFitter::FuseNodes(FittedStep* step) const {
   STOWAGE_ASSIGN_OR_RETURN(fit::Fused fused,
                            fit::Fuse(step->graph, step->plan, options_.plan));
-  const bool changed = fused.graph.num_nodes() != step->graph.num_nodes();
   step->graph = std::move(fused.graph);
   step->plan = std::move(fused.plan);
-  return changed;
+  return fused.changed;
 }
 
 // Moves fetches up where the budget leaves room. Whether any was.

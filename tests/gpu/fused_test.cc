@@ -58,7 +58,7 @@ void CheckBits(const std::function<void(GraphBuilder&, DType)>& build,
     REQUIRE(plan.ok());
     const Result<fit::Fused> fused = fit::Fuse(*parts, *plan, options);
     REQUIRE_MESSAGE(fused.ok(), fused.error().message);
-    CHECK(fused->nodes == fewer);
+    CHECK(parts->num_nodes() - fused->graph.num_nodes() == fewer);
     Tensors leaves;
     for (const ValueInfo& value : parts->values()) {
       if (!value.is_leaf()) continue;
@@ -297,7 +297,7 @@ TEST_CASE("gpt2-124m's step moves less, in no larger an arena") {
   CHECK(after.rest.moved() <= 49'000'000'000);
   // Fourteen a layer; and of 148 updates, 98 are of biases and norms, some side by side.
   CHECK(before.total.launches - after.total.launches >= 12 * 14);
-  CHECK(after.total.launches <= 290);
+  CHECK(after.total.launches == 287);
 }
 
 // Counts what is asked of a device, by name.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -456,7 +455,7 @@ Result<Fused> WithUpdatesLast(Fused fused, const PlanOptions& options,
   STOWAGE_ASSIGN_OR_RETURN(Plan plan, PlanMemory(graph, options));
   if (plan.arena_bytes() > most) return fused;
   plan.order = fused.plan.order;
-  return Fused{std::move(graph), std::move(plan), fused.nodes};
+  return Fused{std::move(graph), std::move(plan), /*changed=*/true};
 }
 
 // The last sums of norms' gradients by one node, if the arena is no larger for it.
@@ -464,9 +463,8 @@ Result<Fused> WithLateSums(Fused fused, const PlanOptions& options) {
   STOWAGE_ASSIGN_OR_RETURN(std::optional<LateSums> late,
                            SumLate(fused.graph, fused.plan, options));
   if (!late) return fused;
-  const int more = late->graph.num_nodes() - fused.graph.num_nodes();
   return Fused{std::move(late->graph), std::move(late->plan),
-               fused.nodes - more};
+               /*changed=*/true};
 }
 
 // With several ops as one node, if the arena stays within that of `plan`.
@@ -481,7 +479,7 @@ Result<Fused> WithFusedNodes(const Graph& graph, const Plan& plan,
     Fused fused;
     STOWAGE_ASSIGN_OR_RETURN(fused.graph,
                              Writer(graph, std::move(groups)).Write());
-    fused.nodes = graph.num_nodes() - fused.graph.num_nodes();
+    fused.changed = true;
     STOWAGE_ASSIGN_OR_RETURN(fused.plan, PlanMemory(fused.graph, options));
     if (fused.plan.arena_bytes() > plan.arena_bytes()) continue;
     fused.plan.order = plan.order;

@@ -33,16 +33,15 @@ namespace stowage::fit {
 struct Fused {
   Graph graph;
   Plan plan;
-  int nodes = 0;  // fewer than before
+  bool changed = false;  // whether they are not as they were given
 };
 
 /// `graph` with nodes fused, updates of small params at its end, and norms' sums in front of
-/// these, and a plan for it by `options` whose arena is no larger than that of `plan`, which is for `graph` and by the
-/// same options. The graph and plan themselves where there is nothing of the kind, or no
-/// such plan was found. What is read
-/// besides the chain must be there when its first part runs; what is kept besides its
-/// last result must find room below the peak. Errors: those of PlanMemory. Linear, but
-/// for planning.
+/// these, and a plan for it by `options` whose arena is no larger than that of `plan`, which
+/// is for `graph` and by the same options. The graph and plan themselves where there is
+/// nothing of the kind, or no such plan was found. What is read besides the chain must be
+/// there when its first part runs; what is kept besides its last result must find room below
+/// the peak. Errors: those of PlanMemory. Linear, but for planning.
 Result<Fused> Fuse(const Graph& graph, const Plan& plan,
                    const PlanOptions& options);
 

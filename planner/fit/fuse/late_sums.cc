@@ -156,7 +156,9 @@ class Writer {
     std::vector<std::string> names = {graph_.value(node.results[0]).name};
     for (const ValueId sum : std::span(node.results).subspan(1)) {
       names.push_back(StrCat(graph_.value(sum).name, "_parts"));
-      while (g_.Find(names.back())) names.back() += "_";
+      while (g_.Find(names.back()) || graph_.Find(names.back())) {
+        names.back() += "_";
+      }
     }
     Attrs attrs = node.attrs;
     attrs.Set("parts", parts_.at(n));

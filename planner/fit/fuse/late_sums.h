@@ -15,8 +15,9 @@
 // blocks of the first leave, runs one of the second kind where it ran many
 // (Fusions::sum_parts). The node stands in front of the first that reads one of its sums,
 // be that a norm of all gradients, an exchange or an update, and of the updates that run as
-// one with that; what is made only behind it has a node of its own. Until then the parts are in memory, where they find room below the
-// peak: those of the norms made last come first, for they wait shortest.
+// one with that; what is made only behind it has a node of its own. Until then the parts are
+// in memory, where they find room below the peak: those of the norms made last come first,
+// for they wait shortest.
 //
 //   Result<std::optional<LateSums>> late = SumLate(graph, plan, options);
 

@@ -31,7 +31,7 @@ Fused MustFuse(GraphBuilder& g, const PlanOptions& options = Device(true)) {
   REQUIRE_MESSAGE(fused.ok(), fused.error().message);
   CHECK(ValidatePlan(fused->graph, fused->plan).empty());
   CHECK(fused->plan.arena_bytes() <= plan->arena_bytes());
-  CHECK(fused->nodes == graph->num_nodes() - fused->graph.num_nodes());
+  CHECK((fused->changed || fused->graph.num_nodes() == graph->num_nodes()));
   return *std::move(fused);
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("without products, what follows them is one chain") {
 TEST_CASE("without a device nothing is fused") {
   GraphBuilder g("g");
   g.Output("y", Relu(Neg(Input(g, "x", {4}))));
-  CHECK(MustFuse(g, {}).nodes == 0);
+  CHECK(!MustFuse(g, {}).changed);
 }
 
 TEST_CASE("a chain ends where an operand is not there yet") {
@@ -128,7 +128,7 @@ TEST_CASE("a chain ends where an operand is not there yet") {
   const Value a = g.Name("a", Relu(x));
   const Value late = g.Name("late", Softmax(x));
   g.Output("y", g.Name("y", Add(a, late)));
-  CHECK(MustFuse(g).nodes == 0);
+  CHECK(!MustFuse(g).changed);
 }
 
 TEST_CASE("a chain ends where the phase, the type or the shape does") {
@@ -138,7 +138,7 @@ TEST_CASE("a chain ends where the phase, the type or the shape does") {
   const Value b = Neg(a);
   const Value c = Reshape(b, {48});
   g.Output("y", Neg(Cast(Exp(c), DType::kF64)));
-  CHECK(MustFuse(g).nodes == 0);
+  CHECK(!MustFuse(g).changed);
 }
 
 TEST_CASE("a product that is read elsewhere stays as it is") {
@@ -147,7 +147,7 @@ TEST_CASE("a product that is read elsewhere stays as it is") {
       g.Name("m", MatMul(Input(g, "x", {6, 4}), Input(g, "w", {4, 8})));
   g.Output("y", Relu(product));
   g.Output("z", Softmax(product));
-  CHECK(MustFuse(g).nodes == 0);
+  CHECK(!MustFuse(g).changed);
 }
 
 TEST_CASE("an operand behind a product that would be copied is left aside") {
@@ -155,7 +155,7 @@ TEST_CASE("an operand behind a product that would be copied is left aside") {
   const Value product =
       g.Name("m", MatMul(Input(g, "x", {6, 4}), Input(g, "w", {4, 8})));
   g.Output("y", Add(product, Transpose(Input(g, "t", {8, 6}))));
-  CHECK(MustFuse(g).nodes == 0);
+  CHECK(!MustFuse(g).changed);
 }
 
 TEST_CASE("a result that is kept between takes no room that is not there") {
@@ -196,10 +196,10 @@ TEST_CASE("gradients of q, k and v are made side by side") {
         "attention_qkv_grad(q, k, v, o, l, d_o) -> dqkv\n");
   GraphBuilder rows("g");
   build(rows, 1, true);
-  CHECK(MustFuse(rows).nodes == 0);
+  CHECK(!MustFuse(rows).changed);
   GraphBuilder swapped("g");
   build(swapped, 2, false);
-  CHECK(MustFuse(swapped).nodes == 0);
+  CHECK(!MustFuse(swapped).changed);
 }
 
 TEST_CASE("the gradient of a norm is added to what waits for it") {
@@ -229,7 +229,7 @@ TEST_CASE("the gradient of a norm that is an output is left alone") {
       LayerNormGrad(x, gamma, Input(g, "mean", {6}), Input(g, "rstd", {6}), x);
   g.Output("dx", grads.dx);
   g.Output("sum", Add(residual, grads.dx));
-  CHECK(MustFuse(g).nodes == 0);
+  CHECK(!MustFuse(g).changed);
 }
 
 TEST_CASE("a chain is no longer than may be") {
