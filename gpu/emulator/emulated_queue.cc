@@ -93,6 +93,9 @@ TensorMap EmulatedQueue::Encode(const TensorMapSpec& spec) {
 
 void EmulatedQueue::MatMul(const MatMulCall& call) {
   ++products_;
+  // There is room for the sums of one product.
+  STOWAGE_CHECK(call.batch == 1 || (call.epilogue.a_sums == nullptr &&
+                                    call.epilogue.b_sums == nullptr));
   std::vector<double> row(static_cast<size_t>(call.n));
   for (int64_t index = 0; index < call.batch; ++index) {
     const auto a = Read(call.a, call.dtype, index, call.m, call.k);
