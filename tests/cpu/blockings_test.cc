@@ -139,6 +139,17 @@ TEST_CASE("no blocking of a stack's rows, or of a slice's, shows in a bit") {
         })) == 1);
 }
 
+TEST_CASE("a product is cut by the blocking that it is given") {
+  const Graph graph = MakeGraph("product", [](GraphBuilder& g) {
+    g.Output("y", MatMul(g.Input("a", DType::kF32, {130, 90}),
+                         g.Input("b", DType::kF32, {90, 130})));
+  });
+  const Tensors leaves = RandomLeaves(graph);
+  // Strips are copied into scratch by the default, and not by the next candidate.
+  CHECK(RunOnCpu(graph, leaves, {.candidate = 0}).scratch_written);
+  CHECK_FALSE(RunOnCpu(graph, leaves, {.candidate = 1}).scratch_written);
+}
+
 // The trial of (m, k) by (k, n), both in rows that follow each other.
 std::optional<cpu::BlockingTrial> TrialOf(int64_t m, int64_t n, int64_t k,
                                           int threads = 1) {

@@ -220,6 +220,9 @@ class Runner {
     g_counting = false;
     run_.heap_calls += g_heap_calls;
     run_.guards_intact &= workspace.intact();
+    run_.scratch_written |=
+        std::any_of(workspace.data(), workspace.data() + workspace.size(),
+                    [](std::byte b) { return b != std::byte{0xFF}; });
     return code;
   }
 

@@ -39,9 +39,10 @@ struct CpuRun {
   Tensors values;  // of the graph's outputs, in row-major order
   std::map<std::string, std::vector<std::byte>> bytes;  // the same, as they lie
   bool guards_intact = true;
-  int64_t heap_calls = 0;  // to malloc and operator new, within kernels
-  int overwritten = 0;     // results that lay over an operand
-  size_t candidates = 0;   // the most of a trial, where one was asked for
+  int64_t heap_calls = 0;        // to malloc and operator new, within kernels
+  int overwritten = 0;           // results that lay over an operand
+  size_t candidates = 0;         // the most of a trial, where one was asked for
+  bool scratch_written = false;  // by any kernel
 };
 
 /// Runs every node in order, up to the first that fails.

@@ -626,5 +626,24 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
   }
 }
 
+TEST_CASE("a cache folder that cannot be written costs notes and no run") {
+  // A product of 256 x 64 by 64 x 128 is large enough to be timed.
+  std::string csv;
+  for (int row = 0; row < 256; ++row) {
+    for (int i = 0; i < 64; ++i) csv += StrCat((row * 7 + i) % 17, ",");
+    csv += StrCat(row % 10, "\n");
+  }
+  const std::string file = WriteTemp("no_cache_folder", "");
+  const Outcome outcome =
+      RunStowage({"train", "--model", "mlp", "--batch", "256", "--steps", "2",
+                  "--json", "--data", WriteTemp("large_batch.csv", csv),
+                  "--device", "cpu", "--plan-cache", file});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.err.find("[plan cache] cannot make the folder") !=
+        std::string::npos);
+  CHECK(outcome.err.find(StrCat("[cpu] ")) != std::string::npos);
+  CHECK(JsonLines(outcome.out).size() == 3);
+}
+
 }  // namespace
 }  // namespace stowage::testing

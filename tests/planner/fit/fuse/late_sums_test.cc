@@ -8,14 +8,19 @@
 
 #include "base/strings.h"
 #include "ir/builder.h"
+#include "ir/graph.h"
 #include "ir/layout.h"
 #include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "planner/fit/fuse/fuse.h"
+#include "planner/plan_memory.h"
 #include "planner/validate_plan.h"
 
 namespace stowage {
 namespace {
 
+using fit::Fuse;
+using fit::Fused;
 using fit::LateSums;
 using fit::SumLate;
 
@@ -281,9 +286,32 @@ TEST_CASE("names that a graph has already are left to it") {
   g.Output("dx", Exp(b.dx));
   Update(g, "a0", a.dgamma);
   Update(g, "b0", b.dgamma);
+  // One of its names is made later.
+  g.Output("late", g.Name("b.g_parts", Exp(b.dx)));
   const Graph late = Late(g);
   CHECK(late.Find("a.g_parts_").has_value());
   CHECK(late.value(*late.Find("a.g_parts")).is_leaf());
+  CHECK(late.Find("b.g_parts_").has_value());
+}
+
+TEST_CASE("a node more and a node less are a change") {
+  GraphBuilder g("g");
+  LeaveRoom(g);
+  const LayerNormGrads a = Norm(g, "a", Matrix(g, "dy"));
+  const LayerNormGrads b = Norm(g, "b", a.dx);
+  g.Output("dx", Exp(Exp(b.dx)));
+  Update(g, "a0", a.dgamma);
+  Update(g, "b0", b.dgamma);
+  const Graph graph = *g.Finish();
+  PlanOptions options = Device();
+  options.device.fusions.elementwise = [](OpKind op) {
+    return op == OpKind::kExp;
+  };
+  const Plan plan = *PlanMemory(graph, options);
+  const Result<Fused> fused = Fuse(graph, plan, options);
+  REQUIRE(fused.ok());
+  CHECK(fused->changed);
+  CHECK(Story(fused->graph).find(" S-") != std::string::npos);
 }
 
 }  // namespace

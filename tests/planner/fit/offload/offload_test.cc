@@ -70,6 +70,39 @@ TEST_CASE("what waits may be moved, and what only its update reads") {
   CHECK(found == "w.m 24 -1-9 state; b 24 3-7; a 24 2-5; ");
 }
 
+TEST_CASE("what was fetched, or is written anew, is not moved once more") {
+  // All wait from forward to backward: states from the host, of which one is only read, and
+  // a block that a rank keeps and updates.
+  const Graph step = Parse(R"(stowage-ir 1
+graph "g" {
+  s: f32(6) = host_state
+  r: f32(6) = host_state
+  p: f32(12) = param
+  x: f32(6) = input
+  "s~fetched": f32(6) = fetch(s)
+  "r~fetched": f32(6) = fetch(r)
+  own: f32(6) = own_block(p) {ranks=2, granule=1}
+  waits: f32(6) = mul(x, own)
+  a: f32(6) = mul(waits, "s~fetched")
+  b: f32(6) = mul(a, "r~fetched")
+  c: f32(6) = tanh(b)
+  loss: f32() = reduce_sum(c) {axes=[0], keep=0}
+  da: f32(6) gradient = mul(x, x) @backward("a")
+  db: f32(6) gradient = mul(da, waits) @backward("b")
+  dc: f32(6) gradient = mul(db, "r~fetched") @backward("b")
+  s2: f32(6) = assign("s~fetched", dc) @update("s")
+  own2: f32(6) = assign(own, s2) @update("s")
+  s3: f32(6) = stash_update(s, own2) @update("s")
+  output "loss" = loss
+}
+)");
+  std::string found;
+  for (const Offloadable& o : FindOffloadable(step)) {
+    found += StrCat(step.value(o.value).name, " ");
+  }
+  CHECK(found == "waits ");
+}
+
 TEST_CASE("moved values are stashed, fetched and seen through views again") {
   const Graph step = Parse(kStep);
   const std::vector<Offloadable> all = FindOffloadable(step);
