@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -36,19 +35,10 @@
 namespace stowage::cpu {
 namespace {
 
+using testing::NewFolder;
 using testing::ReadAll;
 
 namespace fs = std::filesystem;
-
-// A folder of its own for each test, which is not there yet.
-std::string NewFolder() {
-  static int count = 0;
-  const char* const base = std::getenv("TEST_TMPDIR");
-  const std::string folder =
-      StrCat(base == nullptr ? "/tmp" : base, "/blockings_", ++count);
-  fs::remove_all(folder);
-  return folder;
-}
 
 const std::vector<Blocking> kCandidates = {
     {}, {.packs = false}, {.strip = 3, .packs = false}, {.task_rows = 512}};
@@ -102,7 +92,7 @@ std::string FileIn(const std::string& folder) {
 }
 
 TEST_CASE("the fastest is chosen, the default by 2 %, and is timed once") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
   Runs runs;
   BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
   CHECK(Chosen(chooser, runs.Trial(7)) == kCandidates[2]);
@@ -122,7 +112,7 @@ TEST_CASE("the fastest is chosen, the default by 2 %, and is timed once") {
 }
 
 TEST_CASE("what is kept is of a processor, its vectors and these loops") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
   Runs runs;
   BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
   CHECK_FALSE(fs::exists(folder));  // to look makes nothing
@@ -146,7 +136,7 @@ TEST_CASE("what is kept is of a processor, its vectors and these loops") {
 }
 
 TEST_CASE("of two processes that choose at once, both take what one wrote") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
   Runs one_runs, other_runs;
   BlockingChooser one = Opened(folder, one_runs, {4, 2, 1, 3});
   BlockingChooser other = Opened(folder, other_runs, {1, 2, 3, 4});
@@ -197,7 +187,7 @@ std::vector<std::string> NotesOfBackend(const std::string& folder) {
 }
 
 TEST_CASE("without a file to keep them, choices are made for the process") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
   CHECK(NotesOfBackend(folder).empty());
   Runs runs;
   BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
@@ -223,7 +213,7 @@ TEST_CASE("without a file to keep them, choices are made for the process") {
   CHECK(NotesOfBackend(folder) == std::vector<std::string>{damaged.note()});
 
   // The folder is a file, as one is that cannot be written.
-  const std::string file = NewFolder();
+  const std::string file = NewFolder("blockings");
   std::ofstream(file) << "a file";
   Runs nowhere_runs;
   BlockingChooser nowhere = Opened(file, nowhere_runs, {3, 2, 4, 4});
@@ -235,7 +225,7 @@ TEST_CASE("without a file to keep them, choices are made for the process") {
 }
 
 TEST_CASE("a kept choice that is no candidate any more is made anew") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
   Runs runs;
   BlockingChooser chooser = Opened(folder, runs, {4, 2, 1, 3});
   Chosen(chooser, runs.Trial(7));
@@ -299,7 +289,7 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   g.Output("of_y", copy(y));
   g.Output("of_x", copy(copy(x)));
   const Graph graph = *g.Finish();
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
 
   // Without a folder, nothing is timed.
   CHECK(Step(graph, "") == std::vector<Blocking>(3));
@@ -317,7 +307,7 @@ TEST_CASE("a step runs by what was chosen when it was bound") {
   CHECK(ReadAll(FileIn(folder)) == text);
 
   // By the clock, whatever it says: each shape once, for all launches of it.
-  const std::string fresh = NewFolder();
+  const std::string fresh = NewFolder("blockings");
   Step(graph, fresh);
   CHECK(of_copies.of == std::vector<int>{12, 12, 12, 12});
   Step(graph, fresh);
@@ -333,7 +323,7 @@ TEST_CASE("what a loop's trips multiply runs by what was chosen, too") {
   });
   g.Output("of_x", run.carried[0]);
   const Graph graph = *g.Finish();
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("blockings");
   BlockingChooser chooser = Opened(folder, of_copies, {4, 2, 1, 3});
   Chosen(chooser, of_copies.Trial(31));
   CHECK(Step(graph, folder) == std::vector<Blocking>(2, kCandidates[2]));

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,20 +13,14 @@
 
 #include "base/strings.h"
 #include "formats/safetensors.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
 
-namespace fs = std::filesystem;
+using testing::EmptyFolder;
 
-std::string NewFolder(std::string_view name) {
-  const char* const root = std::getenv("TEST_TMPDIR");
-  const fs::path folder =
-      fs::path(root == nullptr ? "/tmp" : root) / "weights_file" / name;
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder.string();
-}
+namespace fs = std::filesystem;
 
 void WriteFile(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
@@ -90,7 +83,7 @@ TEST_CASE("a GGUF file's tensors are read as they lie and as floats") {
 }
 
 TEST_CASE("floats beyond one window are those that a single read gives") {
-  const std::string folder = NewFolder("long");
+  const std::string folder = EmptyFolder("long");
   WriteSafetensors(folder + "/w.safetensors",
                    {{"w", {DType::kBF16, {100'003}}}});
   const auto file = WeightsFile::Open(folder + "/w.safetensors");
@@ -109,7 +102,7 @@ TEST_CASE("floats beyond one window are those that a single read gives") {
 }
 
 TEST_CASE("a folder is one file, or the files that its index names") {
-  const std::string folder = NewFolder("folder");
+  const std::string folder = EmptyFolder("folder");
   CHECK(Refusal(folder) ==
         StrCat("[data] there is no file ", Quoted(folder + "/config.json")));
   WriteFile(folder + "/config.json", R"({"hidden_size": 32})");
@@ -130,7 +123,7 @@ TEST_CASE("a folder is one file, or the files that its index names") {
     CHECK(*file->config()->Int("hidden_size") == 32);
   }
 
-  const std::string shards = NewFolder("shards");
+  const std::string shards = EmptyFolder("shards");
   WriteFile(shards + "/config.json", "{}");
   WriteSafetensors(shards + "/one.safetensors",
                    {{"m.a", {DType::kF32, {2}}}, {"m.c", {DType::kF32, {2}}}});
@@ -184,7 +177,7 @@ TEST_CASE("a folder is one file, or the files that its index names") {
 }
 
 TEST_CASE("a damaged GGUF file is refused by its name") {
-  const std::string folder = NewFolder("damaged");
+  const std::string folder = EmptyFolder("damaged");
   WriteFile(folder + "/w.gguf", std::string("GGUF\3\0\0\0", 8));
   CHECK(Refusal(folder + "/w.gguf") ==
         StrCat("[weights] ", Quoted(folder + "/w.gguf"),

@@ -6,44 +6,26 @@
 #include <utility>
 #include <vector>
 
-#include "base/index.h"
 #include "ir/builder.h"
 #include "ir/graph_copy.h"
 #include "ir/layout.h"
-#include "ir/op_def.h"
 #include "ir/ops.h"
 #include "ir/shape.h"
+#include "ir/uses.h"
 
 namespace stowage::testing {
-namespace {
-
-// Per value: whether a node writes its bytes.
-std::vector<bool> WrittenIn(const Graph& graph) {
-  const Layouts layouts = ComputeLayouts(graph);
-  std::vector<bool> written(Index(graph.num_values()), false);
-  for (const Node& node : graph.nodes()) {
-    for (int i = 0; i < GetOpDef(node.op).updates; ++i) {
-      const ValueId updated = node.inputs[static_cast<size_t>(i)];
-      written[Index(layouts[Index(updated)].root)] = true;
-    }
-  }
-  return written;
-}
-
-}  // namespace
-
 Result<OffAlignment> PutOffAlignment(const Graph& graph,
                                      const Tensors& leaves) {
   // Elements before a leaf's first: with any size of an element, off 16 bytes.
   constexpr int64_t kShifts[] = {1, 2, 3, 5, 6, 7};
-  const std::vector<bool> written = WrittenIn(graph);
+  const Uses uses(graph, ComputeLayouts(graph));
   OffAlignment off{.graph = graph, .leaves = leaves};
   GraphBuilder g(graph.name());
   GraphCopy copy(graph, &g);
   for (ValueId id = 0; id < graph.num_values(); ++id) {
     ValueInfo leaf = graph.value(id);
     const auto elements = leaves.find(leaf.name);
-    if (!leaf.is_leaf() || leaf.on_host || written[Index(id)] ||
+    if (!leaf.is_leaf() || leaf.on_host || uses.overwriter(id) != kNoNode ||
         elements == leaves.end()) {
       continue;
     }

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -24,19 +23,10 @@
 namespace stowage::gpu {
 namespace {
 
+using testing::NewFolder;
 using testing::ReadAll;
 
 namespace fs = std::filesystem;
-
-// A folder of its own for each test, which is not there yet.
-std::string NewFolder() {
-  static int count = 0;
-  const char* const base = std::getenv("TEST_TMPDIR");
-  const std::string folder =
-      StrCat(base == nullptr ? "/tmp" : base, "/product_algorithms_", ++count);
-  fs::remove_all(folder);
-  return folder;
-}
 
 ProductAlgorithms Opened(const std::string& folder,
                          std::string_view device = "NVIDIA H100 80GB HBM3",
@@ -69,7 +59,7 @@ ProductAlgorithm Kept(ProductAlgorithms& algorithms, int64_t m,
 }
 
 TEST_CASE("what is kept is found, by this process and the next") {
-  const std::string folder = NewFolder() + "/below";
+  const std::string folder = NewFolder("product_algorithms") + "/below";
   ProductAlgorithms first = Opened(folder);
   CHECK_FALSE(first.Find(KeyOf(7)));
   CHECK_FALSE(fs::exists(folder));  // to look makes nothing
@@ -83,7 +73,7 @@ TEST_CASE("what is kept is found, by this process and the next") {
 }
 
 TEST_CASE("an algorithm is of one device and one version of the library") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("product_algorithms");
   ProductAlgorithms algorithms = Opened(folder);
   Kept(algorithms, 7, 11);
   CHECK_FALSE(Opened(folder, "NVIDIA H200").Find(KeyOf(7)));
@@ -94,7 +84,7 @@ TEST_CASE("an algorithm is of one device and one version of the library") {
 }
 
 TEST_CASE("of two that choose at once, both take what the first wrote") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("product_algorithms");
   ProductAlgorithms one = Opened(folder);
   ProductAlgorithms other = Opened(folder);
   CHECK(Kept(one, 7, 11) == AlgorithmOf(11));
@@ -121,7 +111,7 @@ TEST_CASE("of two that choose at once, both take what the first wrote") {
 }
 
 TEST_CASE("a choice waits for another process that is writing") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("product_algorithms");
   ProductAlgorithms one = Opened(folder);
   Kept(one, 1, 1);
   const std::string before = ReadAll(one.path());
@@ -142,7 +132,7 @@ TEST_CASE("a choice waits for another process that is writing") {
 }
 
 TEST_CASE("a line that was cut off is written anew, other damage is told") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("product_algorithms");
   ProductAlgorithms algorithms = Opened(folder);
   Kept(algorithms, 7, 11);
   const std::string whole = ReadAll(algorithms.path());
@@ -183,7 +173,7 @@ TEST_CASE("a line that was cut off is written anew, other damage is told") {
 }
 
 TEST_CASE("a folder that cannot be made is an error of Keep") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("product_algorithms");
   std::ofstream(folder) << "a file";
   auto algorithms = ProductAlgorithms::Open(folder, "NVIDIA H100", "cuBLASLt");
   REQUIRE(algorithms.ok());

@@ -18,6 +18,7 @@
 #include "ir/layout.h"
 #include "ir/op_def.h"
 #include "ir/op_kind.h"
+#include "ir/uses.h"
 #include "runtime/kernel.h"
 #include "tests/gpu/grid_queue.h"
 #include "tests/gpu/grid_runner.h"
@@ -37,6 +38,7 @@ class Runner {
       : graph_(graph),
         options_(options),
         layouts_(ComputeLayouts(graph)),
+        uses_(graph, layouts_),
         buffers_(static_cast<size_t>(graph.num_values())),
         holder_(static_cast<size_t>(graph.num_values())),
         queue_({.seed = options.seed,
@@ -96,14 +98,7 @@ class Runner {
   }
 
   bool IsUpdated(ValueId leaf) const {
-    for (const Node& node : graph_.nodes()) {
-      for (int i = 0; i < GetOpDef(node.op).updates; ++i) {
-        if (layout(node.inputs[static_cast<size_t>(i)]).root == leaf) {
-          return true;
-        }
-      }
-    }
-    return false;
+    return uses_.overwriter(leaf) != kNoNode;
   }
 
   void Write(ValueId leaf, const std::vector<double>& elements) {
@@ -291,6 +286,7 @@ class Runner {
   const Graph& graph_;
   const GpuRunOptions options_;
   const Layouts layouts_;
+  const Uses uses_;
   std::vector<GuardedBuffer> buffers_;  // by the root they were made for
   std::vector<ValueId> holder_;         // by root: whose buffer holds it
   GpuRun run_;

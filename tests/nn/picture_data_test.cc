@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,20 +13,14 @@
 
 #include "base/strings.h"
 #include "formats/npz.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
 
-namespace fs = std::filesystem;
+using testing::EmptyFolder;
 
-/// An empty folder of this test's own.
-std::string Folder(const std::string& name) {
-  const char* const root = std::getenv("TEST_TMPDIR");
-  const fs::path path = fs::path(root != nullptr ? root : ".") / name;
-  fs::remove_all(path);
-  fs::create_directories(path);
-  return path.string();
-}
+namespace fs = std::filesystem;
 
 void WriteFile(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
@@ -69,7 +62,7 @@ std::vector<float> Picture(const PictureSet& set, int64_t i) {
 }
 
 PictureData Small(const std::string& name) {
-  const std::string folder = Folder(name);
+  const std::string folder = EmptyFolder(name);
   WriteFile(folder + "/train-images-idx3-ubyte", Images(8));
   WriteFile(folder + "/train-labels-idx1-ubyte", Labels(8));
   WriteFile(folder + "/t10k-images-idx3-ubyte", Images(3));
@@ -101,7 +94,7 @@ TEST_CASE(
 }
 
 TEST_CASE("where nothing is held out, a fifth is, which the seed chooses") {
-  const std::string folder = Folder("fifth");
+  const std::string folder = EmptyFolder("fifth");
   WriteFile(folder + "/train-images-idx3-ubyte", Images(10));
   WriteFile(folder + "/train-labels-idx1-ubyte", Labels(10));
   std::set<std::vector<float>> seen;
@@ -121,7 +114,7 @@ TEST_CASE("where nothing is held out, a fifth is, which the seed chooses") {
 }
 
 TEST_CASE("an .npz has pictures x of bytes or reals, and labels y") {
-  const std::string path = Folder("npz") + "/a.npz";
+  const std::string path = EmptyFolder("npz") + "/a.npz";
   std::string reals(5 * 2 * sizeof(float), '\0');
   for (int i = 0; i < 10; ++i) {
     const float value = 0.5f * static_cast<float>(i);
@@ -168,7 +161,7 @@ std::vector<NamedArray> LabelledPixels() {
 }
 
 TEST_CASE("an .npz may have a label for each pixel, flipped with its picture") {
-  const std::string path = Folder("pixels") + "/a.npz";
+  const std::string path = EmptyFolder("pixels") + "/a.npz";
   WriteFile(path, *NpzBytes(LabelledPixels()));
   const auto data = PictureData::Load(path, {.labels_pixels = true});
   REQUIRE_MESSAGE(data.ok(), data.error().message);
@@ -193,7 +186,7 @@ TEST_CASE("an .npz may have a label for each pixel, flipped with its picture") {
 }
 
 TEST_CASE("labels of pixels that do not fit their pictures are refused") {
-  const std::string folder = Folder("wrong-pixels");
+  const std::string folder = EmptyFolder("wrong-pixels");
   const std::string path = folder + "/a.npz";
   const auto refuse = [](const std::string& of) {
     const auto data = PictureData::Load(of, {.labels_pixels = true});
@@ -220,7 +213,7 @@ TEST_CASE("labels of pixels that do not fit their pictures are refused") {
 }
 
 TEST_CASE("files that contradict each other are refused with their values") {
-  const std::string folder = Folder("wrong");
+  const std::string folder = EmptyFolder("wrong");
   const std::string images = folder + "/train-images-idx3-ubyte";
   const std::string labels = folder + "/train-labels-idx1-ubyte";
   CHECK(Refuse(folder) ==

@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -9,9 +8,12 @@
 
 #include "nn/picture_data.h"
 #include "tests/formats/hex.h"
+#include "tests/support/files.h"
 
 namespace stowage {
 namespace {
+
+using testing::EmptyFolder;
 
 namespace fs = std::filesystem;
 
@@ -26,14 +28,6 @@ constexpr std::string_view kPng =
     "89504e470d0a1a0a0000000d49484452000000030000000208020000001216f14d000000"
     "1849444154789c63f8cfc0c0f09f8181e13f2397881c040000313303ef9ed3a823000000"
     "0049454e44ae426082";
-
-std::string Folder(const std::string& name) {
-  const char* const root = std::getenv("TEST_TMPDIR");
-  const fs::path path = fs::path(root != nullptr ? root : ".") / name;
-  fs::remove_all(path);
-  fs::create_directories(path);
-  return path.string();
-}
 
 void WriteFile(const fs::path& path, const std::string& bytes) {
   fs::create_directories(path.parent_path());
@@ -56,7 +50,7 @@ std::string Refuse(const std::string& path) {
 }
 
 TEST_CASE("a folder for each class, by name, in memory or from the files") {
-  const std::string folder = Folder("classes");
+  const std::string folder = EmptyFolder("classes");
   WriteClasses(folder);
   WriteFile(folder + "/grey/.hidden", "");
   WriteFile(folder + "/grey/notes.txt", "");
@@ -78,7 +72,7 @@ TEST_CASE("a folder for each class, by name, in memory or from the files") {
 }
 
 TEST_CASE("train/ is trained with and test/ held out; a file gone is named") {
-  const std::string folder = Folder("parts");
+  const std::string folder = EmptyFolder("parts");
   WriteClasses(folder + "/train");
   WriteClasses(folder + "/test");
   const auto data = PictureData::Load(folder, {.channels = 3, .keep = 0});
@@ -96,7 +90,7 @@ TEST_CASE("train/ is trained with and test/ held out; a file gone is named") {
 }
 
 TEST_CASE("bad pictures, empty classes and sizes that disagree are named") {
-  const std::string folder = Folder("bad");
+  const std::string folder = EmptyFolder("bad");
   WriteClasses(folder);
   const std::string cut = folder + "/grey/2.png";
   WriteFile(cut, testing::FromHex(kGreyPng).substr(0, 40));

@@ -26,6 +26,14 @@ inline std::string EmptyFolder(std::string_view name) {
   return folder;
 }
 
+/// A path of the test's own, at which nothing is; another one at each call.
+inline std::string NewFolder(std::string_view name) {
+  static int count = 0;
+  const std::string folder = EmptyFolder(StrCat(name, "_", ++count));
+  std::filesystem::remove(folder);
+  return folder;
+}
+
 /// The bytes of a file; none where it cannot be read.
 inline std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -17,19 +16,10 @@
 namespace stowage {
 namespace {
 
+using testing::NewFolder;
 using testing::ReadAll;
 
 namespace fs = std::filesystem;
-
-// A folder of its own for each test, which is not there yet.
-std::string NewFolder() {
-  static int count = 0;
-  const char* const base = std::getenv("TEST_TMPDIR");
-  const std::string folder =
-      StrCat(base == nullptr ? "/tmp" : base, "/plan_cache_", ++count);
-  fs::remove_all(folder);
-  return folder;
-}
 
 std::vector<std::string> FilesOf(const std::string& folder) {
   std::vector<std::string> paths;
@@ -64,7 +54,7 @@ void CheckRefused(const std::string& folder, const std::string& key,
 }
 
 TEST_CASE("what was not stored is not found, and nothing is said") {
-  for (const std::string& folder : {std::string(), NewFolder()}) {
+  for (const std::string& folder : {std::string(), NewFolder("plan_cache")}) {
     PlanCache cache(folder);
     REQUIRE(cache.Store("one", "1").ok());
     const PlanCache::Lookup found = cache.Find("another");
@@ -83,7 +73,7 @@ TEST_CASE("what was stored is found in memory, by copies too") {
 }
 
 TEST_CASE("what is in memory outlives the folder") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   PlanCache cache(folder);
   REQUIRE(cache.Store("key", "content").ok());
   fs::remove_all(folder);
@@ -92,7 +82,7 @@ TEST_CASE("what is in memory outlives the folder") {
 }
 
 TEST_CASE("what is forgotten is in the folder alone, for copies too") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   PlanCache cache(folder), in_memory;
   const PlanCache copy = cache;
   REQUIRE(cache.Store("key", "content").ok());
@@ -107,7 +97,7 @@ TEST_CASE("what is forgotten is in the folder alone, for copies too") {
 }
 
 TEST_CASE("another cache finds it in the folder, whatever bytes it is of") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   const std::string key("k\n\0y", 4), content("\n\0\xff\r\n", 5);
   REQUIRE(PlanCache(folder).Store(key, content).ok());
   REQUIRE(PlanCache(folder).Store("empty", "").ok());
@@ -116,7 +106,7 @@ TEST_CASE("another cache finds it in the folder, whatever bytes it is of") {
 }
 
 TEST_CASE("what is stored again replaces what was") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   PlanCache cache(folder);
   REQUIRE(cache.Store("key", "old").ok());
   REQUIRE(cache.Store("key", "new").ok());
@@ -126,7 +116,7 @@ TEST_CASE("what is stored again replaces what was") {
 }
 
 TEST_CASE("an entry that is cut short is refused, wherever it is cut") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   const std::string path = StoreOne(folder, "the key", "the content");
   const std::string bytes = ReadAll(path);
   for (size_t size = 0; size < bytes.size(); ++size) {
@@ -141,7 +131,7 @@ TEST_CASE("an entry that is cut short is refused, wherever it is cut") {
 }
 
 TEST_CASE("an entry with one bit flipped is refused, whichever it is") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   const std::string path = StoreOne(folder, "the key", "the content");
   const std::string bytes = ReadAll(path);
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
@@ -162,7 +152,7 @@ TEST_CASE("an entry with one bit flipped is refused, whichever it is") {
 
 TEST_CASE(
     "a whole entry of another key under the name of this one is refused") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   const std::string foreign = ReadAll(StoreOne(folder, "one", "of one"));
   const std::string path = StoreOne(folder, "two", "of two");
   WriteAll(path, foreign);
@@ -170,7 +160,7 @@ TEST_CASE(
 }
 
 TEST_CASE("what was refused and is stored again is found again") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   WriteAll(StoreOne(folder, "key", "old"), "damaged");
   PlanCache cache(folder);
   CHECK_FALSE(cache.Find("key").content.has_value());
@@ -180,7 +170,7 @@ TEST_CASE("what was refused and is stored again is found again") {
 
 // A file stands where the folder would be: so not even root can write it.
 TEST_CASE("a folder that cannot be made is an error, and memory goes on") {
-  const std::string file = NewFolder();
+  const std::string file = NewFolder("plan_cache");
   WriteAll(file, "a file");
   PlanCache cache(file + "/folder");
   const Status stored = cache.Store("key", "content");
@@ -193,7 +183,7 @@ TEST_CASE("a folder that cannot be made is an error, and memory goes on") {
 
 TEST_CASE(
     "an entry that cannot be put in its place is an error, and leaves none") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   const std::string path = StoreOne(folder, "key", "content");
   fs::remove(path);
   fs::create_directories(path + "/in the way");
@@ -208,7 +198,7 @@ TEST_CASE(
 }
 
 TEST_CASE("caches that write one key at once leave a whole entry, always") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("plan_cache");
   const std::string contents[] = {std::string(300000, 'a'),
                                   std::string(200000, 'b')};
   std::atomic<bool> failed = false;

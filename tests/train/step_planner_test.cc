@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -28,6 +27,7 @@
 #include "planner/weight_layout.h"
 #include "report/plan_json.h"
 #include "tests/planner/fit/steps.h"
+#include "tests/support/files.h"
 #include "train/plan_cache.h"
 #include "train/training.h"
 
@@ -36,18 +36,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::NewFolder;
 using testing::StepsOf;
 using testing::TinyGpt;
-
-// A folder of its own for each test, which is not there yet.
-std::string NewFolder() {
-  static int count = 0;
-  const char* const base = std::getenv("TEST_TMPDIR");
-  const std::string folder =
-      StrCat(base == nullptr ? "/tmp" : base, "/step_planner_", ++count);
-  fs::remove_all(folder);
-  return folder;
-}
 
 Graph StepFor(int64_t batch) {
   return StepsOf(TinyGpt, batch)(1, Sampling::kAll).value().graph;
@@ -97,7 +88,7 @@ void CheckSame(const PlannedStep& a, const PlannedStep& b) {
 
 TEST_CASE(
     "the same question is planned once: here, and by whom has the folder") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("step_planner");
   const PlanCache cache(folder);
   const PlannedStep first = PlanOf(TightQuestion(cache));
   CHECK(first.cache == CacheUse::kMiss);
@@ -253,7 +244,7 @@ std::string LargestFile(const std::string& folder) {
 }
 
 TEST_CASE("a damaged entry is planned anew, said, and repaired") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("step_planner");
   const PlannedStep first = PlanOf(Question(PlanCache(folder)));
   {
     std::fstream file(LargestFile(folder),
@@ -270,7 +261,7 @@ TEST_CASE("a damaged entry is planned anew, said, and repaired") {
 }
 
 TEST_CASE("an entry that is whole but no step is planned anew, and repaired") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("step_planner");
   UseOf(Question(PlanCache(folder)));
   const std::string path = LargestFile(folder);
   std::string bytes;
@@ -291,7 +282,7 @@ TEST_CASE("an entry that is whole but no step is planned anew, and repaired") {
 }
 
 TEST_CASE("a folder that cannot be written is said, and the step is planned") {
-  const std::string file = NewFolder();
+  const std::string file = NewFolder("step_planner");
   std::ofstream(file) << "a file";
   const PlanCache cache(file + "/folder");
   const PlannedStep first = PlanOf(Question(cache));
@@ -310,7 +301,7 @@ TEST_CASE("with a deadline the cache is off: it is not the same twice") {
 }
 
 TEST_CASE("the smallest budget is found once, whatever the budget asked for") {
-  const std::string folder = NewFolder();
+  const std::string folder = NewFolder("step_planner");
   const Result<Bytes> first =
       StepPlanner(TightQuestion(PlanCache(folder))).SmallestBudget();
   REQUIRE(first.ok());
