@@ -207,7 +207,13 @@ void RunProduct(const Launch& launch, ThreadPool& pool,
   const int64_t row_chunks = CeilDiv(rows, task_rows);
   pool.ParallelFor(matrices * row_chunks * strips, [&](int64_t task,
                                                        int thread) {
-    const auto& [a, b, matrices, rows, columns, depth] = product;
+    // No structured bindings: the lambdas below capture these, and in C++20 clang 14
+    // refuses to capture a binding.
+    const auto& a = product.a;
+    const auto& b = product.b;
+    const int64_t rows = product.rows;
+    const int64_t columns = product.columns;
+    const int64_t depth = product.depth;
     const int64_t column = task % strips * width;
     const int64_t row = task / strips % row_chunks * task_rows;
     const int64_t matrix = task / strips / row_chunks;

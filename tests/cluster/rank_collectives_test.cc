@@ -108,16 +108,16 @@ TEST_CASE("a reduce-scatter gives each rank its block, and leaves the rest") {
   // The last two are rounded up to whole granules.
   constexpr std::pair<size_t, size_t> kCases[] = {
       {1, 1}, {6, 2}, {8, 2}, {1001, 251}, {1001, 256}, {6, 4}};
-  for (const auto& [count, block] : kCases) {
+  for (const auto& each : kCases) {
+    const size_t count = each.first, block = each.second;
     const std::vector<float> sums = SumsInRankOrder<float>(kRanks, count);
     std::vector<std::vector<float>> blocks(kRanks);
-    const size_t elements = count, size = block;  // captures
     OnRanks(kRanks, [&](Link& link) {
       RankCollectives collectives(link);
-      std::vector<float> values = RankValues<float>(link.rank(), elements);
-      std::vector<float> own(size, -1);
+      std::vector<float> values = RankValues<float>(link.rank(), count);
+      std::vector<float> own(block, -1);
       std::vector<std::byte> scratch(static_cast<size_t>(CollectiveScratch(
-          static_cast<Bytes>(kRanks * size * sizeof(float)), kRanks)));
+          static_cast<Bytes>(kRanks * block * sizeof(float)), kRanks)));
       if (collectives.ReduceScatter(DType::kF32, BytesOf(values), BytesOf(own),
                                     scratch)) {
         blocks[static_cast<size_t>(link.rank())] = own;

@@ -81,7 +81,8 @@ TEST_CASE("no blocking of a product shows in a bit") {
                               {23, 513, 102}};
   size_t most = 0;
   for (const DType dtype : {DType::kF32, DType::kF64}) {
-    for (const auto& [m, k, n] : sizes) {
+    for (const auto& size : sizes) {
+      const int64_t m = size[0], k = size[1], n = size[2];
       for (const bool ta : {false, true}) {
         for (const bool tb : {false, true}) {
           const Shape a = ta ? Shape{k, m} : Shape{m, k};

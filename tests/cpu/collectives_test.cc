@@ -124,7 +124,9 @@ constexpr Split kSplits[] = {{2, 1, 5}, {3, 1, 4}, {4, 1, 3},  {12, 1, 1},
 TEST_CASE("collectives add in rank order and split into flat blocks") {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16,
                             DType::kI32, DType::kI64}) {
-    for (const auto& [ranks, granule, block] : kSplits) {
+    for (const Split& split : kSplits) {
+      const int ranks = split.ranks;
+      const int64_t granule = split.granule, block = split.block;
       CAPTURE(DTypeName(dtype));
       CAPTURE(ranks);
       CAPTURE(granule);
@@ -138,9 +140,8 @@ TEST_CASE("collectives add in rank order and split into flat blocks") {
       for (int64_t i = 0; i < kElements; ++i) {
         sums.push_back(SumOf(dtype, ranks, i));
       }
-      const int64_t size = block;  // a capture
       const auto own = [&](int rank) {
-        return BlockOf(rank, size, [&](int64_t i) {
+        return BlockOf(rank, block, [&](int64_t i) {
           return Rounded(dtype, ElementOf(dtype, rank, i));
         });
       };
@@ -155,7 +156,7 @@ TEST_CASE("collectives add in rank order and split into flat blocks") {
         const Values& of_rank = values[static_cast<size_t>(r)];
         CHECK(of_rank.at("sum") == sums);
         CHECK(of_rank.at("gathered") == sums);
-        CHECK(of_rank.at("block") == BlockOf(r, size, [&](int64_t i) {
+        CHECK(of_rank.at("block") == BlockOf(r, block, [&](int64_t i) {
                 return sums[static_cast<size_t>(i)];
               }));
         CHECK(of_rank.at("own") == own(r));

@@ -240,7 +240,7 @@ std::map<OpKind, Samples> MakeSamples() {
     for (const Node& node : graph.nodes()) {
       const Sample sample = SampleFrom(graph, node);
       Samples& known =
-          samples.try_emplace(node.op, sample, sample).first->second;
+          samples.try_emplace(node.op, Samples{sample, sample}).first->second;
       if (known.whole.operands.size() < sample.operands.size()) {
         known.whole = sample;
       }

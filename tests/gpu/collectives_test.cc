@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,7 +30,7 @@ namespace {
 
 using Elements = std::vector<double>;
 
-// A queue of one of several ranks. One grid runs at a time, of all ranks.
+// A queue of one of several ranks.
 class RankQueue final : public gpu::EmulatedQueue {
  public:
   explicit RankQueue(cluster::Link& link) : link_(link) {}
@@ -41,8 +40,6 @@ class RankQueue final : public gpu::EmulatedQueue {
   int exchanges() const { return exchanges_; }
 
   void Launch(const gpu::KernelCall& call) override {
-    static std::mutex one;
-    const std::lock_guard lock(one);
     RunTestGrid(call, {.seed = 5});
   }
   void Exchange(std::span<const gpu::PeerMessages> messages) override {
@@ -179,12 +176,13 @@ TEST_CASE("scratch for a chunk of each other rank is all that is asked for") {
 TEST_CASE("reduce_scatter gives each rank its block, and zeros behind") {
   for (const DType dtype : kSummed) {
     for (const int ranks : {2, 4}) {
-      for (const auto& [count, block] : {std::pair<int64_t, int64_t>{1, 1},
-                                         {5, (4 + ranks) / ranks},
-                                         {1000, 1000 / ranks},
-                                         {2999, (2998 + ranks) / ranks},
-                                         {2999, 2048},
-                                         {5, 8}}) {
+      for (const auto& each : {std::pair<int64_t, int64_t>{1, 1},
+                               {5, (4 + ranks) / ranks},
+                               {1000, 1000 / ranks},
+                               {2999, (2998 + ranks) / ranks},
+                               {2999, 2048},
+                               {5, 8}}) {
+        const int64_t count = each.first, block = each.second;
         CAPTURE(DTypeName(dtype));
         CAPTURE(ranks);
         CAPTURE(count);

@@ -225,7 +225,9 @@ TEST_CASE("programs that only go forward give what their ops give") {
       const GpuRun apart = RunInEmulator(forward.apart, leaves);
       const GpuRun together = RunInEmulator(made, leaves);
       CHECK(together.grids < apart.grids);
-      for (const auto& [name, values] : apart.values) {
+      for (const auto& each : apart.values) {
+        const auto& name = each.first;
+        const auto& values = each.second;
         CAPTURE(name);
         double largest = 1, difference = 0;
         for (size_t i = 0; i < values.size(); ++i) {

@@ -82,11 +82,13 @@ TEST_CASE("random graphs give the same bits, fused and not") {
 TEST_CASE("models give the same bits, fused and not") {
   const auto cpu = MakeCpuBackend({.threads = 2});
   // What is fused of each, at least.
-  for (const auto& [name, fewest] :
+  for (const auto& each :
        {std::pair("mlp", 2), std::pair("cnn-small", 1),
         std::pair("resnet18", 1), std::pair("vit-tiny", 20),
         std::pair("lstm-char", 1), std::pair("llama-nano", 4),
         std::pair("gpt-nano", 15)}) {
+    const char* const name = each.first;
+    const int fewest = each.second;
     CAPTURE(name);
     const ModelInfo info = *FindModel(name);
     const bool reads_text = info.data == ModelData::kText;
@@ -108,7 +110,9 @@ TEST_CASE("models give the same bits, fused and not") {
         }
       }
     }
-    for (const auto& [purpose, of_graph] : graphs) {
+    for (const auto& each_graph : graphs) {
+      const auto& purpose = each_graph.first;
+      const auto& of_graph = each_graph.second;
       CAPTURE(of_graph.seq.value_or(0));
       const auto graph = BuildModel(name, purpose, of_graph);
       REQUIRE_MESSAGE(graph.ok(), graph.error().message);
@@ -148,7 +152,9 @@ TEST_CASE("no forward program of a model takes more bytes for it") {
                              .cache = info.max_seq}});
         }
       }
-      for (const auto& [purpose, options] : graphs) {
+      for (const auto& each : graphs) {
+        const auto& purpose = each.first;
+        const auto& options = each.second;
         const auto graph = BuildModel(info.name, purpose, options);
         REQUIRE_MESSAGE(graph.ok(), graph.error().message);
         for (const bool on_gpu : {false, true}) {

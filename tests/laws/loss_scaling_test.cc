@@ -160,7 +160,9 @@ bool Updates(const Optimizer& optimizer, DType dtype) {
 }
 
 TEST_CASE("a scale that is a power of two changes no bit in f32") {
-  for (const auto& [name, optimizer] : Optimizers()) {
+  for (const auto& each : Optimizers()) {
+    const std::string_view name = each.name;
+    const Optimizer& optimizer = each.optimizer;
     for (const auto& clip : {std::optional<double>(), std::optional(0.05)}) {
       CAPTURE(name);
       CAPTURE(clip.has_value());
@@ -195,7 +197,9 @@ TEST_CASE("a scale that is a power of two changes no bit in f32") {
 
 TEST_CASE("a skipped step changes nothing but the scale, and is not counted") {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const auto& [name, optimizer] : Optimizers()) {
+    for (const auto& each : Optimizers()) {
+      const std::string_view name = each.name;
+      const Optimizer& optimizer = each.optimizer;
       if (!Updates(optimizer, dtype)) continue;
       for (const auto& clip : {std::optional<double>(), std::optional(0.05)}) {
         for (const bool is_dynamic : {false, true}) {
@@ -288,18 +292,18 @@ struct Reference {
   float scale;
   int growth_tracker = 0;
 
-  void Update(bool found_inf, double growth, double backoff, int interval) {
+  void Update(bool found_inf, const LossScaling& scaling) {
     if (found_inf) {
-      scale = static_cast<float>(scale * backoff);
+      scale = static_cast<float>(scale * scaling.backoff_factor);
       growth_tracker = 0;
       return;
     }
     const int successful = growth_tracker + 1;
-    if (successful != interval) {
+    if (successful != scaling.growth_interval) {
       growth_tracker = successful;
       return;
     }
-    const auto new_scale = static_cast<float>(scale * growth);
+    const auto new_scale = static_cast<float>(scale * scaling.growth_factor);
     if (std::isfinite(new_scale)) scale = new_scale;
     growth_tracker = 0;
   }
@@ -307,12 +311,12 @@ struct Reference {
 
 TEST_CASE("the scale moves as that of GradScaler") {
   std::mt19937 random(8);
-  for (const auto& [growth, backoff, interval] :
-       {std::tuple{2.0, 0.5, 3}, {1.5, 0.25, 1}, {4.0, 0.75, 5}}) {
-    CAPTURE(interval);
-    const LossScaling scaling = {.growth_factor = growth,
-                                 .backoff_factor = backoff,
-                                 .growth_interval = interval};
+  const LossScaling scalings[] = {
+      {.growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 3},
+      {.growth_factor = 1.5, .backoff_factor = 0.25, .growth_interval = 1},
+      {.growth_factor = 4, .backoff_factor = 0.75, .growth_interval = 5}};
+  for (const LossScaling& scaling : scalings) {
+    CAPTURE(scaling.growth_interval);
     Trainer train(
         Step(Net(DType::kF32), {.optimizer = Sgd{}, .loss_scaling = scaling}));
     Reference reference = {65536};
@@ -321,7 +325,7 @@ TEST_CASE("the scale moves as that of GradScaler") {
       CAPTURE(i);
       const bool is_bad = random() % 4 == 0;
       train.Take({.inputs = i, .is_bad = is_bad});
-      reference.Update(is_bad, growth, backoff, interval);
+      reference.Update(is_bad, scaling);
       skipped += is_bad;
       CHECK(train.Scalar("new:loss_scale") == reference.scale);
       CHECK(train.Scalar("loss_scale") == reference.scale);
@@ -339,7 +343,9 @@ TEST_CASE("a scale that comes to the end of f32 stays there") {
   Reference reference = {0x1p126f};
   for (int64_t i = 1; i <= 3; ++i) {
     up.Take({.inputs = i});
-    reference.Update(false, 2, 0.5, 1);
+    reference.Update(
+        false,
+        {.growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 1});
     CHECK(up.Scalar("new:loss_scale") == reference.scale);
     CHECK(up.Scalar("update_skipped") == 0);
   }

@@ -209,10 +209,12 @@ TEST_CASE("states of few bits are split where their scales and numbers are") {
   for (const Optimizer& optimizer : kCompact) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const Net net = {"wide gpt", WideGpt(dtype), 6, {.optimizer = optimizer}};
-      for (const auto& [ranks, shard] : {std::pair{2, Sharding::kStates},
-                                         {4, Sharding::kStates},
-                                         {4, Sharding::kGradients},
-                                         {4, Sharding::kWeights}}) {
+      for (const auto& each : {std::pair{2, Sharding::kStates},
+                               {4, Sharding::kStates},
+                               {4, Sharding::kGradients},
+                               {4, Sharding::kWeights}}) {
+        const int ranks = each.first;
+        const Sharding shard = each.second;
         CAPTURE(OptimizerName(optimizer));
         CAPTURE(ranks);
         CAPTURE(ShardingName(shard));

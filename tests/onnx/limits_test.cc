@@ -190,15 +190,17 @@ int64_t NodesOf(const RecurrentLayer& layer) {
 }
 
 TEST_CASE("a layer over many steps has the nodes of one over few") {
-  for (const auto& [op, gates] :
-       {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+  for (const auto& each : {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+    const char* const op = each.first;
+    const int gates = each.second;
     CHECK(NodesOf({op, gates, 1 << 14}) == NodesOf({op, gates, 2}));
   }
 }
 
 TEST_CASE("a recurrent layer whose operands do not fit is refused") {
-  for (const auto& [op, gates] :
-       {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+  for (const auto& each : {std::pair{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+    const char* const op = each.first;
+    const int gates = each.second;
     for (const int64_t directions : {1, 2}) {
       CAPTURE(op);
       CAPTURE(directions);

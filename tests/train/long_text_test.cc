@@ -200,7 +200,9 @@ TEST_CASE("segments give the loss and gradients of all positions at once") {
     return moved;
   };
   const Tensors expected = after(*at_once), got = after(*segments);
-  for (const auto& [name, values] : expected) {
+  for (const auto& each : expected) {
+    const auto& name = each.first;
+    const auto& values = each.second;
     CAPTURE(name);
     for (size_t i = 0; i < values.size(); ++i) {
       CHECK(got.at(name).at(i) == doctest::Approx(values[i]).epsilon(1e-10));

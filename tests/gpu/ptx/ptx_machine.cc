@@ -5,7 +5,6 @@
 #include <bit>
 #include <cstddef>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "base/strings.h"
@@ -298,21 +297,19 @@ void Machine::ComeToBarrier(const Kernel& kernel, WarpState* state,
 void Machine::Open(Barrier* barrier) {
   rounds_in_vain_ = 0;
   Order& order = memory_.order();
-  const auto waits = [](const Barrier::Arrival& arrival) {
-    return arrival.waits;
-  };
   if (barrier->threads == 0) {
     order.Barrier();
   } else {
-    for (const auto& one : barrier->arrivals | std::views::filter(waits)) {
+    for (const Barrier::Arrival& one : barrier->arrivals) {
+      if (!one.waits) continue;
       for (const auto& other : barrier->arrivals) {
         order.Acquire(one.warp, kAllLanes, other.clock);
       }
       order.SyncWarp(one.warp);
     }
   }
-  for (const auto& one : barrier->arrivals | std::views::filter(waits)) {
-    warps_[static_cast<size_t>(one.warp)].waits = Waits::kNot;
+  for (const Barrier::Arrival& one : barrier->arrivals) {
+    if (one.waits) warps_[static_cast<size_t>(one.warp)].waits = Waits::kNot;
   }
   barrier->arrivals.clear();
 }
@@ -323,7 +320,8 @@ void Machine::MeetBarrier(const Kernel& kernel) {
     return state.count != 0;
   };
   const WarpState& first = *std::ranges::find_if(warps_, has_not_ended);
-  for (const WarpState& state : warps_ | std::views::filter(has_not_ended)) {
+  for (const WarpState& state : warps_) {
+    if (!has_not_ended(state)) continue;
     const Instruction& in = kernel.code[state.at];
     if (state.waits != Waits::kBarrier || in.count > 1) {
       return BlameStuck(kernel);

@@ -395,8 +395,10 @@ TEST_CASE("states that a layout has are moved by no lever, values still are") {
     size_t count;  // of states on the host
     NodeOrder order = NodeOrder::kGiven;
   };
-  for (const auto& [count, order] :
+  for (const Case& each :
        {Case{0}, Case{2}, Case{states.size()}, Case{2, NodeOrder::kMemory}}) {
+    const size_t count = each.count;
+    const NodeOrder order = each.order;
     CAPTURE(count);
     const Graph moved = *Offload(step, std::span(states).first(count));
     const WeightLayout layout =
