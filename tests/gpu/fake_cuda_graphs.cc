@@ -36,7 +36,7 @@ std::string TextOf(const Graph& graph) {
 }  // namespace
 
 FakeCudaGraphs& FakeCudaGraphs::Get() {
-  static auto& cuda = *new FakeCudaGraphs;
+  static thread_local FakeCudaGraphs cuda;
   return cuda;
 }
 

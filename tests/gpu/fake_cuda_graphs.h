@@ -3,6 +3,7 @@
 
 // Stands in for what the CUDA runtime has about graphs, with its rules as NVIDIA documents
 // them: it notes what is captured, knows who owns which graph, and fails when it is told to.
+// Each thread has one of its own, and knows no graph of another's.
 //
 //   FakeCudaGraphs& cuda = FakeCudaGraphs::Get();
 //   capture.Begin(cuda.stream());

@@ -1,6 +1,9 @@
 // A library that looks like NCCL to whoever opens it: ranks are threads of one process,
 // a "stream" is nothing, and what is sent lies in memory until it is received. It insists
 // on groups. $FAKE_NCCL_FAILS makes it refuse to join ranks.
+//
+// What is sent lies under a lock, apart for each id that ranks have joined by; a group
+// belongs to the thread that began it, as NCCL has it.
 
 #include <array>
 #include <condition_variable>
@@ -10,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +22,7 @@ namespace {
 constexpr int kSuccess = 0, kInvalidUsage = 5;
 
 struct Communicator {
+  int id = 0;
   int ranks = 0;
   int rank = 0;
 };
@@ -29,9 +34,12 @@ struct Message {
   Communicator* of = nullptr;
 };
 
+// Under the lock.
 std::mutex mutex;
 std::condition_variable arrived;
-std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> mail;
+int last_id = 0;
+// By id, sender and receiver.
+std::map<std::tuple<int, int, int>, std::deque<std::vector<std::byte>>> mail;
 
 thread_local bool in_group = false;
 thread_local std::vector<Message> sends, receives;
@@ -59,16 +67,21 @@ int ncclGetVersion(int* version) {
 }
 
 int ncclGetUniqueId(UniqueId* id) {
+  const std::lock_guard lock(mutex);
+  ++last_id;
   id->bytes.fill(7);
+  std::memcpy(id->bytes.data(), &last_id, sizeof(last_id));
   return kSuccess;
 }
 
 int ncclCommInitRank(void** communicator, int ranks, UniqueId id, int rank) {
   if (std::getenv("FAKE_NCCL_FAILS") != nullptr) return kInvalidUsage;
-  for (const char byte : id.bytes) {
-    if (byte != 7) return kInvalidUsage;  // not the one of rank 0
+  int joined = 0;
+  std::memcpy(&joined, id.bytes.data(), sizeof(joined));
+  for (size_t i = sizeof(joined); i < id.bytes.size(); ++i) {
+    if (id.bytes[i] != 7) return kInvalidUsage;  // not the one of rank 0
   }
-  *communicator = new Communicator{ranks, rank};
+  *communicator = new Communicator{joined, ranks, rank};
   return kSuccess;
 }
 
@@ -102,11 +115,12 @@ int ncclGroupEnd() {
   std::unique_lock lock(mutex);
   for (const Message& each : std::exchange(sends, {})) {
     const auto* const from = static_cast<const std::byte*>(each.data);
-    mail[{each.of->rank, each.peer}].emplace_back(from, from + each.bytes);
+    mail[{each.of->id, each.of->rank, each.peer}].emplace_back(
+        from, from + each.bytes);
   }
   arrived.notify_all();
   for (const Message& each : std::exchange(receives, {})) {
-    auto& box = mail[{each.peer, each.of->rank}];
+    auto& box = mail[{each.of->id, each.peer, each.of->rank}];
     arrived.wait(lock, [&box] { return !box.empty(); });
     if (box.front().size() != each.bytes) return kInvalidUsage;
     std::memcpy(each.data, box.front().data(), each.bytes);

@@ -6,6 +6,7 @@
 //   const std::string path = EmptyFolder("series") + "/m.ck";
 //   CHECK(ReadAll(path) == "whole");
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,7 +29,7 @@ inline std::string EmptyFolder(std::string_view name) {
 
 /// A path of the test's own, at which nothing is; another one at each call.
 inline std::string NewFolder(std::string_view name) {
-  static int count = 0;
+  static std::atomic<int> count = 0;
   const std::string folder = EmptyFolder(StrCat(name, "_", ++count));
   std::filesystem::remove(folder);
   return folder;

@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/result.h"
@@ -20,9 +23,41 @@ namespace stowage::testing {
 namespace ptx {
 namespace {
 
-Module& Kernels() {
-  static auto& module = *[] {
-    auto* const all = new Module;
+// The kernels of the program, and what has become of them. Threads share it: a kernel is
+// read when it is first asked for, under the lock, and never written again.
+class Kernels {
+ public:
+  static Kernels& Get() {
+    static auto& kernels = *new Kernels;
+    return kernels;
+  }
+
+  Result<const Kernel*> Find(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const Result<const Kernel*> kernel = module_.Find(name);
+    if (kernel.ok()) run_.insert(name);
+    return kernel;
+  }
+  void Count(int64_t instructions) {
+    const std::lock_guard lock(mutex_);
+    executed_ += instructions;
+  }
+
+  std::vector<std::string> names() {
+    const std::lock_guard lock(mutex_);
+    return module_.names();
+  }
+  bool HasRun(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return run_.contains(name);
+  }
+  int64_t executed() {
+    const std::lock_guard lock(mutex_);
+    return executed_;
+  }
+
+ private:
+  Kernels() {
     const char* const paths = std::getenv("STOWAGE_KERNEL_REPORTS");
     STOWAGE_CHECK(paths != nullptr);
     std::istringstream words(paths);
@@ -32,52 +67,50 @@ Module& Kernels() {
       std::stringstream text;
       text << file.rdbuf();
       STOWAGE_CHECK(file.good());
-      STOWAGE_CHECK(all->Add(text.str()).ok());
+      STOWAGE_CHECK(module_.Add(text.str()).ok());
     }
-    return all;
-  }();
-  return module;
-}
+  }
 
-Machine& TheMachine() {
-  static auto& machine = *new Machine;
-  return machine;
-}
-
-std::set<std::string>& Run() {
-  static auto& run = *new std::set<std::string>;
-  return run;
-}
+  std::mutex mutex_;
+  Module module_;
+  std::set<std::string> run_;
+  int64_t executed_ = 0;
+};
 
 std::string RunCall(const gpu::KernelCall& call, const GridOptions& options) {
-  const std::string name = NameOfKernel(call.function);
-  const Result<const Kernel*> kernel = Kernels().Find(name);
+  // A machine runs one grid at a time.
+  static thread_local Machine machine;
+  const Result<const Kernel*> kernel =
+      Kernels::Get().Find(NameOfKernel(call.function));
   if (!kernel.ok()) return StrCat(call.name, ": ", kernel.error().message);
-  Run().insert(name);
-  return TheMachine().Run(
-      {.kernel = *kernel,
-       .params = {static_cast<const std::byte*>(call.params),
-                  call.params_bytes},
-       .grid_x = call.grid.x,
-       .grid_y = call.grid.y,
-       .threads = call.threads,
-       .dynamic_shared = call.dynamic_shared,
-       .memory = options.memory},
-      {.seed = options.seed, .warp_by_warp = options.warp_by_warp});
+  const int64_t before = machine.executed();
+  std::string wrong =
+      machine.Run({.kernel = *kernel,
+                   .params = {static_cast<const std::byte*>(call.params),
+                              call.params_bytes},
+                   .grid_x = call.grid.x,
+                   .grid_y = call.grid.y,
+                   .threads = call.threads,
+                   .dynamic_shared = call.dynamic_shared,
+                   .memory = options.memory},
+                  {.seed = options.seed, .warp_by_warp = options.warp_by_warp});
+  Kernels::Get().Count(machine.executed() - before);
+  return wrong;
 }
 
 }  // namespace
 
-std::vector<std::string> AllKernels() { return Kernels().names(); }
+std::vector<std::string> AllKernels() { return Kernels::Get().names(); }
 
 std::vector<std::string> KernelsNotRun() {
   std::vector<std::string> names = AllKernels();
-  std::erase_if(names,
-                [](const std::string& name) { return Run().contains(name); });
+  std::erase_if(names, [](const std::string& name) {
+    return Kernels::Get().HasRun(name);
+  });
   return names;
 }
 
-int64_t InstructionsExecuted() { return TheMachine().executed(); }
+int64_t InstructionsExecuted() { return Kernels::Get().executed(); }
 
 }  // namespace ptx
 

@@ -4,6 +4,9 @@
 // What the grids that RunTestGrid (tests/gpu/grid_runner.h) ran on PTX have seen of
 // the kernels so far. The PTX is that of the files that STOWAGE_KERNEL_REPORTS lists.
 //
+// Threads may run grids at the same time, each on a machine of its own; the kernels and
+// what is counted of them are shared, under a lock.
+//
 //   for (const std::string& kernel : KernelsNotRun()) FAIL_CHECK(kernel);
 
 #include <cstdint>

@@ -13,6 +13,8 @@
 // some never reach; what is wrong with mbarriers and bulk copies (ptx_mbarriers.h,
 // ptx_bulk_copies.h); division by zero.
 //
+// A machine is for one thread at a time. Kernels are only read: several may run one.
+//
 //   Machine machine;
 //   std::string wrong = machine.Run({.kernel = kernel, .params = params,
 //                                    .grid_x = 4, .threads = 128,

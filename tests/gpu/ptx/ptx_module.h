@@ -6,7 +6,8 @@
 // functions, labels become indices. What is read is what kernels of ours contain:
 // entries with one param, .reg and .shared declarations, labels, guards, vectors
 // of operands, tensors with their coordinates, scopes, calls of the one function that a driver gives and our kernels call.
-// Anything else is an error that quotes it.
+// Anything else is an error that quotes it. A module is for one thread at a time, since
+// Find reads into it; what it returns does not change.
 //
 //   Module module;
 //   STOWAGE_RETURN_IF_ERROR(module.Add(text));     // finds the entries
