@@ -1,10 +1,13 @@
 """Counts the test cases of a `bazel test` run and prints "N passed, N failed".
 
     count_tests.py EVENTS STATUS
+    count_tests.py --runs EVENTS    the runs of each test (--runs_per_test), not its cases
 
 EVENTS is what --build_event_json_file wrote, STATUS bazel's exit status. Cases
-come from the doctest summary in each test's log. A target that did not build,
-crashed or timed out counts as one failure, a test without a summary as one
+come from the doctest summary in each test's log. A program also prints how many
+cases it is about to run (tests/support/main.cc): those that a crash, a timeout or an
+early exit left out count as failed, and all of them where there is no summary. A
+target that did not build counts as one failure, a test that prints neither as one
 case, and a build that broke without a failed test as one failure. What was built and
 not asked to run, for its tags, counts for nothing. Exits 1 when something failed or
 nothing ran.
@@ -17,6 +20,9 @@ import urllib.parse
 
 SUMMARY = re.compile(
     r"\[doctest\] test cases: *\d+ *\| *(\d+) passed *\| *(\d+) failed")
+# --count of doctest 2.4.
+ANNOUNCED = re.compile(
+    r"\[doctest\] unskipped test cases passing the current filters: *(\d+)")
 
 
 def read_events(path):
@@ -37,6 +43,17 @@ def log_of(result):
             except OSError:
                 return ""
     return ""
+
+
+def cases_of(logs):
+    """(passed, failed, announced and neither) over the logs of one target."""
+    good = bad = announced = 0
+    for log in logs:
+        for passed, failed in SUMMARY.findall(log):
+            good += int(passed)
+            bad += int(failed)
+        announced += sum(map(int, ANNOUNCED.findall(log)))
+    return good, bad, max(announced - good - bad, 0)
 
 
 def count(events):
@@ -68,23 +85,45 @@ def count(events):
     failed_labels = []
     for label in sorted(tests - skipped - (built - statuses.keys())):
         status = statuses.get(label, "FAILED_TO_BUILD")
-        cases = [
-            (int(p), int(f))
-            for log in logs.get(label, [])
-            for p, f in SUMMARY.findall(log)
-        ]
-        good = sum(p for p, _ in cases)
-        bad = sum(f for _, f in cases)
-        if status in ("PASSED", "FLAKY"):
-            passed += good if cases else 1
-        else:
-            passed += good
-            failed += max(bad, 1)
-            failed_labels.append(f"{label} ({status})")
+        good, bad, missing = cases_of(logs.get(label, []))
+        passed += good
+        if status in ("PASSED", "FLAKY") and missing == 0:
+            passed += 0 if good or bad else 1
+            continue
+        failed += max(bad + missing, 1)
+        left_out = f", {missing} cases were not run" if missing else ""
+        failed_labels.append(f"{label} ({status}{left_out})")
     return passed, failed, failed_labels
 
 
+def count_runs(events):
+    """label -> [runs that passed, that did not]; one did not where nothing ran."""
+    runs = {}
+    for event in events:
+        for kind, body in event.get("id", {}).items():
+            if kind == "testResult":
+                status = event.get("testResult", {}).get("status")
+                of = runs.setdefault(body["label"], [0, 0])
+                of[0 if status == "PASSED" else 1] += 1
+            elif kind == "targetCompleted" and "completed" in event:
+                if not event["completed"].get("success"):
+                    runs.setdefault(body["label"], [0, 1])
+    return runs
+
+
+def print_runs(events):
+    runs = count_runs(events)
+    for label, (passed, failed) in sorted(runs.items()):
+        rate = 100 * failed / (passed + failed)
+        print(f"{label}: {failed} of {passed + failed} failed, {rate:.1f} %")
+    passed, failed = (sum(of[i] for of in runs.values()) for i in (0, 1))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
 def main():
+    if sys.argv[1] == "--runs":
+        return print_runs(read_events(sys.argv[2]))
     status = int(sys.argv[2])
     passed, failed, labels = count(read_events(sys.argv[1]))
     if status != 0 and failed == 0:
