@@ -20,10 +20,14 @@
 #define STOWAGE_ASAN 0
 #endif
 
+#if defined(__SANITIZE_THREAD__) || STOWAGE_HAS_FEATURE(thread_sanitizer)
+#define STOWAGE_TSAN 1
+#else
+#define STOWAGE_TSAN 0
+#endif
+
 // Whether malloc is the sanitizer's.
-#if STOWAGE_ASAN || defined(__SANITIZE_THREAD__) || \
-    STOWAGE_HAS_FEATURE(thread_sanitizer) ||        \
-    STOWAGE_HAS_FEATURE(memory_sanitizer)
+#if STOWAGE_ASAN || STOWAGE_TSAN || STOWAGE_HAS_FEATURE(memory_sanitizer)
 #define STOWAGE_SANITIZER_HAS_MALLOC 1
 #else
 #define STOWAGE_SANITIZER_HAS_MALLOC 0

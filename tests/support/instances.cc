@@ -7,7 +7,8 @@
 namespace stowage::testing {
 
 bool TakesAllInstances() {
-  return !STOWAGE_ASAN || std::getenv("STOWAGE_ALL_INSTANCES") != nullptr;
+  constexpr bool kIsSlow = STOWAGE_ASAN || STOWAGE_TSAN;
+  return !kIsSlow || std::getenv("STOWAGE_ALL_INSTANCES") != nullptr;
 }
 
 }  // namespace stowage::testing
