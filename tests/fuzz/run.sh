@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/fuzz/run.sh SECONDS [NAME...]: runs the fuzz targets, each for so long, from
-# the committed corpus, under the sanitizers. New inputs that reach new code are kept
+# tests/fuzz/run.sh SECONDS [NAME...]: runs the fuzz targets, each for so long, one for
+# each processor at a time, from the committed corpus, under the sanitizers. New inputs that reach new code are kept
 # in $STOWAGE_FUZZ_CORPUS (default: fuzz-corpus/, which git ignores); an input that
 # breaks something, in findings/ there. The last line reads "N passed, M failed".
 set -uo pipefail
@@ -24,21 +24,25 @@ for name in "${names[@]}"; do labels+=("//tests/fuzz:${name}_fuzz"); done
 bazel build --config=fuzz "${labels[@]}" || exit 1
 folder=$(bazel info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz
 
-passed=0
-failed=0
-mkdir -p "$kept/findings"
-for name in "${names[@]}"; do
-  echo "== $name, $seconds s"
+# fuzz NAME: one target. Its output is printed as a whole, behind its name.
+fuzz() {
+  local name=$1 output
   mkdir -p "$kept/$name"
-  if UBSAN_OPTIONS=print_stacktrace=1 nice "$folder/${name}_fuzz" \
+  output=$(UBSAN_OPTIONS=print_stacktrace=1 nice "$folder/${name}_fuzz" \
     -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 -max_len=4096 \
     -print_final_stats=1 -verbosity=0 \
     -artifact_prefix="$kept/findings/$name-" \
-    "$kept/$name" "tests/fuzz/corpus/$name"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-  fi
-done
-echo "$passed passed, $failed failed"
+    "$kept/$name" "tests/fuzz/corpus/$name" 2>&1) || touch "$broken/$name"
+  printf '== %s, %s s\n%s\n' "$name" "$seconds" "$output"
+  [[ ! -e $broken/$name ]] || echo "FAILED: $name"
+}
+
+mkdir -p "$kept/findings"
+broken=$(mktemp -d)
+trap 'rm -rf "$broken"' EXIT
+export -f fuzz
+export seconds kept folder broken
+printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} bash -c 'fuzz {}'
+failed=$(find "$broken" -type f | wc -l)
+echo "$((${#names[@]} - failed)) passed, $failed failed"
 ((failed == 0))

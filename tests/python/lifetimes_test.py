@@ -1,7 +1,7 @@
 """What a process may do to trainers, in any order: sequences of creating, stepping,
 interrupting, threading, forking, closing and letting go. None may crash, and what is refused
 is refused in words. There are 200, and 1,000 by night and under the address sanitizer
-(tests/python/asan.sh)."""
+(tests/python/sanitized.sh)."""
 
 import gc
 import os
