@@ -258,7 +258,7 @@ TEST_CASE(
                         given) == "");
     }
   }
-  CHECK(in_bodies > Instances(6));
+  if (testing::TakesAllInstances()) CHECK(in_bodies > 6);
 }
 
 TEST_CASE("what runs again in a loop's body changes no bit") {

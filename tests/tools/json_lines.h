@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitizers.h"
+
 namespace stowage::testing {
 
 /// What is no JSON throws, and so fails the test.
@@ -20,6 +22,14 @@ inline std::vector<nlohmann::json> JsonLines(const std::string& text) {
     lines.push_back(nlohmann::json::parse(line));
   }
   return lines;
+}
+
+/// Whether `last`, the last line of a run, has counted no allocation in its steps. Where
+/// malloc is a sanitizer's, nothing is counted.
+inline bool AllocatedNothing(const nlohmann::json& last) {
+  const nlohmann::json& allocations = last.at("heap_allocations_in_steps");
+  return STOWAGE_SANITIZER_HAS_MALLOC ? allocations.is_null()
+                                      : allocations == 0;
 }
 
 }  // namespace stowage::testing
