@@ -27,16 +27,20 @@ note() {  # NAME PASSED FAILED
   summary+=("$(printf '%-14s %5d passed, %d failed, in %d s%s' "$1" "$2" "$3" "$took" "$grown")")
 }
 
+# A command that fails is a failure, whatever it has counted.
 suite() {  # NAME COMMAND...
-  local name=$1 last
+  local name=$1 last status
   shift
   echo "== $name"
   "$@" | tee "$log"
+  status=${PIPESTATUS[0]}
   last=$(tail -n 1 "$log")
-  if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-    note "$name" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
-  else
+  if [[ ! $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     note "$name" 0 1
+  elif [[ $status != 0 && ${BASH_REMATCH[2]} == 0 ]]; then
+    note "$name" "${BASH_REMATCH[1]}" 1
+  else
+    note "$name" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
   fi
 }
 

@@ -1,7 +1,8 @@
 """Counts the test cases of a `bazel test` run and prints "N passed, N failed".
 
     count_tests.py EVENTS STATUS
-    count_tests.py --runs EVENTS    the runs of each test (--runs_per_test), not its cases
+    count_tests.py --runs EVENTS STATUS   the runs of each test (--runs_per_test), not its
+                                          cases
 
 EVENTS is what --build_event_json_file wrote, STATUS bazel's exit status. Cases
 come from the doctest summary in each test's log. A program also prints how many
@@ -105,25 +106,29 @@ def count_runs(events):
                 status = event.get("testResult", {}).get("status")
                 of = runs.setdefault(body["label"], [0, 0])
                 of[0 if status == "PASSED" else 1] += 1
-            elif kind == "targetCompleted" and "completed" in event:
-                if not event["completed"].get("success"):
+            elif kind == "targetCompleted":
+                is_skipped = event.get("aborted", {}).get("reason") == "SKIPPED"
+                if not is_skipped and not event.get("completed", {}).get("success"):
                     runs.setdefault(body["label"], [0, 1])
     return runs
 
 
-def print_runs(events):
+def print_runs(events, status):
     runs = count_runs(events)
     for label, (passed, failed) in sorted(runs.items()):
         rate = 100 * failed / (passed + failed)
         print(f"{label}: {failed} of {passed + failed} failed, {rate:.1f} %")
     passed, failed = (sum(of[i] for of in runs.values()) for i in (0, 1))
+    if status != 0 and failed == 0:
+        failed = 1
+        print(f"FAILED: bazel exited with status {status}")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
 
 def main():
     if sys.argv[1] == "--runs":
-        return print_runs(read_events(sys.argv[2]))
+        return print_runs(read_events(sys.argv[2]), int(sys.argv[3]))
     status = int(sys.argv[2])
     passed, failed, labels = count(read_events(sys.argv[1]))
     if status != 0 and failed == 0:

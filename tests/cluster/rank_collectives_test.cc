@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -101,6 +102,26 @@ TEST_CASE("16-bit sums are rounded after each addition") {
     }
   });
   CHECK(results == std::vector<uint16_t>(3, kHalfOne));
+}
+
+TEST_CASE(
+    "a rank that throws is lost to the others, and heard of behind them") {
+  std::vector<bool> done(3, true);
+  const auto run = [&] {
+    OnRanks(3, [&](Link& link) {
+      if (link.rank() == 1) throw std::runtime_error("no more");
+      RankCollectives collectives(link);
+      std::vector<float> values(4, 1);
+      std::vector<std::byte> scratch(
+          static_cast<size_t>(CollectiveScratch(16, 3)));
+      const bool is_done =
+          collectives.AllReduce(DType::kF32, BytesOf(values), scratch);
+      done[static_cast<size_t>(link.rank())] = is_done;
+    });
+  };
+  CHECK_THROWS_WITH_AS(run(), "no more", std::runtime_error);
+  CHECK_FALSE(done[0]);
+  CHECK_FALSE(done[2]);
 }
 
 TEST_CASE("a reduce-scatter gives each rank its block, and leaves the rest") {

@@ -4,9 +4,9 @@
 // How many instances of a kind a test takes that could take any number of them:
 // random graphs, budgets, lengths of rows.
 //
-// All of them, except in programs built with the address sanitizer. Those run ten
-// times as long, and look for faults of memory, which the first graphs that take a
-// path show as well as the next four hundred: there it is one in twenty. Where
+// All of them, except in programs built with the address or thread sanitizer. Those run
+// ten times as long, and look for faults of memory and races, which the first graphs that
+// take a path show as well as the next four hundred: there it is one in twenty. Where
 // STOWAGE_ALL_INSTANCES is set, as by .ci/nightly, they take all, too.
 //
 //   for (int64_t seed = 0; seed < Instances(400); ++seed) { ... }

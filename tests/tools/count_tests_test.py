@@ -57,7 +57,7 @@ class Run:
             with open(path, "w", encoding="utf-8") as file:
                 for event in self.events:
                     file.write(json.dumps(event).replace("FOLDER", folder) + "\n")
-            arguments = ["--runs", path] if runs else [path, str(status)]
+            arguments = [*(["--runs"] if runs else []), path, str(status)]
             done = subprocess.run([sys.executable, COUNT_TESTS, *arguments],
                                   stdout=subprocess.PIPE, text=True, check=False)
         return done.returncode, done.stdout.splitlines()
@@ -97,7 +97,7 @@ class CountTests(unittest.TestCase):
     def test_runs_are_counted_by_test(self):
         log = announced(5) + summary(5, 0)
         run = Run().add("//a", "PASSED", log, log).add("//b", "FAILED", log, log, log, log)
-        self.assertEqual(run.count(0, runs=True), (1, [
+        self.assertEqual(run.count(3, runs=True), (1, [
             "//a: 0 of 2 failed, 0.0 %", "//b: 1 of 4 failed, 25.0 %",
             "5 passed, 1 failed"]))
 
@@ -107,6 +107,22 @@ class CountTests(unittest.TestCase):
                            "completed": {"success": False}})
         self.assertEqual(run.count(1, runs=True), (1, [
             "//a: 1 of 1 failed, 100.0 %", "0 passed, 1 failed"]))
+
+    def test_of_runs_a_test_that_could_not_be_analysed_is_a_failure(self):
+        run = Run().add("//a", "PASSED", announced(5) + summary(5, 0))
+        run.events.append({"id": {"targetCompleted": {"label": "//b"}},
+                           "aborted": {"reason": "ANALYSIS_FAILURE"}})
+        run.events.append({"id": {"targetCompleted": {"label": "//c"}},
+                           "aborted": {"reason": "SKIPPED"}})
+        self.assertEqual(run.count(1, runs=True), (1, [
+            "//a: 0 of 1 failed, 0.0 %", "//b: 1 of 1 failed, 100.0 %",
+            "1 passed, 1 failed"]))
+
+    def test_runs_of_a_bazel_that_failed_are_a_failure(self):
+        run = Run().add("//a", "PASSED", announced(5) + summary(5, 0))
+        self.assertEqual(run.count(1, runs=True), (1, [
+            "//a: 0 of 1 failed, 0.0 %", "FAILED: bazel exited with status 1",
+            "1 passed, 1 failed"]))
 
 
 if __name__ == "__main__":
