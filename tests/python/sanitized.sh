@@ -25,7 +25,8 @@ case ${1-} in
     ;;
   thread)
     options=(--config=tsan --config=werror --config=nocuda)
-    runtime=$(clang -print-file-name=libclang_rt.tsan-x86_64.so)
+    # g++'s, of the same interface: clang 14's cannot be loaded before a program.
+    runtime=$(g++ -print-file-name=libtsan.so)
     # halt_on_error: a report is a failure, also of a child that is not waited for.
     export TSAN_OPTIONS=halt_on_error=1:die_after_fork=0
     ;;
