@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -106,7 +107,8 @@ TEST_CASE("16-bit sums are rounded after each addition") {
 
 TEST_CASE(
     "a rank that throws is lost to the others, and heard of behind them") {
-  std::vector<bool> done(3, true);
+  // A byte of its own for each rank: those of a vector<bool> share one.
+  std::array<bool, 3> done = {true, true, true};
   const auto run = [&] {
     OnRanks(3, [&](Link& link) {
       if (link.rank() == 1) throw std::runtime_error("no more");
