@@ -34,6 +34,23 @@ std::string Fixed(double value, int decimals) {
   return buffer;
 }
 
-std::string Quoted(std::string_view name) { return StrCat('"', name, '"'); }
+std::string WithoutControls(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
+      out += c;
+    } else {
+      out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+  }
+  return out;
+}
+
+std::string Quoted(std::string_view name) {
+  return StrCat('"', WithoutControls(name), '"');
+}
 
 }  // namespace stowage

@@ -50,7 +50,12 @@ std::string StrCat(const Args&... args) {
 /// `value` with `decimals` digits after the point: Fixed(71.26, 1) == "71.3".
 std::string Fixed(double value, int decimals);
 
-/// The name in double quotes, for error messages: Quoted("h") == "\"h\"".
+/// `text` for people: control characters, but for ends of lines and tabs, as "\x1b", so that
+/// names of files and values move no cursor and colour nothing (CWE-150).
+std::string WithoutControls(std::string_view text);
+
+/// The name in double quotes, for error messages, without controls:
+/// Quoted("h") == "\"h\"".
 std::string Quoted(std::string_view name);
 
 }  // namespace stowage

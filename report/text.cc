@@ -133,8 +133,9 @@ std::string PeakTable(const Report& report, size_t limit) {
 
 std::string ToText(const Report& report) {
   const std::string map = MemoryMap(report);
-  return StrCat(SummaryTable(report), "\n", PeakTable(report, 10),
-                map.empty() ? "" : "\n", map);
+  return WithoutControls(StrCat(SummaryTable(report), "\n",
+                                PeakTable(report, 10), map.empty() ? "" : "\n",
+                                map));
 }
 
 }  // namespace stowage

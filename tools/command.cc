@@ -59,7 +59,7 @@ int ExitCodeOf(ErrorCode code) {
 }
 
 int Fail(const Error& error) {
-  std::cerr << "stowage: " << error.message << std::endl;
+  std::cerr << "stowage: " << WithoutControls(error.message) << std::endl;
   return ExitCodeOf(error.code);
 }
 

@@ -42,6 +42,13 @@ TEST_CASE("Fixed rounds to the decimals asked for") {
   CHECK(Fixed(std::numeric_limits<double>::max(), 1).size() == 311);
 }
 
+TEST_CASE("control characters are written out, but for lines and tabs") {
+  CHECK(WithoutControls("w\x1b[31m\x07\x7f\n\tz\xc3\xa9") ==
+        "w\\x1b[31m\\x07\\x7f\n\tz\xc3\xa9");
+  CHECK(WithoutControls(std::string_view("\0a\r", 3)) == "\\x00a\\x0d");
+  CHECK(Quoted("a\x1b") == "\"a\\x1b\"");
+}
+
 TEST_CASE("Quoted puts double quotes around a name") {
   CHECK(Quoted("h") == "\"h\"");
   CHECK(Quoted("") == "\"\"");
