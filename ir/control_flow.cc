@@ -165,6 +165,13 @@ LoopResults Loop(GraphBuilder& g, int64_t trips, const LoopOperands& operands,
   }
   LoopBody body(operands, options, g);
   build(body);
+  for (size_t i = 0; i < body.next_.size(); ++i) {
+    if (body.next_[i].builder() != nullptr || body.g_.error()) continue;
+    body.g_.Fail(StrCat("body ", Quoted(options.name),
+                        " gives no Next for carried value ", i, ", ",
+                        Quoted(g.info(operands.carried[i]).name)),
+                 SourceLoc{});
+  }
   std::vector<Value> leaves = body.carried_;
   Append(body.sliced_, &leaves);
   Append(body.whole_, &leaves);
@@ -193,8 +200,8 @@ LoopResults Loop(GraphBuilder& g, int64_t trips, const LoopOperands& operands,
   const auto summed = made.begin() + number(operands.carried);
   const auto stacked = summed + number(body.sums_);
   results.carried.assign(made.begin(), summed);
-  results.summed.assign(summed, stacked);
-  results.stacked.assign(stacked, made.end());
+  results.summed = LoopValues({summed, stacked});
+  results.stacked = LoopValues({stacked, made.end()});
   return results;
 }
 

@@ -23,9 +23,11 @@
 //
 // What the kinds of values are: ir/bodies.h.
 
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/builder.h"
@@ -47,11 +49,34 @@ struct LoopOptions {
   std::string name = "loop";  // of the body
 };
 
+/// Results of a loop, by the order of the calls that made them. After an error, which the
+/// builder has recorded, every place has an inert value: it is not known how many there
+/// would be.
+class LoopValues {
+ public:
+  LoopValues() = default;
+  explicit LoopValues(std::vector<Value> values)
+      : values_(std::move(values)), are_known_(true) {}
+
+  size_t size() const { return values_.size(); }
+  bool empty() const { return values_.empty(); }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+  /// Precondition without an error: i < size().
+  Value operator[](size_t i) const {
+    return are_known_ || i < values_.size() ? values_.at(i) : Value();
+  }
+
+ private:
+  std::vector<Value> values_;
+  bool are_known_ = false;
+};
+
 /// What a loop hands back, in the order of LoopOperands and of the calls in its body.
 struct LoopResults {
   std::vector<Value> carried = {};
-  std::vector<Value> summed = {};
-  std::vector<Value> stacked = {};
+  LoopValues summed = {};
+  LoopValues stacked = {};
 };
 
 /// What the function sees that builds a loop's body. Values are of builder().

@@ -81,7 +81,7 @@ WhileResults While(
       [&](LoopBody& trip) { BuildTrip(trip, operands, holds, body, loc); },
       {.name = "while"}, loc);
   WhileResults made = {.carried = std::move(results.carried)};
-  if (!results.summed.empty()) made.trips = results.summed.front();
+  if (!results.summed.empty()) made.trips = results.summed[0];
   return made;
 }
 

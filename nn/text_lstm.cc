@@ -95,7 +95,7 @@ Value LossInSegments(GraphBuilder& g, const TextLstmConfig& config,
     body.Sum(CrossEntropy(logits, body.sliced(1)));
   });
   if (results.summed.empty()) return Value();  // an error is recorded
-  return MulScalar(results.summed.front(), 1 / static_cast<double>(segments));
+  return MulScalar(results.summed[0], 1 / static_cast<double>(segments));
 }
 
 }  // namespace

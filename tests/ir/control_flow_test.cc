@@ -166,7 +166,22 @@ TEST_CASE("what is wrong with a loop or a branch is named") {
        [&](GraphBuilder& g) {
          Loop(g, 3, {.carried = {F32(g, "x", {4})}}, nothing);
        },
-       "[loop] body \"loop\" hands back a value that is not of its builder"},
+       "[loop] body \"loop\" gives no Next for carried value 0, \"x\""},
+      {"results of a loop that is wrong are passed on",
+       [&](GraphBuilder& g) {
+         const Value x = F32(g, "x", {4});
+         const LoopResults made = Loop(g, 3, {.sliced = {x}}, stack_0);
+         g.Output("y", Add(made.stacked[0], x));
+       },
+       "[loop] sliced \"x\" is f32(4); its first dimension must be the 3 "
+       "trips"},
+      {"results of a loop in a graph that is wrong already",
+       [&](GraphBuilder& g) {
+         const Value bad = MatMul(F32(g, "x", {4}), F32(g, "w", {4}));
+         const LoopResults made = Loop(g, 3, {.sliced = {bad}}, stack_0);
+         g.Output("y", Add(made.stacked[0], bad));
+       },
+       "[matmul]"},
       {"a next content of another type",
        [](GraphBuilder& g) {
          Loop(g, 3, {.carried = {F32(g, "x", {4})}},
