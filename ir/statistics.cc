@@ -63,15 +63,20 @@ Value Norm(Value x, double p, const Axes& axes, bool keep, SourceLoc loc) {
     return x.builder()->Fail(
         StrCat("[norm] p is ", p, "; expected a number of at least 1"), loc);
   }
-  const Value size = Abs(x, loc);
-  if (std::isinf(p)) return ReduceMax(size, axes, keep, loc);
-  if (p == 1) return ReduceSum(size, axes, keep, loc);
-  if (p == 2) return Sqrt(ReduceSum(Square(x, loc), axes, keep, loc), loc);
+  if (std::isinf(p)) return ReduceMax(Abs(x, loc), axes, keep, loc);
+  if (p == 1) return ReduceSum(Abs(x, loc), axes, keep, loc);
   GraphBuilder& g = *x.builder();
-  const auto power = [&](Value base, double exponent) {
-    return Pow(base, Fill(g, exponent, x.dtype(), {}, loc), loc);
+  const auto number = [&](double value) {
+    return Fill(g, value, x.dtype(), {}, loc);
   };
-  return power(ReduceSum(power(size, p), axes, keep, loc), 1 / p);
+  const Value sum =
+      ReduceSum(p == 2 ? Square(x, loc) : Pow(Abs(x, loc), number(p), loc),
+                axes, keep, loc);
+  // A root's slope is infinite at 0, where nothing is taken of it.
+  const Value is_zero = Equal(sum, number(0), loc);
+  const Value some = Where(is_zero, number(1), sum, loc);
+  return Where(is_zero, number(0),
+               p == 2 ? Sqrt(some, loc) : Pow(some, number(1 / p), loc), loc);
 }
 
 }  // namespace stowage

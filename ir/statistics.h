@@ -26,8 +26,8 @@ Value Variance(Value x, const Axes& axes = {}, int64_t correction = 1,
 Value LogSumExp(Value x, const Axes& axes = {}, bool keep = false,
                 SourceLoc loc = SourceLoc::Current());
 
-/// (sum |x|^p)^(1/p); p at least 1 or infinite, which is the largest |x|. The gradient
-/// where all are 0 is NaN for a finite p above 1.
+/// (sum |x|^p)^(1/p); p at least 1 or infinite, which is the largest |x|. Where all are 0
+/// the gradient is 0, as in PyTorch.
 Value Norm(Value x, double p = 2, const Axes& axes = {}, bool keep = false,
            SourceLoc loc = SourceLoc::Current());
 

@@ -102,7 +102,7 @@ Result<Values> ConvertReduceL1(ImportedNode& node) {
 }
 Result<Values> ConvertReduceL2(ImportedNode& node) {
   return Reduction(node, [](Value x, const Axes& axes, bool keep) {
-    return Sqrt(ReduceSum(Square(x), axes, keep));
+    return Norm(x, 2, axes, keep);
   });
 }
 Result<Values> ConvertReduceSumSquare(ImportedNode& node) {

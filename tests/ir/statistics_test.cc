@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/train_step.h"
 #include "cpu/cpu_backend.h"
 #include "ir/builder.h"
 #include "ir/ops.h"
@@ -102,6 +103,19 @@ TEST_CASE("norms") {
   CheckNear(Of({2, 3}, x, norm(kInfinity)), {4, 2});
   CheckNear(Of({2, 3}, x, norm(3)), {std::cbrt(91.0), std::cbrt(17.0)});
   for (const double p : {1.0, 2.0, 3.0, kInfinity}) CheckGradient(norm(p));
+  // Of nothing the length has no slope; the other row's is x / |x|.
+  for (const double p : {2.0, 3.0}) {
+    GraphBuilder g("lengths");
+    const Value w = g.Param("w", DType::kF64, {2, 2});
+    g.Output("loss", g.Name("loss", ReduceSum(Norm(w, p, {1}))));
+    const Result<Graph> step =
+        BuildTrainStep(*g.Finish(), "loss", {.optimizer = Sgd{}});
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    const std::vector<double> moved =
+        Interpret(*step, {{"w", {0, 0, 0, -4}}, {"lr", {1}}, {"step", {1}}})
+            .at("new:w");
+    CheckNear(moved, {0, 0, 0, -3});
+  }
   CHECK(Says(ErrorOf(norm(0.5)),
              "[norm] p is 0.5; expected a number of at least 1"));
 }
