@@ -102,6 +102,10 @@ Result<Value> Importer::ValueOfOutput(const std::string& name,
     return Wrong(
         StrCat("the graph's output ", Quoted(name), " is made by no node"));
   }
+  if (!found->parts.empty()) {
+    return Unsupported(StrCat("the output ", Quoted(name),
+                              " is a sequence of tensors; expected a tensor"));
+  }
   if (found->type.shape.num_elements() == 0) {
     return Unsupported(StrCat("the output ", Quoted(name), " of shape ",
                               found->type.shape.ToString(),

@@ -44,6 +44,11 @@ class Reader {
       if (depth == 3) token_ = value.get<std::string>();
       return !(InVocabulary() && depth == 3);
     }
+    // Of a Unigram model the vocabulary is a list, of which nothing is read.
+    if (InVocabulary() && depth == 2 && event == Event::array_start) {
+      is_list_ = true;
+    }
+    if (InVocabulary() && is_list_ && depth >= 2) return false;
     if (InVocabulary() && depth >= 3) {
       if (event == Event::value && depth == 3) {
         AddToken(value);
@@ -130,6 +135,7 @@ class Reader {
 
   std::vector<std::pair<int32_t, std::string>> tokens_;
   std::string section_, part_, token_, error_;
+  bool is_list_ = false;  // the vocabulary
   std::vector<std::string> pair_;
 };
 
@@ -347,7 +353,9 @@ Status ReadPostProcessor(const Json& processor, TokenizerParts* parts) {
 }
 
 Status ReadModel(const Json& model, TokenizerParts* parts) {
-  const std::string type = TypeOf(model);
+  std::string type = TypeOf(model);
+  // Files that name no type are of old; Unigram models alone have this.
+  if (type.empty() && model.contains("unk_id")) type = "Unigram";
   if (type != "BPE") {
     return Unsupported(StrCat("the model is ",
                               type.empty() ? "of no type" : Quoted(type),

@@ -327,6 +327,15 @@ TEST_CASE("a GGUF file's family is checked key by key") {
   CHECK(refusal(named("falcon", 0)) ==
         "has the architecture \"falcon\"; those that are read are llama, qwen2 "
         "and qwen3");
+  CHECK(refusal(named("llama", 2)
+                    .Text("split.no")
+                    .U32(4)
+                    .U32(0)
+                    .Text("split.count")
+                    .U32(4)
+                    .U32(3)) ==
+        "is part 1 of a model in 3 files, which are not read; join them by "
+        "llama-gguf-split --merge");
   CHECK(refusal(named("llama", 0)) ==
         "cannot be taken: [gguf] there is no value \"llama.block_count\"");
   CHECK(refusal(named("llama", 1).Text("llama.expert_count").U32(4).U32(8)) ==

@@ -123,6 +123,16 @@ TEST_CASE("an axis is cut into so many parts") {
       "cuts 131072 elements into parts of 1; at most 65536 parts are made");
 }
 
+TEST_CASE("an output that is a sequence is refused by name") {
+  ModelProto model = LinearModel();
+  AddInts(&model, "one", {}, {1});
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  AddNode(nodes, "SplitToSequence", {"y", "one"}, "parts");
+  model.mutable_graph()->mutable_output(0)->set_name("parts");
+  CheckSays(model,
+            "the output \"parts\" is a sequence of tensors; expected a tensor");
+}
+
 struct RecurrentLayer {
   std::string op;
   int64_t gates = 1;

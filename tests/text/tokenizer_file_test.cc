@@ -113,6 +113,11 @@ TEST_CASE("parts that are not known are named") {
   const auto unsupported = [](const std::function<void(Json&)>& change) {
     return ErrorOf(change, ErrorCode::kUnsupported);
   };
+  // As files of such models have it.
+  CHECK(unsupported([](Json& f) {
+          f["model"] = Json::parse(
+              R"({"unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -2.5]]})");
+        }) == "[tokenizer.json] the model is \"Unigram\"; expected BPE");
   CHECK(unsupported([](Json& f) { f["model"]["type"] = "Unigram"; }) ==
         "[tokenizer.json] the model is \"Unigram\"; expected BPE");
   CHECK(unsupported([](Json& f) { f["model"]["byte_fallback"] = true; }) ==
