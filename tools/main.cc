@@ -71,7 +71,8 @@ int main(int argc, char** argv) {
   tools::AddModels(program);
   const int exit_code = program.Run(argc, argv);
   std::cout.flush();
-  if (!std::cout) {
+  // Whoever was stopped since nobody reads has said so.
+  if (!std::cout && exit_code <= 128) {
     return tools::Fail(
         {stowage::ErrorCode::kIo, "[file] stdout cannot be written"});
   }

@@ -6,7 +6,7 @@
 namespace stowage::tools {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
 volatile std::sig_atomic_t caught_signal = 0;
 std::array<struct sigaction, kSignals.size()> before;
@@ -16,6 +16,7 @@ void Catch(int number) {
     caught_signal = number;
     return;
   }
+  if (number == SIGPIPE) return;  // as often as something is written
   std::signal(number, SIG_DFL);
   std::raise(number);
 }
@@ -48,6 +49,8 @@ const char* SignalName(int number) {
       return "SIGINT";
     case SIGTERM:
       return "SIGTERM";
+    case SIGPIPE:
+      return "SIGPIPE";
     default:
       return "SIGHUP";
   }

@@ -1,8 +1,9 @@
 #ifndef STOWAGE_TOOLS_STOP_SIGNALS_H_
 #define STOWAGE_TOOLS_STOP_SIGNALS_H_
 
-// SIGINT, SIGTERM and SIGHUP as a wish that a run can grant at a good moment. The
-// second of them ends the process at once, as it would have without this.
+// SIGINT, SIGTERM and SIGHUP as a wish that a run can grant at a good moment, and SIGPIPE,
+// which says that nobody reads stdout any more. The second of the former ends the process
+// at once, as it would have without this.
 //
 //   const StopSignals stop;
 //   while (stop.caught() == 0) ...   // finish the step, save
@@ -22,7 +23,7 @@ class StopSignals {
   int caught() const;
 };
 
-/// "SIGINT", "SIGTERM" or "SIGHUP".
+/// "SIGINT", "SIGTERM", "SIGPIPE" or "SIGHUP".
 const char* SignalName(int number);
 
 }  // namespace stowage::tools

@@ -2,14 +2,17 @@
 // checkpoints on the way, and going on from them.
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/strings.h"
@@ -117,7 +120,7 @@ TEST_CASE("a signal ends the step and saves; the resumed run ends the same") {
   };
   for (const Row& row :
        {Row{SIGINT, "SIGINT", 130}, Row{SIGTERM, "SIGTERM", 143},
-        Row{SIGHUP, "SIGHUP", 129}}) {
+        Row{SIGHUP, "SIGHUP", 129}, Row{SIGPIPE, "SIGPIPE", 141}}) {
     INFO(row.name);
     const std::string part = TempPath(StrCat(row.name, ".ck"));
     const std::string rest = TempPath("rest.ck");
@@ -143,6 +146,23 @@ TEST_CASE("a signal ends the step and saves; the resumed run ends the same") {
     TrainMlp({"--steps", "1000000", "--stop-at", end, "--save", whole});
     CHECK(ReadAll(rest) == ReadAll(whole));
   }
+}
+
+TEST_CASE("a run whose output nobody reads any more saves, and ends") {
+  const std::string pipe = TempPath("pipe"), path = TempPath("unread.ck");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread reader([&] {
+    std::ifstream in(pipe);
+    std::string line;
+    std::getline(in, line);
+  });
+  const Outcome stopped = RunStowageInto(
+      pipe, Mlp({"--steps", "1000000", "--save", path, "--json"}));
+  reader.join();
+  CHECK(stopped.exit_code == 141);
+  CHECK(stopped.err.find("stopped by SIGPIPE after step ") !=
+        std::string::npos);
+  CHECK(Loads(path));
 }
 
 TEST_CASE("a run that is killed leaves a checkpoint that loads") {
