@@ -11,10 +11,19 @@
 
 namespace stowage {
 
+namespace {
+
+bool HasId(OpKind op) {
+  return op == OpKind::kDropout || op == OpKind::kRandomUniform ||
+         op == OpKind::kRandomNormal;
+}
+
+}  // namespace
+
 int64_t DropoutIds(const Graph& graph) {
   int64_t ids = 0;
   for (const Node& node : graph.nodes()) {
-    if (node.op == OpKind::kDropout) {
+    if (HasId(node.op)) {
       ids = std::max(ids, node.attrs.Int("id") + 1);
     }
     for (const auto& body : BodiesOf(node)) {
@@ -26,7 +35,7 @@ int64_t DropoutIds(const Graph& graph) {
 
 Attrs WithDropoutIdsFrom(const Node& node, int64_t first) {
   Attrs attrs = node.attrs;
-  if (node.op == OpKind::kDropout) attrs.Set("id", attrs.Int("id") + first);
+  if (HasId(node.op)) attrs.Set("id", attrs.Int("id") + first);
   if (BodiesOf(node).empty()) return attrs;
   SubGraphs bodies;
   for (const auto& body : BodiesOf(node)) {

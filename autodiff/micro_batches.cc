@@ -33,8 +33,8 @@ Result<MicroBatchedStep> BuildMicroBatchedStep(
     if (made.is_last) g.Name(GradientName(made.name), sum);
     if (made.is_last && !UpdatesWait(options)) updater.Update(made.param, sum);
   };
-  PiecesInTurn loop(whole, whole, pieces, loss, options, &g);
-  STOWAGE_RETURN_IF_ERROR(loop.Run({}, which, &updater, add, [] {}));
+  PiecesInTurn loop(whole, whole, pieces, loss, {}, options, &g);
+  STOWAGE_RETURN_IF_ERROR(loop.Run(which, &updater, add, [] {}));
   updater.GiveOut(gradients);
   if (UpdatesWait(options)) {
     std::vector<Value> all;

@@ -15,16 +15,18 @@ Error Fail(const Args&... args) {
   return Error{ErrorCode::kInvalidArgument, StrCat("[autodiff] ", args...)};
 }
 
+bool IsThere(Value value) { return value.builder() != nullptr; }
+
 void AddTo(Value part, Value* sum) {
-  *sum = sum->builder() != nullptr ? Add(*sum, part) : part;
+  *sum = IsThere(*sum) ? Add(*sum, part) : part;
 }
 
 }  // namespace
 
 PieceOutputs::PieceOutputs(const Graph& whole, const Graph& part,
-                           std::span<const std::string> sums,
-                           std::string_view loss, GraphBuilder* g)
-    : whole_(whole), part_(part), sums_(sums), loss_(loss), g_(*g) {}
+                           const SplitModel& model, std::string_view loss,
+                           GraphBuilder* g)
+    : whole_(whole), part_(part), model_(model), loss_(loss), g_(*g) {}
 
 TensorType PieceOutputs::PartType(const Made& made) const {
   return part_.value(*part_.Find(made.output.name)).type;
@@ -40,9 +42,6 @@ Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
                 " has; build both with the same model");
   }
   const TensorType& part = piece.value(*id).type;
-  const bool is_loss = output.value == whole_.Find(loss_);
-  const bool is_sum =
-      std::ranges::find(sums_, output.name) != sums_.end() && !is_loss;
   Made made = {.output = output};
   const std::string types =
       StrCat("output ", Quoted(output.name), " is ", part.ToString(),
@@ -54,18 +53,30 @@ Result<PieceOutputs::Made> PieceOutputs::Decide(const GraphOutput& output,
   }
   if (part == whole.type) {
     const DType dtype = part.dtype;
-    made.kind = is_sum ? Kind::kSum : Kind::kMean;
-    if (is_sum ? dtype != DType::kBool : IsFloat(dtype)) return made;
-    return Fail(types,
-                "; a mean over the batch is a float, so make it one by a "
-                "cast, or say that it is a sum");
+    switch (model_.KindOf(piece, output.name)) {
+      case BatchKind::kSame:
+        if (output.value != whole_.Find(loss_)) {
+          made.kind = Kind::kLast;
+          return made;
+        }
+        break;
+      case BatchKind::kMax:
+        made.kind = Kind::kMax;
+        return made;
+      case BatchKind::kSum:
+        made.kind = Kind::kSum;
+        if (dtype != DType::kBool) return made;
+        break;
+      default:
+        break;
+    }
+    if (made.kind == Kind::kMean && IsFloat(dtype)) return made;
+    return Fail(types, "; a ", made.kind == Kind::kSum ? "sum" : "mean",
+                " over the batch is a number, so make it one by a cast");
   }
-  if (is_sum || part.dtype != whole.type.dtype ||
+  if (part.dtype != whole.type.dtype ||
       part.shape.rank() != whole.type.shape.rank()) {
-    return Fail(types, is_sum
-                           ? "; a sum over the batch has no dimension of its "
-                             "examples"
-                           : "; build both with the same model");
+    return Fail(types, "; build both with the same model");
   }
   int differing = 0;
   for (int axis = 0; axis < part.shape.rank(); ++axis) {
@@ -102,7 +113,12 @@ Result<std::vector<std::string>> PieceOutputs::BeginRepeated(
     if (made.kind == Kind::kJoined) {
       joined.push_back(StrCat("joined:", name));
       g_.Name(joined.back(), made.value);
-    } else if (made.kind != Kind::kLast) {
+    } else if (made.kind == Kind::kMax || made.kind == Kind::kLast) {
+      return Error{
+          ErrorCode::kUnsupported,
+          StrCat("[autodiff] output ", Quoted(name),
+                 " is no sum, which is what a loop over pieces makes")};
+    } else {
       const ValueInfo& part = piece.value(*piece.Find(name));
       made.value = g_.LeafLike({.name = StrCat("sum:", name),
                                 .type = part.type,
@@ -142,6 +158,9 @@ Status PieceOutputs::Add(const Graph& piece, double share,
     const Value part = PartOf(made, piece, linker, Phase::kForward);
     if (made.kind == Kind::kLast) made.value = part;
     if (made.kind == Kind::kSum) AddTo(part, &made.value);
+    if (made.kind == Kind::kMax) {
+      made.value = IsThere(made.value) ? Maximum(made.value, part) : part;
+    }
     if (made.kind == Kind::kMean) AddTo(MulScalar(part, share), &made.value);
     if (made.kind != Kind::kJoined) continue;
     const TensorType& whole = whole_.value(made.output.value).type;
@@ -166,7 +185,11 @@ void PieceOutputs::AddLoss(const Graph& piece, double share,
   for (Made& made : made_) {
     if (!IsLoss(made)) continue;
     const Value part = PartOf(made, piece, linker, Phase::kBackward);
-    AddTo(MulScalar(part, share), &made.value);
+    if (made.kind == Kind::kSum) {
+      AddTo(part, &made.value);
+    } else {
+      AddTo(MulScalar(part, share), &made.value);
+    }
   }
 }
 

@@ -4,27 +4,28 @@
 // What a step gives out whose batch is taken in pieces: the outputs of the pieces
 // put together to those of the batch.
 //
-// An output with a dimension that is the batch's is joined from its parts, in one
-// buffer that is there from the start. One without is a mean over the batch, as the
-// loss is, and pieces count by their share; or it is a sum, where the caller says
-// so. The new content of a state is the last piece's.
+// How an output follows from those of the pieces is known (autodiff/batch_analysis.h). One
+// with a dimension that is the batch's is joined from its parts, in one buffer that is
+// there from the start. Means are added up by the pieces' shares, sums as they are; of a
+// maximum the largest stays, and of what is equal in all pieces, or of a state, the last
+// piece's.
 //
 // Where the pieces are those of one rank, they are put together to the outputs of its
 // part of the batch; means and sums are then added up over the ranks.
 //
-//   PieceOutputs outputs(whole, whole, options.sums, "loss", &g);
+//   PieceOutputs outputs(whole, whole, model, "loss", &g);
 //   outputs.Begin(first_piece);
 //   for each piece: outputs.Add(piece, share, linker);  // after its forward part
 //                   outputs.AddLoss(piece, share, linker);
 //   STOWAGE_RETURN_IF_ERROR(outputs.Finish());
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "autodiff/linker.h"
+#include "autodiff/split_model.h"
 #include "base/result.h"
 #include "ir/builder.h"
 #include "ir/graph.h"
@@ -33,16 +34,14 @@ namespace stowage {
 
 class PieceOutputs {
  public:
-  /// All but `sums`, names of outputs, must outlive this. `loss` is a mean over the
-  /// batch, which `whole` is for; the pieces make up `part`, which may be all of it.
-  PieceOutputs(const Graph& whole, const Graph& part,
-               std::span<const std::string> sums, std::string_view loss,
-               GraphBuilder* g);
+  /// All must outlive this. The pieces, which `model` knows, make up `part` of the batch
+  /// `whole`, or all of it.
+  PieceOutputs(const Graph& whole, const Graph& part, const SplitModel& model,
+               std::string_view loss, GraphBuilder* g);
 
   /// Decides by any of the pieces how outputs are put together, and emits what has
   /// to be there before the first. Errors: an output that the piece lacks or that
-  /// differs in more than one dimension; an integer that is no sum; a sum that is
-  /// a bool or has a dimension that is the batch's.
+  /// differs in more than one dimension; a sum or mean of bools, or mean of integers.
   Status Begin(const Graph& piece);
   /// The same for a piece that stands for all: what adds up begins as leaves of role
   /// saved, "sum:<output>". Returns what the parts of outputs are put into, by name:
@@ -66,7 +65,7 @@ class PieceOutputs {
   Status Finish(int64_t ranks = 1);
 
  private:
-  enum class Kind : uint8_t { kMean, kSum, kJoined, kLast };
+  enum class Kind : uint8_t { kMean, kSum, kMax, kJoined, kLast };
   struct Made {
     GraphOutput output;  // of whole
     Kind kind = Kind::kMean;
@@ -86,7 +85,7 @@ class PieceOutputs {
 
   const Graph& whole_;
   const Graph& part_;
-  const std::span<const std::string> sums_;
+  const SplitModel& model_;
   const std::string_view loss_;
   GraphBuilder& g_;
   std::vector<Made> made_;

@@ -5,8 +5,8 @@
 // their outputs put together, their states handed on, and their gradients told to
 // whoever adds them up.
 //
-//   PiecesInTurn loop(whole, whole, pieces, "loss", options, &g);
-//   STOWAGE_RETURN_IF_ERROR(loop.Run({}, Pieces::kAll, &updater, add, [] {}));
+//   PiecesInTurn loop(whole, whole, pieces, "loss", {}, options, &g);
+//   STOWAGE_RETURN_IF_ERROR(loop.Run(Pieces::kAll, &updater, add, [] {}));
 //   return FinishPieces(g, loop.begins(), loop.counts());
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "autodiff/piece_outputs.h"
 #include "autodiff/pieces.h"
 #include "autodiff/ranks.h"
+#include "autodiff/split_model.h"
 #include "autodiff/train_options.h"
 #include "autodiff/updater.h"
 #include "base/result.h"
@@ -47,7 +48,7 @@ class PiecesInTurn {
   /// this.
   PiecesInTurn(const Graph& whole, const Graph& part,
                std::span<const Graph* const> pieces, std::string_view loss,
-               const TrainOptions& options, GraphBuilder* g)
+               const Ranks& ranks, const TrainOptions& options, GraphBuilder* g)
       : part_(part),
         pieces_(pieces),
         loss_(loss),
@@ -55,12 +56,14 @@ class PiecesInTurn {
         g_(*g),
         leaves_(part, g),
         axes_(whole, part),
-        outputs_(whole, part, options.sums, loss, g) {}
+        model_(whole, part, loss, ranks, options.allow_batch_change),
+        ranks_(ranks),
+        outputs_(whole, part, model_, loss, g) {}
 
   /// `add` takes each gradient, `end_piece` is called after each piece. The ranks
   /// before this one have drawn dropouts for as many pieces each. Errors: those of
   /// Differentiate; pieces that do not make up the part, or an output of it.
-  Status Run(const Ranks& ranks, Pieces which, Updater* updater,
+  Status Run(Pieces which, Updater* updater,
              const std::function<void(const Gradient&)>& add,
              const std::function<void()>& end_piece);
 
@@ -78,6 +81,8 @@ class PiecesInTurn {
   GraphBuilder& g_;
   GraphCopy leaves_;
   BatchAxes axes_;
+  SplitModel model_;
+  const Ranks ranks_;
   PieceOutputs outputs_;
   std::map<std::string, Value> states_;  // as the pieces so far left them
   std::vector<NodeId> begins_;  // of the pieces, as long as the graph grows

@@ -156,9 +156,9 @@ Result<MicroBatchedStep> BuildRankStep(const Graph& whole, const Graph& part,
     if (!leaves_at_once && !made.is_last) return;
     updates.Add(made.name, made.param, sum, made.is_last);
   };
-  PiecesInTurn loop(whole, part, pieces, loss, options, &g);
+  PiecesInTurn loop(whole, part, pieces, loss, ranks, options, &g);
   STOWAGE_RETURN_IF_ERROR(
-      loop.Run(ranks, which, &updater, add, [&] { updates.FinishPiece(); }));
+      loop.Run(which, &updater, add, [&] { updates.FinishPiece(); }));
   updates.Finish();
   STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
                            FinishPieces(g, loop.begins(), loop.counts()));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "autodiff/backward.h"
@@ -11,6 +12,7 @@
 #include "autodiff/linker.h"
 #include "autodiff/piece_outputs.h"
 #include "autodiff/pieces.h"
+#include "autodiff/split_model.h"
 #include "autodiff/updater.h"
 #include "base/strings.h"
 #include "ir/builder.h"
@@ -50,8 +52,12 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
                                          const TrainOptions& options) {
   STOWAGE_RETURN_IF_ERROR(CheckTrainOptions(whole, options));
   STOWAGE_RETURN_IF_ERROR(CheckRepeats(piece));
+  SplitModel model(whole, whole, loss, {}, options.allow_batch_change);
+  for (int64_t i = 0; i < times; ++i) {
+    STOWAGE_RETURN_IF_ERROR(model.Add(piece));
+  }
   STOWAGE_ASSIGN_OR_RETURN(const Differentiated graphs,
-                           Differentiate(piece, loss, options));
+                           Differentiate(model.graph(piece), loss, options));
   GraphBuilder g(StrCat(whole.name(), ".step"));
   GraphCopy leaves(whole, &g);
   for (ValueId id = 0; id < whole.num_values(); ++id) {
@@ -59,6 +65,9 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
   }
   Updater updater(options, &g);
   updater.DeclareInputs();
+  model.EmitTotals(
+      [&](std::string_view name) { return leaves[*whole.Find(name)]; }, &g);
+  const NodeId first = g.graph().num_nodes();
   std::map<std::string, Value> gradients;  // by param; of the pieces so far
   for (const Trained& trained : graphs.trained) {
     const ValueInfo& param = graphs.forward.value(trained.param);
@@ -68,7 +77,7 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
                     .role = Role::kSaved,
                     .source = param.source});
   }
-  PieceOutputs outputs(whole, whole, options.sums, loss, &g);
+  PieceOutputs outputs(whole, whole, model, loss, &g);
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<std::string> joined,
                            outputs.BeginRepeated(piece));
 
@@ -82,11 +91,14 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
   for (ValueId id = 0; id < graphs.forward.num_values(); ++id) {
     const ValueInfo& info = graphs.forward.value(id);
     if (!info.is_leaf()) continue;
-    linker.MapLeaf(
-        id, axes.Part(graphs.forward, id, leaves[*whole.Find(info.name)]));
+    const std::optional<Value> total = model.total(info.name);
+    linker.MapLeaf(id, total ? *total
+                             : axes.Part(graphs.forward, id,
+                                         leaves[*whole.Find(info.name)]));
   }
   linker.CopyForward();
-  STOWAGE_RETURN_IF_ERROR(linker.WireUp(updater.Seed(axes.weight())));
+  STOWAGE_RETURN_IF_ERROR(
+      linker.WireUp(updater.Seed(model.LossWeight(piece, axes.weight()))));
   STOWAGE_RETURN_IF_ERROR(outputs.Add(graphs.forward, axes.weight(), linker));
   std::vector<size_t> made;  // of graphs.trained, as they come
   CopyBackward(graphs, linker, [&](size_t i) {
@@ -119,8 +131,9 @@ Result<RepeatedPiece> BuildRepeatedPiece(const Graph& whole, const Graph& piece,
                    gradients[graphs.forward.value(param).name]);
   }
   STOWAGE_ASSIGN_OR_RETURN(MicroBatchedStep step,
-                           FinishPieces(g, {0, updates}, {times, 1}));
+                           FinishPieces(g, {0, first, updates}, {1, times, 1}));
   return RepeatedPiece{.graph = std::move(step.graph),
+                       .first = first > 0 ? step.begins[1] : 0,
                        .updates = step.begins.back(),
                        .cut = axes.Names(),
                        .joined = joined};

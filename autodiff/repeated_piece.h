@@ -20,11 +20,13 @@ namespace stowage {
 
 /// A step whose pieces are all of one size, as one piece that a loop can repeat.
 struct RepeatedPiece {
-  /// The piece, then the updates. What adds up over the pieces begins as a leaf of
+  /// Totals of the whole batch (autodiff/split_model.h), whose origin is kTotals; the
+  /// piece; then the updates. What adds up over the pieces begins as a leaf of
   /// role saved, "sum:<name>", which one `add` reads; an output that has a part of
   /// each, as a fill that one `slice_update` writes to. The piece reads the first
   /// part of what is cut.
   Graph graph = {};
+  NodeId first = 0;                 // the first node of the piece
   NodeId updates = 0;               // the first node that is no piece's
   std::vector<std::string> cut;     // names of inputs
   std::vector<std::string> joined;  // names of the fills

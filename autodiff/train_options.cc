@@ -62,14 +62,6 @@ Status CheckTrainOptions(const Graph& forward, const TrainOptions& options) {
     return Fail("cannot train ", Quoted(name), ", whose role is ",
                 RoleName(forward.value(*id).role), "; expected a param");
   }
-  for (const std::string& name : options.sums) {
-    const auto is_it = [&](const GraphOutput& output) {
-      return output.name == name;
-    };
-    if (std::ranges::any_of(forward.outputs(), is_it)) continue;
-    return Fail("graph ", Quoted(forward.name()), " has no output ",
-                Quoted(name), " to be a sum over the batch");
-  }
   STOWAGE_RETURN_IF_ERROR(CheckFree(forward, "lr", "learning rate"));
   if (options.loss_scaling) {
     STOWAGE_RETURN_IF_ERROR(CheckLossScaling(*options.loss_scaling));

@@ -36,10 +36,10 @@ struct TrainOptions {
   /// Params whose gradients are outputs of the step, too, by patterns of their names
   /// (base/glob.h): "grad:<param>", of the whole batch and before any clipping.
   std::vector<std::string> gradients = {};
-  /// Outputs of the model that are sums over the batch, such as a count of right
-  /// answers. All others without a dimension of the batch's examples are means over
-  /// it, as the loss is. It matters where the batch is taken in pieces.
-  std::vector<std::string> sums = {};
+  /// Whether the batch may be taken in micro-batches, or by ranks, that change an output
+  /// or what the model writes itself, as they do where examples are normalized by their
+  /// batch: such a loss is then the micro-batches' mean. By default they are refused.
+  bool allow_batch_change = false;
 };
 
 /// Whether no param may be updated before all gradients are there: they are to be

@@ -30,7 +30,8 @@ void Run(const Launch& launch, cpu::ThreadPool& pool) {
 const OpKind kSquareplus =
     *DefineOp("squareplus", {.infer = Infer,
                              .flops = op_defs::FlopsPerResultElement<5>,
-                             .may_overwrite = 0b1});
+                             .may_overwrite = 0b1,
+                             .per_example = true});
 
 // y / sqrt(x^2 + 4), which is y / (2y - x).
 const Status kDerivative =

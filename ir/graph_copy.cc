@@ -28,7 +28,7 @@ void GraphCopy::DeclareLeaves() {
 
 void GraphCopy::SetOrigin(NodeId id) {
   const Node& node = from_.node(id);
-  to_.SetOrigin(node.phase, node.origin,
+  to_.SetOrigin(node.phase, origin_ ? *origin_ : node.origin,
                 from_.value(node.results.front()).source);
 }
 

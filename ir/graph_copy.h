@@ -2,13 +2,15 @@
 #define STOWAGE_IR_GRAPH_COPY_H_
 
 // Copies a graph, or parts of it, into a builder: what the linking of graphs is
-// made of, and passes that put other nodes in the place of some. Values keep their names, with a suffix if one is given, where these
-// are free and get fresh ones where not; nodes keep their phase and origin.
+// made of, and passes that put other nodes in the place of some. Values keep their names,
+// with a suffix if one is given, where these are free and get fresh ones where not; nodes
+// keep their phase and origin.
 //
 //   GraphCopy copy(forward, &g);
 //   for (ValueId id : forward.Leaves(Role::kParam)) copy.DeclareLeaf(id);
 //   copy.CopyNode(0);
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,6 +49,8 @@ class GraphCopy {
   void CopyNode(NodeId id) { CopyNode(id, from_.node(id).attrs); }
   /// Likewise, with other attributes.
   void CopyNode(NodeId id, const Attrs& attrs);
+  /// Nodes that are copied from here on have this origin, in place of their own.
+  void UseOrigin(std::string origin) { origin_ = std::move(origin); }
   /// What comes next is for node `id`: its phase, its origin, the user's line.
   void SetOrigin(NodeId id);
   /// Declares the graph's outputs. All nodes that make them must be there.
@@ -56,6 +60,7 @@ class GraphCopy {
   const Graph& from_;
   GraphBuilder& to_;
   const std::string suffix_;
+  std::optional<std::string> origin_;
   std::vector<Value> values_;  // by id in from_
 };
 

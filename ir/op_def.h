@@ -101,6 +101,11 @@ struct OpDef {
   /// again, and nothing decides rank by rank whether it runs.
   bool collective = false;
 
+  /// Of a program's own op (ir/custom_op.h): whether element i of the first axis, example
+  /// i, of every result follows from example i of the operands that have this axis alone.
+  /// A batch is split through an op that says so (autodiff/batch_rules.h).
+  bool per_example = false;
+
   bool is_view() const { return view != nullptr; }
   bool may_overwrite_operand(size_t i) const {
     return HasInput(may_overwrite, i);

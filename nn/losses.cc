@@ -106,12 +106,12 @@ class ClassLoss {
 
   // The weighted sum or mean of -log_probabilities[label] over the rows.
   Value Negative(Value log_probabilities) const {
-    const Value flat =
-        Reshape(log_probabilities, {size_.count * size_.width}, loc_);
+    const Value rows =
+        Reshape(log_probabilities, {size_.count, size_.width}, loc_);
+    const Value picked =
+        Reshape(TakeAlongAxis(rows, column_, -1, loc_), {size_.count}, loc_);
     return Divided(
-        Neg(ReduceSum(Mul(Gather(flat, places_, loc_), weights_, loc_), {},
-                      false, loc_),
-            loc_));
+        Neg(ReduceSum(Mul(picked, weights_, loc_), {}, false, loc_), loc_));
   }
 
   // The same with every class in the label's place, one after the other.
@@ -178,11 +178,7 @@ class ClassLoss {
     }
     weights_ = Gather(table_, label, loc_);
     if (counts_.ok()) weights_ = Mul(weights_, counts_, loc_);
-    std::vector<int64_t> starts;
-    for (int64_t row = 0; row < size_.count; ++row) {
-      starts.push_back(row * size_.width);
-    }
-    places_ = Add(label, ConstantOf(g, starts, loc_), loc_);
+    column_ = Reshape(label, {size_.count, 1}, loc_);
   }
 
   Value Divided(Value sum) const {
@@ -199,7 +195,7 @@ class ClassLoss {
   Value table_;    // the weight of each class (V)
   Value counts_;   // 1 or 0 for each row, absent where all count
   Value weights_;  // of each row's class, 0 where the row does not count
-  Value places_;   // of each row's label among all elements
+  Value column_;   // of each row's label
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ Result<Graph> OnnxStep::Build(int64_t examples, bool evaluation) const {
   if (!batch_symbol.empty()) {
     of_batch.dims[batch_symbol] = examples;
   } else if (examples != batch) {
-    return Error{ErrorCode::kInvalidArgument,
+    return Error{ErrorCode::kUnsupported,
                  StrCat("[onnx] the file fixes its batch at ", batch,
                         " examples and cannot take ", examples,
                         "; export it with a dimension that has a name")};

@@ -36,7 +36,7 @@ struct OnnxStep {
   bool labels_follow_batch = false;
 
   /// Its graph for so many examples, as it is trained or, with `evaluation`, judged.
-  /// Errors: OnnxModel::Build's; kInvalidArgument for another number than the file fixes.
+  /// Errors: OnnxModel::Build's; kUnsupported for another number than the file fixes.
   Result<Graph> Build(int64_t examples, bool evaluation = false) const;
 };
 

@@ -98,8 +98,10 @@ struct Plan {
   std::vector<BodyPlan> bodies;  // of all nodes that have some, in their order
 
   // What it costs, in bytes, padding to the alignment included.
-  Bytes lower_bound = 0;        // reserved regions + the largest live sum
-  Bytes no_reuse = 0;           // a slot for every non-view value, scratch once
+  Bytes lower_bound = 0;  // reserved regions + the largest live sum
+  // A slot for every non-view value, scratch once; of a step that was made to fit a
+  // budget (planner/fit/fit.h), as it was before.
+  Bytes no_reuse = 0;
   Bytes caching_allocator = 0;  // simulated on the same schedule
   Time peak_time = 0;           // where the lower bound is reached
   int views = 0;

@@ -134,7 +134,8 @@ void BindModels(py::module_& module) {
       module, "Model",
       "What stowage.model or stowage.from_torch made, to plan and to train.")
       .def_readonly("name", &Model::name, "What its reports call it.")
-      .def_readonly("batch", &Model::batch, "Examples of a step.");
+      .def_readonly("batch", &Model::batch, "Examples of a step.")
+      .def_readwrite("_frozen", &Model::frozen);
   module.def("named_model", &NamedModel, py::arg("name"), py::arg("batch"),
              py::arg("seq"), py::arg("dtype"), py::arg("dropout"));
   module.def("onnx_model", &OnnxBytesModel, py::arg("content"), py::arg("path"),

@@ -34,6 +34,8 @@ struct Model {
   std::optional<OnnxModel> weights = {};  // that params and states begin with
   TrainingDefaults defaults = {};
   std::vector<std::shared_ptr<BuildFunction>> functions = {};  // that it calls
+  /// Params that are not trained, and names that no param has.
+  std::vector<std::string> frozen = {};
 
   /// Raises `error`, of a plan of this, with what a function raised as its cause; what is
   /// no Exception, such as an interrupt, as it is.

@@ -221,7 +221,7 @@ void BindRequest(py::module_& module) {
       .def_readwrite("groups", &Request::groups)
       .def_readwrite("keep", &Request::keep)
       .def_readwrite("remake", &Request::remake)
-      .def_readwrite("allow_batch_statistics", &Request::allow_batch_statistics)
+      .def_readwrite("allow_batch_change", &Request::allow_batch_change)
       .def_readwrite("plan_cache", &Request::plan_cache)
       .def_readwrite("evaluates", &Request::evaluates);
 }
@@ -236,12 +236,21 @@ Result<TrainingSpec> SpecOf(const Model& model, const Request& request) {
   STOWAGE_ASSIGN_OR_RETURN(const DType dtype, ParseDType(request.dtype));
   STOWAGE_ASSIGN_OR_RETURN(spec.training.loss_scaling,
                            ChooseLossScaling(request.loss_scale, dtype));
-  spec.training.groups = request.groups;
+  if (!model.frozen.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model.train(model.batch));
+    for (const std::string& name : model.frozen) {
+      const std::optional<ValueId> id = graph.Find(name);
+      if (!id || graph.value(*id).role != Role::kParam) continue;
+      spec.training.groups.push_back({.pattern = name, .frozen = true});
+    }
+  }
+  spec.training.groups.insert(spec.training.groups.end(),
+                              request.groups.begin(), request.groups.end());
   if (request.evaluates && model.evaluate) {
     spec.programs.push_back(
         {.name = "evaluate", .model = model.evaluate, .batch = model.batch});
   }
-  spec.allow_batch_statistics = request.allow_batch_statistics;
+  spec.training.allow_batch_change = request.allow_batch_change;
   spec.budget = request.budget;
   STOWAGE_ASSIGN_OR_RETURN(spec.levers, ReadLevers(request, model.batch));
   if (!request.plan_cache.empty()) spec.cache = PlanCache(request.plan_cache);

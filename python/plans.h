@@ -36,7 +36,7 @@ struct Request {
   std::vector<ParamGroup> groups = {};
   /// Names of values that never run again, and of those that always do.
   std::vector<std::string> keep = {}, remake = {};
-  bool allow_batch_statistics = false;
+  bool allow_batch_change = false;
   std::string plan_cache = {};  // a folder; empty: none
   bool evaluates = false;       // with the model's program beside the step
 };

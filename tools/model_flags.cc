@@ -1,6 +1,9 @@
 #include "tools/model_flags.h"
 
 #include <charconv>
+#include <functional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -51,9 +54,13 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
               "Threads to compute with; their scratch is in the arena; "
               "default: all of the machine's");
   options.Limit("--threads", 1, 256);
+  options.Add("--fit", &flags->fit,
+              "What may be done so that the step fits the budget: auto, which "
+              "is recompute, micro-batches and offload; none; or a list of "
+              "these and order, with commas; options below say more of one; "
+              "default: auto with --budget and none of these, else none");
   for (const LeverInfo& lever : LeverTable()) {
     std::string& choice = flags->levers[std::string(lever.name)];
-    choice = lever.get(NoLevers());
     options.Add(StrCat("--", lever.name), &choice, std::string(lever.help));
   }
   options.AddEach(
@@ -68,9 +75,10 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Add("--micro-batches", &flags->micro_batches,
               "Pieces to take the batch in, a number or auto: as few as "
               "the budget allows; gradients add up");
-  options.AddFlag("--allow-batch-statistics", &flags->allow_batch_statistics,
-                  "Take a model that normalizes by its batch in pieces, too, "
-                  "each with statistics of its own, which changes the losses");
+  options.AddFlag("--allow-batch-change", &flags->allow_batch_change,
+                  "Take the batch in pieces, or by ranks, even where that "
+                  "changes the loss, as each piece has batch statistics of "
+                  "its own");
   options.Add(
       "--plan-cache", &flags->plan_cache,
       "Keep plans that were found in this folder, and what runs find to be "
@@ -140,13 +148,51 @@ void AddStepOptions(Options& options, RunFlags* flags) {
   options.Add("--seed", &flags->seed, "Of all that is drawn at random");
 }
 
+namespace {
+
+constexpr std::string_view kMicroBatches = "micro-batches";
+
+// What --fit allows: by LeverInfo::name, or kMicroBatches.
+Result<std::set<std::string, std::less<>>> ReadFit(const ModelFlags& flags) {
+  std::set<std::string, std::less<>> all = {"recompute", "offload",
+                                            std::string(kMicroBatches)};
+  bool chooses = !flags.micro_batches.empty();
+  for (const auto& [name, choice] : flags.levers) chooses |= !choice.empty();
+  if (flags.fit == "auto") return all;
+  if (flags.fit.empty() && !flags.budget.empty() && !chooses) return all;
+  std::set<std::string, std::less<>> listed;
+  if (flags.fit.empty() || flags.fit == "none") return listed;
+  all.insert("order");
+  std::string_view rest = flags.fit;
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    if (!all.contains(name)) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[fit] there is no ", Quoted(name),
+                          "; expected auto, none, or a list of recompute, "
+                          "micro-batches, offload and order")};
+    }
+    listed.emplace(name);
+    if (comma == std::string_view::npos) return listed;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
 Result<Levers> ReadLevers(const ModelFlags& flags,
                           std::optional<int64_t> batch) {
   Levers levers = NoLevers();
+  STOWAGE_ASSIGN_OR_RETURN(const auto fit, ReadFit(flags));
   for (const LeverInfo& lever : LeverTable()) {
     const auto choice = flags.levers.find(std::string(lever.name));
-    if (choice == flags.levers.end()) continue;
-    STOWAGE_RETURN_IF_ERROR(lever.set(levers, choice->second));
+    if (choice != flags.levers.end() && !choice->second.empty()) {
+      STOWAGE_RETURN_IF_ERROR(lever.set(levers, choice->second));
+    } else if (fit.contains(lever.name)) {
+      STOWAGE_RETURN_IF_ERROR(
+          lever.set(levers, lever.name == "order" ? "memory" : "auto"));
+    }
   }
   levers.always_kept = flags.keep;
   levers.always_remade = flags.remake;
@@ -159,8 +205,12 @@ Result<Levers> ReadLevers(const ModelFlags& flags,
                         " says nothing where nothing is recomputed; give "
                         "--recompute cheap or auto with it")};
   }
-  STOWAGE_ASSIGN_OR_RETURN(const std::optional<int64_t> pieces,
-                           ParseMicroBatches(flags.micro_batches));
+  const bool splits = fit.contains(kMicroBatches) && batch;
+  STOWAGE_ASSIGN_OR_RETURN(
+      const std::optional<int64_t> pieces,
+      ParseMicroBatches(!flags.micro_batches.empty() ? flags.micro_batches
+                        : splits                     ? "auto"
+                                                     : "1"));
   if (!batch && pieces != 1) {
     return Error{ErrorCode::kInvalidArgument,
                  "[micro-batches] a graph from a file is planned as it is; "
@@ -201,7 +251,7 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        int64_t batch) {
   TrainingSpec training;
   training.batch = batch;
-  training.allow_batch_statistics = flags.allow_batch_statistics;
+  training.training.allow_batch_change = flags.allow_batch_change;
   STOWAGE_ASSIGN_OR_RETURN(training.training.optimizer,
                            ChooseOptimizer(flags.optimizer, defaults));
   STOWAGE_ASSIGN_OR_RETURN(training.training.loss_scaling,

@@ -40,10 +40,12 @@ struct ModelFlags {
   int threads = 0;                        // 0: one per hardware thread
   std::vector<std::string> keep, remake;  // names of values
   std::string op_times;                   // a file; empty: none
-  std::string micro_batches = "1";
-  bool allow_batch_statistics = false;
-  std::map<std::string, std::string> levers;  // choices, by LeverInfo::name
-  std::string plan_cache;                     // a folder; empty: the usual one
+  std::string fit;            // empty: auto with a budget and no choice below
+  std::string micro_batches;  // empty: as `fit` has it
+  bool allow_batch_change = false;
+  /// Choices, by LeverInfo::name; empty: as `fit` has it.
+  std::map<std::string, std::string> levers;
+  std::string plan_cache;  // a folder; empty: the usual one
   bool no_plan_cache = false;
   std::optional<int64_t> lora_rank;  // absent: no adapters
   std::optional<double> lora_alpha;

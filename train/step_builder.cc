@@ -7,6 +7,7 @@
 #include "autodiff/micro_batches.h"
 #include "autodiff/rank_step.h"
 #include "autodiff/repeated_piece.h"
+#include "autodiff/split_model.h"
 #include "autodiff/train_step.h"
 #include "base/strings.h"
 
@@ -45,7 +46,8 @@ Pieces PiecesOf(Sampling sampling) {
 PiecedStep AsPieced(MicroBatchedStep step) {
   return {.graph = std::move(step.graph),
           .begins = std::move(step.begins),
-          .counts = std::move(step.counts)};
+          .counts = std::move(step.counts),
+          .before = std::string(kTotals)};
 }
 
 Result<PiecedStep> BuildStep(const ModelFn& model, int64_t batch,
@@ -64,11 +66,17 @@ Result<PiecedStep> BuildStep(const ModelFn& model, int64_t batch,
     Result<RepeatedPiece> step =
         BuildRepeatedPiece(whole, built.small, pieces, loss, options);
     if (step.ok()) {
-      return PiecedStep{.graph = std::move(step->graph),
-                        .begins = {0, step->updates},
-                        .counts = {pieces, 1},
-                        .loop = PieceLoop{.cut = std::move(step->cut),
-                                          .joined = std::move(step->joined)}};
+      PiecedStep made = {.graph = std::move(step->graph),
+                         .begins = {0, step->updates},
+                         .counts = {pieces, 1},
+                         .before = std::string(kTotals),
+                         .loop = PieceLoop{.cut = std::move(step->cut),
+                                           .joined = std::move(step->joined)}};
+      if (step->first > 0) {
+        made.begins.insert(made.begins.begin() + 1, step->first);
+        made.counts.insert(made.counts.begin(), 1);
+      }
+      return made;
     }
     if (step.error().code != ErrorCode::kUnsupported) return step.error();
   }

@@ -19,13 +19,6 @@ Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
 }
 
-// Each in quotes, so that no two lists read the same.
-std::string Joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += StrCat(Quoted(name), " ");
-  return text;
-}
-
 Status CheckPieces(const std::vector<int64_t>& pieces, int64_t batch) {
   const auto invalid = [&](std::string_view what) {
     return Error{ErrorCode::kInvalidArgument, StrCat("[micro-batches] ", what)};
@@ -90,40 +83,6 @@ Status Check(const TrainingSpec& spec) {
   return {};
 }
 
-// The values that `graph` normalizes by the batch's own statistics.
-std::vector<std::string> NormalizedByBatch(const Graph& graph) {
-  std::vector<std::string> names;
-  for (const Node& node : graph.nodes()) {
-    // Of one example, as a group norm is, the statistics are that example's own.
-    if (node.op != OpKind::kBatchNorm) continue;
-    if (graph.value(node.inputs[0]).type.shape[0] == 1) continue;
-    names.push_back(graph.value(node.results[0]).name);
-  }
-  return names;
-}
-
-// Pieces that each have statistics of their own are no lever: they change losses.
-Status LeaveBatchWhole(const Graph& forward, TrainingSpec* spec) {
-  const std::vector<std::string> names = NormalizedByBatch(forward);
-  if (names.empty() || spec->allow_batch_statistics) return {};
-  if (!spec->levers) {
-    spec->levers = AllLevers(PartOf(*spec));
-    spec->levers->pieces = {1};
-  }
-  const int64_t pieces = spec->levers->pieces.back() * spec->ranks.ranks;
-  if (pieces == 1) return {};
-  return Error{
-      ErrorCode::kInvalidArgument,
-      StrCat(
-          "[micro-batches] graph ", Quoted(forward.name()),
-          " normalizes by its batch at ", names.size(), " values, ",
-          Quoted(names.front()),
-          names.size() > 1 ? " the first of them; " : "; ", "each of ", pieces,
-          " pieces would have statistics of its own, which changes the loss; "
-          "take the batch whole, or allow it (allow_batch_statistics, "
-          "--allow-batch-statistics)")};
-}
-
 // The step of the whole batch, in which the optimizer shows, and the model for
 // every other number of examples that a piece may have.
 Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
@@ -139,8 +98,11 @@ Result<std::vector<Graph>> SourcesOf(const TrainingSpec& spec,
   std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (const int64_t size : sizes) {
-    STOWAGE_ASSIGN_OR_RETURN(Graph piece, spec.model(size));
-    graphs.push_back(std::move(piece));
+    Result<Graph> piece = spec.model(size);
+    // A model of one batch alone has no pieces.
+    if (!piece.ok() && piece.error().code == ErrorCode::kUnsupported) continue;
+    if (!piece.ok()) return piece.error();
+    graphs.push_back(*std::move(piece));
   }
   return graphs;
 }
@@ -154,9 +116,10 @@ Result<Graph> OverOwnWeights(Graph forward, const Ranks& ranks) {
 // What plans depend on beside graphs and levers.
 std::string SettingsOf(const TrainingSpec& spec) {
   const Ranks& ranks = spec.ranks;
-  return StrCat(Joined(spec.training.sums), "batch ", spec.batch, " rank ",
-                ranks.rank, " of ", ranks.ranks, " shard ",
-                ShardingName(ranks.shard), " bucket ", ranks.bucket_bytes);
+  return StrCat(spec.training.allow_batch_change ? "changed " : "", "batch ",
+                spec.batch, " rank ", ranks.rank, " of ", ranks.ranks,
+                " shard ", ShardingName(ranks.shard), " bucket ",
+                ranks.bucket_bytes);
 }
 
 }  // namespace
@@ -192,7 +155,6 @@ Result<TrainingPlanner> TrainingPlanner::Make(TrainingSpec spec,
   options.budget.reset();
   options.weights.reset();
   STOWAGE_ASSIGN_OR_RETURN(Graph model, spec.model(PartOf(spec)));
-  STOWAGE_RETURN_IF_ERROR(LeaveBatchWhole(model, &spec));
   if (!spec.levers) spec.levers = AllLevers(PartOf(spec));
   STOWAGE_ASSIGN_OR_RETURN(const Graph forward,
                            OverOwnWeights(std::move(model), spec.ranks));

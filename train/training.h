@@ -75,15 +75,11 @@ struct TrainingSpec {
   /// that need less than the model above, which should be the largest.
   std::vector<ShapeSpec> shapes = {};
   int64_t batch = 1;  // examples a step, of all ranks together
-  /// Those that take a step together, which rank this is, and what each keeps. A model
-  /// that normalizes by its batch is taken in parts then, as in pieces.
+  /// Those that take a step together, which rank this is, and what each keeps.
   Ranks ranks = {};
   std::string loss = "loss";  // a scalar output of the model
   TrainOptions training = {};
   std::vector<ProgramSpec> programs = {};
-  /// A model that normalizes by its batch (batch_norm) takes it whole, unless this
-  /// allows pieces, each normalized by itself: then losses depend on their number.
-  bool allow_batch_statistics = false;
   /// The most bytes the arena may take, all programs included; absent: what they
   /// need as they are.
   std::optional<Bytes> budget = {};

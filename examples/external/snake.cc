@@ -53,9 +53,11 @@ void Rule(VjpContext& v) {
   v.Contribute(0, Mul(v.cotangent(), slope));
 }
 
-const OpKind kSnake = *DefineOp(
-    "own_snake",
-    {.infer = Infer, .flops = FlopsPerResultElement<20>, .may_overwrite = 0b1});
+const OpKind kSnake =
+    *DefineOp("own_snake", {.infer = Infer,
+                            .flops = FlopsPerResultElement<20>,
+                            .may_overwrite = 0b1,
+                            .per_example = true});
 [[maybe_unused]] const Status kDefined[] = {
     DefineVjp(kSnake, Differentiable(Rule)),
     cpu::DefineKernel(kSnake, {.run = RunAny}),

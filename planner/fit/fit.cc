@@ -119,6 +119,11 @@ std::string Figure(Bytes bytes, bool exact) {
 
 }  // namespace
 
+// The numbers of pieces that the builder has refused, and what it said.
+struct StepFitter::Refused {
+  std::map<int64_t, Error> pieces;
+};
+
 // The step in as many pieces as were chosen, its nodes in an order that needs
 // less.
 struct StepFitter::Ordered {
@@ -130,8 +135,9 @@ struct StepFitter::Ordered {
 };
 
 StepFitter::StepFitter(StepBuilder build, FitOptions options)
-    : build_(WithGivenStates(
-          WithEpilogues(OfNotTooMany(std::move(build)), options),
+    : refused_(std::make_shared<Refused>()),
+      build_(WithGivenStates(
+          WithEpilogues(Noting(OfNotTooMany(std::move(build))), options),
           options.plan)),
       options_(std::move(options)) {
   STOWAGE_CHECK(!options_.levers.pieces.empty());
@@ -142,8 +148,44 @@ StepFitter::StepFitter(StepFitter&&) noexcept = default;
 StepFitter& StepFitter::operator=(StepFitter&&) noexcept = default;
 StepFitter::~StepFitter() = default;
 
-// The pipeline.
+StepBuilder StepFitter::Noting(StepBuilder build) const {
+  return [build = std::move(build), refused = refused_](
+             int64_t pieces, Sampling sampling) -> Result<PiecedStep> {
+    Result<PiecedStep> step = build(pieces, sampling);
+    if (!step.ok() && step.error().code == ErrorCode::kUnsupported) {
+      refused->pieces.emplace(pieces, step.error());
+    }
+    return step;
+  };
+}
+
+// Pieces that the builder refuses are no lever, unless there are no others. Where the
+// first number of several is refused, so are the others.
+template <typename T>
+Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& pieces,
+                                     const std::function<Result<T>()>& run) {
+  const auto is_refused = [&](int64_t n) {
+    return refused_->pieces.contains(n);
+  };
+  while (true) {
+    if (pieces.size() > 1 && is_refused(pieces[1])) pieces.resize(1);
+    if (!is_refused(pieces.front())) std::erase_if(pieces, is_refused);
+    const size_t known = refused_->pieces.size();
+    Result<T> result = run();
+    if (result.ok() || pieces.size() == 1 || refused_->pieces.size() == known ||
+        result.error().code != ErrorCode::kUnsupported) {
+      return result;
+    }
+  }
+}
+
 Result<FittedStep> StepFitter::Fit(std::optional<Bytes> budget) {
+  return WithoutRefused<FittedStep>(options_.levers.pieces,
+                                    [&] { return FitOnce(budget); });
+}
+
+// The pipeline.
+Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   const Bytes most = budget.value_or(kNoLimit);
   std::vector<PassReport> passes;
   PassClock clock;
@@ -189,6 +231,17 @@ Result<FittedStep> StepFitter::Fit(std::optional<Bytes> budget) {
                     .changed = is_early,
                     .arena = step->plan.arena_bytes(),
                     .seconds = clock.Lap()});
+
+  // What is saved is saved of the step as it is written: what runs again, or lies on the
+  // host, is no byte that reuse has saved.
+  const Price& price = step->price;
+  if (price.pieces > given->pieces() || price.host.values > 0 ||
+      price.recomputed_nodes > 0) {
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::optional<FittedStep> as_given,
+        given->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
+    if (as_given) step->plan.no_reuse = as_given->plan.no_reuse;
+  }
 
   const std::vector<std::string> violations =
       ValidatePlan(step->graph, step->plan);
@@ -326,6 +379,12 @@ Result<Bytes> StepFitter::SmallestBudget() {
 }
 
 Result<Bytes> StepFitter::SmallestBudget(const Levers& levers) {
+  Levers possible = levers;
+  return WithoutRefused<Bytes>(possible.pieces,
+                               [&] { return SmallestOnce(possible); });
+}
+
+Result<Bytes> StepFitter::SmallestOnce(const Levers& levers) {
   STOWAGE_ASSIGN_OR_RETURN(const Grid::Need need, grid_->Smallest(levers));
   if (levers.order == NodeOrder::kGiven) return need.bytes;
   Bytes smallest = need.bytes;
@@ -339,6 +398,11 @@ Result<Bytes> StepFitter::SmallestBudget(const Levers& levers) {
 }
 
 Result<std::vector<Bargain>> StepFitter::Frontier() {
+  return WithoutRefused<std::vector<Bargain>>(options_.levers.pieces,
+                                              [&] { return FrontierOnce(); });
+}
+
+Result<std::vector<Bargain>> StepFitter::FrontierOnce() {
   if (options_.levers.order == NodeOrder::kGiven) {
     return grid_->Frontier(options_.levers);
   }
@@ -386,6 +450,9 @@ Error StepFitter::Refusal(Bytes budget) {
   if (need->variant->pieces() > 1) {
     error.message +=
         StrCat(", the batch in ", need->variant->pieces(), " pieces");
+  } else if (!refused_->pieces.empty()) {
+    error.message += StrCat(", the batch in one piece, since ",
+                            refused_->pieces.begin()->second.message);
   }
   if (options_.levers.offload == OffloadChoice::kNone) return error;
   const Result<Grid::Need> moved = grid_->Smallest(options_.levers);

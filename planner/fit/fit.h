@@ -68,7 +68,8 @@ class StepFitter {
   ~StepFitter();
 
   /// The cheapest step found that fits `budget`; without one, the fewest pieces
-  /// and nothing moved. A larger budget never costs more, nor do more levers.
+  /// and nothing moved. Pieces that the builder refuses with kUnsupported, as those that
+  /// would change the loss, are no lever where there are fewer. A larger budget never costs more, nor do more levers.
   /// Errors: kBudgetTooSmall, which names the budget, the need, the peak, the
   /// largest live buffers and the smallest budgets that work; kNotFound and
   /// kInvalidArgument for names that are no forward value's; the builder's and
@@ -90,6 +91,15 @@ class StepFitter {
 
  private:
   struct Ordered;
+  struct Refused;
+
+  StepBuilder Noting(StepBuilder build) const;
+  template <typename T>
+  Result<T> WithoutRefused(std::vector<int64_t>& pieces,
+                           const std::function<Result<T>()>& run);
+  Result<FittedStep> FitOnce(std::optional<Bytes> budget);
+  Result<Bytes> SmallestOnce(const Levers& levers);
+  Result<std::vector<Bargain>> FrontierOnce();
 
   Result<FittedStep> Choose(Bytes budget);
   Result<Ordered*> InMemoryOrder(int64_t pieces);
@@ -98,6 +108,7 @@ class StepFitter {
   Result<bool> FetchEarly(Bytes budget, FittedStep* step) const;
   Error Refusal(Bytes budget);
 
+  std::shared_ptr<Refused> refused_;
   StepBuilder build_;
   FitOptions options_;
   std::unique_ptr<fit::Grid> grid_;

@@ -13,6 +13,7 @@
 #include "base/index.h"
 #include "ir/bodies.h"
 #include "ir/layout.h"
+#include "ir/op_def.h"
 #include "planner/fit/cost.h"
 #include "planner/fit/passes.h"
 #include "planner/fit/pieces/repeat.h"
@@ -89,6 +90,19 @@ Result<std::unique_ptr<Variant>> Variant::Make(int64_t pieces,
       NamesInPieces(step.graph, recompute.always_kept, pieces);
   recompute.always_remade =
       NamesInPieces(step.graph, recompute.always_remade, pieces);
+  // What is made once for all pieces is of none of them.
+  for (const Node& node : step.graph.nodes()) {
+    if (step.before.empty() || node.origin != step.before ||
+        GetOpDef(node.op).is_view()) {
+      continue;
+    }
+    for (const ValueId id : node.results) {
+      const bool is_output =
+          std::ranges::count(step.graph.outputs(), id, &GraphOutput::value) > 0;
+      if (is_output) continue;
+      recompute.always_kept.push_back(step.graph.value(id).name);
+    }
+  }
   // What trips made again do not hand back has no name any more.
   std::erase_if(recompute.always_remade, [&](const std::string& name) {
     return !variant->in_bodies_.loops.empty() && given.Find(name) &&
@@ -210,9 +224,9 @@ Result<Bytes> Variant::SampleArena(RecomputeChoice& choice) {
 Result<Recomputed> Variant::InLoop(RecomputeChoice& choice) {
   STOWAGE_ASSIGN_OR_RETURN(Recomputed made, choices_->Make(choice.script));
   choice.arena = made.plan.arena_bytes();
-  const int64_t times = sample_.counts.front();
-  STOWAGE_ASSIGN_OR_RETURN(made.graph,
-                           RepeatPiece(made.graph, *sample_.loop, times));
+  const int64_t times = *std::ranges::max_element(sample_.counts);
+  STOWAGE_ASSIGN_OR_RETURN(made.graph, RepeatPiece(made.graph, *sample_.loop,
+                                                   times, sample_.before));
   PlanOptions options = options_.plan;
   // A small piece may have taken the best packer.
   if (made.plan.packer.starts_with("best")) options.packer = Packer::kBest;

@@ -96,7 +96,7 @@ def make_request(
     clip_norm: Optional[float],
     loss_scale: LossScale,
     dtype: str,
-    allow_batch_statistics: bool,
+    allow_batch_change: bool,
     plan_cache: Union[bool, str, "os.PathLike[str]"],
     evaluates: bool,
 ) -> _core.Request:
@@ -130,7 +130,7 @@ def make_request(
     elif loss_scale is not None:
         request.loss_scale = repr(real_number(loss_scale, "loss_scale"))
     request.dtype = dtype
-    request.allow_batch_statistics = allow_batch_statistics
+    request.allow_batch_change = allow_batch_change
     if plan_cache is True:
         request.plan_cache = _core.plan_cache_folder()
     elif plan_cache is not False:
@@ -366,7 +366,7 @@ def plan(
     freeze: Sequence[str] = (),
     clip_norm: Optional[float] = None,
     loss_scale: LossScale = None,
-    allow_batch_statistics: bool = False,
+    allow_batch_change: bool = False,
     plan_cache: Union[bool, str, "os.PathLike[str]"] = False,
     device: str = "",
     threads: int = 0,
@@ -400,7 +400,7 @@ def plan(
     made = make_model(model, batch=batch, **options)
     dtype = options.get("dtype") or "f32"
     request = make_request(budget, levers, keep, remake, optimizer, groups, freeze, clip_norm,
-                           loss_scale, dtype, allow_batch_statistics, plan_cache,
+                           loss_scale, dtype, allow_batch_change, plan_cache,
                            evaluates=False)
     threads = whole_number(threads, "threads", most=MOST_THREADS)
     if device == "auto":

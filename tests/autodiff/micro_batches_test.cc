@@ -224,6 +224,8 @@ Graph Outputs(int64_t batch) {
   g.Output("by class", Copy(Transpose(logits)));
   g.Output("largest", ReduceMean(ReduceMax(logits, {1})));
   g.Output("right", ReduceSum(Cast(Equal(ArgMax(logits), y), DType::kI32)));
+  g.Output("top", ReduceMax(logits));
+  g.Output("lengths", ReduceSum(Square(*g.Find("fc.weight"))));
   g.Output("loss", g.Name("loss", CrossEntropy(logits, y)));
   return *g.Finish();
 }
@@ -236,17 +238,15 @@ std::vector<std::string> OutputNames(const Graph& graph) {
   return names;
 }
 
-TEST_CASE("outputs of pieces are joined, averaged or added; so are gradients") {
+TEST_CASE("outputs of pieces are put together as they follow from the batch") {
   const Graph whole = Outputs(7), three = Outputs(3), one = Outputs(1);
-  const TrainOptions options = {.optimizer = Sgd{},
-                                .clip_norm = 0.5,
-                                .gradients = {"fc*"},
-                                .sums = {"right"}};
+  const TrainOptions options = {
+      .optimizer = Sgd{}, .clip_norm = 0.5, .gradients = {"fc*"}};
   const Result<Graph> step = BuildTrainStep(whole, "loss", options);
   REQUIRE_MESSAGE(step.ok(), step.error().message);
   const Graph pieces = InPieces(whole, {&three, &three, &one}, options);
   const std::vector<std::string> names = OutputNames(pieces);
-  CHECK(names.size() == 8);  // five, two gradients and their norm
+  CHECK(names.size() == 10);  // seven, two gradients and their norm
   CHECK(names == OutputNames(*step));
   const Tensors leaves = RandomLeaves(whole, 5);
   const Tensors expected = Interpret(*step, leaves);
@@ -266,27 +266,55 @@ TEST_CASE("outputs of pieces are joined, averaged or added; so are gradients") {
   CHECK(actual.at("grad_norm")[0] == doctest::Approx(std::sqrt(squares)));
 }
 
-TEST_CASE("an output whose parts make no whole is refused") {
-  const Graph whole = Outputs(4), half = Outputs(2);
-  CHECK(
-      ErrorOf(whole, {&half, &half}) ==
-      "[autodiff] output \"right\" is i32() in piece \"outputs\" and i32() in "
-      "batch \"outputs\"; a mean over the batch is a float, so make it one by "
-      "a cast, or say that it is a sum");
-  const auto error = [&](const TrainOptions& options) {
-    const Graph* const pieces[] = {&half, &half};
-    return BuildMicroBatchedStep(whole, pieces, "loss", options)
-        .error()
-        .message;
+// Outputs that no parts of the batch know, one at a time.
+std::string WhyNot(const std::function<Value(Value)>& output) {
+  const auto build = [&](int64_t batch) {
+    GraphBuilder g("outputs");
+    const Value x = g.Input("x", DType::kF64, {batch, 6});
+    const Value hidden = g.Name("hidden", Linear(x, "fc", 5));
+    g.Output("loss", g.Name("loss", ReduceMean(Square(hidden))));
+    g.Output("odd", g.Name("odd", output(hidden)));
+    return *g.Finish();
   };
-  CHECK(error({.sums = {"right", "logits"}}) ==
-        "[autodiff] output \"logits\" is f64(2, 5) in piece \"outputs\" and "
-        "f64(4, 5) in batch \"outputs\"; a sum over the batch has no dimension "
-        "of its examples");
-  CHECK(error({.sums = {"left"}}) ==
-        "[autodiff] graph \"outputs\" has no output \"left\" to be a sum over "
-        "the batch");
-  CHECK(error({.gradients = {"fc.w*", "fd*"}, .sums = {"right"}}) ==
+  const Graph whole = build(4), half = build(2);
+  const Graph* const pieces[] = {&half, &half};
+  const Result<MicroBatchedStep> step =
+      BuildMicroBatchedStep(whole, pieces, "loss");
+  REQUIRE_FALSE(step.ok());
+  CHECK(step.error().code == ErrorCode::kUnsupported);
+  // An allowed change is the mean of what the pieces give out.
+  CHECK(
+      BuildMicroBatchedStep(whole, pieces, "loss", {.allow_batch_change = true})
+          .ok());
+  return step.error().message;
+}
+
+TEST_CASE("an output that no micro-batches make is refused, with its reason") {
+  const std::string before =
+      "[micro-batches] graph \"outputs\" cannot take its batch in parts like "
+      "\"outputs\": they would change \"odd\" (";
+  const std::string after =
+      "); take the batch whole, or allow the change (allow_batch_change, "
+      "--allow-batch-change)";
+  CHECK(WhyNot([](Value h) { return Exp(ReduceMean(h)); }) ==
+        before +
+            "\"odd\": exp is not linear in a sum, mean or maximum over the "
+            "examples" +
+            after);
+  CHECK(WhyNot([](Value h) { return ReduceMean(Softmax(Transpose(h))); }) ==
+        before + "\"softmax_1\": softmax runs along the examples" + after);
+  CHECK(WhyNot([](Value h) { return ReduceMean(MatMul(h, Transpose(h))); }) ==
+        before + "\"matmul_2\": matmul multiplies examples by one another" +
+            after);
+}
+
+TEST_CASE("patterns of gradients to give out match params") {
+  const Graph whole = Outputs(4), half = Outputs(2);
+  const Graph* const pieces[] = {&half, &half};
+  CHECK(BuildMicroBatchedStep(whole, pieces, "loss",
+                              {.gradients = {"fc.w*", "fd*"}})
+            .error()
+            .message ==
         "[autodiff] pattern \"fd*\" of the gradients to give out matches none "
         "of the 2 params that are trained, such as \"fc.weight\"");
 }
@@ -294,21 +322,25 @@ TEST_CASE("an output whose parts make no whole is refused") {
 // --- States that a model writes ---
 
 // loss = mean(x w s), whose gradient by w needs s as it was; then s moves towards
-// the mean of x, by a quarter, and is an output.
+// the mean of x w, by a quarter, and is an output.
 Graph Moving(int64_t batch) {
   GraphBuilder g("moving");
   const Value x = g.Input("x", DType::kF64, {batch, 6});
   const Value w = g.Param("w", DType::kF64, {6});
   const Value s = g.State("s", DType::kF64, {6});
   g.Output("loss", g.Name("loss", ReduceMean(Mul(Mul(x, w), s))));
-  g.Output("s now",
-           LerpUpdate(s, ReduceMean(x, {0}), Fill(g, 0.25, DType::kF64, {})));
+  g.Output("s now", LerpUpdate(s, ReduceMean(Mul(x, w), {0}),
+                               Fill(g, 0.25, DType::kF64, {})));
   return *g.Finish();
 }
 
 TEST_CASE("a state that the model writes goes on from piece to piece") {
   const Graph whole = Moving(7), three = Moving(3), one = Moving(1);
-  const TrainOptions options = {.optimizer = Sgd{}, .gradients = {"w"}};
+  const TrainOptions options = {
+      .optimizer = Sgd{}, .gradients = {"w"}, .allow_batch_change = true};
+  const Graph* const pieces[] = {&three, &three, &one};
+  CHECK(BuildMicroBatchedStep(whole, pieces, "loss", {}).error().code ==
+        ErrorCode::kUnsupported);
   const Tensors leaves = RandomLeaves(whole, 5);
   for (const std::vector<int64_t>& sizes :
        {std::vector<int64_t>{7}, std::vector<int64_t>{3, 3, 1}}) {
@@ -329,7 +361,8 @@ TEST_CASE("a state that the model writes goes on from piece to piece") {
           sum += leaves.at("x")[6 * i + k];
         }
         gradient[k] += sum * s[k] / (6 * 7);
-        s[k] += 0.25 * (sum / static_cast<double>(size) - s[k]);
+        const double mean = sum * leaves.at("w")[k] / static_cast<double>(size);
+        s[k] += 0.25 * (mean - s[k]);
       }
       row += static_cast<size_t>(size);
     }
@@ -338,6 +371,28 @@ TEST_CASE("a state that the model writes goes on from piece to piece") {
       CHECK(values.at("s now")[k] == doctest::Approx(s[k]));
     }
   }
+}
+
+TEST_CASE("a model with totals writes its states") {
+  const auto build = [](int64_t batch) {
+    GraphBuilder g("moving");
+    const Value x = g.Input("x", DType::kF64, {batch, 6});
+    const Value m = g.Input("m", DType::kF64, {batch, 6});
+    const Value w = g.Param("w", DType::kF64, {6});
+    LerpUpdate(g.State("s", DType::kF64, {6}), ReduceMean(Mul(x, w), {0}),
+               Fill(g, 0.25, DType::kF64, {}));
+    g.Output("loss",
+             g.Name("loss", Div(ReduceSum(Mul(Mul(x, w), m)), ReduceSum(m))));
+    return *g.Finish();
+  };
+  const Graph whole = build(4), half = build(2);
+  const Graph step = InPieces(whole, {&half, &half},
+                              {.optimizer = Sgd{}, .allow_batch_change = true});
+  int updates = 0;
+  for (const Node& node : step.nodes()) {
+    updates += node.op == OpKind::kLerpUpdate;
+  }
+  CHECK(updates == 2);
 }
 
 TEST_CASE("what backward reads of a state is copied before it is written") {

@@ -93,7 +93,8 @@ StepCode RunHuberSlope(const Launch& launch, cpu::ThreadPool& pool) noexcept {
 constexpr OpDef kHuberDef = {.num_inputs = 2,
                              .infer = InferHuber,
                              .flops = op_defs::FlopsPerResultElement<5>,
-                             .may_overwrite = 0b11};
+                             .may_overwrite = 0b11,
+                             .per_example = true};
 const OpKind kHuber = *DefineOp("huber_for_test", kHuberDef);
 const OpKind kHuberSlope = *DefineOp("huber_slope_for_test", kHuberDef);
 
@@ -116,7 +117,8 @@ const OpKind kTwiceBack = *DefineOp(
     {.infer = InferSame,
      .view = [](const OpArgs&, int,
                 const ViewLayout& x) -> std::optional<ViewLayout> { return x; },
-     .accepts = AcceptAnyStrides});
+     .accepts = AcceptAnyStrides,
+     .per_example = true});
 
 // --- an op whose derivative is wrong, and one without any definition ----------
 

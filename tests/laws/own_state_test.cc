@@ -175,6 +175,7 @@ TEST_CASE("in pieces a state is written by each of them, in order") {
                        .batch = kBatch,
                        .training = Options(),
                        .levers = NoLevers()};
+  spec.training.allow_batch_change = true;
   spec.levers->pieces = {4};
   Result<Training> pieces = Train(spec, *cpu);
   REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);

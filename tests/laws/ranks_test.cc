@@ -144,10 +144,25 @@ const Net kPictures = {"pictures",
                        {.optimizer = Momentum{.decay = 0.01},
                         .groups = {{.pattern = "*.bias", .lr_scale = 0.5},
                                    {.pattern = "conv1.weight", .frozen = true}},
-                        .sums = {"right"}}};
+                        .allow_batch_change = true}};
+
+// A masked mean and a sum, over weights that sums round.
+Result<Graph> Masked(int64_t batch) {
+  GraphBuilder g("masked");
+  const Value x = g.Input("x", DType::kF32, {batch, 6});
+  const Value weights = Square(g.Input("weights", DType::kF32, {batch}));
+  const Value y = Tanh(Linear(Tanh(Linear(x, "fc1", 9)), "fc2", 5));
+  const Value errors = ReduceSum(Square(y), {1});
+  const Value mean = Div(ReduceSum(Mul(errors, weights)), ReduceSum(weights));
+  g.Output("loss", g.Name("loss", Add(mean, ReduceSum(errors))));
+  g.Output("weights in all", ReduceSum(weights));
+  return g.Finish();
+}
+const Net kMasked = {"masked", Masked, 6, {.optimizer = AdamW{}}};
 
 TEST_CASE("ranks give the bits of one rank that takes as many pieces") {
-  for (const Net& net : {kGpt, kClippedGpt, kPictures, kPicky, kScaledGpt}) {
+  for (const Net& net :
+       {kGpt, kClippedGpt, kPictures, kPicky, kScaledGpt, kMasked}) {
     for (const int64_t ranks : {2, 4}) {
       for (const Sharding shard : kShardings) {
         CAPTURE(net.name);

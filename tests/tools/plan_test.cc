@@ -424,10 +424,11 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "lstm-char, llama-nano, gpt-nano, mobilenet-v2, vit-tiny, resnet18, "
        "resnet50, unet, gpt2-124m, vgg19"},
       {{"plan", "--model", "cnn-small", "--batch", "4", "--micro-batches", "2"},
-       "[micro-batches] graph \"cnn-small\" normalizes by its batch at 4 "
-       "values, \"bn1_1\" the first of them; each of 2 pieces would have "
-       "statistics of its own, which changes the loss; take the batch whole, "
-       "or allow it (allow_batch_statistics, --allow-batch-statistics)"},
+       "[micro-batches] graph \"cnn-small\" cannot take its batch in parts "
+       "like \"cnn-small\": they would change the loss, \"loss\" (\"bn1_1\": "
+       "batch_norm normalizes by all examples of the batch) and 8 more; take "
+       "the batch whole, or allow the change (allow_batch_change, "
+       "--allow-batch-change)"},
       {{"plan", "--model", "mlp", "--batch", "0"},
        "[model] batch 0 for mlp is below 1"},
       {{"plan", "--model", "mlp", "--batch", "-3"},

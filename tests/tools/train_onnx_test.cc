@@ -334,7 +334,7 @@ TEST_CASE("a batch is as many examples as there are, up to 32") {
   CHECK(usual == arena(many, {"--batch", "32"}));
   CHECK(usual > arena(many, {"--batch", "31"}));
   // Labels come in pieces as the batch does.
-  CHECK(arena(kData, {"--micro-batches", "2", "--allow-batch-statistics"}) <
+  CHECK(arena(kData, {"--micro-batches", "2", "--allow-batch-change"}) <
         arena(kData, {}));
 }
 

@@ -232,18 +232,23 @@ TEST_CASE("what ranks cannot do together is said") {
   keeping.model = [](int64_t batch) {
     GraphBuilder g("keeping");
     const Value x = g.Input("x", DType::kF32, {batch, 4});
-    Assign(g.State("seen", DType::kF32, {4}), ReduceMean(x, {0}));
     const Value w = g.Param("w", DType::kF32, {4, 1}, Init::Ones());
+    // Of the inputs alone the mean would be that of all ranks.
+    Assign(g.State("seen", DType::kF32, {4}),
+           ReduceMean(Mul(x, Reshape(w, {4})), {0}));
     g.Output("loss", g.Name("loss", ReduceMean(MatMul(x, w), {0, 1})));
     return g.Finish();
   };
+  CHECK(ErrorOf(keeping).find("\"seen\" (the model writes it") !=
+        std::string::npos);
+  keeping.training.allow_batch_change = true;
   CHECK(ErrorOf(keeping) ==
         "[ranks] the model writes its state \"seen\" by assign, which 2 ranks "
         "cannot do together; expected lerp_update, or one rank");
   TrainingSpec pictures = Mlp({.ranks = 2});
   pictures.model = ModelOf("cnn-small", ModelPurpose::kTrain);
-  CHECK(ErrorOf(pictures).find("each of 2 pieces would have statistics of its "
-                               "own") != std::string::npos);
+  CHECK(ErrorOf(pictures).find("batch_norm normalizes by all examples of the "
+                               "batch") != std::string::npos);
   CHECK(ParseSharding("half").error().message ==
         "[ranks] there is no sharding \"half\"; expected none, states, "
         "gradients or weights");

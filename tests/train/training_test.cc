@@ -471,16 +471,24 @@ TEST_CASE("a batch that a model normalizes by is taken whole, unless allowed") {
 
   spec.budget.reset();
   spec.levers = NoLevers();
-  spec.levers->pieces = {1, 3};
+  spec.levers->pieces = {3};
   const Result<Training> refused = Train(spec, *cpu);
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message ==
-        "[micro-batches] graph \"cnn-small\" normalizes by its batch at 4 "
-        "values, \"bn1_1\" the first of them; each of 3 pieces would have "
-        "statistics of its own, which changes the loss; take the batch whole, "
-        "or allow it (allow_batch_statistics, --allow-batch-statistics)");
+  CHECK(refused.error().code == ErrorCode::kUnsupported);
+  CHECK(refused.error().message.find(
+            "they would change the loss, \"loss\" (\"bn1_1\": batch_norm "
+            "normalizes by all examples of the batch)") != std::string::npos);
+  // Nor is it where nothing else is left.
+  spec.levers->pieces = {1, 3};
+  spec.budget = 1000;
+  const Result<Training> small = Train(spec, *cpu);
+  REQUIRE_FALSE(small.ok());
+  CHECK(small.error().code == ErrorCode::kBudgetTooSmall);
+  CHECK(small.error().message.find("the batch in one piece, since") !=
+        std::string::npos);
+  spec.budget.reset();
 
-  spec.allow_batch_statistics = true;
+  spec.training.allow_batch_change = true;
   spec.levers->pieces = {3};
   Result<Training> pieces = Train(spec, *cpu);
   REQUIRE_MESSAGE(pieces.ok(), pieces.error().message);

@@ -46,7 +46,10 @@ struct PiecedStep {
   /// By piece: its first node, and how many pieces of the step it stands for.
   std::vector<NodeId> begins = {0};
   std::vector<int64_t> counts = {1};
-  /// Where the first piece is all there is, and the rest are the updates.
+  /// The origin (Node::origin) of what is made once, before the first piece, and stays; ""
+  /// for nothing.
+  std::string before = {};
+  /// Where one piece is all there is, and the rest are the updates.
   std::optional<PieceLoop> loop = {};
 };
 

@@ -21,8 +21,6 @@ namespace {
 
 constexpr std::string_view kSuffix = "/1";  // of the sample's names
 
-bool IsInPiece(const Node& node) { return node.phase != Phase::kUpdate; }
-
 // The first axis as two: which piece, which place in it.
 Shape Divided(const Shape& whole, int64_t times) {
   Shape divided;
@@ -34,9 +32,11 @@ Shape Divided(const Shape& whole, int64_t times) {
 
 class Repeater {
  public:
-  Repeater(const Graph& from, const PieceLoop& loop, int64_t times)
+  Repeater(const Graph& from, const PieceLoop& loop, int64_t times,
+           std::string_view before)
       : from_(from),
         loop_(loop),
+        before_(before),
         times_(times),
         body_(StrCat(from.name(), ".piece")),
         to_(from.name()),
@@ -50,7 +50,7 @@ class Repeater {
     if (body_.error()) return *body_.error();
     STOWAGE_RETURN_IF_ERROR(EmitLoop());
     for (NodeId id = 0; id < from_.num_nodes(); ++id) {
-      if (IsInPiece(from_.node(id))) continue;
+      if (IsInPiece(from_.node(id)) || IsBefore(from_.node(id))) continue;
       STOWAGE_RETURN_IF_ERROR(CheckAreThere(from_.node(id).inputs));
       outer_.CopyNode(id);
     }
@@ -70,6 +70,16 @@ class Repeater {
   };
 
   const ValueInfo& info(ValueId id) const { return from_.value(id); }
+  bool IsBefore(const Node& node) const {
+    return !before_.empty() && node.origin == before_;
+  }
+  bool IsInPiece(const Node& node) const {
+    return node.phase != Phase::kUpdate && !IsBefore(node);
+  }
+  // A leaf of the step, or something made before the first piece.
+  bool IsOutside(ValueId id) const {
+    return info(id).is_leaf() || IsBefore(from_.node(info(id).producer));
+  }
   bool IsOneOf(ValueId id, const std::vector<std::string>& names) const {
     return std::ranges::find(names, info(id).name) != names.end();
   }
@@ -90,11 +100,12 @@ class Repeater {
 
   const Graph& from_;
   const PieceLoop& loop_;
+  const std::string_view before_;
   const int64_t times_;
   GraphBuilder body_, to_;
   GraphCopy inner_, outer_;
   std::vector<Cut> cuts_;
-  std::vector<ValueId> whole_;   // leaves
+  std::vector<ValueId> whole_;   // of all pieces: leaves, or made before
   std::vector<NodeId> sums_;     // an add each
   std::vector<NodeId> joins_;    // a slice_update each
   std::vector<Value> operands_;  // of the loop, in the outer graph
@@ -111,7 +122,7 @@ Status Repeater::FindRoles() {
       if (IsOneOf(input, loop_.joined) && node.op == OpKind::kSliceUpdate) {
         joins_.push_back(id);
       }
-      if (!info(input).is_leaf()) continue;
+      if (!IsOutside(input)) continue;
       if (IsSaved(input)) {
         if (node.op != OpKind::kAdd || i > 0) {
           return Error{ErrorCode::kInvalidArgument,
@@ -140,6 +151,9 @@ Status Repeater::FindRoles() {
 void Repeater::DeclareLeaves() {
   for (ValueId id = 0; id < from_.num_values(); ++id) {
     if (info(id).is_leaf() && !IsSaved(id)) outer_.DeclareLeaf(id);
+  }
+  for (NodeId id = 0; id < from_.num_nodes(); ++id) {
+    if (IsBefore(from_.node(id))) outer_.CopyNode(id);
   }
   const auto declare = [&](ValueId like, TensorType type) {
     const Value leaf = body_.LeafLike({.name = info(like).name,
@@ -243,8 +257,8 @@ Status Repeater::CheckAreThere(std::span<const ValueId> ids) const {
 }  // namespace
 
 Result<Graph> RepeatPiece(const Graph& graph, const PieceLoop& loop,
-                          int64_t times) {
-  return Repeater(graph, loop, times).Repeat();
+                          int64_t times, std::string_view before) {
+  return Repeater(graph, loop, times, before).Repeat();
 }
 
 }  // namespace stowage::fit

@@ -18,6 +18,7 @@
 //   Result<Graph> step = RepeatPiece(made.graph, *sample.loop, /*times=*/64);
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/result.h"
 #include "ir/graph.h"
@@ -25,13 +26,13 @@
 
 namespace stowage::fit {
 
-/// `graph` with all its nodes but those of updates, which are a piece, in a loop that
-/// runs `times` times. A leaf of role saved is where something adds up: an `add` reads
+/// `graph` with all its nodes but those of updates, and of the origin `before`, which are a
+/// piece, in a loop that runs `times` times. A leaf of role saved is where something adds up: an `add` reads
 /// it, and becomes a sum over all pieces. Values of the piece lose a "/1" at the end of
 /// their names. Error kInvalidArgument: a saved leaf that is read otherwise, or an
 /// update or output that reads what one piece alone made. Linear.
 Result<Graph> RepeatPiece(const Graph& graph, const PieceLoop& loop,
-                          int64_t times);
+                          int64_t times, std::string_view before = {});
 
 }  // namespace stowage::fit
 

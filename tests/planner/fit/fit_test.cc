@@ -258,6 +258,8 @@ TEST_CASE("each choice that is looked at is told, and changes nothing") {
   REQUIRE(a.ok());
   REQUIRE(b.ok());
   CHECK(a->price.recomputed_nodes > 0);
+  // Of what runs again nothing is saved.
+  CHECK(a->plan.no_reuse == PlanMemory(step, {})->no_reuse);
   CHECK(Equal(a->graph, b->graph));
   CHECK(a->plan.arena_bytes() == b->plan.arena_bytes());
 }
