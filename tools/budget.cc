@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/strings.h"
@@ -50,6 +52,24 @@ Result<Json> RefusalJson(StepFitter& fitter, std::optional<int64_t> batch,
   STOWAGE_ASSIGN_OR_RETURN(json["minimum_budgets"],
                            SmallestBudgets(fitter, batch));
   return json;
+}
+
+Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
+                          Error error) {
+  const Result<Json> budgets = SmallestBudgets(fitter, batch);
+  if (!budgets.ok()) return budgets.error();
+  std::string text;
+  for (const auto& [name, flag] :
+       {std::pair("none", "none"), std::pair("recompute", "recompute"),
+        std::pair("micro_batches", "micro-batches"),
+        std::pair("offload", "offload"), std::pair("all", "auto")}) {
+    const Json& bytes = (*budgets)[name];
+    if (bytes.is_null()) continue;
+    text += StrCat(text.empty() ? "" : ", ", FormatBytes(bytes.get<int64_t>()),
+                   " (", bytes.get<int64_t>(), " bytes) with --fit ", flag);
+  }
+  error.message += StrCat("; the smallest budgets: ", text);
+  return error;
 }
 
 double LeastPercent(const FittedStep& step) {
@@ -122,8 +142,9 @@ std::string FittedText(const FittedStep& step,
   const size_t named = std::min(step.remade.size(), kMostNamed);
   for (size_t k = 0; k < named; ++k) {
     const Remade& remade = step.remade[k];
-    text += StrCat("  ", remade.name, ": frees ", FormatBytes(remade.freed),
-                   " for ", Fixed(100 * remade.flops / step.flops, 3), " %");
+    text += StrCat("  ", WithoutControls(remade.name), ": frees ",
+                   FormatBytes(remade.freed), " for ",
+                   Fixed(100 * remade.flops / step.flops, 3), " %");
     if (remade.times > 1) text += StrCat(", ", remade.times, " times");
     text += "\n";
   }

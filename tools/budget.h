@@ -22,6 +22,11 @@ Result<nlohmann::ordered_json> RefusalJson(StepFitter& fitter,
                                            std::optional<int64_t> batch,
                                            const Error& error);
 
+/// `error`, with which `fitter` refused a budget, with the same smallest budgets in words,
+/// each with the flag that has it.
+Error WithSmallestBudgets(StepFitter& fitter, std::optional<int64_t> batch,
+                          Error error);
+
 /// What op times foretell of a plan that was chosen by them.
 struct Foretold {
   double step_seconds = 0;

@@ -305,10 +305,14 @@ int PrintFrontier(const Flags& flags, StepFitter& fitter,
 
 int Refuse(const Flags& flags, Subject& subject, WorkProgress& progress,
            const Error& error) {
-  if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
-    return Fail(error);
-  }
+  if (error.code != ErrorCode::kBudgetTooSmall) return Fail(error);
   StepPlanner& planner = subject.planner();
+  if (!flags.json) {
+    const Error all =
+        WithSmallestBudgets(planner.fitter(), subject.batch(), error);
+    progress.Clear();
+    return Fail(all);
+  }
   const Result<FittedStep> given = planner.fitter().AsGiven();
   if (!given.ok()) return Fail(given.error());
   const auto foretold =

@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "autodiff/batch_analysis.h"
 #include "autodiff/ranks.h"
 #include "base/hash.h"
+#include "base/index.h"
 #include "base/memory.h"
 #include "base/strings.h"
 #include "ir/graph.h"
@@ -120,18 +122,21 @@ Result<std::optional<Foretold>> Tell(const StepSpec& spec,
 int Refuse(const TrainFlags& flags, const StepSpec& spec,
            TrainingPlanner& planner, WorkProgress& progress,
            const Error& error) {
-  if (error.code != ErrorCode::kBudgetTooSmall || !flags.json) {
-    return Fail(error);
-  }
+  if (error.code != ErrorCode::kBudgetTooSmall) return Fail(error);
   StepFitter& fitter = planner.step().fitter();
+  const Ranks& among = planner.spec().ranks;
+  const int64_t batch =
+      PartOfRank(spec.training.batch, among.ranks, among.rank).count;
+  if (!flags.json) {
+    const Error all = WithSmallestBudgets(fitter, batch, error);
+    progress.Clear();
+    return Fail(all);
+  }
   const Result<FittedStep> given = fitter.AsGiven();
   if (!given.ok()) return Fail(given.error());
   Json refusal = FiguresJson(MakeReport(given->graph, given->plan), 20);
   refusal["budget_bytes"] = *spec.training.budget;
   refusal["fits"] = false;
-  const Ranks& among = planner.spec().ranks;
-  const int64_t batch =
-      PartOfRank(spec.training.batch, among.ranks, among.rank).count;
   const Result<Json> budgets = RefusalJson(fitter, batch, error);
   progress.Clear();
   if (!budgets.ok()) return Fail(budgets.error());
@@ -175,6 +180,27 @@ std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
   std::ranges::move(SamplePrograms(spec, sample_positions),
                     std::back_inserter(programs));
   return programs;
+}
+
+// Where a loss is no mean over the examples, held-out examples are judged by the mean of
+// their batches' losses, which is said.
+void NoteEvaluation(const StepSpec& spec, int64_t batch) {
+  const ModelFn evaluate = ModelOf(spec, ModelPurpose::kEvaluate);
+  const Result<Graph> two = evaluate(2 * batch), one = evaluate(batch);
+  if (!two.ok() || !one.ok()) return;  // of one number of examples alone
+  const std::optional<ValueId> loss = one->Find("loss");
+  if (!loss) return;
+  const BatchValue& value =
+      AnalyzeBatch(*two, *one, {.has_totals = false}).values[Index(*loss)];
+  if (value.kind == BatchKind::kMean || value.kind == BatchKind::kSame) return;
+  std::cerr << StrCat(
+                   "[hold-out] the loss is ",
+                   value.kind == BatchKind::kSum
+                       ? std::string("a sum over the examples")
+                       : StrCat("no mean over the examples (", value.why, ")"),
+                   "; the held-out loss is the mean of those of batches of ",
+                   batch)
+            << std::endl;
 }
 
 // The step, and what runs over its arena beside it.
@@ -505,6 +531,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
       plan->programs.empty()
           ? 0
           : (*task)->EvaluationBatch(plan->programs.front().batch);
+  if (evaluation_batch > 0) NoteEvaluation(spec, evaluation_batch);
   std::optional<Graph> whole_step;
   if (training.ranks.shard != Sharding::kNone) {
     Result<PiecedStep> whole =

@@ -50,16 +50,17 @@ TEST_CASE("the smallest budget works, and one byte less does not") {
   CHECK(plan["budget_bytes"] == need);
   CHECK(plan["fits"] == true);
 
-  const Outcome refused = RunStowage(
-      {"plan", "--model", "mlp", "--budget", StrCat(need - 1), "--json"});
+  const Outcome refused =
+      RunStowage({"plan", "--model", "mlp", "--budget", StrCat(need - 1),
+                  "--fit", "none", "--json"});
   CHECK(refused.exit_code == 1);
   CHECK(Json::parse(refused.out)["minimum_budget_bytes"] == need);
   CHECK(refused.err.find("largest live: ") != std::string::npos);
 }
 
 TEST_CASE("with --json an infeasible budget is told in JSON, and exits 1") {
-  const Outcome outcome =
-      RunStowage({"plan", "--model", "mlp", "--budget", "100KiB", "--json"});
+  const Outcome outcome = RunStowage({"plan", "--model", "mlp", "--budget",
+                                      "100KiB", "--fit", "none", "--json"});
   CHECK(outcome.exit_code == 1);
   const Json json = Json::parse(outcome.out);
   CHECK(json["budget_bytes"] == 102400);
@@ -316,6 +317,7 @@ TEST_CASE("a refusal tells what each lever alone would do, and all together" *
                              {recompute, offload}}) {
     std::vector<std::string> arguments = with(levers);
     arguments.insert(arguments.begin(), "plan");
+    if (levers.empty()) arguments.insert(arguments.end(), {"--fit", "none"});
     arguments.insert(arguments.end(), {"--budget", "10000", "--json"});
     const Outcome refused = RunStowage(arguments);
     CHECK(refused.exit_code == 1);
@@ -348,7 +350,8 @@ TEST_CASE("--fit-optimizer tells what the step takes with each optimizer") {
                                             "2",         "--dtype",  "bf16",
                                             "--threads", "2"};
   std::vector<std::string> arguments = of_nano;
-  arguments.insert(arguments.end(), {"--budget", "10MB", "--fit-optimizer"});
+  arguments.insert(arguments.end(),
+                   {"--budget", "10MB", "--fit", "none", "--fit-optimizer"});
   const Json told = PlanAsJson(arguments);
   CHECK(told["budget_bytes"] == 10000000);
   std::map<std::string, Json> lines;
