@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "autodiff/batch_analysis.h"
 #include "base/strings.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
@@ -265,6 +266,64 @@ py::dict Trainer::Evaluate(const std::vector<py::object>& inputs) {
   return results;
 }
 
+py::dict Trainer::EvaluationParts() {
+  RunnerOf("evaluate");
+  const ModelFn& model = plan_->model().evaluate;
+  struct Graphs {
+    Graph whole, part;
+  };
+  Graphs graphs;
+  const auto build = [&]() -> Status {
+    STOWAGE_ASSIGN_OR_RETURN(graphs.whole, model(2 * evaluation_batch_));
+    STOWAGE_ASSIGN_OR_RETURN(graphs.part, model(evaluation_batch_));
+    return {};
+  };
+  const Status built = ResultWithoutGil(build);
+  py::dict parts;
+  if (!built.ok()) {
+    // Of one batch alone, as files may be: its shapes are all that is known.
+    const Graph& graph = RunnerOf("evaluate").graph();
+    for (const GraphOutput& output : graph.outputs()) {
+      const Shape& shape = graph.value(output.value).type.shape;
+      parts[py::str(output.name)] =
+          shape.rank() > 0 && shape[0] == evaluation_batch_
+              ? std::string("examples")
+              : built.error().message;
+    }
+    return parts;
+  }
+  const BatchAnalysis analysis =
+      AnalyzeBatch(graphs.whole, graphs.part, {.has_totals = false});
+  for (const GraphOutput& output : graphs.part.outputs()) {
+    const BatchValue& value =
+        analysis.values[static_cast<size_t>(output.value)];
+    std::string how = value.why;
+    switch (value.kind) {
+      case BatchKind::kSame:
+        how = "same";
+        break;
+      case BatchKind::kPerExample:
+        how = value.is_whole_axis() && value.axis == 0
+                  ? "examples"
+                  : "its examples are not along its first axis";
+        break;
+      case BatchKind::kSum:
+        how = "sum";
+        break;
+      case BatchKind::kMean:
+        how = "mean";
+        break;
+      case BatchKind::kMax:
+        how = "max";
+        break;
+      case BatchKind::kMixed:
+        break;
+    }
+    parts[py::str(output.name)] = how;
+  }
+  return parts;
+}
+
 py::list Trainer::InputsOf(const std::string& program) {
   RunnerOf(program);
   py::list all;
@@ -482,6 +541,7 @@ void BindTrainers(py::module_& module) {
       .def("set_rate", &Trainer::set_rate, py::arg("rate"))
       .def("evaluate", &Trainer::Evaluate, py::arg("inputs"))
       .def("inputs_of", &Trainer::InputsOf, py::arg("program"))
+      .def("evaluation_parts", &Trainer::EvaluationParts)
       .def("evaluation_batch", &Trainer::evaluation_batch)
       .def("weights", &Trainer::weights)
       .def("read", &Trainer::Read, py::arg("name"))

@@ -89,6 +89,9 @@ class Trainer {
   float Step(const pybind11::args& inputs, const pybind11::kwargs& named);
   /// A run of the program called "evaluate"; its outputs by name.
   pybind11::dict Evaluate(const std::vector<pybind11::object>& inputs);
+  /// How an output of all examples follows from those of several evaluations: by name
+  /// "examples", "sum", "mean", "max" or "same", or a reason why it does not.
+  pybind11::dict EvaluationParts();
   /// The inputs that a caller gives to a program: of each its name, the type of its
   /// elements and its dimensions.
   pybind11::list InputsOf(const std::string& program);

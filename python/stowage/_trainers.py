@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Path = Union[str, "os.PathLike[str]"]
 
+# How an output of all examples is made of those of several evaluations.
+_TOGETHER = {"sum": np.sum, "mean": np.mean, "max": np.max}
+
 
 class Report:
     """A plan, and the losses of a run inside it; in a notebook, a page of both."""
@@ -100,7 +103,7 @@ class Trainer:
         freeze: Sequence[str] = (),
         clip_norm: Optional[float] = None,
         loss_scale: LossScale = None,
-        allow_batch_statistics: bool = False,
+        allow_batch_change: bool = False,
         plan_cache: Union[bool, Path] = False,
         device: str = "auto",
         threads: int = 0,
@@ -110,7 +113,7 @@ class Trainer:
         made = make_model(model, batch=batch, **options)
         dtype = options.get("dtype") or "f32"
         request = make_request(budget, levers, keep, remake, optimizer, groups, freeze,
-                               clip_norm, loss_scale, dtype, allow_batch_statistics,
+                               clip_norm, loss_scale, dtype, allow_batch_change,
                                plan_cache, evaluates=True)
         threads = whole_number(threads, "threads", most=MOST_THREADS)
         seed = whole_number(seed, "seed", most=(1 << 64) - 1)
@@ -121,6 +124,7 @@ class Trainer:
         log_plan(self._plan)
         self._core = _core.Trainer(self._plan._core, opened, seed)
         self._step = self._core.step
+        self._parts: Optional[Dict[str, str]] = None
         self._set_rate(self._plan._core.learning_rate() if lr is None else lr)
 
     @property
@@ -187,8 +191,9 @@ class Trainer:
         of a classifier, predictions.
 
         Inputs are as for `step`, in their order or by name, along a first axis of as many
-        examples as there are, and are taken as many at a time as the plan has room for. A loss
-        is the mean over all, for which these must be whole batches.
+        examples as there are, and are taken as many at a time as the plan has room for. A sum
+        or mean over all is made of whole batches. What is neither, such as a mean over a mask,
+        is of as many examples as are taken at once, and refused for others.
         """
         batch = self._core.evaluation_batch()
         if batch == 0:
@@ -215,16 +220,28 @@ class Trainer:
             if missing:
                 part = [np.concatenate([p, np.repeat(p[-1:], missing, 0)]) for p in part]
             parts.append(self._core.evaluate(part))
+        if count == batch:
+            return parts[0]
+        if self._parts is None:
+            self._parts = self._core.evaluation_parts()
         joined: Dict[str, Any] = {}
         for name, first in parts[0].items():
-            if first.ndim > 0 and first.shape[0] == batch:
+            how = self._parts[name]
+            if how == "examples":
                 joined[name] = np.concatenate([p[name] for p in parts])[:count]
+            elif how == "same":
+                joined[name] = first
+            elif how not in _TOGETHER:
+                raise Unsupported(
+                    f'[evaluate] "{name}" of {count} examples does not follow from evaluations '
+                    f"of {batch} each: {how}; give {batch} examples, or make it an output of "
+                    "each example")
             elif count % batch:
                 raise InvalidArgument(
-                    f'[evaluate] "{name}" is of whole batches of {batch}, and {count} '
+                    f'[evaluate] "{name}" is a {how} over whole batches of {batch}, and {count} '
                     "examples are none; leave some away")
             else:
-                joined[name] = np.mean([p[name] for p in parts], axis=0)
+                joined[name] = _TOGETHER[how]([p[name] for p in parts], axis=0)
         return joined
 
     def state_dict(self) -> Dict[str, Any]:

@@ -1,0 +1,127 @@
+"""Losses that are sums and quotients over a batch, against NumPy: in micro-batches, by budgets
+and in evaluations."""
+
+import numpy as np
+import support
+
+import stowage
+from stowage import ops
+
+BATCH = 64
+
+
+def masked(g, batch):
+    """sum(errors * mask) / sum(mask) of a net with a hidden layer."""
+    x, y = g.input("x", "f32", (batch, 16)), g.input("y", "f32", (batch, 4))
+    mask = g.input("mask", "f32", (batch, 1))
+    h = ops.tanh(ops.matmul(x, g.param("w1", "f32", (16, 64), init="normal", scale=0.2)))
+    d = ops.sub(ops.matmul(h, g.param("w2", "f32", (64, 4), init="normal", scale=0.2)), y)
+    errors = ops.mul(ops.reduce_sum(ops.square(d), axes=[1], keep=True), mask)
+    g.output("loss", ops.div(ops.reduce_sum(errors), ops.reduce_sum(mask)))
+
+
+def summed(g, batch):
+    x = g.input("x", "f32", (batch, 16))
+    w = g.param("w", "f32", (16, 4), init="normal", scale=0.2)
+    g.output("loss", ops.reduce_sum(ops.square(ops.matmul(x, w))))
+    g.output("largest", ops.reduce_max(ops.matmul(x, w)))
+
+
+def by_batch(g, batch):
+    """Normalized by the batch by hand."""
+    x = g.input("x", "f32", (batch, 16))
+    h = ops.matmul(x, g.param("w", "f32", (16, 64), init="normal", scale=0.2))
+    mean = ops.reduce_mean(h, axes=[0], keep=True)
+    g.output("loss", ops.reduce_mean(ops.square(ops.tanh(ops.sub(h, mean)))))
+
+
+def data():
+    random = np.random.default_rng(0)
+    x = random.standard_normal((BATCH, 16)).astype(np.float32)
+    y = random.standard_normal((BATCH, 4)).astype(np.float32)
+    mask = np.zeros((BATCH, 1), np.float32)
+    mask[:40:7] = 1  # most micro-batches have one or none
+    mask[48:] = 1
+    return x, y, mask
+
+
+class MicroBatchesTest(support.TestCase):
+
+    def masked_by_numpy(self, w1, w2, lr):
+        """The loss, and the params after a step."""
+        x, y, mask = (a.astype(np.float64) for a in data())
+        w1, w2 = w1.astype(np.float64), w2.astype(np.float64)
+        h = np.tanh(x @ w1)
+        d = h @ w2 - y
+        loss = ((d**2).sum(1, keepdims=True) * mask).sum() / mask.sum()
+        dd = 2 * d * mask / mask.sum()
+        dh = dd @ w2.T * (1 - h**2)
+        return loss, w1 - lr * x.T @ dh, w2 - lr * h.T @ dd
+
+    def check_masked(self, trainer):
+        weights = trainer.state_dict()
+        loss, w1, w2 = self.masked_by_numpy(weights["w1"], weights["w2"], 0.1)
+        self.assertAlmostEqual(trainer.step(*data()), loss, places=4)
+        after = trainer.state_dict()
+        np.testing.assert_allclose(after["w1"], w1, atol=1e-5)
+        np.testing.assert_allclose(after["w2"], w2, atol=1e-5)
+
+    def test_a_masked_mean_is_the_batchs_at_every_budget(self):
+        options = {"batch": BATCH, "optimizer": "sgd", "device": "cpu", "threads": 1}
+        whole = stowage.plan(masked, **options).arena_bytes
+        pieces = set()
+        for share in (1.0, 0.8, 0.6):
+            with self.subTest(share=share):
+                with stowage.Trainer(masked, lr=0.1, budget=int(whole * share),
+                                     **options) as trainer:
+                    self.check_masked(trainer)
+                    pieces.add(trainer.plan.pieces)
+        self.assertGreater(max(pieces), 1)
+
+    def test_micro_batches_without_an_example_that_counts(self):
+        for pieces in (1, 2, 8, 64):
+            with self.subTest(pieces=pieces):
+                with stowage.Trainer(masked, BATCH, optimizer="sgd", lr=0.1, device="cpu",
+                                     threads=1, levers={"pieces": pieces}) as trainer:
+                    self.check_masked(trainer)
+
+    def test_a_sum_is_a_sum(self):
+        x = data()[0]
+        for pieces in (1, 4):
+            with stowage.Trainer(summed, BATCH, optimizer="sgd", lr=0.01, device="cpu",
+                                 threads=1, levers={"pieces": pieces}) as trainer:
+                w = trainer.state_dict()["w"].astype(np.float64)
+                product = x.astype(np.float64) @ w
+                self.assertAlmostEqual(trainer.step(x), (product**2).sum(), places=2)
+                np.testing.assert_allclose(trainer.state_dict()["w"],
+                                           w - 0.01 * 2 * x.T.astype(np.float64) @ product,
+                                           rtol=1e-4, atol=1e-5)
+
+    def test_what_mixes_examples_is_not_split_unasked(self):
+        options = {"optimizer": "sgd", "device": "cpu", "threads": 1}
+        whole = stowage.plan(by_batch, BATCH, **options)
+        with self.assertRaisesRegex(stowage.Unsupported, "spreads|back to them|would change"):
+            stowage.plan(by_batch, BATCH, levers={"pieces": 4}, **options)
+        with self.assertRaisesRegex(stowage.BudgetTooSmall, "in one piece, since"):
+            stowage.plan(by_batch, BATCH, budget=whole.arena_bytes // 16, **options)
+        allowed = stowage.plan(by_batch, BATCH, levers={"pieces": 4}, allow_batch_change=True,
+                               **options)
+        self.assertEqual(allowed.pieces, 4)
+
+    def test_evaluations_of_many_batches(self):
+        x, y, mask = data()
+        with stowage.Trainer(summed, 16, evaluate=summed, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            product = x.astype(np.float64) @ trainer.state_dict()["w"].astype(np.float64)
+            of_all = trainer.evaluate(x)
+            self.assertAlmostEqual(float(of_all["loss"]), (product**2).sum(), places=2)
+            self.assertAlmostEqual(float(of_all["largest"]), product.max(), places=5)
+        with stowage.Trainer(masked, 16, evaluate=masked, optimizer="sgd", device="cpu",
+                             threads=1) as trainer:
+            trainer.evaluate(x[:16], y[:16], mask[48:])
+            with self.assertRaisesRegex(stowage.Unsupported, "64 examples does not follow"):
+                trainer.evaluate(x, y, mask)
+
+
+if __name__ == "__main__":
+    support.main()
