@@ -1,13 +1,26 @@
-"""Models of torch. Nothing here is imported before it is asked for."""
+"""Models of torch. Nothing here is imported before it is asked for.
+
+What torch's export loses, such as dropout, detach or a branch that is of training alone, would
+be trained otherwise than its author wrote it. So a model is tried before it is handed out: one
+step of it and one of a copy of the module, in the mode that the module is in, must agree in
+their loss, in the gradient of every param and in the statistics of batch norms.
+"""
 
 from __future__ import annotations
 
+import copy
 import io
-from typing import Any, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
 
 from stowage._core import Model
 from stowage._models import model as make_model
-from stowage.errors import InvalidArgument, Unsupported
+from stowage.errors import InvalidArgument, StowageError, Unsupported
+
+_LOST = ("torch's export loses detach, no_grad, a backward of one's own, padding_idx and what a "
+         "module does in training alone; leave it out of the module, or, if the difference is "
+         "meant, give check=False")
 
 
 def from_torch(
@@ -17,41 +30,229 @@ def from_torch(
     loss: str = "cross_entropy",
     input_names: Optional[Sequence[str]] = None,
     labels_shape: Optional[Sequence[int]] = None,
+    check: bool = True,
 ) -> Model:
     """The model of a torch module, by its export to ONNX in memory.
 
     `example_inputs` is a tensor or a tuple of them; its first dimension is the batch, and
     is the model's. Params and batch norms keep their names and begin as they are in the
-    module, which is left as it is. `loss` is what is trained for: "cross_entropy", "mse" or
-    "bce" of the first output, by a further input "labels", or an output by its name.
+    module, which is left as it is. Params that want no gradient, buffers and constants are
+    frozen. `loss` is what is trained for: "cross_entropy", "mse" or "bce" of the first
+    output, by a further input "labels", or an output by its name.
+
+    The model trains as the module does in the mode it is in, which a step of each on the
+    examples shows; `check=False` leaves that out, and with it twice the module's memory.
 
     Needs torch, onnx and onnxscript, which Stowage itself does not. Raises Unsupported where
-    they are not there, or for ops that Stowage does not know.
+    they are not there, for ops that Stowage does not know, and for a module whose loss,
+    gradients or statistics would be others than torch's.
     """
     try:
         import torch
     except ImportError as error:
         raise Unsupported("[from_torch] there is no torch here; pip install torch onnx "
                           "onnxscript") from error
+    if not isinstance(loss, str):
+        raise TypeError(f"[from_torch] loss is a {type(loss).__name__}; expected "
+                        '"cross_entropy", "mse", "bce" or the name of an output')
     inputs = example_inputs if isinstance(example_inputs, tuple) else (example_inputs,)
     names = list(input_names or (["x"] if len(inputs) == 1 else
                                  [f"x{i}" for i in range(1, len(inputs) + 1)]))
+    if check:
+        _check_mode(torch, module, inputs)
+    refused: Optional[StowageError] = None
+    for is_batched in (True, False):
+        # Some modules take one batch alone.
+        file, outputs, tensors = _export(torch, module, inputs, names, is_batched)
+        if file is None:
+            continue
+        shapes = {"labels": list(labels_shape)} if labels_shape is not None else None
+        batch = int(inputs[0].shape[0]) if is_batched and inputs[0].dim() > 0 else None
+        try:
+            made = make_model(file, batch=batch, loss=loss, shapes=shapes)
+            trained = {name for name, param in module.named_parameters(remove_duplicate=False)
+                       if param.requires_grad}
+            made._frozen = [name for name in tensors if name not in trained]
+            if check:
+                _check_step(torch, module, inputs, made, loss, outputs)
+            return made
+        except StowageError as error:
+            refused = refused or error
+            if isinstance(error, _Differs):
+                break
+    assert refused is not None
+    if isinstance(refused, _Differs):
+        raise Unsupported(str(refused))
+    raise refused
+
+
+class _Differs(Unsupported):
+    """A model that trains otherwise than its module."""
+
+
+def _export(torch: Any, module: Any, inputs: Tuple[Any, ...], names: List[str],
+            is_batched: bool) -> Tuple[Optional[bytes], List[str], List[str]]:
+    """The file, and what its outputs and its tensors are called; no file where the module
+    takes one number of examples alone."""
+    modes = {each: each.training for each in module.modules()}
+    dimensions = None
+    if is_batched:
+        batch = torch.export.Dim("batch")
+        dimensions = tuple({0: batch} if isinstance(x, torch.Tensor) and x.dim() > 0 else None
+                           for x in inputs)
     file = io.BytesIO()
-    was_training = module.training
     try:
         # Batch norms keep their place and params their names only where they are not
         # folded into each other.
         module.eval()
         exported: Any = torch.onnx.export(module, inputs, dynamo=True, optimize=False,
-                                     verbose=False, input_names=names)
+                                          verbose=False, input_names=names,
+                                          dynamic_shapes=dimensions)
         exported.save(file)
     except ImportError as error:
         raise Unsupported(f"[from_torch] the export needs {error.name}; pip install onnx "
                           "onnxscript") from error
+    except Exception as error:
+        if is_batched:
+            return None, [], []
+        raise Unsupported(f"[from_torch] torch cannot export the module: {_first_line(error)}"
+                          + _hint(module)) from error
     finally:
-        module.train(was_training)
-    shapes = {"labels": list(labels_shape)} if labels_shape is not None else None
-    return make_model(file.getvalue(), loss=loss, shapes=shapes)
+        for each, was_training in modes.items():
+            each.training = was_training
+    graph = exported.model_proto.graph
+    return (file.getvalue(), [each.name for each in graph.output],
+            [each.name for each in graph.initializer])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {(lines or [''])[0][:300]}"
+
+
+def _hint(module: Any) -> str:
+    if getattr(getattr(module, "config", None), "use_cache", False):
+        return "; set module.config.use_cache to False"
+    return ""
+
+
+def _check_mode(torch: Any, module: Any, inputs: Tuple[Any, ...]) -> None:
+    """That the module computes the same again, and normalizes as it is going to."""
+    frozen = [name for name, each in module.named_modules()
+              if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)
+              and each.track_running_stats and not each.training]
+    if frozen:
+        raise Unsupported(f'[from_torch] the batch norm "{frozen[0]}" is in eval mode, in which '
+                          "it normalizes by its running statistics; here it would by the "
+                          "batch's: call module.train()")
+    net = _copy(module)
+    with torch.random.fork_rng(), torch.no_grad():
+        once, again = (_tensors(torch, net(*inputs)) for _ in range(2))
+    if any(not torch.equal(a, b) for a, b in zip(once, again)):
+        drop = [name for name, each in module.named_modules()
+                if each.training and "Drop" in type(each).__name__]
+        raise Unsupported("[from_torch] the module draws random numbers in the mode it is in"
+                          + (f', as "{drop[0]}" does' if drop else "")
+                          + ", which torch's export loses; call module.eval(), or give its "
+                          "dropouts a p of 0")
+
+
+def _copy(module: Any) -> Any:
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise Unsupported("[from_torch] the module cannot be copied, so that it cannot be tried: "
+                          f"{_first_line(error)}; give check=False") from error
+
+
+def _tensors(torch: Any, output: Any) -> List[Any]:
+    leaves, _ = torch.utils._pytree.tree_flatten(output)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _check_step(torch: Any, module: Any, inputs: Tuple[Any, ...], made: Model, loss: str,
+                outputs: List[str]) -> None:
+    """That a step is torch's: its loss, gradients and statistics."""
+    from stowage._trainers import Trainer
+
+    with Trainer(made, optimizer="sgd", lr=1.0, levers="none", device="cpu") as trainer:
+        net = _copy(module)
+        made_outputs = _tensors(torch, net(*inputs))
+        named = {f"x{i}": x for i, x in enumerate(inputs)}
+        given = [x for x in named.values()]
+        labels = None
+        if "labels" in trainer.inputs:
+            labels = _labels(torch, trainer.inputs["labels"], made_outputs[0], loss)
+            given.append(labels)
+        if len(given) != len(trainer.inputs):
+            return  # an input reaches no output; who steps is told
+        theirs = _loss(torch, made_outputs, labels, loss, outputs)
+        if theirs is None or theirs.dim() > 0:
+            return  # what it is, the step says
+        theirs.backward()
+        before = {name: np.array(value) for name, value in trainer.state_dict().items()}
+        ours = trainer.step(*given)
+        after = trainer.state_dict()
+    _expect_close("its loss is", ours, float(theirs), 1e-3, 1e-6)
+    gradients = {name: (param.grad if param.grad is not None else torch.zeros_like(param))
+                 for name, param in net.named_parameters(remove_duplicate=False)
+                 if param.requires_grad}
+    largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
+    for name, gradient in gradients.items():
+        if name not in before:
+            continue
+        g = gradient.detach().float().numpy()
+        step = before[name] - after[name]
+        # A param of f32 takes up so much of its gradient.
+        slack = 4e-7 * float(np.abs(before[name]).max(initial=0)) + 1e-4 * largest
+        off = float(np.abs(step - g).max(initial=0))
+        if not off <= slack + 2e-2 * float(np.abs(g).max(initial=0)):
+            raise _Differs(f'[from_torch] "{name}" would be trained otherwise than torch trains '
+                           f"it: on the examples its gradient is off by {off:.3g}, of "
+                           f"{float(np.abs(g).max(initial=0)):.3g}; {_LOST}")
+    for name, buffer in net.named_buffers():
+        if name in after and buffer.is_floating_point():
+            _expect_close(f'the statistics "{name}" are', after[name],
+                          buffer.detach().float().numpy(), 1e-3, 1e-5)
+
+
+def _expect_close(what: str, ours: Any, theirs: Any, relative: float, absolute: float) -> None:
+    if np.allclose(ours, theirs, rtol=relative, atol=absolute, equal_nan=True):
+        return
+    at = np.argmax(np.abs(np.asarray(ours) - np.asarray(theirs)))
+    raise _Differs(f"[from_torch] the module would be trained otherwise than torch trains it: on "
+                   f"the examples {what} {np.ravel(ours)[at]:.6g}, and {np.ravel(theirs)[at]:.6g} "
+                   f"in torch; {_LOST}")
+
+
+def _labels(torch: Any, wanted: Any, output: Any, loss: str) -> Any:
+    random = torch.Generator().manual_seed(0)
+    if loss != "cross_entropy":
+        return torch.rand(wanted.shape, generator=random)
+    classes = output.shape[_class_axis(tuple(output.shape), wanted.shape)]
+    kind = torch.int64 if wanted.dtype == "i64" else torch.int32
+    return torch.randint(0, classes, wanted.shape, generator=random).to(kind)
+
+
+def _class_axis(output: Tuple[int, ...], labels: Tuple[int, ...]) -> int:
+    """The axis of the output that the labels lack."""
+    axes = [i for i in range(len(output)) if output[:i] + output[i + 1:] == tuple(labels)]
+    return axes[-1] if axes else len(output) - 1
+
+
+def _loss(torch: Any, made: List[Any], labels: Any, loss: str, outputs: List[str]) -> Any:
+    functional = torch.nn.functional
+    if labels is None:
+        at = outputs.index(loss) if loss in outputs else -1
+        return made[at] if 0 <= at < len(made) else None
+    first = made[0].float()
+    if loss == "mse":
+        return functional.mse_loss(first, labels)
+    if loss == "bce":
+        return functional.binary_cross_entropy_with_logits(first, labels)
+    axis = _class_axis(tuple(first.shape), tuple(labels.shape))
+    rows = first.movedim(axis, -1).reshape(-1, first.shape[axis])
+    return functional.cross_entropy(rows, labels.reshape(-1).long())
 
 
 def give_weights(module: Any, state: Mapping[str, Any]) -> Any:
