@@ -139,7 +139,7 @@ Status Train(const Asked& asked, cluster::Team* team) {
   const std::unique_ptr<Backend> cpu =
       MakeCpuBackend({.threads = 1, .collectives = joined});
   fit.plan.device = cpu->Needs();
-  const TrainOptions options{.optimizer = AdamW{}};
+  const TrainOptions options{.optimizer = AdamW{}, .allow_batch_change = true};
   StepFitter fitter(BuildRankSteps(model, asked.batch, ranks, "loss", options),
                     fit);
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<Bytes> budget,
