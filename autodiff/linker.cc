@@ -5,7 +5,6 @@
 #include "autodiff/backward.h"
 #include "autodiff/dropout_ids.h"
 #include "base/strings.h"
-#include "ir/bodies.h"
 #include "ir/layout.h"
 #include "ir/ops.h"
 #include "ir/uses.h"
@@ -173,8 +172,7 @@ void Linker::CopyBackwardNode(NodeId id) {
 }
 
 void Linker::CopyNode(GraphCopy& copy, const Node& node, NodeId id) {
-  const bool may_draw = node.op == OpKind::kDropout || !BodiesOf(node).empty();
-  if (!may_draw || piece_.first_dropout == 0) {
+  if (piece_.first_dropout == 0) {
     copy.CopyNode(id);
   } else {
     copy.CopyNode(id, WithDropoutIdsFrom(node, piece_.first_dropout));

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -188,6 +189,32 @@ TEST_CASE("every piece draws dropouts of its own") {
     if (node.op == OpKind::kDropout) ids.push_back(node.attrs.Int("id"));
   }
   CHECK(ids == std::vector<int64_t>{0, 0, 1, 1});  // forward and backward
+}
+
+TEST_CASE("every piece draws random numbers of its own") {
+  const auto noisy = [](int64_t batch) {
+    GraphBuilder g("noisy");
+    const Value x = g.Input("x", DType::kF64, {batch, 6});
+    const Value seed = g.Input("seed", DType::kI64, {});
+    const Value step = g.Input("step", DType::kI64, {});
+    const Value noise =
+        Add(RandomNormal(seed, step, {batch, 6}, DType::kF64, 0),
+            RandomUniform(seed, step, {batch, 6}, DType::kF64, 1));
+    g.Output(
+        "loss",
+        g.Name("loss", ReduceMean(Square(Linear(Add(x, noise), "fc", 3)))));
+    return *g.Finish();
+  };
+  const Graph whole = noisy(4), half = noisy(2);
+  const Graph made = InPieces(whole, {&half, &half}, {});
+  std::vector<int64_t> ids;
+  for (const Node& node : made.nodes()) {
+    if (node.op == OpKind::kRandomNormal || node.op == OpKind::kRandomUniform) {
+      ids.push_back(node.attrs.Int("id"));
+    }
+  }
+  std::ranges::sort(ids);
+  CHECK(ids == std::vector<int64_t>{0, 1, 2, 3});
 }
 
 TEST_CASE("pieces that do not make up the batch are refused") {

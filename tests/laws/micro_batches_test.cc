@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -480,6 +481,25 @@ TEST_CASE("a loop that sums what it has summed over the examples") {
     });
     CHECK(Splits(model, 5, 2, 1));
   }
+}
+
+TEST_CASE("a constant of one number for all examples") {
+  // As an exported recurrent layer has its first state.
+  const auto with = [](double step) {
+    return Of([step](GraphBuilder& g, Value x) {
+      std::vector<double> numbers(static_cast<size_t>(x.dim(0) * kWidth), 0.5);
+      for (size_t i = 1; i < numbers.size(); ++i) {
+        numbers[i] = numbers[i - 1] + step;
+      }
+      const Value start = Constant(g, DType::kF64, {x.dim(0), kWidth},
+                                   std::as_bytes(std::span(numbers)));
+      const Value w = g.Param("w", DType::kF64, {kWidth}, Init::Normal(0.5));
+      const Value h = Tanh(Add(Mul(start, w), ReduceSum(x, {1})));
+      g.Output("loss", g.Name("loss", ReduceMean(Square(h))));
+    });
+  };
+  CHECK(Splits(with(0), 5, 2, 1));
+  CHECK_FALSE(Splits(with(0.25), 5, 2, 1));
 }
 
 TEST_CASE("a loss that is no output is looked at, too") {
