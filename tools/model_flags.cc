@@ -205,7 +205,9 @@ Result<Levers> ReadLevers(const ModelFlags& flags,
                         " says nothing where nothing is recomputed; give "
                         "--recompute cheap or auto with it")};
   }
-  const bool splits = fit.contains(kMicroBatches) && batch;
+  // A graph from a file has none to allow; to ask for them by name is an error.
+  const bool is_listed = !flags.fit.empty() && flags.fit != "auto";
+  const bool splits = fit.contains(kMicroBatches) && (batch || is_listed);
   STOWAGE_ASSIGN_OR_RETURN(
       const std::optional<int64_t> pieces,
       ParseMicroBatches(!flags.micro_batches.empty() ? flags.micro_batches

@@ -159,8 +159,8 @@ StepBuilder StepFitter::Noting(StepBuilder build) const {
   };
 }
 
-// Pieces that the builder refuses are no lever, unless there are no others. Where the
-// first number of several is refused, so are the others.
+// Numbers of micro-batches that the builder refuses are not tried, unless there are no
+// others. Where the first number above the fewest is refused, so are the larger ones.
 template <typename T>
 Result<T> StepFitter::WithoutRefused(std::vector<int64_t>& pieces,
                                      const std::function<Result<T>()>& run) {
@@ -238,9 +238,12 @@ Result<FittedStep> StepFitter::FitOnce(std::optional<Bytes> budget) {
   if (price.pieces > given->pieces() || price.host.values > 0 ||
       price.recomputed_nodes > 0) {
     STOWAGE_ASSIGN_OR_RETURN(
-        const std::optional<FittedStep> as_given,
+        std::optional<FittedStep> as_given,
         given->FitAsGiven(kNoLimit, Recompute::kNone, kAnyCost));
-    if (as_given) step->plan.no_reuse = as_given->plan.no_reuse;
+    if (as_given) {
+      STOWAGE_RETURN_IF_ERROR(FuseNodes(&*as_given));
+      step->plan.no_reuse = as_given->plan.no_reuse;
+    }
   }
 
   const std::vector<std::string> violations =

@@ -68,8 +68,9 @@ class StepFitter {
   ~StepFitter();
 
   /// The cheapest step found that fits `budget`; without one, the fewest pieces
-  /// and nothing moved. Pieces that the builder refuses with kUnsupported, as those that
-  /// would change the loss, are no lever where there are fewer. A larger budget never costs more, nor do more levers.
+  /// and nothing moved. Micro-batches that the builder refuses with kUnsupported, as those
+  /// that would change the loss, are not tried where it takes fewer. A larger budget never
+  /// costs more, nor do more memory optimizations.
   /// Errors: kBudgetTooSmall, which names the budget, the need, the peak, the
   /// largest live buffers and the smallest budgets that work; kNotFound and
   /// kInvalidArgument for names that are no forward value's; the builder's and

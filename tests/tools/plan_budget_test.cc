@@ -325,6 +325,44 @@ TEST_CASE("a refusal tells what each lever alone would do, and all together" *
   }
 }
 
+TEST_CASE("a budget by itself makes the step fit, and --fit narrows by what") {
+  const auto with = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"--model", "gpt-nano", "--batch",
+                                          "4",       "--seq",    "32"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const auto smallest = [&](const std::vector<std::string>& more) {
+    return PlanAsJson(with(more))["minimum_budget_bytes"].get<int64_t>();
+  };
+  const int64_t all = smallest({"--fit", "auto"});
+  CHECK(all == smallest({"--recompute", "auto", "--offload", "auto",
+                         "--micro-batches", "auto"}));
+  CHECK(smallest({"--fit", "recompute,offload"}) ==
+        smallest({"--recompute", "auto", "--offload", "auto"}));
+  CHECK(smallest({"--fit", "micro-batches"}) ==
+        smallest({"--micro-batches", "auto"}));
+  CHECK(smallest({"--fit", "none"}) == smallest({}));
+
+  const Json fitted = PlanAsJson(with({"--budget", StrCat(all)}));
+  CHECK(fitted["fits"] == true);
+  CHECK(fitted["arena_bytes"] <= all);
+  CHECK(fitted["no_reuse_bytes"] == PlanAsJson(with({}))["no_reuse_bytes"]);
+  std::vector<std::string> none =
+      with({"--budget", StrCat(all), "--fit", "none"});
+  none.insert(none.begin(), "plan");
+  const Outcome refused = RunStowage(none);
+  CHECK(refused.exit_code == 1);
+  for (const std::string flag :
+       {"none", "recompute", "micro-batches", "offload", "auto"}) {
+    CHECK_MESSAGE(
+        refused.err.find(StrCat(" with --fit ", flag)) != std::string::npos,
+        refused.err);
+  }
+  CHECK(refused.err.find(StrCat("(", all, " bytes) with --fit auto")) !=
+        std::string::npos);
+}
+
 TEST_CASE("--pareto lists budgets by falling bytes and rising cost") {
   const Outcome outcome =
       RunStowage({"plan", "--model", "gpt-nano", "--batch", "4", "--seq", "32",

@@ -429,6 +429,11 @@ TEST_CASE("bad input exits 2 and says what is wrong") {
        "batch_norm normalizes by all examples of the batch) and 8 more; take "
        "the batch whole, or allow the change (allow_batch_change, "
        "--allow-batch-change)"},
+      {{"plan", "--model", "mlp", "--fit", "recompute,offlod"},
+       "[fit] there is no \"offlod\"; expected auto, none, or a list of "
+       "recompute, micro-batches, offload and order"},
+      {{"plan", "--graph", empty, "--fit", "micro-batches"},
+       "[micro-batches] a graph from a file is planned as it is"},
       {{"plan", "--model", "mlp", "--batch", "0"},
        "[model] batch 0 for mlp is below 1"},
       {{"plan", "--model", "mlp", "--batch", "-3"},
