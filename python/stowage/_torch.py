@@ -178,17 +178,17 @@ def _check_step(torch: Any, module: Any, inputs: Tuple[Any, ...], made: Model, l
     with Trainer(made, optimizer="sgd", lr=1.0, levers="none", device="cpu") as trainer:
         net = _copy(module)
         made_outputs = _tensors(torch, net(*inputs))
-        named = {f"x{i}": x for i, x in enumerate(inputs)}
-        given = [x for x in named.values()]
+        given = list(inputs)
         labels = None
         if "labels" in trainer.inputs:
             labels = _labels(torch, trainer.inputs["labels"], made_outputs[0], loss)
             given.append(labels)
-        if len(given) != len(trainer.inputs):
-            return  # an input reaches no output; who steps is told
         theirs = _loss(torch, made_outputs, labels, loss, outputs)
-        if theirs is None or theirs.dim() > 0:
-            return  # what it is, the step says
+        if len(given) != len(trainer.inputs) or theirs is None or theirs.numel() != 1:
+            raise Unsupported("[from_torch] the module cannot be tried on the examples: a step "
+                              f"takes {list(trainer.inputs)} for {len(inputs)} examples' arrays "
+                              f"and the loss {loss!r}, of the outputs {outputs}; give "
+                              "check=False")
         theirs.backward()
         before = {name: np.array(value) for name, value in trainer.state_dict().items()}
         ours = trainer.step(*given)
@@ -198,6 +198,14 @@ def _check_step(torch: Any, module: Any, inputs: Tuple[Any, ...], made: Model, l
                  for name, param in net.named_parameters(remove_duplicate=False)
                  if param.requires_grad}
     largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
+    aliases = {id(param): name for name, param in net.named_parameters(remove_duplicate=False)
+               if name in before}
+    for name, param in net.named_parameters():
+        if name not in gradients or id(param) in aliases:
+            continue
+        if float(gradients[name].abs().max()) > 0:
+            raise _Differs(f'[from_torch] "{name}" has a gradient in torch, and is no param of '
+                           f"the export; {_LOST}")
     for name, gradient in gradients.items():
         if name not in before:
             continue

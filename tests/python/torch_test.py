@@ -144,6 +144,17 @@ class TorchTest(support.TestCase):
         trainer = self.check_trains(net, x, y, budget=int(whole.arena_bytes * 0.6))
         self.assertGreater(trainer.plan.pieces, 1)
 
+    def test_a_loss_of_one_element_is_tried_too(self):
+        class Lost(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(6, 4)
+
+            def forward(self, x):
+                return torch.tanh(self.a(x)).detach().mean().reshape(1) + self.a.weight.sum()
+
+        self.refused('"a.weight" would be trained otherwise', Lost(), loss="add")
+
     def test_what_is_no_loss_is_said(self):
         with self.assertRaisesRegex(TypeError, "loss is a function; expected"):
             from_torch(nn.Linear(6, 4), self.x, loss=F.cross_entropy)
