@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <regex>
 
 #include "base/check.h"
 #include "base/strings.h"
@@ -53,13 +54,21 @@ pid_t Start(const std::vector<std::string>& arguments,
   _exit(127);
 }
 
+// Lines of progress (tools/work_progress.h) come by the clock: on a slow machine, or not.
+std::string WithoutProgress(const std::string& err) {
+  static const std::regex line(
+      "(planning|evaluating|writing|answering): [0-9,]+( of [0-9,]+)? [a-z "
+      "]+\n");
+  return std::regex_replace(err, line, "");
+}
+
 Outcome Wait(pid_t child) {
   int status = 0;
   STOWAGE_CHECK(waitpid(child, &status, 0) == child);
   Outcome outcome;
   if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
   outcome.out = ReadAll(OutPath());
-  outcome.err = ReadAll(ErrPath());
+  outcome.err = WithoutProgress(ReadAll(ErrPath()));
   return outcome;
 }
 

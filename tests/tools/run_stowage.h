@@ -18,7 +18,7 @@ namespace stowage::testing {
 struct Outcome {
   int exit_code = -1;  // -1 when a signal ended it
   std::string out;     // stdout
-  std::string err;     // stderr
+  std::string err;     // stderr, but for progress, which comes by the clock
 };
 
 /// What a run is put under.
