@@ -1,4 +1,4 @@
-// The device of a build without a CUDA toolkit.
+// The device of a build without GPU code.
 
 #include "gpu/cuda_device.h"
 
@@ -6,8 +6,9 @@ namespace stowage::gpu {
 
 Result<std::unique_ptr<Device>> OpenCudaDevice(const CudaOptions&) {
   return Error{ErrorCode::kDevice,
-               "[gpu] this program was built without CUDA; install a CUDA "
-               "toolkit and build it again (docs/gpu.md), or use the CPU"};
+               "[gpu] this program was built without GPU code: expected a CUDA "
+               "toolkit, and a GPU or --config=cuda, where it is built "
+               "(docs/gpu.md); or use the CPU"};
 }
 
 }  // namespace stowage::gpu

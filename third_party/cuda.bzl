@@ -4,10 +4,11 @@
 
 gives, on every machine, @cuda//:defs.bzl with
 
-    CUDA_FOUND          whether there is a toolkit that can be used
+    CUDA_FOUND          whether GPU code is built: there is a toolkit that can be used,
+                        and a GPU, or GPU code was asked for
     CUDA_VERSION        such as "13.0.88", or ""
     CUDA_NVCC           the compiler's path, or ""
-    CUDA_ARCHITECTURES  what it is asked to compile for, oldest first: ["80", ...]
+    CUDA_ARCHITECTURES  what to compile for, oldest first: ["80", ...]
     if_cuda(yes, no)    yes where CUDA_FOUND, else no
 
 and, where it is found, @cuda//:headers (of the runtime, the driver and cuBLASLt,
@@ -22,11 +23,15 @@ Debian's packages and of the Python wheels (CUDA_HOME=.../site-packages/nvidia/c
 A toolkit counts when it preprocesses a probe as C++20; so one that is too old,
 that lacks a header, or that refuses the system's g++ is passed over.
 
-The environment variable STOWAGE_CUDA_ARCHITECTURES, such as "90" or "80,90", leaves the
-others out, which compiles faster; unset, there are all that the toolkit knows.
+The environment variable STOWAGE_CUDA decides whether it is looked for:
 
-The environment variable STOWAGE_CUDA decides what then happens: unset, the
-toolkit is used when found; 0, it is not looked for; 1, its absence is an error.
+    unset   where there is a GPU, or STOWAGE_CUDA_ARCHITECTURES names any
+    0       no (--config=nocuda)
+    1       yes, and its absence is an error (--config=cuda)
+
+STOWAGE_CUDA_ARCHITECTURES, such as "90" or "80,90" or "all", names what to compile for.
+Unset, that is the architecture of the GPU that is there, which takes a fifth of the time
+that all take, and all of them where there is none.
 """
 
 _PROBE = """#include <cublasLt.h>
@@ -137,6 +142,46 @@ def _first(ctx, directories, root, name):
             return directory
     return None
 
+def _gpus(ctx):
+    """The compute capabilities of this machine's GPUs: [(9, 0)], [] where there is none."""
+    smi = ctx.which("nvidia-smi")
+    if not smi:
+        return []
+    result = ctx.execute([smi, "--query-gpu=compute_cap", "--format=csv,noheader"])
+    found = []
+    for line in result.stdout.split("\n") if result.return_code == 0 else []:
+        digits = line.strip().split(".")
+        if len(digits) == 2 and digits[0].isdigit() and digits[1].isdigit():
+            found.append((int(digits[0]), int(digits[1])))
+    return found
+
+def _capability(architecture):
+    return (int(architecture[:-1]), int(architecture[-1]))
+
+def _architectures(ctx, version, known):
+    """What to compile for, of what this toolkit knows."""
+    wish = ctx.os.environ.get("STOWAGE_CUDA_ARCHITECTURES", "")
+    if wish and wish != "all":
+        wanted = wish.split(",")
+        for name in wanted:
+            if name not in known:
+                fail("[third_party] STOWAGE_CUDA_ARCHITECTURES is \"%s\", and CUDA %s has no \"%s\": expected \"all\", or some of %s, with commas between." % (wish, version, name, ", ".join(known)))
+        return [name for name in known if name in wanted]
+    gpus = [] if wish else _gpus(ctx)
+    if not gpus:
+        return known
+    wanted = []
+    for gpu in gpus:
+        # Machine code runs on GPUs of its generation that are as new or newer. Others
+        # compile the PTX, which comes with any.
+        fitting = [
+            name
+            for name in known
+            if _capability(name)[0] == gpu[0] and _capability(name) <= gpu
+        ]
+        wanted.append(fitting[-1] if fitting else known[0])
+    return [name for name in known if name in wanted]
+
 def _examine(ctx, root):
     """A struct of what a root holds; its `missing` says why it cannot be used."""
     nvcc = root + "/bin/nvcc"
@@ -158,13 +203,8 @@ def _examine(ctx, root):
     version = lines[0].split(" ")[1:]
     number = (int(version[0]), int(version[1]))
     known = [name for name, since in _ARCHITECTURES.items() if number >= since]
-    wish = ctx.os.environ.get("STOWAGE_CUDA_ARCHITECTURES", "")
-    wanted = wish.split(",") if wish else known
-    for name in wanted:
-        if name not in known:
-            fail("[third_party] STOWAGE_CUDA_ARCHITECTURES is \"%s\", and CUDA %s has no \"%s\": expected some of %s, with commas between." % (wish, ".".join(version), name, ", ".join(known)))
     return struct(
-        architectures = [name for name in known if name in wanted],
+        architectures = _architectures(ctx, ".".join(version), known),
         cudart = library + "/libcudart_static.a",
         include = include,
         missing = None,
@@ -186,9 +226,12 @@ def _write(ctx, why, toolkit = None):
 def _cuda_repository_impl(ctx):
     wish = ctx.os.environ.get("STOWAGE_CUDA", "")
     if wish not in ["", "0", "1"]:
-        fail("[third_party] STOWAGE_CUDA is \"%s\": expected 0 (no CUDA), 1 (CUDA, or an error) or nothing (as found)." % wish)
+        fail("[third_party] STOWAGE_CUDA is \"%s\": expected 0 (no CUDA), 1 (CUDA, or an error) or nothing (where there is a GPU)." % wish)
     if wish == "0":
         _write(ctx, "STOWAGE_CUDA is 0")
+        return
+    if not wish and not ctx.os.environ.get("STOWAGE_CUDA_ARCHITECTURES") and not _gpus(ctx):
+        _write(ctx, "nvidia-smi finds no GPU; --config=cuda builds GPU code all the same")
         return
 
     reasons = []
@@ -225,6 +268,7 @@ cuda_repository = repository_rule(
         "PATH",
         "STOWAGE_CUDA",
         "STOWAGE_CUDA_ARCHITECTURES",
+        "STOWAGE_SYSTEM",
     ],
     local = True,
     doc = "The CUDA toolkit of this machine, or a note that there is none.",

@@ -16,7 +16,8 @@ and, where they are, @png//:png to depend on. What needs the library is built fr
 another source without it, which says so when it is called.
 
 The environment variable STOWAGE_WITHOUT names libraries that are not looked for,
-separated by commas; --config=nolibs sets it to all of them.
+separated by commas; --config=nolibs sets it to all of them. STOWAGE_SYSTEM changes when
+libraries are installed or removed (tools/bazel), so that the next build looks again.
 """
 
 _ROOTS = [
@@ -88,7 +89,7 @@ optional_library = repository_rule(
         "programs": attr.string_list(doc = "Commands that a build with it runs."),
     },
     configure = True,
-    environ = ["STOWAGE_WITHOUT"],
+    environ = ["STOWAGE_SYSTEM", "STOWAGE_WITHOUT"],
     local = True,
     doc = "A library of this system, or a note that there is none.",
 )

@@ -88,7 +88,7 @@ def _python_repository_impl(ctx):
 python_repository = repository_rule(
     implementation = _python_repository_impl,
     configure = True,
-    environ = ["STOWAGE_PYTHON", "STOWAGE_WITHOUT"],
+    environ = ["STOWAGE_PYTHON", "STOWAGE_SYSTEM", "STOWAGE_WITHOUT"],
     local = True,
     doc = "A Python of this system and pybind11, or a note that there is none.",
 )

@@ -76,6 +76,7 @@ system_library = repository_rule(
         "target": attr.string(mandatory = True, doc = "The name of the cc_library."),
         "url": attr.string(mandatory = True, doc = "The archive to use where no root holds the probe."),
     },
+    environ = ["STOWAGE_SYSTEM"],
     local = True,
     doc = "A header-only cc_library from the system's include directories.",
 )

@@ -2,10 +2,10 @@
 # Installs what a build needs and this system lacks, from Debian's or Ubuntu's
 # own packages; does nothing, quickly, when all is there.
 #
-#   tools/setup.sh            what a build needs
-#   tools/setup.sh --tests    also the optional libraries, so that all is tested, among
-#                             them what the Python package is built with, what runs its
-#                             notebooks, and mpirun
+#   tools/setup.sh            what a build needs, the optional libraries among it: what reads
+#                             ONNX files, tokenizers and images, and makes the Python package
+#   tools/setup.sh --tests    also what tests alone use: what runs notebooks, mpirun, and
+#                             the test data of ONNX
 #   tools/setup.sh --checks   also what .ci/run needs: git, clang, lld, clang-format,
 #                             cmake, make and pkg-config, by which programs are built
 #                             outside of Bazel, python3-venv, where the wheel is tried,
@@ -41,16 +41,16 @@ need libeigen3-dev /usr/{,local/}include/eigen3/Eigen/Core /usr/{,local/}include
 need doctest-dev /usr/{,local/}include/doctest/doctest.h
 need libcli11-dev /usr/{,local/}include/CLI/CLI.hpp
 need nlohmann-json3-dev /usr/{,local/}include/nlohmann/json.hpp
+need zlib1g-dev /usr/{,local/}include/zlib.h
+need libpng-dev /usr/{,local/}include/png.h
+need libjpeg-dev /usr/{,local/}include/jpeglib.h
+need libprotobuf-dev /usr/{,local/}include/google/protobuf/message_lite.h
+need_command protobuf-compiler protoc
+need libpcre2-dev /usr/{,local/}include/pcre2.h
+need python3-dev /usr/include/python3*/Python.h
+need pybind11-dev /usr/include/pybind11/pybind11.h
+need python3-numpy /usr/lib/python3/dist-packages/numpy/__init__.py
 if [[ ${1-} == --tests || ${1-} == --checks ]]; then
-  need zlib1g-dev /usr/{,local/}include/zlib.h
-  need libpng-dev /usr/{,local/}include/png.h
-  need libjpeg62-turbo-dev /usr/{,local/}include/jpeglib.h
-  need libprotobuf-dev /usr/{,local/}include/google/protobuf/message_lite.h
-  need_command protobuf-compiler protoc
-  need libpcre2-dev /usr/{,local/}include/pcre2.h
-  need python3-dev /usr/include/python3*/Python.h
-  need pybind11-dev /usr/include/pybind11/pybind11.h
-  need python3-numpy /usr/lib/python3/dist-packages/numpy/__init__.py
   need python3-nbclient /usr/lib/python3/dist-packages/nbclient/__init__.py
   need python3-ipykernel /usr/lib/python3/dist-packages/ipykernel/__init__.py
   need_command openmpi-bin mpirun
