@@ -41,10 +41,19 @@ std::string Named(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string Renamed(std::string name, const std::vector<RenameRule>& rules) {
-  for (const RenameRule& rule : rules) {
-    if (auto renamed = GlobRewrite(rule.from, rule.to, name)) {
+std::vector<std::string> NamesOf(const std::vector<SafeTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const SafeTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+// Sets (*matched)[i] where rule i renames it.
+std::string Renamed(std::string name, const std::vector<RenameRule>& rules,
+                    std::vector<bool>* matched) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (auto renamed = GlobRewrite(rules[i].from, rules[i].to, name)) {
       name = *std::move(renamed);
+      (*matched)[i] = true;
     }
   }
   return name;
@@ -110,9 +119,10 @@ Result<std::vector<NamedTensor>> NameTensors(const WeightSource& file,
   const std::optional<int64_t> params = file.params();
   std::vector<NamedTensor> named;
   std::unordered_map<std::string, std::string> taken;
+  std::vector<bool> matched(rules.rename.size());
   for (int64_t i = 0; i < std::ssize(tensors); ++i) {
     const SafeTensor& tensor = tensors[static_cast<size_t>(i)];
-    std::string name = Renamed(tensor.name, rules.rename);
+    std::string name = Renamed(tensor.name, rules.rename, &matched);
     const bool is_state = params && i >= *params;
     const auto [other, is_new] = taken.emplace(name, tensor.name);
     if (!is_new && is_state) continue;
@@ -123,7 +133,45 @@ Result<std::vector<NamedTensor>> NameTensors(const WeightSource& file,
     }
     named.push_back({&tensor, std::move(name), is_state});
   }
+  for (size_t i = 0; i < matched.size(); ++i) {
+    if (matched[i]) continue;
+    const RenameRule& rule = rules.rename[i];
+    return file.Fail(StrCat(
+        "has no tensor that the rule ", Quoted(StrCat(rule.from, "=", rule.to)),
+        " renames, each rule in turn; it has ", Named(NamesOf(tensors))));
+  }
   return named;
+}
+
+// That each pattern matches something, lest a misspelt one change nothing unnoticed.
+Status CheckPatterns(const WeightSource& file, const Graph& graph,
+                     const std::vector<ValueId>& params,
+                     const WeightRules& rules) {
+  std::vector<std::string> all, matrices;
+  for (const ValueId id : params) {
+    const ValueInfo& param = graph.value(id);
+    all.push_back(param.name);
+    if (param.type.shape.rank() == 2) matrices.push_back(param.name);
+  }
+  const auto check = [&](const std::vector<std::string>& patterns,
+                         const std::vector<std::string>& names,
+                         std::string_view rule, std::string_view of) -> Status {
+    for (const std::string& pattern : patterns) {
+      const bool matches = std::ranges::any_of(
+          names, [&](const auto& name) { return GlobMatches(pattern, name); });
+      if (matches) continue;
+      return file.Fail(StrCat("is read by a rule that ", rule, " ",
+                              Quoted(pattern), ", which matches none of the ",
+                              names.size(), " ", of, ": ", Named(names)));
+    }
+    return {};
+  };
+  STOWAGE_RETURN_IF_ERROR(check(rules.transpose, matrices, "transposes",
+                                "matrices of the program"));
+  STOWAGE_RETURN_IF_ERROR(check(rules.allow_missing, all, "allows to lack",
+                                "params of the program"));
+  return check(rules.allow_unused, NamesOf(file.tensors()), "allows to leave",
+               "tensors of the file");
 }
 
 // Whether the tensor is the param's transposed, where its type can be the param's.
@@ -238,6 +286,7 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
   }
   STOWAGE_ASSIGN_OR_RETURN(const WeightSource file,
                            WeightSource::Open(path, "weights"));
+  STOWAGE_RETURN_IF_ERROR(file.Check());
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors,
                            NameTensors(file, rules));
   const Graph& graph = runner.graph();
@@ -250,6 +299,7 @@ Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
   std::vector<std::string> lacking, left;
   std::vector<std::pair<ValueId, const NamedTensor*>> pairs;
   const std::vector<ValueId> params = WeightValues(graph);
+  STOWAGE_RETURN_IF_ERROR(CheckPatterns(file, graph, params, rules));
   for (const ValueId id : params) {
     const std::string& name = graph.value(id).name;
     const auto found = by_name.find(name);

@@ -40,6 +40,7 @@ struct RenameRule {
 /// "A=B" as a rule. Errors: no "=", an empty side, more stars in B than in A.
 Result<RenameRule> ParseRenameRule(std::string_view text);
 
+/// A rule that matches nothing is an error: its name is misspelt, or it is another file's.
 struct WeightRules {
   std::vector<RenameRule> rename = {};  // each in turn, on what the others made
   /// Params, by their names here, whose matrices the file has transposed. Of what
@@ -60,13 +61,14 @@ struct LoadedWeights {
 
 /// Writes the params of `runner` that the file has. Whatever is wrong with names,
 /// types and shapes is known before the first is written; of a checkpoint
-/// (runtime/checkpoint.h) the optimizer's states are not looked at. Errors, naming
-/// tensors and shapes: kNotFound, kIo; kInvalidArgument for a file that is
-/// neither a safetensors file nor an NPZ, params that it lacks or tensors that no param takes and no rule
-/// allows, two that a rule gives one name, another shape, one that fits only
-/// transposed, elements of another type that are no floats; kNotFinite for NaN or
-/// infinity, in the file or by a cast to a narrower type, after which none of these params
-/// has values (AllOrNone in runtime/all_or_none.h).
+/// (runtime/checkpoint.h) the optimizer's states are not taken. Errors, naming
+/// tensors and shapes: kNotFound, kIo; kInvalidArgument for a file that is neither a
+/// safetensors file nor an NPZ, a checkpoint whose content is not what was saved, a rule
+/// that matches nothing, params that it lacks or tensors that no param takes and no rule
+/// allows, two that a rule gives one name, another shape, one that fits only transposed,
+/// elements of another type that are no floats; kNotFinite for NaN or infinity, in the
+/// file or by a cast to a narrower type, after which none of these params has values
+/// (AllOrNone in runtime/all_or_none.h).
 Result<LoadedWeights> LoadWeights(Runner& runner, const std::string& path,
                                   const WeightRules& rules = {});
 

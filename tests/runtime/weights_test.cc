@@ -191,6 +191,34 @@ TEST_CASE("missing and extra tensors are named, unless they are allowed") {
                           "\"p\"") != std::string::npos);
 }
 
+TEST_CASE("a rule that matches nothing is refused by name") {
+  Model model;
+  const std::string path = Write({F32("a", {2, 3}, kA), F32("b", {2}, kB)});
+  const auto message = [&](const WeightRules& rules) {
+    return model.Refusal(path, rules).message;
+  };
+  CHECK(message({.rename = {{"net.*", "*"}}}) ==
+        StrCat("[weights] ", Quoted(path),
+               " has no tensor that the rule \"net.*=*\" renames, each rule in "
+               "turn; it has \"a\", \"b\""));
+  // A rule sees what the rules before it made.
+  CHECK(message({.rename = {{"a", "c"}, {"a", "d"}}}).find("\"a=d\"") !=
+        std::string::npos);
+  CHECK(message({.transpose = {"wieght"}}) ==
+        StrCat("[weights] ", Quoted(path),
+               " is read by a rule that transposes \"wieght\", which matches "
+               "none of the 1 matrices of the program: \"a\""));
+  CHECK(message({.transpose = {"b"}}).find("transposes \"b\"") !=
+        std::string::npos);
+  CHECK(message({.allow_missing = {"b", "c*"}})
+            .find("allows to lack \"c*\", which matches none of the 2 params "
+                  "of the program: \"a\", \"b\"") != std::string::npos);
+  CHECK(message({.allow_unused = {"c"}})
+            .find("allows to leave \"c\", which matches none of the 2 tensors "
+                  "of the file") != std::string::npos);
+  CHECK(model.Get("a") == std::vector<float>(6, 1));
+}
+
 TEST_CASE("a matrix that fits only transposed wants a rule that says so") {
   Model model;
   const std::string path =
@@ -330,6 +358,13 @@ TEST_CASE("weights are saved for others, and a checkpoint's are taken") {
             "\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]}}") == 8);
   Model other;
   CHECK(other.Refusal(TemporaryPath("none")).code == ErrorCode::kNotFound);
+  // Of a checkpoint each bit is known.
+  std::string bytes = ReadAll(checkpoint);
+  bytes.back() ^= 1;
+  std::ofstream(checkpoint, std::ios::binary) << bytes;
+  CHECK(other.Refusal(checkpoint).message.find("is damaged") !=
+        std::string::npos);
+  CHECK(other.Get("a") == std::vector<float>(6, 1));
 }
 
 // --- States that the model keeps itself ---
