@@ -1,22 +1,20 @@
 #include "onnx/onnx_model.h"
 
-#include <algorithm>
+#include <google/protobuf/arena.h>
+
 #include <cstddef>
 #include <filesystem>
-#include <iterator>
-#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "base/bytes.h"
 #include "base/read_file.h"
 #include "base/strings.h"
 #include "onnx/import.h"
 #include "onnx/inputs.h"
-#include "onnx/message_bytes.h"
 #include "onnx/onnx.pb.h"
+#include "onnx/parse_model.h"
 #include "onnx/tensor.h"
 #include "onnx/weights.h"
 
@@ -25,19 +23,14 @@ namespace {
 
 constexpr int64_t kOldestVersion = 3;
 constexpr int64_t kNewestVersion = 14;
-constexpr size_t kMostBytes =
-    2'147'483'647;  // of what protobuf reads and writes
-// What messages may take of memory: so many times the file, and this beside. Models
-// without their weights take from 4 to 15 times theirs, more than 12 only small ones;
-// empty messages 140 times.
-constexpr Bytes kMostTimes = 12;
-constexpr Bytes kBeside = 1 << 20;
+constexpr size_t kMostBytes = 2'147'483'647;  // of what protobuf writes
 
 }  // namespace
 
 struct OnnxModel::File {
   std::string path;
-  onnx::pb::ModelProto model;
+  google::protobuf::Arena arena;
+  const onnx::pb::ModelProto* model = nullptr;  // of the arena
   std::vector<OnnxInput> inputs;
   std::vector<std::string> outputs;
   std::unordered_map<std::string, const onnx::pb::TensorProto*> tensors;
@@ -57,7 +50,7 @@ OnnxModel::OnnxModel(std::shared_ptr<const File> file)
     : file_(std::move(file)) {}
 
 const std::string& OnnxModel::name() const {
-  return file_->model.graph().name();
+  return file_->model->graph().name();
 }
 std::span<const OnnxInput> OnnxModel::inputs() const { return file_->inputs; }
 std::span<const std::string> OnnxModel::outputs() const {
@@ -65,7 +58,7 @@ std::span<const std::string> OnnxModel::outputs() const {
 }
 
 Result<Graph> OnnxModel::Build(const OnnxBuildOptions& options) const {
-  return onnx::Import(file_->model, file_->path, options);
+  return onnx::Import(*file_->model, file_->path, options);
 }
 
 Status OnnxModel::ForEachWeight(
@@ -98,7 +91,7 @@ Result<std::string> OnnxModel::WithWeights(
 
 Result<std::string> OnnxModel::WithWeights(
     const std::function<Result<bool>(NamedArray&)>& give) const {
-  onnx::pb::ModelProto model = file_->model;
+  onnx::pb::ModelProto model = *file_->model;
   for (const auto& [name, tensor] : onnx::TensorsOf(model.graph())) {
     const Result<TensorType> type = onnx::TypeOfTensor(*tensor);
     if (!type.ok() || !IsFloat(type->dtype)) continue;
@@ -123,23 +116,9 @@ Result<std::string> OnnxModel::WithWeights(
 Result<OnnxModel> ParseOnnx(std::string_view bytes, const std::string& path) {
   auto file = std::make_shared<OnnxModel::File>();
   file->path = path;
-  const std::optional<Bytes> taken = onnx::BytesOfMessages(bytes);
-  const Bytes most = kBeside + kMostTimes * std::ssize(bytes);
-  if (taken && *taken > most) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[onnx] ", Quoted(path), ", ", bytes.size(),
-                        " bytes, holds messages that take ", *taken,
-                        " bytes of memory; expected at most ", most,
-                        " of an ONNX model of this size")};
-  }
-  if (!taken || bytes.size() > kMostBytes ||
-      !file->model.ParseFromArray(bytes.data(),
-                                  static_cast<int>(bytes.size()))) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[onnx] ", Quoted(path), ", ", bytes.size(),
-                        " bytes, is no ONNX file or ends early")};
-  }
-  const onnx::pb::ModelProto& model = file->model;
+  STOWAGE_ASSIGN_OR_RETURN(file->model,
+                           onnx::ParseModel(bytes, path, &file->arena));
+  const onnx::pb::ModelProto& model = *file->model;
   if (!model.has_graph() || model.graph().node_size() == 0) {
     return Error{ErrorCode::kInvalidArgument,
                  StrCat("[onnx] ", Quoted(path),

@@ -1,6 +1,5 @@
 #include "onnx/tensor.h"
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -30,63 +29,54 @@ Error Wrong(const TensorProto& tensor, std::string_view what) {
           StrCat("[onnx] tensor ", Quoted(tensor.name()), " ", what)};
 }
 
-// Appends a list of the file, each number as a T.
-template <typename T, typename List>
-void AppendAs(const List& list, std::string* bytes) {
-  bytes->resize(static_cast<size_t>(list.size()) * sizeof(T));
-  for (int i = 0; i < list.size(); ++i) {
-    const auto value = static_cast<T>(list.Get(i));
-    std::memcpy(bytes->data() + static_cast<size_t>(i) * sizeof(T), &value,
-                sizeof(T));
-  }
-}
-
-// Appends a packed list, which is whole numbers.
+// A packed list of whole numbers, each as a T: so many bytes.
 template <typename T>
-void AppendPackedAs(std::string_view list, std::string* bytes) {
+std::string PackedAs(std::string_view list, Bytes size) {
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(size));
   while (const std::optional<uint64_t> number = TakeVarint(&list)) {
     const auto value = static_cast<T>(*number);
-    bytes->append(reinterpret_cast<const char*>(&value), sizeof(T));
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
   }
+  return bytes;
 }
 
 // The numbers that stand in lists instead of raw bytes; which list is ONNX's rule.
 std::string ListedBytes(const TensorProto& tensor, const TensorType& type) {
-  std::string bytes;
-  bytes.reserve(static_cast<size_t>(type.bytes()));
   switch (type.dtype) {
     case DType::kF32:
-      AppendAs<float>(tensor.float_data(), &bytes);
-      break;
+      return tensor.float_data();
     case DType::kF64:
-      AppendAs<double>(tensor.double_data(), &bytes);
-      break;
+      return tensor.double_data();
     case DType::kF16:
     case DType::kBF16:  // the bits of each, in an int32
     case DType::kI16:
-      AppendPackedAs<uint16_t>(tensor.int32_data(), &bytes);
-      break;
+      return PackedAs<uint16_t>(tensor.int32_data(), type.bytes());
     case DType::kI32:
-      AppendPackedAs<int32_t>(tensor.int32_data(), &bytes);
-      break;
+      return PackedAs<int32_t>(tensor.int32_data(), type.bytes());
     case DType::kI64:
-      AppendPackedAs<int64_t>(tensor.int64_data(), &bytes);
-      break;
+      return PackedAs<int64_t>(tensor.int64_data(), type.bytes());
     case DType::kU8:
     case DType::kBool:
-      AppendPackedAs<uint8_t>(tensor.int32_data(), &bytes);
-      break;
+      return PackedAs<uint8_t>(tensor.int32_data(), type.bytes());
   }
-  return bytes;
+  return {};
+}
+
+// The numbers of a list of so many bytes each; absent where it ends within one.
+template <typename T>
+std::optional<int64_t> CountOf(std::string_view list) {
+  if (list.size() % sizeof(T) != 0) return std::nullopt;
+  return static_cast<int64_t>(list.size() / sizeof(T));
 }
 
 // Absent where a list ends within a number.
 std::optional<int64_t> CountListed(const TensorProto& tensor, DType dtype) {
   switch (dtype) {
     case DType::kF32:
-      return tensor.float_data_size();
+      return CountOf<float>(tensor.float_data());
     case DType::kF64:
-      return tensor.double_data_size();
+      return CountOf<double>(tensor.double_data());
     case DType::kI64:
       return CountVarints(tensor.int64_data());
     case DType::kF16:

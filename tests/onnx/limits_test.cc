@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "onnx/onnx.h"
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
+#include "tests/onnx/wire.h"
 
 namespace stowage {
 namespace {
@@ -24,6 +26,35 @@ void CheckSays(const ModelProto& model, const std::string& part) {
   const std::string said = Said(model);
   CAPTURE(said);
   CHECK(said.find(part) != std::string::npos);
+}
+
+// So many nodes in a chain, with names as short as they may be.
+ModelProto Chain(int count) {
+  ModelProto model = LinearModel();
+  auto* const nodes = model.mutable_graph()->mutable_node();
+  std::string last = "y";
+  for (int i = 0; i < count; ++i) {
+    const std::string next = StrCat("n", i);
+    NodeProto* const node = nodes->Add();
+    node->set_op_type(i % 2 == 0 ? "Tanh" : "Add");
+    node->add_input(last);
+    if (i % 2 == 1) node->add_input("b");
+    node->add_output(next);
+    last = next;
+  }
+  model.mutable_graph()->mutable_output(0)->set_name(last);
+  return model;
+}
+
+// Their messages take 15 times the file.
+TEST_CASE("a graph of many small nodes is read") {
+  for (const int count : {10'000, 100'000}) {
+    const auto read = ParseOnnx(Chain(count).SerializeAsString(), "chain.onnx");
+    REQUIRE_MESSAGE(read.ok(), read.error().message);
+    const auto graph = read->Build({.dims = {{"batch", 3}}});
+    REQUIRE_MESSAGE(graph.ok(), graph.error().message);
+    CHECK(graph->num_nodes() > count);
+  }
 }
 
 // The function NAME of a, which gives b.
@@ -155,17 +186,15 @@ ModelProto Over(const RecurrentLayer& of) {
     auto* const tensor = model.mutable_graph()->add_initializer();
     tensor->set_name(name);
     tensor->set_data_type(type);
-    int64_t count = 1;
+    size_t count = 1;
     for (const int64_t dim : dims) {
       tensor->add_dims(dim);
-      count *= dim;
+      count *= static_cast<size_t>(dim);
     }
-    for (int64_t i = 0; i < count; ++i) {
-      if (type == onnx::pb::TensorProto::FLOAT) {
-        tensor->add_float_data(0.5f);
-      } else {
-        tensor->add_double_data(0.5);
-      }
+    if (type == onnx::pb::TensorProto::FLOAT) {
+      tensor->set_float_data(PackedReals(std::vector<float>(count, 0.5f)));
+    } else {
+      tensor->set_double_data(PackedReals(std::vector<double>(count, 0.5)));
     }
   };
   add("W", {of.directions, of.gates * 2, 2}, of.type);

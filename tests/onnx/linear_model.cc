@@ -52,9 +52,8 @@ ModelProto LinearModel() {
     tensor->set_data_type(TensorProto::FLOAT);
     if (std::string(name) == "w") tensor->add_dims(2);
     tensor->add_dims(2);
-    for (int i = 0; i < (std::string(name) == "w" ? 4 : 2); ++i) {
-      tensor->add_float_data(0.5f);
-    }
+    const size_t count = std::string(name) == "w" ? 4 : 2;
+    tensor->set_float_data(PackedReals(std::vector<float>(count, 0.5f)));
   }
   AddNode(graph->mutable_node(), "MatMul", {"x", "w"}, "h");
   AddNode(graph->mutable_node(), "Add", {"h", "b"}, "y");

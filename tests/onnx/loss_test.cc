@@ -17,6 +17,7 @@
 #include "onnx/onnx.pb.h"
 #include "tests/onnx/linear_model.h"
 #include "tests/onnx/run_onnx.h"
+#include "tests/onnx/wire.h"
 
 namespace stowage {
 namespace {
@@ -38,7 +39,8 @@ ModelProto LinearModelOfDoubles() {
       TensorProto::DOUBLE);
   for (TensorProto& tensor : *graph->mutable_initializer()) {
     tensor.set_data_type(TensorProto::DOUBLE);
-    for (const float value : tensor.float_data()) tensor.add_double_data(value);
+    tensor.set_double_data(PackedReals(
+        std::vector<double>(tensor.float_data().size() / sizeof(float), 0.5)));
     tensor.clear_float_data();
   }
   return model;

@@ -33,6 +33,13 @@ inline std::string Within(int field, const std::string& bytes) {
   return Header(field, bytes.size()) + bytes;
 }
 
+/// A list of floats or doubles.
+template <typename T>
+std::string PackedReals(const std::vector<T>& numbers) {
+  return std::string(reinterpret_cast<const char*>(numbers.data()),
+                     numbers.size() * sizeof(T));
+}
+
 /// A list of numbers.
 inline std::string Packed(const std::vector<int64_t>& numbers) {
   std::string bytes;
