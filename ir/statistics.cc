@@ -57,6 +57,17 @@ Value LogSumExp(Value x, const Axes& axes, bool keep, SourceLoc loc) {
   return WithoutOnes(Add(log, most, loc), axes, keep, loc);
 }
 
+Value Root(Value x, double p, SourceLoc loc) {
+  if (!x.ok()) return x;
+  const auto number = [&](double value) {
+    return Fill(*x.builder(), value, x.dtype(), {}, loc);
+  };
+  const Value is_zero = Equal(x, number(0), loc);
+  const Value some = Where(is_zero, number(1), x, loc);
+  return Where(is_zero, number(0),
+               p == 2 ? Sqrt(some, loc) : Pow(some, number(1 / p), loc), loc);
+}
+
 Value Norm(Value x, double p, const Axes& axes, bool keep, SourceLoc loc) {
   if (!x.ok()) return x;
   if (!(p >= 1)) {
@@ -65,18 +76,10 @@ Value Norm(Value x, double p, const Axes& axes, bool keep, SourceLoc loc) {
   }
   if (std::isinf(p)) return ReduceMax(Abs(x, loc), axes, keep, loc);
   if (p == 1) return ReduceSum(Abs(x, loc), axes, keep, loc);
-  GraphBuilder& g = *x.builder();
-  const auto number = [&](double value) {
-    return Fill(g, value, x.dtype(), {}, loc);
-  };
-  const Value sum =
-      ReduceSum(p == 2 ? Square(x, loc) : Pow(Abs(x, loc), number(p), loc),
-                axes, keep, loc);
-  // A root's slope is infinite at 0, where nothing is taken of it.
-  const Value is_zero = Equal(sum, number(0), loc);
-  const Value some = Where(is_zero, number(1), sum, loc);
-  return Where(is_zero, number(0),
-               p == 2 ? Sqrt(some, loc) : Pow(some, number(1 / p), loc), loc);
+  const Value power =
+      p == 2 ? Square(x, loc)
+             : Pow(Abs(x, loc), Fill(*x.builder(), p, x.dtype(), {}, loc), loc);
+  return Root(ReduceSum(power, axes, keep, loc), p, loc);
 }
 
 }  // namespace stowage

@@ -26,6 +26,10 @@ Value Variance(Value x, const Axes& axes = {}, int64_t correction = 1,
 Value LogSumExp(Value x, const Axes& axes = {}, bool keep = false,
                 SourceLoc loc = SourceLoc::Current());
 
+/// x^(1/p) of sums x that are at least 0; p above 1. The gradient is 0 where x is 0, as
+/// PyTorch's is of norms and deviations; that of Sqrt is infinite there.
+Value Root(Value x, double p = 2, SourceLoc loc = SourceLoc::Current());
+
 /// (sum |x|^p)^(1/p); p at least 1 or infinite, which is the largest |x|. Where all are 0
 /// the gradient is 0, as in PyTorch.
 Value Norm(Value x, double p = 2, const Axes& axes = {}, bool keep = false,

@@ -6,7 +6,10 @@
 
 #include "base/strings.h"
 #include "formats/numbers.h"
+#include "ir/graph.h"
+#include "ir/op_kind.h"
 #include "ir/ops.h"
+#include "ir/statistics.h"
 #include "onnx/ops.h"
 #include "onnx/ops/common.h"
 #include "onnx/tensor.h"
@@ -60,6 +63,33 @@ std::optional<double> FixedNumber(ImportedNode& node, int i) {
   return RealsOf(*contents)[0];
 }
 
+// Whether x is a sum or a mean, or a multiple of one: what norms and deviations take the
+// root of. One that an epsilon is added to is not.
+bool IsSum(Value x) {
+  if (!x.ok()) return false;
+  const Graph& graph = x.builder()->graph();
+  ValueId at = x.id();
+  for (int steps = 0; steps < 8; ++steps) {
+    const NodeId producer = graph.value(at).producer;
+    if (producer == kNoNode) return false;
+    const Node& node = graph.node(producer);
+    switch (node.op) {
+      case OpKind::kReduceSum:
+      case OpKind::kReduceMean:
+        return true;
+      case OpKind::kMul:
+      case OpKind::kDiv:
+      case OpKind::kReshape:
+      case OpKind::kCast:
+        at = node.inputs[0];
+        break;
+      default:
+        return false;
+    }
+  }
+  return false;
+}
+
 Error OfIntegers(const ImportedNode& node) {
   return node.Unsupported(StrCat("of ", DTypeName(node.Type(0).dtype),
                                  " is computed where all of it is known when a "
@@ -72,7 +102,10 @@ Result<Values> ConvertAbs(ImportedNode& node) { return Unary(node, Abs); }
 Result<Values> ConvertNeg(ImportedNode& node) { return Unary(node, Neg); }
 Result<Values> ConvertExp(ImportedNode& node) { return Unary(node, Exp); }
 Result<Values> ConvertLog(ImportedNode& node) { return Unary(node, Log); }
-Result<Values> ConvertSqrt(ImportedNode& node) { return Unary(node, Sqrt); }
+Result<Values> ConvertSqrt(ImportedNode& node) {
+  const Value x = node.In(0);
+  return Values{IsSum(x) ? Root(x) : Sqrt(x)};
+}
 Result<Values> ConvertReciprocal(ImportedNode& node) {
   return Unary(node, Reciprocal);
 }
@@ -244,6 +277,9 @@ Result<Values> ConvertPow(ImportedNode& node) {
     if (*power == 1) return Values{x};
     if (*power == 2) return Values{Square(x)};
     if (*power == 3) return Values{Mul(x, Square(x))};
+    if (*power > 0 && *power < 1 && IsSum(x)) {
+      return Values{Root(x, 1 / *power)};
+    }
     if (*power == 0.5) return Values{Sqrt(x)};
     if (*power == -0.5) return Values{Rsqrt(x)};
     if (*power == -1) return Values{Reciprocal(x)};

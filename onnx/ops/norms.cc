@@ -190,7 +190,12 @@ Result<Values> ConvertGroupNormalization(ImportedNode& node) {
 Result<Values> ConvertLpNormalization(ImportedNode& node) {
   const double p = static_cast<double>(node.Int("p", 2));
   const Value x = node.In(0);
-  return Values{Div(x, Norm(x, p, {node.Int("axis", -1)}, /*keep=*/true))};
+  const Value norm = Norm(x, p, {node.Int("axis", -1)}, /*keep=*/true);
+  if (!norm.ok()) return Values{norm};
+  // A slice of zeros stays one, as in ONNX Runtime, and has no gradient.
+  const Value is_zero = Equal(norm, Like(x, 0));
+  return Values{
+      Where(is_zero, Like(x, 0), Div(x, Where(is_zero, Like(x, 1), norm)))};
 }
 
 Result<Values> ConvertMeanVarianceNormalization(ImportedNode& node) {
@@ -198,7 +203,7 @@ Result<Values> ConvertMeanVarianceNormalization(ImportedNode& node) {
   const Value x = node.In(0);
   const Value centred = Sub(x, ReduceMean(x, axes, /*keep=*/true));
   const Value deviation =
-      Sqrt(ReduceMean(Square(centred), axes, /*keep=*/true));
+      Root(ReduceMean(Square(centred), axes, /*keep=*/true));
   return Values{Div(centred, AddScalar(deviation, 1e-9))};
 }
 

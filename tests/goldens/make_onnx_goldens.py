@@ -6,8 +6,9 @@
 
 writes tests/goldens/onnx/NAME.onnx, exported by torch.onnx, and NAME.npz: the input
 of the graph, the labels, what the model gives in evaluation ("outputs"), and the losses
-of five steps of SGD in training ("losses"), each over the same batch. Files are small:
-widths are, and what an exporter writes for people is left out.
+of five steps of SGD in training ("losses"), each over the same batch; and norms of zeros
+("norms": the gradient of each param). Files are small: widths are, and what an exporter
+writes for people is left out.
 """
 
 import io
@@ -112,6 +113,28 @@ class Scanned(nn.Module):
             all_h.append(y)
         y = torch.stack(all_h).mean(0)
         return self.positive(y) if h.mean() > 0 else self.negative(y)
+
+
+class Norms(nn.Module):
+    """Lengths, cosines and deviations, of which each has a row of zeros."""
+
+    def __init__(self):
+        super().__init__()
+        names = ["l1", "l2", "l3", "frobenius", "normal", "cosine", "std", "std_of_all"]
+        for i, name in enumerate(names):  # no two alike, as `varied` says
+            rows = torch.tensor([[0, 0, 0], [1 + i, -2, 3]], dtype=torch.float64)
+            self.register_parameter(name, nn.Parameter(rows))
+
+    def forward(self, x):
+        def cosine(rows):
+            return nn.functional.cosine_similarity(rows, x, dim=-1, eps=0.5).sum()
+
+        return (self.l1.norm(p=1, dim=-1).sum() + self.l2.norm(dim=-1).sum()
+                + self.l3.norm(p=3, dim=-1).sum()
+                + torch.linalg.matrix_norm(self.frobenius[:1]) * 2
+                + (nn.functional.normalize(self.normal, dim=-1, eps=0.5) * x).sum()
+                + cosine(self.cosine) + self.std.std(dim=-1).sum()
+                + self.std_of_all.std(dim=-1, unbiased=False).sum())
 
 
 class Logits(nn.Module):
@@ -235,6 +258,18 @@ def golden(name, build, x, labels, exporters, first=None):
              losses=np.array(losses[torch.float64], np.float32))
 
 
+def norms():
+    # The older exporter's cosine is torch's only where the first row has the length 1.
+    x = torch.tensor([[0.6, 0, 0.8], [4, -5, 7]], dtype=torch.float64)
+    for exporter in ["dynamo", "script"]:
+        export(f"norms_{exporter}", Norms(), x, exporter == "dynamo", None)
+    model = Norms()
+    y = model(x)
+    y.backward()
+    np.savez(FOLDER / "norms.npz", x=x.numpy(), y=y.detach().numpy(),
+             **{name: tensor.grad.numpy() for name, tensor in model.named_parameters()})
+
+
 def main():
     warnings.filterwarnings("ignore")
     FOLDER.mkdir(exist_ok=True)
@@ -249,6 +284,7 @@ def main():
     golden("llama", lambda: transformer("llama"), ids, torch.randint(0, 24, (3, 8)), ["dynamo"])
     golden("bert", lambda: transformer("bert"), ids, torch.randint(0, 5, (3,)), both)
     golden("looped", Looped, torch.randn(7, 4, 6), torch.randint(0, 5, (4,)), ["script"], "time")
+    norms()
     golden("scanned", Scanned, torch.randn(4, 7, 6), torch.randint(0, 5, (4,)), ["dynamo"])
 
 
