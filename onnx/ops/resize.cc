@@ -143,29 +143,34 @@ Result<std::vector<ResizedAxis>> AxesOf(ImportedNode& node, int scales,
   return axes;
 }
 
-// Where element `at` of the result lies in the operand.
-double PlaceOf(const Way& way, const ResizedAxis& axis, int64_t at) {
-  const auto x = static_cast<double>(at);
-  const auto last = static_cast<double>(axis.from - 1);
-  const double to_last =
-      (axis.IsWhole() ? static_cast<double>(axis.to) : axis.Exact()) - 1;
-  if (way.place == "asymmetric") return x / axis.scale;
-  if (way.place == "tf_half_pixel_for_nn") return (x + 0.5) / axis.scale;
+// Where element `at` of the result lies in the operand, in the order of ONNX Runtime's
+// operations. Corners are those of the whole result, as in PyTorch and ONNX Runtime;
+// ONNX's own reference takes them from the size times the scale.
+template <typename Real>
+Real PlaceOf(const Way& way, const ResizedAxis& axis, int64_t at) {
+  const auto x = static_cast<Real>(at);
+  const auto scale = static_cast<Real>(axis.scale);
+  const auto from = static_cast<Real>(axis.from);
+  const auto to = static_cast<Real>(axis.to);
+  const auto half = static_cast<Real>(0.5);
+  if (way.place == "asymmetric") return x / scale;
+  if (way.place == "tf_half_pixel_for_nn") return (x + half) / scale;
   if (way.place == "align_corners") {
-    return axis.to == 1 ? 0 : x * last / to_last;
+    return axis.to == 1 ? 0 : x * (from - 1) / (to - 1);
   }
   if (way.place == "tf_crop_and_resize") {
-    return axis.to == 1 ? 0.5 * (axis.start + axis.end) * last
-                        : axis.start * last +
-                              x * (axis.end - axis.start) * last / to_last;
+    const auto start = static_cast<Real>(axis.start);
+    const auto end = static_cast<Real>(axis.end);
+    return axis.to == 1
+               ? half * (start + end) * (from - 1)
+               : start * (from - 1) + x * (end - start) * (from - 1) / (to - 1);
   }
   if (way.place == "pytorch_half_pixel" && axis.to == 1) return 0;
-  double offset = 0;
+  Real offset = 0;
   if (way.place == "half_pixel_symmetric") {
-    offset = static_cast<double>(axis.from) / 2 *
-             (1 - static_cast<double>(axis.to) / axis.Exact());
+    offset = from / 2 * (1 - to / (scale * from));
   }
-  return offset + (x + 0.5) / axis.scale - 0.5;
+  return offset + (x + half) / scale - half;
 }
 
 double Rounded(const Way& way, double place) {
@@ -250,7 +255,9 @@ Result<Value> ResizedAlong(ImportedNode& node, const Way& way,
   Reals matrix(is_nearest ? 0 : static_cast<size_t>(axis.from * axis.to));
   const auto last = static_cast<double>(axis.from - 1);
   for (int64_t i = 0; i < axis.to; ++i) {
-    const double place = PlaceOf(way, axis, i);
+    // At a whole number the last bit chooses the element: that of floats.
+    const double place = is_nearest ? double{PlaceOf<float>(way, axis, i)}
+                                    : PlaceOf<double>(way, axis, i);
     inside.push_back(place >= 0 && place <= last);
     if (is_nearest) {
       places.push_back(
@@ -283,7 +290,8 @@ std::optional<Value> AsOneOp(ImportedNode& node, const Way& way,
   for (int i = 2; i < x.rank(); ++i) sizes.push_back(x[i]);
   bool repeats = true;
   for (const ResizedAxis& axis : axes) {
-    if (!axis.IsWhole() || (axis.axis < 2 && axis.from != axis.to)) return {};
+    if (axis.axis < 2 && axis.from != axis.to) return {};
+    if (!axis.IsWhole() && way.place != "align_corners") return {};
     if (axis.to % axis.from != 0) repeats = false;
     if (axis.axis >= 2) sizes[static_cast<size_t>(axis.axis - 2)] = axis.to;
   }

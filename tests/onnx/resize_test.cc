@@ -74,6 +74,40 @@ TEST_CASE("a picture that is cut off is cut off at both ends") {
                {1, 1, 2}, {5.0f / 3, 10.0f / 3});
 }
 
+// 2.4 elements are 2, whose corners are the first and the last, as in PyTorch.
+TEST_CASE("corners are those of the whole result") {
+  const auto resized = [](const char* mode, float scale, const Shape& shape,
+                          const std::vector<float>& expected) {
+    CheckResized({.op = "Resize",
+                  .operands = {"x", "", "scales"},
+                  .inputs = {{"x", kFour}},
+                  .constants = {{"scales", Floats({3}, {1, 1, scale})}},
+                  .attributes =
+                      [&](NodeProto& node) {
+                        SetText(node, "mode", mode);
+                        SetText(node, "coordinate_transformation_mode",
+                                "align_corners");
+                      }},
+                 shape, expected);
+  };
+  resized("linear", 0.6f, {1, 1, 2}, {1, 4});
+  resized("nearest", 0.6f, {1, 1, 2}, {1, 4});
+  resized("linear", 0.9f, {1, 1, 3}, {1, 2.5f, 4});
+  resized("linear", 0.3f, {1, 1, 1}, {1});
+}
+
+// The middle of seven is 3; 0.5 / (1 / 7) - 0.5 in floats is just below.
+TEST_CASE("the nearest element is found in floats, as ONNX Runtime does") {
+  CheckResized(
+      {.op = "Resize",
+       .operands = {"x", "", "", "sizes"},
+       .inputs = {{"x", Floats({1, 1, 7}, {1, 2, 3, 4, 5, 6, 7})}},
+       .constants = {{"sizes", Ints({3}, {1, 1, 1})}},
+       .attributes =
+           [](NodeProto& node) { SetText(node, "nearest_mode", "floor"); }},
+      {1, 1, 1}, {3});
+}
+
 // (2, 4) into (3, 3): by 3/4, which gives (1.5, 3), or by 3/2, which gives (3, 6).
 TEST_CASE("a picture keeps its aspect where the file asks for it") {
   const auto resized = [](const char* policy) {
