@@ -119,7 +119,7 @@ Folded FoldSize(ImportedNode& node) {
 Folded FoldConstant(ImportedNode& node) {
   if (const auto* value = node.Find("value")) {
     STOWAGE_ASSIGN_OR_RETURN(Array array,
-                             ReadTensor(value->t(), node.context().folder));
+                             ReadTensor(value->t(), node.context().path));
     return One(std::move(array));
   }
   if (const auto* value = node.Find("value_int")) {

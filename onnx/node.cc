@@ -18,10 +18,10 @@ std::vector<T> Copied(const List& list) {
 
 }  // namespace
 
-Result<const Array*> ContentsOf(Operand& operand, const std::string& folder) {
+Result<const Array*> ContentsOf(Operand& operand, const std::string& path) {
   if (!operand.contents && operand.initializer) {
     STOWAGE_ASSIGN_OR_RETURN(Array array,
-                             ReadTensor(*operand.initializer, folder));
+                             ReadTensor(*operand.initializer, path));
     operand.contents = std::make_shared<const Array>(std::move(array));
   }
   return operand.contents.get();
@@ -35,7 +35,7 @@ Value ValueOf(Operand& operand, ImportContext& context) {
     return operand.value =
                g.Param(operand.name, operand.type.dtype, operand.type.shape);
   }
-  const Result<const Array*> contents = ContentsOf(operand, context.folder);
+  const Result<const Array*> contents = ContentsOf(operand, context.path);
   if (!contents.ok()) return g.Fail(contents.error());
   if (!*contents) return Value();  // of a node that failed
   const Array& array = **contents;
@@ -84,14 +84,14 @@ bool ImportedNode::IsKept(int i) const {
 const Array* ImportedNode::Fixed(int i) {
   if (!Has(i) || !operands_[At(i)]->fixed) return nullptr;
   const Result<const Array*> contents =
-      ContentsOf(*operands_[At(i)], context_.folder);
+      ContentsOf(*operands_[At(i)], context_.path);
   return contents.ok() ? *contents : nullptr;
 }
 
 Result<const Array*> ImportedNode::Known(int i, std::string_view what) {
   if (!Has(i)) return Wrong(StrCat("lacks operand ", i, ", its ", what));
   STOWAGE_ASSIGN_OR_RETURN(const Array* const contents,
-                           ContentsOf(*operands_[At(i)], context_.folder));
+                           ContentsOf(*operands_[At(i)], context_.path));
   if (!contents) {
     return Unsupported(StrCat("takes its ", what, " from ",
                               Quoted(operands_[At(i)]->name),

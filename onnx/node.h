@@ -62,7 +62,7 @@ struct ImportContext {
       nullptr;              // that nodes go into: the model's, or a body's
   Body* body = nullptr;     // whose graph that is, if it is one's
   SourceLoc source = {};    // of the node of the model's graph
-  std::string folder;       // of the file
+  std::string path;         // of the file
   bool training = false;    // of batch norms and dropouts
   bool evaluation = false;  // with what batch norms have followed
   /// Inputs "seed" and "step", i64 scalars, made with the first random draw.
@@ -153,7 +153,7 @@ class ImportedNode {
 
 /// The contents of an operand, read from the file when they are first asked for; null
 /// where they depend on what is computed.
-Result<const Array*> ContentsOf(Operand& operand, const std::string& folder);
+Result<const Array*> ContentsOf(Operand& operand, const std::string& path);
 
 /// The operand as a value of the graph: what it is already, a param where it is a
 /// tensor of floats of the file, a constant otherwise. Inert after an error, which

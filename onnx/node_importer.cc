@@ -1,7 +1,6 @@
 #include "onnx/node_importer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -60,7 +59,7 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
       declared_(model.graph()) {
   context_.model = graph;
   context_.graph = graph;
-  context_.folder = std::filesystem::path(path).parent_path().string();
+  context_.path = path;
   context_.training = options.loss && !options.evaluation;
   context_.evaluation = options.evaluation;
   for (const pb::NodeProto& node : model.graph().node()) {
@@ -145,7 +144,7 @@ Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
   for (const pb::TensorProto& tensor : graph.initializer()) {
     Operand operand{.name = tensor.name(), .initializer = &tensor};
     STOWAGE_ASSIGN_OR_RETURN(operand.type, TypeOfTensor(tensor));
-    STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, context_.folder));
+    STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, context_.path));
     // Functions bring no weights: what they hold is copied with each call.
     operand.fixed = !param_names_.contains(&tensor) ||
                     !IsFloat(operand.type.dtype) ||

@@ -3,7 +3,6 @@
 #include <google/protobuf/arena.h>
 
 #include <cstddef>
-#include <filesystem>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -64,12 +63,11 @@ Result<Graph> OnnxModel::Build(const OnnxBuildOptions& options) const {
 Status OnnxModel::ForEachWeight(
     const Graph& graph,
     const std::function<Status(const NamedArray&)>& take) const {
-  const std::string folder =
-      std::filesystem::path(file_->path).parent_path().string();
   for (const ValueInfo& value : graph.values()) {
     const onnx::pb::TensorProto* const tensor = file_->Find(value);
     if (!tensor) continue;
-    STOWAGE_ASSIGN_OR_RETURN(Array array, onnx::ReadTensor(*tensor, folder));
+    STOWAGE_ASSIGN_OR_RETURN(Array array,
+                             onnx::ReadTensor(*tensor, file_->path));
     STOWAGE_RETURN_IF_ERROR(take({value.name, std::move(array)}));
   }
   return {};

@@ -157,7 +157,7 @@ Result<FilledShape> FilledShapeOf(ImportedNode& node) {
   filled.value = ArrayOf(DType::kF32, {}, std::vector<double>{0});
   if (const auto* const attribute = node.Find("value")) {
     STOWAGE_ASSIGN_OR_RETURN(filled.value,
-                             ReadTensor(attribute->t(), node.context().folder));
+                             ReadTensor(attribute->t(), node.context().path));
     if (filled.value.type.shape.num_elements() != 1) {
       return node.Wrong(StrCat("fills with ", filled.value.type.ToString(),
                                "; expected one element"));

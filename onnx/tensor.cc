@@ -122,7 +122,7 @@ Result<ExternalPlace> PlaceOf(const TensorProto& tensor) {
   return place;
 }
 
-// Whether `path`, all links followed, lies in `folder`.
+// Whether `path`, all links followed, lies in `folder`, which is followed likewise.
 bool LiesWithin(const std::filesystem::path& path,
                 const std::filesystem::path& folder) {
   std::error_code error;
@@ -135,13 +135,23 @@ bool LiesWithin(const std::filesystem::path& path,
   return !relative.empty() && *relative.begin() != "..";
 }
 
+// The folder that `model` lies in once links are followed: of Hugging Face's cache that
+// is another than that of the name, and the tensors beside the model are links into it.
+std::filesystem::path FolderOfTarget(const std::string& model) {
+  std::error_code error;
+  return std::filesystem::weakly_canonical(model, error).parent_path();
+}
+
 // The place of a tensor of so many bytes, of which the file alone may be wrong yet.
 Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
-                                  const std::string& folder, Bytes size) {
+                                  const std::string& model, Bytes size) {
   STOWAGE_ASSIGN_OR_RETURN(ExternalPlace place, PlaceOf(tensor));
   const std::filesystem::path relative(place.location);
-  const auto path = std::filesystem::path(folder) / relative;
-  if (relative.empty() || relative.is_absolute() || !LiesWithin(path, folder)) {
+  const auto folder = std::filesystem::path(model).parent_path();
+  const auto path = folder / relative;
+  if (relative.empty() || relative.is_absolute() ||
+      *relative.lexically_normal().begin() == ".." ||
+      !(LiesWithin(path, folder) || LiesWithin(path, FolderOfTarget(model)))) {
     return Wrong(tensor,
                  StrCat("lies in ", Quoted(place.location),
                         "; expected a file in the folder of the model"));
@@ -155,10 +165,10 @@ Result<ExternalPlace> PlaceWithin(const TensorProto& tensor,
 }
 
 Result<std::string> ExternalBytes(const TensorProto& tensor,
-                                  const std::string& folder, Bytes size) {
+                                  const std::string& model, Bytes size) {
   STOWAGE_ASSIGN_OR_RETURN(const ExternalPlace place,
-                           PlaceWithin(tensor, folder, size));
-  const auto path = std::filesystem::path(folder) / place.location;
+                           PlaceWithin(tensor, model, size));
+  const auto path = std::filesystem::path(model).parent_path() / place.location;
   std::error_code error;
   const uint64_t whole = std::filesystem::file_size(path, error);
   if (error) {
@@ -232,11 +242,11 @@ Result<TensorType> TypeOfTensor(const TensorProto& tensor) {
   return type;
 }
 
-Status CheckTensor(const TensorProto& tensor, const std::string& folder) {
+Status CheckTensor(const TensorProto& tensor, const std::string& model) {
   STOWAGE_ASSIGN_OR_RETURN(const TensorType type, TypeOfTensor(tensor));
   if (tensor.data_location() == TensorProto::EXTERNAL) {
     const Result<ExternalPlace> place =
-        PlaceWithin(tensor, folder, type.bytes());
+        PlaceWithin(tensor, model, type.bytes());
     return place.ok() ? Status() : place.error();
   }
   auto held = static_cast<Bytes>(tensor.raw_data().size());
@@ -250,13 +260,13 @@ Status CheckTensor(const TensorProto& tensor, const std::string& folder) {
                               type.ToString(), " takes ", type.bytes()));
 }
 
-Result<Array> ReadTensor(const TensorProto& tensor, const std::string& folder) {
-  STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, folder));
+Result<Array> ReadTensor(const TensorProto& tensor, const std::string& model) {
+  STOWAGE_RETURN_IF_ERROR(CheckTensor(tensor, model));
   Array array;
   STOWAGE_ASSIGN_OR_RETURN(array.type, TypeOfTensor(tensor));
   if (tensor.data_location() == TensorProto::EXTERNAL) {
     STOWAGE_ASSIGN_OR_RETURN(array.bytes,
-                             ExternalBytes(tensor, folder, array.type.bytes()));
+                             ExternalBytes(tensor, model, array.type.bytes()));
   } else if (tensor.has_raw_data()) {
     array.bytes = tensor.raw_data();
   } else {

@@ -4,7 +4,7 @@
 // Tensors as ONNX files hold them: element types by number, contents as raw bytes, as
 // lists of numbers, or in a file beside the model.
 //
-//   Result<Array> weight = ReadTensor(model.graph().initializer(0), "models");
+//   Result<Array> weight = ReadTensor(model.graph().initializer(0), "models/a.onnx");
 
 #include <cstdint>
 #include <string>
@@ -29,17 +29,19 @@ int32_t ElementOfDType(DType dtype);
 /// negative dimension, more than kMaxRank of them, more bytes than 63 bits count.
 Result<TensorType> TypeOfTensor(const pb::TensorProto& tensor);
 
-/// That its contents have as many bytes as its shape takes, and those beside the model a
-/// place within `folder`, which is not looked at. Reads nothing, so that a tensor that
-/// nobody needs is checked, too. Errors, naming the tensor: those of ReadTensor.
-Status CheckTensor(const pb::TensorProto& tensor, const std::string& folder);
+/// That its contents have as many bytes as its shape takes, and those beside the file
+/// `model` a place within its folder, which is not looked at. Reads nothing, so that a
+/// tensor that nobody needs is checked, too. Errors, naming the tensor: those of
+/// ReadTensor.
+Status CheckTensor(const pb::TensorProto& tensor, const std::string& model);
 
-/// Its contents. Those beside the model lie in a file within `folder`. Errors, naming
-/// the tensor: TypeOfTensor's; another number of elements than the shape has; a file
-/// outside the folder, or one that ends before the tensor does. Allocates no more than
-/// what is there to be read.
+/// Its contents. Those beside the file `model` lie in a file within its folder; a link
+/// may lead from there to the folder that `model` is itself a link to. Errors, naming the
+/// tensor: TypeOfTensor's; another number of elements than the shape has; a file outside
+/// the folder, or one that ends before the tensor does. Allocates no more than what is
+/// there to be read.
 Result<Array> ReadTensor(const pb::TensorProto& tensor,
-                         const std::string& folder);
+                         const std::string& model);
 
 /// Gives a tensor other contents, as many bytes as it has, within the model.
 void SetContents(std::string bytes, pb::TensorProto* tensor);

@@ -99,7 +99,7 @@ Result<std::optional<bool>> KnownCondition(ImportedNode& node,
   }
   if (!operand.fixed) return std::optional<bool>();
   STOWAGE_ASSIGN_OR_RETURN(const Array* const contents,
-                           ContentsOf(operand, node.context().folder));
+                           ContentsOf(operand, node.context().path));
   return std::optional(contents && IntsOf(*contents)[0] != 0);
 }
 

@@ -36,7 +36,8 @@ Result<std::vector<Array>> ReadTensors(const std::string& folder,
     if (!tensor.ParseFromString(bytes.str()) || !tensor.has_data_type()) {
       return Error{ErrorCode::kUnsupported, "no dense tensor"};
     }
-    STOWAGE_ASSIGN_OR_RETURN(Array array, onnx::ReadTensor(tensor, folder));
+    STOWAGE_ASSIGN_OR_RETURN(Array array,
+                             onnx::ReadTensor(tensor, folder + "/model.onnx"));
     arrays.push_back(std::move(array));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -209,6 +210,47 @@ TEST_CASE("tensors beside the model lie in its folder") {
     CHECK(at(outside, "0").find("expected a file in the folder of the model") !=
           std::string::npos);
   }
+}
+
+// As Hugging Face keeps files: names are links to contents in a folder of their own.
+TEST_CASE("links of a cache of files are followed to where the model lies") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::path(TempFolder()) / "cache";
+  const fs::path blobs = root / "blobs", names = root / "snapshots" / "1";
+  fs::create_directories(blobs);
+  fs::create_directories(names);
+  ModelProto model = LinearModel();
+  TensorProto* const w = model.mutable_graph()->mutable_initializer(0);
+  w->clear_float_data();
+  w->set_data_location(TensorProto::EXTERNAL);
+  auto* const entry = w->add_external_data();
+  entry->set_key("location");
+  entry->set_value("model.onnx_data");
+  std::ofstream(blobs / "a", std::ios::binary) << model.SerializeAsString();
+  std::ofstream(blobs / "b", std::ios::binary) << std::string(16, '\0');
+  std::ofstream(root / "c", std::ios::binary) << std::string(16, '\0');
+  const auto link = [&](const char* target, const char* name) {
+    fs::remove(names / name);
+    fs::create_symlink(target, names / name);
+  };
+  const auto said = [&]() -> std::string {
+    const auto read = ReadOnnx((names / "model.onnx").string());
+    if (!read.ok()) return read.error().message;
+    const auto graph = read->Build({.dims = {{"batch", 3}}});
+    if (!graph.ok()) return graph.error().message;
+    int count = 0;
+    const Status weights = read->ForEachWeight(*graph, [&](const NamedArray&) {
+      ++count;
+      return Status();
+    });
+    return weights.ok() ? StrCat(count, " weights") : weights.error().message;
+  };
+  link("../../blobs/a", "model.onnx");
+  link("../../blobs/b", "model.onnx_data");
+  CHECK(said() == "2 weights");
+  link("../../c", "model.onnx_data");
+  CHECK(said().find("expected a file in the folder of the model") !=
+        std::string::npos);
 }
 
 // A plan reads none of them.
