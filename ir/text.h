@@ -16,7 +16,8 @@
 //   }
 //
 // A name with characters outside letters, digits and _.:/- is quoted, with the
-// escapes \" \\ \n \x1f. The role of a result stands after its type where it is
+// escapes \" \\ \n \x1f, the last of control characters and of bytes that are no UTF-8:
+// the text is always UTF-8. The role of a result stands after its type where it is
 // not the usual one (activation; output if an output line names it; constant of
 // `constant`; the leaf's of an update). Attributes are integers, reals (always
 // with a point or an exponent, or inf or nan), element types, [1, 2] lists and

@@ -28,18 +28,45 @@ void AppendHex(char c, std::string* out) {
   *out += kHexDigits[byte & 15];
 }
 
+// The bytes of the UTF-8 character that begins `text`; 0 where none does (RFC 3629).
+size_t CharacterLength(std::string_view text) {
+  const auto at = [&](size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const unsigned first = at(0);
+  if (first < 0x80) return 1;
+  const size_t length = first < 0xc2   ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+  // Neither overlong, nor a surrogate, nor beyond U+10FFFF.
+  const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (length > 0 && (at(1) < low || at(1) > high)) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if (at(i) < 0x80 || at(i) > 0xbf) return 0;
+  }
+  return length;
+}
+
 }  // namespace
 
 std::string QuotedText(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
+    const size_t length = CharacterLength(text.substr(i));
+    if (length > 1) {
+      out += text.substr(i, length);
+      i += length - 1;
+    } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
     } else if (c == '\n') {
       out += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
+    } else if (byte < 0x20 || byte == 0x7f || length == 0) {
       out += "\\x";
       AppendHex(c, &out);
     } else {

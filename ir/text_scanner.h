@@ -21,7 +21,7 @@
 
 namespace stowage {
 
-/// `text` in quotes, with the escapes \" \\ \n \x1f.
+/// `text` in quotes, with the escapes \" \\ \n \x1f: UTF-8 whatever `text` is.
 std::string QuotedText(std::string_view text);
 
 /// `name` as it is where its end can be told, else quoted.

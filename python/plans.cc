@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 
 #include "base/strings.h"
@@ -22,6 +23,12 @@ namespace stowage::python {
 namespace {
 
 namespace py = pybind11;
+
+// Names may be no UTF-8, which JSON is.
+std::string TextOf(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
 
 Error Invalid(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message)};
@@ -302,7 +309,7 @@ void BindPlans(py::module_& module) {
   py::class_<PlannedTraining, Shared>(module, "Plan")
       .def("figures",
            [](const PlannedTraining& self) {
-             return FiguresJson(ReportOf(self), 20).dump();
+             return TextOf(FiguresJson(ReportOf(self), 20));
            })
       .def("regions",
            [](const PlannedTraining& self) {
@@ -371,7 +378,7 @@ void BindPlans(py::module_& module) {
                  self.Search([](StepPlanner& planner) {
                    return tools::DescribeFrontier(planner.fitter(), {});
                  });
-             return std::pair(texts.json.dump(), texts.svg);
+             return std::pair(TextOf(texts.json), texts.svg);
            })
       .def("text",
            [](const PlannedTraining& self) { return ToText(ReportOf(self)); })
@@ -389,7 +396,7 @@ void BindPlans(py::module_& module) {
             std::optional<RatedDevice> rates;
             if (device) rates = ValueOf(ParseRatedDevice(*device));
             const Traffic traffic = CountTraffic(self.plan().step.graph, rates);
-            return std::pair(TrafficJson(traffic).dump(), ToText(traffic));
+            return std::pair(TextOf(TrafficJson(traffic)), ToText(traffic));
           },
           py::arg("device"))
       .def(
@@ -414,7 +421,7 @@ void BindPlans(py::module_& module) {
           "comparison_json",
           [](const PlannedTraining& self, const PlannedTraining& other) {
             const Report a = ReportOf(self), b = ReportOf(other);
-            return ComparisonJson({"first", &a}, {"second", &b}).dump();
+            return TextOf(ComparisonJson({"first", &a}, {"second", &b}));
           },
           py::arg("other"))
       .def(

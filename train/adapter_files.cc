@@ -99,7 +99,10 @@ std::string ConfigText(const FineTuning& tuning,
       {"fan_in_fan_out", IsGpt2(tuning)},
       {"bias", "none"},
       {"inference_mode", true}};
-  return config.dump(2) + "\n";
+  // Paths may be no UTF-8, which JSON is.
+  return config.dump(2, ' ', false,
+                     nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace

@@ -116,6 +116,38 @@ TEST_CASE("What is printed parses back equal") {
   CHECK(Equal(graph, Parse(ToText(graph))));
 }
 
+TEST_CASE("Names that are no UTF-8 are printed as escapes and parsed back") {
+  struct Row {
+    std::string name, text;
+  };
+  const Row rows[] = {
+      {"w\xff\xfe", "\"w\\xff\\xfe\""},
+      {"w\xc3", "\"w\\xc3\""},                    // cut short
+      {"w\xc0\x80", "\"w\\xc0\\x80\""},           // overlong
+      {"w\xe0\x9f\xbf", "\"w\\xe0\\x9f\\xbf\""},  // likewise
+      {"w\xed\xa0\x80", "\"w\\xed\\xa0\\x80\""},  // a surrogate
+      {"w\xf4\x90\x80\x80", "\"w\\xf4\\x90\\x80\\x80\""},
+      {"\x80"
+       "a",
+       "\"\\x80"
+       "a\""},
+      {"w\xc3\xa9", "\"w\xc3\xa9\""},
+      {"\xe2\x82\xac", "\"\xe2\x82\xac\""},
+      {"\xf0\x9f\x98\x80", "\"\xf0\x9f\x98\x80\""},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.text);
+    GraphBuilder g("g");
+    g.Output("y", Neg(g.Input(row.name, DType::kF32, {2})));
+    const Result<Graph> graph = g.Finish();
+    REQUIRE(graph.ok());
+    const std::string text = ToText(*graph);
+    CHECK(text.find("  " + row.text + ": f32(2) = input\n") !=
+          std::string::npos);
+    CHECK(Equal(*graph, Parse(text)));
+  }
+}
+
 TEST_CASE("What lies in the host's memory is printed and parsed") {
   constexpr std::string_view kText =
       "stowage-ir 1\n"

@@ -7,6 +7,9 @@
 #include <string>
 
 #include "base/strings.h"
+#include "ir/builder.h"
+#include "ir/ops.h"
+#include "planner/plan_memory.h"
 #include "tests/report/example.h"
 
 namespace stowage {
@@ -52,6 +55,21 @@ TEST_CASE("a plan file loads back equal") {
   }
   CHECK(PlanToJson(loaded, file->graph) == Example());
   CHECK(file->request == PlanRequest{});
+}
+
+TEST_CASE("a plan file keeps names that are no UTF-8") {
+  const std::string name = "w\xff\xfe";
+  GraphBuilder g("g");
+  const Value x = g.Input("x", DType::kF32, {2, 4});
+  g.Output("y", MatMul(x, g.Param(name, DType::kF32, {4, 3})));
+  const Result<Graph> graph = g.Finish();
+  REQUIRE(graph.ok());
+  const Result<Plan> plan = PlanMemory(*graph);
+  REQUIRE(plan.ok());
+  const Result<PlanFile> file = PlanFromJson(PlanToJson(*plan, *graph));
+  REQUIRE_MESSAGE(file.ok(), file.error().message);
+  CHECK(file->graph.Find(name));
+  CHECK(Equal(file->graph, *graph));
 }
 
 TEST_CASE("a plan file says what was asked for") {
