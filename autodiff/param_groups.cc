@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <variant>
 
@@ -100,6 +101,37 @@ Result<std::vector<std::string>> WithoutFrozen(
   return Fail("every param of graph ", Quoted(graph.name()),
               " that would be trained is frozen by a param group, and it has ",
               SomeParams(graph), "; leave at least one to train");
+}
+
+Result<std::vector<ParamGroup>> WithoutDecay(
+    const Graph& graph, std::vector<ParamGroup> groups,
+    std::span<const std::string> patterns) {
+  const std::vector<ValueId> params = graph.Leaves(Role::kParam);
+  // Before the others, by name: of a param the first group alone applies.
+  std::vector<ParamGroup> all;
+  for (const std::string& pattern : patterns) {
+    bool matches = false, trains = false;
+    for (const ValueId id : params) {
+      const std::string& name = graph.value(id).name;
+      if (!GlobMatches(pattern, name)) continue;
+      matches = true;
+      if (IsFrozen(groups, name)) continue;
+      trains = true;
+      const ParamGroup* const group = FindParamGroup(groups, name);
+      all.push_back({.pattern = name,
+                     .decay = 0,
+                     .lr_scale = group == nullptr ? 1 : group->lr_scale});
+    }
+    if (trains) continue;
+    return Fail("pattern ", Quoted(pattern),
+                " of params without decay matches ",
+                matches ? "only frozen params" : "no param", " of graph ",
+                Quoted(graph.name()), ", which has ", SomeParams(graph),
+                "; expected the name of a trained param, where * is any run "
+                "of characters and ? any one");
+  }
+  std::ranges::move(groups, std::back_inserter(all));
+  return all;
 }
 
 Optimizer OptimizerOfGroup(const Optimizer& optimizer,

@@ -56,6 +56,13 @@ Result<std::vector<std::string>> WithoutFrozen(
     const Graph& graph, const std::vector<std::string>& wrt,
     std::span<const ParamGroup> groups);
 
+/// `groups` with a decay of 0 for the params of `graph` whose names match one of
+/// `patterns`; what else applies to them stays. Error kInvalidArgument: a pattern that
+/// matches no param, or only frozen ones.
+Result<std::vector<ParamGroup>> WithoutDecay(
+    const Graph& graph, std::vector<ParamGroup> groups,
+    std::span<const std::string> patterns);
+
 /// `optimizer` with the decay that `group` gives its params. `group` may be
 /// null.
 Optimizer OptimizerOfGroup(const Optimizer& optimizer, const ParamGroup* group);

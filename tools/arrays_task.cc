@@ -123,6 +123,7 @@ class ArraysTask : public Task {
     return mean;
   }
 
+  int64_t train_examples() const override { return std::ssize(parts_.train); }
   int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 

@@ -9,6 +9,7 @@
 #include "ir/dtype.h"
 #include "tools/command.h"
 #include "tools/model_flags.h"
+#include "tools/optimization_flags.h"
 #include "tools/options.h"
 #include "tools/rank_run.h"
 #include "tools/run_training.h"
@@ -77,6 +78,7 @@ Result<StepSpec> ReadSpec(Flags& flags) {
              spec.tuning->model.ModelOf(ModelPurpose::kTrain, lengths[i])});
   }
   spec.training.training.groups = spec.tuning->model.groups();
+  STOWAGE_RETURN_IF_ERROR(SetNoDecay(model.optimization, &spec.training));
   return spec;
 }
 

@@ -48,6 +48,7 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
               "What gradients are multiplied by on their way to the update, "
               "which skips those that are not finite: dynamic, none or a "
               "number; default: dynamic with --dtype f16, else none");
+  AddOptimizationOptions(options, &flags->optimization);
   options.Add("--budget", &flags->budget,
               "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
   options.Add("--threads", &flags->threads,
@@ -258,6 +259,8 @@ Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                            ChooseOptimizer(flags.optimizer, defaults));
   STOWAGE_ASSIGN_OR_RETURN(training.training.loss_scaling,
                            ReadLossScale(flags));
+  STOWAGE_RETURN_IF_ERROR(
+      SetOptimization(flags.optimization, &training.training));
   STOWAGE_ASSIGN_OR_RETURN(training.budget,
                            ParseSizeOption("budget", flags.budget));
   STOWAGE_ASSIGN_OR_RETURN(training.levers, ReadLevers(flags, batch));
@@ -322,6 +325,7 @@ Result<StepSpec> ReadStep(const ModelFlags& flags, FromData data) {
       ReadTrainingFlags(flags, spec.info.training, *spec.options.batch));
   spec.training.model = model;
   if (spec.lora) spec.training.training.groups = LoraGroups();
+  STOWAGE_RETURN_IF_ERROR(SetNoDecay(flags.optimization, &spec.training));
   return spec;
 }
 

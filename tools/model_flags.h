@@ -23,6 +23,7 @@
 #include "planner/fit/levers.h"
 #include "planner/fit/op_times.h"
 #include "text/text.h"
+#include "tools/optimization_flags.h"
 #include "tools/options.h"
 #include "train/training.h"
 
@@ -34,8 +35,9 @@ struct ModelFlags {
   std::string model;
   std::optional<int64_t> batch, seq;
   std::string dtype = "f32";
-  std::string optimizer;                  // empty: the model's
-  std::string loss_scale;                 // empty: dynamic for f16, else none
+  std::string optimizer;   // empty: the model's
+  std::string loss_scale;  // empty: dynamic for f16, else none
+  OptimizationFlags optimization;
   std::string budget;                     // empty: none
   int threads = 0;                        // 0: one per hardware thread
   std::vector<std::string> keep, remake;  // names of values
@@ -119,8 +121,8 @@ struct StepSpec {
 Result<std::optional<LossScaling>> ReadLossScale(const ModelFlags& flags);
 
 /// What the flags say of a step of any model, for as many examples: optimizer, with the
-/// defaults for it where it is the model's, budget, levers, plan cache. Errors name the
-/// option.
+/// defaults for it where it is the model's, budget, levers, plan cache; all but
+/// SetNoDecay, which wants the model. Errors name the option.
 Result<TrainingSpec> ReadTrainingFlags(const ModelFlags& flags,
                                        const TrainingDefaults& defaults,
                                        int64_t batch);

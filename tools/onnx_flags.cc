@@ -10,6 +10,7 @@
 #include "base/strings.h"
 #include "tools/arrays_task.h"
 #include "tools/command.h"
+#include "tools/optimization_flags.h"
 #include "train/fine_tuning.h"
 
 namespace stowage::tools {
@@ -112,6 +113,7 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
     }
     training.training.groups = LoraGroups();
   }
+  STOWAGE_RETURN_IF_ERROR(SetNoDecay(flags.optimization, &training));
   return training;
 }
 

@@ -21,6 +21,7 @@
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
+#include "tools/optimization_flags.h"
 #include "tools/optimizer_fits.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -118,6 +119,7 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
                  "[ranks] a graph is planned as it is; leave --ranks away, or "
                  "give --model, or --onnx with --loss"};
   }
+  STOWAGE_RETURN_IF_ERROR(CheckNotGiven(flags.model.optimization));
   if (flags.model.lora_rank) {
     return Error{ErrorCode::kInvalidArgument,
                  "[lora] --lora-rank is for training steps; give --model, or "

@@ -52,12 +52,14 @@ void Progress::Show(const StepFigures& figures) {
   }
   const std::string last = StrCat(last_);
   const std::string loss = Fixed(figures.loss, 4);
-  const std::string line =
-      StrCat("step ", PadLeft(StrCat(figures.step), last.size()), "/", last,
-             "  loss ", colour_ ? StrCat("\x1b[1m", loss, "\x1b[0m") : loss,
-             "  lr ", Fixed(figures.lr, 6), "  ",
-             WithCommas(static_cast<int64_t>(figures.tokens_per_second)), " ",
-             token_name_, "/s  ", memory_);
+  const std::string line = StrCat(
+      "step ", PadLeft(StrCat(figures.step), last.size()), "/", last, "  loss ",
+      colour_ ? StrCat("\x1b[1m", loss, "\x1b[0m") : loss, "  lr ",
+      Fixed(figures.lr, 6), "  ",
+      figures.grad_norm ? StrCat("norm ", Fixed(*figures.grad_norm, 3), "  ")
+                        : "",
+      WithCommas(static_cast<int64_t>(figures.tokens_per_second)), " ",
+      token_name_, "/s  ", memory_);
   if (terminal_) {
     std::cerr << '\r' << line << "\x1b[K" << (figures.step == last_ ? "\n" : "")
               << std::flush;

@@ -1,14 +1,18 @@
 #include "tools/resume.h"
 
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
 #include "autodiff/optimizer.h"
+#include "autodiff/train_options.h"
 #include "base/hash.h"
 #include "base/strings.h"
+#include "nn/schedule.h"
 #include "text/text.h"
 #include "tools/command.h"
+#include "train/choose_optimizer.h"
 
 namespace stowage::tools {
 namespace {
@@ -35,6 +39,30 @@ std::string FolderNote(const std::string& path, const PictureData& data) {
   return note + ")";
 }
 
+// How params are updated, beside the optimizer's name.
+void AddOptimizationNotes(const TrainOptions& training,
+                          const LearningRateSchedule& schedule,
+                          const RunFlags& flags, RunNotes* notes) {
+  const auto add = [&](std::string_view name, const auto& value) {
+    notes->emplace_back(name, StrCat(value));
+  };
+  add("lr", schedule.peak);
+  add("schedule", ScheduleName(schedule.kind));
+  add("warmup", schedule.warmup);
+  add("min-lr", schedule.peak * schedule.final_factor);
+  add("power", schedule.power);
+  add("weight-decay", DecayOf(training.optimizer));
+  std::string patterns;
+  for (const std::string& pattern : flags.model.optimization.no_decay) {
+    patterns += StrCat(patterns.empty() ? "" : " ", pattern);
+  }
+  add("no-decay", patterns.empty() ? "none" : patterns);
+  if (const std::optional<double> momentum = MomentumOf(training.optimizer)) {
+    add("momentum", *momentum);
+  }
+  add("clip-norm", training.clip_norm ? StrCat(*training.clip_norm) : "none");
+}
+
 }  // namespace
 
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
@@ -46,7 +74,7 @@ Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
   add("model", spec.info.name);
   add(kOptimizer, OptimizerName(spec.training.training.optimizer));
   add("seed", flags.seed);
-  add("lr", run.schedule.peak);
+  AddOptimizationNotes(spec.training.training, run.schedule, flags, &notes);
   add("steps", run.steps);
   add("batch", *spec.options.batch);
   if (spec.options.seq) add("seq", *spec.options.seq);

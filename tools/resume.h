@@ -13,7 +13,7 @@
 
 namespace stowage::tools {
 
-/// Model, optimizer, seed, learning rate, steps, batch, seq, tokenizer and data of a run.
+/// Model, optimizer and its settings, seed, learning rate and its schedule, steps, batch, seq, tokenizer and data of a run.
 /// Error: the data cannot be read.
 Result<RunNotes> NotesOf(const StepSpec& spec, const RunSpec& run,
                          const RunFlags& flags);

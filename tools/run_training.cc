@@ -165,6 +165,19 @@ Result<std::unique_ptr<Task>> LoadTaskOf(const StepSpec& spec,
                                .share = share});
 }
 
+// What the data decides of a run: how many steps an epoch has.
+Status SetByData(const TrainFlags& flags, const StepSpec& spec,
+                 const Task& task, RunSpec* run) {
+  const int64_t examples = task.train_examples();
+  const int64_t batch = *spec.options.batch;
+  run->steps_per_epoch =
+      static_cast<double>(examples) / static_cast<double>(batch);
+  if (!flags.epochs) return {};
+  STOWAGE_ASSIGN_OR_RETURN(const int64_t steps,
+                           StepsOfEpochs(*flags.epochs, examples, batch));
+  return SetSteps(flags, steps, run);
+}
+
 // Beside the training step: evaluation, and generation for models of text.
 std::vector<ProgramSpec> ProgramsBeside(const StepSpec& spec, const Task& task,
                                         int64_t sample_positions) {
@@ -453,10 +466,12 @@ int ShowPlan(const TrainFlags& flags, const StepSpec& spec,
 
 int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   const Clock::time_point start = Clock::now();
-  const Result<RunSpec> run = ReadTrainFlags(flags, spec);
+  Result<RunSpec> run = ReadTrainFlags(flags, spec);
   if (!run.ok()) return Fail(run.error());
   const Result<std::unique_ptr<Task>> task = LoadTaskOf(spec, flags, ranks);
   if (!task.ok()) return Fail(task.error());
+  const Status by_data = SetByData(flags, spec, **task, &*run);
+  if (!by_data.ok()) return Fail(by_data.error());
   Result<TrainFiles> files = TrainFiles::Open(flags, spec, *run, ranks);
   if (!files.ok()) return Fail(files.error());
 

@@ -68,6 +68,9 @@ class TextTask : public Task {
                       .accuracy = std::nullopt};
   }
 
+  int64_t train_examples() const override {
+    return CountTextBatches(data_.train(), /*batch=*/1, seq_);
+  }
   int64_t tokens_per_step(size_t) const override { return batch_ * seq_; }
   std::string_view token_name() const override { return "tok"; }
 
@@ -177,6 +180,7 @@ class DigitsTask : public Task {
     return score.Mean(scores);
   }
 
+  int64_t train_examples() const override { return data_.train.size(); }
   int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 
@@ -246,6 +250,7 @@ class PictureTask : public Task {
     return score.Mean(scores);
   }
 
+  int64_t train_examples() const override { return data_->train.size(); }
   int64_t tokens_per_step(size_t) const override { return batch_; }
   std::string_view token_name() const override { return "examples"; }
 

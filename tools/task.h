@@ -73,6 +73,10 @@ class Task {
   /// From now on all ranks take equally many of them.
   void EvaluateTogether() { share_.together = true; }
 
+  /// Examples of the training part, of which an epoch has as many: rows, images, or
+  /// windows of a text side by side. Batches may be drawn with repetition.
+  virtual int64_t train_examples() const = 0;
+
   /// Tokens, or examples where there are no sequences, in a training step of that shape.
   virtual int64_t tokens_per_step(size_t shape) const = 0;
   virtual std::string_view token_name() const = 0;  // for people, short

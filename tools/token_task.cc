@@ -86,6 +86,7 @@ class ExampleTask : public Task {
     return Evaluation{.loss = sum / all_learnt, .accuracy = std::nullopt};
   }
 
+  int64_t train_examples() const override { return std::ssize(split_.train); }
   int64_t tokens_per_step(size_t shape) const override {
     return batch_ * lengths_[shape];
   }

@@ -1,10 +1,10 @@
 #include "tools/train_flags.h"
 
-#include <cmath>
 #include <string_view>
 #include <utility>
 
 #include "autodiff/optimizer.h"
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "runtime/checkpoint.h"
 #include "tools/rank_flags.h"
@@ -126,11 +126,14 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
   options.Add("--steps", &flags->steps,
               "Steps of the whole run, which the learning rate's "
               "schedule spans; default: the model's");
+  options.Add("--epochs", &flags->epochs,
+              "Passes over the training part, as many steps as that takes, "
+              "instead of --steps");
+  options.Exclude("--epochs", "--steps");
   options.Add("--stop-at", &flags->stop_at,
               "End after this step, as if interrupted; --save and "
               "--resume continue bit for bit");
-  options.Add("--lr", &flags->lr,
-              "Peak of the learning rate; default: the model's");
+  AddScheduleOptions(options, &flags->schedule);
   options.AddFlag("--check", &flags->check,
                   "Run op by op, and name the op that fails or makes the "
                   "first value that is not finite; slow");
@@ -166,37 +169,53 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
                   "Print one JSON object a step, and one at the end");
 }
 
-Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
-  const TrainingDefaults& defaults = spec.info.training;
-  RunSpec run;
-  run.seed = flags.seed;
-  run.steps = flags.steps.value_or(defaults.steps);
-  if (run.steps < 1) {
-    return Invalid(StrCat("steps ", run.steps, " is below 1"));
-  }
-  run.stop_at = flags.stop_at.value_or(run.steps);
-  if (run.stop_at < 1 || run.stop_at > run.steps) {
-    return Invalid(StrCat("stop-at ", run.stop_at,
-                          " is out of range; expected 1 to ", run.steps));
-  }
-  if (run.steps > kMaxCheckpointStep) {
-    return Invalid(StrCat("steps ", run.steps,
+Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run) {
+  if (steps < 1) return Invalid(StrCat("steps ", steps, " is below 1"));
+  if (steps > kMaxCheckpointStep) {
+    return Invalid(StrCat("steps ", steps,
                           " is out of range; expected at most ",
                           kMaxCheckpointStep));
   }
+  run->steps = steps;
+  run->stop_at = flags.stop_at.value_or(steps);
+  if (run->stop_at < 1 || run->stop_at > steps) {
+    return Invalid(StrCat("stop-at ", run->stop_at,
+                          " is out of range; expected 1 to ", steps));
+  }
+  if (flags.schedule.warmup.empty()) return {};
+  STOWAGE_ASSIGN_OR_RETURN(run->schedule.warmup,
+                           ReadWarmup(flags.schedule.warmup, steps));
+  return {};
+}
+
+Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch) {
+  const std::optional<int64_t> all = CheckedMul(epochs, examples);
+  if (!all) {
+    return Invalid(StrCat("epochs ", epochs, " of ", examples,
+                          " examples are more examples than 64 bits count"));
+  }
+  return *all / batch + (*all % batch == 0 ? 0 : 1);
+}
+
+Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec) {
+  RunSpec run;
+  run.seed = flags.seed;
   STOWAGE_RETURN_IF_ERROR(ReadSaving(flags, &run));
-  run.schedule = defaults.schedule;
+  const TrainingDefaults& defaults = spec.info.training;
+  LearningRateSchedule schedule = defaults.schedule;
   const Optimizer& optimizer = spec.training.training.optimizer;
   if (!IsOfModel(optimizer, defaults)) {
     // The model's rate is for the model's optimizer.
-    run.schedule.peak = DefaultLearningRate(optimizer);
+    schedule.peak = DefaultLearningRate(optimizer);
   }
-  if (flags.lr) {
-    if (!(*flags.lr > 0) || !std::isfinite(*flags.lr)) {
-      return Invalid(
-          StrCat("learning rate ", *flags.lr, " is not a positive number"));
-    }
-    run.schedule.peak = *flags.lr;
+  STOWAGE_ASSIGN_OR_RETURN(run.schedule,
+                           ReadSchedule(flags.schedule, schedule));
+  if (flags.epochs.value_or(1) < 1) {
+    return Invalid(StrCat("epochs ", *flags.epochs, " is below 1"));
+  }
+  if (!flags.epochs) {
+    STOWAGE_RETURN_IF_ERROR(
+        SetSteps(flags, flags.steps.value_or(defaults.steps), &run));
   }
   if (flags.sample < 0) {
     return Invalid(StrCat("sample ", flags.sample, " is negative"));

@@ -13,6 +13,7 @@
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
 #include "tools/options.h"
+#include "tools/schedule_flags.h"
 #include "tools/train_run.h"
 
 namespace stowage::tools {
@@ -23,7 +24,8 @@ struct TrainFlags : RunFlags {
   std::string save_onnx;
   std::optional<int64_t> steps;
   std::optional<int64_t> stop_at;
-  std::optional<double> lr;
+  std::optional<int64_t> epochs;
+  ScheduleFlags schedule;
   std::string shard = "none";  // of several ranks
   std::string save, resume, continued, svg, html;
   bool fit_optimizer = false;
@@ -55,9 +57,15 @@ void AddTrainOptions(Options& options, TrainFlags* flags);
 /// Declares those that say how long, how fast, and what is saved, whatever is trained.
 void AddLoopOptions(Options& options, TrainFlags* flags);
 
-/// How long, how fast, and what is saved. Errors, kInvalidArgument, name the
-/// option.
+/// How long, how fast, and what is saved; with --epochs not how long, which the data
+/// decides (SetSteps). Errors, kInvalidArgument, name the option.
 Result<RunSpec> ReadTrainFlags(const TrainFlags& flags, const StepSpec& spec);
+
+/// Makes `run` one of `steps` steps, at least 1. Errors as above.
+Status SetSteps(const TrainFlags& flags, int64_t steps, RunSpec* run);
+
+/// The steps of --epochs over so many examples, the last batch filled up.
+Result<int64_t> StepsOfEpochs(int64_t epochs, int64_t examples, int64_t batch);
 
 /// The rules for --init. Error: a rename that is none.
 Result<WeightRules> ReadWeightRules(const TrainFlags& flags);

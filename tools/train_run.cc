@@ -37,8 +37,10 @@ bool IsOutput(const Graph& graph, std::string_view name) {
 Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
   Json json = Json::object();
   json["step"] = figures.step;
+  json["epoch"] = figures.epoch;
   json["loss"] = figures.loss;
   json["lr"] = figures.lr;
+  json["grad_norm"] = figures.grad_norm ? Json(*figures.grad_norm) : Json();
   json["step_seconds"] = figures.seconds;
   json["tokens_per_second"] = figures.tokens_per_second;
   json["arena_bytes"] = memory.arena;
@@ -66,6 +68,7 @@ StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
       reads_seed_(IsRead(train_.front()->graph(), "seed")),
       may_skip_(IsOutput(train_.front()->graph(), "update_skipped")),
       has_scale_(IsOutput(train_.front()->graph(), "new:loss_scale")),
+      has_norm_(IsOutput(train_.front()->graph(), "grad_norm")),
       progress_(first, run.stop_at, task.token_name(), memory),
       next_(first) {}
 
@@ -215,10 +218,17 @@ Status StepLoop::Show(int64_t step, float loss, bool skipped) {
                              .count();
   end_ = Clock::now();
   const int64_t tokens = task_.tokens_per_step(Of(step).shape);
+  std::optional<double> grad_norm;
+  if (has_norm_) {
+    STOWAGE_ASSIGN_OR_RETURN(grad_norm, train_[Of(step).shape]->ReadScalar(
+                                            "grad_norm", Of(step).number));
+  }
   const StepFigures figures{
       .step = step,
+      .epoch = static_cast<double>(step) / run_.steps_per_epoch,
       .loss = loss,
       .lr = Of(step).lr,
+      .grad_norm = grad_norm,
       .seconds = seconds,
       .tokens_per_second = static_cast<double>(tokens) / seconds};
   if (!json_) {

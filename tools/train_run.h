@@ -29,6 +29,7 @@ namespace stowage::tools {
 struct RunSpec {
   int64_t steps = 0;  // of the whole run, which the schedule spans
   int64_t stop_at = 0;
+  double steps_per_epoch = 1;
   LearningRateSchedule schedule;
   int64_t seed = 1;
   int64_t save_every = 0;        // 0: at the end alone
@@ -103,6 +104,7 @@ class StepLoop {
   const bool reads_seed_;  // of dropouts, and of an optimizer's roundings
   const bool may_skip_;    // whether steps skip their updates (LossScaling)
   const bool has_scale_;   // a dynamic one
+  const bool has_norm_;    // of the gradients, which are clipped by it
   Progress progress_;
   int64_t next_;  // to be started
   int signal_ = 0;

@@ -1,6 +1,9 @@
 #include "train/choose_optimizer.h"
 
+#include <cmath>
 #include <variant>
+
+#include "base/strings.h"
 
 namespace stowage {
 
@@ -20,6 +23,55 @@ Result<Optimizer> ChooseOptimizer(std::string_view name,
   }
   std::visit([&](auto& kind) { kind.decay = defaults.decay; }, optimizer);
   return optimizer;
+}
+
+Result<Optimizer> WithMomentum(Optimizer optimizer, double momentum) {
+  if (!(momentum >= 0 && momentum < 1)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[momentum] ", momentum,
+                        " is out of range; expected at least 0 and below 1")};
+  }
+  if (const Sgd* const sgd = std::get_if<Sgd>(&optimizer)) {
+    if (momentum == 0) return optimizer;
+    return Optimizer(Momentum{.momentum = momentum, .decay = sgd->decay});
+  }
+  if (!MomentumOf(optimizer)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[momentum] ", OptimizerName(optimizer),
+                        " has no momentum to set to ", momentum,
+                        "; sgd, momentum, momentum-bf16, nesterov and muon "
+                        "have one")};
+  }
+  std::visit(
+      [&](auto& kind) {
+        if constexpr (requires { kind.momentum; }) kind.momentum = momentum;
+      },
+      optimizer);
+  return optimizer;
+}
+
+Result<Optimizer> WithDecay(Optimizer optimizer, double decay) {
+  if (!(decay >= 0 && std::isfinite(decay))) {
+    return Error{ErrorCode::kInvalidArgument,
+                 StrCat("[weight-decay] ", decay,
+                        " is out of range; expected a finite number of at "
+                        "least 0")};
+  }
+  std::visit([&](auto& kind) { kind.decay = decay; }, optimizer);
+  return optimizer;
+}
+
+double DecayOf(const Optimizer& optimizer) {
+  return std::visit([](const auto& kind) { return kind.decay; }, optimizer);
+}
+
+std::optional<double> MomentumOf(const Optimizer& optimizer) {
+  return std::visit(
+      [](const auto& kind) -> std::optional<double> {
+        if constexpr (requires { kind.momentum; }) return kind.momentum;
+        return std::nullopt;
+      },
+      optimizer);
 }
 
 }  // namespace stowage

@@ -6,6 +6,7 @@
 //   Result<ModelInfo> info = FindModel("gpt-nano");
 //   Result<Optimizer> optimizer = ChooseOptimizer("", info->training);
 
+#include <optional>
 #include <string_view>
 
 #include "autodiff/optimizer.h"
@@ -22,6 +23,17 @@ bool IsOfModel(const Optimizer& optimizer, const TrainingDefaults& defaults);
 /// settings when it is the model's (IsOfModel), else with its own. Error: no optimizer is so called.
 Result<Optimizer> ChooseOptimizer(std::string_view name,
                                   const TrainingDefaults& defaults);
+
+/// `optimizer` with these instead of its own. As torch.optim.SGD has it, Sgd with a
+/// momentum above 0 is Momentum. Errors, kInvalidArgument, name the value: a momentum
+/// outside [0, 1), or for an optimizer that has none; a decay that is negative or not
+/// finite.
+Result<Optimizer> WithMomentum(Optimizer optimizer, double momentum);
+Result<Optimizer> WithDecay(Optimizer optimizer, double decay);
+
+/// The decay and, where it has one, the momentum of an optimizer.
+double DecayOf(const Optimizer& optimizer);
+std::optional<double> MomentumOf(const Optimizer& optimizer);
 
 }  // namespace stowage
 

@@ -168,6 +168,48 @@ TEST_CASE("SGD decays matrices only, where a group has vectors without decay") {
                    {"fc.bias", {}}});
 }
 
+TEST_CASE("params without decay keep what else their groups say") {
+  const Strings patterns = {"*.bias", "wte"};
+  const Result<std::vector<ParamGroup>> groups =
+      WithoutDecay(Sums(),
+                   {{.pattern = "wte", .decay = 7, .lr_scale = 0.25},
+                    {.pattern = "fc.weight", .lr_scale = 3}},
+                   patterns);
+  REQUIRE_MESSAGE(groups.ok(), groups.error().message);
+  CheckThreeSteps({.optimizer = AdamW{.decay = 0.5}, .groups = *groups},
+                  AdvanceAdamW,
+                  {{"wte", {.lr_scale = 0.25}},
+                   {"fc.weight", {.decay = 0.5, .lr_scale = 3}},
+                   {"fc.bias", {}}});
+}
+
+TEST_CASE("a pattern without decay leaves frozen params frozen") {
+  const std::vector<ParamGroup> frozen = {{.pattern = "fc.*", .frozen = true}};
+  const Strings all = {"*"};
+  const Result<std::vector<ParamGroup>> groups =
+      WithoutDecay(Sums(), frozen, all);
+  REQUIRE(groups.ok());
+  CheckThreeSteps({.optimizer = Sgd{.decay = 0.5}, .groups = *groups},
+                  AdvanceSgd,
+                  {{"wte", {}},
+                   {"fc.weight", {.trained = false}},
+                   {"fc.bias", {.trained = false}}});
+  const auto message = [&](const Strings& patterns) {
+    const auto refused = WithoutDecay(Sums(), frozen, patterns);
+    REQUIRE(!refused.ok());
+    return refused.error().message;
+  };
+  CHECK(
+      message({"wte", "fc.bias"})
+          .find(
+              "pattern \"fc.bias\" of params without decay matches only frozen "
+              "params of graph \"sums\"") != std::string::npos);
+  CHECK(
+      message({"ln*"}).find("pattern \"ln*\" of params without decay matches "
+                            "no param of graph \"sums\", which has \"wte\"") !=
+      std::string::npos);
+}
+
 TEST_CASE("a group may decay where the optimizer does not") {
   CheckThreeSteps(
       {.optimizer = Momentum{},

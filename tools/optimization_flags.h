@@ -1,0 +1,42 @@
+#ifndef STOWAGE_TOOLS_OPTIMIZATION_FLAGS_H_
+#define STOWAGE_TOOLS_OPTIMIZATION_FLAGS_H_
+
+// The options that say how a training step updates its params, beside the optimizer's
+// name: clipping, weight decay and momentum. They are part of the step, so that commands
+// that plan or time it have them, too.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "autodiff/train_options.h"
+#include "base/result.h"
+#include "tools/options.h"
+#include "train/training.h"
+
+namespace stowage::tools {
+
+struct OptimizationFlags {
+  std::optional<double> clip_norm, weight_decay, momentum;
+  std::vector<std::string> no_decay;  // patterns
+};
+
+void AddOptimizationOptions(Options& options, OptimizationFlags* flags);
+
+/// Sets what the flags say of all params, over an optimizer that has its defaults.
+/// Errors, kInvalidArgument, name the option: a value out of range, a momentum for an
+/// optimizer that has none.
+Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options);
+
+/// Takes the decay from the params that --no-decay names, once the model and the groups
+/// of `training` are set. Errors: those of its model and of WithoutDecay; patterns where
+/// the optimizer decays nothing.
+Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training);
+
+/// Error kInvalidArgument, naming the first option that is given, for a subject that
+/// trains nothing.
+Status CheckNotGiven(const OptimizationFlags& flags);
+
+}  // namespace stowage::tools
+
+#endif  // STOWAGE_TOOLS_OPTIMIZATION_FLAGS_H_
