@@ -438,7 +438,20 @@ void Trainer::SaveWeights(const std::string& path) {
 
 int64_t Trainer::Resume(const std::string& path) {
   Runner& runner = RunnerOf("train");
+  const std::string_view here = OptimizerName(plan_->spec().training.optimizer);
   return InTurn([&]() -> Result<int64_t> {
+    // States of one optimizer may have the names and types of another's.
+    STOWAGE_ASSIGN_OR_RETURN(const CheckpointInfo info,
+                             ReadCheckpointInfo(path));
+    const std::string* const saved = info.Find("optimizer");
+    if (saved != nullptr && *saved != here) {
+      return Error{ErrorCode::kInvalidArgument,
+                   StrCat("[resume] ", Quoted(path),
+                          " is of a run with optimizer=", Quoted(*saved),
+                          ", this trainer has ", Quoted(here),
+                          ", which cannot go on with its states; expected the "
+                          "same optimizer")};
+    }
     STOWAGE_ASSIGN_OR_RETURN(steps_, LoadCheckpoint(runner, path));
     return steps_.load();
   });

@@ -1,5 +1,6 @@
 // The stowage program: plan, train, and judge plans, from the command line.
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,17 @@ namespace {
 
 // A failed internal check aborts, having said so; scripts see EX_SOFTWARE.
 void ExitAsBug(int) { _exit(stowage::tools::kExitBug); }
+
+// What is opened first would take the free number of a closed stdin, stdout or stderr,
+// and what is printed would be written to it.
+void OpenStandardDescriptors() {
+  int descriptor = 0;
+  while (descriptor <= STDERR_FILENO) {
+    descriptor = open("/dev/null", O_RDWR);
+    if (descriptor < 0) return;
+  }
+  close(descriptor);
+}
 
 // In whichever thread memory runs out, it is no bug.
 void EndOutOfMemory() {
@@ -38,6 +50,7 @@ void EndOutOfMemory() {
 
 int main(int argc, char** argv) {
   namespace tools = stowage::tools;
+  OpenStandardDescriptors();
   std::signal(SIGABRT, ExitAsBug);
   std::set_terminate(EndOutOfMemory);
   stowage::KeepLargeBlocksApart();

@@ -282,7 +282,7 @@ class Trainer:
 
     def resume(self, path: Path) -> int:
         """Goes on from a checkpoint, bit for bit; its step. Raises InvalidArgument, with
-        nothing changed, for a file of another model or a damaged one."""
+        nothing changed, for a file of another model or optimizer, or a damaged one."""
         return self._core.resume(os.fspath(path))
 
     def load_weights(

@@ -206,6 +206,12 @@ class TrainersTest(support.TestCase):
             again = support.trainer(optimizer="adamw", seed=7)
             self.assertEqual(again.resume(path), 3)
             self.assertEqual([again.step(*support.batch(i)) for i in range(3, 6)], losses[3:])
+            # Its states have the names and types of AdamW's.
+            adam = support.trainer(optimizer="adam")
+            self.raises(stowage.InvalidArgument,
+                        'is of a run with optimizer="adamw", this trainer has "adam"',
+                        adam.resume, path)
+            self.assertEqual(adam.steps, 0)
             self.raises(stowage.NotFound, "none.safetensors", again.resume,
                         os.path.join(folder, "none.safetensors"))
             self.raises(stowage.FileError, "", again.save, "/proc/none/run.safetensors")

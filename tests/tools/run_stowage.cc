@@ -50,6 +50,7 @@ pid_t Start(const std::vector<std::string>& arguments,
     const rlimit limit = {bytes, bytes};
     setrlimit(RLIMIT_FSIZE, &limit);
   }
+  for (const int descriptor : limits.closed) close(descriptor);
   execv(program.c_str(), argv.data());
   _exit(127);
 }

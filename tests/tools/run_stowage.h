@@ -25,6 +25,7 @@ struct Outcome {
 struct RunLimits {
   int64_t largest_file = 0;  // bytes that it may write; 0: any number
   std::string input = {};    // a file to be its stdin; empty: this test's own
+  std::vector<int> closed = {};  // descriptors, as >&- has it
 };
 
 /// Plans are kept in a cache of this test's own.

@@ -387,6 +387,21 @@ TEST_CASE("adapters train alone, beside the layers of a built-in model") {
                         "give --lora-rank with it") != std::string::npos);
 }
 
+TEST_CASE("what is printed to a closed stdout goes into no file of the run") {
+  const std::string folder = TempPath("closed");
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/run.safetensors";
+  const Outcome outcome =
+      RunStowage(Mlp({"--save", path}), {.closed = {0, 1, 2}});
+  CHECK(outcome.exit_code == 0);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.empty());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path() != path) CHECK(entry.file_size() == 0);
+  }
+  CHECK(RunStowage(Mlp({"--init", path, "--steps", "1"})).exit_code == 0);
+}
+
 TEST_CASE("a budget too small exits 1 before anything is trained") {
   const Outcome text = RunStowage(Mlp({"--budget", "64KiB"}));
   CHECK(text.exit_code == 1);
