@@ -56,12 +56,18 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
     x = TransformerBlock(x, StrCat("h.", i), block);
   }
   x = LayerNorm(x, "ln_f");
-  return FinishText(g, x, wte.table, text, purpose, options);
+  const Value head =
+      config.tied_head
+          ? wte.table
+          : g.Param("lm_head.weight", options.dtype,
+                    {config.vocabulary, config.width}, Init::Normal(0.02));
+  return FinishText(g, x, head, text, purpose, options);
 }
 
 int64_t GptParameterCount(const GptConfig& config) {
   const int64_t c = config.width;
-  return (config.vocabulary + config.max_seq) * c +
+  const int64_t tables = config.tied_head ? 1 : 2;
+  return (tables * config.vocabulary + config.max_seq) * c +
          config.layers * (12 * c * c + 13 * c) + 2 * c;
 }
 

@@ -32,6 +32,9 @@ struct GptConfig {
   int64_t width = 1;
   int64_t vocabulary = 1;
   int64_t max_seq = 1;  // rows of the position embedding
+  /// Whether the head is the token embedding; else it is a param of its own,
+  /// "lm_head.weight" (vocabulary, width).
+  bool tied_head = true;
 };
 
 /// The graph of a GPT. Inputs: "tokens" and, unless generating, "targets", both
@@ -48,7 +51,8 @@ Result<Graph> BuildGpt(const GptConfig& config, ModelPurpose purpose,
                        const ModelOptions& options);
 
 /// Elements of all params of that GPT: with width C and vocabulary V,
-/// (V + max_seq) C + layers (12 C^2 + 13 C) + 2 C. For the 124 million variant
+/// (V + max_seq) C + layers (12 C^2 + 13 C) + 2 C, and V C more where the head is not
+/// tied. For the 124 million variant
 /// of GPT-2 that is 124,439,808.
 int64_t GptParameterCount(const GptConfig& config);
 

@@ -67,20 +67,55 @@ std::string GgufName(std::string_view param) {
 
 // What GPT2LMHeadModel calls a param of ours; older files leave the prefix out.
 std::string Gpt2Name(std::string_view param, bool prefixed) {
+  if (param == "lm_head.weight") return std::string(param);
   const bool embedding = param == "wte" || param == "wpe";
   return StrCat(prefixed ? "transformer." : "", param,
                 embedding ? ".weight" : "");
 }
 
-// Whether the model makes by itself what the tensor holds. `llama` is null for GPT-2.
-bool IsComputed(std::string_view tensor, bool gguf, const LlamaConfig* llama) {
+// Whether the model makes by itself what the tensor holds.
+bool IsComputed(std::string_view tensor, bool gguf, bool llama, bool tied) {
   if (gguf) return tensor == "rope_freqs.weight";
-  if (llama != nullptr) {
-    return (llama->tied_head && tensor == "lm_head.weight") ||
-           tensor.ends_with(".rotary_emb.inv_freq");
-  }
-  return tensor == "lm_head.weight" || tensor.ends_with(".attn.bias") ||
+  if (tied && tensor == "lm_head.weight") return true;
+  if (llama) return tensor.ends_with(".rotary_emb.inv_freq");
+  return tensor.ends_with(".attn.bias") ||
          tensor.ends_with(".attn.masked_bias");
+}
+
+// Whether two tensors of a file hold the same numbers. Reads both up to the first that
+// differs.
+Result<bool> Equal(const WeightsFile& file, const WeightTensor& a,
+                   const WeightTensor& b) {
+  if (!a.foreign.empty() || !b.foreign.empty() || a.shape != b.shape) {
+    return false;
+  }
+  constexpr int64_t kWindow = 1 << 16;  // numbers
+  const int64_t size = a.shape.num_elements();
+  std::vector<float> left, right;
+  for (int64_t first = 0; first < size; first += kWindow) {
+    left.resize(static_cast<size_t>(std::min(kWindow, size - first)));
+    right.resize(left.size());
+    STOWAGE_RETURN_IF_ERROR(file.ReadFloats(a, first, left));
+    STOWAGE_RETURN_IF_ERROR(file.ReadFloats(b, first, right));
+    if (left != right) return false;
+  }
+  return true;
+}
+
+// A head of the file's that is not the embedding is no tied one, whatever the config says.
+Status FindHead(const WeightsFile& file, PublishedModel* model) {
+  bool& tied = std::visit(
+      [](auto& config) -> bool& { return config.tied_head; }, model->config);
+  const WeightTensor* const head = file.Find("lm_head.weight");
+  if (file.gguf() != nullptr || !tied || head == nullptr) return {};
+  for (const std::string_view name :
+       {"model.embed_tokens.weight", "transformer.wte.weight", "wte.weight"}) {
+    if (const WeightTensor* const embedding = file.Find(name)) {
+      STOWAGE_ASSIGN_OR_RETURN(tied, Equal(file, *head, *embedding));
+      return {};
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -88,6 +123,7 @@ bool IsComputed(std::string_view tensor, bool gguf, const LlamaConfig* llama) {
 Result<PretrainedModel> PretrainedModel::Open(const std::string& path) {
   STOWAGE_ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::Open(path));
   STOWAGE_ASSIGN_OR_RETURN(PublishedModel model, DescribeModel(file));
+  STOWAGE_RETURN_IF_ERROR(FindHead(file, &model));
   PretrainedModel pretrained(std::move(file), std::move(model));
   STOWAGE_RETURN_IF_ERROR(pretrained.MatchParams());
   return pretrained;
@@ -126,6 +162,8 @@ Status PretrainedModel::MatchParams() {
   }
   const auto* const llama = std::get_if<LlamaConfig>(&model_.config);
   const bool gguf = file_.gguf() != nullptr;
+  const bool tied = std::visit(
+      [](const auto& config) { return config.tied_head; }, model_.config);
   const bool prefixed = file_.Find("transformer.wte.weight") != nullptr;
   const std::vector<WeightTensor>& tensors = file_.tensors();
   std::vector<bool> used(tensors.size(), false);
@@ -159,7 +197,8 @@ Status PretrainedModel::MatchParams() {
     params_.push_back(std::move(param));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!used[i] && !IsComputed(tensors[i].name, gguf, llama)) {
+    if (!used[i] &&
+        !IsComputed(tensors[i].name, gguf, llama != nullptr, tied)) {
       left.push_back(tensors[i].name);
     }
   }

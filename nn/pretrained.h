@@ -3,7 +3,8 @@
 
 // A published language model: its graph by our layers, and for each of its params the
 // tensor of the file that holds it. Opening checks that every param is there in its
-// shape and that every tensor is used; it reads no weight.
+// shape and that every tensor is used; it reads no weight, but for a head beside an
+// embedding that is said to be tied to it: one that differs is kept, as transformers does.
 //
 //   Result<PretrainedModel> model = PretrainedModel::Open("SmolLM2-135M.Q4_1.gguf");
 //   Result<Graph> graph = model->Build(ModelPurpose::kGenerate, {.batch = 1, .seq = 64});
@@ -52,7 +53,7 @@ class PretrainedModel {
   /// WeightsFile::Open's, DescribeModel's; kInvalidArgument, naming them, for params that
   /// the file lacks, tensors that no param takes, shapes that differ, types that are not
   /// read. What a file may have that the model computes itself is left alone: rope's
-  /// frequencies, causal masks, a head beside an embedding that is tied to it.
+  /// frequencies, causal masks, a head that is equal to the embedding tied to it.
   static Result<PretrainedModel> Open(const std::string& path);
 
   const WeightsFile& file() const { return file_; }

@@ -206,8 +206,10 @@ class GgufDescription : public Description {
   Status FindRopeFactors(LlamaConfig* config) const {
     const auto pairs = static_cast<size_t>(config->head_size / 2);
     const std::string key = Key("rope.scaling.type");
-    const auto type =
-        ValueOr<std::string_view>(header_.Text(key), std::string_view("none"));
+    // A factor without a type is a linear one, as llama.cpp has it.
+    const bool has_factor = header_.Find(Key("rope.scaling.factor")) != nullptr;
+    const auto type = ValueOr<std::string_view>(
+        header_.Text(key), std::string_view(has_factor ? "linear" : "none"));
     if (!type.ok()) return In(type.error());
     if (*type == "linear") {
       const auto factor = header_.Real(Key("rope.scaling.factor"));
@@ -404,13 +406,13 @@ class JsonDescription : public Description {
     return {};
   }
 
-  // Under "rope_parameters" in what transformers 5 writes, else under "rope_scaling".
+  // Under "rope_parameters" in what transformers 5 writes, which prefers "rope_scaling".
   Status FindRope(LlamaConfig* config) const {
-    const bool is_new = config_.HasBelow("rope_parameters");
-    const std::string where = is_new ? "rope_parameters." : "rope_scaling.";
-    STOWAGE_ASSIGN_OR_RETURN(
-        config->rope_base,
-        RealOr(is_new ? where + "rope_theta" : "rope_theta", 10000));
+    const std::string where =
+        config_.HasBelow("rope_scaling") ? "rope_scaling." : "rope_parameters.";
+    STOWAGE_ASSIGN_OR_RETURN(const double base, RealOr("rope_theta", 10000));
+    STOWAGE_ASSIGN_OR_RETURN(config->rope_base,
+                             RealOr(where + "rope_theta", base));
     for (const std::string& name : {std::string("partial_rotary_factor"),
                                     where + "partial_rotary_factor"}) {
       STOWAGE_ASSIGN_OR_RETURN(const double part, RealOr(name, 1));
@@ -487,7 +489,8 @@ class JsonDescription : public Description {
     GptConfig config{.name = "gpt2"};
     STOWAGE_RETURN_IF_ERROR(OneOf("activation_function", "gelu_new",
                                   {"gelu_new", "gelu_pytorch_tanh"}));
-    STOWAGE_RETURN_IF_ERROR(MustBe("tie_word_embeddings", true));
+    STOWAGE_ASSIGN_OR_RETURN(config.tied_head,
+                             BoolOr("tie_word_embeddings", true));
     STOWAGE_RETURN_IF_ERROR(MustBe("scale_attn_weights", true));
     STOWAGE_RETURN_IF_ERROR(MustBe("scale_attn_by_inverse_layer_idx", false));
     STOWAGE_RETURN_IF_ERROR(MustBe("add_cross_attention", false));

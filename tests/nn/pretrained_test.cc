@@ -299,12 +299,123 @@ TEST_CASE("of Qwen the layers from max_window_layers on have the window") {
   CHECK(window("-9223372036854775808") == 4);
 }
 
-TEST_CASE("a head beside an embedding that is tied to it is left alone") {
-  const PretrainedModel model =
-      Open(Changed("llama", "\"tie_word_embeddings\": false",
-                   "\"tie_word_embeddings\": true"));
-  CHECK(model.params().size() + 1 == model.file().tensors().size());
-  CHECK(model.params().back().name != "lm_head.weight");
+// Writes the bytes of one tensor of a folder over another's.
+void CopyTensor(const std::string& folder, std::string_view from,
+                std::string_view to) {
+  const PretrainedModel model = Open(folder);
+  const WeightTensor source = *model.file().Find(from);
+  const WeightTensor target = *model.file().Find(to);
+  REQUIRE(source.bytes == target.bytes);
+  std::vector<std::byte> bytes(static_cast<size_t>(source.bytes));
+  REQUIRE(model.file().ReadBytes(source, 0, bytes).ok());
+  const fs::path path = fs::path(folder) / StrCat("model-0000", target.file + 1,
+                                                  "-of-00002.safetensors");
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(target.begin);
+  file.write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  REQUIRE(file.good());
+}
+
+TEST_CASE("a head that differs from the embedding it is tied to is kept") {
+  const std::string tied = Changed("llama", "\"tie_word_embeddings\": false",
+                                   "\"tie_word_embeddings\": true");
+  const PretrainedModel kept = Open(tied);
+  CHECK(kept.params().size() == kept.file().tensors().size());
+  CHECK_FALSE(std::get<LlamaConfig>(kept.model().config).tied_head);
+  CHECK(Logits(kept) == Logits(Open(kGoldens + "llama")));
+
+  CopyTensor(tied, "model.embed_tokens.weight", "lm_head.weight");
+  const PretrainedModel equal = Open(tied);
+  CHECK(equal.params().size() + 1 == equal.file().tensors().size());
+  CHECK(std::get<LlamaConfig>(equal.model().config).tied_head);
+}
+
+// A file of GPT-2 to which a head is added: the embedding, or what is not.
+std::string Gpt2WithHead(bool differs) {
+  const std::string folder = Changed("gpt2", "\"gelu_new\"", "\"gelu_new\"");
+  const fs::path path = fs::path(folder) / "model.safetensors";
+  const PretrainedModel model = Open(folder);
+  const WeightTensor* embedding = model.file().Find("transformer.wte.weight");
+  REQUIRE(embedding != nullptr);
+  std::vector<std::byte> head(static_cast<size_t>(embedding->bytes));
+  REQUIRE(model.file().ReadBytes(*embedding, 0, head).ok());
+  if (differs) std::swap(head.front(), head[head.size() / 2]);
+  std::string bytes = ReadAll(path);
+  uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  std::string header = bytes.substr(8, size);
+  const std::string data = bytes.substr(8 + size);
+  const size_t end = header.rfind('}');
+  header = StrCat(header.substr(0, end), ",\"lm_head.weight\":{\"dtype\":\"",
+                  embedding->Describe().substr(0, 3), "\",\"shape\":[",
+                  embedding->shape[0], ",", embedding->shape[1],
+                  "],\"data_offsets\":[", data.size(), ",",
+                  data.size() + head.size(), "]}}");
+  size = header.size();
+  bytes.assign(reinterpret_cast<const char*>(&size), sizeof(size));
+  bytes += header + data;
+  bytes.append(reinterpret_cast<const char*>(head.data()), head.size());
+  std::ofstream(path, std::ios::binary) << bytes;
+  return folder;
+}
+
+TEST_CASE("of GPT-2, too, a head that differs is kept, by its own name") {
+  const PretrainedModel equal = Open(Gpt2WithHead(false));
+  const auto& config = std::get<GptConfig>(equal.model().config);
+  CHECK(config.tied_head);
+  CHECK(Logits(equal) == Logits(Open(kGoldens + "gpt2")));
+
+  const PretrainedModel kept = Open(Gpt2WithHead(true));
+  GptConfig untied = config;
+  untied.tied_head = false;
+  CHECK_FALSE(std::get<GptConfig>(kept.model().config).tied_head);
+  CHECK(kept.params().back().name == "lm_head.weight");
+  CHECK(kept.PublishedName("lm_head.weight") == "lm_head.weight");
+  CHECK(GptParameterCount(untied) ==
+        GptParameterCount(config) + config.vocabulary * config.width);
+  CHECK(Logits(kept) != Logits(equal));
+}
+
+TEST_CASE("of a GGUF file a factor of rope without a type is linear") {
+  std::string bytes = ReadAll(kGoldens + "yarn.gguf");
+  const std::string key = "qwen3.rope.scaling.type";
+  const size_t at = bytes.find(key);
+  REQUIRE(at != std::string::npos);
+  bytes[at] = 'x';  // another family's
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const std::string path =
+      StrCat(root == nullptr ? "/tmp" : root, "/untyped.gguf");
+  std::ofstream(path, std::ios::binary) << bytes;
+  const PretrainedModel model = Open(path);
+  const auto& config = std::get<LlamaConfig>(model.model().config);
+  const PretrainedModel whole = Open(kGoldens + "yarn.gguf");
+  const double factor =
+      whole.file().gguf()->Real("qwen3.rope.scaling.factor").value();
+  CHECK(factor > 1);
+  CHECK(config.rope_gain == 1);
+  CHECK(config.rope_factors ==
+        std::vector<double>(static_cast<size_t>(config.head_size / 2), factor));
+}
+
+TEST_CASE("rope is read under whatever name transformers reads it") {
+  const auto config = [](std::string_view from, std::string_view to) {
+    const PretrainedModel model = Open(Changed("llama", from, to));
+    return std::get<LlamaConfig>(model.model().config);
+  };
+  CHECK(config("\"rope_parameters\"", "\"rope_scaling\"").rope_base == 500000);
+  // Beside its parameters.
+  const auto beside = config(
+      "\"rope_theta\": 500000.0,\n  \"rope_type\": "
+      "\"llama3\"\n },",
+      "\"rope_type\": \"llama3\"}, \"rope_theta\": 7,");
+  CHECK(beside.rope_base == 7);
+  // Of both, the older.
+  const auto both = config("\"mlp_bias\"",
+                           "\"rope_scaling\": {\"type\": \"linear\", "
+                           "\"factor\": 2, \"rope_theta\": 9}, \"mlp_bias\"");
+  CHECK(both.rope_base == 9);
+  CHECK(both.rope_factors == std::vector<double>(4, 2));
 }
 
 TEST_CASE("a GGUF file's family is checked key by key") {
