@@ -2,10 +2,12 @@
 #define STOWAGE_TEXT_CHAT_TEMPLATE_H_
 
 // A conversation as the text that a model was trained on. Files hold a program in Jinja
-// for that; here the families that are known are told by its words, and each is written
-// by code of its own.
+// for that, the chat template, which is rendered as transformers renders it
+// (text/jinja.h).
 //
-//   STOWAGE_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::Recognize(text));
+//   STOWAGE_ASSIGN_OR_RETURN(
+//       ChatTemplate chat,
+//       ChatTemplate::Parse(jinja, {{"bos_token", "<s>"}, {"eos_token", "</s>"}}));
 //   STOWAGE_ASSIGN_OR_RETURN(
 //       std::string prompt,
 //       chat.Format({{"user", "Hello"}}, {.open_answer = true}));
@@ -13,9 +15,11 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
+#include "text/jinja.h"
 
 namespace stowage {
 
@@ -26,39 +30,38 @@ struct ChatMessage {
 
 struct ChatOptions {
   bool open_answer = false;  // the text ends where an assistant's answer begins
-  std::string bos = "<s>";   // of Llama 2's and Mistral's; Llama 3's is known
-  std::string eos = "</s>";
+  /// Whether the template may ask for thoughts before an answer; without, it is told
+  /// that `enable_thinking` is false.
+  bool thinking = true;
 };
 
 class ChatTemplate {
  public:
-  /// The family that `jinja` is of: ChatML as SmolLM2 and Qwen 2 and 2.5 have it, with
-  /// the system message that stands in for one that is missing; Qwen 3, with thinking
-  /// disabled; Llama 2, Llama 3 and 3.1 to 3.3, whose date is the one in the template;
-  /// Mistral 0.1 and 0.2. Error kUnsupported, with what is known, for any other.
-  static Result<ChatTemplate> Recognize(std::string_view jinja);
+  /// The special tokens that templates write: "bos_token" and the text of it.
+  using Tokens = std::vector<std::pair<std::string, std::string>>;
 
-  /// The conversation as text, special tokens included. Of Qwen 3 an answer begins with
-  /// its thoughts, "<think>\n\n</think>\n\n" where it has none, as long as no question
-  /// follows it; then they are left out. So what has been said is written otherwise once
-  /// more is asked. Error kInvalidArgument: no
-  /// messages, an unknown role, and, for Llama 2 and Mistral, users and assistants who
-  /// do not alternate; for Mistral, a system message.
+  /// Errors, with the template's beginning and the line: kInvalidArgument for what is no
+  /// Jinja, kUnsupported for a tag or an expression that is not known (text/jinja.h).
+  static Result<ChatTemplate> Parse(std::string_view jinja, Tokens tokens = {});
+
+  /// The conversation as text, special tokens included. There are no tools, no documents
+  /// and no clock: a template that would write today's date writes its own. Errors:
+  /// kInvalidArgument for no messages where no answer is opened, an unknown role, and
+  /// where the template raises an exception, as for roles that do not alternate;
+  /// kUnsupported where it does what is not known.
   Result<std::string> Format(const std::vector<ChatMessage>& messages,
                              const ChatOptions& options = {}) const;
 
-  /// The token that an answer ends with, which need not be what the model's files call
-  /// the end of a text; of Llama 2 and Mistral, that of `options`.
-  std::string EndOfAnswer(const ChatOptions& options = {}) const;
+  /// What it writes behind an answer, white space before it left out: "<|im_end|>\n".
+  /// Errors as Format, and kUnsupported where it does not write what answers say.
+  Result<std::string> AfterAnswer() const;
 
  private:
-  enum class Family { kChatMl, kQwen3, kLlama2, kLlama3, kMistral };
-  explicit ChatTemplate(Family family) : family_(family) {}
+  ChatTemplate(jinja::Template jinja, Tokens tokens)
+      : jinja_(std::move(jinja)), tokens_(std::move(tokens)) {}
 
-  Family family_;
-  std::string preset_;        // ChatML: in place of a system message
-  std::string preamble_;      // Llama 3: before each system message
-  bool space_after_ = false;  // Mistral: after each answer
+  jinja::Template jinja_;
+  Tokens tokens_;
 };
 
 }  // namespace stowage

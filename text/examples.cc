@@ -1,10 +1,13 @@
 #include "text/examples.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "base/strings.h"
+#include "text/utf8.h"
 
 namespace stowage {
 namespace {
@@ -13,10 +16,83 @@ using Json = nlohmann::json;
 
 // Each answer is written with all that was said before it.
 constexpr size_t kMostMessages = 1024;
+constexpr size_t kMaxLevels = 64;  // of lists and objects
 
 Error Invalid(std::string_view message,
               ErrorCode code = ErrorCode::kInvalidArgument) {
   return {code, StrCat("[examples] ", message)};
+}
+
+// Goes over a line once before its values are read: they say neither that a key came
+// twice nor why a text is no JSON.
+class LineCheck : public nlohmann::json_sax<Json> {
+ public:
+  const std::string& wrong() const { return wrong_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(nlohmann::json::binary_t&) override { return true; }
+  bool start_object(size_t) override { return Down(); }
+  bool start_array(size_t) override { return Down(); }
+  bool end_object() override { return Up(); }
+  bool end_array() override { return Up(); }
+  bool key(std::string& name) override {
+    if (levels_.back().insert(name).second) return true;
+    wrong_ = StrCat("has the key ", Quoted(name), " twice");
+    return false;
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    // "[json.exception...] parse error at line 1, column 2: syntax error ... - why; more"
+    std::string_view why = error.what();
+    const size_t dash = why.find(" - ");
+    why.remove_prefix(dash == std::string_view::npos ? why.find("] ") + 2
+                                                     : dash + 3);
+    wrong_ = StrCat("is no JSON object, at byte ", position, ": ",
+                    WithoutControls(why.substr(0, why.find("; last read"))));
+    return false;
+  }
+
+ private:
+  bool Down() {
+    levels_.emplace_back();
+    if (levels_.size() <= kMaxLevels) return true;
+    wrong_ = StrCat("nests deeper than ", kMaxLevels, " levels");
+    return false;
+  }
+  bool Up() {
+    levels_.pop_back();
+    return true;
+  }
+
+  std::vector<std::set<std::string>> levels_;  // keys so far
+  std::string wrong_;
+};
+
+Status CheckLine(std::string_view line) {
+  for (std::string_view rest = line; !rest.empty();) {
+    const text::Character next = text::FirstCharacter(rest);
+    const char* const wrong = !next.well_formed ? "a byte that is no UTF-8"
+                              : next.code == 0  ? "a NUL"
+                                                : nullptr;
+    if (wrong != nullptr) {
+      return Invalid(StrCat("is no JSON object, at byte ",
+                            line.size() - rest.size() + 1, ": ", wrong));
+    }
+    rest.remove_prefix(next.bytes);
+  }
+  LineCheck check;
+  if (Json::sax_parse(line, &check)) return {};
+  return Invalid(check.wrong());
+}
+
+bool Has(const Json& object, std::string_view key) {
+  const auto found = object.find(key);
+  return found != object.end() && !found->is_null();
 }
 
 // A field that must be text.
@@ -28,43 +104,126 @@ Result<std::string> Text(const Json& object, const char* field) {
   return found->get<std::string>();
 }
 
+// An example has the keys of one form; and none that other programs learn by.
+Status CheckKeys(const Json& example) {
+  constexpr std::array<std::array<std::string_view, 2>, 3> kForms = {
+      {{"messages", "messages"}, {"completion", "prompt"}, {"text", "text"}}};
+  constexpr std::array<std::string_view, 31> kMeant = {"add_generation_prompt",
+                                                       "answer",
+                                                       "audio",
+                                                       "chat_template",
+                                                       "chat_template_kwargs",
+                                                       "chosen",
+                                                       "continue_final_message",
+                                                       "conversations",
+                                                       "documents",
+                                                       "enable_thinking",
+                                                       "function_call",
+                                                       "functions",
+                                                       "image",
+                                                       "images",
+                                                       "input",
+                                                       "instruction",
+                                                       "loss_mask",
+                                                       "name",
+                                                       "output",
+                                                       "parallel_tool_calls",
+                                                       "reasoning",
+                                                       "reasoning_content",
+                                                       "rejected",
+                                                       "response",
+                                                       "system",
+                                                       "thinking",
+                                                       "tool_calls",
+                                                       "tools",
+                                                       "train",
+                                                       "videos",
+                                                       "weight"};
+  const auto form = std::ranges::find_if(
+      kForms, [&](const auto& keys) { return example.contains(keys[0]); });
+  if (form == kForms.end()) {
+    return Invalid(
+        "has neither \"messages\", nor \"prompt\" and \"completion\", nor "
+        "\"text\"");
+  }
+  for (const auto& [key, value] : example.items()) {
+    if (value.is_null() || std::ranges::find(*form, key) != form->end()) {
+      continue;
+    }
+    const bool of_other_form =
+        std::ranges::any_of(kForms, [&](const auto& keys) {
+          return std::ranges::find(keys, key) != keys.end();
+        });
+    if (of_other_form || std::ranges::find(kMeant, key) != kMeant.end()) {
+      return Invalid(StrCat("has ", Quoted(key), " beside ",
+                            Quoted(form->front()),
+                            ", which would change what is learnt and is not "
+                            "known; leave it away"));
+    }
+  }
+  return {};
+}
+
+// Whether the message is to be learnt: an answer whose weight is not 0.
+Result<bool> IsLearnt(const Json& message, bool is_answer) {
+  for (const auto& [key, value] : message.items()) {
+    if (!value.is_null() && key != "role" && key != "content" &&
+        key != "weight") {
+      return Invalid(StrCat("has a message with ", Quoted(key),
+                            ", which is not known; expected role, content and "
+                            "weight"));
+    }
+  }
+  if (!Has(message, "weight")) return is_answer;
+  const Json& weight = message["weight"];
+  const bool known = weight.is_number() && (weight == 0 || weight == 1);
+  if (!known || (weight == 1 && !is_answer)) {
+    return Invalid(StrCat("has a message with a \"weight\" of ",
+                          weight.dump(-1, ' ', true),
+                          "; expected 0, or 1 for an answer that is learnt"));
+  }
+  return weight == 1;
+}
+
 class Reader {
  public:
   Reader(const Tokenizer& tokenizer, const ExampleFormat& format)
       : tokenizer_(tokenizer), format_(format) {}
 
   Status Read(const std::string& line) {
+    STOWAGE_RETURN_IF_ERROR(CheckLine(line));
     const Json example = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!example.is_object()) return Invalid("is no JSON object");
+    STOWAGE_RETURN_IF_ERROR(CheckKeys(example));
     if (example.contains("messages")) return ReadMessages(example["messages"]);
-    if (example.contains("completion")) {
+    const bool has_prompt = example.contains("completion");
+    examples_.Append(tokenizer_.prefix(), false);
+    if (has_prompt) {
       STOWAGE_ASSIGN_OR_RETURN(const std::string prompt,
                                Text(example, "prompt"));
-      STOWAGE_ASSIGN_OR_RETURN(const std::string completion,
-                               Text(example, "completion"));
       STOWAGE_RETURN_IF_ERROR(Append(prompt, false));
-      STOWAGE_RETURN_IF_ERROR(Append(completion, true));
-      return Finish(format_.end);
     }
-    if (example.contains("text")) {
-      STOWAGE_ASSIGN_OR_RETURN(const std::string text, Text(example, "text"));
-      STOWAGE_RETURN_IF_ERROR(Append(text, true));
-      return Finish(format_.end);
+    STOWAGE_ASSIGN_OR_RETURN(const std::string text,
+                             Text(example, has_prompt ? "completion" : "text"));
+    STOWAGE_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, Encode(text));
+    const auto suffix = tokenizer_.suffix();
+    tokens.insert(tokens.end(), suffix.begin(), suffix.end());
+    if (format_.end && (tokens.empty() || tokens.back() != *format_.end)) {
+      tokens.push_back(*format_.end);
     }
-    return Invalid(
-        "has neither \"messages\", nor \"prompt\" and \"completion\", nor "
-        "\"text\"");
+    examples_.Append(tokens, true);
+    return Finish();
   }
 
   TokenExamples Take() { return std::move(examples_); }
   size_t size() const { return examples_.size(); }
 
  private:
-  // Every answer is learnt: what the conversation's text has beyond the text that ends
+  // Every answer is learnt: the part of the conversation's text beyond the text that ends
   // where the answer begins.
   Status ReadMessages(const Json& messages) {
     if (format_.chat == nullptr) {
-      return Invalid("has messages, and the model has no chat template",
+      return Invalid(StrCat("has messages, and ", format_.no_chat),
                      ErrorCode::kUnsupported);
     }
     if (!messages.is_array()) return Invalid("has messages that are no list");
@@ -72,57 +231,87 @@ class Reader {
       return Invalid(StrCat("has ", messages.size(), " messages; at most ",
                             kMostMessages, " are read"));
     }
-    std::vector<ChatMessage> said;
-    std::string written;
+    std::vector<ChatMessage> all;
+    std::vector<size_t> answers;  // that are learnt
     for (const Json& message : messages) {
       if (!message.is_object()) return Invalid("has a message of no object");
       STOWAGE_ASSIGN_OR_RETURN(std::string role, Text(message, "role"));
       STOWAGE_ASSIGN_OR_RETURN(std::string content, Text(message, "content"));
-      const bool is_answer = role == "assistant";
-      if (is_answer) {
-        STOWAGE_RETURN_IF_ERROR(
-            AppendUpTo(said, /*open_answer=*/true, false, &written));
-      }
-      said.push_back({std::move(role), std::move(content)});
-      if (is_answer) {
-        STOWAGE_RETURN_IF_ERROR(
-            AppendUpTo(said, /*open_answer=*/false, true, &written));
-      }
+      STOWAGE_ASSIGN_OR_RETURN(const bool learnt,
+                               IsLearnt(message, role == "assistant"));
+      if (learnt) answers.push_back(all.size());
+      all.push_back({std::move(role), std::move(content)});
     }
-    return Finish({});
+    STOWAGE_ASSIGN_OR_RETURN(const std::string text, format_.chat->Format(all));
+    size_t written = 0;  // bytes of it that are tokens
+    for (const size_t answer : answers) {
+      STOWAGE_ASSIGN_OR_RETURN(const Span span, SpanOf(all, answer, text));
+      if (span.begin < written) return WrittenOtherwise(answer);
+      STOWAGE_RETURN_IF_ERROR(
+          Append(text.substr(written, span.begin - written), false));
+      STOWAGE_RETURN_IF_ERROR(
+          Append(text.substr(span.begin, span.end - span.begin), true));
+      written = span.end;
+    }
+    STOWAGE_RETURN_IF_ERROR(Append(text.substr(written), false));
+    return Finish();
   }
 
-  // Appends what the conversation so far has beyond what was written before.
-  Status AppendUpTo(const std::vector<ChatMessage>& said, bool open_answer,
-                    bool learnt, std::string* written) {
-    ChatOptions options = format_.chat_options;
-    options.open_answer = open_answer;
-    STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                             format_.chat->Format(said, options));
-    if (!text.starts_with(*written)) {
-      return Invalid(
-          "has an answer that the chat template writes otherwise once more is "
-          "said, or with other thoughts than it asks for; expected one answer, "
-          "the last message, without thoughts",
-          ErrorCode::kUnsupported);
+  struct Span {
+    size_t begin, end;
+  };
+  // The bytes of a conversation's text that an answer is.
+  Result<Span> SpanOf(const std::vector<ChatMessage>& all, size_t answer,
+                      const std::string& text) const {
+    std::vector<ChatMessage> said(
+        all.begin(), all.begin() + static_cast<std::ptrdiff_t>(answer));
+    // A model that is told not to think is given the marks of empty thoughts.
+    std::optional<size_t> begin;
+    for (const bool thinking : {false, true}) {
+      const auto prompt = format_.chat->Format(
+          said, {.open_answer = true, .thinking = thinking});
+      if (!prompt.ok() && said.empty()) {
+        const std::string& why = prompt.error().message;
+        return Invalid(StrCat(
+            "begins with an answer, for which the chat template has no prompt",
+            why.substr(std::min(why.find(": "), why.size())),
+            "; expected a message before it, or \"weight\": 0"));
+      }
+      if (!prompt.ok()) return prompt.error();
+      if (text.starts_with(*prompt)) {
+        begin = prompt->size();
+        break;
+      }
     }
-    STOWAGE_RETURN_IF_ERROR(
-        Append(std::string_view(text).substr(written->size()), learnt));
-    *written = text;
-    return {};
+    said.push_back(all[answer]);
+    STOWAGE_ASSIGN_OR_RETURN(const std::string until,
+                             format_.chat->Format(said));
+    if (!begin || until.size() < *begin || !text.starts_with(until)) {
+      return WrittenOtherwise(answer);
+    }
+    return Span{*begin, until.size()};
   }
 
-  // What is learnt is text; what is only read may hold special tokens.
+  static Error WrittenOtherwise(size_t answer) {
+    return Invalid(
+        StrCat("has an answer, message ", answer,
+               ", that the chat template writes otherwise than behind its "
+               "prompt for an answer, or once more is said; expected one "
+               "answer, the last message, or \"weight\": 0 for the others"),
+        ErrorCode::kUnsupported);
+  }
+
+  Result<std::vector<int32_t>> Encode(std::string_view text) const {
+    return tokenizer_.Encode(text, {.special = true, .add_prefix = false});
+  }
+
   Status Append(std::string_view text, bool learnt) {
-    STOWAGE_ASSIGN_OR_RETURN(
-        const std::vector<int32_t> tokens,
-        tokenizer_.Encode(text, {.special = true, .add_prefix = false}));
+    STOWAGE_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, Encode(text));
     examples_.Append(tokens, learnt);
     return {};
   }
 
-  Status Finish(const std::optional<int32_t>& end) {
-    if (end) examples_.Append(std::span(&*end, 1), true);
+  Status Finish() {
     if (examples_.Finish()) return {};
     return Invalid(
         "has nothing to learn: no token of an answer behind another");

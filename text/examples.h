@@ -1,13 +1,17 @@
 #ifndef STOWAGE_TEXT_EXAMPLES_H_
 #define STOWAGE_TEXT_EXAMPLES_H_
 
-// What a language model is fine-tuned on: JSON lines, one example each, as tokens of
-// which some are to be learnt and the others are only read.
+// The data that a language model is fine-tuned on: JSON lines, one example each, as tokens
+// of which some are to be learnt and the others are only read.
 //
 //   {"prompt": "2 + 2 = ", "completion": "4"}                  the completion is learnt
 //   {"messages": [{"role": "user", "content": "Hello"},
 //                 {"role": "assistant", "content": "Hi"}]}     every answer is
 //   {"text": "Once upon a time"}                               all of it is
+//
+// A message with "weight": 0 is read and not learnt. A prompt or a text begins with the
+// tokens that the tokenizer puts before every text; a conversation with what its template
+// writes.
 //
 //   Result<TokenExamples> examples =
 //       ReadExamples(text, "chats.jsonl", tokenizer, {.chat = &chat, .end = 2});
@@ -53,19 +57,22 @@ class TokenExamples {
 };
 
 struct ExampleFormat {
-  /// How conversations are written; null where the model has no template.
+  /// Writes conversations; null where there is no template that is read.
   const ChatTemplate* chat = nullptr;
-  ChatOptions chat_options = {};
-  /// What a completion or a text ends with, if the model knows such a token.
+  /// The reason for that, in errors.
+  std::string_view no_chat = "the model has no chat template";
+  /// The token behind a completion or a text that does not end with it.
   std::optional<int32_t> end = {};
 };
 
 /// The examples of JSON lines; lines of white space alone are passed over. `origin`
-/// names the text in errors, which name the line: kInvalidArgument for a line that is no
-/// JSON object or has none of the three forms, more than 1,024 messages, or nothing to
-/// learn; no examples at all; ChatTemplate::Format's; kUnsupported for messages where
-/// there is no template, and for several answers, or one with thoughts, where the template
-/// is Qwen 3's.
+/// names the text in errors, which name the line. kInvalidArgument: a line that is no
+/// JSON object, where it is not, or has none of the three forms; a key twice; a key that
+/// would change what is learnt and is not known, as "tools"; a message with any other key
+/// than role, content and a weight of 0 or 1; more than 1,024 messages; nothing to learn;
+/// no examples at all; ChatTemplate::Format's. kUnsupported: messages where there is no
+/// template, and an answer that the template writes otherwise than behind its prompt for
+/// one, or once more is said, as Qwen 3's does.
 Result<TokenExamples> ReadExamples(std::string_view text,
                                    std::string_view origin,
                                    const Tokenizer& tokenizer,

@@ -83,6 +83,15 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header) {
   if (header.Find(kAddBos)) {
     STOWAGE_ASSIGN_OR_RETURN(gguf.add_bos, header.Bool(kAddBos));
   }
+  constexpr std::string_view kAddEos = "tokenizer.ggml.add_eos_token",
+                             kEos = "tokenizer.ggml.eos_token_id";
+  if (header.Find(kAddEos)) {
+    STOWAGE_ASSIGN_OR_RETURN(gguf.add_eos, header.Bool(kAddEos));
+  }
+  if (gguf.add_eos && header.Find(kEos)) {
+    STOWAGE_ASSIGN_OR_RETURN(const int64_t eos, header.Int(kEos));
+    STOWAGE_ASSIGN_OR_RETURN(gguf.eos, To32(kEos, eos));
+  }
   return gguf;
 }
 
@@ -109,6 +118,14 @@ Result<TokenizerParts> PartsOf(GgufTokenizer gguf) {
           "bos_token_id");
     }
     parts.prefix = {*gguf.bos};
+  }
+  if (gguf.add_eos) {
+    if (!gguf.eos) {
+      return Fail(
+          "a text ends with the token eos, and there is no id of it; expected "
+          "eos_token_id");
+    }
+    parts.suffix = {*gguf.eos};
   }
   parts.tokens = std::move(gguf.tokens);
   parts.merges = std::move(gguf.merges);

@@ -30,6 +30,9 @@ struct GgufTokenizer {
   std::optional<int32_t> bos = std::nullopt;  // .bos_token_id
   std::optional<bool> add_bos =
       std::nullopt;  // .add_bos_token; llama-bpe adds it by default
+  std::optional<int32_t> eos =
+      std::nullopt;      // .eos_token_id, where it is added
+  bool add_eos = false;  // .add_eos_token
 };
 
 /// What a header says of it. Errors: kUnsupported where `tokenizer.ggml.model` is not
@@ -40,7 +43,7 @@ Result<GgufTokenizer> GgufTokenizerOf(const GgufHeader& header);
 
 /// The parts of a GGUF file's tokenizer, with the steps and the normalization that its
 /// name stands for. Errors: kUnsupported: an unknown name; kInvalidArgument: another
-/// number of types than of tokens, a bos that is none.
+/// number of types than of tokens, a bos or an eos that is to be added and is none.
 Result<TokenizerParts> PartsOf(GgufTokenizer gguf);
 
 }  // namespace stowage

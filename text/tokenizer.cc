@@ -183,6 +183,10 @@ Result<std::string> Tokenizer::Decode(std::span<const int32_t> ids,
   return text;
 }
 
+std::span<const int32_t> Tokenizer::prefix() const { return data_->prefix; }
+
+std::span<const int32_t> Tokenizer::suffix() const { return data_->suffix; }
+
 int32_t Tokenizer::size() const { return data_->bpe.size(); }
 
 std::optional<int32_t> Tokenizer::FindAdded(std::string_view text) const {

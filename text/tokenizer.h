@@ -85,6 +85,10 @@ class Tokenizer {
   Result<std::string> Decode(std::span<const int32_t> ids,
                              const DecodeOptions& options = {}) const;
 
+  /// What Encode adds before and after every text.
+  std::span<const int32_t> prefix() const;
+  std::span<const int32_t> suffix() const;
+
   /// One more than the largest id.
   int32_t size() const;
   /// The id of an added token, as "<|im_end|>".

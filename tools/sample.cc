@@ -115,8 +115,9 @@ Status Chat(const TrainFlags& flags, const StepSpec& spec, Training& training) {
             << std::endl;
   for (std::string line; std::getline(std::cin, line) && !line.empty();) {
     said.push_back({"user", line});
-    STOWAGE_ASSIGN_OR_RETURN(const std::string text,
-                             tuning.chat->Format(said, {.open_answer = true}));
+    STOWAGE_ASSIGN_OR_RETURN(
+        const std::string text,
+        tuning.chat->Format(said, {.open_answer = true, .thinking = false}));
     STOWAGE_ASSIGN_OR_RETURN(
         const std::vector<int32_t> tokens,
         tuning.tokenizer.Encode(text, {.special = true, .add_prefix = false}));

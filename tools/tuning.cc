@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <functional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/strings.h"
-#include "formats/gguf.h"
-#include "formats/weights_file.h"
 #include "tools/command.h"
+#include "tools/model_text.h"
 #include "train/adapter_files.h"
 #include "train/lengths.h"
 
@@ -23,49 +20,6 @@ constexpr size_t kMostLengths = 6;
 
 Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[finetune] ", message)};
-}
-
-// What the file says that texts end with; a config.json may say several.
-std::vector<int32_t> EndTokens(const WeightsFile& file) {
-  std::vector<int32_t> ends;
-  const auto add = [&](const Result<int64_t>& id) {
-    const bool is_token = id.ok() && *id >= 0 && *id < kMostTokens;
-    if (is_token) ends.push_back(static_cast<int32_t>(*id));
-    return is_token;
-  };
-  if (file.gguf() != nullptr) {
-    add(file.gguf()->Int("tokenizer.ggml.eos_token_id"));
-  } else if (file.config() != nullptr) {
-    add(file.config()->Int("eos_token_id"));
-    for (int64_t i = 0; add(file.config()->Int(StrCat("eos_token_id.", i)));) {
-      ++i;
-    }
-  }
-  return ends;
-}
-
-// The template of the model's conversations, as its files have it.
-Result<std::string> TemplateText(const WeightsFile& file) {
-  if (file.gguf() != nullptr) {
-    STOWAGE_ASSIGN_OR_RETURN(const std::string_view text,
-                             file.gguf()->Text("tokenizer.chat_template"));
-    return std::string(text);
-  }
-  // A file of its own goes before what the tokenizer's config says.
-  const std::filesystem::path folder(file.path());
-  const std::string own = (folder / "chat_template.jinja").string();
-  std::error_code ignored;
-  if (std::filesystem::exists(own, ignored)) return ReadFile(own);
-  STOWAGE_ASSIGN_OR_RETURN(
-      const std::string text,
-      ReadFile((folder / "tokenizer_config.json").string()));
-  STOWAGE_ASSIGN_OR_RETURN(const JsonValues config, JsonValues::Parse(text));
-  return config.Text("chat_template");
-}
-
-Result<ChatTemplate> ReadChat(const WeightsFile& file) {
-  STOWAGE_ASSIGN_OR_RETURN(const std::string text, TemplateText(file));
-  return ChatTemplate::Recognize(text);
 }
 
 Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
@@ -127,8 +81,8 @@ Result<ExampleSplit> SplitExamples(TokenExamples examples, int64_t seq,
 }
 
 Result<std::variant<TextData, ExampleSplit>> ReadData(
-    const TuningFlags& flags, const std::optional<ChatTemplate>& chat,
-    const Tokenizer& tokenizer, std::optional<int32_t> end, int64_t seq) {
+    const TuningFlags& flags, const ModelText& model_text,
+    const Tokenizer& tokenizer, int64_t vocabulary, int64_t seq) {
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.data));
   if (!flags.data.ends_with(".jsonl")) {
     STOWAGE_ASSIGN_OR_RETURN(
@@ -139,10 +93,21 @@ Result<std::variant<TextData, ExampleSplit>> ReadData(
         TextData::FromTokens(std::move(tokens), flags.data, seq));
     return std::variant<TextData, ExampleSplit>(std::move(data));
   }
-  ExampleFormat format{.end = end};
-  if (chat) format.chat = &*chat;
+  const ExampleFormat format{
+      .chat = model_text.chat ? &*model_text.chat : nullptr,
+      .no_chat = model_text.no_chat,
+      .end = model_text.end};
   STOWAGE_ASSIGN_OR_RETURN(TokenExamples examples,
                            ReadExamples(text, flags.data, tokenizer, format));
+  if (model_text.end && *model_text.end >= vocabulary) {
+    for (size_t i = 0; i < examples.size(); ++i) {
+      if (examples.tokens(i).back() != *model_text.end) continue;
+      return Invalid(
+          StrCat(Quoted(model_text.end_from), " has the \"eos_token_id\" ",
+                 *model_text.end, ", which texts end with; expected one below ",
+                 vocabulary, ", the model's vocabulary; correct it there"));
+    }
+  }
   STOWAGE_ASSIGN_OR_RETURN(ExampleSplit split,
                            SplitExamples(std::move(examples), seq,
                                          flags.too_long == "drop", flags.data));
@@ -237,27 +202,26 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                           " is out of range; the model takes 1 to ",
                           model.base().max_seq(), " tokens"));
   }
-  STOWAGE_ASSIGN_OR_RETURN(
-      Tokenizer tokenizer,
-      ReadTokenizer(flags.tokenizer.empty() ? flags.weights : flags.tokenizer));
+  const std::string tokenizer_path = flags.tokenizer.empty()
+                                         ? TokenizerPathOf(model.base().file())
+                                         : flags.tokenizer;
+  STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(tokenizer_path));
   if (tokenizer.size() > model.base().vocabulary()) {
     return Invalid(StrCat("the tokenizer has ", tokenizer.size(),
                           " tokens, the model ", model.base().vocabulary(),
                           "; give the --tokenizer of this model"));
   }
-  std::vector<int32_t> ends = EndTokens(model.base().file());
-  std::optional<int32_t> end;  // of completions and texts
-  if (!ends.empty()) end = ends.front();
-  const Result<ChatTemplate> chat = ReadChat(model.base().file());
-  if (flags.chats && !chat.ok()) return chat.error();
-  std::optional<ChatTemplate> template_of_chats;
-  if (chat.ok()) {
-    template_of_chats = *chat;
-    const auto id = tokenizer.FindAdded(chat->EndOfAnswer());
-    if (id) ends.push_back(*id);
-  }
   STOWAGE_ASSIGN_OR_RETURN(
-      auto data, ReadData(flags, template_of_chats, tokenizer, end, seq));
+      ModelText model_text,
+      ReadModelText(model.base().file(), tokenizer, tokenizer_path,
+                    model.base().vocabulary()));
+  if (flags.chats && !model_text.chat) {
+    return Error{ErrorCode::kUnsupported,
+                 StrCat("[finetune] --chat needs a chat template: ",
+                        model_text.no_chat)};
+  }
+  STOWAGE_ASSIGN_OR_RETURN(auto data, ReadData(flags, model_text, tokenizer,
+                                               model.base().vocabulary(), seq));
   std::vector<int64_t> lengths = {seq};
   if (const auto* const split = std::get_if<ExampleSplit>(&data)) {
     STOWAGE_ASSIGN_OR_RETURN(lengths, ReadLengths(flags.lengths, *split, seq));
@@ -270,19 +234,23 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
   if (flags.prompt.empty()) {
     prompt = UsualPrompt(data);
   } else {
+    const auto prefix = tokenizer.prefix();
+    prompt.assign(prefix.begin(), prefix.end());
     STOWAGE_ASSIGN_OR_RETURN(
-        prompt, tokenizer.Encode(flags.prompt, {.add_prefix = false}));
+        const std::vector<int32_t> tokens,
+        tokenizer.Encode(flags.prompt, {.add_prefix = false}));
+    prompt.insert(prompt.end(), tokens.begin(), tokens.end());
   }
   return Tuning{.model = std::move(model),
                 .tokenizer = std::move(tokenizer),
-                .ends = std::move(ends),
+                .ends = std::move(model_text.ends),
                 .data = std::move(data),
                 .lengths = std::move(lengths),
                 .adapter = flags.adapter,
                 .held_out_batches = flags.held_out_batches,
                 .prompt = std::move(prompt),
                 .sampler = sampler,
-                .chat = std::move(template_of_chats)};
+                .chat = std::move(model_text.chat)};
 }
 
 Positions CountPositions(const Tuning& tuning) {

@@ -1,5 +1,5 @@
-// Chat templates: one that is recognized writes conversations, with what they say in
-// them, and never something else for the same messages with an answer opened.
+// Chat templates: one that is parsed writes conversations, the same each time, or says what
+// it does that is not known; and it ends, whatever it does.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,22 +15,27 @@ using stowage::testing::Check;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view jinja(reinterpret_cast<const char*>(data), size);
-  const Result<ChatTemplate> chat = ChatTemplate::Recognize(jinja);
+  const auto is_told = [](const Error& error) {
+    return !error.message.empty() &&
+           (error.code == ErrorCode::kUnsupported ||
+            error.code == ErrorCode::kInvalidArgument);
+  };
+  const Result<ChatTemplate> chat =
+      ChatTemplate::Parse(jinja, {{"bos_token", "<s>"}});
   if (!chat.ok()) {
-    Check(chat.error().code == ErrorCode::kUnsupported);
+    Check(is_told(chat.error()));
     return 0;
   }
   const std::vector<ChatMessage> talk = {
-      {"user", "Hello"}, {"assistant", " \n"}, {"user", "<think>"}};
-  const Result<std::string> closed = chat->Format(talk);
-  Check(closed.ok());
-  Check(closed->find("Hello") != std::string::npos);
-  const Result<std::string> open = chat->Format(talk, {.open_answer = true});
-  Check(open.ok() && open->starts_with(*closed));
-  Check(!chat->Format({{"user", "a"}, {"tool", "b"}}).ok());
-  const Result<std::string> ordered = chat->Format(
-      {{"system", "Be kind"}, {"user", "Hello"}, {"assistant", "Hi"}});
-  Check(ordered.ok() ? ordered->find("Be kind") != std::string::npos
-                     : ordered.error().code == ErrorCode::kInvalidArgument);
+      {"system", "Be kind"}, {"user", "Hello"}, {"assistant", " \n<think>"}};
+  for (const bool open_answer : {false, true}) {
+    const ChatOptions options{.open_answer = open_answer, .thinking = false};
+    const Result<std::string> text = chat->Format(talk, options);
+    Check(text.ok() || is_told(text.error()));
+    const Result<std::string> again = chat->Format(talk, options);
+    Check(text.ok() ? again.ok() && *again == *text : !again.ok());
+  }
+  const Result<std::string> after = chat->AfterAnswer();
+  Check(after.ok() || is_told(after.error()));
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -31,15 +32,23 @@ Tokenizer MakeTokenizer() {
 
 std::vector<ChatTemplate> MakeTemplates() {
   std::vector<ChatTemplate> all;
-  for (const char* const jinja :
-       {"<|im_start|>system\nBe kind<|im_end|>",
-        "<|start_header_id|><|eot_id|>",
-        "<<SYS>>bos_token + '[INST] ' + content.strip() + ' [/INST]'",
-        "'[INST] ' + message['content'] + ' [/INST]'",
-        "<|im_start|><|im_end|>loop.index0 > ns.last_query_index "
-        "loop.last or (not loop.last and enable_thinking is false "
-        "'<think>\\n\\n</think>\\n\\n'"}) {
-    all.push_back(ChatTemplate::Recognize(jinja).value());
+  const std::string turns =
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == "
+      "0)"
+      " %}{{ raise_exception('no turns') }}{% endif %}";
+  const std::string chat_ml =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+      "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>";
+  for (const std::string& jinja :
+       {"{% if messages[0].role != 'system' %}Be kind{% endif %}" + chat_ml +
+            "assistant\n{% endif %}",
+        std::string("{% for m in messages %}{{ m.role ~ m.content | trim }}. "
+                    "{% endfor %}"),
+        turns + "[{{ m.content.strip() }}]{% endfor %}",
+        turns + "{{ m.content }} {% endfor %}",
+        chat_ml + "assistant\n{% if enable_thinking is false %}<think>\n\n"
+                  "</think>\n\n{% endif %}{% endif %}"}) {
+    all.push_back(ChatTemplate::Parse(jinja).value());
   }
   return all;
 }

@@ -2,10 +2,11 @@
 """Writes chat_templates.json, which tests/text/chat_template_test.cc compares with.
 
 What Jinja makes of templates with the words of those that SmolLM2, Qwen 2.5, Qwen 3,
-Llama 2, Llama 3, Llama 3.2 and Mistral come with (the parts about tools left out), for a
-few conversations. As with transformers, blocks are trimmed, and there is no clock. Qwen 3
-is told not to think; its template is the one in PyPI's trl 1.16.0,
-chat_templates/qwen3.jinja.
+Llama 2, Llama 3, Llama 3.2, Mistral and Phi-4 come with (the parts about tools left out),
+of some that are nearly ChatML, and of pieces that show the language, for a few
+conversations. As with transformers, blocks are trimmed, loops have break and continue,
+and tools and documents are none; there is no clock. Thinking is switched off; Qwen 3's
+template is the one in PyPI's trl 1.16.0, chat_templates/qwen3.jinja.
 
     python3 tests/goldens/make_chat_goldens.py
 """
@@ -124,11 +125,79 @@ TEMPLATES = {
         "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"
         "{% elif message['role'] == 'assistant' %}{{ message['content'] + eos_token + ' ' }}"
         "{% endif %}{% endfor %}"),
+    "phi4": (
+        "{% for message in messages %}{% if (message['role'] == 'system') %}"
+        "{{ '<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>' }}"
+        "{% elif (message['role'] == 'user') %}"
+        "{{ '<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>' }}"
+        "{% elif (message['role'] == 'assistant') %}"
+        "{{ '<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>' }}"
+        "{% endif %}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}"),
+    "chatml without line ends": (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' }}"
+        "{% endfor %}" + PROMPT),
+    "chatml of a default by a variable": (
+        "{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] %}"
+        "{% set rest = messages[1:] %}{% else %}{% set s = 'You answer kindly.' %}"
+        "{% set rest = messages %}{% endif %}{{ '<|im_start|>system\n' + s + '<|im_end|>\n' }}"
+        "{% for m in rest %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+        "'<|im_end|>\n' }}{% endfor %}" + PROMPT),
+    "chatml of a default with an apostrophe": (
+        "{% for m in messages %}{% if loop.first and m[\"role\"] != \"system\" %}"
+        "{{ \"<|im_start|>system\\nYou don't lie.<|im_end|>\\n\" }}{% endif %}"
+        "{{ \"<|im_start|>\" + m[\"role\"] + \"\\n\" + m[\"content\"] + \"<|im_end|>\\n\" }}"
+        "{% endfor %}" + PROMPT),
+    "chatml of a bot": (
+        "{% for m in messages %}{{ '<|im_start|>' + ('bot' if m['role'] == 'assistant' else "
+        "m['role']) + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>bot\n' }}{% endif %}"),
+    "chatml in lines of Windows": (
+        "{%- if messages[0].role != 'system' %}\r\n"
+        "    {{- '<|im_start|>system\nBe kind<|im_end|>\n' }}\r\n{%- endif %}\r\n"
+        "{% for m in messages %}\r\n<|im_start|>{{ m.role }}\r\n{{ m.content }}<|im_end|>\r\n"
+        "{% endfor %}\r\n{% if add_generation_prompt %}\r\n<|im_start|>assistant\r\n{% endif %}\r\n"),
+    "white space": (
+        " {% if true %} \n a\n  {%+ if 1 %} b {% endif %}\n\t{# c #}\n d {#- e -#} \n f {{- 'g' -}} \n"
+        " h\n{% endif %}\n{% for m in messages -%}\n  {{ m.role }}  \n{%- endfor +%}\nend\n\n"),
+    "strings": (
+        "{{ '\\x41\\u00e9\\n\\'\\q' \"ab\" 'c' }}{{ messages[-1].content.strip() }}|"
+        "{{ messages[0]['content'].split(' ')[-1] }}|{{ messages[-1].content.split()|join('.') }}|"
+        "{{ messages[-1].content.lstrip('\\t W') }}|{{ 'Ab' | upper }}{{ 'Ab'.lower() }}|"
+        "{{ 'abcb'.replace('b', '_') }}{{ 'a b c'.split(' ', 1)[1] }}{{ 'abc'[-2:] }}{{ 'abc'[1] }}"
+        "{{ 'abc'[::-1] }}|{{ messages[-1].content | trim }}|{{ 'x\"\n' | tojson }}"
+        "{{ messages[0] | tojson }}{{ 'hello' | capitalize }}{{ 'abc'.endswith('bc') }}"),
+    "values": (
+        "{{ none }}{{ true }}{{ nothing }}{{ 3 // -2 }}{{ -3 % 2 }}{{ 1 + 2 * 3 - 4 }}{{ -1 }}"
+        "{{ 'a' ~ 1 ~ none ~ nothing ~ 'b' }}{{ 'x' if messages|length > 9 }}"
+        "{{ 'y' if false else 'z' }}{{ not 1 == 2 and 'a' not in 'bc' or false }}"
+        "{{ nothing is defined }}{{ nothing is not defined }}{{ '' or 'y' }}{{ none is none }}"
+        "{{ messages[0].get('x', 'q') }}{{ 'role' in messages[0] }}{{ messages[0].x is defined }}"
+        "{{ messages[9] is defined }}{{ ['a', 'b', 'c'][1:]|join('-') }}{{ [1, 2, 3][::-2]|join }}"
+        "{{ {'a': {'b': 'c'}}['a'].b }}{{ tools is none }}{{ nothing | default('d') }}"
+        "{{ '' | default('e', true) }}{{ messages is iterable and messages is not mapping }}"
+        "{{ 'user' in ('user', 'tool') }}{{ bos_token + eos_token }}{{ messages | last is mapping }}"),
+    "blocks": (
+        "{% macro show(x, y='d') %}[{{ x }}{{ y }}{{ bos_token }}]{% endmacro %}{{ show(1) }}"
+        "{{ show(y=2, x=3) }}{% set ns = namespace(n=1, r='') %}{% set n = 0 %}"
+        "{% for m in messages %}{% set ns.n = ns.n + 1 %}{% set ns.r = ns.r ~ m.role %}"
+        "{% set n = n + 1 %}{{ n }}{% endfor %}{{ ns.n }}{{ ns.r }}{{ n }}"
+        "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}"
+        "{% endif %}{{ i }}{% endfor %}{% for m in messages if m.role != 'user' %}{{ loop.first }}"
+        "{{ loop.last }}{{ loop.index }}{{ loop.length }}{% else %}none{% endfor %}"
+        "{% for m in messages %}{{ loop.previtem.role if loop.previtem is defined }}>"
+        "{{ loop.nextitem.role if not loop.last }}{{ loop.revindex0 }}{% endfor %}"
+        "{% for k, v in messages[0].items() %}{{ k }}={{ v }};{% endfor %}"
+        "{% set t %}a{{ 1 }}{% endset %}{{ t }}"
+        "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}"
+        "{{ messages | map(attribute='role') | join(', ') }}"),
 }
 SYSTEM = {"role": "system", "content": " Be brief.\n"}
 TALK = [{"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "  Hi there\n"},
         {"role": "user", "content": "\tWho <|are|> you? "}]
+SPACES = [{"role": "user", "content": "\u3000a  b\x1c"},
+          {"role": "assistant", "content": "\u00a0\u00e9\U0001f600\u2003"}]
 
 # Answers with thoughts before and behind the last question, two in a row, none to ask, a
 # tool's result, and marks of thoughts that stand alone or twice.
@@ -159,25 +228,29 @@ def refuse(message):
 
 
 def main():
-    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True,
+                                     extensions=["jinja2.ext.loopcontrols"])
     environment.globals["raise_exception"] = refuse
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
     rows = []
     for name, text in TEMPLATES.items():
         template = environment.from_string(text)
-        bos = "<|begin_of_text|>" if name.startswith("llama3") else "<s>"
+        tokens = {"bos_token": "<|begin_of_text|>" if name.startswith("llama3") else "<s>",
+                  "eos_token": "</s>"}
         more = THINKING if name == "qwen3" else []
-        for messages in [TALK, TALK[:2], [SYSTEM] + TALK] + more:
+        for messages in [TALK, TALK[:2], [SYSTEM] + TALK, SPACES] + more:
             for opened in (False, True):
                 try:
-                    wanted = template.render(messages=messages, bos_token=bos, eos_token="</s>",
-                                             add_generation_prompt=opened,
-                                             enable_thinking=False)
+                    wanted = template.render(messages=messages, add_generation_prompt=opened,
+                                             tools=None, documents=None,
+                                             enable_thinking=False, **tokens)
                 except jinja2.TemplateError:
                     wanted = None
-                rows.append({"name": name, "template": text, "messages": messages,
-                             "open_answer": opened, "text": wanted})
+                rows.append({"name": name, "messages": messages, "open_answer": opened,
+                             "bos_token": tokens["bos_token"], "text": wanted})
     path = pathlib.Path(__file__).resolve().parent / "chat_templates.json"
-    path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({"templates": TEMPLATES, "rows": rows}, indent=1) + "\n",
+                    encoding="utf-8")
 
 
 if __name__ == "__main__":

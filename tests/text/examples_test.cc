@@ -3,8 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/read_file.h"
@@ -50,82 +53,173 @@ TEST_CASE(
   CHECK(examples->tokens(0).back() == end);
 }
 
-TEST_CASE("of a conversation every answer is learnt, with its end") {
-  const Tokenizer tokenizer = Bytes();
-  const ChatTemplate chat =
-      ChatTemplate::Recognize(
-          "{% for message in messages %}{{'<|im_start|>' + message['role'] + "
-          "'\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
-          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
-          "{% endif %}")
+constexpr char kChatMl[] =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + "
+    "'\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+    "{% endif %}";
+
+TEST_CASE("texts and prompts begin and end as the tokenizer has it") {
+  TokenizerParts parts =
+      ParseTokenizerParts(ReadFile("tests/goldens/tokens/qwen.json").value())
           .value();
-  const auto examples = ReadExamples(
-      R"({"messages": [{"role": "user", "content": "Hello"},
-{"role": "assistant", "content": "Hi"}, {"role": "user", "content": "Bye"},
-{"role": "assistant", "content": "So long"}]})",
-      "chats", tokenizer, {.chat = &chat});
-  // Over several lines it is no JSON.
-  CHECK_FALSE(examples.ok());
-  const auto one =
+  const int32_t begin = 64, end = 65;  // "a" and "b"
+  parts.prefix = {begin};
+  parts.suffix = {end};
+  const Tokenizer tokenizer = Tokenizer::Create(std::move(parts)).value();
+  const auto examples =
+      ReadExamples(R"({"prompt": "two ", "completion": "one"})"
+                   "\n"
+                   R"({"text": "x"})"
+                   "\n"
+                   R"({"text": "xb"})",
+                   "pairs", tokenizer, {.end = end});
+  REQUIRE_MESSAGE(examples.ok(), examples.error().message);
+  CHECK(Text(tokenizer, *examples, 0, false) == "atwo ");
+  // The end is there once, whoever puts it there.
+  CHECK(Text(tokenizer, *examples, 0, true) == "oneb");
+  CHECK(Text(tokenizer, *examples, 1, false) == "a");
+  CHECK(Text(tokenizer, *examples, 1, true) == "xb");
+  CHECK(Text(tokenizer, *examples, 2, true) == "xbb");
+
+  const ChatTemplate chat = ChatTemplate::Parse(kChatMl).value();
+  const auto talk =
       ReadExamples(R"({"messages": [{"role": "user", "content": "Hello"}, )"
-                   R"({"role": "assistant", "content": "Hi"}, )"
-                   R"({"role": "user", "content": "Bye"}, )"
-                   R"({"role": "assistant", "content": "So long"}]})",
-                   "chats", tokenizer, {.chat = &chat});
-  REQUIRE_MESSAGE(one.ok(), one.error().message);
-  CHECK(Text(tokenizer, *one, 0, true) == "Hi<|im_end|>\nSo long<|im_end|>\n");
-  CHECK(Text(tokenizer, *one, 0, false) ==
-        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
-        "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n");
+                   R"({"role": "assistant", "content": "Hi"}]})",
+                   "chats", tokenizer, {.chat = &chat, .end = end});
+  REQUIRE_MESSAGE(talk.ok(), talk.error().message);
+  CHECK(Text(tokenizer, *talk, 0, true) == "Hi<|im_end|>\n");
+  CHECK(Text(tokenizer, *talk, 0, false) ==
+        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
 }
 
-TEST_CASE("of Qwen 3 one answer is learnt, behind thoughts that are empty") {
+TEST_CASE("of a conversation every answer is learnt whose weight is not 0") {
   const Tokenizer tokenizer = Bytes();
+  const ChatTemplate chat = ChatTemplate::Parse(kChatMl).value();
+  const auto read = [&](const std::string& first, const std::string& user,
+                        const std::string& second) {
+    return ReadExamples(
+        R"({"messages": [{"role": "user", "content": "Hello"}, )"
+        R"({"role": "assistant", "content": "Hi")" +
+            first + R"(}, {"role": "user", "content": "Bye")" + user +
+            R"(}, {"role": "assistant", "content": "So long")" + second +
+            R"(}, {"role": "user", "content": "?"}]})",
+        "chats", tokenizer, {.chat = &chat});
+  };
+  const std::string prompt =
+      "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
+  const std::string more =
+      "<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n";
+  const std::string last = "<|im_start|>user\n?<|im_end|>\n";
+  const auto both = read(R"(, "weight": 1)", "", R"(, "name": null)");
+  REQUIRE_MESSAGE(both.ok(), both.error().message);
+  CHECK(Text(tokenizer, *both, 0, true) == "Hi<|im_end|>\nSo long<|im_end|>\n");
+  CHECK(Text(tokenizer, *both, 0, false) == prompt + more + last);
+  const auto one = read(R"(, "weight": 0)", R"(, "weight": 0)", "");
+  REQUIRE_MESSAGE(one.ok(), one.error().message);
+  CHECK(Text(tokenizer, *one, 0, true) == "So long<|im_end|>\n");
+  CHECK(Text(tokenizer, *one, 0, false) ==
+        prompt + "Hi<|im_end|>\n" + more + last);
+  for (const auto& [first, user, what] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {R"(, "weight": 0.5)", "",
+            "has a message with a \"weight\" of 0.5; expected 0, or 1 for an "
+            "answer that is learnt"},
+           {R"(, "weight": true)", "",
+            "has a message with a \"weight\" of true; expected 0, or 1 for an "
+            "answer that is learnt"},
+           {"", R"(, "weight": 1)",
+            "has a message with a \"weight\" of 1; expected 0, or 1 for an "
+            "answer that is learnt"},
+           {R"(, "tool_calls": [])", "",
+            "has a message with \"tool_calls\", which is not known; expected "
+            "role, content and weight"},
+           {"", R"(, "name": "Ann")",
+            "has a message with \"name\", which is not known; expected role, "
+            "content and weight"}}) {
+    const auto refused = read(first, user, "");
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().message ==
+          "[examples] " + what + "; this is line 1 of \"chats\"");
+  }
+}
+
+TEST_CASE("of Qwen 3 one answer is learnt, with the thoughts that it has") {
+  const Tokenizer tokenizer = Bytes();
+  const auto file = nlohmann::json::parse(
+      ReadFile("tests/goldens/chat_templates.json").value());
   const ChatTemplate chat =
-      ChatTemplate::Recognize(
-          "<|im_start|><|im_end|>{%- if loop.index0 > ns.last_query_index %}"
-          "{%- if loop.last or (not loop.last and reasoning_content) %}"
-          "{%- if enable_thinking is false %}"
-          "{{- '<think>\\n\\n</think>\\n\\n' }}")
+      ChatTemplate::Parse(file["templates"]["qwen3"].get<std::string>())
           .value();
   const auto read = [&](const std::string& more) {
     return ReadExamples(
         R"({"messages": [{"role": "user", "content": "Hello"}, )" + more + "]}",
         "chats", tokenizer, {.chat = &chat});
   };
+  const std::string asked =
+      "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n";
   const std::string answer = R"({"role": "assistant", "content": "Hi"})";
   const auto one = read(answer);
   REQUIRE_MESSAGE(one.ok(), one.error().message);
-  CHECK(Text(tokenizer, *one, 0, false) ==
-        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
-        "<think>\n\n</think>\n\n");
+  CHECK(Text(tokenizer, *one, 0, false) == asked + "<think>\n\n</think>\n\n");
   CHECK(Text(tokenizer, *one, 0, true) == "Hi<|im_end|>\n");
-  const std::string thought =
-      R"({"role": "assistant", "content": "<think>Well</think>Hi"})";
-  for (const std::string& more :
-       {answer + R"(, {"role": "user", "content": "Bye"}, )" + answer,
-        thought}) {
-    const auto refused = read(more);
-    REQUIRE_FALSE(refused.ok());
-    CHECK(refused.error().code == ErrorCode::kUnsupported);
-    CHECK(
-        refused.error().message ==
-        "[examples] has an answer that the chat template writes otherwise "
-        "once more is said, or with other thoughts than it asks for; expected "
-        "one answer, the last message, without thoughts; this is line 1 of "
-        "\"chats\"");
-  }
+  const auto thought =
+      read(R"({"role": "assistant", "content": "<think>Well</think>Hi"})");
+  REQUIRE_MESSAGE(thought.ok(), thought.error().message);
+  CHECK(Text(tokenizer, *thought, 0, false) == asked);
+  CHECK(Text(tokenizer, *thought, 0, true) ==
+        "<think>\nWell\n</think>\n\nHi<|im_end|>\n");
+  const auto refused =
+      read(answer + R"(, {"role": "user", "content": "Bye"}, )" + answer);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code == ErrorCode::kUnsupported);
+  CHECK(refused.error().message ==
+        "[examples] has an answer, message 1, that the chat template writes "
+        "otherwise than behind its prompt for an answer, or once more is said; "
+        "expected one answer, the last message, or \"weight\": 0 for the "
+        "others; this is line 1 of \"chats\"");
+  const auto last =
+      read(R"({"role": "assistant", "content": "Hi", "weight": 0}, )"
+           R"({"role": "user", "content": "Bye"}, )" +
+           answer);
+  REQUIRE_MESSAGE(last.ok(), last.error().message);
+  CHECK(Text(tokenizer, *last, 0, true) == "Hi<|im_end|>\n");
+}
+
+TEST_CASE("a template that says no, or asks otherwise, is quoted") {
+  const Tokenizer tokenizer = Bytes();
+  const auto error = [&](std::string_view jinja, const std::string& messages) {
+    const ChatTemplate chat = ChatTemplate::Parse(jinja).value();
+    const auto examples = ReadExamples("{\"messages\": " + messages + "}", "c",
+                                       tokenizer, {.chat = &chat});
+    REQUIRE_FALSE(examples.ok());
+    return examples.error().message;
+  };
+  const std::string talk =
+      R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  CHECK(error("{{ raise_exception('Only tools') }}", talk) ==
+        "[text] the chat template does not write this conversation: it says "
+        "\"Only tools\"; this is line 1 of \"c\"");
+  CHECK(error("{% for m in messages %}{{ m.content }}{% endfor %}"
+              "{% if add_generation_prompt %}<think>{% endif %}",
+              talk)
+            .starts_with("[examples] has an answer, message 1, that the chat"));
+  CHECK(error("{{ messages[0].content }}",
+              R"([{"role": "assistant", "content": "b"}])") ==
+        "[examples] begins with an answer, for which the chat template has no "
+        "prompt: \"item 0 of 0\" is undefined; expected a message before it, "
+        "or \"weight\": 0; this is line 1 of \"c\"");
 }
 
 TEST_CASE("a conversation has no more messages than are read") {
   const Tokenizer tokenizer = Bytes();
-  const ChatTemplate chat =
-      ChatTemplate::Recognize("<|im_start|><|im_end|>").value();
+  const ChatTemplate chat = ChatTemplate::Parse(kChatMl).value();
   const auto read = [&](int messages) {
     std::string list = R"({"role": "user", "content": "?"})";
-    for (int i = 1; i < messages; ++i) {
-      list += R"(, {"role": "assistant", "content": "!"})";
+    for (int i = 2; i < messages; ++i) {
+      list += R"(, {"role": "assistant", "content": "!", "weight": 0})";
     }
+    list += R"(, {"role": "assistant", "content": "!"})";
     return ReadExamples("{\"messages\": [" + list + "]}", "chats", tokenizer,
                         {.chat = &chat});
   };
@@ -159,7 +253,33 @@ TEST_CASE("a line that is no example is named by its number") {
   CHECK(contains(error("{\"prompt\": \"x\", \"completion\": \"\"}"),
                  "has nothing to learn"));
   CHECK(contains(error("{\"text\": \"x\"}"), "has nothing to learn"));
-  CHECK(contains(error("{\"messages\": []}"), "has no chat template"));
+  CHECK(contains(error("{\"messages\": []}"),
+                 "has messages, and the model has no chat template; "));
+  CHECK(contains(error(R"({"text": "ab", "text": "cd"})"),
+                 "has the key \"text\" twice"));
+  CHECK(contains(error(R"({"text": "ab", "messages": []})"),
+                 "has \"text\" beside \"messages\", which would change what is "
+                 "learnt and is not known; leave it away"));
+  for (const char* key :
+       {"tools", "chat_template_kwargs", "reasoning_content"}) {
+    CHECK(
+        contains(error("{\"text\": \"ab\", \"" + std::string(key) + "\": [1]}"),
+                 "has \"" + std::string(key) + "\" beside \"text\""));
+  }
+  CHECK(contains(error("{\"text\": \"a\xff\"}"),
+                 "is no JSON object, at byte 12: a byte that is no UTF-8; "));
+  CHECK(contains(error(std::string("{\"text\": \"a\0\"}", 14)),
+                 "is no JSON object, at byte 12: a NUL; "));
+  CHECK(contains(error(R"({"text": "\ud800"})"),
+                 "is no JSON object, at byte 17: invalid string: surrogate "
+                 "U+D800..U+DBFF must be followed by U+DC00..U+DFFF; "));
+  CHECK(contains(error(R"({"text": 1e999})"), "number overflow"));
+  CHECK(contains(error("{\"a\": " + std::string(65, '[')),
+                 "nests deeper than 64 levels"));
+  // What describes an example is passed over.
+  CHECK(ReadExamples(R"({"text": "all of it", "id": 7, "tools": null})", "data",
+                     tokenizer, {})
+            .ok());
   const auto none = ReadExamples(" \n", "empty.jsonl", tokenizer, {});
   REQUIRE_FALSE(none.ok());
   CHECK(contains(none.error().message, "\"empty.jsonl\" has no examples"));

@@ -17,7 +17,8 @@ namespace stowage::testing {
 inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf,
                                       const std::string& model = "gpt2") {
   const auto number = [](GgufKind kind) { return static_cast<uint32_t>(kind); };
-  const uint64_t values = 5 + (gguf.bos ? 1 : 0) + (gguf.add_bos ? 1 : 0);
+  const uint64_t values = 5 + (gguf.bos ? 1 : 0) + (gguf.add_bos ? 1 : 0) +
+                          (gguf.eos ? 1 : 0) + (gguf.add_eos ? 1 : 0);
   GgufBytes file;
   file.Start(3, 0, values);
   const auto add_text = [&](const char* key, const std::string& text) {
@@ -45,6 +46,14 @@ inline std::string GgufTokenizerBytes(const GgufTokenizer& gguf,
   if (gguf.add_bos) {
     file.Text("tokenizer.ggml.add_bos_token").U32(number(GgufKind::kBool));
     file.U8(*gguf.add_bos ? 1 : 0);
+  }
+  if (gguf.eos) {
+    file.Text("tokenizer.ggml.eos_token_id").U32(number(GgufKind::kI32));
+    file.U32(static_cast<uint32_t>(*gguf.eos));
+  }
+  if (gguf.add_eos) {
+    file.Text("tokenizer.ggml.add_eos_token").U32(number(GgufKind::kBool));
+    file.U8(1);
   }
   return file.bytes();
 }

@@ -21,7 +21,9 @@ GgufTokenizer Small() {
           .merges = {"a b"},
           .pre = "gpt-2",
           .bos = 3,
-          .add_bos = true};
+          .add_bos = true,
+          .eos = 1,
+          .add_eos = true};
 }
 
 Result<GgufTokenizer> Read(const std::string& file) {
@@ -45,14 +47,19 @@ TEST_CASE("a header's tokenizer is what was written") {
   CHECK(read->pre == written.pre);
   CHECK(read->bos == written.bos);
   CHECK(read->add_bos == written.add_bos);
+  CHECK(read->eos == written.eos);
+  CHECK(read->add_eos);
 
   GgufTokenizer less = Small();
   less.bos.reset();
   less.add_bos.reset();
+  less.add_eos = false;
   const auto without = Read(testing::GgufTokenizerBytes(less));
   REQUIRE_MESSAGE(without.ok(), without.error().message);
   CHECK(!without->bos);
   CHECK(!without->add_bos);
+  CHECK(!without->eos);  // not looked at
+  CHECK(!without->add_eos);
 }
 
 TEST_CASE("what a header's tokenizer is not is told") {

@@ -245,8 +245,16 @@ TEST_CASE("a GGUF file's tokenizer needs a type for each token, and a bos") {
         "[text] a text begins with the token bos, and there is no id of it; "
         "expected bos_token_id");
   gguf.add_bos = false;
+  gguf.add_eos = true;
+  CHECK(PartsOf(gguf).error().message ==
+        "[text] a text ends with the token eos, and there is no id of it; "
+        "expected eos_token_id");
+  gguf.eos = 2;
+  CHECK(PartsOf(gguf).value().suffix == std::vector<int32_t>{2});
+  gguf.add_eos = false;
   const TokenizerParts parts = PartsOf(gguf).value();
   CHECK(parts.prefix.empty());
+  CHECK(parts.suffix.empty());
   CHECK(parts.ignore_merges);
   CHECK(!parts.nfc);
   REQUIRE(parts.added.size() == 1);

@@ -371,7 +371,9 @@ std::string ChatFolder(const std::string& ends) {
   WriteTemp("chat/config.json", config);
   WriteTemp("chat/chat_template.jinja",
             "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
-            "m['content'] + '<|im_end|>\\n' }}{% endfor %}");
+            "m['content'] + '<|im_end|>\\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+            "{% endif %}");
   return folder;
 }
 
@@ -425,6 +427,138 @@ TEST_CASE("an answer ends where its template or the model's files end it") {
   // "y" ends it as one of several that config.json knows.
   const std::string earlier = answers("[1, 24]");
   CHECK_MESSAGE(earlier.ends_with("\nAy\nAy\n"), earlier);
+}
+
+// A folder of Qwen 2 with the tokenizer and its files beside it.
+std::string WholeFolder(const Json& tokenizer_config,
+                        const Json& post_processor = nullptr,
+                        const std::string& ends = "null") {
+  Json added = Json::array();
+  for (const char* token : {"<|im_start|>", "<|im_end|>"}) {
+    added.push_back(
+        {{"id", 57 + added.size()}, {"content", token}, {"special", true}});
+  }
+  const std::string folder = ChatFolder(ends);
+  std::filesystem::remove(folder + "/chat_template.jinja");
+  Json file = Json::parse(ReadAll(Tokenizer(added)));
+  file["post_processor"] = post_processor;
+  WriteTemp("chat/tokenizer.json", file.dump());
+  WriteTemp("chat/tokenizer_config.json", tokenizer_config.dump());
+  return folder;
+}
+
+// The loss of the first step on lines that are all alike.
+double FirstLoss(const std::string& weights, const std::string& line) {
+  std::string lines;
+  for (int i = 0; i < 4; ++i) lines += line + "\n";
+  const Outcome run = RunStowage({"finetune", "--weights", weights, "--data",
+                                  WriteTemp("alike.jsonl", lines), "--steps",
+                                  "1", "--seq", "24", "--batch", "1",
+                                  "--sample", "0", "--threads", "2", "--json"});
+  REQUIRE_MESSAGE(run.exit_code == 0, run.err);
+  return JsonLines(run.out).front()["loss"];
+}
+
+TEST_CASE(
+    "texts begin and end with the tokens that the tokenizer's files name") {
+  const std::string text = R"({"text": "Aye Sir"})";
+  const Json config = {{"eos_token", {{"content", "<|im_end|>"}}}};
+  const auto of = [&](const std::string& line, const Json& files,
+                      const Json& post_processor = nullptr,
+                      const std::string& ends = "null") {
+    return FirstLoss(WholeFolder(files, post_processor, ends), line);
+  };
+  const double plain = of(text, Json::object());
+  const double ended = of(R"({"text": "Aye Sir<|im_end|>"})", Json::object());
+  CHECK(plain != ended);
+  CHECK(of(text, config) == ended);
+  // It goes before what the model's config says, which is asked without it.
+  CHECK(of(text, config, nullptr, "3") == ended);
+  CHECK(of(text, Json::object(), nullptr, "58") == ended);
+  const std::string folder = WholeFolder(Json::object());
+  WriteTemp("chat/special_tokens_map.json", config.dump());
+  CHECK(FirstLoss(folder, text) == ended);
+  std::filesystem::remove(folder + "/special_tokens_map.json");
+  WriteTemp("chat/generation_config.json", R"({"eos_token_id": [58, 3]})");
+  CHECK(FirstLoss(folder, text) == ended);
+
+  const Json begin = {
+      {"type", "TemplateProcessing"},
+      {"single",
+       {{{"SpecialToken", {{"id", "<|im_start|>"}, {"type_id", 0}}}},
+        {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+      {"special_tokens", {{"<|im_start|>", {{"ids", {57}}}}}}};
+  CHECK(of(text, config, begin) ==
+        of(R"({"prompt": "<|im_start|>", "completion": "Aye Sir"})", config));
+}
+
+TEST_CASE("a chat template is found wherever transformers looks for it") {
+  const std::string line =
+      R"({"messages": [{"role": "user", "content": "Go"}, )"
+      R"({"role": "assistant", "content": "Aye"}]})";
+  const std::string jinja =
+      "{% for m in messages %}{{ m.role[0] }}\r\n{{ m.content }}"
+      "<|im_end|>{% endfor %}{% if add_generation_prompt %}a\r\n{% endif %}";
+  const double said = FirstLoss(
+      WholeFolder(Json::object()),
+      R"({"prompt": "u\nGo<|im_end|>a\n", "completion": "Aye<|im_end|>"})");
+  const std::string folder = WholeFolder({{"chat_template", jinja}});
+  CHECK(FirstLoss(folder, line) == said);
+  CHECK(FirstLoss(folder + "/model.safetensors", line) == said);
+  CHECK(FirstLoss(WholeFolder({{"chat_template",
+                                {{{"name", "tools"}, {"template", "x"}},
+                                 {{"name", "default"}, {"template", jinja}}}}}),
+                  line) == said);
+  WholeFolder({{"chat_template", "no"}});
+  WriteTemp("chat/chat_template.jinja", jinja);
+  CHECK(FirstLoss(folder, line) == said);
+  WholeFolder(Json::object());
+  WriteTemp("chat/chat_template.json", Json({{"chat_template", jinja}}).dump());
+  CHECK(FirstLoss(folder, line) == said);
+  std::filesystem::remove(folder + "/chat_template.json");
+
+  const std::string data = WriteTemp("said.jsonl", line + "\n" + line + "\n");
+  const auto refused = [&](const Json& config, const std::string& ends) {
+    const Outcome run =
+        RunStowage({"finetune", "--weights", WholeFolder(config, nullptr, ends),
+                    "--data", data, "--seq", "24"});
+    CHECK(run.exit_code == 2);
+    return run.err;
+  };
+  CHECK(Contains(refused(Json::object(), "null"),
+                 "has messages, and the model has no chat template; this is "
+                 "line 1 of"));
+  CHECK(Contains(
+      refused({{"chat_template", {{{"name", "rag"}, {"template", "x"}}}}},
+              "null"),
+      "the model has a list of chat templates, \"rag\", and none of them is "
+      "\"default\""));
+  CHECK(
+      Contains(refused({{"chat_template", "{% call %}"}}, "null"),
+               "has messages, and [text] the chat template \"{% call %}\" is "
+               "not read: line 1: the tag \"call\", which is not known here"));
+  CHECK(Contains(refused({{"eos_token", "the end"}}, "null"),
+                 "[finetune] the \"eos_token\" \"the end\" of "));
+}
+
+TEST_CASE("an end of texts beyond the vocabulary is named where it is learnt") {
+  const std::string lines =
+      WriteTemp("two.jsonl", "{\"text\": \"Aye\"}\n{\"text\": \"Sir\"}\n");
+  const std::string folder = WholeFolder(Json::object(), nullptr, "[64, 58]");
+  const auto run = [&](const std::string& data) {
+    return RunStowage({"finetune", "--weights", folder, "--data", data, "--seq",
+                       "16", "--steps", "1", "--sample", "0"});
+  };
+  const Outcome refused = run(lines);
+  CHECK(refused.exit_code == 2);
+  CHECK(
+      Contains(refused.err,
+               "[finetune] \"config.json\" has the \"eos_token_id\" 64, which "
+               "texts end with; expected one below 64, the model's "
+               "vocabulary; correct it there"));
+  CHECK(run(Story()).exit_code == 0);
+  WriteTemp("chat/tokenizer_config.json", R"({"eos_token": "<|im_end|>"})");
+  CHECK(run(lines).exit_code == 0);
 }
 
 TEST_CASE("samples are drawn among the likeliest") {
@@ -489,7 +623,7 @@ TEST_CASE("what is wrong is told, and ends with 2") {
   // Of a model whose files have no template.
   CHECK(
       Contains(error(RunStowage(Arguments("gpt2", {"--data", data, "--chat"}))),
-               "tokenizer_config.json"));
+               "--chat needs a chat template: the model has no chat template"));
   const std::string broken = WriteTemp("broken.jsonl", "{\"text\": \"a\"\n");
   CHECK(Contains(error(RunStowage(Arguments("gpt2", {"--data", broken}))),
                  "this is line 1 of"));
