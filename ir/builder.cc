@@ -37,7 +37,13 @@ Value GraphBuilder::Fail(Error error) {
 
 Value GraphBuilder::Fail(std::string_view message, SourceLoc loc) {
   std::string text(message);
-  if (loc.line > 0) text += StrCat(" (at ", loc.file, ":", loc.line, ")");
+  // An error within a body says its own place already.
+  const size_t place = text.rfind(" (at ");
+  const bool is_placed =
+      place != std::string::npos && text.find(')', place) == text.size() - 1;
+  if (loc.line > 0 && !is_placed) {
+    text += StrCat(" (at ", loc.file, ":", loc.line, ")");
+  }
   return Fail(Error{ErrorCode::kInvalidArgument, std::move(text)});
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/strings.h"
 #include "ir/bodies.h"
 #include "ir/builder.h"
 #include "ir/dot.h"
@@ -245,6 +246,22 @@ TEST_CASE("what is wrong with a loop or a branch is named") {
     CHECK_MESSAGE(graph.error().message.starts_with(refusal.error),
                   graph.error().message);
   }
+}
+
+TEST_CASE("an error within a body has one place, its own") {
+  GraphBuilder g("g");
+  const Value x = F32(g, "x", {4});
+  int line = 0;
+  Loop(g, 3, {.carried = {x}}, [&](LoopBody& body) {
+    line = __LINE__ + 1;
+    body.Next(0, MatMul(body.carried(0), body.carried(0)));
+  });
+  REQUIRE(g.error());
+  const std::string& said = g.error()->message;
+  CAPTURE(said);
+  const std::string place = StrCat("control_flow_test.cc:", line, ")");
+  CHECK(said.ends_with(place));
+  CHECK(said.find("(at ") == said.rfind("(at "));
 }
 
 TEST_CASE("a body whose output owns no bytes of its own is refused") {
