@@ -1,4 +1,4 @@
-// The README's examples compile; they are no pictures of code.
+// The examples of the README and of docs compile; they are no pictures of code.
 
 #include <doctest/doctest.h>
 
@@ -33,6 +33,13 @@ TEST_CASE(
   REQUIRE(blocks.size() == 2);
   CHECK(blocks[0] == ReadAll("examples/verb.cc"));
   CHECK(blocks[1] == ReadAll("examples/quickstart.cc"));
+}
+
+TEST_CASE("runs_and_weights.md has examples/checkpoint.cc, word for word") {
+  const std::vector<std::string> blocks =
+      CodeIn(ReadAll("docs/runs_and_weights.md"));
+  REQUIRE(blocks.size() == 1);
+  CHECK(blocks[0] == ReadAll("examples/checkpoint.cc"));
 }
 
 }  // namespace
