@@ -64,6 +64,10 @@ struct OnnxBuildOptions {
   /// part of the labels the largest logit is at, an f32. Params and states are those of
   /// the graph that is trained.
   bool evaluation = false;
+  /// With a loss: the graph gives the model's outputs in its place, as one without a loss
+  /// does, but for those that need weights which the loss leaves out: all its params are
+  /// trained for that loss.
+  bool trained_outputs = false;
   /// Plans around ops that are not known, by the shapes that the file declares for
   /// their results (StandIn, ir/ops.h): such a graph can be planned, not run.
   bool stand_ins = false;

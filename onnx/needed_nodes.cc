@@ -1,8 +1,5 @@
 #include "onnx/needed_nodes.h"
 
-#include <string_view>
-#include <unordered_set>
-
 namespace stowage::onnx {
 namespace {
 
@@ -40,6 +37,16 @@ std::vector<bool> NodesFor(
     if (needed[static_cast<size_t>(i)]) AddNames(node, &names);
   }
   return needed;
+}
+
+std::unordered_set<std::string_view> ReadBy(
+    const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+    const std::vector<bool>& needed) {
+  Names names;
+  for (int i = 0; i < nodes.size(); ++i) {
+    if (needed[static_cast<size_t>(i)]) AddNames(nodes.Get(i), &names);
+  }
+  return names;
 }
 
 }  // namespace stowage::onnx

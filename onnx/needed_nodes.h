@@ -7,6 +7,8 @@
 //   const std::vector<bool> needed = NodesFor("logits", model.graph().node());
 
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "onnx/onnx.pb.h"
@@ -18,6 +20,11 @@ namespace stowage::onnx {
 std::vector<bool> NodesFor(
     const std::string& value,
     const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes);
+
+/// All that the nodes among `nodes` that are `needed` may read.
+std::unordered_set<std::string_view> ReadBy(
+    const google::protobuf::RepeatedPtrField<pb::NodeProto>& nodes,
+    const std::vector<bool>& needed);
 
 }  // namespace stowage::onnx
 

@@ -60,7 +60,8 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
   context_.model = graph;
   context_.graph = graph;
   context_.path = path;
-  context_.training = options.loss && !options.evaluation;
+  context_.training =
+      options.loss && !options.evaluation && !options.trained_outputs;
   context_.evaluation = options.evaluation;
   for (const pb::NodeProto& node : model.graph().node()) {
     for (const std::string& name : node.output()) graph->KeepFree(name);

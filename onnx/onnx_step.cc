@@ -7,9 +7,18 @@
 namespace stowage {
 
 OnnxLoss ParseOnnxLoss(std::string_view text) {
-  if (text == "cross_entropy") return {.kind = OnnxLossKind::kCrossEntropy};
-  if (text == "mse") return {.kind = OnnxLossKind::kMse};
-  if (text == "bce") return {.kind = OnnxLossKind::kBce};
+  constexpr std::pair<std::string_view, OnnxLossKind> kKinds[] = {
+      {"cross_entropy", OnnxLossKind::kCrossEntropy},
+      {"mse", OnnxLossKind::kMse},
+      {"bce", OnnxLossKind::kBce}};
+  for (const auto& [name, kind] : kKinds) {
+    if (!text.starts_with(name)) continue;
+    const std::string_view rest = text.substr(name.size());
+    if (rest.empty()) return {.kind = kind};
+    if (rest[0] == ':') {
+      return {.kind = kind, .output = std::string(rest.substr(1))};
+    }
+  }
   return {.kind = OnnxLossKind::kOutput, .output = std::string(text)};
 }
 

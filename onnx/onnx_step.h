@@ -20,7 +20,8 @@
 
 namespace stowage {
 
-/// What is meant by a text: cross_entropy, mse or bce of the model's first output, or an
+/// What is meant by a text: cross_entropy, mse or bce of the model's first output, or of
+/// another as in "cross_entropy:logits"; or an
 /// output by its name.
 OnnxLoss ParseOnnxLoss(std::string_view text);
 

@@ -56,7 +56,7 @@ Model OnnxBytesModel(const py::bytes& bytes, const std::string& path,
   const OnnxStep step = ValueOf(SizeOnnxStep(model, options, batch));
   // A pass over the same inputs, without the loss and its labels.
   OnnxStep pass = step;
-  pass.options.loss.reset();
+  pass.options.trained_outputs = true;
   pass.labels_follow_batch = false;
   return {.name = model.name(),
           .train = [step](int64_t examples) { return step.Build(examples); },

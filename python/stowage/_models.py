@@ -70,7 +70,8 @@ def model(
       "bf16"), and a probability of `dropout`;
     - an ONNX file: its bytes, or a path that ends in .onnx. `loss` is what it is trained
       for: "cross_entropy" (which is meant where none is given), "mse" or "bce" of its
-      first output, by an input "labels", or an output that is a loss, by its name. `dims`
+      first output, by an input "labels", or of another, as in "cross_entropy:logits"; or
+      an output that is a loss, by its name. `dims`
       are sizes of dimensions that the file has by name, `shapes` whole shapes of inputs;
     - a function of a ``GraphBuilder`` and a number of examples, which builds a graph with
       an output "loss" op by op (``stowage.ops``). `evaluate` builds one with other

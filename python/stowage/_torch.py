@@ -38,7 +38,8 @@ def from_torch(
     is the model's. Params and batch norms keep their names and begin as they are in the
     module, which is left as it is. Params that want no gradient, buffers and constants are
     frozen. `loss` is what is trained for: "cross_entropy", "mse" or "bce" of the first
-    output, by a further input "labels", or an output by its name.
+    output, by a further input "labels", or of another, as in "cross_entropy:logits"; or an
+    output by its name. Of a module that returns a dict, names are its keys.
 
     The model trains as the module does in the mode it is in, which a step of each on the
     examples shows; `check=False` leaves that out, and with it twice the module's memory.
@@ -83,7 +84,19 @@ def from_torch(
     assert refused is not None
     if isinstance(refused, _Differs):
         raise Unsupported(str(refused))
+    if len(outputs) > 1 and " output " not in str(refused):
+        raise type(refused)(f"{refused}; the loss {loss!r} is of the output "
+                            f'"{outputs[_judged(loss, outputs)[1]]}" of {outputs}, '
+                            "and may be of another, as in 'cross_entropy:logits'") from refused
     raise refused
+
+
+def _judged(loss: str, outputs: List[str]) -> Tuple[str, int]:
+    """What a loss computes, "" where it is an output, and the place of its output."""
+    kind, _, name = loss.partition(":")
+    if kind not in ("cross_entropy", "mse", "bce"):
+        kind, name = "", loss
+    return kind, outputs.index(name) if name in outputs else 0
 
 
 class _Differs(Unsupported):
@@ -107,6 +120,7 @@ def _export(torch: Any, module: Any, inputs: Tuple[Any, ...], names: List[str],
         module.eval()
         exported: Any = torch.onnx.export(module, inputs, dynamo=True, optimize=False,
                                           verbose=False, input_names=names,
+                                          output_names=_keys(torch, module, inputs, names),
                                           dynamic_shapes=dimensions)
         exported.save(file)
     except ImportError as error:
@@ -123,6 +137,20 @@ def _export(torch: Any, module: Any, inputs: Tuple[Any, ...], names: List[str],
     graph = exported.model_proto.graph
     return (file.getvalue(), [each.name for each in graph.output],
             [each.name for each in graph.initializer])
+
+
+def _keys(torch: Any, module: Any, inputs: Tuple[Any, ...],
+          input_names: List[str]) -> Optional[List[str]]:
+    """What the outputs are called by a module that returns a dict; None by others."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        output = module(*inputs)
+    if not isinstance(output, Mapping):
+        return None
+    leaves, _ = torch.utils._pytree.tree_flatten_with_path(output)
+    keys = [".".join(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)
+            for path, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    taken = {*input_names, "labels", "loss", "lr", "seed", "step", *module.state_dict()}
+    return None if taken & set(keys) else keys
 
 
 def _first_line(error: Exception) -> str:
@@ -177,13 +205,15 @@ def _check_step(torch: Any, module: Any, inputs: Tuple[Any, ...], made: Model, l
 
     with Trainer(made, optimizer="sgd", lr=1.0, levers="none", device="cpu") as trainer:
         net = _copy(module)
+        kind, at = _judged(loss, outputs)
         made_outputs = _tensors(torch, net(*inputs))
+        output = made_outputs[at] if at < len(made_outputs) else None
         given = list(inputs)
         labels = None
-        if "labels" in trainer.inputs:
-            labels = _labels(torch, trainer.inputs["labels"], made_outputs[0], loss)
+        if kind and output is not None:
+            labels = _labels(torch, trainer.inputs["labels"], output, kind)
             given.append(labels)
-        theirs = _loss(torch, made_outputs, labels, loss, outputs)
+        theirs = _loss(torch, output, labels, kind)
         if len(given) != len(trainer.inputs) or theirs is None or theirs.numel() != 1:
             raise Unsupported("[from_torch] the module cannot be tried on the examples: a step "
                               f"takes {list(trainer.inputs)} for {len(inputs)} examples' arrays "
@@ -233,9 +263,9 @@ def _expect_close(what: str, ours: Any, theirs: Any, relative: float, absolute: 
                    f"in torch; {_LOST}")
 
 
-def _labels(torch: Any, wanted: Any, output: Any, loss: str) -> Any:
+def _labels(torch: Any, wanted: Any, output: Any, kind: str) -> Any:
     random = torch.Generator().manual_seed(0)
-    if loss != "cross_entropy":
+    if kind != "cross_entropy":
         return torch.rand(wanted.shape, generator=random)
     classes = output.shape[_class_axis(tuple(output.shape), wanted.shape)]
     kind = torch.int64 if wanted.dtype == "i64" else torch.int32
@@ -248,18 +278,17 @@ def _class_axis(output: Tuple[int, ...], labels: Tuple[int, ...]) -> int:
     return axes[-1] if axes else len(output) - 1
 
 
-def _loss(torch: Any, made: List[Any], labels: Any, loss: str, outputs: List[str]) -> Any:
+def _loss(torch: Any, output: Any, labels: Any, kind: str) -> Any:
     functional = torch.nn.functional
     if labels is None:
-        at = outputs.index(loss) if loss in outputs else -1
-        return made[at] if 0 <= at < len(made) else None
-    first = made[0].float()
-    if loss == "mse":
-        return functional.mse_loss(first, labels)
-    if loss == "bce":
-        return functional.binary_cross_entropy_with_logits(first, labels)
-    axis = _class_axis(tuple(first.shape), tuple(labels.shape))
-    rows = first.movedim(axis, -1).reshape(-1, first.shape[axis])
+        return output
+    output = output.float()
+    if kind == "mse":
+        return functional.mse_loss(output, labels)
+    if kind == "bce":
+        return functional.binary_cross_entropy_with_logits(output, labels)
+    axis = _class_axis(tuple(output.shape), tuple(labels.shape))
+    rows = output.movedim(axis, -1).reshape(-1, output.shape[axis])
     return functional.cross_entropy(rows, labels.reshape(-1).long())
 
 

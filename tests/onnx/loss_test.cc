@@ -140,5 +140,77 @@ TEST_CASE("what a loss does not need is left out") {
         std::string::npos);
 }
 
+TEST_CASE("a text says which loss of which output is meant") {
+  struct Row {
+    std::string text;
+    OnnxLossKind kind;
+    std::string output;
+  };
+  const Row rows[] = {
+      {"cross_entropy", OnnxLossKind::kCrossEntropy, ""},
+      {"mse", OnnxLossKind::kMse, ""},
+      {"bce:y", OnnxLossKind::kBce, "y"},
+      {"cross_entropy:a:0", OnnxLossKind::kCrossEntropy, "a:0"},
+      {"total", OnnxLossKind::kOutput, "total"},
+      {"mse_of_all", OnnxLossKind::kOutput, "mse_of_all"},
+      {"a:0", OnnxLossKind::kOutput, "a:0"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.text);
+    const OnnxLoss loss = ParseOnnxLoss(row.text);
+    CHECK(loss.kind == row.kind);
+    CHECK(loss.output == row.output);
+  }
+}
+
+// A first output that is no logits, as of a module that returns a dict.
+TEST_CASE("a loss of an output that cannot be trained names the others") {
+  ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  AddNode(graph->mutable_node(), "Relu", {"x"}, "hidden");
+  graph->mutable_output(0)->set_name("hidden");
+  graph->add_output()->set_name("y");
+  const std::map<std::string, int64_t> dims = {{"batch", 2}};
+  CHECK(Said(model, {.dims = dims, .loss = OnnxLoss{}}) ==
+        "[onnx] the output \"hidden\", which the loss is of, depends on no "
+        "weight; the loss is of the output \"hidden\", and there are "
+        "\"hidden\", \"y\": cross_entropy:OUTPUT, say, names another");
+  CHECK(Said(model, {.dims = dims, .loss = OnnxLoss{.output = "y"}}) == "");
+  OnnxLoss loss;
+  loss.labels_shape = std::vector<int64_t>{5};
+  CHECK(Said(model, {.dims = dims, .loss = loss})
+            .find("; the loss is of the output \"hidden\", and there are ") !=
+        std::string::npos);
+}
+
+// h needs w alone, y needs b, too, and head v.
+TEST_CASE("outputs beside a loss are those whose weights it trains") {
+  ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  *graph->add_initializer() = graph->initializer(0);
+  graph->mutable_initializer(2)->set_name("v");
+  AddNode(graph->mutable_node(), "MatMul", {"h", "v"}, "head");
+  graph->add_output()->set_name("head");
+  graph->add_output()->set_name("h");
+  const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+  REQUIRE(read.ok());
+  const auto outputs = [&](const std::string& of) {
+    const auto built = read->Build({.dims = {{"batch", 2}},
+                                    .loss = OnnxLoss{.output = of},
+                                    .trained_outputs = true});
+    REQUIRE_MESSAGE(built.ok(), built.error().message);
+    CHECK(!built->Find("labels"));
+    std::vector<std::string> names;
+    for (const GraphOutput& output : built->outputs()) {
+      names.push_back(output.name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(outputs("y") == Names{"y", "h"});
+  CHECK(outputs("head") == Names{"head", "h"});
+  CHECK(outputs("h") == Names{"h"});
+}
+
 }  // namespace
 }  // namespace stowage

@@ -65,7 +65,15 @@ def modules():
         def forward(self, x):
             return self.b(self.a(x) + x if self.training else self.a(x))
 
-    return Constants, Tied, Detached, NoGrad, StraightThrough, InTrainingAlone
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.aux = nn.Linear(6, 4), nn.Linear(6, 3)
+
+        def forward(self, x):
+            return {"hidden": x * 2, "aux": self.aux(x), "logits": self.a(x)}
+
+    return Heads, Constants, Tied, Detached, NoGrad, StraightThrough, InTrainingAlone
 
 
 def from_torch(*args, **kwargs):
@@ -112,7 +120,7 @@ class TorchTest(support.TestCase):
         self.assertIn(words, str(caught.exception))
 
     def test_params_are_trained_and_nothing_else(self):
-        constants, tied = modules()[:2]
+        constants, tied = modules()[1:3]
         self.check_trains(constants())
         self.check_trains(tied())
         frozen = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4))
@@ -121,7 +129,7 @@ class TorchTest(support.TestCase):
         self.check_trains(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 4)))
 
     def test_what_the_export_loses_is_refused(self):
-        for kind in modules()[2:]:
+        for kind in modules()[3:]:
             with self.subTest(kind=kind.__name__):
                 self.refused("otherwise than torch trains", kind())
         table = nn.Sequential(nn.Embedding(10, 4, padding_idx=0), nn.Flatten(), nn.Linear(12, 4))
@@ -136,6 +144,22 @@ class TorchTest(support.TestCase):
         self.assertEqual([each.training for each in norm], [True, False, True])
         self.refused('the statistics "0.running_mean"',
                      nn.Sequential(nn.BatchNorm1d(6, momentum=None), nn.Linear(6, 4)))
+
+    def test_a_loss_is_of_any_output_by_its_key(self):
+        net = modules()[0]()
+        trainer = stowage.Trainer(from_torch(net, self.x, loss="cross_entropy:logits"),
+                                  optimizer="sgd", lr=0.5, device="cpu")
+        theirs = net(self.x)["logits"].detach()
+        # The weights of "aux" are not trained, and not there.
+        made = trainer.evaluate(self.x)
+        self.assertEqual(list(made), ["hidden", "logits"])
+        np.testing.assert_allclose(made["logits"], theirs.numpy(), atol=1e-5)
+        loss = trainer.step(self.x, self.y)
+        self.assertAlmostEqual(loss, F.cross_entropy(theirs, self.y).item(), places=4)
+        for loss in ("cross_entropy", "mse:nothing"):
+            with self.assertRaises(stowage.InvalidArgument) as caught:
+                from_torch(net, self.x, loss=loss)
+            self.assertIn('"hidden", "aux", "logits"', str(caught.exception))
 
     def test_the_batch_is_a_dimension(self):
         net = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 4))
