@@ -28,6 +28,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "stowage-plan";
 constexpr int64_t kVersion = 3;
+// A file with bodies 16 deep, the most, nests fewer than a hundred.
+constexpr int kMaxDepth = 128;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
@@ -537,6 +539,26 @@ void WritePlan(const Plan& plan, const Graph& graph, Json* to) {
   json["bodies"] = std::move(bodies);
 }
 
+// How deep arrays and objects stand within each other: what handles them recurses.
+int DepthOf(std::string_view text) {
+  int depth = 0, deepest = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      deepest = std::max(deepest, ++depth);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return deepest;
+}
+
 }  // namespace
 
 std::string PlanToJson(const Plan& plan, const Graph& graph,
@@ -556,6 +578,10 @@ std::string PlanToJson(const Plan& plan, const Graph& graph,
 }
 
 Result<PlanFile> PlanFromJson(std::string_view text) {
+  if (const int depth = DepthOf(text); depth > kMaxDepth) {
+    return Fail(StrCat("the JSON nests ", depth, " deep; expected at most ",
+                       kMaxDepth));
+  }
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     return Fail(StrCat("no valid JSON in ", text.size(),
@@ -588,6 +614,10 @@ Result<PlanFile> PlanFromJson(std::string_view text) {
   if (arena != plan.arena_bytes()) {
     return Fail(StrCat("\"arena_bytes\" is ", arena, ", the regions sum to ",
                        plan.arena_bytes(), "; they must be equal"));
+  }
+  if (plan.lower_bound > arena) {
+    return Fail(StrCat("\"lower_bound_bytes\" is ", plan.lower_bound,
+                       ", above the arena of ", arena));
   }
   return PlanFile{std::move(*graph), std::move(plan), std::move(request)};
 }

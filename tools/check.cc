@@ -2,7 +2,11 @@
 
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "base/bytes.h"
 #include "base/strings.h"
 #include "planner/packing/csv.h"
 #include "planner/packing/validate.h"
@@ -31,10 +35,15 @@ int CheckPlan(std::string_view text) {
   const Result<PlanFile> file = PlanFromJson(text);
   if (!file.ok()) return Fail(file.error());
   const Plan& plan = file->plan;
-  return Tell(
-      ValidatePlan(file->graph, plan),
-      StrCat("plan of ", Quoted(plan.graph_name), ", ", plan.buffers.size(),
-             " buffers in ", plan.arena_bytes(), " bytes"));
+  std::vector<std::string> violations = ValidatePlan(file->graph, plan);
+  const std::optional<Bytes> budget = file->request.budget;
+  if (budget && plan.arena_bytes() > *budget) {
+    violations.push_back(StrCat("the arena of ", plan.arena_bytes(),
+                                " bytes is above the budget of ", *budget));
+  }
+  return Tell(violations, StrCat("plan of ", Quoted(plan.graph_name), ", ",
+                                 plan.buffers.size(), " buffers in ",
+                                 plan.arena_bytes(), " bytes"));
 }
 
 int CheckPacking(std::string_view text) {

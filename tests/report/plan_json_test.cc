@@ -207,6 +207,28 @@ TEST_CASE("what is wrong with a plan file is named") {
   }
 }
 
+TEST_CASE("a plan file that nests deep is refused before it is read") {
+  const std::string whole = Example();
+  const std::string key = "\"values\":[";
+  const size_t at = whole.find(key) + key.size();
+  const std::string deep = whole.substr(0, at) + std::string(60'000, '[') +
+                           std::string(60'000, ']') + "," + whole.substr(at);
+  const Result<PlanFile> file = PlanFromJson(deep);
+  REQUIRE(!file.ok());
+  CHECK(file.error().message.find("the JSON nests 60002 deep; expected at "
+                                  "most 128") != std::string::npos);
+}
+
+TEST_CASE("a plan file whose lower bound is above its arena is refused") {
+  Plan plan = testing::ExamplePlan();
+  plan.lower_bound = plan.arena_bytes() + 1;
+  const Result<PlanFile> file =
+      PlanFromJson(PlanToJson(plan, testing::ExampleGraph()));
+  REQUIRE(!file.ok());
+  CHECK(file.error().message.find("\"lower_bound_bytes\" is ") !=
+        std::string::npos);
+}
+
 TEST_CASE("a plan file cut short anywhere is refused") {
   const std::string whole = Example();
   for (size_t length = 0; length + 2 < whole.size(); length += 7) {

@@ -174,6 +174,23 @@ TEST_CASE("the judge knows which operands may be overwritten") {
   CHECK(moved == most);
 }
 
+TEST_CASE("an arena above the budget of its plan is no valid plan") {
+  Json json = Json::parse(ReadAll(PlanFileOf(Questions()[0])));
+  const int64_t arena = json["arena_bytes"];
+  const auto check = [&](int64_t budget) {
+    json["budget_bytes"] = budget;
+    const std::string path = WriteTemp("budget.plan", json.dump());
+    CHECK(Judge(path).exit_code == (budget < arena ? 1 : 0));
+    return RunStowage({"check", path});
+  };
+  CHECK(check(arena).exit_code == 0);
+  const Outcome outcome = check(arena - 1);
+  CHECK(outcome.exit_code == 1);
+  CHECK(outcome.out == StrCat("the arena of ", arena,
+                              " bytes is above the budget of ", arena - 1,
+                              "\n"));
+}
+
 // The validator reads where views lie off the graph; a file of another opinion it
 // refuses (exit code 2).
 TEST_CASE("the judge knows the bounds of views") {
