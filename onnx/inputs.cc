@@ -4,6 +4,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/strings.h"
@@ -21,6 +22,15 @@ Error Unsupported(std::string message) {
 }
 
 }  // namespace
+
+std::string NameInGraph(const std::string& name,
+                        const OnnxBuildOptions& options) {
+  if (!options.loss) return name;
+  for (const std::string_view own : {"lr", "step", "seed", "loss"}) {
+    if (name == own) return StrCat(name, ".2");
+  }
+  return name == options.loss->labels ? StrCat(name, ".2") : name;
+}
 
 Result<Shape> ShapeOfInput(const OnnxInput& input,
                            const OnnxBuildOptions& options) {

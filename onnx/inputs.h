@@ -7,6 +7,7 @@
 //   Status asked = CheckOptions(*inputs, options);
 //   Result<Shape> shape = ShapeOfInput((*inputs)[0], options);
 
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -29,6 +30,11 @@ Status CheckOptions(const std::vector<OnnxInput>& inputs,
 /// another rank.
 Result<Shape> ShapeOfInput(const OnnxInput& input,
                            const OnnxBuildOptions& options);
+
+/// What a value of the file is called in the graph: "lr.2", say, where there is a loss and
+/// its step has a value of its own of that name ("lr", "step", "seed", "loss", the labels).
+std::string NameInGraph(const std::string& name,
+                        const OnnxBuildOptions& options);
 
 }  // namespace stowage::onnx
 

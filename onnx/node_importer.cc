@@ -10,6 +10,7 @@
 #include "ir/source_loc.h"
 #include "onnx/control_flow.h"
 #include "onnx/fold.h"
+#include "onnx/inputs.h"
 #include "onnx/missing_ops.h"
 #include "onnx/ops.h"
 #include "onnx/tensor.h"
@@ -198,7 +199,7 @@ Status NodeImporter::NameResult(const Operand& result, const Scope& scope) {
   GraphBuilder& graph = *context_.model;
   if (value.ok() && !graph.info(value).is_leaf() &&
       named_.insert(value.id()).second) {
-    graph.Name(result.name, value);
+    graph.Name(NameInGraph(result.name, options_), value);
     if (graph.error()) return *graph.error();
   }
   return {};

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/optimizer.h"
+#include "autodiff/train_step.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
 #include "ir/graph.h"
@@ -210,6 +212,40 @@ TEST_CASE("outputs beside a loss are those whose weights it trains") {
   CHECK(outputs("y") == Names{"y", "h"});
   CHECK(outputs("head") == Names{"head", "h"});
   CHECK(outputs("h") == Names{"h"});
+}
+
+// As of a net for super-resolution, whose input is of low resolution.
+TEST_CASE("names that a step has of its own are free for a file's values") {
+  for (const std::string name : {"lr", "step", "seed", "labels", "loss"}) {
+    CAPTURE(name);
+    ModelProto model = LinearModel();
+    auto* const graph = model.mutable_graph();
+    graph->mutable_input(0)->set_name(name);
+    graph->mutable_node(0)->set_input(0, name);
+    const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+    REQUIRE(read.ok());
+    const auto built =
+        read->Build({.dims = {{"batch", 2}}, .loss = OnnxLoss{}});
+    REQUIRE_MESSAGE(built.ok(), built.error().message);
+    CHECK(built->Find(name + ".2"));
+    const auto step = BuildTrainStep(*built, "loss", {.optimizer = AdamW{}});
+    CHECK_MESSAGE(step.ok(), step.error().message);
+    // Without a loss there is no step.
+    const auto forward = read->Build({.dims = {{"batch", 2}}});
+    REQUIRE_MESSAGE(forward.ok(), forward.error().message);
+    CHECK(forward->Find(name));
+  }
+}
+
+TEST_CASE("an output that is called as a loss is may be judged") {
+  for (const std::string name : {"loss", "labels", "lr"}) {
+    CAPTURE(name);
+    ModelProto model = LinearModel();
+    auto* const graph = model.mutable_graph();
+    graph->mutable_node(1)->set_output(0, name);
+    graph->mutable_output(0)->set_name(name);
+    CHECK(Said(model, {.dims = {{"batch", 2}}, .loss = OnnxLoss{}}) == "");
+  }
 }
 
 }  // namespace
