@@ -13,6 +13,7 @@
 #include "nn/gpt.h"
 #include "nn/initializers.h"
 #include "nn/kv_cache.h"
+#include "nn/label_smoothing.h"
 #include "nn/layers.h"
 #include "nn/llama.h"
 #include "nn/lora.h"

@@ -80,6 +80,7 @@ void AddCheck(Program& program) {
       "Judge a plan file or a packing in CSV: exit 0 valid, 1 not valid",
       "stowage check step.plan");
   const auto path = std::make_shared<std::string>();
+  options.Group("data");
   options.Add("file", path.get(),
               "A file that `stowage plan -o` wrote, or CSV with offsets");
   options.Require("file");

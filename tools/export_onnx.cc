@@ -130,6 +130,7 @@ void AddExportOnnx(Program& program) {
       "stowage export-onnx --onnx resnet18.onnx --checkpoint run.safetensors "
       "-o trained.onnx");
   const auto flags = std::make_shared<Flags>();
+  options.Group("model");
   options.Add("--onnx", &flags->onnx, "The file that was trained");
   options.Require("--onnx");
   options.Add("--checkpoint", &flags->checkpoint,
@@ -137,6 +138,7 @@ void AddExportOnnx(Program& program) {
               "best: weights under their names in the file. Those that it "
               "lacks stay as they are");
   options.Require("--checkpoint");
+  options.Group("output");
   options.Add("-o,--output", &flags->output,
               "Write to this file, in which tensors that lay beside the model "
               "are within");

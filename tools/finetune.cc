@@ -70,12 +70,14 @@ Result<StepSpec> ReadSpec(Flags& flags) {
   // All programs are as long as the longest sequence, but for the other shapes.
   const std::vector<int64_t>& lengths = spec.tuning->lengths;
   spec.options.seq = lengths.front();
-  spec.training.model = ModelOf(spec, ModelPurpose::kTrain);
+  spec.training.model =
+      WithSmoothing(model.optimization, ModelOf(spec, ModelPurpose::kTrain));
   for (size_t i = 1; i < lengths.size(); ++i) {
     spec.training.shapes.push_back(
         {.name = StrCat("train of ", lengths[i], " tokens"),
-         .model =
-             spec.tuning->model.ModelOf(ModelPurpose::kTrain, lengths[i])});
+         .model = WithSmoothing(
+             model.optimization,
+             spec.tuning->model.ModelOf(ModelPurpose::kTrain, lengths[i]))});
   }
   spec.training.training.groups = spec.tuning->model.groups();
   STOWAGE_RETURN_IF_ERROR(SetNoDecay(model.optimization, &spec.training));
@@ -100,16 +102,11 @@ void AddFinetune(Program& program) {
       "--budget 200MB --save-adapter tuned");
   const auto flags = std::make_shared<Flags>();
   TuningFlags& tuning = flags->tuning;
+  options.Group("model");
   options.Add("--weights", &tuning.weights,
               "A GGUF file, a safetensors file beside its config.json, or a "
               "folder of Hugging Face's");
   options.Require("--weights");
-  options.Add("--data", &flags->train.data,
-              "Text, or JSON lines (.jsonl) with prompt and completion, "
-              "messages, or text");
-  options.Require("--data");
-  options.Add("--tokenizer", &flags->train.tokenizer,
-              "A tokenizer.json, if not that of the weights");
   options.Add("--lora-rank", &tuning.lora_rank, "Of the adapters");
   options.Add("--lora-alpha", &tuning.lora_alpha,
               "Adapters count alpha / rank; default: 16");
@@ -123,6 +120,27 @@ void AddFinetune(Program& program) {
                   "Train every weight instead of adapters");
   options.Add("--adapter", &tuning.adapter,
               "Begin with the adapter in this folder, as PEFT keeps it");
+  options.Group("data");
+  options.Add("--data", &flags->train.data,
+              "Text, or JSON lines (.jsonl) with prompt and completion, "
+              "messages, or text");
+  options.Require("--data");
+  options.Add("--tokenizer", &flags->train.tokenizer,
+              "A tokenizer.json, if not that of the weights");
+  options.Add("--lengths", &tuning.lengths,
+              "Lengths of sequences for examples, numbers with commas between, "
+              "or auto, chosen by the data: a batch takes the shortest that "
+              "holds it; default: that of --seq alone");
+  options.Add("--too-long", &tuning.too_long,
+              "What becomes of examples longer than a sequence: cut or drop");
+  options.Add("--held-out-batches", &tuning.held_out_batches,
+              "Batches to judge by, at most");
+  AddStepOptions(options, &flags->train);
+  AddLoopOptions(options, &flags->train);
+  options.Group("run");
+  options.AddFlag("--dry-run", &flags->train.dry_run,
+                  "Plan, say what it takes, and stop");
+  options.Group("output");
   options.Add("--save-adapter", &flags->train.save_adapter,
               "Write the adapter to this folder at the end, for PEFT too");
   options.Add("--save-merged", &flags->train.save_merged,
@@ -130,12 +148,6 @@ void AddFinetune(Program& program) {
               "adapter's share added");
   options.Add("--save-weights", &flags->train.save_weights,
               "Write all weights to this file at the end");
-  options.Add("--lengths", &tuning.lengths,
-              "Lengths of sequences for examples, numbers with commas between, "
-              "or auto, chosen by the data: a batch takes the shortest that "
-              "holds it; default: that of --seq alone");
-  options.Add("--too-long", &tuning.too_long,
-              "What becomes of examples longer than a sequence: cut or drop");
   options.Add("--prompt", &tuning.prompt,
               "What samples go on from; default: how the held-out part begins");
   options.Add("--temperature", &tuning.temperature,
@@ -148,12 +160,6 @@ void AddFinetune(Program& program) {
   options.AddFlag("--chat", &flags->train.chat,
                   "Talk to the model at the end: each line of stdin is a "
                   "message, each answer a line of stdout");
-  options.Add("--held-out-batches", &tuning.held_out_batches,
-              "Batches to judge by, at most");
-  options.AddFlag("--dry-run", &flags->train.dry_run,
-                  "Plan, say what it takes, and stop");
-  AddStepOptions(options, &flags->train);
-  AddLoopOptions(options, &flags->train);
   flags->train.sample = 64;
   options.OnRun([flags] { return Run(*flags); });
 }

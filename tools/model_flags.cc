@@ -38,10 +38,12 @@ Result<std::optional<int64_t>> ParseMicroBatches(std::string_view text) {
 }  // namespace
 
 void AddModelOptions(Options& options, ModelFlags* flags) {
+  options.Group("model");
   options.Add("--batch", &flags->batch, "Examples a step");
   options.Add("--seq", &flags->seq, "Tokens in a sequence");
   options.Add("--dtype", &flags->dtype,
               "Element type of weights and activations");
+  options.Group("optimization");
   options.Add("--optimizer", &flags->optimizer,
               StrCat(OptimizerChoices(), "; default: the model's"));
   options.Add("--loss-scale", &flags->loss_scale,
@@ -49,12 +51,9 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
               "which skips those that are not finite: dynamic, none or a "
               "number; default: dynamic with --dtype f16, else none");
   AddOptimizationOptions(options, &flags->optimization);
+  options.Group("memory");
   options.Add("--budget", &flags->budget,
               "The most bytes the arena may take: 64MiB, 1.5GiB, 4.2GB");
-  options.Add("--threads", &flags->threads,
-              "Threads to compute with; their scratch is in the arena; "
-              "default: all of the machine's");
-  options.Limit("--threads", 1, 256);
   options.Add("--fit", &flags->fit,
               "What may be done so that the step fits the budget: auto, which "
               "is recompute, micro-batches and offload; none; or a list of "
@@ -88,9 +87,15 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.AddFlag("--no-plan-cache", &flags->no_plan_cache,
                   "Plan anew, and keep nothing");
   options.Exclude("--no-plan-cache", "--plan-cache");
+  options.Group("run");
+  options.Add("--threads", &flags->threads,
+              "Threads to compute with; their scratch is in the arena; "
+              "default: all of the machine's");
+  options.Limit("--threads", 1, 256);
 }
 
 void AddLoraOptions(Options& options, ModelFlags* flags) {
+  options.Group("model");
   options.Add("--lora-rank", &flags->lora_rank,
               "Train low-rank adapters beside layers, of this rank, and "
               "nothing else");
@@ -129,8 +134,10 @@ ModelFn WithAdapters(ModelFn model, const std::optional<LoraRules>& lora) {
 }
 
 void AddRunOptions(Options& options, RunFlags* flags) {
+  options.Group("model");
   options.Add("--model", &flags->model.model,
               "A name that `stowage models` lists");
+  options.Group("data");
   options.Add(
       "--data", &flags->data,
       "Text for models of text; rows of digits, a folder of IDX files or "
@@ -144,6 +151,7 @@ void AddRunOptions(Options& options, RunFlags* flags) {
 
 void AddStepOptions(Options& options, RunFlags* flags) {
   AddModelOptions(options, &flags->model);
+  options.Group("run");
   options.Add("--device", &flags->device,
               "auto, cpu or cuda; auto is the GPU when one works");
   options.Add("--seed", &flags->seed, "Of all that is drawn at random");
@@ -318,12 +326,13 @@ Result<StepSpec> ReadStep(const ModelFlags& flags, FromData data) {
   STOWAGE_ASSIGN_OR_RETURN(spec.lora, ReadLora(flags));
   const ModelFn model = ModelOf(spec, ModelPurpose::kTrain);
   // Sizes that the model does not take are refused in its words.
-  const Result<Graph> graph = model(*spec.options.batch);
+  const Result<Graph> graph =
+      WithSmoothing(flags.optimization, model)(*spec.options.batch);
   if (!graph.ok()) return graph.error();
   STOWAGE_ASSIGN_OR_RETURN(
       spec.training,
       ReadTrainingFlags(flags, spec.info.training, *spec.options.batch));
-  spec.training.model = model;
+  spec.training.model = WithSmoothing(flags.optimization, model);
   if (spec.lora) spec.training.training.groups = LoraGroups();
   STOWAGE_RETURN_IF_ERROR(SetNoDecay(flags.optimization, &spec.training));
   return spec;

@@ -55,6 +55,7 @@ void AddModels(Program& program) {
       "models", "List the models, their sizes and their defaults",
       "stowage models --json");
   const auto json = std::make_shared<bool>(false);
+  options.Group("output");
   options.AddFlag("--json", json.get(), "Print one JSON array");
   options.OnRun([json] {
     if (*json) {

@@ -56,6 +56,7 @@ Result<std::vector<int64_t>> ParseDims(std::string_view text) {
 }  // namespace
 
 void AddOnnxOptions(Options& options, OnnxFlags* flags) {
+  options.Group("model");
   options.Add("--onnx", &flags->file,
               "The model of this ONNX file, instead of a --model");
   options.AddEach(
@@ -100,8 +101,10 @@ Result<TrainingSpec> ReadOnnxTraining(const OnnxStep& step,
                            ReadTrainingFlags(named, {}, step.batch));
   STOWAGE_ASSIGN_OR_RETURN(const std::optional<LoraRules> lora,
                            ReadLora(flags));
-  training.model = WithAdapters(
-      [step](int64_t examples) { return step.Build(examples); }, lora);
+  training.model = WithSmoothing(
+      flags.optimization,
+      WithAdapters([step](int64_t examples) { return step.Build(examples); },
+                   lora));
   for (const std::string& pattern : onnx.freeze) {
     training.training.groups.push_back({.pattern = pattern, .frozen = true});
   }

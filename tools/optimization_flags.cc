@@ -6,6 +6,7 @@
 
 #include "autodiff/param_groups.h"
 #include "base/strings.h"
+#include "nn/label_smoothing.h"
 #include "train/choose_optimizer.h"
 
 namespace stowage::tools {
@@ -18,6 +19,7 @@ Error Invalid(std::string_view message) {
 }  // namespace
 
 void AddOptimizationOptions(Options& options, OptimizationFlags* flags) {
+  options.Group("optimization");
   options.Add("--clip-norm", &flags->clip_norm,
               "Scale gradients so that their global norm is at most this; "
               "the updates then wait for all gradients; default: no clipping");
@@ -32,6 +34,10 @@ void AddOptimizationOptions(Options& options, OptimizationFlags* flags) {
   options.Add("--momentum", &flags->momentum,
               "Of sgd, momentum, nesterov and muon; default: 0 of sgd, 0.95 "
               "of muon, else 0.9");
+  options.Add("--label-smoothing", &flags->label_smoothing,
+              "Part of each target that is spread over all classes, of a "
+              "cross-entropy in training; what is held out is judged without; "
+              "default: 0");
 }
 
 Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options) {
@@ -58,6 +64,15 @@ Status SetOptimization(const OptimizationFlags& flags, TrainOptions* options) {
   return {};
 }
 
+ModelFn WithSmoothing(const OptimizationFlags& flags, ModelFn model) {
+  if (!flags.label_smoothing) return model;
+  return [model = std::move(model),
+          smoothing = *flags.label_smoothing](int64_t batch) -> Result<Graph> {
+    STOWAGE_ASSIGN_OR_RETURN(const Graph graph, model(batch));
+    return WithLabelSmoothing(graph, smoothing);
+  };
+}
+
 Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training) {
   if (flags.no_decay.empty()) return {};
   TrainOptions& options = training->training;
@@ -78,6 +93,7 @@ Status CheckNotGiven(const OptimizationFlags& flags) {
   const std::string_view given = flags.clip_norm          ? "--clip-norm"
                                  : flags.weight_decay     ? "--weight-decay"
                                  : flags.momentum         ? "--momentum"
+                                 : flags.label_smoothing  ? "--label-smoothing"
                                  : flags.no_decay.empty() ? ""
                                                           : "--no-decay";
   if (given.empty()) return {};

@@ -1,13 +1,18 @@
 #include "tools/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <utility>
 
+#include "base/result.h"
 #include "base/strings.h"
 #include "base/version.h"
 #include "tools/command.h"
+#include "tools/config_file.h"
+#include "tools/nearest_name.h"
 
 namespace stowage::tools {
 namespace {
@@ -40,7 +45,153 @@ std::string CheckNumber(const std::string& text) {
   return "";
 }
 
+std::vector<std::string> FlagsOf(const CLI::App& command) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* const option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      flags.push_back("--" + name);
+    }
+  }
+  return flags;
+}
+
+std::vector<std::string> SubcommandsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string joined;
+  for (const std::string& name : names) {
+    joined += StrCat(joined.empty() ? "" : ", ", name);
+  }
+  return joined;
+}
+
+Error Invalid(std::string_view message) {
+  return {ErrorCode::kInvalidArgument, std::string(message)};
+}
+
+// "--name" of "--name=value".
+std::string NameOf(const std::string& argument) {
+  return argument.substr(0, argument.find('='));
+}
+
+constexpr std::string_view kConfig = "--config";
+
+// What --config names; the last one counts. Empty: nothing.
+std::string ConfigPath(std::span<const std::string> arguments) {
+  std::string path;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kConfig && i + 1 < arguments.size()) {
+      path = arguments[i + 1];
+    } else if (arguments[i].starts_with("--config=")) {
+      path = arguments[i].substr(kConfig.size() + 1);
+    }
+  }
+  return path;
+}
+
+// The options that a command line has, and those that exclude them.
+std::set<const CLI::Option*> Decided(const CLI::App& command,
+                                     std::span<const std::string> arguments) {
+  std::set<const CLI::Option*> decided;
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with('-')) continue;
+    const auto* const option = command.get_option_no_throw(NameOf(argument));
+    if (option == nullptr) continue;
+    decided.insert(option);
+    for (const CLI::Option* const other : option->get_excludes()) {
+      decided.insert(other);
+    }
+  }
+  return decided;
+}
+
+// An entry of a configuration file as arguments.
+Result<std::vector<std::string>> ArgumentsOf(const ConfigEntry& entry,
+                                             const CLI::Option& option) {
+  const bool is_flag = option.get_expected_max() == 0;
+  const bool takes_several = option.get_expected_max() > 1;
+  if (is_flag != entry.is_boolean || (entry.is_array && !takes_several)) {
+    return Invalid(StrCat("--", entry.key, " takes ",
+                          is_flag         ? "true or false"
+                          : takes_several ? "a value or an array"
+                                          : "one value",
+                          ", and no ",
+                          entry.is_array     ? "array"
+                          : entry.is_boolean ? "true or false"
+                                             : "other value"));
+  }
+  if (is_flag) {
+    return entry.values[0] == "true"
+               ? std::vector<std::string>{"--" + entry.key}
+               : std::vector<std::string>{};
+  }
+  std::vector<std::string> arguments;
+  for (const std::string& value : entry.values) {
+    arguments.push_back("--" + entry.key);
+    arguments.push_back(value);
+  }
+  return arguments;
+}
+
+// What the file of --config says for `command`, but for what its arguments decide.
+Result<std::vector<std::string>> ConfigArguments(
+    const CLI::App& command, std::span<const std::string> arguments) {
+  std::vector<std::string> all;
+  const std::string path = ConfigPath(arguments);
+  if (path.empty()) return all;
+  const auto in_file = [&](const Error& error) {
+    return Error{
+        error.code,
+        StrCat(error.message, "; in the file of --config, ", Quoted(path))};
+  };
+  STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const Result<std::vector<ConfigEntry>> entries = ParseConfig(text);
+  if (!entries.ok()) return in_file(entries.error());
+  const std::vector<std::string> commands =
+      SubcommandsOf(*command.get_parent());
+  std::vector<std::string> tables = commands;
+  std::ranges::copy(command.get_groups(), std::back_inserter(tables));
+  const std::set<const CLI::Option*> decided = Decided(command, arguments);
+  for (const ConfigEntry& entry : *entries) {
+    const auto refuse = [&](const std::string& what) {
+      return in_file(Invalid(StrCat("[config] line ", entry.line, ": ", what)));
+    };
+    if (!entry.table.empty() &&
+        std::ranges::find(tables, entry.table) == tables.end()) {
+      return refuse(StrCat("table ", Quoted(entry.table),
+                           " is no subcommand and no group of flags",
+                           DidYouMean(entry.table, tables)));
+    }
+    const bool is_of_other =
+        entry.table != command.get_name() &&
+        std::ranges::find(commands, entry.table) != commands.end();
+    if (is_of_other) continue;
+    const std::string flag = "--" + entry.key;
+    const CLI::Option* const option = command.get_option_no_throw(flag);
+    if (option == nullptr || flag == kConfig) {
+      return refuse(StrCat(command.get_name(), " has no flag ", flag,
+                           " that a file could set",
+                           DidYouMean(flag, FlagsOf(command))));
+    }
+    if (decided.contains(option)) continue;
+    const auto read = ArgumentsOf(entry, *option);
+    if (!read.ok()) return refuse(read.error().message);
+    std::ranges::copy(*read, std::back_inserter(all));
+  }
+  return all;
+}
+
 }  // namespace
+
+void Options::Group(const std::string& name) {
+  command_->option_defaults()->group(name);
+}
 
 void Options::Add(const std::string& name, std::string* value,
                   const std::string& help) {
@@ -127,12 +278,81 @@ Options Program::AddSubcommand(const std::string& name,
   // An option given twice means what was given last, as scripts expect.
   command->option_defaults()->multi_option_policy(
       CLI::MultiOptionPolicy::TakeLast);
+  command->add_option(std::string(kConfig), config_,
+                      "Read flags from this TOML file, as no-decay = "
+                      "[\"*.bias\"]; those given here count");
   return Options(command, &exit_code_);
 }
 
+CLI::App* Program::FindSubcommand(const std::string& name) const {
+  for (CLI::App* const command : app_->get_subcommands({})) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+// That a subcommand comes first, and which there are.
+int Program::RefuseFirst(std::span<const std::string> arguments) const {
+  const std::vector<std::string> names = SubcommandsOf(*app_);
+  const std::string there_are =
+      StrCat("there are ", Joined(names),
+             "; `stowage --help` says what each of them does");
+  if (arguments.empty()) {
+    return Fail(Invalid(StrCat("no subcommand is given; ", there_are)));
+  }
+  const std::string& first = arguments.front();
+  const bool is_flag = first.starts_with('-');
+  return Fail(Invalid(StrCat(
+      "there is no ", is_flag ? "flag " : "subcommand ", Quoted(first),
+      is_flag ? " before a subcommand" : "",
+      DidYouMean(first, is_flag ? FlagsOf(*app_) : names), "; ", there_are)));
+}
+
+// What no option of the subcommand takes; kExitDone if there is nothing.
+int Program::RefuseLeftover() const {
+  const CLI::App* command = app_.get();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+  }
+  for (const std::string& argument : app_->remaining(true)) {
+    const std::string& of = command->get_name();
+    if (!argument.starts_with('-')) {
+      return Fail(Invalid(StrCat("stowage ", of, " takes no argument ",
+                                 Quoted(argument),
+                                 "; its --help lists what it takes")));
+    }
+    return Fail(
+        Invalid(StrCat("stowage ", of, " has no flag ", NameOf(argument),
+                       DidYouMean(NameOf(argument), FlagsOf(*command)),
+                       "; its --help lists all of them")));
+  }
+  return kExitDone;
+}
+
 int Program::Run(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const CLI::App* const command =
+      arguments.empty() ? nullptr : FindSubcommand(arguments.front());
+  const bool is_own_flag =
+      !arguments.empty() && arguments.front().starts_with('-') &&
+      app_->get_option_no_throw(NameOf(arguments.front())) != nullptr;
+  if (command == nullptr && !is_own_flag) return RefuseFirst(arguments);
+  if (command != nullptr) {
+    const Result<std::vector<std::string>> from_file =
+        ConfigArguments(*command, std::span(arguments).subspan(1));
+    if (!from_file.ok()) return Fail(from_file.error());
+    arguments.insert(arguments.begin() + 1, from_file->begin(),
+                     from_file->end());
+  }
   try {
-    app_->parse(argc, argv);
+    std::ranges::reverse(arguments);  // as parse() wants them
+    app_->parse(std::move(arguments));
+  } catch (const CLI::ExtrasError&) {
+    return RefuseLeftover();
+  } catch (const CLI::RequiredError& error) {
+    // A flag that is misspelt is missing, too.
+    if (RefuseLeftover() == kExitDone) app_->exit(error);
+    return kExitUsage;
   } catch (const CLI::ParseError& error) {
     if (app_->exit(error) != 0) return kExitUsage;  // not so for help
   }

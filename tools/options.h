@@ -8,6 +8,7 @@
 //   const auto flags = std::make_shared<Flags>();
 //   Options pack = program.AddSubcommand("pack", "Pack the buffers of a CSV file",
 //                                        "stowage pack buffers.csv");
+//   pack.Group("data");
 //   pack.Add("file", &flags->file, "CSV with the header id,lower,upper,size");
 //   pack.Require("file");
 //   pack.OnRun([flags] { return Run(*flags); });
@@ -17,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,9 @@ namespace stowage::tools {
 /// values must live until the program has run.
 class Options {
  public:
+  /// The part of the help that what is added from here on stands in.
+  void Group(const std::string& name);
+
   void Add(const std::string& name, std::string* value,
            const std::string& help);
   /// Numbers are written in decimal, with nothing before or behind them.
@@ -79,16 +84,24 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Declares the subcommand `name`, which shows `example` below its help.
+  /// Declares the subcommand `name`, which shows `example` below its help and reads any
+  /// of its flags from --config (tools/config_file.h): those of no table, of its own and
+  /// of tables called as a group. Flags on the command line take their place.
   Options AddSubcommand(const std::string& name, const std::string& description,
                         const std::string& example);
 
   /// Runs the subcommand asked for; returns its exit code, kExitUsage, having said
-  /// why, when there is none or its options are wrong, and kExitDone for help.
+  /// why, when there is none or its options are wrong, and kExitDone for help. Of a name
+  /// that is not known it says the nearest.
   int Run(int argc, char** argv);
 
  private:
+  CLI::App* FindSubcommand(const std::string& name) const;
+  int RefuseFirst(std::span<const std::string> arguments) const;
+  int RefuseLeftover() const;
+
   std::unique_ptr<CLI::App> app_;
+  std::string config_;
   int exit_code_;
 };
 

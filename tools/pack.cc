@@ -141,14 +141,17 @@ void AddPack(Program& program) {
       "pack", "Pack the buffers of a CSV file",
       "stowage pack buffers.csv --capacity 1MiB -o packed.csv");
   const auto flags = std::make_shared<Flags>();
+  options.Group("data");
   options.Add("file", &flags->file,
               "CSV with the header "
               "id,lower,upper,size[,alignment][,offset]; lifetimes are "
               "half-open, an offset is fixed");
   options.Require("file");
+  options.Group("memory");
   options.Add("--capacity", &flags->capacity,
               "The largest height that will do");
   AddPackerOptions(options, &flags->packer);
+  options.Group("output");
   options.AddFlag("--json", &flags->json, "Print one JSON object");
   options.Add("-o,--output", &flags->output,
               "Write the CSV with all offsets to this file");

@@ -8,6 +8,7 @@
 namespace stowage::tools {
 
 void AddPackerOptions(Options& options, PackerFlags* flags) {
+  options.Group("memory");
   options.Add("--packer", &flags->packer,
               "linear, greedy or best (which searches for some seconds)");
   options.Add("--time-limit", &flags->time_limit,

@@ -485,25 +485,30 @@ void AddPlan(Program& program) {
       "plan", "Plan the memory of a training step",
       "stowage plan --model gpt2-124m --batch 4 --seq 1024 --budget 8GiB");
   const auto flags = std::make_shared<Flags>();
+  options.Group("model");
   options.Add("--model", &flags->model.model,
               "A name that `stowage models` lists");
   AddModelOptions(options, &flags->model);
   AddLoraOptions(options, &flags->model);
   AddOnnxOptions(options, &flags->onnx);
+  options.Group("model");
   options.AddFlag("--stand-ins", &flags->onnx.stand_ins,
                   "Plan around ops that are not known, by the shapes that an "
                   "ONNX file declares");
   AddPackerOptions(options, &flags->packer);
   AddRankOptions(options, &flags->ranks);
+  options.Group("run");
   options.Add("--device", &flags->device,
               "Whose kernels' scratch to plan: cpu or cuda; default: "
               "cuda for bf16 and f16, else cpu");
+  options.Group("model");
   options.Add("--graph", &flags->graph,
               "Plan the graph in this file (its text form) as it is, "
               "instead of a model's training step");
   options.AddFlag("--train", &flags->train,
                   "Plan a training step, which is what a --model and an --onnx "
                   "with --loss are planned for by themselves");
+  options.Group("output");
   options.AddFlag("--pareto", &flags->pareto,
                   "Print what every budget costs in recomputation, instead "
                   "of a plan");

@@ -56,6 +56,7 @@ Result<Link> ParseLink(const std::string& text) {
 }  // namespace
 
 void AddShardOption(Options& options, std::string* shard) {
+  options.Group("memory");
   options.Add(
       "--shard", shard,
       "What ranks split, so that each keeps a block: none, states, "
@@ -64,6 +65,7 @@ void AddShardOption(Options& options, std::string* shard) {
 }
 
 void AddRankOptions(Options& options, RankFlags* flags) {
+  options.Group("memory");
   options.Add("--ranks", &flags->ranks,
               "Ranks that take the batch together; plans what the first needs");
   options.Limit("--ranks", 1, 1 << 20);

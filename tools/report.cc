@@ -136,10 +136,12 @@ void AddReport(Program& program) {
       "stowage report kept.plan remade.plan --format html "
       "-o both.html");
   const auto flags = std::make_shared<Flags>();
+  options.Group("data");
   options.AddSome("plan", &flags->plans, 2,
                   "A file that `stowage plan -o` wrote; two are compared "
                   "(text, json, html)");
   options.Require("plan");
+  options.Group("output");
   options.Add(
       "--format", &flags->format,
       "text, json, svg, html (a page to zoom, search and pin in), trace "

@@ -57,6 +57,7 @@ void AddOptimizationNotes(const TrainOptions& training,
     patterns += StrCat(patterns.empty() ? "" : " ", pattern);
   }
   add("no-decay", patterns.empty() ? "none" : patterns);
+  add("label-smoothing", flags.model.optimization.label_smoothing.value_or(0));
   if (const std::optional<double> momentum = MomentumOf(training.optimizer)) {
     add("momentum", *momentum);
   }

@@ -36,6 +36,7 @@
 #include "tools/rank_flags.h"
 #include "tools/rank_run.h"
 #include "tools/resume.h"
+#include "tools/run_steps.h"
 #include "tools/sample.h"
 #include "tools/stop_signals.h"
 #include "tools/task.h"
@@ -172,6 +173,12 @@ Status SetByData(const TrainFlags& flags, const StepSpec& spec,
   const int64_t batch = *spec.options.batch;
   run->steps_per_epoch =
       static_cast<double>(examples) / static_cast<double>(batch);
+  if (flags.eval_every > 0 && !task.has_held_out()) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[eval-every] nothing is held out to evaluate on every ",
+               flags.eval_every, " steps; give --hold-out")};
+  }
   if (!flags.epochs) return {};
   STOWAGE_ASSIGN_OR_RETURN(const int64_t steps,
                            StepsOfEpochs(*flags.epochs, examples, batch));
@@ -231,44 +238,6 @@ std::vector<PageProgram> DescribePrograms(const TrainingPlan& plan) {
   return programs;
 }
 
-// What takes steps, and what is saved of them.
-struct Work {
-  const RunSpec& run;
-  Training& training;
-  Task& task;
-  int64_t evaluation_batch;
-  TrainFiles& files;
-  RankRun& ranks;
-  const RankValues& values;
-  bool saves;  // checkpoints
-};
-
-// The params and states of a run as one rank alone has them: where ranks split them, they
-// are gathered into `whole`.
-Result<Runner*> Savable(const Work& work, std::optional<WholeValues>* whole) {
-  Runner& step = work.training.step();
-  if (work.values.own_name == nullptr) return &step;
-  STOWAGE_ASSIGN_OR_RETURN(
-      *whole, WholeValues::Make(work.values.whole, work.training.backend(),
-                                *work.ranks.collectives()));
-  STOWAGE_RETURN_IF_ERROR((*whole)->Gather(step));
-  Session* const session = (*whole)->session();
-  return session == nullptr ? &step : &session->front();
-}
-
-Status Save(const Work& work, int64_t step,
-            std::optional<double> held_out_loss = {}) {
-  const Runner& own = work.training.step();
-  if (work.files.saves_shards()) {
-    return work.files.SaveShards(own, work.values, work.ranks.collectives(),
-                                 step, held_out_loss);
-  }
-  if (!work.saves) return CheckFinite(own);  // each rank what it keeps
-  std::optional<WholeValues> whole;
-  STOWAGE_ASSIGN_OR_RETURN(const Runner* const values, Savable(work, &whole));
-  return work.files.Save(*values, step, held_out_loss);
-}
-
 // How rank 0 has saved, which writes what the others do not, is how all have.
 Status SavedByAll(const Status& own, RankRun& ranks) {
   constexpr int64_t kGood = -1;
@@ -276,45 +245,6 @@ Status SavedByAll(const Status& own, RankRun& ranks) {
   STOWAGE_RETURN_IF_ERROR(ranks.Share(&code));
   if (!own.ok() || code == kGood) return own;
   return Error{static_cast<ErrorCode>(code), "[ranks] rank 0 has not saved"};
-}
-
-// By what was held out, after `step`; absent where nothing was. Error kNotFinite when
-// its loss is no number.
-Result<std::optional<Evaluation>> Judge(const Work& work, int64_t step) {
-  if (!work.task.has_held_out()) return std::optional<Evaluation>();
-  WorkProgress progress("evaluating", "batches");
-  STOWAGE_ASSIGN_OR_RETURN(const Evaluation evaluation,
-                           work.task.Evaluate(*work.training.Find("evaluate"),
-                                              work.evaluation_batch, progress));
-  if (std::isfinite(evaluation.loss)) return std::optional(evaluation);
-  return Error{ErrorCode::kNotFinite,
-               StrCat("[train] the held-out loss is ", evaluation.loss,
-                      " after step ", step, "; a lower --lr may help")};
-}
-
-std::optional<double> LossOf(const std::optional<Evaluation>& evaluation) {
-  return evaluation ? std::optional(evaluation->loss) : std::nullopt;
-}
-
-// All steps, and what is saved on the way; the last save is the caller's. Returns
-// the last step that was taken.
-Result<int64_t> RunSteps(const Work& work, int64_t done, StepLoop& loop,
-                         const StopSignals& stop) {
-  const int64_t every = work.run.save_every;
-  while (true) {
-    const int64_t until =
-        every > 0 ? std::min(work.run.stop_at, (done / every + 1) * every)
-                  : work.run.stop_at;
-    STOWAGE_ASSIGN_OR_RETURN(done, loop.RunTo(until, stop));
-    if (loop.signal() != 0 || done == work.run.stop_at) return done;
-    STOWAGE_ASSIGN_OR_RETURN(const auto evaluation, Judge(work, done));
-    const Status saved = Save(work, done, LossOf(evaluation));
-    if (saved.ok()) continue;
-    if (saved.error().code != ErrorCode::kIo) return saved.error();
-    // A full disk may have room for the next one.
-    std::cerr << "stowage: " << saved.error().message << "; training goes on"
-              << std::endl;
-  }
 }
 
 // Weights and adapters, for other programs.
@@ -335,6 +265,9 @@ int EndBadly(const TrainFiles& files, Error error) {
 
 // As a signal asked for.
 int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
+  if (StepLog* const log = work.files.log()) {
+    log->AddEvaluation(std::nullopt);
+  }
   const Status saved = Save(work, done);
   if (!saved.ok()) return EndBadly(work.files, saved.error());
   std::cerr << "stowage: stopped by " << SignalName(signal) << " after step "
@@ -359,6 +292,24 @@ int Stop(const TrainFlags& flags, const Work& work, int64_t done, int signal) {
     PrintJson(json);
   }
   return 128 + signal;
+}
+
+// Why a run ends before its last step, and where its best values are.
+void TellOfEarlyStop(const Work& work, int64_t last) {
+  const EvaluationHistory& history = work.files.history();
+  const std::optional<CheckpointSeries>& series = work.files.checkpoints();
+  const bool is_kept = series && series->best_loss() == history.best_loss;
+  std::cerr << "stowage: stopped early after step " << last << " of "
+            << work.run.stop_at << ": " << history.since_best
+            << " evaluations have not lowered the validation loss; the best, "
+            << Fixed(history.best_loss, 4) << ", was behind step "
+            << history.best_step
+            << (is_kept  ? StrCat(", and is kept as ",
+                                  Quoted(BestPath(series->path())))
+                : series ? std::string(", before this run went on")
+                         : std::string(", and is not kept, since there is no "
+                                       "--save"))
+            << std::endl;
 }
 
 // How fast a run is, and how that is known.
@@ -596,14 +547,18 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
                              .budget = spec.training.budget,
                              .lower_bound = report.lower_bound,
                              .no_reuse = report.no_reuse};
-  const Work work{*run,   *opened, **task, evaluation_batch,
-                  *files, ranks,   values, !flags.checkpoint().empty()};
+  const Work work{*run,       *opened,
+                  **task,     evaluation_batch,
+                  *files,     ranks,
+                  values,     !flags.checkpoint().empty(),
+                  flags.json, spec.info.data == ModelData::kText};
   std::vector<Runner*> steps = {&opened->step()};
   for (const ShapeSpec& shape : spec.training.shapes) {
     steps.push_back(opened->Find(shape.name));
   }
   StepLoop loop(std::move(steps), **task, *run, *done + 1,
-                backend->works_on_its_own() ? 1 : 0, memory, flags.json, ranks);
+                backend->works_on_its_own() ? 1 : 0, memory, flags.json, ranks,
+                files->log());
   // What is tuned is judged and shown as it was, too.
   std::optional<Evaluation> base;
   if (spec.tuning && *done == 0) {
@@ -622,6 +577,11 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (loop.signal() != 0) return Stop(flags, work, *last, loop.signal());
   const Result<std::optional<Evaluation>> evaluation = Judge(work, *last);
   if (!evaluation.ok()) return EndBadly(*files, evaluation.error());
+  if (*last > files->history().last_step && *last > *done) {
+    RecordEvaluation(work, *last, *evaluation);
+  }
+  const bool stops_early = *last < run->stop_at;
+  if (stops_early) TellOfEarlyStop(work, *last);
   // What cannot be written is told at the end; the results are printed anyway.
   // Where no step was left to do, what is there stays.
   Status written;
@@ -634,6 +594,7 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
   if (written.ok() && TrainFiles::SavesForOthers(flags)) {
     written = SaveForOthers(work, spec);
   }
+  if (files->log() != nullptr && written.ok()) written = files->log()->status();
   if (!flags.svg.empty() && ranks.speaks()) {
     const Status drawn = files->svg().Write(ToSvg(report));
     if (written.ok()) written = drawn;
@@ -647,7 +608,9 @@ int RunTraining(const TrainFlags& flags, const StepSpec& spec, RankRun& ranks) {
 
   const TrainResults results{
       .model = spec.info.name,
-      .steps = run->stop_at,
+      .steps = *last,
+      .history = run->eval_every > 0 ? &files->history() : nullptr,
+      .stops_early = stops_early,
       .run = loop.figures(),
       .evaluation = *evaluation,
       .base = base,

@@ -59,6 +59,7 @@ Status SetPower(double power, LearningRateSchedule* schedule) {
 }  // namespace
 
 void AddScheduleOptions(Options& options, ScheduleFlags* flags) {
+  options.Group("optimization");
   options.Add("--lr", &flags->lr,
               "Peak of the learning rate; default: the model's");
   options.Add("--schedule", &flags->schedule,

@@ -235,9 +235,11 @@ void AddTime(Program& program) {
   const auto flags = std::make_shared<Flags>();
   AddRunOptions(options, flags.get());
   options.Require("--model");
+  options.Group("run");
   options.Add("--steps", &flags->steps,
               "Steps to measure, each as a whole and op by op");
   options.Limit("--steps", 1, 100'000);
+  options.Group("output");
   options.Add("-o,--output", &flags->output,
               "Write the times to this file; default: stdout");
   options.AddFlag("--json", &flags->json,

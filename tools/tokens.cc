@@ -114,6 +114,7 @@ void AddTokens(Program& program) {
       "tokens", "Turn text into tokens and back, or count them",
       "stowage tokens --tokenizer tokenizer.json count book.txt");
   const auto flags = std::make_shared<Flags>();
+  options.Group("model");
   options.Add(
       "--tokenizer,--weights", &flags->tokenizer,
       "A tokenizer.json of byte-level byte pair encoding, a folder with "

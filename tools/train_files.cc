@@ -1,6 +1,7 @@
 #include "tools/train_files.h"
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <iostream>
 #include <random>
@@ -35,6 +36,9 @@ std::string WeightsText(const std::string& path, const LoadedWeights& loaded) {
   return text;
 }
 
+// What checkpoints call the evaluations of their run.
+constexpr std::string_view kEvaluations = "evaluations";
+
 // What cannot be looked at is there: to open it says why.
 bool IsThere(const std::string& path) {
   std::error_code failed;
@@ -68,7 +72,8 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
     STOWAGE_RETURN_IF_ERROR(files.OpenShards(flags, spec, run, ranks));
     return files;
   }
-  const bool keeps_best = run.save_every > 0;
+  const bool keeps_best =
+      !checkpoint.empty() && (run.save_every > 0 || run.eval_every > 0);
   STOWAGE_RETURN_IF_ERROR(
       CheckPaths({{flags.continued.empty() ? "save" : "continue", checkpoint},
                   {"save (the best)", keeps_best ? BestPath(checkpoint) : ""},
@@ -76,6 +81,7 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
                   {"save-onnx", flags.save_onnx},
                   {"save-adapter", AdapterWeightsPath(flags.save_adapter)},
                   {"save-merged", flags.save_merged},
+                  {"log", flags.log},
                   {"svg", flags.svg},
                   {"html", flags.html}},
                  {{"data", flags.data},
@@ -116,6 +122,9 @@ Result<TrainFiles> TrainFiles::Open(const TrainFlags& flags,
   if (!flags.save_merged.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.merged_,
                              OutputFile::Claim(flags.save_merged));
+  }
+  if (!flags.log.empty()) {
+    STOWAGE_ASSIGN_OR_RETURN(files.log_, StepLog::Open(flags.log));
   }
   if (!flags.init.empty()) {
     STOWAGE_ASSIGN_OR_RETURN(files.rules_, ReadWeightRules(flags));
@@ -209,7 +218,20 @@ Result<int64_t> TrainFiles::Begin(const TrainFlags& flags, const StepSpec& spec,
     STOWAGE_RETURN_IF_ERROR(whole.Scatter(training.step()));
   }
   STOWAGE_RETURN_IF_ERROR(ranks.Share(&done));
+  STOWAGE_RETURN_IF_ERROR(ShareHistory(ranks));
+  if (log_) STOWAGE_RETURN_IF_ERROR(log_->Begin(done));
   return done;
+}
+
+// Rank 0 alone has read it.
+Status TrainFiles::ShareHistory(RankRun& ranks) {
+  auto loss = std::bit_cast<int64_t>(history_.best_loss);
+  for (int64_t* const number : {&history_.last_step, &history_.best_step, &loss,
+                                &history_.since_best}) {
+    STOWAGE_RETURN_IF_ERROR(ranks.Share(number));
+  }
+  history_.best_loss = std::bit_cast<double>(loss);
+  return {};
 }
 
 Result<int64_t> TrainFiles::GiveValues(const TrainFlags& flags,
@@ -260,6 +282,9 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
                            ReadCheckpointInfo(resumed_));
   STOWAGE_ASSIGN_OR_RETURN(const std::string differences,
                            CompareNotes(info, notes_, resumed_));
+  if (const std::string* const text = info.Find(kEvaluations)) {
+    STOWAGE_ASSIGN_OR_RETURN(history_, ParseEvaluationHistory(*text));
+  }
   STOWAGE_ASSIGN_OR_RETURN(const int64_t done, load());
   const bool is_done = !flags.continued.empty() && done == run.stop_at;
   if (done >= run.stop_at && !is_done) {
@@ -279,12 +304,25 @@ Result<int64_t> TrainFiles::GoOn(const TrainFlags& flags, const RunSpec& run,
   return done;
 }
 
+// Those of the run and of its evaluations.
+RunNotes TrainFiles::AllNotes() const {
+  RunNotes notes = notes_;
+  if (history_.last_step > 0) {
+    notes.emplace_back(kEvaluations, ToText(history_));
+  }
+  return notes;
+}
+
 Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
+                              bool best_alone,
                               const CheckpointSeries::WriteCheckpoint& write) {
-  STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(step, notes_, write));
+  const RunNotes notes = AllNotes();
+  if (!best_alone) {
+    STOWAGE_RETURN_IF_ERROR(checkpoints_->Save(step, notes, write));
+  }
   if (keeps_best_ && held_out_loss) {
     const Result<bool> best =
-        checkpoints_->SaveIfBest(*held_out_loss, notes_, write);
+        checkpoints_->SaveIfBest(*held_out_loss, notes, write);
     if (!best.ok()) return best.error();
   }
   RemoveUnusedShards(checkpoints_->path());
@@ -292,9 +330,9 @@ Status TrainFiles::SaveSeries(int64_t step, std::optional<double> held_out_loss,
 }
 
 Status TrainFiles::Save(const Runner& runner, int64_t step,
-                        std::optional<double> held_out_loss) {
+                        std::optional<double> held_out_loss, bool best_alone) {
   if (!checkpoints_) return CheckFinite(runner);
-  return SaveSeries(step, held_out_loss,
+  return SaveSeries(step, held_out_loss, best_alone,
                     [&](const OutputFile& file, const RunNotes& notes) {
                       return SaveCheckpoint(runner, file, step, notes, base_);
                     });
@@ -302,12 +340,13 @@ Status TrainFiles::Save(const Runner& runner, int64_t step,
 
 Status TrainFiles::SaveShards(const Runner& step, const RankValues& values,
                               Collectives* collectives, int64_t number,
-                              std::optional<double> held_out_loss) {
+                              std::optional<double> held_out_loss,
+                              bool best_alone) {
   STOWAGE_ASSIGN_OR_RETURN(const std::vector<uint64_t> shards,
                            stowage::SaveShards(step, values, shards_of_, number,
                                                base_, collectives));
   if (!checkpoints_) return {};  // rank 0 tells of them
-  return SaveSeries(number, held_out_loss,
+  return SaveSeries(number, held_out_loss, best_alone,
                     [&](const OutputFile& file, const RunNotes& notes) {
                       return SaveShardIndex(step, values, shards, file,
                                             shards_of_, number, notes, base_);

@@ -19,10 +19,12 @@
 #include "runtime/weights.h"
 #include "tools/output.h"
 #include "tools/rank_run.h"
+#include "tools/step_log.h"
 #include "tools/train_flags.h"
 #include "tools/train_run.h"
 #include "train/adapter_files.h"
 #include "train/checkpoint_series.h"
+#include "train/evaluation_history.h"
 #include "train/training.h"
 
 namespace stowage::tools {
@@ -44,17 +46,19 @@ class TrainFiles {
                         const RunSpec& run, Training& training, RankRun& ranks,
                         const RankValues& values);
 
-  /// Saves the newest checkpoint, where one is wanted, and the best one, if its
-  /// held-out loss is given and the lowest. Errors: those of SaveCheckpoint, of
-  /// which kNotFinite in any case.
+  /// Saves the newest checkpoint, where one is wanted, unless the best alone is, and the
+  /// best one, if its held-out loss is given and the lowest. Errors: those of
+  /// SaveCheckpoint, of which kNotFinite in any case.
   Status Save(const Runner& runner, int64_t step,
-              std::optional<double> held_out_loss = {});
+              std::optional<double> held_out_loss = {},
+              bool best_alone = false);
 
   /// The same by all ranks, of which each saves its part of `step`'s values. Errors: those
   /// of stowage::SaveShards and SaveShardIndex.
   Status SaveShards(const Runner& step, const RankValues& values,
                     Collectives* collectives, int64_t number,
-                    std::optional<double> held_out_loss = {});
+                    std::optional<double> held_out_loss = {},
+                    bool best_alone = false);
   bool saves_shards() const { return saves_shards_; }
 
   /// Saves the weights alone, and the ONNX file with them, where they are wanted.
@@ -74,6 +78,14 @@ class TrainFiles {
   /// What is on disk of this run, in words, for when it ends before its time.
   std::string WhatIsSaved() const;
 
+  /// The evaluations so far, which checkpoints note and Begin reads. The same at all
+  /// ranks.
+  const EvaluationHistory& history() const { return history_; }
+  void set_history(const EvaluationHistory& history) { history_ = history; }
+
+  /// Where --log goes; null where there is none.
+  StepLog* log() { return log_ ? &*log_ : nullptr; }
+
   const std::optional<CheckpointSeries>& checkpoints() const {
     return checkpoints_;
   }
@@ -92,7 +104,10 @@ class TrainFiles {
   Status Start(const TrainFlags& flags, const StepSpec& spec, Session& session);
   Result<int64_t> GoOn(const TrainFlags& flags, const RunSpec& run,
                        const std::function<Result<int64_t>()>& load);
+  Status ShareHistory(RankRun& ranks);
+  RunNotes AllNotes() const;
   Status SaveSeries(int64_t step, std::optional<double> held_out_loss,
+                    bool best_alone,
                     const CheckpointSeries::WriteCheckpoint& write);
   TrainFiles(Output svg, Output html)
       : svg_(std::move(svg)), html_(std::move(html)) {}
@@ -102,6 +117,8 @@ class TrainFiles {
   std::optional<OutputFile> weights_, onnx_;
   std::optional<AdapterFiles> adapter_;
   std::optional<OutputFile> merged_;
+  std::optional<StepLog> log_;
+  EvaluationHistory history_;
   CheckpointBase base_;  // what checkpoints leave out
   WeightRules rules_;    // of what is loaded at the start
   bool keeps_best_ = false;

@@ -17,6 +17,25 @@ Error Invalid(std::string_view message) {
   return {ErrorCode::kInvalidArgument, StrCat("[train] ", message)};
 }
 
+// When to evaluate, and when to stop by it.
+Status ReadEvaluations(const TrainFlags& flags, RunSpec* run) {
+  if (flags.eval_every < 0 || flags.eval_every > kMaxCheckpointStep) {
+    return Invalid(StrCat("eval-every ", flags.eval_every,
+                          " is out of range; expected 0 to ",
+                          kMaxCheckpointStep));
+  }
+  if (flags.patience < 0) {
+    return Invalid(StrCat("patience ", flags.patience, " is negative"));
+  }
+  if (flags.patience > 0 && flags.eval_every == 0) {
+    return Invalid(StrCat("--patience ", flags.patience,
+                          " counts evaluations; give --eval-every with it"));
+  }
+  run->eval_every = flags.eval_every;
+  run->patience = flags.patience;
+  return {};
+}
+
 // When to save, and what to do about values that are no numbers.
 Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
   if (flags.save_every < 0 || flags.save_every > kMaxCheckpointStep) {
@@ -49,6 +68,7 @@ Status ReadSaving(const TrainFlags& flags, RunSpec* run) {
                           " needs a file to write; give --save or "
                           "--continue"));
   }
+  STOWAGE_RETURN_IF_ERROR(ReadEvaluations(flags, run));
   if (flags.on_nonfinite != "stop" && flags.on_nonfinite != "skip") {
     return Invalid(StrCat("on-nonfinite has no choice ",
                           Quoted(flags.on_nonfinite),
@@ -86,6 +106,7 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
   AddRunOptions(options, flags);
   AddLoraOptions(options, &flags->model);
   AddOnnxOptions(options, &flags->onnx);
+  options.Group("data");
   options.AddEach("--input-map", &flags->arrays.input_map,
                   "INPUT=ARRAY: which array of an .npz an ONNX file's input "
                   "takes, if it is not called so; may be repeated");
@@ -96,9 +117,11 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
               "The fraction of an .npz that an ONNX file's model is judged by "
               "and does not train on, drawn by the seed, or with --shuffle "
               "none its end; default: 0");
+  options.Group("output");
   options.Add("--save-onnx", &flags->save_onnx,
               "Write the ONNX file again to this one at the end, with the "
               "weights as they are then");
+  options.Group("model");
   options.Add("--init", &flags->init,
               "Begin with the weights of this safetensors or NPZ file, of "
               "any program");
@@ -113,9 +136,11 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
                   "Params that the file may lack; they begin as the seed says");
   options.AddEach("--init-allow-unused", &flags->init_allow_unused,
                   "Tensors of the file that no param needs to take");
+  options.Group("output");
   options.Add("--save-weights", &flags->save_weights,
               "Write the weights alone to this file at the end: safetensors, "
               "or an NPZ where its name ends in .npz");
+  options.Group("optimization");
   options.AddFlag("--fit-optimizer", &flags->fit_optimizer,
                   "Print what the run would take with each optimizer, and "
                   "whether it fits the budget, and train nothing");
@@ -123,6 +148,7 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
 }
 
 void AddLoopOptions(Options& options, TrainFlags* flags) {
+  options.Group("run");
   options.Add("--steps", &flags->steps,
               "Steps of the whole run, which the learning rate's "
               "schedule spans; default: the model's");
@@ -134,10 +160,12 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               "End after this step, as if interrupted; --save and "
               "--resume continue bit for bit");
   AddScheduleOptions(options, &flags->schedule);
+  options.Group("run");
   options.AddFlag("--check", &flags->check,
                   "Run op by op, and name the op that fails or makes the "
                   "first value that is not finite; slow");
   AddShardOption(options, &flags->shard);
+  options.Group("run");
   options.Add("--save", &flags->save,
               "Write a checkpoint to this file at the end, and when "
               "SIGINT, SIGTERM or SIGHUP stops the run");
@@ -150,6 +178,18 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
   options.Add("--keep-last", &flags->keep_last,
               "Keep as many of the last checkpoints, as "
               "NAME.step-N.EXTENSION, if more than one");
+  options.Add("--eval-every", &flags->eval_every,
+              "Evaluate on what is held out every so many steps, and with "
+              "--save keep the best, as NAME.best.EXTENSION; default: 0, at "
+              "the end alone");
+  options.Add("--patience", &flags->patience,
+              "Stop when so many evaluations one after the other have not "
+              "lowered the validation loss; default: 0, never");
+  options.Group("output");
+  options.Add("--log", &flags->log,
+              "Write a row for each step to this CSV file; a resumed run "
+              "appends its own");
+  options.Group("run");
   options.Add("--on-nonfinite", &flags->on_nonfinite,
               "When a loss or an update is NaN or infinite: stop, or skip "
               "that step, for which params and states are copied every step; "
@@ -159,6 +199,7 @@ void AddLoopOptions(Options& options, TrainFlags* flags) {
               "Continue from this checkpoint if it is there, and save "
               "to it: --resume and --save in one, for a command that is "
               "started again until the run is done");
+  options.Group("output");
   options.Add("--sample", &flags->sample,
               "Characters, or tokens, to generate at the end (models of text)");
   options.Add("--svg", &flags->svg, "Write a picture of the plan to this file");

@@ -35,6 +35,9 @@ struct TrainFlags : RunFlags {
   std::string save_as = "whole";
   int64_t save_every = 0;
   int64_t keep_last = 1;
+  int64_t eval_every = 0;  // 0: never on the way
+  int64_t patience = 0;    // 0: without end
+  std::string log;
   std::string on_nonfinite = "stop";
   int64_t sample = 200;
   bool check = false;

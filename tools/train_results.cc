@@ -1,9 +1,9 @@
 #include "tools/train_results.h"
 
-#include <sys/resource.h>
-
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "base/strings.h"
 
@@ -12,10 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Of this process alone: getrusage counts what was resident before exec, too.
 Bytes PeakResidentBytes() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return Bytes{usage.ru_maxrss} * 1024;  // Linux counts KiB
+  std::ifstream status("/proc/self/status");
+  Bytes kibibytes = 0;
+  for (std::string word; status >> word;) {
+    if (word == "VmHWM:" && status >> kibibytes) break;
+  }
+  return kibibytes * 1024;
 }
 
 // By rank 0 to the others; absent on GPUs, whose exchanges pass by what counts.
@@ -48,6 +52,11 @@ Json ToJson(const TrainResults& results) {
   if (evaluation && evaluation->accuracy) {
     json["accuracy"] = *evaluation->accuracy;
   }
+  if (results.history != nullptr && results.history->best_step > 0) {
+    json["best_validation_loss"] = results.history->best_loss;
+    json["best_step"] = results.history->best_step;
+  }
+  if (results.stops_early) json["stopped_early"] = true;
   if (results.base) json["base_validation_loss"] = results.base->loss;
   if (results.tuning != nullptr) json.update(TuningJson(*results.tuning));
   json["arena_bytes"] = results.memory.arena;
@@ -88,6 +97,10 @@ std::string Headline(const TrainResults& results) {
     add(StrCat("held-out loss ", Fixed(evaluation->loss, 4)));
     if (results.base) {
       add(StrCat("before ", Fixed(results.base->loss, 4)));
+    }
+    if (results.history != nullptr && results.history->best_step > 0) {
+      add(StrCat("best ", Fixed(results.history->best_loss, 4), " after step ",
+                 results.history->best_step));
     }
     if (evaluation->accuracy) {
       add(StrCat("held-out accuracy ", Fixed(100 * *evaluation->accuracy, 1),

@@ -16,12 +16,15 @@
 #include "tools/task.h"
 #include "tools/train_run.h"
 #include "tools/tuning.h"
+#include "train/evaluation_history.h"
 
 namespace stowage::tools {
 
 struct TrainResults {
   std::string_view model;
-  int64_t steps = 0;  // of the whole run so far
+  int64_t steps = 0;                           // of the whole run so far
+  const EvaluationHistory* history = nullptr;  // where it evaluates on its way
+  bool stops_early = false;                    // by its patience
   const RunFigures& run;
   const std::optional<Evaluation>& evaluation;  // where something was held out
   const std::optional<Evaluation>& base;  // of a model before it was tuned

@@ -55,7 +55,7 @@ Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
 
 StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
                    int64_t first, int64_t ahead, const MemoryFigures& memory,
-                   bool json, RankRun& ranks)
+                   bool json, RankRun& ranks, StepLog* log)
     : train_(std::move(train)),
       task_(task),
       run_(run),
@@ -64,6 +64,7 @@ StepLoop::StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
       memory_(memory),
       json_(json),
       ranks_(ranks),
+      log_(log),
       reads_step_(IsRead(train_.front()->graph(), "step")),
       reads_seed_(IsRead(train_.front()->graph(), "seed")),
       may_skip_(IsOutput(train_.front()->graph(), "update_skipped")),
@@ -185,7 +186,7 @@ Status StepLoop::NoteSkipped(int64_t step, const Result<float>& loss,
                         " steps one after the other were skipped, nothing is "
                         "learned any more")};
   }
-  if (json_) {
+  if (json_ || log_ != nullptr) {
     STOWAGE_RETURN_IF_ERROR(
         Show(step, loss.ok() ? *loss : std::nanf(""), true));
   }
@@ -231,8 +232,11 @@ Status StepLoop::Show(int64_t step, float loss, bool skipped) {
       .grad_norm = grad_norm,
       .seconds = seconds,
       .tokens_per_second = static_cast<double>(tokens) / seconds};
+  if (log_ != nullptr) {
+    log_->Add(figures, memory_, run_.EvaluatesAt(step));
+  }
   if (!json_) {
-    progress_.Show(figures);
+    if (!skipped) progress_.Show(figures);
     return {};
   }
   Json json = StepJson(figures, memory_);

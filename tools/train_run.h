@@ -19,6 +19,7 @@
 #include "runtime/session.h"
 #include "tools/progress.h"
 #include "tools/rank_run.h"
+#include "tools/step_log.h"
 #include "tools/stop_signals.h"
 #include "tools/task.h"
 #include "train/finite_guard.h"
@@ -33,9 +34,16 @@ struct RunSpec {
   LearningRateSchedule schedule;
   int64_t seed = 1;
   int64_t save_every = 0;        // 0: at the end alone
+  int64_t eval_every = 0;        // likewise
+  int64_t patience = 0;          // evaluations without a better one; 0: any
   bool saves_shards = false;     // each rank its own
   bool skips_nonfinite = false;  // else a value that is no number ends the run
   bool keeps_losses = false;     // for the page of the run, 16 bytes a step
+
+  /// Whether the run evaluates behind `step`, which the last one always does.
+  bool EvaluatesAt(int64_t step) const {
+    return step == stop_at || (eval_every > 0 && step % eval_every == 0);
+  }
 };
 
 // What the steps of a run came to.
@@ -52,11 +60,11 @@ class StepLoop {
  public:
   /// For steps from `first` on, by the runner of each batch's shape (Task::ShapeOf), of
   /// one session. `ahead`: how many steps are started before the loss
-  /// of one is read, so that the device never waits. All that is given must outlive
-  /// this.
+  /// of one is read, so that the device never waits. `log` has a row for each, if it is
+  /// not null. All that is given must outlive this.
   StepLoop(std::vector<Runner*> train, Task& task, const RunSpec& run,
            int64_t first, int64_t ahead, const MemoryFigures& memory, bool json,
-           RankRun& ranks);
+           RankRun& ranks, StepLog* log = nullptr);
 
   /// Takes steps up to `last`, or up to the one under way when a signal comes to any
   /// rank.
@@ -100,6 +108,7 @@ class StepLoop {
   const MemoryFigures memory_;
   const bool json_;
   RankRun& ranks_;
+  StepLog* const log_;
   const bool reads_step_;  // whether the step's number is an input
   const bool reads_seed_;  // of dropouts, and of an optimizer's roundings
   const bool may_skip_;    // whether steps skip their updates (LossScaling)

@@ -8,6 +8,7 @@
 #include "train/choose_loss_scaling.h"  // IWYU pragma: export
 #include "train/choose_optimizer.h"     // IWYU pragma: export
 #include "train/device.h"               // IWYU pragma: export
+#include "train/evaluation_history.h"   // IWYU pragma: export
 #include "train/fine_tuning.h"          // IWYU pragma: export
 #include "train/finite_guard.h"         // IWYU pragma: export
 #include "train/generation.h"           // IWYU pragma: export

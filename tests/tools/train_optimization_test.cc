@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/strings.h"
@@ -140,6 +141,23 @@ TEST_CASE("SGD with --momentum is that of PyTorch's SGD") {
   }
   CHECK(TrainFor(2, "0.5", {"--optimizer", "momentum", "--momentum", "0.75"})
             .weights == with);
+}
+
+TEST_CASE("labels are smoothed in training, and not where it is judged") {
+  const auto train = [](Strings more) {
+    return TrainFor(1, "1e-30", std::move(more)).lines;
+  };
+  const std::vector<Json> plain = train({});
+  const std::vector<Json> smoothed = train({"--label-smoothing", "0.25"});
+  // The loss is linear in the smoothing.
+  const double loss = plain[0]["loss"], quarter = smoothed[0]["loss"];
+  const double half = train({"--label-smoothing", "0.5"})[0]["loss"];
+  CHECK(std::abs(quarter - loss) > 1e-3);
+  CHECK(half - loss == doctest::Approx(2 * (quarter - loss)).epsilon(1e-4));
+  CHECK(smoothed.back()["validation_loss"] == plain.back()["validation_loss"]);
+  const std::vector<Json> pieces =
+      train({"--label-smoothing", "0.5", "--micro-batches", "4"});
+  CHECK(pieces[0]["loss"].get<double>() == doctest::Approx(half).epsilon(1e-5));
 }
 
 std::vector<double> Rates(const Strings& more) {
@@ -301,6 +319,8 @@ TEST_CASE("settings out of range or of no use are refused by name") {
       {{"--schedule", "polynomial", "--power", "0"},
        "[power] 0 is not a finite number above 0"},
       {{"--epochs", "2"}, "--steps excludes --epochs"},
+      {{"--label-smoothing", "1"}, "[label-smoothing] 1 is out of range"},
+      {{"--label-smoothing", "-0.5"}, "[label-smoothing] -0.5 is out of range"},
   };
   for (const Row& row : rows) {
     const Outcome outcome = RunStowage(Mlp(row.options));

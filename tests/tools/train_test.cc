@@ -86,7 +86,7 @@ TEST_CASE("train --json prints one object a step and one at the end") {
     CHECK(line["lower_bound_bytes"] <= line["arena_bytes"]);
     CHECK(line["saved_bytes"] == line["no_reuse_bytes"].get<int64_t>() -
                                      line["arena_bytes"].get<int64_t>());
-    CHECK(line.size() == 10);
+    CHECK(line.size() == 12);
   }
   const Json& end = lines[6];
   CHECK(end["done"] == true);

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/strings.h"
 #include "tests/tools/run_stowage.h"
@@ -84,6 +86,67 @@ TEST_CASE("wrong usage exits 2 with a word on stderr and nothing on stdout") {
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out.empty());
     CHECK(!outcome.err.empty());
+  }
+}
+
+TEST_CASE("help has its flags in groups") {
+  const std::string help = RunStowage({"train", "--help"}).out;
+  size_t last = 0;
+  const std::pair<const char*, const char*> groups[] = {
+      {"\nmodel:\n", "--batch"},     {"\ndata:\n", "--data"},
+      {"\noptimization:\n", "--lr"}, {"\nmemory:\n", "--budget"},
+      {"\nrun:\n", "--device"},      {"\noutput:\n", "--json"}};
+  for (const auto& [group, flag] : groups) {
+    INFO(group);
+    const size_t at = help.find(group);
+    REQUIRE(at != std::string::npos);
+    CHECK(at > last);
+    last = at;
+    const std::string part = help.substr(at, help.find("\n\n", at + 2) - at);
+    CHECK(part.find(flag) != std::string::npos);
+  }
+  for (const char* name : {"finetune", "plan", "time"}) {
+    const std::string other = RunStowage({name, "--help"}).out;
+    INFO(name);
+    for (const auto& [group, flag] : groups) {
+      // plan reads no data.
+      if (std::string_view(name) == "plan" &&
+          std::string_view(flag) == "--data") {
+        continue;
+      }
+      CHECK(other.find(group) != std::string::npos);
+    }
+    CHECK(other.find("--config") != std::string::npos);
+  }
+}
+
+TEST_CASE("names that are not known are answered by the nearest") {
+  struct Row {
+    std::vector<std::string> arguments;
+    const char* message;
+  };
+  const Row rows[] = {
+      {{}, "no subcommand is given; there are train, finetune, time, plan, "},
+      {{"trian"}, "there is no subcommand \"trian\"; did you mean train?"},
+      {{"sail-away"}, "there is no subcommand \"sail-away\"; there are train"},
+      {{"--versoin"},
+       "there is no flag \"--versoin\" before a subcommand; did "
+       "you mean --version?"},
+      {{"plan", "--modell", "mlp"},
+       "stowage plan has no flag --modell; did you mean --model?"},
+      {{"train", "--model", "mlp", "--dat", "x"},
+       "stowage train has no flag --dat; did you mean --data?"},
+      {{"train", "--data", "x", "--clipnorm=1"},
+       "stowage train has no flag --clipnorm; did you mean --clip-norm?"},
+      {{"models", "extra"}, "stowage models takes no argument \"extra\""},
+      {{"train", "--model", "mlp"}, "--data is required"},
+  };
+  for (const Row& row : rows) {
+    const Outcome outcome = RunStowage(row.arguments);
+    INFO(row.message, " / ", outcome.err);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(outcome.err.find(row.message) != std::string::npos);
   }
 }
 
