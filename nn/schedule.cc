@@ -38,13 +38,15 @@ double HalfCosine(double done) {
 
 double LearningRateSchedule::At(int64_t step, int64_t steps) const {
   const int64_t rise = warmup < steps ? warmup : steps / 10;
-  if (step <= rise) {
-    return peak * static_cast<double>(step) / static_cast<double>(rise);
-  }
-  const double done = ShareDone(step, rise, steps);
   const auto between = [&](double height) {
     return peak * (final_factor + (1 - final_factor) * height);
   };
+  if (step <= rise) {
+    const double risen = static_cast<double>(step) / static_cast<double>(rise);
+    // That of transformers' get_wsd_schedule alone begins at the final rate.
+    return kind == ScheduleKind::kWsd ? between(risen) : peak * risen;
+  }
+  const double done = ShareDone(step, rise, steps);
   switch (kind) {
     case ScheduleKind::kConstant:
       return peak;
