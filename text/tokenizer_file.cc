@@ -446,9 +446,15 @@ Result<Tokenizer> TokenizerOfFile(const InputFile& file,
 }  // namespace
 
 Result<Tokenizer> ReadTokenizer(const std::string& path) {
+  namespace fs = std::filesystem;
   std::error_code none;
-  const bool is_folder = std::filesystem::is_directory(path, none);
-  const std::string name = is_folder ? path + "/tokenizer.json" : path;
+  const fs::path given(path);
+  std::string name = path;
+  if (fs::is_directory(given, none)) {
+    name = (given / "tokenizer.json").string();
+  } else if (given.extension() == ".safetensors") {
+    name = (given.parent_path() / "tokenizer.json").string();
+  }
   STOWAGE_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(name, "text"));
   Result<Tokenizer> tokenizer = TokenizerOfFile(file, name);
   if (tokenizer.ok()) return tokenizer;

@@ -14,8 +14,8 @@
 
 namespace stowage {
 
-/// The tokenizer of a tokenizer.json, of the one in a folder, or of a GGUF file, known by
-/// its first bytes, of which it reads the header alone. Errors, with the file's name:
+/// The tokenizer of a tokenizer.json, of the one in a folder or beside a safetensors file,
+/// or of a GGUF file, known by its first bytes, of which it reads the header alone. Errors, with the file's name:
 /// those of InputFile::Open, ReadFile, ParseTokenizerParts and Tokenizer::Create; of a
 /// GGUF file those of ReadGgufHeader, GgufTokenizerOf and PartsOf.
 Result<Tokenizer> ReadTokenizer(const std::string& path);

@@ -182,13 +182,6 @@ std::optional<int32_t> EndOfAnswer(const ChatTemplate& chat,
 
 }  // namespace
 
-std::string TokenizerPathOf(const WeightsFile& weights) {
-  if (weights.gguf() != nullptr) return weights.path();
-  const auto folder = FolderOf(weights.path());
-  if (!folder) return weights.path();
-  return folder->empty() ? "." : folder->string();
-}
-
 Result<ModelText> ReadModelText(const WeightsFile& weights,
                                 const Tokenizer& tokenizer,
                                 const std::string& tokenizer_path,

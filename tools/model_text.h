@@ -30,10 +30,6 @@ struct ModelText {
   std::string no_chat = {};
 };
 
-/// The folder or the file in which the tokenizer of these weights is: themselves, or the
-/// folder of a safetensors file.
-std::string TokenizerPathOf(const WeightsFile& weights);
-
 /// Reads it for a tokenizer that came from `tokenizer_path`. A template that cannot be read
 /// is none, and `no_chat` says why. Errors: kIo; kInvalidArgument for a damaged file and
 /// an eos_token that is no token of the tokenizer.

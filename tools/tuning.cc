@@ -202,9 +202,8 @@ Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
                           " is out of range; the model takes 1 to ",
                           model.base().max_seq(), " tokens"));
   }
-  const std::string tokenizer_path = flags.tokenizer.empty()
-                                         ? TokenizerPathOf(model.base().file())
-                                         : flags.tokenizer;
+  const std::string tokenizer_path =
+      flags.tokenizer.empty() ? flags.weights : flags.tokenizer;
   STOWAGE_ASSIGN_OR_RETURN(Tokenizer tokenizer, ReadTokenizer(tokenizer_path));
   if (tokenizer.size() > model.base().vocabulary()) {
     return Invalid(StrCat("the tokenizer has ", tokenizer.size(),

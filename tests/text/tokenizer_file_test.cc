@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -215,6 +216,23 @@ TEST_CASE("a file that is not there is not found") {
   const Result<Tokenizer> tokenizer = ReadTokenizer("no/such/tokenizer.json");
   REQUIRE(!tokenizer.ok());
   CHECK(tokenizer.error().code == ErrorCode::kNotFound);
+}
+
+TEST_CASE("a tokenizer is looked for in a folder and beside weights") {
+  namespace fs = std::filesystem;
+  const char* const root = std::getenv("TEST_TMPDIR");
+  const fs::path folder = fs::path(root == nullptr ? "/tmp" : root) / "beside";
+  fs::create_directories(folder);
+  std::ofstream(folder / "tokenizer.json") << "{}";
+  for (const fs::path& path :
+       {folder, folder / "tokenizer.json", folder / "model.safetensors"}) {
+    const Result<Tokenizer> tokenizer = ReadTokenizer(path.string());
+    REQUIRE(!tokenizer.ok());
+    CHECK(tokenizer.error().message ==
+          StrCat("[text] ", Quoted((folder / "tokenizer.json").string()),
+                 " has no tokenizer that is read: [tokenizer.json] there is no "
+                 "\"model\"; expected one of type BPE"));
+  }
 }
 
 }  // namespace
