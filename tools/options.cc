@@ -302,10 +302,10 @@ int Program::RefuseFirst(std::span<const std::string> arguments) const {
   }
   const std::string& first = arguments.front();
   const bool is_flag = first.starts_with('-');
-  return Fail(Invalid(StrCat(
-      "there is no ", is_flag ? "flag " : "subcommand ", Quoted(first),
-      is_flag ? " before a subcommand" : "",
-      DidYouMean(first, is_flag ? FlagsOf(*app_) : names), "; ", there_are)));
+  return Fail(Invalid(
+      StrCat("there is no ", is_flag ? "flag " : "subcommand ", Quoted(first),
+             is_flag ? " before a subcommand" : "", "; ", there_are,
+             DidYouMean(first, is_flag ? FlagsOf(*app_) : names))));
 }
 
 // What no option of the subcommand takes; kExitDone if there is nothing.
@@ -315,16 +315,15 @@ int Program::RefuseLeftover() const {
     command = command->get_subcommands().front();
   }
   for (const std::string& argument : app_->remaining(true)) {
-    const std::string& of = command->get_name();
+    const std::string help = StrCat("; `stowage ", command->get_name(),
+                                    " --help` lists what there is");
     if (!argument.starts_with('-')) {
-      return Fail(Invalid(StrCat("stowage ", of, " takes no argument ",
-                                 Quoted(argument),
-                                 "; its --help lists what it takes")));
+      return Fail(Invalid(StrCat(command->get_name(), " takes no argument ",
+                                 Quoted(argument), help)));
     }
     return Fail(
-        Invalid(StrCat("stowage ", of, " has no flag ", NameOf(argument),
-                       DidYouMean(NameOf(argument), FlagsOf(*command)),
-                       "; its --help lists all of them")));
+        Invalid(StrCat(command->get_name(), " has no flag ", NameOf(argument),
+                       help, DidYouMean(NameOf(argument), FlagsOf(*command)))));
   }
   return kExitDone;
 }

@@ -37,9 +37,9 @@ bool IsOutput(const Graph& graph, std::string_view name) {
 Json StepJson(const StepFigures& figures, const MemoryFigures& memory) {
   Json json = Json::object();
   json["step"] = figures.step;
-  json["epoch"] = figures.epoch;
   json["loss"] = figures.loss;
   json["lr"] = figures.lr;
+  json["epoch"] = figures.epoch;
   json["grad_norm"] = figures.grad_norm ? Json(*figures.grad_norm) : Json();
   json["step_seconds"] = figures.seconds;
   json["tokens_per_second"] = figures.tokens_per_second;

@@ -127,18 +127,18 @@ TEST_CASE("names that are not known are answered by the nearest") {
   };
   const Row rows[] = {
       {{}, "no subcommand is given; there are train, finetune, time, plan, "},
-      {{"trian"}, "there is no subcommand \"trian\"; did you mean train?"},
-      {{"sail-away"}, "there is no subcommand \"sail-away\"; there are train"},
-      {{"--versoin"},
-       "there is no flag \"--versoin\" before a subcommand; did "
-       "you mean --version?"},
+      {{"trian"}, "; did you mean train?"},
+      {{"trian"}, "there is no subcommand \"trian\"; there are train, "},
+      {{"sail-away"}, "`stowage --help` says what each of them does\n"},
+      {{"--versoin"}, "there is no flag \"--versoin\" before a subcommand; "},
+      {{"--versoin"}, "; did you mean --version?"},
       {{"plan", "--modell", "mlp"},
-       "stowage plan has no flag --modell; did you mean --model?"},
-      {{"train", "--model", "mlp", "--dat", "x"},
-       "stowage train has no flag --dat; did you mean --data?"},
+       "plan has no flag --modell; `stowage plan --help` lists what there is; "
+       "did you mean --model?"},
+      {{"train", "--model", "mlp", "--dat", "x"}, "; did you mean --data?"},
       {{"train", "--data", "x", "--clipnorm=1"},
-       "stowage train has no flag --clipnorm; did you mean --clip-norm?"},
-      {{"models", "extra"}, "stowage models takes no argument \"extra\""},
+       "train has no flag --clipnorm; "},
+      {{"models", "extra"}, "models takes no argument \"extra\""},
       {{"train", "--model", "mlp"}, "--data is required"},
   };
   for (const Row& row : rows) {
