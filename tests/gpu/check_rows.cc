@@ -57,19 +57,42 @@ nlohmann::ordered_json RowsToJson(std::span<const CheckRow> rows) {
   return array;
 }
 
+std::optional<CheckRow> RowOf(const nlohmann::ordered_json& object) {
+  if (!object.is_object()) return {};
+  const auto text = [&](const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string()
+               ? found->get<std::string>()
+               : std::string();
+  };
+  CheckRow row{.name = text("name"), .figure = text("figure"), .data = object};
+  const std::string status = text("status");
+  bool known = false;
+  for (const CheckStatus one :
+       {CheckStatus::kOk, CheckStatus::kFailed, CheckStatus::kSkipped}) {
+    if (status != CheckStatusName(one)) continue;
+    row.status = one;
+    known = true;
+  }
+  if (!known) return {};
+  if (const auto found = object.find("seconds");
+      found != object.end() && found->is_number()) {
+    row.seconds = found->get<double>();
+  }
+  for (const char* key : {"name", "status", "figure", "seconds"}) {
+    row.data.erase(key);
+  }
+  return row;
+}
+
 std::vector<CheckRow> OkRowsOf(const nlohmann::ordered_json& array) {
   std::vector<CheckRow> rows;
   if (!array.is_array()) return rows;
   for (const nlohmann::ordered_json& object : array) {
-    if (!object.is_object() || object.value("status", "") != "ok") continue;
-    CheckRow row{.name = object.value("name", ""),
-                 .figure = object.value("figure", ""),
-                 .seconds = object.value("seconds", 0.0),
-                 .data = object};
-    for (const char* key : {"name", "status", "figure", "seconds"}) {
-      row.data.erase(key);
+    std::optional<CheckRow> row = RowOf(object);
+    if (row.has_value() && row->status == CheckStatus::kOk) {
+      rows.push_back(*std::move(row));
     }
-    rows.push_back(std::move(row));
   }
   return rows;
 }

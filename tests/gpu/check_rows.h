@@ -8,6 +8,7 @@
 //   std::cout << RowsToText(rows);
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ std::string RowsToText(std::span<const CheckRow> rows);
 
 /// An array of objects: name, status, figure, seconds, and the row's data.
 nlohmann::ordered_json RowsToJson(std::span<const CheckRow> rows);
+
+/// The row of such an object; nothing of anything else.
+std::optional<CheckRow> RowOf(const nlohmann::ordered_json& object);
 
 /// The rows of such an array that are ok; none of anything else.
 std::vector<CheckRow> OkRowsOf(const nlohmann::ordered_json& array);
