@@ -25,6 +25,8 @@ beside it, in a file that ends in .checks.json: a run that is cut off leaves bot
   --only PARTS    these alone, divided by commas: checks, ncu, pytorch, sanitizer.
                   The first three are meant for ten minutes together, the last for
                   a quarter of an hour
+  --skip ROWS     groups or rows of the checks to leave out, divided by commas, as
+                  "growth" or "ops bf16"
   --help          this text
 
 Environment:
@@ -43,15 +45,16 @@ fail() {  # CODE MESSAGE
 invoked_from=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 resume=()
-binary='' build='' json=gpu_check.json size=full only=checks,ncu,pytorch,sanitizer
+binary='' build='' skip='' json=gpu_check.json size=full only=checks,ncu,pytorch,sanitizer
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --binary | --build | --only | -o)
+    --binary | --build | --only | --skip | -o)
       [[ $# -ge 2 ]] || fail 2 "$1 wants a value"
       case $1 in
         --binary) binary=$2 ;;
         --build) build=$2 ;;
         --only) only=$2 ;;
+        --skip) skip=$2 ;;
         -o) json=$2 ;;
       esac
       shift
@@ -129,7 +132,7 @@ checks=${json%.json}.checks.json
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [[ ${#resume[@]} == 0 ]]; then
-  rm -f "$checks" "$json" "$log"
+  rm -f "$checks" "${checks}l" "$json" "$log"
 elif [[ ! -f $checks && -f $json ]]; then
   # As write_json put it there.
   sed -n '/^"checks": /,/^"beside": /p' "$json" | sed '1s/^"checks": //; $d' |
@@ -197,7 +200,7 @@ most_seconds=1200
 run_checks() {
   local status=0
   timeout --kill-after=20 "$most_seconds" "$binary" --size "$size" -o "$checks" "${resume[@]}" \
-    2>&1 >"$work/table" | tee -a "$log" >&2 || status=${PIPESTATUS[0]}
+    --apart ${skip:+--skip "$skip"} 2>&1 >"$work/table" | tee -a "$log" >&2 || status=${PIPESTATUS[0]}
   case $status in
     0) ;;
     1) failed=1 ;;

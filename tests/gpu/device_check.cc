@@ -15,6 +15,7 @@
 #include "base/strings.h"
 #include "gpu/cuda_device.h"
 #include "gpu/gpu_backend.h"
+#include "tests/gpu/apart.h"
 #include "tests/gpu/check_rows.h"
 #include "tests/gpu/device_suite.h"
 
@@ -28,7 +29,9 @@ struct Flags {
   std::string size = "full";
   std::vector<std::string> only;
   std::string output;
-  bool resume = false;
+  bool resume = false, apart = false;
+  std::vector<std::string> skip;
+  double timeout = 60, seconds = 0;
   gpu::CudaOptions cuda;
   int64_t growth_steps = 0;
 };
@@ -62,6 +65,35 @@ std::vector<CheckRow> KnownRows(const std::string& path) {
   return OkRowsOf(json["rows"]);
 }
 
+// Where rows go as they are known; nowhere without an output.
+std::string LinesOf(const Flags& flags) {
+  return flags.output.empty() ? "" : flags.output + "l";
+}
+
+// Each row in a process of its own; this one opens no device.
+ApartResult RunRowsApart(const Flags& flags, const OpenDevice& open,
+                         const SuiteOptions& options, const EmitRow& shown) {
+  return RunApart(
+      SuiteRows(options),
+      {.timeout = flags.timeout,
+       .seconds = flags.seconds,
+       .skip = {flags.skip.begin(), flags.skip.end()},
+       .lines = LinesOf(flags)},
+      [&](const std::string& name, const EmitRow& emit) {
+        SuiteOptions alone = options;
+        alone.row = name;
+        const auto rows = RunDeviceSuite(open, alone, emit);
+        if (!rows.ok()) {
+          CheckRow row{.name = name};
+          row.Fail(rows.error().message);
+          row.data["no_device"] = rows.error().message;
+          emit(row);
+        }
+        return true;
+      },
+      shown);
+}
+
 int Run(const Flags& flags) {
   SuiteOptions options =
       SuiteOptionsFor(flags.size == "small"   ? SuiteSize::kSmall
@@ -78,21 +110,34 @@ int Run(const Flags& flags) {
   std::vector<CheckRow> shown;
   if (flags.resume) shown = KnownRows(flags.output);
   for (const CheckRow& row : shown) options.known.insert(row.name);
-  const auto rows = RunDeviceSuite(
-      [&](const gpu::BackendOptions& backend) {
-        return Open(flags.cuda, backend);
-      },
-      options,
-      [&](const CheckRow& row) {
-        std::cerr << CheckStatusName(row.status) << "  " << row.name << ": "
-                  << row.figure << std::endl;
-        shown.push_back(row);
-        json["rows"] = RowsToJson(shown);
-        WriteJson(flags.output, json);
-      });
-  if (!rows.ok()) {
-    json["no_device"] = rows.error().message;
-    std::cerr << "device_check: " << rows.error().message << std::endl;
+  const OpenDevice open = [&](const gpu::BackendOptions& backend) {
+    return Open(flags.cuda, backend);
+  };
+  const auto show = [&](const CheckRow& row) {
+    std::cerr << CheckStatusName(row.status) << "  " << row.name << ": "
+              << row.figure << std::endl;
+    shown.push_back(row);
+    json["rows"] = RowsToJson(shown);
+    WriteJson(flags.output, json);
+  };
+  bool written = true;
+  if (flags.apart) {
+    const ApartResult result = RunRowsApart(flags, open, options, show);
+    json["died"] = result.died;
+    json["skipped"] = result.skipped;
+    json["waiting"] = result.waiting;
+    written = result.written;
+  } else {
+    const auto rows = RunDeviceSuite(open, options, show);
+    if (!rows.ok()) {
+      json["no_device"] = rows.error().message;
+      std::cerr << "device_check: " << rows.error().message << std::endl;
+      return WriteJson(flags.output, json) ? kExitNoDevice : kExitUsage;
+    }
+  }
+  // The first row tells; after one that worked it is a fault of the device.
+  if (flags.apart && !shown.empty() && shown[0].data.contains("no_device")) {
+    json["no_device"] = shown[0].data["no_device"];
     return WriteJson(flags.output, json) ? kExitNoDevice : kExitUsage;
   }
   int failed = 0;
@@ -103,7 +148,20 @@ int Run(const Flags& flags) {
   json["complete"] = true;
   json["failed"] = failed;
   std::cout << RowsToText(shown) << std::flush;
+  for (const char* list : {"died", "skipped", "waiting"}) {
+    if (!json.contains(list) || json[list].empty()) continue;
+    std::cout << list << ":";
+    for (const auto& name : json[list]) {
+      std::cout << " " << Quoted(name.get<std::string>());
+    }
+    std::cout << "\n";
+  }
   if (!WriteJson(flags.output, json)) return kExitUsage;
+  if (!written) {
+    std::cerr << "device_check: " << Quoted(LinesOf(flags))
+              << " cannot be written\n";
+    return kExitUsage;
+  }
   return failed == 0 ? kExitOk : kExitFailed;
 }
 
@@ -128,6 +186,19 @@ int Main(int argc, char** argv) {
       "--resume", flags.resume,
       "Keep the rows that are ok in the JSON of an earlier run, and run "
       "the others");
+  app.add_flag("--apart", flags.apart,
+               "Run each row in a process of its own, those worth most first; "
+               "rows go to FILEl, one a line, too");
+  app.add_option("--skip", flags.skip,
+                 "With --apart: groups or rows to leave out, divided by commas")
+      ->delimiter(',');
+  app.add_option("--timeout", flags.timeout,
+                 "With --apart: seconds after which a row is killed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seconds", flags.seconds,
+                 "With --apart: seconds after which no row is started")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--device", flags.cuda.device, "Number of the device")
       ->capture_default_str();
   app.add_option("--cublaslt", flags.cuda.matmul_library,

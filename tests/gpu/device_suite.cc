@@ -61,6 +61,21 @@ class Suite {
 
   Result<std::vector<CheckRow>> Run() {
     STOWAGE_ASSIGN_OR_RETURN(opened_, open_({}));
+    AddAll();
+    return std::move(rows_);
+  }
+
+  // The names alone; no device is opened.
+  std::vector<std::string> Names() {
+    only_names_ = true;
+    AddAll();
+    std::vector<std::string> names;
+    for (const CheckRow& row : rows_) names.push_back(row.name);
+    return names;
+  }
+
+ private:
+  void AddAll() {
     Add("device", "", [&](CheckRow* row) { return DescribeDevice(row); });
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       Add("ops", DTypeName(dtype), [&](CheckRow* row) -> Status {
@@ -97,10 +112,8 @@ class Suite {
       Add("attention", AttentionName(attention),
           [&](CheckRow* row) { return CheckWaysOfAttention(attention, row); });
     }
-    return std::move(rows_);
   }
 
- private:
   // Runs a check of a group that is wanted, if its row is not known yet.
   template <typename Check>
   void Add(const std::string& group, std::string_view what,
@@ -108,6 +121,11 @@ class Suite {
     if (!options_.only.empty() && !options_.only.contains(group)) return;
     CheckRow row{.name = what.empty() ? group : StrCat(group, " ", what)};
     if (options_.known.contains(row.name)) return;
+    if (!options_.row.empty() && row.name != options_.row) return;
+    if (only_names_) {
+      rows_.push_back(std::move(row));
+      return;
+    }
     const Clock::time_point start = Clock::now();
     const Status status = check(&row);
     if (!status.ok()) row.Fail(status.error().message);
@@ -287,6 +305,7 @@ class Suite {
   const SuiteOptions& options_;
   const std::function<void(const CheckRow&)>& shown_;
   OpenedDevice opened_;
+  bool only_names_ = false;
   std::vector<CheckRow> rows_;
 };
 
@@ -357,6 +376,27 @@ SuiteOptions SuiteOptionsFor(SuiteSize size) {
                 bench_gpt2(16, {}), bench_gpt2(16, Bytes{6'000'000'000}),
                 bench_gpt2(64, {}), apart},
       .times = {times, times_apart}};
+}
+
+std::vector<std::string> SuiteRows(const SuiteOptions& options) {
+  const OpenDevice none;
+  const std::function<void(const CheckRow&)> quiet;
+  std::vector<std::string> names = Suite(none, options, quiet).Names();
+  // Beginnings of names; the others follow in the order in which they run.
+  static constexpr std::string_view kFirst[] = {
+      "device",    "ops bf16",   "bench gpt2-124m bf16 64",
+      "attention", "bench gpt2", "times",
+      "ops",       "bits gpt2",  "models",
+      "branches"};
+  const auto rank = [](std::string_view name) {
+    return std::ranges::find_if(kFirst,
+                                [&](std::string_view beginning) {
+                                  return name.starts_with(beginning);
+                                }) -
+           std::begin(kFirst);
+  };
+  std::ranges::stable_sort(names, {}, rank);
+  return names;
 }
 
 Result<std::vector<CheckRow>> RunDeviceSuite(

@@ -67,6 +67,8 @@ struct SuiteOptions {
   std::vector<BenchCase> times;
   /// Rows that are there already, by name, as "bits mlp f32": not run again.
   std::set<std::string> known = {};
+  /// This row alone, by name; empty: all.
+  std::string row = {};
 };
 
 enum class SuiteSize {
@@ -78,6 +80,11 @@ SuiteOptions SuiteOptionsFor(SuiteSize size);
 
 /// The names that SuiteOptions::only may hold, in the order in which they run.
 const std::vector<std::string>& SuiteGroups();
+
+/// The names of the rows that RunDeviceSuite would run, those worth most first, as a lent
+/// device may go at any time: what no device has run in 16 bits, whole steps of GPT-2 at
+/// 64 x 1024, attention in each way, then the others.
+std::vector<std::string> SuiteRows(const SuiteOptions& options);
 
 /// Runs the checks; calls `shown`, where there is one, with each row when it is
 /// known. What a device cannot do is a failed row. Error: it cannot be opened.
