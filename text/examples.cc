@@ -151,8 +151,8 @@ Status CheckKeys(const Json& example) {
       continue;
     }
     const bool of_other_form =
-        std::ranges::any_of(kForms, [&](const auto& keys) {
-          return std::ranges::find(keys, key) != keys.end();
+        std::ranges::any_of(kForms, [&name = key](const auto& keys) {
+          return std::ranges::find(keys, name) != keys.end();
         });
     if (of_other_form || std::ranges::find(kMeant, key) != kMeant.end()) {
       return Invalid(StrCat("has ", Quoted(key), " beside ",
