@@ -9,7 +9,7 @@ Result<Picture> DecodeJpeg(std::string_view, int64_t, std::string_view origin) {
   return Error{ErrorCode::kUnsupported,
                StrCat("[jpeg] ", Quoted(origin),
                       " cannot be read: this build has no libjpeg; install "
-                      "libjpeg62-turbo-dev and build again")};
+                      "libjpeg-dev and build again")};
 }
 
 }  // namespace stowage::formats

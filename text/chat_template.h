@@ -30,8 +30,8 @@ struct ChatMessage {
 
 struct ChatOptions {
   bool open_answer = false;  // the text ends where an assistant's answer begins
-  /// Whether the template may ask for thoughts before an answer; without, it is told
-  /// that `enable_thinking` is false.
+  /// Whether thoughts may come before an answer; if not, the template's variable
+  /// `enable_thinking` is false, and else it is undefined.
   bool thinking = true;
 };
 

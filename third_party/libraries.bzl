@@ -63,7 +63,7 @@ _OPTIONAL = {
     "jpeg": dict(
         headers = ["jconfig.h", "jerror.h", "jmorecfg.h", "jpeglib.h"],
         linkopts = ["-ljpeg"],
-        package = "libjpeg62-turbo-dev",
+        package = "libjpeg-dev",
     ),
     "pcre2": dict(
         headers = ["pcre2.h"],

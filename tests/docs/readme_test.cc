@@ -1,4 +1,4 @@
-// The examples of the README and of docs compile; they are no pictures of code.
+// The examples of the README and of docs compile.
 
 #include <doctest/doctest.h>
 

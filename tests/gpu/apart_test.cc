@@ -179,7 +179,7 @@ TEST_CASE("groups and rows can be skipped, and what has no time left waits") {
   CHECK(result.waiting.size() >= kNames.size() - 1);
 }
 
-TEST_CASE("a file that cannot be written is told") {
+TEST_CASE("a file that cannot be written is reported") {
   const ApartResult result =
       RunApart({"device"}, {.lines = "/nowhere/rows.jsonl"},
                [](const std::string& name, const EmitRow& emit) {

@@ -49,7 +49,7 @@ TEST_CASE("conversations are written as Jinja writes them") {
   }
 }
 
-TEST_CASE("a template is told what thinking there is only where it is off") {
+TEST_CASE("enable_thinking is set for a template only where it is off") {
   const ChatTemplate chat =
       ChatTemplate::Parse("{{ enable_thinking is defined }}").value();
   CHECK(chat.Format({{"user", "a"}}).value() == "False");

@@ -241,7 +241,7 @@ TEST_CASE("epochs are as many steps as the training part takes") {
   CHECK(lines[29]["done"] == true);
 }
 
-TEST_CASE("a run that goes on otherwise is told what differs") {
+TEST_CASE("a run that is resumed with other settings reports them") {
   const std::string path = TempPath("settings.safetensors");
   TrainMlp({"--save", path, "--optimizer", "adamw", "--weight-decay", "0.25"});
   const Outcome outcome =
