@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh SECONDS [NAME...]: runs the fuzz targets, each for so long, one for
-# each processor at a time, from the committed corpus, under the sanitizers. New inputs that reach new code are kept
+# each processor at a time, from the committed corpus, under the sanitizers. New inputs
+# that reach new code are kept
 # in $STOWAGE_FUZZ_CORPUS (default: fuzz-corpus/, which git ignores); an input that
 # breaks something, in findings/ there. The last line reads "N passed, M failed".
 set -uo pipefail
