@@ -14,12 +14,16 @@
 #define STOWAGE_WATCHES_HEAP 1
 #endif
 
-#if STOWAGE_WATCHES_HEAP
-
 namespace {
 
 std::atomic<int64_t> in_use{0};
 std::atomic<int64_t> most{0};
+
+}  // namespace
+
+#if STOWAGE_WATCHES_HEAP
+
+namespace {
 
 void* Took(void* block) {
   const auto size = static_cast<int64_t>(malloc_usable_size(block));
@@ -87,18 +91,11 @@ void free(void* block) {
 
 namespace stowage::testing {
 
-#if STOWAGE_WATCHES_HEAP
-
 HeapPeak::HeapPeak() : before_(in_use.load()) { most.store(before_); }
 
-std::optional<int64_t> HeapPeak::bytes() const { return most.load() - before_; }
-
-#else
-
-HeapPeak::HeapPeak() = default;
-
-std::optional<int64_t> HeapPeak::bytes() const { return std::nullopt; }
-
-#endif  // STOWAGE_WATCHES_HEAP
+std::optional<int64_t> HeapPeak::bytes() const {
+  if (!STOWAGE_WATCHES_HEAP) return std::nullopt;
+  return most.load() - before_;
+}
 
 }  // namespace stowage::testing
