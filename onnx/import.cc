@@ -74,9 +74,9 @@ Status Importer::AddInputs(Scope& scope) {
       // Such a scalar counts the step's own numbers.
       const bool is_counter = input.dtype == DType::kI64 && shape.rank() == 0 &&
                               (input.name == "step" || input.name == "seed");
-      operand.value = graph_.Input(
-          is_counter ? input.name : NameInGraph(input.name, options_),
-          input.dtype, shape);
+      operand.value =
+          graph_.Input(is_counter ? input.name : nodes_.NameInGraph(input.name),
+                       input.dtype, shape);
       if (graph_.error()) return *graph_.error();
     }
     for (int i = 0; i < static_cast<int>(input.dims.size()); ++i) {

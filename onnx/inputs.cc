@@ -4,12 +4,13 @@
 #include <set>
 #include <span>
 #include <string>
-#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/strings.h"
 #include "ir/dtype.h"
 #include "onnx/tensor.h"
+#include "onnx/weights.h"
 
 namespace stowage::onnx {
 namespace {
@@ -24,12 +25,12 @@ Error Unsupported(std::string message) {
 }  // namespace
 
 std::string NameInGraph(const std::string& name,
+                        const std::unordered_set<std::string>& tensors,
                         const OnnxBuildOptions& options) {
   if (!options.loss) return name;
-  for (const std::string_view own : {"lr", "step", "seed", "loss"}) {
-    if (name == own) return StrCat(name, ".2");
-  }
-  return name == options.loss->labels ? StrCat(name, ".2") : name;
+  const bool is_free = !IsNameOfStep(name) && name != options.loss->labels &&
+                       !MayNameState(name, tensors);
+  return is_free ? name : StrCat(name, ".2");
 }
 
 Result<Shape> ShapeOfInput(const OnnxInput& input,

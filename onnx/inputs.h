@@ -8,6 +8,7 @@
 //   Result<Shape> shape = ShapeOfInput((*inputs)[0], options);
 
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -32,8 +33,10 @@ Result<Shape> ShapeOfInput(const OnnxInput& input,
                            const OnnxBuildOptions& options);
 
 /// What a value of the file is called in the graph: "lr.2", say, where there is a loss and
-/// its step has a value of its own of that name ("lr", "step", "seed", "loss", the labels).
+/// its step has a value of its own of that name (onnx/weights.h; the labels), or may give
+/// it to a state of one of `tensors`.
 std::string NameInGraph(const std::string& name,
+                        const std::unordered_set<std::string>& tensors,
                         const OnnxBuildOptions& options);
 
 }  // namespace stowage::onnx

@@ -70,6 +70,7 @@ NodeImporter::NodeImporter(const pb::ModelProto& model, const std::string& path,
   for (const auto& [name, tensor] : TensorsOf(model.graph())) {
     graph->KeepFree(name);
     param_names_[tensor] = name;
+    tensor_names_.insert(tensor->name());
   }
 }
 
@@ -96,6 +97,10 @@ Status NodeImporter::CheckModel() const {
 }
 
 // --- Names ---
+
+std::string NodeImporter::NameInGraph(const std::string& name) const {
+  return onnx::NameInGraph(name, tensor_names_, options_);
+}
 
 Operand* NodeImporter::Kept(Operand operand) {
   operands_.push_back(std::move(operand));
@@ -133,10 +138,7 @@ Status NodeImporter::CheckNames(const Scope& scope) const {
 Operand* NodeImporter::WeightWithin(const pb::TensorProto& tensor,
                                     Operand operand) {
   Operand*& weight = weights_within_[&tensor];
-  if (!weight) {
-    operand.name = param_names_.at(&tensor);
-    weight = Kept(std::move(operand));
-  }
+  if (!weight) weight = Kept(std::move(operand));
   Body* const body = context_.body;
   return body ? body->CaptureOfModel(weight) : weight;
 }
@@ -151,12 +153,15 @@ Status NodeImporter::AddInitializers(const pb::GraphProto& graph,
     operand.fixed = !param_names_.contains(&tensor) ||
                     !IsFloat(operand.type.dtype) ||
                     operand.type.shape.num_elements() == 0;
-    if (scope.is_model || operand.fixed) {
+    if (operand.fixed) {
       STOWAGE_RETURN_IF_ERROR(Define(tensor.name(), std::move(operand), scope));
-    } else if (!scope.names
-                    .emplace(tensor.name(),
-                             WeightWithin(tensor, std::move(operand)))
-                    .second) {
+      continue;
+    }
+    operand.name = param_names_.at(&tensor);
+    Operand* const weight = scope.is_model
+                                ? Kept(std::move(operand))
+                                : WeightWithin(tensor, std::move(operand));
+    if (!scope.names.emplace(tensor.name(), weight).second) {
       return Twice(tensor.name());
     }
   }
@@ -199,7 +204,7 @@ Status NodeImporter::NameResult(const Operand& result, const Scope& scope) {
   GraphBuilder& graph = *context_.model;
   if (value.ok() && !graph.info(value).is_leaf() &&
       named_.insert(value.id()).second) {
-    graph.Name(NameInGraph(result.name, options_), value);
+    graph.Name(NameInGraph(result.name), value);
     if (graph.error()) return *graph.error();
   }
   return {};

@@ -48,6 +48,8 @@ class NodeImporter : private GraphImporter {
 
   /// The names of the model's own graph, none yet.
   Scope ModelScope() const { return {.opsets = &opsets_, .is_model = true}; }
+  /// What a value of the file is called in the graph (onnx/inputs.h).
+  std::string NameInGraph(const std::string& name) const;
   /// Gives an operand a name. Error: the name is taken.
   Status Define(const std::string& name, Operand operand, Scope& scope);
   /// Defines the tensors of `graph`, whose names `scope` are. Errors: onnx/tensor.h's.
@@ -103,6 +105,7 @@ class NodeImporter : private GraphImporter {
   std::deque<Operand> operands_;  // at addresses that stay
   // The names of the model's tensors as params, and those within its nodes that are some.
   std::unordered_map<const pb::TensorProto*, std::string> param_names_;
+  std::unordered_set<std::string> tensor_names_;
   std::unordered_map<const pb::TensorProto*, Operand*> weights_within_;
   // Of functions that were written out: operands point into them.
   std::deque<google::protobuf::RepeatedPtrField<pb::NodeProto>> bodies_;

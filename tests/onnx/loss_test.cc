@@ -237,6 +237,50 @@ TEST_CASE("names that a step has of its own are free for a file's values") {
   }
 }
 
+TEST_CASE("names that a step has of its own are free for a file's weights") {
+  const ModelProto linear = LinearModel();
+  for (const std::string name : {"lr", "step", "loss", "labels", "w.m"}) {
+    CAPTURE(name);
+    ModelProto model = linear;
+    auto* const graph = model.mutable_graph();
+    const std::string weight = graph->initializer(0).name();
+    const std::string bias = graph->initializer(1).name();
+    for (auto& node : *graph->mutable_node()) {
+      for (auto& input : *node.mutable_input()) {
+        if (input == bias) input = name;
+        if (input == weight) input = "w";
+      }
+    }
+    graph->mutable_initializer(0)->set_name("w");
+    graph->mutable_initializer(1)->set_name(name);
+    const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+    REQUIRE(read.ok());
+    const auto built =
+        read->Build({.dims = {{"batch", 2}}, .loss = OnnxLoss{}});
+    REQUIRE_MESSAGE(built.ok(), built.error().message);
+    const auto step = BuildTrainStep(*built, "loss", {.optimizer = AdamW{}});
+    REQUIRE_MESSAGE(step.ok(), step.error().message);
+    CHECK(step->Find("w.m"));
+    CHECK(step->Find(name + ".2"));
+    CHECK(step->Find(name + ".2.m"));
+  }
+}
+
+TEST_CASE("values may be called as a step calls states") {
+  ModelProto model = LinearModel();
+  auto* const graph = model.mutable_graph();
+  const std::string name = graph->initializer(0).name() + ".v";
+  graph->mutable_input(0)->set_name(name);
+  graph->mutable_node(0)->set_input(0, name);
+  const auto read = ReadOnnx(WrittenFile(model.SerializeAsString()));
+  REQUIRE(read.ok());
+  const auto built = read->Build({.dims = {{"batch", 2}}, .loss = OnnxLoss{}});
+  REQUIRE_MESSAGE(built.ok(), built.error().message);
+  CHECK(built->Find(name + ".2"));
+  const auto step = BuildTrainStep(*built, "loss", {.optimizer = AdamW{}});
+  CHECK_MESSAGE(step.ok(), step.error().message);
+}
+
 TEST_CASE("an output that is called as a loss is may be judged") {
   for (const std::string name : {"loss", "labels", "lr"}) {
     CAPTURE(name);
