@@ -536,14 +536,19 @@ void BindTrainers(py::module_& module) {
       });
   py::class_<Rate>(module, "Rate")
       .def(py::init([](double peak, int64_t steps, int64_t warmup,
-                       double final_factor) {
+                       double final_factor, std::string_view kind,
+                       double power, double decay_share) {
              return Rate{.schedule = {.peak = peak,
                                       .warmup = warmup,
-                                      .final_factor = final_factor},
+                                      .final_factor = final_factor,
+                                      .kind = ValueOf(ParseSchedule(kind)),
+                                      .power = power,
+                                      .decay_share = decay_share},
                          .steps = steps};
            }),
            py::arg("peak"), py::arg("steps"), py::arg("warmup"),
-           py::arg("final_factor"))
+           py::arg("final_factor"), py::arg("kind"), py::arg("power"),
+           py::arg("decay_share"))
       .def("at", &Rate::At, py::arg("step"));
   py::class_<Trainer>(module, "Trainer")
       .def(

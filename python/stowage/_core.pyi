@@ -124,7 +124,8 @@ class ArenaValue: ...
 
 class Rate:
     def __init__(
-        self, peak: float, steps: int, warmup: int, final_factor: float
+        self, peak: float, steps: int, warmup: int, final_factor: float, kind: str,
+        power: float, decay_share: float
     ) -> None: ...
     def at(self, step: int) -> float: ...
 

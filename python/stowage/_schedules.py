@@ -12,19 +12,34 @@ from stowage.errors import InvalidArgument
 @dataclass(frozen=True)
 class Schedule:
     """A learning rate of each step: it rises in a line to `peak`, which step `warmup` has, and
-    falls from there by half a cosine to ``peak * final_factor``, which step `steps` has, the
-    last of the run; so have those behind it. A warm-up that is no shorter than the run takes a
-    tenth of it.
+    goes on from there as `kind` says, until step `steps`, the last of the run; those behind it
+    have its rate. A warm-up that is no shorter than the run takes a tenth of it.
 
         trainer = stowage.Trainer(model, lr=stowage.Schedule(3e-4, steps=1000, warmup=100))
 
-    Raises InvalidArgument for numbers that are not finite or below 0, and for no steps.
+    The formulas are those of transformers' ``get_scheduler``, but that the first step has a
+    rate above 0 and the last one the final rate, ``peak * final_factor``:
+
+    - "constant": `peak`; there is no `final_factor`.
+    - "linear": in a line to the final rate.
+    - "cosine": by half a cosine to the final rate.
+    - "wsd" (warm-up, stable, decay): `peak`, then half a cosine over the last `decay_share` of
+      the steps, 0.2 of them by default. Its warm-up begins at the final rate.
+    - "polynomial": by ``(1 - share of the run) ** power``; `power` is 1 by default.
+    - "inverse_sqrt": by ``sqrt(warmup / step)``, or of 10,000 steps without a warm-up, and
+      never below the final rate.
+
+    Raises InvalidArgument for numbers that are not finite or below 0, for no steps, for a
+    kind that there is not, and for what the kind does not read.
     """
 
     peak: float
     steps: int
     warmup: int = 0
     final_factor: float = 0.0
+    kind: str = "cosine"
+    power: float = 1.0
+    decay_share: float = 0.2
 
     def __post_init__(self) -> None:
         for name, least in (("peak", 0), ("steps", 1), ("warmup", 0), ("final_factor", 0)):
@@ -32,6 +47,21 @@ class Schedule:
             if not math.isfinite(value) or value < least:
                 raise InvalidArgument(
                     f"[schedule] {name} is {value}; expected a number of at least {least}")
+        rate_of(self)  # whether there is such a kind
+        if self.kind == "constant" and self.final_factor != 0:
+            raise InvalidArgument(
+                f"[schedule] final_factor is {self.final_factor}, and a constant rate stays at "
+                "its peak; name another kind, or leave it out")
+        for name, default, kind, most in (("power", 1.0, "polynomial", math.inf),
+                                          ("decay_share", 0.2, "wsd", 1)):
+            value = getattr(self, name)
+            if self.kind != kind and value != default:
+                raise InvalidArgument(f"[schedule] {name} is {value}, which a {kind} rate reads "
+                                      f"and a {self.kind} one does not")
+            if not (math.isfinite(value) and 0 < value <= most):
+                raise InvalidArgument(
+                    f"[schedule] {name} is {value}; expected a number above 0"
+                    + (f" and at most {most}" if math.isfinite(most) else ""))
 
     def at(self, step: int) -> float:
         """The learning rate of a step; the first is step 1."""
@@ -41,4 +71,5 @@ class Schedule:
 
 
 def rate_of(schedule: Schedule) -> _core.Rate:
-    return _core.Rate(schedule.peak, schedule.steps, schedule.warmup, schedule.final_factor)
+    return _core.Rate(schedule.peak, schedule.steps, schedule.warmup, schedule.final_factor,
+                      schedule.kind, schedule.power, schedule.decay_share)

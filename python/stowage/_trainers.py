@@ -149,7 +149,7 @@ class Trainer:
         value = real_number(value, "lr")
         if not math.isfinite(value):
             raise InvalidArgument(f"[trainer] the learning rate {value} is not finite")
-        self._core.set_rate(_core.Rate(value, 1, 0, 1.0))
+        self._core.set_rate(_core.Rate(value, 1, 0, 1.0, "constant", 1.0, 1.0))
 
     @property
     def steps(self) -> int:

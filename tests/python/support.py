@@ -78,11 +78,11 @@ def trainer(**options):
 
 
 class TestCase(unittest.TestCase):
-    def raises(self, kind, words, call, *args, **kwargs):
-        """That the call raises `kind` itself, with the words in its message."""
-        with self.assertRaises(kind) as caught:
+    def raises(self, error, words, call, /, *args, **kwargs):
+        """That the call raises `error` itself, with the words in its message."""
+        with self.assertRaises(error) as caught:
             call(*args, **kwargs)
-        self.assertIs(type(caught.exception), kind)
+        self.assertIs(type(caught.exception), error)
         self.assertIn(words, str(caught.exception))
 
 

@@ -101,11 +101,38 @@ class TrainersTest(support.TestCase):
             self.assertEqual(trainer.lr, 0.25)
             np.testing.assert_allclose(trainer.read("w"), net.w, atol=1e-5)
 
+    def test_schedules_of_every_kind(self):
+        # By hand: a rise of 2 steps to 0.8, then 8 steps.
+        def rates(kind, **more):
+            schedule = stowage.Schedule(0.8, steps=10, warmup=2, kind=kind, **more)
+            return [schedule.at(step) for step in (1, 2, 4, 6, 10, 20)]
+
+        half = (1 + np.cos(np.pi / 2)) / 2
+        quarter = (1 + np.cos(np.pi / 4)) / 2
+        for kind, more, expected in (
+                ("constant", {}, (0.4, 0.8, 0.8, 0.8, 0.8, 0.8)),
+                ("linear", {}, (0.4, 0.8, 0.6, 0.4, 0, 0)),
+                ("linear", {"final_factor": 0.5}, (0.4, 0.8, 0.7, 0.6, 0.4, 0.4)),
+                ("cosine", {}, (0.4, 0.8, 0.8 * quarter, 0.8 * half, 0, 0)),
+                ("wsd", {}, (0.4, 0.8, 0.8, 0.8, 0, 0)),
+                ("wsd", {"decay_share": 0.8}, (0.4, 0.8, 0.8 * quarter, 0.8 * half, 0, 0)),
+                ("polynomial", {"power": 2}, (0.4, 0.8, 0.45, 0.2, 0, 0)),
+                ("inverse_sqrt", {}, (0.4, 0.8, 0.8 / np.sqrt(2), 0.8 / np.sqrt(3),
+                                      0.8 / np.sqrt(5), 0.8 / np.sqrt(5)))):
+            with self.subTest(kind=kind, **more):
+                np.testing.assert_allclose(rates(kind, **more), expected, rtol=0, atol=1e-12)
+
     def test_schedules_that_are_none(self):
         for wrong, words in (({"peak": float("nan")}, "peak is nan"), ({"steps": 0},
                              "steps is 0; expected a number of at least 1"),
                              ({"warmup": -1}, "warmup is -1"),
-                             ({"final_factor": float("inf")}, "final_factor is inf")):
+                             ({"final_factor": float("inf")}, "final_factor is inf"),
+                             ({"kind": "step"}, "no schedule \"step\"; expected constant, "),
+                             ({"kind": "constant", "final_factor": 0.1}, "stays at its peak"),
+                             ({"power": 2}, "a polynomial rate reads and a cosine one does not"),
+                             ({"decay_share": 0.5}, "a wsd rate reads and a cosine one does not"),
+                             ({"kind": "polynomial", "power": 0}, "power is 0; expected"),
+                             ({"kind": "wsd", "decay_share": 2}, "above 0 and at most 1")):
             self.raises(stowage.InvalidArgument, words, stowage.Schedule,
                         **{"peak": 1, "steps": 2, **wrong})
         self.raises(stowage.InvalidArgument, "there is no step 0",
