@@ -298,10 +298,12 @@ GradRows(STOWAGE_PARAMS(GradParams) p) {
     const float rstd = p.rstd[row];
     Pack<T> residual_ahead[kAhead ? kPacks : 1];
     if constexpr (kAhead) {
-      const T* residual = static_cast<const T*>(p.residual) + row * p.n;
-      for (int k = 0; p.residual != nullptr && k < kPacks; ++k) {
-        const int i = (k * kThreads + thread) * kWidth;
-        residual_ahead[k] = LoadOfWholeRow<kPacked>(residual, i, n, T{});
+      if (p.residual != nullptr) {
+        const T* residual = static_cast<const T*>(p.residual) + row * p.n;
+        for (int k = 0; k < kPacks; ++k) {
+          const int i = (k * kThreads + thread) * kWidth;
+          residual_ahead[k] = LoadOfWholeRow<kPacked>(residual, i, n, T{});
+        }
       }
     }
     GradTerms<T> terms;

@@ -84,7 +84,7 @@ std::vector<uint16_t> Expected(const Case& c, size_t to,
             int64_t from = 0;
             bool is_inside = true;
             for (size_t d = 0; d < 5; ++d) {
-              const int64_t at = first[d] + i[d];
+              const int64_t at = int64_t{first[d]} + i[d];
               is_inside &= at >= 0 && at < sizes[d];
               from += at * c.spec.steps[d];
             }
