@@ -188,8 +188,7 @@ WeightGradProduct(STOWAGE_PARAMS(ConvWeightGradParams) p) {
   const int64_t first =
       (int64_t{block.group} * s.filters + block.first_row) * block.columns +
       block.first_column;
-  T* dw = static_cast<T*>(p.dw) + first;
-  float* piece_sums = p.sums + block.piece * p.size + first;
+  T* const dw = static_cast<T*>(p.dw);
   STOWAGE_UNROLL
   for (int i = 0; i < Sums::kOwnRows; ++i) {
     const int row = Sums::Row(i);
@@ -200,11 +199,11 @@ WeightGradProduct(STOWAGE_PARAMS(ConvWeightGradParams) p) {
       for (int e = 0; e < 2; ++e) {
         const int column = Sums::Column(pair) + e;
         if (block.first_column + column >= block.columns) continue;
-        const int64_t at = int64_t{row} * block.columns + column;
+        const int64_t at = first + int64_t{row} * block.columns + column;
         if (p.pieces == 1) {
           dw[at] = FromFloat<T>(sums.Value(i, pair, e));
         } else {
-          piece_sums[at] = sums.Value(i, pair, e);
+          p.sums[block.piece * p.size + at] = sums.Value(i, pair, e);
         }
       }
     }

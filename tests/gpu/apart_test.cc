@@ -100,7 +100,9 @@ const std::map<std::string, Fault>& Faults() {
 }
 
 TEST_CASE("a check that goes wrong costs its own rows alone") {
-  for (const auto& [kind, fault] : Faults()) {
+  for (const auto& named : Faults()) {
+    const auto& kind = named.first;
+    const auto& fault = named.second;
     for (const std::string& broken : kNames) {
       CAPTURE(kind);
       CAPTURE(broken);
