@@ -120,6 +120,12 @@ void AddFinetune(Program& program) {
                   "Train every weight instead of adapters");
   options.Add("--adapter", &tuning.adapter,
               "Begin with the adapter in this folder, as PEFT keeps it");
+  options.Exclude("--full", "--adapter");
+  for (const char* const own :
+       {"--lora-rank", "--lora-alpha", "--lora-dropout", "--lora-targets"}) {
+    options.Exclude("--full", own);
+    options.Exclude("--adapter", own);
+  }
   options.Group("data");
   options.Add("--data", &flags->train.data,
               "Text, or JSON lines (.jsonl) with prompt and completion, "
@@ -132,7 +138,8 @@ void AddFinetune(Program& program) {
               "or auto, chosen by the data: a batch takes the shortest that "
               "holds it; default: that of --seq alone");
   options.Add("--too-long", &tuning.too_long,
-              "What becomes of examples longer than a sequence: cut or drop");
+              "What becomes of examples longer than a sequence: cut or drop; "
+              "default: cut");
   options.Add("--held-out-batches", &tuning.held_out_batches,
               "Batches to judge by, at most");
   AddStepOptions(options, &flags->train);

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -94,6 +95,13 @@ void AddModelOptions(Options& options, ModelFlags* flags) {
   options.Limit("--threads", 1, 256);
 }
 
+std::vector<std::string> OptionsOfTraining() {
+  return {"--optimizer",       "--loss-scale",        "--clip-norm",
+          "--weight-decay",    "--no-decay",          "--momentum",
+          "--lora-rank",       "--lora-alpha",        "--lora-targets",
+          "--label-smoothing", "--allow-batch-change"};
+}
+
 void AddLoraOptions(Options& options, ModelFlags* flags) {
   options.Group("model");
   options.Add("--lora-rank", &flags->lora_rank,
@@ -155,6 +163,7 @@ void AddStepOptions(Options& options, RunFlags* flags) {
   options.Add("--device", &flags->device,
               "auto, cpu or cuda; auto is the GPU when one works");
   options.Add("--seed", &flags->seed, "Of all that is drawn at random");
+  options.Limit("--seed", 0, std::numeric_limits<int64_t>::max());
 }
 
 namespace {
@@ -345,10 +354,6 @@ Result<StepSpec> ReadModelFlags(const ModelFlags& flags) {
 }
 
 Result<StepSpec> ReadRunFlags(const RunFlags& flags) {
-  if (flags.seed < 0) {
-    return Error{ErrorCode::kInvalidArgument,
-                 StrCat("[seed] ", flags.seed, " is negative")};
-  }
   // The model is looked up first: a name that is wrong needs no data to be said.
   STOWAGE_ASSIGN_OR_RETURN(const ModelInfo info, FindModel(flags.model.model));
   FromData data;

@@ -66,6 +66,9 @@ struct RunFlags {
 /// Declares the options; --model is left to the caller.
 void AddModelOptions(Options& options, ModelFlags* flags);
 
+/// Those of AddModelOptions and AddLoraOptions that say how a model is trained.
+std::vector<std::string> OptionsOfTraining();
+
 /// Declares those of adapters beside a model's own layers.
 void AddLoraOptions(Options& options, ModelFlags* flags);
 

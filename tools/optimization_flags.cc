@@ -89,17 +89,4 @@ Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training) {
   return {};
 }
 
-Status CheckNotGiven(const OptimizationFlags& flags) {
-  const std::string_view given = flags.clip_norm          ? "--clip-norm"
-                                 : flags.weight_decay     ? "--weight-decay"
-                                 : flags.momentum         ? "--momentum"
-                                 : flags.label_smoothing  ? "--label-smoothing"
-                                 : flags.no_decay.empty() ? ""
-                                                          : "--no-decay";
-  if (given.empty()) return {};
-  return Invalid(StrCat("[optimization] ", given,
-                        " is for training steps; give --model, or --onnx with "
-                        "--loss"));
-}
-
 }  // namespace stowage::tools

@@ -38,10 +38,6 @@ ModelFn WithSmoothing(const OptimizationFlags& flags, ModelFn model);
 /// the optimizer decays nothing.
 Status SetNoDecay(const OptimizationFlags& flags, TrainingSpec* training);
 
-/// Error kInvalidArgument, naming the first option that is given, for a subject that
-/// trains nothing.
-Status CheckNotGiven(const OptimizationFlags& flags);
-
 }  // namespace stowage::tools
 
 #endif  // STOWAGE_TOOLS_OPTIMIZATION_FLAGS_H_

@@ -17,9 +17,9 @@
 namespace stowage::tools {
 namespace {
 
-// Digits, after a minus or not, that fit 64 bits; CLI11 takes more, and cuts off
-// what does not fit.
-std::string CheckWholeNumber(const std::string& text) {
+// Digits, after a minus or not, that fit 64 bits; CLI11 takes more, cuts off what does
+// not fit, and reads 010 as 8, for which leading zeros are left out.
+std::string ReadWholeNumber(std::string& text) {
   int64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, value);
@@ -29,6 +29,7 @@ std::string CheckWholeNumber(const std::string& text) {
   if (parsed.ec != std::errc() || parsed.ptr != end) {
     return StrCat(Quoted(text), " is no whole number");
   }
+  text = StrCat(value);
   return "";
 }
 
@@ -41,6 +42,26 @@ std::string CheckNumber(const std::string& text) {
   }
   if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value)) {
     return StrCat(Quoted(text), " is no number");
+  }
+  const auto narrow = static_cast<float>(value);
+  if ((narrow == 0) != (value == 0) || !std::isfinite(narrow)) {
+    return StrCat(text, " is ", narrow == 0 ? "0" : "infinite", " in f32");
+  }
+  return "";
+}
+
+CLI::Validator WholeNumber() { return {ReadWholeNumber, ""}; }
+
+// What stands where a value must, if it cannot be one.
+std::string CheckValue(const std::string& name, const std::string& value,
+                       bool is_apart) {
+  if (value.empty()) {
+    return StrCat("the value of ", name, " is empty; leave ", name,
+                  " out, or give one");
+  }
+  if (is_apart && value.starts_with("--")) {
+    return StrCat(name, " has no value before ", value, "; write ", name, "=",
+                  value, " where that is its value");
   }
   return "";
 }
@@ -63,10 +84,11 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
   return names;
 }
 
-std::string Joined(const std::vector<std::string>& names) {
+std::string Joined(const std::vector<std::string>& names,
+                   std::string_view between = ", ") {
   std::string joined;
   for (const std::string& name : names) {
-    joined += StrCat(joined.empty() ? "" : ", ", name);
+    joined += StrCat(joined.empty() ? "" : between, name);
   }
   return joined;
 }
@@ -78,6 +100,40 @@ Error Invalid(std::string_view message) {
 // "--name" of "--name=value".
 std::string NameOf(const std::string& argument) {
   return argument.substr(0, argument.find('='));
+}
+
+const CLI::App* FindSubcommand(const CLI::App& app, std::string_view name) {
+  for (const CLI::App* const command : app.get_subcommands({})) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+// That arguments of a command hold a value where an option wants one.
+Status CheckValues(const CLI::App* command,
+                   std::span<const std::string> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument.empty()) {
+      return Invalid(StrCat("an argument of ", command->get_name(),
+                            " is empty; leave it out"));
+    }
+    if (!argument.starts_with('-')) {
+      const auto* const verb = FindSubcommand(*command, argument);
+      if (verb != nullptr) command = verb;
+      continue;
+    }
+    const std::string name = NameOf(argument);
+    const auto* const option = command->get_option_no_throw(name);
+    if (option == nullptr || option->get_expected_max() == 0) continue;
+    const bool is_apart = name.size() == argument.size();
+    if (is_apart && ++i == arguments.size()) break;  // CLI11 says so
+    const std::string wrong = CheckValue(
+        name, is_apart ? arguments[i] : argument.substr(name.size() + 1),
+        is_apart);
+    if (!wrong.empty()) return Invalid(wrong);
+  }
+  return {};
 }
 
 constexpr std::string_view kConfig = "--config";
@@ -200,19 +256,19 @@ void Options::Add(const std::string& name, std::string* value,
 
 void Options::Add(const std::string& name, int* value,
                   const std::string& help) {
-  command_->add_option(name, *value, help)->check(CheckWholeNumber);
+  command_->add_option(name, *value, help)->transform(WholeNumber());
 }
 
 void Options::Add(const std::string& name, int64_t* value,
                   const std::string& help) {
   command_->add_option(name, *value, help)
       ->capture_default_str()
-      ->check(CheckWholeNumber);
+      ->transform(WholeNumber());
 }
 
 void Options::Add(const std::string& name, std::optional<int64_t>* value,
                   const std::string& help) {
-  command_->add_option(name, *value, help)->check(CheckWholeNumber);
+  command_->add_option(name, *value, help)->transform(WholeNumber());
 }
 
 void Options::Add(const std::string& name, std::optional<double>* value,
@@ -234,7 +290,9 @@ void Options::AddEach(const std::string& name, std::vector<std::string>* values,
 
 void Options::AddSome(const std::string& name, std::vector<std::string>* values,
                       int most, const std::string& help) {
-  command_->add_option(name, *values, help)->expected(1, most);
+  command_->add_option(name, *values, help)
+      ->expected(1, most)
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
 }
 
 Options Options::AddVerb(const std::string& name,
@@ -255,9 +313,30 @@ void Options::Exclude(const std::string& name, const std::string& other) {
   command_->get_option(name)->excludes(command_->get_option(other));
 }
 
+void Options::ApplyTo(const std::vector<std::string>& subjects,
+                      const std::vector<std::string>& names) {
+  scopes_->push_back({subjects, names});
+}
+
 void Options::OnRun(std::function<int()> run) {
-  command_->callback(
-      [run = std::move(run), exit_code = exit_code_] { *exit_code = run(); });
+  const auto check = [command = command_, scopes = scopes_]() -> Status {
+    const auto is_given = [&](const std::string& name) {
+      return command->get_option(name)->count() > 0;
+    };
+    for (const auto& [subjects, names] : *scopes) {
+      if (std::ranges::any_of(subjects, is_given)) continue;
+      const auto unused = std::ranges::find_if(names, is_given);
+      if (unused == names.end()) continue;
+      return Invalid(StrCat(*unused, " applies where ",
+                            Joined(subjects, " or "),
+                            " is given; leave it out"));
+    }
+    return {};
+  };
+  command_->callback([check, run = std::move(run), exit_code = exit_code_] {
+    const Status applies = check();
+    *exit_code = applies.ok() ? run() : Fail(applies.error());
+  });
 }
 
 Program::Program(const std::string& description, const std::string& footer)
@@ -282,13 +361,6 @@ Options Program::AddSubcommand(const std::string& name,
                       "Read flags from this TOML file, as no-decay = "
                       "[\"*.bias\"]; those given here count");
   return Options(command, &exit_code_);
-}
-
-CLI::App* Program::FindSubcommand(const std::string& name) const {
-  for (CLI::App* const command : app_->get_subcommands({})) {
-    if (command->get_name() == name) return command;
-  }
-  return nullptr;
 }
 
 // That a subcommand comes first, and which there are.
@@ -331,7 +403,7 @@ int Program::RefuseLeftover() const {
 int Program::Run(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const CLI::App* const command =
-      arguments.empty() ? nullptr : FindSubcommand(arguments.front());
+      arguments.empty() ? nullptr : FindSubcommand(*app_, arguments.front());
   const bool is_own_flag =
       !arguments.empty() && arguments.front().starts_with('-') &&
       app_->get_option_no_throw(NameOf(arguments.front())) != nullptr;
@@ -342,6 +414,8 @@ int Program::Run(int argc, char** argv) {
     if (!from_file.ok()) return Fail(from_file.error());
     arguments.insert(arguments.begin() + 1, from_file->begin(),
                      from_file->end());
+    const Status values = CheckValues(command, std::span(arguments).subspan(1));
+    if (!values.ok()) return Fail(values.error());
   }
   try {
     std::ranges::reverse(arguments);  // as parse() wants them

@@ -30,8 +30,9 @@ namespace stowage::tools {
 
 /// The options of one subcommand. A name begins with -- or, of what is told by its
 /// place, does not; "-o,--output" is short and long. What is given twice counts as
-/// given last. A value that is there before is the default, and help shows it. The
-/// values must live until the program has run.
+/// given last. A value that is there before is the default, and help shows it. A value
+/// is not empty, and one that begins with -- stands behind "=" alone, since most often a
+/// value was left out there. The values must live until the program has run.
 class Options {
  public:
   /// The part of the help that what is added from here on stands in.
@@ -39,7 +40,8 @@ class Options {
 
   void Add(const std::string& name, std::string* value,
            const std::string& help);
-  /// Numbers are written in decimal, with nothing before or behind them.
+  /// Numbers are written in decimal, with nothing before or behind them; those with a
+  /// fraction are for 32 bits, too.
   void Add(const std::string& name, int64_t* value, const std::string& help);
   /// Its default is not shown: 0, for what `help` says.
   void Add(const std::string& name, int* value, const std::string& help);
@@ -63,6 +65,9 @@ class Options {
   void Require(const std::string& name);
   void Limit(const std::string& name, int64_t least, int64_t most);
   void Exclude(const std::string& name, const std::string& other);
+  /// What is given of `names` where none of `subjects` is, is refused.
+  void ApplyTo(const std::vector<std::string>& subjects,
+               const std::vector<std::string>& names);
 
   /// What the subcommand does, once its options are read; returns its exit code.
   void OnRun(std::function<int()> run);
@@ -72,8 +77,14 @@ class Options {
   Options(CLI::App* command, int* exit_code)
       : command_(command), exit_code_(exit_code) {}
 
+  struct Scope {
+    std::vector<std::string> subjects, names;
+  };
+
   CLI::App* command_;
   int* exit_code_;
+  std::shared_ptr<std::vector<Scope>> scopes_ =
+      std::make_shared<std::vector<Scope>>();
 };
 
 class Program {
@@ -96,7 +107,6 @@ class Program {
   int Run(int argc, char** argv);
 
  private:
-  CLI::App* FindSubcommand(const std::string& name) const;
   int RefuseFirst(std::span<const std::string> arguments) const;
   int RefuseLeftover() const;
 

@@ -21,7 +21,6 @@
 #include "tools/frontier.h"
 #include "tools/model_flags.h"
 #include "tools/onnx_flags.h"
-#include "tools/optimization_flags.h"
 #include "tools/optimizer_fits.h"
 #include "tools/options.h"
 #include "tools/output.h"
@@ -118,12 +117,6 @@ Result<Subject> ReadSubject(const Flags& flags, const PlanOptions& options,
     return Error{ErrorCode::kInvalidArgument,
                  "[ranks] a graph is planned as it is; leave --ranks away, or "
                  "give --model, or --onnx with --loss"};
-  }
-  STOWAGE_RETURN_IF_ERROR(CheckNotGiven(flags.model.optimization));
-  if (flags.model.lora_rank) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "[lora] --lora-rank is for training steps; give --model, or "
-                 "--onnx with --loss"};
   }
   StepQuestion question{.fit = {.plan = options, .on_choice = on_choice},
                         .cache = ReadPlanCache(flags.model)};
@@ -375,11 +368,6 @@ int Run(const Flags& flags) {
   const std::optional<OpTimes> times = subject->planner().question().op_times;
   const std::optional<Bytes> budget = subject->planner().question().budget;
   if (flags.pareto) {
-    if (!flags.html.empty()) {
-      return Fail({ErrorCode::kInvalidArgument,
-                   "[plan] --html shows a plan, and --pareto prints none; give "
-                   "one of them"});
-    }
     return PrintFrontier(flags, subject->planner().fitter(), times, *progress);
   }
 
@@ -534,6 +522,17 @@ void AddPlan(Program& program) {
   options.AddFlag("--json", &flags->json, "Print one JSON object");
   options.Add("-o,--output", &flags->output,
               "Write the plan and its graph to this file");
+  for (const char* const of_plan :
+       {"--output", "--html", "--explain", "--traffic", "--roofline"}) {
+    options.Exclude("--pareto", of_plan);
+    options.Exclude("--fit-optimizer", of_plan);
+  }
+  options.Exclude("--fit-optimizer", "--svg");
+  options.ApplyTo({"--model"}, {"--dtype", "--seq"});
+  options.ApplyTo({"--onnx"},
+                  {"--dim", "--shape", "--loss", "--freeze", "--stand-ins"});
+  options.ApplyTo({"--model", "--onnx"}, {"--batch"});
+  options.ApplyTo({"--model", "--loss"}, OptionsOfTraining());
   options.OnRun([flags] { return Run(*flags); });
 }
 

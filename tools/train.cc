@@ -22,26 +22,10 @@ Result<StepSpec> ReadSpec(const TrainFlags& flags) {
                  is_file ? "[train] both --model and --onnx are given; give one"
                          : "[train] nothing to train; give --model or --onnx"};
   }
-  if (!is_file && flags.arrays.hold_out) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        "[train] --hold-out is for the arrays of an ONNX file's model; "
-        "built-in models hold out a part of their data by themselves"};
-  }
-  if (!is_file && !flags.save_onnx.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "[train] --save-onnx writes an ONNX file again; give it with "
-                 "--onnx"};
-  }
   if (flags.model.lora_rank && !flags.save_onnx.empty()) {
     return Error{ErrorCode::kInvalidArgument,
                  "[train] --save-onnx has no place for adapters; leave "
                  "--lora-rank away, or --save-weights them"};
-  }
-  if (is_file && !flags.tokenizer.empty()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "[train] --tokenizer is for models of text by name; leave it "
-                 "away with --onnx"};
   }
   return is_file ? ReadOnnxRun(flags.onnx, flags.arrays, flags)
                  : ReadRunFlags(flags);

@@ -145,6 +145,15 @@ void AddTrainOptions(Options& options, TrainFlags* flags) {
                   "Print what the run would take with each optimizer, and "
                   "whether it fits the budget, and train nothing");
   AddLoopOptions(options, flags);
+  for (const char* const unused :
+       {"--save", "--save-weights", "--save-onnx", "--continue", "--svg",
+        "--html", "--log", "--sample"}) {
+    options.Exclude("--fit-optimizer", unused);
+  }
+  options.ApplyTo({"--model"}, {"--dtype", "--seq", "--tokenizer", "--sample"});
+  options.ApplyTo({"--onnx"},
+                  {"--dim", "--shape", "--loss", "--freeze", "--input-map",
+                   "--shuffle", "--hold-out", "--save-onnx"});
 }
 
 void AddLoopOptions(Options& options, TrainFlags* flags) {

@@ -26,18 +26,10 @@ Result<FineTuningOptions> ReadOptions(const TuningFlags& flags, DType dtype,
                                       bool has_examples) {
   FineTuningOptions options{.dtype = dtype, .weighted_targets = has_examples};
   if (flags.full) {
-    if (!flags.adapter.empty() || !flags.lora_targets.empty()) {
-      return Invalid(
-          "--full trains every weight; leave --adapter and --lora-targets "
-          "away");
-    }
     options.lora.reset();
     return options;
   }
   if (!flags.adapter.empty()) {
-    if (!flags.lora_targets.empty()) {
-      return Invalid("--adapter has its own layers; leave --lora-targets away");
-    }
     STOWAGE_ASSIGN_OR_RETURN(options.lora, ReadAdapterRules(flags.adapter));
     return options;
   }
@@ -180,9 +172,15 @@ std::vector<int32_t> UsualPrompt(
 }  // namespace
 
 Result<Tuning> ReadTuning(const TuningFlags& flags, DType dtype, int64_t seq) {
-  if (flags.too_long != "cut" && flags.too_long != "drop") {
-    return Invalid(StrCat("too-long has no choice ", Quoted(flags.too_long),
+  const std::string& too_long = flags.too_long;
+  if (!too_long.empty() && too_long != "cut" && too_long != "drop") {
+    return Invalid(StrCat("too-long has no choice ", Quoted(too_long),
                           "; expected cut or drop"));
+  }
+  if (!too_long.empty() && !flags.data.ends_with(".jsonl")) {
+    return Invalid(StrCat("--too-long ", too_long,
+                          " is for the examples of a .jsonl file, and ",
+                          Quoted(flags.data), " is a text; leave it out"));
   }
   if (flags.held_out_batches < 1) {
     return Invalid(

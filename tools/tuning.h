@@ -53,8 +53,8 @@ struct TuningFlags {
   std::vector<std::string> lora_targets;
   bool full = false;
   std::string adapter;
-  std::string lengths;  // "auto" or numbers; empty: the one of --seq
-  std::string too_long = "cut";
+  std::string lengths;   // "auto" or numbers; empty: the one of --seq
+  std::string too_long;  // "cut", "drop"; empty: cut
   std::string prompt;
   std::optional<double> temperature, top_p;
   int64_t top_k = 0;

@@ -516,15 +516,6 @@ TEST_CASE("two plans are compared as text and as JSON") {
         b["nodes"].get<int>() - a["nodes"].get<int>());
 }
 
-TEST_CASE("a page shows a plan, not what budgets cost") {
-  const Outcome both = RunStowage({"plan", "--model", "mlp", "--pareto",
-                                   "--html", TempPath("pareto.html")});
-  CHECK(both.exit_code == 2);
-  CHECK(both.err ==
-        "stowage: [plan] --html shows a plan, and --pareto prints none; give "
-        "one of them\n");
-}
-
 // How many values of a plan file are for no line; every other must be for one of
 // the model, or of the step's own inputs.
 int CountUnknownLines(const std::string& path) {
