@@ -33,6 +33,46 @@ TEST_CASE("a PNG is decoded into planes of its channels") {
                                                 0, 0, 255, 30, 60, 90});
 }
 
+// The same pixels in 16 bits, and both with a gAMA chunk of 1.
+constexpr std::string_view kWidePng =
+    "89504e470d0a1a0a0000000d494844520000000300000002100200000042862d0e00000021"
+    "49"
+    "44415478da63f8ff9f010c90682e2e111139390d0d23231b1b37b78080a82800c281097f3f"
+    "2e"
+    "53f50000000049454e44ae426082";
+constexpr std::string_view kGammaPng =
+    "89504e470d0a1a0a0000000d49484452000000030000000208020000001216f14d00000004"
+    "67"
+    "414d41000186a031e8965f000000174944415478da63f8cfc0c000c15c22721a46366e0151"
+    "00"
+    "335904c05c9be18c0000000049454e44ae426082";
+constexpr std::string_view kWideGammaPng =
+    "89504e470d0a1a0a0000000d494844520000000300000002100200000042862d0e00000004"
+    "67"
+    "414d41000186a031e8965f000000214944415478da63f8ff9f010c90682e2e111139390d0d"
+    "23"
+    "231b1b37b78080a82800c281097f3f2e53f50000000049454e44ae426082";
+
+TEST_CASE(
+    "the same pixels are the same numbers, whatever the file says of them") {
+  const Result<Picture> plain = DecodePicture(FromHex(kPng), 3, "a.png");
+  REQUIRE(plain.ok());
+  for (const std::string_view other : {kWidePng, kGammaPng, kWideGammaPng}) {
+    const Result<Picture> picture = DecodePicture(FromHex(other), 3, "a.png");
+    REQUIRE_MESSAGE(picture.ok(), picture.error().message);
+    CHECK(picture->pixels == plain->pixels);
+  }
+}
+
+// 0.299 R + 0.587 G + 0.114 B, as Pillow's convert("L") has it.
+TEST_CASE("a PNG in colour is read as grey by its luma") {
+  for (const std::string_view file : {kPng, kWidePng, kGammaPng}) {
+    const Result<Picture> grey = DecodePicture(FromHex(file), 1, "a.png");
+    REQUIRE_MESSAGE(grey.ok(), grey.error().message);
+    CHECK(grey->pixels == std::vector<uint8_t>{76, 150, 29, 18, 48, 78});
+  }
+}
+
 TEST_CASE("a grey PNG is what it is, and the same in each of three channels") {
   const std::vector<uint8_t> grey = {0, 128, 200, 255};
   const Result<Picture> one = DecodePicture(FromHex(kGreyPng), 1, "a.png");
