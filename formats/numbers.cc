@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/strings.h"
 #include "math/small_floats.h"
 
 namespace stowage {
@@ -115,6 +116,31 @@ Array ArrayOfNumbers(DType dtype, const Shape& shape,
   return array;
 }
 
+// As a type of reals has it.
+double Rounded(DType dtype, double value) {
+  const auto narrow = static_cast<float>(value);
+  switch (dtype) {
+    case DType::kF32:
+      return narrow;
+    case DType::kF16:
+      return math::HalfToFloat(math::FloatToHalf(narrow));
+    case DType::kBF16:
+      return math::BFloat16ToFloat(math::FloatToBFloat16(narrow));
+    default:
+      return value;
+  }
+}
+
+// Where element i lies: "7, 0, 3".
+std::string PlaceOf(int64_t i, const Shape& shape) {
+  std::string place;
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    place = StrCat(i % shape[d], place.empty() ? "" : ", ", place);
+    i /= shape[d];
+  }
+  return place;
+}
+
 }  // namespace
 
 std::vector<int64_t> IntsOf(const Array& array) {
@@ -130,6 +156,34 @@ Array ArrayOf(DType dtype, const Shape& shape,
 Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<double>& reals) {
   return ArrayOfNumbers(dtype, shape, reals);
+}
+
+Status CheckFinite(const Array& array, DType dtype, const std::string& origin) {
+  const TensorType& type = array.type;
+  if (!IsFloat(type.dtype)) return {};
+  for (int64_t i = 0; i < type.shape.num_elements(); ++i) {
+    const auto value = NumberAt<double>(array, i);
+    if (std::isfinite(Rounded(dtype, value))) continue;
+    const bool is_finite = std::isfinite(value);
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[data] ", Quoted(origin), " [", PlaceOf(i, type.shape), "] is ",
+               value, is_finite ? ", which is infinite in " : "",
+               is_finite ? DTypeName(dtype) : "", "; expected finite numbers")};
+  }
+  return {};
+}
+
+Status CheckRange(const Array& array, int64_t end, const std::string& origin) {
+  for (int64_t i = 0; i < array.type.shape.num_elements(); ++i) {
+    const auto value = NumberAt<int64_t>(array, i);
+    if (value >= 0 && value < end) continue;
+    return Error{
+        ErrorCode::kInvalidArgument,
+        StrCat("[data] ", Quoted(origin), " [", PlaceOf(i, array.type.shape),
+               "] is ", value, "; expected 0 to ", end - 1)};
+  }
+  return {};
 }
 
 }  // namespace stowage

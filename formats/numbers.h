@@ -5,10 +5,13 @@
 //
 //   const std::vector<int64_t> dims = IntsOf(array);
 //   const Array wide = ArrayOf(DType::kF64, array.type.shape, RealsOf(array));
+//   Status usable = CheckFinite(array, DType::kF32, "d.npz:x");
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "formats/array.h"
 #include "ir/dtype.h"
 #include "ir/shape.h"
@@ -29,6 +32,15 @@ Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<int64_t>& ints);
 Array ArrayOf(DType dtype, const Shape& shape,
               const std::vector<double>& reals);
+
+/// That all elements are finite as elements of `dtype`, a type of reals. Error
+/// kInvalidArgument, naming `origin`, which the array is of, the first place and what is
+/// there. Whole numbers are finite.
+Status CheckFinite(const Array& array, DType dtype, const std::string& origin);
+
+/// That all elements, whole numbers, are from 0 up to `end`, which is none of them. Error
+/// as above.
+Status CheckRange(const Array& array, int64_t end, const std::string& origin);
 
 }  // namespace stowage
 

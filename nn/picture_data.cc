@@ -177,6 +177,7 @@ Result<Part> PartOf(const Array& x, const std::string& x_origin, const Array& y,
   STOWAGE_RETURN_IF_ERROR(
       CheckMemory(StrCat("the pictures of ", Quoted(x_origin)),
                   shape.num_elements() * (dtype == DType::kU8 ? 1 : 4)));
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(x, DType::kF32, x_origin));
   part.pixels = PixelsOf(x);
   return part;
 }

@@ -96,7 +96,8 @@ void CheckBatchSpans(std::span<const int32_t> part, int64_t batch, int64_t seq,
 
 }  // namespace
 
-Result<std::string> NormalizeText(std::string_view utf8) {
+Result<std::string> NormalizeText(std::string_view utf8, int64_t* replaced) {
+  int64_t unspelt = 0;
   std::string out;
   out.reserve(utf8.size());
   int64_t line = 1;
@@ -120,9 +121,12 @@ Result<std::string> NormalizeText(std::string_view utf8) {
     } else if (c->value >= ' ' && c->value <= '~') {
       out += static_cast<char>(c->value);
     } else {
-      out += AsciiFor(c->value);
+      const std::string_view ascii = AsciiFor(c->value);
+      unspelt += ascii == "?" ? 1 : 0;
+      out += ascii;
     }
   }
+  if (replaced != nullptr) *replaced = unspelt;
   return out;
 }
 
@@ -158,7 +162,8 @@ Result<TextData> TextData::FromText(std::string_view utf8,
                  StrCat(kRoom, Quoted(origin), " ", message)};
   };
   if (utf8.empty()) return fail("is empty; expected UTF-8 text");
-  Result<std::string> normalized = NormalizeText(utf8);
+  int64_t replaced = 0;
+  Result<std::string> normalized = NormalizeText(utf8, &replaced);
   if (!normalized.ok()) {
     Error error = normalized.error();
     error.message =
@@ -170,7 +175,10 @@ Result<TextData> TextData::FromText(std::string_view utf8,
     return fail(StrCat("has ", normalized->size(),
                        " characters; at most 2^31 - 1 are supported"));
   }
-  return Split(EncodeText(*normalized), "characters", origin, seq);
+  STOWAGE_ASSIGN_OR_RETURN(
+      TextData data, Split(EncodeText(*normalized), "characters", origin, seq));
+  data.replaced_ = replaced;
+  return data;
 }
 
 Result<TextData> TextData::FromTokens(std::vector<int32_t> tokens,

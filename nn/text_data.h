@@ -31,8 +31,10 @@ namespace stowage {
 inline constexpr int64_t kTextVocabulary = 96;
 
 /// Normalizes UTF-8 text as said above. Errors: a NUL byte or a byte sequence
-/// that is not UTF-8, with line and column (in bytes).
-Result<std::string> NormalizeText(std::string_view utf8);
+/// that is not UTF-8, with line and column (in bytes). `replaced`, unless null, becomes the
+/// number of characters that no other spells, for each of which there is a "?".
+Result<std::string> NormalizeText(std::string_view utf8,
+                                  int64_t* replaced = nullptr);
 
 /// One token a character. Precondition: `normalized` came from NormalizeText.
 std::vector<int32_t> EncodeText(std::string_view normalized);
@@ -54,6 +56,8 @@ class TextData {
                                      std::string_view origin, int64_t seq);
 
   std::span<const int32_t> tokens() const { return tokens_; }
+  /// Characters of the text that became "?" (NormalizeText).
+  int64_t replaced() const { return replaced_; }
   std::span<const int32_t> train() const {
     return tokens().first(tokens_.size() - held_out_);
   }
@@ -67,6 +71,7 @@ class TextData {
 
   std::vector<int32_t> tokens_;
   size_t held_out_ = 0;
+  int64_t replaced_ = 0;
 };
 
 /// Draws `batch` windows of `seq` tokens, and for each the same window one

@@ -47,6 +47,21 @@ struct Source {
   Array batch = {};
 };
 
+// What the numbers of an input stay below, by the nodes that read it as labels or as
+// indices; absent where none does.
+std::optional<int64_t> EndOfIndices(const Graph& graph, ValueId input) {
+  std::optional<int64_t> end;
+  for (const Node& node : graph.nodes()) {
+    const bool is_label = node.op == OpKind::kCrossEntropy;
+    if (!is_label && node.op != OpKind::kGather) continue;
+    if (node.inputs[1] != input) continue;
+    const Shape& shape = graph.value(node.inputs[0]).type.shape;
+    const int64_t count = is_label ? shape.back() : shape[0];
+    end = std::min(end.value_or(count), count);
+  }
+  return end;
+}
+
 // The largest batch up to `most` that divides `examples`.
 int64_t DividingBatch(int64_t examples, int64_t most) {
   int64_t batch = std::min(examples, most);
@@ -250,6 +265,7 @@ Result<Source> SourceOf(
                         DTypeName(found->array.type.dtype), ", and the input ",
                         DTypeName(type.dtype)));
   }
+  STOWAGE_RETURN_IF_ERROR(CheckFinite(found->array, type.dtype, name));
   source.size = static_cast<size_t>(type.bytes() / type.shape[0]);
   source.batch = {type, std::string(static_cast<size_t>(type.bytes()), '\0')};
   return source;
@@ -324,6 +340,9 @@ Result<std::unique_ptr<Task>> LoadArraysTask(const StepSpec& spec,
                           ", for batches of ", batch,
                           examples ? StrCat(" of ", *examples) : "",
                           "; all need the same number, at least a batch"));
+    }
+    if (const auto end = EndOfIndices(graph, id)) {
+      STOWAGE_RETURN_IF_ERROR(CheckRange(*source.examples, *end, input.name));
     }
     examples = count;
     sources.push_back(std::move(source));

@@ -1,6 +1,7 @@
 #include "tools/task.h"
 
 #include <algorithm>
+#include <iostream>
 #include <limits>
 #include <span>
 #include <vector>
@@ -278,8 +279,18 @@ Status CheckBatch(int64_t batch, Bytes example) {
 
 // As tokens where the spec has a tokenizer, else as characters.
 Result<TextData> LoadText(const StepSpec& spec, const std::string& path,
-                          int64_t seq) {
-  if (spec.tokenizer == nullptr) return TextData::Load(path, seq);
+                          int64_t seq, const TaskShare& share) {
+  if (spec.tokenizer == nullptr) {
+    STOWAGE_ASSIGN_OR_RETURN(TextData data, TextData::Load(path, seq));
+    if (data.replaced() > 0 && share.rank == 0) {
+      std::cerr << StrCat("[data] ", data.replaced(), " of ",
+                          data.tokens().size(), " characters of ", Quoted(path),
+                          " are beyond ASCII and read as \"?\"; --tokenizer "
+                          "reads any text")
+                << std::endl;
+    }
+    return data;
+  }
   STOWAGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   STOWAGE_ASSIGN_OR_RETURN(
       std::vector<int32_t> tokens,
@@ -310,7 +321,7 @@ Result<std::unique_ptr<Task>> LoadTask(const StepSpec& spec,
     case ModelData::kText: {
       const int64_t seq = *spec.options.seq;
       STOWAGE_RETURN_IF_ERROR(CheckBatch(batch, 2 * seq * SizeOf(DType::kI32)));
-      STOWAGE_ASSIGN_OR_RETURN(TextData text, LoadText(spec, path, seq));
+      STOWAGE_ASSIGN_OR_RETURN(TextData text, LoadText(spec, path, seq, share));
       return MakeTextTask(std::move(text), batch, seq, seed, kEvaluationBatches,
                           share);
     }

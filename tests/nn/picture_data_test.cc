@@ -13,6 +13,7 @@
 
 #include "base/strings.h"
 #include "formats/npz.h"
+#include "formats/numbers.h"
 #include "tests/support/files.h"
 
 namespace stowage {
@@ -142,6 +143,19 @@ TEST_CASE("an .npz has pictures x of bytes or reals, and labels y") {
   CHECK(Refuse(path) == "[data] \"" + path +
                             "\" has no array \"y\"; it has \"x\", expected "
                             "\"x\", pictures, and \"y\", their labels");
+}
+
+TEST_CASE("pictures that are not finite are refused with their place") {
+  const std::string path = EmptyFolder("not_finite") + "/a.npz";
+  const NamedArray y{"y", {{DType::kU8, {5}}, std::string("\0\1\2\0\1", 5)}};
+  for (const DType dtype : {DType::kF32, DType::kF64}) {
+    std::vector<double> reals(10, 0.5);
+    reals[7] = dtype == DType::kF32 ? std::nan("") : 1e300;
+    const NamedArray x{"x", ArrayOf(dtype, {5, 2}, reals)};
+    WriteFile(path, *NpzBytes(std::vector{x, y}));
+    CHECK(Refuse(path).starts_with("[data] \"" + path + ":x\" [3, 1] is " +
+                                   (dtype == DType::kF32 ? "nan" : "1e+300")));
+  }
 }
 
 // Five pictures of 2 x 3 reals, of which picture n is n, n + 0.1, ... and the label

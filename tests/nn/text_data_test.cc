@@ -56,6 +56,19 @@ TEST_CASE("text is normalized to printable ASCII") {
   CHECK(normalized("") == "");
 }
 
+TEST_CASE("characters that no other spells are counted") {
+  int64_t replaced = -1;
+  REQUIRE(NormalizeText("“It’s” plain? – yes…\n", &replaced).ok());
+  CHECK(replaced == 0);
+  REQUIRE(NormalizeText("naïve \xF0\x9F\x98\x80 why?", &replaced).ok());
+  CHECK(replaced == 2);
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "ещё раз\n";
+  const auto data = TextData::FromText(text, "t.txt", 8);
+  REQUIRE(data.ok());
+  CHECK(data->replaced() == 600);
+}
+
 TEST_CASE("bytes that are not UTF-8 text are refused with their place") {
   const auto refuse = [](std::string_view text) {
     const auto result = NormalizeText(text);

@@ -14,6 +14,7 @@
 #include "base/strings.h"
 #include "formats/array.h"
 #include "formats/npz.h"
+#include "formats/numbers.h"
 #include "ir/dtype.h"
 #include "onnx/onnx.h"
 #include "tests/onnx/linear_model.h"
@@ -216,6 +217,35 @@ Json LastLine(const std::vector<std::string>& arguments) {
   return Json::parse(out.substr(out.rfind('\n', out.size() - 2) + 1));
 }
 
+TEST_CASE("arrays are looked at before the first step") {
+  const auto arrays = ParseNpz(ReadAll(kData), kData);
+  REQUIRE(arrays.ok());
+  const auto refused = [&](const std::string& name, size_t at, double value) {
+    std::vector<NamedArray> changed = *arrays;
+    for (NamedArray& array : changed) {
+      if (array.name != name) continue;
+      std::vector<double> numbers = RealsOf(array.array);
+      numbers[at] = value;
+      array.array =
+          ArrayOf(array.array.type.dtype, array.array.type.shape, numbers);
+    }
+    std::vector<std::string> arguments = Command(kNet, 2);
+    std::replace(arguments.begin(), arguments.end(), std::string(kData),
+                 WriteTemp("changed.npz", *NpzBytes(changed)));
+    const Outcome outcome = RunStowage(arguments);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    return outcome.err;
+  };
+  CHECK(refused("x", 3 * 16 * 16 + 2, std::nan("")) ==
+        "stowage: [data] \"x\" [1, 0, 0, 2] is nan; expected finite numbers\n");
+  const std::string label = refused("labels", 2, 1'000'000);
+  CHECK(label.starts_with(
+      "stowage: [data] \"labels\" [2] is 1000000; expected 0 to "));
+  CHECK(refused("labels", 1, -1)
+            .starts_with("stowage: [data] \"labels\" [1] is -1; "));
+}
+
 TEST_CASE("arrays may change names") {
   const auto arrays = ParseNpz(ReadAll(kData), kData);
   REQUIRE(arrays.ok());
@@ -391,7 +421,7 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
       {{"train", "--onnx", kNet, "--data", kData},
        "[train] what the file's model is trained for is not told; give --loss"},
       {{"train", "--model", "mlp", "--data", kData, "--save-onnx", "x.onnx"},
-       "[train] --save-onnx writes an ONNX file again; give it with --onnx"},
+       "--save-onnx applies where --onnx is given"},
       {Command(kNet, 1, {"--input-map", "x=y"}),
        "[data] --input-map \"x=y\" is not INPUT=ARRAY with an array of"},
       {Command(kNet, 1, {"--input-map", "q=x"}),
@@ -418,7 +448,7 @@ TEST_CASE("what a run of an ONNX file lacks is told") {
        "[hold-out] 0.5 of 4 examples is 2, which leaves 2 to train on in "
        "batches of 3"},
       {{"train", "--model", "mlp", "--data", kData, "--hold-out", "0.1"},
-       "[train] --hold-out is for the arrays of an ONNX file's model"},
+       "--hold-out applies where --onnx is given"},
       {Command(kNet, 1, {"--dim", "batch"}), "[dim] \"batch\" is not NAME=N"},
       {Command(kNet, 1, {"--dim", "batch=0"}),
        "[dim] \"0\" is no size of at least 1"},
