@@ -62,7 +62,9 @@ TEST_CASE("AdamW decays weights by lr * decay * w, and none of --no-decay") {
   const Weights all = train({"--weight-decay", "0.5"});
   // What the gradient moves is the same with each decay.
   double decayed = 0;
-  for (const auto& [name, w] : first) {
+  for (const auto& each : first) {
+    const auto& name = each.first;
+    const auto& w = each.second;
     INFO(name);
     for (size_t i = 0; i < w.size(); ++i) {
       const double left = without.at(name)[i];

@@ -208,8 +208,9 @@ TEST_CASE("help has its flags in groups") {
       {"\nmodel:\n", "--batch"},     {"\ndata:\n", "--data"},
       {"\noptimization:\n", "--lr"}, {"\nmemory:\n", "--budget"},
       {"\nrun:\n", "--device"},      {"\noutput:\n", "--json"}};
-  for (const auto& [group, flag] : groups) {
-    INFO(group);
+  for (const auto& each : groups) {
+    const auto& [group, flag] = each;
+    INFO(each.first);
     const size_t at = help.find(group);
     REQUIRE(at != std::string::npos);
     CHECK(at > last);
