@@ -536,8 +536,8 @@ void BindTrainers(py::module_& module) {
       });
   py::class_<Rate>(module, "Rate")
       .def(py::init([](double peak, int64_t steps, int64_t warmup,
-                       double final_factor, std::string_view kind,
-                       double power, double decay_share) {
+                       double final_factor, std::string_view kind, double power,
+                       double decay_share) {
              return Rate{.schedule = {.peak = peak,
                                       .warmup = warmup,
                                       .final_factor = final_factor,
