@@ -475,7 +475,7 @@ std::string MemoryText(OpKind op, const Signature& signature) {
   if (def.is_view()) return StrCat("view of ", signature.operands[0].name);
   for (size_t i = 0; i < signature.operands.size(); ++i) {
     const bool named = def.updates > 0 ? static_cast<int>(i) < def.updates
-                                       : (def.may_overwrite >> i & 1) != 0;
+                                       : HasInput(def.may_overwrite, i);
     if (named) names.push_back(signature.operands[i].name);
   }
   if (names.empty()) return "";
@@ -494,7 +494,7 @@ std::string ValuesText(const std::vector<Label>& labels, bool operands,
                                        .Of(TypeWords::Result(i));
     texts.push_back(StrCat(labels[i].name, labels[i].optional ? "?" : "",
                            labels[i].repeated ? "..." : "", ": ", type,
-                           (on_host >> i & 1) != 0 ? " on the host" : ""));
+                           HasInput(on_host, i) ? " on the host" : ""));
   }
   return Join(texts);
 }

@@ -148,7 +148,7 @@ class Runner {
     const Node& node = graph_.node(id);
     const ValueId input = node.inputs[i];
     const TensorType& type = graph_.value(input).type;
-    return (GetOpDef(node.op).may_overwrite >> i & 1) != 0 &&
+    return HasInput(GetOpDef(node.op).may_overwrite, i) &&
            layout(input).byte_offset == 0 &&
            IsContiguous(type.shape, layout(input).strides) &&
            type.bytes() == graph_.value(layout(input).root).type.bytes() &&
