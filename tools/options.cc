@@ -52,16 +52,23 @@ std::string CheckNumber(const std::string& text) {
 
 CLI::Validator WholeNumber() { return {ReadWholeNumber, ""}; }
 
-// What stands where a value must, if it cannot be one.
-std::string CheckValue(const std::string& name, const std::string& value,
-                       bool is_apart) {
+// Why `value` cannot be that of `option`, which it stands behind, or with it behind "=".
+std::string CheckValue(const CLI::Option& option, const std::string& name,
+                       const std::string& value, bool is_apart) {
+  const std::string whole =
+      option.get_lnames().empty() ? name : "--" + option.get_lnames().front();
   if (value.empty()) {
     return StrCat("the value of ", name, " is empty; leave ", name,
                   " out, or give one");
   }
   if (is_apart && value.starts_with("--")) {
-    return StrCat(name, " has no value before ", value, "; write ", name, "=",
+    return StrCat(name, " has no value before ", value, "; write ", whole, "=",
                   value, " where that is its value");
+  }
+  // CLI11 would take the "=" for a part of the value.
+  if (!is_apart && !name.starts_with("--")) {
+    return StrCat(name, " takes no \"=\"; write ", name, " ", value, ", or ",
+                  whole, "=", value);
   }
   return "";
 }
@@ -129,8 +136,8 @@ Status CheckValues(const CLI::App* command,
     const bool is_apart = name.size() == argument.size();
     if (is_apart && ++i == arguments.size()) break;  // CLI11 says so
     const std::string wrong = CheckValue(
-        name, is_apart ? arguments[i] : argument.substr(name.size() + 1),
-        is_apart);
+        *option, name,
+        is_apart ? arguments[i] : argument.substr(name.size() + 1), is_apart);
     if (!wrong.empty()) return Invalid(wrong);
   }
   return {};

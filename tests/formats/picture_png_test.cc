@@ -58,9 +58,9 @@ TEST_CASE(
   const Result<Picture> plain = DecodePicture(FromHex(kPng), 3, "a.png");
   REQUIRE(plain.ok());
   for (const std::string_view other : {kWidePng, kGammaPng, kWideGammaPng}) {
-    const Result<Picture> picture = DecodePicture(FromHex(other), 3, "a.png");
-    REQUIRE_MESSAGE(picture.ok(), picture.error().message);
-    CHECK(picture->pixels == plain->pixels);
+    const Result<Picture> image = DecodePicture(FromHex(other), 3, "a.png");
+    REQUIRE_MESSAGE(image.ok(), image.error().message);
+    CHECK(image->pixels == plain->pixels);
   }
 }
 

@@ -145,7 +145,7 @@ TEST_CASE("an .npz has pictures x of bytes or reals, and labels y") {
                             "\"x\", pictures, and \"y\", their labels");
 }
 
-TEST_CASE("pictures that are not finite are refused with their place") {
+TEST_CASE("images that are not finite are refused with their place") {
   const std::string path = EmptyFolder("not_finite") + "/a.npz";
   const NamedArray y{"y", {{DType::kU8, {5}}, std::string("\0\1\2\0\1", 5)}};
   for (const DType dtype : {DType::kF32, DType::kF64}) {

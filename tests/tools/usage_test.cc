@@ -126,7 +126,9 @@ TEST_CASE(
   add(plan, {"--budget", ""}, "the value of --budget is empty");
   add(plan, {"--budget="}, "the value of --budget is empty");
   add(plan, {""}, "an argument of plan is empty");
-  add(plan, {"-o", "--json"}, "-o has no value before --json; write -o=--json");
+  add(plan, {"-o", "--json"},
+      "-o has no value before --json; write --output=--json");
+  add(plan, {"-o=p"}, "-o takes no \"=\"; write -o p, or --output=p");
   add(train, {"--save", "--json"}, "--save has no value before --json");
   add(train, {"--lr", "1e-46"}, "1e-46 is 0 in f32");
   add(train, {"--lr", "1e39"}, "1e39 is infinite in f32");
