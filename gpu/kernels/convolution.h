@@ -51,8 +51,9 @@ struct ConvParams {
   void* to;
   ConvShapes shapes;
   int64_t column_blocks, row_blocks;  // of one phase and group
-  bool packed = false;                // the filters of a row, by 16 bytes
-  bool paired = false;                // the result, by two elements
+  // 1 or 0. Behind a bool there would be padding, with stale bytes.
+  int packed = 0;  // the filters of a row, by 16 bytes
+  int paired = 0;  // the result, by two elements
 };
 
 /// How the sums of a conv_weight_grad are cut, whatever the tiles.
@@ -86,7 +87,7 @@ struct ConvWeightGradParams {
   int64_t column_blocks, row_blocks, pieces;
   int64_t piece_units;  // of ConvPieces::kUnit elements of dy
   int64_t size;         // of dw
-  bool packed = false;  // dy, by 16 bytes
+  int packed = 0;       // dy, by 16 bytes: 1 or 0
 };
 
 /// Phases of a result, and elements of the largest.
