@@ -210,8 +210,9 @@ void NoteEvaluation(const StepSpec& spec, int64_t batch) {
   if (!two.ok() || !one.ok()) return;  // of one number of examples alone
   const std::optional<ValueId> loss = one->Find("loss");
   if (!loss) return;
-  const BatchValue& value =
-      AnalyzeBatch(*two, *one, {.has_totals = false}).values[Index(*loss)];
+  const BatchAnalysis analysis =
+      AnalyzeBatch(*two, *one, {.has_totals = false});
+  const BatchValue& value = analysis.values[Index(*loss)];
   if (value.kind == BatchKind::kMean || value.kind == BatchKind::kSame) return;
   std::cerr << StrCat(
                    "[hold-out] the loss is ",
